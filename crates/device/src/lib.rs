@@ -1,0 +1,1 @@
+//! Member devices: files, block devices, RAM, fault-injecting back ends.

@@ -1,0 +1,398 @@
+//! What the engine's two drivers (host and simulator) see of it.
+//!
+//! A driver owns an [`Engine`](crate::Engine), hands it [`Event`]s by `apply`, and carries out what it finds in the [`Outbox`]:
+//! member commands, CPU jobs, answers. Every command and job comes back exactly once as an event. The engine never waits,
+//! never reads a clock (time comes in [`Event::Tick`]) and holds no randomness, so that equal events give equal effects.
+
+use crate::jobs::Job;
+use serde::{Deserialize, Serialize};
+use windrow_io::{Completion, MemberCommand, MemberDone, Request};
+use windrow_units::{MemberId, Order, Redundancy, Uuid, VolumeId};
+
+/// What a driver tells the engine.
+#[derive(Debug)]
+pub enum Event {
+    /// A request of a front-end.
+    Request(Request),
+    /// A member command ended.
+    Member(MemberDone),
+    /// A job has run.
+    Job(Job),
+    /// An administrator's command.
+    Control(ControlRequest),
+    /// Time goes on; nanoseconds of a monotonic clock. To be sent at least as often as [`Outbox::wake_at_ns`] says.
+    Tick(u64),
+}
+
+/// What the engine wants done. The driver drains it after every `apply`.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    /// To be started in this order; they may complete in any order.
+    pub commands: Vec<MemberCommand>,
+    /// To be run on any thread (`Job::run`), then handed back.
+    pub jobs: Vec<Job>,
+    /// Answers to requests.
+    pub completions: Vec<Completion>,
+    /// Answers to control requests.
+    pub control: Vec<ControlCompletion>,
+    /// News for the administrator.
+    pub notices: Vec<Notice>,
+    /// If set: send a [`Event::Tick`] no later than this time.
+    pub wake_at_ns: Option<u64>,
+}
+
+/// Chosen by the driver, given back.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ControlId(pub u64);
+
+/// An administrator's command to the running engine.
+#[derive(Clone, Debug)]
+pub struct ControlRequest {
+    /// Given back.
+    pub id: ControlId,
+    /// What to do.
+    pub command: Control,
+}
+
+/// The commands.
+#[derive(Clone, Debug)]
+pub enum Control {
+    /// A new thin volume. Durable when answered.
+    VolumeCreate {
+        /// 1 to 63 bytes, unique in the pool.
+        name: String,
+        /// A multiple of 4096, at least one block.
+        size_bytes: u64,
+    },
+    /// A new size; what lies beyond a smaller one is gone.
+    VolumeResize {
+        /// Which.
+        volume: VolumeId,
+        /// A multiple of 4096, at least one block.
+        size_bytes: u64,
+    },
+    /// Delete a volume; its space comes back step by step.
+    VolumeDelete {
+        /// Which.
+        volume: VolumeId,
+    },
+    /// Set properties (all of them; take the current ones from [`PoolStatus`]).
+    SetProperties(windrow_layout::superblock::Properties),
+    /// Write a checkpoint now.
+    Checkpoint,
+    /// Finish everything, write a checkpoint; with `export` mark the pool as exported. Requests that come later are refused.
+    Shutdown {
+        /// Release the pool for another host.
+        export: bool,
+    },
+}
+
+/// The answer to a control request.
+#[derive(Clone, Debug)]
+pub struct ControlCompletion {
+    /// The request's id.
+    pub id: ControlId,
+    /// Its result.
+    pub result: Result<ControlReply, ControlError>,
+}
+
+/// What a control request answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ControlReply {
+    /// Done.
+    Done,
+    /// The new volume.
+    Volume(VolumeId),
+}
+
+/// Why a control request failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// No such volume.
+    #[error("no such volume")]
+    NoVolume,
+    /// The name is taken.
+    #[error("a volume of this name exists")]
+    NameTaken,
+    /// A value is out of range.
+    #[error("{0}")]
+    Invalid(String),
+    /// No room (volumes, map memory or space).
+    #[error("{0}")]
+    NoSpace(String),
+    /// The pool has stopped or is stopping.
+    #[error("the pool has stopped")]
+    Stopped,
+}
+
+/// News for the administrator: goes to the log and the event hook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "event")]
+pub enum Notice {
+    /// A member was latched out after a fault.
+    MemberFailed {
+        /// Which.
+        member: MemberId,
+        /// Its last error.
+        error: String,
+    },
+    /// A block was repaired from redundancy.
+    Repaired {
+        /// Volume.
+        volume: VolumeId,
+        /// Block.
+        lba: u64,
+        /// Member that gave wrong bytes or none.
+        member: MemberId,
+    },
+    /// A block can not be read and not be rebuilt.
+    Unrecoverable {
+        /// Volume.
+        volume: VolumeId,
+        /// Block.
+        lba: u64,
+    },
+    /// Use of the pool passed 80, 90 or 95 per cent upwards.
+    Filling {
+        /// The threshold passed.
+        percent: u8,
+    },
+    /// The pool has stopped.
+    Stopped {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Options of a start.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// This host.
+    pub host: Uuid,
+    /// Read-only: no byte is written, not even the fence; writes are refused.
+    pub read_only: bool,
+    /// Import although another host has the pool, or although members are absent that nobody recorded as absent.
+    pub force: bool,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+/// Bounds that are fixed at start.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Limits {
+    /// Most bytes of acknowledged or waiting writes in memory.
+    pub pending_bytes: u64,
+    /// Most batches of one stream on their way to the members.
+    pub batches_in_flight: u32,
+    /// Most bytes of memory for maps; volumes' pages beyond it are refused with no space.
+    pub map_bytes: u64,
+    /// Most requests that may wait for admission.
+    pub waiting_requests: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { pending_bytes: 64 << 20, batches_in_flight: 8, map_bytes: 4 << 30, waiting_requests: 65536 }
+    }
+}
+
+/// What recovery found and did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct OpenReport {
+    /// Number of the checkpoint it began with.
+    pub checkpoint: u64,
+    /// P: every order up to this one is in effect, none above.
+    pub accepted_order: Order,
+    /// Batches replayed.
+    pub batches: u64,
+    /// Bytes of replayed batches on the members.
+    pub batch_bytes: u64,
+    /// Batches whose missing or wrong parts were written again.
+    pub completed_batches: u64,
+    /// Entries applied.
+    pub entries: u64,
+    /// Map pages read.
+    pub map_pages: u64,
+    /// True if the pool had been exported or shut down cleanly.
+    pub clean: bool,
+}
+
+/// What a pool is made of, at creation.
+#[derive(Clone, Debug)]
+pub struct PoolSpec {
+    /// 1 to 63 bytes.
+    pub name: String,
+    /// Redundancy.
+    pub redundancy: Redundancy,
+    /// Rows of a chunk (each row is 4 KiB on a member); `None`: by member size.
+    pub chunk_rows: Option<u32>,
+    /// Rows of a segment; `None`: by member size.
+    pub segment_rows: Option<u32>,
+    /// Extents are aligned to this many bytes (erase block); a power of two, at least 4096.
+    pub align_bytes: u64,
+    /// Pool identifier (random, from the caller).
+    pub pool: Uuid,
+    /// Member identifiers and usable sizes in bytes.
+    pub members: Vec<(Uuid, u64)>,
+    /// Creation time, seconds since 1970.
+    pub created_unix_s: u64,
+    /// Properties.
+    pub properties: windrow_layout::superblock::Properties,
+}
+
+/// What `--dry-run` shows.
+#[derive(Clone, Debug, Serialize)]
+pub struct PoolPlan {
+    /// Zones.
+    pub zones: Vec<windrow_units::Zone>,
+    /// Segments of all zones.
+    pub segments: u32,
+    /// Bytes of all data columns.
+    pub data_bytes: u64,
+    /// Bytes that user data may fill.
+    pub usable_bytes: u64,
+    /// Segments held back (open streams, cleaning, checkpoints).
+    pub reserve_segments: u32,
+    /// Bytes of memory for the map when `usable_bytes` are mapped.
+    pub map_bytes: u64,
+}
+
+/// Bytes written by cause. Each byte sent to a member is in exactly one of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct WrittenBytes {
+    /// User data.
+    pub user: u64,
+    /// Batch headers, tables, footers.
+    pub header: u64,
+    /// Redundancy columns (of whatever).
+    pub parity: u64,
+    /// Blocks moved by cleaning.
+    pub moved: u64,
+    /// Padding.
+    pub padding: u64,
+    /// Journal (none yet).
+    pub journal: u64,
+    /// Checkpoint pages.
+    pub checkpoint: u64,
+    /// Superblocks and labels.
+    pub superblock: u64,
+    /// Repair of torn or wrong parts.
+    pub repair: u64,
+    /// Rebuild (none yet).
+    pub rebuild: u64,
+}
+
+impl WrittenBytes {
+    /// The sum.
+    pub fn total(&self) -> u64 {
+        self.user + self.header + self.parity + self.moved + self.padding + self.journal + self.checkpoint + self.superblock + self.repair + self.rebuild
+    }
+}
+
+/// Counters of one member since start.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct MemberStats {
+    /// Bytes written, by cause.
+    pub written: WrittenBytes,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Bytes discarded.
+    pub discarded_bytes: u64,
+    /// Failed operations.
+    pub errors: u64,
+}
+
+/// A volume as `status` shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct VolumeStatus {
+    /// Id.
+    pub id: VolumeId,
+    /// Name.
+    pub name: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Bytes of blocks that hold data (committed).
+    pub mapped_bytes: u64,
+    /// Read-only.
+    pub read_only: bool,
+    /// Being deleted.
+    pub deleting: bool,
+}
+
+/// A member as `status` shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct MemberStatus {
+    /// Index.
+    pub member: MemberId,
+    /// Identifier.
+    pub uuid: Uuid,
+    /// `online` or `absent`.
+    pub state: &'static str,
+    /// Usable bytes.
+    pub size_bytes: u64,
+}
+
+/// Everything `status` and `stats` show of a running pool.
+#[derive(Clone, Debug, Serialize)]
+pub struct PoolStatus {
+    /// Pool.
+    pub pool: Uuid,
+    /// Name.
+    pub name: String,
+    /// Redundancy name.
+    pub redundancy: &'static str,
+    /// `online`, `degraded` or `stopped`.
+    pub state: &'static str,
+    /// Superblock generation.
+    pub generation: u64,
+    /// Epoch.
+    pub epoch: u64,
+    /// Members.
+    pub members: Vec<MemberStatus>,
+    /// Volumes.
+    pub volumes: Vec<VolumeStatus>,
+    /// Properties.
+    pub spare_per_mille: u16,
+    /// Most milliseconds that acknowledged data may wait before it is sealed.
+    pub seal_age_ms: u32,
+    /// `greedy` or `cost-benefit`.
+    pub victim_policy: &'static str,
+    /// Discards for freed segments.
+    pub discard: bool,
+    /// Geometry and capacity.
+    pub plan: PoolPlan,
+    /// Blocks that count against `usable_bytes`, in bytes.
+    pub used_bytes: u64,
+    /// Free segments now.
+    pub free_segments: u32,
+    /// Map memory in use, in bytes.
+    pub map_bytes: u64,
+    /// Bounds.
+    pub limits: Limits,
+    /// Bytes of acknowledged writes in memory that are not durable yet: what a power cut now would lose.
+    pub at_risk_bytes: u64,
+    /// Bytes of writes waiting or in flight.
+    pub pending_bytes: u64,
+    /// Counters by member since start.
+    pub member_stats: Vec<MemberStats>,
+    /// Sums over the members since start.
+    pub written: WrittenBytes,
+    /// Bytes that users wrote (payloads of write requests) since start.
+    pub user_write_bytes: u64,
+    /// Bytes that users read since start.
+    pub user_read_bytes: u64,
+    /// User blocks found to be all zeroes or all ones.
+    pub fill_blocks: u64,
+    /// Flush and FUA requests completed.
+    pub flushes: u64,
+    /// Checkpoints completed.
+    pub checkpoints: u64,
+    /// Segments cleaned.
+    pub segments_cleaned: u64,
+    /// Newest order, and the newest durable one.
+    pub order: Order,
+    /// Every order up to this one is durable.
+    pub durable_order: Order,
+}

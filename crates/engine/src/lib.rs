@@ -1,0 +1,1 @@
+//! The core of Windrow as a state machine.

@@ -1,0 +1,54 @@
+//! What a front-end (NBD, later ublk and vhost-user-blk) needs to serve volumes, and nothing of how they are stored.
+//!
+//! A front-end opens a [`Session`] for each connection, hands it groups of requests and gets completions back on two
+//! ways: those that were ready at once come back from [`Session::submit`], the others reach the connection's [`Sink`] later, from
+//! any thread. The order of completions is free; each request is answered exactly once.
+
+use std::sync::Arc;
+use windrow_io::{BufPool, Completion, Request, RequestError};
+use windrow_units::VolumeId;
+
+/// What clients are told of an export.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExportInfo {
+    /// Name that clients ask for.
+    pub name: String,
+    /// Free text.
+    pub description: String,
+    /// The volume behind it.
+    pub volume: VolumeId,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// True if writes are refused.
+    pub read_only: bool,
+    /// Smallest request in bytes (512).
+    pub min_block: u32,
+    /// Preferred request in bytes (4096).
+    pub preferred_block: u32,
+    /// Largest request in bytes (32 MiB).
+    pub max_block: u32,
+}
+
+/// Where completions go that were not ready at once. Called from any thread, must not block.
+pub trait Sink: Send + Sync {
+    /// Takes the completions (leaves the vector empty).
+    fn complete(&self, completions: &mut Vec<Completion>);
+}
+
+/// One connection's way to one volume.
+pub trait Session: Send + Sync {
+    /// Takes all `requests` (leaves the vector empty). Completions that are ready at once are pushed to `ready`.
+    fn submit(&self, requests: &mut Vec<Request>, ready: &mut Vec<Completion>);
+    /// The export as it is now (its size can change while it is served).
+    fn info(&self) -> ExportInfo;
+}
+
+/// What can be served.
+pub trait ExportSource: Send + Sync {
+    /// All exports; the default one (empty name) first, if there is one.
+    fn list(&self) -> Vec<ExportInfo>;
+    /// Opens a session; `RequestError::NoVolume` if there is no such export. The empty name means the default export.
+    fn open(&self, name: &str, sink: Arc<dyn Sink>) -> Result<Box<dyn Session>, RequestError>;
+    /// Where request buffers come from.
+    fn buffers(&self) -> &BufPool;
+}

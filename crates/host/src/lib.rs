@@ -1,0 +1,1 @@
+//! Drives the engine with threads, io_uring and a clock.

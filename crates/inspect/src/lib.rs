@@ -1,0 +1,1 @@
+//! Offline decode and check, independent of the engine.

@@ -1,0 +1,12 @@
+//! Aligned buffers and the values that travel between front-ends, engine and members.
+//!
+//! Requests go down as [`Request`], come back as [`Completion`]; the engine asks its members by [`MemberCommand`]
+//! and hears of them by [`MemberDone`]. Buffers are owned by whoever holds the value: there is no borrowing across threads.
+
+mod buffer;
+mod member;
+mod request;
+
+pub use buffer::{Buf, BufPool, Payload};
+pub use member::{IoTag, MemberCommand, MemberDone, MemberError, MemberErrorKind, MemberIo, MemberOp, ReadItem};
+pub use request::{Completion, Extent, ExtentState, Op, Reply, Request, RequestError, RequestId};

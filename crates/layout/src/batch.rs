@@ -1,0 +1,165 @@
+//! Batches: header + table + payload + footer, a whole number of rows, atomic.
+//!
+//! Data space of a batch of `R` rows with `k` data columns (`k*R` blocks):
+//! ```text
+//! block 0 .. H        header (first 256 bytes), then the table's first part
+//! block H .. H+n      payload blocks, in the order of the entries that have payload
+//! block H+n .. k*R-1  padding, zero
+//! block k*R-1         the table's second part from byte 0, footer in the last 64 bytes
+//! ```
+//! The table is the encoded entries followed by one CRC-32C (4 bytes, little endian) for each payload block. Its first part
+//! fills the header blocks, the rest goes to the footer block. `H` is the smallest number that makes it fit.
+
+use windrow_units::{Epoch, Lba, MAX_STREAMS, Order, Place, PoolUuid, SegmentId, Seq, Shape, StreamId, VolumeId};
+
+/// Bytes of the header at the start of a batch.
+pub const HEADER_BYTES: usize = 256;
+/// Bytes of the footer at the end of a batch.
+pub const FOOTER_BYTES: usize = 64;
+
+/// What a batch says of itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BatchHeader {
+    /// The pool.
+    pub pool: PoolUuid,
+    /// Epoch in which it was written.
+    pub epoch: Epoch,
+    /// Its stream.
+    pub stream: StreamId,
+    /// Its number in the stream.
+    pub seq: Seq,
+    /// Its segment.
+    pub segment: SegmentId,
+    /// First row.
+    pub row: u32,
+    /// Rows.
+    pub rows: u32,
+    /// Shape of the segment.
+    pub shape: Shape,
+    /// Members of the segment's zone, as a bit mask.
+    pub members: u64,
+    /// The segment in which the stream goes on when this one is full.
+    pub next_segment: SegmentId,
+    /// Every order up to this one was durable when the batch was sealed.
+    pub flushed_through: Order,
+    /// For each stream: every batch up to this one was durable when the batch was sealed.
+    pub flushed_seq: [Seq; MAX_STREAMS],
+}
+
+/// Volume operations that travel in the log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum VolumeChange {
+    /// A new volume (name at most 63 bytes of UTF-8).
+    Create {
+        /// Its name.
+        name: String,
+        /// Size in bytes, a multiple of 4096.
+        size_bytes: u64,
+    },
+    /// A new size. Blocks beyond it become holes.
+    Resize {
+        /// Size in bytes, a multiple of 4096.
+        size_bytes: u64,
+    },
+    /// The volume is gone; its blocks are freed step by step afterwards.
+    Delete,
+    /// Read-only flag.
+    SetReadOnly(bool),
+}
+
+/// State of all blocks of a range entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RangeState {
+    /// Trimmed.
+    Hole,
+    /// Written as zeroes.
+    Zero,
+}
+
+/// What of a block that has no payload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FillState {
+    /// All bytes 0x00.
+    Zero,
+    /// All bytes 0xFF.
+    Ones,
+}
+
+/// One entry of a batch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Entry {
+    /// A user block with a payload block (uncompressed in this version).
+    Data {
+        /// Volume.
+        volume: VolumeId,
+        /// Block.
+        lba: Lba,
+        /// Order of the write.
+        birth: Order,
+    },
+    /// A user block without payload.
+    Fill {
+        /// Volume.
+        volume: VolumeId,
+        /// Block.
+        lba: Lba,
+        /// Order of the write.
+        birth: Order,
+        /// Content.
+        state: FillState,
+    },
+    /// A trim or write-zeroes of whole blocks, any length.
+    Range {
+        /// Volume.
+        volume: VolumeId,
+        /// First block.
+        lba: Lba,
+        /// Blocks.
+        count: u64,
+        /// Order of the operation.
+        order: Order,
+        /// Content.
+        state: RangeState,
+    },
+    /// A volume operation.
+    Volume {
+        /// Volume.
+        volume: VolumeId,
+        /// Order of the operation.
+        order: Order,
+        /// What changed.
+        change: VolumeChange,
+    },
+    /// A block moved by cleaning, with a payload block; it keeps its birth and names its old place.
+    Move {
+        /// Volume.
+        volume: VolumeId,
+        /// Block.
+        lba: Lba,
+        /// Order of the user write that made it.
+        birth: Order,
+        /// Installs only if the map still shows this place.
+        from: Place,
+    },
+    /// Orders that this batch accounts for without content (absorbed or void), `first .. first + count`.
+    Covered {
+        /// First order.
+        first: Order,
+        /// How many.
+        count: u64,
+    },
+    /// A checkpoint page with a payload block.
+    Page {
+        /// Object (see `checkpoint`).
+        object: u32,
+        /// Page number in the object.
+        index: u32,
+    },
+}
+
+impl Entry {
+    /// True if one payload block belongs to the entry.
+    pub fn has_payload(&self) -> bool {
+        matches!(self, Self::Data { .. } | Self::Move { .. } | Self::Page { .. })
+    }
+}

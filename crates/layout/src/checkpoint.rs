@@ -1,0 +1,104 @@
+//! Checkpoint pages.
+//!
+//! A checkpoint is an image of several *objects*, each an array of 4 KiB pages. A *leaf* holds the pointers of 256
+//! consecutive pages of one object; the *list* holds the pointers of all leaves, as a chain of pages, each pointing
+//! to the one before; the superblock points to the last. Only pages and leaves that changed are written again.
+
+use windrow_units::{Place, SegmentId, Seq, StreamId, VolumeId};
+
+/// Object: the volume table.
+pub const OBJECT_VOLUMES: u32 = 1;
+/// Object: the segment table.
+pub const OBJECT_SEGMENTS: u32 = 2;
+/// Object: lifetime counters, an array of little-endian 64-bit numbers.
+pub const OBJECT_COUNTERS: u32 = 3;
+/// Object number used by the entries of leaf pages.
+pub const OBJECT_LEAF: u32 = 4;
+/// Object number used by the entries of list pages.
+pub const OBJECT_LIST: u32 = 5;
+/// The map of volume `v` is object `OBJECT_MAP + v`.
+pub const OBJECT_MAP: u32 = 16;
+
+/// Map entries in a map page.
+pub const MAP_PAGE_ENTRIES: usize = 256;
+/// Pointers in a leaf.
+pub const LEAF_POINTERS: usize = 256;
+
+/// Where a checkpoint page lies. All zero: no such page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PagePointer {
+    /// Place of the page.
+    pub place: Place,
+    /// CRC-32C of the page.
+    pub checksum: u32,
+    /// False if there is no such page.
+    pub present: bool,
+}
+
+/// One record of a list page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LeafRecord {
+    /// Object.
+    pub object: u32,
+    /// Which leaf of the object: it covers pages `256*leaf .. 256*leaf + 256`.
+    pub leaf: u32,
+    /// Where it lies.
+    pub pointer: PagePointer,
+}
+
+/// A page of the list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListPage {
+    /// Number of the checkpoint.
+    pub checkpoint: u64,
+    /// The page before, absent in the first.
+    pub previous: PagePointer,
+    /// At most [`LIST_RECORDS`] records.
+    pub records: Vec<LeafRecord>,
+}
+
+/// Most records of a list page.
+pub const LIST_RECORDS: usize = 168;
+
+/// State of a volume in the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum VolumeState {
+    /// In use.
+    Active,
+    /// Deleted; its blocks are being freed.
+    Deleting,
+}
+
+/// A volume in the table (128 bytes on disk, 32 in a page; an all-zero record is free).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VolumeRecord {
+    /// Id, never reused.
+    pub id: VolumeId,
+    /// State.
+    pub state: VolumeState,
+    /// Read-only flag.
+    pub read_only: bool,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Name, at most 63 bytes.
+    pub name: String,
+}
+
+/// A segment in the table. On disk: 32 bytes + `rows/8` bytes of batch starts, rounded up to 32; records do not cross pages.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SegmentRecord {
+    /// Which segment (implied by its position in the table, stored to be checked).
+    pub segment: SegmentId,
+    /// Stream that wrote it last.
+    pub stream: StreamId,
+    /// True if it was ever written (since it was last free).
+    pub in_use: bool,
+    /// Rows that hold batches.
+    pub filled_rows: u32,
+    /// Number of the checkpoint that was current (the last one begun) when its last batch was sealed.
+    pub last_checkpoint: u64,
+    /// Sequence number of its last batch.
+    pub last_seq: Seq,
+    /// Bit `r` of word `r/64` is set if a batch starts at row `r`.
+    pub starts: Vec<u64>,
+}

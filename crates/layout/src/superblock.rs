@@ -1,0 +1,192 @@
+//! Label and superblock.
+//!
+//! ```text
+//! byte 4096            label, 4096 bytes: written at creation, never changed while the pool exists
+//! byte 65536 + i*65536 superblock slot i (i = 0..4), 16384 bytes; generation g lives in slot g mod 4
+//! byte zone.start      extents
+//! ```
+
+use crate::checkpoint::PagePointer;
+use windrow_units::{Epoch, Generation, MAX_STREAMS, MemberId, Order, PoolUuid, Redundancy, SegmentId, Seq, Uuid, Zone};
+
+/// Byte offset of the label.
+pub const LABEL_OFFSET: u64 = 4096;
+/// Bytes of the label.
+pub const LABEL_BYTES: usize = 4096;
+/// Byte offset of the first superblock slot.
+pub const SLOT_OFFSET: u64 = 65536;
+/// Bytes from slot to slot.
+pub const SLOT_STRIDE: u64 = 65536;
+/// Number of slots.
+pub const SLOT_COUNT: u64 = 4;
+/// Bytes of a slot.
+pub const SLOT_BYTES: usize = 16384;
+/// Bytes at the start of each member that extents never use.
+pub const RESERVED_BYTES: u64 = 1 << 20;
+/// Most fences kept.
+pub const MAX_FENCES: usize = 32;
+/// Version of the format.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// The label: what `blkid` could show.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Label {
+    /// Format version.
+    pub version: u32,
+    /// Pool.
+    pub pool: PoolUuid,
+    /// Pool name, at most 63 bytes.
+    pub pool_name: String,
+    /// This member.
+    pub member_uuid: Uuid,
+    /// Index in the member table.
+    pub member: MemberId,
+}
+
+/// Feature flags. A reader that does not know a flag: `compatible` goes on, `read_only` opens read-only, `incompatible` refuses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Features {
+    /// May be ignored.
+    pub compatible: u64,
+    /// Unknown: read only.
+    pub read_only: u64,
+    /// Unknown: refuse.
+    pub incompatible: u64,
+}
+
+/// State of the pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PoolState {
+    /// In use, or was when power failed.
+    Active,
+    /// Exported cleanly: the newest checkpoint is complete, nothing to replay.
+    Exported,
+    /// Destroyed: never imported by itself.
+    Destroyed,
+}
+
+/// State of a member in the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemberState {
+    /// Holds current data.
+    Online,
+    /// Absent or failed at generation `since` or before; its content is not to be trusted from then on.
+    Absent,
+    /// Slot not in use.
+    Removed,
+}
+
+/// A member in the table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemberRecord {
+    /// Its identifier.
+    pub uuid: Uuid,
+    /// Its state.
+    pub state: MemberState,
+    /// Usable bytes.
+    pub size_bytes: u64,
+    /// Generation in which it left (0 while online).
+    pub absent_since: Generation,
+}
+
+/// What is void: entries of epochs below `epoch` with orders above `accepted_order` (and below `next_order`), and
+/// batches of epochs below `epoch` with sequence numbers above `last_seq` of their stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fence {
+    /// The epoch that the fence begins.
+    pub epoch: Epoch,
+    /// P at that recovery.
+    pub accepted_order: Order,
+    /// First order of the new epoch; the orders between are never used.
+    pub next_order: Order,
+    /// Last accepted batch of each stream.
+    pub last_seq: [Seq; MAX_STREAMS],
+}
+
+/// Where a stream goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamPosition {
+    /// Segment, `SegmentId::NONE` if the stream was never opened.
+    pub segment: SegmentId,
+    /// Row of the next batch.
+    pub row: u32,
+    /// Number of the next batch.
+    pub seq: Seq,
+    /// Segment that follows when this one is full.
+    pub next_segment: SegmentId,
+}
+
+/// A checkpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CheckpointRoot {
+    /// Its number.
+    pub id: u64,
+    /// Every order up to this one is in the image.
+    pub order: Order,
+    /// Epoch in which it was written.
+    pub epoch: Epoch,
+    /// First batch of each stream that recovery must look at.
+    pub replay: [StreamPosition; MAX_STREAMS],
+    /// Batches up to these were durable when the root was written.
+    pub flushed_seq: [Seq; MAX_STREAMS],
+    /// Every order up to this one was durable when the root was written.
+    pub flushed_through: Order,
+    /// Last page of the list.
+    pub list: PagePointer,
+    /// Pages of the list.
+    pub list_pages: u32,
+    /// Highest volume id ever given.
+    pub last_volume: u32,
+}
+
+/// Properties that can be set after creation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Properties {
+    /// Spare factor: thousandths of the data space that user data may not fill.
+    pub spare_per_mille: u16,
+    /// Most milliseconds that acknowledged data may wait before it is sealed.
+    pub seal_age_ms: u32,
+    /// Victim selection: 0 greedy, 1 cost-benefit.
+    pub victim_policy: u8,
+    /// Send discards for freed segments.
+    pub discard: bool,
+}
+
+/// The superblock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Superblock {
+    /// Feature flags.
+    pub features: Features,
+    /// Pool.
+    pub pool: PoolUuid,
+    /// Pool name, at most 63 bytes.
+    pub pool_name: String,
+    /// The member that bears this copy.
+    pub member: MemberId,
+    /// Its identifier.
+    pub member_uuid: Uuid,
+    /// Generation.
+    pub generation: Generation,
+    /// Hash of the encoded superblock of the generation before (member fields zeroed): divergence shows.
+    pub parent_hash: u64,
+    /// Current epoch.
+    pub epoch: Epoch,
+    /// Host that has the pool, zero if exported.
+    pub host: Uuid,
+    /// State.
+    pub state: PoolState,
+    /// Redundancy.
+    pub redundancy: Redundancy,
+    /// Creation time, seconds since 1970.
+    pub created_unix_s: u64,
+    /// Member table.
+    pub members: Vec<MemberRecord>,
+    /// Zones.
+    pub zones: Vec<Zone>,
+    /// Fences since the oldest checkpoint kept, oldest first.
+    pub fences: Vec<Fence>,
+    /// Newest checkpoint first.
+    pub checkpoints: [Option<CheckpointRoot>; 2],
+    /// Properties.
+    pub properties: Properties,
+}

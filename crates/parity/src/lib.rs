@@ -1,0 +1,1 @@
+//! P and P+Q parity: scalar oracle and SIMD kernels.

@@ -1,0 +1,1 @@
+//! Placement streams and victim selection, pure.

@@ -1,0 +1,1 @@
+//! Data reduction as pure jobs: fill detection and checksums.
