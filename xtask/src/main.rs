@@ -1,2 +1,57 @@
-//! Project tasks.
-fn main() {}
+//! Tasks of the Windrow workspace: `cargo xtask ci|test|tidy|bench|sim`.
+//!
+//! `tidy` holds the rules of the house that a machine can check, `test` is everything that must pass before a change is
+//! shown to others, `ci` is `test` plus what only makes sense on a fresh clone. `bench` and `sim` are short names for two
+//! long commands.
+
+mod metadata;
+mod packages;
+mod source;
+mod steps;
+mod test;
+mod tidy;
+mod tools;
+
+use std::process::ExitCode;
+
+/// Name and one line of help of each task; documents may only name these.
+const TASKS: &[(&str, &str)] = &[
+    ("ci", "what .ci/run calls: `test`, a current lock file, and nothing left behind in the tree"),
+    ("test", "everything that must pass; with names of steps, only those"),
+    ("tidy", "the rules of the house (crate arrows, sizes, documents, licences)"),
+    ("bench", "`windrow bench` in a release build; arguments are passed on"),
+    ("sim", "the simulator in a release build: --seeds A..B --jobs J"),
+];
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let task = arguments.next().unwrap_or_default();
+    let rest: Vec<String> = arguments.collect();
+    match run(&task, &rest) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: &str, rest: &[String]) -> Result<(), String> {
+    let root = tools::workspace_root()?;
+    match task {
+        "ci" => test::run(&root, test::Mode::Ci, rest),
+        "test" => test::run(&root, test::Mode::Local, rest),
+        "tidy" => tidy::run(&root),
+        "bench" => test::bench(&root, rest),
+        "sim" => test::simulate(&root, rest),
+        "" | "help" | "-h" | "--help" => {
+            println!("cargo xtask <task>\n");
+            for (name, help) in TASKS {
+                println!("  {name:<6} {help}");
+            }
+            println!("\nsteps of `test`: {}", test::STEPS.join(", "));
+            Ok(())
+        }
+        other => Err(format!("there is no task `{other}`; see `cargo xtask help`")),
+    }
+}

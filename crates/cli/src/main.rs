@@ -1,2 +1,108 @@
-//! The `windrow` command.
-fn main() {}
+//! The `windrow` command: pools, volumes, the daemon that serves them, and what shows how well they do.
+//!
+//! Exit codes: 0 done; 4 failed (the error line starts with a stable id such as `WR-POOL-001`); 2 wrong usage of the command line.
+//! `pool status --exit-code`: 0 online, 1 degraded, 2 stopped, 4 error. `check`: 0 sound, 1 repairable, 2 damage, 4 error.
+
+mod bench;
+mod commands;
+mod context;
+mod demo;
+mod figures;
+mod load;
+mod nbd_client;
+mod output;
+mod progress;
+mod table;
+mod values;
+
+use clap::{Parser, Subcommand};
+use output::{Format, Output};
+use std::process::ExitCode;
+
+/// Exit code of a failure.
+const FAILED: u8 = 4;
+
+/// Log-structured, parity-protected storage: random writes at the speed of linear ones.
+#[derive(Parser)]
+#[command(name = "windrow", version, about, max_term_width = 120, after_help = EXAMPLES)]
+struct Arguments {
+    /// Form of the output; JSON has a schema name and exact integers.
+    #[arg(short = 'o', long = "output", global = true, value_enum, default_value = "text")]
+    output: Format,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  windrow demo                                         see it work, in under two minutes
+  windrow pool create --redundancy 6 tank /dev/sd[b-i]  make a pool of eight drives
+  windrow serve tank --nbd unix:/run/windrow/tank.nbd  serve it
+  windrow volume create tank/data 10G                  make a volume; it is served at once
+  windrow pool status                                  see how it is
+
+Environment: WINDROW_RUN (sockets), WINDROW_STATE (what is known of pools), WINDROW_LOG (log filter, e.g. info).
+Exit codes: 0 done, 2 wrong usage, 4 failed; see `pool status --help` and `check --help` for theirs.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Create, import, export, destroy and look at pools.
+    #[command(subcommand)]
+    Pool(commands::pool::PoolCommand),
+    /// Create, list, resize and delete volumes.
+    #[command(subcommand)]
+    Volume(commands::volume::VolumeCommand),
+    /// Serve a pool: the daemon.
+    Serve(commands::serve::ServeArguments),
+    /// Add, list and remove exports of a served pool.
+    #[command(subcommand)]
+    Export(commands::export::ExportCommand),
+    /// Show bytes by cause, write amplification, bounds and latencies.
+    Stats(commands::stats::StatsArguments),
+    /// Show what is on a member, without the engine.
+    Inspect(commands::inspect::InspectArguments),
+    /// Check a pool that is not served, without changing it.
+    Check(commands::inspect::CheckArguments),
+    /// Reproducible benchmarks.
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
+    /// Show everything once: members, pool, load, kill, recovery, verification, figures.
+    Demo(demo::DemoArguments),
+    /// Print the completion script of a shell.
+    Completions(commands::completions::CompletionArguments),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    start_log();
+    let output = Output::new(arguments.output);
+    let outcome = match arguments.command {
+        Command::Pool(command) => commands::pool::run(command, &output),
+        Command::Volume(command) => commands::volume::run(command, &output),
+        Command::Serve(arguments) => commands::serve::run(arguments, &output),
+        Command::Export(command) => commands::export::run(command, &output),
+        Command::Stats(arguments) => commands::stats::run(&arguments, &output),
+        Command::Inspect(arguments) => commands::inspect::inspect(&arguments, &output),
+        Command::Check(arguments) => commands::inspect::check(&arguments, &output),
+        Command::Bench(command) => bench::run(command, &output),
+        Command::Demo(arguments) => demo::run(&arguments, &output),
+        Command::Completions(arguments) => commands::completions::run(&arguments),
+    };
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            output.failure(&failure);
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// The log goes to standard error. Errors: something was lost or stopped; warnings: it goes on, but somebody should look; info: changes
+/// of state. Nothing is logged for single requests.
+fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("WINDROW_LOG").unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+}
+
+#[cfg(test)]
+mod tests;

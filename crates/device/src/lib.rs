@@ -1,1 +1,42 @@
-//! Member devices: files, block devices, RAM, fault-injecting back ends.
+//! Member devices: files, block devices, RAM, and back ends that count, forget or fail on purpose. Linux only.
+//!
+//! Two layers:
+//!
+//! 1. [`Member`] is one drive, used synchronously from any thread. [`FileMember`] is the real one (regular file or block
+//!    device); [`RamMember`] is memory for benchmarks; [`CountingMember`], [`VolatileMember`] and [`FaultyMember`] wrap another
+//!    member for tests.
+//! 2. A [`queue`] carries [`windrow_io::MemberCommand`]s to many members and brings [`windrow_io::MemberDone`]s back:
+//!    through io_uring, a pool of blocking threads, or at once in the caller. [`SyncMembers`] is the synchronous counterpart
+//!    ([`windrow_io::MemberIo`]) for creation, recovery and checks.
+//!
+//! Beside them: [`create_file`], [`probe`](probe::probe) (what would be overwritten?), [`scan`](scan::scan) (where are the
+//! members?) and [`host`] (host identity, locked memory).
+//!
+//! This crate knows nothing of the on-disk format: whoever looks for labels brings the decoder.
+
+mod counting;
+mod error;
+mod faulty;
+mod file;
+pub mod host;
+mod member;
+pub mod probe;
+pub mod queue;
+mod ram;
+mod random;
+pub mod scan;
+mod sync_members;
+mod sysfs;
+#[cfg(test)]
+mod testing;
+mod volatile;
+
+pub use counting::{CountingMember, Counts};
+pub use error::{CreateError, DeviceError, OpenError};
+pub use faulty::{Fault, FaultId, FaultKind, FaultyMember};
+pub use file::create::{Allocation, create_file, create_file_with_progress};
+pub use file::{Access, DirectMode, DiscardPolicy, FileMember, LockMode, OpenOptions};
+pub use member::{DirectIo, Discard, Member, MemberInfo, MemberKind};
+pub use ram::{RamAllocation, RamMember};
+pub use sync_members::SyncMembers;
+pub use volatile::{VolatileMember, VolatileOptions};

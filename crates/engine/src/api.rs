@@ -253,7 +253,11 @@ pub struct PoolPlan {
     pub usable_bytes: u64,
     /// Segments held back (open streams, cleaning, checkpoints).
     pub reserve_segments: u32,
-    /// Bytes of memory for the map when `usable_bytes` are mapped.
+    /// Segments that one checkpoint of the whole map may need; part of the reserve.
+    pub checkpoint_segments: u32,
+    /// Most map pages (1 MiB of volume each) that the pool can keep.
+    pub map_pages_max: u64,
+    /// Bytes of memory for the map when `usable_bytes` are mapped densely.
     pub map_bytes: u64,
 }
 
@@ -395,4 +399,8 @@ pub struct PoolStatus {
     pub order: Order,
     /// Every order up to this one is durable.
     pub durable_order: Order,
+    /// User bytes over the pool's life; after a crash a lower bound.
+    pub lifetime_user_bytes: u64,
+    /// Bytes to members over the pool's life; after a crash a lower bound.
+    pub lifetime_member_bytes: u64,
 }

@@ -1,1 +1,207 @@
-//! The core of Windrow as a state machine.
+//! The core of Windrow as a state machine: `apply(events) -> effects`.
+//!
+//! Read in this order to follow a write: `write/admit.rs` (bounds, space, order, acknowledgement), `write/place.rs` (the open
+//! batch), `write/seal.rs` (plan, header, job, member writes), `write/commit.rs` (map and live counters), `flush.rs`
+//! (durability). A read: `read.rs` (pending blocks, map, runs), `fetch.rs` (member reads, verification, rebuilding).
+//! Space: `segment.rs` (states, reuse rule), `clean.rs` (victims, moves), `checkpoint.rs` (images of the tables). Start:
+//! `format.rs` (a new pool), `recover/` (an existing one). Everything that changes is owned by [`Engine`]; no locks, no clock,
+//! no randomness, no threads.
+
+pub mod api;
+mod checkpoint;
+mod clean;
+mod control;
+mod fetch;
+mod flush;
+mod format;
+mod jobs;
+pub mod limits;
+mod map;
+mod member;
+mod order;
+mod pending;
+mod ranges;
+mod read;
+mod recover;
+mod segment;
+mod slab;
+mod status;
+mod stream;
+mod volume;
+mod write;
+
+pub use api::*;
+pub use format::FormatError;
+pub use jobs::Job;
+pub use recover::OpenError;
+
+use order::Orders;
+use std::collections::VecDeque;
+use windrow_io::{BufPool, Completion, Reply, RequestError, RequestId};
+use windrow_layout::superblock::Superblock;
+use windrow_units::{MAX_STREAMS, Order, PlaceCodec, Seq, ZoneMap};
+
+/// Why the pool stopped. It never starts again by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StopReason {
+    /// More members lost than the redundancy covers.
+    TooManyLost,
+    /// Shut down.
+    Shutdown,
+    /// A broken rule inside the engine: stop rather than go on.
+    Internal(&'static str),
+}
+
+/// A pool in service.
+#[derive(Debug)]
+pub struct Engine {
+    superblock: Superblock,
+    zones: ZoneMap,
+    codec: PlaceCodec,
+    plan: PoolPlan,
+    limits: Limits,
+    read_only: bool,
+    stopped: Option<StopReason>,
+    now_ns: u64,
+    buffers: BufPool,
+    zeroes: windrow_io::Payload,
+    ones: windrow_io::Payload,
+
+    members: member::Members,
+    superblock_writer: member::SuperblockWriter,
+    segments: segment::Segments,
+    volumes: volume::Volumes,
+    pending: pending::Pending,
+    orders: Orders,
+    streams: Vec<stream::Stream>,
+    admission: write::Admission,
+    ranges: ranges::Ranges,
+    fetches: slab::Slab<fetch::Fetch>,
+    reads: slab::Slab<read::ReadRequest>,
+    flush: flush::FlushState,
+    cleaner: clean::Cleaner,
+    checkpoint: checkpoint::CheckpointState,
+    control: control::ControlState,
+    counters: status::Counters,
+}
+
+impl Engine {
+    /// Takes all events and adds the effects to `out`.
+    pub fn apply(&mut self, events: &mut Vec<Event>, out: &mut Outbox) {
+        for event in events.drain(..) {
+            match event {
+                Event::Request(request) => self.request(request, out),
+                Event::Member(done) => self.member_done(done, out),
+                Event::Job(job) => self.job_done(job, out),
+                Event::Control(request) => self.control_request(request, out),
+                Event::Tick(now) => self.now_ns = self.now_ns.max(now),
+            }
+        }
+        self.advance(out);
+    }
+
+    /// Everything that may go on after a group of events, in the order of the data's way.
+    fn advance(&mut self, out: &mut Outbox) {
+        if self.stopped.is_some() {
+            return self.refuse_waiting(out);
+        }
+        self.admit_waiting(out);
+        self.place(out);
+        self.walk_ranges(out);
+        self.seal_aged(out);
+        self.clean_step(out);
+        self.checkpoint_step(out);
+        self.flush_round_check(out);
+        self.free_segments(out);
+        self.place(out);
+        self.control_step(out);
+        self.report_filling(out);
+        out.wake_at_ns = self.next_wake();
+    }
+
+    fn job_done(&mut self, job: Job, out: &mut Outbox) {
+        match job.0 {
+            jobs::Work::Seal(work) => self.sealed(*work, out),
+            jobs::Work::Verify(work) => self.fetch_verified(work.fetch, work.good, out),
+            jobs::Work::Rebuild(work) => self.fetch_rebuilt(*work, out),
+        }
+    }
+
+    /// Stops the pool for good: every waiting and later request fails.
+    pub(crate) fn stop(&mut self, reason: StopReason, out: &mut Outbox) {
+        if self.stopped.is_some() {
+            return;
+        }
+        if reason != StopReason::Shutdown {
+            let text = match &reason {
+                StopReason::TooManyLost => "more members are lost than the redundancy covers".to_string(),
+                StopReason::Internal(what) => format!("internal fault: {what}"),
+                StopReason::Shutdown => String::new(),
+            };
+            out.notices.push(Notice::Stopped { reason: text });
+        }
+        self.stopped = Some(reason);
+        self.refuse_waiting(out);
+    }
+
+    /// True after a fault or a completed shutdown.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.is_some()
+    }
+
+    fn fail(&self, id: RequestId, error: RequestError, out: &mut Outbox) {
+        out.completions.push(Completion { id, result: Err(error), orders: None });
+    }
+
+    fn answer(&self, id: RequestId, orders: Option<(Order, Order)>, out: &mut Outbox) {
+        out.completions.push(Completion { id, result: Ok(Reply::Done), orders });
+    }
+
+    /// Fails everything that waits: the pool has stopped.
+    fn refuse_waiting(&mut self, out: &mut Outbox) {
+        let waiting: VecDeque<_> = std::mem::take(&mut self.admission.waiting);
+        for request in waiting {
+            self.fail(request.id, RequestError::Stopped, out);
+        }
+        for request in self.admission.take_locked() {
+            self.fail(request.id, RequestError::Stopped, out);
+        }
+        for waiter in std::mem::take(&mut self.flush.waiters) {
+            waiter.fail(out);
+        }
+        self.control_refuse(out);
+    }
+
+    /// What a batch header says of durability.
+    pub(crate) fn flushed_seqs(&self) -> [Seq; MAX_STREAMS] {
+        let mut seqs = [Seq(0); MAX_STREAMS];
+        for stream in &self.streams {
+            seqs[stream.id] = stream.durable;
+        }
+        seqs
+    }
+
+    /// The stream with index `id`.
+    pub(crate) fn stream_mut(&mut self, id: usize) -> &mut stream::Stream {
+        &mut self.streams[stream_slot(id)]
+    }
+
+    pub(crate) fn stream(&self, id: usize) -> &stream::Stream {
+        &self.streams[stream_slot(id)]
+    }
+
+    /// When the driver must send a tick at the latest.
+    fn next_wake(&self) -> Option<u64> {
+        let age = u64::from(self.superblock.properties.seal_age_ms) * 1_000_000;
+        self.streams.iter().filter(|s| !s.open.is_empty() && s.id != limits::STREAM_CHECKPOINT).map(|s| s.open.since_ns + age).min()
+    }
+}
+
+/// Index into `Engine::streams` of a stream id.
+pub(crate) fn stream_slot(id: usize) -> usize {
+    match id {
+        limits::STREAM_USER => 0,
+        limits::STREAM_CLEANED => 1,
+        _ => 2,
+    }
+}

@@ -4,6 +4,9 @@
 //! ways: those that were ready at once come back from [`Session::submit`], the others reach the connection's [`Sink`] later, from
 //! any thread. The order of completions is free; each request is answered exactly once.
 
+#[cfg(feature = "testing")]
+pub mod ram;
+
 use std::sync::Arc;
 use windrow_io::{BufPool, Completion, Request, RequestError};
 use windrow_units::VolumeId;

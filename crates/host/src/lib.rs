@@ -1,1 +1,32 @@
-//! Drives the engine with threads, io_uring and a clock.
+//! Drives the engine with threads, member queues and a clock, and lets people see and steer it.
+//!
+//! Read in this order: `driver` (who runs the engine, and why no event is left behind), `sessions` (who waits for what),
+//! [`Pool`] (the handles), `alarm`, `workers` and `reaper` (the threads), then what surrounds a pool: [`control`] (the control
+//! socket), [`metrics`], `hook`, [`registry`], [`offline`] (finding, creating and opening pools) and [`daemon`].
+
+mod alarm;
+pub mod control;
+mod controls;
+pub mod daemon;
+mod driver;
+mod exports;
+pub mod failure;
+mod histogram;
+mod hook;
+mod listener;
+mod members;
+pub mod metrics;
+pub mod offline;
+pub mod paths;
+mod pool;
+mod reaper;
+pub mod registry;
+pub mod report;
+mod sessions;
+mod workers;
+
+pub use exports::{ExportReport, ExportTable, NamedExport};
+pub use failure::Failure;
+pub use histogram::{Histogram, Latencies, LatencyReport, LatencySummary, Operation};
+pub use hook::EVENT_SCHEMA;
+pub use pool::{HostOptions, Pool};

@@ -10,6 +10,15 @@
 //! The table is the encoded entries followed by one CRC-32C (4 bytes, little endian) for each payload block. Its first part
 //! fills the header blocks, the rest goes to the footer block. `H` is the smallest number that makes it fit.
 
+mod frame;
+mod plan;
+mod table;
+
+pub use frame::{BATCH_VERSION, DecodedBatch, DecodedEntry, FOOTER_MAGIC, HEADER_MAGIC, HeaderFrame, PayloadInfo, decode_batch, decode_header, encode_ends};
+pub use plan::{BatchPlan, max_payload_blocks, plan_batch, tail_block};
+pub use table::TableWriter;
+
+use serde::Serialize;
 use windrow_units::{Epoch, Lba, MAX_STREAMS, Order, Place, PoolUuid, SegmentId, Seq, Shape, StreamId, VolumeId};
 
 /// Bytes of the header at the start of a batch.
@@ -17,8 +26,58 @@ pub const HEADER_BYTES: usize = 256;
 /// Bytes of the footer at the end of a batch.
 pub const FOOTER_BYTES: usize = 64;
 
+/// CRC-32C of a stored block: the checksum of payload, of checkpoint pages and of map entries.
+#[inline]
+pub fn payload_checksum(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}
+
+/// Why bytes are not a batch that this version can use. Every variant is an ordinary finding; which of them ends a stream's
+/// chain and which is damage is decided by the rules of recovery, not here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BatchError {
+    /// The slices are shorter or longer than the header says.
+    #[error("the bytes given are not the head and tail that the header describes")]
+    WrongLength,
+    /// No batch begins here.
+    #[error("no batch header")]
+    NoHeader,
+    /// A batch of another pool.
+    #[error("the batch belongs to pool {0}")]
+    OtherPool(PoolUuid),
+    /// The header does not verify.
+    #[error("the checksum of the header is wrong")]
+    HeaderChecksum,
+    /// Written by a version that this one can not read.
+    #[error("batch version {0} is not supported")]
+    Version(u16),
+    /// A valid header, but of another address.
+    #[error("the batch was written for segment {segment}, row {row}")]
+    Misplaced {
+        /// Where it belongs.
+        segment: SegmentId,
+        /// Its first row.
+        row: u32,
+    },
+    /// The table in the head blocks does not verify.
+    #[error("the checksum of the table is wrong")]
+    TableChecksum,
+    /// The tail holds no footer.
+    #[error("no batch footer")]
+    NoFooter,
+    /// The footer is of another batch: a torn write, or the rest of an older one.
+    #[error("the footer belongs to another batch")]
+    OtherFooter,
+    /// The tail does not verify.
+    #[error("the checksum of the footer is wrong")]
+    FooterChecksum,
+    /// Checksums verify but the content breaks the format: a fault of the software that wrote it.
+    #[error("malformed batch: {0}")]
+    Malformed(&'static str),
+}
+
 /// What a batch says of itself.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct BatchHeader {
     /// The pool.
     pub pool: PoolUuid,
@@ -47,7 +106,8 @@ pub struct BatchHeader {
 }
 
 /// Volume operations that travel in the log.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum VolumeChange {
     /// A new volume (name at most 63 bytes of UTF-8).
     Create {
@@ -68,7 +128,8 @@ pub enum VolumeChange {
 }
 
 /// State of all blocks of a range entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RangeState {
     /// Trimmed.
     Hole,
@@ -77,7 +138,8 @@ pub enum RangeState {
 }
 
 /// What of a block that has no payload.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FillState {
     /// All bytes 0x00.
     Zero,
@@ -86,7 +148,8 @@ pub enum FillState {
 }
 
 /// One entry of a batch.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Entry {
     /// A user block with a payload block (uncompressed in this version).
     Data {
@@ -163,3 +226,6 @@ impl Entry {
         matches!(self, Self::Data { .. } | Self::Move { .. } | Self::Page { .. })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,23 @@
 //! Checkpoint pages.
 //!
 //! A checkpoint is an image of several *objects*, each an array of 4 KiB pages. A *leaf* holds the pointers of 256
-//! consecutive pages of one object; the *list* holds the pointers of all leaves, as a chain of pages, each pointing
-//! to the one before; the superblock points to the last. Only pages and leaves that changed are written again.
+//! consecutive pages of one object; the *list* holds the pointers of all leaves. The superblock points to the last page of a
+//! chain, each of which points to the one before; records of object [`OBJECT_LIST`] in the chain name further list pages, all
+//! others name leaves. Only pages and leaves that changed are written again; the list is written whole.
+//! Every pointer carries the CRC-32C of its page; check it before decoding.
 
+mod pages;
+mod segments;
+mod volumes;
+
+pub(crate) use pages::pointer_at;
+pub use pages::{
+    COUNTERS_PER_PAGE, LIST_MAGIC, decode_counters, decode_leaf, decode_list, decode_map_page, encode_counters, encode_leaf, encode_list, encode_map_page,
+};
+pub use segments::{SegmentTableGeometry, decode_segment, encode_segment};
+pub use volumes::{VOLUME_RECORD_BYTES, VOLUMES_PER_PAGE, decode_volumes, encode_volumes};
+
+use serde::Serialize;
 use windrow_units::{Place, SegmentId, Seq, StreamId, VolumeId};
 
 /// Object: the volume table.
@@ -24,19 +38,38 @@ pub const MAP_PAGE_ENTRIES: usize = 256;
 /// Pointers in a leaf.
 pub const LEAF_POINTERS: usize = 256;
 
+/// Why a page is not what its pointer says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PageError {
+    /// Not the length of a page or record.
+    #[error("the page or record has the wrong length")]
+    WrongLength,
+    /// Not a page of a list.
+    #[error("not a page of a checkpoint list")]
+    NoList,
+    /// The content breaks the format.
+    #[error("malformed page: {0}")]
+    Malformed(&'static str),
+}
+
 /// Where a checkpoint page lies. All zero: no such page.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct PagePointer {
     /// Place of the page.
     pub place: Place,
     /// CRC-32C of the page.
     pub checksum: u32,
+    /// First row of the batch that holds the page, and its rows: a checkpoint page must be found before the segment table is
+    /// loaded, which is what tells batches apart for all other places.
+    pub batch_row: u16,
+    /// Rows of that batch.
+    pub batch_rows: u16,
     /// False if there is no such page.
     pub present: bool,
 }
 
 /// One record of a list page.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct LeafRecord {
     /// Object.
     pub object: u32,
@@ -47,7 +80,7 @@ pub struct LeafRecord {
 }
 
 /// A page of the list.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ListPage {
     /// Number of the checkpoint.
     pub checkpoint: u64,
@@ -61,7 +94,8 @@ pub struct ListPage {
 pub const LIST_RECORDS: usize = 168;
 
 /// State of a volume in the table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum VolumeState {
     /// In use.
     Active,
@@ -70,7 +104,7 @@ pub enum VolumeState {
 }
 
 /// A volume in the table (128 bytes on disk, 32 in a page; an all-zero record is free).
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct VolumeRecord {
     /// Id, never reused.
     pub id: VolumeId,
@@ -85,7 +119,7 @@ pub struct VolumeRecord {
 }
 
 /// A segment in the table. On disk: 32 bytes + `rows/8` bytes of batch starts, rounded up to 32; records do not cross pages.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct SegmentRecord {
     /// Which segment (implied by its position in the table, stored to be checked).
     pub segment: SegmentId,
@@ -102,3 +136,6 @@ pub struct SegmentRecord {
     /// Bit `r` of word `r/64` is set if a batch starts at row `r`.
     pub starts: Vec<u64>,
 }
+
+#[cfg(test)]
+mod tests;

@@ -118,3 +118,6 @@ impl MapEntry {
         Self { word0: word(0), word1: word(8) }
     }
 }
+
+#[cfg(test)]
+mod tests;

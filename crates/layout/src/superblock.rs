@@ -6,7 +6,11 @@
 //! byte zone.start      extents
 //! ```
 
+mod codec;
+mod label;
+
 use crate::checkpoint::PagePointer;
+use serde::Serialize;
 use windrow_units::{Epoch, Generation, MAX_STREAMS, MemberId, Order, PoolUuid, Redundancy, SegmentId, Seq, Uuid, Zone};
 
 /// Byte offset of the label.
@@ -25,11 +29,45 @@ pub const SLOT_BYTES: usize = 16384;
 pub const RESERVED_BYTES: u64 = 1 << 20;
 /// Most fences kept.
 pub const MAX_FENCES: usize = 32;
+/// Most zones: each begins where the smallest member left ends, so there are no more than members.
+pub const MAX_ZONES: usize = windrow_units::MAX_MEMBERS;
 /// Version of the format.
 pub const FORMAT_VERSION: u32 = 1;
+/// First bytes of a label: the signature for `blkid` and `wipefs`, at byte 4096 of a member.
+pub const LABEL_MAGIC: [u8; 16] = *b"WINDROW-MEMBER\r\n";
+/// First bytes of a superblock slot.
+pub const SUPERBLOCK_MAGIC: [u8; 8] = *b"WNDRWSUP";
+
+/// Byte offset of the slot of a generation.
+pub fn slot_offset(generation: Generation) -> u64 {
+    SLOT_OFFSET + generation.0 % SLOT_COUNT * SLOT_STRIDE
+}
+
+/// Why a label or superblock can not be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SuperblockError {
+    /// Fewer bytes than a label or slot has.
+    #[error("the bytes given are shorter than a label or superblock slot")]
+    WrongLength,
+    /// Nothing of Windrow here.
+    #[error("no signature")]
+    NoSignature,
+    /// Damaged, or torn while it was written.
+    #[error("the checksum is wrong")]
+    BadChecksum,
+    /// Written by newer software.
+    #[error("format version {0} is newer than this software")]
+    NewerVersion(u32),
+    /// Uses features that this version must not touch.
+    #[error("the pool uses unknown features (incompatible flags {0:#x})")]
+    UnknownFeatures(u64),
+    /// The checksum verifies but the content breaks the format: a fault of the software that wrote it.
+    #[error("malformed: {0}")]
+    Malformed(&'static str),
+}
 
 /// The label: what `blkid` could show.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Label {
     /// Format version.
     pub version: u32,
@@ -44,7 +82,7 @@ pub struct Label {
 }
 
 /// Feature flags. A reader that does not know a flag: `compatible` goes on, `read_only` opens read-only, `incompatible` refuses.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Features {
     /// May be ignored.
     pub compatible: u64,
@@ -54,8 +92,31 @@ pub struct Features {
     pub incompatible: u64,
 }
 
+impl Features {
+    /// The flags that this version knows: none is defined yet.
+    pub const KNOWN: Self = Self { compatible: 0, read_only: 0, incompatible: 0 };
+
+    /// The flags that this version does not know.
+    #[must_use]
+    pub fn unknown(&self) -> Self {
+        let known = Self::KNOWN;
+        Self {
+            compatible: self.compatible & !known.compatible,
+            read_only: self.read_only & !known.read_only,
+            incompatible: self.incompatible & !known.incompatible,
+        }
+    }
+
+    /// True if this version may write to a pool with these flags.
+    pub fn allow_writing(&self) -> bool {
+        let unknown = self.unknown();
+        unknown.read_only == 0 && unknown.incompatible == 0
+    }
+}
+
 /// State of the pool.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PoolState {
     /// In use, or was when power failed.
     Active,
@@ -66,7 +127,8 @@ pub enum PoolState {
 }
 
 /// State of a member in the table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum MemberState {
     /// Holds current data.
     Online,
@@ -77,7 +139,7 @@ pub enum MemberState {
 }
 
 /// A member in the table.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct MemberRecord {
     /// Its identifier.
     pub uuid: Uuid,
@@ -91,7 +153,7 @@ pub struct MemberRecord {
 
 /// What is void: entries of epochs below `epoch` with orders above `accepted_order` (and below `next_order`), and
 /// batches of epochs below `epoch` with sequence numbers above `last_seq` of their stream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Fence {
     /// The epoch that the fence begins.
     pub epoch: Epoch,
@@ -104,7 +166,7 @@ pub struct Fence {
 }
 
 /// Where a stream goes on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct StreamPosition {
     /// Segment, `SegmentId::NONE` if the stream was never opened.
     pub segment: SegmentId,
@@ -117,7 +179,7 @@ pub struct StreamPosition {
 }
 
 /// A checkpoint.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct CheckpointRoot {
     /// Its number.
     pub id: u64,
@@ -140,7 +202,7 @@ pub struct CheckpointRoot {
 }
 
 /// Properties that can be set after creation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Properties {
     /// Spare factor: thousandths of the data space that user data may not fill.
     pub spare_per_mille: u16,
@@ -153,7 +215,7 @@ pub struct Properties {
 }
 
 /// The superblock.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Superblock {
     /// Feature flags.
     pub features: Features,
@@ -190,3 +252,6 @@ pub struct Superblock {
     /// Properties.
     pub properties: Properties,
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,23 @@
-//! NBD server protocol.
+//! NBD server: fixed newstyle negotiation and transmission over unix sockets and TCP.
+//!
+//! ```text
+//! socket -> intake -> protocol::RequestParser -> group of requests -> Session::submit -+-> ready ------+
+//!                                                                                       +-> Sink (any thread) -> Link -> ReplyQueue -> socket
+//! ```
+//!
+//! [`protocol`] is pure and total: it sees bytes and gives actions. Around it, each connection has one thread
+//! (`connection`), which reads, parses and submits in groups, and one shared part (`link`), through which completions leave from
+//! whatever thread they come. Every queue is bounded by [`ServerOptions`]; a client that misbehaves loses its connection and nothing else.
+
+mod connection;
+mod intake;
+mod ledger;
+mod link;
+mod listen;
+pub mod protocol;
+mod server;
+mod socket;
+
+pub use connection::Ending;
+pub use listen::Listen;
+pub use server::{ConnectionInfo, Event, Observer, Server, ServerOptions, ShutdownReport};

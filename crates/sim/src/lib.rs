@@ -1,1 +1,26 @@
-//! Deterministic simulator.
+//! Deterministic simulator: the other driver of the engine.
+//!
+//! A seed decides everything: topology, limits, workload, faults, power cuts, and the order in which member commands and jobs end. Equal
+//! seeds give equal runs, bit for bit. Faults stay within the redundancy, so any failure is a bug of the engine.
+//!
+//! Read in this order: [`content`] (what blocks contain), [`members`] (media with a volatile cache, faults, power cuts), [`model`] (the
+//! dumb truth), [`scenario`] and [`workload`] (what a seed decides), [`world`] (the event loop), [`run`] (one run from creation to the last
+//! comparison), [`shrink`] (the shortest failing run).
+
+pub mod content;
+pub mod members;
+pub mod model;
+pub mod rng;
+pub mod run;
+pub mod scenario;
+pub mod shrink;
+pub mod trace;
+mod violation;
+pub mod workload;
+pub mod world;
+
+pub use run::{Outcome, Planted, RunOptions, run_seed};
+pub use violation::{Broken, Violation};
+
+#[cfg(test)]
+mod tests;

@@ -4,12 +4,14 @@
 //! the largest segment's data space fits. 46 bits of 16 bytes address 1 PiB of data space.
 
 use crate::{BLOCK_BYTES, PLACE_UNIT, SegmentId};
+use serde::{Deserialize, Serialize};
 
 /// Units of a whole uncompressed block.
 pub const FULL_BLOCK_UNITS: u16 = (BLOCK_BYTES / PLACE_UNIT as u64) as u16;
 
 /// Where a payload lies: packed (segment, offset). Only a [`PlaceCodec`] of the same pool can read it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Place(pub u64);
 
 impl Place {

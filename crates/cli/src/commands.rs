@@ -1,0 +1,11 @@
+//! The subcommands, one module each.
+
+pub mod completions;
+pub mod create;
+pub mod export;
+pub mod inspect;
+pub mod pool;
+pub mod properties;
+pub mod serve;
+pub mod stats;
+pub mod volume;

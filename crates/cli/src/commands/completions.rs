@@ -1,0 +1,21 @@
+//! `completions`.
+
+use crate::Arguments;
+use clap::{Args, CommandFactory};
+use windrow_host::Failure;
+
+/// Arguments of `completions`.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  windrow completions bash > /etc/bash_completion.d/windrow\n  windrow completions zsh > ~/.zfunc/_windrow")]
+pub struct CompletionArguments {
+    /// Which shell.
+    shell: clap_complete::Shell,
+}
+
+/// Prints the script.
+pub fn run(arguments: &CompletionArguments) -> Result<u8, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut Arguments::command(), "windrow", &mut script);
+    crate::output::print(&String::from_utf8_lossy(&script));
+    Ok(0)
+}

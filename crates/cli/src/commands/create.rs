@@ -1,0 +1,166 @@
+//! `pool create`.
+
+use crate::context;
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::table::Table;
+use crate::values::{Share, Size, check_pool_name};
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+use windrow_device::Allocation;
+use windrow_host::Failure;
+use windrow_host::failure::id;
+use windrow_host::offline::{self, CreatePlan, CreateRequest};
+use windrow_host::registry::PoolEntry;
+use windrow_layout::superblock::Properties;
+use windrow_units::{BLOCK_BYTES, Redundancy};
+
+/// Arguments of `pool create`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  windrow pool create --redundancy 6 tank /dev/sdb /dev/sdc /dev/sdd /dev/sde /dev/sdf
+  windrow pool create --redundancy 5 --dry-run tank /dev/sdb /dev/sdc /dev/sdd
+  windrow pool create --redundancy 6 --size 10G tank a.img b.img c.img d.img
+  windrow pool create --redundancy 1 --copies 2 --spare 20% tank /dev/sdb /dev/sdc")]
+pub struct CreateArguments {
+    /// Name of the pool.
+    name: String,
+    /// Members: block devices or files.
+    #[arg(required = true, num_args = 1.., value_name = "PATH")]
+    members: Vec<PathBuf>,
+    /// 0 striping, 1 copies, 5 one parity, 6 two parities.
+    #[arg(long, short, value_parser = ["0", "1", "5", "6"], default_value = "6")]
+    redundancy: String,
+    /// Copies of everything, with --redundancy 1.
+    #[arg(long, value_parser = clap::value_parser!(u8).range(2..=4), default_value = "2")]
+    copies: u8,
+    /// Most bytes that one batch writes to one member; else by member size.
+    #[arg(long, value_name = "SIZE")]
+    chunk: Option<Size>,
+    /// Bytes of a segment on one member (its erase block or a multiple); else by member size.
+    #[arg(long, value_name = "SIZE")]
+    segment: Option<Size>,
+    /// Align segments to this (a power of two).
+    #[arg(long, value_name = "SIZE", default_value = "1M")]
+    align: Size,
+    /// Share of the space that data may not fill; more makes random writes cheaper.
+    #[arg(long, default_value = "10%")]
+    spare: Share,
+    /// Most milliseconds that acknowledged data waits in memory before it is written out.
+    #[arg(long, value_name = "MS", default_value = "50")]
+    seal_age: u32,
+    /// Create members that do not exist as files of this size.
+    #[arg(long, value_name = "SIZE")]
+    size: Option<Size>,
+    /// Do not reserve the room of new files: the pool stops if the file system fills up.
+    #[arg(long)]
+    sparse: bool,
+    /// Overwrite members that hold data or bear a signature. What is in use is refused all the same.
+    #[arg(long)]
+    force: bool,
+    /// Show capacity, memory, layout and what would be overwritten; write nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl CreateArguments {
+    fn request(&self) -> Result<CreateRequest, Failure> {
+        check_pool_name(&self.name)?;
+        let rows = |size: Option<Size>, what: &str| match size {
+            None => Ok(None),
+            Some(Size(bytes)) if bytes.is_multiple_of(BLOCK_BYTES) && bytes > 0 && bytes / BLOCK_BYTES <= u64::from(u32::MAX) => {
+                Ok(Some((bytes / BLOCK_BYTES) as u32))
+            }
+            Some(size) => Err(Failure::new(id::USAGE, format!("{size} cannot be the {what} size"), "it must be a multiple of 4K")),
+        };
+        let redundancy = match self.redundancy.as_str() {
+            "0" => Redundancy::None,
+            "1" => Redundancy::Copies(self.copies),
+            "5" => Redundancy::Single,
+            _ => Redundancy::Double,
+        };
+        Ok(CreateRequest {
+            name: self.name.clone(),
+            redundancy,
+            members: self.members.clone(),
+            file_bytes: self.size.map(|size| size.0),
+            allocation: if self.sparse { Allocation::Sparse } else { Allocation::Preallocate },
+            chunk_rows: rows(self.chunk, "chunk")?,
+            segment_rows: rows(self.segment, "segment")?,
+            align_bytes: self.align.0,
+            properties: Properties { spare_per_mille: self.spare.0, seal_age_ms: self.seal_age, victim_policy: 0, discard: true },
+            force: self.force,
+        })
+    }
+}
+
+/// Runs it.
+pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> {
+    let request = arguments.request()?;
+    let plan = offline::plan(&request)?;
+    let value = json!({
+        "name": request.name,
+        "pool": plan.pool(),
+        "redundancy": request.redundancy.name(),
+        "dry_run": arguments.dry_run,
+        "plan": plan.plan,
+        "members": plan.members.iter().map(|member| json!({
+            "path": member.path, "size_bytes": member.size_bytes, "new": member.is_new, "in_use": member.in_use,
+            "bears_data": member.bears_data, "remarks": member.remarks,
+        })).collect::<Vec<_>>(),
+    });
+    if !arguments.dry_run {
+        let registry = context::registry();
+        if let Some(known) = registry.load(&request.name)?.filter(|_| !request.force) {
+            let why = format!("a pool of this name is known already ({})", known.pool);
+            return Err(Failure::new(id::POOL_CREATE, format!("cannot create pool '{}'", request.name), why)
+                .remedy("choose another name, destroy or export that pool, or give --force"));
+        }
+        let mut progress = Progress::new("creating members");
+        let all: u64 = plan.members.iter().map(|member| member.size_bytes).sum();
+        let before = |number: usize| plan.members[..number].iter().map(|member| member.size_bytes).sum::<u64>();
+        offline::create(&request, &plan, &mut |number, bytes| progress.bytes(before(number) + bytes, all))?;
+        let paths = request.members.iter().map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())).collect();
+        registry.save(&PoolEntry::new(&request.name, plan.pool(), paths))?;
+    }
+    output.result("pool-create", &value, || describe(&request, &plan, arguments.dry_run));
+    Ok(0)
+}
+
+fn describe(request: &CreateRequest, plan: &CreatePlan, dry_run: bool) -> String {
+    let head = if dry_run { format!("pool '{}' would be created; nothing has been written\n", request.name) } else { format!("pool '{}' is created\n", request.name) };
+    let figures = &plan.plan;
+    let mut table = Table::new(&["MEMBER", "SIZE", "NOW"]);
+    for member in &plan.members {
+        let now = match (member.is_new, member.remarks.is_empty()) {
+            (true, _) => "a new file".to_owned(),
+            (false, true) => "empty".to_owned(),
+            (false, false) => member.remarks.join("; "),
+        };
+        table.row([member.path.display().to_string(), Size(member.size_bytes).to_string(), now]);
+    }
+    let shapes: Vec<String> = figures
+        .zones
+        .iter()
+        .map(|zone| {
+            let shape = &zone.shape;
+            let (chunk, extent) = (Size(u64::from(shape.chunk_rows) * BLOCK_BYTES), Size(shape.extent_bytes()));
+            format!("layout     {} segments of {} + {} members, {extent} on each, chunks of {chunk}\n", zone.segments, shape.data, shape.redundant())
+        })
+        .collect();
+    let next = if dry_run {
+        String::new()
+    } else {
+        format!("next       windrow volume create {0}/data SIZE; windrow serve {0} --nbd unix:/tmp/{0}.nbd\n", request.name)
+    };
+    format!(
+        "{head}{}identifier {}\nusable     {} of {}\nmap memory {} when full\n{}{next}",
+        table.render(),
+        plan.pool(),
+        Size(figures.usable_bytes),
+        Size(figures.data_bytes),
+        Size(figures.map_bytes),
+        shapes.concat()
+    )
+}

@@ -1,0 +1,337 @@
+//! `pool`: everything about whole pools.
+
+use super::create::{self, CreateArguments};
+use super::properties;
+use crate::context::{self, OpenedAtRest, PoolPlace};
+use crate::output::Output;
+use crate::table::Table;
+use crate::values::{Size, property};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use std::collections::BTreeMap;
+use windrow_host::Failure;
+use windrow_host::control::{Command, ControlClient, Reply};
+use windrow_host::failure::id;
+use windrow_host::offline::{self, FoundPool, OpenRequest};
+use windrow_host::registry::PoolEntry;
+use windrow_host::report::PoolReport;
+use windrow_host::paths;
+
+/// What can be done with pools.
+#[derive(Subcommand)]
+pub enum PoolCommand {
+    /// Make a pool of drives or files.
+    Create(CreateArguments),
+    /// Take over a pool whose members are found here.
+    Import(ImportArguments),
+    /// Release a pool for another host: finish everything, forget it here.
+    #[command(after_help = "Examples:\n  windrow pool export tank")]
+    Export(NamedPool),
+    /// Mark a pool as destroyed. Its volumes are lost.
+    Destroy(DestroyArguments),
+    /// Show the pools that are served, known or found.
+    List(ListArguments),
+    /// Show the state of pools.
+    Status(StatusArguments),
+    /// Change properties.
+    #[command(after_help = properties_help("set", "windrow pool set tank spare=15% seal-age=20"))]
+    Set(SetArguments),
+    /// Show properties.
+    #[command(after_help = properties_help("get", "windrow pool get tank"))]
+    Get(NamedPool),
+}
+
+fn properties_help(_command: &str, example: &str) -> String {
+    format!("Examples:\n  {example}\n\n{}", properties::HELP)
+}
+
+/// One pool by name.
+#[derive(Args)]
+pub struct NamedPool {
+    /// Pool.
+    pool: String,
+    #[command(flatten)]
+    place: PoolPlace,
+}
+
+/// Arguments of `pool import`.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  windrow pool import tank --dir /srv/members
+  windrow pool import --members /dev/sdb,/dev/sdc,/dev/sdd
+  windrow pool import tank --dry-run")]
+pub struct ImportArguments {
+    /// Pool; may be left out if only one is found.
+    pool: Option<String>,
+    #[command(flatten)]
+    place: PoolPlace,
+    /// Show what recovery would find; write nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Import although another host has the pool, or too many members are missing. The other side is refused for ever afterwards.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Arguments of `pool destroy`.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  windrow pool destroy tank --yes\n  windrow pool destroy tank --yes --wipe")]
+pub struct DestroyArguments {
+    #[command(flatten)]
+    pool: NamedPool,
+    /// Yes, lose everything in it.
+    #[arg(long)]
+    yes: bool,
+    /// Erase the labels, too, so that the members look empty.
+    #[arg(long)]
+    wipe: bool,
+}
+
+/// Arguments of `pool list`.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  windrow pool list\n  windrow pool list --dir /srv/members -o json")]
+pub struct ListArguments {
+    #[command(flatten)]
+    place: PoolPlace,
+}
+
+/// Arguments of `pool status`.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  windrow pool status
+  windrow pool status tank -o json
+  windrow pool status tank --exit-code
+
+Exit codes with --exit-code: 0 online, 1 degraded, 2 stopped, 4 error (the worst of all pools shown).")]
+pub struct StatusArguments {
+    /// Pool; else all that are known.
+    pool: Option<String>,
+    #[command(flatten)]
+    place: PoolPlace,
+    /// Say the state with the exit code.
+    #[arg(long)]
+    exit_code: bool,
+}
+
+/// Arguments of `pool set`.
+#[derive(Args)]
+pub struct SetArguments {
+    /// Pool.
+    pool: String,
+    /// PROPERTY=VALUE, one or more.
+    #[arg(required = true, value_parser = property)]
+    properties: Vec<(String, String)>,
+    #[command(flatten)]
+    place: PoolPlace,
+}
+
+/// Runs it.
+pub fn run(command: PoolCommand, output: &Output) -> Result<u8, Failure> {
+    match command {
+        PoolCommand::Create(arguments) => create::run(&arguments, output),
+        PoolCommand::Import(arguments) => import(&arguments, output),
+        PoolCommand::Export(named) => export(&named, output),
+        PoolCommand::Destroy(arguments) => destroy(&arguments, output),
+        PoolCommand::List(arguments) => list(&arguments, output),
+        PoolCommand::Status(arguments) => status(&arguments, output),
+        PoolCommand::Set(arguments) => {
+            let change = properties::parse(&arguments.properties)?;
+            context::ask(&arguments.pool, &arguments.place, Command::PoolSet(change))?;
+            get(&NamedPool { pool: arguments.pool, place: arguments.place }, "pool-set", output)
+        }
+        PoolCommand::Get(named) => get(&named, "pool-get", output),
+    }
+}
+
+fn get(named: &NamedPool, name: &str, output: &Output) -> Result<u8, Failure> {
+    let report = context::status(&named.pool, &named.place)?;
+    output.result(name, &json!({ "pool": report.name, "properties": report.properties }), || {
+        let mut table = Table::new(&["PROPERTY", "VALUE"]);
+        for (name, value) in properties::list(&report.properties) {
+            table.row([name.to_owned(), format!(" {value}")]);
+        }
+        table.render()
+    });
+    Ok(0)
+}
+
+fn import(arguments: &ImportArguments, output: &Output) -> Result<u8, Failure> {
+    let registry = context::registry();
+    let found = offline::locate(&arguments.place.target(arguments.pool.as_deref()), &registry)?;
+    if context::daemon_of(&found.name, &arguments.place).is_some() {
+        return Err(Failure::new(id::POOL_BUSY, format!("cannot import pool '{}'", found.name), "a daemon serves it already"));
+    }
+    let request = OpenRequest { read_only: arguments.dry_run, force: arguments.force, ..OpenRequest::default() };
+    let opened = OpenedAtRest::open(&found, &registry, &request)?;
+    let (recovery, mut report) = (opened.report.clone(), windrow_host::daemon::report(&opened.pool)?);
+    report.served = false;
+    if !arguments.dry_run {
+        opened.close(false)?;
+        registry.save(&entry(&found, registry.load(&found.name)?))?;
+    }
+    let value = json!({ "dry_run": arguments.dry_run, "recovery": recovery, "pool": report });
+    output.result("pool-import", &value, || {
+        let head = if arguments.dry_run { "could be imported; nothing has been written" } else { "is imported" };
+        format!(
+            "pool '{}' {head}\nrecovery from checkpoint {}: {} batches ({}), {} entries, {} batches completed\n{}",
+            found.name,
+            recovery.checkpoint,
+            recovery.batches,
+            Size(recovery.batch_bytes),
+            recovery.entries,
+            recovery.completed_batches,
+            describe(&report)
+        )
+    });
+    Ok(0)
+}
+
+/// What the registry keeps of a pool that was found; its exports stay.
+pub fn entry(found: &FoundPool, known: Option<PoolEntry>) -> PoolEntry {
+    let members = found.members.iter().map(|member| std::fs::canonicalize(&member.path).unwrap_or_else(|_| member.path.clone())).collect();
+    let exports = known.filter(|known| known.pool == found.pool).map(|known| known.exports).unwrap_or_default();
+    PoolEntry { exports, ..PoolEntry::new(&found.name, found.pool, members) }
+}
+
+fn export(named: &NamedPool, output: &Output) -> Result<u8, Failure> {
+    let registry = context::registry();
+    match context::daemon_of(&named.pool, &named.place) {
+        Some(mut client) => {
+            client.ask(Command::Shutdown { export: true })?;
+        }
+        None => {
+            let found = offline::locate(&named.place.target(Some(&named.pool)), &registry)?;
+            OpenedAtRest::open(&found, &registry, &OpenRequest::default())?.close(true)?;
+        }
+    }
+    registry.remove(&named.pool)?;
+    output.result("pool-export", &json!({ "pool": named.pool }), || format!("pool '{}' is exported: any host may import it", named.pool));
+    Ok(0)
+}
+
+fn destroy(arguments: &DestroyArguments, output: &Output) -> Result<u8, Failure> {
+    let NamedPool { pool, place } = &arguments.pool;
+    if context::daemon_of(pool, place).is_some() {
+        return Err(Failure::new(id::POOL_BUSY, format!("cannot destroy pool '{pool}'"), "a daemon serves it").remedy("stop the daemon first"));
+    }
+    let registry = context::registry();
+    let found = offline::locate(&place.target(Some(pool)), &registry)?;
+    if !arguments.yes {
+        return Err(Failure::new(id::USAGE, format!("pool '{pool}' is not destroyed"), "everything in it would be lost").remedy("give --yes if that is meant"));
+    }
+    offline::destroy(&found, arguments.wipe)?;
+    registry.remove(&found.name)?;
+    let missing = found.missing();
+    output.result("pool-destroy", &json!({ "pool": pool, "members": found.members.len(), "missing": missing, "wiped": arguments.wipe }), || {
+        let rest = if missing.is_empty() { String::new() } else { format!("; members {missing:?} were not found and still bear it") };
+        format!("pool '{pool}' is destroyed on {} members{rest}", found.members.len())
+    });
+    Ok(0)
+}
+
+/// Daemons that answer in the run folder, by pool name.
+fn served(place: &PoolPlace) -> BTreeMap<String, PoolReport> {
+    let files = std::fs::read_dir(paths::run_dir()).into_iter().flatten().flatten().map(|file| file.path());
+    let sockets = files.filter(|path| path.extension().is_some_and(|extension| extension == "control")).chain(place.control.clone());
+    let mut pools = BTreeMap::new();
+    for socket in sockets {
+        let Some(mut client) = ControlClient::connect(&socket) else { continue };
+        if let Ok(Reply::Pool(report)) = client.ask(Command::Status) {
+            pools.insert(report.name.clone(), *report);
+        }
+    }
+    pools
+}
+
+fn list(arguments: &ListArguments, output: &Output) -> Result<u8, Failure> {
+    let served = served(&arguments.place);
+    let mut rows: BTreeMap<String, serde_json::Value> = BTreeMap::new();
+    let known: Vec<_> = context::registry().all().into_iter().flat_map(|entry| entry.members).collect();
+    let places: Vec<_> = known.into_iter().chain(arguments.place.members.clone()).chain(arguments.place.dir.clone()).collect();
+    for found in offline::scan(&places).into_iter().filter(|found| !served.contains_key(&found.name)) {
+        let superblock = found.superblock();
+        let state = superblock.map_or("unreadable".to_owned(), |s| format!("{:?}", s.state).to_lowercase());
+        let wanted = superblock.map_or(found.members.len(), |s| s.members.len());
+        let redundancy = superblock.map_or("?", |s| s.redundancy.name());
+        let value = json!({
+            "name": found.name, "pool": found.pool, "served": false, "state": state, "redundancy": redundancy,
+            "members": wanted, "members_found": found.members.len(), "missing": found.missing(),
+            "paths": found.members.iter().map(|member| &member.path).collect::<Vec<_>>(),
+        });
+        rows.insert(format!("{} {}", found.name, found.pool), value);
+    }
+    for report in served.values() {
+        let online = report.members.iter().filter(|member| member.state == "online").count();
+        let value = json!({
+            "name": report.name, "pool": report.pool, "served": true, "state": report.state, "redundancy": report.redundancy,
+            "members": report.members.len(), "members_found": online, "missing": [],
+            "paths": report.members.iter().map(|member| &member.path).collect::<Vec<_>>(),
+        });
+        rows.insert(format!("{} {}", report.name, report.pool), value);
+    }
+    let rows: Vec<_> = rows.into_values().collect();
+    output.result("pool-list", &json!({ "pools": rows }), || {
+        if rows.is_empty() {
+            return "no pools are served, known or found; look in folders with --dir\n".to_owned();
+        }
+        let mut table = Table::new(&["POOL", "STATE", "SERVED", "REDUNDANCY", "MEMBERS", "IDENTIFIER"]);
+        for row in &rows {
+            let text = |field: &str| row[field].as_str().unwrap_or_default().to_owned();
+            let served = if row["served"] == true { "yes" } else { "no" };
+            table.row([text("name"), text("state"), served.to_owned(), text("redundancy"), format!("{}/{}", row["members_found"], row["members"]), text("pool")]);
+        }
+        table.render()
+    });
+    Ok(0)
+}
+
+fn status(arguments: &StatusArguments, output: &Output) -> Result<u8, Failure> {
+    let reports = match &arguments.pool {
+        Some(name) => vec![context::status(name, &arguments.place)?],
+        None => {
+            let mut served = served(&arguments.place);
+            let known = context::registry().all();
+            for entry in known.iter().filter(|entry| !served.contains_key(&entry.name)).collect::<Vec<_>>() {
+                served.insert(entry.name.clone(), context::status(&entry.name, &arguments.place)?);
+            }
+            served.into_values().collect()
+        }
+    };
+    let worst = reports.iter().map(PoolReport::exit_code).max().unwrap_or(0);
+    match (&arguments.pool, reports.as_slice()) {
+        (Some(_), [report]) => output.result("pool-status", report, || describe(report)),
+        _ => output.result("pool-status-all", &json!({ "pools": reports }), || {
+            if reports.is_empty() { "no pools are known\n".to_owned() } else { reports.iter().map(describe).collect::<Vec<_>>().join("\n") }
+        }),
+    }
+    Ok(if arguments.exit_code { worst } else { 0 })
+}
+
+/// A pool as text.
+pub fn describe(report: &PoolReport) -> String {
+    let capacity = &report.capacity;
+    let percent = (u128::from(capacity.used_bytes) * 1000).checked_div(u128::from(capacity.usable_bytes)).unwrap_or(0);
+    let reason = report.stop_reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let served = if report.served { "" } else { " (not served)" };
+    let mut members = Table::new(&["MEMBER", "STATE", "SIZE", "ERRORS", "PATH"]);
+    for member in &report.members {
+        let errors = member.counters.errors.to_string();
+        members.row([member.member.to_string(), member.state.clone(), Size(member.size_bytes).to_string(), errors, member.path.clone()]);
+    }
+    format!(
+        "pool       {} ({})\nstate      {}{reason}{served}\nredundancy {}\nused       {} of {} ({}.{} %)\nsegments   {} free of {}\nat risk    {} not durable yet\n{}{}",
+        report.name,
+        report.pool,
+        report.state,
+        report.redundancy,
+        Size(capacity.used_bytes),
+        Size(capacity.usable_bytes),
+        percent / 10,
+        percent % 10,
+        capacity.free_segments,
+        capacity.segments,
+        Size(report.bounds.at_risk_bytes),
+        members.render(),
+        super::volume::table(&report.volumes),
+    )
+}

@@ -1,0 +1,251 @@
+//! `serve`: the daemon. Opens a pool, serves its volumes over NBD, answers on the control socket, ends cleanly on SIGTERM or SIGINT.
+//!
+//! Order of the start: members locked and recovered, control socket, metrics, NBD listeners, then the line that says it is ready. Order of
+//! the end: NBD drains, the pool finishes and writes a checkpoint, whoever asked hears of it, the sockets go.
+
+mod config;
+
+use crate::context::{self, PoolPlace};
+use crate::output::Output;
+use crate::values::Size;
+use clap::Args;
+use config::Config;
+use serde_json::json;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use windrow_device::VolatileOptions;
+use windrow_device::host::{MemoryLock, lock_memory};
+use windrow_host::control::ControlServer;
+use windrow_host::daemon::{self, Daemon};
+use windrow_host::failure::id;
+use windrow_host::metrics::MetricsServer;
+use windrow_host::offline::{self, MemberBackEnd, OpenRequest, OpenedPool, ScratchSpec};
+use windrow_host::{ExportTable, Failure, HostOptions, Pool};
+use windrow_nbd::{Listen, Server, ServerOptions};
+
+/// Arguments of `serve`.
+#[derive(Args, Debug, Default)]
+#[command(after_help = "Examples:
+  windrow serve tank --nbd unix:/run/windrow/tank.nbd
+  windrow serve tank --nbd tcp:127.0.0.1:10809 --metrics 127.0.0.1:9464
+  windrow serve --members a.img,b.img,c.img,d.img --nbd unix:/tmp/tank.nbd
+  windrow serve --config /etc/windrow/tank.toml
+
+Configuration file (all fields optional; the command line wins):
+  pool = \"tank\"
+  members = [\"/dev/sdb\", \"/dev/sdc\"]
+  nbd = [\"unix:/run/windrow/tank.nbd\"]
+  metrics = \"127.0.0.1:9464\"
+  control = \"/run/windrow/tank.control\"
+  event_command = \"/usr/local/bin/on-windrow-event\"
+  pending_bytes = \"64M\"
+  map_bytes = \"4G\"
+
+Ends on SIGTERM and SIGINT; a second signal ends it at once, as a power cut would.")]
+pub struct ServeArguments {
+    /// Pool; may be left out if its members are given.
+    pool: Option<String>,
+    #[command(flatten)]
+    place: PoolPlace,
+    /// Where NBD clients connect: unix:PATH or tcp:ADDRESS:PORT (may be repeated).
+    #[arg(long, value_name = "ADDRESS")]
+    nbd: Vec<Listen>,
+    /// Allow TCP addresses that other hosts can reach. There is no encryption and no authentication.
+    #[arg(long)]
+    allow_remote: bool,
+    /// Serve metrics for Prometheus over HTTP here.
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
+    /// Configuration file (TOML).
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Run this command for each event, with the event as JSON on its standard input.
+    #[arg(long, value_name = "COMMAND")]
+    event_command: Option<String>,
+    /// Most bytes of acknowledged or waiting writes in memory.
+    #[arg(long, value_name = "SIZE")]
+    pending: Option<Size>,
+    /// Most bytes of memory for maps.
+    #[arg(long, value_name = "SIZE")]
+    map_memory: Option<Size>,
+    /// Worker threads; else one less than there are cores.
+    #[arg(long)]
+    workers: Option<usize>,
+    /// Write nothing, refuse writes.
+    #[arg(long)]
+    read_only: bool,
+    /// Import although another host has the pool, or too many members are missing.
+    #[arg(long)]
+    force: bool,
+    /// Let discards punch holes in file members.
+    #[arg(long)]
+    punch_holes: bool,
+    /// Leave the memory of the daemon unlocked.
+    #[arg(long)]
+    no_memory_lock: bool,
+    /// Test use: a volatile cache before each member, part of which a kill loses.
+    #[arg(long, hide = true, value_name = "SEED")]
+    volatile_cache: Option<u64>,
+    /// Test use: claim every n-th flush of the volatile cache without doing it.
+    #[arg(long, hide = true, value_name = "N", requires = "volatile_cache")]
+    drop_flush_every: Option<u32>,
+    /// Benchmarks: a new RAID-6 pool of eight members in memory, this size each, with one volume over half of it.
+    #[arg(long, hide = true, value_name = "SIZE")]
+    ram_members: Option<Size>,
+}
+
+/// Runs it.
+pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
+    let arguments = merge(arguments)?;
+    let signal = signals()?;
+    let (opened, name, exports) = open(&arguments)?;
+    let OpenedPool { engine, members, buffers, report, recovery } = opened;
+    let options = HostOptions { workers: arguments.workers, event_command: arguments.event_command.clone(), exports, ..HostOptions::default() };
+    let pool = Pool::start(engine, members, buffers, options)?;
+    if arguments.ram_members.is_some() {
+        let usable = daemon::report(&pool)?.capacity.usable_bytes;
+        daemon::create_volume(&pool, "ram", usable / 2 / (1 << 20) * (1 << 20))?;
+    }
+    let registry = arguments.ram_members.is_none().then(context::registry);
+    let served = Arc::new(Daemon::new(pool.clone(), &name, registry));
+    let control = ControlServer::start(&arguments.place.control_socket(&name), served.clone())?;
+    let metrics = arguments.metrics.map(|address| {
+        let pool = pool.clone();
+        MetricsServer::start(address, move || pool.report())
+    });
+    let metrics = metrics.transpose()?;
+    let nbd = start_nbd(&pool, &arguments)?;
+    let locked = if arguments.no_memory_lock { MemoryLock::NotLocked { reason: "not wanted".to_owned() } } else { lock_memory() };
+    let addresses: Vec<String> = nbd.as_ref().map(|server| server.addresses().iter().map(ToString::to_string).collect()).unwrap_or_default();
+    let ready = json!({
+        "event": "ready", "pool": name, "nbd": addresses, "control": control.path(), "metrics": metrics.as_ref().map(|server| server.address().to_string()),
+        "recovery": report, "recovery_us": u64::try_from(recovery.as_micros()).unwrap_or(u64::MAX),
+        "memory_locked": locked == MemoryLock::Locked, "process": std::process::id(),
+    });
+    output.result("serve", &ready, || {
+        let memory = match &locked {
+            MemoryLock::Locked => "memory is locked".to_owned(),
+            MemoryLock::NotLocked { reason } => format!("memory is not locked: {reason}"),
+        };
+        format!("pool '{name}' is served at {} (recovery {} ms; {memory})", if addresses.is_empty() { "no address".to_owned() } else { addresses.join(", ") }, recovery.as_millis())
+    });
+    let export = wait(&served, &signal);
+    finish(&served, nbd, export, &arguments)?;
+    drop(metrics);
+    control.stop();
+    Ok(0)
+}
+
+/// How long connections may take to finish what they have begun.
+const DRAIN: Duration = Duration::from_secs(10);
+
+fn finish(served: &Daemon, nbd: Option<Server>, export: bool, arguments: &ServeArguments) -> Result<(), Failure> {
+    if let Some(server) = nbd {
+        server.shutdown(DRAIN);
+    }
+    let result = if arguments.read_only {
+        Ok(())
+    } else {
+        served.pool().shutdown(export).map_err(|error| daemon::control_failure("the pool did not end cleanly".to_owned(), &error))
+    };
+    served.announce_end(result.clone());
+    result
+}
+
+fn wait(served: &Daemon, signal: &AtomicBool) -> bool {
+    loop {
+        if let Some(export) = served.wait_for_end(Duration::from_millis(100)) {
+            return export;
+        }
+        if signal.load(Ordering::Relaxed) {
+            served.request_end(false);
+        }
+    }
+}
+
+/// A flag that SIGTERM and SIGINT set; the second of them ends the process.
+fn signals() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        // Registered first, so that it sees the flag as the signal before left it.
+        signal_hook::flag::register_conditional_shutdown(signal, 1, flag.clone())
+            .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
+            .map_err(|error| Failure::new(id::SERVE, "cannot handle signals", error))?;
+    }
+    Ok(flag)
+}
+
+fn open(arguments: &ServeArguments) -> Result<(OpenedPool, String, ExportTable), Failure> {
+    let mut limits = windrow_engine::api::Limits::default();
+    if let Some(pending) = arguments.pending {
+        limits.pending_bytes = pending.0;
+    }
+    if let Some(map) = arguments.map_memory {
+        limits.map_bytes = map.0;
+    }
+    if let Some(size) = arguments.ram_members {
+        let spec = ScratchSpec { limits, ..ScratchSpec::default() };
+        let opened = offline::scratch_pool(offline::ram_members(8, size.0)?, &spec)?;
+        return Ok((opened, arguments.pool.clone().unwrap_or_else(|| "ram".to_owned()), ExportTable::default()));
+    }
+    let registry = context::registry();
+    let found = offline::locate(&arguments.place.target(arguments.pool.as_deref()), &registry)?;
+    let back_end = match arguments.volatile_cache {
+        None => MemberBackEnd::Plain,
+        Some(seed) => MemberBackEnd::VolatileCache(VolatileOptions { seed, drop_flush_every: arguments.drop_flush_every, ..VolatileOptions::default() }),
+    };
+    let request = OpenRequest { read_only: arguments.read_only, force: arguments.force, limits, punch_holes: arguments.punch_holes, back_end };
+    let opened = offline::open(&found, &registry, &request)?;
+    let entry = super::pool::entry(&found, registry.load(&found.name)?);
+    if let Err(failure) = registry.save(&entry) {
+        // The pool can be served without it; only the next start has to name the members again.
+        tracing::warn!(%failure, "the registry was not written");
+    }
+    Ok((opened, found.name, entry.exports))
+}
+
+fn start_nbd(pool: &Pool, arguments: &ServeArguments) -> Result<Option<Server>, Failure> {
+    if arguments.nbd.is_empty() {
+        return Ok(None);
+    }
+    for address in &arguments.nbd {
+        if let Listen::Unix(path) = address
+            && let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
+        {
+            std::fs::create_dir_all(folder).map_err(|error| Failure::new(id::LOCAL_FILE, format!("cannot make the folder {}", folder.display()), error))?;
+        }
+    }
+    let options = ServerOptions { allow_remote: arguments.allow_remote, ..ServerOptions::default() };
+    Server::start(Arc::new(pool.clone()), arguments.nbd.clone(), options).map(Some).map_err(|error| {
+        let addresses: Vec<String> = arguments.nbd.iter().map(ToString::to_string).collect();
+        Failure::new(id::SERVE, format!("cannot serve NBD at {}", addresses.join(", ")), error).remedy("choose another address with --nbd")
+    })
+}
+
+/// Fills what the command line leaves open from the configuration file.
+fn merge(mut arguments: ServeArguments) -> Result<ServeArguments, Failure> {
+    let config = match &arguments.config {
+        Some(path) => Config::read(path)?,
+        None => Config::default(),
+    };
+    arguments.pool = arguments.pool.or(config.pool);
+    if arguments.place.members.is_empty() {
+        arguments.place.members = config.members;
+    }
+    if arguments.nbd.is_empty() {
+        arguments.nbd = config.nbd;
+    }
+    arguments.metrics = arguments.metrics.or(config.metrics);
+    arguments.place.control = arguments.place.control.or(config.control);
+    arguments.event_command = arguments.event_command.or(config.event_command);
+    arguments.pending = arguments.pending.or(config.pending);
+    arguments.map_memory = arguments.map_memory.or(config.map_memory);
+    arguments.allow_remote |= config.allow_remote;
+    if arguments.pool.is_none() && arguments.place.members.is_empty() && arguments.place.dir.is_empty() && arguments.ram_members.is_none() {
+        return Err(Failure::new(id::USAGE, "nothing to serve", "neither a pool nor members are given").remedy("see `windrow serve --help`"));
+    }
+    Ok(arguments)
+}

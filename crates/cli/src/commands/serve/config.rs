@@ -1,0 +1,87 @@
+//! The configuration file of `serve`.
+
+use crate::values::Size;
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use windrow_host::Failure;
+use windrow_host::failure::id;
+use windrow_nbd::Listen;
+
+/// Its content, parsed.
+#[derive(Debug, Default)]
+pub struct Config {
+    /// Pool.
+    pub pool: Option<String>,
+    /// Members.
+    pub members: Vec<PathBuf>,
+    /// NBD addresses.
+    pub nbd: Vec<Listen>,
+    /// TCP addresses that others can reach are allowed.
+    pub allow_remote: bool,
+    /// Metrics address.
+    pub metrics: Option<SocketAddr>,
+    /// Control socket.
+    pub control: Option<PathBuf>,
+    /// Event hook.
+    pub event_command: Option<String>,
+    /// Bound of pending bytes.
+    pub pending: Option<Size>,
+    /// Bound of map memory.
+    pub map_memory: Option<Size>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Raw {
+    pool: Option<String>,
+    members: Vec<PathBuf>,
+    nbd: Vec<String>,
+    allow_remote: bool,
+    metrics: Option<SocketAddr>,
+    control: Option<PathBuf>,
+    event_command: Option<String>,
+    pending_bytes: Option<String>,
+    map_bytes: Option<String>,
+}
+
+impl Config {
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let failure = |why: String| Failure::new(id::USAGE, format!("cannot use the configuration file {}", path.display()), why).remedy("see `windrow serve --help`");
+        let text = std::fs::read_to_string(path).map_err(|error| failure(error.to_string()))?;
+        Self::parse(&text).map_err(failure)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let raw: Raw = toml::from_str(text).map_err(|error| error.to_string().trim().replace('\n', " "))?;
+        let size = |text: Option<String>| text.map(|text| text.parse::<Size>()).transpose();
+        let nbd = raw.nbd.iter().map(|text| text.parse().map_err(|error: &str| format!("'{text}': {error}"))).collect::<Result<_, _>>()?;
+        Ok(Self {
+            pool: raw.pool,
+            members: raw.members,
+            nbd,
+            allow_remote: raw.allow_remote,
+            metrics: raw.metrics,
+            control: raw.control,
+            event_command: raw.event_command,
+            pending: size(raw.pending_bytes)?,
+            map_memory: size(raw.map_bytes)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_and_mistakes_are_named() {
+        let text = "pool = \"tank\"\nmembers = [\"/dev/sdb\"]\nnbd = [\"unix:/tmp/x\", \"tcp:127.0.0.1:10809\"]\npending_bytes = \"32M\"\nmetrics = \"127.0.0.1:9464\"\n";
+        let config = Config::parse(text).unwrap();
+        assert_eq!((config.pool.as_deref(), config.nbd.len(), config.pending), (Some("tank"), 2, Some(Size(32 << 20))));
+        assert!(Config::parse("pols = \"tank\"").unwrap_err().contains("pols"));
+        assert!(Config::parse("nbd = [\"tcp:localhost\"]").unwrap_err().contains("tcp:localhost"));
+        assert!(Config::parse("map_bytes = \"much\"").unwrap_err().contains("much"));
+    }
+}

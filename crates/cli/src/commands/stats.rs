@@ -1,0 +1,98 @@
+//! `stats`: where the bytes went, how long requests took, how full the bounds are.
+
+use crate::context::{self, PoolPlace};
+use crate::figures::{factor, nanoseconds};
+use crate::output::Output;
+use crate::table::Table;
+use crate::values::Size;
+use clap::Args;
+use windrow_host::Failure;
+use windrow_host::metrics::written_by_cause;
+use windrow_host::report::PoolReport;
+
+/// Arguments of `stats`.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  windrow stats tank\n  windrow stats tank -o json\n  windrow stats tank --prometheus")]
+pub struct StatsArguments {
+    /// Pool. Counters are those since the daemon started.
+    pool: String,
+    #[command(flatten)]
+    place: PoolPlace,
+    /// Print the page of the metrics endpoint.
+    #[arg(long)]
+    prometheus: bool,
+}
+
+/// Runs it.
+pub fn run(arguments: &StatsArguments, output: &Output) -> Result<u8, Failure> {
+    let report = context::status(&arguments.pool, &arguments.place)?;
+    if arguments.prometheus {
+        crate::output::print(&windrow_host::metrics::render(&report));
+    } else {
+        output.result("stats", &report, || describe(&report));
+    }
+    Ok(0)
+}
+
+/// The figures as text.
+pub fn describe(report: &PoolReport) -> String {
+    [amplification(report), members(report), latencies(report), bounds(report)].join("\n")
+}
+
+/// Bytes by cause with their share of what users wrote.
+pub fn amplification(report: &PoolReport) -> String {
+    let (counters, factors) = (&report.counters, &report.amplification);
+    let mut table = Table::new(&["WRITTEN FOR", "BYTES", "PER USER BYTE"]);
+    let base = counters.user_write_bytes;
+    for (cause, bytes) in written_by_cause(&counters.written).into_iter().filter(|(_, bytes)| *bytes > 0) {
+        let ppm = (u128::from(bytes) * 1_000_000).checked_div(u128::from(base)).unwrap_or(0);
+        table.row([cause.to_owned(), Size(bytes).to_string(), factor(ppm as u64)]);
+    }
+    table.row(["all causes".to_owned(), Size(counters.written.total()).to_string(), factor(factors.total_ppm)]);
+    format!(
+        "users wrote {} and read {}; write amplification {}, of cleaning alone {}\n{}",
+        Size(base),
+        Size(counters.user_read_bytes),
+        factor(factors.total_ppm),
+        factor(factors.cleaning_ppm),
+        table.render()
+    )
+}
+
+fn members(report: &PoolReport) -> String {
+    let mut table = Table::new(&["MEMBER", "WRITTEN", "READ", "DISCARDED", "FLUSHES", "ERRORS"]);
+    for member in &report.members {
+        let counters = &member.counters;
+        table.row([
+            member.member.to_string(),
+            Size(counters.written.total()).to_string(),
+            Size(counters.read_bytes).to_string(),
+            Size(counters.discarded_bytes).to_string(),
+            counters.flushes.to_string(),
+            counters.errors.to_string(),
+        ]);
+    }
+    table.render()
+}
+
+fn latencies(report: &PoolReport) -> String {
+    let mut table = Table::new(&["REQUESTS", "COUNT", "MEAN", "50 %", "90 %", "99 %", "99.9 %", "99.99 %", "LONGEST"]);
+    let latency = &report.latency;
+    for (name, summary) in [("read", latency.read), ("write", latency.write), ("flush", latency.flush), ("trim", latency.trim)] {
+        let times = [summary.mean_ns, summary.p50_ns, summary.p90_ns, summary.p99_ns, summary.p99_9_ns, summary.p99_99_ns, summary.max_ns];
+        table.row([name.to_owned(), summary.count.to_string()].into_iter().chain(times.map(nanoseconds)));
+    }
+    table.render()
+}
+
+fn bounds(report: &PoolReport) -> String {
+    let bounds = &report.bounds;
+    let mut table = Table::new(&["BOUND", "NOW", "MOST"]);
+    let mut row = |name: &str, now: String, most: String| table.row([name.to_owned(), now, most]);
+    row("writes waiting or in flight", Size(bounds.pending_bytes).to_string(), Size(bounds.limits.pending_bytes).to_string());
+    row("map memory", Size(bounds.map_bytes).to_string(), Size(bounds.limits.map_bytes).to_string());
+    row("requests waiting for admission", "-".to_owned(), bounds.limits.waiting_requests.to_string());
+    row("batches of a stream in flight", "-".to_owned(), bounds.limits.batches_in_flight.to_string());
+    row("acknowledged but not durable", Size(bounds.at_risk_bytes).to_string(), Size(bounds.limits.pending_bytes).to_string());
+    table.render()
+}

@@ -1,0 +1,121 @@
+//! `volume`: thin volumes of a pool, served or at rest.
+
+use crate::context::{self, PoolPlace, unexpected};
+use crate::output::Output;
+use crate::table::Table;
+use crate::values::{Size, VolumePath};
+use clap::Subcommand;
+use windrow_host::Failure;
+use windrow_host::control::{Command, Reply};
+use windrow_host::report::VolumeReport;
+
+/// What can be done with volumes.
+#[derive(Subcommand)]
+pub enum VolumeCommand {
+    /// Make a thin volume.
+    #[command(after_help = "Examples:\n  windrow volume create tank/data 10G\n  windrow volume create tank/vm-7 512M -o json")]
+    Create {
+        /// POOL/VOLUME.
+        volume: VolumePath,
+        /// Its size, a multiple of 4K; it takes no space before it is written.
+        size: Size,
+        #[command(flatten)]
+        place: PoolPlace,
+    },
+    /// Show the volumes of a pool.
+    #[command(after_help = "Examples:\n  windrow volume list tank\n  windrow volume list tank -o json")]
+    List {
+        /// Pool.
+        pool: String,
+        #[command(flatten)]
+        place: PoolPlace,
+    },
+    /// Give a volume another size. What lies beyond a smaller size is gone.
+    #[command(after_help = "Examples:\n  windrow volume resize tank/data 20G\n  windrow volume resize tank/data 5G --shrink")]
+    Resize {
+        /// POOL/VOLUME.
+        volume: VolumePath,
+        /// New size, a multiple of 4K.
+        size: Size,
+        /// Allow a smaller size, which loses what lies beyond it.
+        #[arg(long)]
+        shrink: bool,
+        #[command(flatten)]
+        place: PoolPlace,
+    },
+    /// Delete a volume with all its data.
+    #[command(after_help = "Examples:\n  windrow volume delete tank/data --yes")]
+    Delete {
+        /// POOL/VOLUME.
+        volume: VolumePath,
+        /// Yes, lose its data.
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        place: PoolPlace,
+    },
+}
+
+/// Runs it.
+pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
+    match command {
+        VolumeCommand::Create { volume, size, place } => {
+            let reply = context::ask(&volume.pool, &place, Command::VolumeCreate { name: volume.volume.clone(), size_bytes: size.0 })?;
+            show("volume-create", &volume, reply, output)
+        }
+        VolumeCommand::Resize { volume, size, shrink, place } => {
+            let now = context::status(&volume.pool, &place)?;
+            if !shrink && now.volume(&volume.volume).is_some_and(|found| found.size_bytes > size.0) {
+                return Err(Failure::new(windrow_host::failure::id::POOL_VALUE, format!("cannot resize volume '{}'", volume.volume), "it would become smaller")
+                    .remedy("give --shrink to lose what lies beyond the new size"));
+            }
+            let reply = context::ask(&volume.pool, &place, Command::VolumeResize { name: volume.volume.clone(), size_bytes: size.0 })?;
+            show("volume-resize", &volume, reply, output)
+        }
+        VolumeCommand::Delete { volume, yes, place } => {
+            if !yes {
+                return Err(Failure::new(windrow_host::failure::id::USAGE, format!("volume '{}' is not deleted", volume.volume), "its data would be lost")
+                    .remedy("give --yes if that is meant"));
+            }
+            context::ask(&volume.pool, &place, Command::VolumeDelete { name: volume.volume.clone() })?;
+            output.result("volume-delete", &serde_json::json!({ "pool": volume.pool, "volume": volume.volume }), || {
+                format!("deleted {}/{}; its space comes back step by step", volume.pool, volume.volume)
+            });
+            Ok(0)
+        }
+        VolumeCommand::List { pool, place } => {
+            let report = context::status(&pool, &place)?;
+            output.result("volume-list", &serde_json::json!({ "pool": pool, "volumes": report.volumes }), || table(&report.volumes));
+            Ok(0)
+        }
+    }
+}
+
+fn show(name: &str, path: &VolumePath, reply: Reply, output: &Output) -> Result<u8, Failure> {
+    let Reply::Volume(report) = reply else { return Err(unexpected()) };
+    output.result(name, &report, || format!("{}/{}: {}", path.pool, path.volume, Size(report.size_bytes)));
+    Ok(0)
+}
+
+/// The volumes as text.
+pub fn table(volumes: &[VolumeReport]) -> String {
+    if volumes.is_empty() {
+        return "no volumes\n".to_owned();
+    }
+    let mut table = Table::new(&["VOLUME", "ID", "SIZE", "MAPPED", "STATE"]);
+    for volume in volumes {
+        let state = match (volume.deleting, volume.read_only) {
+            (true, _) => "deleting",
+            (false, true) => "read-only",
+            (false, false) => "active",
+        };
+        table.row([
+            volume.name.clone(),
+            volume.id.to_string(),
+            Size(volume.size_bytes).to_string(),
+            Size(volume.mapped_bytes).to_string(),
+            state.to_owned(),
+        ]);
+    }
+    table.render()
+}

@@ -1,0 +1,119 @@
+//! Values of the command line: sizes, shares and names, parsed exactly.
+
+use std::fmt;
+use std::str::FromStr;
+use windrow_host::failure::{Failure, id};
+
+/// A size in bytes, written as `512`, `4K`, `1.5M`, `10G`, `2T` (powers of 1024). A fraction must come out as whole bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Size(pub u64);
+
+const UNITS: [(char, u32); 5] = [('K', 10), ('M', 20), ('G', 30), ('T', 40), ('P', 50)];
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || format!("'{text}' is not a size; write it as 4096, 4K, 256M, 1.5G or 2T");
+        let upper = text.trim().to_ascii_uppercase();
+        let plain = upper.strip_suffix("IB").or_else(|| upper.strip_suffix('B')).unwrap_or(&upper);
+        let (digits, shift) = match UNITS.iter().find(|(unit, _)| plain.ends_with(*unit)) {
+            Some((unit, shift)) => (plain.trim_end_matches(*unit), *shift),
+            None => (plain, 0),
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        if whole.is_empty() || fraction.len() > 18 || !whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit()) {
+            return Err(wrong());
+        }
+        let scale = 10u128.pow(fraction.len() as u32);
+        let number: u128 = format!("{whole}{fraction}").parse().map_err(|_| wrong())?;
+        let scaled = number.checked_mul(1 << shift).ok_or_else(wrong)?;
+        if scaled % scale != 0 {
+            return Err(format!("'{text}' is not a whole number of bytes"));
+        }
+        u64::try_from(scaled / scale).map(Self).map_err(|_| format!("'{text}' is too large"))
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((unit, shift)) = UNITS.iter().rev().find(|(_, shift)| self.0 >> shift > 0) else { return write!(f, "{} B", self.0) };
+        let whole = self.0 >> shift;
+        if self.0.trailing_zeros() >= *shift {
+            return write!(f, "{whole} {unit}iB");
+        }
+        write!(f, "{:.2} {unit}iB", self.0 as f64 / (1u64 << shift) as f64)
+    }
+}
+
+/// A share in thousandths, written as `10%`, `12.5%` or `0.1`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share(pub u16);
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || format!("'{text}' is not a share; write it as 10%, 12.5% or 0.1");
+        let (digits, per_unit) = match text.strip_suffix('%') {
+            Some(digits) => (digits, 10.0),
+            None => (text, 1000.0),
+        };
+        let value: f64 = digits.trim().parse().map_err(|_| wrong())?;
+        let scaled = value * per_unit;
+        let rounded = scaled.round();
+        if !(0.0..=1000.0).contains(&rounded) || (scaled - rounded).abs() > 1e-6 {
+            return Err(wrong());
+        }
+        Ok(Self(rounded as u16))
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 % 10 {
+            0 => write!(f, "{}%", self.0 / 10),
+            tenth => write!(f, "{}.{tenth}%", self.0 / 10),
+        }
+    }
+}
+
+/// `POOL/VOLUME`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VolumePath {
+    /// Pool.
+    pub pool: String,
+    /// Volume.
+    pub volume: String,
+}
+
+impl FromStr for VolumePath {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once('/') {
+            Some((pool, volume)) if !pool.is_empty() && !volume.is_empty() => Ok(Self { pool: pool.to_owned(), volume: volume.to_owned() }),
+            _ => Err(format!("'{text}' does not name a volume; write it as POOL/VOLUME")),
+        }
+    }
+}
+
+/// `property=value`.
+pub fn property(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("'{text}' sets nothing; write it as PROPERTY=VALUE")),
+    }
+}
+
+/// Refuses names that could not be written as `POOL/VOLUME`.
+pub fn check_pool_name(name: &str) -> Result<(), Failure> {
+    if name.contains('/') || !windrow_layout::name_is_valid(name) {
+        let why = "a pool name has 1 to 63 bytes and no '/'";
+        return Err(Failure::new(id::USAGE, format!("'{name}' cannot be the name of a pool"), why).remedy("choose another name"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+use super::*;
+
+#[test]
+fn sizes_are_exact() {
+    let good = [("0", 0), ("4096", 4096), ("4K", 4096), ("4k", 4096), ("4KiB", 4096), ("1.5M", 3 << 19), ("10G", 10 << 30), ("2T", 2 << 40), ("0.5K", 512), ("1B", 1)];
+    for (text, bytes) in good {
+        assert_eq!(text.parse::<Size>(), Ok(Size(bytes)), "{text}");
+    }
+    for text in ["", "K", "-1", "1.1K", "1e3", "1 X", "99999999999P", ".5K", "1.5", "0x10", "1..5K", "１"] {
+        assert!(text.parse::<Size>().is_err(), "{text}");
+    }
+    assert_eq!(Size(u64::MAX).0.to_string().parse::<Size>(), Ok(Size(u64::MAX)));
+}
+
+#[test]
+fn sizes_are_shown_with_their_unit() {
+    for (bytes, text) in [(0, "0 B"), (1023, "1023 B"), (1 << 10, "1 KiB"), (3 << 19, "1.50 MiB"), (5 << 40, "5 TiB")] {
+        assert_eq!(Size(bytes).to_string(), text);
+    }
+}
+
+#[test]
+fn shares_are_thousandths() {
+    for (text, share) in [("10%", 100), ("12.5%", 125), ("0.1", 100), ("0", 0), ("1", 1000), ("100%", 1000)] {
+        assert_eq!(text.parse::<Share>(), Ok(Share(share)), "{text}");
+    }
+    for text in ["", "%", "-1%", "101%", "1.1", "0.12345", "x", "NaN"] {
+        assert!(text.parse::<Share>().is_err(), "{text}");
+    }
+    assert_eq!((Share(100).to_string(), Share(125).to_string()), ("10%".to_owned(), "12.5%".to_owned()));
+}
+
+#[test]
+fn volumes_and_properties() {
+    assert_eq!("tank/a/b".parse::<VolumePath>().map(|path| path.volume), Ok("a/b".to_owned()));
+    for text in ["tank", "/a", "tank/", ""] {
+        assert!(text.parse::<VolumePath>().is_err());
+    }
+    assert_eq!(property("spare=10%"), Ok(("spare".to_owned(), "10%".to_owned())));
+    assert!(property("spare").is_err() && property("=1").is_err());
+    assert!(check_pool_name("tank").is_ok() && check_pool_name("a/b").is_err() && check_pool_name("").is_err());
+}

@@ -1,0 +1,323 @@
+//! The real member: a regular file or a block device.
+//!
+//! Opening, in order:
+//! 1. `stat`, and refusal of anything else than a regular file or block device, so that no FIFO or tape is touched.
+//! 2. `open`; for a block device that is to be locked with `O_EXCL`, which the kernel refuses while the device is mounted, used
+//!    by a volume manager or opened the same way by another process. `fstat` on the descriptor then says what was really opened.
+//! 3. For a file, `flock`: tied to the open file description, so it is released even by SIGKILL, and excludes a second open of the same
+//!    file by any name.
+//! 4. Alignment for O_DIRECT is asked (`statx` `STATX_DIOALIGN`; on kernels that do not know it the sector size of the device or a
+//!    trial read on this file); then O_DIRECT is set on the same descriptor, and read back by a trial where nothing was reported.
+//!
+//! Flush is `fdatasync`. It writes back and flushes the device's cache, and also every bit of metadata that is needed to find the
+//! data again: newly allocated blocks, extents that turn from unwritten to written. What it leaves out is time stamps, which nobody needs.
+
+pub(crate) mod create;
+mod properties;
+#[cfg(test)]
+mod tests;
+
+use crate::member::{DirectIo, Discard, Member, MemberInfo, MemberKind};
+use crate::{DeviceError, OpenError};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use windrow_io::Buf;
+
+/// Reading only, or both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Writes and discards are refused.
+    ReadOnly,
+    /// Everything.
+    ReadWrite,
+}
+
+/// How to keep others away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockMode {
+    /// Nobody else may open it with a lock.
+    Exclusive,
+    /// Several may read a file. On a block device the same as `Exclusive`, because `O_EXCL` knows no sharing.
+    Shared,
+    /// No lock: for looking at a member that another process may be using.
+    None,
+}
+
+/// Use of the page cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DirectMode {
+    /// O_DIRECT, or the page cache where it is not possible ([`MemberInfo::direct`] says why).
+    Preferred,
+    /// O_DIRECT or refusal.
+    Required,
+    /// Page cache.
+    Never,
+}
+
+/// What a discard does to the medium.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiscardPolicy {
+    /// Block devices that can discard do; files do nothing. A hole in a file would be filled by the file system from whatever room is
+    /// left then, slowly, in fragments, or not at all: a preallocated member must stay allocated.
+    BlockDevicesOnly,
+    /// Nobody does.
+    Never,
+    /// Files have holes punched, too: for sparse members.
+    PunchHoles,
+}
+
+/// How to open a [`FileMember`]. The default: read and write, exclusive, O_DIRECT if possible, no waiting.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Reading only, or both.
+    pub access: Access,
+    /// Lock.
+    pub lock: LockMode,
+    /// How long to try for the lock. A process that was killed releases its members only when the kernel has finished its last
+    /// I/O, so whoever restarts it should allow some seconds. A block device may also be held for a moment by a child process between
+    /// its `fork` and its `exec`.
+    pub lock_patience: Duration,
+    /// Page cache.
+    pub direct: DirectMode,
+    /// Discards.
+    pub discard: DiscardPolicy,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            access: Access::ReadWrite,
+            lock: LockMode::Exclusive,
+            lock_patience: Duration::ZERO,
+            direct: DirectMode::Preferred,
+            discard: DiscardPolicy::BlockDevicesOnly,
+        }
+    }
+}
+
+impl OpenOptions {
+    /// The default, read-only and shared.
+    pub fn read_only() -> Self {
+        Self { access: Access::ReadOnly, lock: LockMode::Shared, ..Self::default() }
+    }
+}
+
+/// A regular file or a block device.
+#[derive(Debug)]
+pub struct FileMember {
+    fd: OwnedFd,
+    info: MemberInfo,
+    memory_align: usize,
+    /// True after a failed flush. Locked during a flush: of two at once the kernel would tell only one that writes were lost.
+    flush_failed: Mutex<bool>,
+}
+
+/// Largest piece copied through an aligned buffer when the caller's memory is not aligned.
+const BOUNCE_BYTES: usize = 1 << 20;
+/// Pause between two tries for a lock.
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+fn system(action: &'static str, path: &Path, errno: Errno) -> OpenError {
+    OpenError::System { action, path: path.to_owned(), source: errno.into() }
+}
+
+impl FileMember {
+    /// Opens and locks.
+    ///
+    /// # Errors
+    /// [`OpenError::InUse`] if the lock could not be had in time; see the other variants of [`OpenError`].
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, OpenError> {
+        let metadata = std::fs::metadata(path).map_err(|source| OpenError::System { action: "examine", path: path.to_owned(), source })?;
+        let kind = if metadata.file_type().is_block_device() {
+            MemberKind::BlockDevice
+        } else if metadata.is_file() {
+            MemberKind::File
+        } else {
+            return Err(OpenError::WrongType { path: path.to_owned() });
+        };
+        let fd = open_and_lock(path, kind, options)?;
+        let stat = rustix::fs::fstat(&fd).map_err(|e| system("examine", path, e))?;
+        let expected = if kind == MemberKind::File { rustix::fs::FileType::RegularFile } else { rustix::fs::FileType::BlockDevice };
+        if rustix::fs::FileType::from_raw_mode(stat.st_mode) != expected {
+            return Err(OpenError::WrongType { path: path.to_owned() });
+        }
+        let info = properties::examine(&fd, path, kind, &stat, options)?;
+        let memory_align = match info.direct {
+            DirectIo::Yes { memory_align, .. } => memory_align as usize,
+            DirectIo::No { .. } => 1,
+        };
+        Ok(Self { fd, info, memory_align, flush_failed: Mutex::new(false) })
+    }
+
+    fn is_aligned(&self, buf: &[u8]) -> bool {
+        (buf.as_ptr() as usize).is_multiple_of(self.memory_align)
+    }
+
+    fn read_exact(&self, mut offset: u64, mut buf: &mut [u8]) -> Result<(), DeviceError> {
+        while !buf.is_empty() {
+            match rustix::io::pread(&self.fd, &mut *buf, offset) {
+                // The size was checked, so the file has been cut short behind our back.
+                Ok(0) => return Err(DeviceError::from_code(libc::EIO, offset)),
+                Ok(count) => {
+                    // Under O_DIRECT a short count that is not aligned cannot be continued from where it stopped.
+                    let count = self.resume_point(offset, count)?;
+                    buf = &mut buf[count..];
+                    offset += count as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(DeviceError::from_errno(errno, offset)),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_all(&self, mut offset: u64, mut data: &[u8]) -> Result<(), DeviceError> {
+        while !data.is_empty() {
+            match rustix::io::pwrite(&self.fd, data, offset) {
+                Ok(0) => return Err(DeviceError::from_code(libc::EIO, offset)),
+                Ok(count) => {
+                    let count = self.resume_point(offset, count)?;
+                    data = &data[count..];
+                    offset += count as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(DeviceError::from_errno(errno, offset)),
+            }
+        }
+        Ok(())
+    }
+
+    fn resume_point(&self, offset: u64, count: usize) -> Result<usize, DeviceError> {
+        let aligned = count - count % self.info.logical_sector as usize;
+        if aligned == 0 { Err(DeviceError::from_code(libc::EIO, offset)) } else { Ok(aligned) }
+    }
+}
+
+impl Drop for FileMember {
+    /// Gives the lock of a file back by name: closing alone would leave it with a child that was forked a moment ago and has not yet
+    /// reached its `exec`. (For `O_EXCL` there is no such call: a block device is free when the last copy of the descriptor is closed.)
+    fn drop(&mut self) {
+        if self.info.kind == MemberKind::File {
+            // The descriptor is open and unlocking cannot block; without a lock it does nothing.
+            let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
+        }
+    }
+}
+
+fn open_and_lock(path: &Path, kind: MemberKind, options: &OpenOptions) -> Result<OwnedFd, OpenError> {
+    let locked = options.lock != LockMode::None;
+    let mut flags = OFlags::CLOEXEC | if options.access == Access::ReadOnly { OFlags::RDONLY } else { OFlags::RDWR };
+    if kind == MemberKind::BlockDevice && locked {
+        flags |= OFlags::EXCL;
+    }
+    let deadline = Instant::now() + options.lock_patience;
+    loop {
+        let busy = match rustix::fs::open(path, flags, Mode::empty()) {
+            Ok(fd) if kind == MemberKind::File && locked => {
+                let operation = if options.lock == LockMode::Shared { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive };
+                match rustix::fs::flock(&fd, operation) {
+                    Ok(()) => return Ok(fd),
+                    Err(Errno::WOULDBLOCK) => true,
+                    Err(Errno::INTR) => false,
+                    Err(errno) => return Err(system("lock", path, errno)),
+                }
+            }
+            Ok(fd) => return Ok(fd),
+            Err(Errno::BUSY) => true,
+            Err(Errno::INTR) => false,
+            Err(errno) => return Err(system("open", path, errno)),
+        };
+        if busy {
+            if Instant::now() >= deadline {
+                return Err(OpenError::InUse { path: path.to_owned() });
+            }
+            std::thread::sleep(LOCK_PAUSE);
+        }
+    }
+}
+
+impl Member for FileMember {
+    fn info(&self) -> &MemberInfo {
+        &self.info
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        self.info.check_range(offset, buf.len() as u64)?;
+        if self.is_aligned(buf) {
+            return self.read_exact(offset, buf);
+        }
+        let mut bounce = Buf::unpooled(buf.len().min(BOUNCE_BYTES));
+        let mut at = offset;
+        for piece in buf.chunks_mut(BOUNCE_BYTES) {
+            self.read_exact(at, &mut bounce[..piece.len()])?;
+            piece.copy_from_slice(&bounce[..piece.len()]);
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
+        self.info.check_write(offset, data.len() as u64)?;
+        if self.is_aligned(data) {
+            return self.write_all(offset, data);
+        }
+        let mut bounce = Buf::unpooled(data.len().min(BOUNCE_BYTES));
+        let mut at = offset;
+        for piece in data.chunks(BOUNCE_BYTES) {
+            bounce[..piece.len()].copy_from_slice(piece);
+            self.write_all(at, &bounce[..piece.len()])?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        let mut failed = self.flush_failed.lock().unwrap_or_else(|e| e.into_inner());
+        if *failed {
+            return Err(DeviceError::gone(0));
+        }
+        loop {
+            match rustix::fs::fdatasync(&self.fd) {
+                Ok(()) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(errno) => {
+                    *failed = true;
+                    return Err(DeviceError::from_errno(errno, 0));
+                }
+            }
+        }
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
+        self.info.check_write(offset, length)?;
+        if self.info.discard == Discard::Ignored || length == 0 {
+            return Ok(());
+        }
+        let result = match self.info.kind {
+            MemberKind::BlockDevice => properties::block_discard(self.fd.as_fd(), offset, length),
+            MemberKind::File | MemberKind::Memory => {
+                let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+                rustix::fs::fallocate(&self.fd, flags, offset, length)
+            }
+        };
+        match result {
+            // A discard is advice: a device that does not take it has lost nothing.
+            Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
+            Err(errno) => Err(DeviceError::from_errno(errno, offset)),
+        }
+    }
+
+    fn raw_fd(&self) -> Option<RawFd> {
+        Some(self.fd.as_raw_fd())
+    }
+}
+
+/// The path with links resolved, or as it is.
+pub(crate) fn resolved(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}

@@ -1,0 +1,165 @@
+use super::*;
+use crate::testing::{SIZE, compare, refuses_bad_ranges, steps};
+use crate::{Allocation, CreateError, create_file, create_file_with_progress};
+use proptest::prelude::*;
+use std::os::unix::fs::MetadataExt;
+use tempfile::TempDir;
+
+fn created(allocation: Allocation) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("member");
+    create_file(&path, SIZE, allocation).expect("create");
+    (folder, path)
+}
+
+fn open(path: &Path, options: &OpenOptions) -> FileMember {
+    FileMember::open(path, options).expect("open")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+    #[test]
+    fn content_is_as_in_the_model(steps in steps(), direct in any::<bool>()) {
+        let (_folder, path) = created(Allocation::Preallocate);
+        let direct = if direct { DirectMode::Preferred } else { DirectMode::Never };
+        compare(&open(&path, &OpenOptions { direct, ..OpenOptions::default() }), &steps);
+    }
+}
+
+#[test]
+fn bad_ranges_are_refused_and_any_memory_is_taken() {
+    let (_folder, path) = created(Allocation::Preallocate);
+    let member = open(&path, &OpenOptions::default());
+    refuses_bad_ranges(&member);
+    let data: Vec<u8> = (0..3 * 4096 + 1).map(|i| (i / 3) as u8).collect();
+    member.write_at(4096, &data[1..]).expect("an odd address");
+    let mut back = vec![0; data.len()];
+    member.read_at(4096, &mut back[1..]).expect("an odd address");
+    assert_eq!(back[1..], data[1..]);
+}
+
+#[test]
+fn what_was_asked_of_the_kernel_is_reported() {
+    let (_folder, path) = created(Allocation::Preallocate);
+    let info = open(&path, &OpenOptions::default()).info().clone();
+    assert_eq!((info.kind, info.size_bytes, info.read_only, info.discard), (MemberKind::File, SIZE, false, Discard::Ignored));
+    assert!(info.logical_sector.is_power_of_two() && (512..=4096).contains(&info.logical_sector));
+    assert!(info.physical_sector >= info.logical_sector);
+    let never = OpenOptions { direct: DirectMode::Never, ..OpenOptions::default() };
+    assert!(matches!(open(&path, &never).info().direct, DirectIo::No { .. }));
+    let required = OpenOptions { direct: DirectMode::Required, ..OpenOptions::default() };
+    match (info.direct, FileMember::open(&path, &required)) {
+        (DirectIo::Yes { offset_align, .. }, Ok(member)) => assert_eq!(member.info().logical_sector, offset_align.max(512)),
+        (DirectIo::No { .. }, Err(OpenError::NoDirectIo { .. })) => {}
+        (direct, opened) => panic!("{direct:?} but {opened:?}"),
+    }
+}
+
+#[test]
+fn a_lock_excludes_a_second_open_by_any_name_until_it_is_released() {
+    let (folder, path) = created(Allocation::Sparse);
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).expect("link");
+    let first = open(&path, &OpenOptions::default());
+    for name in [&path, &link] {
+        assert!(matches!(FileMember::open(name, &OpenOptions::default()), Err(OpenError::InUse { .. })));
+        assert!(matches!(FileMember::open(name, &OpenOptions::read_only()), Err(OpenError::InUse { .. })));
+    }
+    open(&path, &OpenOptions { lock: LockMode::None, ..OpenOptions::read_only() });
+    let patient = crate::testing::patient();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| FileMember::open(&path, &patient).map(drop));
+        std::thread::sleep(Duration::from_millis(30));
+        drop(first);
+        waiting.join().expect("thread").expect("the lock comes free");
+    });
+    let _readers = [open(&path, &OpenOptions::read_only()), open(&link, &OpenOptions::read_only())];
+    assert!(matches!(FileMember::open(&path, &OpenOptions::default()), Err(OpenError::InUse { .. })));
+}
+
+#[test]
+fn a_read_only_member_refuses_changes() {
+    let (_folder, path) = created(Allocation::Sparse);
+    let member = open(&path, &OpenOptions::read_only());
+    assert_eq!(member.write_at(0, &[0; 4096]).expect_err("refused").code, libc::EROFS);
+    assert_eq!(member.discard(0, 4096).expect_err("refused").code, libc::EROFS);
+    member.read_at(0, &mut [0; 4096]).expect("read");
+    member.flush().expect("nothing to flush");
+}
+
+#[test]
+fn things_that_are_no_member_are_refused() {
+    let folder = tempfile::tempdir().expect("folder");
+    assert!(matches!(FileMember::open(folder.path(), &OpenOptions::default()), Err(OpenError::WrongType { .. })));
+    assert!(matches!(FileMember::open(Path::new("/dev/null"), &OpenOptions::default()), Err(OpenError::WrongType { .. })));
+    assert!(matches!(FileMember::open(&folder.path().join("none"), &OpenOptions::default()), Err(OpenError::System { .. })));
+}
+
+#[test]
+fn a_file_cut_short_behind_our_back_is_an_error_and_not_zeroes() {
+    let (_folder, path) = created(Allocation::Sparse);
+    let member = open(&path, &OpenOptions::default());
+    std::fs::OpenOptions::new().write(true).open(&path).expect("open").set_len(8192).expect("truncate");
+    let error = member.read_at(4096, &mut [0; 8192]).expect_err("half of it is gone");
+    assert_eq!(error.code, libc::EIO);
+}
+
+#[test]
+fn only_the_policy_that_says_so_punches_holes() {
+    let (_folder, path) = created(Allocation::Written);
+    let blocks = || std::fs::metadata(&path).expect("metadata").blocks();
+    let before = blocks();
+    assert!(before * 512 >= SIZE, "fully allocated");
+    for discard in [DiscardPolicy::BlockDevicesOnly, DiscardPolicy::Never] {
+        open(&path, &OpenOptions { discard, ..OpenOptions::default() }).discard(0, SIZE).expect("ignored");
+        assert_eq!(blocks(), before);
+    }
+    let member = open(&path, &OpenOptions { discard: DiscardPolicy::PunchHoles, ..OpenOptions::default() });
+    assert!(matches!(member.info().discard, Discard::Real { .. }));
+    member.discard(65536, 65536).expect("punch");
+    member.flush().expect("flush");
+    assert!(blocks() < before || before * 512 > SIZE + 65536, "room came back");
+    assert_eq!(std::fs::metadata(&path).expect("metadata").len(), SIZE);
+}
+
+#[test]
+fn creation_allocates_as_told_and_never_overwrites() {
+    let folder = tempfile::tempdir().expect("folder");
+    let blocks = |path: &Path| std::fs::metadata(path).expect("metadata").blocks() * 512;
+    for (name, allocation, full) in [("a", Allocation::Preallocate, true), ("b", Allocation::Written, true), ("c", Allocation::Sparse, false)] {
+        let path = folder.path().join(name);
+        let mut heard = Vec::new();
+        create_file_with_progress(&path, SIZE + 8192, allocation, &mut |bytes| heard.push(bytes)).expect("create");
+        assert_eq!(blocks(&path) >= SIZE + 8192, full, "{allocation:?}");
+        assert_eq!(heard.last().copied(), (allocation == Allocation::Written).then_some(SIZE + 8192));
+        assert_eq!(std::fs::metadata(&path).expect("metadata").mode() & 0o777, 0o600);
+        assert!(matches!(create_file(&path, SIZE, allocation), Err(CreateError::Exists { .. })));
+    }
+    for size in [0, 4095, u64::MAX - 4095] {
+        assert!(matches!(create_file(&folder.path().join("d"), size, Allocation::Sparse), Err(CreateError::Size { .. })));
+    }
+    let huge = folder.path().join("huge");
+    assert!(matches!(create_file(&huge, 1 << 55, Allocation::Preallocate), Err(CreateError::NoSpace { .. })));
+    assert!(!huge.exists(), "nothing is left behind");
+}
+
+#[test]
+fn a_loop_device_is_a_block_device_with_its_own_sector_and_an_exclusive_lock() {
+    for sector in [512, 4096] {
+        let Some(device) = crate::testing::LoopDevice::attach(8 << 20, sector) else { return };
+        let member = open(device.path(), &crate::testing::patient());
+        let info = member.info();
+        assert_eq!((info.kind, info.size_bytes, info.logical_sector), (MemberKind::BlockDevice, 8 << 20, sector));
+        assert!(matches!(FileMember::open(device.path(), &OpenOptions::default()), Err(OpenError::InUse { .. })));
+        refuses_bad_ranges(&member);
+        member.write_at(1 << 20, &[7; 65536]).expect("write");
+        member.flush().expect("flush");
+        member.discard(1 << 20, 65536).expect("discard");
+        member.write_at(1 << 20, &[8; 4096]).expect("write");
+        let mut buf = [0; 4096];
+        member.read_at(1 << 20, &mut buf).expect("read");
+        assert_eq!(buf, [8; 4096]);
+        drop(member);
+        open(device.path(), &crate::testing::patient());
+    }
+}

@@ -1,0 +1,140 @@
+//! The interface of one drive.
+
+use crate::DeviceError;
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What a member is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemberKind {
+    /// A block device.
+    BlockDevice,
+    /// A regular file.
+    File,
+    /// Memory of this process: operations never block.
+    Memory,
+}
+
+/// Whether reads and writes bypass the page cache.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DirectIo {
+    /// They do. Both alignments are what the kernel reported (or a trial showed) for this very file.
+    Yes {
+        /// Alignment of addresses in memory, bytes.
+        memory_align: u32,
+        /// Alignment of offsets and lengths, bytes.
+        offset_align: u32,
+    },
+    /// They go through the page cache; a flush is still a real flush.
+    No {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What a discard does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Discard {
+    /// It succeeds and does nothing.
+    Ignored,
+    /// It reaches the device or the file.
+    Real {
+        /// Bytes the device rounds to, 0 if unknown.
+        granularity_bytes: u32,
+    },
+}
+
+/// Properties of a member, fixed while it is open.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemberInfo {
+    /// For people.
+    pub description: String,
+    /// Where it is, if it has a path.
+    pub path: Option<PathBuf>,
+    /// What it is.
+    pub kind: MemberKind,
+    /// Usable bytes, a multiple of 4096.
+    pub size_bytes: u64,
+    /// Offsets and lengths must be multiples of this; at most 4096.
+    pub logical_sector: u32,
+    /// What the medium writes in one piece.
+    pub physical_sector: u32,
+    /// Page cache or not.
+    pub direct: DirectIo,
+    /// A disk with a seek penalty.
+    pub rotational: bool,
+    /// What a discard does.
+    pub discard: Discard,
+    /// Write size the device prefers, if it says so, bytes.
+    pub optimal_io_bytes: Option<u32>,
+    /// Erase-block size as far as the device hints at it (its discard granularity or its preferred write size), bytes.
+    /// Many drives say nothing or too little: a hint, never a promise.
+    pub erase_block_hint_bytes: Option<u32>,
+    /// Writes are refused.
+    pub read_only: bool,
+}
+
+impl MemberInfo {
+    /// Checks that a range is aligned and inside.
+    pub fn check_range(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
+        let sector = u64::from(self.logical_sector);
+        if !offset.is_multiple_of(sector) || !length.is_multiple_of(sector) {
+            return Err(DeviceError::misaligned(offset));
+        }
+        match offset.checked_add(length) {
+            Some(end) if end <= self.size_bytes => Ok(()),
+            _ => Err(DeviceError::out_of_range(offset)),
+        }
+    }
+
+    /// As [`MemberInfo::check_range`], and refuses a read-only member.
+    pub fn check_write(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
+        if self.read_only { Err(DeviceError::read_only(offset)) } else { self.check_range(offset, length) }
+    }
+}
+
+/// One drive, used from any number of threads at once.
+///
+/// Contract for all implementations: offsets and lengths are multiples of the logical sector and inside the member,
+/// else `EINVAL` or `ERANGE` comes back and nothing happens; buffers may have any address. Operations on ranges that overlap
+/// at the same time give some mixture of both, sector by sector. A write is durable only after a [`Member::flush`] that
+/// *began* after the write had returned. After a failed flush every later flush fails with
+/// [`Gone`](windrow_io::MemberErrorKind::Gone): the kernel reports lost writes only once, so a later success would be a lie. (Back ends
+/// that fail on purpose break this rule if told so: the engine has to latch by itself.)
+pub trait Member: Send + Sync {
+    /// Its properties.
+    fn info(&self) -> &MemberInfo;
+    /// Fills `buf` from `offset`.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError>;
+    /// Writes all of `data` at `offset`; not durable before a flush.
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError>;
+    /// Makes all writes that have returned durable.
+    fn flush(&self) -> Result<(), DeviceError>;
+    /// Says that a range is not needed. Afterwards it reads as anything until written again.
+    fn discard(&self, offset: u64, length: u64) -> Result<(), DeviceError>;
+    /// A descriptor through which io_uring may read, write and sync *in place of* the methods above, or `None` if the methods
+    /// do something that the kernel cannot. Valid as long as the member lives.
+    fn raw_fd(&self) -> Option<RawFd>;
+}
+
+impl<M: Member + ?Sized> Member for Arc<M> {
+    fn info(&self) -> &MemberInfo {
+        (**self).info()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        (**self).read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
+        (**self).write_at(offset, data)
+    }
+    fn flush(&self) -> Result<(), DeviceError> {
+        (**self).flush()
+    }
+    fn discard(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
+        (**self).discard(offset, length)
+    }
+    fn raw_fd(&self) -> Option<RawFd> {
+        (**self).raw_fd()
+    }
+}

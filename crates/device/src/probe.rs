@@ -1,0 +1,149 @@
+//! What would be lost if this file or device became a member?
+//!
+//! Two questions. *Is it in use?* Mounted (itself, its disk, or a partition of it), swapped to, held by another block device (a volume
+//! manager, a loop device), or not to be had exclusively. *Does it hold something?* Known signatures, by [`signature::find`].
+//! The probe opens for reading only and changes nothing.
+
+pub mod signature;
+#[cfg(test)]
+mod tests;
+mod usage;
+
+use signature::{Signature, Window};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// What stands at the path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// Nothing: a file can be created there.
+    Missing,
+    /// A regular file.
+    File,
+    /// A block device.
+    BlockDevice,
+    /// Something that can never be a member.
+    Unsuitable,
+}
+
+/// A reason why the target is in use. `--force` should not override these.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Use {
+    /// A file system on it, its disk or one of its partitions is mounted.
+    Mounted {
+        /// The device that is mounted.
+        device: String,
+        /// Where.
+        mount_point: String,
+    },
+    /// It or a partition of it is swap space in use.
+    Swap {
+        /// The device or file.
+        device: String,
+    },
+    /// Another block device is built on it.
+    Held {
+        /// Its name, such as `dm-0` or `loop3`.
+        holder: String,
+    },
+    /// Another process has it locked or opened exclusively.
+    Locked,
+}
+
+impl std::fmt::Display for Use {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Mounted { device, mount_point } => write!(f, "{device} is mounted on {mount_point}"),
+            Self::Swap { device } => write!(f, "{device} is swap space in use"),
+            Self::Held { holder } => write!(f, "{holder} is built on it"),
+            Self::Locked => f.write_str("another process or the kernel holds it"),
+        }
+    }
+}
+
+/// What [`probe`] found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProbeReport {
+    /// The path as given.
+    pub path: PathBuf,
+    /// What is there.
+    pub target: Target,
+    /// Bytes.
+    pub size_bytes: u64,
+    /// Reasons why it is in use.
+    pub uses: Vec<Use>,
+    /// What it holds.
+    pub signatures: Vec<Signature>,
+    /// True if the first mebibyte has a byte that is not zero: data without a known signature, perhaps.
+    pub has_data: bool,
+}
+
+impl ProbeReport {
+    /// True if somebody is using it.
+    pub fn is_in_use(&self) -> bool {
+        !self.uses.is_empty()
+    }
+
+    /// True if nothing speaks against making it a member.
+    pub fn is_free(&self) -> bool {
+        self.target != Target::Unsuitable && self.uses.is_empty() && self.signatures.is_empty()
+    }
+
+    /// One line for each thing to be said, for people; empty if there is nothing.
+    pub fn lines(&self) -> Vec<String> {
+        let path = self.path.display();
+        let mut lines = Vec::new();
+        if self.target == Target::Unsuitable {
+            lines.push(format!("{path} is neither a regular file nor a block device"));
+        }
+        lines.extend(self.uses.iter().map(|found| format!("{path} is in use: {found}")));
+        lines.extend(self.signatures.iter().map(|found| format!("{path} holds {found}, which would be overwritten")));
+        if self.signatures.is_empty() && self.has_data {
+            lines.push(format!("{path} holds data of an unknown kind, which would be overwritten"));
+        }
+        lines
+    }
+}
+
+/// Looks at a file or device that is to become a member.
+///
+/// `own_label` is shown the 4096 bytes at byte 4096 and describes them if they are one of our labels ("member 3 of pool tank").
+///
+/// # Errors
+/// The target exists and cannot be examined or read.
+pub fn probe(path: &Path, own_label: impl FnOnce(&[u8]) -> Option<String>) -> io::Result<ProbeReport> {
+    let mut report = ProbeReport { path: path.to_owned(), target: Target::Missing, size_bytes: 0, uses: Vec::new(), signatures: Vec::new(), has_data: false };
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(report),
+        Err(error) => return Err(error),
+    };
+    report.target = if metadata.file_type().is_block_device() {
+        Target::BlockDevice
+    } else if metadata.is_file() {
+        Target::File
+    } else {
+        Target::Unsuitable
+    };
+    if report.target == Target::Unsuitable {
+        return Ok(report);
+    }
+    report.uses = match report.target {
+        Target::BlockDevice => usage::of_device(metadata.rdev()),
+        _ => usage::of_file(path),
+    };
+    if report.uses.is_empty() && usage::is_locked(path, report.target)? {
+        report.uses.push(Use::Locked);
+    }
+    let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK).open(path)?;
+    let window = Window::read(&file)?;
+    report.size_bytes = window.size_bytes();
+    report.has_data = window.has_data();
+    if let Some(description) = window.at(4096, 4096).and_then(own_label) {
+        report.signatures.push(Signature { name: description, offset: 4096 });
+    }
+    report.signatures.extend(signature::find(&window));
+    Ok(report)
+}

@@ -1,0 +1,125 @@
+//! Who uses a device or file? Answers from `/proc/self/mountinfo`, `/proc/swaps`, sysfs, and a try to have it exclusively.
+
+use super::{Target, Use};
+use crate::file::resolved;
+use crate::sysfs::{DeviceNumber, text};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The uses of a block device: its own, those of its partitions, and those of the disk it is a partition of.
+pub(super) fn of_device(raw: u64) -> Vec<Use> {
+    let number = DeviceNumber::from_raw(raw);
+    let family = family(number);
+    let mut uses = mounts(&family);
+    uses.extend(swaps(&|path| device_of(path).is_some_and(|d| family.contains(&d))));
+    for folder in family.iter().filter_map(|member| member.folder()) {
+        let holders = fs::read_dir(folder.join("holders")).into_iter().flatten().flatten();
+        uses.extend(holders.map(|entry| Use::Held { holder: entry.file_name().to_string_lossy().into_owned() }));
+    }
+    uses
+}
+
+/// The uses of a regular file: swap, or the backing of a loop device.
+pub(super) fn of_file(path: &Path) -> Vec<Use> {
+    let wanted = fs::metadata(path).map(|m| (m.dev(), m.ino())).ok();
+    let same = |other: &Path| wanted.is_some() && fs::metadata(other).map(|m| (m.dev(), m.ino())).ok() == wanted;
+    let mut uses = swaps(&|other| same(other));
+    for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+        let backing = text(&entry.path().join("loop/backing_file"));
+        if backing.is_some_and(|file| same(Path::new(&file))) {
+            uses.push(Use::Held { holder: entry.file_name().to_string_lossy().into_owned() });
+        }
+    }
+    uses
+}
+
+/// True if somebody else has it exclusively.
+pub(super) fn is_locked(path: &Path, target: Target) -> io::Result<bool> {
+    let exclusive = if target == Target::BlockDevice { OFlags::EXCL } else { OFlags::empty() };
+    match rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | exclusive, Mode::empty()) {
+        Ok(fd) if target == Target::File => match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                // At once, and not only by closing: a forked child may have a copy of the descriptor.
+                let _ = rustix::fs::flock(&fd, FlockOperation::Unlock);
+                Ok(false)
+            }
+            Err(Errno::WOULDBLOCK) => Ok(true),
+            // No locks on this file system: then nobody can have one.
+            Err(_) => Ok(false),
+        },
+        Ok(_) => Ok(false),
+        Err(Errno::BUSY) => Ok(true),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// The device, its partitions, and its disk if it is a partition. (A sibling partition is nobody's business.)
+fn family(number: DeviceNumber) -> Vec<DeviceNumber> {
+    let mut family = vec![number];
+    let Some(folder) = number.folder() else { return family };
+    let numbered = |path: PathBuf| text(&path.join("dev")).and_then(|t| DeviceNumber::parse(&t));
+    if folder.join("partition").exists() {
+        family.extend(folder.parent().and_then(|disk| numbered(disk.to_owned())));
+    } else {
+        let partitions = fs::read_dir(&folder).into_iter().flatten().flatten().map(|e| e.path()).filter(|p| p.join("partition").exists());
+        family.extend(partitions.filter_map(numbered));
+    }
+    family
+}
+
+fn device_of(path: &Path) -> Option<DeviceNumber> {
+    let metadata = fs::metadata(path).ok()?;
+    metadata.file_type().is_block_device().then(|| DeviceNumber::from_raw(metadata.rdev()))
+}
+
+fn mounts(family: &[DeviceNumber]) -> Vec<Use> {
+    mounts_in(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default(), family, &device_of)
+}
+
+/// Mounts of these devices. Some file systems (those over several devices) show a made-up number, so the named source is asked, too.
+pub(super) fn mounts_in(table: &str, family: &[DeviceNumber], device_of: &dyn Fn(&Path) -> Option<DeviceNumber>) -> Vec<Use> {
+    let mut uses: Vec<Use> = Vec::new();
+    for line in table.lines() {
+        let (Some((head, tail)), mut fields) = (line.split_once(" - "), line.split(' ')) else { continue };
+        let (Some(number), Some(point)) = (fields.nth(2).and_then(DeviceNumber::parse), head.split(' ').nth(4)) else { continue };
+        let source = unescape(tail.split(' ').nth(1).unwrap_or_default());
+        let named = if source.starts_with('/') { device_of(Path::new(&source)) } else { None };
+        if family.contains(&number) || named.is_some_and(|n| family.contains(&n)) {
+            let found = Use::Mounted { device: source, mount_point: unescape(point) };
+            if !uses.contains(&found) {
+                uses.push(found);
+            }
+        }
+    }
+    uses
+}
+
+fn swaps(is_ours: &dyn Fn(&Path) -> bool) -> Vec<Use> {
+    let table = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let names = table.lines().skip(1).filter_map(|line| line.split_whitespace().next()).map(unescape);
+    names.filter(|name| is_ours(&resolved(Path::new(name)))).map(|device| Use::Swap { device }).collect()
+}
+
+/// Undoes the octal escapes (`\040` for a space) of the tables under `/proc`.
+pub(super) fn unescape(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let digits = tail.get(..3).filter(|d| first == b'\\' && d.iter().all(|b| (b'0'..b'8').contains(b)));
+        match digits {
+            Some(digits) => {
+                out.push(digits.iter().fold(0u32, |value, b| value * 8 + u32::from(b - b'0')) as u8);
+                rest = &tail[3..];
+            }
+            None => {
+                out.push(first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}

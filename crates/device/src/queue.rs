@@ -1,0 +1,278 @@
+//! Carrying commands to many members and their results back.
+//!
+//! A queue has two halves that may live on different threads. The *submitter* takes commands; it never waits for a device. The
+//! *reaper* belongs to one thread that blocks until something is done. Three kinds:
+//!
+//! | kind | for | results |
+//! |---|---|---|
+//! | [`uring`](fn@uring) | files and block devices | from the reaper |
+//! | [`threaded`](fn@threaded) | anything, where there is no io_uring or the member has no descriptor | from the reaper |
+//! | [`InlineQueue`] | memory, and tests that must be deterministic | from the submitter, at once |
+//!
+//! Rules for all: every command comes back exactly once. Commands that can be answered without a device (refusals, discards that
+//! are ignored) come back from `submit` itself, whatever the kind. There is no order between commands in flight: who needs one waits for
+//! the first to be done. Neither half bounds the number of commands that wait: the engine does, by what it has outstanding.
+
+mod inline;
+#[cfg(test)]
+mod tests;
+mod threaded;
+mod uring;
+
+pub use inline::InlineQueue;
+pub use threaded::{ThreadedReaper, ThreadedSubmitter, threaded};
+pub use uring::{UringReaper, UringSubmitter, uring, uring_available};
+
+use crate::DeviceError;
+use crate::member::{Discard, Member, MemberKind};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex};
+use windrow_io::{MemberCommand, MemberDone, MemberErrorKind, MemberOp};
+
+/// The member table as a queue sees it: index is the member id, `None` is an absent member.
+pub type Members = Vec<Option<Arc<dyn Member>>>;
+
+/// The half that takes commands.
+pub trait Queue: Send {
+    /// Takes all commands and starts what it can. Appends to `done` what needed no device.
+    fn submit(&mut self, commands: &mut Vec<MemberCommand>, done: &mut Vec<MemberDone>);
+    /// Commands taken whose result has not been handed out by the reaper.
+    fn in_flight(&self) -> usize;
+}
+
+/// The half that waits. One thread only.
+pub trait Reap: Send {
+    /// Blocks until at least one command is done or somebody wakes it, and appends what is done.
+    ///
+    /// # Errors
+    /// The queue itself is broken (never a fault of one member) and nothing more can come from it.
+    fn wait(&mut self, done: &mut Vec<MemberDone>) -> io::Result<()>;
+    /// A handle that ends a [`Reap::wait`] from another thread.
+    fn waker(&self) -> Waker;
+}
+
+/// Ends a [`Reap::wait`], now or the next one, perhaps without any result.
+#[derive(Clone)]
+pub struct Waker(Arc<dyn Fn() + Send + Sync>);
+
+impl Waker {
+    fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(wake))
+    }
+
+    /// Ends the wait. Several calls may end a single wait only.
+    pub fn wake(&self) {
+        (self.0)();
+    }
+}
+
+impl std::fmt::Debug for Waker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Waker")
+    }
+}
+
+/// Which kind of queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QueueKind {
+    /// Inline if all members are memory; io_uring if all have descriptors and the kernel has io_uring; otherwise threads.
+    Automatic,
+    /// io_uring or an error.
+    Uring,
+    /// A pool of threads.
+    Threaded,
+    /// In the caller.
+    Inline,
+}
+
+/// How to open a queue.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueOptions {
+    /// Which kind.
+    pub kind: QueueKind,
+    /// io_uring: most commands in the kernel at once, 1 to 4096.
+    pub depth: u32,
+    /// Threads: how many, 1 to 256.
+    pub threads: u32,
+}
+
+impl Default for QueueOptions {
+    fn default() -> Self {
+        Self { kind: QueueKind::Automatic, depth: 256, threads: 16 }
+    }
+}
+
+/// Any submitter.
+pub enum Submitter {
+    /// io_uring.
+    Uring(UringSubmitter),
+    /// Threads.
+    Threaded(ThreadedSubmitter),
+    /// In the caller.
+    Inline(InlineQueue),
+}
+
+impl Submitter {
+    /// The kind, never `Automatic`.
+    pub fn kind(&self) -> QueueKind {
+        match self {
+            Self::Uring(_) => QueueKind::Uring,
+            Self::Threaded(_) => QueueKind::Threaded,
+            Self::Inline(_) => QueueKind::Inline,
+        }
+    }
+}
+
+impl Queue for Submitter {
+    fn submit(&mut self, commands: &mut Vec<MemberCommand>, done: &mut Vec<MemberDone>) {
+        match self {
+            Self::Uring(queue) => queue.submit(commands, done),
+            Self::Threaded(queue) => queue.submit(commands, done),
+            Self::Inline(queue) => queue.submit(commands, done),
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        match self {
+            Self::Uring(queue) => queue.in_flight(),
+            Self::Threaded(queue) => queue.in_flight(),
+            Self::Inline(queue) => queue.in_flight(),
+        }
+    }
+}
+
+/// Any reaper.
+pub enum Reaper {
+    /// io_uring.
+    Uring(UringReaper),
+    /// Threads.
+    Threaded(ThreadedReaper),
+    /// In the caller: nothing ever comes, only the waker ends a wait.
+    Inline(IdleReaper),
+}
+
+impl Reap for Reaper {
+    fn wait(&mut self, done: &mut Vec<MemberDone>) -> io::Result<()> {
+        match self {
+            Self::Uring(reaper) => reaper.wait(done),
+            Self::Threaded(reaper) => reaper.wait(done),
+            Self::Inline(reaper) => reaper.wait(done),
+        }
+    }
+
+    fn waker(&self) -> Waker {
+        match self {
+            Self::Uring(reaper) => reaper.waker(),
+            Self::Threaded(reaper) => reaper.waker(),
+            Self::Inline(reaper) => reaper.waker(),
+        }
+    }
+}
+
+/// Opens a queue over the members.
+///
+/// # Errors
+/// io_uring was asked for and is not there, a member has no descriptor, or threads could not be started.
+pub fn open(members: Members, options: &QueueOptions) -> io::Result<(Submitter, Reaper)> {
+    let present = || members.iter().flatten();
+    let kind = match options.kind {
+        QueueKind::Automatic if present().all(|m| m.info().kind == MemberKind::Memory) => QueueKind::Inline,
+        QueueKind::Automatic if present().all(|m| m.raw_fd().is_some()) && uring_available() => QueueKind::Uring,
+        QueueKind::Automatic => QueueKind::Threaded,
+        kind => kind,
+    };
+    Ok(match kind {
+        QueueKind::Inline => (Submitter::Inline(InlineQueue::new(members)), Reaper::Inline(IdleReaper::default())),
+        QueueKind::Uring => {
+            let (submitter, reaper) = uring(members, options.depth)?;
+            (Submitter::Uring(submitter), Reaper::Uring(reaper))
+        }
+        QueueKind::Threaded | QueueKind::Automatic => {
+            let (submitter, reaper) = threaded(members, options.threads)?;
+            (Submitter::Threaded(submitter), Reaper::Threaded(reaper))
+        }
+    })
+}
+
+/// The reaper of a queue that completes everything at once: it only sleeps.
+#[derive(Debug, Default)]
+pub struct IdleReaper(Arc<(Mutex<bool>, Condvar)>);
+
+impl Reap for IdleReaper {
+    fn wait(&mut self, _done: &mut Vec<MemberDone>) -> io::Result<()> {
+        let (woken, changed) = &*self.0;
+        let mut woken = woken.lock().unwrap_or_else(|e| e.into_inner());
+        while !*woken {
+            woken = changed.wait(woken).unwrap_or_else(|e| e.into_inner());
+        }
+        *woken = false;
+        Ok(())
+    }
+
+    fn waker(&self) -> Waker {
+        let shared = self.0.clone();
+        Waker::new(move || {
+            *shared.0.lock().unwrap_or_else(|e| e.into_inner()) = true;
+            shared.1.notify_all();
+        })
+    }
+}
+
+/// Byte offset of a command, 0 for a flush.
+fn offset_of(op: &MemberOp) -> u64 {
+    match op {
+        MemberOp::Read { offset, .. } | MemberOp::Write { offset, .. } | MemberOp::Discard { offset, .. } => *offset,
+        MemberOp::Flush => 0,
+    }
+}
+
+/// The command with its result; the buffer goes back to its owner.
+fn finished(command: MemberCommand, result: Result<(), DeviceError>) -> MemberDone {
+    let MemberCommand { member, tag, op } = command;
+    let buf = match op {
+        MemberOp::Read { buf, .. } | MemberOp::Write { buf, .. } => Some(buf),
+        MemberOp::Flush | MemberOp::Discard { .. } => None,
+    };
+    MemberDone { member, tag, buf, result: result.map_err(|e| e.of(member)) }
+}
+
+/// Runs one command in the calling thread. A panic inside a member becomes an error of that member, so that no command is ever lost.
+fn execute(members: &Members, mut command: MemberCommand) -> MemberDone {
+    let offset = offset_of(&command.op);
+    let result = match members.get(command.member.index()) {
+        Some(Some(member)) => {
+            let member = &**member;
+            let op = &mut command.op;
+            let run = std::panic::AssertUnwindSafe(|| match op {
+                MemberOp::Read { offset, buf } => member.read_at(*offset, buf),
+                MemberOp::Write { offset, buf } => member.write_at(*offset, buf),
+                MemberOp::Flush => member.flush(),
+                MemberOp::Discard { offset, length } => member.discard(*offset, *length),
+            });
+            std::panic::catch_unwind(run).unwrap_or(Err(DeviceError { kind: MemberErrorKind::Other, offset, code: 0 }))
+        }
+        _ => Err(DeviceError::gone(offset)),
+    };
+    finished(command, result)
+}
+
+/// Answers a command without touching the device, if that is possible.
+fn answer_at_once(members: &Members, command: MemberCommand) -> Result<MemberDone, MemberCommand> {
+    let Some(Some(member)) = members.get(command.member.index()) else {
+        let offset = offset_of(&command.op);
+        return Ok(finished(command, Err(DeviceError::gone(offset))));
+    };
+    let info = member.info();
+    let (check, nothing_to_do) = match &command.op {
+        MemberOp::Read { offset, buf } => (info.check_range(*offset, buf.len() as u64), buf.is_empty()),
+        MemberOp::Write { offset, buf } => (info.check_write(*offset, buf.len() as u64), buf.is_empty()),
+        MemberOp::Flush => (Ok(()), false),
+        MemberOp::Discard { offset, length } => (info.check_write(*offset, *length), *length == 0 || is_ignored(&**member)),
+    };
+    if check.is_err() || nothing_to_do { Ok(finished(command, check)) } else { Err(command) }
+}
+
+/// True if a discard would do nothing and nobody wants to know of it: wrappers without a descriptor count or judge even those.
+fn is_ignored(member: &dyn Member) -> bool {
+    member.raw_fd().is_some() && member.info().discard == Discard::Ignored
+}

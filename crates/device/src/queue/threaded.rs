@@ -1,0 +1,152 @@
+//! A pool of threads that block in the member's own methods: for kernels without io_uring and for members without a descriptor.
+//!
+//! All threads take from one list, so a slow flush occupies one of them and delays nobody else. When the submitter is dropped, commands
+//! that have not begun are dropped, those that have are waited for.
+
+use super::{Members, Queue, Reap, Waker, answer_at_once, execute};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use windrow_io::{MemberCommand, MemberDone};
+
+const THREADS_MAX: u32 = 256;
+
+#[derive(Default)]
+struct Todo {
+    commands: VecDeque<MemberCommand>,
+    stopped: bool,
+}
+
+#[derive(Default)]
+struct Finished {
+    done: Vec<MemberDone>,
+    woken: bool,
+}
+
+struct Shared {
+    members: Members,
+    todo: Mutex<Todo>,
+    work: Condvar,
+    finished: Mutex<Finished>,
+    results: Condvar,
+    in_flight: AtomicUsize,
+}
+
+impl Shared {
+    fn todo(&self) -> MutexGuard<'_, Todo> {
+        self.todo.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn finished(&self) -> MutexGuard<'_, Finished> {
+        self.finished.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn work(&self) {
+        loop {
+            let mut todo = self.todo();
+            let command = loop {
+                if todo.stopped {
+                    return;
+                }
+                match todo.commands.pop_front() {
+                    Some(command) => break command,
+                    None => todo = self.work.wait(todo).unwrap_or_else(|e| e.into_inner()),
+                }
+            };
+            drop(todo);
+            let done = execute(&self.members, command);
+            self.finished().done.push(done);
+            self.results.notify_one();
+        }
+    }
+}
+
+/// The submitting half; owns the threads.
+pub struct ThreadedSubmitter {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// The waiting half.
+pub struct ThreadedReaper {
+    shared: Arc<Shared>,
+}
+
+/// Starts the threads.
+///
+/// # Errors
+/// A thread could not be started.
+pub fn threaded(members: Members, threads: u32) -> io::Result<(ThreadedSubmitter, ThreadedReaper)> {
+    let shared = Arc::new(Shared {
+        members,
+        todo: Mutex::default(),
+        work: Condvar::new(),
+        finished: Mutex::default(),
+        results: Condvar::new(),
+        in_flight: AtomicUsize::new(0),
+    });
+    let mut submitter = ThreadedSubmitter { shared: shared.clone(), threads: Vec::new() };
+    for number in 0..threads.clamp(1, THREADS_MAX) {
+        let shared = shared.clone();
+        submitter.threads.push(std::thread::Builder::new().name(format!("member-{number}")).spawn(move || shared.work())?);
+    }
+    Ok((submitter, ThreadedReaper { shared }))
+}
+
+impl Queue for ThreadedSubmitter {
+    fn submit(&mut self, commands: &mut Vec<MemberCommand>, done: &mut Vec<MemberDone>) {
+        let mut todo = self.shared.todo();
+        let before = todo.commands.len();
+        for command in commands.drain(..) {
+            match answer_at_once(&self.shared.members, command) {
+                Ok(answer) => done.push(answer),
+                Err(command) => todo.commands.push_back(command),
+            }
+        }
+        let added = todo.commands.len() - before;
+        self.shared.in_flight.fetch_add(added, Ordering::AcqRel);
+        drop(todo);
+        for _ in 0..added.min(self.threads.len()) {
+            self.shared.work.notify_one();
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.shared.in_flight.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for ThreadedSubmitter {
+    fn drop(&mut self) {
+        self.shared.todo().stopped = true;
+        self.shared.work.notify_all();
+        for thread in self.threads.drain(..) {
+            // `work` catches panics of members, so there is no result to look at.
+            let _ = thread.join();
+        }
+        self.shared.todo().commands.clear();
+    }
+}
+
+impl Reap for ThreadedReaper {
+    fn wait(&mut self, done: &mut Vec<MemberDone>) -> io::Result<()> {
+        let mut finished = self.shared.finished();
+        while finished.done.is_empty() && !finished.woken {
+            finished = self.shared.results.wait(finished).unwrap_or_else(|e| e.into_inner());
+        }
+        finished.woken = false;
+        self.shared.in_flight.fetch_sub(finished.done.len(), Ordering::AcqRel);
+        done.append(&mut finished.done);
+        Ok(())
+    }
+
+    fn waker(&self) -> Waker {
+        let shared = self.shared.clone();
+        Waker::new(move || {
+            shared.finished().woken = true;
+            shared.results.notify_one();
+        })
+    }
+}

@@ -1,0 +1,413 @@
+//! One io_uring for all members that have a descriptor.
+//!
+//! 1. `submit` puts the commands behind those that wait, moves as many as there are free slots into the in-flight table (which owns their
+//!    buffers from then on), pushes their entries and enters the kernel once.
+//! 2. The reaper blocks in the kernel for completions. A finished command leaves its slot; a short or interrupted one is started
+//!    again for what is left; free slots are filled from the waiting list. So whoever frees a slot also uses it: no command waits while
+//!    a slot is free, and nobody else has to kick.
+//! 3. A flush is `fdatasync` (see the module `file`), one at a time per member: of two at once the kernel would tell only one that
+//!    writes were lost. A discard can take long and has no io_uring operation on the kernels we
+//!    support: one helper thread per queue runs it in the member's own method.
+//! 4. An event descriptor, polled by the ring itself, wakes the reaper for everything else: results of the helper thread, a stop, a kernel
+//!    that was short of memory and asks for another try.
+//!
+//! Two locks: `table`, and `submission` around the entries and the call that hands them over; never both at once, and no lock is held
+//! while the reaper blocks. The submission ring is larger than the table, so a push cannot fail, and the kernel makes the completion ring
+//! twice as large, so it cannot overflow.
+//!
+//! A fault of the ring itself is kept and reported by every later [`Reap::wait`].
+
+mod table;
+#[cfg(test)]
+mod tests;
+
+use super::{Members, Queue, Reap, Waker, answer_at_once, execute, finished};
+use crate::DeviceError;
+use crate::member::Member;
+use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
+use rustix::event::EventfdFlags;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use table::{Outcome, RETRIES_WITHOUT_PAUSE, Table};
+use windrow_io::{MemberCommand, MemberDone, MemberOp};
+
+const DEPTH_MAX: u32 = 4096;
+/// `user_data` of the poll on the event descriptor; never a slot.
+const WAKE: u64 = u64::MAX;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A member as the ring sees it. Its `Arc` in `Shared::members` keeps the descriptor open.
+struct MemberRecord {
+    fd: RawFd,
+    sector: usize,
+    /// Latched by the first failed flush: the kernel reports lost writes only once.
+    flush_failed: AtomicBool,
+}
+
+struct Shared {
+    ring: IoUring,
+    members: Members,
+    records: Vec<Option<MemberRecord>>,
+    table: Mutex<Table>,
+    submission: Mutex<()>,
+    event: OwnedFd,
+    woken: AtomicBool,
+    stalled: AtomicBool,
+    /// Results that did not come through the ring.
+    ready: Mutex<Vec<MemberDone>>,
+    in_flight: AtomicUsize,
+    /// Error number of a ring that is broken, 0 while it works.
+    fatal: AtomicI32,
+}
+
+/// The submitting half.
+pub struct UringSubmitter {
+    shared: Arc<Shared>,
+    entries: Vec<squeue::Entry>,
+    helper: Option<Helper>,
+}
+
+/// The waiting half.
+pub struct UringReaper {
+    shared: Arc<Shared>,
+    armed: bool,
+    events: Vec<(u64, i32)>,
+    entries: Vec<squeue::Entry>,
+}
+
+/// The thread that runs discards.
+struct Helper {
+    commands: Option<mpsc::Sender<MemberCommand>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// True if this kernel lets this process use io_uring with the operations needed.
+pub fn uring_available() -> bool {
+    let Ok(ring) = IoUring::new(2) else { return false };
+    let mut probe = io_uring::Probe::new();
+    let codes = [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE, opcode::PollAdd::CODE];
+    ring.submitter().register_probe(&mut probe).is_ok() && codes.into_iter().all(|code| probe.is_supported(code))
+}
+
+/// Opens a ring with at most `depth` commands in the kernel.
+///
+/// # Errors
+/// There is no io_uring here, or a present member has no descriptor (`EINVAL`).
+pub fn uring(members: Members, depth: u32) -> io::Result<(UringSubmitter, UringReaper)> {
+    let depth = depth.clamp(1, DEPTH_MAX);
+    let mut records = Vec::with_capacity(members.len());
+    for member in &members {
+        records.push(match member {
+            Some(member) => {
+                let fd = member.raw_fd().ok_or(io::ErrorKind::InvalidInput)?;
+                Some(MemberRecord { fd, sector: member.info().logical_sector as usize, flush_failed: AtomicBool::new(false) })
+            }
+            None => None,
+        });
+    }
+    let shared = Arc::new(Shared {
+        // One entry more than slots, for the poll on the event descriptor.
+        ring: IoUring::builder().dontfork().build((depth + 1).next_power_of_two())?,
+        records,
+        table: Mutex::new(Table::new(depth, members.len())),
+        members,
+        submission: Mutex::new(()),
+        event: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        woken: AtomicBool::new(false),
+        stalled: AtomicBool::new(false),
+        ready: Mutex::new(Vec::new()),
+        in_flight: AtomicUsize::new(0),
+        fatal: AtomicI32::new(0),
+    });
+    let submitter = UringSubmitter { shared: shared.clone(), entries: Vec::with_capacity(depth as usize), helper: None };
+    Ok((submitter, UringReaper { shared, armed: false, events: Vec::new(), entries: Vec::with_capacity(depth as usize) }))
+}
+
+impl Shared {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Wakes the reaper.
+    fn signal(&self) {
+        // `EAGAIN` means that the counter is full of unread signals, which is signal enough.
+        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+    }
+
+    fn break_down(&self, error: &io::Error) {
+        self.fatal.store(error.raw_os_error().unwrap_or(libc::EIO), Ordering::Release);
+        self.signal();
+    }
+
+    /// Pushes entries, if any, and hands everything in the submission ring to the kernel.
+    fn start(&self, entries: &mut Vec<squeue::Entry>) {
+        let _guard = self.submission.lock().unwrap_or_else(|e| e.into_inner());
+        // SAFETY: every use of the submission ring is under the lock `submission`, so there is no other `SubmissionQueue` now.
+        let mut queue = unsafe { self.ring.submission_shared() };
+        for entry in entries.drain(..) {
+            // SAFETY: the entry's buffer belongs to a slot of the table, which keeps it until the completion of this entry has been taken
+            // (or leaks it); its descriptor belongs to a member in `members` or is `event`, which live as long as the ring.
+            let pushed = unsafe { queue.push(&entry) };
+            assert!(pushed.is_ok(), "the submission ring has an entry for every slot");
+        }
+        loop {
+            queue.sync();
+            if queue.is_empty() {
+                return;
+            }
+            match self.ring.submit() {
+                Ok(count) if count > 0 => {}
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+                // Short of memory: the entries stay in the ring, the reaper tries again.
+                Err(error) if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM)) => return self.break_down(&error),
+                Ok(_) | Err(_) => {
+                    self.stalled.store(true, Ordering::Release);
+                    return self.signal();
+                }
+            }
+        }
+    }
+
+    /// Tries again what the kernel was too short of memory to take; true if there was something. To be asked before every block:
+    /// the entry that would wake the reaper may be among those that were not taken.
+    fn retry_if_stalled(&self) -> bool {
+        let stalled = self.stalled.swap(false, Ordering::AcqRel);
+        if stalled {
+            std::thread::sleep(PAUSE);
+            self.start(&mut Vec::new());
+        }
+        stalled
+    }
+
+    /// Blocks until the completion ring has something.
+    fn block(&self) -> io::Result<()> {
+        loop {
+            // SAFETY: no argument is passed, so there is no pointer that could be wrong; the descriptor is the ring's own.
+            match unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 1, EnterFlags::GETEVENTS.bits(), None) } {
+                Ok(_) => return Ok(()),
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Takes what is in the completion ring.
+    ///
+    /// # Safety
+    /// Only one thread at a time may be in here.
+    unsafe fn drain(&self, events: &mut Vec<(u64, i32)>) {
+        // SAFETY: the caller promises that there is no other `CompletionQueue`.
+        let queue = unsafe { self.ring.completion_shared() };
+        events.extend(queue.map(|event| (event.user_data(), event.result())));
+    }
+
+    fn ready(&self) -> MutexGuard<'_, Vec<MemberDone>> {
+        self.ready.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+impl Drop for Shared {
+    /// The kernel may still write into buffers of the table: they are not freed before it has finished with them.
+    fn drop(&mut self) {
+        let mut events = Vec::new();
+        while self.table().occupied() > 0 {
+            self.start(&mut Vec::new());
+            if self.retry_if_stalled() {
+                continue;
+            }
+            if self.fatal.load(Ordering::Acquire) != 0 || self.block().is_err() {
+                return self.table().leak();
+            }
+            // SAFETY: both halves are gone, `self` is the last owner.
+            unsafe { self.drain(&mut events) };
+            let mut again = Vec::new();
+            for (index, result) in events.drain(..).filter(|(index, _)| *index != WAKE) {
+                if let Some(Outcome::Again(entry, _)) = self.table().complete(index, result) {
+                    again.push(entry);
+                }
+            }
+            self.start(&mut again);
+        }
+    }
+}
+
+impl UringSubmitter {
+    fn send_to_helper(&mut self, command: MemberCommand, done: &mut Vec<MemberDone>) {
+        if self.helper.is_none() {
+            self.helper = Helper::start(&self.shared).ok();
+        }
+        let sender = self.helper.as_ref().and_then(|helper| helper.commands.as_ref());
+        let Some(sender) = sender else { return done.push(execute(&self.shared.members, command)) };
+        self.shared.in_flight.fetch_add(1, Ordering::AcqRel);
+        if let Err(mpsc::SendError(command)) = sender.send(command) {
+            self.shared.in_flight.fetch_sub(1, Ordering::AcqRel);
+            done.push(execute(&self.shared.members, command));
+        }
+    }
+
+    fn is_latched(&self, command: &MemberCommand) -> bool {
+        let record = self.shared.records.get(command.member.index()).and_then(Option::as_ref);
+        matches!(command.op, MemberOp::Flush) && record.is_some_and(|r| r.flush_failed.load(Ordering::Acquire))
+    }
+}
+
+impl Queue for UringSubmitter {
+    fn submit(&mut self, commands: &mut Vec<MemberCommand>, done: &mut Vec<MemberDone>) {
+        let shared = self.shared.clone();
+        let mut table = shared.table();
+        for command in commands.drain(..) {
+            match answer_at_once(&shared.members, command) {
+                Ok(answer) => done.push(answer),
+                Err(command) if matches!(command.op, MemberOp::Discard { .. }) => self.send_to_helper(command, done),
+                Err(command) if self.is_latched(&command) => done.push(finished(command, Err(DeviceError::gone(0)))),
+                Err(command) => {
+                    shared.in_flight.fetch_add(1, Ordering::AcqRel);
+                    table.waiting.push_back(command);
+                }
+            }
+        }
+        table.fill(&shared.records, &mut self.entries);
+        drop(table);
+        if !self.entries.is_empty() {
+            shared.start(&mut self.entries);
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.shared.in_flight.load(Ordering::Acquire)
+    }
+}
+
+impl Helper {
+    fn start(shared: &Arc<Shared>) -> io::Result<Self> {
+        let shared = shared.clone();
+        let (commands, inbox) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("member-discard".to_owned()).spawn(move || {
+            for command in inbox {
+                let done = execute(&shared.members, command);
+                shared.ready().push(done);
+                shared.signal();
+            }
+        })?;
+        Ok(Self { commands: Some(commands), thread: Some(thread) })
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.commands = None;
+        if let Some(thread) = self.thread.take() {
+            // `execute` catches panics, so there is no result to look at.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl UringReaper {
+    /// Polls the event descriptor through the ring. Done by this thread, because the kernel takes back what a thread had
+    /// polled when the thread ends.
+    fn arm(&mut self) {
+        if !self.armed {
+            self.armed = true;
+            let poll = opcode::PollAdd::new(types::Fd(self.shared.event.as_raw_fd()), libc::POLLIN as u32).build().user_data(WAKE);
+            self.entries.push(poll);
+            self.shared.start(&mut self.entries);
+        }
+    }
+
+    /// Takes all completions and starts what is to be started.
+    fn collect(&mut self, done: &mut Vec<MemberDone>) {
+        // SAFETY: there is one reaper for a ring, it is not `Clone`, and `&mut self` keeps other threads out.
+        unsafe { self.shared.drain(&mut self.events) };
+        if self.events.is_empty() {
+            return;
+        }
+        let (mut rung, mut pause) = (false, false);
+        let before = done.len();
+        let mut table = self.shared.table();
+        for (index, result) in self.events.drain(..) {
+            if index == WAKE {
+                rung = true;
+                continue;
+            }
+            match table.complete(index, result) {
+                Some(Outcome::Done(item)) => done.push(item),
+                Some(Outcome::Again(entry, retries)) => {
+                    self.entries.push(entry);
+                    pause |= retries > RETRIES_WITHOUT_PAUSE;
+                }
+                None => {}
+            }
+        }
+        table.fill(&self.shared.records, &mut self.entries);
+        drop(table);
+        self.latch_failed_flushes(&mut done[before..]);
+        if pause {
+            std::thread::sleep(PAUSE);
+        }
+        if !self.entries.is_empty() {
+            self.shared.start(&mut self.entries);
+        }
+        if rung {
+            self.answer_event(done);
+        }
+        self.shared.in_flight.fetch_sub(done.len() - before, Ordering::AcqRel);
+    }
+
+    /// After a failed flush none may succeed, not even one that was submitted before the failure was known. (Only flushes have no
+    /// buffer here: discards do not come through the ring.)
+    fn latch_failed_flushes(&self, done: &mut [MemberDone]) {
+        for item in done.iter_mut().filter(|item| item.buf.is_none()) {
+            let Some(Some(record)) = self.shared.records.get(item.member.index()) else { continue };
+            if item.result.is_err() {
+                record.flush_failed.store(true, Ordering::Release);
+            } else if record.flush_failed.load(Ordering::Acquire) {
+                item.result = Err(DeviceError::gone(0).of(item.member));
+            }
+        }
+    }
+
+    fn answer_event(&mut self, done: &mut Vec<MemberDone>) {
+        self.armed = false;
+        // First the counter, then what it stands for: a signal in between rings again.
+        let mut counter = [0u8; 8];
+        let _ = rustix::io::read(&self.shared.event, &mut counter);
+        done.append(&mut self.shared.ready());
+    }
+}
+
+impl Reap for UringReaper {
+    fn wait(&mut self, done: &mut Vec<MemberDone>) -> io::Result<()> {
+        let before = done.len();
+        loop {
+            let fatal = self.shared.fatal.load(Ordering::Acquire);
+            if fatal != 0 {
+                return Err(io::Error::from_raw_os_error(fatal));
+            }
+            self.arm();
+            self.collect(done);
+            if self.shared.retry_if_stalled() {
+                continue;
+            }
+            if self.shared.woken.swap(false, Ordering::AcqRel) || done.len() > before {
+                return Ok(());
+            }
+            self.shared.block().inspect_err(|error| self.shared.break_down(error))?;
+        }
+    }
+
+    fn waker(&self) -> Waker {
+        // A forgotten waker must not keep the members open and locked.
+        let shared = Arc::downgrade(&self.shared);
+        Waker::new(move || {
+            if let Some(shared) = shared.upgrade() {
+                shared.woken.store(true, Ordering::Release);
+                shared.signal();
+            }
+        })
+    }
+}

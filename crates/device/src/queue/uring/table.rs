@@ -1,0 +1,155 @@
+//! The table of commands that the kernel holds, and those that wait for a place in it.
+//!
+//! A slot owns its command, and with it the buffer, from before the kernel hears of it until its completion has been taken. The
+//! slot's index is the `user_data` of the entry. The number of slots bounds what the kernel holds.
+
+use super::MemberRecord;
+use crate::DeviceError;
+use crate::queue::finished;
+use io_uring::{opcode, squeue, types};
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+use windrow_io::{MemberCommand, MemberDone, MemberOp};
+
+/// Most times that one command is started again after the kernel has turned it away (`EAGAIN`, `EINTR`, `ECANCELED`).
+const RETRIES_MAX: u32 = 4096;
+/// From this many on the reaper pauses before it starts a command again.
+pub(super) const RETRIES_WITHOUT_PAUSE: u32 = 16;
+
+struct Slot {
+    command: MemberCommand,
+    fd: RawFd,
+    /// Offsets at which a short transfer may be continued are multiples of this.
+    sector: usize,
+    /// Bytes transferred so far.
+    progress: usize,
+    retries: u32,
+}
+
+/// What a completion means for its command.
+pub(super) enum Outcome {
+    /// It is over.
+    Done(MemberDone),
+    /// Not all bytes were moved, or the kernel could not take it: to be started (again) with this entry, after so many retries.
+    Again(squeue::Entry, u32),
+}
+
+pub(super) struct Table {
+    slots: Vec<Option<Slot>>,
+    free: Vec<u32>,
+    pub(super) waiting: VecDeque<MemberCommand>,
+    /// By member: a flush is in the kernel.
+    flushing: Vec<bool>,
+    /// Flushes that wait for the flush of their member before them.
+    held: Vec<MemberCommand>,
+}
+
+impl Table {
+    pub(super) fn new(capacity: u32, members: usize) -> Self {
+        Self {
+            slots: (0..capacity).map(|_| None).collect(),
+            free: (0..capacity).rev().collect(),
+            waiting: VecDeque::with_capacity(capacity as usize),
+            flushing: vec![false; members],
+            held: Vec::new(),
+        }
+    }
+
+    /// Slots in use: commands of which the kernel knows or is about to.
+    pub(super) fn occupied(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Moves waiting commands into free slots, oldest first, and appends their entries.
+    pub(super) fn fill(&mut self, members: &[Option<MemberRecord>], entries: &mut Vec<squeue::Entry>) {
+        while let Some(index) = self.free.pop() {
+            let Some(command) = self.waiting.pop_front() else {
+                self.free.push(index);
+                return;
+            };
+            // `submit` lets only commands for present members through.
+            let Some(Some(record)) = members.get(command.member.index()) else { unreachable!("a command for an absent member was queued") };
+            if matches!(command.op, MemberOp::Flush) && std::mem::replace(&mut self.flushing[command.member.index()], true) {
+                self.held.push(command);
+                self.free.push(index);
+                continue;
+            }
+            let slot = Slot { command, fd: record.fd, sector: record.sector, progress: 0, retries: 0 };
+            entries.push(self.slots[index as usize].insert(slot).entry(index));
+        }
+    }
+
+    /// Takes the completion of a slot. `None` for an index that is not in use.
+    pub(super) fn complete(&mut self, index: u64, result: i32) -> Option<Outcome> {
+        let place = self.slots.get_mut(usize::try_from(index).ok()?)?;
+        let slot = place.as_mut()?;
+        let verdict = slot.advance(result);
+        if verdict.is_none() {
+            return Some(Outcome::Again(slot.entry(index as u32), slot.retries));
+        }
+        let slot = place.take()?;
+        self.free.push(index as u32);
+        if matches!(slot.command.op, MemberOp::Flush) {
+            self.flushing[slot.command.member.index()] = false;
+            if let Some(next) = self.held.iter().position(|held| held.member == slot.command.member) {
+                self.waiting.push_back(self.held.remove(next));
+            }
+        }
+        verdict.map(|result| Outcome::Done(finished(slot.command, result)))
+    }
+
+    /// Leaks all buffers that the kernel may still write to. For a ring that is broken: memory lost is better than memory overwritten.
+    pub(super) fn leak(&mut self) {
+        self.slots.drain(..).for_each(std::mem::forget);
+    }
+}
+
+impl Slot {
+    /// The entry for what is left to do.
+    fn entry(&mut self, index: u32) -> squeue::Entry {
+        let fd = types::Fd(self.fd);
+        let progress = self.progress;
+        let entry = match &mut self.command.op {
+            MemberOp::Read { offset, buf } => {
+                let at = *offset + progress as u64;
+                let rest = &mut buf[progress..];
+                opcode::Read::new(fd, rest.as_mut_ptr(), rest.len() as u32).offset(at).build()
+            }
+            MemberOp::Write { offset, buf } => {
+                let at = *offset + progress as u64;
+                let rest = &buf[progress..];
+                opcode::Write::new(fd, rest.as_ptr(), rest.len() as u32).offset(at).build()
+            }
+            MemberOp::Flush => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+            MemberOp::Discard { .. } => unreachable!("discards have a thread of their own"),
+        };
+        entry.user_data(u64::from(index))
+    }
+
+    /// Accounts for a completion; `None` if there is more to do.
+    fn advance(&mut self, result: i32) -> Option<Result<(), DeviceError>> {
+        let (offset, length) = match &self.command.op {
+            MemberOp::Read { offset, buf } | MemberOp::Write { offset, buf } => (*offset, buf.len()),
+            MemberOp::Flush | MemberOp::Discard { .. } => (0, 0),
+        };
+        let at = offset + self.progress as u64;
+        let Ok(count) = usize::try_from(result) else {
+            // `ECANCELED`: the thread that had submitted it ended before the kernel had begun.
+            if !matches!(-result, libc::EAGAIN | libc::EINTR | libc::ECANCELED) || self.retries >= RETRIES_MAX {
+                return Some(Err(DeviceError::from_code(-result, at)));
+            }
+            self.retries += 1;
+            return None;
+        };
+        if self.progress + count >= length {
+            return Some(Ok(()));
+        }
+        let aligned = count - count % self.sector;
+        if aligned == 0 {
+            // Nothing moved although the range is inside the member: the file was cut short, or the device has stopped.
+            return Some(Err(DeviceError::from_code(libc::EIO, at)));
+        }
+        self.progress += aligned;
+        None
+    }
+}

@@ -1,0 +1,219 @@
+use super::*;
+use crate::{Allocation, DiscardPolicy, FileMember, OpenOptions, create_file};
+use std::path::{Path, PathBuf};
+use windrow_io::{Buf, IoTag, MemberErrorKind};
+use windrow_units::MemberId;
+
+const SIZE: u64 = 4 << 20;
+
+struct Place {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+fn place() -> Place {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("member");
+    create_file(&path, SIZE, Allocation::Preallocate).expect("create");
+    Place { _folder: folder, path }
+}
+
+fn member(path: &Path) -> Members {
+    let options = OpenOptions { discard: DiscardPolicy::PunchHoles, ..OpenOptions::default() };
+    vec![Some(Arc::new(FileMember::open(path, &options).expect("open")))]
+}
+
+fn ring(path: &Path, depth: u32) -> Option<(UringSubmitter, UringReaper)> {
+    if !uring_available() {
+        eprintln!("SKIPPED: no io_uring here");
+        return None;
+    }
+    Some(uring(member(path), depth).expect("ring"))
+}
+
+fn write(tag: u64, offset: u64, byte: u8, length: usize) -> MemberCommand {
+    let mut buf = Buf::unpooled(length);
+    buf.fill(byte);
+    MemberCommand { member: MemberId(0), tag: IoTag(tag), op: MemberOp::Write { offset, buf } }
+}
+
+fn other(tag: u64, op: MemberOp) -> MemberCommand {
+    MemberCommand { member: MemberId(0), tag: IoTag(tag), op }
+}
+
+fn wait_for(reaper: &mut UringReaper, count: usize) -> Vec<MemberDone> {
+    let mut done = Vec::new();
+    while done.len() < count {
+        reaper.wait(&mut done).expect("ring");
+    }
+    done
+}
+
+#[test]
+fn halves_on_two_threads_keep_each_other_going() {
+    let place = place();
+    let Some((mut submitter, mut reaper)) = ring(&place.path, 4) else { return };
+    let total = 3000u64;
+    let reaping = std::thread::spawn(move || wait_for(&mut reaper, total as usize));
+    for first in (0..total).step_by(100) {
+        let mut commands = (first..first + 100).map(|i| write(i, i % 1024 * 4096, i as u8, 4096)).collect();
+        submitter.submit(&mut commands, &mut Vec::new());
+    }
+    let mut done = reaping.join().expect("thread");
+    done.sort_by_key(|d| d.tag);
+    assert!(done.iter().enumerate().all(|(i, d)| d.tag.0 == i as u64 && d.result.is_ok()));
+    assert_eq!(submitter.in_flight(), 0);
+}
+
+#[test]
+fn commands_of_a_thread_that_has_ended_are_still_done() {
+    let place = place();
+    let Some((submitter, mut reaper)) = ring(&place.path, 64) else { return };
+    let submitter = Mutex::new(submitter);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut commands: Vec<_> = (0..30).map(|i| write(i, i * 65536, 3, 65536)).collect();
+            commands.push(other(30, MemberOp::Flush));
+            submitter.lock().expect("lock").submit(&mut commands, &mut Vec::new());
+        });
+    });
+    assert!(wait_for(&mut reaper, 31).iter().all(|d| d.result.is_ok()));
+}
+
+#[test]
+fn discards_come_back_through_the_reaper() {
+    let place = place();
+    let Some((mut submitter, mut reaper)) = ring(&place.path, 4) else { return };
+    submitter.submit(&mut vec![write(0, 0, 7, 65536)], &mut Vec::new());
+    wait_for(&mut reaper, 1);
+    let mut done = Vec::new();
+    submitter.submit(&mut (1..6).map(|i| other(i, MemberOp::Discard { offset: i * 4096, length: 4096 })).collect(), &mut done);
+    assert!(done.is_empty());
+    assert!(wait_for(&mut reaper, 5).iter().all(|d| d.result.is_ok() && d.buf.is_none()));
+    submitter.submit(&mut vec![other(9, MemberOp::Read { offset: 0, buf: Buf::unpooled(65536) })], &mut done);
+    let read = wait_for(&mut reaper, 1).remove(0).buf.expect("buffer");
+    let first_bytes: Vec<u8> = read.chunks(4096).map(|block| block[0]).collect();
+    assert_eq!(first_bytes[..8], [7, 0, 0, 0, 0, 0, 7, 7]);
+    assert_eq!(submitter.in_flight(), 0);
+}
+
+#[test]
+fn a_file_cut_short_gives_an_error_and_not_stale_bytes() {
+    let place = place();
+    let Some((mut submitter, mut reaper)) = ring(&place.path, 4) else { return };
+    std::fs::OpenOptions::new().write(true).open(&place.path).expect("open").set_len(12288).expect("truncate");
+    submitter.submit(&mut vec![other(0, MemberOp::Read { offset: 8192, buf: Buf::unpooled(8192) })], &mut Vec::new());
+    let error = wait_for(&mut reaper, 1)[0].result.expect_err("half of it is gone");
+    assert_eq!((error.kind, error.code, error.offset), (MemberErrorKind::Media, libc::EIO, 12288));
+}
+
+#[test]
+fn dropping_a_busy_queue_waits_for_the_kernel_and_releases_the_member() {
+    let place = place();
+    for _ in 0..20 {
+        let Some((mut submitter, reaper)) = ring(&place.path, 8) else { return };
+        let waker = reaper.waker();
+        let mut commands: Vec<_> = (0..40).map(|i| write(i, i * 65536, 9, 65536)).collect();
+        commands.push(other(99, MemberOp::Flush));
+        submitter.submit(&mut commands, &mut Vec::new());
+        drop(submitter);
+        drop(reaper);
+        waker.wake();
+        let options = OpenOptions { lock_patience: Duration::from_secs(10), ..OpenOptions::default() };
+        FileMember::open(&place.path, &options).expect("the lock is free again");
+    }
+}
+
+#[test]
+fn a_member_without_a_descriptor_is_refused() {
+    let ram = crate::RamMember::new(SIZE, crate::RamAllocation::Sparse).expect("memory");
+    assert!(uring(vec![Some(Arc::new(ram))], 8).is_err());
+}
+
+mod table {
+    use super::*;
+
+    fn one(command: MemberCommand) -> Table {
+        let record = MemberRecord { fd: 0, sector: 512, flush_failed: AtomicBool::new(false) };
+        let mut table = Table::new(2, 1);
+        table.waiting.push_back(command);
+        let mut entries = Vec::new();
+        table.fill(&[Some(record)], &mut entries);
+        assert_eq!((entries.len(), table.occupied()), (1, 1));
+        table
+    }
+
+    fn again(outcome: Option<Outcome>) -> u32 {
+        match outcome {
+            Some(Outcome::Again(_, retries)) => retries,
+            _ => panic!("must go on"),
+        }
+    }
+
+    fn over(outcome: Option<Outcome>) -> MemberDone {
+        match outcome {
+            Some(Outcome::Done(done)) => done,
+            _ => panic!("must be over"),
+        }
+    }
+
+    #[test]
+    fn short_transfers_are_continued_from_the_last_whole_sector() {
+        let mut table = one(write(5, 4096, 1, 8192));
+        assert_eq!(again(table.complete(0, 1024)), 0);
+        assert_eq!(again(table.complete(0, 3000)), 0, "2560 of them count");
+        assert_eq!(again(table.complete(0, -libc::EINTR)), 1);
+        assert_eq!(again(table.complete(0, -libc::ECANCELED)), 2);
+        let done = over(table.complete(0, 8192 - 1024 - 2560));
+        assert!(done.result.is_ok() && done.tag == IoTag(5) && table.occupied() == 0);
+        assert!(table.complete(0, 0).is_none() && table.complete(77, 0).is_none(), "unknown completions are ignored");
+    }
+
+    #[test]
+    fn errors_end_it_at_the_offset_reached() {
+        let mut table = one(write(5, 4096, 1, 8192));
+        again(table.complete(0, 4096));
+        let error = over(table.complete(0, -libc::EIO)).result.expect_err("error");
+        assert_eq!((error.kind, error.offset), (MemberErrorKind::Media, 8192));
+        let mut table = one(write(5, 4096, 1, 8192));
+        assert_eq!(over(table.complete(0, 100)).result.expect_err("no progress").code, libc::EIO);
+        let mut table = one(other(5, MemberOp::Flush));
+        for _ in 0..4096 {
+            again(table.complete(0, -libc::EAGAIN));
+        }
+        assert_eq!(over(table.complete(0, -libc::EAGAIN)).result.expect_err("enough").code, libc::EAGAIN);
+    }
+
+    #[test]
+    fn flushes_of_one_member_go_one_at_a_time() {
+        let record = || Some(MemberRecord { fd: 0, sector: 512, flush_failed: AtomicBool::new(false) });
+        let records = [record(), record()];
+        let mut table = Table::new(4, 2);
+        let flush = |member, tag| MemberCommand { member: MemberId(member), tag: IoTag(tag), op: MemberOp::Flush };
+        table.waiting.extend([flush(0, 1), flush(0, 2), flush(1, 3), flush(0, 4)]);
+        let mut entries = Vec::new();
+        table.fill(&records, &mut entries);
+        assert_eq!(entries.len(), 2, "one of each member");
+        let mut order = Vec::new();
+        for _ in 0..3 {
+            order.push(over(table.complete(0, 0)).tag.0);
+            table.fill(&records, &mut entries);
+        }
+        assert_eq!((order, entries.len()), (vec![1, 2, 4], 4));
+        assert_eq!(over(table.complete(1, 0)).tag.0, 3);
+        assert_eq!(table.occupied(), 0);
+    }
+}
+
+#[test]
+fn after_a_failed_flush_none_succeeds() {
+    let place = place();
+    let Some((mut submitter, reaper)) = ring(&place.path, 4) else { return };
+    let item = |result| MemberDone { member: MemberId(0), tag: IoTag(0), buf: None, result };
+    let mut done = [item(Ok(())), item(Err(DeviceError::from_code(libc::EIO, 0).of(MemberId(0)))), item(Ok(()))];
+    reaper.latch_failed_flushes(&mut done);
+    assert_eq!(done.map(|d| d.result.is_ok()), [true, false, false]);
+    let mut refused = Vec::new();
+    submitter.submit(&mut vec![other(1, MemberOp::Flush)], &mut refused);
+    assert_eq!(refused[0].result.expect_err("latched").kind, MemberErrorKind::Gone);
+}

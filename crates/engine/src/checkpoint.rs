@@ -1,0 +1,498 @@
+//! Checkpoints: images of the tables, written while work goes on, a bounded part at a time.
+//!
+//! ```text
+//! Idle -> Pages (changed pages of maps, volume table, segment table, counters) -> Leaves -> List -> Top
+//!      -> Sync (everything contained is durable and at or below P) -> Root (superblock generation) -> Idle
+//! ```
+//! **Begin.** The number is raised; the replay position of each stream is that of its oldest uncommitted batch; batches in
+//! flight belong to the new checkpoint's replay. **Pages** are copied when their turn comes, with whatever they show then
+//! (fuzzy): replay applies everything from the replay positions again, which gives the same result. **Root.** Before it is
+//! written, every order and every move that a copied page can show is durable.
+//!
+//! **Space.** A page image is live while one of the two kept roots can reach it. What a new image replaces is still reached by the
+//! root before; it dies when the root after is durable: it is `retiring`, then `retired`.
+//!
+//! **List.** The list pages name the leaves; the top pages name the list pages (records with object `OBJECT_LIST`) and form a chain
+//! that ends in the root. One top page names 168 list pages, 28 224 leaves, 7.2 million map pages.
+
+use crate::limits::{CHECKPOINT_COST_RATIO, CHECKPOINT_MIN_LOG_BYTES, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
+use crate::map::PageSlot;
+use crate::stream::Item;
+use crate::{Engine, Outbox};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use windrow_io::Buf;
+use windrow_layout::batch::Entry;
+use windrow_layout::checkpoint::{
+    LEAF_POINTERS, LIST_RECORDS, LeafRecord, ListPage, OBJECT_COUNTERS, OBJECT_LEAF, OBJECT_LIST, OBJECT_MAP, OBJECT_SEGMENTS, OBJECT_VOLUMES, PagePointer,
+    SegmentRecord, SegmentTableGeometry, encode_counters, encode_leaf, encode_list, encode_map_page, encode_segment, encode_volumes,
+};
+use windrow_layout::superblock::{CheckpointRoot, StreamPosition};
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, MAX_STREAMS, Order, Place, Seq, StreamId, VolumeId};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Idle,
+    Pages,
+    Leaves,
+    List,
+    Top,
+    Sync,
+    Root { wish: u64 },
+}
+
+/// A page to be copied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Work {
+    Map(PageSlot),
+    Table { object: u32, index: u32 },
+    Leaf { object: u32, leaf: u32 },
+    List { index: u32 },
+    Top { index: u32 },
+}
+
+/// A checkpoint being built.
+#[derive(Debug)]
+struct Building {
+    order: Order,
+    replay: [StreamPosition; MAX_STREAMS],
+    work: VecDeque<Work>,
+    /// Pages appended and not committed.
+    outstanding: u32,
+    /// Leaves being written, by the index of their page entry.
+    leaves: Vec<(u32, u32)>,
+    records: Vec<LeafRecord>,
+    list: Vec<PagePointer>,
+    top: Vec<PagePointer>,
+    /// What copied pages can show.
+    contained: Order,
+    contained_moves: Seq,
+    last_page: Seq,
+}
+
+/// State of checkpointing.
+#[derive(Debug)]
+pub(crate) struct CheckpointState {
+    current: u64,
+    stage: Stage,
+    building: Option<Building>,
+    /// Pointers of the pages of the tables.
+    tables: BTreeMap<u32, Vec<PagePointer>>,
+    leaves: BTreeMap<(u32, u32), PagePointer>,
+    dirty_leaves: BTreeSet<(u32, u32)>,
+    /// Table pages to be written although nothing changed in them (their segment is being cleaned).
+    rewrite: BTreeSet<(u32, u32)>,
+    list: Vec<PagePointer>,
+    retiring: Vec<Place>,
+    retired: Vec<Place>,
+    requested: bool,
+    user_bytes_at_last: u64,
+    min_log_bytes: u64,
+    reserve_segments: u32,
+    geometry: SegmentTableGeometry,
+    /// Newest order whose effect the tables show.
+    pub(crate) applied: Order,
+    /// Wishes of control requests: answered when a checkpoint that began after them is durable.
+    pub(crate) begun: u64,
+    pub(crate) completed: u64,
+}
+
+/// What recovery hands over.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    pub(crate) tables: BTreeMap<u32, Vec<PagePointer>>,
+    pub(crate) leaves: BTreeMap<(u32, u32), PagePointer>,
+    pub(crate) list: Vec<PagePointer>,
+}
+
+impl CheckpointState {
+    /// After the tables of checkpoint `id` were loaded.
+    pub(crate) fn new(id: u64, loaded: Loaded, max_rows: u32, plan: &crate::PoolPlan, applied: Order) -> Self {
+        Self {
+            current: id,
+            stage: Stage::Idle,
+            building: None,
+            tables: loaded.tables,
+            leaves: loaded.leaves,
+            dirty_leaves: BTreeSet::new(),
+            rewrite: BTreeSet::new(),
+            list: loaded.list,
+            retiring: Vec::new(),
+            retired: Vec::new(),
+            requested: false,
+            user_bytes_at_last: 0,
+            min_log_bytes: CHECKPOINT_MIN_LOG_BYTES.min(plan.data_bytes / 16),
+            reserve_segments: plan.checkpoint_segments,
+            geometry: SegmentTableGeometry::new(max_rows),
+            applied,
+            begun: id,
+            completed: id,
+        }
+    }
+
+    /// The last checkpoint begun.
+    pub(crate) fn current(&self) -> u64 {
+        self.current
+    }
+
+    /// Segments that one checkpoint may need.
+    pub(crate) fn reserve_segments(&self) -> u32 {
+        self.reserve_segments
+    }
+
+    /// Wants a checkpoint soon.
+    pub(crate) fn request(&mut self) {
+        self.requested = true;
+    }
+
+    /// True if none is being written.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.stage == Stage::Idle
+    }
+
+    /// A table page or leaf lies in a segment being cleaned.
+    pub(crate) fn rewrite(&mut self, object: u32, index: u32, place: Place) {
+        match object {
+            OBJECT_LEAF => {
+                // The entry's index is the leaf's running number in its checkpoint: find it by place.
+                if let Some((key, _)) = self.leaves.iter().find(|(_, p)| p.present && p.place == place) {
+                    self.dirty_leaves.insert(*key);
+                }
+            }
+            OBJECT_LIST => {}
+            _ => {
+                let used = self.tables.get(&object).and_then(|t| t.get(index as usize)).is_some_and(|p| p.present && p.place == place);
+                if used {
+                    self.rewrite.insert((object, index));
+                }
+            }
+        }
+    }
+
+    fn retire(&mut self, pointer: PagePointer) {
+        if pointer.present {
+            self.retiring.push(pointer.place);
+        }
+    }
+}
+
+impl Engine {
+    /// Goes on with the checkpoint, or begins one that is due.
+    pub(crate) fn checkpoint_step(&mut self, out: &mut Outbox) {
+        if self.read_only || self.stopped.is_some() {
+            return;
+        }
+        loop {
+            let before = self.checkpoint.stage;
+            match before {
+                Stage::Idle if self.checkpoint_due() => self.begin_checkpoint(),
+                Stage::Idle => return,
+                Stage::Pages | Stage::Leaves | Stage::List | Stage::Top => self.copy_pages(out),
+                Stage::Sync => self.checkpoint_sync(out),
+                Stage::Root { wish } => {
+                    if self.superblock_writer.done < wish {
+                        return;
+                    }
+                    self.end_checkpoint();
+                }
+            }
+            if self.checkpoint.stage == before {
+                return;
+            }
+        }
+    }
+
+    fn checkpoint_due(&self) -> bool {
+        let since = self.counters.committed_user_bytes - self.checkpoint.user_bytes_at_last;
+        let cost = (self.volumes.arena.dirty_pages() as u64) * BLOCK_BYTES;
+        self.checkpoint.requested || since >= self.checkpoint.min_log_bytes.max(CHECKPOINT_COST_RATIO * cost)
+    }
+
+    fn begin_checkpoint(&mut self) {
+        self.checkpoint.requested = false;
+        self.checkpoint.current += 1;
+        self.checkpoint.begun = self.checkpoint.current;
+        self.checkpoint.user_bytes_at_last = self.counters.committed_user_bytes;
+        let id = self.checkpoint.current;
+        let mut replay = [crate::stream::Stream::closed_position(); MAX_STREAMS];
+        for stream in &self.streams {
+            replay[stream.id] = stream.replay_position();
+            for batch in &stream.in_flight {
+                self.segments.get_mut(batch.segment).last_checkpoint = id;
+            }
+        }
+        let mut work: VecDeque<Work> = self.volumes.arena.take_dirty().into_iter().map(Work::Map).collect();
+        for (volume, index, pointer) in std::mem::take(&mut self.volumes.dropped) {
+            self.checkpoint.retire(pointer);
+            self.checkpoint.dirty_leaves.insert((OBJECT_MAP + volume.0, index / LEAF_POINTERS as u32));
+        }
+        let mut tables: BTreeSet<(u32, u32)> = std::mem::take(&mut self.checkpoint.rewrite);
+        tables.extend(std::mem::take(&mut self.volumes.dirty_pages).into_iter().map(|p| (OBJECT_VOLUMES, p)));
+        let geometry = self.checkpoint.geometry;
+        tables.extend(self.segments.take_dirty().into_iter().map(|s| (OBJECT_SEGMENTS, geometry.locate(s).0)));
+        tables.insert((OBJECT_COUNTERS, 0));
+        work.extend(tables.into_iter().map(|(object, index)| Work::Table { object, index }));
+        self.checkpoint.building = Some(Building {
+            order: self.orders.committed(),
+            replay,
+            work,
+            outstanding: 0,
+            leaves: Vec::new(),
+            records: Vec::new(),
+            list: Vec::new(),
+            top: Vec::new(),
+            contained: Order(0),
+            contained_moves: Seq(0),
+            last_page: Seq(0),
+        });
+        self.checkpoint.stage = Stage::Pages;
+    }
+
+    /// Appends pages of the present stage; goes to the next stage when all of this one are committed.
+    fn copy_pages(&mut self, out: &mut Outbox) {
+        loop {
+            let Some(building) = self.checkpoint.building.as_mut() else { return };
+            let Some(work) = building.work.front().copied() else { break };
+            if !self.make_room(STREAM_CHECKPOINT, 32, 1, out) {
+                return;
+            }
+            if let Some(building) = self.checkpoint.building.as_mut() {
+                building.work.pop_front();
+            }
+            if let Some((object, index, page)) = self.page_image(work) {
+                let seq = self.stream(STREAM_CHECKPOINT).position.seq;
+                if let Some(building) = self.checkpoint.building.as_mut() {
+                    building.outstanding += 1;
+                    building.last_page = seq;
+                }
+                self.append(STREAM_CHECKPOINT, &Entry::Page { object, index }, Item::Page { object, index }, Some(page.freeze()), None);
+            }
+        }
+        if !self.stream(STREAM_CHECKPOINT).open.is_empty() {
+            self.seal(STREAM_CHECKPOINT, out);
+            return;
+        }
+        if self.checkpoint.building.as_ref().is_some_and(|b| b.outstanding == 0) {
+            self.next_stage();
+        }
+    }
+
+    fn next_stage(&mut self) {
+        let state = &mut self.checkpoint;
+        let Some(building) = state.building.as_mut() else { return };
+        match state.stage {
+            Stage::Pages => {
+                building.work.extend(std::mem::take(&mut state.dirty_leaves).into_iter().map(|(object, leaf)| Work::Leaf { object, leaf }));
+                state.stage = Stage::Leaves;
+            }
+            Stage::Leaves => {
+                // From here on no page of the tables is copied any more.
+                building.contained = state.applied;
+                building.contained_moves = self.streams[crate::stream_slot(STREAM_CLEANED)].committed;
+                building.records = state.leaves.iter().map(|((object, leaf), p)| LeafRecord { object: *object, leaf: *leaf, pointer: *p }).collect();
+                let pages = building.records.len().div_ceil(LIST_RECORDS) as u32;
+                building.list = vec![PagePointer::default(); pages as usize];
+                building.work.extend((0..pages).map(|index| Work::List { index }));
+                state.stage = Stage::List;
+            }
+            Stage::List | Stage::Top => {
+                let tops = building.list.len().div_ceil(LIST_RECORDS).max(1);
+                if building.top.len() < tops {
+                    // One at a time: each names the one before.
+                    building.work.push_back(Work::Top { index: building.top.len() as u32 });
+                    building.top.push(PagePointer::default());
+                    state.stage = Stage::Top;
+                } else {
+                    state.stage = Stage::Sync;
+                }
+            }
+            Stage::Idle | Stage::Sync | Stage::Root { .. } => {}
+        }
+    }
+
+    /// The image of a page, with its name; `None` if the page is gone or was copied already.
+    fn page_image(&mut self, work: Work) -> Option<(u32, u32, Buf)> {
+        let mut page = self.buffers.zeroed(BLOCK_SIZE);
+        match work {
+            Work::Map(slot) => {
+                let meta = self.volumes.arena.meta_mut(slot).filter(|m| m.dirty)?;
+                meta.dirty = false;
+                let name = (OBJECT_MAP + meta.volume.0, meta.index);
+                encode_map_page(self.volumes.arena.page(slot), &mut page);
+                Some((name.0, name.1, page))
+            }
+            Work::Table { object, index } => {
+                match object {
+                    OBJECT_VOLUMES => encode_volumes(&self.volumes.table_page(index), &mut page),
+                    OBJECT_SEGMENTS => self.encode_segment_page(index, &mut page),
+                    _ => encode_counters(&self.lifetime_counters(), &mut page),
+                }
+                Some((object, index, page))
+            }
+            Work::Leaf { object, leaf } => {
+                let pointers = self.leaf_pointers(object, leaf);
+                if pointers.iter().all(|p| !p.present) {
+                    if let Some(old) = self.checkpoint.leaves.remove(&(object, leaf)) {
+                        self.checkpoint.retire(old);
+                    }
+                    return None;
+                }
+                encode_leaf(&pointers, &mut page);
+                let building = self.checkpoint.building.as_mut()?;
+                building.leaves.push((object, leaf));
+                Some((OBJECT_LEAF, building.leaves.len() as u32 - 1, page))
+            }
+            Work::List { index } => {
+                let building = self.checkpoint.building.as_ref()?;
+                let first = index as usize * LIST_RECORDS;
+                let records = building.records[first..(first + LIST_RECORDS).min(building.records.len())].to_vec();
+                encode_list(&ListPage { checkpoint: self.checkpoint.current, previous: PagePointer::default(), records }, &mut page);
+                Some((OBJECT_LIST, index, page))
+            }
+            Work::Top { index } => {
+                let building = self.checkpoint.building.as_ref()?;
+                let first = index as usize * LIST_RECORDS;
+                let chunk = building.list.iter().enumerate().skip(first).take(LIST_RECORDS);
+                let records = chunk.map(|(i, p)| LeafRecord { object: OBJECT_LIST, leaf: i as u32, pointer: *p }).collect();
+                let previous = index.checked_sub(1).map_or(PagePointer::default(), |i| building.top[i as usize]);
+                encode_list(&ListPage { checkpoint: self.checkpoint.current, previous, records }, &mut page);
+                Some((OBJECT_LIST, building.list.len() as u32 + index, page))
+            }
+        }
+    }
+
+    fn encode_segment_page(&self, index: u32, page: &mut [u8]) {
+        let geometry = self.checkpoint.geometry;
+        for i in 0..geometry.per_page {
+            let id = index * geometry.per_page as u32 + i as u32;
+            if id >= self.segments.count() {
+                break;
+            }
+            let id = windrow_units::SegmentId(id);
+            let s = self.segments.get(id);
+            let record = SegmentRecord {
+                segment: id,
+                stream: StreamId(s.stream),
+                in_use: s.filled_rows > 0,
+                filled_rows: s.filled_rows,
+                last_checkpoint: s.last_checkpoint,
+                last_seq: s.last_seq,
+                starts: if s.filled_rows > 0 { s.starts.to_vec() } else { vec![0; s.starts.len()] },
+            };
+            let (_, at) = geometry.locate(id);
+            encode_segment(&record, &mut page[at..at + geometry.stride]);
+        }
+    }
+
+    fn leaf_pointers(&self, object: u32, leaf: u32) -> Vec<PagePointer> {
+        let first = leaf as usize * LEAF_POINTERS;
+        (first..first + LEAF_POINTERS)
+            .map(|index| {
+                if object >= OBJECT_MAP {
+                    let volume = self.volumes.get(VolumeId(object - OBJECT_MAP));
+                    let slot = volume.and_then(|v| v.map.slot(index as u64));
+                    slot.and_then(|s| self.volumes.arena.meta(s)).map_or(PagePointer::default(), |m| m.pointer)
+                } else {
+                    self.checkpoint.tables.get(&object).and_then(|t| t.get(index)).copied().unwrap_or_default()
+                }
+            })
+            .collect()
+    }
+
+    /// A checkpoint page has its place.
+    pub(crate) fn page_committed(&mut self, object: u32, index: u32, pointer: PagePointer) {
+        let Some(building) = self.checkpoint.building.as_mut() else { return };
+        building.outstanding -= 1;
+        match object {
+            OBJECT_LEAF => {
+                let key = building.leaves[index as usize];
+                if let Some(old) = self.checkpoint.leaves.insert(key, pointer) {
+                    self.checkpoint.retire(old);
+                }
+            }
+            OBJECT_LIST => match (index as usize).checked_sub(building.list.len()) {
+                None => building.list[index as usize] = pointer,
+                Some(top) => building.top[top] = pointer,
+            },
+            _ => {
+                self.checkpoint.dirty_leaves.insert((object, index / LEAF_POINTERS as u32));
+                let old = if object >= OBJECT_MAP { self.set_map_pointer(object, index, pointer) } else { self.set_table_pointer(object, index, pointer) };
+                self.checkpoint.retire(old);
+            }
+        }
+    }
+
+    /// Returns the pointer that is to be retired: the old one, or the new one if the page is gone meanwhile.
+    fn set_map_pointer(&mut self, object: u32, index: u32, pointer: PagePointer) -> PagePointer {
+        let slot = self.volumes.get(VolumeId(object - OBJECT_MAP)).and_then(|v| v.map.slot(u64::from(index)));
+        match slot.and_then(|s| self.volumes.arena.meta_mut(s)) {
+            Some(meta) => std::mem::replace(&mut meta.pointer, pointer),
+            None => pointer,
+        }
+    }
+
+    fn set_table_pointer(&mut self, object: u32, index: u32, pointer: PagePointer) -> PagePointer {
+        let table = self.checkpoint.tables.entry(object).or_default();
+        if table.len() <= index as usize {
+            table.resize(index as usize + 1, PagePointer::default());
+        }
+        std::mem::replace(&mut table[index as usize], pointer)
+    }
+
+    /// Waits until everything that the image can show is durable; then wants the root written.
+    fn checkpoint_sync(&mut self, out: &mut Outbox) {
+        let Some(building) = self.checkpoint.building.as_ref() else { return };
+        let (contained, moves, last_page) = (building.contained, building.contained_moves, building.last_page);
+        let durable = self.orders.durable() >= contained
+            && self.stream(STREAM_CLEANED).durable >= moves
+            && self.stream(STREAM_CHECKPOINT).durable >= last_page;
+        if !durable {
+            if self.orders.committed() < contained {
+                // A trim or a volume operation in the open batch.
+                if self.stream(STREAM_USER).in_flight.is_empty() {
+                    self.seal(STREAM_USER, out);
+                }
+                return;
+            }
+            self.flush.wanted = true;
+            return self.flush_round_check(out);
+        }
+        let Some(building) = self.checkpoint.building.take() else { return };
+        let mut flushed_seq = [Seq(0); MAX_STREAMS];
+        for id in STREAMS {
+            flushed_seq[id] = self.stream(id).durable;
+        }
+        let root = CheckpointRoot {
+            id: self.checkpoint.current,
+            order: building.order,
+            epoch: self.superblock.epoch,
+            replay: building.replay,
+            flushed_seq,
+            flushed_through: self.orders.durable(),
+            list: building.top.last().copied().unwrap_or_default(),
+            list_pages: (building.list.len() + building.top.len()) as u32,
+            last_volume: self.volumes.last_id,
+        };
+        let older = self.superblock.checkpoints[0];
+        self.superblock.checkpoints = [Some(root), older];
+        if let Some(older) = older {
+            self.superblock.fences.retain(|f| f.epoch > older.epoch);
+        }
+        for pointer in std::mem::replace(&mut self.checkpoint.list, [building.list, building.top].concat()) {
+            self.checkpoint.retire(pointer);
+        }
+        self.superblock_writer.wanted += 1;
+        self.checkpoint.stage = Stage::Root { wish: self.superblock_writer.wanted };
+        self.superblock_step(out);
+    }
+
+    /// The root is durable: what only the dropped root could reach is dead.
+    fn end_checkpoint(&mut self) {
+        let retired = std::mem::replace(&mut self.checkpoint.retired, std::mem::take(&mut self.checkpoint.retiring));
+        for place in retired {
+            self.segments.remove_live(self.codec.segment(place), u32::from(FULL_BLOCK_UNITS), Order(0), Seq(0));
+        }
+        self.checkpoint.stage = Stage::Idle;
+        self.checkpoint.completed = self.checkpoint.current;
+        self.counters.checkpoints += 1;
+    }
+}

@@ -1,0 +1,407 @@
+//! Cleaning: what is still live in a victim moves to the cleaned stream, so that its segment can be used again.
+//!
+//! 1 When too few segments are free or coming free, the policy picks a victim. 2 Of each of its batches the two ends are read:
+//! the table says which blocks it holds, the map says which are live. 3 Live blocks are read in runs, verified, and appended
+//! as moves that keep their birth and name their old place. 4 When its last move has committed, the victim is dead; it becomes
+//! free by the reuse rule. Checkpoint pages are not moved: they are marked changed, so that the next checkpoint writes them
+//! elsewhere. 5 If space is short, whatever keeps dead segments from being free is hurried: a flush, a checkpoint.
+//!
+//! Repairs found by reads go the same way: a move with the rebuilt bytes.
+
+use crate::fetch::{FetchGoal, FetchSpec};
+use crate::limits::{MAX_VICTIMS, STREAM_CLEANED, STREAM_USER, VICTIM_BATCHES_AHEAD};
+use crate::member::Purpose;
+use crate::pending::BlockKey;
+use crate::segment::ReuseHorizon;
+use crate::slab::Slab;
+use crate::stream::Item;
+use crate::{Engine, Outbox};
+use std::collections::VecDeque;
+use windrow_io::{MemberOp, Payload};
+use windrow_layout::batch::{DecodedBatch, Entry, decode_batch};
+use windrow_layout::checkpoint::OBJECT_MAP;
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, Order, Place, SegmentId, Seq};
+
+/// Rows of column 0 that are read in the hope that they hold the whole head.
+const HEAD_ROWS: u32 = 3;
+/// Dead blocks between live ones that are read along rather than split a run.
+const GAP_BLOCKS: u64 = 2;
+/// Blocks waiting for their place, above which no more batches are read.
+const READY_BOUND: usize = 4096;
+
+/// A block to be moved.
+#[derive(Debug)]
+struct Move {
+    key: BlockKey,
+    birth: Order,
+    from: Place,
+    payload: Payload,
+}
+
+/// A live block of a run.
+#[derive(Clone, Copy, Debug)]
+struct LiveBlock {
+    offset: u32,
+    key: BlockKey,
+    birth: Order,
+    from: Place,
+}
+
+/// The two ends of a batch being read.
+#[derive(Debug)]
+struct Ends {
+    row: u32,
+    rows: u32,
+    head: Option<Payload>,
+    tail: Option<Payload>,
+    left: u8,
+    failed: bool,
+    rebuilt: bool,
+}
+
+/// A segment being cleaned.
+#[derive(Debug)]
+pub(crate) struct Victim {
+    segment: SegmentId,
+    next_row: u32,
+    ends: Vec<Ends>,
+    runs: Slab<Vec<LiveBlock>>,
+    /// Number of the cleaned batch that takes its last move.
+    last_seq: Seq,
+    /// Something of it could not be read: it is not tried again.
+    damaged: bool,
+}
+
+impl Victim {
+    fn reading(&self, filled: u32) -> bool {
+        self.next_row < filled || !self.ends.is_empty() || !self.runs.is_empty()
+    }
+}
+
+/// State of cleaning.
+#[derive(Debug, Default)]
+pub(crate) struct Cleaner {
+    victims: Slab<Victim>,
+    ready: VecDeque<(u32, Move)>,
+    repairs: VecDeque<Move>,
+    moves_in_flight: u32,
+}
+
+impl Cleaner {
+    /// True if nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.victims.is_empty() && self.ready.is_empty() && self.repairs.is_empty() && self.moves_in_flight == 0
+    }
+}
+
+impl Engine {
+    /// Goes on with cleaning.
+    pub(crate) fn clean_step(&mut self, out: &mut Outbox) {
+        if self.read_only || self.control.shutting_down() {
+            return;
+        }
+        self.take_victims();
+        let victims: Vec<u32> = self.cleaner.victims.iter_mut().map(|(at, _)| at).collect();
+        for at in &victims {
+            self.read_victim(*at, out);
+        }
+        self.append_moves(out);
+        for at in victims {
+            self.end_victim(at);
+        }
+        self.hurry(out);
+    }
+
+    /// Picks victims while too little is free or coming free.
+    fn take_victims(&mut self) {
+        let floor = self.floor(STREAM_USER);
+        loop {
+            let free = self.segments.free_count();
+            let coming = free + self.segments.dead_count();
+            let running = self.cleaner.victims.len() as u32;
+            // One segment for the user stream's next step, one for the cleaner's own.
+            let wanted = floor + 2;
+            let allowed = if free <= floor + 1 { MAX_VICTIMS } else { 2 };
+            if coming + running >= wanted + 1 || running as usize >= allowed {
+                return;
+            }
+            let clock = self.counters.log_bytes / BLOCK_BYTES;
+            let Some(segment) = self.segments.take_victim(clock) else { return };
+            self.counters.victims += 1;
+            let victim = Victim { segment, next_row: 0, ends: Vec::new(), runs: Slab::default(), last_seq: Seq(0), damaged: false };
+            self.cleaner.victims.insert(victim);
+        }
+    }
+
+    /// Starts reading the ends of the victim's next batches.
+    fn read_victim(&mut self, at: u32, out: &mut Outbox) {
+        loop {
+            let ready = self.cleaner.ready.len();
+            let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
+            let segment = victim.segment;
+            let s = self.segments.get(segment);
+            let busy = victim.ends.len() + victim.runs.len().min(1);
+            if victim.next_row >= s.filled_rows || busy >= VICTIM_BATCHES_AHEAD || ready >= READY_BOUND {
+                return;
+            }
+            if s.live_units == 0 {
+                // Everything died meanwhile: nothing to read.
+                victim.next_row = s.filled_rows;
+                return;
+            }
+            let (row, rows) = s.batch_at(victim.next_row);
+            victim.next_row = row + rows;
+            victim.ends.push(Ends { row, rows, head: None, tail: None, left: 2, failed: false, rebuilt: false });
+            self.read_ends(at, segment, row, rows, false, out);
+        }
+    }
+
+    fn read_ends(&mut self, victim: u32, segment: SegmentId, row: u32, rows: u32, rebuild: bool, out: &mut Outbox) {
+        let shape = *self.zones.shape(segment);
+        let goal = |tail| FetchGoal::CleanEnd { victim, batch_row: row, tail };
+        let head = FetchSpec { segment, column: Column(0), row, rows: rows.min(HEAD_ROWS), checksums: Vec::new(), goal: goal(false), rebuild };
+        let (column, tail_row) = (Column(shape.data - 1), row + rows - 1);
+        let tail = FetchSpec { segment, column, row: tail_row, rows: 1, checksums: Vec::new(), goal: goal(true), rebuild };
+        self.start_fetch(head, out);
+        self.start_fetch(tail, out);
+    }
+
+    /// One end of a batch has come.
+    pub(crate) fn clean_end_read(&mut self, at: u32, row: u32, tail: bool, bytes: Option<Payload>, out: &mut Outbox) {
+        let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
+        let segment = victim.segment;
+        let Some(ends) = victim.ends.iter_mut().find(|e| e.row == row) else { return };
+        ends.failed |= bytes.is_none();
+        if tail { ends.tail = bytes } else { ends.head = bytes }
+        ends.left -= 1;
+        if ends.left > 0 {
+            return;
+        }
+        let decoded = match (&ends.head, &ends.tail) {
+            (Some(head), Some(tail)) => decode_batch(head, tail, &self.superblock.pool, segment, row).ok(),
+            _ => None,
+        };
+        let (rows, rebuilt) = (ends.rows, ends.rebuilt);
+        match decoded {
+            Some(batch) => {
+                victim.ends.retain(|e| e.row != row);
+                self.read_live(at, segment, row, &batch, out);
+            }
+            None if !rebuilt && self.zones.shape(segment).tolerance() > 0 => {
+                ends.rebuilt = true;
+                ends.failed = false;
+                ends.left = 2;
+                self.read_ends(at, segment, row, rows, true, out);
+            }
+            None => {
+                victim.damaged = true;
+                victim.ends.retain(|e| e.row != row);
+            }
+        }
+    }
+
+    /// Finds the live blocks of a batch and reads them in runs.
+    fn read_live(&mut self, at: u32, segment: SegmentId, row: u32, batch: &DecodedBatch, out: &mut Outbox) {
+        let shape = *self.zones.shape(segment);
+        let first = u64::from(row) * u64::from(shape.data);
+        let rows = batch.frame.header.rows;
+        let mut sums: Vec<(u64, u32)> = Vec::with_capacity(batch.entries.len());
+        let mut live: Vec<(u64, LiveBlock)> = Vec::with_capacity(batch.entries.len());
+        for decoded in &batch.entries {
+            let Some(payload) = &decoded.payload else { continue };
+            let block = u64::from(payload.block);
+            sums.push((block, payload.checksum));
+            let place = self.codec.pack_block(segment, first + block);
+            let (key, birth) = match decoded.entry {
+                Entry::Data { volume, lba, birth } | Entry::Move { volume, lba, birth, .. } => (BlockKey::new(volume, lba), birth),
+                Entry::Page { object, index } => {
+                    self.rewrite_page(object, index, place);
+                    continue;
+                }
+                _ => continue,
+            };
+            if self.shows(key.volume(), key.lba(), place) {
+                live.push((block, LiveBlock { offset: 0, key, birth, from: place }));
+            }
+        }
+        let mut index = 0;
+        while index < live.len() {
+            let start = live[index].0;
+            let column_end = (start / u64::from(rows) + 1) * u64::from(rows);
+            let mut end = index + 1;
+            while end < live.len() && live[end].0 < column_end && live[end].0 - live[end - 1].0 <= GAP_BLOCKS + 1 {
+                end += 1;
+            }
+            let last = live[end - 1].0;
+            let checksums: Vec<u32> = sums.iter().filter(|(b, _)| (start..=last).contains(b)).map(|(_, s)| *s).collect();
+            let blocks = live[index..end].iter().map(|(b, l)| LiveBlock { offset: (b - start) as u32, ..*l }).collect();
+            index = end;
+            let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
+            let run = victim.runs.insert(blocks);
+            let (column, run_row) = shape.locate(row, rows, first + start);
+            let goal = FetchGoal::CleanRun { victim: at, run };
+            let spec = FetchSpec { segment, column, row: run_row, rows: checksums.len() as u32, checksums, goal, rebuild: false };
+            self.start_fetch(spec, out);
+        }
+    }
+
+    /// The blocks of a run have come.
+    pub(crate) fn clean_run_read(&mut self, at: u32, run: u32, bytes: Option<Payload>, out: &mut Outbox) {
+        let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
+        let Some(blocks) = victim.runs.remove(run) else { return };
+        let Some(bytes) = bytes else {
+            victim.damaged = true;
+            for block in blocks {
+                self.note_lost(block.key, out);
+            }
+            return;
+        };
+        for block in blocks {
+            let payload = bytes.slice(block.offset as usize * BLOCK_SIZE, BLOCK_SIZE);
+            self.cleaner.ready.push_back((at, Move { key: block.key, birth: block.birth, from: block.from, payload }));
+        }
+    }
+
+    /// Appends what is ready to the cleaned stream.
+    fn append_moves(&mut self, out: &mut Outbox) {
+        while !self.cleaner.ready.is_empty() || !self.cleaner.repairs.is_empty() {
+            if !self.make_room(STREAM_CLEANED, 64, 1, out) {
+                return;
+            }
+            let seq = self.stream(STREAM_CLEANED).position.seq;
+            let moved = match self.cleaner.repairs.pop_front() {
+                Some(repair) => repair,
+                None => match self.cleaner.ready.pop_front() {
+                    Some((at, moved)) => {
+                        if let Some(victim) = self.cleaner.victims.get_mut(at) {
+                            victim.last_seq = seq;
+                        }
+                        moved
+                    }
+                    None => return,
+                },
+            };
+            if !self.shows(moved.key.volume(), moved.key.lba(), moved.from) {
+                continue;
+            }
+            self.cleaner.moves_in_flight += 1;
+            let entry = Entry::Move { volume: moved.key.volume(), lba: moved.key.lba(), birth: moved.birth, from: moved.from };
+            self.append(STREAM_CLEANED, &entry, Item::Move { key: moved.key, from: moved.from }, Some(moved.payload), None);
+        }
+    }
+
+    /// A cleaned batch of `count` moves has committed.
+    pub(crate) fn moves_committed(&mut self, count: u32) {
+        self.cleaner.moves_in_flight -= count;
+    }
+
+    /// Ends a victim whose moves have all committed.
+    fn end_victim(&mut self, at: u32) {
+        let committed = self.stream(STREAM_CLEANED).committed;
+        let ready = self.cleaner.ready.iter().any(|(v, _)| *v == at);
+        let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
+        let s = self.segments.get(victim.segment);
+        if victim.reading(s.filled_rows) || ready || victim.last_seq > committed {
+            return;
+        }
+        let (segment, damaged) = (victim.segment, victim.damaged);
+        self.cleaner.victims.remove(at);
+        let clock = self.counters.log_bytes / BLOCK_BYTES;
+        let is_checkpoint = self.segments.get(segment).live_units > 0 && usize::from(self.segments.get(segment).stream) == crate::limits::STREAM_CHECKPOINT;
+        if self.segments.get(segment).live_units > 0 && (damaged || is_checkpoint) {
+            // Checkpoint pages leave with the next two checkpoints; damaged blocks stay until they are overwritten.
+            self.segments.set_aside(segment);
+        } else {
+            self.segments.end_cleaning(segment, clock);
+            self.counters.segments_cleaned += 1;
+        }
+    }
+
+    /// Space is short: hurry what keeps dead segments from being free.
+    fn hurry(&mut self, out: &mut Outbox) {
+        let short = self.segments.free_count() <= self.floor(STREAM_USER) + 1;
+        if !short {
+            return;
+        }
+        let (flush, checkpoint) = self.segments.waiting_for(&self.reuse_horizon());
+        if flush {
+            self.flush.wanted = true;
+            self.seal_if_superseding(out);
+        }
+        let aside = self.segments.aside_count() > 0;
+        if checkpoint || aside {
+            self.checkpoint.request();
+        }
+        let reading = !self.cleaner.ready.is_empty() || self.cleaner.victims.iter_mut().any(|(_, v)| !v.ends.is_empty() || !v.runs.is_empty());
+        let s = self.stream(STREAM_CLEANED);
+        if !reading && s.in_flight.is_empty() && !s.open.is_empty() && self.segments.free_count() <= self.floor(STREAM_USER) {
+            // The victims' last moves lie in a part-filled batch and nothing else can fill it.
+            self.seal(STREAM_CLEANED, out);
+        }
+    }
+
+    /// If a trim in the open user batch is what dead segments wait for, seals that batch.
+    fn seal_if_superseding(&mut self, out: &mut Outbox) {
+        let open = self.stream(STREAM_USER).open.orders;
+        let stuck = self.stream(STREAM_USER).in_flight.is_empty() && self.orders.committed() == self.orders.durable();
+        if open.is_some() && stuck {
+            self.seal(STREAM_USER, out);
+        }
+    }
+
+    /// What the reuse rule compares with.
+    pub(crate) fn reuse_horizon(&self) -> ReuseHorizon {
+        let oldest = self.superblock.checkpoints.iter().flatten().map(|c| c.id).min().unwrap_or(0);
+        ReuseHorizon { durable: self.orders.durable(), durable_cleaned: self.stream(STREAM_CLEANED).durable, oldest_checkpoint: oldest }
+    }
+
+    /// Frees dead segments; discards them if the pool does that.
+    pub(crate) fn free_segments(&mut self, out: &mut Outbox) {
+        if self.segments.dead_count() == 0 || self.read_only {
+            return;
+        }
+        let horizon = self.reuse_horizon();
+        for segment in self.segments.free_dead(&horizon, self.superblock.properties.discard) {
+            let shape = *self.zones.shape(segment);
+            let extents: Vec<_> = (0..usize::from(shape.width)).map(|p| self.zones.locate(segment).extent(p)).filter(|(m, _)| self.is_online(*m)).collect();
+            // Pins count the discards: the segment is free when the last one has ended, so that no write can overtake it.
+            self.segments.get_mut(segment).pins = extents.len() as u32;
+            for (member, offset) in extents {
+                self.send(member, MemberOp::Discard { offset, length: shape.extent_bytes() }, Purpose::Discard { segment }, out);
+            }
+        }
+    }
+
+    /// A discard has ended, well or not: it is only advice.
+    pub(crate) fn discard_done(&mut self, segment: SegmentId) {
+        let s = self.segments.get_mut(segment);
+        s.pins -= 1;
+        if s.pins == 0 {
+            self.segments.discarded(segment);
+        }
+    }
+
+    /// Queues the rebuilt bytes of a damaged block to be logged anew.
+    pub(crate) fn queue_repair(&mut self, key: BlockKey, from: Place, payload: Payload) {
+        if !self.read_only && self.is_settled(key) && self.cleaner.repairs.len() < READY_BOUND {
+            // The birth is unknown here; order 0 is right for recovery too: the move installs only over its old place, and any
+            // replayed user write of the block is newer.
+            self.cleaner.repairs.push_back(Move { key, birth: Order(0), from, payload });
+        }
+    }
+
+    /// A checkpoint page lies in a victim: have it written elsewhere if it is still in use.
+    fn rewrite_page(&mut self, object: u32, index: u32, place: Place) {
+        if object >= OBJECT_MAP {
+            let volume = windrow_units::VolumeId(object - OBJECT_MAP);
+            let slot = self.volumes.get(volume).and_then(|v| v.map.slot(u64::from(index)));
+            if let Some(slot) = slot
+                && self.volumes.arena.meta(slot).is_some_and(|m| m.pointer.present && m.pointer.place == place)
+            {
+                self.volumes.arena.mark_dirty(slot);
+            }
+        } else {
+            self.checkpoint.rewrite(object, index, place);
+        }
+    }
+}

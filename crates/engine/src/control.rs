@@ -1,0 +1,234 @@
+//! Administrator's commands: volumes, properties, checkpoint, shutdown.
+//!
+//! Volume operations take an order, travel as records in the user stream, take effect in the table on admission, and are
+//! answered when durable. A property goes to the superblock. A shutdown refuses new requests, waits until nothing is on its
+//! way, writes a checkpoint and a last superblock.
+
+use crate::flush::Waiter;
+use crate::limits::{MAX_NAME_BYTES, MAX_VOLUME_BYTES, STREAM_USER};
+use crate::{Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest, Engine, Outbox, StopReason};
+use windrow_layout::batch::{Entry, RangeState, VolumeChange};
+use windrow_layout::checkpoint::{VolumeRecord, VolumeState};
+use windrow_layout::superblock::{PoolState, Properties};
+use windrow_units::{BLOCK_BYTES, Lba, VolumeId};
+
+/// Smallest spare factor: below it cleaning would move nearly everything for every write.
+const SPARE_PER_MILLE_MIN: u16 = 30;
+const SPARE_PER_MILLE_MAX: u16 = 900;
+
+/// A shutdown under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Waits until nothing is on its way.
+    Draining,
+    /// Waits for its checkpoint.
+    Checkpoint { after: u64 },
+    /// Waits for the last superblock.
+    Superblock { wish: u64 },
+}
+
+/// State of control requests.
+#[derive(Debug, Default)]
+pub(crate) struct ControlState {
+    shutdown: Option<(ControlId, bool, Stage)>,
+    /// Wait for a checkpoint that began after their request.
+    checkpoints: Vec<(ControlId, u64)>,
+    /// Wait for a superblock generation.
+    properties: Vec<(ControlId, u64)>,
+}
+
+impl ControlState {
+    /// True from the shutdown request on.
+    pub(crate) fn shutting_down(&self) -> bool {
+        self.shutdown.is_some()
+    }
+}
+
+impl Engine {
+    /// A control request arrives.
+    pub(crate) fn control_request(&mut self, request: ControlRequest, out: &mut Outbox) {
+        let id = request.id;
+        if self.stopped.is_some() || self.control.shutting_down() {
+            return control_answer(id, Err(ControlError::Stopped), out);
+        }
+        let writes = !matches!(request.command, Control::Shutdown { .. });
+        if self.read_only && writes {
+            return control_answer(id, Err(ControlError::Invalid("the pool is open read-only".into())), out);
+        }
+        let result = match request.command {
+            Control::VolumeCreate { name, size_bytes } => self.volume_create(id, name, size_bytes, out),
+            Control::VolumeResize { volume, size_bytes } => self.volume_resize(id, volume, size_bytes, out),
+            Control::VolumeDelete { volume } => self.volume_delete(id, volume, out),
+            Control::SetProperties(properties) => self.set_properties(id, properties, out),
+            Control::Checkpoint => {
+                self.checkpoint.request();
+                self.control.checkpoints.push((id, self.checkpoint.begun));
+                Ok(())
+            }
+            Control::Shutdown { export } => {
+                self.control.shutdown = Some((id, export, Stage::Draining));
+                Ok(())
+            }
+        };
+        if let Err(error) = result {
+            control_answer(id, Err(error), out);
+        }
+    }
+
+    fn volume_create(&mut self, id: ControlId, name: String, size_bytes: u64, out: &mut Outbox) -> Result<(), ControlError> {
+        check_name(&name)?;
+        check_size(size_bytes)?;
+        if self.volumes.by_name(&name).is_some() {
+            return Err(ControlError::NameTaken);
+        }
+        if self.volumes.is_full() {
+            return Err(ControlError::NoSpace("the pool has as many volumes as it can hold".into()));
+        }
+        let volume = VolumeId(self.volumes.last_id + 1);
+        let order = self.orders.take(1);
+        self.checkpoint.applied = order;
+        self.volumes.add(VolumeRecord { id: volume, state: VolumeState::Active, read_only: false, size_bytes, name: name.clone() });
+        self.queue_record(Entry::Volume { volume, order, change: VolumeChange::Create { name, size_bytes } }, order);
+        self.flush_through(order, Waiter::Control { id, reply: ControlReply::Volume(volume) }, out);
+        Ok(())
+    }
+
+    fn volume_resize(&mut self, id: ControlId, volume: VolumeId, size_bytes: u64, out: &mut Outbox) -> Result<(), ControlError> {
+        check_size(size_bytes)?;
+        let old = self.volumes.active(volume).ok_or(ControlError::NoVolume)?.record.size_bytes;
+        let order = self.orders.take(1);
+        self.volumes.change(volume, |record| record.size_bytes = size_bytes);
+        self.checkpoint.applied = order;
+        if size_bytes < old {
+            self.begin_range(volume, Lba(size_bytes / BLOCK_BYTES), Lba(old / BLOCK_BYTES), order, RangeState::Hole);
+        }
+        self.queue_record(Entry::Volume { volume, order, change: VolumeChange::Resize { size_bytes } }, order);
+        self.flush_through(order, Waiter::Control { id, reply: ControlReply::Done }, out);
+        Ok(())
+    }
+
+    fn volume_delete(&mut self, id: ControlId, volume: VolumeId, out: &mut Outbox) -> Result<(), ControlError> {
+        self.volumes.active(volume).ok_or(ControlError::NoVolume)?;
+        let order = self.orders.take(1);
+        self.begin_delete(volume, order);
+        self.queue_record(Entry::Volume { volume, order, change: VolumeChange::Delete }, order);
+        self.flush_through(order, Waiter::Control { id, reply: ControlReply::Done }, out);
+        Ok(())
+    }
+
+    fn set_properties(&mut self, id: ControlId, properties: Properties, out: &mut Outbox) -> Result<(), ControlError> {
+        check_properties(&properties).map_err(ControlError::Invalid)?;
+        let plan = crate::format::plan_zones(&self.zones, properties.spare_per_mille).map_err(|e| ControlError::Invalid(e.to_string()))?;
+        if self.volumes.used_blocks * BLOCK_BYTES > plan.usable_bytes {
+            return Err(ControlError::NoSpace("the data in the pool leaves no room for this spare factor".into()));
+        }
+        self.plan = plan;
+        self.superblock.properties = properties;
+        self.superblock_writer.wanted += 1;
+        self.control.properties.push((id, self.superblock_writer.wanted));
+        self.superblock_step(out);
+        Ok(())
+    }
+
+    /// Answers what has come true; goes on with a shutdown.
+    pub(crate) fn control_step(&mut self, out: &mut Outbox) {
+        let (done, completed) = (self.superblock_writer.done, self.checkpoint.completed);
+        self.control.properties.retain(|(id, wish)| {
+            let ready = *wish <= done;
+            if ready {
+                control_answer(*id, Ok(ControlReply::Done), out);
+            }
+            !ready
+        });
+        self.control.checkpoints.retain(|(id, begun)| {
+            let ready = completed > *begun;
+            if ready {
+                control_answer(*id, Ok(ControlReply::Done), out);
+            }
+            !ready
+        });
+        self.shutdown_step(out);
+    }
+
+    fn shutdown_step(&mut self, out: &mut Outbox) {
+        let Some((id, export, stage)) = self.control.shutdown else { return };
+        if self.read_only {
+            control_answer(id, Ok(ControlReply::Done), out);
+            self.control.shutdown = None;
+            return self.stop(StopReason::Shutdown, out);
+        }
+        match stage {
+            Stage::Draining => {
+                if !self.admission.is_idle() || !self.reads.is_empty() {
+                    return;
+                }
+                self.seal(STREAM_USER, out);
+                let quiet = self.streams.iter().all(|s| s.in_flight.is_empty()) && self.stream(STREAM_USER).open.is_empty() && self.pending.is_empty();
+                if quiet && self.fetches.is_empty() && self.flush.is_idle() && self.checkpoint.is_idle() {
+                    self.checkpoint.request();
+                    self.control.shutdown = Some((id, export, Stage::Checkpoint { after: self.checkpoint.begun }));
+                    self.checkpoint_step(out);
+                }
+            }
+            Stage::Checkpoint { after } => {
+                if self.checkpoint.completed > after && self.checkpoint.is_idle() {
+                    if export {
+                        self.superblock.state = PoolState::Exported;
+                        self.superblock.host = windrow_units::Uuid::default();
+                    }
+                    self.superblock_writer.wanted += 1;
+                    self.control.shutdown = Some((id, export, Stage::Superblock { wish: self.superblock_writer.wanted }));
+                    self.superblock_step(out);
+                }
+            }
+            Stage::Superblock { wish } => {
+                if self.superblock_writer.done >= wish {
+                    self.control.shutdown = None;
+                    control_answer(id, Ok(ControlReply::Done), out);
+                    self.stop(StopReason::Shutdown, out);
+                }
+            }
+        }
+    }
+
+    /// The pool has stopped: whoever waits is refused.
+    pub(crate) fn control_refuse(&mut self, out: &mut Outbox) {
+        let waiting = std::mem::take(&mut self.control);
+        let ids = waiting.shutdown.map(|s| s.0).into_iter();
+        for id in ids.chain(waiting.checkpoints.iter().map(|c| c.0)).chain(waiting.properties.iter().map(|p| p.0)) {
+            control_answer(id, Err(ControlError::Stopped), out);
+        }
+    }
+}
+
+fn control_answer(id: ControlId, result: Result<ControlReply, ControlError>, out: &mut Outbox) {
+    out.control.push(ControlCompletion { id, result });
+}
+
+fn check_name(name: &str) -> Result<(), ControlError> {
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(|c| c.is_control() || c == '/') {
+        return Err(ControlError::Invalid(format!("a name has 1 to {MAX_NAME_BYTES} bytes, without '/' and control characters")));
+    }
+    Ok(())
+}
+
+fn check_size(size_bytes: u64) -> Result<(), ControlError> {
+    if size_bytes == 0 || !size_bytes.is_multiple_of(BLOCK_BYTES) || size_bytes > MAX_VOLUME_BYTES {
+        return Err(ControlError::Invalid(format!("a volume's size is a multiple of 4096 bytes, from 4096 to {MAX_VOLUME_BYTES}")));
+    }
+    Ok(())
+}
+
+/// Checks properties; the text says what is wrong.
+pub(crate) fn check_properties(properties: &Properties) -> Result<(), String> {
+    if !(SPARE_PER_MILLE_MIN..=SPARE_PER_MILLE_MAX).contains(&properties.spare_per_mille) {
+        return Err(format!("the spare factor lies between {SPARE_PER_MILLE_MIN} and {SPARE_PER_MILLE_MAX} thousandths, {} given", properties.spare_per_mille));
+    }
+    if !(1..=3_600_000).contains(&properties.seal_age_ms) {
+        return Err(format!("the age bound lies between 1 ms and 1 hour, {} ms given", properties.seal_age_ms));
+    }
+    if properties.victim_policy > 1 {
+        return Err("the victim policy is 0 (greedy) or 1 (cost-benefit)".into());
+    }
+    Ok(())
+}

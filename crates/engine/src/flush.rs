@@ -1,0 +1,175 @@
+//! Flush: everything acknowledged before it becomes durable.
+//!
+//! 1 A flush notes the newest order given (its horizon) and has the open user batch sealed if that holds orders up to it.
+//! 2 When everything up to the horizon of the oldest waiter is committed, a *round* begins: it notes what is committed, and
+//!   flushes every member with completed writes that no flush covers. Flushes that arrive meanwhile share the next round.
+//! 3 When all its member flushes have ended, what the round noted is durable, and the waiters up to it are answered. A
+//!   failed member flush latches the member; the answer waits until that loss is on record on the others.
+//!
+//! Rounds also begin without waiters when dead segments or a checkpoint wait for durability.
+
+use crate::limits::{STREAM_USER, STREAMS};
+use crate::member::Purpose;
+use crate::{ControlCompletion, ControlId, ControlReply, Engine, Outbox, stream_slot};
+use std::collections::VecDeque;
+use windrow_io::{Completion, MemberOp, Reply, RequestError, RequestId};
+use windrow_units::{MemberId, Order, Seq};
+
+/// Who waits for durability.
+#[derive(Debug)]
+pub(crate) enum Waiter {
+    /// A flush or FUA request.
+    Request { id: RequestId, orders: Option<(Order, Order)> },
+    /// A control request.
+    Control { id: ControlId, reply: ControlReply },
+}
+
+/// A waiter and its horizon.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) horizon: Order,
+    waiter: Waiter,
+}
+
+impl Waiting {
+    fn answer(self, out: &mut Outbox) {
+        match self.waiter {
+            Waiter::Request { id, orders } => out.completions.push(Completion { id, result: Ok(Reply::Done), orders }),
+            Waiter::Control { id, reply } => out.control.push(ControlCompletion { id, result: Ok(reply) }),
+        }
+    }
+
+    pub(crate) fn fail(self, out: &mut Outbox) {
+        match self.waiter {
+            Waiter::Request { id, .. } => out.completions.push(Completion { id, result: Err(RequestError::Stopped), orders: None }),
+            Waiter::Control { id, .. } => out.control.push(ControlCompletion { id, result: Err(crate::ControlError::Stopped) }),
+        }
+    }
+}
+
+/// A round under way.
+#[derive(Debug)]
+struct Round {
+    through: Order,
+    seqs: [Seq; STREAMS.len()],
+    committed_bytes: u64,
+    left: u32,
+}
+
+/// State of flushing.
+#[derive(Debug, Default)]
+pub(crate) struct FlushState {
+    /// Oldest first; horizons ascend.
+    pub(crate) waiters: VecDeque<Waiting>,
+    round: Option<Round>,
+    /// Something other than a waiter wants a round.
+    pub(crate) wanted: bool,
+    /// User bytes that are durable.
+    pub(crate) durable_bytes: u64,
+}
+
+impl FlushState {
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiters.is_empty() && self.round.is_none()
+    }
+}
+
+impl Engine {
+    /// A flush request.
+    pub(crate) fn flush_request(&mut self, id: RequestId, out: &mut Outbox) {
+        if self.read_only {
+            return self.answer(id, None, out);
+        }
+        let horizon = self.orders.last();
+        self.flush_through(horizon, Waiter::Request { id, orders: None }, out);
+    }
+
+    /// Answers `waiter` when everything up to `horizon` is durable.
+    pub(crate) fn flush_through(&mut self, horizon: Order, waiter: Waiter, out: &mut Outbox) {
+        let waiting = Waiting { horizon, waiter };
+        if horizon <= self.orders.durable() && !self.members.unrecorded_loss {
+            self.counters.flushes += 1;
+            return waiting.answer(out);
+        }
+        // Horizons are given in ascending order, but a FUA write answers for its own order only.
+        let at = self.flush.waiters.iter().rposition(|w| w.horizon <= horizon).map_or(0, |i| i + 1);
+        self.flush.waiters.insert(at, waiting);
+        self.place(out);
+        self.flush_round_check(out);
+    }
+
+    /// Seals the open user batch if a waiter needs it, begins a round if one is due.
+    pub(crate) fn flush_round_check(&mut self, out: &mut Outbox) {
+        if self.stopped.is_some() {
+            return;
+        }
+        let newest = self.flush.waiters.back().map(|w| w.horizon);
+        if let Some(horizon) = newest {
+            let open_first = self.stream(STREAM_USER).open.orders.map(|o| o.0);
+            if open_first.is_some_and(|first| first <= horizon) && self.flush.waiters.iter().any(|w| open_first.is_some_and(|f| w.horizon >= f)) {
+                self.seal(STREAM_USER, out);
+            }
+        }
+        if self.flush.round.is_some() || self.members.unrecorded_loss {
+            return;
+        }
+        let due = self.flush.waiters.front().is_some_and(|w| w.horizon <= self.orders.committed());
+        if !due && !self.flush.wanted {
+            return;
+        }
+        self.begin_round(out);
+    }
+
+    fn begin_round(&mut self, out: &mut Outbox) {
+        self.flush.wanted = false;
+        let dirty: Vec<MemberId> = self.online_members().into_iter().filter(|m| self.members.list[m.index()].dirty).collect();
+        self.flush.round = Some(Round {
+            through: self.orders.committed(),
+            seqs: STREAMS.map(|s| self.streams[stream_slot(s)].committed),
+            committed_bytes: self.counters.committed_user_bytes,
+            left: dirty.len() as u32,
+        });
+        for member in &dirty {
+            self.members.list[member.index()].dirty = false;
+            self.send(*member, MemberOp::Flush, Purpose::Flush, out);
+        }
+        if dirty.is_empty() {
+            self.end_round(out);
+        }
+    }
+
+    /// A member flush of the round has ended.
+    pub(crate) fn flush_done(&mut self, _member: MemberId, _failed: bool, out: &mut Outbox) {
+        let Some(round) = self.flush.round.as_mut() else { return };
+        round.left -= 1;
+        if round.left == 0 {
+            self.end_round(out);
+        }
+    }
+
+    /// Ends the round, unless a loss must be recorded first (the superblock writer calls `flush_round_check` again then).
+    fn end_round(&mut self, out: &mut Outbox) {
+        if self.members.unrecorded_loss || self.stopped.is_some() {
+            // The round proves nothing about the member that failed; with the loss on record the others carry the data. A new
+            // round is cheap and has no doubt in it.
+            self.flush.round = None;
+            self.flush.wanted = true;
+            return;
+        }
+        let Some(round) = self.flush.round.take() else { return };
+        self.orders.set_durable(round.through);
+        for (stream, seq) in STREAMS.into_iter().zip(round.seqs) {
+            let s = self.stream_mut(stream);
+            s.durable = s.durable.max(seq);
+        }
+        self.flush.durable_bytes = round.committed_bytes;
+        while self.flush.waiters.front().is_some_and(|w| w.horizon <= round.through) {
+            if let Some(waiting) = self.flush.waiters.pop_front() {
+                self.counters.flushes += 1;
+                waiting.answer(out);
+            }
+        }
+        self.checkpoint_step(out);
+        self.flush_round_check(out);
+    }
+}

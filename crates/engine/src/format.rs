@@ -1,0 +1,260 @@
+//! A new pool: from members and wishes to zones, reserve and the first superblock.
+//!
+//! **Segment size.** A segment takes one extent of each of its members. At least 2000 segments are wanted: a segment is then at
+//! most 0.05 % of the space, so that the few held open or in reserve cost little beside the spare, and a victim is picked
+//! finely. Large extents make cleaning read and write long runs and cover whole erase blocks; beyond 64 MiB nothing more is
+//! gained. So: the largest power of two with 2000 segments, from 256 KiB (a full chunk) to 64 MiB; members below 64 MiB (tests)
+//! go down to 32 KiB. **Chunk.** 256 KiB on each member: a batch is then one write of that size a member, near the linear rate
+//! of any SSD, and its header and footer are below 1 % of it.
+//!
+//! **Reserve.** Usable space leaves out: the open segment of each stream; what user writes must leave to cleaning and
+//! checkpoints; live images of two checkpoints; victims being emptied; batch headers; and of the rest the spare factor.
+
+use crate::limits::{
+    CHECKPOINT_RESERVE, CLEANER_RESERVE, DEFAULT_CHUNK_ROWS, MAX_CHUNK_ROWS, MAX_NAME_BYTES, MAX_SEGMENT_ROWS, MAX_VICTIMS, MIN_SEGMENT_ROWS, MIN_SEGMENTS,
+    SEGMENTS_WANTED, STREAMS,
+};
+use crate::stream::Stream;
+use crate::{Engine, PoolPlan, PoolSpec};
+use windrow_io::{MemberError, MemberIo};
+use windrow_layout::checkpoint::{LEAF_POINTERS, LIST_RECORDS, MAP_PAGE_ENTRIES, PagePointer, SegmentTableGeometry};
+use windrow_layout::superblock::{
+    CheckpointRoot, Features, LABEL_OFFSET, Label, MemberRecord, MemberState, PoolState, RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE,
+    StreamPosition, Superblock, slot_offset,
+};
+use windrow_units::{
+    BLOCK_BYTES, Epoch, Generation, MAX_MEMBERS, MAX_STREAMS, MemberId, Order, PlaceCodec, RedundancyError, SegmentId, Seq, Shape, Uuid, Zone, ZoneMap,
+};
+
+/// Why a pool can not be made.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum FormatError {
+    /// Members do not fit the redundancy.
+    #[error(transparent)]
+    Redundancy(#[from] RedundancyError),
+    /// A wish is out of range.
+    #[error("{0}")]
+    Invalid(String),
+    /// The members are too small.
+    #[error("the members are too small: {segments} segments fit, {needed} are needed; use larger members or smaller segments")]
+    TooSmall {
+        /// Segments that fit.
+        segments: u32,
+        /// Segments that are needed.
+        needed: u32,
+    },
+    /// A member failed.
+    #[error(transparent)]
+    Member(#[from] MemberError),
+}
+
+fn invalid<T>(text: impl Into<String>) -> Result<T, FormatError> {
+    Err(FormatError::Invalid(text.into()))
+}
+
+/// The largest power of two at most `n` (which is not 0).
+fn floor_power(n: u64) -> u64 {
+    1 << (63 - n.leading_zeros())
+}
+
+/// Rows of segment and chunk for a pool.
+fn rows(spec: &PoolSpec) -> Result<(u32, u32), FormatError> {
+    let smallest = spec.members.iter().map(|m| m.1).min().unwrap_or(0).saturating_sub(RESERVED_BYTES).max(1);
+    if !spec.align_bytes.is_power_of_two() || spec.align_bytes < BLOCK_BYTES || spec.align_bytes > u64::from(MAX_SEGMENT_ROWS) * BLOCK_BYTES {
+        return invalid("the alignment is a power of two from 4 KiB to 64 MiB");
+    }
+    let least = if smallest >= 64 << 20 { u64::from(DEFAULT_CHUNK_ROWS) * BLOCK_BYTES } else { floor_power((smallest / 256).max(1)).clamp(32 << 10, 256 << 10) };
+    let extent = floor_power((smallest / SEGMENTS_WANTED).max(1)).max(least).max(spec.align_bytes).min(u64::from(MAX_SEGMENT_ROWS) * BLOCK_BYTES);
+    let segment_rows = spec.segment_rows.unwrap_or((extent / BLOCK_BYTES) as u32);
+    let chunk_rows = spec.chunk_rows.unwrap_or(DEFAULT_CHUNK_ROWS.min(segment_rows));
+    if !(MIN_SEGMENT_ROWS..=MAX_SEGMENT_ROWS).contains(&segment_rows) {
+        return invalid(format!("a segment has {MIN_SEGMENT_ROWS} to {MAX_SEGMENT_ROWS} rows of 4 KiB on each member, {segment_rows} given"));
+    }
+    if !(4..=MAX_CHUNK_ROWS).contains(&chunk_rows) || !segment_rows.is_multiple_of(chunk_rows) {
+        return invalid(format!("a chunk has 4 to {MAX_CHUNK_ROWS} rows of 4 KiB and divides the segment ({segment_rows} rows), {chunk_rows} given"));
+    }
+    if !(u64::from(segment_rows) * BLOCK_BYTES).is_multiple_of(spec.align_bytes) {
+        return invalid("the segment's extent is not a multiple of the alignment");
+    }
+    Ok((segment_rows, chunk_rows))
+}
+
+/// Zones over members of different sizes: the ranges between one size and the next, while enough members remain.
+fn zones(spec: &PoolSpec) -> Result<Vec<Zone>, FormatError> {
+    let (segment_rows, chunk_rows) = rows(spec)?;
+    let extent = u64::from(segment_rows) * BLOCK_BYTES;
+    let mut sizes: Vec<u64> = spec.members.iter().map(|m| m.1).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let mut start = RESERVED_BYTES.next_multiple_of(spec.align_bytes);
+    let mut first_segment = 0u32;
+    let mut list = Vec::new();
+    for size in sizes {
+        let members: Vec<usize> = (0..spec.members.len()).filter(|m| spec.members[*m].1 >= size).collect();
+        let extents = size.saturating_sub(start) / extent;
+        let shape = match spec.redundancy.shape(members.len(), segment_rows, chunk_rows) {
+            Ok(shape) => shape,
+            Err(error) if list.is_empty() => return Err(error.into()),
+            Err(_) => break,
+        };
+        let segments = Zone::segments_for(members.len(), usize::from(shape.width), extents);
+        if segments == 0 {
+            continue;
+        }
+        let mask = members.iter().fold(0u64, |mask, m| mask | 1 << m);
+        let segments = u32::try_from(segments).unwrap_or(u32::MAX - 1 - first_segment);
+        list.push(Zone { members: mask, start, first_segment, segments, shape });
+        first_segment += segments;
+        start += extents * extent;
+    }
+    Ok(list)
+}
+
+/// Payload blocks of a segment of full batches of moves (whose entries are the longest).
+pub(crate) fn payload_blocks(shape: &Shape) -> u64 {
+    let blocks = u64::from(shape.chunk_rows) * u64::from(shape.data);
+    let table = blocks * 22 + 320;
+    let metadata = 1 + table.saturating_sub(4096).div_ceil(4096).max(1);
+    blocks.saturating_sub(metadata) * u64::from(shape.rows / shape.chunk_rows)
+}
+
+/// Capacity of a pool with these zones.
+pub(crate) fn plan_zones(zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
+    let segments = zones.segment_count();
+    let blocks_least = zones.zones().iter().map(|z| z.shape.data_blocks()).min().unwrap_or(1);
+    let payload_total: u64 = zones
+        .zones()
+        .iter()
+        .map(|z| payload_blocks(&z.shape) * u64::from(z.segments))
+        .sum();
+    let max_rows = zones.zones().iter().map(|z| z.shape.rows).max().unwrap_or(64);
+    let table_pages = u64::from(SegmentTableGeometry::new(max_rows).pages(segments)) + 2;
+    let map_pages_max = payload_total / MAP_PAGE_ENTRIES as u64 * 5 / 4 + 64;
+    let pages = map_pages_max + table_pages;
+    let leaves = pages.div_ceil(LEAF_POINTERS as u64) + 4;
+    let image = pages + leaves + leaves.div_ceil(LIST_RECORDS as u64) + 2;
+    // Small batches of checkpoint pages are padded: a quarter more, and one segment for the remainder.
+    let checkpoint_segments = (image * 5 / 4).div_ceil(blocks_least) as u32 + 1;
+    let reserve = STREAMS.len() as u32 + CHECKPOINT_RESERVE + CLEANER_RESERVE + MAX_VICTIMS as u32 + 3 * checkpoint_segments;
+    let needed = (reserve + 2).max(MIN_SEGMENTS);
+    if segments < needed {
+        return Err(FormatError::TooSmall { segments, needed });
+    }
+    let free = payload_total * u64::from(segments - reserve) / u64::from(segments);
+    let usable = free * u64::from(1000 - spare_per_mille) / 1000;
+    Ok(PoolPlan {
+        zones: zones.zones().to_vec(),
+        segments,
+        data_bytes: zones.total_data_blocks() * BLOCK_BYTES,
+        usable_bytes: usable * BLOCK_BYTES,
+        reserve_segments: reserve,
+        checkpoint_segments,
+        map_pages_max,
+        map_bytes: usable * 16,
+    })
+}
+
+fn check_spec(spec: &PoolSpec) -> Result<(), FormatError> {
+    if spec.name.is_empty() || spec.name.len() > MAX_NAME_BYTES || spec.name.chars().any(|c| c.is_control() || c == '/') {
+        return invalid(format!("a pool's name has 1 to {MAX_NAME_BYTES} bytes, without '/' and control characters"));
+    }
+    if spec.members.is_empty() || spec.members.len() > MAX_MEMBERS {
+        return invalid(format!("a pool has 1 to {MAX_MEMBERS} members, {} given", spec.members.len()));
+    }
+    if let windrow_units::Redundancy::Copies(copies) = spec.redundancy
+        && !(2..=4).contains(&copies)
+    {
+        return invalid(format!("redundancy 1 keeps 2 to 4 copies, {copies} given"));
+    }
+    crate::control::check_properties(&spec.properties).map_err(FormatError::Invalid)
+}
+
+impl Engine {
+    /// What a pool would be like, without touching anything.
+    ///
+    /// # Errors
+    /// As [`Engine::format`], but for members that fail.
+    pub fn plan(spec: &PoolSpec) -> Result<PoolPlan, FormatError> {
+        check_spec(spec)?;
+        let zones = ZoneMap::new(zones(spec)?);
+        let codec = PlaceCodec::for_segment_blocks(zones.max_data_blocks());
+        if u64::from(zones.segment_count()) > codec.max_segments() {
+            return invalid("the pool has more segments than places can name; use larger segments");
+        }
+        plan_zones(&zones, spec.properties.spare_per_mille)
+    }
+
+    /// Makes a pool: labels and the first superblock on every member, durable when it returns. Old superblock slots are
+    /// overwritten, so that nothing of an earlier pool can be taken for this one.
+    ///
+    /// # Errors
+    /// If the wishes do not fit together, the members are too small, or one of them fails.
+    pub fn format(io: &mut dyn MemberIo, spec: &PoolSpec) -> Result<(), FormatError> {
+        let plan = Self::plan(spec)?;
+        let superblock = first_superblock(spec, plan.zones);
+        let empty = vec![0u8; SLOT_BYTES];
+        for (index, (uuid, _)) in spec.members.iter().enumerate() {
+            let member = MemberId(index as u8);
+            for slot in 0..SLOT_COUNT {
+                io.write(member, SLOT_OFFSET + slot * SLOT_STRIDE, &empty)?;
+            }
+            let label = Label {
+                version: windrow_layout::superblock::FORMAT_VERSION,
+                pool: spec.pool,
+                pool_name: spec.name.clone(),
+                member_uuid: *uuid,
+                member,
+            };
+            io.write(member, LABEL_OFFSET, &padded(label.encode(), windrow_layout::superblock::LABEL_BYTES))?;
+            let image = Superblock { member, member_uuid: *uuid, ..superblock.clone() }.encode();
+            io.write(member, slot_offset(superblock.generation), &padded(image, SLOT_BYTES))?;
+        }
+        for index in 0..spec.members.len() {
+            io.flush(MemberId(index as u8))?;
+        }
+        Ok(())
+    }
+}
+
+fn padded(mut bytes: Vec<u8>, len: usize) -> Vec<u8> {
+    bytes.resize(len, 0);
+    bytes
+}
+
+fn first_superblock(spec: &PoolSpec, zones: Vec<Zone>) -> Superblock {
+    let mut replay = [Stream::closed_position(); MAX_STREAMS];
+    for (segment, stream) in STREAMS.into_iter().enumerate() {
+        replay[stream] = StreamPosition { segment: SegmentId(segment as u32), row: 0, seq: Seq(1), next_segment: SegmentId::NONE };
+    }
+    let root = CheckpointRoot {
+        id: 1,
+        order: Order(0),
+        epoch: Epoch(1),
+        replay,
+        flushed_seq: [Seq(0); MAX_STREAMS],
+        flushed_through: Order(0),
+        list: PagePointer::default(),
+        list_pages: 0,
+        last_volume: 0,
+    };
+    let members = spec.members.iter();
+    Superblock {
+        features: Features::default(),
+        pool: spec.pool,
+        pool_name: spec.name.clone(),
+        member: MemberId(0),
+        member_uuid: Uuid::default(),
+        generation: Generation(1),
+        parent_hash: 0,
+        epoch: Epoch(1),
+        host: Uuid::default(),
+        state: PoolState::Exported,
+        redundancy: spec.redundancy,
+        created_unix_s: spec.created_unix_s,
+        members: members.map(|(uuid, size)| MemberRecord { uuid: *uuid, state: MemberState::Online, size_bytes: *size, absent_since: Generation(0) }).collect(),
+        zones,
+        fences: Vec::new(),
+        checkpoints: [Some(root), None],
+        properties: spec.properties,
+    }
+}

@@ -1,0 +1,63 @@
+//! Bounds of the engine and the relations between them.
+
+use windrow_units::{BLOCK_BYTES, MAX_STREAMS};
+
+/// Stream of user blocks, trims and volume operations.
+pub const STREAM_USER: usize = 0;
+/// Stream of blocks moved by cleaning.
+pub const STREAM_CLEANED: usize = 2;
+/// Stream of checkpoint pages.
+pub const STREAM_CHECKPOINT: usize = 3;
+/// The streams in use, in the order in which recovery follows them.
+pub const STREAMS: [usize; 3] = [STREAM_USER, STREAM_CLEANED, STREAM_CHECKPOINT];
+
+/// Most volumes of a pool, deleted ones that are still being freed included.
+pub const MAX_VOLUMES: usize = 4096;
+/// Largest volume: 256 TiB. Block numbers then fit in 36 bits, so that (volume, block) packs into 64 bits.
+pub const MAX_VOLUME_BYTES: u64 = 256 << 40;
+/// Bits of a block number in a packed key.
+pub const LBA_BITS: u32 = 40;
+/// Longest name of a pool or volume in bytes.
+pub const MAX_NAME_BYTES: usize = 63;
+
+/// Segments a stream holds without filling them: the open one and its successor.
+pub const SEGMENTS_PER_STREAM: u32 = 2;
+/// Victims that may be cleaned at the same time.
+pub const MAX_VICTIMS: usize = 4;
+/// Segments that must stay free for the cleaner: what it frees comes back only after a flush and a checkpoint.
+pub const CLEANER_RESERVE: u32 = 3;
+/// Segments that must stay free for a checkpoint's pages beyond the reserve computed from the map size.
+pub const CHECKPOINT_RESERVE: u32 = 2;
+/// Batches of a victim being read at the same time.
+pub const VICTIM_BATCHES_AHEAD: usize = 4;
+/// Map pages touched by one step of a range walk.
+pub const WALK_PAGES_PER_STEP: usize = 64;
+/// Blocks verified inline on the engine's thread; more go to a job.
+pub const INLINE_VERIFY_BLOCKS: usize = 8;
+/// Smallest and largest segment extent in rows.
+pub const MIN_SEGMENT_ROWS: u32 = 8;
+/// 64 MiB on each member.
+pub const MAX_SEGMENT_ROWS: u32 = 16384;
+/// Largest chunk in rows (1 MiB on each member).
+pub const MAX_CHUNK_ROWS: u32 = 256;
+/// Default chunk in rows: 256 KiB on each member.
+pub const DEFAULT_CHUNK_ROWS: u32 = 64;
+/// A pool aims at this many segments at least: then one segment is at most 0.05 % of the space, so that the reserve
+/// and the graininess of cleaning stay small beside the spare.
+pub const SEGMENTS_WANTED: u64 = 2000;
+/// Fewest segments of a pool: reserve, one victim and one segment of user data.
+pub const MIN_SEGMENTS: u32 = 16;
+
+/// A checkpoint begins when the log has grown by this many times what its dirty pages will cost (1/0.035: with
+/// parity, leaves and roots on top the cost stays below 0.05 of the user's bytes, DESIGN.md section 2).
+pub const CHECKPOINT_COST_RATIO: u64 = 28;
+/// No checkpoint for its cost's sake before the log has grown by this much.
+pub const CHECKPOINT_MIN_LOG_BYTES: u64 = 64 << 20;
+
+const _: () = assert!(STREAM_CHECKPOINT < MAX_STREAMS);
+const _: () = assert!(MAX_VOLUME_BYTES / BLOCK_BYTES <= 1 << LBA_BITS);
+const _: () = assert!((MAX_VOLUMES as u64) < 1 << (64 - LBA_BITS));
+const _: () = assert!(MAX_SEGMENT_ROWS.is_multiple_of(MAX_CHUNK_ROWS) && MAX_SEGMENT_ROWS.is_multiple_of(64));
+// A victim's blocks need at most one segment each of the cleaned stream; what MAX_VICTIMS may need is drawn from segments
+// that user writes can not take.
+const _: () = assert!(CLEANER_RESERVE >= 2);

@@ -1,0 +1,217 @@
+//! The map: (volume, block) -> [`MapEntry`], in pages of 256 entries.
+//!
+//! Pages of all volumes live in one arena whose size is bounded at start; a volume has a two-level directory (nodes of
+//! 1024 page numbers), so that a huge thin volume costs memory only where it is written. A look-up is: node, page number,
+//! entry. A page that is not there is a page of holes.
+//!
+//! Each page knows where its last checkpoint image lies ([`PagePointer`]) and whether it changed since.
+
+use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, PagePointer};
+use windrow_layout::map_entry::MapEntry;
+use windrow_units::{Lba, VolumeId};
+
+const CHUNK_PAGES: usize = 256;
+const NODE_PAGES: usize = 1024;
+
+/// Number of a page in the arena.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageSlot(pub u32);
+
+/// What is known of a page beside its entries.
+#[derive(Clone, Copy, Debug)]
+pub struct PageMeta {
+    /// Volume of the page.
+    pub volume: VolumeId,
+    /// Index of the page in the volume; `u32::MAX` while the slot is free.
+    pub index: u32,
+    /// Changed since its last image was taken (then it is in the dirty list).
+    pub dirty: bool,
+    /// Where its last image lies.
+    pub pointer: PagePointer,
+}
+
+const FREE: u32 = u32::MAX;
+
+/// All map pages.
+#[derive(Debug)]
+pub struct MapArena {
+    chunks: Vec<Vec<[MapEntry; MAP_PAGE_ENTRIES]>>,
+    meta: Vec<PageMeta>,
+    free: Vec<u32>,
+    dirty: Vec<PageSlot>,
+    max_pages: usize,
+}
+
+impl MapArena {
+    /// An arena of at most `max_bytes`.
+    pub fn new(max_bytes: u64) -> Self {
+        let page_bytes = (MAP_PAGE_ENTRIES * 16) as u64;
+        let max_pages = (max_bytes / page_bytes).min(u64::from(u32::MAX - 2)) as usize;
+        Self { chunks: Vec::new(), meta: Vec::new(), free: Vec::new(), dirty: Vec::new(), max_pages }
+    }
+
+    /// Bytes of memory for pages now.
+    pub fn bytes(&self) -> u64 {
+        (self.chunks.len() * CHUNK_PAGES * MAP_PAGE_ENTRIES * 16) as u64 + (self.meta.capacity() * size_of::<PageMeta>()) as u64
+    }
+
+    /// A fresh page of holes; `None` if the bound is reached.
+    fn allocate(&mut self, volume: VolumeId, index: u32) -> Option<PageSlot> {
+        let meta = PageMeta { volume, index, dirty: false, pointer: PagePointer::default() };
+        if let Some(slot) = self.free.pop() {
+            self.meta[slot as usize] = meta;
+            *self.page_mut(PageSlot(slot)) = [MapEntry::HOLE; MAP_PAGE_ENTRIES];
+            return Some(PageSlot(slot));
+        }
+        if self.meta.len() >= self.max_pages {
+            return None;
+        }
+        let slot = self.meta.len();
+        if slot / CHUNK_PAGES == self.chunks.len() {
+            self.chunks.push(vec![[MapEntry::HOLE; MAP_PAGE_ENTRIES]; CHUNK_PAGES]);
+        }
+        self.meta.push(meta);
+        Some(PageSlot(slot as u32))
+    }
+
+    fn release(&mut self, slot: PageSlot) {
+        self.meta[slot.0 as usize].index = FREE;
+        self.free.push(slot.0);
+    }
+
+    /// The entries of a page.
+    #[inline]
+    pub fn page(&self, slot: PageSlot) -> &[MapEntry; MAP_PAGE_ENTRIES] {
+        let at = slot.0 as usize;
+        &self.chunks[at / CHUNK_PAGES][at % CHUNK_PAGES]
+    }
+
+    #[inline]
+    fn page_mut(&mut self, slot: PageSlot) -> &mut [MapEntry; MAP_PAGE_ENTRIES] {
+        let at = slot.0 as usize;
+        &mut self.chunks[at / CHUNK_PAGES][at % CHUNK_PAGES]
+    }
+
+    /// The page's meta data; `None` if the slot is free.
+    pub fn meta(&self, slot: PageSlot) -> Option<&PageMeta> {
+        self.meta.get(slot.0 as usize).filter(|m| m.index != FREE)
+    }
+
+    /// As [`MapArena::meta`], to be changed.
+    pub fn meta_mut(&mut self, slot: PageSlot) -> Option<&mut PageMeta> {
+        self.meta.get_mut(slot.0 as usize).filter(|m| m.index != FREE)
+    }
+
+    /// Marks a page as changed.
+    #[inline]
+    pub fn mark_dirty(&mut self, slot: PageSlot) {
+        let meta = &mut self.meta[slot.0 as usize];
+        if !meta.dirty {
+            meta.dirty = true;
+            self.dirty.push(slot);
+        }
+    }
+
+    /// Takes the list of changed pages; they stay marked until their image is taken. Slots may have been freed since.
+    pub fn take_dirty(&mut self) -> Vec<PageSlot> {
+        std::mem::take(&mut self.dirty)
+    }
+
+    /// Number of pages in the dirty list.
+    pub fn dirty_pages(&self) -> usize {
+        self.dirty.len()
+    }
+}
+
+/// The directory of one volume.
+#[derive(Debug, Default)]
+pub struct VolumeMap {
+    nodes: Vec<Option<Box<[u32; NODE_PAGES]>>>,
+    /// Blocks that have a payload.
+    pub mapped_blocks: u64,
+}
+
+impl VolumeMap {
+    /// The arena slot of page `index`.
+    #[inline]
+    pub fn slot(&self, index: u64) -> Option<PageSlot> {
+        let node = self.nodes.get(index as usize / NODE_PAGES)?.as_ref()?;
+        match node[index as usize % NODE_PAGES] {
+            0 => None,
+            n => Some(PageSlot(n - 1)),
+        }
+    }
+
+    /// The entry of a block.
+    #[inline]
+    pub fn get(&self, arena: &MapArena, lba: Lba) -> MapEntry {
+        match self.slot(lba.0 / MAP_PAGE_ENTRIES as u64) {
+            Some(slot) => arena.page(slot)[lba.0 as usize % MAP_PAGE_ENTRIES],
+            None => MapEntry::HOLE,
+        }
+    }
+
+    /// Makes sure that the page exists. False if the arena's bound is reached.
+    #[must_use]
+    pub fn ensure(&mut self, arena: &mut MapArena, volume: VolumeId, index: u64) -> Option<PageSlot> {
+        if let Some(slot) = self.slot(index) {
+            return Some(slot);
+        }
+        let slot = arena.allocate(volume, index as u32)?;
+        let at = index as usize / NODE_PAGES;
+        if at >= self.nodes.len() {
+            self.nodes.resize_with(at + 1, || None);
+        }
+        self.nodes[at].get_or_insert_with(|| Box::new([0; NODE_PAGES]))[index as usize % NODE_PAGES] = slot.0 + 1;
+        Some(slot)
+    }
+
+    /// Replaces an entry; returns the old one. The page must exist unless the new entry is a hole.
+    #[inline]
+    pub fn replace(&mut self, arena: &mut MapArena, lba: Lba, entry: MapEntry) -> MapEntry {
+        let Some(slot) = self.slot(lba.0 / MAP_PAGE_ENTRIES as u64) else {
+            debug_assert_eq!(entry, MapEntry::HOLE);
+            return MapEntry::HOLE;
+        };
+        let old = std::mem::replace(&mut arena.page_mut(slot)[lba.0 as usize % MAP_PAGE_ENTRIES], entry);
+        self.mapped_blocks += u64::from(entry.has_payload());
+        self.mapped_blocks -= u64::from(old.has_payload());
+        arena.mark_dirty(slot);
+        old
+    }
+
+    /// Fills a page at recovery from its image, without marking it changed.
+    pub fn load(&mut self, arena: &mut MapArena, slot: PageSlot, entries: &[MapEntry; MAP_PAGE_ENTRIES]) {
+        *arena.page_mut(slot) = *entries;
+        self.mapped_blocks += entries.iter().filter(|e| e.has_payload()).count() as u64;
+    }
+
+    /// The first existing page at or after `index` and before `end`.
+    pub fn next_page(&self, index: u64, end: u64) -> Option<u64> {
+        let mut at = index;
+        while at < end {
+            match self.nodes.get(at as usize / NODE_PAGES) {
+                None => return None,
+                Some(None) => at = (at / NODE_PAGES as u64 + 1) * NODE_PAGES as u64,
+                Some(Some(node)) => {
+                    if node[at as usize % NODE_PAGES] != 0 {
+                        return Some(at);
+                    }
+                    at += 1;
+                }
+            }
+        }
+        None
+    }
+
+    /// Drops a page (which must hold only holes); returns the pointer of its last image.
+    pub fn drop_page(&mut self, arena: &mut MapArena, index: u64) -> Option<PagePointer> {
+        let slot = self.slot(index)?;
+        let pointer = arena.meta(slot).map(|m| m.pointer);
+        arena.release(slot);
+        if let Some(Some(node)) = self.nodes.get_mut(index as usize / NODE_PAGES) {
+            node[index as usize % NODE_PAGES] = 0;
+        }
+        pointer
+    }
+}

@@ -1,0 +1,219 @@
+//! Trims, zeroed ranges, shrinks and deletes: one record each, their effect on the map applied in bounded steps.
+//!
+//! 1 On admission the operation takes its order and its record goes to the user stream; older versions that are still on
+//!   their way are told not to install.
+//! 2 Its effect on the map begins at once: what is left to do is a *walk*, a list of block intervals.
+//! 3 Each step of the engine does a bounded part of each walk, page by page; pages that do not exist cost nothing.
+//! 4 Whoever looks at or writes a block inside what is left first has the block's page walked ([`Engine::settle_range`]), so
+//!   nobody can tell that the walk is not finished, and a newer write is never wiped by it.
+//!
+//! A deleted volume is walked the same way and forgotten when its map is empty and nothing of it is in flight.
+
+use crate::Engine;
+use crate::limits::WALK_PAGES_PER_STEP;
+use crate::pending::{BlockKey, Content};
+use windrow_layout::batch::RangeState;
+use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, VolumeState};
+use windrow_layout::map_entry::MapEntry;
+use windrow_units::{FULL_BLOCK_UNITS, Lba, Order, Seq, VolumeId};
+
+/// One walk.
+#[derive(Debug)]
+struct Walk {
+    volume: VolumeId,
+    order: Order,
+    state: RangeState,
+    /// What is left: block intervals, ascending.
+    left: Vec<(u64, u64)>,
+}
+
+/// All walks, oldest first.
+#[derive(Debug, Default)]
+pub struct Ranges {
+    walks: Vec<Walk>,
+    /// Volumes being deleted.
+    pub deleting: Vec<VolumeId>,
+}
+
+impl Ranges {
+    /// True if nothing is left to do.
+    pub fn is_idle(&self) -> bool {
+        self.walks.is_empty() && self.deleting.is_empty()
+    }
+}
+
+impl Engine {
+    /// Begins the effect of a range operation of order `order` on blocks `first .. end`.
+    pub(crate) fn begin_range(&mut self, volume: VolumeId, first: Lba, end: Lba, order: Order, state: RangeState) {
+        if first >= end {
+            return;
+        }
+        let mut freed = 0;
+        self.pending.for_range(volume, first, end, |_, record| {
+            freed += u64::from(record.newest.is_data());
+            record.newest = match state {
+                RangeState::Hole => Content::Hole,
+                RangeState::Zero => Content::Zero,
+            };
+            record.installed = order;
+        });
+        self.volumes.used_blocks -= freed;
+        self.ranges.walks.push(Walk { volume, order, state, left: vec![(first.0, end.0)] });
+    }
+
+    /// Walks the page of `lba` now if a walk has not reached it yet.
+    #[inline]
+    pub(crate) fn settle_range(&mut self, volume: VolumeId, lba: Lba) {
+        if !self.ranges.walks.is_empty() {
+            self.settle_page(volume, lba);
+        }
+    }
+
+    fn settle_page(&mut self, volume: VolumeId, lba: Lba) {
+        let page = MAP_PAGE_ENTRIES as u64;
+        let (low, high) = (lba.0 / page * page, lba.0 / page * page + page);
+        for at in 0..self.ranges.walks.len() {
+            let walk = &mut self.ranges.walks[at];
+            if walk.volume != volume {
+                continue;
+            }
+            let Some(found) = walk.left.iter().position(|(a, b)| *a < high && low < *b) else { continue };
+            let (a, b) = walk.left.remove(found);
+            if b > high {
+                walk.left.insert(found, (high, b));
+            }
+            if a < low {
+                walk.left.insert(found, (a, low));
+            }
+            let (order, state) = (walk.order, walk.state);
+            self.apply_to_page(volume, a.max(low), b.min(high), order, state);
+        }
+    }
+
+    /// Sets blocks `first .. end` of one page.
+    fn apply_to_page(&mut self, volume: VolumeId, first: u64, end: u64, order: Order, state: RangeState) {
+        let index = first / MAP_PAGE_ENTRIES as u64;
+        let Some((v, arena)) = self.volumes.get_mut(volume) else { return };
+        let entry = match state {
+            RangeState::Hole => MapEntry::HOLE,
+            RangeState::Zero => MapEntry::ZERO,
+        };
+        let exists = v.map.slot(index).is_some();
+        if !exists && (state == RangeState::Hole || v.map.ensure(arena, volume, index).is_none()) {
+            // No page: holes already. A zeroed range that finds no memory for its page stays a hole, which reads the same.
+            return;
+        }
+        for lba in first..end {
+            let Some((v, arena)) = self.volumes.get_mut(volume) else { return };
+            if v.map.get(arena, Lba(lba)) == entry {
+                continue;
+            }
+            let old = v.map.replace(arena, Lba(lba), entry);
+            if old.has_payload() {
+                let segment = self.codec.segment(old.place());
+                self.segments.remove_live(segment, u32::from(FULL_BLOCK_UNITS), order, Seq(0));
+                if self.pending.get(BlockKey::new(volume, Lba(lba))).is_none() {
+                    self.volumes.used_blocks -= 1;
+                }
+            }
+        }
+        self.drop_page_if_empty(volume, index);
+    }
+
+    /// Gives the memory of a page of holes back, unless a write on its way will need it.
+    fn drop_page_if_empty(&mut self, volume: VolumeId, index: u64) {
+        let Some((v, arena)) = self.volumes.get_mut(volume) else { return };
+        let Some(slot) = v.map.slot(index) else { return };
+        if arena.page(slot).iter().any(|e| *e != MapEntry::HOLE) {
+            return;
+        }
+        let first = index * MAP_PAGE_ENTRIES as u64;
+        let mut waited_for = false;
+        self.pending.for_range(volume, Lba(first), Lba(first + MAP_PAGE_ENTRIES as u64), |_, _| waited_for = true);
+        if waited_for {
+            return;
+        }
+        let Some((v, arena)) = self.volumes.get_mut(volume) else { return };
+        if let Some(pointer) = v.map.drop_page(arena, index)
+            && pointer.present
+        {
+            self.volumes.dropped.push((volume, index as u32, pointer));
+        }
+    }
+
+    /// A bounded step of every walk.
+    pub(crate) fn walk_ranges(&mut self, out: &mut crate::Outbox) {
+        if self.ranges.is_idle() {
+            return;
+        }
+        let mut budget = WALK_PAGES_PER_STEP;
+        while budget > 0 {
+            let Some(walk) = self.ranges.walks.first_mut() else { break };
+            let Some((first, end)) = walk.left.first().copied() else {
+                self.ranges.walks.remove(0);
+                continue;
+            };
+            let (volume, order, state) = (walk.volume, walk.order, walk.state);
+            let page = MAP_PAGE_ENTRIES as u64;
+            // Skip to the first page that exists: only zeroed ranges need pages of their own.
+            let start = match (state, self.volumes.get(volume)) {
+                (RangeState::Hole, Some(v)) => v.map.next_page(first / page, end.div_ceil(page)).map_or(end, |p| (p * page).max(first)),
+                (RangeState::Zero, Some(_)) => first,
+                (_, None) => end,
+            };
+            let stop = end.min((start / page + 1) * page);
+            let walk = &mut self.ranges.walks[0];
+            if start >= end || stop >= end {
+                walk.left.remove(0);
+            } else {
+                walk.left[0].0 = stop;
+            }
+            if start < end {
+                self.apply_to_page(volume, start, stop, order, state);
+            }
+            budget -= 1;
+        }
+        self.finish_deletes();
+        if !self.ranges.is_idle() {
+            // Come again soon: the driver ticks at once when the time asked for has passed.
+            out.wake_at_ns = Some(self.now_ns);
+        }
+    }
+
+    /// Forgets deleted volumes whose walk is done.
+    fn finish_deletes(&mut self) {
+        let mut at = 0;
+        while at < self.ranges.deleting.len() {
+            let volume = self.ranges.deleting[at];
+            let walking = self.ranges.walks.iter().any(|w| w.volume == volume);
+            let mut in_flight = false;
+            if !walking {
+                self.pending.for_range(volume, Lba(0), Lba(1 << crate::limits::LBA_BITS), |_, _| in_flight = true);
+            }
+            if walking || in_flight {
+                at += 1;
+                continue;
+            }
+            self.drop_remaining_pages(volume);
+            self.volumes.remove(volume);
+            self.ranges.deleting.remove(at);
+        }
+    }
+
+    fn drop_remaining_pages(&mut self, volume: VolumeId) {
+        let mut next = 0;
+        while let Some(index) = self.volumes.get(volume).and_then(|v| v.map.next_page(next, u64::from(u32::MAX))) {
+            self.drop_page_if_empty(volume, index);
+            next = index + 1;
+        }
+    }
+
+    /// Begins the background work of a deleted volume.
+    pub(crate) fn begin_delete(&mut self, volume: VolumeId, order: Order) {
+        let Some(v) = self.volumes.get(volume) else { return };
+        let end = Lba(v.blocks().max(1));
+        self.volumes.change(volume, |record| record.state = VolumeState::Deleting);
+        self.begin_range(volume, Lba(0), end, order, RangeState::Hole);
+        self.ranges.deleting.push(volume);
+    }
+}

@@ -1,0 +1,196 @@
+//! The newest checkpoint that can be read: top pages -> list -> leaves -> pages of the tables.
+
+use super::reader::Reader;
+use super::{OpenError, Tables};
+use crate::checkpoint::Loaded;
+use crate::{OpenReport, segment, volume};
+use std::collections::BTreeMap;
+use windrow_layout::checkpoint::{
+    LEAF_POINTERS, LeafRecord, MAP_PAGE_ENTRIES, OBJECT_COUNTERS, OBJECT_LIST, OBJECT_MAP, OBJECT_SEGMENTS, OBJECT_VOLUMES, PagePointer, SegmentTableGeometry,
+    VOLUMES_PER_PAGE, decode_counters, decode_leaf, decode_list, decode_map_page, decode_segment, decode_volumes,
+};
+use windrow_layout::map_entry::MapEntry;
+use windrow_layout::superblock::{CheckpointRoot, Superblock};
+use windrow_policy::VictimPolicy;
+use windrow_units::{SegmentId, VolumeId};
+
+/// Pages read in one go.
+const PAGES_AT_ONCE: usize = 4096;
+
+/// Loads the newest root whose pages can all be read.
+pub(super) fn newest_checkpoint(
+    reader: &mut Reader<'_>,
+    superblock: &Superblock,
+    map_bytes: u64,
+    report: &mut OpenReport,
+) -> Result<(Tables, Loaded, CheckpointRoot), OpenError> {
+    let mut last = OpenError::Damage("the superblock names no checkpoint".into());
+    for root in superblock.checkpoints.iter().flatten() {
+        match load(reader, superblock, root, map_bytes, report) {
+            Ok((tables, loaded)) => {
+                report.checkpoint = root.id;
+                return Ok((tables, loaded, *root));
+            }
+            Err(error @ (OpenError::Member(_) | OpenError::MapMemory { .. })) => return Err(error),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn damage(what: impl Into<String>) -> OpenError {
+    OpenError::Damage(what.into())
+}
+
+fn load(
+    reader: &mut Reader<'_>,
+    superblock: &Superblock,
+    root: &CheckpointRoot,
+    map_bytes: u64,
+    report: &mut OpenReport,
+) -> Result<(Tables, Loaded), OpenError> {
+    let policy = if superblock.properties.victim_policy == 0 { VictimPolicy::Greedy } else { VictimPolicy::CostBenefit };
+    let mut tables = Tables {
+        zones: reader.zones.clone(),
+        codec: reader.codec,
+        segments: segment::Segments::new(reader.zones, policy),
+        volumes: volume::Volumes::new(map_bytes),
+    };
+    let mut loaded = Loaded::default();
+    tables.volumes.last_id = root.last_volume;
+    if !root.list.present {
+        return Ok((tables, loaded));
+    }
+    let records = leaf_records(reader, root, &mut loaded)?;
+    let leaves: Vec<PagePointer> = records.iter().map(|r| r.pointer).collect();
+    let mut maps: Vec<(u32, u64, PagePointer)> = Vec::new();
+    let mut small: BTreeMap<u32, Vec<PagePointer>> = BTreeMap::new();
+    for (record, page) in records.iter().zip(reader.pages(&leaves)?) {
+        let page = page.ok_or_else(|| damage(format!("leaf {} of object {} of checkpoint {} can not be read", record.leaf, record.object, root.id)))?;
+        loaded.leaves.insert((record.object, record.leaf), record.pointer);
+        for (i, pointer) in decode_leaf(&page).into_iter().enumerate() {
+            let index = u64::from(record.leaf) * LEAF_POINTERS as u64 + i as u64;
+            if record.object >= OBJECT_MAP {
+                if pointer.present {
+                    maps.push((record.object, index, pointer));
+                }
+            } else {
+                let table = small.entry(record.object).or_default();
+                table.resize(table.len().max(index as usize + 1), PagePointer::default());
+                table[index as usize] = pointer;
+            }
+        }
+    }
+    load_tables(reader, &small, &mut tables, root)?;
+    load_maps(reader, &maps, &mut tables, map_bytes, root, report)?;
+    loaded.tables = small;
+    Ok((tables, loaded))
+}
+
+/// Walks the chain of top pages and the list pages they name.
+fn leaf_records(reader: &mut Reader<'_>, root: &CheckpointRoot, loaded: &mut Loaded) -> Result<Vec<LeafRecord>, OpenError> {
+    let mut tops = Vec::new();
+    let mut next = root.list;
+    while next.present {
+        if tops.len() as u32 > root.list_pages {
+            return Err(damage(format!("the list of checkpoint {} does not end", root.id)));
+        }
+        loaded.list.push(next);
+        let page = reader.pages(&[next])?.pop().flatten();
+        let page = page.ok_or_else(|| damage(format!("a top page of checkpoint {} can not be read", root.id)))?;
+        let list = decode_list(&page).map_err(|e| damage(e.to_string()))?;
+        next = list.previous;
+        tops.push(list.records);
+    }
+    tops.reverse();
+    let lists: Vec<PagePointer> = tops.into_iter().flatten().filter(|r| r.object == OBJECT_LIST).map(|r| r.pointer).collect();
+    loaded.list.extend(&lists);
+    let mut records = Vec::new();
+    for page in reader.pages(&lists)? {
+        let page = page.ok_or_else(|| damage(format!("a list page of checkpoint {} can not be read", root.id)))?;
+        records.extend(decode_list(&page).map_err(|e| damage(e.to_string()))?.records);
+    }
+    Ok(records)
+}
+
+fn load_tables(reader: &mut Reader<'_>, small: &BTreeMap<u32, Vec<PagePointer>>, tables: &mut Tables, root: &CheckpointRoot) -> Result<(), OpenError> {
+    let max_rows = tables.zones.zones().iter().map(|z| z.shape.rows).max().unwrap_or(64);
+    let geometry = SegmentTableGeometry::new(max_rows);
+    for object in [OBJECT_VOLUMES, OBJECT_SEGMENTS] {
+        let pointers = small.get(&object).map_or(&[][..], |p| &p[..]);
+        let pages = reader.pages(pointers)?;
+        for (index, (page, pointer)) in pages.into_iter().zip(pointers).enumerate() {
+            let page = match page {
+                Some(page) => page,
+                None if !pointer.present => continue,
+                None => return Err(damage(format!("page {index} of object {object} of checkpoint {} can not be read", root.id))),
+            };
+            if object == OBJECT_VOLUMES {
+                for (slot, record) in decode_volumes(&page).map_err(|e| damage(e.to_string()))?.into_iter().enumerate() {
+                    if let Some(record) = record {
+                        tables.volumes.put(index * VOLUMES_PER_PAGE + slot, record);
+                    }
+                }
+            } else {
+                load_segments(&page, index as u32, &geometry, tables)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn load_segments(page: &[u8], index: u32, geometry: &SegmentTableGeometry, tables: &mut Tables) -> Result<(), OpenError> {
+    for i in 0..geometry.per_page {
+        let id = SegmentId(index * geometry.per_page as u32 + i as u32);
+        if !tables.zones.contains(id) {
+            break;
+        }
+        let (_, at) = geometry.locate(id);
+        let rows = tables.zones.shape(id).rows;
+        let record = decode_segment(&page[at..at + geometry.stride], id, rows).map_err(|e| damage(format!("segment {id}: {e}")))?;
+        let segment = tables.segments.get_mut(id);
+        segment.stream = record.stream.0;
+        segment.filled_rows = record.filled_rows;
+        segment.last_checkpoint = record.last_checkpoint;
+        segment.last_seq = record.last_seq;
+        segment.starts.copy_from_slice(&record.starts);
+    }
+    Ok(())
+}
+
+fn load_maps(
+    reader: &mut Reader<'_>,
+    maps: &[(u32, u64, PagePointer)],
+    tables: &mut Tables,
+    map_bytes: u64,
+    root: &CheckpointRoot,
+    report: &mut OpenReport,
+) -> Result<(), OpenError> {
+    let mut entries = [MapEntry::HOLE; MAP_PAGE_ENTRIES];
+    for group in maps.chunks(PAGES_AT_ONCE) {
+        let pointers: Vec<PagePointer> = group.iter().map(|m| m.2).collect();
+        for ((object, index, pointer), page) in group.iter().zip(reader.pages(&pointers)?) {
+            let volume = VolumeId(object - OBJECT_MAP);
+            let page = page.ok_or_else(|| damage(format!("map page {index} of volume {volume} of checkpoint {} can not be read", root.id)))?;
+            let Some((v, arena)) = tables.volumes.get_mut(volume) else {
+                return Err(damage(format!("checkpoint {} has map pages of volume {volume}, which is not in its table", root.id)));
+            };
+            let slot = v.map.ensure(arena, volume, *index).ok_or(OpenError::MapMemory { limit: map_bytes })?;
+            decode_map_page(&page, &mut entries);
+            v.map.load(arena, slot, &entries);
+            if let Some(meta) = arena.meta_mut(slot) {
+                meta.pointer = *pointer;
+            }
+            report.map_pages += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Lifetime counters of the checkpoint; zero if it has none or they can not be read (they only inform).
+pub(super) fn lifetime(reader: &mut Reader<'_>, loaded: &Loaded) -> Result<[u64; 2], OpenError> {
+    let Some(pointer) = loaded.tables.get(&OBJECT_COUNTERS).and_then(|p| p.first()).filter(|p| p.present) else { return Ok([0, 0]) };
+    let page = reader.pages(&[*pointer])?.pop().flatten();
+    let counters = page.map(|p| decode_counters(&p)).unwrap_or_default();
+    Ok([counters.first().copied().unwrap_or(0), counters.get(1).copied().unwrap_or(0)])
+}

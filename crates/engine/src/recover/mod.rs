@@ -1,0 +1,255 @@
+//! Start of an existing pool: from superblocks to a running engine.
+//!
+//! 1 `quorum`: the newest superblock generation, and whether enough members are there to trust it. 2 `load`: the newest
+//! checkpoint that can be read. 3 `replay`: valid batches after it, P, and their effect on the tables. 4 Accepted batches with
+//! missing or wrong parts are completed, and every member is flushed, so that all that was accepted is durable. 5 *Fence*: the new
+//! epoch, P and the last accepted batch of each stream go to the superblock of all members. 6 Serve.
+//!
+//! It is sequential code over [`MemberIo`]: there are no clients yet. A crash at any point of it leaves everything as it was, or
+//! completed with the very bytes it should have had.
+
+mod load;
+mod quorum;
+mod reader;
+mod replay;
+
+use crate::checkpoint::CheckpointState;
+use crate::limits::STREAMS;
+use crate::member::{Member, Members, SuperblockWriter, add, next_generation, redundancy_holds, superblock_image};
+use crate::order::Orders;
+use crate::pending::Pending;
+use crate::stream::Stream;
+use crate::{Engine, OpenOptions, OpenReport, WrittenBytes};
+use windrow_io::{BufPool, MemberError, MemberIo};
+use windrow_layout::checkpoint::VolumeState;
+use windrow_layout::superblock::{Fence, MAX_FENCES, MemberState, PoolState, SLOT_BYTES, Superblock, slot_offset};
+use windrow_units::{BLOCK_BYTES, MemberId, Order, PlaceCodec, Uuid, VolumeId, ZoneMap};
+
+/// Why a pool can not be opened.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum OpenError {
+    /// No member bears a valid superblock.
+    #[error("no member bears a valid superblock ({0})")]
+    NoSuperblock(String),
+    /// Members of different pools.
+    #[error("the members belong to different pools: {0} and {1}")]
+    DifferentPools(Uuid, Uuid),
+    /// A member is in the wrong slot.
+    #[error("member {member} is not the one that the pool has in its place")]
+    WrongMember {
+        /// Slot.
+        member: MemberId,
+    },
+    /// Too few members.
+    #[error("{present} of {total} members are there and nobody recorded the others as absent: another host may have them; if that can not be, import with --force")]
+    NoQuorum {
+        /// Members found.
+        present: usize,
+        /// Members of the pool.
+        total: usize,
+    },
+    /// More members are missing than the redundancy covers.
+    #[error("{missing} members are missing ({which}): more than redundancy {redundancy} covers")]
+    TooManyMissing {
+        /// How many.
+        missing: usize,
+        /// Which.
+        which: String,
+        /// Redundancy name.
+        redundancy: &'static str,
+    },
+    /// Another host has the pool.
+    #[error("the pool is in use by host {0}, or was when that host stopped; if it is surely down, import with --force")]
+    HostMismatch(Uuid),
+    /// Destroyed.
+    #[error("the pool was destroyed")]
+    Destroyed,
+    /// Written by a newer version.
+    #[error("the pool uses features that this version does not know (incompatible {incompatible:#x}, read-only {read_only:#x})")]
+    Features {
+        /// Unknown incompatible flags.
+        incompatible: u64,
+        /// Unknown read-only flags.
+        read_only: u64,
+    },
+    /// Something that must be readable is not.
+    #[error("damage: {0}")]
+    Damage(String),
+    /// The map does not fit in the memory that it may use.
+    #[error("the map needs more than the {limit} bytes of memory that it may use")]
+    MapMemory {
+        /// The bound.
+        limit: u64,
+    },
+    /// A member failed.
+    #[error(transparent)]
+    Member(#[from] MemberError),
+}
+
+/// Tables while they are being recovered.
+pub(crate) struct Tables {
+    pub(crate) zones: ZoneMap,
+    pub(crate) codec: PlaceCodec,
+    pub(crate) segments: crate::segment::Segments,
+    pub(crate) volumes: crate::volume::Volumes,
+}
+
+impl Engine {
+    /// Opens a pool. With `read_only` not a byte is written; otherwise the fence is durable when it returns.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; nothing was changed then, but parts of accepted batches may have been completed.
+    pub fn open(io: &mut dyn MemberIo, buffers: BufPool, options: &OpenOptions) -> Result<(Self, OpenReport), OpenError> {
+        let mut superblock = quorum::newest(io, options)?;
+        let zones = ZoneMap::new(superblock.zones.clone());
+        let codec = PlaceCodec::for_segment_blocks(zones.max_data_blocks());
+        let plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille).map_err(|e| OpenError::Damage(e.to_string()))?;
+        let mut limits = options.limits;
+        limits.map_bytes = limits.map_bytes.min(plan.map_pages_max * BLOCK_BYTES);
+        let largest = zones.zones().iter().map(|z| u64::from(z.shape.chunk_rows) * u64::from(z.shape.data) * BLOCK_BYTES).max().unwrap_or(0);
+        limits.pending_bytes = limits.pending_bytes.max(4 * largest);
+        limits.batches_in_flight = limits.batches_in_flight.max(1);
+
+        let online: Vec<bool> = superblock.members.iter().enumerate().map(|(m, r)| r.state == MemberState::Online && io.is_present(MemberId(m as u8))).collect();
+        let mut reader = reader::Reader::new(io, &zones, codec, &buffers, online, superblock.pool);
+        let mut report = OpenReport { clean: superblock.state == PoolState::Exported, ..Default::default() };
+        let (mut tables, loaded, root) = load::newest_checkpoint(&mut reader, &superblock, limits.map_bytes, &mut report)?;
+        let outcome = replay::replay(&mut reader, &superblock, &root, &mut tables, &mut report)?;
+        replay::count_live(&mut tables, &loaded);
+        let lifetime = load::lifetime(&mut reader, &loaded)?;
+        let mut stats = vec![WrittenBytes::default(); superblock.members.len()];
+        let online = reader.online.clone();
+        if !options.read_only {
+            replay::complete(&mut reader, &outcome, &mut stats, &mut report)?;
+            raise_fence(&mut superblock, &outcome, options.host, &root);
+        }
+        let mut engine = build(superblock, tables, loaded, &outcome, root.id, online, plan, limits, buffers, options.read_only);
+        engine.counters.lifetime_user_bytes = lifetime[0];
+        engine.counters.lifetime_member_bytes = lifetime[1];
+        if !options.read_only {
+            engine.write_fence(io, &mut stats)?;
+        }
+        for (member, written) in engine.members.list.iter_mut().zip(&stats) {
+            add(&mut member.stats.written, written);
+        }
+        Ok((engine, report))
+    }
+
+    /// Makes everything accepted durable, then the fence.
+    fn write_fence(&mut self, io: &mut dyn MemberIo, stats: &mut [WrittenBytes]) -> Result<(), OpenError> {
+        let online = self.online_members();
+        for member in &online {
+            io.flush(*member)?;
+            self.members.list[member.index()].stats.flushes += 1;
+        }
+        for member in &online {
+            let image = superblock_image(&self.superblock, *member, &self.buffers);
+            io.write(*member, slot_offset(self.superblock.generation), &image)?;
+            stats[member.index()].superblock += SLOT_BYTES as u64;
+        }
+        for member in &online {
+            io.flush(*member)?;
+            self.members.list[member.index()].stats.flushes += 1;
+        }
+        Ok(())
+    }
+}
+
+/// The superblock of the new epoch.
+fn raise_fence(superblock: &mut Superblock, outcome: &replay::Outcome, host: Uuid, root: &windrow_layout::superblock::CheckpointRoot) {
+    superblock.parent_hash = superblock.content_hash();
+    superblock.generation = next_generation(superblock);
+    superblock.epoch = superblock.epoch.next();
+    superblock.host = host;
+    superblock.state = PoolState::Active;
+    superblock.checkpoints = [Some(*root), None];
+    superblock.fences.retain(|f| f.epoch > root.epoch);
+    if superblock.fences.len() == MAX_FENCES {
+        // Only after so many crashes without one checkpoint between them. The oldest fence is the strictest of its kind for the
+        // batches before it; all it voids that a later one accepts was overwritten or voided by the recoveries since.
+        superblock.fences.remove(0);
+    }
+    superblock.fences.push(Fence { epoch: superblock.epoch, accepted_order: outcome.accepted, next_order: outcome.next_order, last_seq: outcome.last_seq });
+}
+
+#[expect(clippy::too_many_arguments, reason = "everything that recovery found, put together once")]
+fn build(
+    superblock: Superblock,
+    tables: Tables,
+    loaded: crate::checkpoint::Loaded,
+    outcome: &replay::Outcome,
+    checkpoint: u64,
+    online: Vec<bool>,
+    plan: crate::PoolPlan,
+    limits: crate::Limits,
+    buffers: BufPool,
+    read_only: bool,
+) -> Engine {
+    let streams: Vec<Stream> = STREAMS.iter().map(|id| Stream::new(*id, outcome.positions[*id])).collect();
+    let mut orders = Orders::new(outcome.next_order);
+    orders.set_durable(outcome.accepted);
+    let max_rows = tables.zones.zones().iter().map(|z| z.shape.rows).max().unwrap_or(64);
+    let checkpoint = CheckpointState::new(checkpoint, loaded, max_rows, &plan, outcome.accepted);
+    let constant = |byte: u8| {
+        let mut buf = buffers.get(crate::read::CONSTANT_BYTES);
+        buf.fill(byte);
+        buf.freeze()
+    };
+    let mut engine = Engine {
+        zeroes: constant(0),
+        ones: constant(0xff),
+        members: Members { list: online.iter().map(|o| Member { online: *o, ..Default::default() }).collect(), in_flight: Default::default(), unrecorded_loss: false },
+        superblock_writer: SuperblockWriter::default(),
+        segments: tables.segments,
+        volumes: tables.volumes,
+        pending: Pending::with_capacity((limits.pending_bytes / BLOCK_BYTES * 2) as usize),
+        orders,
+        streams,
+        admission: Default::default(),
+        ranges: Default::default(),
+        fetches: Default::default(),
+        reads: Default::default(),
+        flush: Default::default(),
+        cleaner: Default::default(),
+        checkpoint,
+        control: Default::default(),
+        counters: Default::default(),
+        superblock,
+        zones: tables.zones,
+        codec: tables.codec,
+        plan,
+        limits,
+        read_only,
+        stopped: None,
+        now_ns: 0,
+        buffers,
+    };
+    debug_assert!(redundancy_holds(&engine.zones, &engine.members.list));
+    let deleting: Vec<VolumeId> = engine.volumes.iter().filter(|v| v.record.state == VolumeState::Deleting).map(|v| v.record.id).collect();
+    for volume in deleting {
+        engine.begin_delete(volume, Order(outcome.accepted.0));
+    }
+    engine.settle_streams();
+    engine
+}
+
+impl Engine {
+    /// Brings streams and segment states together after recovery. A stream whose last batch ended its segment goes on at row 0 of
+    /// the next one.
+    fn settle_streams(&mut self) {
+        let open: Vec<_> = self.streams.iter().map(|s| s.position.segment).collect();
+        let oldest = self.superblock.checkpoints.iter().flatten().map(|c| c.id).min().unwrap_or(0);
+        self.segments.settle(&open, &[], oldest);
+        for stream in 0..self.streams.len() {
+            let position = self.streams[stream].position;
+            if position.row == 0 {
+                self.segments.open(position.segment, self.streams[stream].id);
+            }
+        }
+        let first_after_crash = self.superblock.fences.len() > 1;
+        if first_after_crash && !self.read_only {
+            // Keeps the list of fences short and the next recovery fast.
+            self.checkpoint.request();
+        }
+    }
+}

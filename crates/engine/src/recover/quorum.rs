@@ -1,0 +1,104 @@
+//! Which superblock rules, and whether it may be trusted.
+//!
+//! The newest valid generation rules. It is trusted if more than half of the pool's members are there, or if every member that
+//! is not there is recorded absent in it: then nobody else can have gone on without us. A member that the table calls online
+//! but whose own superblock is more than one generation old has missed something and is not used (a generation is complete on
+//! all online members before the next begins, so one generation of lag is what a crash leaves).
+
+use super::OpenError;
+use crate::OpenOptions;
+use windrow_io::MemberIo;
+use windrow_layout::superblock::{MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_units::{MemberId, Redundancy, Uuid, ZoneMap};
+
+/// The newest valid superblock of one member.
+fn newest_of(io: &mut dyn MemberIo, member: MemberId, why: &mut String) -> Option<Superblock> {
+    let mut best: Option<Superblock> = None;
+    let mut slot_bytes = vec![0u8; SLOT_BYTES];
+    for slot in 0..SLOT_COUNT {
+        let read = io.read(member, SLOT_OFFSET + slot * SLOT_STRIDE, &mut slot_bytes);
+        let decoded = read.map_err(|e| e.to_string()).and_then(|()| Superblock::decode(&slot_bytes).map_err(|e| e.to_string()));
+        match decoded {
+            Ok(superblock) => {
+                if best.as_ref().is_none_or(|b| b.generation < superblock.generation) {
+                    best = Some(superblock);
+                }
+            }
+            Err(error) => *why = error,
+        }
+    }
+    best
+}
+
+/// Finds the superblock that rules; the member table in it says `Absent` for every member that must not be used.
+pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions) -> Result<Superblock, OpenError> {
+    let mut why = String::from("no member is present");
+    let mut found: Vec<(MemberId, Superblock)> = Vec::new();
+    for index in 0..io.member_count() {
+        let member = MemberId(index as u8);
+        if io.is_present(member)
+            && let Some(superblock) = newest_of(io, member, &mut why)
+        {
+            found.push((member, superblock));
+        }
+    }
+    let Some(mut newest) = found.iter().max_by_key(|(_, s)| s.generation).map(|(_, s)| s.clone()) else {
+        return Err(OpenError::NoSuperblock(why));
+    };
+    check_features(&newest, options)?;
+    if newest.state == PoolState::Destroyed {
+        return Err(OpenError::Destroyed);
+    }
+    let mut present = vec![false; newest.members.len()];
+    for (member, superblock) in &found {
+        if superblock.pool != newest.pool {
+            return Err(OpenError::DifferentPools(newest.pool, superblock.pool));
+        }
+        let record = newest.members.get(member.index()).filter(|r| r.uuid == superblock.member_uuid && superblock.member == *member);
+        let Some(record) = record else { return Err(OpenError::WrongMember { member: *member }) };
+        let current = superblock.generation.next() >= newest.generation;
+        present[member.index()] = current && record.state == MemberState::Online;
+    }
+    if newest.host != Uuid::default() && newest.host != options.host && !options.force && !options.read_only {
+        return Err(OpenError::HostMismatch(newest.host));
+    }
+    check_quorum(&newest, &present, options)?;
+    let generation = newest.generation.next();
+    for (record, present) in newest.members.iter_mut().zip(&present) {
+        if record.state == MemberState::Online && !present {
+            record.state = MemberState::Absent;
+            record.absent_since = generation;
+        }
+    }
+    check_redundancy(&newest)?;
+    Ok(newest)
+}
+
+fn check_features(superblock: &Superblock, options: &OpenOptions) -> Result<(), OpenError> {
+    let unknown = superblock.features.unknown();
+    if unknown.incompatible != 0 || (unknown.read_only != 0 && !options.read_only) {
+        return Err(OpenError::Features { incompatible: unknown.incompatible, read_only: unknown.read_only });
+    }
+    Ok(())
+}
+
+fn check_quorum(newest: &Superblock, present: &[bool], options: &OpenOptions) -> Result<(), OpenError> {
+    let total = newest.members.iter().filter(|r| r.state != MemberState::Removed).count();
+    let there = present.iter().filter(|p| **p).count();
+    let all_recorded = newest.members.iter().zip(present).all(|(r, p)| *p || r.state != MemberState::Online);
+    if there * 2 > total || all_recorded || options.force || options.read_only {
+        return Ok(());
+    }
+    Err(OpenError::NoQuorum { present: there, total })
+}
+
+fn check_redundancy(newest: &Superblock) -> Result<(), OpenError> {
+    let zones = ZoneMap::new(newest.zones.clone());
+    let lost: Vec<usize> = (0..newest.members.len()).filter(|m| newest.members[*m].state != MemberState::Online).collect();
+    let survives = zones.zones().iter().all(|z| lost.iter().filter(|m| z.members >> **m & 1 == 1).count() <= z.shape.tolerance());
+    if survives {
+        return Ok(());
+    }
+    let which = lost.iter().map(|m| format!("{m} ({})", newest.members[*m].uuid)).collect::<Vec<_>>().join(", ");
+    Err(OpenError::TooManyMissing { missing: lost.len(), which, redundancy: Redundancy::name(newest.redundancy) })
+}

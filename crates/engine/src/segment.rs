@@ -1,0 +1,441 @@
+//! The segment table: state, live counters, batch starts, and the rule by which a segment may be used again.
+//!
+//! ```text
+//! Free -> Reserved (successor of a stream) -> Open (a stream writes it) -> Sealed (full, every batch committed)
+//!      -> Cleaning (being emptied) [-> Aside (what is left is not moved)] -> Dead (nothing live, waiting for the rule)
+//!      [-> Discarding] -> Free
+//! ```
+//! A sealed segment whose last live block dies goes straight to Dead. **Reuse rule** (DESIGN.md section 2): (a) every entry
+//! that superseded or moved its blocks is durable and at or below P: the segment remembers the newest order and the newest
+//! cleaned batch that took something from it; (b) its own batches all precede the replay start of the oldest checkpoint kept:
+//! it remembers the checkpoint that was current when its last batch was sealed; (c) no planned read pins it.
+
+use crate::limits::{STREAM_CHECKPOINT, STREAMS};
+use windrow_policy::{SegmentStats, VictimIndex, VictimPolicy};
+use windrow_units::{FULL_BLOCK_UNITS, Order, SegmentId, Seq, ZoneMap};
+
+/// State of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SegmentState {
+    /// May be taken.
+    Free,
+    /// Promised to a stream as its next segment; that promise is on disk.
+    Reserved,
+    /// A stream writes it, or batches of it are not committed yet.
+    Open,
+    /// Full and committed.
+    Sealed,
+    /// Being emptied.
+    Cleaning,
+    /// Live blocks remain that cleaning does not move: checkpoint pages that the next checkpoints rewrite, or blocks that
+    /// could not be read. Dead when the last of them goes.
+    Aside,
+    /// Nothing live; waits for the reuse rule.
+    Dead,
+    /// The rule is satisfied; discards of its extents are under way.
+    Discarding,
+}
+
+/// One segment.
+#[derive(Debug)]
+pub struct Segment {
+    /// State.
+    pub state: SegmentState,
+    /// Stream that wrote it last.
+    pub stream: u8,
+    /// Live payload, in units of 16 bytes.
+    pub live_units: u32,
+    /// Rows filled with batches.
+    pub filled_rows: u32,
+    /// Batches sealed but not committed.
+    pub uncommitted: u16,
+    /// Reads that pin it.
+    pub pins: u32,
+    /// Checkpoint that was current when its last batch was sealed.
+    pub last_checkpoint: u64,
+    /// Number of its last batch.
+    pub last_seq: Seq,
+    /// Newest order that superseded one of its blocks.
+    pub superseded_by: Order,
+    /// Newest cleaned batch that moved one of its blocks away.
+    pub moved_by: Seq,
+    /// Changed since its record was last written to a checkpoint.
+    pub dirty: bool,
+    /// Bit r is set if a batch starts at row r.
+    pub starts: Box<[u64]>,
+}
+
+impl Segment {
+    /// Start and rows of the batch that covers `row`.
+    #[inline]
+    pub fn batch_at(&self, row: u32) -> (u32, u32) {
+        let start = self.start_at_or_before(row);
+        (start, self.next_start(start) - start)
+    }
+
+    #[inline]
+    fn start_at_or_before(&self, row: u32) -> u32 {
+        let mut word = row as usize / 64;
+        let mut bits = self.starts[word] & (u64::MAX >> (63 - row % 64));
+        while bits == 0 {
+            if word == 0 {
+                return 0;
+            }
+            word -= 1;
+            bits = self.starts[word];
+        }
+        word as u32 * 64 + 63 - bits.leading_zeros()
+    }
+
+    /// The first start after `row`, or the filled rows.
+    #[inline]
+    pub fn next_start(&self, row: u32) -> u32 {
+        let from = row + 1;
+        let mut word = from as usize / 64;
+        if word >= self.starts.len() {
+            return self.filled_rows;
+        }
+        let mut bits = self.starts[word] & (u64::MAX << (from % 64));
+        while bits == 0 {
+            word += 1;
+            if word >= self.starts.len() {
+                return self.filled_rows;
+            }
+            bits = self.starts[word];
+        }
+        word as u32 * 64 + bits.trailing_zeros()
+    }
+}
+
+/// All segments of a pool.
+#[derive(Debug)]
+pub struct Segments {
+    table: Vec<Segment>,
+    free: std::collections::VecDeque<SegmentId>,
+    dead: std::collections::VecDeque<SegmentId>,
+    victims: VictimIndex,
+    capacities: Vec<u32>,
+    dirty: Vec<SegmentId>,
+}
+
+/// What must be true for a dead segment to be used again.
+#[derive(Clone, Copy, Debug)]
+pub struct ReuseHorizon {
+    /// Every order up to this one is durable.
+    pub durable: Order,
+    /// Every cleaned batch up to this one is durable.
+    pub durable_cleaned: Seq,
+    /// Number of the oldest checkpoint kept.
+    pub oldest_checkpoint: u64,
+}
+
+impl Segments {
+    /// All segments free.
+    pub fn new(zones: &ZoneMap, policy: VictimPolicy) -> Self {
+        let count = zones.segment_count();
+        let table = (0..count)
+            .map(|s| Segment {
+                state: SegmentState::Free,
+                stream: 0,
+                live_units: 0,
+                filled_rows: 0,
+                uncommitted: 0,
+                pins: 0,
+                last_checkpoint: 0,
+                last_seq: Seq(0),
+                superseded_by: Order(0),
+                moved_by: Seq(0),
+                dirty: false,
+                starts: vec![0; zones.shape(SegmentId(s)).rows.div_ceil(64) as usize].into_boxed_slice(),
+            })
+            .collect();
+        let units = |blocks: u64| (blocks * u64::from(FULL_BLOCK_UNITS)) as u32;
+        // What a segment of full batches can hold beside headers: a segment with that much alive is not worth cleaning.
+        let capacities = (0..count).map(|s| units(crate::format::payload_blocks(zones.shape(SegmentId(s))))).collect();
+        let capacity = units(zones.max_data_blocks());
+        Self { table, free: Default::default(), dead: Default::default(), victims: VictimIndex::new(count, capacity, policy), capacities, dirty: Vec::new() }
+    }
+
+    /// One segment.
+    #[inline]
+    pub fn get(&self, id: SegmentId) -> &Segment {
+        &self.table[id.index()]
+    }
+
+    /// One segment, to be changed (not its state or live count).
+    #[inline]
+    pub fn get_mut(&mut self, id: SegmentId) -> &mut Segment {
+        &mut self.table[id.index()]
+    }
+
+    /// Number of segments.
+    pub fn count(&self) -> u32 {
+        self.table.len() as u32
+    }
+
+    /// Free segments.
+    pub fn free_count(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    /// Dead segments that wait for the reuse rule.
+    pub fn dead_count(&self) -> u32 {
+        self.dead.len() as u32
+    }
+
+    /// Takes a free segment as the successor of a stream.
+    pub fn reserve(&mut self) -> Option<SegmentId> {
+        let id = self.free.pop_front()?;
+        self.table[id.index()].state = SegmentState::Reserved;
+        Some(id)
+    }
+
+    /// A stream begins to write a reserved segment.
+    pub fn open(&mut self, id: SegmentId, stream: usize) {
+        let segment = &mut self.table[id.index()];
+        segment.state = SegmentState::Open;
+        segment.stream = stream as u8;
+        segment.filled_rows = 0;
+        segment.starts.fill(0);
+        segment.superseded_by = Order(0);
+        segment.moved_by = Seq(0);
+        self.mark_dirty(id);
+    }
+
+    /// A batch of `rows` rows was sealed at `row`.
+    pub fn add_batch(&mut self, id: SegmentId, row: u32, rows: u32, seq: Seq, checkpoint: u64) {
+        let segment = &mut self.table[id.index()];
+        segment.starts[row as usize / 64] |= 1 << (row % 64);
+        segment.filled_rows = row + rows;
+        segment.last_seq = seq;
+        segment.last_checkpoint = checkpoint;
+        segment.uncommitted += 1;
+        self.mark_dirty(id);
+    }
+
+    /// A batch of the segment was committed; `full` if the stream has left the segment.
+    pub fn batch_committed(&mut self, id: SegmentId, clock: u64, full: bool) {
+        let segment = &mut self.table[id.index()];
+        segment.uncommitted -= 1;
+        if full {
+            self.seal_if_complete(id, clock);
+        }
+    }
+
+    /// The stream has left the segment and all is committed: it becomes a candidate for cleaning.
+    pub fn seal_if_complete(&mut self, id: SegmentId, clock: u64) {
+        let segment = &mut self.table[id.index()];
+        if segment.state != SegmentState::Open || segment.uncommitted > 0 {
+            return;
+        }
+        if segment.live_units == 0 {
+            segment.state = SegmentState::Dead;
+            self.dead.push_back(id);
+        } else {
+            segment.state = SegmentState::Sealed;
+            let live = segment.live_units;
+            self.victims.insert(id.0, SegmentStats { live_units: live, capacity_units: self.capacities[id.index()], sealed_at: clock });
+        }
+    }
+
+    /// More live payload.
+    #[inline]
+    pub fn add_live(&mut self, id: SegmentId, units: u32) {
+        let segment = &mut self.table[id.index()];
+        segment.live_units += units;
+        if segment.state == SegmentState::Sealed {
+            let live = segment.live_units;
+            self.victims.update(id.0, live);
+        }
+    }
+
+    /// Cleaning of a victim has ended with blocks left that it does not move.
+    pub fn set_aside(&mut self, id: SegmentId) {
+        self.table[id.index()].state = SegmentState::Aside;
+    }
+
+    /// True if segments are set aside.
+    pub fn aside_count(&self) -> usize {
+        self.table.iter().filter(|s| s.state == SegmentState::Aside).count()
+    }
+
+    /// The discards of a segment are done.
+    pub fn discarded(&mut self, id: SegmentId) {
+        self.table[id.index()].state = SegmentState::Free;
+        self.free.push_back(id);
+    }
+
+    /// Less live payload, taken by order `by` (and by a cleaned batch, if a move did it).
+    #[inline]
+    pub fn remove_live(&mut self, id: SegmentId, units: u32, by: Order, moved_by: Seq) {
+        let segment = &mut self.table[id.index()];
+        segment.live_units -= units;
+        segment.superseded_by = segment.superseded_by.max(by);
+        segment.moved_by = segment.moved_by.max(moved_by);
+        match segment.state {
+            SegmentState::Aside if segment.live_units == 0 => {
+                segment.state = SegmentState::Dead;
+                self.dead.push_back(id);
+            }
+            SegmentState::Sealed if segment.live_units == 0 => {
+                segment.state = SegmentState::Dead;
+                self.victims.remove(id.0);
+                self.dead.push_back(id);
+            }
+            SegmentState::Sealed => {
+                let live = segment.live_units;
+                self.victims.update(id.0, live);
+            }
+            _ => {}
+        }
+    }
+
+    /// The best victim, taken out of the candidates.
+    pub fn take_victim(&mut self, clock: u64) -> Option<SegmentId> {
+        let (id, _) = self.victims.pop_best(clock)?;
+        let id = SegmentId(id);
+        self.table[id.index()].state = SegmentState::Cleaning;
+        Some(id)
+    }
+
+    /// Cleaning of a victim has ended: dead if nothing is live, else a candidate again.
+    pub fn end_cleaning(&mut self, id: SegmentId, clock: u64) {
+        let segment = &mut self.table[id.index()];
+        debug_assert_eq!(segment.state, SegmentState::Cleaning);
+        if segment.live_units == 0 {
+            segment.state = SegmentState::Dead;
+            self.dead.push_back(id);
+        } else {
+            segment.state = SegmentState::Sealed;
+            let live = segment.live_units;
+            self.victims.insert(id.0, SegmentStats { live_units: live, capacity_units: self.capacities[id.index()], sealed_at: clock });
+        }
+    }
+
+    /// Frees dead segments that satisfy the reuse rule. With `discard` they are not free yet but `Discarding`, and returned.
+    pub fn free_dead(&mut self, horizon: &ReuseHorizon, discard: bool) -> Vec<SegmentId> {
+        let mut freed = Vec::new();
+        for _ in 0..self.dead.len() {
+            let Some(id) = self.dead.pop_front() else { break };
+            if self.may_reuse(id, horizon) {
+                let segment = &mut self.table[id.index()];
+                segment.filled_rows = 0;
+                self.mark_dirty(id);
+                if discard {
+                    self.table[id.index()].state = SegmentState::Discarding;
+                    freed.push(id);
+                } else {
+                    self.table[id.index()].state = SegmentState::Free;
+                    self.free.push_back(id);
+                }
+            } else {
+                self.dead.push_back(id);
+            }
+        }
+        freed
+    }
+
+    fn may_reuse(&self, id: SegmentId, horizon: &ReuseHorizon) -> bool {
+        let s = self.get(id);
+        s.pins == 0 && s.superseded_by <= horizon.durable && s.moved_by <= horizon.durable_cleaned && s.last_checkpoint < horizon.oldest_checkpoint
+    }
+
+    /// Why dead segments are not free yet: (some wait for a flush, some for a checkpoint).
+    pub fn waiting_for(&self, horizon: &ReuseHorizon) -> (bool, bool) {
+        let mut flush = false;
+        let mut checkpoint = false;
+        for id in &self.dead {
+            let s = self.get(*id);
+            let needs_flush = s.superseded_by > horizon.durable || s.moved_by > horizon.durable_cleaned;
+            let needs_checkpoint = s.last_checkpoint >= horizon.oldest_checkpoint;
+            flush |= needs_flush && !needs_checkpoint;
+            checkpoint |= needs_checkpoint;
+        }
+        (flush, checkpoint)
+    }
+
+    fn mark_dirty(&mut self, id: SegmentId) {
+        let segment = &mut self.table[id.index()];
+        if !segment.dirty {
+            segment.dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    /// Segments whose record changed since the last call.
+    pub fn take_dirty(&mut self) -> Vec<SegmentId> {
+        let list = std::mem::take(&mut self.dirty);
+        for id in &list {
+            self.table[id.index()].dirty = false;
+        }
+        list
+    }
+
+    /// Forgets what the table says of rows from `row` on: batches sealed there did not survive (recovery).
+    pub fn truncate(&mut self, id: SegmentId, row: u32) {
+        let segment = &mut self.table[id.index()];
+        segment.filled_rows = row;
+        for r in row..(segment.starts.len() * 64) as u32 {
+            segment.starts[r as usize / 64] &= !(1 << (r % 64));
+        }
+    }
+
+    /// Sets the states after recovery, when live counters and stream positions are known. `used` tells whether a segment
+    /// holds batches, `open` and `reserved` name the streams' segments.
+    pub fn settle(&mut self, open: &[SegmentId], reserved: &[SegmentId], oldest_checkpoint: u64) {
+        for index in 0..self.table.len() {
+            let id = SegmentId(index as u32);
+            let segment = &mut self.table[index];
+            segment.uncommitted = 0;
+            let written = segment.filled_rows > 0;
+            segment.state = if open.contains(&id) {
+                SegmentState::Open
+            } else if reserved.contains(&id) {
+                SegmentState::Reserved
+            } else if segment.live_units > 0 {
+                SegmentState::Sealed
+            } else if written && segment.last_checkpoint >= oldest_checkpoint {
+                SegmentState::Dead
+            } else {
+                SegmentState::Free
+            };
+            match segment.state {
+                SegmentState::Sealed => {
+                    let (live, clock) = (segment.live_units, segment.last_checkpoint);
+                    self.victims.insert(id.0, SegmentStats { live_units: live, capacity_units: self.capacities[id.index()], sealed_at: clock });
+                }
+                SegmentState::Dead => self.dead.push_back(id),
+                SegmentState::Free => self.free.push_back(id),
+                _ => {}
+            }
+        }
+    }
+
+    /// Sums of live blocks by kind of stream: (user and cleaned, checkpoint).
+    pub fn live_blocks(&self) -> (u64, u64) {
+        let mut user = 0;
+        let mut checkpoint = 0;
+        for s in &self.table {
+            let blocks = u64::from(s.live_units / u32::from(FULL_BLOCK_UNITS));
+            if usize::from(s.stream) == STREAM_CHECKPOINT { checkpoint += blocks } else { user += blocks }
+        }
+        (user, checkpoint)
+    }
+
+    /// Checks what must hold between two events; the text of the first violation, if any.
+    pub fn self_check(&self) -> Result<(), String> {
+        for (index, s) in self.table.iter().enumerate() {
+            let listed = self.free.iter().filter(|f| f.index() == index).count();
+            if (s.state == SegmentState::Free) != (listed == 1) {
+                return Err(format!("segment {index} is {:?} and {listed} times in the free list", s.state));
+            }
+            if matches!(s.state, SegmentState::Free | SegmentState::Reserved | SegmentState::Dead) && s.live_units > 0 {
+                return Err(format!("segment {index} is {:?} with {} live units", s.state, s.live_units));
+            }
+            if usize::from(s.stream) > STREAMS[STREAMS.len() - 1] {
+                return Err(format!("segment {index} has stream {}", s.stream));
+            }
+        }
+        Ok(())
+    }
+}

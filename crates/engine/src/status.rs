@@ -1,0 +1,167 @@
+//! What `status` and `stats` show, and the counters behind it.
+
+use crate::limits::STREAM_USER;
+use crate::member::add;
+use crate::{Engine, MemberStatus, Notice, Outbox, PoolStatus, StopReason, VolumeStatus, WrittenBytes};
+use windrow_layout::checkpoint::VolumeState;
+use windrow_layout::superblock::MemberState;
+use windrow_units::{BLOCK_BYTES, MemberId};
+
+/// Counters since start, and the lifetime totals they began with.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) user_write_bytes: u64,
+    pub(crate) user_read_bytes: u64,
+    pub(crate) fill_blocks: u64,
+    pub(crate) flushes: u64,
+    pub(crate) checkpoints: u64,
+    pub(crate) segments_cleaned: u64,
+    pub(crate) victims: u64,
+    pub(crate) repaired_reads: u64,
+    /// Bytes of data space that batches took: the clock of segment ages.
+    pub(crate) log_bytes: u64,
+    /// Bytes of committed user blocks and records.
+    pub(crate) committed_user_bytes: u64,
+    /// Bytes admitted at the time of the last look, for what is at risk.
+    pub(crate) lifetime_user_bytes: u64,
+    pub(crate) lifetime_member_bytes: u64,
+    pub(crate) filling_reported: u8,
+}
+
+impl Engine {
+    /// Totals over the pool's life, as saved with checkpoints: user bytes written, bytes written to members. After a crash they
+    /// miss what came after the last checkpoint.
+    pub(crate) fn lifetime_counters(&self) -> [u64; 2] {
+        let members: u64 = self.members.list.iter().map(|m| m.stats.written.total()).sum();
+        [self.counters.lifetime_user_bytes + self.counters.user_write_bytes, self.counters.lifetime_member_bytes + members]
+    }
+
+    /// The pool as it is now.
+    pub fn status(&self) -> PoolStatus {
+        let mut written = WrittenBytes::default();
+        for member in &self.members.list {
+            add(&mut written, &member.stats.written);
+        }
+        let degraded = self.members.list.iter().zip(&self.superblock.members).any(|(m, r)| !m.online && r.state != MemberState::Removed);
+        let state = match &self.stopped {
+            Some(StopReason::Shutdown) | None if degraded => "degraded",
+            None | Some(StopReason::Shutdown) => "online",
+            Some(_) => "stopped",
+        };
+        let properties = &self.superblock.properties;
+        let [lifetime_user_bytes, lifetime_member_bytes] = self.lifetime_counters();
+        PoolStatus {
+            pool: self.superblock.pool,
+            name: self.superblock.pool_name.clone(),
+            redundancy: self.superblock.redundancy.name(),
+            state,
+            generation: self.superblock.generation.0,
+            epoch: self.superblock.epoch.0,
+            members: self.member_status(),
+            volumes: self.volume_status(),
+            spare_per_mille: properties.spare_per_mille,
+            seal_age_ms: properties.seal_age_ms,
+            victim_policy: if properties.victim_policy == 0 { "greedy" } else { "cost-benefit" },
+            discard: properties.discard,
+            plan: self.plan.clone(),
+            used_bytes: self.volumes.used_blocks * BLOCK_BYTES,
+            free_segments: self.segments.free_count(),
+            map_bytes: self.volumes.arena.bytes(),
+            limits: self.limits,
+            at_risk_bytes: self.at_risk_bytes(),
+            pending_bytes: self.admission.pending_bytes,
+            member_stats: self.members.list.iter().map(|m| m.stats).collect(),
+            written,
+            user_write_bytes: self.counters.user_write_bytes,
+            user_read_bytes: self.counters.user_read_bytes,
+            fill_blocks: self.counters.fill_blocks,
+            flushes: self.counters.flushes,
+            checkpoints: self.counters.checkpoints,
+            segments_cleaned: self.counters.segments_cleaned,
+            order: self.orders.last(),
+            durable_order: self.orders.durable(),
+            lifetime_user_bytes,
+            lifetime_member_bytes,
+        }
+    }
+
+    /// Acknowledged bytes that a power cut could lose now: committed but not flushed, and everything before that.
+    fn at_risk_bytes(&self) -> u64 {
+        if self.orders.durable() == self.orders.last() {
+            return 0;
+        }
+        self.counters.committed_user_bytes - self.flush.durable_bytes + self.admission.pending_bytes
+    }
+
+    fn member_status(&self) -> Vec<MemberStatus> {
+        let records = self.superblock.members.iter().enumerate();
+        records
+            .map(|(i, record)| MemberStatus {
+                member: MemberId(i as u8),
+                uuid: record.uuid,
+                state: if self.members.list[i].online { "online" } else { "absent" },
+                size_bytes: record.size_bytes,
+            })
+            .collect()
+    }
+
+    fn volume_status(&self) -> Vec<VolumeStatus> {
+        let volumes = self.volumes.iter();
+        volumes
+            .map(|v| VolumeStatus {
+                id: v.record.id,
+                name: v.record.name.clone(),
+                size_bytes: v.record.size_bytes,
+                mapped_bytes: v.map.mapped_blocks * BLOCK_BYTES,
+                read_only: v.record.read_only,
+                deleting: v.record.state == VolumeState::Deleting,
+            })
+            .collect()
+    }
+
+    /// Tells when use passes 80, 90 and 95 per cent upwards.
+    pub(crate) fn report_filling(&mut self, out: &mut Outbox) {
+        let usable = (self.plan.usable_bytes / BLOCK_BYTES).max(1);
+        let percent = self.volumes.used_blocks * 100 / usable;
+        let passed = [95u8, 90, 80].into_iter().find(|p| percent >= u64::from(*p)).unwrap_or(0);
+        if passed > self.counters.filling_reported {
+            out.notices.push(Notice::Filling { percent: passed });
+        }
+        self.counters.filling_reported = passed;
+    }
+
+    /// Checks what must hold when nothing is under way; the text of the first violation.
+    pub fn self_check(&self) -> Result<(), String> {
+        self.segments.self_check()?;
+        let quiet = self.pending.is_empty() && self.streams.iter().all(|s| s.in_flight.is_empty() && s.open.is_empty());
+        if quiet && self.admission.is_idle() {
+            if self.admission.pending_bytes != 0 {
+                return Err(format!("{} pending bytes at rest", self.admission.pending_bytes));
+            }
+            let mapped: u64 = self.volumes.iter().map(|v| v.map.mapped_blocks).sum();
+            let (live, _) = self.segments.live_blocks();
+            if self.ranges.is_idle() && (mapped != live || mapped != self.volumes.used_blocks) {
+                return Err(format!("{mapped} blocks mapped, {live} live in segments, {} counted as used", self.volumes.used_blocks));
+            }
+        }
+        Ok(())
+    }
+
+    /// True if nothing is on its way (between bursts, for tests and leak checks).
+    pub fn is_quiet(&self) -> bool {
+        self.pending.is_empty()
+            && self.admission.is_idle()
+            && self.reads.is_empty()
+            && self.fetches.is_empty()
+            && self.flush.is_idle()
+            && self.members.in_flight.is_empty()
+            && self.checkpoint.is_idle()
+            && self.cleaner.is_idle()
+            && self.stream(STREAM_USER).open.is_empty()
+    }
+
+    /// A volume by name: id and size in bytes.
+    pub fn volume(&self, name: &str) -> Option<(windrow_units::VolumeId, u64)> {
+        self.volumes.by_name(name).map(|v| (v.record.id, v.record.size_bytes))
+    }
+}

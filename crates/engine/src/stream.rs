@@ -1,0 +1,196 @@
+//! Streams: where each goes on, its open batch, and its batches on their way.
+
+use crate::api::WrittenBytes;
+use crate::pending::BlockKey;
+use std::collections::VecDeque;
+use windrow_io::Payload;
+use windrow_layout::batch::TableWriter;
+use windrow_layout::superblock::StreamPosition;
+use windrow_units::{Order, Place, SegmentId, Seq};
+
+/// What a batch does to the tables when it commits; one for each entry of its table.
+#[derive(Clone, Copy, Debug)]
+pub enum Item {
+    /// A user block with payload.
+    Data {
+        /// Block.
+        key: BlockKey,
+        /// Order.
+        order: Order,
+    },
+    /// A user block of zeroes (`false`) or ones (`true`).
+    Fill {
+        /// Block.
+        key: BlockKey,
+        /// Order.
+        order: Order,
+        /// Which.
+        ones: bool,
+    },
+    /// A range or volume operation: took effect on admission, only its order counts here.
+    Record,
+    /// A moved block.
+    Move {
+        /// Block.
+        key: BlockKey,
+        /// Installs only if the map still shows this.
+        from: Place,
+    },
+    /// A checkpoint page.
+    Page {
+        /// Object.
+        object: u32,
+        /// Page number.
+        index: u32,
+    },
+}
+
+/// The batch that a stream is filling.
+#[derive(Debug, Default)]
+pub struct OpenBatch {
+    /// Encoded entries.
+    pub table: TableWriter,
+    /// One for each entry.
+    pub items: Vec<Item>,
+    /// One for each item with payload.
+    pub payloads: Vec<Payload>,
+    /// First and last order of its items.
+    pub orders: Option<(Order, Order)>,
+    /// When its first item came, in driver time.
+    pub since_ns: u64,
+}
+
+impl OpenBatch {
+    /// True if there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Notes an order.
+    pub fn cover(&mut self, order: Order) {
+        self.orders = Some(match self.orders {
+            None => (order, order),
+            Some((first, last)) => (first.min(order), last.max(order)),
+        });
+    }
+}
+
+/// Where a batch is on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BatchStage {
+    /// A worker gathers it and computes its parity.
+    Sealing,
+    /// Its columns are being written.
+    Writing {
+        /// Member writes not ended.
+        left: u8,
+    },
+    /// All member writes have ended.
+    Written,
+}
+
+/// A sealed batch.
+#[derive(Debug)]
+pub struct Batch {
+    /// Its number.
+    pub seq: Seq,
+    /// Its segment.
+    pub segment: SegmentId,
+    /// First row.
+    pub row: u32,
+    /// Rows.
+    pub rows: u32,
+    /// Blocks before the payload.
+    pub head_blocks: u32,
+    /// Stage.
+    pub stage: BatchStage,
+    /// What it does.
+    pub items: Vec<Item>,
+    /// Payloads, kept for reads until it commits.
+    pub payloads: Vec<Payload>,
+    /// Checksums of the payloads, from the seal job.
+    pub checksums: Vec<u32>,
+    /// Orders it covers.
+    pub orders: Option<(Order, Order)>,
+    /// Columns that did not reach their member.
+    pub lost_columns: u64,
+    /// True if it is the last batch of its segment.
+    pub last_of_segment: bool,
+}
+
+/// One stream.
+#[derive(Debug)]
+pub struct Stream {
+    /// Index.
+    pub id: usize,
+    /// Where the open batch will go.
+    pub position: StreamPosition,
+    /// The open batch.
+    pub open: OpenBatch,
+    /// Sealed batches in order of their numbers.
+    pub in_flight: VecDeque<Batch>,
+    /// Last committed batch.
+    pub committed: Seq,
+    /// Last durable batch.
+    pub durable: Seq,
+    /// Vectors of finished batches, to be used again.
+    pub spare: Vec<(Vec<Item>, Vec<Payload>)>,
+}
+
+impl Stream {
+    /// A stream at a position; everything before it is committed and durable.
+    pub fn new(id: usize, position: StreamPosition) -> Self {
+        let before = Seq(position.seq.0 - 1);
+        Self { id, position, open: OpenBatch::default(), in_flight: VecDeque::new(), committed: before, durable: before, spare: Vec::new() }
+    }
+
+    /// A stream that was never opened.
+    pub fn closed_position() -> StreamPosition {
+        StreamPosition { segment: SegmentId::NONE, row: 0, seq: Seq(1), next_segment: SegmentId::NONE }
+    }
+
+    /// The position of the oldest batch that is not committed: where a replay must begin.
+    pub fn replay_position(&self) -> StreamPosition {
+        match self.in_flight.front() {
+            None => self.position,
+            Some(b) => {
+                let next_segment = if b.segment == self.position.segment { self.position.next_segment } else { SegmentId::NONE };
+                StreamPosition { segment: b.segment, row: b.row, seq: b.seq, next_segment }
+            }
+        }
+    }
+
+    /// The batch with this number, if it is in flight.
+    pub fn batch_mut(&mut self, seq: Seq) -> Option<&mut Batch> {
+        let first = self.in_flight.front()?.seq.0;
+        self.in_flight.get_mut(seq.0.checked_sub(first)? as usize)
+    }
+}
+
+/// What kind of bytes a data block of a batch is, for exact accounting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BlockCause {
+    /// Header or footer.
+    Header,
+    /// User data.
+    User,
+    /// Moved by cleaning.
+    Moved,
+    /// Checkpoint (pages, and everything else in batches of that stream).
+    Checkpoint,
+    /// Padding.
+    Padding,
+}
+
+impl BlockCause {
+    /// Adds `bytes` to the right counter.
+    pub fn add(self, bytes: u64, to: &mut WrittenBytes) {
+        match self {
+            Self::Header => to.header += bytes,
+            Self::User => to.user += bytes,
+            Self::Moved => to.moved += bytes,
+            Self::Checkpoint => to.checkpoint += bytes,
+            Self::Padding => to.padding += bytes,
+        }
+    }
+}

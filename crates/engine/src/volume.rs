@@ -1,0 +1,145 @@
+//! The volume table with each volume's map, and the count of blocks that hold data.
+//!
+//! `used_blocks` counts blocks whose newest admitted state is data; admission compares it with the pool's usable space,
+//! so that what was accepted always fits (invariant 7).
+
+use crate::limits::MAX_VOLUMES;
+use crate::map::{MapArena, VolumeMap};
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+use windrow_layout::checkpoint::{PagePointer, VolumeRecord, VolumeState};
+use windrow_units::{BLOCK_BYTES, VolumeId};
+
+/// One volume.
+#[derive(Debug)]
+pub struct Volume {
+    /// Its record.
+    pub record: VolumeRecord,
+    /// Its map.
+    pub map: VolumeMap,
+}
+
+impl Volume {
+    /// Blocks.
+    pub fn blocks(&self) -> u64 {
+        self.record.size_bytes / BLOCK_BYTES
+    }
+}
+
+/// All volumes.
+#[derive(Debug)]
+pub struct Volumes {
+    slots: Vec<Option<Volume>>,
+    by_id: HashMap<u32, u32, FxBuildHasher>,
+    /// Map pages of all volumes.
+    pub arena: MapArena,
+    /// Highest id ever given.
+    pub last_id: u32,
+    /// Blocks whose newest state is data.
+    pub used_blocks: u64,
+    /// Table pages (32 slots each) that changed since their last image.
+    pub dirty_pages: Vec<u32>,
+    /// Map pages dropped since the last checkpoint began, with the pointers of their images.
+    pub dropped: Vec<(VolumeId, u32, PagePointer)>,
+}
+
+impl Volumes {
+    /// No volumes.
+    pub fn new(map_bytes: u64) -> Self {
+        Self {
+            slots: Vec::new(),
+            by_id: HashMap::with_capacity_and_hasher(64, FxBuildHasher),
+            arena: MapArena::new(map_bytes),
+            last_id: 0,
+            used_blocks: 0,
+            dirty_pages: Vec::new(),
+            dropped: Vec::new(),
+        }
+    }
+
+    /// A volume, deleted ones included.
+    #[inline]
+    pub fn get(&self, id: VolumeId) -> Option<&Volume> {
+        let slot = *self.by_id.get(&id.0)?;
+        self.slots[slot as usize].as_ref()
+    }
+
+    /// A volume and the arena, both to be changed.
+    #[inline]
+    pub fn get_mut(&mut self, id: VolumeId) -> Option<(&mut Volume, &mut MapArena)> {
+        let slot = *self.by_id.get(&id.0)?;
+        Some((self.slots[slot as usize].as_mut()?, &mut self.arena))
+    }
+
+    /// A volume that is in use.
+    #[inline]
+    pub fn active(&self, id: VolumeId) -> Option<&Volume> {
+        self.get(id).filter(|v| v.record.state == VolumeState::Active)
+    }
+
+    /// A volume in use by name.
+    pub fn by_name(&self, name: &str) -> Option<&Volume> {
+        self.iter().find(|v| v.record.state == VolumeState::Active && v.record.name == name)
+    }
+
+    /// All volumes in order of their slots.
+    pub fn iter(&self) -> impl Iterator<Item = &Volume> {
+        self.slots.iter().flatten()
+    }
+
+    /// True if no more volumes fit.
+    pub fn is_full(&self) -> bool {
+        self.by_id.len() >= MAX_VOLUMES
+    }
+
+    /// Adds a volume.
+    pub fn add(&mut self, record: VolumeRecord) {
+        let slot = self.slots.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.put(slot, record);
+        self.mark_dirty(slot);
+    }
+
+    /// Puts a volume in a given slot (recovery).
+    pub fn put(&mut self, slot: usize, record: VolumeRecord) {
+        if slot >= self.slots.len() {
+            self.slots.resize_with(slot + 1, || None);
+        }
+        self.last_id = self.last_id.max(record.id.0);
+        self.by_id.insert(record.id.0, slot as u32);
+        self.slots[slot] = Some(Volume { record, map: VolumeMap::default() });
+    }
+
+    /// Changes a record.
+    pub fn change(&mut self, id: VolumeId, change: impl FnOnce(&mut VolumeRecord)) {
+        let Some(slot) = self.by_id.get(&id.0).copied() else { return };
+        if let Some(volume) = self.slots[slot as usize].as_mut() {
+            change(&mut volume.record);
+        }
+        self.mark_dirty(slot as usize);
+    }
+
+    /// Forgets a deleted volume whose map is empty.
+    pub fn remove(&mut self, id: VolumeId) {
+        if let Some(slot) = self.by_id.remove(&id.0) {
+            self.slots[slot as usize] = None;
+            self.mark_dirty(slot as usize);
+        }
+    }
+
+    fn mark_dirty(&mut self, slot: usize) {
+        let page = (slot / windrow_layout::checkpoint::VOLUMES_PER_PAGE) as u32;
+        if !self.dirty_pages.contains(&page) {
+            self.dirty_pages.push(page);
+        }
+    }
+
+    /// The records of a table page.
+    pub fn table_page(&self, page: u32) -> Vec<Option<VolumeRecord>> {
+        let per_page = windrow_layout::checkpoint::VOLUMES_PER_PAGE;
+        let first = page as usize * per_page;
+        (first..first + per_page).map(|s| self.slots.get(s).and_then(|v| v.as_ref().map(|v| v.record.clone()))).collect()
+    }
+}

@@ -1,0 +1,359 @@
+//! Admission: bounds, credit, space, order numbers, acknowledgement.
+//!
+//! 1 Check the request against its volume.
+//! 2 If another request waits, if memory for pending writes is used up, or if a block it touches is held by a
+//!   read-modify-write, it waits (first in, first out; requests for held blocks step aside until the block is released).
+//! 3 Unaligned edges: fetch the old block, hold it, come back here with whole blocks.
+//! 4 Look at all blocks before changing anything: content class, whether the block held data, memory for its map page.
+//!   What does not fit is refused now, before the acknowledgement.
+//! 5 Give orders, make the blocks visible to reads, queue them for placement, answer (at once, or when durable for FUA).
+
+use crate::pending::{BlockKey, Content};
+use crate::{Engine, Outbox};
+use std::collections::VecDeque;
+use windrow_io::{Op, Payload, Request, RequestError, RequestId};
+use windrow_layout::batch::{Entry, RangeState};
+use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
+use windrow_reduce::BlockClass;
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, Order, VolumeId};
+
+/// Bytes a record without payload counts against the bound on pending bytes: about what it takes in memory.
+pub(crate) const RECORD_COST: u64 = 256;
+
+/// An admitted block or record that waits for its place.
+#[derive(Debug)]
+pub(crate) enum Placing {
+    /// A block with payload.
+    Data { key: BlockKey, order: Order, payload: Payload },
+    /// A block of zeroes or ones.
+    Fill { key: BlockKey, order: Order, ones: bool },
+    /// A range or volume record.
+    Record { entry: Entry, order: Order },
+}
+
+/// A change with unaligned ends whose edge blocks are being read: a write, or the ends of a zeroed range with the whole
+/// blocks between them.
+#[derive(Debug)]
+pub(crate) struct EdgeWrite {
+    id: RequestId,
+    volume: VolumeId,
+    fua: bool,
+    /// Byte offset and bytes, ascending.
+    parts: Vec<(u64, Payload)>,
+    /// Whole blocks `first .. end` that become holes or zeroes.
+    range: Option<(Lba, Lba, RangeState)>,
+    edges: Vec<(BlockKey, Option<Payload>)>,
+    left: usize,
+}
+
+/// State of admission.
+#[derive(Debug, Default)]
+pub(crate) struct Admission {
+    /// Requests that wait for credit, in order of arrival.
+    pub(crate) waiting: VecDeque<Request>,
+    /// Requests that wait for a held block.
+    stepped_aside: Vec<Request>,
+    /// Blocks held by read-modify-writes.
+    held: Vec<BlockKey>,
+    edge_writes: crate::slab::Slab<EdgeWrite>,
+    /// Admitted, not placed.
+    pub(crate) placing: VecDeque<Placing>,
+    /// Bytes admitted and not committed.
+    pub(crate) pending_bytes: u64,
+    scratch: Vec<(BlockClass, bool)>,
+}
+
+impl Admission {
+    /// Takes the requests that wait for held blocks (the pool has stopped).
+    pub(crate) fn take_locked(&mut self) -> Vec<Request> {
+        std::mem::take(&mut self.stepped_aside)
+    }
+
+    /// True if nothing waits here.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.stepped_aside.is_empty() && self.edge_writes.is_empty() && self.placing.is_empty()
+    }
+}
+
+/// Byte range of an operation that changes blocks.
+fn changed_range(op: &Op) -> (u64, u64) {
+    match op {
+        Op::Write { offset, data, .. } => (*offset, data.len() as u64),
+        Op::Trim { offset, length, .. } | Op::WriteZeroes { offset, length, .. } => (*offset, *length),
+        Op::Read { .. } | Op::Flush | Op::BlockStatus { .. } => (0, 0),
+    }
+}
+
+impl Engine {
+    /// A request arrives.
+    pub(crate) fn request(&mut self, request: Request, out: &mut Outbox) {
+        if self.stopped.is_some() || self.control.shutting_down() {
+            return self.fail(request.id, RequestError::Stopped, out);
+        }
+        match request.op {
+            Op::Read { offset, length } => self.read_request(request.id, request.volume, offset, length, out),
+            Op::BlockStatus { offset, length, max_extents } => self.block_status(request.id, request.volume, offset, length, max_extents, out),
+            Op::Flush => self.flush_request(request.id, out),
+            Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. } => {
+                if let Err(error) = self.check_change(&request) {
+                    return self.fail(request.id, error, out);
+                }
+                if self.admission.waiting.len() >= self.limits.waiting_requests as usize {
+                    return self.fail(request.id, RequestError::Io, out);
+                }
+                self.admission.waiting.push_back(request);
+                self.admit_waiting(out);
+            }
+        }
+    }
+
+    /// Checks offset and length against the volume.
+    pub(crate) fn check_range(&self, volume: VolumeId, offset: u64, length: u64) -> Result<(), RequestError> {
+        let v = self.volumes.active(volume).ok_or(RequestError::NoVolume)?;
+        if length == 0 || !offset.is_multiple_of(512) || !length.is_multiple_of(512) {
+            return Err(RequestError::Invalid);
+        }
+        match offset.checked_add(length) {
+            Some(end) if end <= v.record.size_bytes => Ok(()),
+            _ => Err(RequestError::OutOfRange),
+        }
+    }
+
+    fn check_change(&self, request: &Request) -> Result<(), RequestError> {
+        let (offset, length) = changed_range(&request.op);
+        self.check_range(request.volume, offset, length)?;
+        if self.read_only || self.volumes.active(request.volume).is_some_and(|v| v.record.read_only) {
+            return Err(RequestError::ReadOnly);
+        }
+        Ok(())
+    }
+
+    /// Admits what waits, as far as credit goes.
+    pub(crate) fn admit_waiting(&mut self, out: &mut Outbox) {
+        while let Some(request) = self.admission.waiting.front() {
+            let (_, length) = changed_range(&request.op);
+            let cost = if matches!(request.op, Op::Write { .. }) { length } else { RECORD_COST };
+            if self.admission.pending_bytes > 0 && self.admission.pending_bytes + cost > self.limits.pending_bytes {
+                return;
+            }
+            let Some(request) = self.admission.waiting.pop_front() else { return };
+            self.admit(request, out);
+            self.place(out);
+        }
+    }
+
+    fn admit(&mut self, request: Request, out: &mut Outbox) {
+        // The volume may have been deleted or shrunk while the request waited.
+        if let Err(error) = self.check_change(&request) {
+            return self.fail(request.id, error, out);
+        }
+        let (offset, length) = changed_range(&request.op);
+        if self.touches_held(request.volume, offset, length) {
+            return self.admission.stepped_aside.push(request);
+        }
+        let aligned = offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES);
+        match request.op {
+            Op::Write { ref data, fua, .. } if aligned => {
+                let data = data.clone();
+                let done = self.admit_blocks(request.volume, Lba(offset / BLOCK_BYTES), &data);
+                self.finish_admission(request.id, done, fua, out);
+            }
+            Op::Write { offset, data, fua } => {
+                let write = EdgeWrite { id: request.id, volume: request.volume, fua, parts: vec![(offset, data)], range: None, edges: Vec::new(), left: 0 };
+                self.begin_edge_write(write, out);
+            }
+            Op::Trim { fua, .. } => self.admit_range(request.id, request.volume, offset, length, RangeState::Hole, fua, out),
+            Op::WriteZeroes { no_hole, fua, .. } => {
+                let state = if no_hole { RangeState::Zero } else { RangeState::Hole };
+                self.admit_range(request.id, request.volume, offset, length, state, fua, out);
+            }
+            Op::Read { .. } | Op::Flush | Op::BlockStatus { .. } => self.fail(request.id, RequestError::Invalid, out),
+        }
+    }
+
+    fn finish_admission(&mut self, id: RequestId, done: Result<(Order, Order), RequestError>, fua: bool, out: &mut Outbox) {
+        match done {
+            Err(error) => self.fail(id, error, out),
+            Ok(orders) if fua => self.flush_through(orders.1, crate::flush::Waiter::Request { id, orders: Some(orders) }, out),
+            Ok(orders) => self.answer(id, Some(orders), out),
+        }
+    }
+
+    /// Admits whole blocks; gives their orders, or refuses all of them.
+    fn admit_blocks(&mut self, volume: VolumeId, first: Lba, data: &Payload) -> Result<(Order, Order), RequestError> {
+        let count = (data.len() / BLOCK_SIZE) as u64;
+        let mut scratch = std::mem::take(&mut self.admission.scratch);
+        let room = self.survey(volume, first, data, &mut scratch);
+        if room.is_ok() {
+            self.counters.user_write_bytes += data.len() as u64;
+            let order = self.orders.take(count);
+            for (i, (class, was_data)) in scratch.iter().enumerate() {
+                let key = BlockKey::new(volume, Lba(first.0 + i as u64));
+                let order = Order(order.0 + i as u64);
+                self.admit_block(key, order, *class, *was_data, || data.slice(i * BLOCK_SIZE, BLOCK_SIZE));
+            }
+            self.admission.scratch = scratch;
+            return Ok((order, Order(order.0 + count - 1)));
+        }
+        self.admission.scratch = scratch;
+        Err(RequestError::NoSpace)
+    }
+
+    #[inline]
+    fn admit_block(&mut self, key: BlockKey, order: Order, class: BlockClass, was_data: bool, payload: impl FnOnce() -> Payload) {
+        let (content, placing, cost) = match class {
+            BlockClass::Data => {
+                let payload = payload();
+                (Content::Data(payload.clone()), Placing::Data { key, order, payload }, BLOCK_BYTES)
+            }
+            BlockClass::Zero => (Content::Zero, Placing::Fill { key, order, ones: false }, RECORD_COST),
+            BlockClass::Ones => (Content::Ones, Placing::Fill { key, order, ones: true }, RECORD_COST),
+        };
+        self.counters.fill_blocks += u64::from(class != BlockClass::Data);
+        let is_data = content.is_data();
+        self.pending.admit(key, content);
+        self.volumes.used_blocks += u64::from(is_data);
+        self.volumes.used_blocks -= u64::from(was_data);
+        self.admission.pending_bytes += cost;
+        self.admission.placing.push_back(placing);
+    }
+
+    /// Classifies all blocks, makes sure that their map pages exist, and tells whether the pool has room for them.
+    fn survey(&mut self, volume: VolumeId, first: Lba, data: &Payload, scratch: &mut Vec<(BlockClass, bool)>) -> Result<(), RequestError> {
+        scratch.clear();
+        let mut more = 0u64;
+        for (i, block) in data.chunks_exact(BLOCK_SIZE).enumerate() {
+            let lba = Lba(first.0 + i as u64);
+            if i == 0 || lba.0.is_multiple_of(MAP_PAGE_ENTRIES as u64) {
+                self.settle_range(volume, lba);
+                let (v, arena) = self.volumes.get_mut(volume).ok_or(RequestError::NoVolume)?;
+                v.map.ensure(arena, volume, lba.0 / MAP_PAGE_ENTRIES as u64).ok_or(RequestError::NoSpace)?;
+            }
+            let was_data = match self.pending.get(BlockKey::new(volume, lba)) {
+                Some(record) => record.newest.is_data(),
+                None => self.volumes.get(volume).is_some_and(|v| v.map.get(&self.volumes.arena, lba).has_payload()),
+            };
+            let class = windrow_reduce::classify(block);
+            more += u64::from(class == BlockClass::Data && !was_data);
+            scratch.push((class, was_data));
+        }
+        if more > 0 && self.volumes.used_blocks + more > self.plan.usable_bytes / BLOCK_BYTES {
+            return Err(RequestError::NoSpace);
+        }
+        Ok(())
+    }
+
+    /// Trim or write-zeroes: edges that are not whole blocks are written as zeroes first.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one request, passed on once")]
+    fn admit_range(&mut self, id: RequestId, volume: VolumeId, offset: u64, length: u64, state: RangeState, fua: bool, out: &mut Outbox) {
+        let end = offset + length;
+        let (first, last) = (offset.div_ceil(BLOCK_BYTES), end / BLOCK_BYTES);
+        if first >= last || !offset.is_multiple_of(BLOCK_BYTES) || !end.is_multiple_of(BLOCK_BYTES) {
+            return self.zero_edges(id, volume, offset, length, state, fua, out);
+        }
+        let order = self.orders.take(1);
+        let entry = Entry::Range { volume, lba: Lba(first), count: last - first, order, state };
+        self.begin_range(volume, Lba(first), Lba(last), order, state);
+        self.queue_record(entry, order);
+        self.finish_admission(id, Ok((order, order)), fua, out);
+    }
+
+    /// Queues a record for the user stream.
+    pub(crate) fn queue_record(&mut self, entry: Entry, order: Order) {
+        self.admission.pending_bytes += RECORD_COST;
+        self.admission.placing.push_back(Placing::Record { entry, order });
+    }
+
+    /// A range with unaligned ends: the parts of blocks at its ends are zeroed by writes.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one request, passed on once")]
+    fn zero_edges(&mut self, id: RequestId, volume: VolumeId, offset: u64, length: u64, state: RangeState, fua: bool, out: &mut Outbox) {
+        let end = offset + length;
+        let first_whole = offset.next_multiple_of(BLOCK_BYTES);
+        let last_whole = end / BLOCK_BYTES * BLOCK_BYTES;
+        let ends = if first_whole > last_whole { vec![(offset, length)] } else { vec![(offset, first_whole - offset), (last_whole, end - last_whole)] };
+        let parts = ends.into_iter().filter(|(_, length)| *length > 0).map(|(offset, length)| (offset, self.zeroes.slice(0, length as usize))).collect();
+        let range = (first_whole < last_whole).then_some((Lba(first_whole / BLOCK_BYTES), Lba(last_whole / BLOCK_BYTES), state));
+        self.begin_edge_write(EdgeWrite { id, volume, fua, parts, range, edges: Vec::new(), left: 0 }, out);
+    }
+
+    fn touches_held(&self, volume: VolumeId, offset: u64, length: u64) -> bool {
+        let (first, last) = (BlockKey::new(volume, Lba(offset / BLOCK_BYTES)), BlockKey::new(volume, Lba((offset + length - 1) / BLOCK_BYTES)));
+        self.admission.held.iter().any(|key| (first..=last).contains(key))
+    }
+
+    /// Holds the edge blocks and starts their reads.
+    fn begin_edge_write(&mut self, mut write: EdgeWrite, out: &mut Outbox) {
+        let mut keys = Vec::with_capacity(2);
+        for (offset, data) in &write.parts {
+            let end = offset + data.len() as u64;
+            for at in [*offset, end] {
+                let key = BlockKey::new(write.volume, Lba(at / BLOCK_BYTES));
+                if !at.is_multiple_of(BLOCK_BYTES) && !keys.contains(&key) {
+                    keys.push(key);
+                }
+            }
+        }
+        self.admission.held.extend(&keys);
+        write.edges = keys.iter().map(|k| (*k, None)).collect();
+        write.left = keys.len();
+        let at = self.admission.edge_writes.insert(write);
+        for (edge, key) in keys.into_iter().enumerate() {
+            self.read_edge(key, at, edge as u32, out);
+        }
+    }
+
+    /// An edge block has been read (`None`: it could not be).
+    pub(crate) fn edge_read(&mut self, at: u32, edge: u32, bytes: Option<Payload>, out: &mut Outbox) {
+        let Some(write) = self.admission.edge_writes.get_mut(at) else { return };
+        write.edges[edge as usize].1 = bytes;
+        write.left -= 1;
+        if write.left > 0 {
+            return;
+        }
+        let Some(write) = self.admission.edge_writes.remove(at) else { return };
+        self.admission.held.retain(|key| !write.edges.iter().any(|(k, _)| k == key));
+        let result = self.admit_edge_write(&write);
+        self.finish_admission(write.id, result, write.fua, out);
+        let released = std::mem::take(&mut self.admission.stepped_aside);
+        for request in released.into_iter().rev() {
+            self.admission.waiting.push_front(request);
+        }
+    }
+
+    /// Admits the range, then each part as whole blocks with the new bytes laid over the old ones; the orders are consecutive.
+    fn admit_edge_write(&mut self, write: &EdgeWrite) -> Result<(Order, Order), RequestError> {
+        if self.stopped.is_some() {
+            return Err(RequestError::Stopped);
+        }
+        if write.edges.iter().any(|(_, bytes)| bytes.is_none()) {
+            return Err(RequestError::Io);
+        }
+        for (offset, data) in &write.parts {
+            self.check_range(write.volume, *offset, data.len() as u64)?;
+        }
+        let mut orders: Option<(Order, Order)> = None;
+        if let Some((first, end, state)) = write.range {
+            let order = self.orders.take(1);
+            self.begin_range(write.volume, first, end, order, state);
+            self.queue_record(Entry::Range { volume: write.volume, lba: first, count: end.0 - first.0, order, state }, order);
+            orders = Some((order, order));
+        }
+        for (offset, data) in &write.parts {
+            let first = offset / BLOCK_BYTES;
+            let blocks = (offset + data.len() as u64).div_ceil(BLOCK_BYTES) - first;
+            let mut whole = self.buffers.get(blocks as usize * BLOCK_SIZE);
+            for (key, bytes) in &write.edges {
+                let Some(at) = key.lba().0.checked_sub(first).filter(|at| *at < blocks) else { continue };
+                let at = at as usize * BLOCK_SIZE;
+                if let Some(bytes) = bytes {
+                    whole[at..at + BLOCK_SIZE].copy_from_slice(bytes);
+                }
+            }
+            let start = (offset - first * BLOCK_BYTES) as usize;
+            whole[start..start + data.len()].copy_from_slice(data);
+            let part = self.admit_blocks(write.volume, Lba(first), &whole.freeze())?;
+            orders = Some((orders.map_or(part.0, |o| o.0), part.1));
+        }
+        orders.ok_or(RequestError::Invalid)
+    }
+}

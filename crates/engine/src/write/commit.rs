@@ -1,0 +1,115 @@
+//! Commit: the batches of a stream take effect in the order of their numbers, when all their columns are written (or the loss
+//! of a member that kept one from it is on record).
+
+use crate::limits::{STREAM_CLEANED, STREAM_USER, STREAMS};
+use crate::stream::{Batch, BatchStage, Item};
+use crate::write::admit::RECORD_COST;
+use crate::{Engine, Outbox};
+use windrow_layout::checkpoint::PagePointer;
+use windrow_layout::map_entry::MapEntry;
+use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, Seq, VolumeId};
+
+impl Engine {
+    /// Commits every batch whose turn it is.
+    pub(crate) fn commit_ready(&mut self, out: &mut Outbox) {
+        for stream in STREAMS {
+            while let Some(batch) = self.stream(stream).in_flight.front() {
+                if batch.stage != BatchStage::Written || (batch.lost_columns != 0 && self.members.unrecorded_loss) || self.stopped.is_some() {
+                    break;
+                }
+                let Some(batch) = self.stream_mut(stream).in_flight.pop_front() else { break };
+                self.commit(stream, batch, out);
+            }
+        }
+    }
+
+    fn commit(&mut self, stream: usize, mut batch: Batch, out: &mut Outbox) {
+        let shape = *self.zones.shape(batch.segment);
+        let first_block = u64::from(batch.row) * u64::from(shape.data) + u64::from(batch.head_blocks);
+        let last_order = batch.orders.map_or(Order(0), |o| o.1);
+        let mut payload = 0u64;
+        let mut freed = 0u64;
+        for item in &batch.items {
+            match *item {
+                Item::Data { key, order } => {
+                    let place = self.codec.pack_block(batch.segment, first_block + payload);
+                    let checksum = batch.checksums[payload as usize];
+                    payload += 1;
+                    freed += BLOCK_BYTES;
+                    match self.pending.commit(key, order) {
+                        None => self.install(key.volume(), key.lba(), MapEntry::plain(place, checksum), last_order, Seq(0)),
+                        // Dead on arrival: what superseded it must be durable before this segment is used again, too.
+                        Some(by) => {
+                            let segment = self.segments.get_mut(batch.segment);
+                            segment.superseded_by = segment.superseded_by.max(by);
+                        }
+                    }
+                }
+                Item::Fill { key, order, ones } => {
+                    freed += RECORD_COST;
+                    if self.pending.commit(key, order).is_none() {
+                        let entry = if ones { MapEntry::ONES } else { MapEntry::ZERO };
+                        self.install(key.volume(), key.lba(), entry, last_order, Seq(0));
+                    }
+                }
+                Item::Record => freed += RECORD_COST,
+                Item::Move { key, from } => {
+                    let place = self.codec.pack_block(batch.segment, first_block + payload);
+                    let checksum = batch.checksums[payload as usize];
+                    payload += 1;
+                    self.settle_range(key.volume(), key.lba());
+                    if self.shows(key.volume(), key.lba(), from) {
+                        self.install(key.volume(), key.lba(), MapEntry::plain(place, checksum), Order(0), batch.seq);
+                    }
+                }
+                Item::Page { object, index } => {
+                    let place = self.codec.pack_block(batch.segment, first_block + payload);
+                    let checksum = batch.checksums[payload as usize];
+                    payload += 1;
+                    self.segments.add_live(batch.segment, u32::from(FULL_BLOCK_UNITS));
+                    self.page_committed(object, index, PagePointer::to(place, checksum, batch.row as u16, batch.rows as u16));
+                }
+            }
+        }
+        self.admission.pending_bytes -= freed;
+        if let Some((first, last)) = batch.orders
+            && stream == STREAM_USER
+        {
+            self.orders.commit(first, last);
+            self.counters.committed_user_bytes += freed;
+        }
+        let clock = self.counters.log_bytes / BLOCK_BYTES;
+        self.segments.batch_committed(batch.segment, clock, batch.last_of_segment);
+        if stream == STREAM_CLEANED {
+            self.moves_committed(batch.items.len() as u32);
+        }
+        let s = self.stream_mut(stream);
+        s.committed = batch.seq;
+        batch.items.clear();
+        batch.payloads.clear();
+        if s.spare.len() < 4 {
+            s.spare.push((batch.items, batch.payloads));
+        }
+        self.flush_round_check(out);
+    }
+
+    /// True if the map shows `place` for the block.
+    pub(crate) fn shows(&self, volume: VolumeId, lba: Lba, place: Place) -> bool {
+        self.volumes.get(volume).is_some_and(|v| {
+            let entry = v.map.get(&self.volumes.arena, lba);
+            entry.has_payload() && entry.place() == place
+        })
+    }
+
+    /// Puts an entry into the map and keeps the live counters. `by`/`moved_by`: what supersedes the old one.
+    fn install(&mut self, volume: VolumeId, lba: Lba, entry: MapEntry, by: Order, moved_by: Seq) {
+        let Some((v, arena)) = self.volumes.get_mut(volume) else { return };
+        let old = v.map.replace(arena, lba, entry);
+        if entry.has_payload() {
+            self.segments.add_live(self.codec.segment(entry.place()), u32::from(FULL_BLOCK_UNITS));
+        }
+        if old.has_payload() {
+            self.segments.remove_live(self.codec.segment(old.place()), u32::from(FULL_BLOCK_UNITS), by, moved_by);
+        }
+    }
+}

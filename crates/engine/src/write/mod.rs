@@ -1,0 +1,8 @@
+//! The write path: admit -> place -> seal -> commit.
+
+pub(crate) mod admit;
+mod commit;
+mod place;
+mod seal;
+
+pub(crate) use admit::Admission;

@@ -1,0 +1,82 @@
+//! Placement: admitted blocks go, in order, into the open batch of the user stream; a full batch is sealed.
+
+use super::admit::Placing;
+use crate::limits::STREAM_USER;
+use crate::pending::BlockKey;
+use crate::stream::Item;
+use crate::{Engine, Outbox};
+use windrow_io::Payload;
+use windrow_layout::batch::{Entry, FillState, plan_batch};
+use windrow_units::Order;
+
+/// More than any entry's encoded length but a volume record's: the exact plan is made only near the end of a batch.
+const ENTRY_BOUND: usize = 64;
+/// A volume record with its name.
+const RECORD_BOUND: usize = 160;
+
+impl Engine {
+    /// Places what was admitted, as far as batches, segments and the bound on batches in flight go.
+    pub(crate) fn place(&mut self, out: &mut Outbox) {
+        while let Some(front) = self.admission.placing.front() {
+            let (bound, payload) = match front {
+                Placing::Data { .. } => (ENTRY_BOUND, 1),
+                Placing::Fill { .. } => (ENTRY_BOUND, 0),
+                Placing::Record { .. } => (RECORD_BOUND, 0),
+            };
+            if !self.make_room(STREAM_USER, bound, payload, out) {
+                return;
+            }
+            let Some(placing) = self.admission.placing.pop_front() else { return };
+            match placing {
+                Placing::Data { key, order, payload } => {
+                    let entry = Entry::Data { volume: key.volume(), lba: key.lba(), birth: order };
+                    self.append(STREAM_USER, &entry, Item::Data { key, order }, Some(payload), Some(order));
+                }
+                Placing::Fill { key, order, ones } => {
+                    let state = if ones { FillState::Ones } else { FillState::Zero };
+                    let entry = Entry::Fill { volume: key.volume(), lba: key.lba(), birth: order, state };
+                    self.append(STREAM_USER, &entry, Item::Fill { key, order, ones }, None, Some(order));
+                }
+                Placing::Record { entry, order } => self.append(STREAM_USER, &entry, Item::Record, None, Some(order)),
+            }
+        }
+    }
+
+    /// True if the open batch of a stream takes one more entry, after sealing it if it is full.
+    pub(crate) fn make_room(&mut self, stream: usize, entry_bytes: usize, payloads: u32, out: &mut Outbox) -> bool {
+        loop {
+            if !self.ready(stream) {
+                return false;
+            }
+            let s = self.stream(stream);
+            let shape = self.zones.shape(s.position.segment);
+            let table = s.open.table.encoded_len() + entry_bytes + 4 * payloads as usize;
+            if plan_batch(shape, s.position.row, table, s.open.table.payload_blocks() + payloads).is_some() {
+                return true;
+            }
+            if !self.seal(stream, out) {
+                return false;
+            }
+        }
+    }
+
+    /// Adds an entry for which [`Engine::make_room`] found room.
+    pub(crate) fn append(&mut self, stream: usize, entry: &Entry, item: Item, payload: Option<Payload>, order: Option<Order>) {
+        let now = self.now_ns;
+        let open = &mut self.stream_mut(stream).open;
+        if open.is_empty() {
+            open.since_ns = now;
+        }
+        open.table.push(entry);
+        open.items.push(item);
+        open.payloads.extend(payload);
+        if let Some(order) = order {
+            open.cover(order);
+        }
+    }
+
+    /// True if a key is held by nobody and has no version on its way (what cleaning asks before a repair).
+    pub(crate) fn is_settled(&self, key: BlockKey) -> bool {
+        self.pending.get(key).is_none()
+    }
+}

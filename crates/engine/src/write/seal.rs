@@ -1,0 +1,187 @@
+//! Sealing: an open batch gets its place, its header and its number, and goes to a worker.
+//!
+//! The last batch of a segment names the segment in which the stream goes on, so that recovery can follow; it can be sealed
+//! only when there is one. Which streams may take which of the last free segments is decided in [`Engine::may_take_segment`]:
+//! checkpoints before cleaning before users, because each frees space for the next.
+
+use crate::jobs::{Job, SealWork, Work};
+use crate::limits::{CHECKPOINT_RESERVE, CLEANER_RESERVE, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER};
+use crate::member::Purpose;
+use crate::stream::{Batch, BatchStage, BlockCause};
+use crate::{Engine, Outbox, StopReason};
+use windrow_layout::batch::{BatchHeader, plan_batch};
+use windrow_units::{BLOCK_BYTES, Column, SegmentId, Seq};
+
+impl Engine {
+    /// True if the stream has a row to write to and may seal another batch when the open one is full.
+    pub(crate) fn ready(&self, stream: usize) -> bool {
+        self.stream(stream).position.segment != SegmentId::NONE
+    }
+
+    /// Free segments that `stream` must leave alone.
+    pub(crate) fn floor(&self, stream: usize) -> u32 {
+        let checkpoint = self.checkpoint.reserve_segments();
+        match stream {
+            STREAM_CHECKPOINT => 0,
+            STREAM_CLEANED => checkpoint + CHECKPOINT_RESERVE,
+            _ => checkpoint + CHECKPOINT_RESERVE + CLEANER_RESERVE,
+        }
+    }
+
+    fn may_take_segment(&self, stream: usize) -> bool {
+        self.segments.free_count() > self.floor(stream)
+    }
+
+    /// Seals the open batch of a stream. False if that is not possible now (too many batches in flight, no segment).
+    pub(crate) fn seal(&mut self, stream: usize, out: &mut Outbox) -> bool {
+        let s = self.stream(stream);
+        if s.open.is_empty() {
+            return true;
+        }
+        if s.in_flight.len() >= self.limits.batches_in_flight as usize || self.read_only {
+            return false;
+        }
+        let position = s.position;
+        let shape = *self.zones.shape(position.segment);
+        let Some(plan) = plan_batch(&shape, position.row, s.open.table.encoded_len(), s.open.table.payload_blocks()) else {
+            self.stop(StopReason::Internal("an open batch outgrew its chunk"), out);
+            return false;
+        };
+        let ends_segment = position.row + plan.rows == shape.rows;
+        let mut next = position.next_segment;
+        if ends_segment && next == SegmentId::NONE {
+            if !self.may_take_segment(stream) {
+                return false;
+            }
+            next = self.segments.reserve().unwrap_or(SegmentId::NONE);
+            if next == SegmentId::NONE {
+                return false;
+            }
+        }
+        let header = BatchHeader {
+            pool: self.superblock.pool,
+            epoch: self.superblock.epoch,
+            stream: windrow_units::StreamId(stream as u8),
+            seq: position.seq,
+            segment: position.segment,
+            row: position.row,
+            rows: plan.rows,
+            shape,
+            members: self.zones.zone(position.segment).members,
+            next_segment: next,
+            flushed_through: self.orders.durable(),
+            flushed_seq: self.flushed_seqs(),
+        };
+        let checkpoint = self.checkpoint.current();
+        self.segments.add_batch(position.segment, position.row, plan.rows, position.seq, checkpoint);
+        let buffers = self.buffers.clone();
+        let s = self.stream_mut(stream);
+        let open = std::mem::take(&mut s.open);
+        if let Some((items, payloads)) = s.spare.pop() {
+            s.open.items = items;
+            s.open.payloads = payloads;
+        }
+        s.in_flight.push_back(Batch {
+            seq: position.seq,
+            segment: position.segment,
+            row: position.row,
+            rows: plan.rows,
+            head_blocks: plan.head_blocks,
+            stage: BatchStage::Sealing,
+            items: open.items,
+            payloads: Vec::new(),
+            checksums: Vec::new(),
+            orders: open.orders,
+            lost_columns: 0,
+            last_of_segment: ends_segment,
+        });
+        s.position.seq = position.seq.next();
+        s.position.row = position.row + plan.rows;
+        if ends_segment {
+            s.position.segment = next;
+            s.position.row = 0;
+            s.position.next_segment = SegmentId::NONE;
+            self.segments.open(next, stream);
+        }
+        let cause = match stream {
+            STREAM_USER => BlockCause::User,
+            STREAM_CLEANED => BlockCause::Moved,
+            _ => BlockCause::Checkpoint,
+        };
+        self.counters.log_bytes += u64::from(plan.rows) * u64::from(shape.data) * BLOCK_BYTES;
+        out.jobs.push(Job(Work::Seal(Box::new(SealWork {
+            stream,
+            seq: position.seq,
+            header,
+            plan,
+            table: open.table,
+            payloads: open.payloads,
+            cause,
+            buffers,
+            columns: Vec::new(),
+            checksums: Vec::new(),
+            written: Vec::new(),
+        }))));
+        true
+    }
+
+    /// A worker has gathered a batch: write its columns.
+    pub(crate) fn sealed(&mut self, work: SealWork, out: &mut Outbox) {
+        let segment = work.header.segment;
+        let row = work.header.row;
+        let columns = work.columns;
+        let Some(batch) = self.stream_mut(work.stream).batch_mut(work.seq) else {
+            return self.stop(StopReason::Internal("a sealed batch is not in flight"), out);
+        };
+        batch.checksums = work.checksums;
+        batch.payloads = work.payloads;
+        let mut lost = 0u64;
+        let mut left = 0u8;
+        for (c, (buf, written)) in columns.into_iter().zip(&work.written).enumerate() {
+            let (member, offset) = self.zones.locate(segment).address(row, Column(c as u8));
+            if self.is_online(member) {
+                left += 1;
+                let purpose = Purpose::BatchWrite { stream: work.stream, seq: work.seq, column: c as u8 };
+                self.send_write(member, offset, buf, purpose, written, out);
+            } else {
+                lost |= 1 << c;
+            }
+        }
+        if let Some(batch) = self.stream_mut(work.stream).batch_mut(work.seq) {
+            batch.lost_columns |= lost;
+            batch.stage = BatchStage::Writing { left };
+        }
+        if left == 0 {
+            self.stop(StopReason::TooManyLost, out);
+        }
+    }
+
+    /// One column of a batch has been written, or not.
+    pub(crate) fn batch_write_done(&mut self, stream: usize, seq: Seq, column: u8, failed: bool, out: &mut Outbox) {
+        let Some(batch) = self.stream_mut(stream).batch_mut(seq) else {
+            return self.stop(StopReason::Internal("a written batch is not in flight"), out);
+        };
+        if failed {
+            batch.lost_columns |= 1 << column;
+        }
+        let BatchStage::Writing { left } = &mut batch.stage else {
+            return self.stop(StopReason::Internal("a batch was written before it was sealed"), out);
+        };
+        *left -= 1;
+        if *left == 0 {
+            batch.stage = BatchStage::Written;
+            self.commit_ready(out);
+        }
+    }
+
+    /// Seals what has waited for the age bound, so that acknowledged data is not at risk for long.
+    pub(crate) fn seal_aged(&mut self, out: &mut Outbox) {
+        let age = u64::from(self.superblock.properties.seal_age_ms) * 1_000_000;
+        for stream in [STREAM_USER, STREAM_CLEANED] {
+            let s = self.stream(stream);
+            if !s.open.is_empty() && self.now_ns >= s.open.since_ns + age {
+                self.seal(stream, out);
+            }
+        }
+    }
+}

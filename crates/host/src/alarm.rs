@@ -1,0 +1,99 @@
+//! The service thread: keeps the time for the engine, and drives when a client's thread hands its turn over.
+//!
+//! The engine names a time by which it wants to be woken; the earliest one counts. Besides, a heartbeat comes at least every
+//! `HEARTBEAT`, so that a wish that was overtaken by an earlier one is never forgotten for long.
+
+use crate::driver::{Caller, Driver};
+use crate::sessions::lock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use windrow_engine::api::Event;
+
+const HEARTBEAT: Duration = Duration::from_millis(250);
+/// Two ticks are never closer than this, whatever the engine wishes.
+const PAUSE: Duration = Duration::from_micros(100);
+
+#[derive(Default)]
+struct State {
+    poked: bool,
+    closed: bool,
+}
+
+/// When the service thread is to come.
+pub(crate) struct Alarm {
+    armed_ns: AtomicU64,
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+impl Default for Alarm {
+    fn default() -> Self {
+        Self { armed_ns: AtomicU64::new(u64::MAX), state: Mutex::default(), wake: Condvar::new() }
+    }
+}
+
+impl Alarm {
+    /// The engine wants to be woken by this time. Called with the engine's lock held, so that there is one caller at a time; cheap
+    /// unless the time is earlier than what is armed.
+    pub(crate) fn wake_by(&self, at_ns: u64) {
+        if self.armed_ns.fetch_min(at_ns, Ordering::AcqRel) > at_ns {
+            // The mutex makes sure that the thread is either before its look at `armed_ns` or already waiting.
+            drop(lock(&self.state));
+            self.wake.notify_one();
+        }
+    }
+
+    /// The service thread is to drive now.
+    pub(crate) fn poke(&self) {
+        lock(&self.state).poked = true;
+        self.wake.notify_one();
+    }
+
+    /// True once after a poke.
+    #[cfg(test)]
+    pub(crate) fn take_poke(&self) -> bool {
+        std::mem::take(&mut lock(&self.state).poked)
+    }
+
+    /// The service thread is to end.
+    pub(crate) fn close(&self) {
+        lock(&self.state).closed = true;
+        self.wake.notify_one();
+    }
+
+    /// Waits for the next reason to come. False: the end.
+    fn wait(&self, driver: &Driver) -> bool {
+        let mut state = lock(&self.state);
+        loop {
+            if state.closed {
+                return false;
+            }
+            let now = driver.clock.now_ns();
+            let armed = self.armed_ns.load(Ordering::Acquire);
+            if std::mem::take(&mut state.poked) || armed <= now {
+                return true;
+            }
+            let patience = HEARTBEAT.min(Duration::from_nanos(armed - now)).max(PAUSE);
+            let (next, timeout) = self.wake.wait_timeout(state, patience).unwrap_or_else(|poisoned| poisoned.into_inner());
+            state = next;
+            if timeout.timed_out() && patience == HEARTBEAT {
+                return !state.closed;
+            }
+        }
+    }
+}
+
+/// Starts the service thread.
+pub(crate) fn start(driver: Arc<Driver>) -> std::io::Result<JoinHandle<()>> {
+    let body = move || {
+        while driver.alarm.wait(&driver) {
+            driver.alarm.armed_ns.store(u64::MAX, Ordering::Release);
+            driver.post(Event::Tick(driver.clock.now_ns()));
+            driver.drive(Caller::Service, None);
+            std::thread::sleep(PAUSE);
+        }
+    };
+    std::thread::Builder::new().name("windrow-service".to_owned()).spawn(body)
+}

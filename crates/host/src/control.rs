@@ -1,0 +1,299 @@
+//! The control socket: newline-delimited JSON over a unix socket, one request and one answer at a time on each connection.
+//!
+//! ```text
+//! -> {"version":1,"command":"volume-create","name":"data","size_bytes":1073741824}
+//! <- {"version":1,"ok":{"kind":"volume","id":1,"name":"data",...}}
+//! <- {"version":1,"error":{"id":"WR-VOLUME-002","what":"...","why":"...","remedy":"..."}}
+//! ```
+//! The socket is for the user who started the daemon only (mode 0600). Lines and connections are bounded.
+
+use crate::exports::ExportReport;
+use crate::failure::{Failure, id};
+use crate::listener::AcceptLoop;
+use crate::report::{PoolReport, VolumeReport};
+use crate::sessions::lock;
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Version of the protocol.
+pub const CONTROL_VERSION: u32 = 1;
+const LINE_MAX: u64 = 1 << 20;
+const CONNECTIONS_MAX: usize = 32;
+/// How long a daemon that ends waits for answers to leave.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// What can be asked of a daemon.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case")]
+pub enum Command {
+    /// Everything about the pool.
+    Status,
+    /// A new volume.
+    VolumeCreate {
+        /// Its name.
+        name: String,
+        /// Its size.
+        size_bytes: u64,
+    },
+    /// A new size.
+    VolumeResize {
+        /// Which.
+        name: String,
+        /// Its size.
+        size_bytes: u64,
+    },
+    /// Delete a volume.
+    VolumeDelete {
+        /// Which.
+        name: String,
+    },
+    /// Change properties; what is absent stays.
+    PoolSet(PropertyChange),
+    /// All exports.
+    ExportList,
+    /// A new export.
+    ExportAdd {
+        /// Name that clients ask for.
+        name: String,
+        /// Volume behind it.
+        volume: String,
+        /// Refuse writes.
+        #[serde(default)]
+        read_only: bool,
+        /// Free text.
+        #[serde(default)]
+        description: String,
+        /// Make it the default.
+        #[serde(default)]
+        default: bool,
+    },
+    /// Remove an export.
+    ExportRemove {
+        /// Which.
+        name: String,
+    },
+    /// Write a checkpoint now.
+    Checkpoint,
+    /// End the daemon; answered when everything is finished.
+    Shutdown {
+        /// Release the pool for another host.
+        #[serde(default)]
+        export: bool,
+    },
+}
+
+/// Properties to change.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PropertyChange {
+    /// Spare factor in thousandths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spare_per_mille: Option<u16>,
+    /// Age bound of data that is not sealed, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seal_age_ms: Option<u32>,
+    /// `greedy` or `cost-benefit`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub victim_policy: Option<String>,
+    /// Discards for freed segments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub discard: Option<bool>,
+}
+
+/// An answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Reply {
+    /// Done.
+    Done,
+    /// The pool.
+    Pool(Box<PoolReport>),
+    /// A volume.
+    Volume(VolumeReport),
+    /// Exports.
+    Exports {
+        /// All of them, the default one first.
+        exports: Vec<ExportReport>,
+    },
+}
+
+/// Carries out commands.
+pub trait ControlHandler: Send + Sync {
+    /// Carries out one command; may take as long as it needs.
+    fn handle(&self, command: Command) -> Result<Reply, Failure>;
+}
+
+#[derive(Serialize, Deserialize)]
+struct Question {
+    version: u32,
+    #[serde(flatten)]
+    command: Command,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Answer {
+    version: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ok: Option<Reply>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<Failure>,
+}
+
+/// A running control socket. Dropping it stops it and removes the socket.
+pub struct ControlServer {
+    path: PathBuf,
+    accepting: AcceptLoop,
+    open: Arc<Connections>,
+}
+
+#[derive(Default)]
+struct Connections {
+    count: AtomicUsize,
+    streams: Mutex<Vec<UnixStream>>,
+}
+
+impl ControlServer {
+    /// Listens at `path`. A socket that nobody serves any more is replaced.
+    pub fn start(path: &Path, handler: Arc<dyn ControlHandler>) -> Result<Self, Failure> {
+        let what = format!("cannot open the control socket {}", path.display());
+        if UnixStream::connect(path).is_ok() {
+            return Err(Failure::new(id::POOL_BUSY, what, "another daemon serves it").remedy("stop that daemon, or choose another socket with --control"));
+        }
+        let failure = |error: std::io::Error| Failure::new(id::LOCAL_FILE, what.clone(), error).remedy("choose another socket with --control");
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(failure)?;
+        }
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failure(error)),
+            _ => {}
+        }
+        let listener = UnixListener::bind(path).map_err(failure)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failure)?;
+        listener.set_nonblocking(true).map_err(failure)?;
+        let open = Arc::new(Connections::default());
+        let connections = open.clone();
+        let accepting = AcceptLoop::start("windrow-control", listener, move |stream| admit(stream, &handler, &connections)).map_err(failure)?;
+        Ok(Self { path: path.to_owned(), accepting, open })
+    }
+
+    /// The socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Stops accepting, lets running commands answer (for at most two seconds), closes all connections.
+    pub fn stop(&self) {
+        self.accepting.stop();
+        for stream in lock(&self.open.streams).iter() {
+            drop(stream.shutdown(std::net::Shutdown::Read));
+        }
+        let end = std::time::Instant::now() + FAREWELL;
+        while self.open.count.load(Ordering::Acquire) > 0 && std::time::Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(std::fs::remove_file(&self.path));
+    }
+}
+
+impl Drop for ControlServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn admit(stream: UnixStream, handler: &Arc<dyn ControlHandler>, connections: &Arc<Connections>) {
+    // Beyond the bound a connection is closed at once; the client sees the end of the stream.
+    if connections.count.load(Ordering::Acquire) >= CONNECTIONS_MAX {
+        return;
+    }
+    let Ok(copy) = stream.try_clone() else { return };
+    connections.count.fetch_add(1, Ordering::AcqRel);
+    lock(&connections.streams).push(copy);
+    let (handler, mine) = (handler.clone(), connections.clone());
+    let body = move || {
+        // What goes wrong on a connection ends that connection only.
+        drop(converse(&stream, &*handler));
+        forget(&mine, &stream);
+    };
+    if std::thread::Builder::new().name("windrow-control".to_owned()).spawn(body).is_err() {
+        connections.count.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn forget(connections: &Connections, stream: &UnixStream) {
+    drop(stream.shutdown(std::net::Shutdown::Both));
+    // A stream that is shut down on both sides has no peer; all such copies can go.
+    lock(&connections.streams).retain(|other| other.peer_addr().is_ok());
+    connections.count.fetch_sub(1, Ordering::AcqRel);
+}
+
+fn converse(stream: &UnixStream, handler: &dyn ControlHandler) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut line = Vec::new();
+        (&mut reader).take(LINE_MAX).read_until(b'\n', &mut line)?;
+        if line.last() != Some(&b'\n') {
+            return Ok(());
+        }
+        let result = match serde_json::from_slice::<Question>(&line) {
+            Ok(question) if question.version == CONTROL_VERSION => handler.handle(question.command),
+            Ok(question) => Err(not_understood(format!("it speaks version {CONTROL_VERSION}, the request version {}", question.version))),
+            Err(error) => Err(not_understood(error.to_string())),
+        };
+        let (ok, error) = match result {
+            Ok(reply) => (Some(reply), None),
+            Err(failure) => (None, Some(failure)),
+        };
+        let mut text = serde_json::to_vec(&Answer { version: CONTROL_VERSION, ok, error })?;
+        text.push(b'\n');
+        let mut writer = stream;
+        writer.write_all(&text)?;
+    }
+}
+
+fn not_understood(why: String) -> Failure {
+    Failure::new(id::NO_DAEMON, "the daemon did not understand the request", why).remedy("use the windrow command of the same version as the daemon")
+}
+
+/// A connection to a daemon.
+pub struct ControlClient {
+    reader: BufReader<UnixStream>,
+    path: PathBuf,
+}
+
+impl ControlClient {
+    /// Connects. `None` if nobody listens at `path`.
+    pub fn connect(path: &Path) -> Option<Self> {
+        let stream = UnixStream::connect(path).ok()?;
+        Some(Self { reader: BufReader::new(stream), path: path.to_owned() })
+    }
+
+    /// Asks, and waits for the answer as long as it takes.
+    pub fn ask(&mut self, command: Command) -> Result<Reply, Failure> {
+        let lost = |path: &Path, why: String| {
+            Failure::new(id::NO_DAEMON, format!("lost the daemon at {}", path.display()), why).remedy("see its log; it may have stopped")
+        };
+        let mut text = serde_json::to_vec(&Question { version: CONTROL_VERSION, command }).map_err(|error| lost(&self.path, error.to_string()))?;
+        text.push(b'\n');
+        self.reader.get_mut().write_all(&text).map_err(|error| lost(&self.path, error.to_string()))?;
+        let mut line = String::new();
+        self.reader.read_line(&mut line).map_err(|error| lost(&self.path, error.to_string()))?;
+        if line.is_empty() {
+            return Err(lost(&self.path, "it closed the connection".to_owned()));
+        }
+        match serde_json::from_str::<Answer>(&line) {
+            Ok(Answer { error: Some(failure), .. }) => Err(failure),
+            Ok(Answer { ok: Some(reply), .. }) => Ok(reply),
+            Ok(_) => Err(lost(&self.path, "its answer is empty".to_owned())),
+            Err(error) => Err(lost(&self.path, error.to_string())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

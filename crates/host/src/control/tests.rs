@@ -1,0 +1,48 @@
+use super::*;
+use crate::report::tests::sample;
+
+struct Fixed;
+
+impl ControlHandler for Fixed {
+    fn handle(&self, command: Command) -> Result<Reply, Failure> {
+        match command {
+            Command::Status => Ok(Reply::Pool(Box::new(sample()))),
+            Command::VolumeDelete { name } => Err(Failure::new(id::VOLUME_UNKNOWN, format!("cannot delete '{name}'"), "there is none").remedy("look again")),
+            _ => Ok(Reply::Done),
+        }
+    }
+}
+
+#[test]
+fn questions_and_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run").join("tank.sock");
+    assert!(ControlClient::connect(&path).is_none());
+    let server = ControlServer::start(&path, Arc::new(Fixed)).unwrap();
+    assert_eq!(ControlServer::start(&path, Arc::new(Fixed)).err().unwrap().id, id::POOL_BUSY);
+    let mut client = ControlClient::connect(&path).unwrap();
+    let Reply::Pool(report) = client.ask(Command::Status).unwrap() else { panic!("a pool was asked for") };
+    assert_eq!(report.name, "ta\"nk");
+    let change = PropertyChange { seal_age_ms: Some(5), ..PropertyChange::default() };
+    assert!(matches!(client.ask(Command::PoolSet(change)).unwrap(), Reply::Done));
+    let failure = client.ask(Command::VolumeDelete { name: "x".to_owned() }).unwrap_err();
+    assert_eq!(failure.to_string(), "WR-VOLUME-001: cannot delete 'x': there is none; look again");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    server.stop();
+    assert!(!path.exists());
+    assert_eq!(client.ask(Command::Status).unwrap_err().id, id::NO_DAEMON);
+}
+
+#[test]
+fn nonsense_is_answered_and_a_dead_socket_is_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tank.sock");
+    drop(UnixListener::bind(&path).unwrap());
+    let _server = ControlServer::start(&path, Arc::new(Fixed)).unwrap();
+    let mut stream = UnixStream::connect(&path).unwrap();
+    stream.write_all(b"{\"version\":1,\"command\":\"dance\"}\n\xff\xfe\n{\"version\":9,\"command\":\"status\"}\n").unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert_eq!(text.matches(id::NO_DAEMON).count(), 3, "{text}");
+}

@@ -1,0 +1,68 @@
+//! Administrators' commands in flight: who waits for which answer.
+
+use crate::sessions::lock;
+use std::collections::HashMap;
+use std::sync::{Condvar, Mutex};
+use windrow_engine::api::{Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest};
+
+type Answer = Result<ControlReply, ControlError>;
+
+#[derive(Default)]
+struct Table {
+    last: u64,
+    waiting: HashMap<ControlId, Option<Answer>>,
+}
+
+/// The table. Commands are rare: one condition variable wakes all who wait.
+#[derive(Default)]
+pub(crate) struct Controls {
+    table: Mutex<Table>,
+    answered: Condvar,
+}
+
+impl Controls {
+    /// Gives a command its id.
+    pub(crate) fn register(&self, command: Control) -> ControlRequest {
+        let mut table = lock(&self.table);
+        table.last += 1;
+        let id = ControlId(table.last);
+        table.waiting.insert(id, None);
+        ControlRequest { id, command }
+    }
+
+    /// Takes answers.
+    pub(crate) fn complete(&self, answers: impl Iterator<Item = ControlCompletion>) {
+        let mut table = lock(&self.table);
+        for answer in answers {
+            if let Some(slot) = table.waiting.get_mut(&answer.id) {
+                slot.get_or_insert(answer.result);
+            }
+        }
+        self.answered.notify_all();
+    }
+
+    /// Answers everything that still waits with `Stopped`.
+    pub(crate) fn fail_all(&self) {
+        for slot in lock(&self.table).waiting.values_mut() {
+            slot.get_or_insert(Err(ControlError::Stopped));
+        }
+        self.answered.notify_all();
+    }
+
+    /// Waits for the answer.
+    pub(crate) fn wait(&self, id: ControlId) -> Answer {
+        let mut table = lock(&self.table);
+        loop {
+            match table.waiting.get_mut(&id) {
+                None => return Err(ControlError::Stopped),
+                Some(slot) => {
+                    if let Some(answer) = slot.take() {
+                        table.waiting.remove(&id);
+                        return answer;
+                    }
+                }
+            }
+            table = self.answered.wait(table).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! A pool as a daemon serves it: what the control socket can ask for, and how it ends.
+//!
+//! The end has three steps, so that whoever asked for it hears how it went: a command or signal *requests* it, the main thread *waits* for that,
+//! drains its front-ends, shuts the pool down and *announces* the result, and the command that asked is answered.
+
+use crate::control::{Command, ControlHandler, PropertyChange, Reply};
+use crate::failure::{Failure, id};
+use crate::pool::Pool;
+use crate::registry::{PoolEntry, Registry};
+use crate::report::{PoolReport, VolumeReport};
+use crate::sessions::lock;
+use crate::{ExportTable, NamedExport};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+use windrow_engine::api::{Control, ControlError, ControlReply};
+
+#[derive(Default)]
+struct End {
+    /// `Some(export)` once somebody asked.
+    requested: Option<bool>,
+    result: Option<Result<(), Failure>>,
+}
+
+/// A served pool.
+pub struct Daemon {
+    pool: Pool,
+    name: String,
+    /// Where export changes are kept; `None`: nowhere.
+    registry: Option<Registry>,
+    end: Mutex<End>,
+    changed: Condvar,
+}
+
+impl Daemon {
+    /// Around a running pool.
+    pub fn new(pool: Pool, name: &str, registry: Option<Registry>) -> Self {
+        Self { pool, name: name.to_owned(), registry, end: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Asks for the end.
+    pub fn request_end(&self, export: bool) {
+        let mut end = lock(&self.end);
+        end.requested = Some(end.requested.unwrap_or(false) || export);
+        self.changed.notify_all();
+    }
+
+    /// Waits at most `patience` until the end is asked for; returns whether the pool is to be exported.
+    pub fn wait_for_end(&self, patience: Duration) -> Option<bool> {
+        let (end, _) = self.changed.wait_timeout_while(lock(&self.end), patience, |end| end.requested.is_none()).unwrap_or_else(|e| e.into_inner());
+        end.requested
+    }
+
+    /// Says how the end went; answers those who asked for it.
+    pub fn announce_end(&self, result: Result<(), Failure>) {
+        lock(&self.end).result = Some(result);
+        self.changed.notify_all();
+    }
+
+    fn end(&self, export: bool) -> Result<Reply, Failure> {
+        self.request_end(export);
+        let end = self.changed.wait_while(lock(&self.end), |end| end.result.is_none()).unwrap_or_else(|e| e.into_inner());
+        match &end.result {
+            Some(Err(failure)) => Err(failure.clone()),
+            _ => Ok(Reply::Done),
+        }
+    }
+
+    fn keep_exports(&self, exports: ExportTable) -> Result<(), Failure> {
+        let Some(registry) = &self.registry else { return Ok(()) };
+        let report = report(&self.pool)?;
+        let mut entry = match registry.load(&self.name)? {
+            Some(entry) => entry,
+            None => PoolEntry::new(&self.name, report.pool, report.members.iter().filter(|member| !member.path.is_empty()).map(|member| member.path.clone().into()).collect()),
+        };
+        entry.exports = exports;
+        registry.save(&entry)
+    }
+
+    fn delete_volume(&self, name: &str) -> Result<Reply, Failure> {
+        delete_volume(&self.pool, name)?;
+        self.keep_exports(self.pool.forget_volume(name))?;
+        Ok(Reply::Done)
+    }
+}
+
+impl ControlHandler for Daemon {
+    fn handle(&self, command: Command) -> Result<Reply, Failure> {
+        match command {
+            Command::Status => report(&self.pool).map(|report| Reply::Pool(Box::new(report))),
+            Command::VolumeCreate { name, size_bytes } => create_volume(&self.pool, &name, size_bytes).map(Reply::Volume),
+            Command::VolumeResize { name, size_bytes } => resize_volume(&self.pool, &name, size_bytes).map(Reply::Volume),
+            Command::VolumeDelete { name } => self.delete_volume(&name),
+            Command::PoolSet(change) => set_properties(&self.pool, &change).map(|()| Reply::Done),
+            Command::ExportList => Ok(Reply::Exports { exports: self.pool.exports() }),
+            Command::ExportAdd { name, volume, read_only, description, default } => {
+                let table = self.pool.add_export(&name, NamedExport { volume, read_only, description }, default)?;
+                self.keep_exports(table).map(|()| Reply::Done)
+            }
+            Command::ExportRemove { name } => {
+                let table = self.pool.remove_export(&name)?;
+                self.keep_exports(table).map(|()| Reply::Done)
+            }
+            Command::Checkpoint => {
+                self.pool.control(Control::Checkpoint).map_err(|error| control_failure("cannot write a checkpoint".to_owned(), &error))?;
+                Ok(Reply::Done)
+            }
+            Command::Shutdown { export } => self.end(export),
+        }
+    }
+}
+
+/// A failure for what the engine answered.
+pub fn control_failure(what: String, error: &ControlError) -> Failure {
+    let (id, remedy) = match error {
+        ControlError::NoVolume => (id::VOLUME_UNKNOWN, "see `windrow volume list`"),
+        ControlError::NameTaken => (id::VOLUME_EXISTS, "choose another name"),
+        ControlError::Invalid(_) => (id::POOL_VALUE, ""),
+        ControlError::NoSpace(_) => (id::POOL_NO_SPACE, "delete or trim something first"),
+        ControlError::Stopped => (id::POOL_STOPPED, "see the log of the daemon for the reason"),
+    };
+    Failure::new(id, what, error).remedy(remedy)
+}
+
+/// The report of a running pool.
+pub fn report(pool: &Pool) -> Result<PoolReport, Failure> {
+    let why = || pool.stop_reason().unwrap_or_else(|| "the engine failed".to_owned());
+    pool.report().ok_or_else(|| Failure::new(id::POOL_STOPPED, "cannot read the state of the pool", why()).remedy("restart the daemon"))
+}
+
+fn volume(pool: &Pool, what: &str, name: &str) -> Result<VolumeReport, Failure> {
+    let found = report(pool)?.volume(name).cloned();
+    found.ok_or_else(|| Failure::new(id::VOLUME_UNKNOWN, what, format!("there is no volume '{name}'")).remedy("see `windrow volume list`"))
+}
+
+/// Creates a volume.
+pub fn create_volume(pool: &Pool, name: &str, size_bytes: u64) -> Result<VolumeReport, Failure> {
+    let what = format!("cannot create volume '{name}'");
+    match pool.control(Control::VolumeCreate { name: name.to_owned(), size_bytes }) {
+        Ok(ControlReply::Volume(_) | ControlReply::Done) => volume(pool, &what, name),
+        Err(error) => Err(control_failure(what, &error)),
+    }
+}
+
+/// Resizes a volume.
+pub fn resize_volume(pool: &Pool, name: &str, size_bytes: u64) -> Result<VolumeReport, Failure> {
+    let what = format!("cannot resize volume '{name}'");
+    let id = volume(pool, &what, name)?.id;
+    pool.control(Control::VolumeResize { volume: id, size_bytes }).map_err(|error| control_failure(what.clone(), &error))?;
+    volume(pool, &what, name)
+}
+
+/// Deletes a volume.
+pub fn delete_volume(pool: &Pool, name: &str) -> Result<(), Failure> {
+    let what = format!("cannot delete volume '{name}'");
+    let id = volume(pool, &what, name)?.id;
+    pool.control(Control::VolumeDelete { volume: id }).map_err(|error| control_failure(what, &error))?;
+    Ok(())
+}
+
+/// Changes properties; what is absent stays.
+pub fn set_properties(pool: &Pool, change: &PropertyChange) -> Result<(), Failure> {
+    let what = "cannot set the properties";
+    let mut properties = report(pool)?.properties;
+    if let Some(spare) = change.spare_per_mille {
+        properties.spare_per_mille = spare;
+    }
+    if let Some(age) = change.seal_age_ms {
+        properties.seal_age_ms = age;
+    }
+    if let Some(policy) = &change.victim_policy {
+        if !["greedy", "cost-benefit"].contains(&policy.as_str()) {
+            return Err(Failure::new(id::POOL_VALUE, what, format!("there is no victim policy '{policy}'")).remedy("use greedy or cost-benefit"));
+        }
+        properties.victim_policy.clone_from(policy);
+    }
+    if let Some(discard) = change.discard {
+        properties.discard = discard;
+    }
+    pool.control(Control::SetProperties(properties.to_properties())).map_err(|error| control_failure(what.to_owned(), &error))?;
+    Ok(())
+}

@@ -1,0 +1,404 @@
+//! The combining driver: the engine has one owner at a time, and whoever comes drives it.
+//!
+//! 1. Events are *posted* to the inbox, a vector under a mutex of its own, held only to push or to swap.
+//! 2. Whoever posted then *drives*: it tries to take the engine's lock. If it gets it, it swaps the inbox out, applies the
+//!    events, starts member commands, and collects jobs and answers; then it lets the lock go, hands big jobs to the workers, delivers
+//!    the answers, runs small jobs itself (their results are events again), and looks at the inbox once more.
+//! 3. If it does not get the lock, it goes away: the holder will see its events.
+//!
+//! **No event is left behind.** Let thread A post event e and then fail to take the lock: some thread B held it at that
+//! moment, so B's release comes after e was posted. After every release B looks at the inbox (the mutex of the inbox orders the two), so it finds e
+//! unless somebody swapped it out already; if it finds e, it is in A's position: it takes the lock, or a third thread C holds it, whose
+//! release comes later still, and the same holds for C. Only a thread that finds the inbox empty after its own release goes away, so
+//! the last one out leaves the inbox empty. A thread that hands its turn over (`ROUNDS_MAX`) wakes the service thread first, which drives.
+//!
+//! So a write at queue depth one is admitted and answered by the connection's own thread without any hand-off, and under load
+//! groups form by themselves: what arrives while one thread drives is applied at once by its next round.
+//!
+//! **Locks.** engine > inbox; engine > submitter. Sinks, jobs and hooks are called with no lock held. A panic inside the engine or a job
+//! latches the pool: every request in flight and every later one is answered with `Stopped`, nobody hangs.
+
+use crate::alarm::Alarm;
+use crate::controls::Controls;
+use crate::members::{Members, Task};
+use crate::sessions::{SessionState, Sessions, lock, session_number};
+use crate::workers::{Workers, panic_text};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
+use std::time::Instant;
+use windrow_device::queue::Queue;
+use windrow_engine::Job;
+use windrow_engine::api::{Control, ControlCompletion, ControlError, ControlReply, Event, Notice, Outbox, PoolStatus};
+use windrow_io::{Completion, MemberDone, Request, RequestError};
+
+/// What the driver needs of the engine; tests drive a small machine of their own.
+pub(crate) trait StateMachine: Send {
+    /// Takes all events (leaves the vector empty), adds its wishes to the outbox.
+    fn apply(&mut self, events: &mut Vec<Event>, outbox: &mut Outbox);
+    /// The state shown to administrators.
+    fn status(&self) -> PoolStatus;
+}
+
+impl StateMachine for windrow_engine::Engine {
+    fn apply(&mut self, events: &mut Vec<Event>, outbox: &mut Outbox) {
+        Self::apply(self, events, outbox);
+    }
+
+    fn status(&self) -> PoolStatus {
+        Self::status(self)
+    }
+}
+
+/// Work of at most this many bytes is done by the thread at hand: at memory speed it takes less time than waking another one.
+const INLINE_BYTES: usize = 64 << 10;
+/// A client's thread drives at most this many rounds before the service thread takes over.
+const ROUNDS_MAX: u32 = 64;
+/// The engine is told the time at least this often while there is traffic.
+const TICK_NS: u64 = 1_000_000;
+
+/// Who drives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Caller {
+    /// A client's thread: may help with jobs, goes back to its client after a bounded time.
+    Client,
+    /// A worker: helps, never hands over.
+    Worker,
+    /// The thread that reaps member completions or keeps the time: leaves big jobs to workers.
+    Service,
+}
+
+struct Core {
+    machine: Box<dyn StateMachine>,
+    submitter: Option<Box<dyn Queue>>,
+    events: Vec<Event>,
+    outbox: Outbox,
+    done: Vec<MemberDone>,
+    ticked_ns: u64,
+}
+
+/// Vectors that a driving thread needs, kept by thread so that driving allocates nothing once they have grown.
+#[derive(Default)]
+struct Scratch {
+    completions: Vec<Completion>,
+    delivery: Vec<Completion>,
+    controls: Vec<ControlCompletion>,
+    notices: Vec<Notice>,
+    small: Vec<Task>,
+    big: Vec<Task>,
+    results: Vec<Event>,
+}
+
+thread_local! {
+    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+}
+
+/// The monotonic clock of one driver.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    /// Nanoseconds since the driver was made, at least 1.
+    pub(crate) fn now_ns(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_add(1)
+    }
+}
+
+/// The engine and everything around it that turns events into effects.
+pub(crate) struct Driver {
+    inbox: Mutex<Vec<Event>>,
+    core: Mutex<Core>,
+    members: Members,
+    pub(crate) workers: Workers<Task>,
+    pub(crate) sessions: Sessions,
+    controls: Controls,
+    pub(crate) alarm: Alarm,
+    pub(crate) clock: Clock,
+    stopped: AtomicBool,
+    stop_reason: Mutex<Option<String>>,
+    notify: Box<dyn Fn(Notice) + Send + Sync>,
+}
+
+impl Driver {
+    /// A driver whose threads are not running yet.
+    pub(crate) fn new(
+        machine: Box<dyn StateMachine>,
+        submitter: Option<Box<dyn Queue>>,
+        members: Members,
+        workers: usize,
+        notify: Box<dyn Fn(Notice) + Send + Sync>,
+    ) -> Self {
+        let core = Core { machine, submitter, events: Vec::new(), outbox: Outbox::default(), done: Vec::new(), ticked_ns: 0 };
+        Self {
+            inbox: Mutex::default(),
+            core: Mutex::new(core),
+            members,
+            workers: Workers::new(workers),
+            sessions: Sessions::default(),
+            controls: Controls::default(),
+            alarm: Alarm::default(),
+            clock: Clock(Instant::now()),
+            stopped: AtomicBool::new(false),
+            stop_reason: Mutex::default(),
+            notify,
+        }
+    }
+
+    /// Takes requests of a session; what is answered at once goes to `ready`, the rest to its sink.
+    pub(crate) fn submit(&self, session: &SessionState, requests: &mut Vec<Request>, ready: &mut Vec<Completion>) {
+        if requests.is_empty() {
+            return;
+        }
+        session.register(requests, self.clock.now_ns());
+        // The flag is read after the slots are taken and set before all slots are failed: one of the two sees the other.
+        if self.is_stopped() {
+            requests.clear();
+            session.fail(RequestError::Stopped, ready);
+            return;
+        }
+        lock(&self.inbox).extend(requests.drain(..).map(Event::Request));
+        self.drive(Caller::Client, Some((session, ready)));
+    }
+
+    /// Carries out an administrator's command and waits for its end.
+    pub(crate) fn control(&self, command: Control) -> Result<ControlReply, ControlError> {
+        let request = self.controls.register(command);
+        let id = request.id;
+        if self.is_stopped() {
+            self.controls.fail_all();
+        } else {
+            self.post(Event::Control(request));
+            self.drive(Caller::Client, None);
+        }
+        self.controls.wait(id)
+    }
+
+    /// The state of the pool; `None` once the engine has panicked.
+    pub(crate) fn status(&self) -> Option<PoolStatus> {
+        let status = match self.core.lock() {
+            Ok(core) => {
+                let status = catch_unwind(AssertUnwindSafe(|| core.machine.status()));
+                drop(core);
+                status.map_err(|panic| self.stop(&format!("the engine failed while it reported its state: {}", panic_text(&*panic)))).ok()
+            }
+            Err(_) => None,
+        };
+        // Others may have found the lock taken meanwhile and gone away.
+        self.drive(Caller::Service, None);
+        status
+    }
+
+    /// Adds one event to the inbox; to be followed by [`Driver::drive`].
+    pub(crate) fn post(&self, event: Event) {
+        lock(&self.inbox).push(event);
+    }
+
+    /// Adds events to the inbox; to be followed by [`Driver::drive`].
+    pub(crate) fn post_all(&self, events: impl Iterator<Item = Event>) {
+        lock(&self.inbox).extend(events);
+    }
+
+    /// Drives until the inbox is empty or somebody else does. Answers for `own` are pushed to its vector instead of its sink.
+    pub(crate) fn drive(&self, caller: Caller, mut own: Option<(&SessionState, &mut Vec<Completion>)>) {
+        let mut scratch = SCRATCH.take().unwrap_or_default();
+        let mut rounds = 0;
+        loop {
+            let outcome = match self.core.try_lock() {
+                Ok(mut core) => self.round(&mut core, &mut scratch),
+                Err(TryLockError::WouldBlock) => break,
+                Err(TryLockError::Poisoned(_)) => {
+                    lock(&self.inbox).clear();
+                    Err("the engine failed while it was locked".to_owned())
+                }
+            };
+            if let Err(reason) = outcome {
+                self.stop(&reason);
+            }
+            self.hand_out(caller, &mut scratch);
+            self.deliver(&mut scratch, &mut own);
+            self.run_small(&mut scratch);
+            if lock(&self.inbox).is_empty() {
+                break;
+            }
+            rounds += 1;
+            if rounds >= ROUNDS_MAX && caller == Caller::Client {
+                self.alarm.poke();
+                break;
+            }
+        }
+        SCRATCH.set(Some(scratch));
+    }
+
+    /// With the engine's lock: applies what is in the inbox until there is something to do outside of the lock.
+    fn round(&self, core: &mut Core, scratch: &mut Scratch) -> Result<(), String> {
+        loop {
+            core.events.clear();
+            std::mem::swap(&mut *lock(&self.inbox), &mut core.events);
+            if core.events.is_empty() || self.is_stopped() {
+                return Ok(());
+            }
+            let now = self.clock.now_ns();
+            if now >= core.ticked_ns + TICK_NS {
+                core.ticked_ns = now;
+                core.events.insert(0, Event::Tick(now));
+            }
+            core.outbox.wake_at_ns = None;
+            let (machine, events, outbox) = (&mut core.machine, &mut core.events, &mut core.outbox);
+            catch_unwind(AssertUnwindSafe(|| machine.apply(events, outbox))).map_err(|panic| format!("the engine failed: {}", panic_text(&*panic)))?;
+            if let Some(at) = core.outbox.wake_at_ns {
+                self.alarm.wake_by(at);
+            }
+            self.collect(core, scratch);
+            let idle = scratch.completions.is_empty() && scratch.small.is_empty() && scratch.big.is_empty() && scratch.controls.is_empty();
+            if !idle || !scratch.notices.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Empties the outbox: starts member commands, sorts the rest into the scratch vectors.
+    fn collect(&self, core: &mut Core, scratch: &mut Scratch) {
+        scratch.completions.append(&mut core.outbox.completions);
+        scratch.controls.append(&mut core.outbox.control);
+        scratch.notices.append(&mut core.outbox.notices);
+        for job in core.outbox.jobs.drain(..) {
+            let heap = if job.bytes() <= INLINE_BYTES { &mut scratch.small } else { &mut scratch.big };
+            heap.push(Task::Job(job));
+        }
+        match &mut core.submitter {
+            Some(submitter) if !core.outbox.commands.is_empty() => {
+                submitter.submit(&mut core.outbox.commands, &mut core.done);
+                lock(&self.inbox).extend(core.done.drain(..).map(Event::Member));
+            }
+            Some(_) => {}
+            None => {
+                for command in core.outbox.commands.drain(..) {
+                    let heap = if self.members.weight(&command) <= INLINE_BYTES { &mut scratch.small } else { &mut scratch.big };
+                    heap.push(Task::Command(command));
+                }
+            }
+        }
+    }
+
+    /// Gives big work to the workers. What they have no room for, a client or a worker does itself.
+    fn hand_out(&self, caller: Caller, scratch: &mut Scratch) {
+        if scratch.big.is_empty() {
+            return;
+        }
+        match caller {
+            Caller::Service => self.workers.push_all(&mut scratch.big),
+            Caller::Client | Caller::Worker => {
+                self.workers.offer(&mut scratch.big);
+                scratch.small.append(&mut scratch.big);
+            }
+        }
+    }
+
+    /// Without a lock: answers to sessions, administrators and hooks.
+    fn deliver(&self, scratch: &mut Scratch, own: &mut Option<(&SessionState, &mut Vec<Completion>)>) {
+        for notice in scratch.notices.drain(..) {
+            (self.notify)(notice);
+        }
+        if !scratch.controls.is_empty() {
+            self.controls.complete(scratch.controls.drain(..));
+        }
+        if scratch.completions.is_empty() {
+            return;
+        }
+        let now = self.clock.now_ns();
+        let number_of = |completion: &Completion| session_number(completion.id);
+        if !scratch.completions.is_sorted_by_key(number_of) {
+            scratch.completions.sort_unstable_by_key(number_of);
+        }
+        let mut rest = scratch.completions.drain(..).peekable();
+        while let Some(number) = rest.peek().map(number_of) {
+            let group = std::iter::from_fn(|| rest.next_if(|completion| number_of(completion) == number));
+            if let Some((session, ready)) = own.as_mut().filter(|(session, _)| session.number() == number) {
+                session.finish(group, now, ready);
+            } else if let Some(session) = self.sessions.get(number) {
+                session.finish(group, now, &mut scratch.delivery);
+                session.sink().complete(&mut scratch.delivery);
+                scratch.delivery.clear();
+            } else {
+                group.for_each(drop);
+            }
+        }
+    }
+
+    /// Runs the work that stayed with this thread; its results are posted.
+    fn run_small(&self, scratch: &mut Scratch) {
+        if scratch.small.is_empty() {
+            return;
+        }
+        for task in scratch.small.drain(..) {
+            match catch_unwind(AssertUnwindSafe(|| task.run(&self.members))) {
+                Ok(event) => scratch.results.push(event),
+                Err(panic) => self.stop(&format!("a job failed: {}", panic_text(&*panic))),
+            }
+        }
+        self.post_all(scratch.results.drain(..));
+    }
+
+    /// What a worker does with a task.
+    pub(crate) fn run_task(&self, task: Task) {
+        self.post(task.run(&self.members));
+        self.drive(Caller::Worker, None);
+    }
+
+    /// True once the pool has been latched.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// Why the pool has been latched.
+    pub(crate) fn stop_reason(&self) -> Option<String> {
+        lock(&self.stop_reason).clone()
+    }
+
+    /// Latches the pool: everything in flight and everything later is answered with `Stopped`. Called with no lock held.
+    pub(crate) fn stop(&self, reason: &str) {
+        {
+            let mut known = lock(&self.stop_reason);
+            if known.is_none() {
+                *known = Some(reason.to_owned());
+            }
+        }
+        if !self.stopped.swap(true, Ordering::SeqCst) {
+            (self.notify)(Notice::Stopped { reason: reason.to_owned() });
+        }
+        self.fail_all();
+    }
+
+    /// Ends the service without news: what is in flight or comes later is answered with `Stopped`.
+    pub(crate) fn close(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        self.fail_all();
+    }
+
+    fn fail_all(&self) {
+        let mut failed = Vec::new();
+        for session in self.sessions.all() {
+            session.fail(RequestError::Stopped, &mut failed);
+            if !failed.is_empty() {
+                session.sink().complete(&mut failed);
+                failed.clear();
+            }
+        }
+        self.controls.fail_all();
+    }
+}
+
+/// Starts the worker threads of a driver.
+pub(crate) fn start_workers(driver: &Arc<Driver>) -> std::io::Result<()> {
+    let (runner, reporter) = (driver.clone(), driver.clone());
+    driver.workers.start(move |task| runner.run_task(task), move |text| reporter.stop(&format!("a worker failed: {text}")))
+}
+
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<Job>();
+};
+
+#[cfg(test)]
+pub(crate) mod tests;

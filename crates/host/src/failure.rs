@@ -1,0 +1,92 @@
+//! Failures as administrators see them: a stable id, what failed, why, and what to do.
+//!
+//! The ids are an interface: scripts match them, so a released id never changes its meaning and is never used again.
+
+use serde::{Deserialize, Serialize};
+
+/// The stable ids. `WR-<area>-<number>`.
+pub mod id {
+    /// A command line or configuration value is not valid.
+    pub const USAGE: &str = "WR-CLI-001";
+    /// The daemon of the pool can not be reached, or does not understand.
+    pub const NO_DAEMON: &str = "WR-CLI-002";
+    /// A file or socket of windrow itself can not be used.
+    pub const LOCAL_FILE: &str = "WR-CLI-003";
+    /// A tool or feature that the command needs is not there.
+    pub const NOT_AVAILABLE: &str = "WR-CLI-004";
+    /// No such pool is known or found.
+    pub const POOL_UNKNOWN: &str = "WR-POOL-001";
+    /// The pool can not be created from what was given.
+    pub const POOL_CREATE: &str = "WR-POOL-002";
+    /// The pool can not be opened.
+    pub const POOL_OPEN: &str = "WR-POOL-003";
+    /// The pool has stopped.
+    pub const POOL_STOPPED: &str = "WR-POOL-004";
+    /// The pool is served by a daemon now, and the command needs it at rest.
+    pub const POOL_BUSY: &str = "WR-POOL-005";
+    /// A property or value was refused.
+    pub const POOL_VALUE: &str = "WR-POOL-006";
+    /// There is no room.
+    pub const POOL_NO_SPACE: &str = "WR-POOL-007";
+    /// Members are missing or belong to another host.
+    pub const POOL_REFUSED: &str = "WR-POOL-008";
+    /// A member can not be opened.
+    pub const MEMBER_OPEN: &str = "WR-MEMBER-001";
+    /// A member is in use or bears data.
+    pub const MEMBER_IN_USE: &str = "WR-MEMBER-002";
+    /// A member failed.
+    pub const MEMBER_IO: &str = "WR-MEMBER-003";
+    /// No such volume.
+    pub const VOLUME_UNKNOWN: &str = "WR-VOLUME-001";
+    /// A volume of this name exists.
+    pub const VOLUME_EXISTS: &str = "WR-VOLUME-002";
+    /// No such export.
+    pub const EXPORT_UNKNOWN: &str = "WR-EXPORT-001";
+    /// An export of this name exists.
+    pub const EXPORT_EXISTS: &str = "WR-EXPORT-002";
+    /// A front-end can not be started.
+    pub const SERVE: &str = "WR-SERVE-001";
+    /// A check found damage.
+    pub const CHECK_DAMAGE: &str = "WR-CHECK-001";
+    /// A benchmark or demonstration did not hold what it should.
+    pub const BENCH: &str = "WR-BENCH-001";
+}
+
+/// One failure.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Failure {
+    /// Stable id, one of [`id`].
+    pub id: String,
+    /// What failed.
+    pub what: String,
+    /// Why.
+    pub why: String,
+    /// What to do; may be empty.
+    pub remedy: String,
+}
+
+impl Failure {
+    /// A failure without a remedy.
+    pub fn new(id: &'static str, what: impl Into<String>, why: impl std::fmt::Display) -> Self {
+        Self { id: id.to_owned(), what: what.into(), why: why.to_string(), remedy: String::new() }
+    }
+
+    /// Says what to do.
+    #[must_use]
+    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = remedy.into();
+        self
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}: {}", self.id, self.what, self.why)?;
+        if !self.remedy.is_empty() {
+            write!(f, "; {}", self.remedy)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,31 @@
+use super::*;
+use windrow_units::MemberId;
+
+#[test]
+fn each_notice_reaches_the_command_as_one_line_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("events");
+    let notifier = Notifier::start(Some(format!("cat >> {}", file.display())), "tank".to_owned()).unwrap();
+    notifier.notify(Notice::Filling { percent: 80 });
+    notifier.notify(Notice::MemberFailed { member: MemberId(3), error: "gone".to_owned() });
+    notifier.close();
+    let text = std::fs::read_to_string(file).unwrap();
+    let events: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(events.len(), 2);
+    assert_eq!((events[0]["event"].as_str(), events[0]["percent"].as_u64()), (Some("filling"), Some(80)));
+    assert_eq!((events[1]["pool"].as_str(), events[1]["schema"].as_str()), (Some("tank"), Some(EVENT_SCHEMA)));
+    assert_eq!(notifier.dropped(), 0);
+}
+
+#[test]
+fn a_hook_that_does_not_keep_up_never_holds_the_pool() {
+    let notifier = Notifier::start(Some("sleep 0.3".to_owned()), "tank".to_owned()).unwrap();
+    let begin = Instant::now();
+    for _ in 0..QUEUE + 10 {
+        notifier.notify(Notice::Filling { percent: 90 });
+    }
+    assert!(begin.elapsed() < Duration::from_secs(2));
+    assert!(notifier.dropped() >= 8, "one may be running, the queue holds the rest");
+    // Not closed: the test does not wait for the runs.
+    drop(notifier);
+}

@@ -1,0 +1,77 @@
+//! How member commands reach the members: through a queue of the kernel, or as tasks of this process.
+
+use windrow_device::Member;
+use windrow_device::queue::Members as MemberTable;
+use windrow_device::{DeviceError, MemberKind};
+use windrow_engine::Job;
+use windrow_engine::api::Event;
+use windrow_io::{MemberCommand, MemberDone, MemberOp};
+
+/// Members as tasks use them: only those whose operations never block (memory) are used in this way.
+pub(crate) struct Members {
+    table: MemberTable,
+}
+
+impl Members {
+    /// Over this table.
+    pub(crate) fn new(table: MemberTable) -> Self {
+        Self { table }
+    }
+
+    /// True if nothing takes longer than copying the bytes.
+    pub(crate) fn are_memory(table: &MemberTable) -> bool {
+        table.iter().flatten().all(|member| member.info().kind == MemberKind::Memory && member.raw_fd().is_none())
+    }
+
+    /// Rough work of a command, comparable to `Job::bytes`.
+    pub(crate) fn weight(&self, command: &MemberCommand) -> usize {
+        match &command.op {
+            MemberOp::Read { buf, .. } | MemberOp::Write { buf, .. } => buf.len(),
+            MemberOp::Flush | MemberOp::Discard { .. } => 0,
+        }
+    }
+
+    /// Carries out a command.
+    pub(crate) fn execute(&self, command: MemberCommand) -> MemberDone {
+        let MemberCommand { member, tag, op } = command;
+        let table = self.table.get(member.index()).and_then(Option::as_ref);
+        let with = |operation: &mut dyn FnMut(&dyn Member) -> Result<(), DeviceError>| match table {
+            Some(target) => operation(&**target),
+            None => Err(DeviceError::gone(0)),
+        };
+        let (buf, result) = match op {
+            MemberOp::Read { offset, mut buf } => {
+                let result = with(&mut |target| target.read_at(offset, &mut buf));
+                (Some(buf), result)
+            }
+            MemberOp::Write { offset, buf } => {
+                let result = with(&mut |target| target.write_at(offset, &buf));
+                (Some(buf), result)
+            }
+            MemberOp::Flush => (None, with(&mut |target| target.flush())),
+            MemberOp::Discard { offset, length } => (None, with(&mut |target| target.discard(offset, length))),
+        };
+        MemberDone { member, tag, buf, result: result.map_err(|error| error.of(member)) }
+    }
+}
+
+/// Work that can be done by any thread.
+pub(crate) enum Task {
+    /// A job of the engine.
+    Job(Job),
+    /// A member command of members that have no queue of their own.
+    Command(MemberCommand),
+}
+
+impl Task {
+    /// Does the work and returns the event that tells the engine.
+    pub(crate) fn run(self, members: &Members) -> Event {
+        match self {
+            Self::Job(mut job) => {
+                job.run();
+                Event::Job(job)
+            }
+            Self::Command(command) => Event::Member(members.execute(command)),
+        }
+    }
+}

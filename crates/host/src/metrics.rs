@@ -1,0 +1,214 @@
+//! The Prometheus endpoint: `GET /metrics` over HTTP/1.1, one request at a time, nothing else.
+//!
+//! Requests are bounded in size and time; a client that misbehaves loses its connection. It is meant for the loopback: there is no
+//! authentication, and nothing can be changed through it.
+
+use crate::failure::{Failure, id};
+use crate::histogram::LatencySummary;
+use crate::listener::AcceptLoop;
+use crate::report::PoolReport;
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+use windrow_engine::api::WrittenBytes;
+
+const REQUEST_MAX: usize = 8 << 10;
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A running endpoint. Dropping it stops it.
+pub struct MetricsServer {
+    address: SocketAddr,
+    _accepting: AcceptLoop,
+}
+
+impl MetricsServer {
+    /// Serves what `report` returns at `address` (port 0: any free one).
+    pub fn start(address: SocketAddr, report: impl Fn() -> Option<PoolReport> + Send + 'static) -> Result<Self, Failure> {
+        let failure = |error: std::io::Error| Failure::new(id::SERVE, format!("cannot serve metrics at {address}"), error).remedy("choose another address with --metrics");
+        let listener = TcpListener::bind(address).map_err(failure)?;
+        listener.set_nonblocking(true).map_err(failure)?;
+        let address = listener.local_addr().map_err(failure)?;
+        let accepting = AcceptLoop::start("windrow-metrics", listener, move |stream| {
+            // A client that breaks the connection has only itself to blame.
+            drop(answer(stream, &report));
+        });
+        Ok(Self { address, _accepting: accepting.map_err(failure)? })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+fn answer(mut stream: TcpStream, report: &impl Fn() -> Option<PoolReport>) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut request = Vec::with_capacity(1024);
+    let mut part = [0; 1024];
+    // Each read has its own time limit; the size bound limits the number of reads.
+    while !request.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
+        let count = stream.read(&mut part)?;
+        if count == 0 || request.len() + count > REQUEST_MAX {
+            return respond(&mut stream, "400 Bad Request", "the request is malformed or too long\n");
+        }
+        request.extend_from_slice(&part[..count]);
+    }
+    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let mut words = line.split(|byte| *byte == b' ');
+    match (words.next(), words.next()) {
+        (Some(b"GET"), Some(b"/metrics")) => match report() {
+            Some(report) => respond(&mut stream, "200 OK", &render(&report)),
+            None => respond(&mut stream, "503 Service Unavailable", "the pool has stopped\n"),
+        },
+        (Some(b"GET"), _) => respond(&mut stream, "404 Not Found", "only /metrics is served\n"),
+        _ => respond(&mut stream, "405 Method Not Allowed", "only GET is served\n"),
+    }
+}
+
+fn respond(stream: &mut TcpStream, status: &str, body: &str) -> std::io::Result<()> {
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(body.as_bytes())
+}
+
+/// The causes of written bytes with their names.
+pub fn written_by_cause(written: &WrittenBytes) -> [(&'static str, u64); 10] {
+    let WrittenBytes { user, header, parity, moved, padding, journal, checkpoint, superblock, repair, rebuild } = *written;
+    [
+        ("user", user),
+        ("header", header),
+        ("parity", parity),
+        ("moved", moved),
+        ("padding", padding),
+        ("journal", journal),
+        ("checkpoint", checkpoint),
+        ("superblock", superblock),
+        ("repair", repair),
+        ("rebuild", rebuild),
+    ]
+}
+
+struct Page {
+    text: String,
+    pool: String,
+}
+
+impl Page {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a string does not fail.
+        _ = writeln!(self.text, "# HELP windrow_{name} {help}\n# TYPE windrow_{name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+        _ = write!(self.text, "windrow_{name}{{pool=\"{}\"", self.pool);
+        for (key, text) in labels {
+            _ = write!(self.text, ",{key}=\"{}\"", escape(text));
+        }
+        _ = writeln!(self.text, "}} {value}");
+    }
+
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl std::fmt::Display) {
+        self.head(name, kind, help);
+        self.sample(name, &[], value);
+    }
+}
+
+fn escape(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// The text of the page.
+pub fn render(report: &PoolReport) -> String {
+    let mut page = Page { text: String::with_capacity(16 << 10), pool: escape(&report.name) };
+    page.head("pool_state", "gauge", "State of the pool: 1 for the current one.");
+    for state in ["online", "degraded", "stopped"] {
+        page.sample("pool_state", &[("state", state)], u8::from(report.state == state));
+    }
+    gauges(&mut page, report);
+    counters(&mut page, report);
+    members(&mut page, report);
+    page.head("volume_size_bytes", "gauge", "Size of a volume.");
+    for volume in &report.volumes {
+        page.sample("volume_size_bytes", &[("volume", &volume.name)], volume.size_bytes);
+    }
+    page.head("volume_mapped_bytes", "gauge", "Bytes of a volume that hold data.");
+    for volume in &report.volumes {
+        page.sample("volume_mapped_bytes", &[("volume", &volume.name)], volume.mapped_bytes);
+    }
+    let operations = [("read", report.latency.read), ("write", report.latency.write), ("flush", report.latency.flush), ("trim", report.latency.trim)];
+    page.head("request_latency_nanoseconds", "summary", "Latency of requests since start.");
+    for (operation, summary) in operations {
+        latency(&mut page, operation, &summary);
+    }
+    page.text
+}
+
+fn gauges(page: &mut Page, report: &PoolReport) {
+    let capacity = &report.capacity;
+    page.single("usable_bytes", "gauge", "Bytes that user data may fill.", capacity.usable_bytes);
+    page.single("used_bytes", "gauge", "Bytes that user data fills.", capacity.used_bytes);
+    page.single("segments", "gauge", "Segments of the pool.", capacity.segments);
+    page.single("free_segments", "gauge", "Segments that are free.", capacity.free_segments);
+    page.single("map_bytes", "gauge", "Memory of the map.", report.bounds.map_bytes);
+    page.single("pending_bytes", "gauge", "Writes waiting or in flight.", report.bounds.pending_bytes);
+    page.single("at_risk_bytes", "gauge", "Acknowledged bytes that are not durable yet.", report.bounds.at_risk_bytes);
+    page.single("pending_limit_bytes", "gauge", "Bound of pending bytes.", report.bounds.limits.pending_bytes);
+}
+
+fn counters(page: &mut Page, report: &PoolReport) {
+    let counters = &report.counters;
+    page.single("user_written_bytes_total", "counter", "Bytes written by users.", counters.user_write_bytes);
+    page.single("user_read_bytes_total", "counter", "Bytes read by users.", counters.user_read_bytes);
+    page.single("fill_blocks_total", "counter", "Blocks of zeroes or ones that took no space.", counters.fill_blocks);
+    page.single("flushes_total", "counter", "Flush and FUA requests.", counters.flushes);
+    page.single("checkpoints_total", "counter", "Checkpoints.", counters.checkpoints);
+    page.single("segments_cleaned_total", "counter", "Segments cleaned.", counters.segments_cleaned);
+    page.head("written_bytes_total", "counter", "Bytes written to members by cause.");
+    for (cause, bytes) in written_by_cause(&counters.written) {
+        page.sample("written_bytes_total", &[("cause", cause)], bytes);
+    }
+}
+
+fn members(page: &mut Page, report: &PoolReport) {
+    let numbers: Vec<String> = report.members.iter().map(|member| member.member.to_string()).collect();
+    page.head("member_online", "gauge", "1 if the member is online.");
+    for (member, number) in report.members.iter().zip(&numbers) {
+        page.sample("member_online", &[("member", number), ("path", &member.path)], u8::from(member.state == "online"));
+    }
+    page.head("member_written_bytes_total", "counter", "Bytes written to a member by cause.");
+    for (member, number) in report.members.iter().zip(&numbers) {
+        for (cause, bytes) in written_by_cause(&member.counters.written) {
+            page.sample("member_written_bytes_total", &[("member", number), ("cause", cause)], bytes);
+        }
+    }
+    type Column = (&'static str, &'static str, fn(&crate::report::MemberCounters) -> u64);
+    let columns: [Column; 4] = [
+        ("member_read_bytes_total", "Bytes read from a member.", |counters| counters.read_bytes),
+        ("member_flushes_total", "Flushes of a member.", |counters| counters.flushes),
+        ("member_discarded_bytes_total", "Bytes discarded on a member.", |counters| counters.discarded_bytes),
+        ("member_errors_total", "Failed operations of a member.", |counters| counters.errors),
+    ];
+    for (name, help, value) in columns {
+        page.head(name, "counter", help);
+        for (member, number) in report.members.iter().zip(&numbers) {
+            page.sample(name, &[("member", number)], value(&member.counters));
+        }
+    }
+}
+
+fn latency(page: &mut Page, operation: &str, summary: &LatencySummary) {
+    let LatencySummary { count, mean_ns, p50_ns, p90_ns, p99_ns, p99_9_ns, p99_99_ns, max_ns } = *summary;
+    for (quantile, value) in [("0.5", p50_ns), ("0.9", p90_ns), ("0.99", p99_ns), ("0.999", p99_9_ns), ("0.9999", p99_99_ns), ("1", max_ns)] {
+        page.sample("request_latency_nanoseconds", &[("operation", operation), ("quantile", quantile)], value);
+    }
+    page.sample("request_latency_nanoseconds_sum", &[("operation", operation)], u128::from(mean_ns) * u128::from(count));
+    page.sample("request_latency_nanoseconds_count", &[("operation", operation)], count);
+}
+
+#[cfg(test)]
+mod tests;

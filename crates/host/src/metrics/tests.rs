@@ -1,0 +1,39 @@
+use super::*;
+use crate::report::tests::sample;
+
+fn get(address: SocketAddr, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(request).unwrap();
+    let mut answer = String::new();
+    // The server may close before it has read everything of a request that is too long.
+    drop(stream.read_to_string(&mut answer));
+    answer
+}
+
+#[test]
+fn serves_one_page_and_refuses_the_rest() {
+    let server = MetricsServer::start("127.0.0.1:0".parse().unwrap(), || Some(sample())).unwrap();
+    let page = get(server.address(), b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+    assert!(page.contains("windrow_pool_state{pool=\"ta\\\"nk\",state=\"degraded\"} 1\n"));
+    assert!(page.contains("windrow_written_bytes_total{pool=\"ta\\\"nk\",cause=\"parity\"} 30\n"));
+    assert!(page.contains("windrow_request_latency_nanoseconds_count{pool=\"ta\\\"nk\",operation=\"write\"} 0\n"));
+    let body = page.split("\r\n\r\n").nth(1).unwrap();
+    let stated: usize = page.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().trim().parse().unwrap();
+    assert_eq!(body.len(), stated);
+    assert!(get(server.address(), b"GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+    assert!(get(server.address(), b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
+    let long = get(server.address(), &vec![b'x'; 3 * REQUEST_MAX]);
+    assert!(long.is_empty() || long.starts_with("HTTP/1.1 400"), "{long}");
+}
+
+#[test]
+fn every_metric_has_a_type_and_every_sample_a_number() {
+    let page = render(&sample());
+    for line in page.lines().filter(|line| !line.starts_with('#')) {
+        let (name, rest) = line.split_once('{').unwrap();
+        let family = name.trim_end_matches("_sum").trim_end_matches("_count");
+        assert!(page.contains(&format!("# TYPE {family} ")), "{line}");
+        rest.rsplit_once("} ").unwrap().1.parse::<f64>().unwrap();
+    }
+}

@@ -1,0 +1,35 @@
+//! Finding, creating, opening and destroying pools by their members, when no daemon serves them.
+//!
+//! A member says who it is in its label; what the pool is stands in the newest valid superblock that any member bears. Looking takes no
+//! lock and writes nothing. [`create`](crate::offline::create()) and [`open`](crate::offline::open()) lock the members first.
+
+mod create;
+mod destroy;
+mod find;
+mod open;
+mod ram;
+
+pub use create::{CreatePlan, CreateRequest, MemberTarget, create, plan};
+pub use destroy::destroy;
+pub use find::{FoundMember, FoundPool, PoolTarget, examine, locate, scan};
+pub use open::{MemberBackEnd, OpenRequest, OpenedPool, open};
+pub use ram::{ScratchSpec, ram_members, scratch_pool};
+
+use crate::failure::{Failure, id};
+use crate::registry::Registry;
+use windrow_units::Uuid;
+
+/// The identifier of this host: from its machine id, else made up once and kept in the registry's folder.
+pub fn host_id(registry: &Registry) -> Result<Uuid, Failure> {
+    match windrow_device::host::host_id() {
+        Some(bytes) => Ok(Uuid(bytes)),
+        None => registry.host_id(),
+    }
+}
+
+/// A random identifier.
+pub fn random_uuid() -> Result<Uuid, Failure> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| Failure::new(id::NOT_AVAILABLE, "cannot make an identifier", error))?;
+    Ok(Uuid::from_random(bytes))
+}

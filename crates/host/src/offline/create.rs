@@ -1,0 +1,204 @@
+//! Creation of a pool.
+//!
+//! 1. Examine every member: what is there, who uses it, how large it is. Nothing is written.
+//! 2. Plan with the engine: geometry, capacity, memory.
+//! 3. Refuse what is in use, and what bears data unless `force` was given.
+//! 4. Create missing files, lock all members, format. Files that were made here are removed again if anything fails.
+
+use super::random_uuid;
+use crate::failure::{Failure, id};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use windrow_device::probe::{ProbeReport, Target, probe};
+use windrow_device::queue::Members as MemberTable;
+use windrow_device::{Allocation, FileMember, Member, OpenOptions, SyncMembers, create_file_with_progress};
+use windrow_engine::Engine;
+use windrow_engine::api::{PoolPlan, PoolSpec};
+use windrow_io::MemberIo;
+use windrow_layout::superblock::{Label, Properties};
+use windrow_units::{BLOCK_BYTES, MemberId, Redundancy, Uuid};
+
+/// What is to be created.
+#[derive(Clone, Debug)]
+pub struct CreateRequest {
+    /// Pool name.
+    pub name: String,
+    /// Redundancy.
+    pub redundancy: Redundancy,
+    /// Members: block devices or files.
+    pub members: Vec<PathBuf>,
+    /// Size of files that do not exist yet.
+    pub file_bytes: Option<u64>,
+    /// How their room is got.
+    pub allocation: Allocation,
+    /// Rows of a chunk; `None`: by member size.
+    pub chunk_rows: Option<u32>,
+    /// Rows of a segment; `None`: by member size.
+    pub segment_rows: Option<u32>,
+    /// Extents are aligned to this many bytes.
+    pub align_bytes: u64,
+    /// Properties.
+    pub properties: Properties,
+    /// Overwrite members that bear data.
+    pub force: bool,
+}
+
+/// What was found where a member is to be.
+#[derive(Clone, Debug)]
+pub struct MemberTarget {
+    /// Where.
+    pub path: PathBuf,
+    /// Bytes it has or will have.
+    pub size_bytes: u64,
+    /// A file that does not exist yet.
+    pub is_new: bool,
+    /// In use: never overwritten.
+    pub in_use: bool,
+    /// Bears something that would be lost.
+    pub bears_data: bool,
+    /// What is there, for people.
+    pub remarks: Vec<String>,
+}
+
+/// What a creation would do.
+#[derive(Clone, Debug)]
+pub struct CreatePlan {
+    /// Members.
+    pub members: Vec<MemberTarget>,
+    /// Geometry and capacity.
+    pub plan: PoolPlan,
+    spec: PoolSpec,
+}
+
+impl CreatePlan {
+    /// Identifier of the pool that would be created.
+    pub fn pool(&self) -> Uuid {
+        self.spec.pool
+    }
+}
+
+fn what(request: &CreateRequest) -> String {
+    format!("cannot create pool '{}'", request.name)
+}
+
+fn own_label(bytes: &[u8]) -> Option<String> {
+    Label::decode(bytes).ok().map(|label| format!("member {} of the windrow pool '{}'", label.member, label.pool_name))
+}
+
+fn target(request: &CreateRequest, path: &Path) -> Result<MemberTarget, Failure> {
+    let report: ProbeReport = probe(path, own_label)
+        .map_err(|error| Failure::new(id::MEMBER_OPEN, what(request), format!("{}: {error}", path.display())).remedy("check the path and its permissions"))?;
+    let is_new = report.target == Target::Missing;
+    let size_bytes = match (is_new, request.file_bytes) {
+        (false, _) => report.size_bytes / BLOCK_BYTES * BLOCK_BYTES,
+        (true, Some(bytes)) => bytes,
+        (true, None) => {
+            let why = format!("{} does not exist", path.display());
+            return Err(Failure::new(id::MEMBER_OPEN, what(request), why).remedy("give --size to create files"));
+        }
+    };
+    let bears_data = !report.signatures.is_empty() || report.has_data;
+    Ok(MemberTarget {
+        path: path.to_owned(),
+        size_bytes,
+        is_new,
+        in_use: report.is_in_use() || report.target == Target::Unsuitable,
+        bears_data,
+        remarks: report.lines(),
+    })
+}
+
+/// Examines and plans; writes nothing. Members in use or with data are reported, not refused.
+///
+/// # Errors
+/// A member cannot be examined, is named twice, or the engine refuses the geometry.
+pub fn plan(request: &CreateRequest) -> Result<CreatePlan, Failure> {
+    let members = request.members.iter().map(|path| target(request, path)).collect::<Result<Vec<_>, _>>()?;
+    let mut seen = std::collections::HashSet::new();
+    for member in &members {
+        let path = std::fs::canonicalize(&member.path).unwrap_or_else(|_| member.path.clone());
+        if !seen.insert(path) {
+            return Err(Failure::new(id::POOL_CREATE, what(request), format!("{} is named twice", member.path.display())));
+        }
+    }
+    let mut identified = Vec::with_capacity(members.len());
+    for member in &members {
+        identified.push((random_uuid()?, member.size_bytes));
+    }
+    let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
+    let spec = PoolSpec {
+        name: request.name.clone(),
+        redundancy: request.redundancy,
+        chunk_rows: request.chunk_rows,
+        segment_rows: request.segment_rows,
+        align_bytes: request.align_bytes,
+        pool: random_uuid()?,
+        members: identified,
+        created_unix_s: created,
+        properties: request.properties,
+    };
+    let plan = Engine::plan(&spec).map_err(|error| Failure::new(id::POOL_CREATE, what(request), error))?;
+    Ok(CreatePlan { members, plan, spec })
+}
+
+/// Creates what was planned. `progress` hears `(member, bytes)` while files are filled.
+///
+/// # Errors
+/// A member is in use, bears data (without `force`), cannot be created or locked, or fails while it is written.
+pub fn create(request: &CreateRequest, plan: &CreatePlan, progress: &mut dyn FnMut(usize, u64)) -> Result<(), Failure> {
+    for member in &plan.members {
+        if member.in_use {
+            return Err(Failure::new(id::MEMBER_IN_USE, what(request), member.remarks.join("; ")).remedy("choose another member, or release this one"));
+        }
+        if member.bears_data && !request.force {
+            let remedy = "choose another member, or give --force to overwrite it";
+            return Err(Failure::new(id::MEMBER_IN_USE, what(request), member.remarks.join("; ")).remedy(remedy));
+        }
+    }
+    let mut made = Vec::new();
+    let outcome = make_files(request, plan, &mut made, progress).and_then(|()| format(request, plan));
+    if outcome.is_err() {
+        for path in &made {
+            // Best effort: the first error is the one to tell.
+            drop(std::fs::remove_file(path));
+        }
+    }
+    outcome
+}
+
+fn make_files(request: &CreateRequest, plan: &CreatePlan, made: &mut Vec<PathBuf>, progress: &mut dyn FnMut(usize, u64)) -> Result<(), Failure> {
+    for (number, member) in plan.members.iter().enumerate().filter(|(_, member)| member.is_new) {
+        create_file_with_progress(&member.path, member.size_bytes, request.allocation, &mut |bytes| progress(number, bytes))
+            .map_err(|error| Failure::new(id::MEMBER_OPEN, what(request), error))?;
+        made.push(member.path.clone());
+    }
+    Ok(())
+}
+
+fn format(request: &CreateRequest, plan: &CreatePlan) -> Result<(), Failure> {
+    let mut table: MemberTable = Vec::with_capacity(plan.members.len());
+    for member in &plan.members {
+        let options = OpenOptions { lock_patience: Duration::from_secs(1), ..OpenOptions::default() };
+        let opened = FileMember::open(&member.path, &options).map_err(|error| Failure::new(id::MEMBER_OPEN, what(request), error))?;
+        if opened.info().size_bytes < member.size_bytes {
+            return Err(Failure::new(id::MEMBER_OPEN, what(request), format!("{} became smaller", member.path.display())));
+        }
+        table.push(Some(Arc::new(opened)));
+    }
+    let mut io = SyncMembers::new(table);
+    erase_old(&mut io).map_err(|error| Failure::new(id::MEMBER_IO, what(request), error))?;
+    Engine::format(&mut io, &plan.spec).map_err(|error| Failure::new(id::POOL_CREATE, what(request), error))
+}
+
+/// Zeroes the first mebibyte, so that no older signature, label or superblock is left beside the new ones.
+fn erase_old(io: &mut SyncMembers) -> Result<(), windrow_io::MemberError> {
+    let zeroes = windrow_io::Buf::unpooled(windrow_layout::superblock::RESERVED_BYTES as usize);
+    for index in 0..io.member_count() {
+        let member = MemberId(index as u8);
+        let length = (io.size(member) as usize).min(zeroes.len());
+        io.write(member, 0, &zeroes[..length])?;
+        io.flush(member)?;
+    }
+    Ok(())
+}

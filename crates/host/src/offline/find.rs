@@ -1,0 +1,153 @@
+//! Looking for members and pools.
+
+use crate::failure::{Failure, id};
+use crate::registry::Registry;
+use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use windrow_layout::superblock::{LABEL_BYTES, LABEL_OFFSET, Label, MemberState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_units::Uuid;
+
+/// A member that was found.
+#[derive(Clone, Debug)]
+pub struct FoundMember {
+    /// Where.
+    pub path: PathBuf,
+    /// Who it is.
+    pub label: Label,
+    /// The newest valid superblock it bears.
+    pub superblock: Option<Superblock>,
+}
+
+/// A pool of which at least one member was found.
+#[derive(Clone, Debug)]
+pub struct FoundPool {
+    /// Pool name.
+    pub name: String,
+    /// Pool identifier.
+    pub pool: Uuid,
+    /// Members that were found, by index.
+    pub members: Vec<FoundMember>,
+}
+
+impl FoundPool {
+    /// The newest superblock that any member bears.
+    pub fn superblock(&self) -> Option<&Superblock> {
+        self.members.iter().filter_map(|member| member.superblock.as_ref()).max_by_key(|superblock| superblock.generation)
+    }
+
+    /// Indexes of members that the pool counts on and that were not found.
+    pub fn missing(&self) -> Vec<u8> {
+        let Some(superblock) = self.superblock() else { return Vec::new() };
+        let present = |index: usize| self.members.iter().any(|member| member.label.member.index() == index);
+        let wanted = superblock.members.iter().enumerate().filter(|(_, record)| record.state == MemberState::Online);
+        wanted.filter(|(index, _)| !present(*index)).map(|(index, _)| index as u8).collect()
+    }
+}
+
+/// Which pool is meant, and where to look.
+#[derive(Clone, Debug, Default)]
+pub struct PoolTarget {
+    /// Its name; may be left out if only one pool is found.
+    pub name: Option<String>,
+    /// Its members; empty: from the registry, or by a scan.
+    pub members: Vec<PathBuf>,
+    /// Folders to scan; empty: all block devices.
+    pub dirs: Vec<PathBuf>,
+}
+
+fn read_at(file: &std::fs::File, offset: u64, length: usize) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, offset)?;
+    Ok(bytes)
+}
+
+fn newest_superblock(file: &std::fs::File, label: &Label) -> Option<Superblock> {
+    let slots = (0..SLOT_COUNT).filter_map(|slot| read_at(file, SLOT_OFFSET + slot * SLOT_STRIDE, SLOT_BYTES).ok());
+    let valid = slots.filter_map(|bytes| Superblock::decode(&bytes).ok());
+    valid.filter(|superblock| superblock.pool == label.pool && superblock.member_uuid == label.member_uuid).max_by_key(|superblock| superblock.generation)
+}
+
+/// Looks at one path. `None` if it is no member.
+///
+/// # Errors
+/// The path cannot be read.
+pub fn examine(path: &Path) -> Result<Option<FoundMember>, Failure> {
+    let failure = |error: std::io::Error| Failure::new(id::MEMBER_OPEN, format!("cannot read {}", path.display()), error).remedy("check the path and its permissions");
+    let metadata = std::fs::metadata(path).map_err(failure)?;
+    if metadata.is_dir() {
+        return Ok(None);
+    }
+    let file = std::fs::File::open(path).map_err(failure)?;
+    let Ok(bytes) = read_at(&file, LABEL_OFFSET, LABEL_BYTES) else { return Ok(None) };
+    let Ok(label) = Label::decode(&bytes) else { return Ok(None) };
+    Ok(Some(FoundMember { path: path.to_owned(), superblock: newest_superblock(&file, &label), label }))
+}
+
+/// All pools with a member in these places (files, devices, or folders of them).
+pub fn scan(places: &[PathBuf]) -> Vec<FoundPool> {
+    let found = windrow_device::scan::scan(places, |bytes| Label::decode(bytes).ok());
+    group(found.members.into_iter().filter_map(|(path, _)| examine(&path).ok().flatten()))
+}
+
+fn group(members: impl Iterator<Item = FoundMember>) -> Vec<FoundPool> {
+    let mut pools: BTreeMap<Uuid, FoundPool> = BTreeMap::new();
+    for member in members {
+        let pool = pools.entry(member.label.pool).or_insert_with(|| FoundPool { name: member.label.pool_name.clone(), pool: member.label.pool, members: Vec::new() });
+        // The same member twice (a copy, or two names of one file): the newer generation counts.
+        let generation = |member: &FoundMember| member.superblock.as_ref().map(|superblock| superblock.generation);
+        match pool.members.iter().position(|other| other.label.member == member.label.member) {
+            Some(at) if generation(&pool.members[at]) < generation(&member) => pool.members[at] = member,
+            Some(_) => {}
+            None => pool.members.push(member),
+        }
+    }
+    for pool in pools.values_mut() {
+        pool.members.sort_by_key(|member| member.label.member);
+        // The label keeps the name of the creation; the superblock rules.
+        if let Some(name) = pool.superblock().map(|superblock| superblock.pool_name.clone()) {
+            pool.name = name;
+        }
+    }
+    pools.into_values().collect()
+}
+
+/// Finds the pool that is meant.
+///
+/// # Errors
+/// A given path is no member, members belong to several pools, or no pool (or more than one) matches.
+pub fn locate(target: &PoolTarget, registry: &Registry) -> Result<FoundPool, Failure> {
+    let shown = target.name.as_deref().unwrap_or("(unnamed)");
+    let what = format!("cannot find pool '{shown}'");
+    if !target.members.is_empty() {
+        let mut members = Vec::new();
+        for path in &target.members {
+            let member = examine(path)?;
+            members.push(member.ok_or_else(|| Failure::new(id::POOL_UNKNOWN, what.clone(), format!("{} is not a member of any pool", path.display())))?);
+        }
+        return choose(group(members.into_iter()), target.name.as_deref(), what);
+    }
+    if target.dirs.is_empty()
+        && let Some(name) = &target.name
+        && let Some(entry) = registry.load(name)?
+    {
+        let pools = group(entry.members.iter().filter_map(|path| examine(path).ok().flatten()).filter(|member| member.label.pool == entry.pool));
+        return choose(pools, Some(name), what);
+    }
+    let places = if target.dirs.is_empty() { windrow_device::scan::block_devices() } else { target.dirs.clone() };
+    choose(scan(&places), target.name.as_deref(), what)
+}
+
+fn choose(mut pools: Vec<FoundPool>, name: Option<&str>, what: String) -> Result<FoundPool, Failure> {
+    if let Some(name) = name {
+        pools.retain(|pool| pool.name == name || pool.pool.to_string() == name);
+    }
+    match pools.len() {
+        0 => Err(Failure::new(id::POOL_UNKNOWN, what, "no member of it was found").remedy("name its members with --members, or a folder with --dir")),
+        1 => Ok(pools.remove(0)),
+        count => {
+            let names: Vec<String> = pools.iter().map(|pool| format!("{} ({})", pool.name, pool.pool)).collect();
+            Err(Failure::new(id::POOL_UNKNOWN, what, format!("{count} pools match: {}", names.join(", "))).remedy("name one by its identifier"))
+        }
+    }
+}

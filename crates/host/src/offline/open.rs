@@ -1,0 +1,105 @@
+//! Opening a pool: members locked, engine recovered, nothing running yet.
+
+use super::{FoundPool, host_id};
+use crate::failure::{Failure, id};
+use crate::registry::Registry;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use windrow_device::queue::Members as MemberTable;
+use windrow_device::{DiscardPolicy, FileMember, Member, OpenOptions, SyncMembers, VolatileMember, VolatileOptions};
+use windrow_engine::Engine;
+use windrow_engine::api::{Limits, OpenReport};
+use windrow_io::BufPool;
+
+/// What stands between the engine and the members.
+#[derive(Clone, Debug, Default)]
+pub enum MemberBackEnd {
+    /// Nothing.
+    #[default]
+    Plain,
+    /// A volatile cache in this process that a kill loses in part. Test use only.
+    VolatileCache(VolatileOptions),
+}
+
+/// How to open.
+#[derive(Clone, Debug, Default)]
+pub struct OpenRequest {
+    /// Write nothing.
+    pub read_only: bool,
+    /// Import although another host has the pool or members are absent that nobody recorded as absent.
+    pub force: bool,
+    /// Bounds.
+    pub limits: Limits,
+    /// Discards punch holes in file members.
+    pub punch_holes: bool,
+    /// What stands between.
+    pub back_end: MemberBackEnd,
+}
+
+/// A pool that is open.
+pub struct OpenedPool {
+    /// The engine.
+    pub engine: Engine,
+    /// Its members.
+    pub members: MemberTable,
+    /// The buffers that the engine uses.
+    pub buffers: BufPool,
+    /// What recovery found.
+    pub report: OpenReport,
+    /// How long recovery took, opening of the members not included.
+    pub recovery: Duration,
+}
+
+/// A killed daemon releases its members when the kernel has finished its last I/O.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// Idle buffers kept beyond what is in use: one full set of batches on their way.
+pub(crate) const KEEP_BYTES: usize = 256 << 20;
+
+fn open_member(found: &super::FoundMember, request: &OpenRequest) -> Result<Arc<dyn Member>, Failure> {
+    let mut options = if request.read_only { OpenOptions::read_only() } else { OpenOptions::default() };
+    options.lock_patience = LOCK_PATIENCE;
+    if request.punch_holes {
+        options.discard = DiscardPolicy::PunchHoles;
+    }
+    let member = FileMember::open(&found.path, &options).map_err(|error| {
+        let in_use = matches!(error, windrow_device::OpenError::InUse { .. });
+        let (id, remedy) = if in_use { (id::POOL_BUSY, "stop the process that uses it") } else { (id::MEMBER_OPEN, "check the path and its permissions") };
+        Failure::new(id, format!("cannot open member {} of pool '{}'", found.label.member, found.label.pool_name), error).remedy(remedy)
+    })?;
+    Ok(match &request.back_end {
+        MemberBackEnd::Plain => Arc::new(member),
+        MemberBackEnd::VolatileCache(options) => {
+            let seed = options.seed.wrapping_mul(64).wrapping_add(u64::from(found.label.member.0));
+            Arc::new(VolatileMember::new(member, VolatileOptions { seed, ..options.clone() }))
+        }
+    })
+}
+
+/// Locks the members and recovers the pool.
+///
+/// # Errors
+/// A member is in use or cannot be opened; the engine refuses the pool or cannot recover it.
+pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Result<OpenedPool, Failure> {
+    let what = format!("cannot open pool '{}'", found.name);
+    let slots = found.superblock().map_or(0, |superblock| superblock.members.len());
+    let highest = found.members.iter().map(|member| member.label.member.index() + 1).max().unwrap_or(0);
+    let mut table: MemberTable = vec![None; slots.max(highest)];
+    for member in &found.members {
+        table[member.label.member.index()] = Some(open_member(member, request)?);
+    }
+    let buffers = BufPool::new(KEEP_BYTES);
+    let options = windrow_engine::api::OpenOptions { host: host_id(registry)?, read_only: request.read_only, force: request.force, limits: request.limits };
+    let mut io = SyncMembers::new(table);
+    let begin = Instant::now();
+    let (engine, report) = Engine::open(&mut io, buffers.clone(), &options).map_err(|error| {
+        let missing = found.missing();
+        let failure = Failure::new(id::POOL_REFUSED, what, error);
+        if missing.is_empty() {
+            failure.remedy("see docs/operations.md; `windrow check` examines the members without changing them")
+        } else {
+            failure.remedy(format!("members {missing:?} were not found: name them with --members, or see --force in `windrow pool import --help`"))
+        }
+    })?;
+    let recovery = begin.elapsed();
+    Ok(OpenedPool { engine, members: io.into_members(), buffers, report, recovery })
+}

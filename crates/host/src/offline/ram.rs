@@ -1,0 +1,75 @@
+//! Pools on members that are already open here, formatted afresh: for benchmarks on memory and on scratch files.
+
+use super::{OpenedPool, random_uuid};
+use crate::failure::{Failure, id};
+use std::sync::Arc;
+use std::time::Instant;
+use windrow_device::queue::Members as MemberTable;
+use windrow_device::{Member, RamAllocation, RamMember, SyncMembers};
+use windrow_engine::Engine;
+use windrow_engine::api::{Limits, OpenOptions, PoolSpec};
+use windrow_io::BufPool;
+use windrow_layout::superblock::Properties;
+use windrow_units::{Redundancy, Uuid};
+
+/// A pool that lives as long as this process wants it.
+#[derive(Clone, Debug)]
+pub struct ScratchSpec {
+    /// Redundancy.
+    pub redundancy: Redundancy,
+    /// Rows of a chunk; `None`: by member size.
+    pub chunk_rows: Option<u32>,
+    /// Rows of a segment; `None`: by member size.
+    pub segment_rows: Option<u32>,
+    /// Properties.
+    pub properties: Properties,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+impl Default for ScratchSpec {
+    fn default() -> Self {
+        let properties = Properties { spare_per_mille: 100, seal_age_ms: 50, victim_policy: 0, discard: false };
+        Self { redundancy: Redundancy::Double, chunk_rows: None, segment_rows: None, properties, limits: Limits::default() }
+    }
+}
+
+/// Members in memory, all of it taken at once.
+///
+/// # Errors
+/// The memory is not there.
+pub fn ram_members(count: usize, bytes: u64) -> Result<MemberTable, Failure> {
+    let failure = |error: std::io::Error| Failure::new(id::NOT_AVAILABLE, format!("cannot take {count} members of {bytes} bytes in memory"), error);
+    let member = |_| RamMember::new(bytes, RamAllocation::Preallocate).map(|member| Some(Arc::new(member) as Arc<dyn Member>)).map_err(failure);
+    (0..count).map(member).collect()
+}
+
+/// Formats the members, whatever is on them, and opens the pool.
+///
+/// # Errors
+/// The engine refuses the geometry, or a member fails.
+pub fn scratch_pool(table: MemberTable, spec: &ScratchSpec) -> Result<OpenedPool, Failure> {
+    let failure = |error: &dyn std::fmt::Display| Failure::new(id::POOL_CREATE, "cannot create the scratch pool", error);
+    let mut members = Vec::with_capacity(table.len());
+    for member in &table {
+        members.push((random_uuid()?, member.as_ref().map_or(0, |member| member.info().size_bytes)));
+    }
+    let spec_of_pool = PoolSpec {
+        name: "scratch".to_owned(),
+        redundancy: spec.redundancy,
+        chunk_rows: spec.chunk_rows,
+        segment_rows: spec.segment_rows,
+        align_bytes: 1 << 20,
+        pool: random_uuid()?,
+        members,
+        created_unix_s: 0,
+        properties: spec.properties,
+    };
+    let mut io = SyncMembers::new(table);
+    Engine::format(&mut io, &spec_of_pool).map_err(|error| failure(&error))?;
+    let buffers = BufPool::new(super::open::KEEP_BYTES);
+    let options = OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, limits: spec.limits };
+    let begin = Instant::now();
+    let (engine, report) = Engine::open(&mut io, buffers.clone(), &options).map_err(|error| failure(&error))?;
+    Ok(OpenedPool { engine, members: io.into_members(), buffers, report, recovery: begin.elapsed() })
+}

@@ -1,0 +1,336 @@
+//! A running pool: the driver, its threads, and the handles that front-ends and administrators use.
+
+use crate::alarm;
+use crate::driver::{Driver, StateMachine, start_workers};
+use crate::exports::{ExportReport, ExportTable, NamedExport, VolumeView};
+use crate::failure::{Failure, id};
+use crate::hook::Notifier;
+use crate::members::Members;
+use crate::reaper::ReaperThread;
+use crate::report::PoolReport;
+use crate::sessions::{SessionState, lock};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
+use std::thread::JoinHandle;
+use windrow_device::queue::{Members as MemberTable, QueueOptions, Reaper};
+use windrow_engine::Engine;
+use windrow_engine::api::{Control, ControlError, ControlReply, PoolStatus};
+use windrow_export::{ExportInfo, ExportSource, Session, Sink};
+use windrow_io::{BufPool, Completion, Op, Request, RequestError};
+use windrow_units::VolumeId;
+
+/// Smallest request that clients may send, bytes.
+const MIN_BLOCK: u32 = 512;
+/// Request size that costs no read-modify-write, bytes.
+const PREFERRED_BLOCK: u32 = 4096;
+/// Largest request, bytes.
+const MAX_BLOCK: u32 = 32 << 20;
+
+/// Options of a running pool.
+#[derive(Clone, Debug, Default)]
+pub struct HostOptions {
+    /// Worker threads; `None`: one less than there are cores, at least one.
+    pub workers: Option<usize>,
+    /// How member commands are carried out.
+    pub queue: QueueOptions,
+    /// Command of the event hook, run by `/bin/sh`.
+    pub event_command: Option<String>,
+    /// Exports that differ from the volumes.
+    pub exports: ExportTable,
+}
+
+#[derive(Clone)]
+struct VolumeEntry {
+    id: VolumeId,
+    name: String,
+    size_bytes: u64,
+    read_only: bool,
+}
+
+/// What clients can open, as it is now. Kept here so that front-ends never wait for the engine.
+#[derive(Default)]
+struct Catalogue {
+    volumes: Vec<VolumeEntry>,
+    exports: ExportTable,
+}
+
+impl Catalogue {
+    fn views(&self) -> Vec<VolumeView<'_>> {
+        self.volumes.iter().map(|volume| VolumeView { name: &volume.name, size_bytes: volume.size_bytes, read_only: volume.read_only }).collect()
+    }
+
+    fn exports(&self) -> Vec<ExportReport> {
+        self.exports.resolve(&self.views())
+    }
+
+    fn info(&self, export: &ExportReport) -> Option<ExportInfo> {
+        let volume = self.volumes.iter().find(|volume| volume.name == export.volume)?;
+        Some(ExportInfo {
+            name: export.name.clone(),
+            description: export.description.clone(),
+            volume: volume.id,
+            size_bytes: volume.size_bytes,
+            read_only: export.read_only,
+            min_block: MIN_BLOCK,
+            preferred_block: PREFERRED_BLOCK,
+            max_block: MAX_BLOCK,
+        })
+    }
+}
+
+struct Threads {
+    service: JoinHandle<()>,
+    reaper: ReaperThread,
+}
+
+struct Inner {
+    driver: Arc<Driver>,
+    buffers: BufPool,
+    notifier: Arc<Notifier>,
+    catalogue: RwLock<Catalogue>,
+    member_paths: Vec<String>,
+    threads: Mutex<Option<Threads>>,
+}
+
+/// A running pool. Clones are handles of the same pool; when the last one goes, its threads end (as after a power cut: use
+/// [`Pool::shutdown`] to end cleanly).
+#[derive(Clone)]
+pub struct Pool(Arc<Inner>);
+
+impl Pool {
+    /// Starts the threads around an engine that is open. `buffers` is the pool of buffers that the engine uses, too.
+    ///
+    /// # Errors
+    /// A queue or thread could not be started.
+    pub fn start(engine: Engine, members: MemberTable, buffers: BufPool, options: HostOptions) -> Result<Self, Failure> {
+        Self::start_machine(Box::new(engine), members, buffers, options)
+    }
+
+    pub(crate) fn start_machine(machine: Box<dyn StateMachine>, table: MemberTable, buffers: BufPool, options: HostOptions) -> Result<Self, Failure> {
+        let failure = |error: std::io::Error| Failure::new(id::POOL_OPEN, "cannot start the threads of the pool", error);
+        let status = machine.status();
+        let path_of = |member: &Option<Arc<dyn windrow_device::Member>>| {
+            member.as_ref().and_then(|member| member.info().path.as_ref().map(|path| path.display().to_string())).unwrap_or_default()
+        };
+        let member_paths = table.iter().map(path_of).collect();
+        let notifier = Arc::new(Notifier::start(options.event_command, status.name.clone()).map_err(failure)?);
+        // Memory is copied by whoever is there; a queue would only cost a hand-over.
+        let inline = Members::are_memory(&table);
+        let (submitter, reaper) = windrow_device::queue::open(table.clone(), &options.queue).map_err(failure)?;
+        let submitter = (!inline).then(|| Box::new(submitter) as Box<dyn windrow_device::queue::Queue>);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers = options.workers.unwrap_or(cores.saturating_sub(1)).max(1);
+        let told = notifier.clone();
+        let driver = Arc::new(Driver::new(machine, submitter, Members::new(table), workers, Box::new(move |notice| told.notify(notice))));
+        let catalogue = Catalogue { volumes: volumes_of(&status), exports: options.exports };
+        let pool = Self(Arc::new(Inner { driver, buffers, notifier, catalogue: RwLock::new(catalogue), member_paths, threads: Mutex::new(None) }));
+        pool.start_threads(reaper).map_err(failure)?;
+        Ok(pool)
+    }
+
+    fn start_threads(&self, reaper: Reaper) -> std::io::Result<()> {
+        let driver = &self.0.driver;
+        start_workers(driver)?;
+        let service = alarm::start(driver.clone())?;
+        let reaper = ReaperThread::start(driver.clone(), reaper)?;
+        *lock(&self.0.threads) = Some(Threads { service, reaper });
+        // The first tick tells the engine the time, and lets it name the next one.
+        driver.alarm.poke();
+        Ok(())
+    }
+
+    /// Carries out an administrator's command, waits for its end.
+    ///
+    /// # Errors
+    /// What the engine answers; [`ControlError::Stopped`] once the pool has stopped.
+    pub fn control(&self, command: Control) -> Result<ControlReply, ControlError> {
+        let result = self.0.driver.control(command);
+        self.refresh();
+        result
+    }
+
+    /// The engine's status; `None` once the engine itself has failed.
+    pub fn status(&self) -> Option<PoolStatus> {
+        self.0.driver.status()
+    }
+
+    /// Everything that is shown of the pool.
+    pub fn report(&self) -> Option<PoolReport> {
+        let status = self.status()?;
+        let latency = self.0.driver.sessions.latencies().summary();
+        Some(PoolReport::new(status, latency, &self.0.member_paths, self.stop_reason()))
+    }
+
+    /// Why the pool stopped; `None` while it runs.
+    pub fn stop_reason(&self) -> Option<String> {
+        self.0.driver.stop_reason()
+    }
+
+    /// Notices that the event hook missed.
+    pub fn dropped_events(&self) -> u64 {
+        self.0.notifier.dropped()
+    }
+
+    /// All exports, the default one first.
+    pub fn exports(&self) -> Vec<ExportReport> {
+        self.catalogue().exports()
+    }
+
+    /// Adds an export; returns the table to be kept.
+    ///
+    /// # Errors
+    /// The name is taken or there is no such volume.
+    pub fn add_export(&self, name: &str, export: NamedExport, default: bool) -> Result<ExportTable, Failure> {
+        self.change_exports(|table, volumes| table.add(name, export, default, volumes))
+    }
+
+    /// Removes an export; connections that are open stay. Returns the table to be kept.
+    ///
+    /// # Errors
+    /// There is no such export.
+    pub fn remove_export(&self, name: &str) -> Result<ExportTable, Failure> {
+        self.change_exports(|table, volumes| table.remove(name, volumes))
+    }
+
+    /// Forgets what was set for the exports of a volume that is gone; returns the table to be kept.
+    pub fn forget_volume(&self, name: &str) -> ExportTable {
+        let mut catalogue = self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        catalogue.exports.forget_volume(name);
+        catalogue.exports.clone()
+    }
+
+    fn change_exports(&self, change: impl FnOnce(&mut ExportTable, &[VolumeView<'_>]) -> Result<(), Failure>) -> Result<ExportTable, Failure> {
+        let mut catalogue = self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut table = catalogue.exports.clone();
+        change(&mut table, &catalogue.views())?;
+        catalogue.exports = table.clone();
+        Ok(table)
+    }
+
+    fn catalogue(&self) -> RwLockReadGuard<'_, Catalogue> {
+        self.0.catalogue.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Takes over the volumes as the engine knows them.
+    fn refresh(&self) {
+        if let Some(status) = self.status() {
+            self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner()).volumes = volumes_of(&status);
+        }
+    }
+
+    /// Finishes everything, writes a checkpoint, with `export` releases the pool for other hosts, and ends the threads. To be called
+    /// when front-ends have drained; what they send later is answered with `Stopped`.
+    ///
+    /// # Errors
+    /// The engine could not finish cleanly. Nothing acknowledged and flushed is lost by that.
+    pub fn shutdown(&self, export: bool) -> Result<(), ControlError> {
+        let result = self.0.driver.control(Control::Shutdown { export }).map(|_| ());
+        self.0.close();
+        result
+    }
+}
+
+fn volumes_of(status: &PoolStatus) -> Vec<VolumeEntry> {
+    let active = status.volumes.iter().filter(|volume| !volume.deleting);
+    let mut volumes: Vec<VolumeEntry> = active
+        .map(|volume| VolumeEntry { id: volume.id, name: volume.name.clone(), size_bytes: volume.size_bytes, read_only: volume.read_only })
+        .collect();
+    volumes.sort_by_key(|volume| volume.id);
+    volumes
+}
+
+impl Inner {
+    /// Ends all threads; whatever is still in flight is answered with `Stopped`.
+    fn close(&self) {
+        let Some(threads) = lock(&self.threads).take() else { return };
+        self.driver.close();
+        self.driver.alarm.close();
+        if threads.service.thread().id() != std::thread::current().id() {
+            drop(threads.service.join());
+        }
+        threads.reaper.close();
+        self.driver.workers.close();
+        self.notifier.close();
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl ExportSource for Pool {
+    fn list(&self) -> Vec<ExportInfo> {
+        let catalogue = self.catalogue();
+        catalogue.exports().iter().filter_map(|export| catalogue.info(export)).collect()
+    }
+
+    fn open(&self, name: &str, sink: Arc<dyn Sink>) -> Result<Box<dyn Session>, RequestError> {
+        if self.0.driver.is_stopped() {
+            return Err(RequestError::Stopped);
+        }
+        let info = {
+            let catalogue = self.catalogue();
+            let exports = catalogue.exports();
+            let export = exports.iter().find(|export| if name.is_empty() { export.default } else { export.name == name });
+            export.and_then(|export| catalogue.info(export)).ok_or(RequestError::NoVolume)?
+        };
+        let state = self.0.driver.sessions.open(sink);
+        Ok(Box::new(PoolSession { pool: self.clone(), state, info }))
+    }
+
+    fn buffers(&self) -> &BufPool {
+        &self.0.buffers
+    }
+}
+
+/// A connection's way to a volume.
+struct PoolSession {
+    pool: Pool,
+    state: Arc<SessionState>,
+    /// As it was when the session was opened; the size is looked up.
+    info: ExportInfo,
+}
+
+impl Session for PoolSession {
+    fn submit(&self, requests: &mut Vec<Request>, ready: &mut Vec<Completion>) {
+        // A session is one volume, whatever a front-end says.
+        for request in requests.iter_mut() {
+            request.volume = self.info.volume;
+        }
+        if self.info.read_only {
+            refuse_changes(requests, ready);
+        }
+        self.pool.0.driver.submit(&self.state, requests, ready);
+    }
+
+    fn info(&self) -> ExportInfo {
+        let mut info = self.info.clone();
+        let catalogue = self.pool.catalogue();
+        // A volume that is gone has no bytes.
+        let volume = catalogue.volumes.iter().find(|volume| volume.id == info.volume);
+        info.size_bytes = volume.map_or(0, |volume| volume.size_bytes);
+        info.read_only |= volume.is_some_and(|volume| volume.read_only);
+        info
+    }
+}
+
+impl Drop for PoolSession {
+    fn drop(&mut self) {
+        self.pool.0.driver.sessions.close(&self.state);
+    }
+}
+
+/// Answers what would change a read-only export.
+fn refuse_changes(requests: &mut Vec<Request>, ready: &mut Vec<Completion>) {
+    requests.retain(|request| {
+        let changes = matches!(request.op, Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. });
+        if changes {
+            ready.push(Completion { id: request.id, result: Err(RequestError::ReadOnly), orders: None });
+        }
+        !changes
+    });
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+use super::*;
+use crate::driver::tests::{Collector, FakeMachine, request, write};
+use windrow_device::queue::QueueKind;
+use windrow_device::{Allocation, FileMember, Member, OpenOptions, RamAllocation, RamMember, create_file};
+use windrow_io::Reply;
+
+fn start(table: MemberTable, kind: QueueKind) -> Pool {
+    let options = HostOptions { queue: QueueOptions { kind, ..QueueOptions::default() }, ..HostOptions::default() };
+    Pool::start_machine(Box::new(FakeMachine::new()), table, BufPool::new(1 << 20), options).unwrap()
+}
+
+fn ram() -> MemberTable {
+    vec![Some(Arc::new(RamMember::new(1 << 20, RamAllocation::Preallocate).unwrap()) as Arc<dyn Member>)]
+}
+
+fn read_everything(pool: &Pool) {
+    let sink = Arc::new(Collector::default());
+    let session = pool.open("", sink.clone()).unwrap();
+    let (mut requests, mut ready) = (Vec::new(), Vec::new());
+    for id in 0..64 {
+        requests.push(request(id, Op::Read { offset: id * 4096, length: 4096 }));
+    }
+    session.submit(&mut requests, &mut ready);
+    let mut all = sink.wait(64 - ready.len());
+    all.append(&mut ready);
+    assert_eq!(all.len(), 64);
+    for completion in all {
+        let Ok(Reply::Data(data)) = completion.result else { panic!("a read failed: {completion:?}") };
+        assert!(data.iter().all(|part| part.iter().all(|byte| *byte == completion.id.0 as u8)));
+    }
+}
+
+#[test]
+fn member_commands_come_back_by_every_kind_of_queue() {
+    let table = ram();
+    for block in 0..64u64 {
+        table[0].as_ref().unwrap().write_at(block * 4096, &[block as u8; 4096]).unwrap();
+    }
+    read_everything(&start(table, QueueKind::Automatic));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("member");
+    create_file(&path, 1 << 20, Allocation::Preallocate).unwrap();
+    let member: Arc<dyn Member> = Arc::new(FileMember::open(&path, &OpenOptions::default()).unwrap());
+    for block in 0..64u64 {
+        member.write_at(block * 4096, &[block as u8; 4096]).unwrap();
+    }
+    for kind in [QueueKind::Threaded, QueueKind::Automatic] {
+        read_everything(&start(vec![Some(member.clone())], kind));
+    }
+}
+
+#[test]
+fn time_passes_for_the_engine() {
+    let pool = start(ram(), QueueKind::Automatic);
+    let sink = Arc::new(Collector::default());
+    let session = pool.open("data", sink.clone()).unwrap();
+    for id in 0..20 {
+        let mut ready = Vec::new();
+        session.submit(&mut vec![request(id, Op::Flush)], &mut ready);
+        if ready.is_empty() {
+            sink.wait(1);
+        }
+    }
+    let report = pool.report().unwrap();
+    assert_eq!(report.latency.flush.count, 20);
+    assert!(report.latency.flush.p50_ns < 100_000_000, "the wish of the engine counts, not the heartbeat: {:?}", report.latency.flush);
+}
+
+#[test]
+fn exports_follow_the_volumes() {
+    let pool = start(ram(), QueueKind::Automatic);
+    assert!(pool.open("other", Arc::new(Collector::default())).is_err());
+    pool.control(Control::VolumeCreate { name: "other".to_owned(), size_bytes: 8192 }).unwrap();
+    let session = pool.open("other", Arc::new(Collector::default())).unwrap();
+    assert_eq!((session.info().size_bytes, session.info().volume), (8192, VolumeId(2)));
+    assert_eq!(pool.list().iter().map(|info| info.name.as_str()).collect::<Vec<_>>(), ["data", "other"]);
+    pool.add_export("look", NamedExport { volume: "data".to_owned(), read_only: true, description: "to look at".to_owned() }, false).unwrap();
+    let session = pool.open("look", Arc::new(Collector::default())).unwrap();
+    let mut ready = Vec::new();
+    session.submit(&mut vec![write(5)], &mut ready);
+    assert!(matches!(ready[0].result, Err(RequestError::ReadOnly)));
+    pool.remove_export("look").unwrap();
+    assert_eq!(pool.exports().len(), 2);
+}
+
+#[test]
+fn after_shutdown_clients_are_told() {
+    let pool = start(ram(), QueueKind::Automatic);
+    let session = pool.open("", Arc::new(Collector::default())).unwrap();
+    pool.shutdown(true).unwrap();
+    let mut ready = Vec::new();
+    session.submit(&mut vec![write(1)], &mut ready);
+    assert!(matches!(ready[0].result, Err(RequestError::Stopped)));
+    assert!(pool.open("", Arc::new(Collector::default())).is_err());
+    assert_eq!(pool.stop_reason(), None, "an orderly end is no fault");
+    assert_eq!(pool.control(Control::Checkpoint), Err(ControlError::Stopped));
+}

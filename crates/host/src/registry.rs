@@ -1,0 +1,132 @@
+//! What is known of pools between runs: one JSON file for each pool, with the paths of its members and its exports.
+//!
+//! It is a convenience and never an authority: the labels on the members rule. A file is replaced by rename after `fsync`, so that it
+//! is whole or not there.
+
+use crate::exports::ExportTable;
+use crate::failure::{Failure, id};
+use crate::paths::file_stem;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use windrow_units::Uuid;
+
+/// Schema of a registry file.
+const SCHEMA: &str = "windrow/registry/1";
+
+/// What is known of one pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PoolEntry {
+    schema: String,
+    /// Pool name.
+    pub name: String,
+    /// Pool identifier.
+    pub pool: Uuid,
+    /// Paths of the members, as they were last seen.
+    pub members: Vec<PathBuf>,
+    /// Exports that differ from the volumes.
+    #[serde(default)]
+    pub exports: ExportTable,
+}
+
+impl PoolEntry {
+    /// An entry with the usual exports.
+    pub fn new(name: &str, pool: Uuid, members: Vec<PathBuf>) -> Self {
+        Self { schema: SCHEMA.to_owned(), name: name.to_owned(), pool, members, exports: ExportTable::default() }
+    }
+}
+
+/// A folder of entries.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    folder: PathBuf,
+}
+
+impl Registry {
+    /// The registry in a state folder; nothing is created before the first write.
+    pub fn new(state_dir: &Path) -> Self {
+        Self { folder: state_dir.join("pools") }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{}.json", file_stem(name)))
+    }
+
+    /// The entry of a pool.
+    pub fn load(&self, name: &str) -> Result<Option<PoolEntry>, Failure> {
+        let path = self.path(name);
+        let failure = |why: String| Failure::new(id::LOCAL_FILE, format!("cannot read {}", path.display()), why).remedy("correct or remove the file");
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failure(error.to_string())),
+        };
+        let entry: PoolEntry = serde_json::from_slice(&text).map_err(|error| failure(error.to_string()))?;
+        if entry.schema == SCHEMA { Ok(Some(entry)) } else { Err(failure(format!("its schema is {}, not {SCHEMA}", entry.schema))) }
+    }
+
+    /// All entries that can be read, by name.
+    pub fn all(&self) -> Vec<PoolEntry> {
+        let Ok(files) = std::fs::read_dir(&self.folder) else { return Vec::new() };
+        let texts = files.flatten().filter(|file| file.path().extension().is_some_and(|e| e == "json")).filter_map(|file| std::fs::read(file.path()).ok());
+        let mut entries: Vec<PoolEntry> =
+            texts.filter_map(|text| serde_json::from_slice(&text).ok()).filter(|entry: &PoolEntry| entry.schema == SCHEMA).collect();
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        entries
+    }
+
+    /// Writes an entry.
+    pub fn save(&self, entry: &PoolEntry) -> Result<(), Failure> {
+        let path = self.path(&entry.name);
+        let write = || -> std::io::Result<()> {
+            std::fs::create_dir_all(&self.folder)?;
+            let draft = self.folder.join(format!(".{}.{}", file_stem(&entry.name), std::process::id()));
+            let mut file = File::create(&draft)?;
+            file.write_all(serde_json::to_string_pretty(entry)?.as_bytes())?;
+            file.write_all(b"\n")?;
+            file.sync_all()?;
+            std::fs::rename(&draft, &path)
+        };
+        write().map_err(|error| {
+            Failure::new(id::LOCAL_FILE, format!("cannot write {}", path.display()), error).remedy("set WINDROW_STATE to a folder that can be written")
+        })
+    }
+
+    /// An identifier of this host for systems that have none: random, made at the first call, kept beside the pools.
+    pub fn host_id(&self) -> Result<Uuid, Failure> {
+        let path = self.folder.join("host-id");
+        let failure = |why: String| Failure::new(id::LOCAL_FILE, format!("cannot keep the host identifier in {}", path.display()), why);
+        match std::fs::read_to_string(&path) {
+            Ok(text) => text.trim().parse().map_err(|why: &str| failure(why.to_owned())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let made = crate::offline::random_uuid()?;
+                std::fs::create_dir_all(&self.folder).map_err(|error| failure(error.to_string()))?;
+                // Linked into place, so that of two processes that come at the same time one wins for both.
+                let draft = self.folder.join(format!(".host-id.{}", std::process::id()));
+                std::fs::write(&draft, format!("{made}\n")).map_err(|error| failure(error.to_string()))?;
+                let linked = std::fs::hard_link(&draft, &path);
+                drop(std::fs::remove_file(&draft));
+                match linked {
+                    Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(failure(error.to_string())),
+                    _ => std::fs::read_to_string(&path).map_err(|error| failure(error.to_string()))?.trim().parse().map_err(|why: &str| failure(why.to_owned())),
+                }
+            }
+            Err(error) => Err(failure(error.to_string())),
+        }
+    }
+
+    /// Forgets a pool.
+    pub fn remove(&self, name: &str) -> Result<(), Failure> {
+        let path = self.path(name);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Failure::new(id::LOCAL_FILE, format!("cannot remove {}", path.display()), error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

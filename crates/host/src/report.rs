@@ -1,0 +1,325 @@
+//! What `status` and `stats` show: an interface with a version of its own, apart from the engine's inner structures.
+//!
+//! All quantities are exact integers. Ratios are millionths (`_ppm`), so that no reader has to parse fractions.
+
+use crate::histogram::LatencyReport;
+use serde::{Deserialize, Serialize};
+use windrow_engine::api::{Limits, MemberStats, PoolStatus, WrittenBytes};
+use windrow_layout::superblock::Properties;
+use windrow_units::{Uuid, VolumeId, Zone};
+
+/// Schema of [`PoolReport`].
+pub const POOL_SCHEMA: &str = "windrow/pool-status/1";
+
+/// Counters of one member since start.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct MemberCounters {
+    /// Bytes written, by cause.
+    pub written: WrittenBytes,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Bytes discarded.
+    pub discarded_bytes: u64,
+    /// Failed operations.
+    pub errors: u64,
+}
+
+impl From<&MemberStats> for MemberCounters {
+    fn from(stats: &MemberStats) -> Self {
+        let MemberStats { written, read_bytes, flushes, discarded_bytes, errors } = *stats;
+        Self { written, read_bytes, flushes, discarded_bytes, errors }
+    }
+}
+
+/// A member.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MemberReport {
+    /// Index.
+    pub member: u8,
+    /// Identifier.
+    pub uuid: Uuid,
+    /// Where it was opened; empty if it is absent.
+    pub path: String,
+    /// `online` or `absent`.
+    pub state: String,
+    /// Usable bytes.
+    pub size_bytes: u64,
+    /// Counters since start.
+    pub counters: MemberCounters,
+}
+
+/// A volume.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeReport {
+    /// Id.
+    pub id: VolumeId,
+    /// Name.
+    pub name: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Bytes of blocks that hold data.
+    pub mapped_bytes: u64,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// Being deleted.
+    pub deleting: bool,
+}
+
+/// Properties that can be set.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PropertyReport {
+    /// Spare factor in thousandths of the data space.
+    pub spare_per_mille: u16,
+    /// Most milliseconds that acknowledged data waits before it is sealed.
+    pub seal_age_ms: u32,
+    /// `greedy` or `cost-benefit`.
+    pub victim_policy: String,
+    /// Discards are sent for freed segments.
+    pub discard: bool,
+}
+
+impl PropertyReport {
+    /// The on-disk form.
+    pub fn to_properties(&self) -> Properties {
+        Properties {
+            spare_per_mille: self.spare_per_mille,
+            seal_age_ms: self.seal_age_ms,
+            victim_policy: u8::from(self.victim_policy == "cost-benefit"),
+            discard: self.discard,
+        }
+    }
+}
+
+/// Space.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CapacityReport {
+    /// Bytes of all data columns.
+    pub data_bytes: u64,
+    /// Bytes that user data may fill.
+    pub usable_bytes: u64,
+    /// Bytes filled.
+    pub used_bytes: u64,
+    /// Segments.
+    pub segments: u32,
+    /// Segments free now.
+    pub free_segments: u32,
+    /// Segments held back.
+    pub reserve_segments: u32,
+    /// Geometry.
+    pub zones: Vec<Zone>,
+}
+
+/// Memory and queue bounds, and their use now.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BoundsReport {
+    /// Bounds fixed at start.
+    pub limits: Limits,
+    /// Map memory in use.
+    pub map_bytes: u64,
+    /// Map memory when the pool is full.
+    pub map_bytes_full: u64,
+    /// Bytes of writes waiting or in flight.
+    pub pending_bytes: u64,
+    /// Bytes of acknowledged writes that a power cut now would lose.
+    pub at_risk_bytes: u64,
+}
+
+/// Write amplification since start, in millionths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct AmplificationReport {
+    /// Bytes written to members / bytes users wrote.
+    pub total_ppm: u64,
+    /// (user + moved) / user.
+    pub cleaning_ppm: u64,
+    /// Headers / user bytes.
+    pub header_ppm: u64,
+    /// Redundancy / user bytes.
+    pub parity_ppm: u64,
+    /// Moved / user bytes.
+    pub moved_ppm: u64,
+    /// Padding / user bytes.
+    pub padding_ppm: u64,
+    /// Checkpoints and superblocks / user bytes.
+    pub checkpoint_ppm: u64,
+    /// Repair and rebuild / user bytes.
+    pub repair_ppm: u64,
+}
+
+impl AmplificationReport {
+    /// From the counters.
+    pub fn new(written: &WrittenBytes, user_write_bytes: u64) -> Self {
+        let ppm = |bytes: u64, base: u64| (u128::from(bytes) * 1_000_000).checked_div(u128::from(base)).map_or(0, |r| u64::try_from(r).unwrap_or(u64::MAX));
+        Self {
+            total_ppm: ppm(written.total(), user_write_bytes),
+            cleaning_ppm: ppm(written.user + written.moved, written.user),
+            header_ppm: ppm(written.header, user_write_bytes),
+            parity_ppm: ppm(written.parity, user_write_bytes),
+            moved_ppm: ppm(written.moved, user_write_bytes),
+            padding_ppm: ppm(written.padding, user_write_bytes),
+            checkpoint_ppm: ppm(written.checkpoint + written.superblock, user_write_bytes),
+            repair_ppm: ppm(written.repair + written.rebuild, user_write_bytes),
+        }
+    }
+}
+
+/// Counters of the pool since start.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CounterReport {
+    /// Bytes users wrote.
+    pub user_write_bytes: u64,
+    /// Bytes users read.
+    pub user_read_bytes: u64,
+    /// User blocks of all zeroes or all ones.
+    pub fill_blocks: u64,
+    /// Flush and FUA requests.
+    pub flushes: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// Segments cleaned.
+    pub segments_cleaned: u64,
+    /// Newest order.
+    pub order: u64,
+    /// Every order up to this one is durable.
+    pub durable_order: u64,
+    /// Bytes written to members, by cause.
+    pub written: WrittenBytes,
+    /// Bytes users wrote over the pool's life; after a crash at least that many.
+    pub lifetime_user_bytes: u64,
+    /// Bytes written to members over the pool's life; after a crash at least that many.
+    pub lifetime_member_bytes: u64,
+}
+
+/// Everything that is shown of a pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PoolReport {
+    /// [`POOL_SCHEMA`].
+    pub schema: String,
+    /// Pool.
+    pub pool: Uuid,
+    /// Name.
+    pub name: String,
+    /// `0`, `1`, `5` or `6`.
+    pub redundancy: String,
+    /// `online`, `degraded` or `stopped`.
+    pub state: String,
+    /// Why it stopped, if it did.
+    pub stop_reason: Option<String>,
+    /// True if it is served by a daemon now.
+    pub served: bool,
+    /// Superblock generation.
+    pub generation: u64,
+    /// Epoch.
+    pub epoch: u64,
+    /// Members.
+    pub members: Vec<MemberReport>,
+    /// Volumes.
+    pub volumes: Vec<VolumeReport>,
+    /// Properties.
+    pub properties: PropertyReport,
+    /// Space.
+    pub capacity: CapacityReport,
+    /// Bounds.
+    pub bounds: BoundsReport,
+    /// Counters since start.
+    pub counters: CounterReport,
+    /// Write amplification since start.
+    pub amplification: AmplificationReport,
+    /// Latencies since start.
+    pub latency: LatencyReport,
+}
+
+impl PoolReport {
+    /// From the engine's status; `paths` by member index.
+    pub fn new(status: PoolStatus, latency: LatencyReport, paths: &[String], stop_reason: Option<String>) -> Self {
+        let members = status.members.iter().enumerate().map(|(index, member)| MemberReport {
+            member: member.member.0,
+            uuid: member.uuid,
+            path: paths.get(member.member.index()).cloned().unwrap_or_default(),
+            state: member.state.to_owned(),
+            size_bytes: member.size_bytes,
+            counters: status.member_stats.get(index).map(MemberCounters::from).unwrap_or_default(),
+        });
+        Self {
+            schema: POOL_SCHEMA.to_owned(),
+            pool: status.pool,
+            redundancy: status.redundancy.to_owned(),
+            state: if stop_reason.is_some() { "stopped".to_owned() } else { status.state.to_owned() },
+            stop_reason,
+            served: true,
+            generation: status.generation,
+            epoch: status.epoch,
+            members: members.collect(),
+            volumes: status.volumes.iter().map(VolumeReport::from).collect(),
+            properties: PropertyReport {
+                spare_per_mille: status.spare_per_mille,
+                seal_age_ms: status.seal_age_ms,
+                victim_policy: status.victim_policy.to_owned(),
+                discard: status.discard,
+            },
+            capacity: CapacityReport {
+                data_bytes: status.plan.data_bytes,
+                usable_bytes: status.plan.usable_bytes,
+                used_bytes: status.used_bytes,
+                segments: status.plan.segments,
+                free_segments: status.free_segments,
+                reserve_segments: status.plan.reserve_segments,
+                zones: status.plan.zones,
+            },
+            bounds: BoundsReport {
+                limits: status.limits,
+                map_bytes: status.map_bytes,
+                map_bytes_full: status.plan.map_bytes,
+                pending_bytes: status.pending_bytes,
+                at_risk_bytes: status.at_risk_bytes,
+            },
+            counters: CounterReport {
+                user_write_bytes: status.user_write_bytes,
+                user_read_bytes: status.user_read_bytes,
+                fill_blocks: status.fill_blocks,
+                flushes: status.flushes,
+                checkpoints: status.checkpoints,
+                segments_cleaned: status.segments_cleaned,
+                order: status.order.0,
+                durable_order: status.durable_order.0,
+                written: status.written,
+                lifetime_user_bytes: status.lifetime_user_bytes,
+                lifetime_member_bytes: status.lifetime_member_bytes,
+            },
+            amplification: AmplificationReport::new(&status.written, status.user_write_bytes),
+            latency,
+            name: status.name,
+        }
+    }
+
+    /// The volume of this name.
+    pub fn volume(&self, name: &str) -> Option<&VolumeReport> {
+        self.volumes.iter().find(|volume| volume.name == name && !volume.deleting)
+    }
+
+    /// Exit code of `pool status --exit-code`: 0 online, 1 degraded, 2 stopped.
+    pub fn exit_code(&self) -> u8 {
+        match self.state.as_str() {
+            "online" => 0,
+            "degraded" => 1,
+            _ => 2,
+        }
+    }
+}
+
+impl From<&windrow_engine::api::VolumeStatus> for VolumeReport {
+    fn from(volume: &windrow_engine::api::VolumeStatus) -> Self {
+        Self {
+            id: volume.id,
+            name: volume.name.clone(),
+            size_bytes: volume.size_bytes,
+            mapped_bytes: volume.mapped_bytes,
+            read_only: volume.read_only,
+            deleting: volume.deleting,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

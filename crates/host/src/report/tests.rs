@@ -1,0 +1,72 @@
+use super::*;
+use windrow_units::MemberId;
+
+/// A report with a value in every corner that readers of it should handle.
+pub(crate) fn sample() -> PoolReport {
+    let written = WrittenBytes { user: 60, parity: 30, header: 10, ..WrittenBytes::default() };
+    PoolReport {
+        schema: POOL_SCHEMA.to_owned(),
+        pool: Uuid([7; 16]),
+        name: "ta\"nk".to_owned(),
+        redundancy: "6".to_owned(),
+        state: "degraded".to_owned(),
+        stop_reason: None,
+        served: true,
+        generation: 3,
+        epoch: 2,
+        members: vec![MemberReport {
+            member: MemberId(0).0,
+            uuid: Uuid([9; 16]),
+            path: "/dev/x".to_owned(),
+            state: "online".to_owned(),
+            size_bytes: 1 << 30,
+            counters: MemberCounters { written, ..MemberCounters::default() },
+        }],
+        volumes: vec![VolumeReport { id: VolumeId(1), name: "data".to_owned(), size_bytes: 1 << 20, mapped_bytes: 4096, read_only: false, deleting: false }],
+        properties: PropertyReport { spare_per_mille: 100, seal_age_ms: 50, victim_policy: "greedy".to_owned(), discard: true },
+        capacity: CapacityReport {
+            data_bytes: 1000,
+            usable_bytes: 900,
+            used_bytes: 60,
+            segments: 10,
+            free_segments: 8,
+            reserve_segments: 1,
+            zones: Vec::new(),
+        },
+        bounds: BoundsReport { limits: Limits::default(), map_bytes: 1, map_bytes_full: 2, pending_bytes: 3, at_risk_bytes: 4 },
+        counters: CounterReport {
+            user_write_bytes: 60,
+            user_read_bytes: 0,
+            fill_blocks: 0,
+            flushes: 1,
+            checkpoints: 1,
+            segments_cleaned: 0,
+            order: 15,
+            durable_order: 15,
+            written,
+            lifetime_user_bytes: 60,
+            lifetime_member_bytes: 100,
+        },
+        amplification: AmplificationReport::new(&written, 60),
+        latency: LatencyReport::default(),
+    }
+}
+
+#[test]
+fn amplification_in_exact_millionths() {
+    let written = WrittenBytes { user: 4_000_000, moved: 1_000_000, parity: 1_333_333, header: 40_000, superblock: 1, ..WrittenBytes::default() };
+    let report = AmplificationReport::new(&written, 4_000_000);
+    assert_eq!(report.cleaning_ppm, 1_250_000);
+    assert_eq!(report.total_ppm, 6_373_334 * 1_000_000 / 4_000_000);
+    assert_eq!(report.header_ppm, 10_000);
+    assert_eq!(AmplificationReport::new(&WrittenBytes::default(), 0), AmplificationReport::default(), "nothing written divides nothing");
+}
+
+#[test]
+fn a_report_survives_json() {
+    let report = sample();
+    let text = serde_json::to_string(&report).unwrap();
+    let back: PoolReport = serde_json::from_str(&text).unwrap();
+    assert_eq!(serde_json::to_string(&back).unwrap(), text);
+    assert_eq!((back.exit_code(), back.volume("data").map(|volume| volume.id)), (1, Some(VolumeId(1))));
+}

@@ -1,0 +1,179 @@
+//! Who waits for what: the table of sessions and of their requests in flight.
+//!
+//! A request travels through the engine with an id of the host: session number in the upper 32 bits, slot in the lower. The slot keeps
+//! the front-end's own id, the kind and the start time. Invariants:
+//! 1. A slot is taken exactly once: by the engine's completion, or by the failure of the whole pool, whichever comes first; the
+//!    other one finds it empty and drops its answer. So each request is answered exactly once, whatever fails.
+//! 2. Session numbers are not used again while the process runs (they would have to wrap), so a late completion of a closed session
+//!    finds no session and is dropped.
+//! 3. No lock of this module is held while a sink is called.
+
+use crate::histogram::{Latencies, Operation};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use windrow_export::Sink;
+use windrow_io::{Completion, Op, Request, RequestError, RequestId};
+
+/// Locks a mutex whose holders never leave it half-changed, so that the poison of a panicking thread may be ignored.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+struct Slot {
+    id: RequestId,
+    operation: Option<Operation>,
+    started_ns: u64,
+}
+
+#[derive(Default)]
+struct Inner {
+    slots: Vec<Option<Slot>>,
+    free: Vec<u32>,
+    latencies: Latencies,
+}
+
+impl Inner {
+    fn take(&mut self, index: u32) -> Option<Slot> {
+        let slot = self.slots.get_mut(index as usize)?.take()?;
+        self.free.push(index);
+        Some(slot)
+    }
+}
+
+/// One open session.
+pub(crate) struct SessionState {
+    number: u32,
+    sink: Arc<dyn Sink>,
+    inner: Mutex<Inner>,
+}
+
+fn operation(op: &Op) -> Option<Operation> {
+    match op {
+        Op::Read { .. } => Some(Operation::Read),
+        Op::Write { .. } => Some(Operation::Write),
+        Op::Flush => Some(Operation::Flush),
+        Op::Trim { .. } | Op::WriteZeroes { .. } => Some(Operation::Trim),
+        Op::BlockStatus { .. } => None,
+    }
+}
+
+/// The session number inside an id of the host.
+pub(crate) fn session_number(id: RequestId) -> u32 {
+    (id.0 >> 32) as u32
+}
+
+impl SessionState {
+    /// Its number.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Where completions go that are not returned at once.
+    pub(crate) fn sink(&self) -> &dyn Sink {
+        &*self.sink
+    }
+
+    /// Gives each request a slot and the host's id.
+    pub(crate) fn register(&self, requests: &mut [Request], now_ns: u64) {
+        let mut inner = lock(&self.inner);
+        for request in requests {
+            let slot = Slot { id: request.id, operation: operation(&request.op), started_ns: now_ns };
+            let index = match inner.free.pop() {
+                Some(index) => {
+                    inner.slots[index as usize] = Some(slot);
+                    index
+                }
+                None => {
+                    inner.slots.push(Some(slot));
+                    (inner.slots.len() - 1) as u32
+                }
+            };
+            request.id = RequestId(u64::from(self.number) << 32 | u64::from(index));
+        }
+    }
+
+    /// Frees the slots of `completions`, counts their latency, and pushes them with the front-end's ids to `out`.
+    pub(crate) fn finish(&self, completions: impl Iterator<Item = Completion>, now_ns: u64, out: &mut Vec<Completion>) {
+        let mut inner = lock(&self.inner);
+        for mut completion in completions {
+            let Some(slot) = inner.take(completion.id.0 as u32) else { continue };
+            if let (Some(operation), Ok(_)) = (slot.operation, &completion.result) {
+                inner.latencies.record(operation, now_ns.saturating_sub(slot.started_ns));
+            }
+            completion.id = slot.id;
+            out.push(completion);
+        }
+    }
+
+    /// Takes every request in flight and answers it with `error`.
+    pub(crate) fn fail(&self, error: RequestError, out: &mut Vec<Completion>) {
+        let mut inner = lock(&self.inner);
+        for index in 0..inner.slots.len() as u32 {
+            if let Some(slot) = inner.take(index) {
+                out.push(Completion { id: slot.id, result: Err(error), orders: None });
+            }
+        }
+    }
+
+    /// Requests in flight.
+    #[cfg(test)]
+    pub(crate) fn in_flight(&self) -> usize {
+        let inner = lock(&self.inner);
+        inner.slots.len() - inner.free.len()
+    }
+}
+
+/// All sessions.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    open: RwLock<HashMap<u32, Arc<SessionState>>>,
+    last_number: AtomicU32,
+    /// Latencies of sessions that are closed.
+    closed: Mutex<Latencies>,
+}
+
+impl Sessions {
+    /// Opens a session.
+    pub(crate) fn open(&self, sink: Arc<dyn Sink>) -> Arc<SessionState> {
+        let mut open = self.open.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut number = self.last_number.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        while open.contains_key(&number) {
+            number = self.last_number.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        }
+        let session = Arc::new(SessionState { number, sink, inner: Mutex::default() });
+        open.insert(number, session.clone());
+        session
+    }
+
+    /// Closes a session: what is still in flight completes without anyone being told.
+    pub(crate) fn close(&self, session: &SessionState) {
+        let mut open = self.open.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if open.remove(&session.number).is_some() {
+            lock(&self.closed).merge(&lock(&session.inner).latencies);
+        }
+    }
+
+    /// The open session of this number.
+    pub(crate) fn get(&self, number: u32) -> Option<Arc<SessionState>> {
+        self.open.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(&number).cloned()
+    }
+
+    /// All open sessions.
+    pub(crate) fn all(&self) -> Vec<Arc<SessionState>> {
+        self.open.read().unwrap_or_else(|poisoned| poisoned.into_inner()).values().cloned().collect()
+    }
+
+    /// Latencies of all sessions since start. The table is held meanwhile, so that a session that closes is counted once.
+    pub(crate) fn latencies(&self) -> Latencies {
+        let open = self.open.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut sum = lock(&self.closed).clone();
+        for session in open.values() {
+            sum.merge(&lock(&session.inner).latencies);
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! Labels, superblock slots, and which superblock rules.
+//!
+//! 1 Every present member: label, all four slots. 2 The pool is the one that most members belong to. 3 The newest valid
+//! generation of that pool rules; the same generation with another content, or a child that does not name its parent, is a divergence.
+//! 4 Quorum: more than half of the members that are not removed, or every missing one recorded as absent. 5 A member is usable if it is
+//! online in the ruling superblock and at most one generation behind it.
+
+use crate::report::{Finding, FindingKind, Findings, InspectReport, MemberReport, Severity, SlotReport};
+use std::collections::BTreeMap;
+use windrow_io::MemberIo;
+use windrow_layout::superblock::{
+    LABEL_BYTES, LABEL_OFFSET, Label, MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError,
+};
+use windrow_units::{MAX_MEMBERS, MemberId, PoolUuid};
+
+/// A member and what was decoded of it.
+struct Found {
+    report: MemberReport,
+    superblocks: Vec<Superblock>,
+}
+
+/// Reads labels and superblocks of all members and says which superblock rules. Nothing is written.
+pub fn inspect_members(io: &mut dyn MemberIo) -> InspectReport {
+    let mut findings = Findings::default();
+    let count = io.member_count().min(MAX_MEMBERS) as u8;
+    let mut found: Vec<Found> = (0..count).map(|m| read_member(io, MemberId(m), &mut findings)).collect();
+    let pool = most_common_pool(&found);
+    for member in &mut found {
+        drop_foreign(member, pool, &mut findings);
+    }
+    let newest = found.iter().flat_map(|f| &f.superblocks).max_by_key(|s| s.generation).cloned();
+    let mut quorum = false;
+    if let Some(newest) = &newest {
+        check_history(&found, newest, &mut findings);
+        quorum = judge_members(&mut found, newest, &mut findings);
+        if newest.state == PoolState::Destroyed {
+            findings.add(Finding::new(Severity::Note, FindingKind::LabelWrong, "the pool was destroyed"));
+        }
+    }
+    InspectReport { members: found.into_iter().map(|f| f.report).collect(), newest, quorum, findings }
+}
+
+fn read_member(io: &mut dyn MemberIo, member: MemberId, findings: &mut Findings) -> Found {
+    let present = io.is_present(member);
+    let size_bytes = if present { io.size(member) } else { 0 };
+    let mut report = MemberReport { member, present, size_bytes, label: None, label_problem: None, slots: Vec::new(), generation: None, usable: false };
+    let mut superblocks = Vec::new();
+    if !present {
+        return Found { report, superblocks };
+    }
+    let mut bytes = vec![0; LABEL_BYTES];
+    let label = io.read(member, LABEL_OFFSET, &mut bytes).map_err(|e| e.to_string());
+    match label.and_then(|()| Label::decode(&bytes).map_err(|e| e.to_string())) {
+        Ok(label) => report.label = Some(label),
+        Err(problem) => {
+            findings.add(Finding::new(Severity::Repairable, FindingKind::LabelWrong, format!("label: {problem}")).member(member));
+            report.label_problem = Some(problem);
+        }
+    }
+    for slot in 0..SLOT_COUNT {
+        let (slot, superblock) = read_slot(io, member, slot, findings);
+        report.slots.push(slot);
+        superblocks.extend(superblock);
+    }
+    Found { report, superblocks }
+}
+
+fn read_slot(io: &mut dyn MemberIo, member: MemberId, slot: u64, findings: &mut Findings) -> (SlotReport, Option<Superblock>) {
+    let offset = SLOT_OFFSET + slot * SLOT_STRIDE;
+    let mut report = SlotReport { slot, offset, problem: None, generation: None, epoch: None, content_hash: None, parent_hash: None };
+    let mut bytes = vec![0; SLOT_BYTES];
+    let decoded = match io.read(member, offset, &mut bytes) {
+        Ok(()) => Superblock::decode(&bytes).map_err(|e| (e.to_string(), e == SuperblockError::NoSignature)),
+        Err(e) => Err((e.to_string(), false)),
+    };
+    match decoded {
+        Ok(superblock) => {
+            report.generation = Some(superblock.generation);
+            report.epoch = Some(superblock.epoch);
+            report.content_hash = Some(superblock.content_hash());
+            report.parent_hash = Some(superblock.parent_hash);
+            (report, Some(superblock))
+        }
+        Err((problem, unused)) => {
+            if !unused {
+                // A crash while the slot was written leaves this behind; the other slots are there for that.
+                findings.add(Finding::new(Severity::Note, FindingKind::SlotWrong, format!("superblock slot {slot}: {problem}")).member(member));
+            }
+            report.problem = Some(problem);
+            (report, None)
+        }
+    }
+}
+
+fn most_common_pool(found: &[Found]) -> Option<PoolUuid> {
+    let mut votes: BTreeMap<PoolUuid, usize> = BTreeMap::new();
+    for member in found {
+        if let Some(newest) = member.superblocks.iter().max_by_key(|s| s.generation) {
+            *votes.entry(newest.pool).or_default() += 1;
+        }
+    }
+    votes.into_iter().max_by_key(|(_, votes)| *votes).map(|(pool, _)| pool)
+}
+
+/// Drops superblocks of other pools and other members, and compares the label.
+fn drop_foreign(found: &mut Found, pool: Option<PoolUuid>, findings: &mut Findings) {
+    let member = found.report.member;
+    let Some(pool) = pool else { return };
+    let before = found.superblocks.len();
+    found.superblocks.retain(|s| s.pool == pool && s.member == member);
+    if found.superblocks.len() < before {
+        let message = "superblocks of another pool or another member";
+        findings.add(Finding::new(Severity::Error, FindingKind::LabelWrong, message).member(member));
+    }
+    found.report.generation = found.superblocks.iter().map(|s| s.generation).max();
+    let newest = found.superblocks.iter().max_by_key(|s| s.generation);
+    if let (Some(label), Some(newest)) = (&found.report.label, newest)
+        && (label.pool, label.member, label.member_uuid) != (newest.pool, newest.member, newest.member_uuid)
+    {
+        findings.add(Finding::new(Severity::Repairable, FindingKind::LabelWrong, "label and superblock disagree").member(member));
+    }
+}
+
+fn check_history(found: &[Found], newest: &Superblock, findings: &mut Findings) {
+    let hash = newest.content_hash();
+    for member in found {
+        for superblock in &member.superblocks {
+            let distance = newest.generation.0 - superblock.generation.0;
+            let diverged = match distance {
+                0 => superblock.content_hash() != hash,
+                1 => superblock.content_hash() != newest.parent_hash,
+                _ => false,
+            };
+            if diverged {
+                let message = format!("generation {} is not of the same history as generation {}", superblock.generation, newest.generation);
+                findings.add(Finding::new(Severity::Error, FindingKind::Diverged, message).member(member.report.member));
+            }
+        }
+    }
+}
+
+/// Sets `usable`; returns true if there is a quorum.
+fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findings) -> bool {
+    let (mut counted, mut present, mut unexplained, mut missing) = (0, 0, 0, 0);
+    for (index, record) in newest.members.iter().enumerate() {
+        if record.state == MemberState::Removed {
+            continue;
+        }
+        counted += 1;
+        let member = MemberId(index as u8);
+        let report = found.get_mut(index).map(|f| &mut f.report);
+        let generation = report.as_ref().and_then(|r| r.generation);
+        let recorded_absent = record.state == MemberState::Absent;
+        present += usize::from(generation.is_some());
+        unexplained += usize::from(generation.is_none() && !recorded_absent);
+        let current = generation.is_some_and(|g| g.0 + 1 >= newest.generation.0);
+        if current && !recorded_absent {
+            report.into_iter().for_each(|r| r.usable = true);
+            continue;
+        }
+        missing += 1;
+        let (severity, message) = match (recorded_absent, generation) {
+            (true, _) => (Severity::Repairable, format!("recorded as absent since generation {}", record.absent_since)),
+            (false, None) => (Severity::Repairable, "not there, or without a valid superblock".to_owned()),
+            (false, Some(g)) => (Severity::Repairable, format!("left behind at generation {g} of {}", newest.generation)),
+        };
+        findings.add(Finding::new(severity, FindingKind::MemberAbsent, message).member(member));
+    }
+    let quorum = 2 * present > counted || unexplained == 0;
+    if !quorum {
+        let message = format!("{present} of {counted} members are there: another host may have the others");
+        findings.add(Finding::new(Severity::Error, FindingKind::QuorumMissing, message));
+    }
+    if missing > newest.redundancy.tolerance() {
+        let message = format!("{missing} members are missing, the redundancy covers {}", newest.redundancy.tolerance());
+        findings.add(Finding::new(Severity::Error, FindingKind::QuorumMissing, message));
+    }
+    quorum
+}

@@ -1,0 +1,295 @@
+//! What the checks report: findings with a kind, a place and a severity, all serialisable.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+use windrow_layout::superblock::{Label, Superblock};
+use windrow_units::{Epoch, Generation, Lba, MemberId, Order, SegmentId, Seq, StreamId, Uuid, VolumeId};
+
+/// Exit codes of a checking command, as `fsck` has them.
+pub mod exit {
+    /// Nothing wrong.
+    pub const CLEAN: u8 = 0;
+    /// Errors were found and corrected.
+    pub const CORRECTED: u8 = 1;
+    /// Errors are left.
+    pub const ERRORS_LEFT: u8 = 4;
+    /// The check could not be made.
+    pub const OPERATIONAL: u8 = 8;
+}
+
+/// Most findings that a report lists; the others are only counted.
+pub const MAX_FINDINGS: usize = 10_000;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// To be expected, for example after a crash; the next import deals with it.
+    Note,
+    /// Wrong, but redundancy still holds what is needed.
+    Repairable,
+    /// Wrong, and not to be repaired from what is there.
+    Error,
+}
+
+/// What was found.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingKind {
+    /// A member is not there, recorded as absent, or holds an old state.
+    MemberAbsent,
+    /// More members are missing than the redundancy covers, or too few for a quorum.
+    QuorumMissing,
+    /// A label is not there, damaged, or contradicts the superblock.
+    LabelWrong,
+    /// A superblock slot is damaged.
+    SlotWrong,
+    /// Members tell different histories.
+    Diverged,
+    /// A checkpoint or a page of it can not be read, or makes no sense.
+    CheckpointWrong,
+    /// A batch that was durable can not be read, or contradicts a fence.
+    BatchDamaged,
+    /// A batch at the end of a chain did not arrive as a whole: it does not count.
+    BatchTorn,
+    /// An accepted batch lacks parts that its redundancy made good.
+    BatchIncomplete,
+    /// Orders that were durable are not in any accepted batch.
+    OrdersLost,
+    /// A payload block is wrong on its member.
+    BlockWrong,
+    /// Redundancy columns do not agree with data that verifies.
+    ParityWrong,
+    /// A map entry is impossible: unknown state, length or place.
+    MapEntryWrong,
+    /// The map and the batch that holds the block disagree.
+    MapMismatch,
+    /// Two blocks share a place.
+    PlaceShared,
+    /// The recorded batch starts of a segment are not those on the members.
+    StartsMismatch,
+    /// The volume table contradicts itself.
+    VolumeWrong,
+}
+
+/// One finding.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Finding {
+    /// How bad.
+    pub severity: Severity,
+    /// What.
+    pub kind: FindingKind,
+    /// Member.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member: Option<MemberId>,
+    /// Segment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub segment: Option<SegmentId>,
+    /// Row in the segment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub row: Option<u32>,
+    /// Volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume: Option<VolumeId>,
+    /// Block of the volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lba: Option<Lba>,
+    /// In words.
+    pub message: String,
+}
+
+impl Finding {
+    pub(crate) fn new(severity: Severity, kind: FindingKind, message: impl Into<String>) -> Self {
+        Self { severity, kind, member: None, segment: None, row: None, volume: None, lba: None, message: message.into() }
+    }
+
+    pub(crate) fn member(mut self, member: MemberId) -> Self {
+        self.member = Some(member);
+        self
+    }
+
+    pub(crate) fn at(mut self, segment: SegmentId, row: u32) -> Self {
+        (self.segment, self.row) = (Some(segment), Some(row));
+        self
+    }
+
+    pub(crate) fn block(mut self, volume: VolumeId, lba: Lba) -> Self {
+        (self.volume, self.lba) = (Some(volume), Some(lba));
+        self
+    }
+}
+
+/// Findings, bounded.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Findings {
+    /// The first [`MAX_FINDINGS`].
+    pub list: Vec<Finding>,
+    /// How many of each kind, all of them.
+    pub counts: BTreeMap<FindingKind, u64>,
+    /// Findings that are only counted.
+    pub unlisted: u64,
+    /// The worst severity.
+    pub worst: Option<Severity>,
+}
+
+impl Findings {
+    pub(crate) fn add(&mut self, finding: Finding) {
+        *self.counts.entry(finding.kind).or_default() += 1;
+        self.worst = self.worst.max(Some(finding.severity));
+        if self.list.len() < MAX_FINDINGS {
+            self.list.push(finding);
+        } else {
+            self.unlisted += 1;
+        }
+    }
+
+    /// True if nothing worse than a note was found.
+    pub fn is_clean(&self) -> bool {
+        self.worst <= Some(Severity::Note)
+    }
+}
+
+/// One superblock slot of a member.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct SlotReport {
+    /// Slot number.
+    pub slot: u64,
+    /// Byte offset on the member.
+    pub offset: u64,
+    /// Why it can not be used (`no signature` for a slot never written).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// Generation, if it can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generation: Option<Generation>,
+    /// Epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<Epoch>,
+    /// Hash of what all members have in common.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content_hash: Option<u64>,
+    /// Hash of the generation before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_hash: Option<u64>,
+}
+
+/// One member.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct MemberReport {
+    /// Index.
+    pub member: MemberId,
+    /// False if it could not be opened.
+    pub present: bool,
+    /// Usable bytes.
+    pub size_bytes: u64,
+    /// Its label.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<Label>,
+    /// Why there is no label.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_problem: Option<String>,
+    /// Its slots.
+    pub slots: Vec<SlotReport>,
+    /// Newest generation that verifies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generation: Option<Generation>,
+    /// True if its content counts: online, and not left behind.
+    pub usable: bool,
+}
+
+/// What the members say of themselves.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct InspectReport {
+    /// Members in order of their index.
+    pub members: Vec<MemberReport>,
+    /// The newest superblock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub newest: Option<Superblock>,
+    /// True if the members present may be imported without force.
+    pub quorum: bool,
+    /// What is wrong.
+    pub findings: Findings,
+}
+
+/// Where a stream's chain ended.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct StreamReport {
+    /// Stream.
+    pub stream: StreamId,
+    /// Accepted batches after the checkpoint.
+    pub batches: u64,
+    /// Segment of the batch that would come next ([`SegmentId::NONE`] if never opened).
+    pub segment: SegmentId,
+    /// Its row.
+    pub row: u32,
+    /// Its number.
+    pub seq: Seq,
+    /// Why the chain ends there.
+    pub end: &'static str,
+}
+
+/// A volume, after replay.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct VolumeReport {
+    /// Id.
+    pub id: VolumeId,
+    /// Name.
+    pub name: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Read-only.
+    pub read_only: bool,
+    /// Being deleted.
+    pub deleting: bool,
+    /// Blocks with a payload.
+    pub mapped_blocks: u64,
+}
+
+/// The result of a check.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct CheckReport {
+    /// Why the check could not be made at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// Pool.
+    pub pool: Uuid,
+    /// Its name.
+    pub pool_name: String,
+    /// Superblock generation used.
+    pub generation: Generation,
+    /// Checkpoint used, 0 if none.
+    pub checkpoint: u64,
+    /// Every order up to this one is in effect, none above.
+    pub accepted_order: Order,
+    /// The highest order that something on the members calls durable.
+    pub flushed_through: Order,
+    /// Streams that were ever opened.
+    pub streams: Vec<StreamReport>,
+    /// Volumes.
+    pub volumes: Vec<VolumeReport>,
+    /// Blocks with a payload, checkpoint pages included.
+    pub live_blocks: u64,
+    /// Segments that hold live blocks.
+    pub live_segments: u64,
+    /// Batches whose head and tail were verified.
+    pub batches_verified: u64,
+    /// Payload blocks whose checksum was verified.
+    pub payload_blocks_verified: u64,
+    /// Rows whose redundancy was verified.
+    pub parity_rows_verified: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// What is wrong.
+    pub findings: Findings,
+}
+
+impl CheckReport {
+    /// The exit code for a checking command. This crate corrects nothing, so [`exit::CORRECTED`] is for callers that do.
+    pub fn exit_code(&self) -> u8 {
+        match (&self.failure, self.findings.is_clean()) {
+            (Some(_), _) => exit::OPERATIONAL,
+            (None, true) => exit::CLEAN,
+            (None, false) => exit::ERRORS_LEFT,
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! The table: entries encoded one after another, each against the ones before.
+//!
+//! ```text
+//! tag      bits 0..4  kind
+//!          bit  4     1: the volume changes, its id follows as a varint
+//!          bits 5..8  1..=7: the order is that much higher than the last one; 0: the difference follows
+//! volume   varint                      if bit 4 is set
+//! order    zigzag varint, difference   if bits 5..8 are 0 and the kind has an order
+//! lba      zigzag varint, difference to the block after the last one, if the kind has a block
+//! ...      by kind, see `docs/on-disk-format.md`
+//! ```
+//! The differences start from zero in every batch, so a batch is readable alone. All arithmetic wraps: every difference
+//! is one number and every number is one difference. An entry has exactly one encoding; the decoder refuses any other,
+//! so that decode and encode are inverse and a fuzzer can say so.
+
+use super::{BatchError, Entry, FillState, RangeState, VolumeChange};
+use crate::MAX_NAME_BYTES;
+use windrow_units::{BLOCK_BYTES, Lba, Order, Place, VolumeId};
+
+/// More than the longest entry needs (tag, volume, order and a creation: at most 91 bytes). A power of two, so that the
+/// write position can be masked instead of checked.
+const ENTRY_ROOM: usize = 128;
+const _: () = assert!(1 + 5 + 10 + 10 + 10 + 10 < ENTRY_ROOM && 1 + 5 + 10 + 1 + 1 + MAX_NAME_BYTES + 10 < ENTRY_ROOM);
+
+const KIND_DATA: u8 = 1;
+const KIND_FILL_ZERO: u8 = 2;
+const KIND_FILL_ONES: u8 = 3;
+const KIND_RANGE_HOLE: u8 = 4;
+const KIND_RANGE_ZERO: u8 = 5;
+const KIND_VOLUME: u8 = 6;
+const KIND_MOVE: u8 = 7;
+const KIND_COVERED: u8 = 8;
+const KIND_PAGE: u8 = 9;
+
+const KIND_MASK: u8 = 0x0f;
+const VOLUME_BIT: u8 = 0x10;
+const ORDER_SHIFT: u32 = 5;
+
+const CHANGE_CREATE: u8 = 1;
+const CHANGE_RESIZE: u8 = 2;
+const CHANGE_DELETE: u8 = 3;
+const CHANGE_READ_ONLY: u8 = 4;
+
+/// What the next entry is encoded against.
+#[derive(Clone, Copy, Default, Debug)]
+struct Context {
+    volume: VolumeId,
+    /// The block after the last one.
+    lba: u64,
+    order: u64,
+    from: u64,
+    object: u32,
+    /// The page after the last one.
+    index: u32,
+}
+
+#[inline]
+fn zigzag(difference: u64) -> u64 {
+    let signed = difference as i64;
+    ((signed << 1) ^ (signed >> 63)) as u64
+}
+
+#[inline]
+fn unzigzag(value: u64) -> u64 {
+    (value >> 1) ^ (value & 1).wrapping_neg()
+}
+
+/// The encoded entries of a batch that is being filled.
+#[derive(Clone, Default, Debug)]
+pub struct TableWriter {
+    /// Encoded entries in `..used`; what lies behind is room whose content does not matter.
+    room: Vec<u8>,
+    used: usize,
+    entries: u32,
+    payload_blocks: u32,
+    context: Context,
+}
+
+/// Writes one entry into its room.
+struct Pen<'a> {
+    room: &'a mut [u8; ENTRY_ROOM],
+    at: usize,
+}
+
+impl Pen<'_> {
+    #[inline]
+    fn byte(&mut self, value: u8) {
+        self.room[self.at % ENTRY_ROOM] = value;
+        self.at += 1;
+    }
+
+    #[inline]
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.byte(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.byte(value as u8);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.byte(text.len() as u8);
+        text.bytes().for_each(|b| self.byte(b));
+    }
+
+    /// Tag, volume, order.
+    #[inline]
+    fn begin(&mut self, context: &mut Context, kind: u8, volume: VolumeId, order: Order) {
+        let step = order.0.wrapping_sub(context.order);
+        let short = if (1..=7).contains(&step) { step as u8 } else { 0 };
+        let changed = volume != context.volume;
+        self.byte(kind | u8::from(changed) << 4 | short << ORDER_SHIFT);
+        if changed {
+            self.varint(u64::from(volume.0));
+            context.volume = volume;
+        }
+        if short == 0 {
+            self.varint(zigzag(step));
+        }
+        context.order = order.0;
+    }
+
+    #[inline]
+    fn lba(&mut self, context: &mut Context, lba: Lba, count: u64) {
+        self.varint(zigzag(lba.0.wrapping_sub(context.lba)));
+        context.lba = lba.0.wrapping_add(count);
+    }
+}
+
+impl TableWriter {
+    /// An empty table.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an entry.
+    ///
+    /// # Panics
+    /// If the entry could not be decoded again: an empty or overflowing range, a name or size that breaks the format's rules.
+    #[inline]
+    pub fn push(&mut self, entry: &Entry) {
+        if self.room.len() - self.used < ENTRY_ROOM {
+            self.grow();
+        }
+        let Some(room) = self.room[self.used..].first_chunk_mut::<ENTRY_ROOM>() else { unreachable!("grown above") };
+        let mut pen = Pen { room, at: 0 };
+        let context = &mut self.context;
+        match entry {
+            Entry::Data { volume, lba, birth } => {
+                pen.begin(context, KIND_DATA, *volume, *birth);
+                pen.lba(context, *lba, 1);
+                self.payload_blocks += 1;
+            }
+            Entry::Move { volume, lba, birth, from } => {
+                pen.begin(context, KIND_MOVE, *volume, *birth);
+                pen.lba(context, *lba, 1);
+                pen.varint(zigzag(from.0.wrapping_sub(context.from)));
+                context.from = from.0;
+                self.payload_blocks += 1;
+            }
+            other => {
+                push_rare(&mut pen, context, other);
+                self.payload_blocks += u32::from(other.has_payload());
+            }
+        }
+        self.used += pen.at;
+        self.entries += 1;
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let len = (self.room.len() * 2).max(32 * ENTRY_ROOM);
+        self.room.resize(len, 0);
+    }
+
+    /// Empties the table; memory is kept.
+    pub fn clear(&mut self) {
+        self.used = 0;
+        self.entries = 0;
+        self.payload_blocks = 0;
+        self.context = Context::default();
+    }
+
+    /// Number of entries.
+    #[inline]
+    pub fn entries(&self) -> u32 {
+        self.entries
+    }
+
+    /// Number of entries with a payload block.
+    #[inline]
+    pub fn payload_blocks(&self) -> u32 {
+        self.payload_blocks
+    }
+
+    /// Bytes that the table takes in the batch: the entries and 4 for each payload block.
+    #[inline]
+    pub fn encoded_len(&self) -> usize {
+        self.used + 4 * self.payload_blocks as usize
+    }
+
+    /// The encoded entries, without checksums.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.room[..self.used]
+    }
+}
+
+/// Everything but data and moves, kept out of the hot loop.
+fn push_rare(pen: &mut Pen<'_>, context: &mut Context, entry: &Entry) {
+    match entry {
+        Entry::Fill { volume, lba, birth, state } => {
+            let kind = if *state == FillState::Zero { KIND_FILL_ZERO } else { KIND_FILL_ONES };
+            pen.begin(context, kind, *volume, *birth);
+            pen.lba(context, *lba, 1);
+        }
+        Entry::Range { volume, lba, count, order, state } => {
+            assert!(*count > 0 && lba.0.checked_add(*count).is_some(), "range of {count} blocks at {lba}");
+            let kind = if *state == RangeState::Hole { KIND_RANGE_HOLE } else { KIND_RANGE_ZERO };
+            pen.begin(context, kind, *volume, *order);
+            pen.lba(context, *lba, *count);
+            pen.varint(*count);
+        }
+        Entry::Volume { volume, order, change } => {
+            pen.begin(context, KIND_VOLUME, *volume, *order);
+            push_change(pen, change);
+        }
+        Entry::Covered { first, count } => {
+            assert!(*count > 0 && first.0.checked_add(*count).is_some(), "{count} orders from {first}");
+            let volume = context.volume;
+            pen.begin(context, KIND_COVERED, volume, *first);
+            pen.varint(*count);
+            context.order = first.0 + (*count - 1);
+        }
+        Entry::Page { object, index } => {
+            pen.byte(KIND_PAGE);
+            pen.varint(zigzag(u64::from(*object).wrapping_sub(u64::from(context.object))));
+            pen.varint(zigzag(u64::from(*index).wrapping_sub(u64::from(context.index))));
+            context.object = *object;
+            context.index = index.wrapping_add(1);
+        }
+        Entry::Data { .. } | Entry::Move { .. } => unreachable!("handled by the caller"),
+    }
+}
+
+fn push_change(pen: &mut Pen<'_>, change: &VolumeChange) {
+    match change {
+        VolumeChange::Create { name, size_bytes } => {
+            assert!(crate::name_is_valid(name) && size_bytes % BLOCK_BYTES == 0, "creation of a volume of {size_bytes} bytes");
+            pen.byte(CHANGE_CREATE);
+            pen.text(name);
+            pen.varint(size_bytes / BLOCK_BYTES);
+        }
+        VolumeChange::Resize { size_bytes } => {
+            assert!(size_bytes % BLOCK_BYTES == 0, "resize to {size_bytes} bytes");
+            pen.byte(CHANGE_RESIZE);
+            pen.varint(size_bytes / BLOCK_BYTES);
+        }
+        VolumeChange::Delete => pen.byte(CHANGE_DELETE),
+        VolumeChange::SetReadOnly(read_only) => {
+            pen.byte(CHANGE_READ_ONLY);
+            pen.byte(u8::from(*read_only));
+        }
+    }
+}
+
+/// Reads entries one by one.
+pub(super) struct TableReader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    context: Context,
+}
+
+const TRUNCATED: BatchError = BatchError::Malformed("the table ends inside an entry");
+
+impl<'a> TableReader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0, context: Context::default() }
+    }
+
+    /// True if every byte was used.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
+    #[inline]
+    fn byte(&mut self) -> Result<u8, BatchError> {
+        let byte = *self.bytes.get(self.at).ok_or(TRUNCATED)?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    #[inline]
+    fn varint(&mut self) -> Result<u64, BatchError> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return Err(BatchError::Malformed("a number of more than 64 bits"));
+            }
+            value |= bits << shift;
+            if byte < 0x80 {
+                if byte == 0 && shift > 0 {
+                    return Err(BatchError::Malformed("a number that is longer than needed"));
+                }
+                return Ok(value);
+            }
+        }
+        Err(BatchError::Malformed("a number of more than 64 bits"))
+    }
+
+    fn number(&mut self) -> Result<u32, BatchError> {
+        u32::try_from(self.varint()?).map_err(|_| BatchError::Malformed("a number of more than 32 bits"))
+    }
+
+    fn size_bytes(&mut self) -> Result<u64, BatchError> {
+        self.varint()?.checked_mul(BLOCK_BYTES).ok_or(BatchError::Malformed("a volume size of more than 64 bits"))
+    }
+
+    #[inline]
+    fn order(&mut self, tag: u8) -> Result<Order, BatchError> {
+        let step = match tag >> ORDER_SHIFT {
+            0 => {
+                let step = unzigzag(self.varint()?);
+                if (1..=7).contains(&step) {
+                    return Err(BatchError::Malformed("a small order step written the long way"));
+                }
+                step
+            }
+            short => u64::from(short),
+        };
+        self.context.order = self.context.order.wrapping_add(step);
+        Ok(Order(self.context.order))
+    }
+
+    #[inline]
+    fn volume(&mut self, tag: u8) -> Result<VolumeId, BatchError> {
+        if tag & VOLUME_BIT != 0 {
+            let volume = VolumeId(self.number()?);
+            if volume == self.context.volume {
+                return Err(BatchError::Malformed("a volume that was named without need"));
+            }
+            self.context.volume = volume;
+        }
+        Ok(self.context.volume)
+    }
+
+    #[inline]
+    fn lba(&mut self) -> Result<Lba, BatchError> {
+        let lba = self.context.lba.wrapping_add(unzigzag(self.varint()?));
+        self.context.lba = lba.wrapping_add(1);
+        Ok(Lba(lba))
+    }
+
+    /// The next entry.
+    #[inline]
+    pub(super) fn next(&mut self) -> Result<Entry, BatchError> {
+        let tag = self.byte()?;
+        let kind = tag & KIND_MASK;
+        if kind == KIND_PAGE {
+            return self.page(tag);
+        }
+        let volume = self.volume(tag)?;
+        let order = self.order(tag)?;
+        Ok(match kind {
+            KIND_DATA => Entry::Data { volume, lba: self.lba()?, birth: order },
+            KIND_MOVE => {
+                let lba = self.lba()?;
+                let from = self.context.from.wrapping_add(unzigzag(self.varint()?));
+                if from >> Place::BITS != 0 {
+                    return Err(BatchError::Malformed("a place of more than 46 bits"));
+                }
+                self.context.from = from;
+                Entry::Move { volume, lba, birth: order, from: Place(from) }
+            }
+            KIND_FILL_ZERO => Entry::Fill { volume, lba: self.lba()?, birth: order, state: FillState::Zero },
+            KIND_FILL_ONES => Entry::Fill { volume, lba: self.lba()?, birth: order, state: FillState::Ones },
+            KIND_RANGE_HOLE => self.range(volume, order, RangeState::Hole)?,
+            KIND_RANGE_ZERO => self.range(volume, order, RangeState::Zero)?,
+            KIND_VOLUME => Entry::Volume { volume, order, change: self.change()? },
+            KIND_COVERED => self.covered(tag, order)?,
+            _ => return Err(BatchError::Malformed("an entry of unknown kind")),
+        })
+    }
+
+    fn range(&mut self, volume: VolumeId, order: Order, state: RangeState) -> Result<Entry, BatchError> {
+        let lba = self.lba()?;
+        let count = self.varint()?;
+        match lba.0.checked_add(count) {
+            Some(end) if count > 0 => self.context.lba = end,
+            _ => return Err(BatchError::Malformed("a range that is empty or too long")),
+        }
+        Ok(Entry::Range { volume, lba, count, order, state })
+    }
+
+    fn covered(&mut self, tag: u8, first: Order) -> Result<Entry, BatchError> {
+        let count = self.varint()?;
+        if count == 0 || first.0.checked_add(count).is_none() || tag & VOLUME_BIT != 0 {
+            return Err(BatchError::Malformed("covered orders that are none, too many, or of a volume"));
+        }
+        self.context.order = first.0 + (count - 1);
+        Ok(Entry::Covered { first, count })
+    }
+
+    fn page(&mut self, tag: u8) -> Result<Entry, BatchError> {
+        if tag != KIND_PAGE {
+            return Err(BatchError::Malformed("a page with a volume or an order"));
+        }
+        let step = unzigzag(self.varint()?);
+        let object = u64::from(self.context.object).wrapping_add(step);
+        let step = unzigzag(self.varint()?);
+        let index = u64::from(self.context.index).wrapping_add(step);
+        let (Ok(object), Ok(index)) = (u32::try_from(object), u32::try_from(index)) else {
+            return Err(BatchError::Malformed("a page number of more than 32 bits"));
+        };
+        self.context.object = object;
+        self.context.index = index.wrapping_add(1);
+        Ok(Entry::Page { object, index })
+    }
+
+    fn change(&mut self) -> Result<VolumeChange, BatchError> {
+        Ok(match self.byte()? {
+            CHANGE_CREATE => {
+                let length = usize::from(self.byte()?);
+                let text = self.bytes.get(self.at..self.at + length).ok_or(TRUNCATED)?;
+                self.at += length;
+                let name = std::str::from_utf8(text).ok().filter(|name| crate::name_is_valid(name));
+                let name = name.ok_or(BatchError::Malformed("a volume name that is not allowed"))?.to_owned();
+                VolumeChange::Create { name, size_bytes: self.size_bytes()? }
+            }
+            CHANGE_RESIZE => VolumeChange::Resize { size_bytes: self.size_bytes()? },
+            CHANGE_DELETE => VolumeChange::Delete,
+            CHANGE_READ_ONLY => match self.byte()? {
+                0 => VolumeChange::SetReadOnly(false),
+                1 => VolumeChange::SetReadOnly(true),
+                _ => return Err(BatchError::Malformed("a flag that is neither 0 nor 1")),
+            },
+            _ => return Err(BatchError::Malformed("a volume operation of unknown kind")),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+use super::*;
+use crate::batch::tests::{any_entry, read_all};
+use proptest::prelude::*;
+
+#[test]
+fn usual_entries_are_as_small_as_promised() {
+    let mut table = TableWriter::new();
+    let mut state = 1u64;
+    let mut random = |bound: u64| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) % bound
+    };
+    for i in 0..1000 {
+        table.push(&Entry::Data { volume: VolumeId(1), lba: Lba(random(10 << 20)), birth: Order((1 << 40) + i) });
+    }
+    let data = table.bytes().len();
+    assert!(data <= 5100, "1000 data entries took {data} bytes");
+    table.clear();
+    for i in 0..1000 {
+        let (lba, birth) = (Lba(random(10 << 20)), Order((1 << 40) + random(1 << 24)));
+        table.push(&Entry::Move { volume: VolumeId(1), lba, birth, from: Place((77 << 24) + i * 1024) });
+    }
+    let moves = table.bytes().len();
+    assert!(moves <= 12_000, "1000 moves took {moves} bytes");
+    assert_eq!((table.entries(), table.payload_blocks(), table.encoded_len()), (1000, 1000, moves + 4000));
+}
+
+#[test]
+fn sequential_writes_cost_two_bytes_a_block() {
+    let mut table = TableWriter::new();
+    for i in 0..1000 {
+        table.push(&Entry::Data { volume: VolumeId(3), lba: Lba(5000 + i), birth: Order(70 + i) });
+    }
+    assert!(table.bytes().len() < 2010);
+}
+
+#[test]
+fn extreme_values_come_back() {
+    let entries = vec![
+        Entry::Data { volume: VolumeId(u32::MAX), lba: Lba(u64::MAX), birth: Order(u64::MAX) },
+        Entry::Data { volume: VolumeId(1), lba: Lba(0), birth: Order(0) },
+        Entry::Move { volume: VolumeId(1), lba: Lba(1 << 63), birth: Order(1 << 63), from: Place((1 << 46) - 1) },
+        Entry::Range { volume: VolumeId(1), lba: Lba(0), count: u64::MAX, order: Order(1), state: RangeState::Zero },
+        Entry::Covered { first: Order(u64::MAX - 1), count: 1 },
+        Entry::Page { object: u32::MAX, index: u32::MAX },
+        Entry::Page { object: 0, index: 0 },
+        Entry::Volume { volume: VolumeId(9), order: Order(3), change: VolumeChange::Create { name: "x".repeat(63), size_bytes: u64::MAX & !4095 } },
+    ];
+    let mut table = TableWriter::new();
+    entries.iter().for_each(|e| table.push(e));
+    assert_eq!(read_all(table.bytes()).unwrap(), entries);
+}
+
+#[test]
+fn a_cleared_table_starts_from_nothing() {
+    let entry = Entry::Data { volume: VolumeId(4), lba: Lba(900), birth: Order(12) };
+    let mut used = TableWriter::new();
+    used.push(&Entry::Page { object: 17, index: 4 });
+    used.push(&entry);
+    used.clear();
+    assert_eq!((used.entries(), used.payload_blocks(), used.encoded_len()), (0, 0, 0));
+    used.push(&entry);
+    let mut fresh = TableWriter::new();
+    fresh.push(&entry);
+    assert_eq!(used.bytes(), fresh.bytes());
+}
+
+#[test]
+fn what_has_a_shorter_form_is_refused() {
+    let refused: [&[u8]; 9] = [
+        &[],
+        &[KIND_DATA | VOLUME_BIT | 1 << ORDER_SHIFT, 0x81, 0x00, 0],  // volume 1 in two bytes
+        &[KIND_DATA | VOLUME_BIT | 1 << ORDER_SHIFT, 0, 0],           // volume 0 is the current one
+        &[KIND_DATA, 2, 0],                                           // an order step of 1 written out
+        &[KIND_PAGE | VOLUME_BIT, 0, 0],                              // a page has no volume
+        &[KIND_COVERED | 1 << ORDER_SHIFT, 0],                        // nothing covered
+        &[KIND_RANGE_HOLE | 1 << ORDER_SHIFT, 0, 0],                  // an empty range
+        &[0, 0, 0],                                                   // kind 0 does not exist
+        &[KIND_DATA | 1 << ORDER_SHIFT, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02], // 65 bits
+    ];
+    for bytes in refused {
+        assert!(TableReader::new(bytes).next().is_err(), "{bytes:?}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "range of 0 blocks")]
+fn an_empty_range_never_reaches_a_member() {
+    TableWriter::new().push(&Entry::Range { volume: VolumeId(1), lba: Lba(0), count: 0, order: Order(1), state: RangeState::Hole });
+}
+
+proptest! {
+    #![proptest_config(crate::test_config(512))]
+
+    #[test]
+    fn entries_come_back(entries in prop::collection::vec(any_entry(), 0..60)) {
+        let mut table = TableWriter::new();
+        entries.iter().for_each(|e| table.push(e));
+        prop_assert_eq!(table.entries() as usize, entries.len());
+        prop_assert_eq!(table.payload_blocks() as usize, entries.iter().filter(|e| e.has_payload()).count());
+        prop_assert_eq!(read_all(table.bytes()).unwrap(), entries);
+    }
+
+    #[test]
+    fn accepted_bytes_have_one_form(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        if let Ok(entries) = read_all(&bytes) {
+            let mut table = TableWriter::new();
+            entries.iter().for_each(|e| table.push(e));
+            prop_assert_eq!(table.bytes(), &bytes[..]);
+        }
+    }
+}

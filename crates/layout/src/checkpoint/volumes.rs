@@ -1,0 +1,71 @@
+//! Pages of the volume table.
+//!
+//! ```text
+//! 0..4 id   4 state (1 active, 2 deleting)   5 flags (bit 0 read-only)   6..8 zero
+//! 8..16 size in bytes   16..80 name, padded with NULs   80..128 reserved
+//! ```
+
+use super::{PageError, VolumeRecord, VolumeState};
+use crate::bytes::{name_at, put, put_name, u8_at, u32_at, u64_at};
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, VolumeId};
+
+/// Bytes of a volume record.
+pub const VOLUME_RECORD_BYTES: usize = 128;
+/// Records in a page of the volume table.
+pub const VOLUMES_PER_PAGE: usize = BLOCK_SIZE / VOLUME_RECORD_BYTES;
+const _: () = assert!(VOLUMES_PER_PAGE == 32);
+
+const V_SIZE: usize = 8;
+const V_NAME: usize = 16;
+
+/// Writes a page of the volume table: at most 32 slots; the rest of the page becomes free slots.
+///
+/// # Panics
+/// If there are more slots, a record breaks the format's rules, or `page` is not 4096 bytes.
+pub fn encode_volumes(slots: &[Option<VolumeRecord>], page: &mut [u8]) {
+    assert!(slots.len() <= VOLUMES_PER_PAGE && page.len() == BLOCK_SIZE, "a page of {} volumes", slots.len());
+    page.fill(0);
+    for (out, slot) in page.chunks_exact_mut(VOLUME_RECORD_BYTES).zip(slots) {
+        let Some(volume) = slot else { continue };
+        assert!(volume.id.0 != 0 && volume.size_bytes % BLOCK_BYTES == 0, "volume {} of {} bytes", volume.id, volume.size_bytes);
+        let state = match volume.state {
+            VolumeState::Active => 1,
+            VolumeState::Deleting => 2,
+        };
+        put(out, 0, &volume.id.0.to_le_bytes());
+        put(out, 4, &[state, u8::from(volume.read_only)]);
+        put(out, V_SIZE, &volume.size_bytes.to_le_bytes());
+        put_name(out, V_NAME, &volume.name);
+    }
+}
+
+/// Reads a page of the volume table: 32 slots.
+pub fn decode_volumes(page: &[u8]) -> Result<Vec<Option<VolumeRecord>>, PageError> {
+    if page.len() != BLOCK_SIZE {
+        return Err(PageError::WrongLength);
+    }
+    page.chunks_exact(VOLUME_RECORD_BYTES).map(decode_volume).collect()
+}
+
+fn decode_volume(record: &[u8]) -> Result<Option<VolumeRecord>, PageError> {
+    if record.iter().all(|b| *b == 0) {
+        return Ok(None);
+    }
+    let id = VolumeId(u32_at(record, 0));
+    let size_bytes = u64_at(record, V_SIZE);
+    if id.0 == 0 || !size_bytes.is_multiple_of(BLOCK_BYTES) {
+        return Err(PageError::Malformed("a volume without id, or whose size is not whole blocks"));
+    }
+    let state = match u8_at(record, 4) {
+        1 => VolumeState::Active,
+        2 => VolumeState::Deleting,
+        _ => return Err(PageError::Malformed("a volume of unknown state")),
+    };
+    let read_only = match u8_at(record, 5) {
+        0 => false,
+        1 => true,
+        _ => return Err(PageError::Malformed("a volume with unknown flags")),
+    };
+    let name = name_at(record, V_NAME).ok_or(PageError::Malformed("a volume name that is not allowed"))?;
+    Ok(Some(VolumeRecord { id, state, read_only, size_bytes, name }))
+}

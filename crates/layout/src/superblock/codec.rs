@@ -1,0 +1,425 @@
+//! The superblock's bytes: tables at fixed offsets with room for the largest pool, so that growth never moves a field.
+//!
+//! ```text
+//! 0      512   fixed part (signature, checksum, version, flags, identifiers, counts)
+//! 512    256   properties
+//! 768    256   reserved
+//! 1024   768   checkpoints: 2 of 384
+//! 1792   256   reserved
+//! 2048  3072   fences: 32 of 96
+//! 5120  1024   reserved
+//! 6144  4096   members: 64 of 64
+//! 10240 4096   zones: 64 of 64
+//! 14336 2048   reserved (the first 512 for the journal)
+//! ```
+//! Signature, checksum and version keep place and meaning in every version. Reserved bytes are written as zero and not
+//! looked at: whatever uses them sets a feature flag.
+
+use super::*;
+use crate::bytes::{name_at, put, put_name, u8_at, u16_at, u32_at, u64_at, uuid_at};
+use crate::checkpoint::pointer_at;
+use crate::{put_shape, shape_at};
+use windrow_units::{BLOCK_BYTES, MAX_MEMBERS, PlaceCodec};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+// Offsets of the fixed part.
+const CHECKSUM: usize = 8;
+const VERSION: usize = 16;
+const COMPATIBLE: usize = 24;
+const READ_ONLY: usize = 32;
+const INCOMPATIBLE: usize = 40;
+const POOL: usize = 48;
+const MEMBER: usize = 64;
+const STATE: usize = 65;
+const REDUNDANCY: usize = 66;
+const COPIES: usize = 67;
+const MEMBER_COUNT: usize = 68;
+const ZONE_COUNT: usize = 72;
+const FENCE_COUNT: usize = 76;
+const MEMBER_UUID: usize = 80;
+const GENERATION: usize = 96;
+const PARENT_HASH: usize = 104;
+const EPOCH: usize = 112;
+const HOST: usize = 120;
+const CREATED: usize = 136;
+const NAME: usize = 144;
+
+// Offsets of the tables and the bytes of their records.
+const PROPERTIES: usize = 512;
+const CHECKPOINTS: usize = 1024;
+const CHECKPOINT_BYTES: usize = 384;
+const FENCES: usize = 2048;
+const FENCE_BYTES: usize = 96;
+const MEMBERS: usize = 6144;
+const MEMBER_BYTES: usize = 64;
+const ZONES: usize = 10240;
+const ZONE_BYTES: usize = 64;
+const JOURNAL: usize = 14336;
+
+const _: () = assert!(NAME + 64 <= PROPERTIES && PROPERTIES < CHECKPOINTS);
+const _: () = assert!(CHECKPOINTS + 2 * CHECKPOINT_BYTES <= FENCES);
+const _: () = assert!(FENCES + MAX_FENCES * FENCE_BYTES <= MEMBERS);
+const _: () = assert!(MEMBERS + MAX_MEMBERS * MEMBER_BYTES <= ZONES);
+const _: () = assert!(ZONES + MAX_ZONES * ZONE_BYTES <= JOURNAL && JOURNAL + 512 <= SLOT_BYTES);
+const _: () = assert!(SLOT_OFFSET + SLOT_COUNT * SLOT_STRIDE <= RESERVED_BYTES && SLOT_BYTES as u64 <= SLOT_STRIDE);
+const _: () = assert!(LABEL_OFFSET + LABEL_BYTES as u64 <= SLOT_OFFSET);
+
+// Offsets in a checkpoint record.
+const C_PRESENT: usize = 0;
+const C_ID: usize = 8;
+const C_ORDER: usize = 16;
+const C_EPOCH: usize = 24;
+const C_FLUSHED_THROUGH: usize = 32;
+const C_LIST: usize = 40;
+const C_LIST_PAGES: usize = 56;
+const C_LAST_VOLUME: usize = 60;
+const C_FLUSHED_SEQ: usize = 64;
+const C_REPLAY: usize = 128;
+const POSITION_BYTES: usize = 24;
+const _: () = assert!(C_FLUSHED_SEQ + 8 * MAX_STREAMS <= C_REPLAY && C_REPLAY + MAX_STREAMS * POSITION_BYTES <= CHECKPOINT_BYTES);
+
+/// The seed keeps a copy of one member from passing for that of another.
+fn seed(pool: &PoolUuid, member: MemberId) -> u64 {
+    let mut owner = [0; 17];
+    put(&mut owner, 0, &pool.0);
+    put(&mut owner, 16, &[member.0]);
+    xxh3_64(&owner)
+}
+
+fn malformed<T>(what: &'static str) -> Result<T, SuperblockError> {
+    Err(SuperblockError::Malformed(what))
+}
+
+impl Superblock {
+    /// The bytes of a slot.
+    ///
+    /// # Panics
+    /// If a table is longer than the format allows or a name is not allowed.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = self.encode_content();
+        let checksum = xxh3_64_with_seed(&out[VERSION..], seed(&self.pool, self.member));
+        put(&mut out, CHECKSUM, &checksum.to_le_bytes());
+        out
+    }
+
+    /// Hash of what all members have in common: the next generation's `parent_hash`. Compatible flags are left out, so that
+    /// software that does not know them comes to the same result.
+    pub fn content_hash(&self) -> u64 {
+        let mut out = self.encode_content();
+        for (at, length) in [(MEMBER, 1), (MEMBER_UUID, 16), (COMPATIBLE, 8)] {
+            out[at..at + length].fill(0);
+        }
+        xxh3_64(&out)
+    }
+
+    fn encode_content(&self) -> Vec<u8> {
+        let (members, zones, fences) = (self.members.len(), self.zones.len(), self.fences.len());
+        assert!(members <= MAX_MEMBERS && zones <= MAX_ZONES && fences <= MAX_FENCES, "{members} members, {zones} zones, {fences} fences");
+        let mut out = vec![0; SLOT_BYTES];
+        self.put_fixed(&mut out);
+        put_properties(&mut out[PROPERTIES..], &self.properties);
+        for (slot, root) in out[CHECKPOINTS..].chunks_exact_mut(CHECKPOINT_BYTES).zip(&self.checkpoints) {
+            root.iter().for_each(|root| put_checkpoint(slot, root));
+        }
+        for (slot, fence) in out[FENCES..].chunks_exact_mut(FENCE_BYTES).zip(&self.fences) {
+            put_fence(slot, fence);
+        }
+        for (slot, member) in out[MEMBERS..].chunks_exact_mut(MEMBER_BYTES).zip(&self.members) {
+            put_member(slot, member);
+        }
+        for (slot, zone) in out[ZONES..].chunks_exact_mut(ZONE_BYTES).zip(&self.zones) {
+            put_zone(slot, zone);
+        }
+        out
+    }
+
+    fn put_fixed(&self, out: &mut [u8]) {
+        let (redundancy, copies) = match self.redundancy {
+            Redundancy::None => (0, 0),
+            Redundancy::Copies(copies) => (1, copies),
+            Redundancy::Single => (5, 0),
+            Redundancy::Double => (6, 0),
+        };
+        let state = match self.state {
+            PoolState::Active => 1,
+            PoolState::Exported => 2,
+            PoolState::Destroyed => 3,
+        };
+        put(out, 0, &SUPERBLOCK_MAGIC);
+        put(out, VERSION, &FORMAT_VERSION.to_le_bytes());
+        put(out, COMPATIBLE, &self.features.compatible.to_le_bytes());
+        put(out, READ_ONLY, &self.features.read_only.to_le_bytes());
+        put(out, INCOMPATIBLE, &self.features.incompatible.to_le_bytes());
+        put(out, POOL, &self.pool.0);
+        put(out, MEMBER, &[self.member.0, state, redundancy, copies]);
+        put(out, MEMBER_COUNT, &(self.members.len() as u32).to_le_bytes());
+        put(out, ZONE_COUNT, &(self.zones.len() as u32).to_le_bytes());
+        put(out, FENCE_COUNT, &(self.fences.len() as u32).to_le_bytes());
+        put(out, MEMBER_UUID, &self.member_uuid.0);
+        put(out, GENERATION, &self.generation.0.to_le_bytes());
+        put(out, PARENT_HASH, &self.parent_hash.to_le_bytes());
+        put(out, EPOCH, &self.epoch.0.to_le_bytes());
+        put(out, HOST, &self.host.0);
+        put(out, CREATED, &self.created_unix_s.to_le_bytes());
+        put_name(out, NAME, &self.pool_name);
+    }
+
+    /// Reads a slot. Flags of unknown read-only features do not fail it: see [`Features::allow_writing`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, SuperblockError> {
+        let bytes = bytes.get(..SLOT_BYTES).ok_or(SuperblockError::WrongLength)?;
+        if bytes[..SUPERBLOCK_MAGIC.len()] != SUPERBLOCK_MAGIC {
+            return Err(SuperblockError::NoSignature);
+        }
+        let (pool, member) = (uuid_at(bytes, POOL), MemberId(u8_at(bytes, MEMBER)));
+        if xxh3_64_with_seed(&bytes[VERSION..], seed(&pool, member)) != u64_at(bytes, CHECKSUM) {
+            return Err(SuperblockError::BadChecksum);
+        }
+        let version = u32_at(bytes, VERSION);
+        if version > FORMAT_VERSION {
+            return Err(SuperblockError::NewerVersion(version));
+        }
+        if version == 0 {
+            return malformed("there is no version 0");
+        }
+        let features =
+            Features { compatible: u64_at(bytes, COMPATIBLE), read_only: u64_at(bytes, READ_ONLY), incompatible: u64_at(bytes, INCOMPATIBLE) };
+        match features.unknown().incompatible {
+            0 => {}
+            unknown => return Err(SuperblockError::UnknownFeatures(unknown)),
+        }
+        let count = |at: usize, most: usize, what: &'static str| {
+            let count = u32_at(bytes, at) as usize;
+            if count > most { malformed(what) } else { Ok(count) }
+        };
+        let members = count(MEMBER_COUNT, MAX_MEMBERS, "too many members")?;
+        let zones = count(ZONE_COUNT, MAX_ZONES, "too many zones")?;
+        let fences = count(FENCE_COUNT, MAX_FENCES, "too many fences")?;
+        let superblock = Self {
+            features,
+            pool,
+            pool_name: name_at(bytes, NAME).ok_or(SuperblockError::Malformed("the pool name is not allowed"))?,
+            member,
+            member_uuid: uuid_at(bytes, MEMBER_UUID),
+            generation: Generation(u64_at(bytes, GENERATION)),
+            parent_hash: u64_at(bytes, PARENT_HASH),
+            epoch: Epoch(u64_at(bytes, EPOCH)),
+            host: uuid_at(bytes, HOST),
+            state: decode_state(u8_at(bytes, STATE))?,
+            redundancy: decode_redundancy(u8_at(bytes, REDUNDANCY), u8_at(bytes, COPIES))?,
+            created_unix_s: u64_at(bytes, CREATED),
+            members: bytes[MEMBERS..].chunks_exact(MEMBER_BYTES).take(members).map(decode_member).collect::<Result<_, _>>()?,
+            zones: bytes[ZONES..].chunks_exact(ZONE_BYTES).take(zones).map(decode_zone).collect::<Result<_, _>>()?,
+            fences: bytes[FENCES..].chunks_exact(FENCE_BYTES).take(fences).map(decode_fence).collect(),
+            checkpoints: [decode_checkpoint(&bytes[CHECKPOINTS..])?, decode_checkpoint(&bytes[CHECKPOINTS + CHECKPOINT_BYTES..])?],
+            properties: decode_properties(&bytes[PROPERTIES..])?,
+        };
+        superblock.check()?;
+        Ok(superblock)
+    }
+
+    /// Relations between the fields that everything above relies on without looking again.
+    fn check(&self) -> Result<(), SuperblockError> {
+        match self.members.get(self.member.index()) {
+            Some(own) if own.uuid == self.member_uuid => {}
+            _ => return malformed("the member is not in its own table"),
+        }
+        check_zones(&self.zones, self.members.len())?;
+        if !self.fences.is_sorted_by(|a, b| a.epoch < b.epoch) || self.fences.last().is_some_and(|f| f.epoch > self.epoch) {
+            return malformed("the fences are not in order of their epochs");
+        }
+        if self.fences.iter().any(|f| f.next_order <= f.accepted_order) {
+            return malformed("a fence that lets orders be used again");
+        }
+        match &self.checkpoints {
+            [None, Some(_)] => malformed("an older checkpoint without a newer one"),
+            [Some(newer), Some(older)] if newer.id <= older.id => malformed("the checkpoints are not newest first"),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_zones(zones: &[Zone], members: usize) -> Result<(), SuperblockError> {
+    if zones.is_empty() {
+        return malformed("a pool without zones");
+    }
+    let known = if members == 64 { u64::MAX } else { (1 << members) - 1 };
+    let mut next = 0u32;
+    for zone in zones {
+        if zone.members & !known != 0 || zone.member_count() < usize::from(zone.shape.width) {
+            return malformed("a zone of members that do not exist, or of too few");
+        }
+        if zone.first_segment != next {
+            return malformed("the zones' segments are not one after another");
+        }
+        next = match next.checked_add(zone.segments) {
+            Some(end) if zone.segments > 0 && end < SegmentId::NONE.0 => end,
+            _ => return malformed("a zone without segments, or with too many"),
+        };
+        let extents = (u64::from(zone.segments) * u64::from(zone.shape.width)).div_ceil(zone.member_count() as u64);
+        let end = extents.checked_mul(zone.shape.extent_bytes()).and_then(|length| length.checked_add(zone.start));
+        if zone.start < RESERVED_BYTES || zone.start % BLOCK_BYTES != 0 || end.is_none() {
+            return malformed("a zone that begins or ends where no zone can");
+        }
+    }
+    let largest = zones.iter().map(|z| z.shape.data_blocks()).max().unwrap_or(1);
+    if u64::from(next) > PlaceCodec::for_segment_blocks(largest).max_segments() {
+        return malformed("more segments than places can name");
+    }
+    Ok(())
+}
+
+fn put_properties(out: &mut [u8], properties: &Properties) {
+    put(out, 0, &properties.seal_age_ms.to_le_bytes());
+    put(out, 4, &properties.spare_per_mille.to_le_bytes());
+    put(out, 6, &[properties.victim_policy, u8::from(properties.discard)]);
+}
+
+fn decode_properties(bytes: &[u8]) -> Result<Properties, SuperblockError> {
+    let (victim_policy, discard) = (u8_at(bytes, 6), u8_at(bytes, 7));
+    let spare_per_mille = u16_at(bytes, 4);
+    if victim_policy > 1 || discard > 1 || spare_per_mille > 1000 {
+        return malformed("a property has an unknown value");
+    }
+    Ok(Properties { spare_per_mille, seal_age_ms: u32_at(bytes, 0), victim_policy, discard: discard == 1 })
+}
+
+fn decode_state(value: u8) -> Result<PoolState, SuperblockError> {
+    match value {
+        1 => Ok(PoolState::Active),
+        2 => Ok(PoolState::Exported),
+        3 => Ok(PoolState::Destroyed),
+        _ => malformed("the pool has an unknown state"),
+    }
+}
+
+fn decode_redundancy(value: u8, copies: u8) -> Result<Redundancy, SuperblockError> {
+    match (value, copies) {
+        (0, 0) => Ok(Redundancy::None),
+        (1, 2..=4) => Ok(Redundancy::Copies(copies)),
+        (5, 0) => Ok(Redundancy::Single),
+        (6, 0) => Ok(Redundancy::Double),
+        _ => malformed("the pool has an unknown redundancy"),
+    }
+}
+
+/// ```text
+/// 0..16 identifier   16 state (1 online, 2 absent, 3 removed)   24..32 usable bytes   32..40 absent since   40..64 reserved
+/// ```
+fn put_member(out: &mut [u8], member: &MemberRecord) {
+    let state = match member.state {
+        MemberState::Online => 1,
+        MemberState::Absent => 2,
+        MemberState::Removed => 3,
+    };
+    put(out, 0, &member.uuid.0);
+    put(out, 16, &[state]);
+    put(out, 24, &member.size_bytes.to_le_bytes());
+    put(out, 32, &member.absent_since.0.to_le_bytes());
+}
+
+fn decode_member(bytes: &[u8]) -> Result<MemberRecord, SuperblockError> {
+    let state = match u8_at(bytes, 16) {
+        1 => MemberState::Online,
+        2 => MemberState::Absent,
+        3 => MemberState::Removed,
+        _ => return malformed("a member has an unknown state"),
+    };
+    Ok(MemberRecord { uuid: uuid_at(bytes, 0), state, size_bytes: u64_at(bytes, 24), absent_since: Generation(u64_at(bytes, 32)) })
+}
+
+/// ```text
+/// 0..8 members   8..16 start   16..20 first segment   20..24 segments   24..36 shape   36..64 reserved
+/// ```
+fn put_zone(out: &mut [u8], zone: &Zone) {
+    put(out, 0, &zone.members.to_le_bytes());
+    put(out, 8, &zone.start.to_le_bytes());
+    put(out, 16, &zone.first_segment.to_le_bytes());
+    put(out, 20, &zone.segments.to_le_bytes());
+    put_shape(out, 24, &zone.shape);
+}
+
+fn decode_zone(bytes: &[u8]) -> Result<Zone, SuperblockError> {
+    let Some(shape) = shape_at(bytes, 24) else { return malformed("a zone has an impossible shape") };
+    Ok(Zone { members: u64_at(bytes, 0), start: u64_at(bytes, 8), first_segment: u32_at(bytes, 16), segments: u32_at(bytes, 20), shape })
+}
+
+/// ```text
+/// 0..8 epoch   8..16 accepted order   16..24 next order   24..88 last accepted sequence number of each stream   88..96 reserved
+/// ```
+fn put_fence(out: &mut [u8], fence: &Fence) {
+    put(out, 0, &fence.epoch.0.to_le_bytes());
+    put(out, 8, &fence.accepted_order.0.to_le_bytes());
+    put(out, 16, &fence.next_order.0.to_le_bytes());
+    put_seqs(out, 24, &fence.last_seq);
+}
+
+fn decode_fence(bytes: &[u8]) -> Fence {
+    Fence {
+        epoch: Epoch(u64_at(bytes, 0)),
+        accepted_order: Order(u64_at(bytes, 8)),
+        next_order: Order(u64_at(bytes, 16)),
+        last_seq: seqs_at(bytes, 24),
+    }
+}
+
+fn put_seqs(out: &mut [u8], at: usize, seqs: &[Seq; MAX_STREAMS]) {
+    for (i, seq) in seqs.iter().enumerate() {
+        put(out, at + 8 * i, &seq.0.to_le_bytes());
+    }
+}
+
+fn seqs_at(bytes: &[u8], at: usize) -> [Seq; MAX_STREAMS] {
+    std::array::from_fn(|i| Seq(u64_at(bytes, at + 8 * i)))
+}
+
+/// ```text
+/// 0 present   8..16 number   16..24 order   24..32 epoch   32..40 flushed through   40..56 list   56..60 list pages
+/// 60..64 last volume   64..128 flushed sequence numbers   128..320 replay positions, 24 bytes each:
+///     0..4 segment   4..8 row   8..16 sequence number   16..20 next segment   20..24 zero
+/// 320..384 reserved
+/// ```
+fn put_checkpoint(out: &mut [u8], root: &CheckpointRoot) {
+    put(out, C_PRESENT, &[1]);
+    put(out, C_ID, &root.id.to_le_bytes());
+    put(out, C_ORDER, &root.order.0.to_le_bytes());
+    put(out, C_EPOCH, &root.epoch.0.to_le_bytes());
+    put(out, C_FLUSHED_THROUGH, &root.flushed_through.0.to_le_bytes());
+    put(out, C_LIST, &root.list.to_bytes());
+    put(out, C_LIST_PAGES, &root.list_pages.to_le_bytes());
+    put(out, C_LAST_VOLUME, &root.last_volume.to_le_bytes());
+    put_seqs(out, C_FLUSHED_SEQ, &root.flushed_seq);
+    for (slot, position) in out[C_REPLAY..].chunks_exact_mut(POSITION_BYTES).zip(&root.replay) {
+        put(slot, 0, &position.segment.0.to_le_bytes());
+        put(slot, 4, &position.row.to_le_bytes());
+        put(slot, 8, &position.seq.0.to_le_bytes());
+        put(slot, 16, &position.next_segment.0.to_le_bytes());
+    }
+}
+
+fn decode_checkpoint(bytes: &[u8]) -> Result<Option<CheckpointRoot>, SuperblockError> {
+    match u8_at(bytes, C_PRESENT) {
+        0 => return Ok(None),
+        1 => {}
+        _ => return malformed("a checkpoint is neither there nor absent"),
+    }
+    let position = |i: usize| {
+        let at = C_REPLAY + i * POSITION_BYTES;
+        StreamPosition {
+            segment: SegmentId(u32_at(bytes, at)),
+            row: u32_at(bytes, at + 4),
+            seq: Seq(u64_at(bytes, at + 8)),
+            next_segment: SegmentId(u32_at(bytes, at + 16)),
+        }
+    };
+    Ok(Some(CheckpointRoot {
+        id: u64_at(bytes, C_ID),
+        order: Order(u64_at(bytes, C_ORDER)),
+        epoch: Epoch(u64_at(bytes, C_EPOCH)),
+        replay: std::array::from_fn(position),
+        flushed_seq: seqs_at(bytes, C_FLUSHED_SEQ),
+        flushed_through: Order(u64_at(bytes, C_FLUSHED_THROUGH)),
+        list: pointer_at(bytes, C_LIST),
+        list_pages: u32_at(bytes, C_LIST_PAGES),
+        last_volume: u32_at(bytes, C_LAST_VOLUME),
+    }))
+}

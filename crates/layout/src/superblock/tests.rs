@@ -1,0 +1,230 @@
+use super::*;
+use crate::test_config;
+use proptest::prelude::*;
+use windrow_units::{Code, MAX_MEMBERS, Place, Shape};
+
+fn uuid(n: u64) -> Uuid {
+    let mut bytes = [0x5a; 16];
+    bytes[..8].copy_from_slice(&n.to_le_bytes());
+    Uuid::from_random(bytes)
+}
+
+fn root(id: u64) -> CheckpointRoot {
+    let position = |i: usize| StreamPosition { segment: SegmentId(i as u32), row: 5, seq: Seq(id + i as u64), next_segment: SegmentId::NONE };
+    CheckpointRoot {
+        id,
+        order: Order(id * 1000),
+        epoch: Epoch(2),
+        replay: std::array::from_fn(position),
+        flushed_seq: std::array::from_fn(|i| Seq(i as u64)),
+        flushed_through: Order(id * 999),
+        list: PagePointer::to(Place(77), 0xdead_beef, 3, 5),
+        list_pages: 3,
+        last_volume: 9,
+    }
+}
+
+/// The largest superblock there can be: every table full, every number large.
+fn full() -> Superblock {
+    let member = |i: u64| MemberRecord { uuid: uuid(i), state: MemberState::Online, size_bytes: u64::MAX - i, absent_since: Generation(i) };
+    let shape = Shape { width: 64, data: 62, code: Code::PQ, rows: 32, chunk_rows: 32 };
+    let zone = |i: u32| Zone { members: u64::MAX, start: RESERVED_BYTES + u64::from(i) * 4096, first_segment: i * 100, segments: 100, shape };
+    let fence = |i: u64| Fence { epoch: Epoch(i + 1), accepted_order: Order(i), next_order: Order(u64::MAX), last_seq: [Seq(u64::MAX - i); MAX_STREAMS] };
+    Superblock {
+        features: Features { compatible: 1 << 63, read_only: 1, incompatible: 0 },
+        pool: uuid(1000),
+        pool_name: "n".repeat(63),
+        member: MemberId(63),
+        member_uuid: uuid(63),
+        generation: Generation(u64::MAX),
+        parent_hash: u64::MAX,
+        epoch: Epoch(u64::MAX),
+        host: uuid(2000),
+        state: PoolState::Active,
+        redundancy: Redundancy::Double,
+        created_unix_s: u64::MAX,
+        members: (0..MAX_MEMBERS as u64).map(member).collect(),
+        zones: (0..MAX_ZONES as u32).map(zone).collect(),
+        fences: (0..MAX_FENCES as u64).map(fence).collect(),
+        checkpoints: [Some(root(8)), Some(root(7))],
+        properties: Properties { spare_per_mille: 1000, seal_age_ms: u32::MAX, victim_policy: 1, discard: true },
+    }
+}
+
+/// Makes the checksum right again after a change.
+fn resign(bytes: &mut [u8]) {
+    let fresh = |bytes: &[u8]| {
+        let mut owner = bytes[48..64].to_vec();
+        owner.push(bytes[64]);
+        xxhash_rust::xxh3::xxh3_64_with_seed(&bytes[16..], xxhash_rust::xxh3::xxh3_64(&owner))
+    };
+    let checksum = fresh(bytes);
+    bytes[8..16].copy_from_slice(&checksum.to_le_bytes());
+}
+
+#[test]
+fn the_largest_superblock_fits_and_comes_back() {
+    let superblock = full();
+    let bytes = superblock.encode();
+    assert_eq!(bytes.len(), SLOT_BYTES);
+    assert_eq!(Superblock::decode(&bytes).unwrap(), superblock);
+}
+
+#[test]
+fn the_smallest_superblock_comes_back() {
+    let mut superblock = full();
+    superblock.members.truncate(1);
+    superblock.member = MemberId(0);
+    superblock.member_uuid = uuid(0);
+    superblock.zones.truncate(1);
+    superblock.zones[0].members = 1;
+    superblock.zones[0].shape = Shape { width: 1, data: 1, code: Code::None, rows: 8, chunk_rows: 4 };
+    superblock.fences.clear();
+    superblock.checkpoints = [None, None];
+    superblock.redundancy = Redundancy::None;
+    superblock.state = PoolState::Destroyed;
+    assert_eq!(Superblock::decode(&superblock.encode()).unwrap(), superblock);
+    superblock.checkpoints[0] = Some(root(1));
+    superblock.state = PoolState::Exported;
+    assert_eq!(Superblock::decode(&superblock.encode()).unwrap(), superblock);
+}
+
+#[test]
+fn generations_take_the_slots_in_turn() {
+    assert_eq!([0, 1, 2, 3, 4].map(|g| slot_offset(Generation(g))), [65536, 131072, 196608, 262144, 65536]);
+}
+
+#[test]
+fn the_kinds_of_refusal_are_told_apart() {
+    let good = full().encode();
+    let decode = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = good.clone();
+        change(&mut bytes);
+        Superblock::decode(&bytes).unwrap_err()
+    };
+    assert_eq!(decode(&|b| b.truncate(SLOT_BYTES - 1)), SuperblockError::WrongLength);
+    assert_eq!(decode(&|b| b.fill(0)), SuperblockError::NoSignature);
+    assert_eq!(decode(&|b| b[9000] ^= 1), SuperblockError::BadChecksum);
+    assert_eq!(decode(&|b| b[64] = 62), SuperblockError::BadChecksum, "the copy of another member");
+    assert_eq!(decode(&|b| b[60] ^= 1), SuperblockError::BadChecksum, "the copy of another pool");
+    let signed = |change: &dyn Fn(&mut Vec<u8>)| {
+        decode(&|b| {
+            change(b);
+            resign(b);
+        })
+    };
+    assert_eq!(signed(&|b| b[16] = 2), SuperblockError::NewerVersion(2));
+    assert_eq!(signed(&|b| b[47] = 0x80), SuperblockError::UnknownFeatures(1 << 63));
+    let malformed: [(&str, &dyn Fn(&mut Vec<u8>)); 9] = [
+        ("version 0", &|b| b[16] = 0),
+        ("65 members", &|b| b[68] = 65),
+        ("65 zones", &|b| b[72] = 65),
+        ("33 fences", &|b| b[76] = 33),
+        ("state", &|b| b[65] = 9),
+        ("redundancy", &|b| b[66] = 2),
+        ("name", &|b| b[144] = 0),
+        ("own entry", &|b| b[6144 + 63 * 64] ^= 1),
+        ("checkpoint", &|b| b[1024] = 7),
+    ];
+    for (what, change) in malformed {
+        assert!(matches!(signed(change), SuperblockError::Malformed(_)), "{what}");
+    }
+}
+
+#[test]
+fn impossible_relations_are_refused() {
+    let wrong: [(&str, &dyn Fn(&mut Superblock)); 10] = [
+        ("no zone", &|s| s.zones.clear()),
+        ("a gap between zones", &|s| s.zones[1].first_segment += 1),
+        ("an empty zone", &|s| s.zones[63].segments = 0),
+        ("a zone of members that are not there", &|s| {
+            s.members.truncate(63);
+            s.member = MemberId(0);
+            s.member_uuid = uuid(0);
+        }),
+        ("a zone in the reserved area", &|s| s.zones[0].start = 4096),
+        ("a zone beyond any address", &|s| s.zones[0].start = u64::MAX - 4095),
+        ("more segments than places", &|s| s.zones[63].segments = u32::MAX - 10_000),
+        ("fences out of order", &|s| s.fences.swap(0, 1)),
+        ("orders used again", &|s| s.fences[3].next_order = s.fences[3].accepted_order),
+        ("checkpoints out of order", &|s| s.checkpoints.swap(0, 1)),
+    ];
+    for (what, change) in wrong {
+        let mut superblock = full();
+        change(&mut superblock);
+        assert!(matches!(Superblock::decode(&superblock.encode()), Err(SuperblockError::Malformed(_))), "{what}");
+    }
+}
+
+#[test]
+fn the_content_hash_is_the_same_on_all_members_and_changes_with_the_content() {
+    let superblock = full();
+    let mut other = superblock.clone();
+    other.member = MemberId(5);
+    other.member_uuid = uuid(5);
+    assert_eq!(superblock.content_hash(), other.content_hash());
+    other.features.compatible = 0;
+    assert_eq!(superblock.content_hash(), other.content_hash(), "software that ignores a flag sees the same history");
+    other.generation = Generation(1);
+    assert_ne!(superblock.content_hash(), other.content_hash());
+}
+
+#[test]
+fn unknown_flags_have_their_three_meanings() {
+    let features = |compatible, read_only, incompatible| Features { compatible, read_only, incompatible };
+    assert!(features(1, 0, 0).allow_writing());
+    assert!(!features(0, 4, 0).allow_writing());
+    assert!(!features(0, 0, 4).allow_writing());
+    assert_eq!(features(1, 2, 4).unknown(), features(1, 2, 4));
+}
+
+#[test]
+fn a_label_comes_back_and_its_faults_are_told_apart() {
+    let label = Label { version: 1, pool: uuid(1), pool_name: "tank".into(), member_uuid: uuid(2), member: MemberId(7) };
+    let good = label.encode();
+    assert_eq!(Label::decode(&good).unwrap(), label);
+    let decode = |at: usize, value: u8, sign: bool| {
+        let mut bytes = good.clone();
+        bytes[at] = value;
+        if sign {
+            let checksum = xxhash_rust::xxh3::xxh3_64(&bytes[24..]);
+            bytes[16..24].copy_from_slice(&checksum.to_le_bytes());
+        }
+        Label::decode(&bytes).unwrap_err()
+    };
+    assert_eq!(decode(0, 0, true), SuperblockError::NoSignature);
+    assert_eq!(decode(40, 1, false), SuperblockError::BadChecksum);
+    assert_eq!(decode(24, 2, true), SuperblockError::NewerVersion(2));
+    assert!(matches!(decode(28, 64, true), SuperblockError::Malformed(_)));
+    assert!(matches!(decode(64, 0, true), SuperblockError::Malformed(_)));
+    assert_eq!(Label::decode(&good[..4095]), Err(SuperblockError::WrongLength));
+}
+
+proptest! {
+    #![proptest_config(test_config(256))]
+
+    #[test]
+    fn any_bytes_are_survived(mut bytes in prop::collection::vec(any::<u8>(), SLOT_BYTES), signature in any::<bool>()) {
+        if signature {
+            bytes[..8].copy_from_slice(&SUPERBLOCK_MAGIC);
+            resign(&mut bytes);
+        }
+        prop_assert!(Superblock::decode(&bytes).is_err());
+        bytes[..16].copy_from_slice(&LABEL_MAGIC);
+        prop_assert!(Label::decode(&bytes).is_err());
+    }
+
+    /// Damage under a right checksum: either refused, or a value that encodes and decodes to itself.
+    #[test]
+    fn what_is_accepted_has_one_meaning(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+        let mut bytes = full().encode();
+        for (at, value) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        resign(&mut bytes);
+        if let Ok(superblock) = Superblock::decode(&bytes) {
+            prop_assert_eq!(Superblock::decode(&superblock.encode()).unwrap(), superblock);
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! The thread of one connection.
+//!
+//! 1. Negotiate, against a deadline.
+//! 2. Receive what the socket has; take all whole requests as far as the bounds allow; submit them as one group; send what is
+//!    ready in one go.
+//! 3. Wait only when there is nothing else to do: for input, for the socket to take replies, or for the bell (room in the bounds,
+//!    a full socket found by another thread, shutdown).
+//! 4. At the end wait until nothing is in flight: a session is never dropped with requests under way.
+
+use crate::intake::Intake;
+use crate::link::Link;
+use crate::protocol::{Action, Agreement, COPY_BYTES, Command, Exports, Handshake, HandshakeStep, Incoming, Question, Refusal, RequestParser, RequestStep, Rules, Violation};
+use crate::server::Control;
+use crate::socket::{Readiness, Received, wait};
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use windrow_export::{ExportInfo, Session};
+use windrow_io::{Completion, Reply, Request, RequestError};
+use windrow_units::VolumeId;
+
+/// After a large write the next header is received with little of what follows it, as that is likely the next payload.
+const SHORT_RECEIVE_BYTES: usize = 4096;
+/// Requests taken before they are submitted: a longer group would let the volume idle while it is parsed.
+const GROUP_REQUESTS: usize = 64;
+
+/// How a connection ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Ending {
+    /// The client said good-bye, or left between requests.
+    #[error("closed by the client")]
+    Closed,
+    /// The client broke the protocol.
+    #[error("{0}")]
+    Rejected(#[from] Violation),
+    /// No export was entered in time.
+    #[error("the client did not finish negotiation in time")]
+    HandshakeTimeout,
+    /// The client did not send the rest of a request, or did not take its replies, in time.
+    #[error("the client stalled in the middle of a message")]
+    Stalled,
+    /// The server was shut down.
+    #[error("the server was shut down")]
+    Stopped,
+    /// The system refused to wait.
+    #[error("system error")]
+    System,
+}
+
+/// Runs a connection from greeting to end; `entered` hears which export was entered.
+pub(crate) fn run(control: &Control, link: &Arc<Link>, entered: impl FnOnce(&str)) -> Ending {
+    let mut intake = Intake::new();
+    let mut catalog = Catalog { control, link, session: None };
+    let agreement = match negotiate(link, &mut intake, &mut catalog) {
+        Ok(agreement) => agreement,
+        Err(ending) => return ending,
+    };
+    let Some(session) = catalog.session else { return Ending::System };
+    entered(&agreement.info.name);
+    link.begin(agreement.structured);
+    Transmission::new(control, link, intake, session, &agreement).run()
+}
+
+struct Catalog<'a> {
+    control: &'a Control,
+    link: &'a Arc<Link>,
+    session: Option<Box<dyn Session>>,
+}
+
+impl Catalog<'_> {
+    fn session(&self, name: &str) -> Result<Box<dyn Session>, RequestError> {
+        if self.control.is_stopping() { Err(RequestError::Stopped) } else { self.control.source.open(name, self.link.clone()) }
+    }
+}
+
+impl Exports for Catalog<'_> {
+    fn list(&mut self) -> Vec<ExportInfo> {
+        self.control.source.list()
+    }
+
+    fn info(&mut self, name: &str) -> Result<ExportInfo, RequestError> {
+        Ok(self.session(name)?.info())
+    }
+
+    fn open(&mut self, name: &str) -> Result<ExportInfo, RequestError> {
+        let session = self.session(name)?;
+        let info = session.info();
+        self.session = Some(session);
+        Ok(info)
+    }
+}
+
+fn negotiate(link: &Link, intake: &mut Intake, catalog: &mut Catalog<'_>) -> Result<Agreement, Ending> {
+    let deadline = Instant::now() + catalog.control.options.handshake_timeout;
+    let mut handshake = Handshake::new();
+    let mut output = Vec::new();
+    Handshake::greeting(&mut output);
+    send_all(link, &mut output, deadline)?;
+    loop {
+        let (used, step) = handshake.advance(intake.bytes(), catalog, &mut output);
+        intake.consume(used);
+        send_all(link, &mut output, deadline)?;
+        match step {
+            HandshakeStep::Continue => {}
+            HandshakeStep::Enter(agreement) => return Ok(*agreement),
+            HandshakeStep::Abort => return Err(Ending::Closed),
+            HandshakeStep::Reject(violation) => return Err(violation.into()),
+            HandshakeStep::More => {
+                if catalog.control.is_stopping() {
+                    return Err(Ending::Stopped);
+                }
+                match link.socket.receive(intake.space()) {
+                    Received::Bytes(length) => intake.received(length),
+                    Received::End => return Err(Ending::Closed),
+                    Received::Nothing => wait_until(link, Readiness { readable: true, ..Readiness::default() }, deadline)?,
+                }
+            }
+        }
+    }
+}
+
+fn send_all(link: &Link, output: &mut Vec<u8>, deadline: Instant) -> Result<(), Ending> {
+    let mut sent = 0;
+    while sent < output.len() {
+        match link.socket.send(&[IoSlice::new(&output[sent..])]) {
+            Ok(Some(length)) => sent += length,
+            Ok(None) => wait_until(link, Readiness { writable: true, ..Readiness::default() }, deadline)?,
+            Err(_) => return Err(Ending::Closed),
+        }
+    }
+    output.clear();
+    Ok(())
+}
+
+fn wait_until(link: &Link, wanted: Readiness, deadline: Instant) -> Result<(), Ending> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(Ending::HandshakeTimeout);
+    }
+    wait(&link.socket, &link.bell, Some(wanted), Some(left)).map(|_| ()).map_err(|_| Ending::System)
+}
+
+/// Why no further request was taken from the input.
+enum Pause {
+    /// The rest of a request is not there.
+    Input,
+    /// The bounds are reached.
+    Room,
+    /// The group is long enough.
+    Group,
+    /// This was the last request.
+    End(Ending),
+}
+
+struct Transmission<'a> {
+    control: &'a Control,
+    link: &'a Link,
+    session: Box<dyn Session>,
+    volume: VolumeId,
+    intake: Intake,
+    parser: RequestParser,
+    /// The last request was a large write.
+    large: bool,
+    group: Vec<Incoming>,
+    requests: Vec<Request>,
+    ready: Vec<Completion>,
+}
+
+impl<'a> Transmission<'a> {
+    fn new(control: &'a Control, link: &'a Link, intake: Intake, session: Box<dyn Session>, agreement: &Agreement) -> Self {
+        let info = &agreement.info;
+        let rules = Rules {
+            min_block: info.min_block,
+            max_block: info.max_block,
+            read_only: info.read_only,
+            structured: agreement.structured,
+            base_allocation: agreement.base_allocation,
+        };
+        let parser = RequestParser::new(rules, control.source.buffers().clone());
+        let volume = info.volume;
+        Self { control, link, session, volume, intake, parser, large: false, group: Vec::new(), requests: Vec::new(), ready: Vec::new() }
+    }
+
+    fn run(mut self) -> Ending {
+        let ending = loop {
+            if let Err(ending) = self.round() {
+                break ending;
+            }
+        };
+        self.drain(ending)
+    }
+
+    fn round(&mut self) -> Result<(), Ending> {
+        let pause = self.take_group();
+        let count = self.group.len();
+        if count > 0 {
+            self.submit_group();
+        }
+        match pause {
+            Pause::Group => Ok(()),
+            Pause::Room => self.await_room(),
+            Pause::End(ending) => Err(ending),
+            // The rest of a request is likely there by now, and a client that sends many at once has sent more; one with a single
+            // request at a time has sent nothing, and looking would only cost it time.
+            Pause::Input => self.await_input(count > 1 || self.is_partial()),
+        }
+    }
+
+    fn take_group(&mut self) -> Pause {
+        let mut held = self.link.held();
+        let stopping = self.control.is_stopping();
+        while self.link.has_room(held) {
+            if self.group.len() == GROUP_REQUESTS {
+                return Pause::Group;
+            }
+            let (used, step) = self.parser.next(self.intake.bytes());
+            self.intake.consume(used);
+            let mut incoming = match step {
+                RequestStep::More => return Pause::Input,
+                RequestStep::Disconnect => return Pause::End(Ending::Closed),
+                RequestStep::Reject(violation) => return Pause::End(Ending::Rejected(violation)),
+                RequestStep::Request(incoming) => incoming,
+            };
+            if stopping {
+                incoming.action = Action::Refuse(Refusal::ShuttingDown);
+            }
+            let question = Question::from(&incoming);
+            self.large = question.cost_bytes() > COPY_BYTES && incoming.command == Command::Write;
+            held.requests += 1;
+            held.bytes += u64::from(question.cost_bytes());
+            self.group.push(incoming);
+        }
+        Pause::Room
+    }
+
+    fn submit_group(&mut self) {
+        let session = &*self.session;
+        let cache = |incoming: &Incoming| {
+            // `offset + length` was found not to overflow when the request was parsed.
+            let inside = incoming.offset + u64::from(incoming.length) <= session.info().size_bytes;
+            if inside { Ok(Reply::Done) } else { Err(Refusal::Volume(RequestError::OutOfRange)) }
+        };
+        self.link.register(&mut self.group, self.volume, cache, &mut self.requests);
+        if !self.requests.is_empty() {
+            session.submit(&mut self.requests, &mut self.ready);
+        }
+        self.link.deliver(&mut self.ready);
+    }
+
+    /// True if the beginning of a request was received.
+    fn is_partial(&self) -> bool {
+        self.parser.is_inside() || !self.intake.is_empty()
+    }
+
+    fn receive(&mut self) -> Result<bool, Ending> {
+        let direct = if self.intake.is_empty() { self.parser.payload_space() } else { None };
+        if let Some(space) = direct {
+            return match self.link.socket.receive(space) {
+                Received::Bytes(length) => {
+                    self.parser.payload_received(length);
+                    Ok(true)
+                }
+                Received::Nothing => Ok(false),
+                Received::End => Err(Ending::Closed),
+            };
+        }
+        let mut space = self.intake.space();
+        if self.large {
+            let length = space.len().min(SHORT_RECEIVE_BYTES);
+            space = &mut space[..length];
+        }
+        match self.link.socket.receive(space) {
+            Received::Bytes(length) => {
+                self.intake.received(length);
+                Ok(true)
+            }
+            Received::Nothing => Ok(false),
+            Received::End => Err(Ending::Closed),
+        }
+    }
+
+    /// Returns when something was received. `eager`: look before waiting.
+    fn await_input(&mut self, mut eager: bool) -> Result<(), Ending> {
+        loop {
+            let stopping = self.control.is_stopping();
+            if (eager || stopping) && self.receive()? {
+                return Ok(());
+            }
+            if stopping && !self.link.wanted(|ledger| !ledger.is_idle()) {
+                return Err(Ending::Stopped);
+            }
+            let blocked = self.link.is_blocked();
+            let pending = blocked || self.is_partial();
+            let wanted = Readiness { readable: true, writable: blocked, ..Readiness::default() };
+            let came = self.wait(Some(wanted), pending)?;
+            if came.writable {
+                self.link.flush();
+            }
+            if (came.readable || came.hung_up) && self.receive()? {
+                return Ok(());
+            }
+            eager = false;
+        }
+    }
+
+    /// Returns when one more request may be taken.
+    fn await_room(&mut self) -> Result<(), Ending> {
+        while self.link.wanted(|ledger| !self.link.has_room(ledger.held())) {
+            let blocked = self.link.is_blocked();
+            let came = self.wait(Some(Readiness { writable: blocked, ..Readiness::default() }), blocked)?;
+            if came.hung_up {
+                return Err(Ending::Closed);
+            }
+            if came.writable {
+                self.link.flush();
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until nothing is in flight and all replies have left or cannot leave any more.
+    fn drain(&mut self, mut ending: Ending) -> Ending {
+        while self.link.wanted(|ledger| !ledger.is_idle()) {
+            if self.link.is_broken() {
+                // Only the volume can move things on now, and it always answers.
+                self.wait(None, false).unwrap_or_default();
+                continue;
+            }
+            let blocked = self.link.is_blocked();
+            match self.wait(Some(Readiness { writable: blocked, ..Readiness::default() }), blocked) {
+                Ok(came) if came.hung_up => self.link.give_up(),
+                Ok(came) if came.writable => self.link.flush(),
+                Ok(_) => {}
+                Err(cause) => {
+                    ending = cause;
+                    self.link.give_up();
+                }
+            }
+        }
+        ending
+    }
+
+    /// Waits; with `pending`, the client must move on within the stall time.
+    fn wait(&self, wanted: Option<Readiness>, pending: bool) -> Result<Readiness, Ending> {
+        let time: Option<Duration> = pending.then_some(self.control.options.stall_timeout);
+        let came = wait(&self.link.socket, &self.link.bell, wanted, time).map_err(|_| Ending::System)?;
+        if pending && came == Readiness::default() { Err(Ending::Stalled) } else { Ok(came) }
+    }
+}

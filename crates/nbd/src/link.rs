@@ -1,0 +1,183 @@
+//! One connection as several threads see it: its socket, what is in flight, and the replies.
+//!
+//! Two locks, never held together, and neither is held while the volume is called:
+//! 1. `ledger`: table look-ups only, so that a thread which delivers completions never waits for a system call.
+//! 2. `queue`: encoding and sending (the socket is never waited for).
+//!
+//! Whoever delivers completions while nobody sends becomes the sender: it takes all that arrived, encodes, sends, and looks again
+//! until nothing new has come. Others only leave theirs and go; so completions that come in bursts share system calls. What the
+//! socket does not take stays queued for the connection's thread, which waits for the socket anyway.
+
+use crate::ledger::{Answer, Bounds, Ledger, Totals};
+use crate::protocol::{Action, Incoming, MAX_REQUEST_BYTES, Question, Refusal, Released, ReplyQueue};
+use crate::socket::{Bell, Socket};
+use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use windrow_export::Sink;
+use windrow_io::{Completion, Reply, Request};
+use windrow_units::VolumeId;
+
+/// Pieces of one send.
+const SEND_SLICES: usize = 128;
+
+pub(crate) struct Link {
+    pub(crate) socket: Socket,
+    pub(crate) bell: Bell,
+    bounds: Bounds,
+    ledger: Mutex<Ledger>,
+    queue: Mutex<ReplyQueue>,
+    /// The socket was full and replies wait.
+    blocked: AtomicBool,
+    /// Replies cannot reach the client any more and are thrown away.
+    broken: AtomicBool,
+}
+
+/// How a connection's own request ends without the volume.
+pub(crate) type Outcome = Result<Reply, Refusal>;
+
+impl Link {
+    pub(crate) fn new(socket: Socket, bounds: Bounds) -> io::Result<Self> {
+        Ok(Self {
+            socket,
+            bell: Bell::new()?,
+            bounds,
+            ledger: Mutex::new(Ledger::new(bounds)),
+            queue: Mutex::new(ReplyQueue::new(false)),
+            blocked: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
+        })
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn queue(&self) -> MutexGuard<'_, ReplyQueue> {
+        self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Before the first request: how replies look.
+    pub(crate) fn begin(&self, structured: bool) {
+        *self.queue() = ReplyQueue::new(structured);
+    }
+
+    pub(crate) fn totals(&self) -> (Totals, u32) {
+        let ledger = self.ledger();
+        (ledger.totals, ledger.held().requests)
+    }
+
+    pub(crate) fn held(&self) -> Released {
+        self.ledger().held()
+    }
+
+    /// True if one more request, the largest there is, stays within the bounds.
+    pub(crate) fn has_room(&self, held: Released) -> bool {
+        held.requests < self.bounds.requests && held.bytes + u64::from(MAX_REQUEST_BYTES) <= self.bounds.bytes
+    }
+
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.blocked.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::SeqCst)
+    }
+
+    /// True if `condition` holds; then the bell rings at the next release.
+    pub(crate) fn wanted(&self, condition: impl Fn(&Ledger) -> bool) -> bool {
+        let mut ledger = self.ledger();
+        ledger.wanted = condition(&ledger);
+        ledger.wanted
+    }
+
+    /// Registers a group: what goes to the volume is pushed to `requests`, the rest is put up for sending.
+    pub(crate) fn register(&self, group: &mut Vec<Incoming>, volume: VolumeId, cache: impl Fn(&Incoming) -> Outcome, requests: &mut Vec<Request>) {
+        let mut ledger = self.ledger();
+        for incoming in group.drain(..) {
+            let question = Question::from(&incoming);
+            ledger.take(&question);
+            match incoming.action {
+                Action::Submit(op) => requests.push(Request { id: ledger.register(question), volume, op }),
+                Action::Refuse(refusal) => ledger.answer(Answer { question, result: Err(refusal) }),
+                Action::Cache => ledger.answer(Answer { question, result: cache(&incoming) }),
+            }
+        }
+    }
+
+    /// Sends completions together with everything that was put up for sending.
+    pub(crate) fn deliver(&self, completions: &mut Vec<Completion>) {
+        let mut ledger = self.ledger();
+        completions.drain(..).for_each(|completion| ledger.arrive(completion));
+        if ledger.sending {
+            return;
+        }
+        ledger.sending = true;
+        while !ledger.arrived.is_empty() {
+            let spare = std::mem::take(&mut ledger.spare);
+            let mut batch = std::mem::replace(&mut ledger.arrived, spare);
+            drop(ledger);
+            let released = self.encode_and_send(&mut batch);
+            ledger = self.ledger();
+            ledger.spare = batch;
+            ledger.release(released);
+        }
+        ledger.sending = false;
+        // Rung also for a full socket: the connection's thread has to wait for it.
+        let ring = std::mem::take(&mut ledger.wanted) || self.is_blocked();
+        drop(ledger);
+        if ring {
+            self.bell.ring();
+        }
+    }
+
+    fn encode_and_send(&self, batch: &mut Vec<Answer>) -> Released {
+        let mut queue = self.queue();
+        batch.drain(..).for_each(|answer| queue.push(&answer.question, answer.result));
+        self.send(&mut queue)
+    }
+
+    /// Sends what is queued as far as the socket takes it. For the connection's own thread.
+    pub(crate) fn flush(&self) {
+        let released = self.send(&mut self.queue());
+        self.ledger().release(released);
+    }
+
+    /// From now on replies are thrown away.
+    pub(crate) fn give_up(&self) {
+        self.broken.store(true, Ordering::SeqCst);
+        self.flush();
+    }
+
+    fn send(&self, queue: &mut ReplyQueue) -> Released {
+        let mut released = Released::default();
+        let mut add = |part: Released| {
+            released.requests += part.requests;
+            released.bytes += part.bytes;
+        };
+        while !queue.is_empty() {
+            if self.is_broken() {
+                add(queue.clear());
+                break;
+            }
+            let mut slices = [IoSlice::new(&[]); SEND_SLICES];
+            let count = queue.slices(&mut slices);
+            match self.socket.send(&slices[..count]) {
+                Ok(Some(length)) => add(queue.sent(length)),
+                Ok(None) => {
+                    self.blocked.store(true, Ordering::SeqCst);
+                    return released;
+                }
+                Err(_) => self.broken.store(true, Ordering::SeqCst),
+            }
+        }
+        self.blocked.store(false, Ordering::SeqCst);
+        released
+    }
+}
+
+impl Sink for Link {
+    fn complete(&self, completions: &mut Vec<Completion>) {
+        self.deliver(completions);
+    }
+}

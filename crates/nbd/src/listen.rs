@@ -1,0 +1,157 @@
+//! Where a server listens.
+//!
+//! A unix socket file that is left over from a server that died is replaced; one on which somebody answers is not, and
+//! neither is any other kind of file. At the end the file is removed only if it is still the one that was made here.
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Connections that wait for being accepted.
+const BACKLOG: i32 = 128;
+
+/// An address to listen on. As text: `unix:PATH` or `tcp:ADDRESS:PORT`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Listen {
+    /// A unix socket at this path.
+    Unix(PathBuf),
+    /// TCP; port 0 lets the system choose.
+    Tcp(SocketAddr),
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => write!(f, "tcp:{address}"),
+        }
+    }
+}
+
+impl FromStr for Listen {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once(':') {
+            Some(("unix", path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
+            Some(("tcp", address)) => address.parse().map(Self::Tcp).map_err(|_| "a TCP address is written as tcp:ADDRESS:PORT with a numeric address"),
+            _ => Err("an address is written as unix:PATH or tcp:ADDRESS:PORT"),
+        }
+    }
+}
+
+/// A socket that listens.
+pub(crate) struct Listener {
+    socket: Listening,
+    /// Device and inode of the unix socket file.
+    file: Option<(PathBuf, u64, u64)>,
+}
+
+enum Listening {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    /// Opens an address. Errors: `InvalidInput` for a remote address that is not allowed, `AddrInUse`, `AlreadyExists` for a file
+    /// that is no socket, and those of the system.
+    pub(crate) fn open(address: &Listen, allow_remote: bool, unix_mode: u32) -> io::Result<Self> {
+        match address {
+            Listen::Unix(path) => Self::open_unix(path, unix_mode),
+            Listen::Tcp(address) => {
+                if !allow_remote && !address.ip().to_canonical().is_loopback() {
+                    return Err(io::Error::new(ErrorKind::InvalidInput, format!("{address} is not a loopback address and remote clients are not allowed")));
+                }
+                let listener = TcpListener::bind(address)?;
+                listener.set_nonblocking(true)?;
+                Ok(Self { socket: Listening::Tcp(listener), file: None })
+            }
+        }
+    }
+
+    fn open_unix(path: &Path, mode: u32) -> io::Result<Self> {
+        let path = std::path::absolute(path)?;
+        remove_stale(&path)?;
+        let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+        bind(&fd, &SocketAddrUnix::new(&path)?)?;
+        // Nobody can connect before `listen`, so the permissions hold from the first moment.
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
+        let metadata = std::fs::symlink_metadata(&path)?;
+        let listener = Self { socket: Listening::Unix(UnixListener::from(fd)), file: Some((path, metadata.dev(), metadata.ino())) };
+        listen(&listener, BACKLOG)?;
+        Ok(listener)
+    }
+
+    /// The address as it is, with the port that the system chose.
+    pub(crate) fn address(&self) -> io::Result<Listen> {
+        match (&self.socket, &self.file) {
+            (Listening::Tcp(listener), _) => Ok(Listen::Tcp(listener.local_addr()?)),
+            (Listening::Unix(_), Some((path, ..))) => Ok(Listen::Unix(path.clone())),
+            (Listening::Unix(_), None) => Err(ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// The next client and a text that says who it is; `WouldBlock` if there is none.
+    pub(crate) fn accept(&self) -> io::Result<(OwnedFd, String)> {
+        match &self.socket {
+            Listening::Unix(listener) => {
+                let (stream, _) = listener.accept()?;
+                let peer = match rustix::net::sockopt::socket_peercred(&stream) {
+                    Ok(who) => format!("unix pid {} uid {}", who.pid.as_raw_nonzero(), who.uid.as_raw()),
+                    Err(_) => "unix".to_owned(),
+                };
+                Ok((stream.into(), peer))
+            }
+            Listening::Tcp(listener) => {
+                let (stream, peer) = listener.accept()?;
+                stream.set_nodelay(true)?;
+                rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
+                Ok((stream.into(), format!("tcp {peer}")))
+            }
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            Listening::Unix(listener) => listener.as_fd(),
+            Listening::Tcp(listener) => listener.as_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let Some((path, device, inode)) = &self.file else { return };
+        if std::fs::symlink_metadata(path).is_ok_and(|now| (now.dev(), now.ino()) == (*device, *inode)) {
+            // A file that stays behind is stale and the next server replaces it.
+            std::fs::remove_file(path).unwrap_or_default();
+        }
+    }
+}
+
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let metadata = match std::fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if !metadata.file_type().is_socket() {
+        return Err(io::Error::new(ErrorKind::AlreadyExists, format!("{} exists and is not a socket", path.display())));
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+        // Anything else, a full backlog for one, means that somebody listens.
+        _ => Err(io::Error::new(ErrorKind::AddrInUse, format!("somebody listens on {}", path.display()))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,275 @@
+//! Replies on their way out: encoding, and the order of bytes and payload slices.
+//!
+//! Heads (everything but read data) lie one after another in one byte vector; read data stays in the slices the volume gave and
+//! is never copied. Pieces name in sending order how many bytes of heads, or which slice, comes next; neighbouring heads
+//! are one piece. Each reply remembers the position in the stream where it ends, so that what it holds of the connection's bounds
+//! is released when its last byte has left.
+
+use super::refusal::Refusal;
+use super::request::{Command, Incoming};
+use super::wire::{BASE_ALLOCATION_ID, SIMPLE_REPLY_MAGIC, STATE_HOLE, STATE_ZERO, STRUCTURED_REPLY_MAGIC, chunk};
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use windrow_io::{Extent, ExtentState, Payload, Reply, RequestError};
+
+/// Sent heads are dropped from memory when more than this many bytes of them have gathered.
+const COMPACT_BYTES: usize = 64 << 10;
+
+enum Piece {
+    Head(usize),
+    Data(Payload),
+}
+
+impl Piece {
+    fn len(&self) -> usize {
+        match self {
+            Self::Head(length) => *length,
+            Self::Data(data) => data.len(),
+        }
+    }
+}
+
+/// What the replies that have left give back to the connection's bounds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Released {
+    /// Requests.
+    pub requests: u32,
+    /// Payload bytes of these requests.
+    pub bytes: u64,
+}
+
+struct End {
+    position: u64,
+    bytes: u32,
+}
+
+/// What of a request is needed to answer it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Question {
+    pub(crate) cookie: u64,
+    pub(crate) command: Command,
+    pub(crate) offset: u64,
+    pub(crate) length: u32,
+}
+
+impl Question {
+    /// Bytes of memory that the request and its reply can hold.
+    pub(crate) fn cost_bytes(&self) -> u32 {
+        match self.command {
+            Command::Read | Command::Write => self.length,
+            _ => 0,
+        }
+    }
+}
+
+impl From<&Incoming> for Question {
+    fn from(incoming: &Incoming) -> Self {
+        // A refused request holds no payload, whatever its length field says.
+        let length = if matches!(incoming.action, super::Action::Submit(_)) { incoming.length } else { 0 };
+        Self { cookie: incoming.cookie, command: incoming.command, offset: incoming.offset, length }
+    }
+}
+
+/// Replies of one connection that have not left yet.
+#[derive(Default)]
+pub struct ReplyQueue {
+    structured: bool,
+    heads: Vec<u8>,
+    heads_sent: usize,
+    pieces: VecDeque<Piece>,
+    piece_sent: usize,
+    ends: VecDeque<End>,
+    sent: u64,
+    queued: u64,
+}
+
+impl ReplyQueue {
+    /// An empty queue; with `structured`, all replies are structured ones.
+    pub fn new(structured: bool) -> Self {
+        Self { structured, ..Self::default() }
+    }
+
+    /// True if all replies have left.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Adds the reply to a request.
+    pub fn answer(&mut self, incoming: &Incoming, result: Result<Reply, Refusal>) {
+        self.push(&Question::from(incoming), result);
+    }
+
+    pub(crate) fn push(&mut self, question: &Question, result: Result<Reply, Refusal>) {
+        let fault = Refusal::Volume(RequestError::Io);
+        match (question.command, result) {
+            (_, Err(refusal)) => self.error(question, refusal),
+            (Command::Read, Ok(Reply::Data(slices))) => {
+                // A volume that answers with too few bytes would put the whole stream out of step.
+                if slices.iter().map(Payload::len).sum::<usize>() == question.length as usize { self.data(question, slices) } else { self.error(question, fault) }
+            }
+            (Command::BlockStatus, Ok(Reply::Extents(extents))) => match flagged(&extents, question.length) {
+                list if list.is_empty() => self.error(question, fault),
+                list => self.extents(question, &list),
+            },
+            (Command::Read | Command::BlockStatus, Ok(_)) => self.error(question, fault),
+            (_, Ok(_)) if self.structured => self.chunk(question, chunk::NONE, &[]),
+            (_, Ok(_)) => self.simple(question, 0),
+        }
+        self.ends.push_back(End { position: self.queued, bytes: question.cost_bytes() });
+    }
+
+    fn head(&mut self, parts: &[&[u8]]) {
+        let before = self.heads.len();
+        parts.iter().for_each(|part| self.heads.extend_from_slice(part));
+        let length = self.heads.len() - before;
+        self.queued += length as u64;
+        match self.pieces.back_mut() {
+            Some(Piece::Head(last)) => *last += length,
+            _ => self.pieces.push_back(Piece::Head(length)),
+        }
+    }
+
+    fn simple(&mut self, question: &Question, code: u32) {
+        self.head(&[&SIMPLE_REPLY_MAGIC.to_be_bytes(), &code.to_be_bytes(), &question.cookie.to_be_bytes()]);
+    }
+
+    /// The only chunk of a structured reply, without read data.
+    fn chunk(&mut self, question: &Question, kind: u16, payload: &[&[u8]]) {
+        let length: usize = payload.iter().map(|part| part.len()).sum();
+        self.chunk_head(question, kind, length);
+        if length > 0 {
+            self.head(payload);
+        }
+    }
+
+    fn chunk_head(&mut self, question: &Question, kind: u16, length: usize) {
+        let mut head = [0; 20];
+        head[..4].copy_from_slice(&STRUCTURED_REPLY_MAGIC.to_be_bytes());
+        head[4..6].copy_from_slice(&chunk::DONE.to_be_bytes());
+        head[6..8].copy_from_slice(&kind.to_be_bytes());
+        head[8..16].copy_from_slice(&question.cookie.to_be_bytes());
+        head[16..].copy_from_slice(&(length as u32).to_be_bytes());
+        self.head(&[&head]);
+    }
+
+    fn error(&mut self, question: &Question, refusal: Refusal) {
+        let code = refusal.code(question.command) as u32;
+        if !self.structured {
+            return self.simple(question, code);
+        }
+        let message = refusal.to_string();
+        self.chunk(question, chunk::ERROR, &[&code.to_be_bytes(), &(message.len() as u16).to_be_bytes(), message.as_bytes()]);
+    }
+
+    /// One chunk whatever the slices are, so that a client that forbids fragments needs no case of its own.
+    fn data(&mut self, question: &Question, slices: Vec<Payload>) {
+        if self.structured {
+            self.chunk_head(question, chunk::OFFSET_DATA, 8 + question.length as usize);
+            self.head(&[&question.offset.to_be_bytes()]);
+        } else {
+            self.simple(question, 0);
+        }
+        self.queued += u64::from(question.length);
+        self.pieces.extend(slices.into_iter().filter(|slice| !slice.is_empty()).map(Piece::Data));
+    }
+
+    fn extents(&mut self, question: &Question, list: &[(u32, u32)]) {
+        self.chunk_head(question, chunk::BLOCK_STATUS, 4 + 8 * list.len());
+        self.head(&[&BASE_ALLOCATION_ID.to_be_bytes()]);
+        for (length, flags) in list {
+            self.head(&[&length.to_be_bytes(), &flags.to_be_bytes()]);
+        }
+    }
+
+    /// Fills `into` with what comes next; returns how many slices were set.
+    pub fn slices<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
+        let mut head_start = self.heads_sent;
+        let mut skip = self.piece_sent;
+        let mut count = 0;
+        for (slot, piece) in into.iter_mut().zip(&self.pieces) {
+            let bytes = match piece {
+                Piece::Head(length) => {
+                    let rest = &self.heads[head_start..head_start + length - skip];
+                    head_start += rest.len();
+                    rest
+                }
+                Piece::Data(data) => &data.bytes()[skip..],
+            };
+            *slot = IoSlice::new(bytes);
+            skip = 0;
+            count += 1;
+        }
+        count
+    }
+
+    /// Says that the next `length` bytes have left.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn sent(&mut self, length: usize) -> Released {
+        let mut left = length;
+        while left > 0 {
+            let Some(piece) = self.pieces.front() else { panic!("{left} bytes sent beyond the queue") };
+            let step = left.min(piece.len() - self.piece_sent);
+            if matches!(piece, Piece::Head(_)) {
+                self.heads_sent += step;
+            }
+            self.piece_sent += step;
+            left -= step;
+            if self.piece_sent == piece.len() {
+                self.pieces.pop_front();
+                self.piece_sent = 0;
+            }
+        }
+        self.sent += length as u64;
+        if self.pieces.is_empty() {
+            self.heads.clear();
+            self.heads_sent = 0;
+        } else if self.heads_sent > COMPACT_BYTES {
+            self.heads.drain(..self.heads_sent);
+            self.heads_sent = 0;
+        }
+        self.release()
+    }
+
+    /// Throws everything away, as if it had been sent.
+    pub fn clear(&mut self) -> Released {
+        self.pieces.clear();
+        self.heads.clear();
+        (self.heads_sent, self.piece_sent, self.sent) = (0, 0, self.queued);
+        self.release()
+    }
+
+    fn release(&mut self) -> Released {
+        let mut released = Released::default();
+        while let Some(end) = self.ends.front().filter(|end| end.position <= self.sent) {
+            released.requests += 1;
+            released.bytes += u64::from(end.bytes);
+            self.ends.pop_front();
+        }
+        released
+    }
+}
+
+/// Lengths and flags for the wire; never more than `length` bytes in all.
+fn flagged(extents: &[Extent], length: u32) -> Vec<(u32, u32)> {
+    let mut left = length;
+    let mut list = Vec::with_capacity(extents.len());
+    for extent in extents {
+        let bytes = extent.length.min(left.into()) as u32;
+        if bytes == 0 {
+            continue;
+        }
+        left -= bytes;
+        let flags = match extent.state {
+            ExtentState::Data => 0,
+            ExtentState::Hole => STATE_HOLE | STATE_ZERO,
+            ExtentState::Zero => STATE_ZERO,
+        };
+        list.push((bytes, flags));
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+use super::*;
+use proptest::prelude::*;
+
+fn question(command: Command, length: u32) -> Question {
+    Question { cookie: 0x1122_3344_5566_7788, command, offset: 8192, length }
+}
+
+fn take(queue: &mut ReplyQueue, most: usize, pieces: usize) -> (Vec<u8>, Released) {
+    let mut slices = vec![IoSlice::new(&[]); pieces];
+    let count = queue.slices(&mut slices);
+    let mut bytes: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.to_vec()).collect();
+    drop(slices);
+    bytes.truncate(most);
+    let released = queue.sent(bytes.len());
+    (bytes, released)
+}
+
+fn all(queue: &mut ReplyQueue) -> Vec<u8> {
+    take(queue, usize::MAX, 1000).0
+}
+
+#[test]
+fn simple_and_structured_replies_have_their_form() {
+    let data = Payload::copy_of(&[9; 1024]);
+    let slices = || vec![data.slice(0, 512), data.slice(512, 512)];
+    let mut queue = ReplyQueue::new(false);
+    queue.push(&question(Command::Read, 1024), Ok(Reply::Data(slices())));
+    queue.push(&question(Command::Write, 512), Err(Refusal::Volume(RequestError::OutOfRange)));
+    let cookie = 0x1122_3344_5566_7788u64.to_be_bytes();
+    let head = |code: u32| [&SIMPLE_REPLY_MAGIC.to_be_bytes()[..], &code.to_be_bytes(), &cookie].concat();
+    assert_eq!(all(&mut queue), [head(0), vec![9; 1024], head(28)].concat());
+
+    let mut queue = ReplyQueue::new(true);
+    let chunk = |kind: u16, length: u32| [&STRUCTURED_REPLY_MAGIC.to_be_bytes()[..], &[0, 1], &kind.to_be_bytes(), &cookie, &length.to_be_bytes()].concat();
+    queue.push(&question(Command::Read, 1024), Ok(Reply::Data(slices())));
+    assert_eq!(all(&mut queue), [chunk(1, 1032), 8192u64.to_be_bytes().to_vec(), vec![9; 1024]].concat());
+    queue.push(&question(Command::Flush, 0), Ok(Reply::Done));
+    assert_eq!(all(&mut queue), chunk(0, 0));
+    let extents = [(4096, ExtentState::Data), (4096, ExtentState::Hole), (0, ExtentState::Data), (1 << 40, ExtentState::Zero)];
+    let extents = extents.map(|(length, state)| Extent { length, state }).to_vec();
+    queue.push(&question(Command::BlockStatus, 16384), Ok(Reply::Extents(extents)));
+    let list: Vec<u8> = [1u32, 4096, 0, 4096, 3, 8192, 2].iter().flat_map(|number| number.to_be_bytes()).collect();
+    assert_eq!(all(&mut queue), [chunk(5, 28), list].concat());
+    queue.push(&question(Command::Trim, 512), Err(Refusal::Volume(RequestError::ReadOnly)));
+    let message = b"the volume is read-only";
+    let expected = [&chunk(0x8001, 6 + message.len() as u32)[..], &1u32.to_be_bytes(), &(message.len() as u16).to_be_bytes(), message].concat();
+    assert_eq!(all(&mut queue), expected);
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn an_answer_that_does_not_fit_its_question_is_an_error_not_a_broken_stream() {
+    let mut queue = ReplyQueue::new(false);
+    queue.push(&question(Command::Read, 1024), Ok(Reply::Data(vec![Payload::copy_of(&[1; 512])])));
+    queue.push(&question(Command::Read, 1024), Ok(Reply::Done));
+    queue.push(&question(Command::BlockStatus, 1024), Ok(Reply::Extents(Vec::new())));
+    let bytes = all(&mut queue);
+    assert_eq!(bytes.len(), 3 * 16);
+    assert!(bytes.chunks(16).all(|reply| reply[4..8] == 5u32.to_be_bytes()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn partial_sends_change_no_byte_and_release_everything_once(
+        lengths in prop::collection::vec(0u32..3, 1..30),
+        steps in prop::collection::vec((1usize..3000, 1usize..5), 1..200),
+        structured in any::<bool>(),
+    ) {
+        let fill = |queue: &mut ReplyQueue| for (index, length) in lengths.iter().enumerate() {
+            match *length {
+                0 => queue.push(&question(Command::Write, 700), Ok(Reply::Done)),
+                blocks => {
+                    let data = Payload::copy_of(&vec![index as u8; blocks as usize * 512]);
+                    queue.push(&question(Command::Read, blocks * 512), Ok(Reply::Data(vec![data])));
+                }
+            }
+        };
+        let (mut whole, mut parts) = (ReplyQueue::new(structured), ReplyQueue::new(structured));
+        fill(&mut whole);
+        fill(&mut parts);
+        let (expected, sum) = take(&mut whole, usize::MAX, 1000);
+        let (mut bytes, mut released) = (Vec::new(), Released::default());
+        for (most, pieces) in steps.iter().cycle() {
+            if parts.is_empty() {
+                break;
+            }
+            let (part, freed) = take(&mut parts, *most, *pieces);
+            bytes.extend(part);
+            released.requests += freed.requests;
+            released.bytes += freed.bytes;
+        }
+        prop_assert_eq!(bytes, expected);
+        prop_assert_eq!(released, sum);
+        prop_assert_eq!(sum.requests as usize, lengths.len());
+    }
+}

@@ -1,0 +1,125 @@
+//! The few system calls a connection makes. Nothing here blocks but [`wait`].
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// What a receive brought.
+pub(crate) enum Received {
+    Bytes(usize),
+    /// Nothing there now.
+    Nothing,
+    /// The peer will send nothing more, or is gone.
+    End,
+}
+
+/// A connected stream socket.
+pub(crate) struct Socket(OwnedFd);
+
+impl Socket {
+    pub(crate) fn new(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+
+    pub(crate) fn receive(&self, into: &mut [u8]) -> Received {
+        loop {
+            return match recv(&self.0, &mut *into, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => Received::End,
+                Ok((length, _)) => Received::Bytes(length),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => Received::Nothing,
+                Err(_) => Received::End,
+            };
+        }
+    }
+
+    /// Bytes taken by the socket, `None` if it is full now.
+    pub(crate) fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
+        loop {
+            return match sendmsg(&self.0, slices, &mut SendAncillaryBuffer::default(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(length) => Ok(Some(length)),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => Ok(None),
+                Err(error) => Err(error.into()),
+            };
+        }
+    }
+
+    /// Ends both directions, which wakes whoever waits for it.
+    pub(crate) fn cut(&self) {
+        // It fails only if the peer is gone already.
+        shutdown(&self.0, Shutdown::Both).unwrap_or_default();
+    }
+}
+
+/// Something another thread can wake a waiting one with.
+pub(crate) struct Bell(OwnedFd);
+
+impl Bell {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+    }
+
+    pub(crate) fn ring(&self) {
+        // It fails only if the counter is full, and then the bell is ringing.
+        rustix::io::write(&self.0, &1u64.to_ne_bytes()).unwrap_or_default();
+    }
+
+    pub(crate) fn silence(&self) {
+        // It fails only if the bell was not ringing.
+        rustix::io::read(&self.0, &mut [0; 8]).unwrap_or_default();
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// What to wait for on a socket, and what came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Readiness {
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+    /// The peer is gone (always reported).
+    pub(crate) hung_up: bool,
+    /// The bell rang (always waited for; silenced on return).
+    pub(crate) rung: bool,
+}
+
+/// Waits until the socket is as wanted (`None`: leave it out), the bell rings or the time is over (then all is false).
+pub(crate) fn wait(socket: &Socket, bell: &Bell, wanted: Option<Readiness>, time: Option<Duration>) -> io::Result<Readiness> {
+    let mut events = PollFlags::empty();
+    events.set(PollFlags::IN, wanted.is_some_and(|wanted| wanted.readable));
+    events.set(PollFlags::OUT, wanted.is_some_and(|wanted| wanted.writable));
+    let mut fds = [PollFd::new(bell, PollFlags::IN), PollFd::new(socket, events)];
+    let watched = if wanted.is_some() { 2 } else { 1 };
+    let time = time.map(timespec);
+    match poll(&mut fds[..watched], time.as_ref()) {
+        Ok(_) => {}
+        // A signal: as if rung, the caller looks again at everything.
+        Err(Errno::INTR) => return Ok(Readiness { rung: true, ..Readiness::default() }),
+        Err(error) => return Err(error.into()),
+    }
+    let (rung, came) = (!fds[0].revents().is_empty(), fds[1].revents());
+    if rung {
+        bell.silence();
+    }
+    let hung_up = came.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL);
+    Ok(Readiness { readable: came.contains(PollFlags::IN), writable: came.contains(PollFlags::OUT), hung_up, rung })
+}
+
+/// For the system's calls; more than a million seconds is as good as for ever.
+pub(crate) fn timespec(time: Duration) -> Timespec {
+    Timespec { tv_sec: time.as_secs().min(1_000_000) as i64, tv_nsec: time.subsec_nanos().into() }
+}

@@ -1,0 +1,254 @@
+//! The server against clients that stall, lie, flood and leave, and its own shutdown.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use support::{DISCONNECT, FLUSH, Fixture, READ, WRITE, eventually, header};
+use windrow_export::ram::Delivery;
+use windrow_io::RequestError;
+use windrow_nbd::{Ending, Event, Listen, Server, ServerOptions};
+
+const ESHUTDOWN: u32 = 108;
+
+/// Options whose observer records how connections end.
+fn observed(options: ServerOptions) -> (ServerOptions, Arc<Mutex<Vec<Ending>>>) {
+    let endings = Arc::new(Mutex::new(Vec::new()));
+    let seen = endings.clone();
+    let observer = move |event: &Event| {
+        if let Event::Ended { ending, .. } = event {
+            seen.lock().unwrap().push(*ending);
+        }
+    };
+    (ServerOptions { observer: Some(Arc::new(observer)), ..options }, endings)
+}
+
+#[test]
+fn small_and_large_requests_in_every_delivery() {
+    for delivery in [Delivery::AtOnce, Delivery::Later] {
+        let fixture = Fixture::with_size(ServerOptions::default(), 40 << 20);
+        fixture.source.set_delivery(delivery);
+        let mut client = fixture.client("");
+        let data: Vec<u8> = (0..32u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        for length in [512, 4096, 64 << 10, (64 << 10) + 512, 1 << 20, 32 << 20] {
+            assert_eq!(client.write(4096, &data[..length]), 0);
+            assert!(client.read(4096, length as u32) == data[..length], "{length} bytes, {delivery:?}");
+        }
+        eventually("the last reply is accounted", || fixture.server().connections()[0].in_flight == 0);
+        let infos = fixture.server().connections();
+        assert_eq!((infos.len(), infos[0].requests, infos[0].errors), (1, 12, 0));
+        assert_eq!(infos[0].read_bytes, infos[0].written_bytes);
+        client.send(&header(DISCONNECT, 0, 0, 0));
+        assert!(client.is_closed());
+        fixture.wait_empty();
+    }
+}
+
+#[test]
+fn one_burst_is_one_group_and_every_request_is_answered_once() {
+    let fixture = Fixture::new(ServerOptions::default());
+    let mut client = fixture.client("");
+    for delivery in [Delivery::AtOnce, Delivery::Later] {
+        fixture.source.set_delivery(delivery);
+        let before = fixture.source.counters().groups;
+        let burst: Vec<u8> = (0..32u64).flat_map(|cookie| [header(WRITE, cookie, cookie * 4096, 4096), vec![cookie as u8; 4096]].concat()).collect();
+        client.send(&burst);
+        let mut cookies: Vec<u64> = (0..32).map(|_| client.reply()).inspect(|reply| assert_eq!(reply.1, 0)).map(|reply| reply.0).collect();
+        cookies.sort_unstable();
+        assert!(cookies.into_iter().eq(0..32));
+        assert!(fixture.source.counters().groups - before < 16, "requests that arrive together are submitted together");
+    }
+}
+
+#[test]
+fn errors_keep_the_connection() {
+    let fixture = Fixture::new(ServerOptions::default());
+    let mut client = fixture.client("");
+    assert_eq!(client.write(1, &[0; 512]), 22);
+    assert_eq!(client.write(64 << 20, &[0; 512]), 28);
+    for (offset, length, expected) in [(64 << 20, 512, 22), (0, 0, 22), (0, 64 << 20, 22), (u64::MAX - 511, 512, 22)] {
+        client.send(&header(READ, 5, offset, length));
+        assert_eq!(client.reply(), (5, expected), "{offset} {length}");
+    }
+    fixture.source.fail(8192..8193, RequestError::Io);
+    fixture.source.fail(16384..16385, RequestError::NoSpace);
+    assert_eq!(client.write(8192, &[0; 512]), 5);
+    assert_eq!(client.write(16384, &[0; 512]), 28);
+    // A payload beyond the bound is skipped without being kept.
+    client.send(&header(WRITE, 6, 0, 33 << 20));
+    (0..33).for_each(|_| client.send(&[0; 1 << 20]));
+    assert_eq!(client.reply(), (6, 22));
+    assert_eq!(client.read(0, 512), [0; 512]);
+    let mut fixed = fixture.client("fixed");
+    assert_eq!(fixed.write(0, &[0; 512]), 1);
+}
+
+#[test]
+fn a_client_that_breaks_the_protocol_loses_only_its_own_connection() {
+    let (options, endings) = observed(ServerOptions::default());
+    let fixture = Fixture::new(options);
+    let mut good = fixture.client("");
+    let mut bad = fixture.client("");
+    bad.send(&[header(FLUSH, 9, 0, 0), vec![7; 28]].concat());
+    assert_eq!(bad.reply(), (9, 0), "what was legal is answered");
+    assert!(bad.is_closed());
+    let mut garbage = fixture.dial();
+    garbage.write_all(&[0xff; 1000]).unwrap();
+    let mut huge = fixture.client("");
+    huge.send(&header(WRITE, 1, 0, u32::MAX));
+    assert!(huge.is_closed());
+    drop(fixture.client("")); // leaves without a word
+    let mut half = fixture.client("");
+    half.send(&header(WRITE, 1, 0, 1 << 20)[..20]);
+    drop(half);
+    eventually("five connections end", || endings.lock().unwrap().len() == 5);
+    assert_eq!(endings.lock().unwrap().iter().filter(|ending| matches!(ending, Ending::Rejected(_))).count(), 3);
+    assert_eq!(good.write(0, &[1; 512]), 0);
+}
+
+#[test]
+fn time_is_up_for_clients_that_do_not_move_on() {
+    let (options, endings) = observed(ServerOptions {
+        handshake_timeout: Duration::from_millis(150),
+        stall_timeout: Duration::from_millis(150),
+        ..ServerOptions::default()
+    });
+    let fixture = Fixture::new(options);
+    let mut silent = fixture.dial();
+    let mut half = fixture.client("");
+    half.send(&header(WRITE, 1, 0, 4096));
+    let mut large = fixture.client("");
+    large.send(&header(WRITE, 1, 0, 1 << 20));
+    let mut idle = fixture.client("");
+    let mut deaf = fixture.client("");
+    (0..64).for_each(|cookie| deaf.send(&header(READ, cookie, 0, 1 << 20)));
+    assert!(half.is_closed() && large.is_closed());
+    silent.read_to_end(&mut Vec::new()).unwrap();
+    eventually("four connections end", || endings.lock().unwrap().len() == 4);
+    let count = |wanted| endings.lock().unwrap().iter().filter(|ending| **ending == wanted).count();
+    assert_eq!((count(Ending::HandshakeTimeout), count(Ending::Stalled)), (1, 3));
+    assert_eq!(idle.write(0, &[1; 512]), 0, "a client that has nothing to say may stay");
+}
+
+#[test]
+fn bounds_hold_back_a_client_that_floods() {
+    let options = ServerOptions { requests_in_flight_max: 8, ..ServerOptions::default() };
+    let fixture = Fixture::new(options);
+    fixture.source.set_delivery(Delivery::Held);
+    let mut client = fixture.client("");
+    let flood: Vec<u8> = (0..40).flat_map(|cookie| header(READ, cookie, 0, 4096)).collect();
+    client.send(&flood);
+    eventually("eight requests are in flight", || fixture.source.held() == 8);
+    std::thread::sleep(Duration::from_millis(30));
+    assert_eq!((fixture.source.held(), fixture.server().connections()[0].in_flight), (8, 8));
+    fixture.source.set_delivery(Delivery::AtOnce);
+    fixture.source.release();
+    for _ in 0..40 {
+        assert_eq!(client.reply().1, 0);
+        client.data(4096);
+    }
+}
+
+#[test]
+fn bytes_in_flight_are_bounded_and_a_slow_reader_gets_everything() {
+    let fixture = Fixture::new(ServerOptions::default());
+    for delivery in [Delivery::AtOnce, Delivery::Later] {
+        fixture.source.set_delivery(delivery);
+        let mut client = fixture.client("");
+        (0..20).for_each(|cookie| client.send(&header(READ, cookie, 0, 8 << 20)));
+        eventually("replies wait", || fixture.server().connections().iter().any(|info| info.in_flight == 5));
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(fixture.server().connections().iter().all(|info| info.in_flight <= 5), "8 MiB each, and 32 MiB kept for one more");
+        for _ in 0..20 {
+            assert_eq!(client.reply().1, 0);
+            client.data(8 << 20);
+        }
+    }
+    fixture.wait_empty();
+}
+
+#[test]
+fn a_client_that_vanishes_with_requests_in_flight_is_waited_out() {
+    let fixture = Fixture::new(ServerOptions::default());
+    fixture.source.set_delivery(Delivery::Held);
+    let mut client = fixture.client("");
+    client.send(&[header(WRITE, 1, 0, 4096), vec![5; 4096]].concat());
+    eventually("the write is held", || fixture.source.held() == 1);
+    drop(client);
+    std::thread::sleep(Duration::from_millis(30));
+    assert_eq!(fixture.server().connections().len(), 1, "the session lives until its last completion");
+    fixture.source.release();
+    fixture.wait_empty();
+}
+
+#[test]
+fn clients_beyond_the_limit_are_turned_away() {
+    let fixture = Fixture::new(ServerOptions { connections_max: 2, ..ServerOptions::default() });
+    let (_first, second) = (fixture.client(""), fixture.client(""));
+    assert_eq!(fixture.dial().read(&mut [0; 18]).unwrap_or(0), 0);
+    drop(second);
+    eventually("a place is free", || fixture.server().connections().len() == 1);
+    fixture.client("");
+}
+
+#[test]
+fn shutdown_answers_what_is_in_flight_and_refuses_what_comes_later() {
+    let (options, endings) = observed(ServerOptions::default());
+    let mut fixture = Fixture::new(options);
+    fixture.source.set_delivery(Delivery::Held);
+    let mut client = fixture.client("");
+    let mut idle = fixture.client("");
+    client.send(&[header(WRITE, 1, 0, 4096), vec![5; 4096]].concat());
+    eventually("the write is held", || fixture.source.held() == 1);
+    let server = fixture.server.take().unwrap();
+    let shutdown = std::thread::spawn(move || server.shutdown(Duration::from_secs(10)));
+    assert!(idle.is_closed());
+    client.send(&header(READ, 2, 0, 512));
+    assert_eq!(client.reply(), (2, ESHUTDOWN));
+    fixture.source.release();
+    assert_eq!(client.reply(), (1, 0));
+    assert!(client.is_closed());
+    assert_eq!(shutdown.join().unwrap(), Default::default());
+    assert!(endings.lock().unwrap().iter().all(|ending| *ending == Ending::Stopped));
+    assert!(!fixture.path.exists());
+}
+
+#[test]
+fn shutdown_has_a_bound() {
+    let mut fixture = Fixture::new(ServerOptions::default());
+    fixture.source.set_delivery(Delivery::Held);
+    let mut client = fixture.client("");
+    client.send(&header(FLUSH, 1, 0, 0));
+    eventually("the flush is held", || fixture.source.held() == 1);
+    let report = fixture.server.take().unwrap().shutdown(Duration::from_millis(50));
+    assert_eq!((report.cut, report.unfinished), (1, 1));
+    assert!(client.is_closed());
+    fixture.source.release();
+}
+
+#[test]
+fn a_new_size_is_seen_by_the_next_client_and_obeyed_at_once() {
+    let fixture = Fixture::new(ServerOptions::default());
+    let mut client = fixture.client("");
+    fixture.source.resize("", 128 << 20);
+    assert_eq!(client.write(100 << 20, &[3; 512]), 0);
+    assert_eq!(fixture.client("").size_bytes, 128 << 20);
+    fixture.source.resize("", 32 << 20);
+    assert_eq!(client.write(100 << 20, &[3; 512]), 28);
+}
+
+#[test]
+fn tcp_serves_as_well_and_options_are_checked() {
+    let fixture = Fixture::new(ServerOptions::default());
+    let start = |options| Server::start(fixture.source.clone(), vec!["tcp:127.0.0.1:0".parse().unwrap()], options);
+    let server = start(ServerOptions::default()).unwrap();
+    let [Listen::Tcp(address)] = server.addresses()[..] else { panic!() };
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let mut greeting = [0; 18];
+    stream.read_exact(&mut greeting).unwrap();
+    assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
+    assert!(start(ServerOptions { requests_in_flight_max: 0, ..ServerOptions::default() }).is_err());
+    assert!(start(ServerOptions { bytes_in_flight_max: 1 << 20, ..ServerOptions::default() }).is_err());
+    assert!(ServerOptions::default().memory_bytes_max() < 5 << 30);
+}

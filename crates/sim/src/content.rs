@@ -1,0 +1,102 @@
+//! What blocks contain, so that wrong bytes tell where they come from.
+//!
+//! The model thinks in sectors of 512 bytes and knows the content of each by one number, its *stamp*: [`ZERO`] and [`ONES`] for
+//! sectors of equal bytes, else a number that is unique to one write of one block. The bytes of a stamped sector are:
+//! ```text
+//! word 0        stamp
+//! word 1        volume (24 bits), block (37 bits), sector (3 bits)
+//! word 2 .. 63  pseudo-random, derived from words 0 and 1
+//! ```
+
+use windrow_units::{BLOCK_SIZE, VolumeId};
+
+/// Bytes of a sector.
+pub const SECTOR: usize = 512;
+/// Sectors of a block.
+pub const SECTORS: usize = BLOCK_SIZE / SECTOR;
+/// Stamp of a sector of zeroes.
+pub const ZERO: u64 = 0;
+/// Stamp of a sector of 0xFF bytes.
+pub const ONES: u64 = u64::MAX;
+/// What is observed when a sector is none of ours; never written.
+pub const GARBAGE: u64 = 1;
+/// The first stamp given to a write.
+pub const FIRST_STAMP: u64 = 16;
+/// Stamps of the eight sectors of a block.
+pub type Stamps = [u64; SECTORS];
+
+fn location(volume: VolumeId, lba: u64, sector: usize) -> u64 {
+    u64::from(volume.0) << 40 | lba << 3 | sector as u64
+}
+
+#[inline]
+fn filler(stamp: u64, location: u64) -> impl Iterator<Item = u64> {
+    let mut x = crate::rng::mix(stamp ^ location.rotate_left(32));
+    std::iter::repeat_with(move || {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        x ^ (x >> 29)
+    })
+}
+
+/// Writes the content of one sector into `out` (512 bytes).
+pub fn fill_sector(out: &mut [u8], volume: VolumeId, lba: u64, sector: usize, stamp: u64) {
+    match stamp {
+        ZERO => out.fill(0),
+        ONES => out.fill(0xff),
+        _ => {
+            let location = location(volume, lba, sector);
+            let words = [stamp, location].into_iter().chain(filler(stamp, location));
+            for (slot, word) in out.chunks_exact_mut(8).zip(words) {
+                slot.copy_from_slice(&word.to_le_bytes());
+            }
+        }
+    }
+}
+
+fn word(bytes: &[u8], index: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|i| bytes[index * 8 + i]))
+}
+
+fn is_authentic(bytes: &[u8]) -> bool {
+    let (stamp, location) = (word(bytes, 0), word(bytes, 1));
+    stamp >= FIRST_STAMP && bytes[16..].chunks_exact(8).zip(filler(stamp, location)).all(|(slot, word)| slot == word.to_le_bytes())
+}
+
+/// The stamp of a sector that was read, [`GARBAGE`] if its bytes do not belong at this location.
+pub fn observe_sector(bytes: &[u8], volume: VolumeId, lba: u64, sector: usize) -> u64 {
+    let first = word(bytes, 0);
+    match first {
+        0 if bytes.iter().all(|byte| *byte == 0) => ZERO,
+        u64::MAX if bytes.iter().all(|byte| *byte == 0xff) => ONES,
+        _ if word(bytes, 1) == location(volume, lba, sector) && is_authentic(bytes) => first,
+        _ => GARBAGE,
+    }
+}
+
+/// In words, what a sector holds.
+pub fn describe_sector(bytes: &[u8]) -> String {
+    if bytes.iter().all(|byte| *byte == bytes[0]) {
+        return format!("512 bytes of {:#04x}", bytes[0]);
+    }
+    let (stamp, location) = (word(bytes, 0), word(bytes, 1));
+    let from = format!("stamp {stamp} of volume {} block {} sector {}", location >> 40, location >> 3 & ((1 << 37) - 1), location & 7);
+    if is_authentic(bytes) { from } else { format!("garbage (as if {from})") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sectors_tell_their_stamp_and_only_in_their_own_place() {
+        let mut bytes = [0; SECTOR];
+        for stamp in [ZERO, ONES, FIRST_STAMP, 123_456_789] {
+            fill_sector(&mut bytes, VolumeId(3), 77, 5, stamp);
+            assert_eq!(observe_sector(&bytes, VolumeId(3), 77, 5), stamp);
+        }
+        assert_eq!(observe_sector(&bytes, VolumeId(3), 78, 5), GARBAGE);
+        assert!(describe_sector(&bytes).contains("volume 3 block 77 sector 5"));
+        bytes[400] ^= 1;
+        assert_eq!(observe_sector(&bytes, VolumeId(3), 77, 5), GARBAGE);
+    }
+}

@@ -1,0 +1,272 @@
+//! The members of a simulated pool: media, faults, and the two ways to reach them.
+//!
+//! *Synchronous*, as [`MemberIo`], while a pool is created or opened. A countdown can cut the power after so many writes and flushes:
+//! from then on every call answers `PowerCut`, and the write that was under way may be on the medium in part.
+//!
+//! *Asynchronous*, for the engine in service: [`VirtualMembers::start`] when the engine sends a command, [`VirtualMembers::finish`]
+//! when the driver's virtual time says that it ends. A write becomes visible at its end; a flush covers writes that had ended before its
+//! start; a discard destroys at its start.
+
+mod media;
+
+pub use media::{Image, Received, VirtualMember};
+
+use crate::rng::Rng;
+use windrow_io::{MemberCommand, MemberDone, MemberError, MemberErrorKind, MemberIo, MemberOp};
+use windrow_units::MemberId;
+
+/// A fault that the simulator plants on purpose: the checks must find it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Canary {
+    /// None: the members behave.
+    #[default]
+    None,
+    /// Members `0..members` claim success for every flush and do nothing.
+    DroppedFlush {
+        /// How many: one more than the redundancy can carry.
+        members: usize,
+    },
+    /// A discard takes effect before the flush that came before it.
+    DiscardBeforeFlush,
+}
+
+/// What ails one member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ailment {
+    /// Every operation answers `Gone`.
+    pub gone: bool,
+    /// The next write fails with a medium error.
+    pub next_write_fails: bool,
+    /// The next flush fails and drops what was cached.
+    pub next_flush_fails: bool,
+}
+
+/// A command that is under way.
+#[derive(Debug)]
+pub struct Started {
+    /// The command, with its buffer.
+    pub command: MemberCommand,
+    mark: u64,
+}
+
+/// The members of a pool.
+pub struct VirtualMembers {
+    members: Vec<VirtualMember>,
+    ailments: Vec<Ailment>,
+    canary: Canary,
+    countdown: Option<u64>,
+    cut: bool,
+    rng: Rng,
+}
+
+impl VirtualMembers {
+    /// Empty members of these sizes.
+    pub fn new(sizes: &[u64], discard_fill: u8, rng: Rng) -> Self {
+        let members: Vec<_> = sizes.iter().map(|size| VirtualMember::new(*size, discard_fill)).collect();
+        Self { ailments: vec![Ailment::default(); members.len()], members, canary: Canary::None, countdown: None, cut: false, rng }
+    }
+
+    /// New sizes; members only grow.
+    pub fn resize(&mut self, sizes: &[u64]) {
+        self.members.iter_mut().zip(sizes).for_each(|(member, size)| member.grow(*size));
+    }
+
+    /// A member.
+    pub fn member(&self, member: MemberId) -> &VirtualMember {
+        &self.members[member.index()]
+    }
+
+    /// A member, to plant faults.
+    pub fn member_mut(&mut self, member: MemberId) -> &mut VirtualMember {
+        &mut self.members[member.index()]
+    }
+
+    /// What ails a member, to plant faults.
+    pub fn ailment_mut(&mut self, member: MemberId) -> &mut Ailment {
+        &mut self.ailments[member.index()]
+    }
+
+    /// Turns over bits of a range of a member.
+    pub fn corrupt(&mut self, member: MemberId, offset: u64, length: u64) {
+        self.members[member.index()].corrupt(&mut self.rng, offset, length);
+    }
+
+    /// Plants a canary from now on.
+    pub fn set_canary(&mut self, canary: Canary) {
+        self.canary = canary;
+    }
+
+    /// Cuts the power after `count` more synchronous writes and flushes; `None` calls it off.
+    pub fn set_countdown(&mut self, count: Option<u64>) {
+        self.countdown = count;
+    }
+
+    /// True once the countdown has run out.
+    pub fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// Counters of every member from zero.
+    pub fn reset_received(&mut self) {
+        for member in &mut self.members {
+            member.received = Received::default();
+        }
+    }
+
+    /// The power goes and comes back. `in_flight`: commands that had been started and had not ended.
+    pub fn power_cut(&mut self, in_flight: Vec<Started>) {
+        let mut writes: Vec<Vec<(u64, Vec<u8>)>> = self.members.iter().map(|_| Vec::new()).collect();
+        for started in in_flight {
+            if let MemberOp::Write { offset, buf } = &started.command.op
+                && !self.ailments[started.command.member.index()].gone
+            {
+                writes[started.command.member.index()].push((*offset, buf.to_vec()));
+            }
+        }
+        for (member, writes) in self.members.iter_mut().zip(writes) {
+            member.power_cut(&mut self.rng, writes);
+        }
+        for ailment in &mut self.ailments {
+            (ailment.next_write_fails, ailment.next_flush_fails) = (false, false);
+        }
+        self.cut = false;
+        self.countdown = None;
+    }
+
+    /// The engine sends a command.
+    pub fn start(&mut self, command: MemberCommand) -> Started {
+        let member = &mut self.members[command.member.index()];
+        let gone = self.ailments[command.member.index()].gone;
+        let mut mark = 0;
+        match &command.op {
+            MemberOp::Flush => mark = member.flush_begin(),
+            MemberOp::Discard { offset, length } if !gone => member.discard(*offset, *length),
+            _ => {}
+        }
+        Started { command, mark }
+    }
+
+    /// A command ends.
+    pub fn finish(&mut self, started: Started) -> MemberDone {
+        let Started { command, mark } = started;
+        let (member, tag) = (command.member, command.tag);
+        let (result, buf) = match command.op {
+            MemberOp::Read { offset, mut buf } => (self.do_read(member, offset, &mut buf), Some(buf)),
+            MemberOp::Write { offset, buf } => (self.do_write(member, offset, &buf), Some(buf)),
+            MemberOp::Flush => (self.do_flush(member, mark), None),
+            MemberOp::Discard { length, .. } => (self.do_discard(member, length), None),
+        };
+        MemberDone { member, tag, buf, result }
+    }
+
+    fn fault(&mut self, member: MemberId, kind: MemberErrorKind, offset: u64) -> MemberError {
+        self.members[member.index()].received.errors += 1;
+        MemberError { member, kind, offset, code: 5 }
+    }
+
+    fn check_present(&mut self, member: MemberId, offset: u64) -> Result<(), MemberError> {
+        match self.ailments.get(member.index()) {
+            Some(ailment) if !ailment.gone => Ok(()),
+            Some(_) => Err(self.fault(member, MemberErrorKind::Gone, offset)),
+            None => Err(MemberError { member, kind: MemberErrorKind::Gone, offset, code: 19 }),
+        }
+    }
+
+    fn do_read(&mut self, id: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MemberError> {
+        self.check_present(id, offset)?;
+        let member = &mut self.members[id.index()];
+        if offset + buf.len() as u64 > member.size() || !member.is_readable(offset, buf.len() as u64) {
+            buf.fill(0x5a);
+            return Err(self.fault(id, MemberErrorKind::Media, offset));
+        }
+        member.read(offset, buf);
+        member.received.read_bytes += buf.len() as u64;
+        Ok(())
+    }
+
+    fn do_write(&mut self, id: MemberId, offset: u64, buf: &[u8]) -> Result<(), MemberError> {
+        self.check_present(id, offset)?;
+        let member = &mut self.members[id.index()];
+        if offset + buf.len() as u64 > member.size() || std::mem::take(&mut self.ailments[id.index()].next_write_fails) {
+            return Err(self.fault(id, MemberErrorKind::Media, offset));
+        }
+        member.write(offset, buf);
+        member.received.written_bytes += buf.len() as u64;
+        Ok(())
+    }
+
+    fn do_flush(&mut self, id: MemberId, mark: u64) -> Result<(), MemberError> {
+        self.check_present(id, 0)?;
+        let member = &mut self.members[id.index()];
+        if std::mem::take(&mut self.ailments[id.index()].next_flush_fails) {
+            member.flush_fails(&mut self.rng);
+            return Err(self.fault(id, MemberErrorKind::Other, 0));
+        }
+        match self.canary {
+            Canary::DroppedFlush { members } if id.index() < members => {}
+            canary => member.flush_end(mark, canary == Canary::DiscardBeforeFlush),
+        }
+        member.received.flushes += 1;
+        Ok(())
+    }
+
+    fn do_discard(&mut self, id: MemberId, length: u64) -> Result<(), MemberError> {
+        self.check_present(id, 0)?;
+        self.members[id.index()].received.discarded_bytes += length;
+        Ok(())
+    }
+
+    /// Counts down; true if the power is gone.
+    fn power_goes(&mut self) -> bool {
+        match &mut self.countdown {
+            Some(0) => self.cut = true,
+            Some(count) => *count -= 1,
+            None => {}
+        }
+        self.cut
+    }
+}
+
+impl MemberIo for VirtualMembers {
+    fn member_count(&self) -> usize {
+        self.members.len()
+    }
+
+    fn is_present(&self, member: MemberId) -> bool {
+        self.ailments.get(member.index()).is_some_and(|ailment| !ailment.gone)
+    }
+
+    fn size(&self, member: MemberId) -> u64 {
+        if self.is_present(member) { self.members[member.index()].size() } else { 0 }
+    }
+
+    fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MemberError> {
+        if self.cut {
+            return Err(MemberError { member, kind: MemberErrorKind::PowerCut, offset, code: 0 });
+        }
+        self.do_read(member, offset, buf)
+    }
+
+    fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MemberError> {
+        let was_cut = self.cut;
+        if self.power_goes() {
+            if !was_cut && self.is_present(member) {
+                // Under way when the power went: it may be on the medium, wholly or in part.
+                self.members[member.index()].write(offset, buf);
+            }
+            return Err(MemberError { member, kind: MemberErrorKind::PowerCut, offset, code: 0 });
+        }
+        self.do_write(member, offset, buf)
+    }
+
+    fn flush(&mut self, member: MemberId) -> Result<(), MemberError> {
+        if self.power_goes() {
+            return Err(MemberError { member, kind: MemberErrorKind::PowerCut, offset: 0, code: 0 });
+        }
+        let mark = self.members.get(member.index()).map_or(0, VirtualMember::flush_begin);
+        self.do_flush(member, mark)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,263 @@
+//! One member in memory, with a volatile write cache.
+//!
+//! Two images: `current`, what reads see, and `durable`, what a power cut leaves for certain. A write changes `current` and is
+//! remembered in `cached`; a flush copies every remembered write that had completed before the flush began into `durable`. A power cut
+//! chooses, for each remembered write, whether it is lost, kept or torn at sectors, applies the kept ones to `durable` in a random order, and
+//! makes `current` equal to `durable` again. A discard destroys the content at once, in both images and in the cache: that is
+//! the harshest thing a device may do.
+
+use crate::content::SECTOR;
+use crate::rng::Rng;
+
+const PAGE: usize = 1 << 16;
+
+/// A sparse image: pages that were never written read as zero.
+#[derive(Default)]
+pub struct Image {
+    pages: Vec<Option<Box<[u8]>>>,
+}
+
+impl Image {
+    /// Fills `out` from `offset`.
+    pub fn read(&self, offset: u64, out: &mut [u8]) {
+        self.pieces(offset, out.len(), |page, at, range| match self.pages.get(page) {
+            Some(Some(bytes)) => out[range.clone()].copy_from_slice(&bytes[at..at + range.len()]),
+            _ => out[range].fill(0),
+        });
+    }
+
+    /// Writes `bytes` at `offset`.
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) {
+        let mut pages = std::mem::take(&mut self.pages);
+        self.pieces(offset, bytes.len(), |page, at, range| {
+            if pages.len() <= page {
+                pages.resize_with(page + 1, || None);
+            }
+            let target = pages[page].get_or_insert_with(|| vec![0; PAGE].into_boxed_slice());
+            target[at..at + range.len()].copy_from_slice(&bytes[range]);
+        });
+        self.pages = pages;
+    }
+
+    /// Copies `length` bytes at `offset` from another image.
+    fn copy_from(&mut self, other: &Self, offset: u64, length: usize) {
+        let mut bytes = vec![0; length];
+        other.read(offset, &mut bytes);
+        self.write(offset, &bytes);
+    }
+
+    fn pieces(&self, offset: u64, length: usize, mut each: impl FnMut(usize, usize, std::ops::Range<usize>)) {
+        let mut done = 0;
+        while done < length {
+            let position = offset as usize + done;
+            let take = (PAGE - position % PAGE).min(length - done);
+            each(position / PAGE, position % PAGE, done..done + take);
+            done += take;
+        }
+    }
+}
+
+/// A write that sits in the cache.
+struct CachedWrite {
+    number: u64,
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+/// What a member has received: the device's own counters, to compare with the engine's.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Received {
+    /// Bytes of completed writes.
+    pub written_bytes: u64,
+    /// Bytes of completed reads.
+    pub read_bytes: u64,
+    /// Completed flushes.
+    pub flushes: u64,
+    /// Bytes of completed discards.
+    pub discarded_bytes: u64,
+    /// Operations that failed.
+    pub errors: u64,
+}
+
+/// How much a power cut spares.
+#[derive(Clone, Copy)]
+enum Mercy {
+    None,
+    All,
+    PerMille(u64),
+}
+
+/// A member in memory.
+#[derive(Default)]
+pub struct VirtualMember {
+    size: u64,
+    current: Image,
+    durable: Image,
+    cached: Vec<CachedWrite>,
+    /// Writes that a flush should have made durable, when the canary of the reordered discard is on.
+    limbo: Vec<CachedWrite>,
+    discarded_since_flush: bool,
+    next_number: u64,
+    /// Byte with which a discarded range is filled.
+    pub discard_fill: u8,
+    /// Ranges that cannot be read until they are written again.
+    pub read_errors: Vec<(u64, u64)>,
+    /// Counters.
+    pub received: Received,
+}
+
+impl VirtualMember {
+    /// An empty member of `size` bytes.
+    pub fn new(size: u64, discard_fill: u8) -> Self {
+        Self { size, discard_fill, ..Self::default() }
+    }
+
+    /// A larger size.
+    pub fn grow(&mut self, size: u64) {
+        self.size = self.size.max(size);
+    }
+
+    /// Bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// True if the whole range can be read.
+    pub fn is_readable(&self, offset: u64, length: u64) -> bool {
+        !self.read_errors.iter().any(|(start, len)| offset < start + len && *start < offset + length)
+    }
+
+    /// Reads what was written last, durable or not.
+    pub fn read(&self, offset: u64, out: &mut [u8]) {
+        self.current.read(offset, out);
+    }
+
+    /// Writes into the cache.
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) {
+        self.current.write(offset, bytes);
+        self.cached.push(CachedWrite { number: self.next_number, offset, bytes: bytes.to_vec() });
+        self.next_number += 1;
+        if !self.read_errors.is_empty() {
+            // A write makes the sectors readable again; only whole ranges, which is enough for the faults that we draw.
+            self.read_errors.retain(|(start, len)| *start < offset || start + len > offset + bytes.len() as u64);
+        }
+    }
+
+    /// To be called when a flush begins; its result goes to [`VirtualMember::flush_end`].
+    pub fn flush_begin(&self) -> u64 {
+        self.next_number
+    }
+
+    /// Makes the writes durable that were complete at `mark`. With `one_late` (a canary) the previous flush's.
+    pub fn flush_end(&mut self, mark: u64, one_late: bool) {
+        self.settle_limbo();
+        self.discarded_since_flush = false;
+        let (covered, rest) = std::mem::take(&mut self.cached).into_iter().partition(|write| write.number < mark);
+        self.cached = rest;
+        self.limbo = covered;
+        if !one_late {
+            self.settle_limbo();
+        }
+    }
+
+    fn settle_limbo(&mut self) {
+        for write in self.limbo.drain(..) {
+            self.durable.write(write.offset, &write.bytes);
+        }
+    }
+
+    /// Destroys a range at once.
+    pub fn discard(&mut self, offset: u64, length: u64) {
+        let fill = vec![self.discard_fill; length as usize];
+        self.current.write(offset, &fill);
+        self.durable.write(offset, &fill);
+        self.discarded_since_flush = true;
+        let end = offset + length;
+        for write in self.cached.iter_mut().chain(&mut self.limbo) {
+            let write_end = write.offset + write.bytes.len() as u64;
+            if write.offset < end && offset < write_end {
+                let (from, to) = (offset.max(write.offset), end.min(write_end));
+                write.bytes[(from - write.offset) as usize..(to - write.offset) as usize].fill(self.discard_fill);
+            }
+        }
+        self.cached.retain(|write| write.offset < offset || write.offset + write.bytes.len() as u64 > end);
+    }
+
+    /// A flush that fails: the device drops some of what it had cached and forgets about it.
+    pub fn flush_fails(&mut self, rng: &mut Rng) {
+        self.power_cut(rng, Vec::new());
+    }
+
+    /// The power goes. `in_flight`: writes that had been started and had not completed.
+    pub fn power_cut(&mut self, rng: &mut Rng, in_flight: Vec<(u64, Vec<u8>)>) {
+        let reordered = self.discarded_since_flush;
+        let mut writes: Vec<CachedWrite> = std::mem::take(&mut self.cached);
+        if reordered {
+            writes.append(&mut self.limbo);
+        } else {
+            self.settle_limbo();
+        }
+        writes.extend(in_flight.into_iter().map(|(offset, bytes)| CachedWrite { number: 0, offset, bytes }));
+        rng.shuffle(&mut writes);
+        let mercy = match rng.below(100) {
+            0..30 => Mercy::None,
+            30..45 => Mercy::All,
+            _ => Mercy::PerMille(rng.between(50, 950)),
+        };
+        for write in &writes {
+            match mercy {
+                Mercy::None => {}
+                Mercy::All => self.durable.write(write.offset, &write.bytes),
+                Mercy::PerMille(chance) if rng.chance(150) => self.tear(rng, write, chance),
+                Mercy::PerMille(chance) if rng.chance(chance) => self.durable.write(write.offset, &write.bytes),
+                Mercy::PerMille(_) => {}
+            }
+        }
+        for write in &writes {
+            self.current.copy_from(&self.durable, write.offset, write.bytes.len());
+        }
+        self.discarded_since_flush = false;
+    }
+
+    /// Some sectors of the write reach the medium: a first part, a last part, or any.
+    fn tear(&mut self, rng: &mut Rng, write: &CachedWrite, chance: u64) {
+        let sectors = write.bytes.len() / SECTOR;
+        let kind = rng.below(3);
+        let at = rng.below(sectors as u64 + 1) as usize;
+        for (index, sector) in write.bytes.chunks(SECTOR).enumerate() {
+            let kept = match kind {
+                0 => index < at,
+                1 => index >= at,
+                _ => rng.chance(chance),
+            };
+            if kept {
+                self.durable.write(write.offset + (index * SECTOR) as u64, sector);
+            }
+        }
+    }
+
+    /// Turns over bits of a range without telling anybody.
+    pub fn corrupt(&mut self, rng: &mut Rng, offset: u64, length: u64) {
+        let mut bytes = vec![0; length as usize];
+        for image in [&mut self.current, &mut self.durable] {
+            image.read(offset, &mut bytes);
+            let pattern = rng.bits() | 1;
+            for (index, byte) in bytes.iter_mut().enumerate() {
+                *byte ^= (pattern >> (8 * (index % 8))) as u8;
+            }
+            image.write(offset, &bytes);
+        }
+        // What was cached has gone through the medium too: a later flush must not heal it.
+        for write in self.cached.iter_mut().chain(&mut self.limbo) {
+            let write_end = write.offset + write.bytes.len() as u64;
+            if write.offset < offset + length && offset < write_end {
+                self.current.read(write.offset, &mut write.bytes);
+            }
+        }
+    }
+
+    /// Writes that a power cut could lose now.
+    pub fn cached_writes(&self) -> usize {
+        self.cached.len()
+    }
+}

@@ -1,0 +1,165 @@
+//! The dumb truth: what every operation does to every block, and what may be seen of it.
+//!
+//! Rules that the model holds the engine to:
+//! 1. A read returns, for each block, content that a legal history explains (see [`block`]): everything acknowledged before the read was
+//!    submitted has happened, what was in flight together with it may have.
+//! 2. Orders are unique, above everything acknowledged before the request was submitted, and a write has one for each block.
+//! 3. A completed flush promises every order acknowledged before it was submitted, a FUA request its own orders, an answered volume
+//!    operation itself, a clean shutdown everything.
+//! 4. After a crash with P accepted: P covers all promises, exactly the orders up to P are in effect; requests that were never answered may be
+//!    in effect if their order can be at or below P.
+
+pub mod block;
+mod recovery;
+mod requests;
+
+use crate::violation::{Violation, ensure};
+use block::BlockModel;
+use std::collections::BTreeMap;
+use windrow_engine::{ControlError, ControlReply};
+use windrow_io::RequestId;
+use windrow_units::{BLOCK_BYTES, VolumeId};
+
+pub use requests::{Asked, InFlight};
+
+/// A volume as it should be.
+#[derive(Clone, Debug)]
+pub struct VolumeModel {
+    /// Its name.
+    pub name: String,
+    /// Its blocks; their number is its size.
+    pub blocks: Vec<BlockModel>,
+    /// A change of the size that is not answered, or was cut off by a crash, in blocks.
+    pub resizing: Option<u64>,
+    /// A deletion that is not answered, or was cut off by a crash.
+    pub deleting: bool,
+}
+
+impl VolumeModel {
+    fn new(name: String, blocks: u64) -> Self {
+        Self { name, blocks: vec![BlockModel::default(); blocks as usize], resizing: None, deleting: false }
+    }
+
+    /// Size in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.blocks.len() as u64 * BLOCK_BYTES
+    }
+
+    /// Blocks that are not about to be cut off or added: where requests may go.
+    pub fn steady_blocks(&self) -> u64 {
+        (self.blocks.len() as u64).min(self.resizing.unwrap_or(u64::MAX))
+    }
+}
+
+/// A volume operation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum VolumeChange {
+    /// A new volume: name, blocks.
+    Create(String, u64),
+    /// A new size in blocks.
+    Resize(VolumeId, u64),
+    /// Delete.
+    Delete(VolumeId),
+}
+
+/// The truth about a pool.
+#[derive(Default)]
+pub struct Model {
+    volumes: BTreeMap<VolumeId, VolumeModel>,
+    in_flight: BTreeMap<RequestId, InFlight>,
+    /// Creations that are not answered or were cut off by a crash: name to blocks.
+    creating: BTreeMap<String, u64>,
+    /// Orders given in this session: first to last.
+    orders: BTreeMap<u64, u64>,
+    /// The highest order acknowledged.
+    acknowledged: u64,
+    /// Every order up to this one was promised to survive.
+    promised: u64,
+    /// P of the last start.
+    accepted: u64,
+    /// Requests that the engine refused for want of space.
+    pub refused: u64,
+    /// Payload bytes of successful writes since the last start.
+    pub written_bytes: u64,
+}
+
+impl Model {
+    /// The volumes.
+    pub fn volumes(&self) -> &BTreeMap<VolumeId, VolumeModel> {
+        &self.volumes
+    }
+
+    /// Requests in flight.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Bytes of write requests in flight.
+    pub fn write_bytes_in_flight(&self) -> u64 {
+        self.in_flight.values().filter(|request| request.asked.is_write()).map(|request| request.asked.blocks() * BLOCK_BYTES).sum()
+    }
+
+    /// The highest order acknowledged.
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+
+    /// Every order up to this one must survive.
+    pub fn promised(&self) -> u64 {
+        self.promised
+    }
+
+    /// True if a request in flight touches these blocks of a volume.
+    pub fn is_touched(&self, volume: VolumeId, blocks: std::ops::Range<u64>) -> bool {
+        self.in_flight
+            .values()
+            .any(|request| request.volume == volume && request.asked.block_range().is_some_and(|range| range.start < blocks.end && blocks.start < range.end))
+    }
+
+    /// A volume operation is submitted.
+    pub fn submit_change(&mut self, change: &VolumeChange) {
+        match change {
+            VolumeChange::Create(name, blocks) => _ = self.creating.insert(name.clone(), *blocks),
+            VolumeChange::Resize(volume, blocks) => {
+                if let Some(volume) = self.volumes.get_mut(volume) {
+                    volume.resizing = Some(*blocks);
+                }
+            }
+            VolumeChange::Delete(volume) => {
+                if let Some(volume) = self.volumes.get_mut(volume) {
+                    volume.deleting = true;
+                }
+            }
+        }
+    }
+
+    /// A volume operation is answered. It is durable.
+    pub fn complete_change(&mut self, change: &VolumeChange, result: &Result<ControlReply, ControlError>) -> Result<(), Violation> {
+        match (change, result) {
+            (VolumeChange::Create(name, blocks), Ok(ControlReply::Volume(id))) => {
+                self.creating.remove(name);
+                ensure!(!self.volumes.contains_key(id), Protocol, "volume id {id} was given twice");
+                self.volumes.insert(*id, VolumeModel::new(name.clone(), *blocks));
+            }
+            (VolumeChange::Create(name, _), Err(ControlError::NoSpace(_))) => _ = self.creating.remove(name),
+            (VolumeChange::Resize(id, blocks), Ok(ControlReply::Done)) => {
+                if let Some(volume) = self.volumes.get_mut(id) {
+                    volume.blocks.resize_with(*blocks as usize, BlockModel::default);
+                    volume.resizing = None;
+                }
+            }
+            (VolumeChange::Resize(id, blocks), Err(ControlError::NoSpace(_))) => {
+                if let Some(volume) = self.volumes.get_mut(id) {
+                    ensure!(*blocks > volume.blocks.len() as u64, Error, "volume {id} can not be made smaller: {result:?}");
+                    volume.resizing = None;
+                }
+            }
+            (VolumeChange::Delete(id), Ok(ControlReply::Done)) => _ = self.volumes.remove(id),
+            _ => return Err(Violation::new(crate::Broken::Error, format!("{change:?} was answered with {result:?}"))),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

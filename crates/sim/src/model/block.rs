@@ -1,0 +1,186 @@
+//! The truth about one block.
+//!
+//! A block is a *base* (stamps of its eight sectors, settled) under two lists: `known`, writes whose order is known, ascending, and `open`,
+//! writes whose order is not known yet (not answered), or never will be (cut off by a crash). Content is legal iff there is a
+//! history that explains it: the base, then all known writes up to some cut in their order, with any of the open ones at any point between.
+//!
+//! The search goes backwards. Start with all sectors that were observed as unexplained. The last write of the history must match every
+//! unexplained sector that it covers; these are then explained, and the one before it is next. Taking an open write whenever it matches is
+//! never wrong, because it only leaves less to explain; so the search is greedy and exact.
+
+use crate::content::{ONES, SECTORS, Stamps, ZERO};
+use windrow_io::RequestId;
+
+/// All sectors of a block.
+pub const FULL: u8 = 0xff;
+
+/// A write of one block, or of some of its sectors.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockWrite {
+    /// The request.
+    pub request: RequestId,
+    /// Sectors, as a bit mask.
+    pub mask: u8,
+    /// Their stamp.
+    pub stamp: u64,
+    /// First order of the request that decides over this block; 0 while not known.
+    pub first: u64,
+    /// Last order that decides over this block; 0 while not known. Differs from `first` for trims only.
+    pub last: u64,
+    /// The order is above this one (what had been acknowledged when the request was submitted).
+    pub above: u64,
+}
+
+/// The truth about one block.
+#[derive(Clone, Debug, Default)]
+pub struct BlockModel {
+    base: Stamps,
+    known: Vec<BlockWrite>,
+    open: Vec<BlockWrite>,
+    /// Reads of this block that are in flight.
+    pub readers: u32,
+}
+
+impl BlockModel {
+    /// A write was submitted.
+    pub fn submit(&mut self, write: BlockWrite) {
+        self.open.push(write);
+    }
+
+    /// A write was answered with success and these orders.
+    pub fn acknowledge(&mut self, request: RequestId, first: u64, last: u64) {
+        if let Some(at) = self.open.iter().position(|write| write.request == request) {
+            let write = BlockWrite { first, last, ..self.open.remove(at) };
+            let at = self.known.partition_point(|other| other.last < last);
+            self.known.insert(at, write);
+        }
+    }
+
+    /// A write failed and had no effect.
+    pub fn withdraw(&mut self, request: RequestId) {
+        self.open.retain(|write| write.request != request);
+    }
+
+    /// The newest order that is known for this block, 0 if there is none.
+    pub fn newest(&self) -> u64 {
+        self.known.last().map_or(0, |write| write.last)
+    }
+
+    /// True if nothing is in flight and the content is certain.
+    pub fn is_certain(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Known writes up to `floor` can never be undone: they become base. Not while something is in flight that could still need them.
+    pub fn fold(&mut self, floor: u64) {
+        if self.open.is_empty() && self.readers == 0 {
+            let count = self.known.partition_point(|write| write.last <= floor);
+            for write in self.known.drain(..count) {
+                overlay(&mut self.base, &write);
+            }
+        }
+    }
+
+    /// A crash left exactly the orders up to `accepted`.
+    pub fn crash(&mut self, accepted: u64) {
+        self.readers = 0;
+        let mut undecided = Vec::new();
+        for write in std::mem::take(&mut self.known) {
+            if write.last <= accepted {
+                self.known.push(write);
+            } else if write.first <= accepted {
+                undecided.push(write);
+            }
+        }
+        self.open.retain(|write| write.above < accepted);
+        self.open.append(&mut undecided);
+        if self.open.is_empty() {
+            self.fold(accepted);
+        }
+    }
+
+    /// After a crash: what was read is the truth from now on.
+    pub fn settle(&mut self, observed: &Stamps) {
+        self.base = *observed;
+        self.known.clear();
+        self.open.clear();
+    }
+
+    /// Everything is a hole again.
+    pub fn clear(&mut self) {
+        self.settle(&[ZERO; SECTORS]);
+    }
+
+    /// True if some legal history explains the observed sectors of `mask`. Known writes up to `required` have happened.
+    pub fn explains(&self, observed: &Stamps, mask: u8, required: u64) -> bool {
+        let certain = self.known.partition_point(|write| write.last <= required);
+        (certain..=self.known.len()).rev().any(|cut| self.explained_by(&self.known[..cut], observed, mask))
+    }
+
+    fn explained_by(&self, known: &[BlockWrite], observed: &Stamps, mask: u8) -> bool {
+        let mut unexplained = mask;
+        let mut used = 0u64;
+        for write in known.iter().rev() {
+            self.take_open(observed, &mut unexplained, &mut used);
+            let covered = write.mask & unexplained;
+            if !matches(observed, covered, write.stamp) {
+                return false;
+            }
+            unexplained &= !covered;
+            if unexplained == 0 {
+                return true;
+            }
+        }
+        self.take_open(observed, &mut unexplained, &mut used);
+        (0..SECTORS).all(|sector| unexplained >> sector & 1 == 0 || self.base[sector] == observed[sector])
+    }
+
+    fn take_open(&self, observed: &Stamps, unexplained: &mut u8, used: &mut u64) {
+        let mut changed = !self.open.is_empty();
+        while changed && *unexplained != 0 {
+            changed = false;
+            for (index, write) in self.open.iter().enumerate() {
+                let covered = write.mask & *unexplained;
+                let bit = 1u64 << (index % 64);
+                if covered != 0 && *used & bit == 0 && matches(observed, covered, write.stamp) {
+                    *unexplained &= !covered;
+                    *used |= bit;
+                    changed = true;
+                }
+            }
+        }
+    }
+
+    /// True if the newest content is neither all zeroes nor all ones.
+    pub fn has_data(&self) -> bool {
+        let mut content = self.base;
+        self.known.iter().for_each(|write| overlay(&mut content, write));
+        content != [ZERO; SECTORS] && content != [ONES; SECTORS]
+    }
+
+    /// In words: what would be legal.
+    pub fn describe(&self) -> String {
+        let list = |writes: &[BlockWrite]| -> Vec<String> {
+            writes
+                .iter()
+                .map(|w| format!("request {} stamp {} sectors {:08b} orders {}..{} (above {})", w.request.0, w.stamp, w.mask, w.first, w.last, w.above))
+                .collect()
+        };
+        format!("base {:?}, known [{}], open [{}]", self.base, list(&self.known).join("; "), list(&self.open).join("; "))
+    }
+}
+
+fn matches(observed: &Stamps, mask: u8, stamp: u64) -> bool {
+    (0..SECTORS).all(|sector| mask >> sector & 1 == 0 || observed[sector] == stamp)
+}
+
+fn overlay(base: &mut Stamps, write: &BlockWrite) {
+    for (sector, stamp) in base.iter_mut().enumerate() {
+        if write.mask >> sector & 1 == 1 {
+            *stamp = write.stamp;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

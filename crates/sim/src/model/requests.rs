@@ -1,0 +1,326 @@
+//! Requests in flight and their answers.
+
+use super::block::{BlockWrite, FULL};
+use super::{Model, VolumeModel};
+use crate::content::{GARBAGE, ONES, SECTOR, SECTORS, Stamps, ZERO, describe_sector, fill_sector, observe_sector};
+use crate::violation::{Broken, Violation, ensure};
+use windrow_io::{Completion, Extent, ExtentState, Op, Payload, Reply, RequestError, RequestId};
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, VolumeId};
+
+/// What a request asks, with stamps in the place of bytes. Offsets and lengths in sectors.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Asked {
+    /// Read.
+    Read {
+        /// First sector.
+        at: u64,
+        /// Sectors.
+        count: u64,
+    },
+    /// Write: one stamp for each block touched.
+    Write {
+        /// First sector.
+        at: u64,
+        /// Sectors.
+        count: u64,
+        /// Stamps.
+        stamps: Vec<u64>,
+        /// Force unit access.
+        fua: bool,
+    },
+    /// Trim, or write zeroes.
+    Zero {
+        /// First sector.
+        at: u64,
+        /// Sectors.
+        count: u64,
+        /// `None`: trim; else write zeroes with this `no_hole`.
+        no_hole: Option<bool>,
+        /// Force unit access.
+        fua: bool,
+    },
+    /// Flush.
+    Flush,
+    /// Block status.
+    Status {
+        /// First sector.
+        at: u64,
+        /// Sectors.
+        count: u64,
+    },
+}
+
+impl Asked {
+    fn range(&self) -> Option<(u64, u64)> {
+        match self {
+            Self::Read { at, count } | Self::Write { at, count, .. } | Self::Zero { at, count, .. } | Self::Status { at, count } => Some((*at, *count)),
+            Self::Flush => None,
+        }
+    }
+
+    /// Blocks touched.
+    pub fn block_range(&self) -> Option<std::ops::Range<u64>> {
+        self.range().map(|(at, count)| at / SECTORS as u64..(at + count).div_ceil(SECTORS as u64))
+    }
+
+    /// Number of blocks touched.
+    pub fn blocks(&self) -> u64 {
+        self.block_range().map_or(0, |range| range.end - range.start)
+    }
+
+    /// True if it changes content.
+    pub fn is_change(&self) -> bool {
+        matches!(self, Self::Write { .. } | Self::Zero { .. })
+    }
+
+    /// True if it brings content.
+    pub fn is_write(&self) -> bool {
+        matches!(self, Self::Write { .. })
+    }
+
+    fn is_fua(&self) -> bool {
+        matches!(self, Self::Write { fua: true, .. } | Self::Zero { fua: true, .. })
+    }
+
+    /// Sectors of `block` that the request touches, as a bit mask.
+    fn mask(&self, block: u64) -> u8 {
+        let Some((at, count)) = self.range() else { return 0 };
+        let first = block * SECTORS as u64;
+        (0..SECTORS).filter(|sector| (at..at + count).contains(&(first + *sector as u64))).fold(0, |mask, sector| mask | 1 << sector)
+    }
+
+    fn stamp(&self, index: usize) -> u64 {
+        match self {
+            Self::Write { stamps, .. } => stamps[index],
+            _ => ZERO,
+        }
+    }
+
+    /// The engine's operation, with bytes.
+    pub fn to_op(&self, volume: VolumeId, buffers: &windrow_io::BufPool) -> Op {
+        let bytes = |sectors: u64| sectors * SECTOR as u64;
+        match self {
+            Self::Read { at, count } => Op::Read { offset: bytes(*at), length: bytes(*count) as u32 },
+            Self::Write { at, count, stamps, fua } => {
+                let mut buf = buffers.get(bytes(*count) as usize);
+                let first = at / SECTORS as u64;
+                for (index, out) in buf.chunks_exact_mut(SECTOR).enumerate() {
+                    let sector = at + index as u64;
+                    let block = sector / SECTORS as u64;
+                    fill_sector(out, volume, block, (sector % SECTORS as u64) as usize, stamps[(block - first) as usize]);
+                }
+                Op::Write { offset: bytes(*at), data: buf.freeze(), fua: *fua }
+            }
+            Self::Zero { at, count, no_hole: None, fua } => Op::Trim { offset: bytes(*at), length: bytes(*count), fua: *fua },
+            Self::Zero { at, count, no_hole: Some(no_hole), fua } => {
+                Op::WriteZeroes { offset: bytes(*at), length: bytes(*count), no_hole: *no_hole, fua: *fua }
+            }
+            Self::Flush => Op::Flush,
+            Self::Status { at, count } => Op::BlockStatus { offset: bytes(*at), length: bytes(*count), max_extents: 64 },
+        }
+    }
+}
+
+/// A request in flight.
+#[derive(Clone, Debug)]
+pub struct InFlight {
+    /// The volume.
+    pub volume: VolumeId,
+    /// What it asks.
+    pub asked: Asked,
+    /// The highest order acknowledged when it was submitted.
+    acknowledged: u64,
+    /// For reads: the newest order known of each block then.
+    required: Vec<u64>,
+}
+
+impl Model {
+    /// A request is submitted.
+    pub fn submit(&mut self, id: RequestId, volume: VolumeId, asked: Asked) {
+        let mut required = Vec::new();
+        if let (Some(range), Some(model)) = (asked.block_range(), self.volumes.get_mut(&volume)) {
+            for (index, lba) in range.enumerate() {
+                let Some(block) = model.blocks.get_mut(lba as usize) else { continue };
+                if asked.is_change() {
+                    let (mask, stamp) = (asked.mask(lba), asked.stamp(index));
+                    block.submit(BlockWrite { request: id, mask, stamp, first: 0, last: 0, above: self.acknowledged });
+                } else {
+                    required.push(block.newest());
+                    block.readers += 1;
+                }
+            }
+        }
+        self.in_flight.insert(id, InFlight { volume, asked, acknowledged: self.acknowledged, required });
+    }
+
+    /// A request is answered. `full` says if the pool may refuse for want of space a write of so many bytes.
+    pub fn complete(&mut self, completion: &Completion, full: impl Fn(u64) -> bool) -> Result<(), Violation> {
+        let Some(request) = self.in_flight.remove(&completion.id) else {
+            return Err(Violation::new(Broken::Protocol, format!("request {} was answered and is not in flight", completion.id.0)));
+        };
+        let outcome = match &completion.result {
+            Ok(reply) => self.succeeded(completion.id, &request, reply, completion.orders.map(|(first, last)| (first.0, last.0))),
+            Err(error) => {
+                ensure!(completion.orders.is_none() || !request.asked.is_change(), Protocol, "a failed request has orders {:?}", completion.orders);
+                self.failed(completion.id, &request, *error, full)
+            }
+        };
+        outcome.map_err(|v| Violation::new(v.broken, format!("{} (request {}: volume {} {:?})", v.text, completion.id.0, request.volume, request.asked)))
+    }
+
+    fn failed(&mut self, id: RequestId, request: &InFlight, error: RequestError, full: impl Fn(u64) -> bool) -> Result<(), Violation> {
+        let gone = self.volumes.get(&request.volume).is_none_or(|volume| volume.deleting);
+        match error {
+            RequestError::NoVolume if gone => {}
+            RequestError::NoSpace if request.asked.is_write() => {
+                let bytes = request.asked.blocks() * BLOCK_BYTES;
+                ensure!(full(bytes + self.write_bytes_in_flight()), Error, "refused for want of space although there is room");
+                self.refused += 1;
+            }
+            error => return Err(Violation::new(Broken::Error, format!("failed: {error}"))),
+        }
+        if let (Some(range), Some(volume)) = (request.asked.block_range(), self.volumes.get_mut(&request.volume)) {
+            for lba in range {
+                let Some(block) = volume.blocks.get_mut(lba as usize) else { continue };
+                if request.asked.is_change() {
+                    block.withdraw(id);
+                } else {
+                    block.readers = block.readers.saturating_sub(1);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn succeeded(&mut self, id: RequestId, request: &InFlight, reply: &Reply, orders: Option<(u64, u64)>) -> Result<(), Violation> {
+        match (&request.asked, reply) {
+            (Asked::Flush, Reply::Done) => self.promised = self.promised.max(request.acknowledged),
+            (Asked::Read { at, count }, Reply::Data(slices)) => {
+                let length: usize = slices.iter().map(Payload::len).sum();
+                ensure!(length as u64 == count * SECTOR as u64, Protocol, "{length} bytes came back");
+                let mut bytes = Vec::with_capacity(length);
+                slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
+                let promised = self.promised;
+                if let Some(volume) = self.volumes.get_mut(&request.volume) {
+                    check_read(volume, request, *at, &bytes, promised)?;
+                }
+            }
+            (Asked::Status { at, count }, Reply::Extents(extents)) => {
+                if let Some(volume) = self.volumes.get_mut(&request.volume) {
+                    check_status(volume, request, *at, *count, extents)?;
+                }
+            }
+            (asked, Reply::Done) if asked.is_change() => {
+                let Some((first, last)) = orders else { return Err(Violation::new(Broken::Protocol, "a change without orders")) };
+                self.take_orders(request, first, last)?;
+                self.changed(id, request, first, last);
+                if let Asked::Write { count, .. } = asked {
+                    self.written_bytes += count * SECTOR as u64;
+                }
+            }
+            (_, reply) => return Err(Violation::new(Broken::Protocol, format!("answered with {reply:?}"))),
+        }
+        Ok(())
+    }
+
+    fn take_orders(&mut self, request: &InFlight, first: u64, last: u64) -> Result<(), Violation> {
+        ensure!(first <= last && first > self.accepted, Protocol, "orders {first}..{last} after a start at {}", self.accepted);
+        ensure!(
+            first > request.acknowledged,
+            Protocol,
+            "orders {first}..{last}, but {} had been acknowledged before the request was submitted",
+            request.acknowledged
+        );
+        if request.asked.is_write() {
+            ensure!(last - first + 1 == request.asked.blocks(), Protocol, "orders {first}..{last} for {} blocks", request.asked.blocks());
+        }
+        let before = self.orders.range(..=last).next_back();
+        ensure!(before.is_none_or(|(_, end)| *end < first), Protocol, "orders {first}..{last} overlap {before:?} of another request");
+        self.orders.insert(first, last);
+        Ok(())
+    }
+
+    fn changed(&mut self, id: RequestId, request: &InFlight, first: u64, last: u64) {
+        self.acknowledged = self.acknowledged.max(last);
+        if request.asked.is_fua() {
+            self.promised = self.promised.max(last);
+        }
+        let promised = self.promised;
+        let (Some(range), Some(volume)) = (request.asked.block_range(), self.volumes.get_mut(&request.volume)) else { return };
+        for (index, lba) in range.enumerate() {
+            let Some(block) = volume.blocks.get_mut(lba as usize) else { continue };
+            let own = first + index as u64;
+            let (first, last) = if request.asked.is_write() { (own, own) } else { (first, last) };
+            block.acknowledge(id, first, last);
+            block.fold(promised);
+        }
+    }
+}
+
+/// Compares what was read with what is legal.
+fn check_read(volume: &mut VolumeModel, request: &InFlight, at: u64, bytes: &[u8], promised: u64) -> Result<(), Violation> {
+    let Some(range) = request.asked.block_range() else { return Ok(()) };
+    let mut sector = at;
+    let mut sectors = bytes.chunks_exact(SECTOR);
+    for (index, lba) in range.enumerate() {
+        let mask = request.asked.mask(lba);
+        let mut observed: Stamps = [ZERO; SECTORS];
+        let first = sector;
+        for (number, stamp) in observed.iter_mut().enumerate() {
+            if mask >> number & 1 == 1 {
+                *stamp = sectors.next().map_or(GARBAGE, |content| observe_sector(content, request.volume, lba, number));
+                sector += 1;
+            }
+        }
+        let Some(block) = volume.blocks.get_mut(lba as usize) else { continue };
+        let required = request.required.get(index).copied().unwrap_or(0);
+        if !block.explains(&observed, mask, required) {
+            let content = &bytes[((first - at) as usize * SECTOR).min(bytes.len())..];
+            return Err(wrong_bytes(block.describe(), lba, &observed, mask, required, content));
+        }
+        block.readers = block.readers.saturating_sub(1);
+        block.fold(promised);
+    }
+    Ok(())
+}
+
+fn wrong_bytes(legal: String, lba: u64, observed: &Stamps, mask: u8, required: u64, content: &[u8]) -> Violation {
+    let masked = (0..SECTORS).filter(|s| mask >> s & 1 == 1);
+    let sectors: Vec<String> = masked
+        .zip(content.chunks_exact(SECTOR))
+        .map(|(s, bytes)| match observed[s] {
+            ZERO => format!("{s}: zero"),
+            ONES => format!("{s}: ones"),
+            _ => format!("{s}: {}", describe_sector(bytes)),
+        })
+        .collect();
+    let text = format!("block {lba} reads [{}]; required order {required}; legal: {legal}", sectors.join(", "));
+    Violation::new(Broken::Content, text)
+}
+
+/// Whatever is reported as hole or zero must be able to read as zero.
+fn check_status(volume: &mut VolumeModel, request: &InFlight, at: u64, count: u64, extents: &[Extent]) -> Result<(), Violation> {
+    let total: u64 = extents.iter().map(|extent| extent.length).sum();
+    ensure!(total > 0 && total <= count * SECTOR as u64, Protocol, "the extents cover {total} bytes");
+    let Some(range) = request.asked.block_range() else { return Ok(()) };
+    let mut start = at * SECTOR as u64;
+    let mut empty = vec![false; (range.end - range.start) as usize];
+    for extent in extents {
+        ensure!(extent.length > 0 && extent.length % SECTOR as u64 == 0, Protocol, "an extent of {} bytes", extent.length);
+        if extent.state != ExtentState::Data {
+            let blocks = start / BLOCK_BYTES..(start + extent.length).div_ceil(BLOCK_BYTES);
+            blocks.for_each(|lba| empty[(lba - range.start) as usize] = true);
+        }
+        start += extent.length;
+    }
+    for (index, lba) in range.enumerate() {
+        let Some(block) = volume.blocks.get_mut(lba as usize) else { continue };
+        let required = request.required.get(index).copied().unwrap_or(0);
+        let legal = !empty[index] || block.explains(&[ZERO; SECTORS], FULL, required);
+        ensure!(legal, Content, "block {lba} is reported as empty; legal: {}", block.describe());
+        block.readers = block.readers.saturating_sub(1);
+    }
+    Ok(())
+}
+
+const _: () = assert!(SECTOR * SECTORS == BLOCK_SIZE);

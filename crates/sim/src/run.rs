@@ -1,0 +1,365 @@
+//! One run: everything that a seed means, from creation to the last comparison.
+//!
+//! 1. Create the pool, cut the power at once (creation must be durable). 2. For each cycle: start (some starts are cut off and tried again), read
+//! everything back and compare, work with faults within redundancy, end by a power cut or a shutdown. 3. At the end: start, compare, flush, rest, leak and
+//! counter checks, shutdown, power cut, start, compare.
+
+mod faults;
+mod finish;
+
+use crate::members::{Canary, VirtualMembers};
+use crate::rng::Rng;
+use crate::scenario::{Cycle, End, Scenario};
+use crate::violation::{Broken, Violation, ensure};
+use crate::workload::{Action, Workload};
+use crate::world::{StartFailure, World};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use windrow_engine::{Control, Engine, OpenOptions, OpenReport};
+use windrow_io::MemberIo;
+use windrow_units::{BLOCK_BYTES, MemberId, Uuid};
+
+/// Blocks that one read of the comparison covers.
+const READ_BACK_BLOCKS: u64 = 32;
+
+/// How to run a seed.
+#[derive(Clone, Copy, Debug)]
+pub struct RunOptions {
+    /// Block operations that the scenario is drawn for.
+    pub block_operations: u64,
+    /// Stop the workload after so many block operations (shrinking).
+    pub cut_at: Option<u64>,
+    /// A fault planted on purpose.
+    pub canary: Planted,
+    /// Remember what happened in words.
+    pub story: bool,
+}
+
+/// Which canary to plant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Planted {
+    /// None.
+    #[default]
+    None,
+    /// Member flushes are dropped.
+    DroppedFlush,
+    /// Discards overtake the flush before them.
+    DiscardBeforeFlush,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self { block_operations: 10_000, cut_at: None, canary: Planted::None, story: false }
+    }
+}
+
+/// What a run gave.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// Hash of everything that happened.
+    pub trace_hash: u64,
+    /// Block operations done.
+    pub block_operations: u64,
+    /// Power cuts survived.
+    pub power_cuts: u64,
+    /// Checkpoints and cleaned segments, over all sessions.
+    pub checkpoints: u64,
+    /// Cleaned segments.
+    pub segments_cleaned: u64,
+    /// Requests refused for want of space.
+    pub refused: u64,
+    /// Virtual nanoseconds.
+    pub virtual_ns: u64,
+    /// The broken promise, if any.
+    pub violation: Option<Violation>,
+    /// The story, if asked for.
+    pub story: Vec<String>,
+}
+
+/// Runs a seed. Never panics: a panic of the engine is a violation.
+pub fn run_seed(seed: u64, options: &RunOptions) -> Outcome {
+    let mut run = Run::new(seed, options);
+    let result = catch_unwind(AssertUnwindSafe(|| run.all()));
+    let violation = match result {
+        Ok(result) => result.err(),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
+            Some(Violation::new(Broken::Panic, text.unwrap_or_else(|| "a panic without text".to_string())))
+        }
+    };
+    Outcome {
+        seed,
+        trace_hash: run.world.trace.hash(),
+        block_operations: run.done,
+        power_cuts: run.power_cuts,
+        checkpoints: run.checkpoints,
+        segments_cleaned: run.segments_cleaned,
+        refused: run.world.model.refused,
+        virtual_ns: run.world.now_ns(),
+        violation,
+        story: run.world.trace.take_story(),
+    }
+}
+
+struct Run {
+    scenario: Scenario,
+    world: World,
+    rng: Rng,
+    seed: u64,
+    workload: Option<Workload>,
+    /// Block operations done, and how many there may be.
+    done: u64,
+    bound: u64,
+    power_cuts: u64,
+    checkpoints: u64,
+    segments_cleaned: u64,
+    newest_order: u64,
+    clean: bool,
+    host: Uuid,
+    canary: Canary,
+}
+
+impl Run {
+    fn new(seed: u64, options: &RunOptions) -> Self {
+        let mut scenario = Scenario::draw(seed, options.block_operations);
+        let mut rng = Rng::stream(seed, "run");
+        let canary = match options.canary {
+            Planted::None => Canary::None,
+            Planted::DroppedFlush => Canary::DroppedFlush { members: scenario.redundancy.tolerance() + 1 },
+            Planted::DiscardBeforeFlush => {
+                scenario.properties.discard = true;
+                Canary::DiscardBeforeFlush
+            }
+        };
+        let members = VirtualMembers::new(&scenario.sizes, scenario.discard_fill, Rng::stream(seed, "members"));
+        let host = Uuid::from_random(rng.bytes16());
+        Self {
+            scenario,
+            world: World::new(seed, members, options.story),
+            rng,
+            seed,
+            workload: None,
+            done: 0,
+            bound: options.cut_at.unwrap_or(u64::MAX),
+            power_cuts: 0,
+            checkpoints: 0,
+            segments_cleaned: 0,
+            newest_order: 0,
+            clean: false,
+            host,
+            canary,
+        }
+    }
+
+    fn all(&mut self) -> Result<(), Violation> {
+        self.create()?;
+        for cycle in self.scenario.cycles.clone() {
+            if self.done >= self.bound {
+                break;
+            }
+            self.begin(&cycle)?;
+            self.work(&cycle)?;
+            self.end(&cycle)?;
+        }
+        self.finish()
+    }
+
+    /// Creates the pool. Members too small for the engine's reserve get more room, as a user would do.
+    fn create(&mut self) -> Result<(), Violation> {
+        let spec = self.scenario.spec(&mut self.rng);
+        self.world.trace.tell(|| format!("scenario: {:?}", self.scenario));
+        let mut refused = String::new();
+        for growth in 0..4 {
+            let mut spec = spec.clone();
+            let sizes: Vec<u64> = spec.members.iter().map(|(_, size)| size + growth * (32 * u64::from(self.scenario.segment_rows) * BLOCK_BYTES)).collect();
+            spec.members.iter_mut().zip(&sizes).for_each(|(member, size)| member.1 = *size);
+            if growth > 0 {
+                self.world.members.resize(&sizes);
+            }
+            match Engine::format(&mut self.world.members, &spec) {
+                Ok(()) => {
+                    self.world.power_cut();
+                    self.world.members.set_canary(self.canary);
+                    return Ok(());
+                }
+                Err(error) => refused = error.to_string(),
+            }
+        }
+        Err(Violation::new(Broken::Open, format!("the pool can not be created: {refused}")))
+    }
+
+    /// Starts, some times cut off, and compares everything.
+    fn begin(&mut self, cycle: &Cycle) -> Result<(), Violation> {
+        if cycle.returns {
+            self.return_members();
+        }
+        for count in &cycle.cut_starts {
+            self.world.members.set_countdown(Some(*count));
+            match self.open() {
+                Err(StartFailure::PowerCut) => {
+                    self.world.trace.tell(|| format!("start cut off after {count} writes and flushes"));
+                    self.cut_power();
+                    self.clean = false;
+                }
+                Err(StartFailure::Refused(text)) => return Err(Violation::new(Broken::Open, format!("start refused: {text}"))),
+                Ok(report) => {
+                    // It needed fewer writes than the countdown: cut it right after the start instead.
+                    self.opened(&report)?;
+                    self.cut_power();
+                    self.clean = false;
+                }
+            }
+            self.world.members.set_countdown(None);
+        }
+        if cycle.look_first {
+            self.look()?;
+        }
+        let report = match self.open() {
+            Ok(report) => report,
+            Err(failure) => return Err(Violation::new(Broken::Open, format!("start failed: {failure:?}"))),
+        };
+        self.opened(&report)?;
+        self.clean = false;
+        self.compare()?;
+        if self.workload.is_none() {
+            let blocks = self.world.status().plan.usable_bytes / BLOCK_BYTES * self.scenario.fill_per_mille / 1000;
+            let mut workload = Workload::new(self.seed, blocks);
+            let first = workload.first_volume();
+            self.workload = Some(workload);
+            self.act(first);
+            self.world.run_while("the first volume", |world| world.unanswered() > 0)?;
+        }
+        Ok(())
+    }
+
+    /// A read-only start: everything can be read, nothing is changed.
+    fn look(&mut self) -> Result<(), Violation> {
+        match self.open_with(true) {
+            Ok(report) => self.opened(&report)?,
+            Err(failure) => return Err(Violation::new(Broken::Open, format!("read-only start failed: {failure:?}"))),
+        }
+        self.compare()?;
+        self.world.check_untouched()?;
+        self.newest_order = self.newest_order.max(self.world.power_cut());
+        Ok(())
+    }
+
+    fn open(&mut self) -> Result<OpenReport, StartFailure> {
+        self.open_with(false)
+    }
+
+    fn open_with(&mut self, read_only: bool) -> Result<OpenReport, StartFailure> {
+        let mut options = OpenOptions { host: self.host, read_only, force: false, limits: self.scenario.limits };
+        match self.world.start(&options) {
+            Err(StartFailure::Refused(_)) if self.quorum_is_lost() => {
+                options.force = true;
+                self.world.start(&options)
+            }
+            other => other,
+        }
+    }
+
+    /// True if half of the members or fewer are there: an import by itself may be refused.
+    fn quorum_is_lost(&self) -> bool {
+        let count = self.scenario.sizes.len();
+        let present = (0..count).filter(|m| self.world.members.is_present(MemberId(*m as u8)) && !self.world.ailing.contains(&MemberId(*m as u8))).count();
+        present * 2 <= count
+    }
+
+    fn opened(&mut self, report: &OpenReport) -> Result<(), Violation> {
+        let status = self.world.status();
+        self.world.model.reopened(report, &status, self.newest_order)?;
+        ensure!(report.clean || !self.clean, Durability, "the pool was shut down (or new), but the start says it was not clean");
+        self.newest_order = status.order.0;
+        Ok(())
+    }
+
+    /// Reads every block of every volume, several reads at a time.
+    fn compare(&mut self) -> Result<(), Violation> {
+        let volumes: Vec<_> = self.world.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64)).collect();
+        for (id, blocks) in volumes {
+            for first in (0..blocks).step_by(READ_BACK_BLOCKS as usize) {
+                self.world.read_back(id, first, READ_BACK_BLOCKS.min(blocks - first));
+                if self.world.unanswered() >= 16 {
+                    self.world.run_while("comparing", |world| world.unanswered() >= 8)?;
+                }
+            }
+        }
+        self.world.run_while("comparing", |world| world.unanswered() > 0)?;
+        let uncertain = self.world.model.uncertain_blocks();
+        ensure!(uncertain == 0, Protocol, "{uncertain} blocks are uncertain after reading everything");
+        Ok(())
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Request(volume, asked) => _ = self.world.submit(volume, asked),
+            Action::Change(change) => self.world.change(change),
+            Action::Checkpoint => self.world.command(Control::Checkpoint),
+        }
+    }
+
+    fn work(&mut self, cycle: &Cycle) -> Result<(), Violation> {
+        let Some(mut workload) = self.workload.take() else { return Ok(()) };
+        let end = self.bound.min(self.done + cycle.blocks);
+        let mut fault = cycle.fault.map(|(after, fault)| (self.done + after, fault));
+        while self.done < end {
+            let mut burst = workload.burst();
+            while burst > 0 && self.done < end && (self.world.unanswered() as u64) < workload.depth() {
+                let (action, cost) = workload.next(&self.world.model);
+                self.act(action);
+                self.done += cost;
+                burst -= 1;
+            }
+            if let Some((_, fault)) = fault.take_if(|(at, _)| *at <= self.done) {
+                self.plant(fault);
+            }
+            let alive = self.world.turn()?;
+            ensure!(alive || self.world.unanswered() == 0, Stuck, "{} unanswered, nothing under way", self.world.unanswered());
+        }
+        self.workload = Some(workload);
+        Ok(())
+    }
+
+    fn end(&mut self, cycle: &Cycle) -> Result<(), Violation> {
+        match cycle.end {
+            End::Shutdown => {
+                self.rest()?;
+                return self.shut_down();
+            }
+            End::CrashInCheckpoint => self.world.command(Control::Checkpoint),
+            End::CrashInShutdown => {
+                self.world.run_while("draining", |world| world.unanswered() > 0)?;
+                self.world.command(Control::Shutdown { export: self.rng.chance(300) });
+            }
+            End::Crash | End::CrashAndLoss => {}
+        }
+        for _ in 0..cycle.turns_to_crash {
+            if !self.world.turn()? {
+                break;
+            }
+        }
+        self.count_session();
+        if cycle.end == End::CrashInShutdown && self.world.unanswered_controls() == 0 {
+            self.world.model.shut_down();
+            self.clean = true;
+        }
+        self.cut_power();
+        if cycle.end == End::CrashAndLoss {
+            self.lose_member();
+        }
+        Ok(())
+    }
+
+    fn cut_power(&mut self) {
+        self.newest_order = self.newest_order.max(self.world.power_cut());
+        self.power_cuts += 1;
+    }
+
+    fn count_session(&mut self) {
+        let status = self.world.status();
+        self.checkpoints += status.checkpoints;
+        self.segments_cleaned += status.segments_cleaned;
+    }
+}

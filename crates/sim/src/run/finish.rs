@@ -1,0 +1,92 @@
+//! The end of a run: nothing is lost, nothing is left over, every counter is exact, also after a shutdown.
+
+use super::Run;
+use crate::model::Asked;
+use crate::scenario::Cycle;
+use crate::violation::{Violation, ensure};
+use windrow_engine::{Control, OpenOptions};
+use windrow_units::{MemberId, VolumeId};
+
+impl Run {
+    /// Answers everything, flushes, comes to rest and checks.
+    pub(super) fn rest(&mut self) -> Result<(), Violation> {
+        self.world.run_while("draining", |world| world.unanswered() > 0)?;
+        let volume = self.world.model.volumes().keys().next().copied();
+        self.world.submit(volume.unwrap_or(VolumeId(1)), Asked::Flush);
+        self.world.run_to_rest()?;
+        self.world.check_rest()
+    }
+
+    /// Shuts down, then cuts the power: a clean pool must not mind.
+    pub(super) fn shut_down(&mut self) -> Result<(), Violation> {
+        self.world.command(Control::Shutdown { export: self.rng.chance(500) });
+        self.world.run_while("shutting down", |world| world.unanswered() > 0)?;
+        for _ in 0..1000 {
+            if self.world.under_way() == 0 {
+                break;
+            }
+            self.world.turn()?;
+        }
+        ensure!(self.world.under_way() == 0, Leak, "{} under way after the shutdown was answered", self.world.under_way());
+        self.world.model.shut_down();
+        self.count_session();
+        self.cut_power();
+        self.clean = true;
+        Ok(())
+    }
+
+    /// The last start and all checks.
+    pub(super) fn finish(&mut self) -> Result<(), Violation> {
+        let cycle = Cycle::idle();
+        self.begin(&cycle)?;
+        self.rest()?;
+        self.compare()?;
+        self.room_comes_back()?;
+        self.rest()?;
+        self.shut_down()?;
+        self.too_many_absent()?;
+        self.begin(&cycle)?;
+        self.rest()?;
+        self.shut_down()
+    }
+
+    /// With one member less than the redundancy carries the pool does not start, and nothing happens to it.
+    fn too_many_absent(&mut self) -> Result<(), Violation> {
+        let count = self.scenario.sizes.len() as u8;
+        let wanted = self.scenario.redundancy.tolerance() + 1;
+        if wanted >= usize::from(count) || !self.rng.chance(300) {
+            return Ok(());
+        }
+        let mut healthy: Vec<MemberId> = (0..count).map(MemberId).filter(|member| !self.world.ailing.contains(member)).collect();
+        self.rng.shuffle(&mut healthy);
+        healthy.truncate(wanted);
+        healthy.iter().for_each(|member| self.world.members.ailment_mut(*member).gone = true);
+        let force = self.rng.chance(500);
+        let options = OpenOptions { host: self.host, read_only: false, force, limits: self.scenario.limits };
+        let started = self.world.start(&options);
+        ensure!(started.is_err(), Open, "the pool started (force: {force}) although the members {healthy:?} are absent");
+        self.world.check_untouched()?;
+        healthy.iter().for_each(|member| self.world.members.ailment_mut(*member).gone = false);
+        Ok(())
+    }
+
+    /// Trim always works, and after it there is room again.
+    fn room_comes_back(&mut self) -> Result<(), Violation> {
+        if !self.rng.chance(400) {
+            return Ok(());
+        }
+        let volumes: Vec<_> = self.world.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64 * 8)).collect();
+        for (id, sectors) in &volumes {
+            self.world.submit(*id, Asked::Zero { at: 0, count: *sectors, no_hole: None, fua: true });
+        }
+        self.rest()?;
+        ensure!(self.world.status().used_bytes == 0, Accounting, "{} bytes are used after everything was trimmed", self.world.status().used_bytes);
+        let refused = self.world.model.refused;
+        for (id, sectors) in volumes {
+            self.world.submit(id, Asked::Write { at: 0, count: sectors.min(64), stamps: vec![u64::MAX / 2 + u64::from(id.0); 8], fua: true });
+        }
+        self.rest()?;
+        ensure!(self.world.model.refused == refused, Error, "a write into an empty pool was refused");
+        Ok(())
+    }
+}

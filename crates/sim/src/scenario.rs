@@ -1,0 +1,166 @@
+//! What a seed decides before the run begins: members, redundancy, geometry, limits, and when the power goes.
+
+use crate::rng::Rng;
+use windrow_engine::{Limits, PoolSpec};
+use windrow_layout::superblock::{Properties, RESERVED_BYTES};
+use windrow_units::{BLOCK_BYTES, Redundancy, Uuid};
+
+/// A fault within redundancy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// A member dies.
+    Death,
+    /// Part of a member cannot be read.
+    ReadErrors,
+    /// Part of a member changes silently.
+    Corruption,
+    /// One write fails.
+    WriteError,
+    /// One flush fails and loses what was cached.
+    FlushError,
+}
+
+/// How a cycle ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The power goes at any moment.
+    Crash,
+    /// The power goes while a checkpoint is under way.
+    CrashInCheckpoint,
+    /// The power goes while the pool shuts down.
+    CrashInShutdown,
+    /// The power goes and a member does not come back.
+    CrashAndLoss,
+    /// A clean shutdown.
+    Shutdown,
+}
+
+/// One cycle: start, work, end.
+#[derive(Clone, Debug)]
+pub struct Cycle {
+    /// Block operations.
+    pub blocks: u64,
+    /// Starts that are cut off after so many writes and flushes.
+    pub cut_starts: Vec<u64>,
+    /// A fault after so many block operations of the cycle.
+    pub fault: Option<(u64, Fault)>,
+    /// A read-only start comes first.
+    pub look_first: bool,
+    /// Dead members come back with their old content at the start.
+    pub returns: bool,
+    /// How it ends.
+    pub end: End,
+    /// Turns of the event loop between the last request and the power cut.
+    pub turns_to_crash: u64,
+}
+
+impl Cycle {
+    /// A cycle without work.
+    pub fn idle() -> Self {
+        Self { blocks: 0, cut_starts: Vec::new(), fault: None, look_first: false, returns: false, end: End::Shutdown, turns_to_crash: 0 }
+    }
+}
+
+/// What a seed decides.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Sizes of the members in bytes.
+    pub sizes: Vec<u64>,
+    /// Redundancy.
+    pub redundancy: Redundancy,
+    /// Rows of a chunk.
+    pub chunk_rows: u32,
+    /// Rows of a segment.
+    pub segment_rows: u32,
+    /// Properties.
+    pub properties: Properties,
+    /// Bounds of the engine.
+    pub limits: Limits,
+    /// The size of all volumes together, in thousandths of what the pool can hold.
+    pub fill_per_mille: u64,
+    /// Content of discarded ranges.
+    pub discard_fill: u8,
+    /// The cycles.
+    pub cycles: Vec<Cycle>,
+}
+
+impl Scenario {
+    /// Draws everything. `blocks` is the number of block operations of all cycles together.
+    pub fn draw(seed: u64, blocks: u64) -> Self {
+        let mut rng = Rng::stream(seed, "scenario");
+        let count = rng.between(1, 9) as usize;
+        let mut choices = vec![Redundancy::None];
+        choices.extend((count >= 2).then_some(Redundancy::Copies(2)));
+        choices.extend((count >= 3).then_some(Redundancy::Copies(3)));
+        choices.extend((count >= 3).then_some([Redundancy::Single; 2]).into_iter().flatten());
+        choices.extend((count >= 4).then_some([Redundancy::Double; 3]).into_iter().flatten());
+        let redundancy = rng.pick(&choices);
+        let chunk_rows = rng.pick(&[4, 8, 16]);
+        let data = redundancy.shape(count, chunk_rows, chunk_rows).map_or(1, |shape| u64::from(shape.data));
+        let wanted_rows = rng.between(32, 96) / data;
+        let segment_rows = (wanted_rows as u32).clamp(8, 64).next_multiple_of(chunk_rows).min(64);
+        let extents = rng.between(24, 72);
+        let extent_bytes = u64::from(segment_rows) * BLOCK_BYTES;
+        let uneven = rng.chance(300);
+        let sizes = (0..count)
+            .map(|_| {
+                let more = if uneven { rng.pick(&[0, 0, extents / 2, extents]) } else { 0 };
+                RESERVED_BYTES + (extents + more) * extent_bytes + rng.below(2) * BLOCK_BYTES
+            })
+            .collect();
+        let properties = Properties {
+            spare_per_mille: rng.pick(&[100, 100, 150, 250]),
+            seal_age_ms: rng.pick(&[1, 5, 20, 100]),
+            victim_policy: rng.below(2) as u8,
+            discard: rng.chance(700),
+        };
+        let limits =
+            Limits { pending_bytes: rng.between(1, 8) << 20, batches_in_flight: rng.between(2, 8) as u32, map_bytes: 64 << 20, waiting_requests: 4096 };
+        let fill_per_mille = rng.pick(&[300, 600, 800, 900, 1000, 1300]);
+        let discard_fill = rng.pick(&[0x00, 0xff, 0xa5]);
+        let cycles = draw_cycles(&mut rng, blocks);
+        Self { sizes, redundancy, chunk_rows, segment_rows, properties, limits, fill_per_mille, discard_fill, cycles }
+    }
+
+    /// The pool to create.
+    pub fn spec(&self, rng: &mut Rng) -> PoolSpec {
+        PoolSpec {
+            name: "simulated".to_string(),
+            redundancy: self.redundancy,
+            chunk_rows: Some(self.chunk_rows),
+            segment_rows: Some(self.segment_rows),
+            align_bytes: BLOCK_BYTES,
+            pool: Uuid::from_random(rng.bytes16()),
+            members: self.sizes.iter().map(|size| (Uuid::from_random(rng.bytes16()), *size)).collect(),
+            created_unix_s: 1_700_000_000,
+            properties: self.properties,
+        }
+    }
+}
+
+fn draw_cycles(rng: &mut Rng, blocks: u64) -> Vec<Cycle> {
+    let count = rng.between(2, 7);
+    let faulty = rng.chance(500);
+    let mut left = blocks;
+    let mut cycles = Vec::new();
+    for index in 0..count {
+        let own = if index + 1 == count { left } else { rng.below(2 * left / (count - index)).min(left) };
+        left -= own;
+        let cut_starts = if rng.chance(300) { (0..rng.between(1, 2)).map(|_| rng.below(60)).collect() } else { Vec::new() };
+        let fault = (faulty && rng.chance(350)).then(|| {
+            let kind = rng.pick(&[Fault::Death, Fault::ReadErrors, Fault::Corruption, Fault::Corruption, Fault::WriteError, Fault::FlushError]);
+            (rng.below(own + 1), kind)
+        });
+        let end = match rng.below(100) {
+            0..50 => End::Crash,
+            50..65 => End::CrashInCheckpoint,
+            65..75 => End::CrashInShutdown,
+            75..85 if faulty => End::CrashAndLoss,
+            75..85 => End::Crash,
+            _ => End::Shutdown,
+        };
+        let (look_first, returns, turns_to_crash) = (rng.chance(150), rng.chance(400), rng.below(60));
+        cycles.push(Cycle { blocks: own, cut_starts, fault, look_first, returns, end, turns_to_crash });
+    }
+    cycles
+}

@@ -1,0 +1,208 @@
+//! What the clients do: phases of different mixes, over several volumes, with overlapping, unaligned and bursting requests.
+
+use crate::content::{FIRST_STAMP, ONES, SECTORS, ZERO};
+use crate::model::{Asked, Model, VolumeChange};
+use crate::rng::Rng;
+use windrow_units::VolumeId;
+
+const VOLUMES_MAX: usize = 4;
+
+/// What to do next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// A request.
+    Request(VolumeId, Asked),
+    /// A volume operation.
+    Change(VolumeChange),
+    /// A checkpoint.
+    Checkpoint,
+}
+
+/// How requests look for a while.
+#[derive(Clone, Copy, Debug)]
+struct Phase {
+    requests_left: u64,
+    depth: u64,
+    burst: u64,
+    /// Weights of read, write, trim, write-zeroes, flush, status, volume operation, checkpoint.
+    weights: [u64; 8],
+    blocks_max: u64,
+    unaligned_per_mille: u64,
+    fua_per_mille: u64,
+    fill_per_mille: u64,
+    hot_per_mille: u64,
+    hot_blocks: u64,
+    sequential: bool,
+}
+
+/// A stream of actions.
+pub struct Workload {
+    rng: Rng,
+    phase: Phase,
+    stamp: u64,
+    cursor: u64,
+    names: u64,
+    /// Blocks that all volumes together may have.
+    space_blocks: u64,
+}
+
+impl Workload {
+    /// Actions over volumes of `space_blocks` blocks together.
+    pub fn new(seed: u64, space_blocks: u64) -> Self {
+        let mut rng = Rng::stream(seed, "workload");
+        let phase = draw_phase(&mut rng);
+        Self { rng, phase, stamp: FIRST_STAMP, cursor: 0, names: 0, space_blocks: space_blocks.max(16) }
+    }
+
+    /// Requests that may be in flight now.
+    pub fn depth(&self) -> u64 {
+        self.phase.depth
+    }
+
+    /// How many requests come together now.
+    pub fn burst(&mut self) -> u64 {
+        self.rng.between(1, self.phase.burst)
+    }
+
+    /// The volume to begin with.
+    pub fn first_volume(&mut self) -> Action {
+        let share = self.rng.pick(&[2, 3, 4]);
+        self.create(self.space_blocks * share / 4)
+    }
+
+    fn create(&mut self, blocks: u64) -> Action {
+        self.names += 1;
+        Action::Change(VolumeChange::Create(format!("volume-{}", self.names), blocks.max(1)))
+    }
+
+    /// The next action; its cost in block operations.
+    pub fn next(&mut self, model: &Model) -> (Action, u64) {
+        if self.phase.requests_left == 0 {
+            self.phase = draw_phase(&mut self.rng);
+        }
+        self.phase.requests_left -= 1;
+        let usable: Vec<(VolumeId, u64)> =
+            model.volumes().iter().filter(|(_, volume)| !volume.deleting).map(|(id, volume)| (*id, volume.steady_blocks())).collect();
+        let total: u64 = self.phase.weights.iter().sum();
+        let mut at = self.rng.below(total);
+        let kind = self.phase.weights.iter().position(|weight| at.checked_sub(*weight).map(|rest| at = rest).is_none()).unwrap_or(0);
+        if usable.is_empty() {
+            return (self.first_volume(), 1);
+        }
+        if kind == 6 {
+            return (self.change(model, &usable), 1);
+        }
+        if kind == 7 {
+            return (Action::Checkpoint, 1);
+        }
+        let (volume, blocks) = self.rng.pick(&usable);
+        let asked = self.request(kind, blocks);
+        let cost = asked.blocks().clamp(1, 64);
+        (Action::Request(volume, asked), cost)
+    }
+
+    fn request(&mut self, kind: usize, volume_blocks: u64) -> Asked {
+        let long = matches!(kind, 2 | 3) && self.rng.chance(100);
+        let wanted = if long { self.rng.between(1, volume_blocks) } else { self.length() };
+        let blocks = wanted.min(volume_blocks);
+        let first = self.first_block(volume_blocks - blocks + 1, blocks);
+        let (at, count) = self.align(first, blocks);
+        let fua = self.rng.chance(self.phase.fua_per_mille);
+        match kind {
+            0 => Asked::Read { at, count },
+            1 => {
+                let touched = (at + count).div_ceil(SECTORS as u64) - at / SECTORS as u64;
+                let stamps = (0..touched).map(|_| self.stamp()).collect();
+                Asked::Write { at, count, stamps, fua }
+            }
+            2 => Asked::Zero { at, count, no_hole: None, fua },
+            3 => Asked::Zero { at, count, no_hole: Some(self.rng.chance(500)), fua },
+            4 => Asked::Flush,
+            _ => Asked::Status { at, count },
+        }
+    }
+
+    fn length(&mut self) -> u64 {
+        let max = self.phase.blocks_max;
+        if self.rng.chance(600) { self.rng.between(1, max.min(2)) } else { self.rng.between(1, max) }
+    }
+
+    fn first_block(&mut self, bound: u64, blocks: u64) -> u64 {
+        if self.phase.sequential {
+            let first = self.cursor % bound;
+            self.cursor = first + blocks;
+            first
+        } else if self.rng.chance(self.phase.hot_per_mille) {
+            self.rng.below(bound.min(self.phase.hot_blocks))
+        } else {
+            self.rng.below(bound)
+        }
+    }
+
+    fn align(&mut self, first: u64, blocks: u64) -> (u64, u64) {
+        let sectors = SECTORS as u64;
+        let (at, count) = (first * sectors, blocks * sectors);
+        if !self.rng.chance(self.phase.unaligned_per_mille) {
+            return (at, count);
+        }
+        let skip = self.rng.below(count.min(sectors));
+        let cut = self.rng.below((count - skip).min(sectors));
+        (at + skip, count - skip - cut)
+    }
+
+    fn stamp(&mut self) -> u64 {
+        if self.rng.chance(self.phase.fill_per_mille) {
+            return self.rng.pick(&[ZERO, ONES]);
+        }
+        self.stamp += 1;
+        self.stamp
+    }
+
+    fn change(&mut self, model: &Model, usable: &[(VolumeId, u64)]) -> Action {
+        let space: u64 = model.volumes().values().map(|volume| volume.blocks.len() as u64).sum();
+        let room = self.space_blocks.saturating_sub(space);
+        let (volume, blocks) = self.rng.pick(usable);
+        let busy = model.volumes().get(&volume).is_none_or(|volume| volume.resizing.is_some());
+        match self.rng.below(10) {
+            0..3 if model.volumes().len() < VOLUMES_MAX => {
+                let blocks = self.rng.between(1, room.max(1));
+                self.create(blocks)
+            }
+            3..5 if usable.len() > 1 && !busy => Action::Change(VolumeChange::Delete(volume)),
+            5..7 if !busy && room > 0 => Action::Change(VolumeChange::Resize(volume, blocks + self.rng.between(1, room))),
+            7..9 if !busy && blocks > 1 => {
+                let smaller = self.rng.between(blocks / 2, blocks - 1).max(1);
+                if model.is_touched(volume, smaller..blocks) {
+                    return Action::Request(volume, Asked::Flush);
+                }
+                Action::Change(VolumeChange::Resize(volume, smaller))
+            }
+            _ => Action::Request(volume, Asked::Flush),
+        }
+    }
+}
+
+fn draw_phase(rng: &mut Rng) -> Phase {
+    let weights = match rng.below(8) {
+        0 => [10, 80, 2, 2, 4, 1, 1, 0],
+        1 => [40, 40, 5, 5, 5, 3, 2, 1],
+        2 => [10, 30, 30, 15, 5, 5, 5, 1],
+        3 => [5, 90, 0, 0, 0, 0, 0, 0],
+        4 => [20, 60, 1, 1, 15, 1, 1, 1],
+        5 => [70, 20, 2, 2, 2, 3, 1, 0],
+        _ => [15, 75, 3, 2, 3, 1, 1, 0],
+    };
+    Phase {
+        requests_left: rng.between(50, 600),
+        depth: rng.pick(&[1, 2, 8, 16, 32, 64]),
+        burst: rng.pick(&[1, 1, 4, 32]),
+        weights,
+        blocks_max: rng.pick(&[1, 2, 4, 16, 64]),
+        unaligned_per_mille: rng.pick(&[0, 0, 50, 400]),
+        fua_per_mille: rng.pick(&[0, 0, 20, 200]),
+        fill_per_mille: rng.pick(&[0, 50, 300]),
+        hot_per_mille: rng.pick(&[0, 0, 500, 950]),
+        hot_blocks: rng.between(1, 64),
+        sequential: rng.chance(150),
+    }
+}

@@ -1,0 +1,385 @@
+//! Drives one engine: virtual clock, member commands and jobs that end in an order drawn from the seed, answers checked by the model.
+//!
+//! A *turn*: 1 the clock goes to the next thing that ends (or to the engine's wake time); 2 everything that has ended by then, and what was
+//! submitted since, goes to the engine in one `apply`; 3 what it wants done is started with a drawn duration, its answers go to the model.
+
+mod checks;
+
+use crate::members::{Started, VirtualMembers};
+use crate::model::{Asked, Model, VolumeChange};
+use crate::rng::Rng;
+use crate::trace::Trace;
+use crate::violation::{Broken, Violation, ensure};
+use std::collections::{BTreeMap, BTreeSet};
+use windrow_engine::{Control, ControlCompletion, ControlId, ControlRequest, Engine, Event, Job, Notice, OpenOptions, OpenReport, Outbox, PoolStatus};
+use windrow_io::{BufPool, Completion, MemberCommand, MemberIo, MemberOp, Reply, Request, RequestId};
+use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
+
+/// Turns without any effect after which a pool that should do something is stuck.
+const IDLE_TURNS_MAX: u32 = 5_000;
+/// Turns that one wait may take.
+const TURNS_MAX: u64 = 2_000_000;
+
+enum Pending {
+    Command(Started),
+    Job(Job),
+}
+
+/// Why a start did not give an engine.
+#[derive(Debug)]
+pub enum StartFailure {
+    /// The power went.
+    PowerCut,
+    /// The engine refused.
+    Refused(String),
+}
+
+/// One pool under simulation, with its members, its clients' view and its clock.
+pub struct World {
+    /// The members.
+    pub members: VirtualMembers,
+    /// The truth.
+    pub model: Model,
+    /// What happened.
+    pub trace: Trace,
+    /// Members with faults: the engine may latch them out and repair from others.
+    pub ailing: BTreeSet<MemberId>,
+    engine: Option<Engine>,
+    buffers: BufPool,
+    rng: Rng,
+    speeds: Vec<u64>,
+    now_ns: u64,
+    sequence: u64,
+    pending: BTreeMap<(u64, u64), Pending>,
+    /// Ranges being written or discarded, by member: offset, length, tag.
+    busy: Vec<Vec<(u64, u64, u64)>>,
+    wake_at_ns: Option<u64>,
+    events: Vec<Event>,
+    outbox: Outbox,
+    changes: BTreeMap<ControlId, Option<VolumeChange>>,
+    reading_back: BTreeMap<RequestId, (VolumeId, u64)>,
+    next_id: u64,
+    idle_turns: u32,
+    stopping: bool,
+}
+
+impl World {
+    /// A world around members.
+    pub fn new(seed: u64, members: VirtualMembers, story: bool) -> Self {
+        let mut rng = Rng::stream(seed, "devices");
+        let count = members.member_count();
+        let speeds = (0..count).map(|_| rng.between(50, 200)).collect();
+        Self {
+            members,
+            model: Model::default(),
+            trace: Trace::new(story),
+            ailing: BTreeSet::new(),
+            engine: None,
+            buffers: BufPool::new(16 << 20),
+            rng,
+            speeds,
+            now_ns: 1_000_000,
+            sequence: 0,
+            pending: BTreeMap::new(),
+            busy: vec![Vec::new(); count],
+            wake_at_ns: None,
+            events: Vec::new(),
+            outbox: Outbox::default(),
+            changes: BTreeMap::new(),
+            reading_back: BTreeMap::new(),
+            next_id: 1,
+            idle_turns: 0,
+            stopping: false,
+        }
+    }
+
+    /// Virtual time.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Starts the engine on the members as they are.
+    pub fn start(&mut self, options: &OpenOptions) -> Result<OpenReport, StartFailure> {
+        self.members.reset_received();
+        let opened = Engine::open(&mut self.members, self.buffers.clone(), options);
+        if self.members.is_cut() {
+            return Err(StartFailure::PowerCut);
+        }
+        let (engine, report) = opened.map_err(|error| StartFailure::Refused(error.to_string()))?;
+        self.trace.add(report.accepted_order.0);
+        self.trace.tell(|| format!("{} start: {report:?}", self.now_ns));
+        self.engine = Some(engine);
+        self.stopping = false;
+        Ok(report)
+    }
+
+    /// The engine's status.
+    ///
+    /// # Panics
+    /// If there is no engine: the caller has just started it.
+    pub fn status(&self) -> PoolStatus {
+        match &self.engine {
+            Some(engine) => engine.status(),
+            None => unreachable!("status is asked of a running pool only"),
+        }
+    }
+
+    /// The power goes: the engine is lost with everything in flight. Returns the newest order that it had given.
+    pub fn power_cut(&mut self) -> u64 {
+        let newest = self.engine.take().map_or(0, |engine| {
+            let status = engine.status();
+            self.model.claimed_durable(status.durable_order.0);
+            status.order.0
+        });
+        let started = std::mem::take(&mut self.pending).into_values().filter_map(|pending| match pending {
+            Pending::Command(started) => Some(started),
+            Pending::Job(_) => None,
+        });
+        let started: Vec<Started> = started.collect();
+        self.trace.tell(|| {
+            let cached: usize = (0..self.speeds.len()).map(|m| self.members.member(MemberId(m as u8)).cached_writes()).sum();
+            format!("{} power cut: {} commands in flight, {cached} writes cached, newest order {newest}", self.now_ns, started.len())
+        });
+        self.members.power_cut(started);
+        self.busy.iter_mut().for_each(Vec::clear);
+        self.wake_at_ns = None;
+        self.events.clear();
+        self.outbox = Outbox::default();
+        self.changes.clear();
+        self.reading_back.clear();
+        newest
+    }
+
+    /// Submits a request.
+    pub fn submit(&mut self, volume: VolumeId, asked: Asked) -> RequestId {
+        let id = RequestId(self.next_id);
+        self.next_id += 1;
+        let op = asked.to_op(volume, &self.buffers);
+        self.trace.tell(|| format!("{} request {}: volume {volume} {asked:?}", self.now_ns, id.0));
+        self.model.submit(id, volume, asked);
+        self.events.push(Event::Request(Request { id, volume, op }));
+        id
+    }
+
+    /// Reads whole blocks; what comes back is the truth from then on.
+    pub fn read_back(&mut self, volume: VolumeId, first_block: u64, blocks: u64) {
+        let sectors = BLOCK_BYTES / crate::content::SECTOR as u64;
+        let id = self.submit(volume, Asked::Read { at: first_block * sectors, count: blocks * sectors });
+        self.reading_back.insert(id, (volume, first_block));
+    }
+
+    /// Submits a volume operation.
+    pub fn change(&mut self, change: VolumeChange) {
+        let size = |blocks: u64| blocks * BLOCK_BYTES;
+        let command = match &change {
+            VolumeChange::Create(name, blocks) => Control::VolumeCreate { name: name.clone(), size_bytes: size(*blocks) },
+            VolumeChange::Resize(volume, blocks) => Control::VolumeResize { volume: *volume, size_bytes: size(*blocks) },
+            VolumeChange::Delete(volume) => Control::VolumeDelete { volume: *volume },
+        };
+        self.model.submit_change(&change);
+        self.control(command, Some(change));
+    }
+
+    /// Submits a control command without effect on content.
+    pub fn command(&mut self, command: Control) {
+        self.stopping |= matches!(command, Control::Shutdown { .. });
+        self.control(command, None);
+    }
+
+    fn control(&mut self, command: Control, change: Option<VolumeChange>) {
+        let id = ControlId(self.next_id);
+        self.next_id += 1;
+        self.trace.tell(|| format!("{} control {}: {command:?}", self.now_ns, id.0));
+        self.changes.insert(id, change);
+        self.events.push(Event::Control(ControlRequest { id, command }));
+    }
+
+    /// Requests and control commands that are not answered.
+    pub fn unanswered(&self) -> usize {
+        self.model.in_flight() + self.changes.len()
+    }
+
+    /// Control commands that are not answered.
+    pub fn unanswered_controls(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Commands and jobs under way.
+    pub fn under_way(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// One turn; false if nothing is under way and nothing will ever happen by itself.
+    pub fn turn(&mut self) -> Result<bool, Violation> {
+        let due = self.pending.first_key_value().map(|((time, _), _)| *time);
+        let next = [due, self.wake_at_ns].into_iter().flatten().min();
+        match next {
+            None if self.events.is_empty() => return Ok(false),
+            Some(time) if self.events.is_empty() => self.now_ns = self.now_ns.max(time),
+            _ => self.now_ns += self.rng.below(2_000),
+        }
+        let window = if self.rng.chance(300) { self.rng.below(100_000) } else { 0 };
+        let until = self.now_ns + window;
+        while let Some(entry) = self.pending.first_entry().filter(|entry| entry.key().0 <= until) {
+            let ended = entry.remove();
+            self.ended(ended);
+        }
+        self.now_ns = until;
+        if self.wake_at_ns.is_some_and(|time| time <= self.now_ns) {
+            self.wake_at_ns = None;
+            self.events.insert(0, Event::Tick(self.now_ns));
+        } else if self.rng.chance(300) {
+            self.events.push(Event::Tick(self.now_ns));
+        }
+        let Some(engine) = &mut self.engine else { return Ok(false) };
+        engine.apply(&mut self.events, &mut self.outbox);
+        ensure!(self.events.is_empty(), Protocol, "apply left {} events", self.events.len());
+        self.effects()?;
+        ensure!(self.idle_turns < IDLE_TURNS_MAX || self.unanswered() == 0, Stuck, "{} unanswered, nothing happens", self.unanswered());
+        Ok(true)
+    }
+
+    /// Turns while the condition holds. An idle pool whose condition still holds is stuck.
+    pub fn run_while(&mut self, what: &str, mut condition: impl FnMut(&Self) -> bool) -> Result<(), Violation> {
+        for _ in 0..TURNS_MAX {
+            if !condition(self) {
+                return Ok(());
+            }
+            let alive = self.turn()?;
+            ensure!(alive || !condition(self), Stuck, "{what}: {} unanswered, nothing under way", self.unanswered());
+        }
+        Err(Violation::new(Broken::Stuck, format!("{what}: no end after {TURNS_MAX} turns")))
+    }
+
+    /// Turns until nothing is under way and the engine wants nothing.
+    pub fn run_to_rest(&mut self) -> Result<(), Violation> {
+        self.run_while("coming to rest", |world| world.unanswered() > 0)?;
+        let mut quiet = 0;
+        for _ in 0..TURNS_MAX {
+            let alive = self.turn()?;
+            quiet = if self.pending.is_empty() { quiet + 1 } else { 0 };
+            if !alive || quiet > 200 {
+                return Ok(());
+            }
+        }
+        Err(Violation::new(Broken::Stuck, "the pool never comes to rest"))
+    }
+
+    fn ended(&mut self, pending: Pending) {
+        match pending {
+            Pending::Command(started) => {
+                let (member, tag) = (started.command.member, started.command.tag.0);
+                let done = self.members.finish(started);
+                self.busy[member.index()].retain(|(_, _, busy)| *busy != tag);
+                self.trace.add(tag << 8 | u64::from(member.0));
+                self.events.push(Event::Member(done));
+            }
+            Pending::Job(mut job) => {
+                job.run();
+                self.events.push(Event::Job(job));
+            }
+        }
+    }
+
+    fn effects(&mut self) -> Result<(), Violation> {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        let busy = !(outbox.commands.is_empty() && outbox.jobs.is_empty() && outbox.completions.is_empty() && outbox.control.is_empty());
+        self.idle_turns = if busy || !self.pending.is_empty() { 0 } else { self.idle_turns + 1 };
+        for command in outbox.commands.drain(..) {
+            self.start_command(command)?;
+        }
+        for job in outbox.jobs.drain(..) {
+            let duration = self.rng.between(1_000, 200_000);
+            self.schedule(duration, Pending::Job(job));
+        }
+        for completion in outbox.completions.drain(..) {
+            self.completed(&completion)?;
+        }
+        for completion in outbox.control.drain(..) {
+            self.control_completed(&completion)?;
+        }
+        for notice in outbox.notices.drain(..) {
+            self.noticed(&notice)?;
+        }
+        if let Some(time) = outbox.wake_at_ns.take() {
+            self.wake_at_ns = Some(self.wake_at_ns.map_or(time, |other| other.min(time)));
+        }
+        self.outbox = outbox;
+        Ok(())
+    }
+
+    fn schedule(&mut self, duration_ns: u64, pending: Pending) {
+        self.sequence += 1;
+        self.pending.insert((self.now_ns + duration_ns, self.sequence), pending);
+    }
+
+    fn start_command(&mut self, command: MemberCommand) -> Result<(), Violation> {
+        let member = command.member.index();
+        ensure!(member < self.speeds.len(), Protocol, "a command for member {}", command.member);
+        let (kind, offset, length, micros) = match &command.op {
+            MemberOp::Read { offset, buf } => (1, *offset, buf.len() as u64, 80),
+            MemberOp::Write { offset, buf } => (2, *offset, buf.len() as u64, 60 + buf.len() as u64 / 1024),
+            MemberOp::Flush => (3, 0, 0, 800),
+            MemberOp::Discard { offset, length } => (4, *offset, *length, 100),
+        };
+        self.trace.add(self.now_ns ^ kind << 56 ^ (member as u64) << 48);
+        self.trace.add(offset ^ length << 40);
+        if let MemberOp::Write { buf, .. } = &command.op {
+            self.trace.add_bytes(buf);
+        }
+        self.check_command(&command, kind, offset, length)?;
+        self.trace.tell(|| format!("{} member {member} {} at {offset} + {length}", self.now_ns, ["", "read", "write", "flush", "discard"][kind as usize]));
+        let stall = if self.rng.chance(10) { 20 } else { 1 };
+        let duration = micros * 10 * self.speeds[member] * self.rng.between(50, 200) / 100 * stall;
+        let started = self.members.start(command);
+        self.schedule(duration, Pending::Command(started));
+        Ok(())
+    }
+
+    fn completed(&mut self, completion: &Completion) -> Result<(), Violation> {
+        self.trace.add(completion.id.0);
+        self.trace.tell(|| {
+            let result = completion.result.as_ref().map(|_| "done");
+            let orders = completion.orders.map(|(first, last)| (first.0, last.0));
+            format!("{} request {}: {result:?} {orders:?}", self.now_ns, completion.id.0)
+        });
+        let engine = self.engine.as_ref();
+        let full = |bytes: u64| {
+            engine.is_none_or(|engine| {
+                let status = engine.status();
+                status.used_bytes + status.pending_bytes + bytes > status.plan.usable_bytes
+            })
+        };
+        self.model.complete(completion, full)?;
+        if let (Some((volume, first)), Ok(Reply::Data(slices))) = (self.reading_back.remove(&completion.id), &completion.result) {
+            let mut bytes = Vec::new();
+            slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
+            self.model.settle(volume, first, &bytes);
+        }
+        Ok(())
+    }
+
+    fn control_completed(&mut self, completion: &ControlCompletion) -> Result<(), Violation> {
+        self.trace.tell(|| format!("{} control {}: {:?}", self.now_ns, completion.id.0, completion.result));
+        match self.changes.remove(&completion.id) {
+            None => Err(Violation::new(Broken::Protocol, format!("control command {} is not in flight", completion.id.0))),
+            Some(Some(change)) => self.model.complete_change(&change, &completion.result),
+            Some(None) if completion.result.is_ok() => Ok(()),
+            Some(None) => Err(Violation::new(Broken::Error, format!("a control command failed: {:?}", completion.result))),
+        }
+    }
+
+    fn noticed(&mut self, notice: &Notice) -> Result<(), Violation> {
+        self.trace.tell(|| format!("{} notice: {notice:?}", self.now_ns));
+        match notice {
+            Notice::MemberFailed { member, .. } | Notice::Repaired { member, .. } => {
+                ensure!(self.ailing.contains(member), Error, "member {member} is healthy, but: {notice:?}");
+            }
+            Notice::Unrecoverable { .. } | Notice::Stopped { .. } => {
+                ensure!(self.stopping, Error, "within redundancy, but: {notice:?}");
+            }
+            Notice::Filling { .. } => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! What must hold of commands, of counters and of a pool at rest.
+
+use super::World;
+use crate::violation::{Violation, ensure};
+use windrow_io::{MemberCommand, MemberIo};
+use windrow_units::{BLOCK_BYTES, MemberId};
+
+impl World {
+    /// A command is well formed, inside the member, and does not race with another that changes the same range.
+    pub(super) fn check_command(&mut self, command: &MemberCommand, kind: u64, offset: u64, length: u64) -> Result<(), Violation> {
+        let member = command.member;
+        let size = self.members.member(member).size();
+        let aligned = offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES) && (length > 0 || kind == 3);
+        ensure!(aligned && offset + length <= size, Protocol, "member {member}: {kind} at {offset} + {length} of {size} bytes");
+        if kind == 2 || kind == 4 {
+            let busy = &mut self.busy[member.index()];
+            let other = busy.iter().find(|(start, len, _)| offset < start + len && *start < offset + length);
+            ensure!(other.is_none(), Protocol, "member {member}: {kind} at {offset} + {length} while {other:?} is under way");
+            busy.push((offset, length, command.tag.0));
+        }
+        Ok(())
+    }
+
+    /// At rest: nothing left over, everything durable (a flush has just completed), every counter exact.
+    pub fn check_rest(&self) -> Result<(), Violation> {
+        let status = self.status();
+        ensure!(self.under_way() == 0 && self.unanswered() == 0, Leak, "{} under way, {} unanswered", self.under_way(), self.unanswered());
+        ensure!(status.pending_bytes == 0, Leak, "{} bytes pending at rest", status.pending_bytes);
+        ensure!(status.at_risk_bytes == 0, Leak, "{} bytes at risk after a flush", status.at_risk_bytes);
+        let acknowledged = self.model.acknowledged();
+        let durable = status.durable_order.0;
+        ensure!(durable >= acknowledged, Durability, "order {acknowledged} was acknowledged and flushed, the durable order is {durable}");
+        ensure!(status.order.0 >= durable, Protocol, "durable order {durable} beyond the newest {}", status.order);
+        let mut used = 0;
+        for (id, volume) in self.model.volumes() {
+            let bytes = self.model.blocks_with_data(*id) * BLOCK_BYTES;
+            used += bytes;
+            let Some(shown) = status.volumes.iter().find(|shown| shown.id == *id) else {
+                return Err(Violation::new(crate::Broken::Protocol, format!("volume {id} is not shown")));
+            };
+            ensure!(shown.mapped_bytes == bytes, Accounting, "volume {id}: {} mapped bytes, should be {bytes}", shown.mapped_bytes);
+            ensure!(shown.size_bytes == volume.size_bytes(), Protocol, "volume {id} has {} bytes, should be {}", shown.size_bytes, volume.size_bytes());
+        }
+        ensure!(status.used_bytes == used, Accounting, "{} used bytes, should be {used}", status.used_bytes);
+        let deleting = status.volumes.iter().filter(|volume| volume.deleting).count();
+        ensure!(deleting == 0, Leak, "{deleting} volumes are still being deleted at rest");
+        let written = self.model.written_bytes;
+        ensure!(status.user_write_bytes == written, Accounting, "{} user bytes, clients wrote {written}", status.user_write_bytes);
+        self.check_counters()
+    }
+
+    /// A pool that was opened read-only has not been touched.
+    pub fn check_untouched(&self) -> Result<(), Violation> {
+        for index in 0..self.members.member_count() {
+            let received = self.members.member(MemberId(index as u8)).received;
+            let touched = (received.written_bytes, received.flushes, received.discarded_bytes);
+            ensure!(touched == (0, 0, 0), Protocol, "a read-only start: member {index} received (written, flushes, discarded) {touched:?}");
+        }
+        Ok(())
+    }
+
+    fn check_counters(&self) -> Result<(), Violation> {
+        let status = self.status();
+        let mut total = 0;
+        for (index, stats) in status.member_stats.iter().enumerate() {
+            let member = MemberId(index as u8);
+            total += stats.written.total();
+            if self.ailing.contains(&member) || !self.members.is_present(member) {
+                continue;
+            }
+            let received = self.members.member(member).received;
+            let counted = (stats.written.total(), stats.flushes, stats.discarded_bytes);
+            let device = (received.written_bytes, received.flushes, received.discarded_bytes);
+            ensure!(
+                counted == device,
+                Accounting,
+                "member {member}: counted (written, flushes, discarded) {counted:?}, received {device:?}; {:?}",
+                stats.written
+            );
+        }
+        ensure!(status.written.total() == total, Accounting, "the sum is {}, the members' {total}", status.written.total());
+        Ok(())
+    }
+}

@@ -1,0 +1,30 @@
+//! Head and tail of a batch, as they are and with right checksums. What is accepted must encode to the same bytes.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use windrow_layout::batch::{BatchPlan, TableWriter, decode_batch, decode_header, encode_ends};
+use windrow_units::{BLOCK_SIZE, SegmentId, Uuid};
+
+fuzz_target!(|data: &[u8]| {
+    let _ = decode_header(data, &Uuid([7; 16]), SegmentId(1), 2);
+    if data.len() < 256 {
+        return;
+    }
+    let blocks = (data.len() / BLOCK_SIZE).max(1);
+    let mut head = data[..data.len().min(blocks * BLOCK_SIZE)].to_vec();
+    head.resize(blocks * BLOCK_SIZE, 0);
+    let mut tail = data[data.len().min(blocks * BLOCK_SIZE)..].to_vec();
+    tail.resize(BLOCK_SIZE, 0);
+    let address = signing::sign_batch(&mut head, &mut tail);
+    let Ok(batch) = decode_batch(&head, &tail, &address.pool, address.segment, address.row) else { return };
+
+    let frame = &batch.frame;
+    let mut table = TableWriter::new();
+    batch.entries.iter().for_each(|e| table.push(&e.entry));
+    let checksums: Vec<u32> = batch.entries.iter().filter_map(|e| e.payload).map(|p| p.checksum).collect();
+    let padding_blocks = frame.padding_blocks();
+    let plan = BatchPlan { head_blocks: frame.head_blocks, payload_blocks: frame.payload_blocks, rows: frame.header.rows, padding_blocks };
+    let (mut new_head, mut new_tail) = (vec![0xff; head.len()], vec![0xff; tail.len()]);
+    encode_ends(&frame.header, &table, &checksums, &plan, &mut new_head, &mut new_tail);
+    assert_eq!((head, tail), (new_head, new_tail));
+});

@@ -1,0 +1,58 @@
+//! Puts right checksums on wrong bytes, by the rules of `docs/on-disk-format.md`, so that a fuzzer reaches what lies behind
+//! the checksums. Written from the document and not from the code, so that it also compares the two.
+
+use windrow_units::{PoolUuid, SegmentId, Uuid};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    std::array::from_fn(|i| bytes[at + i])
+}
+
+/// Where a batch says it lies.
+pub struct Address {
+    /// Pool.
+    pub pool: PoolUuid,
+    /// Segment.
+    pub segment: SegmentId,
+    /// First row.
+    pub row: u32,
+}
+
+/// Signs a batch: `head` is at least 256 bytes, `tail` 4096.
+pub fn sign_batch(head: &mut [u8], tail: &mut [u8]) -> Address {
+    head[..8].copy_from_slice(b"WNDRWBAT");
+    let mut owner = [0; 32];
+    owner[..16].copy_from_slice(&head[32..48]);
+    owner[16..24].copy_from_slice(&head[48..56]);
+    owner[24..32].copy_from_slice(&head[20..28]);
+    let seed = xxh3_64(&owner);
+    let table = xxh3_64_with_seed(&head[256..], seed);
+    head[176..184].copy_from_slice(&table.to_le_bytes());
+    let header = xxh3_64_with_seed(&head[16..256], seed);
+    head[8..16].copy_from_slice(&header.to_le_bytes());
+
+    let footer = &mut tail[4032..];
+    footer[..8].copy_from_slice(b"WNDRWEND");
+    footer[8..24].copy_from_slice(&head[48..64]);
+    footer[24..36].copy_from_slice(&head[20..32]);
+    footer[36] = head[18];
+    footer[40..48].copy_from_slice(&header.to_le_bytes());
+    let sum = xxh3_64_with_seed(&tail[..4088], seed);
+    tail[4088..].copy_from_slice(&sum.to_le_bytes());
+    Address { pool: Uuid(array(head, 32)), segment: SegmentId(u32::from_le_bytes(array(head, 20))), row: u32::from_le_bytes(array(head, 24)) }
+}
+
+/// Signs a superblock slot of 16384 bytes.
+pub fn sign_superblock(slot: &mut [u8]) {
+    slot[..8].copy_from_slice(b"WNDRWSUP");
+    let owner: [u8; 17] = array(slot, 48);
+    let sum = xxh3_64_with_seed(&slot[16..], xxh3_64(&owner));
+    slot[8..16].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Signs a label of 4096 bytes.
+pub fn sign_label(label: &mut [u8]) {
+    label[..16].copy_from_slice(b"WINDROW-MEMBER\r\n");
+    let sum = xxh3_64(&label[24..]);
+    label[16..24].copy_from_slice(&sum.to_le_bytes());
+}

@@ -1,0 +1,174 @@
+//! `test` and `ci`: the steps, in the order in which a failure is cheapest to learn of.
+
+use crate::steps::{Done, Steps, passed};
+use crate::tidy::{self, Tree, commands};
+use crate::{packages, tools};
+use std::path::Path;
+use std::process::Command;
+
+/// Who asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// A person at their machine.
+    Local,
+    /// A fresh clone.
+    Ci,
+}
+
+/// The names of the steps.
+pub const STEPS: &[&str] =
+    &["packages", "lock file", "format", "tidy", "clippy", "tests", "documentation", "simulator", "documented commands", "demo", "clean tree"];
+
+/// Seeds that the simulator step runs, counted from one drawn from the commit.
+const SIMULATOR_SEEDS: u64 = 200;
+
+const MINUTE_S: u32 = 60;
+
+/// Runs the steps, prints the table, fails if one failed.
+pub fn run(root: &Path, mode: Mode, only: &[String]) -> Result<(), String> {
+    if let Some(unknown) = only.iter().find(|name| !STEPS.contains(&name.as_str())) {
+        return Err(format!("there is no step `{unknown}`; there are: {}", STEPS.join(", ")));
+    }
+    let before = untracked(root);
+    let wanted = |name: &str| mode == Mode::Ci || only.iter().any(|only| only == name);
+    let mut steps = Steps::new(only);
+    steps.step("packages", || packages::install(root));
+    if wanted("lock file") {
+        steps.step("lock file", || lock_file(root));
+    }
+    steps.step("format", || cargo(root, &["fmt", "--all", "--check"], 5));
+    steps.step("tidy", || tidy::run(root).and_then(|()| passed()));
+    steps.step("clippy", || cargo(root, &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], 20));
+    steps.step("tests", || cargo(root, &["test", "--workspace", "--no-fail-fast"], 40));
+    steps.step("documentation", || documentation(root));
+    steps.step("simulator", || simulator(root));
+    steps.step("documented commands", || documented_commands(root));
+    steps.step("demo", || demo(root));
+    if wanted("clean tree") {
+        steps.step("clean tree", || clean_tree(&before, &untracked(root)));
+    }
+    println!("{}", steps.table());
+    if steps.failed() { Err("a step failed".to_owned()) } else { Ok(()) }
+}
+
+/// `windrow bench` in a release build.
+pub fn bench(root: &Path, arguments: &[String]) -> Result<(), String> {
+    let mut command = tools::cargo(root);
+    command.args(["run", "--release", "--quiet", "--package", "windrow", "--", "bench"]).args(arguments);
+    tools::run(command, 60 * MINUTE_S)
+}
+
+/// The simulator in a release build.
+pub fn simulate(root: &Path, arguments: &[String]) -> Result<(), String> {
+    if !has_simulator(root) {
+        return Err("crates/sim has no example `sim`".to_owned());
+    }
+    let mut command = tools::cargo(root);
+    command.args(["run", "--release", "--quiet", "--package", "windrow-sim", "--example", "sim", "--"]).args(arguments);
+    tools::run(command, 60 * MINUTE_S)
+}
+
+fn documentation(root: &Path) -> Result<Done, String> {
+    let mut command = tools::cargo(root);
+    command.args(["doc", "--workspace", "--exclude", "xtask", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
+    tools::run(command, 15 * MINUTE_S).and_then(|()| passed())
+}
+
+/// Seeds drawn from the commit: every commit tries other ones, and a failure can be repeated from the commit alone.
+fn simulator(root: &Path) -> Result<Done, String> {
+    if !has_simulator(root) {
+        return Ok(Done::Skipped("crates/sim has no example `sim`".to_owned()));
+    }
+    let first = first_seed(root);
+    let range = format!("{first}..{}", first + SIMULATOR_SEEDS);
+    println!("seeds {range}");
+    let mut command = tools::cargo(root);
+    command.args(["run", "--quiet", "--package", "windrow-sim", "--example", "sim", "--"]);
+    command.args(["--seeds", &range, "--jobs", &jobs().to_string()]);
+    tools::run(command, 15 * MINUTE_S)?;
+    Ok(Done::Passed(format!("seeds {range}")))
+}
+
+/// Every `windrow` command in a document is understood by the program: it is called with `--help` added, which makes it
+/// check the words before and do nothing.
+fn documented_commands(root: &Path) -> Result<Done, String> {
+    let tree = Tree::load(root)?;
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for (path, text) in tree.with_extension("md") {
+        for shown in commands::shown(text) {
+            let Some(arguments) = shown.windrow_arguments().filter(|arguments| !arguments.iter().any(|argument| argument == "--")) else { continue };
+            count += 1;
+            let mut command = windrow(root);
+            command.args(arguments).arg("--help");
+            if let Err(message) = tools::output(command) {
+                wrong.push(format!("{path}:{}: {message}", shown.line));
+            }
+        }
+    }
+    wrong.iter().for_each(|message| println!("{message}"));
+    if wrong.is_empty() {
+        Ok(Done::Passed(format!("{count} commands")))
+    } else {
+        Err(format!("{} of {count} documented commands are not understood", wrong.len()))
+    }
+}
+
+fn demo(root: &Path) -> Result<Done, String> {
+    let mut help = windrow(root);
+    help.args(["demo", "--help"]);
+    if !tools::output(help).is_ok_and(|text| text.contains("--quick")) {
+        return Ok(Done::Skipped("the program has no `demo --quick`".to_owned()));
+    }
+    let mut command = windrow(root);
+    command.args(["demo", "--quick"]);
+    tools::run(command, 10 * MINUTE_S).and_then(|()| passed())
+}
+
+/// Cargo would mend a stale lock file in silence, and build something else than what was committed.
+fn lock_file(root: &Path) -> Result<Done, String> {
+    let mut command = tools::cargo(root);
+    command.args(["metadata", "--locked", "--format-version", "1"]);
+    tools::output(command).and_then(|_| passed())
+}
+
+fn clean_tree(before: &str, after: &str) -> Result<Done, String> {
+    if before == after {
+        return passed();
+    }
+    println!("before:\n{before}after:\n{after}");
+    Err("the steps changed files of the tree or left some behind".to_owned())
+}
+
+fn untracked(root: &Path) -> String {
+    let mut command = tools::program(root, "git");
+    command.args(["status", "--porcelain"]);
+    tools::output(command).unwrap_or_default()
+}
+
+fn cargo(root: &Path, arguments: &[&str], minutes: u32) -> Result<Done, String> {
+    let mut command = tools::cargo(root);
+    command.args(arguments);
+    tools::run(command, minutes * MINUTE_S).and_then(|()| passed())
+}
+
+fn windrow(root: &Path) -> Command {
+    let mut command = tools::cargo(root);
+    command.args(["run", "--quiet", "--package", "windrow", "--"]);
+    command
+}
+
+fn has_simulator(root: &Path) -> bool {
+    ["crates/sim/examples/sim.rs", "crates/sim/examples/sim/main.rs"].iter().any(|path| root.join(path).is_file())
+}
+
+fn first_seed(root: &Path) -> u64 {
+    let mut command = tools::program(root, "git");
+    command.args(["rev-parse", "HEAD"]);
+    let commit = tools::output(command).unwrap_or_default();
+    commit.get(..8).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(1)
+}
+
+fn jobs() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}

@@ -1,0 +1,72 @@
+//! Which crate may depend on which. `docs/architecture.md` draws the same picture.
+//!
+//! The table holds every edge written out, also those to the vocabulary crates `units` and `io` at the bottom, because an
+//! edge that is not written down is an edge nobody decided on.
+
+use super::Findings;
+use crate::metadata::{Kind, Metadata, Package};
+
+/// Crate, what its product part may depend on. Crates that come later stand here already, so that their place is decided.
+pub const ALLOWED: &[(&str, &[&str])] = &[
+    ("units", &[]),
+    // Pure arithmetic; they know slices and numbers, nothing of Windrow.
+    ("parity", &[]),
+    ("reduce", &[]),
+    ("policy", &[]),
+    ("io", &["units"]),
+    // Batches and pages are encoded straight into aligned buffers, hence `io`.
+    ("layout", &["io", "units"]),
+    ("device", &["io", "units"]),
+    ("export", &["io", "units"]),
+    ("nbd", &["export", "io", "units"]),
+    ("ublk", &["export", "io", "units"]),
+    ("vhost", &["export", "io", "units"]),
+    ("engine", &["layout", "parity", "reduce", "policy", "io", "units"]),
+    // `layout` for reading labels before an import, `policy` for the names of victim policies.
+    ("host", &["engine", "device", "export", "io", "units", "layout", "policy"]),
+    ("sim", &["engine", "layout", "io", "units"]),
+    ("lab", &["policy", "engine", "units"]),
+    // Never the engine: a second reader of the format may disagree with it. Parity arithmetic is no reader of the format.
+    ("inspect", &["layout", "device", "parity", "reduce", "io", "units"]),
+    // Wiring. `engine`, `device`, `io`, `layout`, `units` and `export` for the types that travel through it.
+    ("cli", &["nbd", "ublk", "vhost", "host", "inspect", "lab", "export", "engine", "device", "layout", "io", "units"]),
+    ("xtask", &[]),
+];
+
+/// Crates that the engine may not use even in its tests: it must stay drivable by the simulator alone.
+const NEVER_OF_ENGINE: &[&str] = &["host", "device"];
+
+/// The short name of a crate: `windrow-io` is `io`, the package `windrow` is `cli`.
+pub fn short(name: &str) -> &str {
+    if name == "windrow" { "cli" } else { name.strip_prefix("windrow-").unwrap_or(name) }
+}
+
+/// Checks every edge between crates of the workspace.
+pub fn check(metadata: &Metadata, findings: &mut Findings) {
+    for package in &metadata.members {
+        let name = short(&package.name);
+        match ALLOWED.iter().find(|(known, _)| *known == name) {
+            Some((_, allowed)) => check_package(package, name, allowed, findings),
+            None => findings.error("arrows", &manifest(name), 0, format!("the crate `{name}` has no line in the table of arrows")),
+        }
+    }
+}
+
+fn check_package(package: &Package, name: &str, allowed: &[&str], findings: &mut Findings) {
+    for dependency in package.dependencies.iter().filter(|dependency| dependency.ours) {
+        let target = short(&dependency.name);
+        let forbidden = match dependency.kind {
+            Kind::Development => name == "engine" && NEVER_OF_ENGINE.contains(&target),
+            Kind::Normal | Kind::Build => !allowed.contains(&target),
+        };
+        if forbidden {
+            let may = if allowed.is_empty() { "nothing of ours".to_owned() } else { allowed.join(", ") };
+            findings.error("arrows", &manifest(name), 0, format!("`{name}` may not depend on `{target}`; it may depend on {may}"));
+        }
+    }
+}
+
+/// Path of a crate's manifest.
+pub fn manifest(short_name: &str) -> String {
+    if short_name == "xtask" { "xtask/Cargo.toml".to_owned() } else { format!("crates/{short_name}/Cargo.toml") }
+}
