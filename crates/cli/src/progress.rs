@@ -32,6 +32,17 @@ impl Progress {
         self.line(&format!("{percent:5.1} %  {}/s  {left:.0} s to go", Size(rate as u64)));
     }
 
+    /// Steps done of all steps.
+    pub fn steps(&mut self, done: u64, all: u64) {
+        if !self.is_due() {
+            return;
+        }
+        let rate = done as f64 / self.begin.elapsed().as_secs_f64().max(1e-9);
+        let left = all.saturating_sub(done) as f64 / rate.max(1e-9);
+        let go = if done == 0 { String::new() } else { format!("  {rate:.0}/s  {left:.0} s to go") };
+        self.line(&format!("{done} of {all}{go}"));
+    }
+
     /// Time passed of all time, with something to say.
     pub fn time(&mut self, all: Duration, note: &str) {
         if !self.is_due() {

@@ -20,12 +20,17 @@ impl Table {
     /// The text, one line for each row.
     pub fn render(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..columns).map(|at| self.rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0)).collect();
+        let widths: Vec<usize> =
+            (0..columns).map(|at| self.rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0)).collect();
         // The heading does not decide how a column is aligned.
         let numeric: Vec<bool> = (0..columns).map(|at| self.rows.iter().skip(1).filter_map(|row| row.get(at)).all(|cell| is_number(cell))).collect();
         let mut text = String::new();
         for row in &self.rows {
-            let cells = row.iter().zip(&widths).zip(&numeric).map(|((cell, width), numeric)| if *numeric { format!("{cell:>width$}") } else { format!("{cell:<width$}") });
+            let cells = row
+                .iter()
+                .zip(&widths)
+                .zip(&numeric)
+                .map(|((cell, width), numeric)| if *numeric { format!("{cell:>width$}") } else { format!("{cell:<width$}") });
             let line: Vec<String> = cells.collect();
             text.push_str(line.join("  ").trim_end());
             text.push('\n');

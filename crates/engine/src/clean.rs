@@ -119,10 +119,11 @@ impl Engine {
             let free = self.segments.free_count();
             let coming = free + self.segments.dead_count();
             let running = self.cleaner.victims.len() as u32;
-            // One segment for the user stream's next step, one for the cleaner's own.
+            // One segment for the user stream's next step, one on its way.
             let wanted = floor + 2;
-            let allowed = if free <= floor + 1 { MAX_VICTIMS } else { 2 };
-            if coming + running >= wanted + 1 || running as usize >= allowed {
+            // Each victim may need a segment of its own for its moves before any of them comes free.
+            let outputs = free.saturating_sub(self.floor(STREAM_CLEANED)).max(1);
+            if coming + running > wanted || running >= outputs.min(MAX_VICTIMS as u32) {
                 return;
             }
             let clock = self.counters.log_bytes / BLOCK_BYTES;
@@ -319,8 +320,8 @@ impl Engine {
 
     /// Space is short: hurry what keeps dead segments from being free.
     fn hurry(&mut self, out: &mut Outbox) {
-        let short = self.segments.free_count() <= self.floor(STREAM_USER) + 1;
-        if !short {
+        let short = self.segments.free_count() <= self.floor(STREAM_USER);
+        if !short || !self.admission.wants_room() {
             return;
         }
         let (flush, checkpoint) = self.segments.waiting_for(&self.reuse_horizon());
@@ -355,21 +356,26 @@ impl Engine {
         ReuseHorizon { durable: self.orders.durable(), durable_cleaned: self.stream(STREAM_CLEANED).durable, oldest_checkpoint: oldest }
     }
 
-    /// Frees dead segments; discards them if the pool does that.
-    pub(crate) fn free_segments(&mut self, out: &mut Outbox) {
+    /// Frees dead segments; discards them if the pool does that. True if some are free now.
+    pub(crate) fn free_segments(&mut self, out: &mut Outbox) -> bool {
         if self.segments.dead_count() == 0 || self.read_only {
-            return;
+            return false;
         }
         let horizon = self.reuse_horizon();
+        let free = self.segments.free_count();
         for segment in self.segments.free_dead(&horizon, self.superblock.properties.discard) {
             let shape = *self.zones.shape(segment);
             let extents: Vec<_> = (0..usize::from(shape.width)).map(|p| self.zones.locate(segment).extent(p)).filter(|(m, _)| self.is_online(*m)).collect();
             // Pins count the discards: the segment is free when the last one has ended, so that no write can overtake it.
             self.segments.get_mut(segment).pins = extents.len() as u32;
+            if extents.is_empty() {
+                self.segments.discarded(segment);
+            }
             for (member, offset) in extents {
                 self.send(member, MemberOp::Discard { offset, length: shape.extent_bytes() }, Purpose::Discard { segment }, out);
             }
         }
+        self.segments.free_count() > free
     }
 
     /// A discard has ended, well or not: it is only advice.

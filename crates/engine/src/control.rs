@@ -31,6 +31,8 @@ enum Stage {
 #[derive(Debug, Default)]
 pub(crate) struct ControlState {
     shutdown: Option<(ControlId, bool, Stage)>,
+    /// Wait because a large write is being admitted part by part.
+    waiting: std::collections::VecDeque<ControlRequest>,
     /// Wait for a checkpoint that began after their request.
     checkpoints: Vec<(ControlId, u64)>,
     /// Wait for a superblock generation.
@@ -54,6 +56,10 @@ impl Engine {
         let writes = !matches!(request.command, Control::Shutdown { .. });
         if self.read_only && writes {
             return control_answer(id, Err(ControlError::Invalid("the pool is open read-only".into())), out);
+        }
+        let takes_order = matches!(request.command, Control::VolumeCreate { .. } | Control::VolumeResize { .. } | Control::VolumeDelete { .. });
+        if takes_order && (self.admission.is_held_up() || self.room_units() == 0) {
+            return self.control.waiting.push_back(request);
         }
         let result = match request.command {
             Control::VolumeCreate { name, size_bytes } => self.volume_create(id, name, size_bytes, out),
@@ -147,6 +153,9 @@ impl Engine {
             }
             !ready
         });
+        for request in std::mem::take(&mut self.control.waiting) {
+            self.control_request(request, out);
+        }
         self.shutdown_step(out);
     }
 
@@ -172,8 +181,9 @@ impl Engine {
             }
             Stage::Checkpoint { after } => {
                 if self.checkpoint.completed > after && self.checkpoint.is_idle() {
+                    // Nothing to replay from here on; who may open it next is a matter of the host alone.
+                    self.superblock.state = PoolState::Exported;
                     if export {
-                        self.superblock.state = PoolState::Exported;
                         self.superblock.host = windrow_units::Uuid::default();
                     }
                     self.superblock_writer.wanted += 1;
@@ -195,7 +205,7 @@ impl Engine {
     pub(crate) fn control_refuse(&mut self, out: &mut Outbox) {
         let waiting = std::mem::take(&mut self.control);
         let ids = waiting.shutdown.map(|s| s.0).into_iter();
-        for id in ids.chain(waiting.checkpoints.iter().map(|c| c.0)).chain(waiting.properties.iter().map(|p| p.0)) {
+        for id in ids.chain(waiting.waiting.iter().map(|r| r.id)).chain(waiting.checkpoints.iter().map(|c| c.0)).chain(waiting.properties.iter().map(|p| p.0)) {
             control_answer(id, Err(ControlError::Stopped), out);
         }
     }

@@ -88,6 +88,7 @@ pub struct Engine {
 impl Engine {
     /// Takes all events and adds the effects to `out`.
     pub fn apply(&mut self, events: &mut Vec<Event>, out: &mut Outbox) {
+        self.warm(events);
         for event in events.drain(..) {
             match event {
                 Event::Request(request) => self.request(request, out),
@@ -100,20 +101,42 @@ impl Engine {
         self.advance(out);
     }
 
+    /// Looks at the map entries that a group of writes will need, all of them before any is used: the cache misses then overlap
+    /// instead of following one another, which halves the cost of a random write. The sum only keeps the loads alive.
+    fn warm(&mut self, events: &[Event]) {
+        if events.len() < 8 {
+            return;
+        }
+        let mut sum = 0u64;
+        for event in events {
+            if let Event::Request(windrow_io::Request { volume, op: windrow_io::Op::Write { offset, data, .. }, .. }) = event
+                && let Some(v) = self.volumes.get(*volume)
+            {
+                sum = sum.wrapping_add(v.map.get(&self.volumes.arena, windrow_units::Lba(offset / windrow_units::BLOCK_BYTES)).word0);
+                sum = sum.wrapping_add(u64::from(data.first().copied().unwrap_or(0)));
+            }
+        }
+        self.counters.warmed = self.counters.warmed.wrapping_add(sum);
+    }
+
     /// Everything that may go on after a group of events, in the order of the data's way.
     fn advance(&mut self, out: &mut Outbox) {
         if self.stopped.is_some() {
             return self.refuse_waiting(out);
         }
-        self.admit_waiting(out);
-        self.place(out);
-        self.walk_ranges(out);
-        self.seal_aged(out);
-        self.clean_step(out);
-        self.checkpoint_step(out);
-        self.flush_round_check(out);
-        self.free_segments(out);
-        self.place(out);
+        loop {
+            self.admit_waiting(out);
+            self.place(out);
+            self.walk_ranges(out);
+            self.seal_aged(out);
+            self.clean_step(out);
+            self.checkpoint_step(out);
+            self.flush_round_check(out);
+            // Whoever waited for a segment must not wait for another event.
+            if !self.free_segments(out) {
+                break;
+            }
+        }
         self.control_step(out);
         self.report_filling(out);
         out.wake_at_ns = self.next_wake();
@@ -165,6 +188,9 @@ impl Engine {
         }
         for request in self.admission.take_locked() {
             self.fail(request.id, RequestError::Stopped, out);
+        }
+        for id in self.admission.take_begun() {
+            self.fail(id, RequestError::Stopped, out);
         }
         for waiter in std::mem::take(&mut self.flush.waiters) {
             waiter.fail(out);

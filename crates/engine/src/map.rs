@@ -10,7 +10,8 @@ use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, PagePointer};
 use windrow_layout::map_entry::MapEntry;
 use windrow_units::{Lba, VolumeId};
 
-const CHUNK_PAGES: usize = 256;
+/// Pages allocated together: 8 MiB, so that the system can back them with huge pages.
+const CHUNK_PAGES: usize = 2048;
 const NODE_PAGES: usize = 1024;
 
 /// Number of a page in the arena.

@@ -48,6 +48,7 @@ impl Engine {
         if first >= end {
             return;
         }
+        self.checkpoint.applied = self.checkpoint.applied.max(order);
         let mut freed = 0;
         self.pending.for_range(volume, first, end, |_, record| {
             freed += u64::from(record.newest.is_data());

@@ -26,6 +26,8 @@ pub(crate) struct Counters {
     pub(crate) lifetime_user_bytes: u64,
     pub(crate) lifetime_member_bytes: u64,
     pub(crate) filling_reported: u8,
+    /// Has no meaning (see `Engine::warm`).
+    pub(crate) warmed: u64,
 }
 
 impl Engine {

@@ -75,7 +75,11 @@ impl Daemon {
         let report = report(&self.pool)?;
         let mut entry = match registry.load(&self.name)? {
             Some(entry) => entry,
-            None => PoolEntry::new(&self.name, report.pool, report.members.iter().filter(|member| !member.path.is_empty()).map(|member| member.path.clone().into()).collect()),
+            None => PoolEntry::new(
+                &self.name,
+                report.pool,
+                report.members.iter().filter(|member| !member.path.is_empty()).map(|member| member.path.clone().into()).collect(),
+            ),
         };
         entry.exports = exports;
         registry.save(&entry)

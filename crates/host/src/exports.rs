@@ -111,7 +111,9 @@ impl ExportTable {
     /// Removes an export. Connections that are open stay.
     pub(crate) fn remove(&mut self, name: &str, volumes: &[VolumeView<'_>]) -> Result<(), Failure> {
         if !self.resolve(volumes).iter().any(|export| export.name == name) {
-            return Err(Failure::new(id::EXPORT_UNKNOWN, format!("cannot remove export '{name}'"), "there is none of this name").remedy("see `windrow export list`"));
+            return Err(
+                Failure::new(id::EXPORT_UNKNOWN, format!("cannot remove export '{name}'"), "there is none of this name").remedy("see `windrow export list`")
+            );
         }
         self.added.remove(name);
         if volumes.iter().any(|volume| volume.name == name) {

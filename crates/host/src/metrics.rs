@@ -25,7 +25,9 @@ pub struct MetricsServer {
 impl MetricsServer {
     /// Serves what `report` returns at `address` (port 0: any free one).
     pub fn start(address: SocketAddr, report: impl Fn() -> Option<PoolReport> + Send + 'static) -> Result<Self, Failure> {
-        let failure = |error: std::io::Error| Failure::new(id::SERVE, format!("cannot serve metrics at {address}"), error).remedy("choose another address with --metrics");
+        let failure = |error: std::io::Error| {
+            Failure::new(id::SERVE, format!("cannot serve metrics at {address}"), error).remedy("choose another address with --metrics")
+        };
         let listener = TcpListener::bind(address).map_err(failure)?;
         listener.set_nonblocking(true).map_err(failure)?;
         let address = listener.local_addr().map_err(failure)?;
@@ -68,10 +70,8 @@ fn answer(mut stream: TcpStream, report: &impl Fn() -> Option<PoolReport>) -> st
 }
 
 fn respond(stream: &mut TcpStream, status: &str, body: &str) -> std::io::Result<()> {
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-        body.len()
-    );
+    let head =
+        format!("HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
     stream.write_all(head.as_bytes())?;
     stream.write_all(body.as_bytes())
 }

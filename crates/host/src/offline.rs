@@ -12,7 +12,7 @@ mod ram;
 pub use create::{CreatePlan, CreateRequest, MemberTarget, create, plan};
 pub use destroy::destroy;
 pub use find::{FoundMember, FoundPool, PoolTarget, examine, locate, scan};
-pub use open::{MemberBackEnd, OpenRequest, OpenedPool, open};
+pub use open::{MemberBackEnd, OpenRequest, OpenedPool, open, open_for_reading};
 pub use ram::{ScratchSpec, ram_members, scratch_pool};
 
 use crate::failure::{Failure, id};

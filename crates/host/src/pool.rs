@@ -231,9 +231,8 @@ impl Pool {
 
 fn volumes_of(status: &PoolStatus) -> Vec<VolumeEntry> {
     let active = status.volumes.iter().filter(|volume| !volume.deleting);
-    let mut volumes: Vec<VolumeEntry> = active
-        .map(|volume| VolumeEntry { id: volume.id, name: volume.name.clone(), size_bytes: volume.size_bytes, read_only: volume.read_only })
-        .collect();
+    let mut volumes: Vec<VolumeEntry> =
+        active.map(|volume| VolumeEntry { id: volume.id, name: volume.name.clone(), size_bytes: volume.size_bytes, read_only: volume.read_only }).collect();
     volumes.sort_by_key(|volume| volume.id);
     volumes
 }

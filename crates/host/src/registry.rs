@@ -109,7 +109,9 @@ impl Registry {
                 drop(std::fs::remove_file(&draft));
                 match linked {
                     Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(failure(error.to_string())),
-                    _ => std::fs::read_to_string(&path).map_err(|error| failure(error.to_string()))?.trim().parse().map_err(|why: &str| failure(why.to_owned())),
+                    _ => {
+                        std::fs::read_to_string(&path).map_err(|error| failure(error.to_string()))?.trim().parse().map_err(|why: &str| failure(why.to_owned()))
+                    }
                 }
             }
             Err(error) => Err(failure(error.to_string())),
@@ -120,9 +122,7 @@ impl Registry {
     pub fn remove(&self, name: &str) -> Result<(), Failure> {
         let path = self.path(name);
         match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(Failure::new(id::LOCAL_FILE, format!("cannot remove {}", path.display()), error))
-            }
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Failure::new(id::LOCAL_FILE, format!("cannot remove {}", path.display()), error)),
             _ => Ok(()),
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! 1 Every present member: label, all four slots. 2 The pool is the one that most members belong to. 3 The newest valid
 //! generation of that pool rules; the same generation with another content, or a child that does not name its parent, is a divergence.
-//! 4 Quorum: more than half of the members that are not removed, or every missing one recorded as absent. 5 A member is usable if it is
-//! online in the ruling superblock and at most one generation behind it.
+//! 4 A member is usable if it is online in the ruling superblock and at most one generation
+//! behind it. 5 Quorum: more than half of the members that are not removed are usable, or every other one is recorded as absent.
 
 use crate::report::{Finding, FindingKind, Findings, InspectReport, MemberReport, Severity, SlotReport};
 use std::collections::BTreeMap;
@@ -151,9 +151,9 @@ fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findin
         let report = found.get_mut(index).map(|f| &mut f.report);
         let generation = report.as_ref().and_then(|r| r.generation);
         let recorded_absent = record.state == MemberState::Absent;
-        present += usize::from(generation.is_some());
-        unexplained += usize::from(generation.is_none() && !recorded_absent);
-        let current = generation.is_some_and(|g| g.0 + 1 >= newest.generation.0);
+        let current = generation.is_some_and(|g| g.next() >= newest.generation);
+        present += usize::from(current && !recorded_absent);
+        unexplained += usize::from(!current && !recorded_absent);
         if current && !recorded_absent {
             report.into_iter().for_each(|r| r.usable = true);
             continue;
@@ -177,3 +177,6 @@ fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findin
     }
     quorum
 }
+
+#[cfg(test)]
+mod tests;

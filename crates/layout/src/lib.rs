@@ -21,6 +21,9 @@ pub const MAX_NAME_BYTES: usize = 63;
 /// Most rows of a segment: the largest record of the segment table (32 bytes and a bit for each row) still fits in a page.
 pub const MAX_SEGMENT_ROWS: u32 = (4096 - 32) * 8;
 
+/// Most rows of a chunk, and so of a batch: 16 MiB on each member, which bounds what a reader must hold of one batch.
+pub const MAX_CHUNK_ROWS: u32 = 4096;
+
 /// True if a name can be stored.
 pub fn name_is_valid(name: &str) -> bool {
     bytes::name_fits(name)
@@ -39,7 +42,7 @@ pub fn shape_is_valid(shape: &Shape) -> bool {
         Code::PQ => width - data == 2,
     };
     let chunks = shape.chunk_rows > 0 && shape.rows > 0 && shape.rows.is_multiple_of(shape.chunk_rows);
-    columns && chunks && shape.rows <= MAX_SEGMENT_ROWS && shape.chunk_rows >= shape.min_batch_rows()
+    columns && chunks && shape.rows <= MAX_SEGMENT_ROWS && shape.chunk_rows <= MAX_CHUNK_ROWS && shape.chunk_rows >= shape.min_batch_rows()
 }
 
 /// On-disk value of a redundancy code.

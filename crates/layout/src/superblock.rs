@@ -120,7 +120,7 @@ impl Features {
 pub enum PoolState {
     /// In use, or was when power failed.
     Active,
-    /// Exported cleanly: the newest checkpoint is complete, nothing to replay.
+    /// Closed cleanly: the newest checkpoint is complete, nothing to replay. The host is zero if the pool was released as well.
     Exported,
     /// Destroyed: never imported by itself.
     Destroyed,

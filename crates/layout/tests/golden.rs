@@ -53,7 +53,7 @@ fn superblock() -> Superblock {
         replay: std::array::from_fn(|i| if i < 4 { position(i as u32) } else { unused }),
         flushed_seq: std::array::from_fn(|i| Seq(if i < 4 { 99 } else { 0 })),
         flushed_through: Order(4990 + id),
-        list: PagePointer::to(Place(0x1234_5678), 0x9abc_def0),
+        list: PagePointer::to(Place(0x1234_5600), 0x9abc_def0, 17, 6),
         list_pages: 2,
         last_volume: 5,
     };
@@ -150,7 +150,7 @@ fn batch_bytes_are_frozen() {
 
 #[test]
 fn checkpoint_bytes_are_frozen() {
-    let pointer = |i: u32| PagePointer::to(Place(u64::from(i) << 20 | 0x100), i.wrapping_mul(0x85eb_ca6b));
+    let pointer = |i: u32| PagePointer::to(Place(u64::from(i) << 20 | 0x100), i.wrapping_mul(0x85eb_ca6b), i as u16 * 3, 5);
     let mut page = [0; BLOCK_SIZE];
     let pointers: Vec<PagePointer> = (0..200).map(|i| if i % 7 == 3 { PagePointer::default() } else { pointer(i) }).collect();
     encode_leaf(&pointers, &mut page);

@@ -9,7 +9,9 @@
 
 use crate::intake::Intake;
 use crate::link::Link;
-use crate::protocol::{Action, Agreement, COPY_BYTES, Command, Exports, Handshake, HandshakeStep, Incoming, Question, Refusal, RequestParser, RequestStep, Rules, Violation};
+use crate::protocol::{
+    Action, Agreement, COPY_BYTES, Command, Exports, Handshake, HandshakeStep, Incoming, Question, Refusal, RequestParser, RequestStep, Rules, Violation,
+};
 use crate::server::Control;
 use crate::socket::{Readiness, Received, wait};
 use std::io::IoSlice;

@@ -9,6 +9,8 @@
 //! (`connection`), which reads, parses and submits in groups, and one shared part (`link`), through which completions leave from
 //! whatever thread they come. Every queue is bounded by [`ServerOptions`]; a client that misbehaves loses its connection and nothing else.
 
+#![forbid(unsafe_code)]
+
 mod connection;
 mod intake;
 mod ledger;

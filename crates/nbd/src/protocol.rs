@@ -15,9 +15,9 @@ mod request;
 pub(crate) mod wire;
 
 pub use handshake::{Agreement, Exports, Handshake, HandshakeStep};
+pub(crate) use queue::Question;
 pub use queue::{Released, ReplyQueue};
 pub use refusal::{ErrorCode, Refusal};
-pub(crate) use queue::Question;
 pub(crate) use request::COPY_BYTES;
 pub use request::{Action, Command, Incoming, RequestParser, RequestStep, Rules};
 pub use wire::{MAX_OPTION_BYTES, MAX_REQUEST_BYTES};

@@ -109,11 +109,8 @@ fn a_client_that_breaks_the_protocol_loses_only_its_own_connection() {
 
 #[test]
 fn time_is_up_for_clients_that_do_not_move_on() {
-    let (options, endings) = observed(ServerOptions {
-        handshake_timeout: Duration::from_millis(150),
-        stall_timeout: Duration::from_millis(150),
-        ..ServerOptions::default()
-    });
+    let (options, endings) =
+        observed(ServerOptions { handshake_timeout: Duration::from_millis(150), stall_timeout: Duration::from_millis(150), ..ServerOptions::default() });
     let fixture = Fixture::new(options);
     let mut silent = fixture.dial();
     let mut half = fixture.client("");

@@ -2,14 +2,16 @@
 //! failure, `--no-shrink`, `--canary flush|discard`. Ends with code 1 if a seed fails.
 
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 use windrow_sim::shrink::shrink;
 use windrow_sim::{Outcome, Planted, RunOptions, run_seed};
 
 /// Lines of the story that are shown without `--verbose`.
 const LAST_LINES: usize = 60;
+
+/// Seconds after which a seed counts as hanging.
+const HANG_S: u64 = 20;
 
 struct Arguments {
     seeds: std::ops::Range<u64>,
@@ -71,6 +73,35 @@ fn tell(arguments: &Arguments, failed: &Outcome) {
     story[skip..].iter().for_each(|line| println!("  | {line}"));
 }
 
+/// Runs all seeds; also gives those that do not end.
+fn run_all(arguments: &Arguments) -> (Vec<Outcome>, Vec<u64>) {
+    let (sender, receiver) = channel();
+    let mut running: Vec<(u64, Instant)> = Vec::new();
+    let (mut outcomes, mut hanging) = (Vec::new(), Vec::new());
+    let mut seeds = arguments.seeds.clone();
+    loop {
+        while running.len() < arguments.jobs
+            && let Some(seed) = seeds.next()
+        {
+            let (sender, options) = (sender.clone(), arguments.options);
+            running.push((seed, Instant::now()));
+            std::thread::spawn(move || _ = sender.send(run_seed(seed, &options)));
+        }
+        if running.is_empty() {
+            return (outcomes, hanging);
+        }
+        if let Ok(outcome) = receiver.recv_timeout(Duration::from_secs(1)) {
+            running.retain(|(seed, _)| *seed != outcome.seed);
+            outcomes.push(outcome);
+        }
+        running.retain(|(seed, since)| {
+            let hangs = since.elapsed().as_secs() > HANG_S;
+            hanging.extend(hangs.then_some(*seed));
+            !hangs
+        });
+    }
+}
+
 fn main() -> ExitCode {
     let arguments = match arguments() {
         Ok(arguments) => arguments,
@@ -79,25 +110,9 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let next = AtomicU64::new(arguments.seeds.start);
-    let outcomes = Mutex::new(Vec::new());
     let began = Instant::now();
-    std::thread::scope(|scope| {
-        for _ in 0..arguments.jobs {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= arguments.seeds.end {
-                        return;
-                    }
-                    let outcome = run_seed(seed, &arguments.options);
-                    outcomes.lock().unwrap_or_else(|error| error.into_inner()).push(outcome);
-                }
-            });
-        }
-    });
+    let (mut outcomes, hanging) = run_all(&arguments);
     let seconds = began.elapsed().as_secs_f64();
-    let mut outcomes = outcomes.into_inner().unwrap_or_else(|error| error.into_inner());
     outcomes.sort_by_key(|outcome| outcome.seed);
     let failed: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.violation.is_some()).collect();
     failed.iter().for_each(|outcome| tell(&arguments, outcome));
@@ -114,5 +129,7 @@ fn main() -> ExitCode {
         sum(|o| o.segments_cleaned),
         sum(|o| o.refused),
     );
-    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+    hanging.iter().for_each(|seed| println!("seed {seed} HANGS: one apply or start takes more than {HANG_S} s"));
+    // Not a return: threads of hanging seeds never end.
+    std::process::exit(i32::from(!failed.is_empty() || !hanging.is_empty()));
 }

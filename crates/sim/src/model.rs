@@ -94,6 +94,12 @@ impl Model {
         self.in_flight.len()
     }
 
+    /// The oldest requests in flight, in words.
+    pub fn describe_in_flight(&self) -> String {
+        let oldest = self.in_flight.iter().take(3).map(|(id, request)| format!("{}: volume {} {:?}", id.0, request.volume, request.asked));
+        oldest.map(|text| text.chars().take(120).collect()).collect::<Vec<String>>().join("; ")
+    }
+
     /// Bytes of write requests in flight.
     pub fn write_bytes_in_flight(&self) -> u64 {
         self.in_flight.values().filter(|request| request.asked.is_write()).map(|request| request.asked.blocks() * BLOCK_BYTES).sum()

@@ -270,7 +270,7 @@ impl Run {
     fn opened(&mut self, report: &OpenReport) -> Result<(), Violation> {
         let status = self.world.status();
         self.world.model.reopened(report, &status, self.newest_order)?;
-        ensure!(report.clean || !self.clean, Durability, "the pool was shut down (or new), but the start says it was not clean");
+        ensure!(report.clean || !self.clean, Durability, "the pool was exported, but the start says that it was not clean");
         self.newest_order = status.order.0;
         Ok(())
     }
@@ -316,13 +316,14 @@ impl Run {
                 self.plant(fault);
             }
             let alive = self.world.turn()?;
-            ensure!(alive || self.world.unanswered() == 0, Stuck, "{} unanswered, nothing under way", self.world.unanswered());
+            ensure!(alive || self.world.unanswered() == 0, Stuck, "nothing under way; {}", self.world.summary());
         }
         self.workload = Some(workload);
         Ok(())
     }
 
     fn end(&mut self, cycle: &Cycle) -> Result<(), Violation> {
+        let mut export = false;
         match cycle.end {
             End::Shutdown => {
                 self.rest()?;
@@ -331,7 +332,8 @@ impl Run {
             End::CrashInCheckpoint => self.world.command(Control::Checkpoint),
             End::CrashInShutdown => {
                 self.world.run_while("draining", |world| world.unanswered() > 0)?;
-                self.world.command(Control::Shutdown { export: self.rng.chance(300) });
+                export = self.rng.chance(300);
+                self.world.command(Control::Shutdown { export });
             }
             End::Crash | End::CrashAndLoss => {}
         }
@@ -343,7 +345,7 @@ impl Run {
         self.count_session();
         if cycle.end == End::CrashInShutdown && self.world.unanswered_controls() == 0 {
             self.world.model.shut_down();
-            self.clean = true;
+            self.clean = export;
         }
         self.cut_power();
         if cycle.end == End::CrashAndLoss {

@@ -61,6 +61,7 @@ pub struct World {
     next_id: u64,
     idle_turns: u32,
     stopping: bool,
+    read_only: bool,
 }
 
 impl World {
@@ -90,6 +91,7 @@ impl World {
             next_id: 1,
             idle_turns: 0,
             stopping: false,
+            read_only: false,
         }
     }
 
@@ -110,6 +112,7 @@ impl World {
         self.trace.tell(|| format!("{} start: {report:?}", self.now_ns));
         self.engine = Some(engine);
         self.stopping = false;
+        self.read_only = options.read_only;
         Ok(report)
     }
 
@@ -126,9 +129,12 @@ impl World {
 
     /// The power goes: the engine is lost with everything in flight. Returns the newest order that it had given.
     pub fn power_cut(&mut self) -> u64 {
+        let read_only = self.read_only;
         let newest = self.engine.take().map_or(0, |engine| {
             let status = engine.status();
-            self.model.claimed_durable(status.durable_order.0);
+            if !read_only {
+                self.model.claimed_durable(status.durable_order.0);
+            }
             status.order.0
         });
         let started = std::mem::take(&mut self.pending).into_values().filter_map(|pending| match pending {
@@ -204,6 +210,30 @@ impl World {
         self.changes.len()
     }
 
+    /// In a line: what waits, and what the engine says of itself.
+    pub fn summary(&self) -> String {
+        let requests = self.model.describe_in_flight();
+        let Some(engine) = &self.engine else { return format!("no engine; waiting: {requests}") };
+        let status = engine.status();
+        format!(
+            "{} requests and {} control commands wait ({requests}); state {}, {} free of {} segments, {} of {} bytes used, {} pending, {} at risk, orders {} \
+             (durable {}), {} cleaned, {} checkpoints",
+            self.model.in_flight(),
+            self.changes.len(),
+            status.state,
+            status.free_segments,
+            status.plan.segments,
+            status.used_bytes,
+            status.plan.usable_bytes,
+            status.pending_bytes,
+            status.at_risk_bytes,
+            status.order,
+            status.durable_order,
+            status.segments_cleaned,
+            status.checkpoints
+        )
+    }
+
     /// Commands and jobs under way.
     pub fn under_way(&self) -> usize {
         self.pending.len()
@@ -235,7 +265,7 @@ impl World {
         engine.apply(&mut self.events, &mut self.outbox);
         ensure!(self.events.is_empty(), Protocol, "apply left {} events", self.events.len());
         self.effects()?;
-        ensure!(self.idle_turns < IDLE_TURNS_MAX || self.unanswered() == 0, Stuck, "{} unanswered, nothing happens", self.unanswered());
+        ensure!(self.idle_turns < IDLE_TURNS_MAX || self.unanswered() == 0, Stuck, "nothing happens; {}", self.summary());
         Ok(true)
     }
 
@@ -246,7 +276,7 @@ impl World {
                 return Ok(());
             }
             let alive = self.turn()?;
-            ensure!(alive || !condition(self), Stuck, "{what}: {} unanswered, nothing under way", self.unanswered());
+            ensure!(alive || !condition(self), Stuck, "{what}: nothing under way; {}", self.summary());
         }
         Err(Violation::new(Broken::Stuck, format!("{what}: no end after {TURNS_MAX} turns")))
     }
@@ -262,7 +292,7 @@ impl World {
                 return Ok(());
             }
         }
-        Err(Violation::new(Broken::Stuck, "the pool never comes to rest"))
+        Err(Violation::new(Broken::Stuck, format!("the pool never comes to rest; {}", self.summary())))
     }
 
     fn ended(&mut self, pending: Pending) {
@@ -347,7 +377,9 @@ impl World {
         let full = |bytes: u64| {
             engine.is_none_or(|engine| {
                 let status = engine.status();
-                status.used_bytes + status.pending_bytes + bytes > status.plan.usable_bytes
+                // Each block of a request may need a page of the map, and one more leads up to it.
+                let map_is_full = status.map_bytes + bytes + BLOCK_BYTES > status.limits.map_bytes;
+                map_is_full || status.used_bytes + status.pending_bytes + bytes > status.plan.usable_bytes
             })
         };
         self.model.complete(completion, full)?;
@@ -372,6 +404,8 @@ impl World {
     fn noticed(&mut self, notice: &Notice) -> Result<(), Violation> {
         self.trace.tell(|| format!("{} notice: {notice:?}", self.now_ns));
         match notice {
+            // A read-only start cannot complete what a crash left incomplete.
+            Notice::Repaired { .. } if self.read_only => {}
             Notice::MemberFailed { member, .. } | Notice::Repaired { member, .. } => {
                 ensure!(self.ailing.contains(member), Error, "member {member} is healthy, but: {notice:?}");
             }

@@ -13,13 +13,14 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// The arguments of `windrow`, if the line runs it, directly or through `cargo run`.
+    /// The arguments of `windrow`, if the line runs it, directly, through `cargo run` or through `cargo xtask bench`.
     pub fn windrow_arguments(&self) -> Option<&[String]> {
         let words = self.words.as_slice();
         // `sudo` and environment settings in front do not change what is called.
         let skip = words.iter().take_while(|word| *word == "sudo" || word.contains('=')).count();
         match &words[skip..] {
             [program, rest @ ..] if program == "windrow" => Some(rest),
+            [cargo, xtask, rest @ ..] if cargo == "cargo" && xtask == "xtask" && rest.first().is_some_and(|task| task == "bench") => Some(rest),
             [cargo, run, rest @ ..] if cargo == "cargo" && run == "run" => rest.iter().position(|word| word == "--").map(|at| &rest[at + 1..]),
             _ => None,
         }

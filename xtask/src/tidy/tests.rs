@@ -170,10 +170,10 @@ fn licence_expressions() {
 
 #[test]
 fn commands_of_documents() {
-    let text = "windrow not-fenced\n```sh\n$ windrow pool create \\\n    --name 'my pool' a b # makes it\ncargo run --release -- demo 2>/dev/null\nsudo A=1 windrow serve x | cat\nls\n```\n";
+    let text = "windrow not-fenced\n```sh\n$ windrow pool create \\\n    --name 'my pool' a b # makes it\ncargo run --release -- demo 2>/dev/null\nsudo A=1 windrow serve x | cat\nls\ncargo xtask bench nbd\ncargo xtask tidy\n```\n";
     let found = commands::shown(text);
     let arguments: Vec<Vec<&str>> =
         found.iter().filter_map(|shown| shown.windrow_arguments()).map(|words| words.iter().map(String::as_str).collect()).collect();
-    assert_eq!(arguments, [vec!["pool", "create", "--name", "my pool", "a", "b"], vec!["demo"], vec!["serve", "x"]]);
-    assert_eq!(found.iter().map(|shown| shown.line).collect::<Vec<_>>(), [3, 5, 6, 7]);
+    assert_eq!(arguments, [vec!["pool", "create", "--name", "my pool", "a", "b"], vec!["demo"], vec!["serve", "x"], vec!["bench", "nbd"]]);
+    assert_eq!(found.iter().map(|shown| shown.line).collect::<Vec<_>>(), [3, 5, 6, 7, 8, 9]);
 }

@@ -129,7 +129,8 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
 }
 
 fn describe(request: &CreateRequest, plan: &CreatePlan, dry_run: bool) -> String {
-    let head = if dry_run { format!("pool '{}' would be created; nothing has been written\n", request.name) } else { format!("pool '{}' is created\n", request.name) };
+    let head =
+        if dry_run { format!("pool '{}' would be created; nothing has been written\n", request.name) } else { format!("pool '{}' is created\n", request.name) };
     let figures = &plan.plan;
     let mut table = Table::new(&["MEMBER", "SIZE", "NOW"]);
     for member in &plan.members {

@@ -12,7 +12,9 @@ use windrow_host::control::{Command, Reply};
 #[derive(Subcommand)]
 pub enum ExportCommand {
     /// Serve a volume under a further name, or again under its own.
-    #[command(after_help = "Examples:\n  windrow export add tank/data\n  windrow export add tank/data --name backup --read-only\n  windrow export add tank/data --default")]
+    #[command(
+        after_help = "Examples:\n  windrow export add tank/data\n  windrow export add tank/data --name backup --read-only\n  windrow export add tank/data --default"
+    )]
     Add {
         /// POOL/VOLUME.
         volume: VolumePath,
@@ -74,7 +76,9 @@ pub fn run(command: ExportCommand, output: &Output) -> Result<u8, Failure> {
         }
         ExportCommand::Remove { export, place } => {
             context::ask(&export.pool, &place, Command::ExportRemove { name: export.volume.clone() })?;
-            output.result("export-rm", &serde_json::json!({ "pool": export.pool, "export": export.volume }), || format!("'{}' is not served any more", export.volume));
+            output.result("export-rm", &serde_json::json!({ "pool": export.pool, "export": export.volume }), || {
+                format!("'{}' is not served any more", export.volume)
+            });
         }
     }
     Ok(0)

@@ -13,9 +13,9 @@ use windrow_host::Failure;
 use windrow_host::control::{Command, ControlClient, Reply};
 use windrow_host::failure::id;
 use windrow_host::offline::{self, FoundPool, OpenRequest};
+use windrow_host::paths;
 use windrow_host::registry::PoolEntry;
 use windrow_host::report::PoolReport;
-use windrow_host::paths;
 
 /// What can be done with pools.
 #[derive(Subcommand)]
@@ -190,7 +190,9 @@ fn import(arguments: &ImportArguments, output: &Output) -> Result<u8, Failure> {
 pub fn entry(found: &FoundPool, known: Option<PoolEntry>) -> PoolEntry {
     let members = found.members.iter().map(|member| std::fs::canonicalize(&member.path).unwrap_or_else(|_| member.path.clone())).collect();
     let exports = known.filter(|known| known.pool == found.pool).map(|known| known.exports).unwrap_or_default();
-    PoolEntry { exports, ..PoolEntry::new(&found.name, found.pool, members) }
+    let mut entry = PoolEntry::new(&found.name, found.pool, members);
+    entry.exports = exports;
+    entry
 }
 
 fn export(named: &NamedPool, output: &Output) -> Result<u8, Failure> {
@@ -278,7 +280,14 @@ fn list(arguments: &ListArguments, output: &Output) -> Result<u8, Failure> {
         for row in &rows {
             let text = |field: &str| row[field].as_str().unwrap_or_default().to_owned();
             let served = if row["served"] == true { "yes" } else { "no" };
-            table.row([text("name"), text("state"), served.to_owned(), text("redundancy"), format!("{}/{}", row["members_found"], row["members"]), text("pool")]);
+            table.row([
+                text("name"),
+                text("state"),
+                served.to_owned(),
+                text("redundancy"),
+                format!("{}/{}", row["members_found"], row["members"]),
+                text("pool"),
+            ]);
         }
         table.render()
     });

@@ -3,7 +3,10 @@
 //! Order of the start: members locked and recovered, control socket, metrics, NBD listeners, then the line that says it is ready. Order of
 //! the end: NBD drains, the pool finishes and writes a checkpoint, whoever asked hears of it, the sockets go.
 
+mod child;
 mod config;
+
+pub use child::ChildServer;
 
 use crate::context::{self, PoolPlace};
 use crate::output::Output;
@@ -130,7 +133,11 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
             MemoryLock::Locked => "memory is locked".to_owned(),
             MemoryLock::NotLocked { reason } => format!("memory is not locked: {reason}"),
         };
-        format!("pool '{name}' is served at {} (recovery {} ms; {memory})", if addresses.is_empty() { "no address".to_owned() } else { addresses.join(", ") }, recovery.as_millis())
+        format!(
+            "pool '{name}' is served at {} (recovery {} ms; {memory})",
+            if addresses.is_empty() { "no address".to_owned() } else { addresses.join(", ") },
+            recovery.as_millis()
+        )
     });
     let export = wait(&served, &signal);
     finish(&served, nbd, export, &arguments)?;

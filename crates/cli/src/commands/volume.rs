@@ -66,8 +66,12 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
         VolumeCommand::Resize { volume, size, shrink, place } => {
             let now = context::status(&volume.pool, &place)?;
             if !shrink && now.volume(&volume.volume).is_some_and(|found| found.size_bytes > size.0) {
-                return Err(Failure::new(windrow_host::failure::id::POOL_VALUE, format!("cannot resize volume '{}'", volume.volume), "it would become smaller")
-                    .remedy("give --shrink to lose what lies beyond the new size"));
+                return Err(Failure::new(
+                    windrow_host::failure::id::POOL_VALUE,
+                    format!("cannot resize volume '{}'", volume.volume),
+                    "it would become smaller",
+                )
+                .remedy("give --shrink to lose what lies beyond the new size"));
             }
             let reply = context::ask(&volume.pool, &place, Command::VolumeResize { name: volume.volume.clone(), size_bytes: size.0 })?;
             show("volume-resize", &volume, reply, output)
@@ -109,13 +113,7 @@ pub fn table(volumes: &[VolumeReport]) -> String {
             (false, true) => "read-only",
             (false, false) => "active",
         };
-        table.row([
-            volume.name.clone(),
-            volume.id.to_string(),
-            Size(volume.size_bytes).to_string(),
-            Size(volume.mapped_bytes).to_string(),
-            state.to_owned(),
-        ]);
+        table.row([volume.name.clone(), volume.id.to_string(), Size(volume.size_bytes).to_string(), Size(volume.mapped_bytes).to_string(), state.to_owned()]);
     }
     table.render()
 }

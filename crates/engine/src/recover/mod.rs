@@ -100,7 +100,16 @@ impl Engine {
     /// # Errors
     /// See [`OpenError`]; nothing was changed then, but parts of accepted batches may have been completed.
     pub fn open(io: &mut dyn MemberIo, buffers: BufPool, options: &OpenOptions) -> Result<(Self, OpenReport), OpenError> {
-        let mut superblock = quorum::newest(io, options)?;
+        let quorum::Ruling { found, mut superblock, lagging } = quorum::newest(io, options)?;
+        let mut stats = vec![WrittenBytes::default(); superblock.members.len()];
+        if !options.read_only {
+            for member in &lagging {
+                let member = *member;
+                io.write(member, slot_offset(found.generation), &superblock_image(&found, member, &buffers))?;
+                stats[member.index()].superblock += SLOT_BYTES as u64;
+                io.flush(member)?;
+            }
+        }
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = PlaceCodec::for_segment_blocks(zones.max_data_blocks());
         let plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille).map_err(|e| OpenError::Damage(e.to_string()))?;
@@ -117,7 +126,6 @@ impl Engine {
         let outcome = replay::replay(&mut reader, &superblock, &root, &mut tables, &mut report)?;
         replay::count_live(&mut tables, &loaded);
         let lifetime = load::lifetime(&mut reader, &loaded)?;
-        let mut stats = vec![WrittenBytes::default(); superblock.members.len()];
         let online = reader.online.clone();
         if !options.read_only {
             replay::complete(&mut reader, &outcome, &mut stats, &mut report)?;
@@ -128,6 +136,9 @@ impl Engine {
         engine.counters.lifetime_member_bytes = lifetime[1];
         if !options.read_only {
             engine.write_fence(io, &mut stats)?;
+        }
+        for member in lagging.iter().filter(|_| !options.read_only) {
+            engine.members.list[member.index()].stats.flushes += 1;
         }
         for (member, written) in engine.members.list.iter_mut().zip(&stats) {
             add(&mut member.stats.written, written);

@@ -30,8 +30,19 @@ fn newest_of(io: &mut dyn MemberIo, member: MemberId, why: &mut String) -> Optio
     best
 }
 
-/// Finds the superblock that rules; the member table in it says `Absent` for every member that must not be used.
-pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions) -> Result<Superblock, OpenError> {
+/// The superblock that rules.
+pub(super) struct Ruling {
+    /// As it was found.
+    pub(super) found: Superblock,
+    /// As it is used: its member table says `Absent` for every member that must not be used.
+    pub(super) superblock: Superblock,
+    /// Members in use whose own copy is one generation behind: a crash cut its writing short. They get it before a further
+    /// generation begins, so that no member in use is ever more than one behind.
+    pub(super) lagging: Vec<MemberId>,
+}
+
+/// Finds the superblock that rules.
+pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions) -> Result<Ruling, OpenError> {
     let mut why = String::from("no member is present");
     let mut found: Vec<(MemberId, Superblock)> = Vec::new();
     for index in 0..io.member_count() {
@@ -63,6 +74,9 @@ pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions) -> Result<Sup
         return Err(OpenError::HostMismatch(newest.host));
     }
     check_quorum(&newest, &present, options)?;
+    let as_found = newest.clone();
+    let behind = |(member, s): &(MemberId, Superblock)| (s.generation < newest.generation && present[member.index()]).then_some(*member);
+    let lagging = found.iter().filter_map(behind).collect();
     let generation = newest.generation.next();
     for (record, present) in newest.members.iter_mut().zip(&present) {
         if record.state == MemberState::Online && !present {
@@ -71,7 +85,7 @@ pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions) -> Result<Sup
         }
     }
     check_redundancy(&newest)?;
-    Ok(newest)
+    Ok(Ruling { found: as_found, superblock: newest, lagging })
 }
 
 fn check_features(superblock: &Superblock, options: &OpenOptions) -> Result<(), OpenError> {

@@ -318,7 +318,8 @@ fn set_range(tables: &mut Tables, volume: VolumeId, first: Lba, end: u64, state:
 fn apply_volume(tables: &mut Tables, volume: VolumeId, change: &VolumeChange) -> Result<(), OpenError> {
     match change {
         VolumeChange::Create { name, size_bytes } => {
-            if tables.volumes.get(volume).is_none() && volume.0 > tables.volumes.last_id {
+            // The table's image may be older than this entry, or newer (then it has the volume, or its delete follows in the replay).
+            if tables.volumes.get(volume).is_none() {
                 let record = VolumeRecord { id: volume, state: VolumeState::Active, read_only: false, size_bytes: *size_bytes, name: name.clone() };
                 tables.volumes.add(record);
             }
@@ -337,7 +338,8 @@ fn apply_volume(tables: &mut Tables, volume: VolumeId, change: &VolumeChange) ->
 
 /// Enters a stream's batches into the segment table; returns where the stream goes on.
 fn settle_segments(root: &CheckpointRoot, stream: usize, batches: &[DecodedBatch], tables: &mut Tables) -> StreamPosition {
-    let mut at = root.replay[stream];
+    // A successor that was promised but is in no batch yet is free again.
+    let mut at = StreamPosition { next_segment: SegmentId::NONE, ..root.replay[stream] };
     for batch in batches {
         let h = &batch.frame.header;
         let segment = tables.segments.get_mut(h.segment);

@@ -1,13 +1,16 @@
 //! Admission: bounds, credit, space, order numbers, acknowledgement.
 //!
 //! 1 Check the request against its volume.
-//! 2 If another request waits, if memory for pending writes is used up, or if a block it touches is held by a
-//!   read-modify-write, it waits (first in, first out; requests for held blocks step aside until the block is released).
+//! 2 If another request waits, if memory for pending writes is used up, if the log has no room for it yet (`room.rs`), or if a
+//!   block it touches is held by a read-modify-write, it waits (first in, first out; requests for held blocks step aside until
+//!   the block is released). A write larger than the room is admitted part by part, its orders taken at once; it is answered
+//!   with its last part, and nothing else takes orders in between.
 //! 3 Unaligned edges: fetch the old block, hold it, come back here with whole blocks.
 //! 4 Look at all blocks before changing anything: content class, whether the block held data, memory for its map page.
 //!   What does not fit is refused now, before the acknowledgement.
 //! 5 Give orders, make the blocks visible to reads, queue them for placement, answer (at once, or when durable for FUA).
 
+use super::room::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS};
 use crate::pending::{BlockKey, Content};
 use crate::{Engine, Outbox};
 use std::collections::VecDeque;
@@ -44,6 +47,21 @@ pub(crate) struct EdgeWrite {
     range: Option<(Lba, Lba, RangeState)>,
     edges: Vec<(BlockKey, Option<Payload>)>,
     left: usize,
+    /// Bytes of user data in the parts.
+    user_bytes: u64,
+}
+
+/// A large write that is being admitted part by part.
+#[derive(Debug)]
+struct PartWrite {
+    id: RequestId,
+    volume: VolumeId,
+    fua: bool,
+    data: Payload,
+    first: Lba,
+    order: Order,
+    /// Blocks admitted.
+    done: u64,
 }
 
 /// State of admission.
@@ -56,6 +74,12 @@ pub(crate) struct Admission {
     /// Blocks held by read-modify-writes.
     held: Vec<BlockKey>,
     edge_writes: crate::slab::Slab<EdgeWrite>,
+    /// Edge writes whose blocks are read, waiting for room.
+    edges_ready: VecDeque<EdgeWrite>,
+    /// At most one write is admitted in parts at a time.
+    part: Option<PartWrite>,
+    /// Room taken by what is admitted and not sealed (`room.rs`).
+    pub(crate) unsealed_units: u64,
     /// Admitted, not placed.
     pub(crate) placing: VecDeque<Placing>,
     /// Bytes admitted and not committed.
@@ -69,9 +93,30 @@ impl Admission {
         std::mem::take(&mut self.stepped_aside)
     }
 
+    /// Takes the ids of requests that were begun and not finished (the pool has stopped).
+    pub(crate) fn take_begun(&mut self) -> Vec<RequestId> {
+        let edges = self.edges_ready.drain(..).map(|w| w.id);
+        edges.chain(self.part.take().map(|p| p.id)).collect()
+    }
+
     /// True if nothing waits here.
     pub(crate) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.stepped_aside.is_empty() && self.edge_writes.is_empty() && self.placing.is_empty()
+        self.waiting.is_empty() && self.stepped_aside.is_empty() && self.edge_writes.is_empty() && self.placing.is_empty() && !self.is_held_up()
+    }
+
+    /// True if orders may not be given to anybody else now, or admitted edge writes wait for room.
+    pub(crate) fn is_held_up(&self) -> bool {
+        self.part.is_some() || !self.edges_ready.is_empty()
+    }
+
+    /// Units of what is admitted and not placed.
+    pub(crate) fn placing_units(&self) -> u64 {
+        self.placing.iter().map(|p| if matches!(p, Placing::Data { .. }) { DATA_UNITS } else { RECORD_UNITS }).sum()
+    }
+
+    /// True if something waits for room in the log.
+    pub(crate) fn wants_room(&self) -> bool {
+        !self.waiting.is_empty() || self.is_held_up() || !self.placing.is_empty()
     }
 }
 
@@ -130,16 +175,65 @@ impl Engine {
 
     /// Admits what waits, as far as credit goes.
     pub(crate) fn admit_waiting(&mut self, out: &mut Outbox) {
-        while let Some(request) = self.admission.waiting.front() {
+        self.ensure_next_segment();
+        loop {
+            if self.admission.part.is_some() && !self.admit_part(out) {
+                return;
+            }
+            if let Some(write) = self.admission.edges_ready.pop_front() {
+                if self.room_units() < EDGE_UNITS {
+                    return self.admission.edges_ready.push_front(write);
+                }
+                self.finish_edge_write(&write, out);
+                self.place(out);
+                continue;
+            }
+            let Some(request) = self.admission.waiting.front() else { return };
             let (_, length) = changed_range(&request.op);
             let cost = if matches!(request.op, Op::Write { .. }) { length } else { RECORD_COST };
-            if self.admission.pending_bytes > 0 && self.admission.pending_bytes + cost > self.limits.pending_bytes {
+            let full = self.admission.pending_bytes > 0 && self.admission.pending_bytes + cost > self.limits.pending_bytes;
+            if full || self.room_units() < EDGE_UNITS {
                 return;
             }
             let Some(request) = self.admission.waiting.pop_front() else { return };
             self.admit(request, out);
             self.place(out);
         }
+    }
+
+    /// Admits the next part of a large write; true if that was the last.
+    fn admit_part(&mut self, out: &mut Outbox) -> bool {
+        let Some(part) = self.admission.part.take() else { return true };
+        let total = (part.data.len() / BLOCK_SIZE) as u64;
+        let blocks = (self.room_units() / DATA_UNITS).min(total - part.done);
+        if blocks == 0 {
+            self.admission.part = Some(part);
+            return false;
+        }
+        let bytes = part.data.slice(part.done as usize * BLOCK_SIZE, blocks as usize * BLOCK_SIZE);
+        let mut scratch = std::mem::take(&mut self.admission.scratch);
+        let first = Lba(part.first.0 + part.done);
+        // Space and map pages were surveyed for the whole write; nothing that takes space was admitted since.
+        let room = self.survey(part.volume, first, &bytes, &mut scratch);
+        self.admission.scratch = scratch;
+        if let Err(error) = room {
+            // Its remaining orders are never used: say so in the log, or P could not pass them.
+            let (first, count) = (Order(part.order.0 + part.done), total - part.done);
+            self.queue_record(Entry::Covered { first, count }, Order(first.0 + count - 1));
+            self.fail(part.id, error, out);
+            return true;
+        }
+        self.admit_surveyed(part.volume, first, Order(part.order.0 + part.done), &bytes);
+        self.place(out);
+        let done = part.done + blocks;
+        if done < total {
+            self.admission.part = Some(PartWrite { done, ..part });
+            return false;
+        }
+        self.counters.user_write_bytes += part.data.len() as u64;
+        let orders = (part.order, Order(part.order.0 + total - 1));
+        self.finish_admission(part.id, Ok(orders), part.fua, out);
+        true
     }
 
     fn admit(&mut self, request: Request, out: &mut Outbox) {
@@ -153,13 +247,25 @@ impl Engine {
         }
         let aligned = offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES);
         match request.op {
+            Op::Write { ref data, fua, .. } if aligned && self.room_units() < length / BLOCK_BYTES * DATA_UNITS => {
+                let (data, first) = (data.clone(), Lba(offset / BLOCK_BYTES));
+                let mut scratch = std::mem::take(&mut self.admission.scratch);
+                let room = self.survey(request.volume, first, &data, &mut scratch);
+                self.admission.scratch = scratch;
+                if let Err(error) = room {
+                    return self.fail(request.id, error, out);
+                }
+                let order = self.orders.take(length / BLOCK_BYTES);
+                self.admission.part = Some(PartWrite { id: request.id, volume: request.volume, fua, data, first, order, done: 0 });
+            }
             Op::Write { ref data, fua, .. } if aligned => {
                 let data = data.clone();
                 let done = self.admit_blocks(request.volume, Lba(offset / BLOCK_BYTES), &data);
+                self.counters.user_write_bytes += if done.is_ok() { length } else { 0 };
                 self.finish_admission(request.id, done, fua, out);
             }
             Op::Write { offset, data, fua } => {
-                let write = EdgeWrite { id: request.id, volume: request.volume, fua, parts: vec![(offset, data)], range: None, edges: Vec::new(), left: 0 };
+                let write = EdgeWrite { id: request.id, volume: request.volume, fua, parts: vec![(offset, data)], range: None, edges: Vec::new(), left: 0, user_bytes: length };
                 self.begin_edge_write(write, out);
             }
             Op::Trim { fua, .. } => self.admit_range(request.id, request.volume, offset, length, RangeState::Hole, fua, out),
@@ -184,19 +290,22 @@ impl Engine {
         let count = (data.len() / BLOCK_SIZE) as u64;
         let mut scratch = std::mem::take(&mut self.admission.scratch);
         let room = self.survey(volume, first, data, &mut scratch);
-        if room.is_ok() {
-            self.counters.user_write_bytes += data.len() as u64;
-            let order = self.orders.take(count);
-            for (i, (class, was_data)) in scratch.iter().enumerate() {
-                let key = BlockKey::new(volume, Lba(first.0 + i as u64));
-                let order = Order(order.0 + i as u64);
-                self.admit_block(key, order, *class, *was_data, || data.slice(i * BLOCK_SIZE, BLOCK_SIZE));
-            }
-            self.admission.scratch = scratch;
-            return Ok((order, Order(order.0 + count - 1)));
+        self.admission.scratch = scratch;
+        room?;
+        let order = self.orders.take(count);
+        self.admit_surveyed(volume, first, order, data);
+        Ok((order, Order(order.0 + count - 1)))
+    }
+
+    /// Admits the blocks that `survey` looked at last.
+    fn admit_surveyed(&mut self, volume: VolumeId, first: Lba, order: Order, data: &Payload) {
+        let scratch = std::mem::take(&mut self.admission.scratch);
+        for (i, (class, was_data)) in scratch.iter().enumerate() {
+            let key = BlockKey::new(volume, Lba(first.0 + i as u64));
+            let order = Order(order.0 + i as u64);
+            self.admit_block(key, order, *class, *was_data, || data.slice(i * BLOCK_SIZE, BLOCK_SIZE));
         }
         self.admission.scratch = scratch;
-        Err(RequestError::NoSpace)
     }
 
     #[inline]
@@ -210,6 +319,7 @@ impl Engine {
             BlockClass::Ones => (Content::Ones, Placing::Fill { key, order, ones: true }, RECORD_COST),
         };
         self.counters.fill_blocks += u64::from(class != BlockClass::Data);
+        self.admission.unsealed_units += if class == BlockClass::Data { DATA_UNITS } else { RECORD_UNITS };
         let is_data = content.is_data();
         self.pending.admit(key, content);
         self.volumes.used_blocks += u64::from(is_data);
@@ -261,6 +371,7 @@ impl Engine {
     /// Queues a record for the user stream.
     pub(crate) fn queue_record(&mut self, entry: Entry, order: Order) {
         self.admission.pending_bytes += RECORD_COST;
+        self.admission.unsealed_units += RECORD_UNITS;
         self.admission.placing.push_back(Placing::Record { entry, order });
     }
 
@@ -273,7 +384,7 @@ impl Engine {
         let ends = if first_whole > last_whole { vec![(offset, length)] } else { vec![(offset, first_whole - offset), (last_whole, end - last_whole)] };
         let parts = ends.into_iter().filter(|(_, length)| *length > 0).map(|(offset, length)| (offset, self.zeroes.slice(0, length as usize))).collect();
         let range = (first_whole < last_whole).then_some((Lba(first_whole / BLOCK_BYTES), Lba(last_whole / BLOCK_BYTES), state));
-        self.begin_edge_write(EdgeWrite { id, volume, fua, parts, range, edges: Vec::new(), left: 0 }, out);
+        self.begin_edge_write(EdgeWrite { id, volume, fua, parts, range, edges: Vec::new(), left: 0, user_bytes: 0 }, out);
     }
 
     fn touches_held(&self, volume: VolumeId, offset: u64, length: u64) -> bool {
@@ -311,8 +422,15 @@ impl Engine {
             return;
         }
         let Some(write) = self.admission.edge_writes.remove(at) else { return };
+        self.admission.edges_ready.push_back(write);
+        self.admit_waiting(out);
+    }
+
+    /// Admits an edge write and releases its blocks.
+    fn finish_edge_write(&mut self, write: &EdgeWrite, out: &mut Outbox) {
+        let result = self.admit_edge_write(write);
         self.admission.held.retain(|key| !write.edges.iter().any(|(k, _)| k == key));
-        let result = self.admit_edge_write(&write);
+        self.counters.user_write_bytes += if result.is_ok() { write.user_bytes } else { 0 };
         self.finish_admission(write.id, result, write.fua, out);
         let released = std::mem::take(&mut self.admission.stepped_aside);
         for request in released.into_iter().rev() {

@@ -72,6 +72,7 @@ impl Engine {
             }
         }
         self.admission.pending_bytes -= freed;
+        self.checkpoint.applied = self.checkpoint.applied.max(last_order);
         if let Some((first, last)) = batch.orders
             && stream == STREAM_USER
         {

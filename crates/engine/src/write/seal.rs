@@ -103,6 +103,11 @@ impl Engine {
             s.position.next_segment = SegmentId::NONE;
             self.segments.open(next, stream);
         }
+        if stream == STREAM_USER {
+            // Everything that was placed is sealed; what waits to be placed is counted anew.
+            self.admission.unsealed_units = self.admission.placing_units();
+            self.ensure_next_segment();
+        }
         let cause = match stream {
             STREAM_USER => BlockCause::User,
             STREAM_CLEANED => BlockCause::Moved,

@@ -23,7 +23,9 @@ fn percentiles_of_a_known_set() {
     }
     let summary = histogram.summary();
     assert_eq!((summary.count, summary.mean_ns, summary.max_ns), (100_000, 50_000, 100_000));
-    for (found, exact) in [(summary.p50_ns, 50_000), (summary.p90_ns, 90_000), (summary.p99_ns, 99_000), (summary.p99_9_ns, 99_900), (summary.p99_99_ns, 99_990)] {
+    for (found, exact) in
+        [(summary.p50_ns, 50_000), (summary.p90_ns, 90_000), (summary.p99_ns, 99_000), (summary.p99_9_ns, 99_900), (summary.p99_99_ns, 99_990)]
+    {
         assert!(found >= exact && found <= exact + exact / 32, "{found} for {exact}");
     }
 }

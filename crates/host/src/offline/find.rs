@@ -73,7 +73,8 @@ fn newest_superblock(file: &std::fs::File, label: &Label) -> Option<Superblock> 
 /// # Errors
 /// The path cannot be read.
 pub fn examine(path: &Path) -> Result<Option<FoundMember>, Failure> {
-    let failure = |error: std::io::Error| Failure::new(id::MEMBER_OPEN, format!("cannot read {}", path.display()), error).remedy("check the path and its permissions");
+    let failure =
+        |error: std::io::Error| Failure::new(id::MEMBER_OPEN, format!("cannot read {}", path.display()), error).remedy("check the path and its permissions");
     let metadata = std::fs::metadata(path).map_err(failure)?;
     if metadata.is_dir() {
         return Ok(None);
@@ -93,7 +94,8 @@ pub fn scan(places: &[PathBuf]) -> Vec<FoundPool> {
 fn group(members: impl Iterator<Item = FoundMember>) -> Vec<FoundPool> {
     let mut pools: BTreeMap<Uuid, FoundPool> = BTreeMap::new();
     for member in members {
-        let pool = pools.entry(member.label.pool).or_insert_with(|| FoundPool { name: member.label.pool_name.clone(), pool: member.label.pool, members: Vec::new() });
+        let pool =
+            pools.entry(member.label.pool).or_insert_with(|| FoundPool { name: member.label.pool_name.clone(), pool: member.label.pool, members: Vec::new() });
         // The same member twice (a copy, or two names of one file): the newer generation counts.
         let generation = |member: &FoundMember| member.superblock.as_ref().map(|superblock| superblock.generation);
         match pool.members.iter().position(|other| other.label.member == member.label.member) {

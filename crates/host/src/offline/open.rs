@@ -6,7 +6,7 @@ use crate::registry::Registry;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windrow_device::queue::Members as MemberTable;
-use windrow_device::{DiscardPolicy, FileMember, Member, OpenOptions, SyncMembers, VolatileMember, VolatileOptions};
+use windrow_device::{DiscardPolicy, FileMember, LockMode, Member, OpenOptions, SyncMembers, VolatileMember, VolatileOptions};
 use windrow_engine::Engine;
 use windrow_engine::api::{Limits, OpenReport};
 use windrow_io::BufPool;
@@ -102,4 +102,24 @@ pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Re
     })?;
     let recovery = begin.elapsed();
     Ok(OpenedPool { engine, members: io.into_members(), buffers, report, recovery })
+}
+
+/// Members opened for reading only, at their indexes: for looking at a pool without the engine. With `locked` nobody may write them
+/// meanwhile; without, what is read may change under the reader.
+///
+/// # Errors
+/// A member is in use or cannot be opened.
+pub fn open_for_reading(members: &[super::FoundMember], locked: bool) -> Result<SyncMembers, Failure> {
+    let slots = members.iter().filter_map(|member| member.superblock.as_ref()).map(|superblock| superblock.members.len()).max().unwrap_or(0);
+    let highest = members.iter().map(|member| member.label.member.index() + 1).max().unwrap_or(0);
+    let mut table: MemberTable = vec![None; slots.max(highest)];
+    let options = OpenOptions { lock: if locked { LockMode::Shared } else { LockMode::None }, ..OpenOptions::read_only() };
+    for member in members {
+        let opened = FileMember::open(&member.path, &options).map_err(|error| {
+            let what = format!("cannot read member {} of pool '{}'", member.label.member, member.label.pool_name);
+            Failure::new(id::MEMBER_OPEN, what, error).remedy("stop the process that uses it")
+        })?;
+        table[member.label.member.index()] = Some(Arc::new(opened));
+    }
+    Ok(SyncMembers::new(table))
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 fn any_pointer() -> impl Strategy<Value = PagePointer> {
     prop_oneof![
-        (0u64..1 << Place::BITS, any::<u32>()).prop_map(|(place, checksum)| PagePointer::to(Place(place), checksum)),
+        (0u64..1 << Place::BITS, any::<(u32, u16, u16)>()).prop_map(|(place, (checksum, row, rows))| PagePointer::to(Place(place), checksum, row, rows)),
         Just(PagePointer::default()),
     ]
 }

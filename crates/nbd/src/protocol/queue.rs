@@ -105,7 +105,11 @@ impl ReplyQueue {
             (_, Err(refusal)) => self.error(question, refusal),
             (Command::Read, Ok(Reply::Data(slices))) => {
                 // A volume that answers with too few bytes would put the whole stream out of step.
-                if slices.iter().map(Payload::len).sum::<usize>() == question.length as usize { self.data(question, slices) } else { self.error(question, fault) }
+                if slices.iter().map(Payload::len).sum::<usize>() == question.length as usize {
+                    self.data(question, slices)
+                } else {
+                    self.error(question, fault)
+                }
             }
             (Command::BlockStatus, Ok(Reply::Extents(extents))) => match flagged(&extents, question.length) {
                 list if list.is_empty() => self.error(question, fault),

@@ -2,7 +2,7 @@
 
 /// Largest payload of a read or write: 32 MiB.
 pub const MAX_REQUEST_BYTES: u32 = 32 << 20;
-/// Largest option data that is understood; longer data (up to [`SKIP_OPTION_BYTES`]) is skipped and refused.
+/// Largest option data that is understood; longer data (up to 1 MiB) is skipped and refused.
 pub const MAX_OPTION_BYTES: u32 = 32 << 10;
 /// Option data beyond this ends the connection.
 pub(crate) const SKIP_OPTION_BYTES: u32 = 1 << 20;

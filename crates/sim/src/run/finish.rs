@@ -19,7 +19,8 @@ impl Run {
 
     /// Shuts down, then cuts the power: a clean pool must not mind.
     pub(super) fn shut_down(&mut self) -> Result<(), Violation> {
-        self.world.command(Control::Shutdown { export: self.rng.chance(500) });
+        let export = self.rng.chance(500);
+        self.world.command(Control::Shutdown { export });
         self.world.run_while("shutting down", |world| world.unanswered() > 0)?;
         for _ in 0..1000 {
             if self.world.under_way() == 0 {
@@ -31,7 +32,7 @@ impl Run {
         self.world.model.shut_down();
         self.count_session();
         self.cut_power();
-        self.clean = true;
+        self.clean = export;
         Ok(())
     }
 
@@ -43,10 +44,12 @@ impl Run {
         self.compare()?;
         self.room_comes_back()?;
         self.rest()?;
+        self.world.check_user_bytes()?;
         self.shut_down()?;
         self.too_many_absent()?;
         self.begin(&cycle)?;
         self.rest()?;
+        self.world.check_user_bytes()?;
         self.shut_down()
     }
 

@@ -48,7 +48,8 @@ struct Raw {
 impl Config {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        let failure = |why: String| Failure::new(id::USAGE, format!("cannot use the configuration file {}", path.display()), why).remedy("see `windrow serve --help`");
+        let failure =
+            |why: String| Failure::new(id::USAGE, format!("cannot use the configuration file {}", path.display()), why).remedy("see `windrow serve --help`");
         let text = std::fs::read_to_string(path).map_err(|error| failure(error.to_string()))?;
         Self::parse(&text).map_err(failure)
     }

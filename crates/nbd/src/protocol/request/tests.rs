@@ -27,7 +27,9 @@ fn feed(rules: Rules, input: &[u8], cuts: &[usize], direct: bool) -> Vec<String>
             match step {
                 RequestStep::More => break,
                 RequestStep::Request(incoming) => list.push(match &incoming.action {
-                    Action::Submit(Op::Write { offset, data, fua }) => format!("write {offset} {fua} {:?}", data.bytes().iter().map(|b| u64::from(*b)).sum::<u64>()),
+                    Action::Submit(Op::Write { offset, data, fua }) => {
+                        format!("write {offset} {fua} {:?}", data.bytes().iter().map(|b| u64::from(*b)).sum::<u64>())
+                    }
                     action => format!("{:?} {action:?}", incoming.command),
                 }),
                 end => {
@@ -71,7 +73,9 @@ fn every_illegal_request_has_its_refusal_and_takes_its_payload_along() {
     let fixed = Rules { read_only: true, ..RULES };
     assert_eq!(refusal(fixed, request(TRIM, 0, 0, 512)), Refusal::Volume(RequestError::ReadOnly));
     let large = MAX_REQUEST_BYTES + 512;
-    for (rules, length, expected) in [(fixed, 512, Refusal::Volume(RequestError::ReadOnly)), (RULES, 100, Refusal::Unaligned), (RULES, large, Refusal::TooLarge)] {
+    for (rules, length, expected) in
+        [(fixed, 512, Refusal::Volume(RequestError::ReadOnly)), (RULES, 100, Refusal::Unaligned), (RULES, large, Refusal::TooLarge)]
+    {
         let input = [request(WRITE, 0, 0, length), vec![0; length as usize]].concat();
         assert_eq!(refusal(rules, input), expected);
     }

@@ -1,0 +1,117 @@
+//! Scratch members and pools of benchmarks.
+
+use crate::progress::Progress;
+use crate::values::Size;
+use clap::Args;
+use std::path::PathBuf;
+use std::sync::Arc;
+use windrow_device::queue::Members;
+use windrow_device::{Allocation, FileMember, OpenOptions, create_file_with_progress};
+use windrow_host::failure::{Failure, id};
+use windrow_host::offline::{OpenedPool, ScratchSpec, ram_members, scratch_pool};
+use windrow_host::{HostOptions, Pool, daemon};
+use windrow_units::{BLOCK_BYTES, Redundancy};
+
+/// Which members.
+#[derive(Args, Clone, Debug)]
+pub struct ScratchArguments {
+    /// Number of members.
+    #[arg(long, default_value = "8")]
+    pub members: usize,
+    /// Size of each.
+    #[arg(long, default_value = "512M")]
+    pub size: Size,
+    /// Make the members as files in this folder (removed afterwards) instead of in memory.
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Redundancy: 0, 1 (two copies), 5 or 6.
+    #[arg(long, value_parser = ["0", "1", "5", "6"], default_value = "6")]
+    pub redundancy: String,
+    /// Chunk: most bytes that one batch writes to one member.
+    #[arg(long, default_value = "256K")]
+    pub chunk: Size,
+    /// Bytes of a segment on one member; else by member size.
+    #[arg(long)]
+    pub segment: Option<Size>,
+    /// Worker threads; else one less than there are cores.
+    #[arg(long)]
+    pub workers: Option<usize>,
+}
+
+/// Members for one run; files go when it is dropped.
+pub struct Scratch {
+    /// The members.
+    pub members: Members,
+    arguments: ScratchArguments,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Scratch {
+    /// Makes the members. Files are written once, so that the steady rate of the medium is there from the first second.
+    pub fn make(arguments: &ScratchArguments) -> Result<Self, Failure> {
+        let Some(dir) = &arguments.dir else {
+            return Ok(Self { members: ram_members(arguments.members, arguments.size.0)?, arguments: arguments.clone(), _folder: None });
+        };
+        let failure = |error: &dyn std::fmt::Display| Failure::new(id::MEMBER_OPEN, format!("cannot make members in {}", dir.display()), error);
+        let folder = tempfile::Builder::new().prefix("windrow-bench-").tempdir_in(dir).map_err(|error| failure(&error))?;
+        let mut members: Members = Vec::new();
+        let mut progress = Progress::new("making members");
+        let all = arguments.size.0 * arguments.members as u64;
+        for number in 0..arguments.members {
+            let path = folder.path().join(format!("member-{number}"));
+            let before = number as u64 * arguments.size.0;
+            create_file_with_progress(&path, arguments.size.0, Allocation::Written, &mut |bytes| progress.bytes(before + bytes, all))
+                .map_err(|error| failure(&error))?;
+            members.push(Some(Arc::new(FileMember::open(&path, &OpenOptions::default()).map_err(|error| failure(&error))?)));
+        }
+        Ok(Self { members, arguments: arguments.clone(), _folder: Some(folder) })
+    }
+
+    /// True if the members are files.
+    pub fn is_files(&self) -> bool {
+        self._folder.is_some()
+    }
+
+    /// Formats the members anew and starts a pool on them, with one volume `data` of `volume_bytes` (all usable space if `None`).
+    pub fn pool(&self, spare_per_mille: u16, volume_bytes: Option<u64>) -> Result<Pool, Failure> {
+        let rows = |size: Size| u32::try_from(size.0 / BLOCK_BYTES).ok();
+        let mut spec = ScratchSpec {
+            redundancy: match self.arguments.redundancy.as_str() {
+                "0" => Redundancy::None,
+                "1" => Redundancy::Copies(2),
+                "5" => Redundancy::Single,
+                _ => Redundancy::Double,
+            },
+            chunk_rows: rows(self.arguments.chunk),
+            segment_rows: self.arguments.segment.and_then(rows),
+            ..ScratchSpec::default()
+        };
+        spec.properties.spare_per_mille = spare_per_mille;
+        let OpenedPool { engine, members, buffers, .. } = scratch_pool(self.members.clone(), &spec)?;
+        let pool = Pool::start(engine, members, buffers, HostOptions { workers: self.arguments.workers, ..HostOptions::default() })?;
+        let usable = daemon::report(&pool)?.capacity.usable_bytes;
+        let size = volume_bytes.unwrap_or(usable) / BLOCK_BYTES * BLOCK_BYTES;
+        daemon::create_volume(&pool, "data", size.max(BLOCK_BYTES))?;
+        Ok(pool)
+    }
+
+    /// Data columns as a share of all columns.
+    pub fn data_share(&self) -> f64 {
+        let members = self.arguments.members as f64;
+        match self.arguments.redundancy.as_str() {
+            "0" => 1.0,
+            "1" => 0.5,
+            "5" => (members - 1.0) / members,
+            _ => (members - 2.0) / members,
+        }
+    }
+}
+
+/// CPU time of this process so far, in seconds.
+pub fn cpu_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = text.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect::<Vec<_>>()).unwrap_or_default();
+    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    // utime and stime, in hundredths of a second on every Linux.
+    (ticks(11) + ticks(12)) / 100.0
+}

@@ -1,0 +1,231 @@
+//! `inspect` and `check`: what is on the members, decoded without the engine.
+
+use crate::context::{self, PoolPlace};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::table::Table;
+use crate::values::Size;
+use clap::Args;
+use std::fmt::Write;
+use std::path::PathBuf;
+use windrow_host::Failure;
+use windrow_host::failure::id;
+use windrow_host::offline::{self, FoundMember};
+use windrow_inspect::{BatchSummary, CheckOptions, CheckReport, Findings, InspectReport};
+use windrow_units::SegmentId;
+
+/// Arguments of `inspect`.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  windrow inspect /dev/sdb
+  windrow inspect a.img b.img c.img d.img -o json
+  windrow inspect a.img b.img c.img d.img --segment 7
+  windrow inspect a.img b.img c.img d.img --segment 7 --row 64 -o json")]
+pub struct InspectArguments {
+    /// Members. One is enough for its label and superblocks.
+    #[arg(required = true, num_args = 1.., value_name = "MEMBER")]
+    members: Vec<PathBuf>,
+    /// List the batches of this segment.
+    #[arg(long)]
+    segment: Option<u32>,
+    /// Decode the batch that begins at this row of the segment.
+    #[arg(long, requires = "segment")]
+    row: Option<u32>,
+}
+
+/// Arguments of `check`.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  windrow check tank
+  windrow check tank --payload --parity
+  windrow check tank --dir /srv/members -o json
+
+Exit codes: 0 sound, 4 errors found, 8 the check could not be made. Nothing is written; the next import repairs what redundancy covers.")]
+pub struct CheckArguments {
+    /// Pool; it must not be served.
+    pool: String,
+    #[command(flatten)]
+    place: PoolPlace,
+    /// Read every live block and verify its checksum.
+    #[arg(long)]
+    payload: bool,
+    /// Read every live batch and verify its redundancy.
+    #[arg(long)]
+    parity: bool,
+}
+
+fn inspect_failure(error: impl std::fmt::Display) -> Failure {
+    Failure::new(id::CHECK_DAMAGE, "cannot decode", error).remedy("give all members of the pool")
+}
+
+/// Runs `inspect`.
+pub fn inspect(arguments: &InspectArguments, output: &Output) -> Result<u8, Failure> {
+    let mut members: Vec<FoundMember> = Vec::new();
+    for path in &arguments.members {
+        let found = offline::examine(path)?;
+        let why = "it bears no label of this version";
+        members.push(found.ok_or_else(|| Failure::new(id::MEMBER_OPEN, format!("{} is not a member of a pool", path.display()), why))?);
+    }
+    if members.iter().any(|member| member.label.pool != members[0].label.pool) {
+        return Err(Failure::new(id::USAGE, "cannot inspect these members together", "they belong to different pools"));
+    }
+    let mut io = offline::open_for_reading(&members, false)?;
+    match (arguments.segment, arguments.row) {
+        (Some(segment), Some(row)) => {
+            let dump = windrow_inspect::dump_batch(&mut io, SegmentId(segment), row).map_err(inspect_failure)?;
+            // A batch has many parts; in both forms it is shown in full.
+            output.result("inspect-batch", &dump, || serde_json::to_string_pretty(&dump).unwrap_or_default());
+        }
+        (Some(segment), None) => {
+            let batches = windrow_inspect::list_batches(&mut io, SegmentId(segment)).map_err(inspect_failure)?;
+            output.result("inspect-segment", &serde_json::json!({ "segment": segment, "batches": batches }), || batch_table(&batches));
+        }
+        (None, _) => {
+            let report = windrow_inspect::inspect_members(&mut io);
+            output.result("inspect", &report, || describe_members(&report));
+        }
+    }
+    Ok(0)
+}
+
+fn batch_table(batches: &[BatchSummary]) -> String {
+    let mut table = Table::new(&["ROW", "ROWS", "STREAM", "SEQUENCE", "EPOCH", "ENTRIES", "PAYLOAD", "PADDING", "FLUSHED THROUGH"]);
+    for batch in batches {
+        table.row([
+            batch.row.to_string(),
+            batch.rows.to_string(),
+            batch.stream.to_string(),
+            batch.seq.to_string(),
+            batch.epoch.to_string(),
+            batch.entries.to_string(),
+            batch.payload_blocks.to_string(),
+            batch.padding_blocks.to_string(),
+            batch.flushed_through.to_string(),
+        ]);
+    }
+    table.render()
+}
+
+fn describe_members(report: &InspectReport) -> String {
+    let mut text = String::new();
+    for member in report.members.iter().filter(|member| member.present) {
+        let label = member.label.as_ref().map_or_else(
+            || member.label_problem.clone().unwrap_or_default(),
+            |label| format!("pool '{}' ({}), format {}", label.pool_name, label.pool, label.version),
+        );
+        // Writing to a string does not fail.
+        _ = writeln!(text, "member {}: {} {label}{}", member.member, Size(member.size_bytes), if member.usable { "" } else { ", not usable" });
+        for slot in &member.slots {
+            let state = match (&slot.problem, slot.generation, slot.epoch) {
+                (None, Some(generation), Some(epoch)) => format!("generation {generation}, epoch {epoch}"),
+                (problem, ..) => problem.clone().unwrap_or_default(),
+            };
+            _ = writeln!(text, "  slot {} at {}: {state}", slot.slot, slot.offset);
+        }
+    }
+    if let Some(newest) = &report.newest {
+        _ = writeln!(
+            text,
+            "newest: generation {}, epoch {}, {:?}, redundancy {}, {} members, {} fences",
+            newest.generation,
+            newest.epoch,
+            newest.state,
+            newest.redundancy.name(),
+            newest.members.len(),
+            newest.fences.len()
+        );
+        for zone in &newest.zones {
+            let shape = &zone.shape;
+            _ = writeln!(
+                text,
+                "zone from segment {}: {} segments of {} + {} columns, {} rows, chunks of {} rows",
+                zone.first_segment,
+                zone.segments,
+                shape.data,
+                shape.redundant(),
+                shape.rows,
+                shape.chunk_rows
+            );
+        }
+    }
+    let quorum = if report.quorum { "these members can be imported" } else { "these members alone cannot be imported without force" };
+    _ = writeln!(text, "{quorum}");
+    describe_findings(&report.findings, &mut text);
+    text
+}
+
+fn describe_findings(findings: &Findings, text: &mut String) {
+    const SHOWN: usize = 50;
+    for finding in findings.list.iter().take(SHOWN) {
+        let mut place = String::new();
+        let mut part = |name: &str, number: Option<String>| {
+            if let Some(number) = number {
+                _ = write!(place, " {name} {number}");
+            }
+        };
+        part("member", finding.member.map(|member| member.to_string()));
+        part("segment", finding.segment.map(|segment| segment.to_string()));
+        part("row", finding.row.map(|row| row.to_string()));
+        part("volume", finding.volume.map(|volume| volume.to_string()));
+        part("block", finding.lba.map(|block| block.to_string()));
+        _ = writeln!(text, "{:?}{place}: {}", finding.severity, finding.message);
+    }
+    let more = findings.list.len().saturating_sub(SHOWN) as u64 + findings.unlisted;
+    if more > 0 {
+        _ = writeln!(text, "and {more} more findings; -o json shows them");
+    }
+}
+
+/// Runs `check`.
+pub fn check(arguments: &CheckArguments, output: &Output) -> Result<u8, Failure> {
+    match run_check(arguments) {
+        Ok(report) => {
+            output.result("check", &report, || describe_check(&report));
+            Ok(report.exit_code())
+        }
+        Err(failure) => {
+            output.failure(&failure);
+            Ok(windrow_inspect::exit::OPERATIONAL)
+        }
+    }
+}
+
+fn run_check(arguments: &CheckArguments) -> Result<CheckReport, Failure> {
+    if context::daemon_of(&arguments.pool, &arguments.place).is_some() {
+        return Err(Failure::new(id::POOL_BUSY, format!("cannot check pool '{}'", arguments.pool), "a daemon serves it").remedy("stop the daemon first"));
+    }
+    let found = offline::locate(&arguments.place.target(Some(&arguments.pool)), &context::registry())?;
+    let mut io = offline::open_for_reading(&found.members, true)?;
+    let options = CheckOptions { verify_payload: arguments.payload, verify_parity: arguments.parity };
+    let mut line = Progress::new("checking");
+    Ok(windrow_inspect::check(&mut io, &options, &mut |progress| line.steps(progress.done, progress.total)))
+}
+
+fn describe_check(report: &CheckReport) -> String {
+    let mut text = String::new();
+    if let Some(failure) = &report.failure {
+        return format!("the check could not be made: {failure}\n");
+    }
+    // Writing to a string does not fail.
+    _ = writeln!(text, "pool '{}' ({}), generation {}, checkpoint {}", report.pool_name, report.pool, report.generation, report.checkpoint);
+    _ = writeln!(text, "orders accepted up to {}, durable up to {}", report.accepted_order, report.flushed_through);
+    for stream in &report.streams {
+        _ = writeln!(text, "stream {}: {} batches after the checkpoint; {}", stream.stream, stream.batches, stream.end);
+    }
+    for volume in &report.volumes {
+        _ = writeln!(text, "volume '{}': {}, {} blocks", volume.name, Size(volume.size_bytes), volume.mapped_blocks);
+    }
+    _ = writeln!(
+        text,
+        "{} live blocks in {} segments; verified {} batches, {} payload blocks, {} rows of redundancy; {} read",
+        report.live_blocks,
+        report.live_segments,
+        report.batches_verified,
+        report.payload_blocks_verified,
+        report.parity_rows_verified,
+        Size(report.read_bytes)
+    );
+    describe_findings(&report.findings, &mut text);
+    _ = writeln!(text, "{}", if report.findings.is_clean() { "sound" } else { "ERRORS FOUND" });
+    text
+}

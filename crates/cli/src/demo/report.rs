@@ -1,0 +1,100 @@
+//! The screen of figures.
+
+use super::{CHUNK_BYTES, DemoArguments, Findings, MEMBERS};
+use crate::commands::stats;
+use crate::figures::{factor, megabytes};
+use crate::values::Size;
+use serde_json::{Value, json};
+
+/// Data columns of all columns.
+const DATA_SHARE: f64 = (MEMBERS - 2) as f64 / MEMBERS as f64;
+
+impl Findings {
+    fn user_rate(&self) -> f64 {
+        self.writes_per_second * 4096.0
+    }
+
+    fn ratio(&self) -> f64 {
+        self.user_rate() / (self.linear_bytes_per_second * DATA_SHARE)
+    }
+
+    /// For programs.
+    pub(super) fn json(&self, arguments: &DemoArguments) -> Value {
+        json!({
+            "members": MEMBERS, "member_bytes": arguments.size.0, "seed": arguments.seed,
+            "linear_bytes_per_second": self.linear_bytes_per_second as u64,
+            "load": self.load,
+            "random_writes_per_second": self.writes_per_second as u64,
+            "random_bytes_per_second": self.user_rate() as u64,
+            "ratio_to_linear_data_rate_ppm": (self.ratio() * 1e6) as u64,
+            "overwrites_ppm": (self.overwrites * 1e6) as u64,
+            "amplification": self.report.amplification,
+            "written": self.report.counters.written,
+            "user_write_bytes": self.report.counters.user_write_bytes,
+            "in_place_raid6": { "writes_per_write": 3, "reads_per_write": 3 },
+            "acknowledged_before_kill": self.acknowledged_before_kill,
+            "restart_us": self.restart.as_micros() as u64,
+            "recovery_us": self.recovery["recovery_us"],
+            "recovery": self.recovery["recovery"],
+            "verified_blocks": self.verdict.blocks, "promised_blocks": self.verdict.promised, "newer_blocks": self.verdict.newer,
+            "lost_blocks": self.verdict.lost, "wrong_blocks": self.verdict.wrong,
+            "elapsed_us": self.elapsed.as_micros() as u64,
+            "socket": self.left_running.map(|_| &self.socket), "process": self.left_running, "dir": self.left_running.map(|_| &self.dir),
+        })
+    }
+
+    /// For people.
+    pub(super) fn text(&self, arguments: &DemoArguments) -> String {
+        let verdict = &self.verdict;
+        let kept = if verdict.is_good() { "every promise kept" } else { "PROMISES BROKEN" };
+        let in_place = self.linear_bytes_per_second / 3.0;
+        format!(
+            "Windrow demo: {MEMBERS} file members of {}, RAID-6, {} load, 4 KiB uniform random writes\n\n\
+             members, linear, all at once      {:>12}   (writes of {}, O_DIRECT)\n\
+             of which data in RAID-6 ({}/{})     {:>12}\n\
+             random writes through NBD         {:>12}   {:.0} writes/s, {:.1} overwrites of the volume\n\
+             ratio                             {:>12}\n\
+             in place RAID-6 could at best     {:>12}   (3 writes and 3 reads per write; table 1 of the papers: a = 3)\n\n\
+             {}\n\
+             killed with SIGKILL after {} acknowledged writes, device caches lost in part\n\
+             served again after {} ms, of which recovery {} ms: {} batches replayed ({})\n\
+             verified {} blocks, {} of them promised by a flush: {} lost, {} wrong: {kept}\n\
+             {}\n{}",
+            arguments.size,
+            self.load,
+            megabytes(self.linear_bytes_per_second),
+            Size(CHUNK_BYTES),
+            MEMBERS - 2,
+            MEMBERS,
+            megabytes(self.linear_bytes_per_second * DATA_SHARE),
+            megabytes(self.user_rate()),
+            self.writes_per_second,
+            self.overwrites,
+            factor((self.ratio() * 1e6) as u64),
+            megabytes(in_place),
+            stats::amplification(&self.report),
+            self.acknowledged_before_kill,
+            self.restart.as_millis(),
+            self.recovery["recovery_us"].as_u64().unwrap_or(0) / 1000,
+            self.recovery["recovery"]["batches"],
+            Size(self.recovery["recovery"]["batch_bytes"].as_u64().unwrap_or(0)),
+            verdict.blocks,
+            verdict.promised,
+            verdict.lost,
+            verdict.wrong,
+            format_args!("took {:.0} s", self.elapsed.as_secs_f64()),
+            self.play_on(),
+        )
+    }
+
+    fn play_on(&self) -> String {
+        match self.left_running {
+            Some(process) => format!(
+                "\nto play on:  nbdinfo --list 'nbd+unix://?socket={0}'\n             nbdcopy FILE 'nbd+unix:///data?socket={0}'\n             windrow stats demo --control {1}/demo.control\nto end:      kill {process}; rm -r {1}\n",
+                self.socket.display(),
+                self.dir.display()
+            ),
+            None => "run it with --keep to leave the server running and connect a client of your own\n".to_owned(),
+        }
+    }
+}

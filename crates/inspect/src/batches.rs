@@ -1,0 +1,140 @@
+//! Finding batches: a header at a known address, the two ends, and whether all of it verifies.
+
+use crate::reader::{Origin, PoolReader, Rows};
+use windrow_layout::batch::{BatchError, DecodedBatch, HeaderFrame, decode_batch, decode_header};
+use windrow_units::{BLOCK_SIZE, Epoch, SegmentId, Seq, StreamId};
+
+/// Combinations of rebuilt head blocks that are tried. Heads have a few blocks, each with about as many candidates as columns.
+const MAX_COMBINATIONS: usize = 1 << 14;
+
+/// The header at `row` that `accept` takes, on its member or rebuilt.
+pub(crate) fn find_header(reader: &mut PoolReader<'_>, segment: SegmentId, row: u32, accept: impl Fn(&HeaderFrame) -> bool) -> Option<HeaderFrame> {
+    let shape = *reader.zones.shape(segment);
+    if row >= shape.rows {
+        return None;
+    }
+    let pool = reader.pool;
+    let decode = |bytes: &[u8]| decode_header(bytes, &pool, segment, row).ok().filter(|f| f.header.shape == shape && accept(f));
+    // Of the header's row alone: how many rows the batch has is not known before.
+    let mut rows = Rows::new(reader, segment, row, 1);
+    let mut frame = None;
+    rows.find(reader, 0, |bytes| {
+        frame = decode(bytes);
+        frame.is_some()
+    })?;
+    frame
+}
+
+/// Verifies head and tail of a batch whose header is known, rebuilding what must be. `rows` are those of the batch.
+pub(crate) fn find_ends(reader: &mut PoolReader<'_>, rows: &mut Rows, frame: &HeaderFrame) -> Option<DecodedBatch> {
+    let (pool, segment, row) = (reader.pool, rows.segment, rows.row);
+    let tail_block = frame.tail_block();
+    let head: Option<Vec<u8>> = (0..frame.head_blocks).map(|b| rows.direct(reader, b).map(<[u8]>::to_vec)).collect::<Option<Vec<_>>>().map(|b| b.concat());
+    let tail = rows.direct(reader, tail_block).map_or(vec![0; BLOCK_SIZE], <[u8]>::to_vec);
+    let decode = |head: &[u8], tail: &[u8]| match decode_batch(head, tail, &pool, segment, row) {
+        Ok(batch) if batch.frame == *frame => Ok(batch),
+        Ok(_) => Err(BatchError::HeaderChecksum),
+        Err(error) => Err(error),
+    };
+    // The head is judged before the tail, so an error about the tail says that the head is right.
+    let head_is_right = |error: &BatchError| matches!(error, BatchError::NoFooter | BatchError::OtherFooter | BatchError::FooterChecksum);
+    let head = match head.map(|head| (decode(&head, &tail), head)) {
+        Some((Ok(batch), _)) => return Some(batch),
+        Some((Err(error), head)) if head_is_right(&error) => head,
+        _ => {
+            let candidates: Vec<Vec<Vec<u8>>> = (0..frame.head_blocks).map(|b| rows.candidates(reader, b)).collect();
+            combinations(&candidates).find(|head| decode(head, &tail).map_or_else(|e| head_is_right(&e), |_| true))?
+        }
+    };
+    for (block, bytes) in head.chunks_exact(BLOCK_SIZE).enumerate() {
+        rows.correct(block as u32, bytes);
+    }
+    let mut batch = None;
+    rows.find(reader, tail_block, |tail| {
+        batch = decode(&head, tail).ok();
+        batch.is_some()
+    })?;
+    batch
+}
+
+/// Every way to put one candidate of each block behind another.
+fn combinations(candidates: &[Vec<Vec<u8>>]) -> impl Iterator<Item = Vec<u8>> + '_ {
+    let total = candidates.iter().map(Vec::len).fold(1usize, usize::saturating_mul).min(MAX_COMBINATIONS);
+    (0..total).map(move |mut number| {
+        let mut bytes = Vec::with_capacity(candidates.len() * BLOCK_SIZE);
+        for of_block in candidates {
+            bytes.extend_from_slice(&of_block[number % of_block.len()]);
+            number /= of_block.len();
+        }
+        bytes
+    })
+}
+
+/// What a batch at a known address must say of itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected {
+    pub(crate) stream: StreamId,
+    pub(crate) seq: Seq,
+    /// Not below this.
+    pub(crate) epoch: Epoch,
+}
+
+impl Expected {
+    pub(crate) fn matches(&self, frame: &HeaderFrame) -> bool {
+        let header = &frame.header;
+        header.stream == self.stream && header.seq == self.seq && header.epoch >= self.epoch
+    }
+
+    /// What comes behind a batch.
+    pub(crate) fn after(frame: &HeaderFrame) -> Self {
+        Self { stream: frame.header.stream, seq: frame.header.seq.next(), epoch: frame.header.epoch }
+    }
+}
+
+/// A batch of which everything verified.
+pub(crate) struct WholeBatch {
+    pub(crate) batch: DecodedBatch,
+    /// What is not on the members as it should be: missing parts, wrong parts, in words.
+    pub(crate) flaws: Flaws,
+}
+
+/// Parts of a batch that its redundancy made good.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Flaws {
+    /// Data blocks on members that are not there.
+    pub(crate) missing: u32,
+    /// Data blocks that are wrong.
+    pub(crate) wrong: u32,
+    /// Redundancy blocks that are wrong.
+    pub(crate) redundancy: u32,
+}
+
+impl Flaws {
+    /// True if something is wrong on a member that is there; blocks on absent members are reported once, with the member.
+    pub(crate) fn are_on_members(&self) -> bool {
+        self.wrong + self.redundancy > 0
+    }
+}
+
+/// Verifies a whole batch: ends, payload, and then whether its redundancy agrees.
+pub(crate) fn verify_whole(reader: &mut PoolReader<'_>, frame: &HeaderFrame) -> Option<WholeBatch> {
+    let header = &frame.header;
+    let mut rows = Rows::new(reader, header.segment, header.row, header.rows);
+    rows.load(reader, 0..usize::from(header.shape.width), 0, header.rows);
+    let batch = find_ends(reader, &mut rows, frame)?;
+    for payload in batch.entries.iter().filter_map(|e| e.payload) {
+        rows.find_checksum(reader, payload.block, payload.checksum)?;
+    }
+    let mut flaws = Flaws::default();
+    let blocks = (0..frame.head_blocks + frame.payload_blocks).chain([frame.tail_block()]);
+    for block in blocks {
+        match rows.origin(block) {
+            Origin::Member => {}
+            Origin::Missing => flaws.missing += 1,
+            Origin::Wrong => flaws.wrong += 1,
+        }
+    }
+    let (_, wrong) = rows.compare_redundancy(reader);
+    flaws.redundancy = wrong.len() as u32;
+    Some(WholeBatch { batch, flaws })
+}

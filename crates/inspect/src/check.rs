@@ -1,0 +1,434 @@
+//! The check of a whole pool: load, replay, then compare everything that is referred to with what is on the members.
+//!
+//! 1 Members and superblocks. 2 The newest checkpoint that can be read. 3 Replay. 4 Every entry of the maps is possible, and no two
+//! share a place. 5 Segment by segment: batch starts, head and tail of every batch, the entry behind every reference, and on request
+//! payload and redundancy. Memory: the maps (16 bytes for each block of touched pages) and 32 bytes for each live block.
+
+use crate::batches::{Expected, find_ends, find_header};
+use crate::image::{self, Image, PageRef, block_of};
+use crate::members::inspect_members;
+use crate::reader::{Origin, PoolReader, Rows};
+use crate::replay::replay;
+use crate::report::{CheckReport, Finding, FindingKind, Findings, InspectReport, Severity, VolumeReport};
+use crate::state::{Segment, Tables};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use windrow_io::MemberIo;
+use windrow_layout::batch::{DecodedBatch, DecodedEntry, Entry};
+use windrow_layout::checkpoint::{OBJECT_LEAF, VolumeState};
+use windrow_layout::map_entry::{BlockState, MapEntry};
+use windrow_layout::superblock::{CheckpointRoot, Superblock};
+use windrow_units::{FULL_BLOCK_UNITS, Lba, Place, SegmentId, VolumeId};
+
+/// What to check beyond structure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CheckOptions {
+    /// Read every live block and verify its checksum; also read every page of the older checkpoint.
+    pub verify_payload: bool,
+    /// Read every batch of live segments wholly and verify its redundancy.
+    pub verify_parity: bool,
+}
+
+/// Part of a check.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckPhase {
+    /// Labels and superblocks.
+    Members,
+    /// Loading a checkpoint.
+    Checkpoint,
+    /// Replay of batches.
+    Replay,
+    /// Segments.
+    Segments,
+}
+
+/// How far a check is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct CheckProgress {
+    /// Current part.
+    pub phase: CheckPhase,
+    /// Segments done (0 in the other phases).
+    pub done: u64,
+    /// Segments to do (0 in the other phases).
+    pub total: u64,
+    /// Bytes read so far.
+    pub read_bytes: u64,
+}
+
+/// Members whose content counts, as a bit mask.
+pub(crate) fn usable_members(report: &InspectReport) -> u64 {
+    report.members.iter().filter(|m| m.usable).fold(0, |mask, m| mask | 1 << m.member.0)
+}
+
+/// Checks a pool. Nothing is written, so nothing is corrected.
+pub fn check(io: &mut dyn MemberIo, options: &CheckOptions, progress: &mut dyn FnMut(CheckProgress)) -> CheckReport {
+    progress(CheckProgress { phase: CheckPhase::Members, done: 0, total: 0, read_bytes: 0 });
+    let members = inspect_members(io);
+    let usable = usable_members(&members);
+    let mut report = CheckReport { findings: members.findings, ..Default::default() };
+    let Some(superblock) = members.newest else {
+        report.failure = Some("no member bears a valid superblock".to_owned());
+        return report;
+    };
+    (report.pool, report.pool_name, report.generation) = (superblock.pool, superblock.pool_name.clone(), superblock.generation);
+    let mut reader = PoolReader::new(io, &superblock, usable);
+    progress(CheckProgress { phase: CheckPhase::Checkpoint, done: 0, total: 0, read_bytes: reader.read_bytes });
+    match load_newest(&mut reader, &superblock, options, &mut report.findings) {
+        Ok(None) => {}
+        Ok(Some((root, image))) => {
+            report.checkpoint = root.id;
+            check_from(&mut reader, &superblock, &root, image, options, &mut report, progress);
+        }
+        Err(failure) => report.failure = Some(failure),
+    }
+    report.read_bytes = reader.read_bytes;
+    report
+}
+
+/// The newest checkpoint that can be read; `None` if the pool never had one.
+fn load_newest(
+    reader: &mut PoolReader<'_>,
+    superblock: &Superblock,
+    options: &CheckOptions,
+    findings: &mut Findings,
+) -> Result<Option<(CheckpointRoot, Image)>, String> {
+    let roots: Vec<&CheckpointRoot> = superblock.checkpoints.iter().flatten().collect();
+    let mut loaded = None;
+    for root in &roots {
+        if loaded.is_some() && !options.verify_payload {
+            break;
+        }
+        match image::load(reader, root) {
+            Ok(image) => {
+                if image.rebuilt > 0 {
+                    let message = format!("checkpoint {}: {} pages had to be rebuilt from redundancy", root.id, image.rebuilt);
+                    findings.add(Finding::new(Severity::Repairable, FindingKind::CheckpointWrong, message));
+                }
+                loaded = loaded.or(Some((**root, image)));
+            }
+            Err(error) => {
+                let message = format!("checkpoint {}: {error}", root.id);
+                findings.add(Finding::new(Severity::Error, FindingKind::CheckpointWrong, message));
+            }
+        }
+    }
+    match (loaded, roots.is_empty()) {
+        (None, false) => Err("no checkpoint can be read".to_owned()),
+        (loaded, _) => Ok(loaded),
+    }
+}
+
+fn check_from(
+    reader: &mut PoolReader<'_>,
+    superblock: &Superblock,
+    root: &CheckpointRoot,
+    image: Image,
+    options: &CheckOptions,
+    report: &mut CheckReport,
+    progress: &mut dyn FnMut(CheckProgress),
+) {
+    progress(CheckProgress { phase: CheckPhase::Replay, done: 0, total: 0, read_bytes: reader.read_bytes });
+    let Image { mut tables, pages, .. } = image;
+    let replayed = replay(reader, superblock, root, &mut tables, &mut report.findings);
+    (report.accepted_order, report.flushed_through, report.streams) = (replayed.accepted_order, replayed.flushed_through, replayed.streams);
+    check_volumes(&tables, &mut report.findings);
+    tables.drop_unreachable();
+    let references = collect_references(reader, &tables, &pages, report);
+    drop(pages);
+    let mut by_segment: BTreeMap<SegmentId, std::ops::Range<usize>> = BTreeMap::new();
+    for (i, reference) in references.iter().enumerate() {
+        by_segment.entry(reader.codec.segment(reference.place)).or_insert(i..i).end = i + 1;
+    }
+    (report.live_blocks, report.live_segments) = (references.len() as u64, by_segment.len() as u64);
+    let total = by_segment.len() as u64;
+    for (done, (segment, range)) in by_segment.into_iter().enumerate() {
+        progress(CheckProgress { phase: CheckPhase::Segments, done: done as u64, total, read_bytes: reader.read_bytes });
+        let mut check = SegmentCheck { reader, options, report, segment, references: &references[range], incomplete: &replayed.incomplete };
+        check.run(&tables.segments[segment.index()]);
+    }
+    progress(CheckProgress { phase: CheckPhase::Segments, done: total, total, read_bytes: reader.read_bytes });
+}
+
+fn check_volumes(tables: &Tables, findings: &mut Findings) {
+    let mut names: BTreeMap<&str, VolumeId> = BTreeMap::new();
+    for volume in tables.volumes.values().filter(|v| v.state == VolumeState::Active) {
+        if let Some(other) = names.insert(&volume.name, volume.id) {
+            let message = format!("volumes {other} and {} have the same name {:?}", volume.id, volume.name);
+            let mut finding = Finding::new(Severity::Error, FindingKind::VolumeWrong, message);
+            finding.volume = Some(volume.id);
+            findings.add(finding);
+        }
+    }
+}
+
+/// Who refers to a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Owner {
+    Block {
+        volume: VolumeId,
+        lba: Lba,
+    },
+    /// A checkpoint page, and the rows of the batch that its pointer names.
+    Page {
+        object: u32,
+        index: Option<u32>,
+        rows: (u32, u32),
+    },
+}
+
+impl std::fmt::Display for Owner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Block { volume, lba } => write!(f, "block {lba} of volume {volume}"),
+            Self::Page { object, index: Some(index), .. } => write!(f, "checkpoint page {index} of object {object}"),
+            Self::Page { object: OBJECT_LEAF, .. } => write!(f, "a checkpoint leaf"),
+            Self::Page { .. } => write!(f, "a checkpoint list page"),
+        }
+    }
+}
+
+impl Owner {
+    fn mark(self, finding: Finding) -> Finding {
+        match self {
+            Self::Block { volume, lba } => finding.block(volume, lba),
+            Self::Page { .. } => finding,
+        }
+    }
+
+    /// True if this is what the entry of the batch at `rows` describes.
+    fn is(self, entry: &Entry, at: (u32, u32)) -> bool {
+        match (self, entry) {
+            (Self::Block { volume, lba }, Entry::Data { volume: v, lba: l, .. } | Entry::Move { volume: v, lba: l, .. }) => (volume, lba) == (*v, *l),
+            (Self::Page { object, index, rows }, Entry::Page { object: o, index: i }) => object == *o && index.is_none_or(|index| index == *i) && rows == at,
+            _ => false,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Reference {
+    place: Place,
+    checksum: u32,
+    owner: Owner,
+}
+
+/// All references of maps and checkpoint, in order of their places; impossible and doubled ones are reported and left out.
+fn collect_references(reader: &PoolReader<'_>, tables: &Tables, pages: &[PageRef], report: &mut CheckReport) -> Vec<Reference> {
+    let mut references = Vec::new();
+    let mut mapped: BTreeMap<VolumeId, u64> = BTreeMap::new();
+    for (volume, lba, entry) in tables.entries() {
+        match check_entry(reader, &entry) {
+            Ok(false) => {}
+            Ok(true) => {
+                *mapped.entry(volume).or_default() += 1;
+                references.push(Reference { place: entry.place(), checksum: entry.checksum(), owner: Owner::Block { volume, lba } });
+            }
+            Err(message) => report.findings.add(Finding::new(Severity::Error, FindingKind::MapEntryWrong, message).block(volume, lba)),
+        }
+    }
+    for page in pages {
+        let rows = (u32::from(page.pointer.batch_row), u32::from(page.pointer.batch_rows));
+        let owner = Owner::Page { object: page.object, index: page.index, rows };
+        references.push(Reference { place: page.pointer.place, checksum: page.pointer.checksum, owner });
+    }
+    references.sort_unstable_by_key(|r| r.place);
+    references.dedup_by(|later, first| {
+        let same = later.place == first.place;
+        if same {
+            let message = format!("{} and {} are at the same place", first.owner, later.owner);
+            report.findings.add(later.owner.mark(Finding::new(Severity::Error, FindingKind::PlaceShared, message)));
+        }
+        same
+    });
+    let volume = |v: &windrow_layout::checkpoint::VolumeRecord| VolumeReport {
+        id: v.id,
+        name: v.name.clone(),
+        size_bytes: v.size_bytes,
+        read_only: v.read_only,
+        deleting: v.state == VolumeState::Deleting,
+        mapped_blocks: mapped.get(&v.id).copied().unwrap_or(0),
+    };
+    report.volumes = tables.volumes.values().map(volume).collect();
+    references
+}
+
+/// True if the entry refers to a payload.
+fn check_entry(reader: &PoolReader<'_>, entry: &MapEntry) -> Result<bool, String> {
+    let state = entry.state().ok_or("the entry has an unknown state")?;
+    match state {
+        BlockState::Hole | BlockState::Zero | BlockState::Ones | BlockState::Lost => {
+            let empty = entry.place() == Place(0) && entry.length_units() == 0 && entry.word1 == 0;
+            empty.then_some(false).ok_or_else(|| format!("a block of state {state:?} has a place, a length or a checksum"))
+        }
+        BlockState::Plain if entry.length_units() != FULL_BLOCK_UNITS => Err(format!("a plain block of {} units", entry.length_units())),
+        BlockState::Plain if entry.word1 >> 32 != 0 => Err("reserved bits are set".to_owned()),
+        BlockState::Plain if block_of(reader, entry.place()).is_none() => Err(format!("there is no place {:#x}", entry.place().0)),
+        BlockState::Plain => Ok(true),
+        BlockState::Lz4 | BlockState::Zstd | BlockState::Shared | BlockState::Unit => Err(format!("state {state:?} is not used by this version")),
+    }
+}
+
+/// The check of one segment that holds live blocks.
+struct SegmentCheck<'c, 'r, 'a> {
+    reader: &'r mut PoolReader<'a>,
+    options: &'c CheckOptions,
+    report: &'c mut CheckReport,
+    segment: SegmentId,
+    /// What refers to the segment, in order of places.
+    references: &'c [Reference],
+    /// Batches whose flaws the replay has reported.
+    incomplete: &'c BTreeSet<(SegmentId, u32)>,
+}
+
+impl SegmentCheck<'_, '_, '_> {
+    fn add(&mut self, finding: Finding) {
+        self.report.findings.add(finding);
+    }
+
+    fn run(&mut self, recorded: &Segment) {
+        let mut starts = Vec::new();
+        let mut row = 0;
+        let mut expected: Option<Expected> = None;
+        let mut rest = self.references;
+        while row < recorded.filled_rows {
+            let frame = find_header(self.reader, self.segment, row, |f| expected.is_none_or(|e| e.matches(f)));
+            let Some(frame) = frame else {
+                let message = format!("no batch header, although rows up to {} hold batches", recorded.filled_rows);
+                self.add(Finding::new(Severity::Error, FindingKind::BatchDamaged, message).at(self.segment, row));
+                break;
+            };
+            starts.push(row);
+            expected = Some(Expected::after(&frame));
+            let mut rows = Rows::new(self.reader, self.segment, row, frame.header.rows);
+            row += frame.header.rows;
+            let end = u64::from(row) * u64::from(frame.header.shape.data);
+            let codec = self.reader.codec;
+            let (inside, behind) = rest.split_at(rest.partition_point(|r| codec.block(r.place) < end));
+            rest = behind;
+            if self.options.verify_payload || self.options.verify_parity {
+                rows.load(self.reader, 0..usize::from(frame.header.shape.data), 0, frame.header.rows);
+            }
+            match find_ends(self.reader, &mut rows, &frame) {
+                Some(batch) => self.batch(&mut rows, &batch, inside),
+                None => {
+                    let message = format!("head or tail of batch {} can not be read or rebuilt", frame.header.seq);
+                    self.add(Finding::new(Severity::Error, FindingKind::BatchDamaged, message).at(self.segment, rows.row));
+                    self.blocks(&mut rows, inside);
+                }
+            }
+        }
+        for reference in rest {
+            let at = self.reader.zones.shape(self.segment).row_hint(self.reader.codec.block(reference.place));
+            let message = format!("{} is where no batch is recorded", reference.owner);
+            self.add(reference.owner.mark(Finding::new(Severity::Error, FindingKind::MapMismatch, message)).at(self.segment, at));
+        }
+        let recorded_starts = recorded.start_rows();
+        if row >= recorded.filled_rows && (recorded_starts != starts || row > recorded.filled_rows) {
+            let difference = recorded_starts.iter().zip(&starts).position(|(a, b)| a != b).unwrap_or(starts.len().min(recorded_starts.len()));
+            let at = starts.get(difference).copied().unwrap_or(row);
+            let message = format!("{} batches of {row} rows on the members, {} of {} rows in the table", starts.len(), recorded_starts.len(), recorded.filled_rows);
+            self.add(Finding::new(Severity::Error, FindingKind::StartsMismatch, message).at(self.segment, at));
+        }
+    }
+
+    /// Compares the references into one batch with its entries, then the payload and the redundancy.
+    fn batch(&mut self, rows: &mut Rows, batch: &DecodedBatch, references: &[Reference]) {
+        self.report.batches_verified += 1;
+        let ends = (0..batch.frame.head_blocks).chain([batch.frame.tail_block()]);
+        let mut flawed: Vec<u32> = ends.filter(|b| rows.origin(*b) == Origin::Wrong).collect();
+        for block in flawed.clone() {
+            self.wrong_block(rows, block, Severity::Repairable, None, "header or footer: wrong, but can be rebuilt");
+        }
+        let first = u64::from(rows.row) * u64::from(rows.shape.data);
+        let with_payload: Vec<&DecodedEntry> = batch.entries.iter().filter(|e| e.payload.is_some()).collect();
+        let mut sound = Vec::with_capacity(references.len());
+        for reference in references {
+            let block = (self.reader.codec.block(reference.place) - first) as u32;
+            let entry = block.checked_sub(batch.frame.head_blocks).and_then(|i| with_payload.get(i as usize));
+            match entry {
+                Some(e) if reference.owner.is(&e.entry, (rows.row, rows.rows)) && e.payload.is_some_and(|p| p.checksum == reference.checksum) => sound.push(*reference),
+                Some(_) => self.mismatch(rows, block, reference, "the batch holds something else there"),
+                None => self.mismatch(rows, block, reference, "the batch holds no payload there"),
+            }
+        }
+        if self.options.verify_payload {
+            flawed.extend(self.blocks(rows, &sound));
+        }
+        if self.options.verify_parity {
+            flawed.extend(self.dead_blocks(rows, &with_payload, references));
+            self.redundancy(rows, &flawed);
+        }
+    }
+
+    /// Verifies the payload that nothing refers to any more: when it is wrong, its row can not give back its live blocks.
+    fn dead_blocks(&mut self, rows: &mut Rows, entries: &[&DecodedEntry], references: &[Reference]) -> Vec<u32> {
+        let first = u64::from(rows.row) * u64::from(rows.shape.data);
+        let mut wrong = Vec::new();
+        for payload in entries.iter().filter_map(|e| e.payload) {
+            let block = first + u64::from(payload.block);
+            let is_live = references.binary_search_by_key(&block, |r| self.reader.codec.block(r.place)).is_ok();
+            let found = rows.find_checksum(self.reader, payload.block, payload.checksum);
+            if !is_live && !matches!(found, Some(Origin::Member | Origin::Missing)) {
+                self.wrong_block(rows, payload.block, Severity::Repairable, None, "not in use any more, but wrong: its row lacks redundancy");
+                wrong.push(payload.block);
+            }
+        }
+        wrong
+    }
+
+    fn mismatch(&mut self, rows: &Rows, block: u32, reference: &Reference, what: &str) {
+        let message = format!("{}: {what}", reference.owner);
+        let at = rows.row + rows.position(block).1;
+        self.add(reference.owner.mark(Finding::new(Severity::Error, FindingKind::MapMismatch, message)).at(self.segment, at));
+    }
+
+    /// Verifies the payload behind references. Returns the blocks that are wrong on their members.
+    fn blocks(&mut self, rows: &mut Rows, references: &[Reference]) -> Vec<u32> {
+        let first = u64::from(rows.row) * u64::from(rows.shape.data);
+        let mut wrong = Vec::new();
+        for reference in references {
+            let block = (self.reader.codec.block(reference.place) - first) as u32;
+            self.report.payload_blocks_verified += 1;
+            let (severity, words) = match rows.find_checksum(self.reader, block, reference.checksum) {
+                Some(Origin::Member | Origin::Missing) => continue,
+                Some(Origin::Wrong) => (Severity::Repairable, "wrong on its member, but can be rebuilt"),
+                None => (Severity::Error, "lost: wrong on its member, and its row does not give it back"),
+            };
+            self.wrong_block(rows, block, severity, Some(reference.owner), words);
+            wrong.push(block);
+        }
+        wrong
+    }
+
+    fn wrong_block(&mut self, rows: &Rows, block: u32, severity: Severity, owner: Option<Owner>, words: &str) {
+        if severity < Severity::Error && self.incomplete.contains(&(self.segment, rows.row)) {
+            return;
+        }
+        let (column, at) = rows.position(block);
+        let member = rows.member(self.reader, column);
+        let message = owner.map_or(words.to_owned(), |owner| format!("{owner}: {words}"));
+        let finding = Finding::new(severity, FindingKind::BlockWrong, message).at(self.segment, rows.row + at).member(member);
+        self.add(owner.map_or(finding.clone(), |owner| owner.mark(finding)));
+    }
+
+    /// Verifies redundancy; rows with a wrong data block have been reported already.
+    fn redundancy(&mut self, rows: &mut Rows, flawed: &[u32]) {
+        let (compared, wrong) = rows.compare_redundancy(self.reader);
+        self.report.parity_rows_verified += compared;
+        if self.incomplete.contains(&(self.segment, rows.row)) {
+            return;
+        }
+        let reported: Vec<u32> = flawed.iter().map(|block| rows.position(*block).1).collect();
+        for (at, column) in wrong {
+            if !reported.contains(&at) {
+                let member = rows.member(self.reader, column);
+                let message = format!("redundancy column {column} does not agree with the data");
+                self.add(Finding::new(Severity::Repairable, FindingKind::ParityWrong, message).at(self.segment, rows.row + at).member(member));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,430 @@
+use crate::report::{FindingKind::*, Severity::*};
+use crate::test_pool::*;
+use crate::{CheckOptions, check};
+use windrow_layout::batch::{Entry, VolumeChange};
+use windrow_layout::map_entry::MapEntry;
+use windrow_layout::superblock::MemberState;
+use windrow_units::*;
+
+const REDUNDANCIES: [(Redundancy, u8); 6] = [
+    (Redundancy::None, 1),
+    (Redundancy::None, 4),
+    (Redundancy::Copies(2), 4),
+    (Redundancy::Copies(3), 3),
+    (Redundancy::Single, 5),
+    (Redundancy::Double, 6),
+];
+
+/// A pool with two volumes, a checkpoint, and batches of all kinds before and after it.
+fn used_pool(redundancy: Redundancy, members: u8) -> TestPool {
+    let mut pool = TestPool::new(redundancy, members);
+    pool.create(1, "first", 10_000);
+    pool.create(2, "second", 500);
+    pool.write(1, &[5, 6, 7, 4000]);
+    pool.write(2, &[0, 499]);
+    pool.clean(1, &[6]);
+    pool.flush();
+    pool.checkpoint();
+    pool.write(1, &[7, 8, 9]);
+    pool.trim(1, 3000, 2000);
+    pool.fill(2, 3);
+    pool.clean(1, &[5, 7]);
+    pool.write(1, &[9, 300]);
+    pool
+}
+
+#[test]
+fn a_sound_pool_is_clean_with_every_redundancy() {
+    for (redundancy, members) in REDUNDANCIES {
+        let mut pool = used_pool(redundancy, members);
+        let report = pool.expect_clean();
+        assert_eq!(report.checkpoint, 2);
+        assert!(report.payload_blocks_verified >= 8);
+        assert_eq!(report.live_blocks, report.payload_blocks_verified);
+        assert!(report.read_bytes > 0 && report.batches_verified > 4);
+        // Structure alone reads less and finds the same.
+        let quick = check(&mut pool.io, &CheckOptions::default(), &mut |_| {});
+        assert!(quick.findings.is_clean() && quick.live_blocks == report.live_blocks && quick.payload_blocks_verified == 0);
+        assert!(quick.read_bytes < report.read_bytes);
+    }
+}
+
+#[test]
+fn many_batches_over_many_segments_are_clean() {
+    let mut pool = TestPool::new(Redundancy::Single, 4);
+    pool.create(1, "v", 100_000);
+    for round in 0..40u64 {
+        let lbas: Vec<u64> = (0..3 + round % 5).map(|i| (round * 977 + i * 131) % 5000).collect();
+        let unique: std::collections::BTreeSet<u64> = lbas.into_iter().collect();
+        pool.write(1, &unique.into_iter().collect::<Vec<_>>());
+        if round % 15 == 7 {
+            pool.checkpoint();
+        }
+    }
+    let report = pool.expect_clean();
+    assert!(report.live_segments > 3, "{report:?}");
+}
+
+#[test]
+fn any_tolerated_member_may_be_missing() {
+    for (redundancy, members) in [(Redundancy::Single, 5), (Redundancy::Double, 6), (Redundancy::Copies(2), 4)] {
+        for missing in 0..usize::from(members) {
+            let mut pool = used_pool(redundancy, members);
+            pool.io.members[missing] = None;
+            if redundancy == Redundancy::Double {
+                pool.io.members[(missing + 1) % usize::from(members)] = None;
+            }
+            let report = pool.check();
+            let absent = if redundancy == Redundancy::Double { 2 } else { 1 };
+            assert_eq!(report.findings.counts.get(&MemberAbsent), Some(&absent));
+            let others = report.findings.list.iter().filter(|f| f.kind != MemberAbsent && f.kind != CheckpointWrong);
+            assert_eq!(others.collect::<Vec<_>>(), Vec::<&crate::Finding>::new());
+            assert_eq!((report.accepted_order.0, report.exit_code()), (pool.order, 4));
+            assert!(report.findings.worst <= Some(Repairable));
+        }
+    }
+}
+
+#[test]
+fn a_wrong_payload_block_is_named_and_rebuilt_if_it_can_be() {
+    for (redundancy, members, severity) in [(Redundancy::Double, 6, Repairable), (Redundancy::Copies(2), 2, Repairable), (Redundancy::None, 3, Error)] {
+        let mut pool = TestPool::new(redundancy, members);
+        pool.create(1, "v", 100);
+        pool.write(1, &[11, 12, 13]);
+        pool.checkpoint();
+        pool.damage(1, 2);
+        let (member, _) = pool.address(1, 2);
+        let report = pool.check();
+        let wrong: Vec<_> = report.findings.list.iter().filter(|f| f.kind == BlockWrong).collect();
+        assert_eq!(wrong.len(), 1, "{:#?}", report.findings.list);
+        assert_eq!((wrong[0].severity, wrong[0].member, wrong[0].volume, wrong[0].lba), (severity, Some(member), Some(VolumeId(1)), Some(Lba(12))));
+        assert_eq!(report.exit_code(), 4);
+        let quick = check(&mut pool.io, &CheckOptions::default(), &mut |_| {});
+        assert!(quick.findings.is_clean(), "without reading payload nothing is seen");
+    }
+}
+
+#[test]
+fn an_unreadable_sector_is_like_a_wrong_one() {
+    let mut pool = used_pool(Redundancy::Single, 5);
+    let (member, offset) = pool.address(3, 2);
+    pool.io.unreadable.insert((member, offset + 512));
+    let report = pool.check();
+    assert_eq!(kinds(&report), [(BlockWrong, Repairable)]);
+}
+
+#[test]
+fn wrong_redundancy_is_seen_only_when_asked_for() {
+    for (redundancy, members, column) in [(Redundancy::Single, 5, 4), (Redundancy::Double, 6, 5), (Redundancy::Copies(2), 4, 3)] {
+        let mut pool = TestPool::new(redundancy, members);
+        pool.create(1, "v", 100);
+        pool.write(1, &[1, 2, 3]);
+        pool.checkpoint();
+        pool.lose_columns(1, column..column + 1);
+        let report = pool.check();
+        assert_eq!(kinds(&report), [(ParityWrong, Repairable)], "{:#?}", report.findings.list);
+        let payload_only = check(&mut pool.io, &CheckOptions { verify_payload: true, verify_parity: false }, &mut |_| {});
+        assert!(payload_only.findings.is_clean());
+    }
+}
+
+#[test]
+fn a_wrong_block_that_is_not_in_use_is_not_taken_for_wrong_redundancy() {
+    let mut pool = used_pool(Redundancy::Double, 6);
+    // The first write of block 5, which was moved since.
+    pool.damage(2, 1);
+    let report = pool.check();
+    assert_eq!(kinds(&report), [(BlockWrong, Repairable)], "{:#?}", report.findings.list);
+    assert_eq!((report.findings.list[0].volume, report.findings.list[0].member), (None, Some(pool.address(2, 1).0)));
+}
+
+#[test]
+fn a_damaged_header_or_tail_is_rebuilt() {
+    let mut pool = TestPool::new(Redundancy::Double, 6);
+    pool.create(1, "v", 10_000);
+    pool.write(1, &(0..20).collect::<Vec<_>>());
+    pool.checkpoint();
+    for block in [0, 4 * pool.batches[1].2 - 1] {
+        pool.damage(1, block);
+        let report = pool.check();
+        assert_eq!(kinds(&report), [(BlockWrong, Repairable)], "{:#?}", report.findings.list);
+        pool.damage(1, block);
+    }
+    pool.expect_clean();
+}
+
+#[test]
+fn a_table_of_several_blocks_is_rebuilt_when_two_of_its_columns_are_wrong() {
+    let mut pool = TestPool::new(Redundancy::Double, 4);
+    pool.create(1, "v", 1 << 30);
+    let fills: Vec<_> = (0..2600u64)
+        .map(|i| {
+            let birth = pool.next_order();
+            (Entry::Fill { volume: VolumeId(1), lba: Lba(i * 104_729 % (1 << 28)), birth, state: windrow_layout::batch::FillState::Ones }, None)
+        })
+        .collect();
+    pool.batch(0, &fills);
+    let (_, _, rows) = pool.batches[1];
+    assert!(rows >= 2);
+    pool.damage(1, 0);
+    pool.damage(1, 1);
+    let report = pool.check();
+    assert_eq!(report.accepted_order.0, pool.order);
+    assert_eq!(kinds(&report), [(BatchIncomplete, Note)]);
+}
+
+#[test]
+fn a_torn_tail_does_not_count_and_is_no_error() {
+    let mut pool = used_pool(Redundancy::Double, 6);
+    let order = pool.order;
+    let last = pool.batches.len();
+    pool.write(1, &[20, 21]);
+    pool.lose_columns(last, 3..6);
+    let report = pool.check();
+    assert_eq!(kinds(&report), [(BatchTorn, Note)], "{:#?}", report.findings.list);
+    assert_eq!((report.accepted_order.0, report.exit_code()), (order, 0));
+}
+
+#[test]
+fn a_batch_that_lost_no_more_than_its_redundancy_counts() {
+    let mut pool = used_pool(Redundancy::Double, 6);
+    let last = pool.batches.len();
+    pool.write(1, &[20, 21]);
+    for columns in [0..2, 2..4, 4..6, 3..5] {
+        pool.lose_columns(last, columns);
+        let report = pool.check();
+        assert_eq!(report.accepted_order.0, pool.order);
+        assert_eq!(kinds(&report), [(BatchIncomplete, Note)], "{:#?}", report.findings.list);
+        // Written again, as an import would.
+        let (_, row, rows) = pool.batches[last];
+        pool.positions[USER].row = row;
+        pool.positions[USER].seq.0 -= 1;
+        pool.order -= 2;
+        pool.batches.truncate(last);
+        pool.write(1, &[20, 21]);
+        assert_eq!(pool.batches[last].2, rows);
+    }
+    pool.expect_clean();
+}
+
+#[test]
+fn a_missing_batch_that_was_durable_is_damage() {
+    let mut pool = used_pool(Redundancy::Single, 5);
+    let last = pool.batches.len();
+    pool.write(1, &[20, 21]);
+    pool.flush();
+    // A batch of another stream tells that the last one was durable.
+    pool.clean(2, &[0]);
+    pool.lose_columns(last, 0..5);
+    let report = pool.check();
+    let kinds = kinds(&report);
+    assert!(kinds.contains(&(BatchDamaged, Error)) && kinds.contains(&(OrdersLost, Error)), "{:#?}", report.findings.list);
+    assert_eq!(report.exit_code(), 4);
+}
+
+#[test]
+fn a_gap_in_the_orders_ends_p_and_covered_orders_close_it() {
+    let mut pool = used_pool(Redundancy::Single, 4);
+    let before = pool.order;
+    pool.order += 3;
+    pool.write(1, &[40]);
+    assert_eq!(pool.check().accepted_order.0, before);
+    let covered = Entry::Covered { first: Order(before + 1), count: 3 };
+    pool.batch(USER, &[(covered, None)]);
+    pool.expect_clean();
+}
+
+#[test]
+fn a_fence_voids_what_an_older_epoch_wrote_beyond_it() {
+    let mut pool = used_pool(Redundancy::Double, 5);
+    let (accepted, positions) = (pool.order, pool.positions);
+    let model = (pool.map.clone(), pool.births.clone());
+    pool.write(1, &[5, 70]);
+    pool.clean(2, &[0]);
+    (pool.map, pool.births) = model;
+    pool.fence(accepted, positions);
+    let report = pool.check();
+    assert!(report.findings.is_clean(), "{:#?}", report.findings.list);
+    assert_eq!(report.streams.iter().filter(|s| s.end == "void by a fence").count(), 2, "{:?}", report.streams);
+    assert_eq!(report.accepted_order.0, pool.order, "the skipped orders count as covered");
+    // The new epoch writes over the void batches and goes on.
+    pool.write(1, &[71, 72, 73]);
+    pool.clean(1, &[8]);
+    pool.expect_clean();
+    pool.checkpoint();
+    pool.write(1, &[74]);
+    pool.expect_clean();
+}
+
+#[test]
+fn void_orders_inside_an_accepted_batch_do_not_apply() {
+    let mut pool = TestPool::new(Redundancy::Single, 3);
+    pool.create(1, "v", 100);
+    let accepted = pool.order + 1;
+    pool.write(1, &[1, 2]);
+    let positions = pool.positions;
+    pool.map.remove(&(1, 2));
+    pool.fence(accepted, positions);
+    pool.write(1, &[3]);
+    pool.expect_clean();
+}
+
+#[test]
+fn a_move_never_beats_a_newer_write_and_survives_the_loss_of_one() {
+    let mut pool = used_pool(Redundancy::Single, 4);
+    let old = pool.map[&(1, 8)];
+    pool.write(1, &[8]);
+    let new = pool.map[&(1, 8)];
+    // Cleaning read the block before it was written anew, and its batch came out later.
+    pool.map.insert((1, 8), old);
+    pool.births.insert((1, 8), pool.order - 5);
+    pool.clean(1, &[8]);
+    let moved = pool.map.insert((1, 8), new).unwrap();
+    pool.expect_clean();
+    // The newer write does not arrive: the move still holds the content before it.
+    let write = pool.batches.len() - 2;
+    pool.lose_columns(write, 0..4);
+    pool.order -= 1;
+    pool.map.insert((1, 8), moved);
+    pool.expect_clean();
+}
+
+#[test]
+fn volume_operations_take_effect_in_their_order() {
+    let mut pool = used_pool(Redundancy::Copies(2), 2);
+    let operate = |pool: &mut TestPool, id: u32, change: VolumeChange| {
+        let order = pool.next_order();
+        pool.batch(USER, &[(Entry::Volume { volume: VolumeId(id), order, change }, None)]);
+    };
+    operate(&mut pool, 1, VolumeChange::Resize { size_bytes: 8 * 4096 });
+    pool.map.retain(|(v, lba), _| *v != 1 || *lba < 8);
+    operate(&mut pool, 1, VolumeChange::Resize { size_bytes: 1000 * 4096 });
+    pool.write(1, &[999]);
+    operate(&mut pool, 2, VolumeChange::Delete);
+    pool.map.retain(|(v, _), _| *v != 2);
+    operate(&mut pool, 1, VolumeChange::SetReadOnly(true));
+    let report = pool.expect_clean();
+    assert!(report.volumes[0].read_only && report.volumes[0].size_bytes == 4_096_000 && report.volumes[1].deleting);
+}
+
+#[test]
+fn two_volumes_of_one_name_are_reported() {
+    let mut pool = used_pool(Redundancy::None, 1);
+    pool.create(3, "first", 10);
+    assert_eq!(kinds(&pool.check()), [(VolumeWrong, Error)]);
+}
+
+#[test]
+fn what_a_broken_writer_could_do_to_the_map_is_found() {
+    type Change = fn(&mut TestPool);
+    let cases: [(&str, Change, crate::FindingKind); 6] = [
+        ("two blocks at one place", |p| _ = p.map.insert((1, 50), p.map[&(1, 5)]), PlaceShared),
+        ("the place of another block", |p| _ = p.map.remove(&(1, 5)).map(|e| p.map.insert((1, 50), e)), MapMismatch),
+        ("another checksum", |p| p.map.get_mut(&(1, 5)).unwrap().word1 ^= 1, MapMismatch),
+        ("an unknown state", |p| p.map.get_mut(&(1, 5)).unwrap().word0 |= 0x1f << 55, MapEntryWrong),
+        ("a place between blocks", |p| p.map.get_mut(&(1, 5)).unwrap().word0 |= 1, MapEntryWrong),
+        ("a hole with a place", |p| _ = p.map.insert((1, 51), MapEntry { word0: 256, word1: 0 }), MapEntryWrong),
+    ];
+    for (what, change, kind) in cases {
+        let mut pool = TestPool::new(Redundancy::Single, 4);
+        pool.create(1, "v", 1000);
+        pool.write(1, &[5, 6]);
+        change(&mut pool);
+        pool.checkpoint();
+        let report = pool.check();
+        assert!(kinds(&report).contains(&(kind, Error)), "{what}: {:#?}", report.findings.list);
+    }
+}
+
+#[test]
+fn recorded_batch_starts_are_compared_with_the_members() {
+    for change in [0b10u64, 1] {
+        let mut pool = TestPool::new(Redundancy::Single, 4);
+        pool.create(1, "v", 1000);
+        pool.write(1, &[5, 6]);
+        let segment = pool.positions[USER].segment.index();
+        let honest = pool.segments[segment].clone();
+        // Rows 0 and 1 hold the creation and the write.
+        pool.segments[segment].starts[0] ^= if change == 1 { 1 << 1 } else { 1 << 0 };
+        pool.checkpoint();
+        pool.segments[segment] = honest;
+        let report = pool.check();
+        assert_eq!(kinds(&report), [(StartsMismatch, Error)], "{:#?}", report.findings.list);
+    }
+}
+
+#[test]
+fn the_older_checkpoint_takes_over_when_the_newest_is_lost() {
+    let mut pool = used_pool(Redundancy::Single, 5);
+    pool.checkpoint();
+    pool.write(1, &[600]);
+    // The batch with the last list page.
+    let lost = pool.batches.len() - 2;
+    pool.lose_columns(lost, 0..5);
+    let report = pool.check();
+    assert_eq!(report.checkpoint, 2);
+    assert_eq!(report.accepted_order.0, pool.order);
+    assert!(kinds(&report).contains(&(CheckpointWrong, Error)));
+    assert_eq!(report.volumes[0].mapped_blocks, pool.map.iter().filter(|((v, _), e)| *v == 1 && e.has_payload()).count() as u64);
+}
+
+#[test]
+fn without_a_readable_checkpoint_there_is_no_check() {
+    let mut pool = used_pool(Redundancy::None, 2);
+    pool.checkpoint();
+    for root in pool.superblock.checkpoints.iter_mut().flatten() {
+        root.list.checksum ^= 1;
+    }
+    pool.save();
+    let report = pool.check();
+    assert_eq!((report.exit_code(), report.failure.is_some()), (8, true));
+}
+
+#[test]
+fn members_recorded_as_absent_are_not_read() {
+    let mut pool = used_pool(Redundancy::Double, 6);
+    pool.superblock.members[2].state = MemberState::Absent;
+    pool.superblock.members[2].absent_since = pool.superblock.generation.next();
+    pool.save();
+    // It is back, with wrong content.
+    if let Some(bytes) = &mut pool.io.members[2] {
+        bytes[1 << 20..].fill(0x77);
+    }
+    let report = pool.check();
+    assert!(report.findings.list.iter().all(|f| f.severity <= Repairable && matches!(f.kind, MemberAbsent | CheckpointWrong)), "{:#?}", report.findings.list);
+    assert_eq!(report.accepted_order.0, pool.order);
+}
+
+#[test]
+fn the_report_is_serialisable() {
+    let mut pool = used_pool(Redundancy::Double, 6);
+    pool.damage(3, 2);
+    let json = serde_json::to_value(pool.check()).unwrap();
+    assert_eq!(json["findings"]["list"][0]["kind"], "block_wrong");
+    assert_eq!(json["findings"]["counts"]["block_wrong"], 1);
+    assert_eq!(json["findings"]["list"][0]["severity"], "repairable");
+}
+
+/// Bit rot anywhere, in any amount: the check ends with a report.
+#[test]
+fn no_damage_makes_the_check_fail_to_answer() {
+    let mut state = 7u64;
+    let mut random = |bound: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % bound
+    };
+    let template = used_pool(Redundancy::Double, 5);
+    for round in 0..60 {
+        let mut pool = TestPool::new(Redundancy::Double, 5);
+        pool.io.members = template.io.members.clone();
+        for _ in 0..1 << (round % 12) {
+            let member = random(5);
+            let Some(bytes) = &mut pool.io.members[member] else { continue };
+            // Half of it where something is.
+            let at = if random(2) == 0 { random(bytes.len()) } else { (1 << 20) + random(200 << 10) };
+            bytes[at] ^= 1 << random(8);
+        }
+        let report = pool.check();
+        assert!(report.failure.is_some() || report.exit_code() <= 4);
+    }
+}

@@ -1,0 +1,232 @@
+//! Looking at single batches.
+
+use crate::batches::{Expected, find_ends, find_header};
+use crate::check::usable_members;
+use crate::members::inspect_members;
+use crate::reader::{Origin, PoolReader, Rows};
+use serde::Serialize;
+use windrow_io::MemberIo;
+use windrow_layout::batch::{BatchError, Entry, HeaderFrame, decode_header};
+use windrow_layout::superblock::Superblock;
+use windrow_units::{BLOCK_SIZE, Column, Epoch, MemberId, Order, SegmentId, Seq, StreamId};
+
+/// Why there is nothing to show.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DumpError {
+    /// No pool.
+    #[error("no member bears a valid superblock")]
+    NoPool,
+    /// No such segment or row.
+    #[error("the pool has no row {row} of segment {segment}")]
+    NoPlace {
+        /// Segment.
+        segment: SegmentId,
+        /// Row.
+        row: u32,
+    },
+    /// No batch begins there.
+    #[error("no batch begins at row {row} of segment {segment}: {problem}")]
+    NoBatch {
+        /// Segment.
+        segment: SegmentId,
+        /// Row.
+        row: u32,
+        /// What is there instead.
+        problem: String,
+    },
+}
+
+/// Where a column of a batch lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct ColumnLocation {
+    /// Column; those from the shape's `data` on are redundancy.
+    pub column: u8,
+    /// Member.
+    pub member: MemberId,
+    /// Byte offset on the member.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
+/// How a block of a batch was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BlockFound {
+    /// On its member.
+    Good,
+    /// Its member is not there; rebuilt.
+    RebuiltAbsent,
+    /// Wrong on its member; rebuilt.
+    RebuiltWrong,
+    /// Wrong, and not to be rebuilt.
+    Lost,
+}
+
+impl BlockFound {
+    fn of(origin: Option<Origin>) -> Self {
+        match origin {
+            Some(Origin::Member) => Self::Good,
+            Some(Origin::Missing) => Self::RebuiltAbsent,
+            Some(Origin::Wrong) => Self::RebuiltWrong,
+            None => Self::Lost,
+        }
+    }
+}
+
+/// The payload block of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct PayloadDump {
+    /// Data block in the segment.
+    pub block: u64,
+    /// Member that holds it.
+    pub member: MemberId,
+    /// CRC-32C.
+    pub checksum: u32,
+    /// How it was found.
+    pub found: BlockFound,
+}
+
+/// An entry and what became of its payload.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct EntryDump {
+    /// The entry.
+    pub entry: Entry,
+    /// Its payload block.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<PayloadDump>,
+}
+
+/// A whole batch.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct BatchDump {
+    /// Header and sizes.
+    pub frame: HeaderFrame,
+    /// Data blocks that hold nothing.
+    pub padding_blocks: u32,
+    /// Where its columns lie.
+    pub columns: Vec<ColumnLocation>,
+    /// True if head and tail verify; without them there are no entries.
+    pub ends_verify: bool,
+    /// True if every entry's payload is found: the batch counts (unless a fence voids it).
+    pub whole: bool,
+    /// Rows whose redundancy does not agree.
+    pub redundancy_wrong_rows: Vec<u32>,
+    /// Entries in their order.
+    pub entries: Vec<EntryDump>,
+}
+
+/// One line of a list of batches.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct BatchSummary {
+    /// First row.
+    pub row: u32,
+    /// Rows.
+    pub rows: u32,
+    /// Epoch.
+    pub epoch: Epoch,
+    /// Stream.
+    pub stream: StreamId,
+    /// Number in the stream.
+    pub seq: Seq,
+    /// Every order up to this one was durable when it was sealed.
+    pub flushed_through: Order,
+    /// Entries.
+    pub entries: u32,
+    /// Payload blocks.
+    pub payload_blocks: u32,
+    /// Blocks of head and tail.
+    pub overhead_blocks: u32,
+    /// Data blocks that hold nothing.
+    pub padding_blocks: u32,
+}
+
+fn open(io: &mut dyn MemberIo) -> Result<PoolReader<'_>, DumpError> {
+    let report = inspect_members(io);
+    let usable = usable_members(&report);
+    let superblock: Superblock = report.newest.ok_or(DumpError::NoPool)?;
+    Ok(PoolReader::new(io, &superblock, usable))
+}
+
+/// The batch that begins at `row` of `segment`, whatever its stream and epoch, with its payload verified.
+pub fn dump_batch(io: &mut dyn MemberIo, segment: SegmentId, row: u32) -> Result<BatchDump, DumpError> {
+    let mut reader = open(io)?;
+    if !reader.zones.contains(segment) || row >= reader.zones.shape(segment).rows {
+        return Err(DumpError::NoPlace { segment, row });
+    }
+    let Some(frame) = find_header(&mut reader, segment, row, |_| true) else {
+        let problem = problem_at(&mut reader, segment, row);
+        return Err(DumpError::NoBatch { segment, row, problem });
+    };
+    let header = &frame.header;
+    let mut rows = Rows::new(&reader, segment, row, header.rows);
+    rows.load(&mut reader, 0..usize::from(header.shape.width), 0, header.rows);
+    let batch = find_ends(&mut reader, &mut rows, &frame);
+    let first = u64::from(row) * u64::from(header.shape.data);
+    let mut entries = Vec::new();
+    for decoded in batch.iter().flat_map(|b| &b.entries) {
+        let payload = decoded.payload.map(|p| {
+            let found = BlockFound::of(rows.find_checksum(&mut reader, p.block, p.checksum));
+            let member = rows.member(&reader, rows.position(p.block).0);
+            PayloadDump { block: first + u64::from(p.block), member, checksum: p.checksum, found }
+        });
+        entries.push(EntryDump { entry: decoded.entry.clone(), payload });
+    }
+    let (_, wrong) = rows.compare_redundancy(&mut reader);
+    let mut wrong_rows: Vec<u32> = wrong.into_iter().map(|(at, _)| row + at).collect();
+    wrong_rows.dedup();
+    let ends_verify = batch.is_some();
+    let whole = ends_verify && entries.iter().all(|e| e.payload.is_none_or(|p| p.found != BlockFound::Lost));
+    let columns = (0..header.shape.width).map(|column| location(&reader, &frame, column)).collect();
+    Ok(BatchDump { padding_blocks: frame.padding_blocks(), columns, ends_verify, whole, redundancy_wrong_rows: wrong_rows, entries, frame })
+}
+
+fn location(reader: &PoolReader<'_>, frame: &HeaderFrame, column: u8) -> ColumnLocation {
+    let header = &frame.header;
+    let (member, offset) = reader.zones.locate(header.segment).address(header.row, Column(column));
+    ColumnLocation { column, member, offset, length: u64::from(header.rows) * BLOCK_SIZE as u64 }
+}
+
+/// What the decoder says of the bytes on the member.
+fn problem_at(reader: &mut PoolReader<'_>, segment: SegmentId, row: u32) -> String {
+    let pool = reader.pool;
+    let mut rows = Rows::new(reader, segment, row, 1);
+    match rows.direct(reader, 0).map(|bytes| decode_header(bytes, &pool, segment, row)) {
+        None => "the block can not be read".to_owned(),
+        Some(Err(error)) => error.to_string(),
+        Some(Ok(_)) => BatchError::Malformed("the shape is not that of the segment").to_string(),
+    }
+}
+
+/// The batches of a segment's present life, from row 0 on: each is of the same stream and has the number behind the one before.
+/// Batches that never counted (torn, void) may be the last ones; [`dump_batch`] and a check tell.
+pub fn list_batches(io: &mut dyn MemberIo, segment: SegmentId) -> Result<Vec<BatchSummary>, DumpError> {
+    let mut reader = open(io)?;
+    if !reader.zones.contains(segment) {
+        return Err(DumpError::NoPlace { segment, row: 0 });
+    }
+    let mut list = Vec::new();
+    let mut row = 0;
+    let mut expected: Option<Expected> = None;
+    while let Some(frame) = find_header(&mut reader, segment, row, |f| expected.is_none_or(|e| e.matches(f))) {
+        let header = &frame.header;
+        list.push(BatchSummary {
+            row,
+            rows: header.rows,
+            epoch: header.epoch,
+            stream: header.stream,
+            seq: header.seq,
+            flushed_through: header.flushed_through,
+            entries: frame.entry_count,
+            payload_blocks: frame.payload_blocks,
+            overhead_blocks: frame.head_blocks + 1,
+            padding_blocks: frame.padding_blocks(),
+        });
+        expected = Some(Expected::after(&frame));
+        row += header.rows;
+    }
+    Ok(list)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+use super::*;
+use crate::report::Severity;
+use crate::test_pool::TestPool;
+use windrow_layout::superblock::slot_offset;
+use windrow_units::{Generation, Redundancy, Uuid};
+
+fn pool() -> TestPool {
+    let mut pool = TestPool::new(Redundancy::Double, 6);
+    pool.save();
+    pool.save();
+    pool
+}
+
+fn kinds(report: &InspectReport) -> Vec<(FindingKind, Severity)> {
+    let mut kinds: Vec<_> = report.findings.list.iter().map(|f| (f.kind, f.severity)).collect();
+    kinds.dedup();
+    kinds
+}
+
+#[test]
+fn a_sound_pool_has_a_label_slots_and_a_quorum() {
+    let mut pool = pool();
+    let report = inspect_members(&mut pool.io);
+    assert!(report.quorum && report.findings.list.is_empty());
+    assert_eq!(report.newest.unwrap().generation, Generation(3));
+    for member in &report.members {
+        assert!(member.usable && member.label.is_some());
+        let generations: Vec<Option<u64>> = member.slots.iter().map(|s| s.generation.map(|g| g.0)).collect();
+        assert_eq!(generations, [None, Some(1), Some(2), Some(3)]);
+        assert_eq!(member.slots[0].problem.as_deref(), Some("no signature"));
+    }
+}
+
+#[test]
+fn a_generation_that_reached_one_member_rules() {
+    let mut pool = pool();
+    pool.superblock.parent_hash = pool.saved_hash;
+    pool.superblock.generation = Generation(4);
+    let copy = pool.superblock_of(3);
+    pool.put(MemberId(3), slot_offset(Generation(4)), &copy.encode());
+    let report = inspect_members(&mut pool.io);
+    assert!(report.quorum && report.findings.list.is_empty(), "{:?}", report.findings);
+    assert_eq!(report.newest.unwrap().generation, Generation(4));
+    assert!(report.members.iter().all(|m| m.usable));
+}
+
+#[test]
+fn a_torn_slot_is_a_note_and_the_generation_before_rules() {
+    let mut pool = pool();
+    for member in 0..6 {
+        pool.put(MemberId(member), slot_offset(Generation(3)) + 9000, &[0xff]);
+    }
+    let report = inspect_members(&mut pool.io);
+    assert_eq!(kinds(&report), [(FindingKind::SlotWrong, Severity::Note)]);
+    assert_eq!(report.newest.unwrap().generation, Generation(2));
+}
+
+#[test]
+fn half_of_the_members_are_no_quorum_unless_the_others_are_recorded() {
+    let mut pool = pool();
+    let all = pool.io.members.clone();
+    for member in 0..3 {
+        pool.io.members[member] = None;
+    }
+    let report = inspect_members(&mut pool.io);
+    assert!(!report.quorum && kinds(&report).contains(&(FindingKind::QuorumMissing, Severity::Error)));
+    pool.io.members = all;
+    for member in 0..3 {
+        pool.superblock.members[member].state = MemberState::Absent;
+    }
+    pool.save();
+    for member in 0..3 {
+        pool.io.members[member] = None;
+    }
+    assert!(inspect_members(&mut pool.io).quorum);
+}
+
+#[test]
+fn a_member_left_behind_does_not_count() {
+    let mut pool = pool();
+    let old = pool.io.members[1].clone();
+    pool.save();
+    pool.save();
+    pool.io.members[1] = old;
+    let report = inspect_members(&mut pool.io);
+    assert_eq!(kinds(&report), [(FindingKind::MemberAbsent, Severity::Repairable)]);
+    assert!(!report.members[1].usable && report.members[0].usable);
+}
+
+#[test]
+fn two_histories_are_told_apart() {
+    let mut pool = pool();
+    let mut other = pool.superblock_of(5);
+    other.host = Uuid([9; 16]);
+    pool.put(MemberId(5), slot_offset(Generation(3)), &other.encode());
+    let report = inspect_members(&mut pool.io);
+    assert_eq!(kinds(&report)[0], (FindingKind::Diverged, Severity::Error));
+}
+
+#[test]
+fn a_member_of_another_pool_and_a_damaged_label_are_reported() {
+    let mut pool = pool();
+    let mut stranger = TestPool::new(Redundancy::Double, 6);
+    stranger.superblock.pool = Uuid([8; 16]);
+    stranger.save();
+    pool.io.members[4] = stranger.io.members[4].clone();
+    pool.put(MemberId(2), 4096 + 40, &[0xff; 8]);
+    let report = inspect_members(&mut pool.io);
+    let found = kinds(&report);
+    assert!(found.contains(&(FindingKind::LabelWrong, Severity::Repairable)) && found.contains(&(FindingKind::LabelWrong, Severity::Error)));
+    assert!(report.members[2].label_problem.is_some() && report.members[2].usable);
+    assert_eq!(report.newest.unwrap().pool, pool.superblock.pool);
+}

@@ -1,0 +1,246 @@
+//! Reading blocks of segments, rebuilt from their rows where members are missing or wrong.
+
+use crate::raid;
+use windrow_io::{Buf, MemberIo, ReadItem};
+use windrow_layout::batch::payload_checksum;
+use windrow_layout::superblock::Superblock;
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, MemberId, PlaceCodec, PoolUuid, SegmentId, Shape, ZoneMap};
+
+/// Longest single read.
+const READ_BYTES: usize = 1 << 20;
+
+/// The pool's geometry and the members that count.
+pub(crate) struct PoolReader<'a> {
+    io: &'a mut dyn MemberIo,
+    pub(crate) zones: ZoneMap,
+    pub(crate) codec: PlaceCodec,
+    pub(crate) pool: PoolUuid,
+    usable: u64,
+    pub(crate) read_bytes: u64,
+}
+
+impl<'a> PoolReader<'a> {
+    /// `usable` is a bit mask of members.
+    pub(crate) fn new(io: &'a mut dyn MemberIo, superblock: &Superblock, usable: u64) -> Self {
+        let zones = ZoneMap::new(superblock.zones.clone());
+        let codec = PlaceCodec::for_segment_blocks(zones.max_data_blocks());
+        Self { io, zones, codec, pool: superblock.pool, usable, read_bytes: 0 }
+    }
+
+    fn is_usable(&self, member: MemberId) -> bool {
+        self.usable >> member.0 & 1 == 1
+    }
+}
+
+/// What is known of one block of a member.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Unread,
+    /// As it is on the member.
+    Found,
+    /// Rebuilt, because what is on the member is wrong.
+    Corrected,
+    /// The member gave an error.
+    Failed,
+    /// The member is not there.
+    Absent,
+}
+
+/// How a block was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Origin {
+    /// On its member.
+    Member,
+    /// Its member is not there; rebuilt from the row.
+    Missing,
+    /// Its member holds something else, or gave an error; rebuilt from the row.
+    Wrong,
+}
+
+/// Some rows of a segment, inside one chunk, with their blocks as far as they were read.
+pub(crate) struct Rows {
+    pub(crate) segment: SegmentId,
+    pub(crate) row: u32,
+    pub(crate) rows: u32,
+    pub(crate) shape: Shape,
+    columns: Vec<Vec<u8>>,
+    states: Vec<State>,
+}
+
+impl Rows {
+    /// Nothing is read yet. The rows must lie in one chunk of the segment.
+    pub(crate) fn new(reader: &PoolReader<'_>, segment: SegmentId, row: u32, rows: u32) -> Self {
+        let shape = *reader.zones.shape(segment);
+        let width = usize::from(shape.width);
+        Self { segment, row, rows, shape, columns: vec![Vec::new(); width], states: vec![State::Unread; width * rows as usize] }
+    }
+
+    fn width(&self) -> usize {
+        usize::from(self.shape.width)
+    }
+
+    fn slot(&self, column: usize, at: u32) -> usize {
+        column * self.rows as usize + at as usize
+    }
+
+    /// Column and row (counted from the first) of a data block.
+    pub(crate) fn position(&self, block: u32) -> (usize, u32) {
+        ((block / self.rows) as usize, block % self.rows)
+    }
+
+    /// The member that should hold a column.
+    pub(crate) fn member(&self, reader: &PoolReader<'_>, column: usize) -> MemberId {
+        reader.zones.locate(self.segment).address(self.row, Column(column as u8)).0
+    }
+
+    /// The bytes of a block, if they are known.
+    fn known(&self, column: usize, at: u32) -> Option<&[u8]> {
+        match self.states[self.slot(column, at)] {
+            State::Found | State::Corrected => self.columns[column].chunks_exact(BLOCK_SIZE).nth(at as usize),
+            _ => None,
+        }
+    }
+
+    /// Reads what is not read yet of rows `at .. at + count` of the columns.
+    pub(crate) fn load(&mut self, reader: &mut PoolReader<'_>, columns: std::ops::Range<usize>, at: u32, count: u32) {
+        let mut items = Vec::new();
+        let mut targets = Vec::new();
+        for column in columns {
+            let (member, start) = reader.zones.locate(self.segment).address(self.row, Column(column as u8));
+            if self.columns[column].is_empty() {
+                self.columns[column] = vec![0; self.rows as usize * BLOCK_SIZE];
+            }
+            if !reader.is_usable(member) {
+                let (from, to) = (self.slot(column, 0), self.slot(column, self.rows));
+                self.states[from..to].iter_mut().filter(|s| **s == State::Unread).for_each(|s| *s = State::Absent);
+                continue;
+            }
+            let mut next = at;
+            while next < at + count {
+                if self.states[self.slot(column, next)] != State::Unread {
+                    next += 1;
+                    continue;
+                }
+                let first = next;
+                let most = (at + count).min(first + (READ_BYTES / BLOCK_SIZE) as u32);
+                while next < most && self.states[self.slot(column, next)] == State::Unread {
+                    next += 1;
+                }
+                let buf = Buf::unpooled((next - first) as usize * BLOCK_SIZE);
+                items.push(ReadItem { member, offset: start + u64::from(first) * BLOCK_BYTES, buf, result: Ok(()) });
+                targets.push((column, first));
+            }
+        }
+        reader.io.read_many(&mut items);
+        for (item, (column, first)) in items.iter_mut().zip(targets) {
+            self.take(reader, item, column, first);
+        }
+    }
+
+    /// Keeps the blocks of a read; if it failed, tries them one by one.
+    fn take(&mut self, reader: &mut PoolReader<'_>, item: &mut ReadItem, column: usize, first: u32) {
+        let whole = item.result.is_ok();
+        for (i, bytes) in item.buf.chunks_exact_mut(BLOCK_SIZE).enumerate() {
+            let good = whole || reader.io.read(item.member, item.offset + i as u64 * BLOCK_BYTES, bytes).is_ok();
+            let at = first + i as u32;
+            let slot = self.slot(column, at);
+            self.states[slot] = if good { State::Found } else { State::Failed };
+            if good {
+                reader.read_bytes += BLOCK_BYTES;
+                self.columns[column][at as usize * BLOCK_SIZE..][..BLOCK_SIZE].copy_from_slice(bytes);
+            }
+        }
+    }
+
+    /// A data block as it is on its member, if that can be read.
+    pub(crate) fn direct(&mut self, reader: &mut PoolReader<'_>, block: u32) -> Option<&[u8]> {
+        let (column, at) = self.position(block);
+        self.load(reader, column..column + 1, at, 1);
+        self.known(column, at)
+    }
+
+    /// All that a data block may be when up to the tolerated number of columns are wrong: as it is, then rebuilt.
+    pub(crate) fn candidates(&mut self, reader: &mut PoolReader<'_>, block: u32) -> Vec<Vec<u8>> {
+        let mut candidates: Vec<Vec<u8>> = self.direct(reader, block).map(<[u8]>::to_vec).into_iter().collect();
+        self.search(reader, block, |bytes| {
+            if !candidates.iter().any(|c| c == bytes) {
+                candidates.push(bytes.to_vec());
+            }
+            false
+        });
+        candidates
+    }
+
+    fn search(&mut self, reader: &mut PoolReader<'_>, block: u32, accept: impl FnMut(&[u8]) -> bool) -> Option<Vec<u8>> {
+        let (column, at) = self.position(block);
+        self.load(reader, 0..self.width(), at, 1);
+        let row: Vec<Option<&[u8]>> = (0..self.width()).map(|c| self.known(c, at)).collect();
+        raid::search(&self.shape, &row, column, accept)
+    }
+
+    /// Finds a data block that `accept` takes, on its member or rebuilt; a rebuilt one takes the place of what was read.
+    pub(crate) fn find(&mut self, reader: &mut PoolReader<'_>, block: u32, mut accept: impl FnMut(&[u8]) -> bool) -> Option<Origin> {
+        if self.direct(reader, block).is_some_and(&mut accept) {
+            return Some(self.origin(block));
+        }
+        let bytes = self.search(reader, block, accept)?;
+        self.correct(block, &bytes);
+        Some(self.origin(block))
+    }
+
+    /// Like [`Rows::find`], for a block with this CRC-32C.
+    pub(crate) fn find_checksum(&mut self, reader: &mut PoolReader<'_>, block: u32, checksum: u32) -> Option<Origin> {
+        self.find(reader, block, |bytes| payload_checksum(bytes) == checksum)
+    }
+
+    /// Puts right bytes in the place of what was read. Returns how the block was found.
+    pub(crate) fn correct(&mut self, block: u32, bytes: &[u8]) {
+        let (column, at) = self.position(block);
+        let slot = self.slot(column, at);
+        let same = self.known(column, at) == Some(bytes);
+        if same {
+            return;
+        }
+        if self.states[slot] != State::Absent {
+            self.states[slot] = State::Corrected;
+        }
+        self.columns[column][at as usize * BLOCK_SIZE..][..BLOCK_SIZE].copy_from_slice(bytes);
+    }
+
+    /// How a block that was found was found.
+    pub(crate) fn origin(&self, block: u32) -> Origin {
+        let (column, at) = self.position(block);
+        match self.states[self.slot(column, at)] {
+            State::Unread | State::Found => Origin::Member,
+            State::Corrected | State::Failed => Origin::Wrong,
+            State::Absent => Origin::Missing,
+        }
+    }
+
+    /// The bytes of a block that was found.
+    pub(crate) fn bytes(&self, block: u32) -> &[u8] {
+        let (column, at) = self.position(block);
+        self.columns[column].get(at as usize * BLOCK_SIZE..(at as usize + 1) * BLOCK_SIZE).unwrap_or(&[])
+    }
+
+    /// Compares redundancy with data, row by row. Returns how many rows could be compared, and the wrong ones with their column.
+    /// Data that is not known (absent, failed) leaves a row out; a redundancy block that gave an error is wrong.
+    pub(crate) fn compare_redundancy(&mut self, reader: &mut PoolReader<'_>) -> (u64, Vec<(u32, usize)>) {
+        let (k, width) = (usize::from(self.shape.data), self.width());
+        self.load(reader, 0..width, 0, self.rows);
+        let mut compared = 0;
+        let mut wrong = Vec::new();
+        for at in 0..self.rows {
+            let data: Option<Vec<&[u8]>> = (0..k).map(|c| self.known(c, at)).collect();
+            let Some(data) = data else { continue };
+            compared += 1;
+            for (i, expected) in raid::redundancy(&self.shape, &data).iter().enumerate() {
+                let state = self.states[self.slot(k + i, at)];
+                if state != State::Absent && self.known(k + i, at) != Some(expected) {
+                    wrong.push((at, k + i));
+                }
+            }
+        }
+        (compared, wrong)
+    }
+}

@@ -1,0 +1,168 @@
+//! The tables of a pool: volumes, maps, segments. Loaded from a checkpoint, changed by replay.
+
+use std::collections::BTreeMap;
+use windrow_layout::batch::{FillState, RangeState, VolumeChange};
+use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
+use windrow_layout::map_entry::MapEntry;
+use windrow_units::{BLOCK_BYTES, Lba, SegmentId, VolumeId, ZoneMap};
+
+const PAGE: u64 = MAP_PAGE_ENTRIES as u64;
+
+/// What a segment holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Segment {
+    /// Rows that hold batches.
+    pub(crate) filled_rows: u32,
+    /// Bit `r` of word `r / 64`: a batch starts there.
+    pub(crate) starts: Vec<u64>,
+}
+
+impl Segment {
+    /// Forgets everything from `row` on.
+    pub(crate) fn truncate(&mut self, row: u32) {
+        self.filled_rows = self.filled_rows.min(row);
+        for (i, word) in self.starts.iter_mut().enumerate() {
+            let first = i as u32 * 64;
+            if first >= row {
+                *word = 0;
+            } else if row - first < 64 {
+                *word &= (1 << (row - first)) - 1;
+            }
+        }
+    }
+
+    /// A batch was accepted; what was known of its rows and those behind it is of no account.
+    pub(crate) fn add(&mut self, row: u32, rows: u32) {
+        self.truncate(row);
+        if let Some(word) = self.starts.get_mut(row as usize / 64) {
+            *word |= 1 << (row % 64);
+        }
+        self.filled_rows = row + rows;
+    }
+
+    /// Rows at which batches start.
+    pub(crate) fn start_rows(&self) -> Vec<u32> {
+        (0..self.filled_rows).filter(|r| self.starts[*r as usize / 64] >> (r % 64) & 1 == 1).collect()
+    }
+}
+
+/// All tables.
+#[derive(Default)]
+pub(crate) struct Tables {
+    pub(crate) volumes: BTreeMap<VolumeId, VolumeRecord>,
+    maps: BTreeMap<(VolumeId, u64), Box<[MapEntry; MAP_PAGE_ENTRIES]>>,
+    pub(crate) segments: Vec<Segment>,
+}
+
+impl Tables {
+    /// Empty tables of a pool.
+    pub(crate) fn new(zones: &ZoneMap) -> Self {
+        let empty = |s: u32| Segment { filled_rows: 0, starts: vec![0; zones.shape(SegmentId(s)).rows.div_ceil(64) as usize] };
+        Self { segments: (0..zones.segment_count()).map(empty).collect(), ..Self::default() }
+    }
+
+    /// Takes a page of a map from a checkpoint.
+    pub(crate) fn put_page(&mut self, volume: VolumeId, page: u64, entries: Box<[MapEntry; MAP_PAGE_ENTRIES]>) {
+        self.maps.insert((volume, page), entries);
+    }
+
+    fn is_writable(&self, volume: VolumeId, lba: Lba) -> bool {
+        self.volumes.get(&volume).is_some_and(|v| v.state == VolumeState::Active && lba.0 < v.size_bytes / BLOCK_BYTES)
+    }
+
+    /// The entry of a block.
+    pub(crate) fn get(&self, volume: VolumeId, lba: Lba) -> MapEntry {
+        self.maps.get(&(volume, lba.0 / PAGE)).map_or(MapEntry::HOLE, |page| page[(lba.0 % PAGE) as usize])
+    }
+
+    /// Sets the entry of a block. Blocks of deleted volumes and beyond the end are left alone: a later operation took them away.
+    pub(crate) fn set(&mut self, volume: VolumeId, lba: Lba, entry: MapEntry) {
+        if self.is_writable(volume, lba) {
+            let page = self.maps.entry((volume, lba.0 / PAGE)).or_insert_with(|| Box::new([MapEntry::HOLE; MAP_PAGE_ENTRIES]));
+            page[(lba.0 % PAGE) as usize] = entry;
+        }
+    }
+
+    /// Sets a block without payload.
+    pub(crate) fn fill(&mut self, volume: VolumeId, lba: Lba, state: FillState) {
+        let entry = match state {
+            FillState::Zero => MapEntry::ZERO,
+            FillState::Ones => MapEntry::ONES,
+        };
+        self.set(volume, lba, entry);
+    }
+
+    /// Sets a range. Pages that do not exist are not made: a hole and a zero refer to nothing, and a check looks only at
+    /// what is referred to.
+    pub(crate) fn set_range(&mut self, volume: VolumeId, lba: Lba, count: u64, state: RangeState) {
+        let entry = match state {
+            RangeState::Hole => MapEntry::HOLE,
+            RangeState::Zero => MapEntry::ZERO,
+        };
+        let end = lba.0.saturating_add(count);
+        for ((_, page), entries) in self.maps.range_mut((volume, lba.0 / PAGE)..=(volume, (end - 1) / PAGE)) {
+            let first = page * PAGE;
+            let from = lba.0.saturating_sub(first) as usize;
+            let to = (end - first).min(PAGE) as usize;
+            entries[from..to].fill(entry);
+        }
+    }
+
+    /// Applies a volume operation.
+    pub(crate) fn change_volume(&mut self, id: VolumeId, change: &VolumeChange) {
+        match change {
+            VolumeChange::Create { name, size_bytes } => {
+                let record = VolumeRecord { id, state: VolumeState::Active, read_only: false, size_bytes: *size_bytes, name: name.clone() };
+                self.volumes.insert(id, record);
+            }
+            VolumeChange::Resize { size_bytes } => {
+                if let Some(volume) = self.volumes.get_mut(&id) {
+                    volume.size_bytes = *size_bytes;
+                }
+                let blocks = size_bytes / BLOCK_BYTES;
+                self.set_range(id, Lba(blocks), u64::MAX - blocks, RangeState::Hole);
+            }
+            VolumeChange::Delete => {
+                if let Some(volume) = self.volumes.get_mut(&id) {
+                    volume.state = VolumeState::Deleting;
+                }
+                self.drop_map(id);
+            }
+            VolumeChange::SetReadOnly(read_only) => {
+                if let Some(volume) = self.volumes.get_mut(&id) {
+                    volume.read_only = *read_only;
+                }
+            }
+        }
+    }
+
+    fn drop_map(&mut self, volume: VolumeId) {
+        let pages: Vec<_> = self.maps.range((volume, 0)..=(volume, u64::MAX)).map(|(key, _)| *key).collect();
+        for key in pages {
+            self.maps.remove(&key);
+        }
+    }
+
+    /// Blocks of deleted volumes and beyond the end of volumes are free, even where a walk that clears their entries has not
+    /// come by yet.
+    pub(crate) fn drop_unreachable(&mut self) {
+        let ids: std::collections::BTreeSet<VolumeId> = self.maps.keys().map(|(volume, _)| *volume).collect();
+        for id in ids {
+            match self.volumes.get(&id) {
+                Some(v) if v.state == VolumeState::Active => {
+                    let blocks = v.size_bytes / BLOCK_BYTES;
+                    self.set_range(id, Lba(blocks), u64::MAX - blocks, RangeState::Hole);
+                }
+                _ => self.drop_map(id),
+            }
+        }
+    }
+
+    /// Every entry that is not a hole.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (VolumeId, Lba, MapEntry)> + '_ {
+        self.maps.iter().flat_map(|(&(volume, page), entries)| {
+            let used = entries.iter().enumerate().filter(|(_, entry)| **entry != MapEntry::HOLE);
+            used.map(move |(i, entry)| (volume, Lba(page * PAGE + i as u64), *entry))
+        })
+    }
+}
