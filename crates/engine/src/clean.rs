@@ -18,9 +18,9 @@ use crate::stream::Item;
 use crate::{Engine, Outbox};
 use std::collections::VecDeque;
 use windrow_io::{MemberOp, Payload};
-use windrow_layout::batch::{DecodedBatch, Entry, decode_batch};
+use windrow_layout::batch::{DecodedBatch, Entry, decode_batch, decode_header};
 use windrow_layout::checkpoint::OBJECT_MAP;
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, Order, Place, SegmentId, Seq};
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, Order, Place, PoolUuid, SegmentId, Seq};
 
 /// Rows of column 0 that are read in the hope that they hold the whole head.
 const HEAD_ROWS: u32 = 3;
@@ -52,11 +52,22 @@ struct LiveBlock {
 struct Ends {
     row: u32,
     rows: u32,
-    head: Option<Payload>,
+    /// Parts of the head by column: nearly always one.
+    head: Vec<Option<Payload>>,
     tail: Option<Payload>,
     left: u8,
-    failed: bool,
     rebuilt: bool,
+}
+
+impl Ends {
+    /// The head's bytes, once the header tells how many blocks it has; `Err(blocks)` if more must be read.
+    fn head_bytes(&self, pool: &PoolUuid, segment: SegmentId) -> Option<Result<Vec<u8>, u32>> {
+        let first = self.head.first()?.as_ref()?;
+        let frame = decode_header(first.get(..BLOCK_SIZE)?, pool, segment, self.row).ok()?;
+        let wanted = frame.head_blocks as usize * BLOCK_SIZE;
+        let bytes: Vec<u8> = self.head.iter().flatten().flat_map(|p| p.iter().copied()).take(wanted).collect();
+        Some(if bytes.len() == wanted { Ok(bytes) } else { Err(frame.head_blocks) })
+    }
 }
 
 /// A segment being cleaned.
@@ -88,6 +99,11 @@ pub(crate) struct Cleaner {
 }
 
 impl Cleaner {
+    /// True if more moves will come by themselves.
+    pub(crate) fn is_reading(&self) -> bool {
+        !self.ready.is_empty() || self.victims.iter().any(|v| !v.ends.is_empty() || !v.runs.is_empty())
+    }
+
     /// True if nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.victims.is_empty() && self.ready.is_empty() && self.repairs.is_empty() && self.moves_in_flight == 0
@@ -127,7 +143,8 @@ impl Engine {
                 return;
             }
             let clock = self.counters.log_bytes / BLOCK_BYTES;
-            let Some(segment) = self.segments.take_victim(clock) else { return };
+            // Without need nothing is cleaned that gains little: it would only wear the members.
+            let Some(segment) = self.segments.take_victim(clock, self.admission.wants_room()) else { return };
             self.counters.victims += 1;
             let victim = Victim { segment, next_row: 0, ends: Vec::new(), runs: Slab::default(), last_seq: Seq(0), damaged: false };
             self.cleaner.victims.insert(victim);
@@ -152,37 +169,52 @@ impl Engine {
             }
             let (row, rows) = s.batch_at(victim.next_row);
             victim.next_row = row + rows;
-            victim.ends.push(Ends { row, rows, head: None, tail: None, left: 2, failed: false, rebuilt: false });
-            self.read_ends(at, segment, row, rows, false, out);
+            victim.ends.push(Ends { row, rows, head: Vec::new(), tail: None, left: 0, rebuilt: false });
+            self.read_ends(at, row, rows.min(HEAD_ROWS), 1, false, out);
         }
     }
 
-    fn read_ends(&mut self, victim: u32, segment: SegmentId, row: u32, rows: u32, rebuild: bool, out: &mut Outbox) {
-        let shape = *self.zones.shape(segment);
-        let goal = |tail| FetchGoal::CleanEnd { victim, batch_row: row, tail };
-        let head = FetchSpec { segment, column: Column(0), row, rows: rows.min(HEAD_ROWS), checksums: Vec::new(), goal: goal(false), rebuild };
-        let (column, tail_row) = (Column(shape.data - 1), row + rows - 1);
-        let tail = FetchSpec { segment, column, row: tail_row, rows: 1, checksums: Vec::new(), goal: goal(true), rebuild };
-        self.start_fetch(head, out);
-        self.start_fetch(tail, out);
-    }
-
-    /// One end of a batch has come.
-    pub(crate) fn clean_end_read(&mut self, at: u32, row: u32, tail: bool, bytes: Option<Payload>, out: &mut Outbox) {
+    /// Reads the tail and `head_rows` rows of the first `head_columns` columns of a batch.
+    fn read_ends(&mut self, at: u32, row: u32, head_rows: u32, head_columns: u8, rebuild: bool, out: &mut Outbox) {
         let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
         let segment = victim.segment;
         let Some(ends) = victim.ends.iter_mut().find(|e| e.row == row) else { return };
-        ends.failed |= bytes.is_none();
-        if tail { ends.tail = bytes } else { ends.head = bytes }
+        ends.head = (0..head_columns).map(|_| None).collect();
+        ends.left = head_columns + 1;
+        let tail_row = row + ends.rows - 1;
+        let tail_column = Column(self.zones.shape(segment).data - 1);
+        let goal = |part| FetchGoal::CleanEnd { victim: at, batch_row: row, part };
+        for c in 0..head_columns {
+            let spec = FetchSpec { segment, column: Column(c), row, rows: head_rows, checksums: Vec::new(), goal: goal(Some(c)), rebuild };
+            self.start_fetch(spec, out);
+        }
+        self.start_fetch(FetchSpec { segment, column: tail_column, row: tail_row, rows: 1, checksums: Vec::new(), goal: goal(None), rebuild }, out);
+    }
+
+    /// One end of a batch has come.
+    pub(crate) fn clean_end_read(&mut self, at: u32, row: u32, part: Option<u8>, bytes: Option<Payload>, out: &mut Outbox) {
+        let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
+        let segment = victim.segment;
+        let Some(ends) = victim.ends.iter_mut().find(|e| e.row == row) else { return };
+        match part {
+            None => ends.tail = bytes,
+            Some(c) => ends.head[usize::from(c)] = bytes,
+        }
         ends.left -= 1;
         if ends.left > 0 {
             return;
         }
-        let decoded = match (&ends.head, &ends.tail) {
-            (Some(head), Some(tail)) => decode_batch(head, tail, &self.superblock.pool, segment, row).ok(),
+        let (rows, rebuilt) = (ends.rows, ends.rebuilt);
+        let head = ends.head_bytes(&self.superblock.pool, segment);
+        if let Some(Err(blocks)) = head {
+            // A long table: the header says how far it reaches.
+            let columns = blocks.div_ceil(rows) as u8;
+            return self.read_ends(at, row, rows.min(blocks), columns, rebuilt, out);
+        }
+        let decoded = match (head, &ends.tail) {
+            (Some(Ok(head)), Some(tail)) => decode_batch(&head, tail, &self.superblock.pool, segment, row).ok(),
             _ => None,
         };
-        let (rows, rebuilt) = (ends.rows, ends.rebuilt);
         match decoded {
             Some(batch) => {
                 victim.ends.retain(|e| e.row != row);
@@ -190,9 +222,7 @@ impl Engine {
             }
             None if !rebuilt && self.zones.shape(segment).tolerance() > 0 => {
                 ends.rebuilt = true;
-                ends.failed = false;
-                ends.left = 2;
-                self.read_ends(at, segment, row, rows, true, out);
+                self.read_ends(at, row, rows.min(HEAD_ROWS), 1, true, out);
             }
             None => {
                 victim.damaged = true;
@@ -333,7 +363,7 @@ impl Engine {
         if checkpoint || aside {
             self.checkpoint.request();
         }
-        let reading = !self.cleaner.ready.is_empty() || self.cleaner.victims.iter_mut().any(|(_, v)| !v.ends.is_empty() || !v.runs.is_empty());
+        let reading = self.cleaner.is_reading();
         let s = self.stream(STREAM_CLEANED);
         if !reading && s.in_flight.is_empty() && !s.open.is_empty() && self.segments.free_count() <= self.floor(STREAM_USER) {
             // The victims' last moves lie in a part-filled batch and nothing else can fill it.

@@ -19,8 +19,8 @@ pub(crate) enum FetchGoal {
     Read { read: u32, part: u32 },
     /// Edge `edge` of a read-modify-write.
     Edge { write: u32, edge: u32 },
-    /// Header or footer of a batch being cleaned: no checksum is known.
-    CleanEnd { victim: u32, batch_row: u32, tail: bool },
+    /// Header or footer of a batch being cleaned: no checksum is known. The tail, or the part of the head in column `part`.
+    CleanEnd { victim: u32, batch_row: u32, part: Option<u8> },
     /// Live blocks of a batch being cleaned.
     CleanRun { victim: u32, run: u32 },
 }
@@ -171,7 +171,7 @@ impl Engine {
         match fetch.spec.goal {
             FetchGoal::Read { read, part } => self.read_part(read, part, bytes, out),
             FetchGoal::Edge { write, edge } => self.edge_read(write, edge, bytes, out),
-            FetchGoal::CleanEnd { victim, batch_row, tail } => self.clean_end_read(victim, batch_row, tail, bytes, out),
+            FetchGoal::CleanEnd { victim, batch_row, part } => self.clean_end_read(victim, batch_row, part, bytes, out),
             FetchGoal::CleanRun { victim, run } => self.clean_run_read(victim, run, bytes, out),
         }
     }

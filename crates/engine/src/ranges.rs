@@ -50,7 +50,9 @@ impl Engine {
         }
         self.checkpoint.applied = self.checkpoint.applied.max(order);
         let mut freed = 0;
-        self.pending.for_range(volume, first, end, |_, record| {
+        let mut in_flight = Vec::new();
+        self.pending.for_range(volume, first, end, |key, record| {
+            in_flight.push(key);
             freed += u64::from(record.newest.is_data());
             record.newest = match state {
                 RangeState::Hole => Content::Hole,
@@ -60,6 +62,10 @@ impl Engine {
         });
         self.volumes.used_blocks -= freed;
         self.ranges.walks.push(Walk { volume, order, state, left: vec![(first.0, end.0)] });
+        // Their space is given back already: the walk must find them while that is known, not when their records are gone.
+        for key in in_flight {
+            self.settle_range(volume, key.lba());
+        }
     }
 
     /// Walks the page of `lba` now if a walk has not reached it yet.

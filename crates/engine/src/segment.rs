@@ -290,8 +290,12 @@ impl Segments {
         }
     }
 
-    /// The best victim, taken out of the candidates.
-    pub fn take_victim(&mut self, clock: u64) -> Option<SegmentId> {
+    /// The best victim, taken out of the candidates; without `need` only if it is at most 7/8 alive.
+    pub fn take_victim(&mut self, clock: u64, need: bool) -> Option<SegmentId> {
+        let (_, best) = self.victims.peek_best(clock)?;
+        if !need && u64::from(best.live_units) * 8 > u64::from(best.capacity_units) * 7 {
+            return None;
+        }
         let (id, _) = self.victims.pop_best(clock)?;
         let id = SegmentId(id);
         self.table[id.index()].state = SegmentState::Cleaning;
@@ -354,7 +358,8 @@ impl Segments {
         (flush, checkpoint)
     }
 
-    fn mark_dirty(&mut self, id: SegmentId) {
+    /// The segment's record must go into the next checkpoint.
+    pub fn mark_dirty(&mut self, id: SegmentId) {
         let segment = &mut self.table[id.index()];
         if !segment.dirty {
             segment.dirty = true;
@@ -378,6 +383,7 @@ impl Segments {
         for r in row..(segment.starts.len() * 64) as u32 {
             segment.starts[r as usize / 64] &= !(1 << (r % 64));
         }
+        self.mark_dirty(id);
     }
 
     /// Sets the states after recovery, when live counters and stream positions are known. `used` tells whether a segment

@@ -53,6 +53,11 @@ impl<T> Slab<T> {
     }
 
     /// The items.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.items.iter().flatten()
+    }
+
+    /// The items with their numbers, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
         self.items.iter_mut().enumerate().filter_map(|(i, t)| t.as_mut().map(|t| (i as u32, t)))
     }

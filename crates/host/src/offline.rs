@@ -33,3 +33,15 @@ pub fn random_uuid() -> Result<Uuid, Failure> {
     getrandom::fill(&mut bytes).map_err(|error| Failure::new(id::NOT_AVAILABLE, "cannot make an identifier", error))?;
     Ok(Uuid::from_random(bytes))
 }
+
+/// The alignment of extents where nobody asks for another one: 1 MiB, or what a smaller segment is a multiple of.
+pub fn alignment(segment_rows: Option<u32>) -> u64 {
+    const USUAL: u64 = 1 << 20;
+    match segment_rows {
+        None | Some(0) => USUAL,
+        Some(rows) => (windrow_units::BLOCK_BYTES << rows.trailing_zeros()).min(USUAL),
+    }
+}
+
+#[cfg(test)]
+mod tests;

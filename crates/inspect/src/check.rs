@@ -18,7 +18,7 @@ use windrow_layout::batch::{DecodedBatch, DecodedEntry, Entry};
 use windrow_layout::checkpoint::{OBJECT_LEAF, VolumeState};
 use windrow_layout::map_entry::{BlockState, MapEntry};
 use windrow_layout::superblock::{CheckpointRoot, Superblock};
-use windrow_units::{FULL_BLOCK_UNITS, Lba, Place, SegmentId, VolumeId};
+use windrow_units::{Epoch, FULL_BLOCK_UNITS, Lba, Place, SegmentId, VolumeId};
 
 /// What to check beyond structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -289,17 +289,19 @@ impl SegmentCheck<'_, '_, '_> {
     fn run(&mut self, recorded: &Segment) {
         let mut starts = Vec::new();
         let mut row = 0;
-        let mut expected: Option<Expected> = None;
+        let mut expected = Expected { stream: recorded.stream, seq: recorded.first_seq(), epoch: Epoch(0) };
         let mut rest = self.references;
         while row < recorded.filled_rows {
-            let frame = find_header(self.reader, self.segment, row, |f| expected.is_none_or(|e| e.matches(f)));
+            // The right number first: where a write was lost, a header of the segment's former life may be found as well.
+            let frame = find_header(self.reader, self.segment, row, |f| expected.matches(f));
+            let frame = frame.or_else(|| find_header(self.reader, self.segment, row, |_| row == 0));
             let Some(frame) = frame else {
                 let message = format!("no batch header, although rows up to {} hold batches", recorded.filled_rows);
                 self.add(Finding::new(Severity::Error, FindingKind::BatchDamaged, message).at(self.segment, row));
                 break;
             };
             starts.push(row);
-            expected = Some(Expected::after(&frame));
+            expected = Expected::after(&frame);
             let mut rows = Rows::new(self.reader, self.segment, row, frame.header.rows);
             row += frame.header.rows;
             let end = u64::from(row) * u64::from(frame.header.shape.data);

@@ -151,7 +151,8 @@ impl Loader<'_, '_> {
             let record = decode_segment(bytes, segment, zones.shape(segment).rows);
             let record = record.map_err(|source| ImageError::Page { object: OBJECT_SEGMENTS, index, source })?;
             if record.in_use {
-                self.image.tables.segments[segment.index()] = Segment { filled_rows: record.filled_rows, starts: record.starts };
+                let (stream, last_seq) = (record.stream, record.last_seq);
+                self.image.tables.segments[segment.index()] = Segment { stream, last_seq, filled_rows: record.filled_rows, starts: record.starts };
             }
         }
         Ok(())

@@ -173,7 +173,7 @@ fn judge(chain: &Chain, durable: Seq, findings: &mut Findings) {
 fn settle_segments(reader: &PoolReader<'_>, chain: &Chain, tables: &mut Tables) {
     for whole in &chain.batches {
         let header = &whole.batch.frame.header;
-        tables.segments[header.segment.index()].add(header.row, header.rows);
+        tables.segments[header.segment.index()].add(header);
     }
     if reader.zones.contains(chain.next.segment) {
         tables.segments[chain.next.segment.index()].truncate(chain.next.row);

@@ -1,16 +1,20 @@
 //! The tables of a pool: volumes, maps, segments. Loaded from a checkpoint, changed by replay.
 
 use std::collections::BTreeMap;
-use windrow_layout::batch::{FillState, RangeState, VolumeChange};
+use windrow_layout::batch::{BatchHeader, FillState, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
 use windrow_layout::map_entry::MapEntry;
-use windrow_units::{BLOCK_BYTES, Lba, SegmentId, VolumeId, ZoneMap};
+use windrow_units::{BLOCK_BYTES, Lba, SegmentId, Seq, StreamId, VolumeId, ZoneMap};
 
 const PAGE: u64 = MAP_PAGE_ENTRIES as u64;
 
 /// What a segment holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Segment {
+    /// Stream that wrote it.
+    pub(crate) stream: StreamId,
+    /// Number of its last batch.
+    pub(crate) last_seq: Seq,
     /// Rows that hold batches.
     pub(crate) filled_rows: u32,
     /// Bit `r` of word `r / 64`: a batch starts there.
@@ -18,8 +22,18 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
+    fn batches(&self) -> u64 {
+        self.starts.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Number of its first batch: a stream writes a segment without gaps.
+    pub(crate) fn first_seq(&self) -> Seq {
+        Seq((self.last_seq.0 + 1).saturating_sub(self.batches()))
+    }
+
     /// Forgets everything from `row` on.
     pub(crate) fn truncate(&mut self, row: u32) {
+        let before = self.batches();
         self.filled_rows = self.filled_rows.min(row);
         for (i, word) in self.starts.iter_mut().enumerate() {
             let first = i as u32 * 64;
@@ -29,15 +43,18 @@ impl Segment {
                 *word &= (1 << (row - first)) - 1;
             }
         }
+        self.last_seq.0 = self.last_seq.0.saturating_sub(before - self.batches());
     }
 
     /// A batch was accepted; what was known of its rows and those behind it is of no account.
-    pub(crate) fn add(&mut self, row: u32, rows: u32) {
+    pub(crate) fn add(&mut self, header: &BatchHeader) {
+        let row = header.row;
         self.truncate(row);
         if let Some(word) = self.starts.get_mut(row as usize / 64) {
             *word |= 1 << (row % 64);
         }
-        self.filled_rows = row + rows;
+        self.filled_rows = row + header.rows;
+        (self.stream, self.last_seq) = (header.stream, header.seq);
     }
 
     /// Rows at which batches start.
@@ -57,7 +74,10 @@ pub(crate) struct Tables {
 impl Tables {
     /// Empty tables of a pool.
     pub(crate) fn new(zones: &ZoneMap) -> Self {
-        let empty = |s: u32| Segment { filled_rows: 0, starts: vec![0; zones.shape(SegmentId(s)).rows.div_ceil(64) as usize] };
+        let empty = |s: u32| {
+            let starts = vec![0; zones.shape(SegmentId(s)).rows.div_ceil(64) as usize];
+            Segment { stream: StreamId(0), last_seq: Seq(0), filled_rows: 0, starts }
+        };
         Self { segments: (0..zones.segment_count()).map(empty).collect(), ..Self::default() }
     }
 

@@ -59,6 +59,8 @@ impl MemberIo for Memory {
 
 #[derive(Clone)]
 pub(crate) struct SegmentModel {
+    pub(crate) stream: StreamId,
+    pub(crate) last_seq: Seq,
     pub(crate) filled_rows: u32,
     pub(crate) starts: Vec<u64>,
 }
@@ -121,7 +123,7 @@ impl TestPool {
             checkpoints: [None, None],
             properties: Properties { spare_per_mille: 100, seal_age_ms: 10, victim_policy: 0, discard: false },
         };
-        let segment = SegmentModel { filled_rows: 0, starts: vec![0; 1] };
+        let segment = SegmentModel { stream: StreamId(0), last_seq: Seq(0), filled_rows: 0, starts: vec![0; 1] };
         let mut pool = Self {
             io: Memory { members: vec![Some(vec![0; size as usize]); usize::from(members)], unreadable: BTreeSet::new() },
             superblock,
@@ -250,6 +252,7 @@ impl TestPool {
         let segment = &mut self.segments[position.segment.index()];
         segment.starts[0] |= 1 << position.row;
         segment.filled_rows = position.row + plan.rows;
+        (segment.stream, segment.last_seq) = (header.stream, header.seq);
         let first = u64::from(position.row) * u64::from(shape.data) + u64::from(plan.head_blocks);
         let places = (0..payloads.len() as u64).map(|i| self.codec.pack_block(position.segment, first + i)).collect();
         position.row += plan.rows;
@@ -343,11 +346,11 @@ impl TestPool {
             }
             let record = SegmentRecord {
                 segment: SegmentId(i as u32),
-                stream: StreamId(0),
+                stream: segment.stream,
                 in_use: segment.filled_rows > 0,
                 filled_rows: segment.filled_rows,
                 last_checkpoint: 0,
-                last_seq: Seq(0),
+                last_seq: segment.last_seq,
                 starts: segment.starts.clone(),
             };
             encode_segment(&record, &mut page[at..at + geometry.stride]);

@@ -17,6 +17,10 @@ use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
 
 /// Turns without any effect after which a pool that should do something is stuck.
 const IDLE_TURNS_MAX: u32 = 5_000;
+/// Turns without an answer after which a pool that owes one is stuck, however busy it is.
+const SILENT_TURNS_MAX: u32 = 20_000;
+/// Turns that coming to rest may take.
+const REST_TURNS_MAX: u32 = 50_000;
 /// Turns that one wait may take.
 const TURNS_MAX: u64 = 2_000_000;
 
@@ -60,6 +64,7 @@ pub struct World {
     reading_back: BTreeMap<RequestId, (VolumeId, u64)>,
     next_id: u64,
     idle_turns: u32,
+    silent_turns: u32,
     stopping: bool,
     read_only: bool,
 }
@@ -90,6 +95,7 @@ impl World {
             reading_back: BTreeMap::new(),
             next_id: 1,
             idle_turns: 0,
+            silent_turns: 0,
             stopping: false,
             read_only: false,
         }
@@ -265,6 +271,7 @@ impl World {
         engine.apply(&mut self.events, &mut self.outbox);
         ensure!(self.events.is_empty(), Protocol, "apply left {} events", self.events.len());
         self.effects()?;
+        ensure!(self.silent_turns < SILENT_TURNS_MAX, Stuck, "busy without an answer; {}", self.summary());
         ensure!(self.idle_turns < IDLE_TURNS_MAX || self.unanswered() == 0, Stuck, "nothing happens; {}", self.summary());
         Ok(true)
     }
@@ -285,7 +292,7 @@ impl World {
     pub fn run_to_rest(&mut self) -> Result<(), Violation> {
         self.run_while("coming to rest", |world| world.unanswered() > 0)?;
         let mut quiet = 0;
-        for _ in 0..TURNS_MAX {
+        for _ in 0..REST_TURNS_MAX {
             let alive = self.turn()?;
             quiet = if self.pending.is_empty() { quiet + 1 } else { 0 };
             if !alive || quiet > 200 {
@@ -314,6 +321,8 @@ impl World {
     fn effects(&mut self) -> Result<(), Violation> {
         let mut outbox = std::mem::take(&mut self.outbox);
         let busy = !(outbox.commands.is_empty() && outbox.jobs.is_empty() && outbox.completions.is_empty() && outbox.control.is_empty());
+        let answers = outbox.completions.len() + outbox.control.len();
+        self.silent_turns = if answers > 0 || self.unanswered() == 0 { 0 } else { self.silent_turns + 1 };
         self.idle_turns = if busy || !self.pending.is_empty() { 0 } else { self.idle_turns + 1 };
         for command in outbox.commands.drain(..) {
             self.start_command(command)?;

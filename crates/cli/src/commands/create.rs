@@ -41,9 +41,9 @@ pub struct CreateArguments {
     /// Bytes of a segment on one member (its erase block or a multiple); else by member size.
     #[arg(long, value_name = "SIZE")]
     segment: Option<Size>,
-    /// Align segments to this (a power of two).
-    #[arg(long, value_name = "SIZE", default_value = "1M")]
-    align: Size,
+    /// Align segments to this, a power of two; else 1M, or what a smaller segment is a multiple of.
+    #[arg(long, value_name = "SIZE")]
+    align: Option<Size>,
     /// Share of the space that data may not fill; more makes random writes cheaper.
     #[arg(long, default_value = "10%")]
     spare: Share,
@@ -80,6 +80,7 @@ impl CreateArguments {
             "5" => Redundancy::Single,
             _ => Redundancy::Double,
         };
+        let segment_rows = rows(self.segment, "segment")?;
         Ok(CreateRequest {
             name: self.name.clone(),
             redundancy,
@@ -87,8 +88,8 @@ impl CreateArguments {
             file_bytes: self.size.map(|size| size.0),
             allocation: if self.sparse { Allocation::Sparse } else { Allocation::Preallocate },
             chunk_rows: rows(self.chunk, "chunk")?,
-            segment_rows: rows(self.segment, "segment")?,
-            align_bytes: self.align.0,
+            segment_rows,
+            align_bytes: self.align.map_or_else(|| offline::alignment(segment_rows), |align| align.0),
             properties: Properties { spare_per_mille: self.spare.0, seal_age_ms: self.seal_age, victim_policy: 0, discard: true },
             force: self.force,
         })

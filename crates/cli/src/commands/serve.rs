@@ -146,6 +146,8 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// How long to wait for members that a daemon before this one still holds.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// How long connections may take to finish what they have begun.
 const DRAIN: Duration = Duration::from_secs(10);
 
@@ -204,7 +206,14 @@ fn open(arguments: &ServeArguments) -> Result<(OpenedPool, String, ExportTable),
         None => MemberBackEnd::Plain,
         Some(seed) => MemberBackEnd::VolatileCache(VolatileOptions { seed, drop_flush_every: arguments.drop_flush_every, ..VolatileOptions::default() }),
     };
-    let request = OpenRequest { read_only: arguments.read_only, force: arguments.force, limits, punch_holes: arguments.punch_holes, back_end };
+    let request = OpenRequest {
+        read_only: arguments.read_only,
+        force: arguments.force,
+        limits,
+        punch_holes: arguments.punch_holes,
+        back_end,
+        lock_patience: LOCK_PATIENCE,
+    };
     let opened = offline::open(&found, &registry, &request)?;
     let entry = super::pool::entry(&found, registry.load(&found.name)?);
     if let Err(failure) = registry.save(&entry) {

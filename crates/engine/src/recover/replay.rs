@@ -351,6 +351,7 @@ fn settle_segments(root: &CheckpointRoot, stream: usize, batches: &[DecodedBatch
         segment.filled_rows = h.row + h.rows;
         segment.last_seq = h.seq;
         segment.last_checkpoint = root.id;
+        tables.segments.mark_dirty(h.segment);
         at = StreamPosition { segment: h.segment, row: h.row + h.rows, seq: h.seq.next(), next_segment: SegmentId::NONE };
         if at.row >= h.shape.rows {
             at.segment = h.next_segment;

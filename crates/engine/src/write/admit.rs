@@ -51,6 +51,16 @@ pub(crate) struct EdgeWrite {
     user_bytes: u64,
 }
 
+impl EdgeWrite {
+    /// First and last block that the change touches.
+    fn span(&self) -> (BlockKey, BlockKey) {
+        let starts = self.parts.iter().map(|(offset, _)| offset / BLOCK_BYTES).chain(self.range.map(|r| r.0.0));
+        let ends = self.parts.iter().map(|(offset, data)| (offset + data.len() as u64 - 1) / BLOCK_BYTES).chain(self.range.map(|r| r.1.0 - 1));
+        let key = |lba| BlockKey::new(self.volume, Lba(lba));
+        (key(starts.min().unwrap_or(0)), key(ends.max().unwrap_or(0)))
+    }
+}
+
 /// A large write that is being admitted part by part.
 #[derive(Debug)]
 struct PartWrite {
@@ -71,8 +81,9 @@ pub(crate) struct Admission {
     pub(crate) waiting: VecDeque<Request>,
     /// Requests that wait for a held block.
     stepped_aside: Vec<Request>,
-    /// Blocks held by read-modify-writes.
-    held: Vec<BlockKey>,
+    /// Runs of blocks (first and last) held by read-modify-writes: all blocks that the change touches, not only its edges, as
+    /// another read-modify-write must not read an inner block that is about to change.
+    held: Vec<(BlockKey, BlockKey)>,
     edge_writes: crate::slab::Slab<EdgeWrite>,
     /// Edge writes whose blocks are read, waiting for room.
     edges_ready: VecDeque<EdgeWrite>,
@@ -389,7 +400,7 @@ impl Engine {
 
     fn touches_held(&self, volume: VolumeId, offset: u64, length: u64) -> bool {
         let (first, last) = (BlockKey::new(volume, Lba(offset / BLOCK_BYTES)), BlockKey::new(volume, Lba((offset + length - 1) / BLOCK_BYTES)));
-        self.admission.held.iter().any(|key| (first..=last).contains(key))
+        self.admission.held.iter().any(|(a, b)| *a <= last && first <= *b)
     }
 
     /// Holds the edge blocks and starts their reads.
@@ -404,7 +415,7 @@ impl Engine {
                 }
             }
         }
-        self.admission.held.extend(&keys);
+        self.admission.held.push(write.span());
         write.edges = keys.iter().map(|k| (*k, None)).collect();
         write.left = keys.len();
         let at = self.admission.edge_writes.insert(write);
@@ -429,7 +440,9 @@ impl Engine {
     /// Admits an edge write and releases its blocks.
     fn finish_edge_write(&mut self, write: &EdgeWrite, out: &mut Outbox) {
         let result = self.admit_edge_write(write);
-        self.admission.held.retain(|key| !write.edges.iter().any(|(k, _)| k == key));
+        if let Some(at) = self.admission.held.iter().position(|span| *span == write.span()) {
+            self.admission.held.swap_remove(at);
+        }
         self.counters.user_write_bytes += if result.is_ok() { write.user_bytes } else { 0 };
         self.finish_admission(write.id, result, write.fua, out);
         let released = std::mem::take(&mut self.admission.stepped_aside);

@@ -184,7 +184,9 @@ impl Engine {
         let age = u64::from(self.superblock.properties.seal_age_ms) * 1_000_000;
         for stream in [STREAM_USER, STREAM_CLEANED] {
             let s = self.stream(stream);
-            if !s.open.is_empty() && self.now_ns >= s.open.since_ns + age {
+            // Moves put nothing at risk: their batch is sealed part-filled only when no more of them can come.
+            let wait = stream == STREAM_CLEANED && self.cleaner.is_reading();
+            if !s.open.is_empty() && !wait && self.now_ns >= s.open.since_ns + age {
                 self.seal(stream, out);
             }
         }

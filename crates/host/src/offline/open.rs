@@ -34,6 +34,8 @@ pub struct OpenRequest {
     pub punch_holes: bool,
     /// What stands between.
     pub back_end: MemberBackEnd,
+    /// How long to try for the members' locks. A killed daemon releases its members only when the kernel has finished its last I/O.
+    pub lock_patience: Duration,
 }
 
 /// A pool that is open.
@@ -50,14 +52,12 @@ pub struct OpenedPool {
     pub recovery: Duration,
 }
 
-/// A killed daemon releases its members when the kernel has finished its last I/O.
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// Idle buffers kept beyond what is in use: one full set of batches on their way.
 pub(crate) const KEEP_BYTES: usize = 256 << 20;
 
 fn open_member(found: &super::FoundMember, request: &OpenRequest) -> Result<Arc<dyn Member>, Failure> {
     let mut options = if request.read_only { OpenOptions::read_only() } else { OpenOptions::default() };
-    options.lock_patience = LOCK_PATIENCE;
+    options.lock_patience = request.lock_patience;
     if request.punch_holes {
         options.discard = DiscardPolicy::PunchHoles;
     }

@@ -59,7 +59,7 @@ pub fn scratch_pool(table: MemberTable, spec: &ScratchSpec) -> Result<OpenedPool
         redundancy: spec.redundancy,
         chunk_rows: spec.chunk_rows,
         segment_rows: spec.segment_rows,
-        align_bytes: 1 << 20,
+        align_bytes: super::alignment(spec.segment_rows),
         pool: random_uuid()?,
         members,
         created_unix_s: 0,

@@ -1,0 +1,127 @@
+//! The command as a user runs it: exit codes, JSON, and a pool from creation to destruction.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+struct World {
+    dir: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_windrow"));
+        command.args(line.split_whitespace()).current_dir(self.path());
+        command.env("WINDROW_STATE", self.path().join("state")).env("WINDROW_RUN", self.path().join("run"));
+        command
+    }
+
+    fn run(&self, line: &str) -> Output {
+        self.command(line).output().unwrap()
+    }
+
+    fn json(&self, line: &str, schema: &str) -> Value {
+        let output = self.run(&format!("{line} -o json"));
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(value["schema"], schema, "{line}");
+        value
+    }
+
+    fn fails(&self, line: &str, id: &str) {
+        let output = self.run(line);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(4), "{line}: {error}");
+        assert!(error.starts_with(&format!("windrow: {id}: ")) && error.lines().count() == 1, "{line}: {error}");
+    }
+
+    fn serve(&self) -> Server {
+        let child = self.command("serve tank --no-memory-lock --nbd unix:nbd.sock").stdout(Stdio::piped()).spawn().unwrap();
+        let server = Server(child);
+        let end = Instant::now() + Duration::from_secs(20);
+        while self.run("export list tank --control run/tank.control").status.code() != Some(0) {
+            assert!(Instant::now() < end, "the daemon does not answer");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        server
+    }
+}
+
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+const CREATE: &str = "pool create --redundancy 5 --size 64M --sparse --segment 256K --chunk 64K tank m0 m1 m2 m3";
+
+#[test]
+fn from_creation_to_destruction() {
+    let world = World::new();
+    let plan = world.json(&format!("{CREATE} --dry-run"), "windrow/pool-create/1");
+    assert!(plan["plan"]["usable_bytes"].as_u64().unwrap() > 64 << 20);
+    assert!(!world.path().join("m0").exists(), "a dry run writes nothing");
+    world.json(CREATE, "windrow/pool-create/1");
+    assert_eq!(world.run("check tank --payload --parity").status.code(), Some(0));
+    world.fails(CREATE, "WR-POOL-002");
+    world.fails(&CREATE.replace("tank", "other"), "WR-MEMBER-002");
+    assert_eq!(world.json("volume create tank/data 16M", "windrow/volume-create/1")["size_bytes"], 16 << 20);
+    world.fails("volume create tank/data 16M", "WR-VOLUME-002");
+    world.fails("volume resize tank/data 8M", "WR-POOL-006");
+    world.json("volume resize tank/data 8M --shrink", "windrow/volume-resize/1");
+    world.fails("volume delete tank/other --yes", "WR-VOLUME-001");
+    let listed = world.json("pool list", "windrow/pool-list/1");
+    assert_eq!((listed["pools"][0]["name"].as_str(), listed["pools"][0]["members_found"].as_u64()), (Some("tank"), Some(4)));
+    assert_eq!(world.json("pool set tank spare=20%", "windrow/pool-set/1")["properties"]["spare_per_mille"], 200);
+    assert_eq!(world.run("pool status tank --exit-code").status.code(), Some(0));
+    world.json("inspect m0", "windrow/inspect/1");
+    world.json("pool export tank", "windrow/pool-export/1");
+    world.fails("pool status tank", "WR-POOL-001");
+    world.json("pool import --dir .", "windrow/pool-import/1");
+    world.fails("pool destroy tank", "WR-CLI-001");
+    world.json("pool destroy tank --yes", "windrow/pool-destroy/1");
+    world.fails("pool import tank --dir .", "WR-POOL-008");
+}
+
+#[test]
+fn a_daemon_serves_and_ends() {
+    let world = World::new();
+    world.json(CREATE, "windrow/pool-create/1");
+    let mut server = world.serve();
+    world.json("volume create tank/data 16M", "windrow/volume-create/1");
+    world.json("export add tank/data --name look --read-only", "windrow/export-add/1");
+    let exports = world.json("export list tank", "windrow/export-list/1");
+    assert_eq!(exports["exports"].as_array().unwrap().len(), 2);
+    assert_eq!(world.json("stats tank", "windrow/pool-status/1")["served"], true);
+    assert_eq!(world.run("check tank").status.code(), Some(8), "a pool in service is not checked");
+    world.fails("pool destroy tank --yes", "WR-POOL-005");
+    world.json("pool export tank", "windrow/pool-export/1");
+    assert!(server.0.wait().unwrap().success(), "the daemon ends when its pool is exported");
+    assert!(!world.path().join("nbd.sock").exists() && !world.path().join("run/tank.control").exists(), "no socket is left");
+}
+
+#[test]
+fn usage_errors_and_completions() {
+    let world = World::new();
+    assert_eq!(world.run("pool create").status.code(), Some(2));
+    assert_eq!(world.run("volume create tank 1G").status.code(), Some(2));
+    world.fails("pool status nothing", "WR-POOL-001");
+    world.fails("serve", "WR-CLI-001");
+    let output = world.run("pool status nothing -o json");
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((value["schema"].as_str(), value["error"]["id"].as_str()), (Some("windrow/error/1"), Some("WR-POOL-001")));
+    let script = world.run("completions bash");
+    assert!(script.status.success() && String::from_utf8_lossy(&script.stdout).contains("windrow__"));
+}

@@ -1,0 +1,175 @@
+//! Pools through their whole life with the real engine.
+
+use super::*;
+use crate::daemon;
+use crate::driver::tests::Collector;
+use crate::{HostOptions, Pool};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use windrow_device::{Allocation, CountingMember, Member, RamAllocation, RamMember};
+use windrow_engine::api::Limits;
+use windrow_export::{ExportSource, Session};
+use windrow_io::{BufPool, Completion, Op, Payload, Reply, Request, RequestId};
+use windrow_layout::superblock::Properties;
+use windrow_units::{Redundancy, VolumeId};
+
+const MEMBER_BYTES: u64 = 32 << 20;
+
+fn request(dir: &Path) -> CreateRequest {
+    CreateRequest {
+        name: "tank".to_owned(),
+        redundancy: Redundancy::Double,
+        members: (0..6).map(|number| dir.join(format!("member-{number}"))).collect(),
+        file_bytes: Some(MEMBER_BYTES),
+        allocation: Allocation::Sparse,
+        chunk_rows: Some(16),
+        segment_rows: Some(64),
+        align_bytes: 1 << 16,
+        properties: Properties { spare_per_mille: 100, seal_age_ms: 10, victim_policy: 0, discard: false },
+        force: false,
+    }
+}
+
+fn create_pool(dir: &Path) -> Vec<PathBuf> {
+    let request = request(dir);
+    let plan = plan(&request).unwrap();
+    assert!(plan.members.iter().all(|member| member.is_new), "planning writes nothing");
+    create(&request, &plan, &mut |_, _| ()).unwrap();
+    request.members
+}
+
+fn start(opened: OpenedPool) -> Pool {
+    Pool::start(opened.engine, opened.members, opened.buffers, HostOptions::default()).unwrap()
+}
+
+fn open_again(members: &[PathBuf], registry: &Registry) -> Pool {
+    let target = PoolTarget { members: members.to_vec(), ..PoolTarget::default() };
+    start(open(&locate(&target, registry).unwrap(), registry, &OpenRequest::default()).unwrap())
+}
+
+struct Client {
+    session: Box<dyn Session>,
+    sink: Arc<Collector>,
+}
+
+impl Client {
+    fn new(pool: &Pool, export: &str) -> Self {
+        let sink = Arc::new(Collector::default());
+        Self { session: pool.open(export, sink.clone()).unwrap(), sink }
+    }
+
+    fn ask(&self, ops: Vec<Op>) -> Vec<Completion> {
+        let count = ops.len();
+        let numbered = ops.into_iter().enumerate();
+        let mut requests = numbered.map(|(id, op)| Request { id: RequestId(id as u64), volume: VolumeId(0), op }).collect();
+        let mut all = Vec::new();
+        self.session.submit(&mut requests, &mut all);
+        while all.len() < count {
+            all.append(&mut self.sink.wait(1));
+        }
+        all.sort_by_key(|completion| completion.id);
+        all
+    }
+
+    fn write(&self, block: u64, byte: u8) -> Op {
+        Op::Write { offset: block * 4096, data: Payload::copy_of(&[byte; 4096]), fua: false }
+    }
+
+    fn read(&self, block: u64) -> Vec<u8> {
+        let answer = self.ask(vec![Op::Read { offset: block * 4096, length: 4096 }]).remove(0);
+        match answer.result {
+            Ok(Reply::Data(parts)) => parts.iter().flat_map(|part| part.to_vec()).collect(),
+            other => panic!("a read answered {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_pool_is_created_served_closed_and_opened_again() {
+    let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let registry = Registry::new(state.path());
+    let members = create_pool(dir.path());
+    let pool = open_again(&members, &registry);
+    daemon::create_volume(&pool, "data", 4 << 20).unwrap();
+    let client = Client::new(&pool, "data");
+    let writes = (0..300).map(|block| client.write(block, block as u8 | 1)).chain([Op::Flush]).collect();
+    assert!(client.ask(writes).iter().all(|completion| completion.result.is_ok()));
+    assert_eq!(open(&scan(&[dir.path().to_owned()])[0], &registry, &OpenRequest::default()).err().unwrap().id, id::POOL_BUSY, "members are locked");
+    drop(client);
+    pool.shutdown(false).unwrap();
+    drop(pool);
+    let pool = open_again(&members, &registry);
+    let client = Client::new(&pool, "");
+    for block in 0..300 {
+        assert_eq!(client.read(block), [block as u8 | 1; 4096]);
+    }
+    drop(client);
+    pool.shutdown(true).unwrap();
+}
+
+#[test]
+fn creation_refuses_what_bears_data_and_leaves_it_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = create_pool(dir.path());
+    let before = std::fs::read(&first[0]).unwrap();
+    let again = request(dir.path());
+    let refused = create(&again, &plan(&again).unwrap(), &mut |_, _| ()).unwrap_err();
+    assert!(refused.id == id::MEMBER_IN_USE && refused.why.contains("tank"), "{refused}");
+    assert_eq!(std::fs::read(&first[0]).unwrap(), before);
+    let mut twice = request(dir.path());
+    twice.members[1] = twice.members[0].clone();
+    assert_eq!(plan(&twice).unwrap_err().id, id::POOL_CREATE);
+    let mut forced = request(dir.path());
+    forced.force = true;
+    create(&forced, &plan(&forced).unwrap(), &mut |_, _| ()).unwrap();
+}
+
+#[test]
+fn pools_are_found_by_name_folder_and_registry_and_are_gone_when_destroyed() {
+    let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let registry = Registry::new(state.path());
+    let members = create_pool(dir.path());
+    std::fs::write(dir.path().join("something-else"), [7; 10_000]).unwrap();
+    let by_folder = locate(&PoolTarget { name: Some("tank".to_owned()), dirs: vec![dir.path().to_owned()], ..PoolTarget::default() }, &registry).unwrap();
+    assert_eq!((by_folder.members.len(), by_folder.missing()), (6, vec![]));
+    registry.save(&crate::registry::PoolEntry::new("tank", by_folder.pool, members.clone())).unwrap();
+    std::fs::remove_file(&members[2]).unwrap();
+    let by_registry = locate(&PoolTarget { name: Some("tank".to_owned()), ..PoolTarget::default() }, &registry).unwrap();
+    assert_eq!(by_registry.missing(), [2]);
+    assert_eq!(examine(&dir.path().join("something-else")).unwrap().map(|found| found.path), None);
+    destroy(&by_registry, false).unwrap();
+    let found = scan(&[dir.path().to_owned()]);
+    assert!(open(&found[0], &registry, &OpenRequest::default()).is_err(), "a destroyed pool is not opened");
+    destroy(&found[0], true).unwrap();
+    assert!(scan(&[dir.path().to_owned()]).is_empty());
+}
+
+#[test]
+fn counters_agree_with_what_the_members_received_to_the_byte() {
+    let counting: Vec<Arc<CountingMember<RamMember>>> =
+        (0..6).map(|_| Arc::new(CountingMember::new(RamMember::new(MEMBER_BYTES, RamAllocation::Sparse).unwrap()))).collect();
+    let table = || counting.iter().map(|member| Some(member.clone() as Arc<dyn Member>)).collect::<Vec<_>>();
+    let spec = ScratchSpec { chunk_rows: Some(16), segment_rows: Some(64), limits: Limits::default(), ..ScratchSpec::default() };
+    let opened = scratch_pool(table(), &spec).unwrap();
+    // The engine counts from its opening on; formatting and what opening itself wrote is the difference at this point.
+    let base: Vec<u64> =
+        counting.iter().zip(&opened.engine.status().member_stats).map(|(member, stats)| member.counts().written_bytes - stats.written.total()).collect();
+    let pool = start(opened);
+    daemon::create_volume(&pool, "data", 4 << 20).unwrap();
+    let client = Client::new(&pool, "data");
+    for round in 0..8u64 {
+        let mut ops: Vec<Op> = (0..200).map(|at| client.write((at * 37 + round * 11) % 1024, round as u8 + 1)).collect();
+        ops.push(Op::Trim { offset: round << 16, length: 1 << 16, fua: false });
+        ops.push(Op::Flush);
+        assert!(client.ask(ops).iter().all(|completion| completion.result.is_ok()));
+        assert_eq!(client.read((37 + round * 11) % 1024).len(), 4096);
+    }
+    pool.control(windrow_engine::api::Control::Checkpoint).unwrap();
+    let report = daemon::report(&pool).unwrap();
+    for ((member, stats), base) in counting.iter().zip(&report.members).zip(base) {
+        assert_eq!(member.counts().written_bytes - base, stats.counters.written.total(), "member {}", stats.member);
+    }
+    assert_eq!(report.counters.written.total(), report.members.iter().map(|member| member.counters.written.total()).sum::<u64>());
+    let buffers: &BufPool = pool.buffers();
+    assert!(buffers.idle_bytes() > 0, "buffers come back");
+}
