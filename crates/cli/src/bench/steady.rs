@@ -38,6 +38,9 @@ pub struct SteadyArguments {
     depth: usize,
 }
 
+/// The least a pool allows: how much is live is decided here.
+const SPARE_PER_MILLE: u16 = 30;
+
 /// Payload blocks of all segments and of those in use now, and payload blocks of a full segment.
 fn slots(report: &PoolReport) -> (f64, f64, u32) {
     let Some(zone) = report.capacity.zones.first() else { return (1.0, 1.0, 1) };
@@ -57,7 +60,7 @@ pub fn run(arguments: &SteadyArguments, output: &Output) -> Result<u8, Failure> 
     let mut table = Table::new(&["U WANTED", "U MEASURED", "CLEANING WAF", "CLOSED FORM", "OFF BY", "ALL WAF", "MB/S"]);
     let mut results = Vec::new();
     for wanted in &arguments.utilisation {
-        let pool = scratch.pool(0, None)?;
+        let pool = scratch.pool(SPARE_PER_MILLE, None)?;
         let empty = daemon::report(&pool)?;
         let live = (slots(&empty).0 * f64::from(wanted.0) / 1000.0) as u64 * BLOCK_BYTES;
         let span = live.min(empty.capacity.usable_bytes) / (256 << 10) * (256 << 10);

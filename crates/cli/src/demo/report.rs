@@ -54,7 +54,7 @@ impl Findings {
              of which data in RAID-6 ({}/{})     {:>12}\n\
              random writes through NBD         {:>12}   {:.0} writes/s, {:.1} overwrites of the volume\n\
              ratio                             {:>12}\n\
-             in place RAID-6 could at best     {:>12}   (3 writes and 3 reads per write; table 1 of the papers: a = 3)\n\n\
+             in place RAID-6 could at best     {:>12}   (3 writes and 3 reads per write: a = 3 of the 2014 paper's RAID-6)\n\n\
              {}\n\
              killed with SIGKILL after {} acknowledged writes, device caches lost in part\n\
              served again after {} ms, of which recovery {} ms: {} batches replayed ({})\n\

@@ -139,7 +139,9 @@ fn payload_verifies(reader: &mut Reader<'_>, batch: &DecodedBatch) -> Result<boo
     Ok(data_columns(reader, batch, &columns).is_some())
 }
 
-/// The data columns of a batch with every payload verified, whatever column is missing or wrong.
+/// The data columns of a batch with every block verified, whatever column is missing or wrong: payload by its checksums, head and
+/// tail by decoding them, padding by being zero. All of it matters: redundancy computed from one wrong block, were it only a
+/// header, would destroy the redundancy that could still repair it.
 fn data_columns(reader: &Reader<'_>, batch: &DecodedBatch, columns: &[Option<Buf>]) -> Option<Vec<Buf>> {
     let h = &batch.frame.header;
     let rows = h.rows;
@@ -149,12 +151,21 @@ fn data_columns(reader: &Reader<'_>, batch: &DecodedBatch, columns: &[Option<Buf
         let data: Option<Vec<Buf>> = (0..usize::from(h.shape.data)).map(|c| reader.data_column(&h.shape, columns, c, suspect)).collect();
         let Some(data) = data else { continue };
         let block = |b: u32| &data[(b / rows) as usize][(b % rows) as usize * BLOCK_SIZE..][..BLOCK_SIZE];
-        let good = batch.entries.iter().filter_map(|e| e.payload.as_ref()).all(|p| windrow_reduce::checksum(block(p.block)) == p.checksum);
-        if good {
+        let payload = batch.entries.iter().filter_map(|e| e.payload.as_ref()).all(|p| windrow_reduce::checksum(block(p.block)) == p.checksum);
+        if payload && ends_verify(batch, reader, block) {
             return Some(data);
         }
     }
     None
+}
+
+/// True if head and tail decode to this very batch and the padding is zero.
+fn ends_verify<'b>(batch: &DecodedBatch, reader: &Reader<'_>, block: impl Fn(u32) -> &'b [u8]) -> bool {
+    let (frame, h) = (&batch.frame, &batch.frame.header);
+    let head: Vec<u8> = (0..frame.head_blocks).flat_map(|b| block(b).iter().copied()).collect();
+    let padding = frame.head_blocks + frame.payload_blocks..frame.tail_block();
+    windrow_layout::batch::decode_batch(&head, block(frame.tail_block()), &reader.pool, h.segment, h.row).is_ok_and(|b| b == *batch)
+        && padding.into_iter().all(|b| windrow_reduce::classify(block(b)) == windrow_reduce::BlockClass::Zero)
 }
 
 /// P and the first order of the new epoch.
