@@ -1,7 +1,7 @@
 //! `demo`: everything once, in under two minutes, on file members in a folder of its own.
 //!
 //! 1. Members are made and their own linear rate is measured, side by side, with the write size the pool will use.
-//! 2. A RAID-6 pool and two volumes; a server process; uniform random 4 KiB writes past several overwrites, by fio if it is here.
+//! 2. A RAID-6 pool and two volumes; uniform random 4 KiB writes in this process, which shows the engine without any protocol; then a server process; uniform random 4 KiB writes past several overwrites, by fio if it is here.
 //! 3. The server is started again with a volatile cache before each member. A verifying load writes and flushes; in the middle the server is killed, and
 //!    what the caches held is lost in part.
 //! 4. The server is started once more. Every block that was acknowledged and flushed must be there.
@@ -13,7 +13,9 @@ mod writer;
 
 use crate::bench_fio::{FioLoad, fio, fio_available};
 use crate::commands::serve::ChildServer;
+use crate::context::OpenedAtRest;
 use crate::load::linear;
+use crate::load::session::{self, LoadResult, LoadSpec};
 use crate::nbd_client::NbdClient;
 use crate::output::Output;
 use crate::progress::Progress;
@@ -26,9 +28,10 @@ use std::time::{Duration, Instant};
 use windrow_device::queue::Members;
 use windrow_device::{Allocation, FileMember, OpenOptions, create_file};
 use windrow_host::Failure;
-use windrow_host::control::Command;
+use windrow_host::daemon;
 use windrow_host::failure::id;
-use windrow_host::offline::{self, CreateRequest};
+use windrow_host::offline::{self, CreateRequest, OpenRequest, PoolTarget};
+use windrow_host::registry::Registry;
 use windrow_host::report::PoolReport;
 use windrow_layout::superblock::Properties;
 use windrow_units::{BLOCK_BYTES, Redundancy};
@@ -72,6 +75,7 @@ pub struct DemoArguments {
 struct Findings {
     dir: PathBuf,
     linear_bytes_per_second: f64,
+    in_process: LoadResult,
     load: &'static str,
     writes_per_second: f64,
     overwrites: f64,
@@ -120,12 +124,8 @@ impl Stage<'_> {
     fn run(&self) -> Result<Findings, Failure> {
         let linear_bytes_per_second = self.measure_members()?;
         self.create_pool()?;
+        let (span, in_process) = self.load_in_process()?;
         let server = self.serve(None)?;
-        let usable = server.report()?.capacity.usable_bytes;
-        // Half of the space: enough spare that the figure is about the log, not about a full pool; `bench steady` shows that one.
-        let span = (usable / 2).saturating_sub(CHECK_BYTES).max(CHECK_BYTES) / BLOCK_BYTES * BLOCK_BYTES;
-        server.ask(Command::VolumeCreate { name: "data".to_owned(), size_bytes: span })?;
-        server.ask(Command::VolumeCreate { name: "check".to_owned(), size_bytes: CHECK_BYTES })?;
         let (load, writes_per_second) = self.load(&server, span)?;
         let report = server.report()?;
         server.stop()?;
@@ -143,10 +143,11 @@ impl Stage<'_> {
             server.stop()?;
             None
         };
-        let overwrites = report.counters.user_write_bytes as f64 / span as f64;
+        let overwrites = (report.counters.user_write_bytes + in_process.bytes) as f64 / span as f64;
         Ok(Findings {
             dir: self.dir.clone(),
             linear_bytes_per_second,
+            in_process,
             load,
             writes_per_second,
             overwrites,
@@ -202,6 +203,38 @@ impl Stage<'_> {
         };
         let plan = offline::plan(&request)?;
         offline::create(&request, &plan, &mut |_, _| ())
+    }
+
+    /// Makes the volumes and writes at random without any protocol between. Returns the bytes of the volume.
+    fn load_in_process(&self) -> Result<(u64, LoadResult), Failure> {
+        let registry = Registry::new(&self.dir.join("state"));
+        let target = PoolTarget { members: self.members.clone(), ..PoolTarget::default() };
+        let opened = OpenedAtRest::open(&offline::locate(&target, &registry)?, &registry, &OpenRequest::default())?;
+        let usable = daemon::report(&opened.pool)?.capacity.usable_bytes;
+        // Half of the space: enough spare that the figure is about the log, not about a full pool; `bench steady` shows that one.
+        let span = (usable / 2).saturating_sub(CHECK_BYTES).max(CHECK_BYTES) / BLOCK_BYTES * BLOCK_BYTES;
+        daemon::create_volume(&opened.pool, "data", span)?;
+        daemon::create_volume(&opened.pool, "check", CHECK_BYTES)?;
+        let time = Duration::from_secs((self.arguments.seconds / 2).clamp(2, 10));
+        let spec = LoadSpec {
+            block_bytes: 4096,
+            span_bytes: span,
+            writers: 1,
+            depth: 128,
+            read_percent: 0,
+            linear: false,
+            time_max: time,
+            bytes_max: u64::MAX,
+            seed: self.arguments.seed,
+        };
+        let mut progress = Progress::new("random writes in process");
+        progress.time(time, "");
+        let result = session::run(&opened.pool, "data", &spec)?;
+        if result.errors > 0 {
+            return Err(Failure::new(id::BENCH, format!("{} writes failed", result.errors), opened.pool.stop_reason().unwrap_or_default()));
+        }
+        opened.close(false)?;
+        Ok((span, result))
     }
 
     fn serve(&self, volatile_seed: Option<u64>) -> Result<ChildServer, Failure> {

@@ -129,6 +129,12 @@ impl CheckpointState {
         }
     }
 
+    /// One line for a diagnosis.
+    pub(crate) fn describe(&self) -> String {
+        let building = self.building.as_ref().map(|b| (b.work.len(), b.outstanding, b.contained, b.contained_moves));
+        format!("checkpoint {} {:?} requested {} (work, outstanding, contained, moves) {building:?}", self.current, self.stage, self.requested)
+    }
+
     /// The last checkpoint begun.
     pub(crate) fn current(&self) -> u64 {
         self.current

@@ -99,6 +99,12 @@ pub(crate) struct Cleaner {
 }
 
 impl Cleaner {
+    /// One line for a diagnosis.
+    pub(crate) fn describe(&self) -> String {
+        let victims: Vec<_> = self.victims.iter().map(|v| (v.segment.0, v.next_row, v.ends.len(), v.runs.len(), v.last_seq.0)).collect();
+        format!("victims (segment, row, ends, runs, last batch) {victims:?}, ready {}, repairs {}, moves {}", self.ready.len(), self.repairs.len(), self.moves_in_flight)
+    }
+
     /// True if more moves will come by themselves.
     pub(crate) fn is_reading(&self) -> bool {
         !self.ready.is_empty() || self.victims.iter().any(|v| !v.ends.is_empty() || !v.runs.is_empty())
@@ -135,8 +141,8 @@ impl Engine {
             let free = self.segments.free_count();
             let coming = free + self.segments.dead_count();
             let running = self.cleaner.victims.len() as u32;
-            // One segment for the user stream's next step, one on its way.
-            let wanted = floor + 2;
+            let missing = (self.segments_wanted() as usize).saturating_sub(self.stream(STREAM_USER).reserved.len()) as u32;
+            let wanted = floor + 1 + missing;
             // Each victim may need a segment of its own for its moves before any of them comes free.
             let outputs = free.saturating_sub(self.floor(STREAM_CLEANED)).max(1);
             if coming + running > wanted || running >= outputs.min(MAX_VICTIMS as u32) {
@@ -304,6 +310,9 @@ impl Engine {
                 Some(repair) => repair,
                 None => match self.cleaner.ready.pop_front() {
                     Some((at, moved)) => {
+                        if !self.shows(moved.key.volume(), moved.key.lba(), moved.from) {
+                            continue;
+                        }
                         if let Some(victim) = self.cleaner.victims.get_mut(at) {
                             victim.last_seq = seq;
                         }
@@ -350,7 +359,7 @@ impl Engine {
 
     /// Space is short: hurry what keeps dead segments from being free.
     fn hurry(&mut self, out: &mut Outbox) {
-        let short = self.segments.free_count() <= self.floor(STREAM_USER);
+        let short = self.stream(STREAM_USER).reserved.len() < self.segments_wanted() as usize;
         if !short || !self.admission.wants_room() {
             return;
         }

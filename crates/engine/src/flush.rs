@@ -69,6 +69,11 @@ pub(crate) struct FlushState {
 }
 
 impl FlushState {
+    /// One line for a diagnosis.
+    pub(crate) fn describe(&self) -> String {
+        format!("flush waiters {} (first {:?}), round {:?}, wanted {}", self.waiters.len(), self.waiters.front().map(|w| w.horizon), self.round, self.wanted)
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.waiters.is_empty() && self.round.is_none()
     }

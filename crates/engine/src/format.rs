@@ -12,7 +12,7 @@
 
 use crate::limits::{
     CHECKPOINT_RESERVE, CLEANER_RESERVE, DEFAULT_CHUNK_ROWS, MAX_CHUNK_ROWS, MAX_NAME_BYTES, MAX_SEGMENT_ROWS, MAX_VICTIMS, MIN_SEGMENT_ROWS, MIN_SEGMENTS,
-    SEGMENTS_WANTED, STREAMS,
+    RESERVED_AHEAD, SEGMENTS_WANTED, STREAMS,
 };
 use crate::stream::Stream;
 use crate::{Engine, PoolPlan, PoolSpec};
@@ -135,7 +135,7 @@ pub(crate) fn plan_zones(zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPl
     let image = pages + leaves + leaves.div_ceil(LIST_RECORDS as u64) + 2;
     // Small batches of checkpoint pages are padded: a quarter more, and one segment for the remainder.
     let checkpoint_segments = (image * 5 / 4).div_ceil(blocks_least) as u32 + 1;
-    let reserve = STREAMS.len() as u32 + CHECKPOINT_RESERVE + CLEANER_RESERVE + MAX_VICTIMS as u32 + 3 * checkpoint_segments;
+    let reserve = STREAMS.len() as u32 + RESERVED_AHEAD + CHECKPOINT_RESERVE + CLEANER_RESERVE + MAX_VICTIMS as u32 + 3 * checkpoint_segments;
     let needed = (reserve + 2).max(MIN_SEGMENTS);
     if segments < needed {
         return Err(FormatError::TooSmall { segments, needed });

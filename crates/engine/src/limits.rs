@@ -34,6 +34,8 @@ pub const VICTIM_BATCHES_AHEAD: usize = 4;
 pub const WALK_PAGES_PER_STEP: usize = 64;
 /// Blocks verified inline on the engine's thread; more go to a job.
 pub const INLINE_VERIFY_BLOCKS: usize = 8;
+/// Segments that the user stream holds in advance, in the reckoning of the reserve.
+pub const RESERVED_AHEAD: u32 = 3;
 /// Smallest and largest segment extent in rows.
 pub const MIN_SEGMENT_ROWS: u32 = 8;
 /// 64 MiB on each member.

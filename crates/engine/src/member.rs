@@ -83,6 +83,15 @@ pub struct SuperblockWriter {
     flushing: bool,
     /// A generation is being written.
     active: bool,
+    /// Content hash of the generation written last: the next one's parent.
+    pub written_hash: u64,
+}
+
+impl SuperblockWriter {
+    /// The writer that goes on after this superblock.
+    pub fn after(superblock: &Superblock) -> Self {
+        Self { written_hash: superblock.content_hash(), ..Self::default() }
+    }
 }
 
 impl Engine {
@@ -162,9 +171,9 @@ impl Engine {
         if self.superblock_writer.active || self.superblock_writer.wanted == self.superblock_writer.done || self.stopped.is_some() || self.read_only {
             return;
         }
-        let parent = self.superblock.content_hash();
-        self.superblock.parent_hash = parent;
+        self.superblock.parent_hash = self.superblock_writer.written_hash;
         self.superblock.generation = self.superblock.generation.next();
+        self.superblock_writer.written_hash = self.superblock.content_hash();
         self.superblock_writer.writing = self.superblock_writer.wanted;
         self.superblock_writer.active = true;
         self.superblock_writer.flushing = false;

@@ -167,3 +167,37 @@ impl Engine {
         self.volumes.by_name(name).map(|v| (v.record.id, v.record.size_bytes))
     }
 }
+
+impl Engine {
+    /// What is under way, in one line, for a diagnosis when a pool does not move.
+    pub fn describe(&self) -> String {
+        let stream = |id: usize| {
+            let s = self.stream(id);
+            let stages: Vec<_> = s.in_flight.iter().map(|b| b.stage).collect();
+            format!("stream {id} at {:?}, open {} items, in flight {stages:?}, durable {}", s.position, s.open.items.len(), s.durable)
+        };
+        format!(
+            "{}; {}; {}; orders committed {} durable {}; room {} units, unsealed {}, placing {}; {} free, {} dead, {} aside, floor {}, wanted {}, waiting for (flush, checkpoint) {:?}; {}; {}; {}; commands {}, fetches {}, stopped {:?}",
+            stream(STREAM_USER),
+            stream(crate::limits::STREAM_CLEANED),
+            stream(crate::limits::STREAM_CHECKPOINT),
+            self.orders.committed(),
+            self.orders.durable(),
+            self.room_units(),
+            self.admission.unsealed_units,
+            self.admission.placing.len(),
+            self.segments.free_count(),
+            self.segments.dead_count(),
+            self.segments.aside_count(),
+            self.floor(STREAM_USER),
+            self.segments_wanted(),
+            self.segments.waiting_for(&self.reuse_horizon()),
+            self.cleaner.describe(),
+            self.checkpoint.describe(),
+            self.flush.describe(),
+            self.members.in_flight.len(),
+            self.fetches.len(),
+            self.stopped,
+        )
+    }
+}

@@ -125,6 +125,8 @@ pub struct Stream {
     pub id: usize,
     /// Where the open batch will go.
     pub position: StreamPosition,
+    /// Segments taken for it in advance, the next one first.
+    pub reserved: VecDeque<SegmentId>,
     /// The open batch.
     pub open: OpenBatch,
     /// Sealed batches in order of their numbers.
@@ -141,7 +143,7 @@ impl Stream {
     /// A stream at a position; everything before it is committed and durable.
     pub fn new(id: usize, position: StreamPosition) -> Self {
         let before = Seq(position.seq.0 - 1);
-        Self { id, position, open: OpenBatch::default(), in_flight: VecDeque::new(), committed: before, durable: before, spare: Vec::new() }
+        Self { id, position, reserved: VecDeque::new(), open: OpenBatch::default(), in_flight: VecDeque::new(), committed: before, durable: before, spare: Vec::new() }
     }
 
     /// A stream that was never opened.

@@ -329,7 +329,8 @@ impl SegmentCheck<'_, '_, '_> {
         if row >= recorded.filled_rows && (recorded_starts != starts || row > recorded.filled_rows) {
             let difference = recorded_starts.iter().zip(&starts).position(|(a, b)| a != b).unwrap_or(starts.len().min(recorded_starts.len()));
             let at = starts.get(difference).copied().unwrap_or(row);
-            let message = format!("{} batches of {row} rows on the members, {} of {} rows in the table", starts.len(), recorded_starts.len(), recorded.filled_rows);
+            let message =
+                format!("{} batches of {row} rows on the members, {} of {} rows in the table", starts.len(), recorded_starts.len(), recorded.filled_rows);
             self.add(Finding::new(Severity::Error, FindingKind::StartsMismatch, message).at(self.segment, at));
         }
     }
@@ -349,7 +350,9 @@ impl SegmentCheck<'_, '_, '_> {
             let block = (self.reader.codec.block(reference.place) - first) as u32;
             let entry = block.checked_sub(batch.frame.head_blocks).and_then(|i| with_payload.get(i as usize));
             match entry {
-                Some(e) if reference.owner.is(&e.entry, (rows.row, rows.rows)) && e.payload.is_some_and(|p| p.checksum == reference.checksum) => sound.push(*reference),
+                Some(e) if reference.owner.is(&e.entry, (rows.row, rows.rows)) && e.payload.is_some_and(|p| p.checksum == reference.checksum) => {
+                    sound.push(*reference)
+                }
                 Some(_) => self.mismatch(rows, block, reference, "the batch holds something else there"),
                 None => self.mismatch(rows, block, reference, "the batch holds no payload there"),
             }

@@ -223,7 +223,7 @@ impl World {
         let status = engine.status();
         format!(
             "{} requests and {} control commands wait ({requests}); state {}, {} free of {} segments, {} of {} bytes used, {} pending, {} at risk, orders {} \
-             (durable {}), {} cleaned, {} checkpoints",
+             (durable {}), {} cleaned, {} checkpoints; {}",
             self.model.in_flight(),
             self.changes.len(),
             status.state,
@@ -236,7 +236,8 @@ impl World {
             status.order,
             status.durable_order,
             status.segments_cleaned,
-            status.checkpoints
+            status.checkpoints,
+            engine.describe()
         )
     }
 

@@ -14,8 +14,8 @@ impl Findings {
         self.writes_per_second * 4096.0
     }
 
-    fn ratio(&self) -> f64 {
-        self.user_rate() / (self.linear_bytes_per_second * DATA_SHARE)
+    fn ratio(&self, bytes_per_second: f64) -> f64 {
+        bytes_per_second / (self.linear_bytes_per_second * DATA_SHARE)
     }
 
     /// For programs.
@@ -26,7 +26,9 @@ impl Findings {
             "load": self.load,
             "random_writes_per_second": self.writes_per_second as u64,
             "random_bytes_per_second": self.user_rate() as u64,
-            "ratio_to_linear_data_rate_ppm": (self.ratio() * 1e6) as u64,
+            "in_process_writes_per_second": self.in_process.per_second() as u64,
+            "in_process_ratio_to_linear_data_rate_ppm": (self.ratio(self.in_process.bytes_per_second()) * 1e6) as u64,
+            "ratio_to_linear_data_rate_ppm": (self.ratio(self.user_rate()) * 1e6) as u64,
             "overwrites_ppm": (self.overwrites * 1e6) as u64,
             "amplification": self.report.amplification,
             "written": self.report.counters.written,
@@ -52,8 +54,9 @@ impl Findings {
             "Windrow demo: {MEMBERS} file members of {}, RAID-6, {} load, 4 KiB uniform random writes\n\n\
              members, linear, all at once      {:>12}   (writes of {}, O_DIRECT)\n\
              of which data in RAID-6 ({}/{})     {:>12}\n\
-             random writes through NBD         {:>12}   {:.0} writes/s, {:.1} overwrites of the volume\n\
-             ratio                             {:>12}\n\
+             random writes, in process         {:>12}   {:.0} writes/s, ratio to the linear data rate {}\n\
+             random writes, through NBD        {:>12}   {:.0} writes/s, ratio {} (one connection: bound by the CPU of both ends)\n\
+             overwrites of the volume          {:>12}\n\
              in place RAID-6 could at best     {:>12}   (3 writes and 3 reads per write: a = 3 of the 2014 paper's RAID-6)\n\n\
              {}\n\
              killed with SIGKILL after {} acknowledged writes, device caches lost in part\n\
@@ -67,10 +70,13 @@ impl Findings {
             MEMBERS - 2,
             MEMBERS,
             megabytes(self.linear_bytes_per_second * DATA_SHARE),
+            megabytes(self.in_process.bytes_per_second()),
+            self.in_process.per_second(),
+            factor((self.ratio(self.in_process.bytes_per_second()) * 1e6) as u64),
             megabytes(self.user_rate()),
             self.writes_per_second,
-            self.overwrites,
-            factor((self.ratio() * 1e6) as u64),
+            factor((self.ratio(self.user_rate()) * 1e6) as u64),
+            format!("{:.1}", self.overwrites),
             megabytes(in_place),
             stats::amplification(&self.report),
             self.acknowledged_before_kill,

@@ -129,6 +129,7 @@ impl Engine {
         let online = reader.online.clone();
         if !options.read_only {
             replay::complete(&mut reader, &outcome, &mut stats, &mut report)?;
+            superblock.parent_hash = found.content_hash();
             raise_fence(&mut superblock, &outcome, options.host, &root);
         }
         let mut engine = build(superblock, tables, loaded, &outcome, root.id, online, plan, limits, buffers, options.read_only);
@@ -168,7 +169,6 @@ impl Engine {
 
 /// The superblock of the new epoch.
 fn raise_fence(superblock: &mut Superblock, outcome: &replay::Outcome, host: Uuid, root: &windrow_layout::superblock::CheckpointRoot) {
-    superblock.parent_hash = superblock.content_hash();
     superblock.generation = next_generation(superblock);
     superblock.epoch = superblock.epoch.next();
     superblock.host = host;
@@ -210,7 +210,7 @@ fn build(
         zeroes: constant(0),
         ones: constant(0xff),
         members: Members { list: online.iter().map(|o| Member { online: *o, ..Default::default() }).collect(), in_flight: Default::default(), unrecorded_loss: false },
-        superblock_writer: SuperblockWriter::default(),
+        superblock_writer: SuperblockWriter::after(&superblock),
         segments: tables.segments,
         volumes: tables.volumes,
         pending: Pending::with_capacity((limits.pending_bytes / BLOCK_BYTES * 2) as usize),

@@ -90,17 +90,17 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// The header of the batch at (segment, row).
-    pub(super) fn header(&mut self, segment: SegmentId, row: u32) -> Result<Option<HeaderFrame>, MemberError> {
+    /// The header of the batch at (segment, row) that `fits`. A copy that missed its write may still bear a valid header of the
+    /// segment's former life: then the other columns are asked.
+    pub(super) fn header(&mut self, segment: SegmentId, row: u32, fits: impl Fn(&HeaderFrame) -> bool) -> Result<Option<HeaderFrame>, MemberError> {
         let pool = self.pool;
-        if let Some(buf) = self.column(segment, Column(0), row, 1)?
-            && let Ok(frame) = decode_header(&buf, &pool, segment, row)
-        {
+        let decode = |bytes: &[u8]| decode_header(bytes, &pool, segment, row).ok().filter(&fits);
+        if let Some(frame) = self.column(segment, Column(0), row, 1)?.and_then(|buf| decode(&buf)) {
             return Ok(Some(frame));
         }
         let mut found = None;
         self.rebuilt(segment, Column(0), row, 1, |bytes| {
-            found = decode_header(bytes, &pool, segment, row).ok();
+            found = decode(bytes);
             found.is_some()
         })?;
         Ok(found)
@@ -116,6 +116,7 @@ impl<'a> Reader<'a> {
         let tail = self.column(segment, tail_at.0, tail_at.1, 1)?;
         if let (Some(head), Some(tail)) = (&head, &tail)
             && let Ok(batch) = decode_batch(head, tail, &pool, segment, row)
+            && batch.frame == *frame
         {
             return Ok(Some(batch));
         }
@@ -125,7 +126,9 @@ impl<'a> Reader<'a> {
             let Some(data) = data else { continue };
             let block = |b: u32| &data[(b / rows) as usize][(b % rows) as usize * BLOCK_SIZE..][..BLOCK_SIZE];
             let head: Vec<u8> = (0..frame.head_blocks).flat_map(|b| block(b).iter().copied()).collect();
-            if let Ok(batch) = decode_batch(&head, block(frame.tail_block()), &pool, segment, row) {
+            if let Ok(batch) = decode_batch(&head, block(frame.tail_block()), &pool, segment, row)
+                && batch.frame == *frame
+            {
                 return Ok(Some(batch));
             }
         }

@@ -85,13 +85,14 @@ fn follow(reader: &mut Reader<'_>, superblock: &Superblock, root: &CheckpointRoo
         if !reader.zones.contains(at.segment) {
             return Ok(());
         }
-        let Some(frame) = reader.header(at.segment, at.row)? else { return Ok(()) };
+        let shape = *reader.zones.shape(at.segment);
+        let fits = |frame: &HeaderFrame| {
+            let h = &frame.header;
+            let void = fence_of(superblock, h.epoch).is_some_and(|f| h.seq > f.last_seq[stream]);
+            usize::from(h.stream.0) == stream && h.seq == at.seq && h.shape == shape && !void && h.epoch >= epoch && h.epoch <= superblock.epoch
+        };
+        let Some(frame) = reader.header(at.segment, at.row, fits)? else { return Ok(()) };
         let h = &frame.header;
-        let void = fence_of(superblock, h.epoch).is_some_and(|f| h.seq > f.last_seq[stream]);
-        let fits = usize::from(h.stream.0) == stream && h.seq == at.seq && h.shape == *reader.zones.shape(at.segment);
-        if !fits || void || h.epoch < epoch || h.epoch > superblock.epoch {
-            return Ok(());
-        }
         let Some(batch) = reader.batch(&frame)? else { return Ok(()) };
         epoch = h.epoch;
         for s in STREAMS {

@@ -203,7 +203,9 @@ impl Engine {
             let (_, length) = changed_range(&request.op);
             let cost = if matches!(request.op, Op::Write { .. }) { length } else { RECORD_COST };
             let full = self.admission.pending_bytes > 0 && self.admission.pending_bytes + cost > self.limits.pending_bytes;
-            if full || self.room_units() < EDGE_UNITS {
+            // Whole blocks may be admitted one by one; everything else is admitted in one piece.
+            let whole = matches!(&request.op, Op::Write { offset, .. } if offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES));
+            if full || self.room_units() < if whole { DATA_UNITS } else { EDGE_UNITS } {
                 return;
             }
             let Some(request) = self.admission.waiting.pop_front() else { return };

@@ -1,9 +1,9 @@
 //! Room in the log: what is admitted can always be sealed (invariant 7).
 //!
-//! The last batch of a segment names the next segment, so it can be sealed only when the stream has one. The user stream
-//! reserves its next segment as soon as it may; what it may admit is bounded by what surely fits:
+//! The last batch of a segment names the next segment, so it can be sealed only when the stream has one. The user stream takes
+//! its next segments in advance, and what it may admit is bounded by what surely fits:
 //! ```text
-//! rest of the open segment + next segment (if reserved) + segments above the stream's floor - one chunk - unsealed
+//! rest of the open segment + segments taken in advance - one chunk - what is admitted and not sealed
 //! ```
 //! One chunk is left out because without a further segment the last chunk of the last one must not be begun. Sealing early for
 //! a flush wastes rows, but then nothing is unsealed, and the room is reckoned anew from where the stream stands.
@@ -12,7 +12,7 @@
 
 use crate::Engine;
 use crate::limits::STREAM_USER;
-use windrow_units::{SegmentId, Shape};
+use windrow_units::Shape;
 
 /// A block with payload: the block and its share of the table.
 pub(crate) const DATA_UNITS: u64 = 17;
@@ -31,13 +31,14 @@ fn segment_units(shape: &Shape) -> u64 {
 }
 
 impl Engine {
-    /// Reserves the user stream's next segment if it has none and may take one.
+    /// Takes segments for the user stream in advance, as far as it may.
     pub(crate) fn ensure_next_segment(&mut self) {
-        if self.stream(STREAM_USER).position.next_segment == SegmentId::NONE
-            && self.segments.free_count() > self.floor(STREAM_USER)
-            && let Some(next) = self.segments.reserve()
-        {
-            self.stream_mut(STREAM_USER).position.next_segment = next;
+        let wanted = self.segments_wanted() as usize;
+        while self.stream(STREAM_USER).reserved.len() < wanted && self.segments.free_count() > self.floor(STREAM_USER) {
+            let Some(next) = self.segments.reserve() else { return };
+            let stream = self.stream_mut(STREAM_USER);
+            stream.reserved.push_back(next);
+            stream.position.next_segment = stream.reserved[0];
         }
     }
 
@@ -51,12 +52,16 @@ impl Engine {
         let chunk_end = shape.chunk_end(position.row).min(shape.rows);
         let mut units = chunk_units(shape, chunk_end - position.row);
         units += chunk_units(shape, shape.chunk_rows) * u64::from((shape.rows - chunk_end) / shape.chunk_rows);
-        if position.next_segment != SegmentId::NONE {
-            let next = self.zones.shape(position.next_segment);
-            let further = self.segments.free_count().saturating_sub(self.floor(STREAM_USER));
-            units += segment_units(next) + u64::from(further) * self.least_segment_units();
-        }
+        units += self.stream(STREAM_USER).reserved.iter().map(|s| segment_units(self.zones.shape(*s))).sum::<u64>();
         units.saturating_sub(chunk_units(shape, shape.chunk_rows)).saturating_sub(self.admission.unsealed_units)
+    }
+
+    /// Segments that the user stream takes in advance: what the largest piece that is admitted at once needs, and one more, so
+    /// that the open segment can be filled to its last row.
+    pub(crate) fn segments_wanted(&self) -> u32 {
+        let segment = self.least_segment_units().max(1);
+        let chunk = self.zones.zones().iter().map(|z| chunk_units(&z.shape, z.shape.chunk_rows)).max().unwrap_or(0);
+        1 + (EDGE_UNITS + chunk).div_ceil(segment) as u32
     }
 
     fn least_segment_units(&self) -> u64 {

@@ -100,7 +100,8 @@ impl Engine {
         if ends_segment {
             s.position.segment = next;
             s.position.row = 0;
-            s.position.next_segment = SegmentId::NONE;
+            s.reserved.pop_front();
+            s.position.next_segment = s.reserved.front().copied().unwrap_or(SegmentId::NONE);
             self.segments.open(next, stream);
         }
         if stream == STREAM_USER {

@@ -6,14 +6,8 @@ use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::MemberState;
 use windrow_units::*;
 
-const REDUNDANCIES: [(Redundancy, u8); 6] = [
-    (Redundancy::None, 1),
-    (Redundancy::None, 4),
-    (Redundancy::Copies(2), 4),
-    (Redundancy::Copies(3), 3),
-    (Redundancy::Single, 5),
-    (Redundancy::Double, 6),
-];
+const REDUNDANCIES: [(Redundancy, u8); 6] =
+    [(Redundancy::None, 1), (Redundancy::None, 4), (Redundancy::Copies(2), 4), (Redundancy::Copies(3), 3), (Redundancy::Single, 5), (Redundancy::Double, 6)];
 
 /// A pool with two volumes, a checkpoint, and batches of all kinds before and after it.
 fn used_pool(redundancy: Redundancy, members: u8) -> TestPool {

@@ -26,7 +26,8 @@ fn field_arithmetic_is_that_of_the_format() {
 
 #[test]
 fn any_tolerated_loss_is_rebuilt_and_more_is_not() {
-    let shapes = [shape(4, 3, Code::P), shape(6, 4, Code::PQ), shape(66 - 2, 62, Code::PQ), shape(6, 2, Code::Copies), shape(2, 2, Code::None), shape(3, 1, Code::PQ)];
+    let shapes =
+        [shape(4, 3, Code::P), shape(6, 4, Code::PQ), shape(66 - 2, 62, Code::PQ), shape(6, 2, Code::Copies), shape(2, 2, Code::None), shape(3, 1, Code::PQ)];
     for shape in shapes {
         let columns = columns(&shape);
         let width = columns.len();

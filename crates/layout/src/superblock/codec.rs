@@ -181,8 +181,7 @@ impl Superblock {
         if version == 0 {
             return malformed("there is no version 0");
         }
-        let features =
-            Features { compatible: u64_at(bytes, COMPATIBLE), read_only: u64_at(bytes, READ_ONLY), incompatible: u64_at(bytes, INCOMPATIBLE) };
+        let features = Features { compatible: u64_at(bytes, COMPATIBLE), read_only: u64_at(bytes, READ_ONLY), incompatible: u64_at(bytes, INCOMPATIBLE) };
         match features.unknown().incompatible {
             0 => {}
             unknown => return Err(SuperblockError::UnknownFeatures(unknown)),
@@ -354,12 +353,7 @@ fn put_fence(out: &mut [u8], fence: &Fence) {
 }
 
 fn decode_fence(bytes: &[u8]) -> Fence {
-    Fence {
-        epoch: Epoch(u64_at(bytes, 0)),
-        accepted_order: Order(u64_at(bytes, 8)),
-        next_order: Order(u64_at(bytes, 16)),
-        last_seq: seqs_at(bytes, 24),
-    }
+    Fence { epoch: Epoch(u64_at(bytes, 0)), accepted_order: Order(u64_at(bytes, 8)), next_order: Order(u64_at(bytes, 16)), last_seq: seqs_at(bytes, 24) }
 }
 
 fn put_seqs(out: &mut [u8], at: usize, seqs: &[Seq; MAX_STREAMS]) {

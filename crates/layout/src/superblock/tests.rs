@@ -3,6 +3,9 @@ use crate::test_config;
 use proptest::prelude::*;
 use windrow_units::{Code, MAX_MEMBERS, Place, Shape};
 
+/// A way to spoil a value.
+type Change<T> = dyn Fn(&mut T);
+
 fn uuid(n: u64) -> Uuid {
     let mut bytes = [0x5a; 16];
     bytes[..8].copy_from_slice(&n.to_le_bytes());
@@ -115,7 +118,7 @@ fn the_kinds_of_refusal_are_told_apart() {
     };
     assert_eq!(signed(&|b| b[16] = 2), SuperblockError::NewerVersion(2));
     assert_eq!(signed(&|b| b[47] = 0x80), SuperblockError::UnknownFeatures(1 << 63));
-    let malformed: [(&str, &dyn Fn(&mut Vec<u8>)); 9] = [
+    let malformed: [(&str, &Change<Vec<u8>>); 9] = [
         ("version 0", &|b| b[16] = 0),
         ("65 members", &|b| b[68] = 65),
         ("65 zones", &|b| b[72] = 65),
@@ -133,7 +136,7 @@ fn the_kinds_of_refusal_are_told_apart() {
 
 #[test]
 fn impossible_relations_are_refused() {
-    let wrong: [(&str, &dyn Fn(&mut Superblock)); 10] = [
+    let wrong: [(&str, &Change<Superblock>); 10] = [
         ("no zone", &|s| s.zones.clear()),
         ("a gap between zones", &|s| s.zones[1].first_segment += 1),
         ("an empty zone", &|s| s.zones[63].segments = 0),

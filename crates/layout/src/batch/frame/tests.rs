@@ -25,7 +25,10 @@ fn check_round_trip(header: &mut BatchHeader, entries: &[Entry]) {
     let Some((head, tail, plan)) = encode(header, entries) else { return };
     let batch = decode_batch(&head, &tail, &header.pool, header.segment, header.row).unwrap();
     assert_eq!(&batch.frame.header, header);
-    assert_eq!((batch.frame.head_blocks, batch.frame.payload_blocks, batch.frame.padding_blocks()), (plan.head_blocks, plan.payload_blocks, plan.padding_blocks));
+    assert_eq!(
+        (batch.frame.head_blocks, batch.frame.payload_blocks, batch.frame.padding_blocks()),
+        (plan.head_blocks, plan.payload_blocks, plan.padding_blocks)
+    );
     assert!(batch.entries.iter().map(|e| &e.entry).eq(entries));
     let payload: Vec<PayloadInfo> = batch.entries.iter().filter_map(|e| e.payload).collect();
     let expected = (0..plan.payload_blocks).map(|i| PayloadInfo { block: plan.head_blocks + i, checksum: 1000 + i });

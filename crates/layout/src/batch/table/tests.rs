@@ -44,7 +44,7 @@ fn extreme_values_come_back() {
         Entry::Covered { first: Order(u64::MAX - 1), count: 1 },
         Entry::Page { object: u32::MAX, index: u32::MAX },
         Entry::Page { object: 0, index: 0 },
-        Entry::Volume { volume: VolumeId(9), order: Order(3), change: VolumeChange::Create { name: "x".repeat(63), size_bytes: u64::MAX & !4095 } },
+        Entry::Volume { volume: VolumeId(9), order: Order(3), change: VolumeChange::Create { name: "x".repeat(63), size_bytes: !4095 } },
     ];
     let mut table = TableWriter::new();
     entries.iter().for_each(|e| table.push(e));
@@ -69,13 +69,13 @@ fn a_cleared_table_starts_from_nothing() {
 fn what_has_a_shorter_form_is_refused() {
     let refused: [&[u8]; 9] = [
         &[],
-        &[KIND_DATA | VOLUME_BIT | 1 << ORDER_SHIFT, 0x81, 0x00, 0],  // volume 1 in two bytes
-        &[KIND_DATA | VOLUME_BIT | 1 << ORDER_SHIFT, 0, 0],           // volume 0 is the current one
-        &[KIND_DATA, 2, 0],                                           // an order step of 1 written out
-        &[KIND_PAGE | VOLUME_BIT, 0, 0],                              // a page has no volume
-        &[KIND_COVERED | 1 << ORDER_SHIFT, 0],                        // nothing covered
-        &[KIND_RANGE_HOLE | 1 << ORDER_SHIFT, 0, 0],                  // an empty range
-        &[0, 0, 0],                                                   // kind 0 does not exist
+        &[KIND_DATA | VOLUME_BIT | 1 << ORDER_SHIFT, 0x81, 0x00, 0], // volume 1 in two bytes
+        &[KIND_DATA | VOLUME_BIT | 1 << ORDER_SHIFT, 0, 0],          // volume 0 is the current one
+        &[KIND_DATA, 2, 0],                                          // an order step of 1 written out
+        &[KIND_PAGE | VOLUME_BIT, 0, 0],                             // a page has no volume
+        &[KIND_COVERED | 1 << ORDER_SHIFT, 0],                       // nothing covered
+        &[KIND_RANGE_HOLE | 1 << ORDER_SHIFT, 0, 0],                 // an empty range
+        &[0, 0, 0],                                                  // kind 0 does not exist
         &[KIND_DATA | 1 << ORDER_SHIFT, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02], // 65 bits
     ];
     for bytes in refused {
