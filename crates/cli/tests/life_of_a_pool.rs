@@ -86,6 +86,7 @@ fn from_creation_to_destruction() {
     assert_eq!((listed["pools"][0]["name"].as_str(), listed["pools"][0]["members_found"].as_u64()), (Some("tank"), Some(4)));
     assert_eq!(world.json("pool set tank spare=20%", "windrow/pool-set/1")["properties"]["spare_per_mille"], 200);
     assert_eq!(world.run("pool status tank --exit-code").status.code(), Some(0));
+    assert_eq!(world.run("check tank --payload --parity").status.code(), Some(0));
     world.json("inspect m0", "windrow/inspect/1");
     world.json("pool export tank", "windrow/pool-export/1");
     world.fails("pool status tank", "WR-POOL-001");

@@ -138,6 +138,11 @@ fn main() {
         done += 128;
     }
     let status = driver.engine.status();
-    println!("{} random overwrites, {} answered: {:.0} ns a block on the engine's thread", done, driver.completions - before, driver.applied.as_nanos() as f64 / done as f64);
+    println!(
+        "{} random overwrites, {} answered: {:.0} ns a block on the engine's thread",
+        done,
+        driver.completions - before,
+        driver.applied.as_nanos() as f64 / done as f64
+    );
     println!("checkpoints {} cleaned {} free {} of {} segments", status.checkpoints, status.segments_cleaned, status.free_segments, status.plan.segments);
 }

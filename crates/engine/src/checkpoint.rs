@@ -15,7 +15,10 @@
 //! **List.** The list pages name the leaves; the top pages name the list pages (records with object `OBJECT_LIST`) and form a chain
 //! that ends in the root. One top page names 168 list pages, 28 224 leaves, 7.2 million map pages.
 
-use crate::limits::{CHECKPOINT_COST_RATIO, CHECKPOINT_MIN_LOG_BYTES, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
+use crate::limits::{
+    CHECKPOINT_COST_RATIO, CHECKPOINT_FIXED_PAGES, CHECKPOINT_MIN_LOG_BYTES, CHECKPOINT_SPACE_RATIO, DEAD_WORTH_A_CHECKPOINT, STREAM_CHECKPOINT,
+    STREAM_CLEANED, STREAM_USER, STREAMS,
+};
 use crate::map::PageSlot;
 use crate::stream::Item;
 use crate::{Engine, Outbox};
@@ -86,6 +89,7 @@ pub(crate) struct CheckpointState {
     retired: Vec<Place>,
     requested: bool,
     user_bytes_at_last: u64,
+    log_bytes_at_last: u64,
     min_log_bytes: u64,
     reserve_segments: u32,
     geometry: SegmentTableGeometry,
@@ -120,6 +124,7 @@ impl CheckpointState {
             retired: Vec::new(),
             requested: false,
             user_bytes_at_last: 0,
+            log_bytes_at_last: 0,
             min_log_bytes: CHECKPOINT_MIN_LOG_BYTES.min(plan.data_bytes / 16),
             reserve_segments: plan.checkpoint_segments,
             geometry: SegmentTableGeometry::new(max_rows),
@@ -210,7 +215,16 @@ impl Engine {
     fn checkpoint_due(&self) -> bool {
         let since = self.counters.committed_user_bytes - self.checkpoint.user_bytes_at_last;
         let cost = (self.volumes.arena.dirty_pages() as u64) * BLOCK_BYTES;
-        self.checkpoint.requested || since >= self.checkpoint.min_log_bytes.max(CHECKPOINT_COST_RATIO * cost)
+        self.checkpoint.requested || since >= self.checkpoint.min_log_bytes.max(CHECKPOINT_COST_RATIO * cost) || self.space_is_worth_a_checkpoint()
+    }
+
+    /// True if many dead segments wait for a checkpoint and the log has grown enough to pay for one: what lies in the replay of
+    /// the older checkpoint can not be used again, however dead it is.
+    pub(crate) fn space_is_worth_a_checkpoint(&self) -> bool {
+        let waiting = self.segments.dead_in_replay_count();
+        let grown = self.counters.log_bytes - self.checkpoint.log_bytes_at_last;
+        let cost = (self.volumes.arena.dirty_pages() as u64 + CHECKPOINT_FIXED_PAGES) * BLOCK_BYTES;
+        waiting >= DEAD_WORTH_A_CHECKPOINT.max(self.segments.count() / 32) && grown >= CHECKPOINT_SPACE_RATIO * cost
     }
 
     fn begin_checkpoint(&mut self) {
@@ -218,6 +232,7 @@ impl Engine {
         self.checkpoint.current += 1;
         self.checkpoint.begun = self.checkpoint.current;
         self.checkpoint.user_bytes_at_last = self.counters.committed_user_bytes;
+        self.checkpoint.log_bytes_at_last = self.counters.log_bytes;
         let id = self.checkpoint.current;
         let mut replay = [crate::stream::Stream::closed_position(); MAX_STREAMS];
         for stream in &self.streams {
@@ -448,9 +463,7 @@ impl Engine {
     fn checkpoint_sync(&mut self, out: &mut Outbox) {
         let Some(building) = self.checkpoint.building.as_ref() else { return };
         let (contained, moves, last_page) = (building.contained, building.contained_moves, building.last_page);
-        let durable = self.orders.durable() >= contained
-            && self.stream(STREAM_CLEANED).durable >= moves
-            && self.stream(STREAM_CHECKPOINT).durable >= last_page;
+        let durable = self.orders.durable() >= contained && self.stream(STREAM_CLEANED).durable >= moves && self.stream(STREAM_CHECKPOINT).durable >= last_page;
         if !durable {
             if self.orders.committed() < contained {
                 // A trim or a volume operation in the open batch.

@@ -102,7 +102,12 @@ impl Cleaner {
     /// One line for a diagnosis.
     pub(crate) fn describe(&self) -> String {
         let victims: Vec<_> = self.victims.iter().map(|v| (v.segment.0, v.next_row, v.ends.len(), v.runs.len(), v.last_seq.0)).collect();
-        format!("victims (segment, row, ends, runs, last batch) {victims:?}, ready {}, repairs {}, moves {}", self.ready.len(), self.repairs.len(), self.moves_in_flight)
+        format!(
+            "victims (segment, row, ends, runs, last batch) {victims:?}, ready {}, repairs {}, moves {}",
+            self.ready.len(),
+            self.repairs.len(),
+            self.moves_in_flight
+        )
     }
 
     /// True if more moves will come by themselves.
@@ -368,13 +373,14 @@ impl Engine {
             self.flush.wanted = true;
             self.seal_if_superseding(out);
         }
-        let aside = self.segments.aside_count() > 0;
-        if checkpoint || aside {
+        let reading = self.cleaner.is_reading();
+        let moving = !self.stream(STREAM_CLEANED).in_flight.is_empty();
+        // A checkpoint at any price only when nothing else can free a segment any more.
+        let stuck = !reading && !moving && self.stream(STREAM_USER).in_flight.is_empty() && self.admission.placing.is_empty();
+        if (checkpoint || self.segments.aside_count() > 0) && stuck {
             self.checkpoint.request();
         }
-        let reading = self.cleaner.is_reading();
-        let s = self.stream(STREAM_CLEANED);
-        if !reading && s.in_flight.is_empty() && !s.open.is_empty() && self.segments.free_count() <= self.floor(STREAM_USER) {
+        if !reading && !moving && !self.stream(STREAM_CLEANED).open.is_empty() && self.segments.free_count() <= self.floor(STREAM_USER) {
             // The victims' last moves lie in a part-filled batch and nothing else can fill it.
             self.seal(STREAM_CLEANED, out);
         }

@@ -63,7 +63,8 @@ fn rows(spec: &PoolSpec) -> Result<(u32, u32), FormatError> {
     if !spec.align_bytes.is_power_of_two() || spec.align_bytes < BLOCK_BYTES || spec.align_bytes > u64::from(MAX_SEGMENT_ROWS) * BLOCK_BYTES {
         return invalid("the alignment is a power of two from 4 KiB to 64 MiB");
     }
-    let least = if smallest >= 64 << 20 { u64::from(DEFAULT_CHUNK_ROWS) * BLOCK_BYTES } else { floor_power((smallest / 256).max(1)).clamp(32 << 10, 256 << 10) };
+    let least =
+        if smallest >= 64 << 20 { u64::from(DEFAULT_CHUNK_ROWS) * BLOCK_BYTES } else { floor_power((smallest / 256).max(1)).clamp(32 << 10, 256 << 10) };
     let extent = floor_power((smallest / SEGMENTS_WANTED).max(1)).max(least).max(spec.align_bytes).min(u64::from(MAX_SEGMENT_ROWS) * BLOCK_BYTES);
     let segment_rows = spec.segment_rows.unwrap_or((extent / BLOCK_BYTES) as u32);
     let chunk_rows = spec.chunk_rows.unwrap_or(DEFAULT_CHUNK_ROWS.min(segment_rows));
@@ -122,11 +123,7 @@ pub(crate) fn payload_blocks(shape: &Shape) -> u64 {
 pub(crate) fn plan_zones(zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
     let segments = zones.segment_count();
     let blocks_least = zones.zones().iter().map(|z| z.shape.data_blocks()).min().unwrap_or(1);
-    let payload_total: u64 = zones
-        .zones()
-        .iter()
-        .map(|z| payload_blocks(&z.shape) * u64::from(z.segments))
-        .sum();
+    let payload_total: u64 = zones.zones().iter().map(|z| payload_blocks(&z.shape) * u64::from(z.segments)).sum();
     let max_rows = zones.zones().iter().map(|z| z.shape.rows).max().unwrap_or(64);
     let table_pages = u64::from(SegmentTableGeometry::new(max_rows).pages(segments)) + 2;
     let map_pages_max = payload_total / MAP_PAGE_ENTRIES as u64 * 5 / 4 + 64;
@@ -198,13 +195,8 @@ impl Engine {
             for slot in 0..SLOT_COUNT {
                 io.write(member, SLOT_OFFSET + slot * SLOT_STRIDE, &empty)?;
             }
-            let label = Label {
-                version: windrow_layout::superblock::FORMAT_VERSION,
-                pool: spec.pool,
-                pool_name: spec.name.clone(),
-                member_uuid: *uuid,
-                member,
-            };
+            let label =
+                Label { version: windrow_layout::superblock::FORMAT_VERSION, pool: spec.pool, pool_name: spec.name.clone(), member_uuid: *uuid, member };
             io.write(member, LABEL_OFFSET, &padded(label.encode(), windrow_layout::superblock::LABEL_BYTES))?;
             let image = Superblock { member, member_uuid: *uuid, ..superblock.clone() }.encode();
             io.write(member, slot_offset(superblock.generation), &padded(image, SLOT_BYTES))?;

@@ -53,6 +53,12 @@ pub const MIN_SEGMENTS: u32 = 16;
 /// A checkpoint begins when the log has grown by this many times what its dirty pages will cost (1/0.035: with
 /// parity, leaves and roots on top the cost stays below 0.05 of the user's bytes, DESIGN.md section 2).
 pub const CHECKPOINT_COST_RATIO: u64 = 28;
+/// A checkpoint that is wanted for the space it frees begins when the log has grown by this many times its cost.
+pub const CHECKPOINT_SPACE_RATIO: u64 = 24;
+/// Pages of a checkpoint beside map pages: tables, leaves, list, and the padding of their batches.
+pub const CHECKPOINT_FIXED_PAGES: u64 = 64;
+/// So many dead segments are worth a checkpoint for their sake.
+pub const DEAD_WORTH_A_CHECKPOINT: u32 = 8;
 /// No checkpoint for its cost's sake before the log has grown by this much.
 pub const CHECKPOINT_MIN_LOG_BYTES: u64 = 64 << 20;
 

@@ -172,11 +172,15 @@ impl Engine {
             return self.fail(read.id, RequestError::Io, out);
         }
         let mut parts: Vec<Payload> = read.parts.into_iter().flatten().collect();
-        if read.skip > 0 && let Some(first) = parts.first_mut() {
+        if read.skip > 0
+            && let Some(first) = parts.first_mut()
+        {
             *first = first.slice(read.skip, first.len() - read.skip);
         }
         let surplus = parts.iter().map(Payload::len).sum::<usize>() - read.length;
-        if surplus > 0 && let Some(last) = parts.last_mut() {
+        if surplus > 0
+            && let Some(last) = parts.last_mut()
+        {
             *last = last.slice(0, last.len() - surplus);
         }
         out.completions.push(Completion { id: read.id, result: Ok(Reply::Data(parts)), orders: None });
@@ -208,8 +212,7 @@ impl Engine {
                 Some(Part::Ready(payload)) => self.edge_read(write, edge, Some(payload), out),
                 Some(Part::Fetch(run)) => {
                     let goal = FetchGoal::Edge { write, edge };
-                    let spec =
-                        FetchSpec { segment: run.segment, column: run.column, row: run.row, rows: 1, checksums: run.checksums, goal, rebuild: false };
+                    let spec = FetchSpec { segment: run.segment, column: run.column, row: run.row, rows: 1, checksums: run.checksums, goal, rebuild: false };
                     self.start_fetch(spec, out);
                 }
                 None => self.edge_read(write, edge, None, out),

@@ -112,7 +112,12 @@ impl Segment {
 pub struct Segments {
     table: Vec<Segment>,
     free: std::collections::VecDeque<SegmentId>,
+    /// Dead, and only a flush or a read is in the way.
     dead: std::collections::VecDeque<SegmentId>,
+    /// Dead, and the oldest checkpoint kept may still replay them: looked at again when that changes.
+    dead_in_replay: Vec<SegmentId>,
+    oldest_checkpoint: u64,
+    aside: u32,
     victims: VictimIndex,
     capacities: Vec<u32>,
     dirty: Vec<SegmentId>,
@@ -153,7 +158,17 @@ impl Segments {
         // What a segment of full batches can hold beside headers: a segment with that much alive is not worth cleaning.
         let capacities = (0..count).map(|s| units(crate::format::payload_blocks(zones.shape(SegmentId(s))))).collect();
         let capacity = units(zones.max_data_blocks());
-        Self { table, free: Default::default(), dead: Default::default(), victims: VictimIndex::new(count, capacity, policy), capacities, dirty: Vec::new() }
+        Self {
+            table,
+            free: Default::default(),
+            dead: Default::default(),
+            dead_in_replay: Vec::new(),
+            oldest_checkpoint: 0,
+            aside: 0,
+            victims: VictimIndex::new(count, capacity, policy),
+            capacities,
+            dirty: Vec::new(),
+        }
     }
 
     /// One segment.
@@ -180,7 +195,17 @@ impl Segments {
 
     /// Dead segments that wait for the reuse rule.
     pub fn dead_count(&self) -> u32 {
-        self.dead.len() as u32
+        (self.dead.len() + self.dead_in_replay.len()) as u32
+    }
+
+    /// Dead segments that wait for a checkpoint.
+    pub fn dead_in_replay_count(&self) -> u32 {
+        self.dead_in_replay.len() as u32
+    }
+
+    fn push_dead(&mut self, id: SegmentId) {
+        self.table[id.index()].state = SegmentState::Dead;
+        if self.table[id.index()].last_checkpoint < self.oldest_checkpoint { self.dead.push_back(id) } else { self.dead_in_replay.push(id) }
     }
 
     /// Takes a free segment as the successor of a stream.
@@ -229,8 +254,7 @@ impl Segments {
             return;
         }
         if segment.live_units == 0 {
-            segment.state = SegmentState::Dead;
-            self.dead.push_back(id);
+            self.push_dead(id);
         } else {
             segment.state = SegmentState::Sealed;
             let live = segment.live_units;
@@ -252,11 +276,12 @@ impl Segments {
     /// Cleaning of a victim has ended with blocks left that it does not move.
     pub fn set_aside(&mut self, id: SegmentId) {
         self.table[id.index()].state = SegmentState::Aside;
+        self.aside += 1;
     }
 
     /// True if segments are set aside.
-    pub fn aside_count(&self) -> usize {
-        self.table.iter().filter(|s| s.state == SegmentState::Aside).count()
+    pub fn aside_count(&self) -> u32 {
+        self.aside
     }
 
     /// The discards of a segment are done.
@@ -274,13 +299,12 @@ impl Segments {
         segment.moved_by = segment.moved_by.max(moved_by);
         match segment.state {
             SegmentState::Aside if segment.live_units == 0 => {
-                segment.state = SegmentState::Dead;
-                self.dead.push_back(id);
+                self.aside -= 1;
+                self.push_dead(id);
             }
             SegmentState::Sealed if segment.live_units == 0 => {
-                segment.state = SegmentState::Dead;
                 self.victims.remove(id.0);
-                self.dead.push_back(id);
+                self.push_dead(id);
             }
             SegmentState::Sealed => {
                 let live = segment.live_units;
@@ -307,8 +331,7 @@ impl Segments {
         let segment = &mut self.table[id.index()];
         debug_assert_eq!(segment.state, SegmentState::Cleaning);
         if segment.live_units == 0 {
-            segment.state = SegmentState::Dead;
-            self.dead.push_back(id);
+            self.push_dead(id);
         } else {
             segment.state = SegmentState::Sealed;
             let live = segment.live_units;
@@ -319,6 +342,12 @@ impl Segments {
     /// Frees dead segments that satisfy the reuse rule. With `discard` they are not free yet but `Discarding`, and returned.
     pub fn free_dead(&mut self, horizon: &ReuseHorizon, discard: bool) -> Vec<SegmentId> {
         let mut freed = Vec::new();
+        if self.oldest_checkpoint != horizon.oldest_checkpoint {
+            self.oldest_checkpoint = horizon.oldest_checkpoint;
+            for id in std::mem::take(&mut self.dead_in_replay) {
+                self.push_dead(id);
+            }
+        }
         for _ in 0..self.dead.len() {
             let Some(id) = self.dead.pop_front() else { break };
             if self.may_reuse(id, horizon) {
@@ -344,18 +373,10 @@ impl Segments {
         s.pins == 0 && s.superseded_by <= horizon.durable && s.moved_by <= horizon.durable_cleaned && s.last_checkpoint < horizon.oldest_checkpoint
     }
 
-    /// Why dead segments are not free yet: (some wait for a flush, some for a checkpoint).
+    /// Why dead segments are not free yet: (some wait only for a flush, some for a checkpoint).
     pub fn waiting_for(&self, horizon: &ReuseHorizon) -> (bool, bool) {
-        let mut flush = false;
-        let mut checkpoint = false;
-        for id in &self.dead {
-            let s = self.get(*id);
-            let needs_flush = s.superseded_by > horizon.durable || s.moved_by > horizon.durable_cleaned;
-            let needs_checkpoint = s.last_checkpoint >= horizon.oldest_checkpoint;
-            flush |= needs_flush && !needs_checkpoint;
-            checkpoint |= needs_checkpoint;
-        }
-        (flush, checkpoint)
+        let waits = |id: &SegmentId| self.get(*id).superseded_by > horizon.durable || self.get(*id).moved_by > horizon.durable_cleaned;
+        (self.dead.iter().any(waits), !self.dead_in_replay.is_empty())
     }
 
     /// The segment's record must go into the next checkpoint.
@@ -389,6 +410,7 @@ impl Segments {
     /// Sets the states after recovery, when live counters and stream positions are known. `used` tells whether a segment
     /// holds batches, `open` and `reserved` name the streams' segments.
     pub fn settle(&mut self, open: &[SegmentId], reserved: &[SegmentId], oldest_checkpoint: u64) {
+        self.oldest_checkpoint = oldest_checkpoint;
         for index in 0..self.table.len() {
             let id = SegmentId(index as u32);
             let segment = &mut self.table[index];
@@ -410,7 +432,7 @@ impl Segments {
                     let (live, clock) = (segment.live_units, segment.last_checkpoint);
                     self.victims.insert(id.0, SegmentStats { live_units: live, capacity_units: self.capacities[id.index()], sealed_at: clock });
                 }
-                SegmentState::Dead => self.dead.push_back(id),
+                SegmentState::Dead => self.push_dead(id),
                 SegmentState::Free => self.free.push_back(id),
                 _ => {}
             }

@@ -143,7 +143,16 @@ impl Stream {
     /// A stream at a position; everything before it is committed and durable.
     pub fn new(id: usize, position: StreamPosition) -> Self {
         let before = Seq(position.seq.0 - 1);
-        Self { id, position, reserved: VecDeque::new(), open: OpenBatch::default(), in_flight: VecDeque::new(), committed: before, durable: before, spare: Vec::new() }
+        Self {
+            id,
+            position,
+            reserved: VecDeque::new(),
+            open: OpenBatch::default(),
+            in_flight: VecDeque::new(),
+            committed: before,
+            durable: before,
+            spare: Vec::new(),
+        }
     }
 
     /// A stream that was never opened.

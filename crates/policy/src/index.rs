@@ -375,7 +375,6 @@ fn full_bucket(capacity_units_max: u32, shift: u32) -> u32 {
     2 + (capacity_units_max.saturating_sub(1) >> shift)
 }
 
-
 impl std::fmt::Debug for VictimIndex {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "VictimIndex({} segments, {})", self.len, self.policy.name())

@@ -1,8 +1,8 @@
 //! One run: everything that a seed means, from creation to the last comparison.
 //!
-//! 1. Create the pool, cut the power at once (creation must be durable). 2. For each cycle: start (some starts are cut off and tried again), read
-//! everything back and compare, work with faults within redundancy, end by a power cut or a shutdown. 3. At the end: start, compare, flush, rest, leak and
-//! counter checks, shutdown, power cut, start, compare.
+//! Create the pool and cut the power at once: creation must be durable. Then, for each cycle: start (some starts are cut off and tried
+//! again), read everything back and compare, work with faults within redundancy, end by a power cut or a shutdown. At the end: start,
+//! compare, flush, rest, leak and counter checks, shutdown, power cut, start with too many members absent (refused), start, compare.
 
 mod faults;
 mod finish;

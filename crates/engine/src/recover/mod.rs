@@ -41,7 +41,9 @@ pub enum OpenError {
         member: MemberId,
     },
     /// Too few members.
-    #[error("{present} of {total} members are there and nobody recorded the others as absent: another host may have them; if that can not be, import with --force")]
+    #[error(
+        "{present} of {total} members are there and nobody recorded the others as absent: another host may have them; if that can not be, import with --force"
+    )]
     NoQuorum {
         /// Members found.
         present: usize,
@@ -119,7 +121,8 @@ impl Engine {
         limits.pending_bytes = limits.pending_bytes.max(4 * largest);
         limits.batches_in_flight = limits.batches_in_flight.max(1);
 
-        let online: Vec<bool> = superblock.members.iter().enumerate().map(|(m, r)| r.state == MemberState::Online && io.is_present(MemberId(m as u8))).collect();
+        let online: Vec<bool> =
+            superblock.members.iter().enumerate().map(|(m, r)| r.state == MemberState::Online && io.is_present(MemberId(m as u8))).collect();
         let mut reader = reader::Reader::new(io, &zones, codec, &buffers, online, superblock.pool);
         let mut report = OpenReport { clean: superblock.state == PoolState::Exported, ..Default::default() };
         let (mut tables, loaded, root) = load::newest_checkpoint(&mut reader, &superblock, limits.map_bytes, &mut report)?;
@@ -209,7 +212,11 @@ fn build(
     let mut engine = Engine {
         zeroes: constant(0),
         ones: constant(0xff),
-        members: Members { list: online.iter().map(|o| Member { online: *o, ..Default::default() }).collect(), in_flight: Default::default(), unrecorded_loss: false },
+        members: Members {
+            list: online.iter().map(|o| Member { online: *o, ..Default::default() }).collect(),
+            in_flight: Default::default(),
+            unrecorded_loss: false,
+        },
         superblock_writer: SuperblockWriter::after(&superblock),
         segments: tables.segments,
         volumes: tables.volumes,

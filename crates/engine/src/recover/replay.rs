@@ -11,7 +11,7 @@
 use super::reader::Reader;
 use super::{OpenError, Tables};
 use crate::jobs::encode_redundancy;
-use crate::limits::{STREAM_CLEANED, STREAM_USER, STREAMS};
+use crate::limits::{LBA_BITS, STREAM_CLEANED, STREAM_USER, STREAMS};
 use crate::pending::BlockKey;
 use crate::stream::Stream;
 use crate::{OpenReport, WrittenBytes};
@@ -80,7 +80,9 @@ fn fence_of(superblock: &Superblock, epoch: Epoch) -> Option<&Fence> {
 
 fn follow(reader: &mut Reader<'_>, superblock: &Superblock, root: &CheckpointRoot, stream: usize, chains: &mut Chains) -> Result<(), OpenError> {
     let mut at = root.replay[stream];
-    let mut epoch = Epoch(0);
+    // The root's positions are those of its own epoch: whatever older batch still lies there is void, though the fence that says
+    // so may have been dropped with the checkpoints before.
+    let mut epoch = root.epoch;
     loop {
         if !reader.zones.contains(at.segment) {
             return Ok(());
@@ -109,13 +111,7 @@ fn follow(reader: &mut Reader<'_>, superblock: &Superblock, root: &CheckpointRoo
 }
 
 /// Verifies batches above the flushed number; cuts the chain at the first that fails.
-fn verify_recent(
-    reader: &mut Reader<'_>,
-    root: &CheckpointRoot,
-    stream: usize,
-    chains: &mut Chains,
-    recent: &mut Vec<HeaderFrame>,
-) -> Result<(), OpenError> {
+fn verify_recent(reader: &mut Reader<'_>, root: &CheckpointRoot, stream: usize, chains: &mut Chains, recent: &mut Vec<HeaderFrame>) -> Result<(), OpenError> {
     let flushed = chains.flushed[stream];
     let batches = &mut chains.batches[stream];
     let last = batches.last().map_or(Seq(root.replay[stream].seq.0.saturating_sub(1)), |b| b.frame.header.seq);
@@ -337,10 +333,9 @@ fn apply_volume(tables: &mut Tables, volume: VolumeId, change: &VolumeChange) ->
             }
         }
         VolumeChange::Resize { size_bytes } => {
-            let Some(v) = tables.volumes.get(volume) else { return Ok(()) };
-            let old = v.record.size_bytes;
             tables.volumes.change(volume, |r| r.size_bytes = *size_bytes);
-            return set_range(tables, volume, Lba(size_bytes / BLOCK_BYTES), old.max(*size_bytes) / BLOCK_BYTES, RangeState::Hole);
+            // To the very end: the table's image may already have a later, smaller size while map pages are older.
+            return set_range(tables, volume, Lba(size_bytes / BLOCK_BYTES), 1 << LBA_BITS, RangeState::Hole);
         }
         VolumeChange::Delete => tables.volumes.change(volume, |r| r.state = VolumeState::Deleting),
         VolumeChange::SetReadOnly(read_only) => tables.volumes.change(volume, |r| r.read_only = *read_only),

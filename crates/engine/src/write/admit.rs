@@ -278,7 +278,16 @@ impl Engine {
                 self.finish_admission(request.id, done, fua, out);
             }
             Op::Write { offset, data, fua } => {
-                let write = EdgeWrite { id: request.id, volume: request.volume, fua, parts: vec![(offset, data)], range: None, edges: Vec::new(), left: 0, user_bytes: length };
+                let write = EdgeWrite {
+                    id: request.id,
+                    volume: request.volume,
+                    fua,
+                    parts: vec![(offset, data)],
+                    range: None,
+                    edges: Vec::new(),
+                    left: 0,
+                    user_bytes: length,
+                };
                 self.begin_edge_write(write, out);
             }
             Op::Trim { fua, .. } => self.admit_range(request.id, request.volume, offset, length, RangeState::Hole, fua, out),
