@@ -125,7 +125,7 @@ impl CheckpointState {
             requested: false,
             user_bytes_at_last: 0,
             log_bytes_at_last: 0,
-            min_log_bytes: CHECKPOINT_MIN_LOG_BYTES.min(plan.data_bytes / 16),
+            min_log_bytes: CHECKPOINT_MIN_LOG_BYTES.min(plan.data_bytes / 8),
             reserve_segments: plan.checkpoint_segments,
             geometry: SegmentTableGeometry::new(max_rows),
             applied,

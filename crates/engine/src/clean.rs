@@ -15,6 +15,7 @@ use crate::pending::BlockKey;
 use crate::segment::ReuseHorizon;
 use crate::slab::Slab;
 use crate::stream::Item;
+use crate::write::EDGE_UNITS;
 use crate::{Engine, Outbox};
 use std::collections::VecDeque;
 use windrow_io::{MemberOp, Payload};
@@ -147,7 +148,7 @@ impl Engine {
             let coming = free + self.segments.dead_count();
             let running = self.cleaner.victims.len() as u32;
             let missing = (self.segments_wanted() as usize).saturating_sub(self.stream(STREAM_USER).reserved.len()) as u32;
-            let wanted = floor + 1 + missing;
+            let wanted = floor + 1 + missing + crate::format::cleaning_ahead(self.segments.count());
             // Each victim may need a segment of its own for its moves before any of them comes free.
             let outputs = free.saturating_sub(self.floor(STREAM_CLEANED)).max(1);
             if coming + running > wanted || running >= outputs.min(MAX_VICTIMS as u32) {
@@ -369,14 +370,16 @@ impl Engine {
             return;
         }
         let (flush, checkpoint) = self.segments.waiting_for(&self.reuse_horizon());
-        if flush {
-            self.flush.wanted = true;
-            self.seal_if_superseding(out);
-        }
         let reading = self.cleaner.is_reading();
         let moving = !self.stream(STREAM_CLEANED).in_flight.is_empty();
         // A checkpoint at any price only when nothing else can free a segment any more.
-        let stuck = !reading && !moving && self.stream(STREAM_USER).in_flight.is_empty() && self.admission.placing.is_empty();
+        let stuck = !reading && !moving && self.stream(STREAM_USER).in_flight.is_empty();
+        // One round of member flushes for several segments, unless users stand still.
+        let several = self.segments.dead_count() - self.segments.dead_in_replay_count() > crate::format::cleaning_ahead(self.segments.count()) / 2;
+        if flush && (several || stuck || self.room_units() < EDGE_UNITS) {
+            self.flush.wanted = true;
+            self.seal_if_superseding(out);
+        }
         if (checkpoint || self.segments.aside_count() > 0) && stuck {
             self.checkpoint.request();
         }

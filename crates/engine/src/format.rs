@@ -11,8 +11,8 @@
 //! checkpoints; live images of two checkpoints; victims being emptied; batch headers; and of the rest the spare factor.
 
 use crate::limits::{
-    CHECKPOINT_RESERVE, CLEANER_RESERVE, DEFAULT_CHUNK_ROWS, MAX_CHUNK_ROWS, MAX_NAME_BYTES, MAX_SEGMENT_ROWS, MAX_VICTIMS, MIN_SEGMENT_ROWS, MIN_SEGMENTS,
-    RESERVED_AHEAD, SEGMENTS_WANTED, STREAMS,
+    CHECKPOINT_RESERVE, CLEANER_RESERVE, CLEANING_AHEAD_MAX, CLEANING_AHEAD_MIN, DEFAULT_CHUNK_ROWS, MAX_CHUNK_ROWS, MAX_NAME_BYTES, MAX_SEGMENT_ROWS,
+    MAX_VICTIMS, MIN_SEGMENT_ROWS, MIN_SEGMENTS, RESERVED_AHEAD, SEGMENTS_WANTED, STREAMS,
 };
 use crate::stream::Stream;
 use crate::{Engine, PoolPlan, PoolSpec};
@@ -119,6 +119,11 @@ pub(crate) fn payload_blocks(shape: &Shape) -> u64 {
     blocks.saturating_sub(metadata) * u64::from(shape.rows / shape.chunk_rows)
 }
 
+/// Segments that cleaning keeps coming free in a pool of so many.
+pub(crate) fn cleaning_ahead(segments: u32) -> u32 {
+    (segments / 128).clamp(CLEANING_AHEAD_MIN, CLEANING_AHEAD_MAX)
+}
+
 /// Capacity of a pool with these zones.
 pub(crate) fn plan_zones(zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
     let segments = zones.segment_count();
@@ -132,7 +137,8 @@ pub(crate) fn plan_zones(zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPl
     let image = pages + leaves + leaves.div_ceil(LIST_RECORDS as u64) + 2;
     // Small batches of checkpoint pages are padded: a quarter more, and one segment for the remainder.
     let checkpoint_segments = (image * 5 / 4).div_ceil(blocks_least) as u32 + 1;
-    let reserve = STREAMS.len() as u32 + RESERVED_AHEAD + CHECKPOINT_RESERVE + CLEANER_RESERVE + MAX_VICTIMS as u32 + 3 * checkpoint_segments;
+    let reserve =
+        STREAMS.len() as u32 + RESERVED_AHEAD + cleaning_ahead(segments) + CHECKPOINT_RESERVE + CLEANER_RESERVE + MAX_VICTIMS as u32 + 3 * checkpoint_segments;
     let needed = (reserve + 2).max(MIN_SEGMENTS);
     if segments < needed {
         return Err(FormatError::TooSmall { segments, needed });

@@ -36,6 +36,11 @@ pub const WALK_PAGES_PER_STEP: usize = 64;
 pub const INLINE_VERIFY_BLOCKS: usize = 8;
 /// Segments that the user stream holds in advance, in the reckoning of the reserve.
 pub const RESERVED_AHEAD: u32 = 3;
+/// Segments that cleaning keeps coming free beyond what users need at once, so that one member flush serves several segments:
+/// 1/128 of the pool, within these bounds.
+pub const CLEANING_AHEAD_MIN: u32 = 2;
+/// See [`CLEANING_AHEAD_MIN`].
+pub const CLEANING_AHEAD_MAX: u32 = 64;
 /// Smallest and largest segment extent in rows.
 pub const MIN_SEGMENT_ROWS: u32 = 8;
 /// 64 MiB on each member.
@@ -59,8 +64,9 @@ pub const CHECKPOINT_SPACE_RATIO: u64 = 24;
 pub const CHECKPOINT_FIXED_PAGES: u64 = 64;
 /// So many dead segments are worth a checkpoint for their sake.
 pub const DEAD_WORTH_A_CHECKPOINT: u32 = 8;
-/// No checkpoint for its cost's sake before the log has grown by this much.
-pub const CHECKPOINT_MIN_LOG_BYTES: u64 = 64 << 20;
+/// No checkpoint for its cost's sake before users have written this much (or an eighth of a small pool): each costs two rounds
+/// of member flushes. A replay of 1 GiB reads the ends of some 700 batches.
+pub const CHECKPOINT_MIN_LOG_BYTES: u64 = 1 << 30;
 
 const _: () = assert!(STREAM_CHECKPOINT < MAX_STREAMS);
 const _: () = assert!(MAX_VOLUME_BYTES / BLOCK_BYTES <= 1 << LBA_BITS);

@@ -7,3 +7,4 @@ mod room;
 mod seal;
 
 pub(crate) use admit::Admission;
+pub(crate) use room::EDGE_UNITS;

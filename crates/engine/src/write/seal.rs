@@ -9,8 +9,9 @@ use crate::limits::{CHECKPOINT_RESERVE, CLEANER_RESERVE, STREAM_CHECKPOINT, STRE
 use crate::member::Purpose;
 use crate::stream::{Batch, BatchStage, BlockCause};
 use crate::{Engine, Outbox, StopReason};
-use windrow_layout::batch::{BatchHeader, plan_batch};
-use windrow_units::{BLOCK_BYTES, Column, SegmentId, Seq};
+use windrow_io::Payload;
+use windrow_layout::batch::{BatchHeader, BatchPlan, TableWriter, plan_batch};
+use windrow_units::{BLOCK_BYTES, Column, SegmentId, Seq, StreamId};
 
 impl Engine {
     /// True if the stream has a row to write to and may seal another batch when the open one is full.
@@ -48,34 +49,66 @@ impl Engine {
             return false;
         };
         let ends_segment = position.row + plan.rows == shape.rows;
-        let mut next = position.next_segment;
-        if ends_segment && next == SegmentId::NONE {
-            if !self.may_take_segment(stream) {
-                return false;
-            }
-            next = self.segments.reserve().unwrap_or(SegmentId::NONE);
-            if next == SegmentId::NONE {
-                return false;
-            }
+        let Some(next) = self.next_segment(stream, ends_segment) else { return false };
+        let header = self.batch_header(stream, plan.rows, next);
+        self.segments.add_batch(position.segment, position.row, plan.rows, position.seq, self.checkpoint.current());
+        let (table, payloads) = self.close_open_batch(stream, &plan, ends_segment);
+        self.go_on(stream, plan.rows, ends_segment.then_some(next));
+        self.counters.log_bytes += u64::from(plan.rows) * u64::from(shape.data) * BLOCK_BYTES;
+        let cause = match stream {
+            STREAM_USER => BlockCause::User,
+            STREAM_CLEANED => BlockCause::Moved,
+            _ => BlockCause::Checkpoint,
+        };
+        let work = SealWork {
+            stream,
+            seq: position.seq,
+            header,
+            plan,
+            table,
+            payloads,
+            cause,
+            buffers: self.buffers.clone(),
+            columns: Vec::new(),
+            checksums: Vec::new(),
+            written: Vec::new(),
+        };
+        out.jobs.push(Job(Work::Seal(Box::new(work))));
+        true
+    }
+
+    /// The segment that follows the stream's open one; `None` if the batch that ends the open one has to wait for it.
+    fn next_segment(&mut self, stream: usize, ends_segment: bool) -> Option<SegmentId> {
+        let next = self.stream(stream).position.next_segment;
+        if !ends_segment || next != SegmentId::NONE {
+            return Some(next);
         }
-        let header = BatchHeader {
+        if self.may_take_segment(stream) { self.segments.reserve() } else { None }
+    }
+
+    fn batch_header(&self, stream: usize, rows: u32, next_segment: SegmentId) -> BatchHeader {
+        let position = self.stream(stream).position;
+        let zone = self.zones.zone(position.segment);
+        BatchHeader {
             pool: self.superblock.pool,
             epoch: self.superblock.epoch,
-            stream: windrow_units::StreamId(stream as u8),
+            stream: StreamId(stream as u8),
             seq: position.seq,
             segment: position.segment,
             row: position.row,
-            rows: plan.rows,
-            shape,
-            members: self.zones.zone(position.segment).members,
-            next_segment: next,
+            rows,
+            shape: zone.shape,
+            members: zone.members,
+            next_segment,
             flushed_through: self.orders.durable(),
             flushed_seq: self.flushed_seqs(),
-        };
-        let checkpoint = self.checkpoint.current();
-        self.segments.add_batch(position.segment, position.row, plan.rows, position.seq, checkpoint);
-        let buffers = self.buffers.clone();
+        }
+    }
+
+    /// Moves the open batch to the batches in flight; returns what the seal job needs of it.
+    fn close_open_batch(&mut self, stream: usize, plan: &BatchPlan, last_of_segment: bool) -> (TableWriter, Vec<Payload>) {
         let s = self.stream_mut(stream);
+        let position = s.position;
         let open = std::mem::take(&mut s.open);
         if let Some((items, payloads)) = s.spare.pop() {
             s.open.items = items;
@@ -93,11 +126,17 @@ impl Engine {
             checksums: Vec::new(),
             orders: open.orders,
             lost_columns: 0,
-            last_of_segment: ends_segment,
+            last_of_segment,
         });
-        s.position.seq = position.seq.next();
-        s.position.row = position.row + plan.rows;
-        if ends_segment {
+        (open.table, open.payloads)
+    }
+
+    /// Moves the stream's position behind a sealed batch, to the next segment if that batch ended its own.
+    fn go_on(&mut self, stream: usize, rows: u32, next: Option<SegmentId>) {
+        let s = self.stream_mut(stream);
+        s.position.seq = s.position.seq.next();
+        s.position.row += rows;
+        if let Some(next) = next {
             s.position.segment = next;
             s.position.row = 0;
             s.reserved.pop_front();
@@ -109,26 +148,6 @@ impl Engine {
             self.admission.unsealed_units = self.admission.placing_units();
             self.ensure_next_segment();
         }
-        let cause = match stream {
-            STREAM_USER => BlockCause::User,
-            STREAM_CLEANED => BlockCause::Moved,
-            _ => BlockCause::Checkpoint,
-        };
-        self.counters.log_bytes += u64::from(plan.rows) * u64::from(shape.data) * BLOCK_BYTES;
-        out.jobs.push(Job(Work::Seal(Box::new(SealWork {
-            stream,
-            seq: position.seq,
-            header,
-            plan,
-            table: open.table,
-            payloads: open.payloads,
-            cause,
-            buffers,
-            columns: Vec::new(),
-            checksums: Vec::new(),
-            written: Vec::new(),
-        }))));
-        true
     }
 
     /// A worker has gathered a batch: write its columns.
