@@ -371,6 +371,8 @@ pub struct PoolStatus {
     pub used_bytes: u64,
     /// Free segments now.
     pub free_segments: u32,
+    /// Segments now that hold user data and are closed: not open, free, dead, or of checkpoints.
+    pub data_segments: u32,
     /// Map memory in use, in bytes.
     pub map_bytes: u64,
     /// Bounds.

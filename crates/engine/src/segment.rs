@@ -439,6 +439,12 @@ impl Segments {
         }
     }
 
+    /// Closed segments of user and cleaned data.
+    pub fn closed_data_count(&self) -> u32 {
+        let closed = |s: &&Segment| matches!(s.state, SegmentState::Sealed | SegmentState::Cleaning | SegmentState::Aside);
+        self.table.iter().filter(closed).filter(|s| usize::from(s.stream) != STREAM_CHECKPOINT).count() as u32
+    }
+
     /// Sums of live blocks by kind of stream: (user and cleaned, checkpoint).
     pub fn live_blocks(&self) -> (u64, u64) {
         let mut user = 0;

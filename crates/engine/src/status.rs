@@ -68,6 +68,7 @@ impl Engine {
             plan: self.plan.clone(),
             used_bytes: self.volumes.used_blocks * BLOCK_BYTES,
             free_segments: self.segments.free_count(),
+            data_segments: self.segments.closed_data_count(),
             map_bytes: self.volumes.arena.bytes(),
             limits: self.limits,
             at_risk_bytes: self.at_risk_bytes(),

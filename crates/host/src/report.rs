@@ -105,6 +105,8 @@ pub struct CapacityReport {
     pub segments: u32,
     /// Segments free now.
     pub free_segments: u32,
+    /// Segments that hold user data and are closed: not open, free, dead, or of checkpoints.
+    pub data_segments: u32,
     /// Segments held back.
     pub reserve_segments: u32,
     /// Geometry.
@@ -264,6 +266,7 @@ impl PoolReport {
                 used_bytes: status.used_bytes,
                 segments: status.plan.segments,
                 free_segments: status.free_segments,
+                data_segments: status.data_segments,
                 reserve_segments: status.plan.reserve_segments,
                 zones: status.plan.zones,
             },

@@ -41,7 +41,7 @@ pub struct SteadyArguments {
 /// The least a pool allows: how much is live is decided here.
 const SPARE_PER_MILLE: u16 = 30;
 
-/// Payload blocks of all segments and of those in use now, and payload blocks of a full segment.
+/// Payload blocks of all segments outside the reserve, of the closed data segments now, and of one full segment.
 fn slots(report: &PoolReport) -> (f64, f64, u32) {
     let Some(zone) = report.capacity.zones.first() else { return (1.0, 1.0, 1) };
     let shape = &zone.shape;
@@ -50,7 +50,7 @@ fn slots(report: &PoolReport) -> (f64, f64, u32) {
     let overhead = 1 + (blocks * 12).div_ceil(BLOCK_BYTES);
     let per_segment = u64::from(shape.rows / shape.chunk_rows) * (blocks - overhead.min(blocks));
     let usable = u64::from(report.capacity.segments - report.capacity.reserve_segments.min(report.capacity.segments));
-    let in_use = u64::from(report.capacity.segments - report.capacity.free_segments);
+    let in_use = u64::from(report.capacity.data_segments.max(1));
     ((usable * per_segment) as f64, (in_use * per_segment) as f64, u32::try_from(per_segment).unwrap_or(u32::MAX))
 }
 

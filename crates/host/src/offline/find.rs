@@ -5,7 +5,9 @@ use crate::registry::Registry;
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use windrow_layout::superblock::{LABEL_BYTES, LABEL_OFFSET, Label, MemberState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_layout::superblock::{
+    LABEL_BYTES, LABEL_OFFSET, Label, MemberState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError,
+};
 use windrow_units::Uuid;
 
 /// A member that was found.
@@ -71,7 +73,7 @@ fn newest_superblock(file: &std::fs::File, label: &Label) -> Option<Superblock> 
 /// Looks at one path. `None` if it is no member.
 ///
 /// # Errors
-/// The path cannot be read.
+/// The path cannot be read, or is a member in a format newer than this version.
 pub fn examine(path: &Path) -> Result<Option<FoundMember>, Failure> {
     let failure =
         |error: std::io::Error| Failure::new(id::MEMBER_OPEN, format!("cannot read {}", path.display()), error).remedy("check the path and its permissions");
@@ -81,7 +83,14 @@ pub fn examine(path: &Path) -> Result<Option<FoundMember>, Failure> {
     }
     let file = std::fs::File::open(path).map_err(failure)?;
     let Ok(bytes) = read_at(&file, LABEL_OFFSET, LABEL_BYTES) else { return Ok(None) };
-    let Ok(label) = Label::decode(&bytes) else { return Ok(None) };
+    let label = match Label::decode(&bytes) {
+        Ok(label) => label,
+        Err(error @ SuperblockError::NewerVersion(_)) => {
+            let failure = Failure::new(id::POOL_OPEN, format!("cannot use {}", path.display()), error);
+            return Err(failure.remedy("use the version of windrow that made it, or a newer one"));
+        }
+        Err(_) => return Ok(None),
+    };
     Ok(Some(FoundMember { path: path.to_owned(), superblock: newest_superblock(&file, &label), label }))
 }
 
@@ -127,7 +136,13 @@ pub fn locate(target: &PoolTarget, registry: &Registry) -> Result<FoundPool, Fai
             let member = examine(path)?;
             members.push(member.ok_or_else(|| Failure::new(id::POOL_UNKNOWN, what.clone(), format!("{} is not a member of any pool", path.display())))?);
         }
-        return choose(group(members.into_iter()), target.name.as_deref(), what);
+        let found = choose(group(members.iter().cloned()), target.name.as_deref(), what.clone())?;
+        // Left out in silence, it would leave the pool degraded for one wrong word.
+        if let Some(stray) = members.iter().find(|member| member.label.pool != found.pool) {
+            let why = format!("{} belongs to another pool, '{}'", stray.path.display(), stray.label.pool_name);
+            return Err(Failure::new(id::POOL_UNKNOWN, what, why).remedy("name members of one pool only"));
+        }
+        return Ok(found);
     }
     if target.dirs.is_empty()
         && let Some(name) = &target.name

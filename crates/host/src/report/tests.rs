@@ -30,6 +30,7 @@ pub(crate) fn sample() -> PoolReport {
             used_bytes: 60,
             segments: 10,
             free_segments: 8,
+            data_segments: 0,
             reserve_segments: 1,
             zones: Vec::new(),
         },
