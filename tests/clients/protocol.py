@@ -159,7 +159,8 @@ def main():
         handle.shutdown()
     two_connections()
     unknown_command()
-    refused(errno.ENOENT, connect, URI.replace("///?", "///nosuchexport?"))
+    parts = urllib.parse.urlparse(URI)
+    refused(errno.ENOENT, connect, f"{parts.scheme}://{parts.netloc}/nosuchexport?{parts.query}")
     if len(sys.argv) > 2:
         read_only(sys.argv[2])
 

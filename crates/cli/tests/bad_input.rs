@@ -1,0 +1,178 @@
+//! What users do wrong, and members that are not what they should be: each gives one line with its id and a remedy or a reason, an exit code,
+//! and changes nothing. And a pool that is full: the client hears of it, and trimming brings the pool back.
+
+mod support;
+
+use std::os::unix::fs::FileExt;
+use support::{CREATE, Random, World, both};
+use windrow_layout::superblock::{LABEL_BYTES, LABEL_OFFSET, Label, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+const NO_SPACE: u32 = 28;
+
+/// Exactly one line on standard error, which begins with the id; exit code 4 (8 for `check`).
+fn refused(world: &World, line: &str, id: &str, says: &str) {
+    // A pool that is served by mistake must not hang the test.
+    let output = std::process::Command::new("timeout")
+        .args(["--signal=KILL", "20", env!("CARGO_BIN_EXE_windrow")])
+        .args(line.split_whitespace())
+        .current_dir(world.path())
+        .env("WINDROW_STATE", world.file("state"))
+        .env("WINDROW_RUN", world.file("run"))
+        .env_remove("WINDROW_LOG")
+        .output()
+        .expect("timeout runs");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    let code = if line.starts_with("check") { 8 } else { 4 };
+    assert_eq!(output.status.code(), Some(code), "{line}: {}", both(&output));
+    assert!(error.starts_with(&format!("windrow: {id}: ")) && error.lines().count() == 1 && error.contains(says), "{line}: {error}");
+    assert!(output.stdout.is_empty(), "{line}: {}", both(&output));
+}
+
+#[test]
+fn wrong_names_numbers_and_sizes() {
+    let world = World::with_volume(CREATE, "16M");
+    std::fs::write(world.file("text"), "no member").unwrap();
+    let foreign = std::fs::File::create(world.file("foreign")).unwrap();
+    foreign.set_len(64 << 20).unwrap();
+    // The signature of an ext file system.
+    foreign.write_all_at(&[0x53, 0xef], 1080).unwrap();
+    for (line, id, says) in [
+        ("pool status nothing", "WR-POOL-001", "nothing"),
+        ("serve nothing --nbd unix:s", "WR-POOL-001", "nothing"),
+        ("check nothing", "WR-POOL-001", "nothing"),
+        ("stats nothing", "WR-POOL-001", "nothing"),
+        ("pool import nothing --dir .", "WR-POOL-001", "nothing"),
+        ("volume create nothing/x 16M", "WR-POOL-001", "nothing"),
+        ("pool create -r 6 --size 64M few a b c", "WR-POOL-002", "4 to 64"),
+        ("pool create -r 5 --size 64M few a b", "WR-POOL-002", "3 to 64"),
+        ("pool create -r 5 --size 64M twice a a b", "WR-POOL-002", "twice"),
+        ("pool create -r 5 --size 100 tiny a b c", "WR-POOL-002", "too small"),
+        ("pool create -r 5 --size 64M --chunk 5000 odd a b c", "WR-CLI-001", "4K"),
+        ("pool create -r 5 --size 64M bad/name a b c", "WR-CLI-001", "bad/name"),
+        ("pool create -r 5 unsized a b c", "WR-MEMBER-001", "--size"),
+        ("pool create -r 5 --size 64M over foreign b c", "WR-MEMBER-002", "ext"),
+        ("pool create -r 5 --size 64M over m0 b c", "WR-MEMBER-002", "tank"),
+        ("volume create tank/x 4097", "WR-POOL-006", "4096"),
+        ("volume create tank/x 0", "WR-POOL-006", "4096"),
+        ("volume create tank/data 16M", "WR-VOLUME-002", "exists"),
+        ("volume delete tank/other --yes", "WR-VOLUME-001", "other"),
+        ("pool set tank spare=1%", "WR-POOL-006", "3"),
+        ("pool destroy tank", "WR-CLI-001", "--yes"),
+        ("serve", "WR-CLI-001", "nothing to serve"),
+        ("serve --config none.toml", "WR-CLI-001", "none.toml"),
+        ("serve tank --members m0,m1,m2,none", "WR-MEMBER-001", "none"),
+        ("serve tank --members m0,m1,m2,text", "WR-POOL-001", "text"),
+        ("serve tank --members m0,m1,m2,foreign", "WR-POOL-001", "foreign"),
+        ("serve tank --members m0", "WR-POOL-008", "members"),
+        ("serve tank --nbd tcp:0.0.0.0:1", "WR-SERVE-001", "remote"),
+        ("inspect foreign", "WR-MEMBER-001", "foreign"),
+        ("export list tank --control none", "WR-CLI-002", "tank"),
+    ] {
+        refused(&world, line, id, says);
+    }
+    assert!(!world.file("a").exists() && !world.file("b").exists(), "nothing is left behind");
+    world.check().unwrap();
+}
+
+#[test]
+fn members_of_two_pools_and_in_any_order() {
+    let world = World::with_volume(CREATE, "16M");
+    world.succeeds(&CREATE.replace("tank m0 m1 m2 m3", "pond p0 p1 p2 p3"));
+    for line in ["serve tank --members m0,m1,m2,p3", "serve --members m0,p0", "pool status tank --members m0,m1,m2,m3,p0"] {
+        refused(&world, line, "WR-POOL-001", "p");
+    }
+    refused(&world, "check tank --members m0,m1,m2,p3", "WR-POOL-001", "another pool");
+    refused(&world, "inspect m0 p0", "WR-CLI-001", "different pools");
+    // The order is in the labels.
+    let server = world.serve("--members m3,m1,m0,m2");
+    assert!(server.stop());
+    assert_eq!(world.run("pool status tank --exit-code").status.code(), Some(0), "no member was taken for lost");
+    world.check().unwrap();
+}
+
+/// Changes what lies at `offset` of all members.
+fn patch(world: &World, offset: u64, length: usize, change: impl Fn(&[u8]) -> Option<Vec<u8>>) {
+    for member in ["m0", "m1", "m2", "m3"] {
+        let file = std::fs::File::options().read(true).write(true).open(world.file(member)).unwrap();
+        let mut bytes = vec![0; length];
+        file.read_exact_at(&mut bytes, offset).unwrap();
+        if let Some(changed) = change(&bytes) {
+            file.write_all_at(&changed, offset).unwrap();
+        }
+    }
+}
+
+fn patch_superblocks(world: &World, change: impl Fn(Superblock) -> Vec<u8>) {
+    for slot in 0..SLOT_COUNT {
+        patch(world, SLOT_OFFSET + slot * SLOT_STRIDE, SLOT_BYTES, |bytes| Superblock::decode(bytes).ok().map(&change));
+    }
+}
+
+#[test]
+fn pools_of_newer_versions_are_left_alone() {
+    let newer_label = World::with_volume(CREATE, "16M");
+    patch(&newer_label, LABEL_OFFSET, LABEL_BYTES, |bytes| {
+        let label = Label::decode(bytes).unwrap();
+        Some(Label { version: label.version + 1, ..label }.encode())
+    });
+    refused(&newer_label, "serve tank --members m0,m1,m2,m3", "WR-POOL-003", "newer");
+    refused(&newer_label, "inspect m0", "WR-POOL-003", "newer");
+
+    let newer_superblock = World::with_volume(CREATE, "16M");
+    patch_superblocks(&newer_superblock, |superblock| {
+        let mut bytes = superblock.encode();
+        bytes[16..20].copy_from_slice(&2u32.to_le_bytes());
+        let owner = [&superblock.pool.0[..], &[superblock.member.0]].concat();
+        let checksum = xxh3_64_with_seed(&bytes[16..], xxh3_64(&owner));
+        bytes[8..16].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    });
+    refused(&newer_superblock, "serve tank", "WR-POOL-008", "newer");
+
+    let unknown_feature = World::with_volume(CREATE, "16M");
+    patch_superblocks(&unknown_feature, |mut superblock| {
+        superblock.features.incompatible = 1 << 40;
+        superblock.encode()
+    });
+    refused(&unknown_feature, "serve tank", "WR-POOL-008", "features");
+}
+
+#[test]
+fn a_full_pool_says_so_and_comes_back() {
+    const PIECE: usize = 1 << 20;
+    let world = World::with_volume("pool create --redundancy 5 --size 24M --sparse --segment 128K --chunk 32K tank m0 m1 m2 m3", "256M");
+    let server = world.serve("");
+    let mut client = server.client();
+    let piece = |number: u64| Random(number).bytes(PIECE);
+    let write = |client: &mut support::nbd::Client, number: u64| {
+        client.write(number, number * PIECE as u64, &piece(number), false);
+        client.finish().unwrap().0
+    };
+    let full_at = (0..256).find(|number| write(&mut client, *number) == NO_SPACE).expect("the pool is smaller than the volume");
+    assert!(full_at > 20, "{full_at}");
+    client.flush(0);
+    assert_eq!(client.finish().unwrap().0, 0, "a full pool can be flushed");
+    for number in 0..full_at {
+        client.read(0, number * PIECE as u64, PIECE);
+        assert!(client.finish().unwrap().1 == piece(number), "piece {number} of a full pool");
+    }
+    // Also after a crash while it is full.
+    server.kill();
+    let server = world.serve("");
+    let mut client = server.client();
+    // What was refused may have left some of its blocks: none is known to be there.
+    client.trim(0, 8 << 20, (full_at as usize - 7) * PIECE);
+    assert_eq!(client.finish().unwrap().0, 0, "trim works in a full pool");
+    client.flush(0);
+    assert_eq!(client.finish().unwrap().0, 0);
+    for number in 100..100 + full_at - 12 {
+        assert_eq!(write(&mut client, number), 0, "room again, piece {number}");
+    }
+    for number in (0..8).chain(100..100 + full_at - 12) {
+        client.read(0, number * PIECE as u64, PIECE);
+        assert!(client.finish().unwrap().1 == piece(number), "piece {number}");
+    }
+    assert!(server.stop());
+    world.check().unwrap();
+}

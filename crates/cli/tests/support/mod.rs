@@ -1,0 +1,198 @@
+//! The command and its daemon in a temporary directory of their own, and the programs of others that talk to it.
+#![allow(dead_code, reason = "every test file uses another part")]
+
+pub mod ledger;
+pub mod nbd;
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// Four sparse members of 64 MiB, one parity: about 160 MiB for data.
+pub const CREATE: &str = "pool create --redundancy 5 --size 64M --sparse --segment 256K --chunk 64K tank m0 m1 m2 m3";
+
+/// A directory with members, the registry and the sockets.
+pub struct World {
+    dir: tempfile::TempDir,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self { dir: tempfile::tempdir().expect("a temporary directory") }
+    }
+
+    /// Leaves the directory for whoever looks into a failure.
+    pub fn keep(&mut self) -> PathBuf {
+        self.dir.disable_cleanup(true);
+        self.dir.path().to_owned()
+    }
+
+    /// With a pool `tank` and one volume `tank/data` of this size.
+    pub fn with_volume(create: &str, size: &str) -> Self {
+        let world = Self::new();
+        world.succeeds(create);
+        world.succeeds(&format!("volume create tank/data {size}"));
+        world
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_windrow"));
+        command.args(line.split_whitespace()).current_dir(self.path());
+        command.env("WINDROW_STATE", self.file("state")).env("WINDROW_RUN", self.file("run")).env_remove("WINDROW_LOG");
+        command
+    }
+
+    pub fn run(&self, line: &str) -> Output {
+        self.command(line).output().expect("the command runs")
+    }
+
+    pub fn succeeds(&self, line: &str) -> String {
+        let output = self.run(line);
+        assert!(output.status.success(), "{line}: {}\n{}", output.status, both(&output));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Members at rest: everything that is live is read and verified.
+    pub fn check(&self) -> Result<(), String> {
+        let output = self.run("check tank --payload --parity");
+        if output.status.code() == Some(0) { Ok(()) } else { Err(format!("check: {}\n{}", output.status, both(&output))) }
+    }
+
+    /// Starts the daemon and waits until it is ready.
+    pub fn serve(&self, extra: &str) -> Server {
+        self.try_serve(extra).unwrap_or_else(|why| panic!("serve {extra}: {why}"))
+    }
+
+    /// The same; what standard error said if it ends before it is ready.
+    pub fn try_serve(&self, extra: &str) -> Result<Server, String> {
+        let mut server = Server { child: self.start(extra), socket: self.file("nbd.sock"), ready: Value::Null };
+        let mut line = String::new();
+        let said = server.child.stdout.take().expect("a pipe");
+        BufReader::new(said).read_line(&mut line).map_err(|error| error.to_string())?;
+        server.ready = serde_json::from_str(&line).unwrap_or_default();
+        if server.ready["event"] == "ready" {
+            return Ok(server);
+        }
+        // Its end, so that all it had to say is in the log.
+        drop(server.child.wait());
+        Err(std::fs::read_to_string(self.file("serve.log")).unwrap_or_default())
+    }
+
+    /// Starts the daemon without waiting. What it says on standard error is in `serve.log`.
+    pub fn start(&self, extra: &str) -> Child {
+        let log = std::fs::File::create(self.file("serve.log")).expect("a log");
+        let line = format!("serve tank -o json --no-memory-lock --nbd unix:nbd.sock {extra}");
+        self.command(&line).stdout(Stdio::piped()).stderr(log).spawn().expect("the daemon starts")
+    }
+}
+
+/// Standard output and standard error.
+pub fn both(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// A running daemon. Dropping it kills it.
+pub struct Server {
+    child: Child,
+    socket: PathBuf,
+    pub ready: Value,
+}
+
+impl Server {
+    pub fn uri(&self, export: &str) -> String {
+        format!("nbd+unix:///{export}?socket={}", self.socket.display())
+    }
+
+    pub fn client(&self) -> nbd::Client {
+        nbd::Client::connect(&self.socket, "data").expect("the export is there")
+    }
+
+    /// SIGKILL; what happens then to the sockets of its clients is up to them.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it was running");
+        self.child.wait().expect("it is gone");
+    }
+
+    /// SIGTERM, and the end of the process. True if it ended cleanly.
+    pub fn stop(mut self) -> bool {
+        let told = Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status();
+        assert!(told.expect("kill runs").success());
+        self.child.wait().expect("it is gone").success()
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("a child").is_none()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// False, with the reason printed, if one of the programs is not installed.
+pub fn installed(programs: &[&str]) -> bool {
+    let missing = |name: &&&str| find(name).is_none();
+    match programs.iter().find(missing) {
+        Some(name) => {
+            eprintln!("skipped: {name} is not installed");
+            false
+        }
+        None => true,
+    }
+}
+
+/// Where a program is. Tools for file systems are often in folders that a user's search path leaves out.
+pub fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
+    folders.map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+/// Runs a program, which has to succeed; both of its outputs.
+pub fn tool(dir: &Path, name: &str, arguments: &[&str]) -> String {
+    let program = find(name).unwrap_or_else(|| panic!("{name} is not installed"));
+    let output = Command::new(program).args(arguments).current_dir(dir).output().expect("it runs");
+    assert!(output.status.success(), "{name} {arguments:?}: {}\n{}", output.status, both(&output));
+    both(&output)
+}
+
+/// A small generator with a seed (the step of SplitMix64).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        for part in bytes.chunks_mut(8) {
+            let word = self.next().to_le_bytes();
+            part.copy_from_slice(&word[..part.len()]);
+        }
+    }
+
+    pub fn bytes(&mut self, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        self.fill(&mut bytes);
+        bytes
+    }
+}
