@@ -192,7 +192,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { pending_bytes: 64 << 20, batches_in_flight: 8, map_bytes: 4 << 30, waiting_requests: 65536 }
+        Self { pending_bytes: 64 << 20, batches_in_flight: 16, map_bytes: 4 << 30, waiting_requests: 65536 }
     }
 }
 

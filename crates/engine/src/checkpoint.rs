@@ -98,6 +98,8 @@ pub(crate) struct CheckpointState {
     /// Wishes of control requests: answered when a checkpoint that began after them is durable.
     pub(crate) begun: u64,
     pub(crate) completed: u64,
+    /// Number of the oldest checkpoint that the superblock on the members keeps.
+    pub(crate) kept_oldest: u64,
 }
 
 /// What recovery hands over.
@@ -131,6 +133,7 @@ impl CheckpointState {
             applied,
             begun: id,
             completed: id,
+            kept_oldest: id,
         }
     }
 
@@ -195,8 +198,17 @@ impl Engine {
         loop {
             let before = self.checkpoint.stage;
             match before {
-                Stage::Idle if self.checkpoint_due() => self.begin_checkpoint(),
-                Stage::Idle => return,
+                Stage::Idle if self.checkpoint_due() => {
+                    self.ranges.barrier = self.ranges.has_walks();
+                    if self.ranges.barrier {
+                        return;
+                    }
+                    self.begin_checkpoint();
+                }
+                Stage::Idle => {
+                    self.ranges.barrier = false;
+                    return;
+                }
                 Stage::Pages | Stage::Leaves | Stage::List | Stage::Top => self.copy_pages(out),
                 Stage::Sync => self.checkpoint_sync(out),
                 Stage::Root { wish } => {
@@ -242,10 +254,7 @@ impl Engine {
             }
         }
         let mut work: VecDeque<Work> = self.volumes.arena.take_dirty().into_iter().map(Work::Map).collect();
-        for (volume, index, pointer) in std::mem::take(&mut self.volumes.dropped) {
-            self.checkpoint.retire(pointer);
-            self.checkpoint.dirty_leaves.insert((OBJECT_MAP + volume.0, index / LEAF_POINTERS as u32));
-        }
+        self.take_dropped_pages();
         let mut tables: BTreeSet<(u32, u32)> = std::mem::take(&mut self.checkpoint.rewrite);
         tables.extend(std::mem::take(&mut self.volumes.dirty_pages).into_iter().map(|p| (OBJECT_VOLUMES, p)));
         let geometry = self.checkpoint.geometry;
@@ -266,6 +275,14 @@ impl Engine {
             last_page: Seq(0),
         });
         self.checkpoint.stage = Stage::Pages;
+    }
+
+    /// Images of dropped pages are reached by older roots only; their leaves change.
+    fn take_dropped_pages(&mut self) {
+        for (volume, index, pointer) in std::mem::take(&mut self.volumes.dropped) {
+            self.checkpoint.retire(pointer);
+            self.checkpoint.dirty_leaves.insert((OBJECT_MAP + volume.0, index / LEAF_POINTERS as u32));
+        }
     }
 
     /// Appends pages of the present stage; goes to the next stage when all of this one are committed.
@@ -298,6 +315,9 @@ impl Engine {
     }
 
     fn next_stage(&mut self) {
+        if self.checkpoint.stage == Stage::Pages {
+            self.take_dropped_pages();
+        }
         let state = &mut self.checkpoint;
         let Some(building) = state.building.as_mut() else { return };
         match state.stage {
@@ -511,6 +531,7 @@ impl Engine {
             self.segments.remove_live(self.codec.segment(place), u32::from(FULL_BLOCK_UNITS), Order(0), Seq(0));
         }
         self.checkpoint.stage = Stage::Idle;
+        self.checkpoint.kept_oldest = self.superblock.checkpoints.iter().flatten().map(|c| c.id).min().unwrap_or(0);
         self.checkpoint.completed = self.checkpoint.current;
         self.counters.checkpoints += 1;
     }

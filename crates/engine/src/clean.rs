@@ -63,6 +63,9 @@ struct Ends {
 impl Ends {
     /// The head's bytes, once the header tells how many blocks it has; `Err(blocks)` if more must be read.
     fn head_bytes(&self, pool: &PoolUuid, segment: SegmentId) -> Option<Result<Vec<u8>, u32>> {
+        if self.head.iter().any(Option::is_none) {
+            return None;
+        }
         let first = self.head.first()?.as_ref()?;
         let frame = decode_header(first.get(..BLOCK_SIZE)?, pool, segment, self.row).ok()?;
         let wanted = frame.head_blocks as usize * BLOCK_SIZE;
@@ -111,6 +114,11 @@ impl Cleaner {
         )
     }
 
+    /// True if reads of victims are under way.
+    pub(crate) fn has_reads(&self) -> bool {
+        self.victims.iter().any(|v| !v.ends.is_empty() || !v.runs.is_empty())
+    }
+
     /// True if more moves will come by themselves.
     pub(crate) fn is_reading(&self) -> bool {
         !self.ready.is_empty() || self.victims.iter().any(|v| !v.ends.is_empty() || !v.runs.is_empty())
@@ -123,9 +131,14 @@ impl Cleaner {
 }
 
 impl Engine {
+    /// True if something waits for room in the log.
+    fn wants_room(&self) -> bool {
+        self.admission.wants_room() || self.control.is_waiting()
+    }
+
     /// Goes on with cleaning.
     pub(crate) fn clean_step(&mut self, out: &mut Outbox) {
-        if self.read_only || self.control.shutting_down() {
+        if self.read_only || (self.control.shutting_down() && !self.wants_room()) {
             return;
         }
         self.take_victims();
@@ -156,7 +169,7 @@ impl Engine {
             }
             let clock = self.counters.log_bytes / BLOCK_BYTES;
             // Without need nothing is cleaned that gains little: it would only wear the members.
-            let Some(segment) = self.segments.take_victim(clock, self.admission.wants_room()) else { return };
+            let Some(segment) = self.segments.take_victim(clock, self.wants_room()) else { return };
             self.counters.victims += 1;
             let victim = Victim { segment, next_row: 0, ends: Vec::new(), runs: Slab::default(), last_seq: Seq(0), damaged: false };
             self.cleaner.victims.insert(victim);
@@ -366,14 +379,15 @@ impl Engine {
     /// Space is short: hurry what keeps dead segments from being free.
     fn hurry(&mut self, out: &mut Outbox) {
         let short = self.stream(STREAM_USER).reserved.len() < self.segments_wanted() as usize;
-        if !short || !self.admission.wants_room() {
+        if !short || !self.wants_room() {
             return;
         }
         let (flush, checkpoint) = self.segments.waiting_for(&self.reuse_horizon());
         let reading = self.cleaner.is_reading();
         let moving = !self.stream(STREAM_CLEANED).in_flight.is_empty();
         // A checkpoint at any price only when nothing else can free a segment any more.
-        let stuck = !reading && !moving && self.stream(STREAM_USER).in_flight.is_empty();
+        // (Blocks that are read and wait for the cleaned stream do not count: that stream may be what is stuck.)
+        let stuck = !self.cleaner.has_reads() && !moving && self.stream(STREAM_USER).in_flight.is_empty();
         // One round of member flushes for several segments, unless users stand still.
         let several = self.segments.dead_count() - self.segments.dead_in_replay_count() > crate::format::cleaning_ahead(self.segments.count()) / 2;
         if flush && (several || stuck || self.room_units() < EDGE_UNITS) {
@@ -400,7 +414,7 @@ impl Engine {
 
     /// What the reuse rule compares with.
     pub(crate) fn reuse_horizon(&self) -> ReuseHorizon {
-        let oldest = self.superblock.checkpoints.iter().flatten().map(|c| c.id).min().unwrap_or(0);
+        let oldest = self.checkpoint.kept_oldest;
         ReuseHorizon { durable: self.orders.durable(), durable_cleaned: self.stream(STREAM_CLEANED).durable, oldest_checkpoint: oldest }
     }
 

@@ -40,6 +40,11 @@ pub(crate) struct ControlState {
 }
 
 impl ControlState {
+    /// True if operations on volumes wait for room.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// True from the shutdown request on.
     pub(crate) fn shutting_down(&self) -> bool {
         self.shutdown.is_some()
@@ -58,7 +63,7 @@ impl Engine {
             return control_answer(id, Err(ControlError::Invalid("the pool is open read-only".into())), out);
         }
         let takes_order = matches!(request.command, Control::VolumeCreate { .. } | Control::VolumeResize { .. } | Control::VolumeDelete { .. });
-        if takes_order && (self.admission.is_held_up() || self.room_units() == 0) {
+        if takes_order && (self.admission.is_held_up() || self.ranges.barrier || self.room_units() == 0) {
             return self.control.waiting.push_back(request);
         }
         let result = match request.command {
@@ -129,6 +134,7 @@ impl Engine {
             return Err(ControlError::NoSpace("the data in the pool leaves no room for this spare factor".into()));
         }
         self.plan = plan;
+        self.segments.set_policy(crate::recover::victim_policy(&properties));
         self.superblock.properties = properties;
         self.superblock_writer.wanted += 1;
         self.control.properties.push((id, self.superblock_writer.wanted));

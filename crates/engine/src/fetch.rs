@@ -170,7 +170,7 @@ impl Engine {
         self.segments.get_mut(fetch.spec.segment).pins -= 1;
         match fetch.spec.goal {
             FetchGoal::Read { read, part } => self.read_part(read, part, bytes, out),
-            FetchGoal::Edge { write, edge } => self.edge_read(write, edge, bytes, out),
+            FetchGoal::Edge { write, edge } => self.edge_read(write, edge, bytes),
             FetchGoal::CleanEnd { victim, batch_row, part } => self.clean_end_read(victim, batch_row, part, bytes, out),
             FetchGoal::CleanRun { victim, run } => self.clean_run_read(victim, run, bytes, out),
         }

@@ -127,7 +127,7 @@ impl Engine {
         loop {
             self.admit_waiting(out);
             self.place(out);
-            self.walk_ranges(out);
+            self.walk_ranges();
             self.seal_aged(out);
             self.clean_step(out);
             self.checkpoint_step(out);
@@ -218,8 +218,13 @@ impl Engine {
 
     /// When the driver must send a tick at the latest.
     fn next_wake(&self) -> Option<u64> {
+        if self.ranges.has_walks() {
+            return Some(self.now_ns);
+        }
         let age = u64::from(self.superblock.properties.seal_age_ms) * 1_000_000;
-        self.streams.iter().filter(|s| !s.open.is_empty() && s.id != limits::STREAM_CHECKPOINT).map(|s| s.open.since_ns + age).min()
+        let due = self.streams.iter().filter(|s| !s.open.is_empty() && s.id != limits::STREAM_CHECKPOINT).map(|s| s.open.since_ns + age);
+        // What is overdue could not be sealed and waits for a completion, not for time.
+        due.filter(|due| *due > self.now_ns).min()
     }
 }
 

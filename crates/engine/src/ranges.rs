@@ -33,9 +33,17 @@ pub struct Ranges {
     walks: Vec<Walk>,
     /// Volumes being deleted.
     pub deleting: Vec<VolumeId>,
+    /// A checkpoint is due: no new walk begins until it has begun. It may begin only when no walk is under way, because replay
+    /// starts behind the walk's record and would never finish what the copied pages do not show yet.
+    pub barrier: bool,
 }
 
 impl Ranges {
+    /// True if a walk is under way.
+    pub fn has_walks(&self) -> bool {
+        !self.walks.is_empty()
+    }
+
     /// True if nothing is left to do.
     pub fn is_idle(&self) -> bool {
         self.walks.is_empty() && self.deleting.is_empty()
@@ -149,7 +157,7 @@ impl Engine {
     }
 
     /// A bounded step of every walk.
-    pub(crate) fn walk_ranges(&mut self, out: &mut crate::Outbox) {
+    pub(crate) fn walk_ranges(&mut self) {
         if self.ranges.is_idle() {
             return;
         }
@@ -181,14 +189,14 @@ impl Engine {
             budget -= 1;
         }
         self.finish_deletes();
-        if !self.ranges.is_idle() {
-            // Come again soon: the driver ticks at once when the time asked for has passed.
-            out.wake_at_ns = Some(self.now_ns);
-        }
     }
 
     /// Forgets deleted volumes whose walk is done.
     fn finish_deletes(&mut self) {
+        if !self.checkpoint.is_idle() {
+            // The image being written may have its table page before and its leaves after: it must not lose a volume between them.
+            return;
+        }
         let mut at = 0;
         while at < self.ranges.deleting.len() {
             let volume = self.ranges.deleting[at];

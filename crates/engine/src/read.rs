@@ -207,15 +207,15 @@ impl Engine {
     pub(crate) fn read_edge(&mut self, key: BlockKey, write: u32, edge: u32, out: &mut Outbox) {
         let mut parts = Vec::with_capacity(1);
         match self.read_block(key.volume(), key.lba(), &mut parts) {
-            Err(_) => self.edge_read(write, edge, None, out),
+            Err(_) => self.edge_read(write, edge, None),
             Ok(()) => match parts.pop() {
-                Some(Part::Ready(payload)) => self.edge_read(write, edge, Some(payload), out),
+                Some(Part::Ready(payload)) => self.edge_read(write, edge, Some(payload)),
                 Some(Part::Fetch(run)) => {
                     let goal = FetchGoal::Edge { write, edge };
                     let spec = FetchSpec { segment: run.segment, column: run.column, row: run.row, rows: 1, checksums: run.checksums, goal, rebuild: false };
                     self.start_fetch(spec, out);
                 }
-                None => self.edge_read(write, edge, None, out),
+                None => self.edge_read(write, edge, None),
             },
         }
     }

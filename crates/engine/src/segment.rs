@@ -314,6 +314,11 @@ impl Segments {
         }
     }
 
+    /// Changes how victims are picked.
+    pub fn set_policy(&mut self, policy: VictimPolicy) {
+        self.victims.set_policy(policy);
+    }
+
     /// The best victim, taken out of the candidates; without `need` only if it is at most 7/8 alive.
     pub fn take_victim(&mut self, clock: u64, need: bool) -> Option<SegmentId> {
         let (_, best) = self.victims.peek_best(clock)?;

@@ -11,7 +11,6 @@ use windrow_layout::checkpoint::{
 };
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::{CheckpointRoot, Superblock};
-use windrow_policy::VictimPolicy;
 use windrow_units::{SegmentId, VolumeId};
 
 /// Pages read in one go.
@@ -49,7 +48,7 @@ fn load(
     map_bytes: u64,
     report: &mut OpenReport,
 ) -> Result<(Tables, Loaded), OpenError> {
-    let policy = if superblock.properties.victim_policy == 0 { VictimPolicy::Greedy } else { VictimPolicy::CostBenefit };
+    let policy = super::victim_policy(&superblock.properties);
     let mut tables = Tables {
         zones: reader.zones.clone(),
         codec: reader.codec,

@@ -20,9 +20,10 @@ use crate::order::Orders;
 use crate::pending::Pending;
 use crate::stream::Stream;
 use crate::{Engine, OpenOptions, OpenReport, WrittenBytes};
-use windrow_io::{BufPool, MemberError, MemberIo};
+use windrow_io::{BufPool, MemberError, MemberErrorKind, MemberIo};
 use windrow_layout::checkpoint::VolumeState;
-use windrow_layout::superblock::{Fence, MAX_FENCES, MemberState, PoolState, SLOT_BYTES, Superblock, slot_offset};
+use windrow_layout::superblock::{Fence, MAX_FENCES, MemberState, PoolState, Properties, SLOT_BYTES, Superblock, slot_offset};
+use windrow_policy::VictimPolicy;
 use windrow_units::{BLOCK_BYTES, MemberId, Order, PlaceCodec, Uuid, VolumeId, ZoneMap};
 
 /// Why a pool can not be opened.
@@ -39,6 +40,14 @@ pub enum OpenError {
     WrongMember {
         /// Slot.
         member: MemberId,
+    },
+    /// Two histories.
+    #[error(
+        "the members hold two different superblocks of generation {generation}: they were used apart; import only those of one side, with --force if they are the fewer"
+    )]
+    TwoHistories {
+        /// The generation.
+        generation: u64,
     },
     /// Too few members.
     #[error(
@@ -88,6 +97,11 @@ pub enum OpenError {
     Member(#[from] MemberError),
 }
 
+/// The policy that the properties name.
+pub(crate) fn victim_policy(properties: &Properties) -> VictimPolicy {
+    if properties.victim_policy == 0 { VictimPolicy::Greedy } else { VictimPolicy::CostBenefit }
+}
+
 /// Tables while they are being recovered.
 pub(crate) struct Tables {
     pub(crate) zones: ZoneMap,
@@ -102,7 +116,21 @@ impl Engine {
     /// # Errors
     /// See [`OpenError`]; nothing was changed then, but parts of accepted batches may have been completed.
     pub fn open(io: &mut dyn MemberIo, buffers: BufPool, options: &OpenOptions) -> Result<(Self, OpenReport), OpenError> {
-        let quorum::Ruling { found, mut superblock, lagging } = quorum::newest(io, options)?;
+        // The usual way an SSD dies: it reads, but fails writes. Such a member is left out, as if it were absent, and all begins anew.
+        let mut failing = 0u64;
+        loop {
+            match Self::open_without(failing, io, buffers.clone(), options) {
+                Err(OpenError::Member(error)) if error.kind != MemberErrorKind::PowerCut && failing >> error.member.0 & 1 == 0 => {
+                    failing |= 1 << error.member.0;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Opens a pool without the members in the mask `failing`.
+    fn open_without(failing: u64, io: &mut dyn MemberIo, buffers: BufPool, options: &OpenOptions) -> Result<(Self, OpenReport), OpenError> {
+        let quorum::Ruling { found, mut superblock, lagging } = quorum::newest(io, options, failing)?;
         let mut stats = vec![WrittenBytes::default(); superblock.members.len()];
         if !options.read_only {
             for member in &lagging {

@@ -42,20 +42,21 @@ pub(super) struct Ruling {
 }
 
 /// Finds the superblock that rules.
-pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions) -> Result<Ruling, OpenError> {
+/// Members in the mask `failing` are there, but can not be used.
+pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions, failing: u64) -> Result<Ruling, OpenError> {
     let mut why = String::from("no member is present");
     let mut found: Vec<(MemberId, Superblock)> = Vec::new();
     for index in 0..io.member_count() {
         let member = MemberId(index as u8);
         if io.is_present(member)
+            && failing >> member.0 & 1 == 0
             && let Some(superblock) = newest_of(io, member, &mut why)
         {
             found.push((member, superblock));
         }
     }
-    let Some(mut newest) = found.iter().max_by_key(|(_, s)| s.generation).map(|(_, s)| s.clone()) else {
-        return Err(OpenError::NoSuperblock(why));
-    };
+    let Some(mut newest) = ruling(&found)? else { return Err(OpenError::NoSuperblock(why)) };
+    let (hash, parent) = (newest.content_hash(), newest.parent_hash);
     check_features(&newest, options)?;
     if newest.state == PoolState::Destroyed {
         return Err(OpenError::Destroyed);
@@ -67,13 +68,15 @@ pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions) -> Result<Rul
         }
         let record = newest.members.get(member.index()).filter(|r| r.uuid == superblock.member_uuid && superblock.member == *member);
         let Some(record) = record else { return Err(OpenError::WrongMember { member: *member }) };
-        let current = superblock.generation.next() >= newest.generation;
+        // Of this history: the same generation to the byte, or the one that it says it followed.
+        let same = superblock.generation == newest.generation && superblock.content_hash() == hash;
+        let current = same || (superblock.generation.next() == newest.generation && superblock.content_hash() == parent);
         present[member.index()] = current && record.state == MemberState::Online;
     }
     if newest.host != Uuid::default() && newest.host != options.host && !options.force && !options.read_only {
         return Err(OpenError::HostMismatch(newest.host));
     }
-    check_quorum(&newest, &present, options)?;
+    check_quorum(&newest, &present, failing.count_ones() as usize, options)?;
     let as_found = newest.clone();
     let behind = |(member, s): &(MemberId, Superblock)| (s.generation < newest.generation && present[member.index()]).then_some(*member);
     let lagging = found.iter().filter_map(behind).collect();
@@ -88,6 +91,24 @@ pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions) -> Result<Rul
     Ok(Ruling { found: as_found, superblock: newest, lagging })
 }
 
+/// The newest generation. If members hold different ones of the same number, they were written by sides that did not see each
+/// other: the one whose table calls all holders of the others absent is the one that went on; if there is none, nobody can tell.
+fn ruling(found: &[(MemberId, Superblock)]) -> Result<Option<Superblock>, OpenError> {
+    let Some(generation) = found.iter().map(|(_, s)| s.generation).max() else { return Ok(None) };
+    let holders: Vec<&(MemberId, Superblock)> = found.iter().filter(|(_, s)| s.generation == generation).collect();
+    let calls_absent = |s: &Superblock, member: MemberId| s.members.get(member.index()).is_none_or(|r| r.state != MemberState::Online);
+    let rules = |candidate: &Superblock| {
+        let hash = candidate.content_hash();
+        holders.iter().all(|(member, s)| s.content_hash() == hash || calls_absent(candidate, *member))
+    };
+    let mut rulers = holders.iter().filter(|(_, s)| rules(s)).map(|(_, s)| s);
+    let Some(first) = rulers.next() else { return Err(OpenError::TwoHistories { generation: generation.0 }) };
+    if rulers.any(|s| s.content_hash() != first.content_hash()) {
+        return Err(OpenError::TwoHistories { generation: generation.0 });
+    }
+    Ok(Some(first.clone()))
+}
+
 fn check_features(superblock: &Superblock, options: &OpenOptions) -> Result<(), OpenError> {
     let unknown = superblock.features.unknown();
     if unknown.incompatible != 0 || (unknown.read_only != 0 && !options.read_only) {
@@ -96,9 +117,9 @@ fn check_features(superblock: &Superblock, options: &OpenOptions) -> Result<(), 
     Ok(())
 }
 
-fn check_quorum(newest: &Superblock, present: &[bool], options: &OpenOptions) -> Result<(), OpenError> {
+fn check_quorum(newest: &Superblock, present: &[bool], failing: usize, options: &OpenOptions) -> Result<(), OpenError> {
     let total = newest.members.iter().filter(|r| r.state != MemberState::Removed).count();
-    let there = present.iter().filter(|p| **p).count();
+    let there = present.iter().filter(|p| **p).count() + failing;
     let all_recorded = newest.members.iter().zip(present).all(|(r, p)| *p || r.state != MemberState::Online);
     if there * 2 > total || all_recorded || options.force || options.read_only {
         return Ok(());

@@ -213,12 +213,8 @@ impl<'a> Reader<'a> {
         Some((segment, column, row))
     }
 
-    /// Writes; false if the member fails (its redundancy stays as it is).
-    pub(super) fn write(&mut self, member: MemberId, offset: u64, bytes: &[u8]) -> Result<bool, MemberError> {
-        match self.io.write(member, offset, bytes) {
-            Ok(()) => Ok(true),
-            Err(error) if fatal(&error) => Err(error),
-            Err(_) => Ok(false),
-        }
+    /// Writes. A member that fails is left out, and the start begins anew.
+    pub(super) fn write(&mut self, member: MemberId, offset: u64, bytes: &[u8]) -> Result<(), MemberError> {
+        self.io.write(member, offset, bytes)
     }
 }

@@ -48,6 +48,12 @@ pub(super) fn replay(
     report: &mut OpenReport,
 ) -> Result<Outcome, OpenError> {
     let mut chains = Chains { batches: Default::default(), flushed: root.flushed_seq };
+    for fence in &superblock.fences {
+        // A fence is written only after everything it accepts was made durable.
+        for stream in STREAMS {
+            chains.flushed[stream] = chains.flushed[stream].max(fence.last_seq[stream]);
+        }
+    }
     for stream in STREAMS {
         follow(reader, superblock, root, stream, &mut chains)?;
     }
@@ -56,7 +62,7 @@ pub(super) fn replay(
         verify_recent(reader, root, stream, &mut chains, &mut recent)?;
     }
     let (accepted, next_order) = accepted_order(superblock, root, &chains.batches[STREAM_USER]);
-    apply_user(superblock, accepted, &chains, tables)?;
+    apply_user(superblock, root.order, accepted, &chains, tables)?;
     let mut positions = [Stream::closed_position(); MAX_STREAMS];
     let mut last_seq = [Seq(0); MAX_STREAMS];
     for stream in STREAMS {
@@ -218,7 +224,7 @@ struct Effect<'a> {
     checksum: u32,
 }
 
-fn apply_user(superblock: &Superblock, accepted: Order, chains: &Chains, tables: &mut Tables) -> Result<(), OpenError> {
+fn apply_user(superblock: &Superblock, root_order: Order, accepted: Order, chains: &Chains, tables: &mut Tables) -> Result<(), OpenError> {
     let mut effects: Vec<Effect<'_>> = Vec::new();
     for batch in &chains.batches[STREAM_USER] {
         let valid_through = fence_of(superblock, batch.frame.header.epoch).map_or(accepted, |f| f.accepted_order.min(accepted));
@@ -226,7 +232,7 @@ fn apply_user(superblock: &Superblock, accepted: Order, chains: &Chains, tables:
         let first_block = u64::from(h.row) * u64::from(h.shape.data);
         for decoded in &batch.entries {
             let Some((order, _)) = orders_of(&decoded.entry) else { continue };
-            if order > valid_through || matches!(decoded.entry, Entry::Covered { .. }) {
+            if order > valid_through || order <= root_order || matches!(decoded.entry, Entry::Covered { .. }) {
                 continue;
             }
             let (block, checksum) = decoded.payload.as_ref().map_or((0, 0), |p| (p.block, p.checksum));
@@ -421,10 +427,9 @@ pub(super) fn complete(reader: &mut Reader<'_>, outcome: &Outcome, stats: &mut [
             if same || !reader.online[member.index()] {
                 continue;
             }
-            if reader.write(member, offset, column)? {
-                stats[member.index()].repair += bytes as u64;
-                completed = true;
-            }
+            reader.write(member, offset, column)?;
+            stats[member.index()].repair += bytes as u64;
+            completed = true;
         }
         report.completed_batches += u64::from(completed);
     }

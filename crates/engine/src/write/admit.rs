@@ -11,6 +11,7 @@
 //! 5 Give orders, make the blocks visible to reads, queue them for placement, answer (at once, or when durable for FUA).
 
 use super::room::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS};
+use crate::limits::STREAM_USER;
 use crate::pending::{BlockKey, Content};
 use crate::{Engine, Outbox};
 use std::collections::VecDeque;
@@ -192,7 +193,7 @@ impl Engine {
                 return;
             }
             if let Some(write) = self.admission.edges_ready.pop_front() {
-                if self.room_units() < EDGE_UNITS {
+                if self.room_units() < EDGE_UNITS || (self.ranges.barrier && write.range.is_some()) {
                     return self.admission.edges_ready.push_front(write);
                 }
                 self.finish_edge_write(&write, out);
@@ -204,8 +205,17 @@ impl Engine {
             let cost = if matches!(request.op, Op::Write { .. }) { length } else { RECORD_COST };
             let full = self.admission.pending_bytes > 0 && self.admission.pending_bytes + cost > self.limits.pending_bytes;
             // Whole blocks may be admitted one by one; everything else is admitted in one piece.
+            let walks = matches!(request.op, Op::Trim { .. } | Op::WriteZeroes { .. });
             let whole = matches!(&request.op, Op::Write { offset, .. } if offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES));
-            if full || self.room_units() < if whole { DATA_UNITS } else { EDGE_UNITS } {
+            if walks && self.ranges.barrier {
+                return;
+            }
+            let least = if whole { DATA_UNITS } else { EDGE_UNITS };
+            if full && self.admission.placing.is_empty() && self.stream(STREAM_USER).in_flight.is_empty() {
+                // Entries without payload fill the bound long before they fill a batch: nothing but sealing it helps.
+                self.seal(STREAM_USER, out);
+            }
+            if full || self.room_units() < least {
                 return;
             }
             let Some(request) = self.admission.waiting.pop_front() else { return };
@@ -359,7 +369,12 @@ impl Engine {
             if i == 0 || lba.0.is_multiple_of(MAP_PAGE_ENTRIES as u64) {
                 self.settle_range(volume, lba);
                 let (v, arena) = self.volumes.get_mut(volume).ok_or(RequestError::NoVolume)?;
-                v.map.ensure(arena, volume, lba.0 / MAP_PAGE_ENTRIES as u64).ok_or(RequestError::NoSpace)?;
+                let index = lba.0 / MAP_PAGE_ENTRIES as u64;
+                if v.map.slot(index).is_none() {
+                    // Changed from the start: an image of the page's former life may be on its way to the members.
+                    let slot = v.map.ensure(arena, volume, index).ok_or(RequestError::NoSpace)?;
+                    arena.mark_dirty(slot);
+                }
             }
             let was_data = match self.pending.get(BlockKey::new(volume, lba)) {
                 Some(record) => record.newest.is_data(),
@@ -436,7 +451,7 @@ impl Engine {
     }
 
     /// An edge block has been read (`None`: it could not be).
-    pub(crate) fn edge_read(&mut self, at: u32, edge: u32, bytes: Option<Payload>, out: &mut Outbox) {
+    pub(crate) fn edge_read(&mut self, at: u32, edge: u32, bytes: Option<Payload>) {
         let Some(write) = self.admission.edge_writes.get_mut(at) else { return };
         write.edges[edge as usize].1 = bytes;
         write.left -= 1;
@@ -444,8 +459,8 @@ impl Engine {
             return;
         }
         let Some(write) = self.admission.edge_writes.remove(at) else { return };
+        // Admitted in the next round of `advance`, never from here: a reader that answers at once would call itself again.
         self.admission.edges_ready.push_back(write);
-        self.admit_waiting(out);
     }
 
     /// Admits an edge write and releases its blocks.

@@ -37,7 +37,12 @@ impl Engine {
                     let entry = Entry::Fill { volume: key.volume(), lba: key.lba(), birth: order, state };
                     self.append(STREAM_USER, &entry, Item::Fill { key, order, ones }, None, Some(order));
                 }
-                Placing::Record { entry, order } => self.append(STREAM_USER, &entry, Item::Record, None, Some(order)),
+                Placing::Record { entry, order } => {
+                    self.append(STREAM_USER, &entry, Item::Record, None, Some(order));
+                    if let Entry::Covered { first, .. } = entry {
+                        self.stream_mut(STREAM_USER).open.cover(first);
+                    }
+                }
             }
         }
     }

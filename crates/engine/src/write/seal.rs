@@ -24,6 +24,8 @@ impl Engine {
         let checkpoint = self.checkpoint.reserve_segments();
         match stream {
             STREAM_CHECKPOINT => 0,
+            // With nothing dead and nothing set aside no checkpoint can free a segment: only the cleaner's own batch can.
+            STREAM_CLEANED if self.segments.dead_count() == 0 && self.segments.aside_count() == 0 => CHECKPOINT_RESERVE,
             STREAM_CLEANED => checkpoint + CHECKPOINT_RESERVE,
             _ => checkpoint + CHECKPOINT_RESERVE + CLEANER_RESERVE,
         }
