@@ -55,7 +55,7 @@ impl Findings {
              members, linear, all at once      {:>12}   (writes of {}, O_DIRECT)\n\
              of which data in RAID-6 ({}/{})     {:>12}\n\
              random writes, in process         {:>12}   {:.0} writes/s, ratio to the linear data rate {}\n\
-             random writes, through NBD        {:>12}   {:.0} writes/s, ratio {} (one connection: bound by the CPU of both ends)\n\
+             random writes, through NBD        {:>12}   {:.0} writes/s, ratio {} (one connection)\n\
              overwrites of the volume          {:>12}\n\
              in place RAID-6 could at best     {:>12}   (3 writes and 3 reads per write: a = 3 of the 2014 paper's RAID-6)\n\n\
              {}\n\
