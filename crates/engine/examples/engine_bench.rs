@@ -1,13 +1,20 @@
 //! What the engine's own thread costs for each user block: `apply` alone, without jobs, copying, parity and device time.
 //!
-//! Members are null devices (writes are dropped, so nothing may be read back); jobs run outside the clock. Random 4 KiB overwrites
+//! Members are null devices (writes are dropped, so nothing may be read back); jobs run on a thread of their own, as workers do. Random 4 KiB overwrites
 //! of a volume with `blocks` mapped blocks. `cargo run --release -p windrow-engine --example engine_bench [blocks] [writes]`
 
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 use windrow_engine::*;
 use windrow_io::*;
 use windrow_layout::superblock::Properties;
 use windrow_units::{MemberId, Redundancy, Uuid, VolumeId};
+
+/// Processor time of this thread: what else runs on the machine changes it little.
+fn thread_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
 
 /// Keeps only the first MiB of each member: labels and superblocks.
 struct NullMembers(Vec<(Vec<u8>, u64)>);
@@ -47,15 +54,32 @@ struct Driver {
     applied: Duration,
     control: Vec<ControlCompletion>,
     completions: u64,
+    to_worker: Sender<Job>,
+    from_worker: Receiver<Job>,
+}
+
+/// A worker: takes jobs and gives them back done.
+fn worker() -> (Sender<Job>, Receiver<Job>) {
+    let (to_worker, jobs) = channel::<Job>();
+    let (done, from_worker) = channel();
+    std::thread::spawn(move || {
+        for mut job in jobs {
+            job.run();
+            if done.send(job).is_err() {
+                return;
+            }
+        }
+    });
+    (to_worker, from_worker)
 }
 
 impl Driver {
     /// Applies what is queued and everything that follows from it; only `apply` is on the clock.
     fn settle(&mut self) {
         while !self.events.is_empty() {
-            let start = Instant::now();
+            let start = thread_time();
             self.engine.apply(&mut self.events, &mut self.out);
-            self.applied += start.elapsed();
+            self.applied += thread_time() - start;
             for command in self.out.commands.drain(..) {
                 let buf = match command.op {
                     MemberOp::Read { buf, .. } | MemberOp::Write { buf, .. } => Some(buf),
@@ -63,16 +87,27 @@ impl Driver {
                 };
                 self.events.push(Event::Member(MemberDone { member: command.member, tag: command.tag, buf, result: Ok(()) }));
             }
-            for mut job in self.out.jobs.drain(..) {
-                job.run();
-                self.events.push(Event::Job(job));
+            let jobs = self.out.jobs.len();
+            for job in self.out.jobs.drain(..) {
+                self.to_worker.send(job).expect("the worker lives as long as this driver");
             }
+            self.events.extend(self.from_worker.iter().take(jobs).map(Event::Job));
             self.completions += self.out.completions.drain(..).filter(|c| c.result.is_ok()).count() as u64;
             self.control.append(&mut self.out.control);
             for notice in self.out.notices.drain(..) {
                 println!("{notice:?}");
             }
         }
+    }
+}
+
+/// Marsaglia's generator: the same numbers in each run.
+fn xorshift(mut state: u64) -> impl FnMut() -> u64 {
+    move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
     }
 }
 
@@ -100,19 +135,15 @@ fn main() {
     let options = OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, limits };
     let buffers = BufPool::new(512 << 20);
     let (engine, _) = Engine::open(&mut io, buffers.clone(), &options).expect("open");
-    let mut driver = Driver { engine, events: Vec::new(), out: Outbox::default(), applied: Duration::ZERO, control: Vec::new(), completions: 0 };
+    let (to_worker, from_worker) = worker();
+    let mut driver =
+        Driver { to_worker, from_worker, engine, events: Vec::new(), out: Outbox::default(), applied: Duration::ZERO, control: Vec::new(), completions: 0 };
     let command = Control::VolumeCreate { name: "v".into(), size_bytes: blocks * 4096 };
     driver.events.push(Event::Control(ControlRequest { id: ControlId(1), command }));
     driver.settle();
     let Some(Ok(ControlReply::Volume(volume))) = driver.control.pop().map(|c| c.result) else { panic!("no volume") };
 
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    let mut random = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
+    let mut random = xorshift(0x9e37_79b9_7f4a_7c15);
     let mut data = buffers.get(1 << 20);
     data.chunks_exact_mut(8).for_each(|c| c.copy_from_slice(&random().to_le_bytes()));
     let data = data.freeze();

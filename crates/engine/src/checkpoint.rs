@@ -355,8 +355,10 @@ impl Engine {
         let mut page = self.buffers.zeroed(BLOCK_SIZE);
         match work {
             Work::Map(slot) => {
-                let meta = self.volumes.arena.meta_mut(slot).filter(|m| m.dirty)?;
-                meta.dirty = false;
+                if !self.volumes.arena.clear_dirty(slot) {
+                    return None;
+                }
+                let meta = self.volumes.arena.meta(slot)?;
                 let name = (OBJECT_MAP + meta.volume.0, meta.index);
                 encode_map_page(self.volumes.arena.page(slot), &mut page);
                 Some((name.0, name.1, page))

@@ -6,12 +6,13 @@
 //!
 //! Each page knows where its last checkpoint image lies ([`PagePointer`]) and whether it changed since.
 
+use windrow_io::Table;
 use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, PagePointer};
 use windrow_layout::map_entry::MapEntry;
 use windrow_units::{Lba, VolumeId};
 
-/// Pages allocated together: 8 MiB, so that the system can back them with huge pages.
-const CHUNK_PAGES: usize = 2048;
+/// Pages allocated together: one huge page of 2 MiB.
+const CHUNK_PAGES: usize = 512;
 const NODE_PAGES: usize = 1024;
 
 /// Number of a page in the arena.
@@ -25,8 +26,6 @@ pub struct PageMeta {
     pub volume: VolumeId,
     /// Index of the page in the volume; `u32::MAX` while the slot is free.
     pub index: u32,
-    /// Changed since its last image was taken (then it is in the dirty list).
-    pub dirty: bool,
     /// Where its last image lies.
     pub pointer: PagePointer,
 }
@@ -36,8 +35,10 @@ const FREE: u32 = u32::MAX;
 /// All map pages.
 #[derive(Debug)]
 pub struct MapArena {
-    chunks: Vec<Vec<[MapEntry; MAP_PAGE_ENTRIES]>>,
+    chunks: Vec<Table<[MapEntry; MAP_PAGE_ENTRIES]>>,
     meta: Vec<PageMeta>,
+    /// Changed since its last image was taken (then it is in the dirty list). Apart from the rest, because every commit looks at it.
+    changed: Vec<bool>,
     free: Vec<u32>,
     dirty: Vec<PageSlot>,
     max_pages: usize,
@@ -48,7 +49,7 @@ impl MapArena {
     pub fn new(max_bytes: u64) -> Self {
         let page_bytes = (MAP_PAGE_ENTRIES * 16) as u64;
         let max_pages = (max_bytes / page_bytes).min(u64::from(u32::MAX - 2)) as usize;
-        Self { chunks: Vec::new(), meta: Vec::new(), free: Vec::new(), dirty: Vec::new(), max_pages }
+        Self { chunks: Vec::new(), meta: Vec::new(), changed: Vec::new(), free: Vec::new(), dirty: Vec::new(), max_pages }
     }
 
     /// Bytes of memory for pages now.
@@ -58,9 +59,10 @@ impl MapArena {
 
     /// A fresh page of holes; `None` if the bound is reached.
     fn allocate(&mut self, volume: VolumeId, index: u32) -> Option<PageSlot> {
-        let meta = PageMeta { volume, index, dirty: false, pointer: PagePointer::default() };
+        let meta = PageMeta { volume, index, pointer: PagePointer::default() };
         if let Some(slot) = self.free.pop() {
             self.meta[slot as usize] = meta;
+            self.changed[slot as usize] = false;
             *self.page_mut(PageSlot(slot)) = [MapEntry::HOLE; MAP_PAGE_ENTRIES];
             return Some(PageSlot(slot));
         }
@@ -69,9 +71,10 @@ impl MapArena {
         }
         let slot = self.meta.len();
         if slot / CHUNK_PAGES == self.chunks.len() {
-            self.chunks.push(vec![[MapEntry::HOLE; MAP_PAGE_ENTRIES]; CHUNK_PAGES]);
+            self.chunks.push(Table::filled(CHUNK_PAGES, [MapEntry::HOLE; MAP_PAGE_ENTRIES]));
         }
         self.meta.push(meta);
+        self.changed.push(false);
         Some(PageSlot(slot as u32))
     }
 
@@ -106,11 +109,16 @@ impl MapArena {
     /// Marks a page as changed.
     #[inline]
     pub fn mark_dirty(&mut self, slot: PageSlot) {
-        let meta = &mut self.meta[slot.0 as usize];
-        if !meta.dirty {
-            meta.dirty = true;
+        let changed = &mut self.changed[slot.0 as usize];
+        if !*changed {
+            *changed = true;
             self.dirty.push(slot);
         }
+    }
+
+    /// Forgets that a page has changed: its image is being taken. True if it had.
+    pub fn clear_dirty(&mut self, slot: PageSlot) -> bool {
+        self.changed.get_mut(slot.0 as usize).is_some_and(std::mem::take)
     }
 
     /// Takes the list of changed pages; they stay marked until their image is taken. Slots may have been freed since.

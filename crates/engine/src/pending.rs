@@ -5,8 +5,9 @@
 //! installs only if its order is above `installed`.
 
 use crate::limits::LBA_BITS;
-use hashbrown::HashMap;
+use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
+use std::hash::BuildHasher;
 use windrow_io::Payload;
 use windrow_units::{Lba, Order, VolumeId};
 
@@ -52,90 +53,125 @@ impl Content {
     }
 }
 
+/// Number of a record; it stays the same as long as versions of its block are on their way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PendingSlot(u32);
+
 /// One record.
 #[derive(Debug)]
 pub struct PendingBlock {
+    key: BlockKey,
     /// What a read returns.
     pub newest: Content,
     /// Newest order whose effect the map shows.
     pub installed: Order,
-    /// Versions on their way.
+    /// Versions on their way; 0 while the record is free.
     pub in_flight: u32,
 }
 
-/// All records.
+/// All records. They lie close together and are used again last in, first out, and the index holds nothing but their numbers:
+/// what a write touches here stays in the cache, however large the table is made.
 #[derive(Debug, Default)]
 pub struct Pending {
-    blocks: HashMap<u64, PendingBlock, FxBuildHasher>,
+    index: HashTable<u32>,
+    records: Vec<PendingBlock>,
+    free: Vec<u32>,
+}
+
+#[inline]
+fn hash(key: BlockKey) -> u64 {
+    FxBuildHasher.hash_one(key.0)
 }
 
 impl Pending {
     /// With room for `capacity` records, so that the table never grows in service.
     pub fn with_capacity(capacity: usize) -> Self {
-        Self { blocks: HashMap::with_capacity_and_hasher(capacity, FxBuildHasher) }
+        Self { index: HashTable::with_capacity(capacity), records: Vec::with_capacity(capacity), free: Vec::with_capacity(capacity) }
+    }
+
+    /// The number of a block's record.
+    #[inline]
+    pub fn find(&self, key: BlockKey) -> Option<PendingSlot> {
+        self.index.find(hash(key), |at| self.records[*at as usize].key == key).map(|at| PendingSlot(*at))
+    }
+
+    /// A record by its number.
+    #[inline]
+    pub fn record(&self, slot: PendingSlot) -> &PendingBlock {
+        &self.records[slot.0 as usize]
     }
 
     /// The record of a block.
     #[inline]
     pub fn get(&self, key: BlockKey) -> Option<&PendingBlock> {
-        self.blocks.get(&key.0)
+        self.find(key).map(|slot| self.record(slot))
     }
 
-    /// A new version of a block is on its way. Returns whether the version before (in flight) held data, `None` if there was none.
+    /// A new version of a block is on its way. `known` is what [`Pending::find`] just gave for it.
     #[inline]
-    pub fn admit(&mut self, key: BlockKey, content: Content) -> Option<bool> {
-        match self.blocks.entry(key.0) {
-            hashbrown::hash_map::Entry::Occupied(mut slot) => {
-                let record = slot.get_mut();
-                let was_data = record.newest.is_data();
-                record.newest = content;
-                record.in_flight += 1;
-                Some(was_data)
-            }
-            hashbrown::hash_map::Entry::Vacant(slot) => {
-                slot.insert(PendingBlock { newest: content, installed: Order(0), in_flight: 1 });
-                None
-            }
+    pub fn admit(&mut self, key: BlockKey, known: Option<PendingSlot>, content: Content) -> PendingSlot {
+        if let Some(slot) = known {
+            let record = &mut self.records[slot.0 as usize];
+            debug_assert!(record.key == key && record.in_flight > 0);
+            record.newest = content;
+            record.in_flight += 1;
+            return slot;
         }
+        debug_assert_eq!(self.find(key), None);
+        let record = PendingBlock { key, newest: content, installed: Order(0), in_flight: 1 };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.records[at as usize] = record;
+                at
+            }
+            None => {
+                self.records.push(record);
+                (self.records.len() - 1) as u32
+            }
+        };
+        let records = &self.records;
+        self.index.insert_unique(hash(key), at, |at| hash(records[*at as usize].key));
+        PendingSlot(at)
     }
 
-    /// A version with order `order` commits: `None` if it is to be installed, else the order that superseded it already.
-    /// Forgets the record after the last version.
+    /// The version with order `order` of the record in `slot` commits: `None` if it is to be installed, else the order that
+    /// superseded it already. Forgets the record after the last version.
     #[inline]
-    pub fn commit(&mut self, key: BlockKey, order: Order) -> Option<Order> {
-        let hashbrown::hash_map::Entry::Occupied(mut slot) = self.blocks.entry(key.0) else {
-            return Some(order);
-        };
-        let record = slot.get_mut();
+    pub fn commit(&mut self, slot: PendingSlot, order: Order) -> Option<Order> {
+        let record = &mut self.records[slot.0 as usize];
         let superseded = (order <= record.installed).then_some(record.installed);
         if superseded.is_none() {
             record.installed = order;
         }
         record.in_flight -= 1;
         if record.in_flight == 0 {
-            slot.remove();
+            record.newest = Content::Hole;
+            if let Ok(entry) = self.index.find_entry(hash(record.key), |at| *at == slot.0) {
+                entry.remove();
+            }
+            self.free.push(slot.0);
         }
         superseded
     }
 
     /// True if nothing is on its way.
     pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
+        self.index.is_empty()
     }
 
     /// Calls `f` for each record of `volume` in `first .. end`, whichever way is shorter.
     pub fn for_range(&mut self, volume: VolumeId, first: Lba, end: Lba, mut f: impl FnMut(BlockKey, &mut PendingBlock)) {
-        if end.0 - first.0 <= self.blocks.len() as u64 {
+        if end.0 - first.0 <= self.index.len() as u64 {
             for lba in first.0..end.0 {
                 let key = BlockKey::new(volume, Lba(lba));
-                if let Some(record) = self.blocks.get_mut(&key.0) {
-                    f(key, record);
+                if let Some(slot) = self.find(key) {
+                    f(key, &mut self.records[slot.0 as usize]);
                 }
             }
         } else {
-            let (low, high) = (BlockKey::new(volume, first).0, BlockKey::new(volume, Lba(end.0 - 1)).0);
-            for (key, record) in self.blocks.iter_mut().filter(|(k, _)| (low..=high).contains(*k)) {
-                f(BlockKey(*key), record);
+            let (low, high) = (BlockKey::new(volume, first), BlockKey::new(volume, Lba(end.0 - 1)));
+            for record in self.records.iter_mut().filter(|r| r.in_flight > 0 && (low..=high).contains(&r.key)) {
+                f(record.key, record);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Streams: where each goes on, its open batch, and its batches on their way.
 
 use crate::api::WrittenBytes;
-use crate::pending::BlockKey;
+use crate::pending::{BlockKey, PendingSlot};
 use std::collections::VecDeque;
 use windrow_io::Payload;
 use windrow_layout::batch::TableWriter;
@@ -17,6 +17,8 @@ pub enum Item {
         key: BlockKey,
         /// Order.
         order: Order,
+        /// Its record among the pending blocks.
+        pending: PendingSlot,
     },
     /// A user block of zeroes (`false`) or ones (`true`).
     Fill {
@@ -24,6 +26,8 @@ pub enum Item {
         key: BlockKey,
         /// Order.
         order: Order,
+        /// Its record among the pending blocks.
+        pending: PendingSlot,
         /// Which.
         ones: bool,
     },

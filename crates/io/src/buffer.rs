@@ -5,8 +5,10 @@
 //!
 //! Invariants: memory is zeroed when first allocated, so there is no uninitialised byte anywhere; a recycled buffer holds
 //! stale bytes of the same process, and whoever fills it must fill all of it before it leaves the process. The pool keeps at
-//! most `keep_bytes` of idle memory.
+//! most `keep_bytes` of idle memory. A pool that may keep several huge pages cuts its buffers out of them; the page goes back to
+//! the system with the last of its pieces.
 
+use crate::region::{HUGE_PAGE, Region};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -17,13 +19,17 @@ use std::sync::{Arc, Mutex};
 const ALIGN: usize = 4096;
 /// Size classes are powers of two from 4 KiB to 64 MiB.
 const CLASSES: usize = 15;
+/// A pool that keeps at least so many huge pages uses them.
+const HUGE_PAGES_WORTH_IT: usize = 8;
 
 struct Memory {
     ptr: NonNull<u8>,
     class: usize,
+    /// What it was cut out of; `None` if it has an allocation of its own.
+    region: Option<Arc<Region>>,
 }
 
-// SAFETY: `Memory` is the only owner of its allocation; moving it between threads moves the ownership.
+// SAFETY: `Memory` is the only owner of its allocation or piece of a region; moving it between threads moves the ownership.
 unsafe impl Send for Memory {}
 
 impl Memory {
@@ -39,9 +45,20 @@ impl Memory {
         // SAFETY: the layout has a size of at least 4096.
         let raw = unsafe { alloc_zeroed(layout) };
         match NonNull::new(raw) {
-            Some(ptr) => Self { ptr, class },
+            Some(ptr) => Self { ptr, class, region: None },
             None => handle_alloc_error(layout),
         }
+    }
+
+    /// Cuts a region into pieces of one class.
+    fn cut(class: usize) -> impl Iterator<Item = Self> {
+        let piece = ALIGN << class;
+        let region = Arc::new(Region::new(piece));
+        (0..region.len() / piece).map(move |i| {
+            // SAFETY: the piece lies inside the region, and no other piece overlaps it.
+            let ptr = unsafe { region.start().add(i * piece) };
+            Self { ptr, class, region: Some(region.clone()) }
+        })
     }
 
     fn capacity(&self) -> usize {
@@ -51,8 +68,10 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with the layout of the same class, and dropped once.
-        unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.class)) }
+        if self.region.is_none() {
+            // SAFETY: allocated in `new` with the layout of the same class, and dropped once.
+            unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.class)) }
+        }
     }
 }
 
@@ -85,9 +104,22 @@ impl BufPool {
                 self.0.idle_bytes.fetch_sub(memory.capacity(), Ordering::Relaxed);
                 memory
             }
+            None if self.0.keep_bytes >= HUGE_PAGES_WORTH_IT * HUGE_PAGE => self.cut(class),
             None => Memory::new(class),
         };
         Buf { memory: Some(memory), len, shelf: Some(self.0.clone()) }
+    }
+
+    /// The first piece of a new region; the others are put on the shelf.
+    fn cut(&self, class: usize) -> Memory {
+        let mut pieces = Memory::cut(class);
+        let Some(first) = pieces.next() else { unreachable!("a region has at least one piece") };
+        let mut shelf = self.0.classes[class].lock().unwrap_or_else(|e| e.into_inner());
+        for piece in pieces {
+            self.0.idle_bytes.fetch_add(piece.capacity(), Ordering::Relaxed);
+            shelf.push(piece);
+        }
+        first
     }
 
     /// A buffer of `len` zero bytes.
@@ -209,6 +241,16 @@ impl Payload {
         Self { buf: self.buf.clone(), start: self.start + start as u32, len: len as u32 }
     }
 
+    /// As [`Payload::slice`], without a further owner: costs no access to the shared count.
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    #[must_use]
+    pub fn into_slice(self, start: usize, len: usize) -> Self {
+        assert!(start + len <= self.len as usize, "slice {start}+{len} of {}", self.len);
+        Self { start: self.start + start as u32, len: len as u32, buf: self.buf }
+    }
+
     /// The bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
@@ -254,6 +296,21 @@ mod tests {
         assert_eq!(first as usize % 4096, 0);
         drop([pool.get(4096), pool.get(4096), pool.get(8192)]);
         assert!(pool.idle_bytes() <= 3 * 4096);
+    }
+
+    #[test]
+    fn a_large_pool_cuts_its_buffers_out_of_huge_pages() {
+        let pool = BufPool::new(HUGE_PAGES_WORTH_IT * HUGE_PAGE);
+        let mut first = pool.get(8192);
+        assert_eq!(pool.idle_bytes(), HUGE_PAGE - 8192, "the rest of the page waits for the next");
+        first.fill(3);
+        let second = pool.get(8192);
+        assert_eq!((first.as_ptr() as usize).abs_diff(second.as_ptr() as usize) % 8192, 0);
+        assert!(second.iter().all(|byte| *byte == 0), "pieces do not overlap");
+        let large = pool.get(3 * HUGE_PAGE);
+        assert_eq!(large.as_ptr() as usize % HUGE_PAGE, 0);
+        drop(pool);
+        assert!(first.iter().all(|byte| *byte == 3), "a buffer outlives its pool's handle");
     }
 
     #[test]

@@ -12,7 +12,7 @@
 
 use super::room::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS};
 use crate::limits::STREAM_USER;
-use crate::pending::{BlockKey, Content};
+use crate::pending::{BlockKey, Content, PendingSlot};
 use crate::{Engine, Outbox};
 use std::collections::VecDeque;
 use windrow_io::{Op, Payload, Request, RequestError, RequestId};
@@ -28,9 +28,9 @@ pub(crate) const RECORD_COST: u64 = 256;
 #[derive(Debug)]
 pub(crate) enum Placing {
     /// A block with payload.
-    Data { key: BlockKey, order: Order, payload: Payload },
+    Data { key: BlockKey, order: Order, pending: PendingSlot, payload: Payload },
     /// A block of zeroes or ones.
-    Fill { key: BlockKey, order: Order, ones: bool },
+    Fill { key: BlockKey, order: Order, pending: PendingSlot, ones: bool },
     /// A range or volume record.
     Record { entry: Entry, order: Order },
 }
@@ -75,6 +75,16 @@ struct PartWrite {
     done: u64,
 }
 
+/// What the survey of a write found out about one of its blocks.
+#[derive(Clone, Copy, Debug)]
+struct Surveyed {
+    class: BlockClass,
+    /// The block held data before.
+    was_data: bool,
+    /// Its record, if a version of it is on its way.
+    pending: Option<PendingSlot>,
+}
+
 /// State of admission.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
@@ -96,7 +106,7 @@ pub(crate) struct Admission {
     pub(crate) placing: VecDeque<Placing>,
     /// Bytes admitted and not committed.
     pub(crate) pending_bytes: u64,
-    scratch: Vec<(BlockClass, bool)>,
+    scratch: Vec<Surveyed>,
 }
 
 impl Admission {
@@ -246,7 +256,7 @@ impl Engine {
             self.fail(part.id, error, out);
             return true;
         }
-        self.admit_surveyed(part.volume, first, Order(part.order.0 + part.done), &bytes);
+        self.admit_surveyed(part.volume, first, Order(part.order.0 + part.done), bytes);
         self.place(out);
         let done = part.done + blocks;
         if done < total {
@@ -270,8 +280,8 @@ impl Engine {
         }
         let aligned = offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES);
         match request.op {
-            Op::Write { ref data, fua, .. } if aligned && self.room_units() < length / BLOCK_BYTES * DATA_UNITS => {
-                let (data, first) = (data.clone(), Lba(offset / BLOCK_BYTES));
+            Op::Write { data, fua, .. } if aligned && self.room_units() < length / BLOCK_BYTES * DATA_UNITS => {
+                let first = Lba(offset / BLOCK_BYTES);
                 let mut scratch = std::mem::take(&mut self.admission.scratch);
                 let room = self.survey(request.volume, first, &data, &mut scratch);
                 self.admission.scratch = scratch;
@@ -281,9 +291,8 @@ impl Engine {
                 let order = self.orders.take(length / BLOCK_BYTES);
                 self.admission.part = Some(PartWrite { id: request.id, volume: request.volume, fua, data, first, order, done: 0 });
             }
-            Op::Write { ref data, fua, .. } if aligned => {
-                let data = data.clone();
-                let done = self.admit_blocks(request.volume, Lba(offset / BLOCK_BYTES), &data);
+            Op::Write { data, fua, .. } if aligned => {
+                let done = self.admit_blocks(request.volume, Lba(offset / BLOCK_BYTES), data);
                 self.counters.user_write_bytes += if done.is_ok() { length } else { 0 };
                 self.finish_admission(request.id, done, fua, out);
             }
@@ -318,10 +327,10 @@ impl Engine {
     }
 
     /// Admits whole blocks; gives their orders, or refuses all of them.
-    fn admit_blocks(&mut self, volume: VolumeId, first: Lba, data: &Payload) -> Result<(Order, Order), RequestError> {
+    fn admit_blocks(&mut self, volume: VolumeId, first: Lba, data: Payload) -> Result<(Order, Order), RequestError> {
         let count = (data.len() / BLOCK_SIZE) as u64;
         let mut scratch = std::mem::take(&mut self.admission.scratch);
-        let room = self.survey(volume, first, data, &mut scratch);
+        let room = self.survey(volume, first, &data, &mut scratch);
         self.admission.scratch = scratch;
         room?;
         let order = self.orders.take(count);
@@ -330,38 +339,44 @@ impl Engine {
     }
 
     /// Admits the blocks that `survey` looked at last.
-    fn admit_surveyed(&mut self, volume: VolumeId, first: Lba, order: Order, data: &Payload) {
+    fn admit_surveyed(&mut self, volume: VolumeId, first: Lba, order: Order, data: Payload) {
         let scratch = std::mem::take(&mut self.admission.scratch);
-        for (i, (class, was_data)) in scratch.iter().enumerate() {
-            let key = BlockKey::new(volume, Lba(first.0 + i as u64));
-            let order = Order(order.0 + i as u64);
-            self.admit_block(key, order, *class, *was_data, || data.slice(i * BLOCK_SIZE, BLOCK_SIZE));
+        let last = scratch.len().saturating_sub(1);
+        for (i, surveyed) in scratch[..last].iter().enumerate() {
+            let at = i as u64;
+            self.admit_block(BlockKey::new(volume, Lba(first.0 + at)), Order(order.0 + at), *surveyed, data.slice(i * BLOCK_SIZE, BLOCK_SIZE));
+        }
+        if let Some(surveyed) = scratch.last() {
+            let at = last as u64;
+            self.admit_block(BlockKey::new(volume, Lba(first.0 + at)), Order(order.0 + at), *surveyed, data.into_slice(last * BLOCK_SIZE, BLOCK_SIZE));
         }
         self.admission.scratch = scratch;
     }
 
     #[inline]
-    fn admit_block(&mut self, key: BlockKey, order: Order, class: BlockClass, was_data: bool, payload: impl FnOnce() -> Payload) {
-        let (content, placing, cost) = match class {
-            BlockClass::Data => {
-                let payload = payload();
-                (Content::Data(payload.clone()), Placing::Data { key, order, payload }, BLOCK_BYTES)
-            }
-            BlockClass::Zero => (Content::Zero, Placing::Fill { key, order, ones: false }, RECORD_COST),
-            BlockClass::Ones => (Content::Ones, Placing::Fill { key, order, ones: true }, RECORD_COST),
+    fn admit_block(&mut self, key: BlockKey, order: Order, surveyed: Surveyed, payload: Payload) {
+        let Surveyed { class, was_data, pending } = surveyed;
+        let is_data = class == BlockClass::Data;
+        let content = match class {
+            BlockClass::Data => Content::Data(payload.clone()),
+            BlockClass::Zero => Content::Zero,
+            BlockClass::Ones => Content::Ones,
         };
-        self.counters.fill_blocks += u64::from(class != BlockClass::Data);
-        self.admission.unsealed_units += if class == BlockClass::Data { DATA_UNITS } else { RECORD_UNITS };
-        let is_data = content.is_data();
-        self.pending.admit(key, content);
+        let pending = self.pending.admit(key, pending, content);
+        self.admission.placing.push_back(if is_data {
+            Placing::Data { key, order, pending, payload }
+        } else {
+            Placing::Fill { key, order, pending, ones: class == BlockClass::Ones }
+        });
+        self.counters.fill_blocks += u64::from(!is_data);
+        self.admission.unsealed_units += if is_data { DATA_UNITS } else { RECORD_UNITS };
+        self.admission.pending_bytes += if is_data { BLOCK_BYTES } else { RECORD_COST };
         self.volumes.used_blocks += u64::from(is_data);
         self.volumes.used_blocks -= u64::from(was_data);
-        self.admission.pending_bytes += cost;
-        self.admission.placing.push_back(placing);
     }
 
     /// Classifies all blocks, makes sure that their map pages exist, and tells whether the pool has room for them.
-    fn survey(&mut self, volume: VolumeId, first: Lba, data: &Payload, scratch: &mut Vec<(BlockClass, bool)>) -> Result<(), RequestError> {
+    fn survey(&mut self, volume: VolumeId, first: Lba, data: &Payload, scratch: &mut Vec<Surveyed>) -> Result<(), RequestError> {
         scratch.clear();
         let mut more = 0u64;
         for (i, block) in data.chunks_exact(BLOCK_SIZE).enumerate() {
@@ -376,13 +391,14 @@ impl Engine {
                     arena.mark_dirty(slot);
                 }
             }
-            let was_data = match self.pending.get(BlockKey::new(volume, lba)) {
-                Some(record) => record.newest.is_data(),
+            let pending = self.pending.find(BlockKey::new(volume, lba));
+            let was_data = match pending {
+                Some(slot) => self.pending.record(slot).newest.is_data(),
                 None => self.volumes.get(volume).is_some_and(|v| v.map.get(&self.volumes.arena, lba).has_payload()),
             };
             let class = windrow_reduce::classify(block);
             more += u64::from(class == BlockClass::Data && !was_data);
-            scratch.push((class, was_data));
+            scratch.push(Surveyed { class, was_data, pending });
         }
         if more > 0 && self.volumes.used_blocks + more > self.plan.usable_bytes / BLOCK_BYTES {
             return Err(RequestError::NoSpace);
@@ -508,7 +524,7 @@ impl Engine {
             }
             let start = (offset - first * BLOCK_BYTES) as usize;
             whole[start..start + data.len()].copy_from_slice(data);
-            let part = self.admit_blocks(write.volume, Lba(first), &whole.freeze())?;
+            let part = self.admit_blocks(write.volume, Lba(first), whole.freeze())?;
             orders = Some((orders.map_or(part.0, |o| o.0), part.1));
         }
         orders.ok_or(RequestError::Invalid)

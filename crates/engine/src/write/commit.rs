@@ -28,16 +28,17 @@ impl Engine {
         let first_block = u64::from(batch.row) * u64::from(shape.data) + u64::from(batch.head_blocks);
         let last_order = batch.orders.map_or(Order(0), |o| o.1);
         self.warm_commit(&batch);
+        let codec = self.codec;
+        let stored = |payload: u64| (codec.pack_block(batch.segment, first_block + payload), batch.checksums[payload as usize]);
         let mut payload = 0u64;
         let mut freed = 0u64;
         for item in &batch.items {
             match *item {
-                Item::Data { key, order } => {
-                    let place = self.codec.pack_block(batch.segment, first_block + payload);
-                    let checksum = batch.checksums[payload as usize];
+                Item::Data { key, order, pending } => {
+                    let (place, checksum) = stored(payload);
                     payload += 1;
                     freed += BLOCK_BYTES;
-                    match self.pending.commit(key, order) {
+                    match self.pending.commit(pending, order) {
                         None => self.install(key.volume(), key.lba(), MapEntry::plain(place, checksum), last_order, Seq(0)),
                         // Dead on arrival: what superseded it must be durable before this segment is used again, too.
                         Some(by) => {
@@ -46,17 +47,16 @@ impl Engine {
                         }
                     }
                 }
-                Item::Fill { key, order, ones } => {
+                Item::Fill { key, order, pending, ones } => {
                     freed += RECORD_COST;
-                    if self.pending.commit(key, order).is_none() {
+                    if self.pending.commit(pending, order).is_none() {
                         let entry = if ones { MapEntry::ONES } else { MapEntry::ZERO };
                         self.install(key.volume(), key.lba(), entry, last_order, Seq(0));
                     }
                 }
                 Item::Record => freed += RECORD_COST,
                 Item::Move { key, from } => {
-                    let place = self.codec.pack_block(batch.segment, first_block + payload);
-                    let checksum = batch.checksums[payload as usize];
+                    let (place, checksum) = stored(payload);
                     payload += 1;
                     self.settle_range(key.volume(), key.lba());
                     if self.shows(key.volume(), key.lba(), from) {
@@ -64,8 +64,7 @@ impl Engine {
                     }
                 }
                 Item::Page { object, index } => {
-                    let place = self.codec.pack_block(batch.segment, first_block + payload);
-                    let checksum = batch.checksums[payload as usize];
+                    let (place, checksum) = stored(payload);
                     payload += 1;
                     self.segments.add_live(batch.segment, u32::from(FULL_BLOCK_UNITS));
                     self.page_committed(object, index, PagePointer::to(place, checksum, batch.row as u16, batch.rows as u16));

@@ -28,14 +28,14 @@ impl Engine {
             }
             let Some(placing) = self.admission.placing.pop_front() else { return };
             match placing {
-                Placing::Data { key, order, payload } => {
+                Placing::Data { key, order, pending, payload } => {
                     let entry = Entry::Data { volume: key.volume(), lba: key.lba(), birth: order };
-                    self.append(STREAM_USER, &entry, Item::Data { key, order }, Some(payload), Some(order));
+                    self.append(STREAM_USER, &entry, Item::Data { key, order, pending }, Some(payload), Some(order));
                 }
-                Placing::Fill { key, order, ones } => {
+                Placing::Fill { key, order, pending, ones } => {
                     let state = if ones { FillState::Ones } else { FillState::Zero };
                     let entry = Entry::Fill { volume: key.volume(), lba: key.lba(), birth: order, state };
-                    self.append(STREAM_USER, &entry, Item::Fill { key, order, ones }, None, Some(order));
+                    self.append(STREAM_USER, &entry, Item::Fill { key, order, pending, ones }, None, Some(order));
                 }
                 Placing::Record { entry, order } => {
                     self.append(STREAM_USER, &entry, Item::Record, None, Some(order));
