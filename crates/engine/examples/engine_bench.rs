@@ -1,14 +1,27 @@
-//! What the engine's own thread costs for each user block: `apply` alone, without jobs, copying, parity and device time.
+//! What the engine's own thread costs for each user block placed and for each block moved: `apply` alone, without jobs, copying,
+//! parity and device time.
 //!
-//! Members are null devices (writes are dropped, so nothing may be read back); jobs run on a thread of their own, as workers do. Random 4 KiB overwrites
-//! of a volume with `blocks` mapped blocks. `cargo run --release -p windrow-engine --example engine_bench [blocks] [writes]`
+//! 1 Fill a volume of `blocks` blocks. 2 Overwrite at random while there is fresh space: the cost of a user block. 3 Go on until
+//! cleaning has settled, then measure: what is beyond the cost of the user blocks is the cost of the moved ones.
+//!
+//! Jobs run on a thread of their own, as workers do. Members remember a block of known content by its number, so that ten million
+//! blocks fit in memory; this needs redundancy 0, as parity is never known content. The number of columns, which is what
+//! the engine's thread works with, is the same. Times are processor times of the thread.
+//! `cargo run --release -p windrow-engine --example engine_bench [blocks] [overwrites in each phase]`
 
+use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use windrow_engine::*;
 use windrow_io::*;
 use windrow_layout::superblock::Properties;
-use windrow_units::{MemberId, Redundancy, Uuid, VolumeId};
+use windrow_units::{BLOCK_SIZE, MemberId, Redundancy, Uuid, VolumeId};
+
+/// Different contents of user blocks.
+const CONTENTS: usize = 255;
+/// First bytes of each of them, followed by its number.
+const MARK: [u8; 7] = *b"content";
+const MEMBERS: u8 = 8;
 
 /// Processor time of this thread: what else runs on the machine changes it little.
 fn thread_time() -> Duration {
@@ -16,32 +29,79 @@ fn thread_time() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Keeps only the first MiB of each member: labels and superblocks.
-struct NullMembers(Vec<(Vec<u8>, u64)>);
-
-impl MemberIo for NullMembers {
-    fn member_count(&self) -> usize {
-        self.0.len()
+/// Marsaglia's generator: the same numbers in each run.
+fn xorshift(mut state: u64) -> impl FnMut() -> u64 {
+    move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
     }
+}
+
+/// The contents of user blocks, one after the other.
+fn contents(buffers: &BufPool, random: &mut impl FnMut() -> u64) -> Payload {
+    let mut data = buffers.get(CONTENTS * BLOCK_SIZE);
+    data.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&random().to_le_bytes()));
+    for (number, block) in data.chunks_exact_mut(BLOCK_SIZE).enumerate() {
+        block[..7].copy_from_slice(&MARK);
+        block[7] = number as u8;
+    }
+    data.freeze()
+}
+
+/// One member: for each block the number of its content plus one, or 0 and the block itself beside.
+struct Store {
+    known: Vec<u8>,
+    others: HashMap<u64, Box<[u8]>>,
+}
+
+struct Stores {
+    members: Vec<Store>,
+    contents: Payload,
+}
+
+impl MemberIo for Stores {
+    fn member_count(&self) -> usize {
+        self.members.len()
+    }
+
     fn is_present(&self, _: MemberId) -> bool {
         true
     }
+
     fn size(&self, member: MemberId) -> u64 {
-        self.0[member.index()].1
+        (self.members[member.index()].known.len() * BLOCK_SIZE) as u64
     }
+
     fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MemberError> {
-        buf.fill(0);
-        if let Some(source) = self.0[member.index()].0.get(offset as usize..offset as usize + buf.len()) {
-            buf.copy_from_slice(source);
+        let store = &self.members[member.index()];
+        for (i, target) in buf.chunks_mut(BLOCK_SIZE).enumerate() {
+            let at = offset / BLOCK_SIZE as u64 + i as u64;
+            match (store.known[at as usize], store.others.get(&at)) {
+                (0, Some(block)) => target.copy_from_slice(&block[..target.len()]),
+                (0, None) => target.fill(0),
+                (number, _) => target.copy_from_slice(&self.contents[(usize::from(number) - 1) * BLOCK_SIZE..][..target.len()]),
+            }
         }
         Ok(())
     }
+
     fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MemberError> {
-        if let Some(target) = self.0[member.index()].0.get_mut(offset as usize..offset as usize + buf.len()) {
-            target.copy_from_slice(buf);
+        let store = &mut self.members[member.index()];
+        for (i, source) in buf.chunks(BLOCK_SIZE).enumerate() {
+            let at = offset / BLOCK_SIZE as u64 + i as u64;
+            if source.starts_with(&MARK) {
+                store.known[at as usize] = source[7] + 1;
+                store.others.remove(&at);
+            } else {
+                store.known[at as usize] = 0;
+                store.others.insert(at, source.into());
+            }
         }
         Ok(())
     }
+
     fn flush(&mut self, _: MemberId) -> Result<(), MemberError> {
         Ok(())
     }
@@ -49,11 +109,12 @@ impl MemberIo for NullMembers {
 
 struct Driver {
     engine: Engine,
+    io: Stores,
+    volume: VolumeId,
     events: Vec<Event>,
     out: Outbox,
     applied: Duration,
     control: Vec<ControlCompletion>,
-    completions: u64,
     to_worker: Sender<Job>,
     from_worker: Receiver<Job>,
 }
@@ -74,106 +135,108 @@ fn worker() -> (Sender<Job>, Receiver<Job>) {
 }
 
 impl Driver {
+    /// A new pool with room for `blocks` and `fresh` more, and a volume of `blocks`.
+    fn new(blocks: u64, fresh: u64, buffers: &BufPool, contents: Payload) -> Self {
+        let member_bytes = ((blocks + fresh) * 4096 / u64::from(MEMBERS)).next_multiple_of(1 << 20) + (64 << 20);
+        let spec = PoolSpec {
+            name: "bench".into(),
+            redundancy: Redundancy::None,
+            chunk_rows: None,
+            segment_rows: None,
+            align_bytes: 4096,
+            pool: Uuid([9; 16]),
+            members: (0..MEMBERS).map(|i| (Uuid([i; 16]), member_bytes)).collect(),
+            created_unix_s: 0,
+            properties: Properties { spare_per_mille: 100, seal_age_ms: 3_600_000, victim_policy: 0, discard: false },
+        };
+        let store = |_| Store { known: vec![0; (member_bytes / BLOCK_SIZE as u64) as usize], others: HashMap::new() };
+        let mut io = Stores { members: (0..MEMBERS).map(store).collect(), contents };
+        Engine::format(&mut io, &spec).expect("format");
+        let limits = Limits { map_bytes: u64::MAX, ..Limits::default() };
+        let options = OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, limits };
+        let (engine, _) = Engine::open(&mut io, buffers.clone(), &options).expect("open");
+        let (to_worker, from_worker) = worker();
+        let (applied, volume) = (Duration::ZERO, VolumeId(0));
+        let mut driver = Self { engine, io, volume, events: Vec::new(), out: Outbox::default(), applied, control: Vec::new(), to_worker, from_worker };
+        let command = Control::VolumeCreate { name: "v".into(), size_bytes: blocks * 4096 };
+        driver.events.push(Event::Control(ControlRequest { id: ControlId(1), command }));
+        driver.settle();
+        let Some(Ok(ControlReply::Volume(volume))) = driver.control.pop().map(|c| c.result) else { panic!("no volume") };
+        driver.volume = volume;
+        driver
+    }
+
     /// Applies what is queued and everything that follows from it; only `apply` is on the clock.
     fn settle(&mut self) {
         while !self.events.is_empty() {
             let start = thread_time();
             self.engine.apply(&mut self.events, &mut self.out);
             self.applied += thread_time() - start;
-            for command in self.out.commands.drain(..) {
-                let buf = match command.op {
-                    MemberOp::Read { buf, .. } | MemberOp::Write { buf, .. } => Some(buf),
-                    MemberOp::Flush | MemberOp::Discard { .. } => None,
+            for MemberCommand { member, tag, op } in self.out.commands.drain(..) {
+                let buf = match op {
+                    MemberOp::Read { offset, mut buf } => self.io.read(member, offset, &mut buf).map(|()| Some(buf)),
+                    MemberOp::Write { offset, buf } => self.io.write(member, offset, &buf).map(|()| Some(buf)),
+                    MemberOp::Flush | MemberOp::Discard { .. } => Ok(None),
                 };
-                self.events.push(Event::Member(MemberDone { member: command.member, tag: command.tag, buf, result: Ok(()) }));
+                let buf = buf.expect("stores do not fail");
+                self.events.push(Event::Member(MemberDone { member, tag, buf, result: Ok(()) }));
             }
             let jobs = self.out.jobs.len();
             for job in self.out.jobs.drain(..) {
                 self.to_worker.send(job).expect("the worker lives as long as this driver");
             }
             self.events.extend(self.from_worker.iter().take(jobs).map(Event::Job));
-            self.completions += self.out.completions.drain(..).filter(|c| c.result.is_ok()).count() as u64;
+            assert!(self.out.completions.drain(..).all(|completion| completion.result.is_ok()), "a write failed");
             self.control.append(&mut self.out.control);
             for notice in self.out.notices.drain(..) {
                 println!("{notice:?}");
             }
         }
     }
-}
 
-/// Marsaglia's generator: the same numbers in each run.
-fn xorshift(mut state: u64) -> impl FnMut() -> u64 {
-    move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
+    fn write(&mut self, lba: u64, at: usize, blocks: usize) {
+        let op = Op::Write { offset: lba * 4096, data: self.io.contents.slice(at * BLOCK_SIZE, blocks * BLOCK_SIZE), fua: false };
+        self.events.push(Event::Request(Request { id: RequestId(0), volume: self.volume, op }));
+    }
+
+    /// Overwrites `count` of `blocks` at random, 128 at a time; returns nanoseconds of processor time and blocks moved.
+    fn overwrite(&mut self, blocks: u64, count: u64, random: &mut impl FnMut() -> u64) -> (f64, f64) {
+        let (begin, moved) = (self.applied, self.engine.status().written.moved);
+        for _ in 0..count / 128 {
+            for _ in 0..128 {
+                self.write(random() % blocks, (random() % CONTENTS as u64) as usize, 1);
+            }
+            self.settle();
+        }
+        let moved = self.engine.status().written.moved - moved;
+        ((self.applied - begin).as_nanos() as f64, moved as f64 / BLOCK_SIZE as f64)
     }
 }
 
 fn main() {
     let mut args = std::env::args().skip(1).map(|a| a.parse::<u64>().expect("a number"));
     let blocks = args.next().unwrap_or(10_000_000);
-    let writes = args.next().unwrap_or(4_000_000);
-    let member_bytes = (blocks * 4096 / 6 * 2).next_multiple_of(1 << 20) + (1 << 30) + writes * 4096 / 4;
-    let properties = Properties { spare_per_mille: 100, seal_age_ms: 3_600_000, victim_policy: 0, discard: false };
-    let members: Vec<(Uuid, u64)> = (0..8).map(|i| (Uuid([i; 16]), member_bytes)).collect();
-    let spec = PoolSpec {
-        name: "bench".into(),
-        redundancy: Redundancy::Double,
-        chunk_rows: None,
-        segment_rows: None,
-        align_bytes: 4096,
-        pool: Uuid([9; 16]),
-        members,
-        created_unix_s: 0,
-        properties,
-    };
-    let mut io = NullMembers((0..8).map(|_| (vec![0; 1 << 20], member_bytes)).collect());
-    Engine::format(&mut io, &spec).expect("format");
-    let limits = Limits { map_bytes: u64::MAX, ..Limits::default() };
-    let options = OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, limits };
+    let writes = args.next().unwrap_or(2_000_000) / 128 * 128;
+    let fresh = writes + writes / 8 + blocks / 12;
     let buffers = BufPool::new(512 << 20);
-    let (engine, _) = Engine::open(&mut io, buffers.clone(), &options).expect("open");
-    let (to_worker, from_worker) = worker();
-    let mut driver =
-        Driver { to_worker, from_worker, engine, events: Vec::new(), out: Outbox::default(), applied: Duration::ZERO, control: Vec::new(), completions: 0 };
-    let command = Control::VolumeCreate { name: "v".into(), size_bytes: blocks * 4096 };
-    driver.events.push(Event::Control(ControlRequest { id: ControlId(1), command }));
-    driver.settle();
-    let Some(Ok(ControlReply::Volume(volume))) = driver.control.pop().map(|c| c.result) else { panic!("no volume") };
-
     let mut random = xorshift(0x9e37_79b9_7f4a_7c15);
-    let mut data = buffers.get(1 << 20);
-    data.chunks_exact_mut(8).for_each(|c| c.copy_from_slice(&random().to_le_bytes()));
-    let data = data.freeze();
-    let write = |driver: &mut Driver, volume: VolumeId, lba: u64, at: usize, len: usize| {
-        let op = Op::Write { offset: lba * 4096, data: data.slice(at * 4096, len), fua: false };
-        driver.events.push(Event::Request(Request { id: RequestId(0), volume, op }));
-    };
+    let contents = contents(&buffers, &mut random);
+    let mut driver = Driver::new(blocks, fresh, &buffers, contents);
     let mut lba = 0;
     while lba < blocks {
-        let count = 256.min(blocks - lba);
-        write(&mut driver, volume, lba, 0, count as usize * 4096);
+        let count = (CONTENTS as u64).min(blocks - lba);
+        driver.write(lba, 0, count as usize);
         driver.settle();
         lba += count;
     }
     println!("filled {blocks} blocks: {:.0} ns a block", driver.applied.as_nanos() as f64 / blocks as f64);
-    driver.applied = Duration::ZERO;
-    let (before, mut done) = (driver.completions, 0);
-    while done < writes {
-        for _ in 0..128 {
-            write(&mut driver, volume, random() % blocks, (random() % 256) as usize, 4096);
-        }
-        driver.settle();
-        done += 128;
-    }
+    let (time, moved) = driver.overwrite(blocks, writes, &mut random);
+    let each = time / writes as f64;
+    println!("{writes} random overwrites, {moved:.0} moved: {each:.0} ns a user block");
+    driver.overwrite(blocks, fresh * 2, &mut random);
+    let (time, moved) = driver.overwrite(blocks, writes, &mut random);
+    let per_move = (time - each * writes as f64) / moved.max(1.0);
+    println!("{writes} random overwrites, {moved:.0} moved: {per_move:.0} ns a moved block, beside {each:.0} ns a user block");
     let status = driver.engine.status();
-    println!(
-        "{} random overwrites, {} answered: {:.0} ns a block on the engine's thread",
-        done,
-        driver.completions - before,
-        driver.applied.as_nanos() as f64 / done as f64
-    );
     println!("checkpoints {} cleaned {} free {} of {} segments", status.checkpoints, status.segments_cleaned, status.free_segments, status.plan.segments);
 }
