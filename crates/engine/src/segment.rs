@@ -463,8 +463,9 @@ impl Segments {
 
     /// Checks what must hold between two events; the text of the first violation, if any.
     pub fn self_check(&self) -> Result<(), String> {
-        for (index, s) in self.table.iter().enumerate() {
-            let listed = self.free.iter().filter(|f| f.index() == index).count();
+        let mut listings = vec![0; self.table.len()];
+        self.free.iter().for_each(|id| listings[id.index()] += 1);
+        for (index, (s, listed)) in self.table.iter().zip(listings).enumerate() {
             if (s.state == SegmentState::Free) != (listed == 1) {
                 return Err(format!("segment {index} is {:?} and {listed} times in the free list", s.state));
             }

@@ -136,6 +136,9 @@ impl Engine {
     /// Checks what must hold when nothing is under way; the text of the first violation.
     pub fn self_check(&self) -> Result<(), String> {
         self.segments.self_check()?;
+        if self.admission.unsealed_units > self.log_units() {
+            return Err(format!("{} units admitted and not sealed, the log has room for {}", self.admission.unsealed_units, self.log_units()));
+        }
         let quiet = self.pending.is_empty() && self.streams.iter().all(|s| s.in_flight.is_empty() && s.open.is_empty());
         if quiet && self.admission.is_idle() {
             if self.admission.pending_bytes != 0 {

@@ -3,13 +3,15 @@
 //! 1 Check the request against its volume.
 //! 2 If another request waits, if memory for pending writes is used up, if the log has no room for it yet (`room.rs`), or if a
 //!   block it touches is held by a read-modify-write, it waits (first in, first out; requests for held blocks step aside until
-//!   the block is released). A write larger than the room is admitted part by part, its orders taken at once; it is answered
-//!   with its last part, and nothing else takes orders in between.
-//! 3 Unaligned edges: fetch the old block, hold it, come back here with whole blocks.
+//!   the block is released). A write larger than the room is admitted part by part (`part.rs`), its orders taken at once; it is
+//!   answered with its last part, and nothing else takes orders in between.
+//! 3 Unaligned edges: fetch the old block, hold it, come back with whole blocks (`edge.rs`).
 //! 4 Look at all blocks before changing anything: content class, whether the block held data, memory for its map page.
 //!   What does not fit is refused now, before the acknowledgement.
 //! 5 Give orders, make the blocks visible to reads, queue them for placement, answer (at once, or when durable for FUA).
 
+use super::edge::EdgeWrite;
+use super::part::{PartTarget, PartWrite};
 use super::room::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS};
 use crate::limits::STREAM_USER;
 use crate::pending::{BlockKey, Content, PendingSlot};
@@ -35,49 +37,16 @@ pub(crate) enum Placing {
     Record { entry: Entry, order: Order },
 }
 
-/// A change with unaligned ends whose edge blocks are being read: a write, or the ends of a zeroed range with the whole
-/// blocks between them.
-#[derive(Debug)]
-pub(crate) struct EdgeWrite {
-    id: RequestId,
-    volume: VolumeId,
-    fua: bool,
-    /// Byte offset and bytes, ascending.
-    parts: Vec<(u64, Payload)>,
-    /// Whole blocks `first .. end` that become holes or zeroes.
-    range: Option<(Lba, Lba, RangeState)>,
-    edges: Vec<(BlockKey, Option<Payload>)>,
-    left: usize,
-    /// Bytes of user data in the parts.
-    user_bytes: u64,
-}
-
-impl EdgeWrite {
-    /// First and last block that the change touches.
-    fn span(&self) -> (BlockKey, BlockKey) {
-        let starts = self.parts.iter().map(|(offset, _)| offset / BLOCK_BYTES).chain(self.range.map(|r| r.0.0));
-        let ends = self.parts.iter().map(|(offset, data)| (offset + data.len() as u64 - 1) / BLOCK_BYTES).chain(self.range.map(|r| r.1.0 - 1));
-        let key = |lba| BlockKey::new(self.volume, Lba(lba));
-        (key(starts.min().unwrap_or(0)), key(ends.max().unwrap_or(0)))
+impl Placing {
+    /// Room in the log.
+    pub(super) fn units(&self) -> u64 {
+        if matches!(self, Self::Data { .. }) { DATA_UNITS } else { RECORD_UNITS }
     }
-}
-
-/// A large write that is being admitted part by part.
-#[derive(Debug)]
-struct PartWrite {
-    id: RequestId,
-    volume: VolumeId,
-    fua: bool,
-    data: Payload,
-    first: Lba,
-    order: Order,
-    /// Blocks admitted.
-    done: u64,
 }
 
 /// What the survey of a write found out about one of its blocks.
 #[derive(Clone, Copy, Debug)]
-struct Surveyed {
+pub(super) struct Surveyed {
     class: BlockClass,
     /// The block held data before.
     was_data: bool,
@@ -91,22 +60,24 @@ pub(crate) struct Admission {
     /// Requests that wait for credit, in order of arrival.
     pub(crate) waiting: VecDeque<Request>,
     /// Requests that wait for a held block.
-    stepped_aside: Vec<Request>,
+    pub(super) stepped_aside: Vec<Request>,
     /// Runs of blocks (first and last) held by read-modify-writes: all blocks that the change touches, not only its edges, as
     /// another read-modify-write must not read an inner block that is about to change.
-    held: Vec<(BlockKey, BlockKey)>,
-    edge_writes: crate::slab::Slab<EdgeWrite>,
+    pub(super) held: Vec<(BlockKey, BlockKey)>,
+    pub(super) edge_writes: crate::slab::Slab<EdgeWrite>,
     /// Edge writes whose blocks are read, waiting for room.
-    edges_ready: VecDeque<EdgeWrite>,
+    pub(super) edges_ready: VecDeque<EdgeWrite>,
     /// At most one write is admitted in parts at a time.
-    part: Option<PartWrite>,
+    pub(super) part: Option<PartWrite>,
     /// Room taken by what is admitted and not sealed (`room.rs`).
     pub(crate) unsealed_units: u64,
+    /// The part of it that is placed in the open batch.
+    pub(crate) opened_units: u64,
     /// Admitted, not placed.
     pub(crate) placing: VecDeque<Placing>,
     /// Bytes admitted and not committed.
     pub(crate) pending_bytes: u64,
-    scratch: Vec<Surveyed>,
+    pub(super) scratch: Vec<Surveyed>,
 }
 
 impl Admission {
@@ -117,8 +88,8 @@ impl Admission {
 
     /// Takes the ids of requests that were begun and not finished (the pool has stopped).
     pub(crate) fn take_begun(&mut self) -> Vec<RequestId> {
-        let edges = self.edges_ready.drain(..).map(|w| w.id);
-        edges.chain(self.part.take().map(|p| p.id)).collect()
+        let edges = self.edges_ready.drain(..).map(|w| w.id());
+        edges.chain(self.part.take().map(|p| p.id())).collect()
     }
 
     /// True if nothing waits here.
@@ -129,11 +100,6 @@ impl Admission {
     /// True if orders may not be given to anybody else now, or admitted edge writes wait for room.
     pub(crate) fn is_held_up(&self) -> bool {
         self.part.is_some() || !self.edges_ready.is_empty()
-    }
-
-    /// Units of what is admitted and not placed.
-    pub(crate) fn placing_units(&self) -> u64 {
-        self.placing.iter().map(|p| if matches!(p, Placing::Data { .. }) { DATA_UNITS } else { RECORD_UNITS }).sum()
     }
 
     /// True if something waits for room in the log.
@@ -203,11 +169,10 @@ impl Engine {
                 return;
             }
             if let Some(write) = self.admission.edges_ready.pop_front() {
-                if self.room_units() < EDGE_UNITS || (self.ranges.barrier && write.range.is_some()) {
+                if self.room_units() < EDGE_UNITS || (self.ranges.barrier && write.begins_walk()) {
                     return self.admission.edges_ready.push_front(write);
                 }
-                self.finish_edge_write(&write, out);
-                self.place(out);
+                self.admit_edge_write(&write, out);
                 continue;
             }
             let Some(request) = self.admission.waiting.front() else { return };
@@ -234,41 +199,6 @@ impl Engine {
         }
     }
 
-    /// Admits the next part of a large write; true if that was the last.
-    fn admit_part(&mut self, out: &mut Outbox) -> bool {
-        let Some(part) = self.admission.part.take() else { return true };
-        let total = (part.data.len() / BLOCK_SIZE) as u64;
-        let blocks = (self.room_units() / DATA_UNITS).min(total - part.done);
-        if blocks == 0 {
-            self.admission.part = Some(part);
-            return false;
-        }
-        let bytes = part.data.slice(part.done as usize * BLOCK_SIZE, blocks as usize * BLOCK_SIZE);
-        let mut scratch = std::mem::take(&mut self.admission.scratch);
-        let first = Lba(part.first.0 + part.done);
-        // Space and map pages were surveyed for the whole write; nothing that takes space was admitted since.
-        let room = self.survey(part.volume, first, &bytes, &mut scratch);
-        self.admission.scratch = scratch;
-        if let Err(error) = room {
-            // Its remaining orders are never used: say so in the log, or P could not pass them.
-            let (first, count) = (Order(part.order.0 + part.done), total - part.done);
-            self.queue_record(Entry::Covered { first, count }, Order(first.0 + count - 1));
-            self.fail(part.id, error, out);
-            return true;
-        }
-        self.admit_surveyed(part.volume, first, Order(part.order.0 + part.done), bytes);
-        self.place(out);
-        let done = part.done + blocks;
-        if done < total {
-            self.admission.part = Some(PartWrite { done, ..part });
-            return false;
-        }
-        self.counters.user_write_bytes += part.data.len() as u64;
-        let orders = (part.order, Order(part.order.0 + total - 1));
-        self.finish_admission(part.id, Ok(orders), part.fua, out);
-        true
-    }
-
     fn admit(&mut self, request: Request, out: &mut Outbox) {
         // The volume may have been deleted or shrunk while the request waited.
         if let Err(error) = self.check_change(&request) {
@@ -281,15 +211,8 @@ impl Engine {
         let aligned = offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES);
         match request.op {
             Op::Write { data, fua, .. } if aligned && self.room_units() < length / BLOCK_BYTES * DATA_UNITS => {
-                let first = Lba(offset / BLOCK_BYTES);
-                let mut scratch = std::mem::take(&mut self.admission.scratch);
-                let room = self.survey(request.volume, first, &data, &mut scratch);
-                self.admission.scratch = scratch;
-                if let Err(error) = room {
-                    return self.fail(request.id, error, out);
-                }
-                let order = self.orders.take(length / BLOCK_BYTES);
-                self.admission.part = Some(PartWrite { id: request.id, volume: request.volume, fua, data, first, order, done: 0 });
+                let target = PartTarget { id: request.id, volume: request.volume, fua, user_bytes: length, held: None };
+                self.admit_in_parts(target, vec![(Lba(offset / BLOCK_BYTES), data)], out);
             }
             Op::Write { data, fua, .. } if aligned => {
                 let done = self.admit_blocks(request.volume, Lba(offset / BLOCK_BYTES), data);
@@ -297,16 +220,7 @@ impl Engine {
                 self.finish_admission(request.id, done, fua, out);
             }
             Op::Write { offset, data, fua } => {
-                let write = EdgeWrite {
-                    id: request.id,
-                    volume: request.volume,
-                    fua,
-                    parts: vec![(offset, data)],
-                    range: None,
-                    edges: Vec::new(),
-                    left: 0,
-                    user_bytes: length,
-                };
+                let write = EdgeWrite::new(request.id, request.volume, fua, vec![(offset, data)], None, length);
                 self.begin_edge_write(write, out);
             }
             Op::Trim { fua, .. } => self.admit_range(request.id, request.volume, offset, length, RangeState::Hole, fua, out),
@@ -318,7 +232,7 @@ impl Engine {
         }
     }
 
-    fn finish_admission(&mut self, id: RequestId, done: Result<(Order, Order), RequestError>, fua: bool, out: &mut Outbox) {
+    pub(super) fn finish_admission(&mut self, id: RequestId, done: Result<(Order, Order), RequestError>, fua: bool, out: &mut Outbox) {
         match done {
             Err(error) => self.fail(id, error, out),
             Ok(orders) if fua => self.flush_through(orders.1, crate::flush::Waiter::Request { id, orders: Some(orders) }, out),
@@ -330,7 +244,7 @@ impl Engine {
     fn admit_blocks(&mut self, volume: VolumeId, first: Lba, data: Payload) -> Result<(Order, Order), RequestError> {
         let count = (data.len() / BLOCK_SIZE) as u64;
         let mut scratch = std::mem::take(&mut self.admission.scratch);
-        let room = self.survey(volume, first, &data, &mut scratch);
+        let room = self.survey(volume, first, &data, &mut scratch).and_then(|more| self.check_space(more));
         self.admission.scratch = scratch;
         room?;
         let order = self.orders.take(count);
@@ -339,7 +253,7 @@ impl Engine {
     }
 
     /// Admits the blocks that `survey` looked at last.
-    fn admit_surveyed(&mut self, volume: VolumeId, first: Lba, order: Order, data: Payload) {
+    pub(super) fn admit_surveyed(&mut self, volume: VolumeId, first: Lba, order: Order, data: Payload) {
         let scratch = std::mem::take(&mut self.admission.scratch);
         let last = scratch.len().saturating_sub(1);
         for (i, surveyed) in scratch[..last].iter().enumerate() {
@@ -375,8 +289,8 @@ impl Engine {
         self.volumes.used_blocks -= u64::from(was_data);
     }
 
-    /// Classifies all blocks, makes sure that their map pages exist, and tells whether the pool has room for them.
-    fn survey(&mut self, volume: VolumeId, first: Lba, data: &Payload, scratch: &mut Vec<Surveyed>) -> Result<(), RequestError> {
+    /// Classifies all blocks and makes sure that their map pages exist; tells how many more blocks will hold data.
+    pub(super) fn survey(&mut self, volume: VolumeId, first: Lba, data: &Payload, scratch: &mut Vec<Surveyed>) -> Result<u64, RequestError> {
         scratch.clear();
         let mut more = 0u64;
         for (i, block) in data.chunks_exact(BLOCK_SIZE).enumerate() {
@@ -400,10 +314,13 @@ impl Engine {
             more += u64::from(class == BlockClass::Data && !was_data);
             scratch.push(Surveyed { class, was_data, pending });
         }
-        if more > 0 && self.volumes.used_blocks + more > self.plan.usable_bytes / BLOCK_BYTES {
-            return Err(RequestError::NoSpace);
-        }
-        Ok(())
+        Ok(more)
+    }
+
+    /// Refuses more data than the pool has space for.
+    pub(super) fn check_space(&self, more: u64) -> Result<(), RequestError> {
+        let fits = more == 0 || self.volumes.used_blocks + more <= self.plan.usable_bytes / BLOCK_BYTES;
+        if fits { Ok(()) } else { Err(RequestError::NoSpace) }
     }
 
     /// Trim or write-zeroes: edges that are not whole blocks are written as zeroes first.
@@ -428,105 +345,8 @@ impl Engine {
         self.admission.placing.push_back(Placing::Record { entry, order });
     }
 
-    /// A range with unaligned ends: the parts of blocks at its ends are zeroed by writes.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one request, passed on once")]
-    fn zero_edges(&mut self, id: RequestId, volume: VolumeId, offset: u64, length: u64, state: RangeState, fua: bool, out: &mut Outbox) {
-        let end = offset + length;
-        let first_whole = offset.next_multiple_of(BLOCK_BYTES);
-        let last_whole = end / BLOCK_BYTES * BLOCK_BYTES;
-        let ends = if first_whole > last_whole { vec![(offset, length)] } else { vec![(offset, first_whole - offset), (last_whole, end - last_whole)] };
-        let parts = ends.into_iter().filter(|(_, length)| *length > 0).map(|(offset, length)| (offset, self.zeroes.slice(0, length as usize))).collect();
-        let range = (first_whole < last_whole).then_some((Lba(first_whole / BLOCK_BYTES), Lba(last_whole / BLOCK_BYTES), state));
-        self.begin_edge_write(EdgeWrite { id, volume, fua, parts, range, edges: Vec::new(), left: 0, user_bytes: 0 }, out);
-    }
-
     fn touches_held(&self, volume: VolumeId, offset: u64, length: u64) -> bool {
         let (first, last) = (BlockKey::new(volume, Lba(offset / BLOCK_BYTES)), BlockKey::new(volume, Lba((offset + length - 1) / BLOCK_BYTES)));
         self.admission.held.iter().any(|(a, b)| *a <= last && first <= *b)
-    }
-
-    /// Holds the edge blocks and starts their reads.
-    fn begin_edge_write(&mut self, mut write: EdgeWrite, out: &mut Outbox) {
-        let mut keys = Vec::with_capacity(2);
-        for (offset, data) in &write.parts {
-            let end = offset + data.len() as u64;
-            for at in [*offset, end] {
-                let key = BlockKey::new(write.volume, Lba(at / BLOCK_BYTES));
-                if !at.is_multiple_of(BLOCK_BYTES) && !keys.contains(&key) {
-                    keys.push(key);
-                }
-            }
-        }
-        self.admission.held.push(write.span());
-        write.edges = keys.iter().map(|k| (*k, None)).collect();
-        write.left = keys.len();
-        let at = self.admission.edge_writes.insert(write);
-        for (edge, key) in keys.into_iter().enumerate() {
-            self.read_edge(key, at, edge as u32, out);
-        }
-    }
-
-    /// An edge block has been read (`None`: it could not be).
-    pub(crate) fn edge_read(&mut self, at: u32, edge: u32, bytes: Option<Payload>) {
-        let Some(write) = self.admission.edge_writes.get_mut(at) else { return };
-        write.edges[edge as usize].1 = bytes;
-        write.left -= 1;
-        if write.left > 0 {
-            return;
-        }
-        let Some(write) = self.admission.edge_writes.remove(at) else { return };
-        // Admitted in the next round of `advance`, never from here: a reader that answers at once would call itself again.
-        self.admission.edges_ready.push_back(write);
-    }
-
-    /// Admits an edge write and releases its blocks.
-    fn finish_edge_write(&mut self, write: &EdgeWrite, out: &mut Outbox) {
-        let result = self.admit_edge_write(write);
-        if let Some(at) = self.admission.held.iter().position(|span| *span == write.span()) {
-            self.admission.held.swap_remove(at);
-        }
-        self.counters.user_write_bytes += if result.is_ok() { write.user_bytes } else { 0 };
-        self.finish_admission(write.id, result, write.fua, out);
-        let released = std::mem::take(&mut self.admission.stepped_aside);
-        for request in released.into_iter().rev() {
-            self.admission.waiting.push_front(request);
-        }
-    }
-
-    /// Admits the range, then each part as whole blocks with the new bytes laid over the old ones; the orders are consecutive.
-    fn admit_edge_write(&mut self, write: &EdgeWrite) -> Result<(Order, Order), RequestError> {
-        if self.stopped.is_some() {
-            return Err(RequestError::Stopped);
-        }
-        if write.edges.iter().any(|(_, bytes)| bytes.is_none()) {
-            return Err(RequestError::Io);
-        }
-        for (offset, data) in &write.parts {
-            self.check_range(write.volume, *offset, data.len() as u64)?;
-        }
-        let mut orders: Option<(Order, Order)> = None;
-        if let Some((first, end, state)) = write.range {
-            let order = self.orders.take(1);
-            self.begin_range(write.volume, first, end, order, state);
-            self.queue_record(Entry::Range { volume: write.volume, lba: first, count: end.0 - first.0, order, state }, order);
-            orders = Some((order, order));
-        }
-        for (offset, data) in &write.parts {
-            let first = offset / BLOCK_BYTES;
-            let blocks = (offset + data.len() as u64).div_ceil(BLOCK_BYTES) - first;
-            let mut whole = self.buffers.get(blocks as usize * BLOCK_SIZE);
-            for (key, bytes) in &write.edges {
-                let Some(at) = key.lba().0.checked_sub(first).filter(|at| *at < blocks) else { continue };
-                let at = at as usize * BLOCK_SIZE;
-                if let Some(bytes) = bytes {
-                    whole[at..at + BLOCK_SIZE].copy_from_slice(bytes);
-                }
-            }
-            let start = (offset - first * BLOCK_BYTES) as usize;
-            whole[start..start + data.len()].copy_from_slice(data);
-            let part = self.admit_blocks(write.volume, Lba(first), whole.freeze())?;
-            orders = Some((orders.map_or(part.0, |o| o.0), part.1));
-        }
-        orders.ok_or(RequestError::Invalid)
     }
 }

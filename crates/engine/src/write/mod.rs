@@ -1,7 +1,9 @@
-//! The write path: admit -> place -> seal -> commit.
+//! The write path: admit (edge, part) -> place -> seal -> commit.
 
 pub(crate) mod admit;
 mod commit;
+mod edge;
+mod part;
 mod place;
 mod room;
 mod seal;

@@ -27,6 +27,7 @@ impl Engine {
                 return;
             }
             let Some(placing) = self.admission.placing.pop_front() else { return };
+            self.admission.opened_units += placing.units();
             match placing {
                 Placing::Data { key, order, pending, payload } => {
                     let entry = Entry::Data { volume: key.volume(), lba: key.lba(), birth: order };

@@ -44,6 +44,11 @@ impl Engine {
 
     /// Units that may be admitted now.
     pub(crate) fn room_units(&self) -> u64 {
+        self.log_units().saturating_sub(self.admission.unsealed_units)
+    }
+
+    /// Units that surely fit in the segments that the user stream holds. What is admitted and not sealed never exceeds them.
+    pub(crate) fn log_units(&self) -> u64 {
         let position = self.stream(STREAM_USER).position;
         if !self.zones.contains(position.segment) {
             return 0;
@@ -53,7 +58,7 @@ impl Engine {
         let mut units = chunk_units(shape, chunk_end - position.row);
         units += chunk_units(shape, shape.chunk_rows) * u64::from((shape.rows - chunk_end) / shape.chunk_rows);
         units += self.stream(STREAM_USER).reserved.iter().map(|s| segment_units(self.zones.shape(*s))).sum::<u64>();
-        units.saturating_sub(chunk_units(shape, shape.chunk_rows)).saturating_sub(self.admission.unsealed_units)
+        units.saturating_sub(chunk_units(shape, shape.chunk_rows))
     }
 
     /// Segments that the user stream takes in advance: what the largest piece that is admitted at once needs, and one more, so

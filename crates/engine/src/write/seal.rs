@@ -146,8 +146,8 @@ impl Engine {
             self.segments.open(next, stream);
         }
         if stream == STREAM_USER {
-            // Everything that was placed is sealed; what waits to be placed is counted anew.
-            self.admission.unsealed_units = self.admission.placing_units();
+            // Everything that was placed is sealed.
+            self.admission.unsealed_units -= std::mem::take(&mut self.admission.opened_units);
             self.ensure_next_segment();
         }
     }

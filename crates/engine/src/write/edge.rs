@@ -1,0 +1,185 @@
+//! Changes with unaligned ends: read-modify-write of the blocks at the edges.
+//!
+//! 1 Hold all blocks of the change against every other change, read the blocks at its edges. 2 When they are there and the log has
+//! room: lay the new bytes over the old ones. What comes out is whole blocks: an edge, the aligned middle (the client's own
+//! buffer), an edge. 3 They are admitted like any large write (`part.rs`), and the blocks are released with the last one.
+//!
+//! A zeroed range with unaligned ends is its range record, then its edges.
+
+use super::part::{PartTarget, PartWrite};
+use crate::pending::BlockKey;
+use crate::{Engine, Outbox};
+use windrow_io::{Payload, RequestError, RequestId};
+use windrow_layout::batch::{Entry, RangeState};
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, Order, VolumeId};
+
+/// A change with unaligned ends whose edge blocks are being read: a write, or the ends of a zeroed range with the whole
+/// blocks between them.
+#[derive(Debug)]
+pub(crate) struct EdgeWrite {
+    id: RequestId,
+    volume: VolumeId,
+    fua: bool,
+    /// Byte offset and bytes, ascending.
+    parts: Vec<(u64, Payload)>,
+    /// Whole blocks `first .. end` that become holes or zeroes.
+    range: Option<(Lba, Lba, RangeState)>,
+    /// The blocks that are changed in part, and their old bytes.
+    edges: Vec<(BlockKey, Option<Payload>)>,
+    left: usize,
+    /// Bytes of user data in the parts.
+    user_bytes: u64,
+}
+
+impl EdgeWrite {
+    pub(super) fn new(id: RequestId, volume: VolumeId, fua: bool, parts: Vec<(u64, Payload)>, range: Option<(Lba, Lba, RangeState)>, user_bytes: u64) -> Self {
+        Self { id, volume, fua, parts, range, edges: Vec::new(), left: 0, user_bytes }
+    }
+
+    pub(super) fn id(&self) -> RequestId {
+        self.id
+    }
+
+    /// True if a walk begins with it.
+    pub(super) fn begins_walk(&self) -> bool {
+        self.range.is_some()
+    }
+
+    /// First and last block that the change touches.
+    fn span(&self) -> (BlockKey, BlockKey) {
+        let starts = self.parts.iter().map(|(offset, _)| offset / BLOCK_BYTES).chain(self.range.map(|r| r.0.0));
+        let ends = self.parts.iter().map(|(offset, data)| (offset + data.len() as u64 - 1) / BLOCK_BYTES).chain(self.range.map(|r| r.1.0 - 1));
+        let key = |lba| BlockKey::new(self.volume, Lba(lba));
+        (key(starts.min().unwrap_or(0)), key(ends.max().unwrap_or(0)))
+    }
+
+    /// The blocks that the parts change only in part.
+    fn edge_keys(&self) -> Vec<BlockKey> {
+        let mut keys = Vec::with_capacity(2);
+        for (offset, data) in &self.parts {
+            for at in [*offset, offset + data.len() as u64] {
+                let key = BlockKey::new(self.volume, Lba(at / BLOCK_BYTES));
+                if !at.is_multiple_of(BLOCK_BYTES) && !keys.contains(&key) {
+                    keys.push(key);
+                }
+            }
+        }
+        keys
+    }
+}
+
+impl Engine {
+    /// A range with unaligned ends: the parts of blocks at its ends are zeroed by writes.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one request, passed on once")]
+    pub(super) fn zero_edges(&mut self, id: RequestId, volume: VolumeId, offset: u64, length: u64, state: RangeState, fua: bool, out: &mut Outbox) {
+        let end = offset + length;
+        let first_whole = offset.next_multiple_of(BLOCK_BYTES);
+        let last_whole = end / BLOCK_BYTES * BLOCK_BYTES;
+        let ends = if first_whole > last_whole { vec![(offset, length)] } else { vec![(offset, first_whole - offset), (last_whole, end - last_whole)] };
+        let parts = ends.into_iter().filter(|(_, length)| *length > 0).map(|(offset, length)| (offset, self.zeroes.slice(0, length as usize))).collect();
+        let range = (first_whole < last_whole).then_some((Lba(first_whole / BLOCK_BYTES), Lba(last_whole / BLOCK_BYTES), state));
+        self.begin_edge_write(EdgeWrite::new(id, volume, fua, parts, range, 0), out);
+    }
+
+    /// Holds the blocks of the change and starts the reads of its edges.
+    pub(super) fn begin_edge_write(&mut self, mut write: EdgeWrite, out: &mut Outbox) {
+        let keys = write.edge_keys();
+        self.admission.held.push(write.span());
+        write.edges = keys.iter().map(|k| (*k, None)).collect();
+        write.left = keys.len();
+        let at = self.admission.edge_writes.insert(write);
+        for (edge, key) in keys.into_iter().enumerate() {
+            self.read_edge(key, at, edge as u32, out);
+        }
+    }
+
+    /// An edge block has been read (`None`: it could not be).
+    pub(crate) fn edge_read(&mut self, at: u32, edge: u32, bytes: Option<Payload>) {
+        let Some(write) = self.admission.edge_writes.get_mut(at) else { return };
+        write.edges[edge as usize].1 = bytes;
+        write.left -= 1;
+        if write.left > 0 {
+            return;
+        }
+        let Some(write) = self.admission.edge_writes.remove(at) else { return };
+        // Admitted in the next round of `advance`, never from here: a reader that answers at once would call itself again.
+        self.admission.edges_ready.push_back(write);
+    }
+
+    /// The edges are read: admits the range and hands the blocks on, or refuses all of it.
+    pub(super) fn admit_edge_write(&mut self, write: &EdgeWrite, out: &mut Outbox) {
+        match self.whole_blocks(write) {
+            Err(error) => {
+                self.release(write.span());
+                self.fail(write.id, error, out);
+            }
+            Ok((pieces, blocks)) => {
+                let first = self.orders.take(blocks + u64::from(write.range.is_some()));
+                let mut next = first;
+                if let Some((from, end, state)) = write.range {
+                    self.begin_range(write.volume, from, end, first, state);
+                    self.queue_record(Entry::Range { volume: write.volume, lba: from, count: end.0 - from.0, order: first, state }, first);
+                    self.place(out);
+                    next = Order(first.0 + 1);
+                }
+                let held = Some(write.span());
+                let target = PartTarget { id: write.id, volume: write.volume, fua: write.fua, user_bytes: write.user_bytes, held };
+                self.admission.part = Some(PartWrite::new(target, pieces, first, next, blocks));
+            }
+        }
+    }
+
+    /// The change as whole blocks, surveyed; and their number.
+    fn whole_blocks(&mut self, write: &EdgeWrite) -> Result<(Vec<(Lba, Payload)>, u64), RequestError> {
+        if self.stopped.is_some() {
+            return Err(RequestError::Stopped);
+        }
+        if write.edges.iter().any(|(_, bytes)| bytes.is_none()) {
+            return Err(RequestError::Io);
+        }
+        let mut pieces = Vec::with_capacity(3);
+        for (offset, data) in &write.parts {
+            // The volume may have been deleted or shrunk while the edges were read.
+            self.check_range(write.volume, *offset, data.len() as u64)?;
+            self.cut_at_blocks(write, *offset, data, &mut pieces);
+        }
+        let blocks = self.survey_pieces(write.volume, &pieces)?;
+        Ok((pieces, blocks))
+    }
+
+    /// Cuts bytes at `offset` into a block at each unaligned end, filled up with its old bytes, and the whole blocks between.
+    fn cut_at_blocks(&self, write: &EdgeWrite, offset: u64, data: &Payload, pieces: &mut Vec<(Lba, Payload)>) {
+        let mut taken = 0;
+        while taken < data.len() {
+            let at = offset + taken as u64;
+            let (lba, skip) = (Lba(at / BLOCK_BYTES), (at % BLOCK_BYTES) as usize);
+            let left = data.len() - taken;
+            if skip == 0 && left >= BLOCK_SIZE {
+                let whole = left / BLOCK_SIZE * BLOCK_SIZE;
+                pieces.push((lba, data.slice(taken, whole)));
+                taken += whole;
+                continue;
+            }
+            let length = left.min(BLOCK_SIZE - skip);
+            let mut block = self.buffers.get(BLOCK_SIZE);
+            let old = write.edges.iter().find(|(key, _)| key.lba() == lba).and_then(|(_, bytes)| bytes.as_ref());
+            match old {
+                Some(old) => block.copy_from_slice(old),
+                None => block.fill(0),
+            }
+            block[skip..skip + length].copy_from_slice(&data[taken..taken + length]);
+            pieces.push((lba, block.freeze()));
+            taken += length;
+        }
+    }
+
+    /// Releases held blocks: requests that stepped aside for them come first now.
+    pub(super) fn release(&mut self, span: (BlockKey, BlockKey)) {
+        if let Some(at) = self.admission.held.iter().position(|held| *held == span) {
+            self.admission.held.swap_remove(at);
+        }
+        for request in std::mem::take(&mut self.admission.stepped_aside).into_iter().rev() {
+            self.admission.waiting.push_front(request);
+        }
+    }
+}

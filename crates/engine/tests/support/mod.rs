@@ -1,0 +1,196 @@
+//! An engine over members that are plain memory; the order of events is written out by the test.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use windrow_engine::*;
+use windrow_io::*;
+use windrow_layout::superblock::Properties;
+use windrow_units::{MemberId, Redundancy, Uuid, VolumeId};
+
+pub struct Memory {
+    pub data: Vec<Vec<u8>>,
+    pub present: Vec<bool>,
+    /// Members that fail every write.
+    pub failing: Vec<bool>,
+}
+
+impl MemberIo for Memory {
+    fn member_count(&self) -> usize {
+        self.data.len()
+    }
+    fn is_present(&self, member: MemberId) -> bool {
+        self.present[member.index()]
+    }
+    fn size(&self, member: MemberId) -> u64 {
+        self.data[member.index()].len() as u64
+    }
+    fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MemberError> {
+        buf.copy_from_slice(&self.data[member.index()][offset as usize..][..buf.len()]);
+        Ok(())
+    }
+    fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MemberError> {
+        if self.failing[member.index()] {
+            return Err(MemberError { member, kind: MemberErrorKind::Media, offset, code: 5 });
+        }
+        self.data[member.index()][offset as usize..][..buf.len()].copy_from_slice(buf);
+        Ok(())
+    }
+    fn flush(&mut self, _: MemberId) -> Result<(), MemberError> {
+        Ok(())
+    }
+}
+
+pub const PROPERTIES: Properties = Properties { spare_per_mille: 100, seal_age_ms: 20, victim_policy: 0, discard: false };
+
+pub struct Machine {
+    pub memory: Memory,
+    pub engine: Engine,
+    pub events: Vec<Event>,
+    pub out: Outbox,
+    /// Commands kept back instead of being carried out.
+    pub held: Option<Vec<MemberCommand>>,
+    pub completions: Vec<Completion>,
+    pub control: Vec<ControlCompletion>,
+    pub now_ns: u64,
+}
+
+impl Machine {
+    pub fn new(members: usize, mib: usize, spare_per_mille: u16) -> Self {
+        let spec = PoolSpec {
+            name: "story".into(),
+            redundancy: Redundancy::Single,
+            chunk_rows: None,
+            segment_rows: None,
+            align_bytes: 4096,
+            pool: Uuid([9; 16]),
+            members: (0..members).map(|i| (Uuid([i as u8 + 1; 16]), (mib as u64) << 20)).collect(),
+            created_unix_s: 0,
+            properties: Properties { spare_per_mille, ..PROPERTIES },
+        };
+        let mut memory = Memory { data: vec![vec![0; mib << 20]; members], present: vec![true; members], failing: vec![false; members] };
+        Engine::format(&mut memory, &spec).expect("format");
+        Self::open(memory)
+    }
+
+    pub fn open(mut memory: Memory) -> Self {
+        let options = OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, limits: Limits::default() };
+        let (engine, _) = Engine::open(&mut memory, BufPool::new(64 << 20), &options).expect("open");
+        Self { memory, engine, events: Vec::new(), out: Outbox::default(), held: None, completions: Vec::new(), control: Vec::new(), now_ns: 1 }
+    }
+
+    /// Power goes: what the members hold is all that is left.
+    pub fn crash(self) -> Self {
+        Self::open(self.memory)
+    }
+
+    pub fn carry_out(&mut self, command: MemberCommand) {
+        let MemberCommand { member, tag, op } = command;
+        let (buf, result) = match op {
+            MemberOp::Read { offset, mut buf } => {
+                let result = self.memory.read(member, offset, &mut buf);
+                (Some(buf), result)
+            }
+            MemberOp::Write { offset, buf } => {
+                let result = self.memory.write(member, offset, &buf);
+                (Some(buf), result)
+            }
+            MemberOp::Flush | MemberOp::Discard { .. } => (None, Ok(())),
+        };
+        self.events.push(Event::Member(MemberDone { member, tag, buf, result }));
+    }
+
+    pub fn settle(&mut self) {
+        loop {
+            while !self.events.is_empty() {
+                self.engine.apply(&mut self.events, &mut self.out);
+                assert_eq!(self.engine.self_check(), Ok(()));
+                for command in std::mem::take(&mut self.out.commands) {
+                    match &mut self.held {
+                        Some(held) => held.push(command),
+                        None => self.carry_out(command),
+                    }
+                }
+                for mut job in std::mem::take(&mut self.out.jobs) {
+                    job.run();
+                    self.events.push(Event::Job(job));
+                }
+                self.completions.append(&mut self.out.completions);
+                self.control.append(&mut self.out.control);
+            }
+            // A wake that is due now is the engine's own wish to go on.
+            match self.out.wake_at_ns.take() {
+                Some(at) if at <= self.now_ns => self.events.push(Event::Tick(self.now_ns)),
+                _ => return,
+            }
+        }
+    }
+
+    /// Lets time pass until `count` requests are answered; false if nothing moves any more.
+    pub fn wait_for(&mut self, count: usize) -> bool {
+        for _ in 0..400 {
+            self.settle();
+            if self.completions.len() >= count {
+                return true;
+            }
+            self.now_ns += 50_000_000;
+            self.events.push(Event::Tick(self.now_ns));
+        }
+        false
+    }
+
+    pub fn request(&mut self, volume: VolumeId, op: Op) {
+        self.events.push(Event::Request(Request { id: RequestId(1), volume, op }));
+    }
+
+    pub fn write(&mut self, volume: VolumeId, lba: u64, byte: u8) {
+        let mut bytes = vec![byte; 4096];
+        bytes[0] = !byte;
+        self.request(volume, Op::Write { offset: lba * 4096, data: Payload::copy_of(&bytes), fua: false });
+        self.settle();
+    }
+
+    pub fn flush(&mut self, volume: VolumeId) {
+        self.request(volume, Op::Flush);
+        self.settle();
+    }
+
+    /// Carries out what was kept back, and everything that follows.
+    pub fn release(&mut self) {
+        for command in self.held.take().unwrap_or_default() {
+            self.carry_out(command);
+        }
+        self.settle();
+    }
+
+    /// What a read of a whole range answers.
+    pub fn read(&mut self, volume: VolumeId, offset: u64, length: u32) -> Vec<u8> {
+        self.completions.clear();
+        self.request(volume, Op::Read { offset, length });
+        self.settle();
+        match self.completions.pop().map(|c| c.result) {
+            Some(Ok(Reply::Data(parts))) => parts.iter().flat_map(|part| part.iter().copied()).collect(),
+            other => panic!("read answered {other:?}"),
+        }
+    }
+
+    pub fn byte(&mut self, volume: VolumeId, lba: u64) -> u8 {
+        self.request(volume, Op::Read { offset: lba * 4096, length: 4096 });
+        self.settle();
+        match self.completions.pop().map(|c| c.result) {
+            Some(Ok(Reply::Data(parts))) => parts[0][1],
+            other => panic!("read answered {other:?}"),
+        }
+    }
+
+    pub fn command(&mut self, command: Control) -> Option<Result<ControlReply, ControlError>> {
+        self.events.push(Event::Control(ControlRequest { id: ControlId(1), command }));
+        self.settle();
+        self.control.pop().map(|c| c.result)
+    }
+
+    pub fn volume(&mut self, size_bytes: u64) -> VolumeId {
+        match self.command(Control::VolumeCreate { name: "v".into(), size_bytes }) {
+            Some(Ok(ControlReply::Volume(volume))) => volume,
+            other => panic!("volume create answered {other:?}"),
+        }
+    }
+}
