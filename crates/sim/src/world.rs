@@ -271,6 +271,9 @@ impl World {
         let Some(engine) = &mut self.engine else { return Ok(false) };
         engine.apply(&mut self.events, &mut self.outbox);
         ensure!(self.events.is_empty(), Protocol, "apply left {} events", self.events.len());
+        if let Err(text) = engine.self_check() {
+            return Err(Violation::new(Broken::Protocol, text));
+        }
         self.effects()?;
         ensure!(self.silent_turns < SILENT_TURNS_MAX, Stuck, "busy without an answer; {}", self.summary());
         ensure!(self.idle_turns < IDLE_TURNS_MAX || self.unanswered() == 0, Stuck, "nothing happens; {}", self.summary());
