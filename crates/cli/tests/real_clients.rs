@@ -5,9 +5,9 @@ mod support;
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-use support::{CREATE, Random, Server, World, both, find, installed, tool};
+use std::process::Command;
+use support::mounted::Mounted;
+use support::{CREATE, Random, Server, World, both, installed, tool};
 
 const SIZE: usize = 64 << 20;
 /// What the scripts say if something they need is missing.
@@ -164,41 +164,6 @@ fn fio_verifies_again_after_a_restart() {
         }
     }
     stop_and_check(&world, server);
-}
-
-/// The volume as a file: mounted by nbdfuse, which goes on in the background until it is killed.
-struct Mounted {
-    child: Child,
-    file: PathBuf,
-}
-
-impl Mounted {
-    /// `None`, with the reason, where this is not allowed.
-    fn new(world: &World, uri: &str) -> Option<Self> {
-        let file = world.file("disk");
-        std::fs::write(&file, []).unwrap();
-        let child = Command::new(find("nbdfuse")?).arg(&file).arg(uri).stderr(Stdio::piped()).spawn().ok()?;
-        let mut mounted = Self { child, file };
-        let end = Instant::now() + Duration::from_secs(10);
-        while std::fs::metadata(&mounted.file).map_or(0, |found| found.len()) == 0 {
-            if mounted.child.try_wait().unwrap().is_some() || Instant::now() > end {
-                eprintln!("skipped: nbdfuse cannot mount here");
-                return None;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Some(mounted)
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let unmounted = find("umount").map(|umount| Command::new(umount).arg(&self.file).stderr(Stdio::null()).status());
-        if !matches!(unmounted, Some(Ok(status)) if status.success()) {
-            drop(self.child.kill());
-        }
-        drop(self.child.wait());
-    }
 }
 
 #[test]
