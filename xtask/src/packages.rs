@@ -29,7 +29,7 @@ const NEEDED: &[Needed] = &[
     program("xfsprogs", "mkfs.xfs", "an XFS file system on a volume"),
     program("e2fsprogs", "mkfs.ext4", "an ext4 file system on a volume"),
     program("nbdfuse", "nbdfuse", "files through FUSE"),
-    program("sqlite3", "sqlite3", "a database on a volume"),
+    Needed { package: "libpython3-stdlib", probe: Probe::PythonModule("sqlite3"), without: "a database on a volume" },
 ];
 
 /// Installs what is missing if that is allowed, says plainly what will not be tested otherwise.

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use support::mounted::{FileSystem, Mounted};
 use support::{CREATE, Random, Server, World, both, find, installed, tool};
 
-const KILLS: u64 = 4;
+const KILLS: u64 = 3;
 
 fn database(files: &FileSystem) -> PathBuf {
     files.path().join("base.sqlite")
@@ -57,46 +57,67 @@ fn check_file_system(world: &World, server: &Server) {
     tool(world.path(), "e2fsck", &["-fn", "copy"]);
 }
 
-#[test]
-fn committed_transactions_survive_kills_of_the_daemon() {
+/// What keeps the test from running here.
+fn obstacle() -> Option<&'static str> {
     if !Path::new("/dev/fuse").exists() {
-        return eprintln!("skipped: there is no /dev/fuse");
+        return Some("there is no /dev/fuse");
     }
     let has_module = Command::new("python3").args(["-c", "import sqlite3"]).output().is_ok_and(|output| output.status.success());
     if !has_module {
-        return eprintln!("skipped: python3 with its sqlite3 module is not installed");
+        return Some("python3 with its sqlite3 module is not installed");
     }
-    if !installed(&["nbdfuse", "nbdcopy", "mke2fs", "e2fsck", "mount", "umount"]) {
-        return;
-    }
+    (!installed(&["nbdfuse", "nbdcopy", "mke2fs", "e2fsck", "mount", "umount"])).then_some("a program is not installed")
+}
+
+/// Rounds of transactions and a kill. False if mounting is not allowed here; a panic if something committed is lost.
+fn kill_again_and_again(world: &World, kills: u64, options: &str) -> bool {
     let mut random = Random(7);
-    let world = World::with_volume(CREATE, "64M");
-    let mut serve = || world.serve(&format!("--punch-holes --volatile-cache {}", random.next() >> 1));
+    let mut serve = || world.serve(&format!("--punch-holes --volatile-cache {} {options}", random.next() >> 1));
     let mut server = serve();
     let mut committed = 0;
-    for round in 0..=KILLS {
-        let Some(disk) = Mounted::new(&world, &server.uri("data")) else { return };
+    for round in 0..=kills {
+        let Some(disk) = Mounted::new(world, &server.uri("data")) else { return false };
         if round == 0 {
             tool(world.path(), "mke2fs", &["-q", "-t", "ext4", "-b", "4096", "disk"]);
         }
-        let Some(files) = FileSystem::new(&world, &disk) else { return };
+        let files = FileSystem::new(world, &disk);
+        assert!(round == 0 || files.is_some(), "the file system cannot be mounted after a kill");
+        let Some(files) = files else { return false };
         if round > 0 {
             let found = transactions(&files, round - 1);
             // The next one may have been committed although nobody heard of it.
             assert!((committed..=committed + 1).contains(&found), "{committed} transactions were committed, {found} are there after kill {round}");
             eprintln!("kill {round}: {committed} transactions were reported, {found} are there");
         }
-        if round == KILLS {
-            drop((files, disk));
+        if round == kills {
             break;
         }
-        committed = commit_and_kill(&files, server, round, 40 + 35 * round);
+        committed = commit_and_kill(&files, server, round, 30 + 25 * round);
         drop((files, disk));
         server = serve();
-        check_file_system(&world, &server);
+        check_file_system(world, &server);
     }
     tool(world.path(), "nbdcopy", &[&server.uri("data"), "copy"]);
     tool(world.path(), "e2fsck", &["-fn", "copy"]);
     assert!(server.stop(), "the daemon ends cleanly");
     world.check().unwrap();
+    true
+}
+
+#[test]
+fn committed_transactions_survive_kills_of_the_daemon() {
+    if let Some(why) = obstacle() {
+        return eprintln!("skipped: {why}");
+    }
+    kill_again_and_again(&World::with_volume(CREATE, "64M"), KILLS, "");
+}
+
+/// The same on members that claim every flush without doing it: if nothing were lost then, the test above would mean nothing.
+#[test]
+fn transactions_are_lost_where_flushes_are_dropped() {
+    if let Some(why) = obstacle() {
+        return eprintln!("skipped: {why}");
+    }
+    let ended = std::panic::catch_unwind(|| kill_again_and_again(&World::with_volume(CREATE, "64M"), KILLS, "--drop-flush-every 1"));
+    assert!(!matches!(ended, Ok(true)), "dropped flushes were not noticed");
 }

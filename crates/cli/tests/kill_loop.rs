@@ -225,8 +225,23 @@ fn what_was_promised_survives_every_kill() {
 #[test]
 fn dropped_flushes_are_noticed() {
     for every in [1, 2] {
-        let mut run = Loops::new(100 + every, &format!("--drop-flush-every {every}"));
-        let why = run.run(20).expect_err("members that drop flushes are found out");
-        eprintln!("every {every}. flush dropped, found after {} sound loops: {why}", run.summary.loops);
+        is_noticed(100 + every, &format!("--drop-flush-every {every}"));
     }
+}
+
+/// The loop finds an engine that discards segments before what superseded their blocks is durable.
+#[test]
+fn discards_before_the_flush_are_noticed() {
+    for seed in [200, 201] {
+        is_noticed(seed, "--early-reuse");
+    }
+}
+
+/// Most loops until a planted fault must be found.
+const CANARY_LOOPS_MAX: u64 = 20;
+
+fn is_noticed(seed: u64, options: &str) {
+    let mut run = Loops::new(seed, options);
+    let why = run.run(CANARY_LOOPS_MAX).expect_err("the planted fault is found");
+    eprintln!("{options}: found after {} sound loops: {why}", run.summary.loops);
 }

@@ -415,6 +415,9 @@ impl Engine {
     /// What the reuse rule compares with.
     pub(crate) fn reuse_horizon(&self) -> ReuseHorizon {
         let oldest = self.checkpoint.kept_oldest;
+        if self.early_reuse {
+            return ReuseHorizon { durable: Order(u64::MAX), durable_cleaned: Seq(u64::MAX), oldest_checkpoint: oldest };
+        }
         ReuseHorizon { durable: self.orders.durable(), durable_cleaned: self.stream(STREAM_CLEANED).durable, oldest_checkpoint: oldest }
     }
 

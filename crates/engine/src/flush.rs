@@ -93,8 +93,7 @@ impl Engine {
     pub(crate) fn flush_through(&mut self, horizon: Order, waiter: Waiter, out: &mut Outbox) {
         let waiting = Waiting { horizon, waiter };
         if horizon <= self.orders.durable() && !self.members.unrecorded_loss {
-            self.counters.flushes += 1;
-            return waiting.answer(out);
+            return self.answer_waiting(waiting, out);
         }
         // Horizons are given in ascending order, but a FUA write answers for its own order only.
         let at = self.flush.waiters.iter().rposition(|w| w.horizon <= horizon).map_or(0, |i| i + 1);
@@ -170,11 +169,16 @@ impl Engine {
         self.flush.durable_bytes = round.committed_bytes;
         while self.flush.waiters.front().is_some_and(|w| w.horizon <= round.through) {
             if let Some(waiting) = self.flush.waiters.pop_front() {
-                self.counters.flushes += 1;
-                waiting.answer(out);
+                self.answer_waiting(waiting, out);
             }
         }
         self.checkpoint_step(out);
         self.flush_round_check(out);
+    }
+
+    /// Answers a waiter. Volume operations wait here too, but are no flushes of a user.
+    fn answer_waiting(&mut self, waiting: Waiting, out: &mut Outbox) {
+        self.counters.flushes += u64::from(matches!(waiting.waiter, Waiter::Request { .. }));
+        waiting.answer(out);
     }
 }

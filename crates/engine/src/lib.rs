@@ -83,6 +83,8 @@ pub struct Engine {
     checkpoint: checkpoint::CheckpointState,
     control: control::ControlState,
     counters: status::Counters,
+    /// See [`Engine::plant_early_reuse`].
+    early_reuse: bool,
 }
 
 impl Engine {
@@ -165,6 +167,13 @@ impl Engine {
         }
         self.stopped = Some(reason);
         self.refuse_waiting(out);
+    }
+
+    /// Breaks the reuse rule on purpose: segments are discarded and written again before the flush that made what superseded their
+    /// blocks durable. A canary: kill loops and simulator must notice it, or their silence means nothing.
+    #[doc(hidden)]
+    pub fn plant_early_reuse(&mut self) {
+        self.early_reuse = true;
     }
 
     /// True after a fault or a completed shutdown.

@@ -120,3 +120,15 @@ fn a_member_that_fails_writes_is_left_out_at_the_start() {
     let mut machine = machine.crash();
     assert_eq!((machine.byte(volume, 5), machine.byte(volume, 6)), (0x42, 0x43));
 }
+
+/// The counter of users' flushes went up with every volume operation, because those wait for a flush too.
+#[test]
+fn volume_operations_are_no_flushes_of_a_user() {
+    let mut machine = Machine::new(3, 64, 100);
+    let volume = machine.volume(1 << 30);
+    machine.command(Control::VolumeResize { volume, size_bytes: 2 << 30 });
+    assert_eq!(machine.engine.status().flushes, 0);
+    machine.write(volume, 1, 0x42);
+    machine.flush(volume);
+    assert_eq!(machine.engine.status().flushes, 1);
+}

@@ -95,6 +95,9 @@ pub struct ServeArguments {
     /// Test use: claim every n-th flush of the volatile cache without doing it.
     #[arg(long, hide = true, value_name = "N", requires = "volatile_cache")]
     drop_flush_every: Option<u32>,
+    /// Test use: break the reuse rule: discard and write segments again before the flush that freed them.
+    #[arg(long, hide = true, requires = "volatile_cache")]
+    early_reuse: bool,
     /// Benchmarks: a new RAID-6 pool of eight members in memory, this size each, with one volume over half of it.
     #[arg(long, hide = true, value_name = "SIZE")]
     ram_members: Option<Size>,
@@ -214,7 +217,10 @@ fn open(arguments: &ServeArguments) -> Result<(OpenedPool, String, ExportTable),
         back_end,
         lock_patience: LOCK_PATIENCE,
     };
-    let opened = offline::open(&found, &registry, &request)?;
+    let mut opened = offline::open(&found, &registry, &request)?;
+    if arguments.early_reuse {
+        opened.engine.plant_early_reuse();
+    }
     let entry = super::pool::entry(&found, registry.load(&found.name)?);
     if let Err(failure) = registry.save(&entry) {
         // The pool can be served without it; only the next start has to name the members again.

@@ -260,6 +260,7 @@ fn build(
         checkpoint,
         control: Default::default(),
         counters: Default::default(),
+        early_reuse: false,
         superblock,
         zones: tables.zones,
         codec: tables.codec,
