@@ -215,6 +215,8 @@ pub struct OpenReport {
     pub map_pages: u64,
     /// True if the pool had been exported or shut down cleanly.
     pub clean: bool,
+    /// Damage that was found and lost nothing, in words.
+    pub notes: Vec<String>,
 }
 
 /// What a pool is made of, at creation.

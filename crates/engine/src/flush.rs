@@ -6,9 +6,10 @@
 //! 3 When all its member flushes have ended, what the round noted is durable, and the waiters up to it are answered. A
 //!   failed member flush latches the member; the answer waits until that loss is on record on the others.
 //!
-//! Rounds also begin without waiters when dead segments or a checkpoint wait for durability.
+//! Rounds also begin without waiters when dead segments or a checkpoint wait for durability, and when the log has grown by
+//! [`UNFLUSHED_LOG_BYTES`] since the last one.
 
-use crate::limits::{STREAM_USER, STREAMS};
+use crate::limits::{STREAM_USER, STREAMS, UNFLUSHED_LOG_BYTES};
 use crate::member::Purpose;
 use crate::{ControlCompletion, ControlId, ControlReply, Engine, Outbox, stream_slot};
 use std::collections::VecDeque;
@@ -66,6 +67,8 @@ pub(crate) struct FlushState {
     pub(crate) wanted: bool,
     /// User bytes that are durable.
     pub(crate) durable_bytes: u64,
+    /// Bytes of log when the last round began.
+    log_bytes_at_round: u64,
 }
 
 impl FlushState {
@@ -118,7 +121,8 @@ impl Engine {
             return;
         }
         let due = self.flush.waiters.front().is_some_and(|w| w.horizon <= self.orders.committed());
-        if !due && !self.flush.wanted {
+        let much = self.counters.log_bytes - self.flush.log_bytes_at_round >= UNFLUSHED_LOG_BYTES;
+        if !due && !self.flush.wanted && !much {
             return;
         }
         self.begin_round(out);
@@ -126,6 +130,7 @@ impl Engine {
 
     fn begin_round(&mut self, out: &mut Outbox) {
         self.flush.wanted = false;
+        self.flush.log_bytes_at_round = self.counters.log_bytes;
         let dirty: Vec<MemberId> = self.online_members().into_iter().filter(|m| self.members.list[m.index()].dirty).collect();
         self.flush.round = Some(Round {
             through: self.orders.committed(),

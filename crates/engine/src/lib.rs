@@ -33,7 +33,7 @@ mod write;
 pub use api::*;
 pub use format::FormatError;
 pub use jobs::Job;
-pub use recover::OpenError;
+pub use recover::{Loss, Losses, LostBlocks, OpenError};
 
 use order::Orders;
 use std::collections::VecDeque;

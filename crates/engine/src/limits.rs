@@ -68,6 +68,15 @@ pub const DEAD_WORTH_A_CHECKPOINT: u32 = 8;
 /// of member flushes. A replay of 1 GiB reads the ends of some 700 batches.
 pub const CHECKPOINT_MIN_LOG_BYTES: u64 = 1 << 30;
 
+/// Log after which a member flush is begun although nobody asked for one. Recovery reads batches that no flush is known to cover to
+/// the last byte, so this bounds the largest part of its time; at 1 GB/s it is one flush in a quarter of a second.
+pub const UNFLUSHED_LOG_BYTES: u64 = 256 << 20;
+/// Encoded tables of replayed batches that recovery keeps in memory between its passes: some 20 bytes for an entry, so about 12 million
+/// entries. Tables beyond it are read again. Beside them recovery holds 150 bytes for each batch, and what [`REPLAY_MOVES_AT_ONCE`] says.
+pub const REPLAY_TABLE_BYTES: usize = 256 << 20;
+/// Moved blocks that recovery looks at in one pass over the user entries, 32 bytes each.
+pub const REPLAY_MOVES_AT_ONCE: u64 = 2 << 20;
+
 const _: () = assert!(STREAM_CHECKPOINT < MAX_STREAMS);
 const _: () = assert!(MAX_VOLUME_BYTES / BLOCK_BYTES <= 1 << LBA_BITS);
 const _: () = assert!((MAX_VOLUMES as u64) < 1 << (64 - LBA_BITS));

@@ -1,8 +1,8 @@
 //! Room, space and cleaning: what is accepted can be completed, and users are not kept waiting longer than needed.
 
-mod support;
+mod machine;
 
-use support::Machine;
+use machine::Machine;
 use windrow_io::*;
 
 /// Bytes that differ from block to block and are never all alike.

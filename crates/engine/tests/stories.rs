@@ -1,8 +1,8 @@
 //! Bugs that were found, each as the story of how it happened. Members are plain memory; the order of events is written out.
 
-mod support;
+mod machine;
 
-use support::{Machine, PROPERTIES};
+use machine::{Machine, PROPERTIES};
 use windrow_engine::*;
 use windrow_io::*;
 use windrow_layout::superblock::Properties;

@@ -14,7 +14,9 @@ mod frame;
 mod plan;
 mod table;
 
-pub use frame::{BATCH_VERSION, DecodedBatch, DecodedEntry, FOOTER_MAGIC, HEADER_MAGIC, HeaderFrame, PayloadInfo, decode_batch, decode_header, encode_ends};
+pub use frame::{
+    BATCH_VERSION, DecodedBatch, DecodedEntry, FOOTER_MAGIC, HEADER_MAGIC, HeaderFrame, PayloadInfo, decode_batch, decode_head, decode_header, encode_ends,
+};
 pub use plan::{BatchPlan, max_payload_blocks, plan_batch, tail_block};
 pub use table::TableWriter;
 

@@ -42,10 +42,12 @@ fn a_connection_dies_alone() {
     }
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(1000));
     let target = std::cell::RefCell::new(target);
-    runner.run(&(program(), any::<bool>()), |(program, raw)| {
-        target.borrow_mut().attack(&if raw { program } else { wire(&program) });
-        Ok(())
-    }).unwrap();
+    runner
+        .run(&(program(), any::<bool>()), |(program, raw)| {
+            target.borrow_mut().attack(&if raw { program } else { wire(&program) });
+            Ok(())
+        })
+        .unwrap();
 }
 
 /// The seeds are what they say: sessions that get through.

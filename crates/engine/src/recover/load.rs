@@ -31,7 +31,10 @@ pub(super) fn newest_checkpoint(
                 return Ok((tables, loaded, *root));
             }
             Err(error @ (OpenError::Member(_) | OpenError::MapMemory { .. })) => return Err(error),
-            Err(error) => last = error,
+            Err(error) => {
+                report.notes.push(format!("checkpoint {} is not used: {error}", root.id));
+                last = error;
+            }
         }
     }
     Err(last)

@@ -8,10 +8,17 @@
 //! It is sequential code over [`MemberIo`]: there are no clients yet. A crash at any point of it leaves everything as it was, or
 //! completed with the very bytes it should have had.
 
+mod chain;
+mod judge;
 mod load;
+mod loss;
 mod quorum;
 mod reader;
+mod redundancy;
 mod replay;
+mod tables;
+
+pub use loss::{Loss, Losses, LostBlocks};
 
 use crate::checkpoint::CheckpointState;
 use crate::limits::STREAMS;
@@ -86,6 +93,9 @@ pub enum OpenError {
     /// Something that must be readable is not.
     #[error("damage: {0}")]
     Damage(String),
+    /// Batches that were durable are lost beyond what redundancy covers.
+    #[error("damage: what was durable is lost, beyond what redundancy covers: {0}")]
+    Lost(Losses),
     /// The map does not fit in the memory that it may use.
     #[error("the map needs more than the {limit} bytes of memory that it may use")]
     MapMemory {
@@ -155,11 +165,11 @@ impl Engine {
         let mut report = OpenReport { clean: superblock.state == PoolState::Exported, ..Default::default() };
         let (mut tables, loaded, root) = load::newest_checkpoint(&mut reader, &superblock, limits.map_bytes, &mut report)?;
         let outcome = replay::replay(&mut reader, &superblock, &root, &mut tables, &mut report)?;
-        replay::count_live(&mut tables, &loaded);
+        tables::count_live(&mut tables, &loaded);
         let lifetime = load::lifetime(&mut reader, &loaded)?;
         let online = reader.online.clone();
         if !options.read_only {
-            replay::complete(&mut reader, &outcome, &mut stats, &mut report)?;
+            redundancy::complete(&mut reader, &outcome.chains, &mut stats, &mut report)?;
             superblock.parent_hash = found.content_hash();
             raise_fence(&mut superblock, &outcome, options.host, &root);
         }

@@ -1,8 +1,9 @@
 //! Verified sequential reads for recovery: direct if the bytes verify, else rebuilt from the other columns.
 
 use crate::jobs::rebuild_column;
+use std::collections::BTreeMap;
 use windrow_io::{Buf, BufPool, MemberError, MemberErrorKind, MemberIo, ReadItem};
-use windrow_layout::batch::{DecodedBatch, HeaderFrame, decode_batch, decode_header};
+use windrow_layout::batch::{DecodedBatch, Entry, HeaderFrame, decode_batch, decode_head, decode_header};
 use windrow_layout::checkpoint::PagePointer;
 use windrow_units::{BLOCK_SIZE, Column, MemberId, PlaceCodec, PoolUuid, SegmentId, ZoneMap};
 
@@ -14,7 +15,24 @@ pub(super) struct Reader<'a> {
     pub(super) buffers: &'a BufPool,
     pub(super) online: Vec<bool>,
     pub(super) pool: PoolUuid,
+    /// Blocks read ahead, by member and offset.
+    ahead: BTreeMap<(MemberId, u64), Buf>,
 }
+
+/// Head and tail of a batch, verified.
+pub(super) struct Ends {
+    bytes: Box<[u8]>,
+}
+
+impl Ends {
+    /// Bytes.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// Chunks whose ends are read ahead.
+const CHUNKS_AHEAD: usize = 64;
 
 /// A power cut (of a simulated machine) ends recovery at once; every other fault is handled by redundancy.
 fn fatal(error: &MemberError) -> bool {
@@ -23,7 +41,7 @@ fn fatal(error: &MemberError) -> bool {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(io: &'a mut dyn MemberIo, zones: &'a ZoneMap, codec: PlaceCodec, buffers: &'a BufPool, online: Vec<bool>, pool: PoolUuid) -> Self {
-        Self { io, zones, codec, buffers, online, pool }
+        Self { io, zones, codec, buffers, online, pool, ahead: BTreeMap::new() }
     }
 
     /// `rows` rows of a column; `None` if the member is absent or fails.
@@ -90,35 +108,136 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// The header of the batch at (segment, row) that `fits`. A copy that missed its write may still bear a valid header of the
-    /// segment's former life: then the other columns are asked.
-    pub(super) fn header(&mut self, segment: SegmentId, row: u32, fits: impl Fn(&HeaderFrame) -> bool) -> Result<Option<HeaderFrame>, MemberError> {
+    /// The header of the batch at (segment, row) that `fits`, and the block it is in. A copy that missed its write may still bear a
+    /// valid header of the segment's former life: then the other columns are asked.
+    pub(super) fn header(&mut self, segment: SegmentId, row: u32, fits: impl Fn(&HeaderFrame) -> bool) -> Result<Option<(HeaderFrame, Buf)>, MemberError> {
         let pool = self.pool;
         let decode = |bytes: &[u8]| decode_header(bytes, &pool, segment, row).ok().filter(&fits);
-        if let Some(frame) = self.column(segment, Column(0), row, 1)?.and_then(|buf| decode(&buf)) {
-            return Ok(Some(frame));
+        if row.is_multiple_of(self.zones.shape(segment).chunk_rows) {
+            self.look_ahead(segment, row)?;
+        }
+        if let Some(buf) = self.block(segment, Column(0), row)?
+            && let Some(frame) = decode(&buf)
+        {
+            return Ok(Some((frame, buf)));
         }
         let mut found = None;
-        self.rebuilt(segment, Column(0), row, 1, |bytes| {
+        let block = self.rebuilt(segment, Column(0), row, 1, |bytes| {
             found = decode(bytes);
             found.is_some()
         })?;
+        Ok(found.zip(block))
+    }
+
+    /// The headers that `fit` at any of these rows; an absent or failing first column is rebuilt.
+    pub(super) fn headers(&mut self, segment: SegmentId, rows: &[u32], fits: impl Fn(&HeaderFrame) -> bool) -> Result<Vec<HeaderFrame>, MemberError> {
+        let mut blocks: Vec<Option<Buf>> = Vec::with_capacity(rows.len());
+        let wanted: Vec<(SegmentId, Column, u32)> = rows.iter().map(|row| (segment, Column(0), *row)).collect();
+        self.read_blocks(&wanted, |block| blocks.push(block))?;
+        let pool = self.pool;
+        let mut found = Vec::new();
+        for (row, block) in rows.iter().zip(blocks) {
+            let decode = |bytes: &[u8]| decode_header(bytes, &pool, segment, *row).ok().filter(&fits);
+            match block {
+                Some(block) => found.extend(decode(&block)),
+                None => {
+                    let mut frame = None;
+                    self.rebuilt(segment, Column(0), *row, 1, |bytes| {
+                        frame = decode(bytes);
+                        frame.is_some()
+                    })?;
+                    found.extend(frame);
+                }
+            }
+        }
         Ok(found)
     }
 
-    /// Head and tail of a batch whose header is known.
-    pub(super) fn batch(&mut self, frame: &HeaderFrame) -> Result<Option<DecodedBatch>, MemberError> {
+    /// Reads single blocks, overlapping; hands them over in order, `None` for one that can not be read.
+    pub(super) fn read_blocks(&mut self, wanted: &[(SegmentId, Column, u32)], mut take: impl FnMut(Option<Buf>)) -> Result<(), MemberError> {
+        let mut items: Vec<ReadItem> = Vec::with_capacity(wanted.len());
+        let mut sent = Vec::with_capacity(wanted.len());
+        for (segment, column, row) in wanted {
+            let (member, offset) = self.zones.locate(*segment).address(*row, *column);
+            let online = self.online[member.index()];
+            sent.push(online);
+            if online {
+                items.push(ReadItem { member, offset, buf: self.buffers.get(BLOCK_SIZE), result: Ok(()) });
+            }
+        }
+        self.io.read_many(&mut items);
+        let mut items = items.into_iter();
+        for sent in sent {
+            match if sent { items.next() } else { None } {
+                Some(ReadItem { result: Ok(()), buf, .. }) => take(Some(buf)),
+                Some(ReadItem { result: Err(error), .. }) if fatal(&error) => return Err(error),
+                _ => take(None),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the blocks that full batches of the next chunks would have their ends in, all at once: following a chain is otherwise a
+    /// wait for one block after another.
+    fn look_ahead(&mut self, segment: SegmentId, row: u32) -> Result<(), MemberError> {
+        let shape = *self.zones.shape(segment);
+        let (member, offset) = self.zones.locate(segment).address(row, Column(0));
+        if self.ahead.contains_key(&(member, offset)) {
+            return Ok(());
+        }
+        self.ahead.clear();
+        let mut wanted = Vec::with_capacity(2 * CHUNKS_AHEAD);
+        for start in (row..shape.rows).step_by(shape.chunk_rows as usize).take(CHUNKS_AHEAD) {
+            wanted.push((segment, Column(0), start));
+            wanted.push((segment, Column(shape.data - 1), shape.chunk_end(start).min(shape.rows) - 1));
+        }
+        let mut blocks = Vec::with_capacity(wanted.len());
+        self.read_blocks(&wanted, |block| blocks.push(block))?;
+        for ((segment, column, row), block) in wanted.into_iter().zip(blocks) {
+            if let Some(block) = block {
+                self.ahead.insert(self.zones.locate(segment).address(row, column), block);
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops what was read ahead: it is not true any more when something has been written.
+    pub(super) fn forget(&mut self) {
+        self.ahead.clear();
+    }
+
+    /// One block, from what was read ahead if it is there.
+    fn block(&mut self, segment: SegmentId, column: Column, row: u32) -> Result<Option<Buf>, MemberError> {
+        let address = self.zones.locate(segment).address(row, column);
+        if let Some(ahead) = self.ahead.get(&address) {
+            let mut copy = self.buffers.get(BLOCK_SIZE);
+            copy.copy_from_slice(ahead);
+            return Ok(Some(copy));
+        }
+        self.column(segment, column, row, 1)
+    }
+
+    /// Decodes ends that verified before.
+    pub(super) fn decode(&self, ends: &Ends, segment: SegmentId, row: u32) -> Option<DecodedBatch> {
+        let (head, tail) = ends.bytes.split_at(ends.bytes.len() - BLOCK_SIZE);
+        decode_batch(head, tail, &self.pool, segment, row).ok()
+    }
+
+    /// Head and tail of a batch whose header is known, `first` being the block that it is in.
+    pub(super) fn ends(&mut self, frame: &HeaderFrame, first: Buf) -> Result<Option<(DecodedBatch, Ends)>, MemberError> {
         let (segment, row, rows) = (frame.header.segment, frame.header.row, frame.header.rows);
         let shape = frame.header.shape;
         let pool = self.pool;
-        let tail_at = (Column(shape.data - 1), row + rows - 1);
-        let head = self.head(frame)?;
-        let tail = self.column(segment, tail_at.0, tail_at.1, 1)?;
+        let decode = |head: &[u8], tail: &[u8]| {
+            let batch = decode_batch(head, tail, &pool, segment, row).ok().filter(|b| b.frame == *frame)?;
+            Some((batch, Ends { bytes: [head, tail].concat().into_boxed_slice() }))
+        };
+        let head = self.head(frame, first)?;
+        let tail = self.block(segment, Column(shape.data - 1), row + rows - 1)?;
         if let (Some(head), Some(tail)) = (&head, &tail)
-            && let Ok(batch) = decode_batch(head, tail, &pool, segment, row)
-            && batch.frame == *frame
+            && let Some(found) = decode(head, tail)
         {
-            return Ok(Some(batch));
+            return Ok(Some(found));
         }
         let columns = self.all_columns(segment, row, rows)?;
         for suspect in std::iter::once(None).chain((0..columns.len()).map(Some)) {
@@ -126,31 +245,36 @@ impl<'a> Reader<'a> {
             let Some(data) = data else { continue };
             let block = |b: u32| &data[(b / rows) as usize][(b % rows) as usize * BLOCK_SIZE..][..BLOCK_SIZE];
             let head: Vec<u8> = (0..frame.head_blocks).flat_map(|b| block(b).iter().copied()).collect();
-            if let Ok(batch) = decode_batch(&head, block(frame.tail_block()), &pool, segment, row)
-                && batch.frame == *frame
-            {
-                return Ok(Some(batch));
+            if let Some(found) = decode(&head, block(frame.tail_block())) {
+                return Ok(Some(found));
             }
         }
         Ok(None)
     }
 
     /// The head blocks; they can reach into further columns when a batch is short.
-    fn head(&mut self, frame: &HeaderFrame) -> Result<Option<Vec<u8>>, MemberError> {
+    fn head(&mut self, frame: &HeaderFrame, first: Buf) -> Result<Option<Vec<u8>>, MemberError> {
         let (segment, row, rows) = (frame.header.segment, frame.header.row, frame.header.rows);
         let mut head = Vec::with_capacity(frame.head_blocks as usize * BLOCK_SIZE);
-        let mut left = frame.head_blocks;
-        let mut c = 0u8;
-        while left > 0 {
-            let take = left.min(rows);
-            match self.column(segment, Column(c), row, take)? {
+        head.extend_from_slice(&first);
+        let mut at = 1;
+        while at < frame.head_blocks {
+            let take = (frame.head_blocks - at).min(rows - at % rows);
+            match self.column(segment, Column((at / rows) as u8), row + at % rows, take)? {
                 Some(buf) => head.extend_from_slice(&buf),
                 None => return Ok(None),
             }
-            left -= take;
-            c += 1;
+            at += take;
         }
         Ok(Some(head))
+    }
+
+    /// The entries that the head of a batch tells by itself: for the list of what is lost.
+    pub(super) fn head_entries(&mut self, frame: &HeaderFrame) -> Result<Vec<Entry>, MemberError> {
+        let (segment, row) = (frame.header.segment, frame.header.row);
+        let Some((_, block)) = self.header(segment, row, |f| f == frame)? else { return Ok(Vec::new()) };
+        let head = self.head(frame, block)?;
+        Ok(head.and_then(|head| decode_head(&head, &self.pool, segment, row).ok()).unwrap_or_default())
     }
 
     /// A data column: as read, or rebuilt if it is missing or the suspect.
@@ -215,6 +339,7 @@ impl<'a> Reader<'a> {
 
     /// Writes. A member that fails is left out, and the start begins anew.
     pub(super) fn write(&mut self, member: MemberId, offset: u64, bytes: &[u8]) -> Result<(), MemberError> {
+        self.forget();
         self.io.write(member, offset, bytes)
     }
 }

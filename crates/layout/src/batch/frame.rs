@@ -312,6 +312,25 @@ pub fn decode_batch(head: &[u8], tail: &[u8], pool: &PoolUuid, segment: SegmentI
     Ok(DecodedBatch { frame, entries })
 }
 
+/// The entries that the head alone tells of a batch whose tail is lost: as many as lie wholly in the head blocks, whose checksum is in
+/// the header. For reports of what is lost, not for use.
+///
+/// # Errors
+/// As [`decode_batch`], but for the tail.
+pub fn decode_head(head: &[u8], pool: &PoolUuid, segment: SegmentId, row: u32) -> Result<Vec<Entry>, BatchError> {
+    let frame = decode_header(head, pool, segment, row)?;
+    if head.len() != frame.head_blocks as usize * BLOCK_SIZE {
+        return Err(BatchError::WrongLength);
+    }
+    if xxh3_64_with_seed(&head[HEADER_BYTES..], seed(pool, frame.header.epoch, segment, row)) != frame.table_checksum {
+        return Err(BatchError::TableChecksum);
+    }
+    let table = &head[HEADER_BYTES..];
+    let mut reader = TableReader::new(&table[..table.len().min(frame.entry_bytes as usize)]);
+    // The last one may be cut off: then it does not decode.
+    Ok((0..frame.entry_count).map_while(|_| reader.next().ok()).collect())
+}
+
 fn check_footer(frame: &HeaderFrame, tail: &[u8], seed: u64) -> Result<(), BatchError> {
     if tail[FOOTER_AT..F_EPOCH] != FOOTER_MAGIC {
         return Err(BatchError::NoFooter);

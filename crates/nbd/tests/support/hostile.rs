@@ -196,8 +196,13 @@ pub fn handshake(input: &[u8]) {
 /// The transmission phase of a client: every request is checked, every reply is well-formed.
 pub fn requests(input: &[u8], mode: u8) {
     let bit = |at: u8| mode >> at & 1 == 1;
-    let rules =
-        Rules { min_block: if bit(0) { 512 } else { 4096 }, max_block: MAX_REQUEST_BYTES, read_only: bit(1), structured: bit(2), base_allocation: bit(2) && bit(3) };
+    let rules = Rules {
+        min_block: if bit(0) { 512 } else { 4096 },
+        max_block: MAX_REQUEST_BYTES,
+        read_only: bit(1),
+        structured: bit(2),
+        base_allocation: bit(2) && bit(3),
+    };
     let mut parser = RequestParser::new(rules, BufPool::new(0));
     let mut queue = ReplyQueue::new(rules.structured);
     let mut expected = Vec::new();

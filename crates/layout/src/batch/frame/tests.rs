@@ -33,6 +33,10 @@ fn check_round_trip(header: &mut BatchHeader, entries: &[Entry]) {
     let payload: Vec<PayloadInfo> = batch.entries.iter().filter_map(|e| e.payload).collect();
     let expected = (0..plan.payload_blocks).map(|i| PayloadInfo { block: plan.head_blocks + i, checksum: 1000 + i });
     assert!(payload.into_iter().eq(expected));
+    // The head alone tells the first entries, and all of them if it holds them all.
+    let told = decode_head(&head, &header.pool, header.segment, header.row).unwrap();
+    assert!(entries.starts_with(&told));
+    assert!(told.len() == entries.len() || batch.frame.entry_bytes as usize > head.len() - HEADER_BYTES);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! An engine over members that are plain memory; the order of events is written out by the test.
-#![allow(dead_code, reason = "each test file uses a part of it")]
+//! The harness of engine stories: memory members, an engine on them, and events in a written order.
+#![allow(dead_code, reason = "each test binary uses its part")]
 
 use windrow_engine::*;
 use windrow_io::*;
@@ -71,9 +71,13 @@ impl Machine {
         Self::open(memory)
     }
 
+    /// How the pool is opened.
+    pub fn options() -> OpenOptions {
+        OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, limits: Limits::default() }
+    }
+
     pub fn open(mut memory: Memory) -> Self {
-        let options = OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, limits: Limits::default() };
-        let (engine, _) = Engine::open(&mut memory, BufPool::new(64 << 20), &options).expect("open");
+        let (engine, _) = Engine::open(&mut memory, BufPool::new(64 << 20), &Self::options()).expect("open");
         Self { memory, engine, events: Vec::new(), out: Outbox::default(), held: None, completions: Vec::new(), control: Vec::new(), now_ns: 1 }
     }
 

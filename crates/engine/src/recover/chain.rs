@@ -1,0 +1,359 @@
+//! Chains: the batches of each stream after the checkpoint, and what the members say of their durability.
+//!
+//! 1 Each stream is followed from its replay position. A batch is taken if its header is the expected one, no fence voids it, and
+//!   head and tail verify. Every header that is met tells what was durable when it was sealed ([`Durable`]).
+//! 2 Batches above the flushed number of their stream must verify to the last byte; the chain is cut at the first that does not.
+//! 3 Where a chain ends, the *known positions* behind the end are looked at: row 0 of each further chunk of the segment, and of the
+//!   segment in which the stream goes on. A later batch of the stream may stand there whose predecessor is lost, and it may say that
+//!   the predecessor was durable. Nothing is taken from there, and nothing is ever searched for: guests may store Windrow images.
+//! 4 `judge.rs` tells what each end means.
+//!
+//! Memory: about 150 bytes for each batch, and encoded tables up to [`REPLAY_TABLE_BYTES`]; the others are read again when needed.
+
+use super::OpenError;
+use super::judge::{Case, Found, judge};
+use super::loss::{Loss, Losses};
+use super::reader::{Ends, Reader};
+use super::redundancy::verify_payload;
+use crate::limits::{REPLAY_TABLE_BYTES, STREAM_CHECKPOINT, STREAM_USER, STREAMS};
+use crate::stream::Stream;
+use std::cell::Cell;
+use windrow_layout::batch::{DecodedBatch, Entry, HeaderFrame};
+use windrow_layout::superblock::{CheckpointRoot, Fence, StreamPosition, Superblock};
+use windrow_units::{Epoch, MAX_STREAMS, Order, SegmentId, Seq};
+
+/// The earliest fence that a batch of this epoch lies behind.
+pub(super) fn fence_of(superblock: &Superblock, epoch: Epoch) -> Option<&Fence> {
+    superblock.fences.iter().filter(|f| f.epoch > epoch).min_by_key(|f| f.epoch)
+}
+
+/// The last order that a batch of this epoch may bring.
+pub(super) fn valid_through(superblock: &Superblock, epoch: Epoch) -> Order {
+    fence_of(superblock, epoch).map_or(Order(u64::MAX), |f| f.accepted_order)
+}
+
+/// A batch of a chain.
+pub(super) struct Taken {
+    pub(super) segment: SegmentId,
+    pub(super) row: u32,
+    pub(super) rows: u32,
+    pub(super) seq: Seq,
+    pub(super) epoch: Epoch,
+    header_checksum: u64,
+    ends: Option<Ends>,
+    pub(super) entries: u32,
+    pub(super) moves: u32,
+    /// Runs of orders (first, last) that it covers.
+    pub(super) orders: Vec<(u64, u64)>,
+    /// Parts of it are missing or wrong on a member.
+    pub(super) incomplete: bool,
+}
+
+impl Taken {
+    fn new(batch: &DecodedBatch, ends: Option<Ends>) -> Self {
+        let h = &batch.frame.header;
+        let mut orders: Vec<(u64, u64)> = Vec::new();
+        for (first, count) in batch.entries.iter().filter_map(|e| orders_of(&e.entry)) {
+            push_range(&mut orders, first.0, first.0.saturating_add(count - 1));
+        }
+        orders.shrink_to_fit();
+        Self {
+            segment: h.segment,
+            row: h.row,
+            rows: h.rows,
+            seq: h.seq,
+            epoch: h.epoch,
+            header_checksum: batch.frame.header_checksum,
+            ends,
+            entries: batch.entries.len() as u32,
+            moves: batch.entries.iter().filter(|e| matches!(e.entry, Entry::Move { .. })).count() as u32,
+            orders,
+            incomplete: false,
+        }
+    }
+
+    /// A batch of so many moves, for tests.
+    #[cfg(test)]
+    pub(super) fn with_moves(moves: u32) -> Self {
+        let (segment, seq, epoch) = (SegmentId(0), Seq(1), Epoch(1));
+        Self { segment, row: 0, rows: 1, seq, epoch, header_checksum: 0, ends: None, entries: moves, moves, orders: Vec::new(), incomplete: false }
+    }
+
+    /// Its entries: from memory, or read again.
+    pub(super) fn batch(&self, reader: &mut Reader<'_>) -> Result<DecodedBatch, OpenError> {
+        if let Some(batch) = self.ends.as_ref().and_then(|ends| reader.decode(ends, self.segment, self.row)) {
+            return Ok(batch);
+        }
+        if let Some((frame, block)) = reader.header(self.segment, self.row, |f| f.header_checksum == self.header_checksum)?
+            && let Some((batch, _)) = reader.ends(&frame, block)?
+        {
+            return Ok(batch);
+        }
+        Err(OpenError::Damage(format!("batch {} in segment {} row {} could be read once, but not again", self.seq, self.segment, self.row)))
+    }
+}
+
+/// Orders that an entry accounts for.
+pub(super) fn orders_of(entry: &Entry) -> Option<(Order, u64)> {
+    match entry {
+        Entry::Data { birth, .. } | Entry::Fill { birth, .. } => Some((*birth, 1)),
+        Entry::Range { order, .. } | Entry::Volume { order, .. } => Some((*order, 1)),
+        Entry::Covered { first, count } => Some((*first, *count)),
+        Entry::Move { .. } | Entry::Page { .. } => None,
+    }
+}
+
+pub(super) fn push_range(ranges: &mut Vec<(u64, u64)>, first: u64, last: u64) {
+    match ranges.last_mut() {
+        Some(range) if range.1.checked_add(1) == Some(first) => range.1 = last,
+        _ => ranges.push((first, last)),
+    }
+}
+
+/// What the members say was durable. A claim of an older epoch speaks of batches and orders that the fence behind it accepted:
+/// beyond the fence numbers begin anew, so a claim reaches no further than that.
+#[derive(Debug)]
+pub(super) struct Durable {
+    pub(super) seqs: [Seq; MAX_STREAMS],
+    pub(super) through: Order,
+}
+
+impl Durable {
+    fn claim(&mut self, superblock: &Superblock, epoch: Epoch, seqs: &[Seq; MAX_STREAMS], through: Order) {
+        let fence = fence_of(superblock, epoch);
+        for (stream, (known, claimed)) in self.seqs.iter_mut().zip(seqs).enumerate() {
+            *known = (*known).max(fence.map_or(*claimed, |f| f.last_seq[stream].min(*claimed)));
+        }
+        // Orders between a fence's accepted one and its next one were never used; all of them count as there.
+        let claimed = fence.map_or(through, |f| through.min(f.accepted_order));
+        self.through = self.through.max(claimed);
+    }
+
+    /// What checkpoint root and fences say.
+    fn begin(superblock: &Superblock, root: &CheckpointRoot) -> Self {
+        let mut durable = Self { seqs: [Seq(0); MAX_STREAMS], through: Order(0) };
+        durable.claim(superblock, root.epoch, &root.flushed_seq, root.flushed_through);
+        for fence in &superblock.fences {
+            // A fence is written only after everything it accepts was made durable, and speaks in its own epoch.
+            durable.claim(superblock, fence.epoch, &fence.last_seq, fence.accepted_order);
+        }
+        durable
+    }
+}
+
+/// The batches of one stream that count.
+pub(super) struct Chain {
+    pub(super) stream: usize,
+    pub(super) batches: Vec<Taken>,
+    /// Where the next batch is expected; `next_segment` as far as it is known.
+    pub(super) next: StreamPosition,
+    pub(super) end: Found,
+    /// The header of the batch that does not verify.
+    unverified: Option<HeaderFrame>,
+    /// Segment and row of a later batch of the stream that stands behind the end.
+    behind: Option<(SegmentId, u32)>,
+}
+
+impl Chain {
+    /// The last batch that counts.
+    pub(super) fn last_seq(&self) -> Seq {
+        Seq(self.next.seq.0.saturating_sub(1))
+    }
+}
+
+/// All chains.
+pub(super) struct Chains {
+    list: Vec<Chain>,
+    pub(super) durable: Durable,
+}
+
+impl Chains {
+    /// The chain of a stream.
+    pub(super) fn of(&self, stream: usize) -> &Chain {
+        &self.list[crate::stream_slot(stream)]
+    }
+
+    /// All of them, in order of the streams.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Chain> {
+        self.list.iter()
+    }
+}
+
+/// Follows all streams from `root`.
+pub(super) fn collect(reader: &mut Reader<'_>, superblock: &Superblock, root: &CheckpointRoot) -> Result<Chains, OpenError> {
+    let mut chains = Chains { list: Vec::new(), durable: Durable::begin(superblock, root) };
+    let mut budget = REPLAY_TABLE_BYTES;
+    for stream in STREAMS {
+        let walk = Walk { superblock, root, stream };
+        let chain = walk.follow(reader, &mut chains.durable, &mut budget)?;
+        chains.list.push(chain);
+    }
+    for slot in 0..chains.list.len() {
+        let walk = Walk { superblock, root, stream: chains.list[slot].stream };
+        walk.look_behind(reader, &mut chains.list[slot], &mut chains.durable)?;
+    }
+    for slot in 0..chains.list.len() {
+        let flushed = chains.durable.seqs[chains.list[slot].stream];
+        verify_recent(reader, &mut chains.list[slot], flushed)?;
+    }
+    reader.forget();
+    Ok(chains)
+}
+
+/// One stream to be followed.
+struct Walk<'s> {
+    superblock: &'s Superblock,
+    root: &'s CheckpointRoot,
+    stream: usize,
+}
+
+impl Walk<'_> {
+    /// True if the header is of this stream and of a time that counts. The root's positions are those of its own epoch: whatever
+    /// older batch still lies there is void, though the fence that says so may have been dropped with the checkpoints before.
+    fn is_ours(&self, frame: &HeaderFrame, reader_shape: &windrow_units::Shape, epoch: Epoch) -> bool {
+        let h = &frame.header;
+        usize::from(h.stream.0) == self.stream && h.shape == *reader_shape && h.epoch >= epoch && h.epoch <= self.superblock.epoch
+    }
+
+    fn is_void(&self, frame: &HeaderFrame) -> bool {
+        fence_of(self.superblock, frame.header.epoch).is_some_and(|f| frame.header.seq > f.last_seq[self.stream])
+    }
+
+    fn follow(&self, reader: &mut Reader<'_>, durable: &mut Durable, budget: &mut usize) -> Result<Chain, OpenError> {
+        let next = self.root.replay[self.stream];
+        let mut chain = Chain { stream: self.stream, batches: Vec::new(), next, end: Found::Nothing, unverified: None, behind: None };
+        if !reader.zones.contains(next.segment) {
+            chain.end = Found::NeverOpened;
+            chain.next = StreamPosition { next_segment: SegmentId::NONE, ..next };
+            return Ok(chain);
+        }
+        let mut epoch = self.root.epoch;
+        while reader.zones.contains(chain.next.segment) {
+            let StreamPosition { segment, row, seq, .. } = chain.next;
+            let shape = *reader.zones.shape(segment);
+            // Where a write was lost, a void header may stand in place of the expected one, which then is rebuilt.
+            let saw_void = Cell::new(false);
+            let expected = |frame: &HeaderFrame| {
+                let ours = frame.header.seq == seq && self.is_ours(frame, &shape, epoch);
+                saw_void.set(saw_void.get() || (ours && self.is_void(frame)));
+                ours && !self.is_void(frame)
+            };
+            let Some((frame, block)) = reader.header(segment, row, expected)? else {
+                chain.end = if saw_void.get() { Found::Void } else { Found::Nothing };
+                return Ok(chain);
+            };
+            let h = &frame.header;
+            durable.claim(self.superblock, h.epoch, &h.flushed_seq, h.flushed_through);
+            let Some((batch, ends)) = reader.ends(&frame, block)? else {
+                chain.end = Found::Unverified;
+                chain.unverified = Some(frame);
+                return Ok(chain);
+            };
+            epoch = h.epoch;
+            let kept = if ends.len() <= *budget { Some(ends) } else { None };
+            *budget -= kept.as_ref().map_or(0, Ends::len);
+            chain.batches.push(Taken::new(&batch, kept));
+            chain.next = StreamPosition { segment, row: h.row + h.rows, seq: h.seq.next(), next_segment: h.next_segment };
+            if chain.next.row >= h.shape.rows {
+                chain.next = StreamPosition { segment: h.next_segment, row: 0, seq: h.seq.next(), next_segment: SegmentId::NONE };
+            }
+        }
+        Ok(chain)
+    }
+
+    /// Looks at the known positions behind the end of a chain for what later batches say.
+    fn look_behind(&self, reader: &mut Reader<'_>, chain: &mut Chain, durable: &mut Durable) -> Result<(), OpenError> {
+        if chain.end == Found::NeverOpened {
+            return Ok(());
+        }
+        let epoch = chain.batches.last().map_or(self.root.epoch, |b| b.epoch);
+        let mut visited: Vec<SegmentId> = Vec::new();
+        let mut to_visit = vec![(chain.next.next_segment, 0), (chain.next.segment, chain.next.row + 1)];
+        while let Some((segment, first)) = to_visit.pop() {
+            if !reader.zones.contains(segment) || visited.contains(&segment) {
+                continue;
+            }
+            visited.push(segment);
+            let shape = *reader.zones.shape(segment);
+            let starts: Vec<u32> = (first.next_multiple_of(shape.chunk_rows)..shape.rows).step_by(shape.chunk_rows as usize).collect();
+            let later = |frame: &HeaderFrame| frame.header.seq > chain.next.seq && self.is_ours(frame, &shape, epoch) && !self.is_void(frame);
+            for frame in reader.headers(segment, &starts, later)? {
+                let h = &frame.header;
+                durable.claim(self.superblock, h.epoch, &h.flushed_seq, h.flushed_through);
+                chain.behind = chain.behind.or(Some((h.segment, h.row)));
+                to_visit.push((h.next_segment, 0));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Verifies batches above the flushed number; cuts the chain at the first that fails.
+fn verify_recent(reader: &mut Reader<'_>, chain: &mut Chain, flushed: Seq) -> Result<(), OpenError> {
+    let first = chain.batches.partition_point(|b| b.seq <= flushed);
+    for at in first..chain.batches.len() {
+        let batch = chain.batches[at].batch(reader)?;
+        let found = verify_payload(reader, &batch)?;
+        match judge(found, false) {
+            Case::Accepted => {}
+            Case::AcceptedIncomplete => chain.batches[at].incomplete = true,
+            _ => {
+                let h = &batch.frame.header;
+                chain.next = StreamPosition { segment: h.segment, row: h.row, seq: h.seq, next_segment: h.next_segment };
+                chain.batches.truncate(at);
+                (chain.end, chain.unverified) = (found, Some(batch.frame));
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What of `chains` is damage, when everything up to `accepted` is there: an error with the list of what is lost. A lost batch of the
+/// checkpoint stream is no loss, as the checkpoint that is used does not need it: it is only noted.
+pub(super) fn refuse_damage(reader: &mut Reader<'_>, chains: &Chains, accepted: Order, notes: &mut Vec<String>) -> Result<(), OpenError> {
+    let mut losses = Vec::new();
+    for chain in chains.iter() {
+        let by_order = chain.stream == STREAM_USER && accepted < chains.durable.through;
+        let by_seq = chain.next.seq <= chains.durable.seqs[chain.stream];
+        let Some(why) = judge(chain.end, by_seq || by_order).damage() else { continue };
+        let loss = loss_of(reader, chain, &chains.durable, accepted, why)?;
+        if chain.stream == STREAM_CHECKPOINT {
+            notes.push(format!("a later checkpoint is damaged and not used: {loss}"));
+        } else {
+            losses.push(loss);
+        }
+    }
+    if losses.is_empty() { Ok(()) } else { Err(OpenError::Lost(Losses(losses))) }
+}
+
+fn loss_of(reader: &mut Reader<'_>, chain: &Chain, durable: &Durable, accepted: Order, why: &'static str) -> Result<Loss, OpenError> {
+    let StreamPosition { segment, row, seq, .. } = chain.next;
+    let orders = chain.stream == STREAM_USER && accepted < durable.through;
+    let mut loss = Loss {
+        stream: chain.stream as u8,
+        seq,
+        durable_seq: durable.seqs[chain.stream].max(seq),
+        segment,
+        row,
+        end_row: row,
+        orders: orders.then(|| (accepted.next(), durable.through)),
+        blocks: Vec::new(),
+        more_runs: 0,
+        why,
+    };
+    if reader.zones.contains(segment) {
+        let behind = chain.behind.filter(|b| b.0 == segment).map(|b| b.1);
+        loss.end_row = behind.unwrap_or_else(|| reader.zones.shape(segment).chunk_end(row));
+    }
+    if let Some(frame) = &chain.unverified {
+        loss.end_row = frame.header.row + frame.header.rows;
+        loss.note_blocks(&reader.head_entries(frame)?);
+    }
+    Ok(loss)
+}
+
+/// Where each stream would begin if it had no batch.
+pub(super) fn closed_positions() -> [StreamPosition; MAX_STREAMS] {
+    [Stream::closed_position(); MAX_STREAMS]
+}

@@ -1,0 +1,106 @@
+//! What was durable and can not be had any more, as exactly as it can be said.
+
+use serde::Serialize;
+use std::fmt;
+use windrow_layout::batch::Entry;
+use windrow_units::{Lba, Order, SegmentId, Seq, VolumeId};
+
+/// Runs of blocks that one loss lists; the others are only counted.
+const RUNS_MAX: usize = 64;
+
+/// A run of blocks of a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct LostBlocks {
+    /// Volume.
+    pub volume: VolumeId,
+    /// First block.
+    pub first: Lba,
+    /// Blocks.
+    pub count: u64,
+}
+
+/// A batch that was durable and can not be read, with everything of its stream behind it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Loss {
+    /// Stream.
+    pub stream: u8,
+    /// The first batch that is lost.
+    pub seq: Seq,
+    /// The last batch of the stream that was known to be durable.
+    pub durable_seq: Seq,
+    /// Segment of the first lost batch ([`SegmentId::NONE`]: not known).
+    pub segment: SegmentId,
+    /// Its first row.
+    pub row: u32,
+    /// The row behind the lost rows, as far as can be told.
+    pub end_row: u32,
+    /// Orders that were durable and are not there, first and last (streams of user entries only).
+    pub orders: Option<(Order, Order)>,
+    /// Blocks that are known to be in the lost batch.
+    pub blocks: Vec<LostBlocks>,
+    /// Further runs of blocks, not listed.
+    pub more_runs: u64,
+    /// Why.
+    pub why: &'static str,
+}
+
+impl Loss {
+    /// Notes the blocks that entries tell.
+    pub(super) fn note_blocks(&mut self, entries: &[Entry]) {
+        for entry in entries {
+            let (volume, first, count) = match entry {
+                Entry::Data { volume, lba, .. } | Entry::Fill { volume, lba, .. } | Entry::Move { volume, lba, .. } => (*volume, *lba, 1),
+                Entry::Range { volume, lba, count, .. } => (*volume, *lba, *count),
+                Entry::Volume { .. } | Entry::Covered { .. } | Entry::Page { .. } => continue,
+            };
+            let follows = |run: &&mut LostBlocks| run.volume == volume && run.first.0.saturating_add(run.count) == first.0;
+            if let Some(run) = self.blocks.last_mut().filter(follows) {
+                run.count = run.count.saturating_add(count);
+            } else if self.blocks.len() < RUNS_MAX {
+                self.blocks.push(LostBlocks { volume, first, count });
+            } else {
+                self.more_runs += 1;
+            }
+        }
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stream {} batch {}", self.stream, self.seq)?;
+        if self.durable_seq > self.seq {
+            write!(f, " (and those up to {})", self.durable_seq)?;
+        }
+        if self.segment != SegmentId::NONE {
+            write!(f, " in segment {} rows {}..{}", self.segment, self.row, self.end_row)?;
+        }
+        write!(f, ": {}", self.why)?;
+        if let Some((first, last)) = self.orders {
+            write!(f, "; lost are orders {first} to {last}")?;
+        }
+        for (i, run) in self.blocks.iter().enumerate() {
+            let lead = if i == 0 { "; known to be in it:" } else { "," };
+            write!(f, "{lead} volume {} blocks {}..{}", run.volume, run.first, run.first.0.saturating_add(run.count))?;
+        }
+        if self.more_runs > 0 {
+            write!(f, " and {} more runs", self.more_runs)?;
+        }
+        Ok(())
+    }
+}
+
+/// All losses of a pool that was refused for them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Losses(pub Vec<Loss>);
+
+impl fmt::Display for Losses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, loss) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str("; ")?;
+            }
+            loss.fmt(f)?;
+        }
+        Ok(())
+    }
+}

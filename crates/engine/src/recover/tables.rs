@@ -1,0 +1,134 @@
+//! The effect of replayed entries on the tables, and what the tables say when all are in.
+
+use super::chain::Chain;
+use super::{OpenError, Tables};
+use crate::limits::LBA_BITS;
+use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
+use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
+use windrow_layout::map_entry::MapEntry;
+use windrow_layout::superblock::CheckpointRoot;
+use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Place, SegmentId, VolumeId};
+
+/// Applies a user entry; a block with payload is shown as `shown`.
+pub(super) fn apply_entry(entry: &Entry, shown: MapEntry, tables: &mut Tables) -> Result<(), OpenError> {
+    match entry {
+        Entry::Data { volume, lba, .. } => set_block(tables, *volume, *lba, shown),
+        Entry::Fill { volume, lba, state, .. } => {
+            let entry = if *state == FillState::Ones { MapEntry::ONES } else { MapEntry::ZERO };
+            set_block(tables, *volume, *lba, entry)
+        }
+        Entry::Range { volume, lba, count, state, .. } => set_range(tables, *volume, *lba, lba.0.saturating_add(*count), *state),
+        Entry::Volume { volume, change, .. } => apply_volume(tables, *volume, change),
+        Entry::Move { .. } | Entry::Covered { .. } | Entry::Page { .. } => Ok(()),
+    }
+}
+
+fn set_block(tables: &mut Tables, volume: VolumeId, lba: Lba, entry: MapEntry) -> Result<(), OpenError> {
+    let limit = tables.volumes.arena.bytes();
+    // A volume that is not in the table any more was deleted later, and its delete is in the checkpoint.
+    let Some((v, arena)) = tables.volumes.get_mut(volume) else { return Ok(()) };
+    if lba.0 >= v.blocks() && entry.has_payload() {
+        // The table's image is newer than this entry and has the volume smaller: the shrink comes later in the replay.
+        return Ok(());
+    }
+    v.map.ensure(arena, volume, lba.0 / MAP_PAGE_ENTRIES as u64).ok_or(OpenError::MapMemory { limit })?;
+    v.map.replace(arena, lba, entry);
+    Ok(())
+}
+
+fn set_range(tables: &mut Tables, volume: VolumeId, first: Lba, end: u64, state: RangeState) -> Result<(), OpenError> {
+    let page = MAP_PAGE_ENTRIES as u64;
+    let mut at = first.0;
+    while at < end {
+        let Some((v, arena)) = tables.volumes.get_mut(volume) else { return Ok(()) };
+        if state == RangeState::Hole {
+            match v.map.next_page(at / page, end.div_ceil(page)) {
+                None => return Ok(()),
+                Some(index) => at = at.max(index * page),
+            }
+        } else if v.map.ensure(arena, volume, at / page).is_none() {
+            at = (at / page + 1) * page;
+            continue;
+        }
+        let stop = end.min((at / page + 1) * page);
+        let entry = if state == RangeState::Hole { MapEntry::HOLE } else { MapEntry::ZERO };
+        for lba in at..stop {
+            if v.map.get(arena, Lba(lba)) != entry {
+                v.map.replace(arena, Lba(lba), entry);
+            }
+        }
+        at = stop;
+    }
+    Ok(())
+}
+
+fn apply_volume(tables: &mut Tables, volume: VolumeId, change: &VolumeChange) -> Result<(), OpenError> {
+    match change {
+        VolumeChange::Create { name, size_bytes } => {
+            // The table's image may be older than this entry, or newer (then it has the volume, or its delete follows in the replay).
+            if tables.volumes.get(volume).is_none() {
+                let record = VolumeRecord { id: volume, state: VolumeState::Active, read_only: false, size_bytes: *size_bytes, name: name.clone() };
+                tables.volumes.add(record);
+            }
+        }
+        VolumeChange::Resize { size_bytes } => {
+            tables.volumes.change(volume, |r| r.size_bytes = *size_bytes);
+            // To the very end: the table's image may already have a later, smaller size while map pages are older.
+            return set_range(tables, volume, Lba(size_bytes / BLOCK_BYTES), 1 << LBA_BITS, RangeState::Hole);
+        }
+        VolumeChange::Delete => tables.volumes.change(volume, |r| r.state = VolumeState::Deleting),
+        VolumeChange::SetReadOnly(read_only) => tables.volumes.change(volume, |r| r.read_only = *read_only),
+    }
+    Ok(())
+}
+
+/// Enters a stream's batches into the segment table.
+pub(super) fn settle_segments(root: &CheckpointRoot, chain: &Chain, tables: &mut Tables) {
+    for batch in &chain.batches {
+        let segment = tables.segments.get_mut(batch.segment);
+        if batch.row == 0 {
+            segment.starts.fill(0);
+        }
+        segment.stream = chain.stream as u8;
+        segment.starts[batch.row as usize / 64] |= 1 << (batch.row % 64);
+        segment.filled_rows = batch.row + batch.rows;
+        segment.last_seq = batch.seq;
+        segment.last_checkpoint = root.id;
+        tables.segments.mark_dirty(batch.segment);
+    }
+    if tables.zones.contains(chain.next.segment) {
+        tables.segments.truncate(chain.next.segment, chain.next.row);
+    }
+}
+
+/// Counts live payload of every segment from the maps and from the checkpoint's own pages.
+pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpoint::Loaded) {
+    let mut live = vec![0u32; tables.segments.count() as usize];
+    let units = u32::from(FULL_BLOCK_UNITS);
+    let mut count = |place: Place| {
+        let segment = tables.codec.segment(place);
+        if let Some(slot) = live.get_mut(segment.index()) {
+            *slot += units;
+        }
+    };
+    for v in tables.volumes.iter() {
+        let mut next = 0;
+        while let Some(index) = v.map.next_page(next, u64::from(u32::MAX)) {
+            next = index + 1;
+            let Some(slot) = v.map.slot(index) else { continue };
+            for entry in tables.volumes.arena.page(slot).iter().filter(|e| e.has_payload()) {
+                count(entry.place());
+            }
+            if let Some(pointer) = tables.volumes.arena.meta(slot).map(|m| m.pointer).filter(|p| p.present) {
+                count(pointer.place);
+            }
+        }
+    }
+    let pointers = loaded.tables.values().flatten().chain(loaded.leaves.values()).chain(&loaded.list);
+    for pointer in pointers.filter(|p| p.present) {
+        count(pointer.place);
+    }
+    for (index, units) in live.into_iter().enumerate() {
+        tables.segments.get_mut(SegmentId(index as u32)).live_units = units;
+    }
+}
