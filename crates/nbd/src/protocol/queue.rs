@@ -4,6 +4,9 @@
 //! is never copied. Pieces name in sending order how many bytes of heads, or which slice, comes next; neighbouring heads
 //! are one piece. Each reply remembers the position in the stream where it ends, so that what it holds of the connection's bounds
 //! is released when its last byte has left.
+//!
+//! Where structured replies were negotiated, they are used for read data, block status and errors (which carry a text then). Plain success
+//! of everything else stays a simple reply, as the protocol allows: clients receive it with one call instead of two.
 
 use super::refusal::Refusal;
 use super::request::{Command, Incoming};
@@ -84,7 +87,7 @@ pub struct ReplyQueue {
 }
 
 impl ReplyQueue {
-    /// An empty queue; with `structured`, all replies are structured ones.
+    /// An empty queue; with `structured`, replies that carry something are structured ones.
     pub fn new(structured: bool) -> Self {
         Self { structured, ..Self::default() }
     }
@@ -116,7 +119,6 @@ impl ReplyQueue {
                 list => self.extents(question, &list),
             },
             (Command::Read | Command::BlockStatus, Ok(_)) => self.error(question, fault),
-            (_, Ok(_)) if self.structured => self.chunk(question, chunk::NONE, &[]),
             (_, Ok(_)) => self.simple(question, 0),
         }
         self.ends.push_back(End { position: self.queued, bytes: question.cost_bytes() });

@@ -91,7 +91,6 @@ pub(crate) mod command_flag {
 
 pub(crate) mod chunk {
     pub(crate) const DONE: u16 = 1 << 0;
-    pub(crate) const NONE: u16 = 0;
     pub(crate) const OFFSET_DATA: u16 = 1;
     pub(crate) const BLOCK_STATUS: u16 = 5;
     pub(crate) const ERROR: u16 = 1 << 15 | 1;
