@@ -23,8 +23,9 @@ use windrow_units::VolumeId;
 
 /// After a large write the next header is received with little of what follows it, as that is likely the next payload.
 const SHORT_RECEIVE_BYTES: usize = 4096;
-/// Requests taken before they are submitted: a longer group would let the volume idle while it is parsed.
-const GROUP_REQUESTS: usize = 64;
+/// Requests taken before they are submitted and answered. A client that has all its requests in one input can go on only when replies
+/// come: longer groups make client and server work by turns instead of side by side, shorter ones pay more for locks and sends.
+const GROUP_REQUESTS: usize = 8;
 
 /// How a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
