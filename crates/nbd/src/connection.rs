@@ -1,11 +1,12 @@
 //! The thread of one connection.
 //!
 //! 1. Negotiate, against a deadline.
-//! 2. Receive what the socket has; take all whole requests as far as the bounds allow; submit them as one group; send what is
-//!    ready in one go.
-//! 3. Wait only when there is nothing else to do: for input, for the socket to take replies, or for the bell (room in the bounds,
+//! 2. Receive what the socket has; take whole requests as far as the bounds allow; submit them as one group; put up what is ready.
+//! 3. Send what is put up: at once for a client with one request at a time; for others when a group's worth has gathered or the socket
+//!    has no more input, whichever comes first. So no reply ever waits while its thread sleeps.
+//! 4. Wait only when there is nothing else to do: for input, for the socket to take replies, or for the bell (room in the bounds,
 //!    a full socket found by another thread, shutdown).
-//! 4. At the end wait until nothing is in flight: a session is never dropped with requests under way.
+//! 5. At the end wait until nothing is in flight: a session is never dropped with requests under way.
 
 use crate::intake::Intake;
 use crate::link::Link;
@@ -26,6 +27,8 @@ const SHORT_RECEIVE_BYTES: usize = 4096;
 /// Requests taken before they are submitted and answered. A client that has all its requests in one input can go on only when replies
 /// come: longer groups make client and server work by turns instead of side by side, shorter ones pay more for locks and sends.
 const GROUP_REQUESTS: usize = 8;
+/// After this many groups of one request a client counts as one that sends a single request at a time.
+const LONE_GROUPS: u32 = 16;
 
 /// How a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -165,6 +168,10 @@ struct Transmission<'a> {
     /// The last request was a large write.
     large: bool,
     group: Vec<Incoming>,
+    /// Requests submitted since the last send.
+    unsent: usize,
+    /// Groups of one request since the last longer one, up to [`LONE_GROUPS`].
+    lone: u32,
     requests: Vec<Request>,
     ready: Vec<Completion>,
 }
@@ -181,7 +188,20 @@ impl<'a> Transmission<'a> {
         };
         let parser = RequestParser::new(rules, control.source.buffers().clone());
         let volume = info.volume;
-        Self { control, link, session, volume, intake, parser, large: false, group: Vec::new(), requests: Vec::new(), ready: Vec::new() }
+        Self {
+            control,
+            link,
+            session,
+            volume,
+            intake,
+            parser,
+            large: false,
+            group: Vec::new(),
+            unsent: 0,
+            lone: LONE_GROUPS,
+            requests: Vec::new(),
+            ready: Vec::new(),
+        }
     }
 
     fn run(mut self) -> Ending {
@@ -197,7 +217,14 @@ impl<'a> Transmission<'a> {
         let pause = self.take_group();
         let count = self.group.len();
         if count > 0 {
+            self.lone = if count > 1 { 0 } else { LONE_GROUPS.min(self.lone + 1) };
+            self.unsent += count;
             self.submit_group();
+        }
+        let alone = self.lone == LONE_GROUPS;
+        // A payload that is received straight into its buffer may take long.
+        if alone || self.unsent >= GROUP_REQUESTS || self.parser.is_inside() {
+            self.send();
         }
         match pause {
             Pause::Group => Ok(()),
@@ -205,7 +232,15 @@ impl<'a> Transmission<'a> {
             Pause::End(ending) => Err(ending),
             // The rest of a request is likely there by now, and a client that sends many at once has sent more; one with a single
             // request at a time has sent nothing, and looking would only cost it time.
-            Pause::Input => self.await_input(count > 1 || self.is_partial()),
+            Pause::Input => self.await_input(!alone || self.is_partial()),
+        }
+    }
+
+    /// Sends what is put up.
+    fn send(&mut self) {
+        if self.unsent > 0 {
+            self.unsent = 0;
+            self.link.deliver(&mut self.ready);
         }
     }
 
@@ -247,7 +282,6 @@ impl<'a> Transmission<'a> {
         if !self.requests.is_empty() {
             session.submit(&mut self.requests, &mut self.ready);
         }
-        self.link.deliver(&mut self.ready);
     }
 
     /// True if the beginning of a request was received.
@@ -289,6 +323,7 @@ impl<'a> Transmission<'a> {
             if (eager || stopping) && self.receive()? {
                 return Ok(());
             }
+            self.send();
             if stopping && !self.link.wanted(|ledger| !ledger.is_idle()) {
                 return Err(Ending::Stopped);
             }
@@ -308,6 +343,7 @@ impl<'a> Transmission<'a> {
 
     /// Returns when one more request may be taken.
     fn await_room(&mut self) -> Result<(), Ending> {
+        self.send();
         while self.link.wanted(|ledger| !self.link.has_room(ledger.held())) {
             let blocked = self.link.is_blocked();
             let came = self.wait(Some(Readiness { writable: blocked, ..Readiness::default() }), blocked)?;
@@ -323,6 +359,7 @@ impl<'a> Transmission<'a> {
 
     /// Waits until nothing is in flight and all replies have left or cannot leave any more.
     fn drain(&mut self, mut ending: Ending) -> Ending {
+        self.send();
         while self.link.wanted(|ledger| !ledger.is_idle()) {
             if self.link.is_broken() {
                 // Only the volume can move things on now, and it always answers.
