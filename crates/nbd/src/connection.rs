@@ -236,12 +236,14 @@ impl<'a> Transmission<'a> {
         }
     }
 
-    /// Sends what is put up.
-    fn send(&mut self) {
-        if self.unsent > 0 {
+    /// Sends what is put up; false if there was nothing.
+    fn send(&mut self) -> bool {
+        let some = self.unsent > 0;
+        if some {
             self.unsent = 0;
             self.link.deliver(&mut self.ready);
         }
+        some
     }
 
     fn take_group(&mut self) -> Pause {
@@ -323,7 +325,10 @@ impl<'a> Transmission<'a> {
             if (eager || stopping) && self.receive()? {
                 return Ok(());
             }
-            self.send();
+            // A send takes long enough for a busy client to have sent more: looking is cheaper than the wait that would return at once.
+            if self.send() && eager && !stopping && self.receive()? {
+                return Ok(());
+            }
             if stopping && !self.link.wanted(|ledger| !ledger.is_idle()) {
                 return Err(Ending::Stopped);
             }
