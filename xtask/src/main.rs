@@ -4,6 +4,7 @@
 //! shown to others, `ci` is `test` plus what only makes sense on a fresh clone. `bench` and `sim` are short names for two
 //! long commands.
 
+mod bench;
 mod metadata;
 mod packages;
 mod source;
@@ -19,7 +20,7 @@ const TASKS: &[(&str, &str)] = &[
     ("ci", "what .ci/run calls: `test`, a current lock file, and nothing left behind in the tree"),
     ("test", "everything that must pass; with names of steps, only those"),
     ("tidy", "the rules of the house (crate arrows, sizes, documents, licences)"),
-    ("bench", "`windrow bench` in a release build; arguments are passed on"),
+    ("bench", "all benchmarks in a short form ([--dir DIR] [--results DIR]); with a name, that `windrow bench` in a release build"),
     ("sim", "the simulator in a release build: --seeds A..B --jobs J"),
 ];
 
@@ -42,7 +43,7 @@ fn run(task: &str, rest: &[String]) -> Result<(), String> {
         "ci" => test::run(&root, test::Mode::Ci, rest),
         "test" => test::run(&root, test::Mode::Local, rest),
         "tidy" => tidy::run(&root),
-        "bench" => test::bench(&root, rest),
+        "bench" => bench::run(&root, rest),
         "sim" => test::simulate(&root, rest),
         "" | "help" | "-h" | "--help" => {
             println!("cargo xtask <task>\n");

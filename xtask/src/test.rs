@@ -50,13 +50,6 @@ pub fn run(root: &Path, mode: Mode, only: &[String]) -> Result<(), String> {
     if steps.failed() { Err("a step failed".to_owned()) } else { Ok(()) }
 }
 
-/// `windrow bench` in a release build.
-pub fn bench(root: &Path, arguments: &[String]) -> Result<(), String> {
-    let mut command = tools::cargo(root);
-    command.args(["run", "--release", "--quiet", "--package", "windrow", "--", "bench"]).args(arguments);
-    tools::run(command, 60 * MINUTE_S)
-}
-
 /// The simulator in a release build.
 pub fn simulate(root: &Path, arguments: &[String]) -> Result<(), String> {
     if !has_simulator(root) {

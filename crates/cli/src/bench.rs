@@ -1,13 +1,19 @@
 //! `bench`: reproducible benchmarks whose figure is a ratio within one run.
 //!
 //! What is compared is measured in turn, round by round, so that a noisy spell hits both sides; medians over the rounds are shown, and the
-//! median of the ratios of each round.
+//! median of the ratios of each round. Every command prints text or JSON, says which goals were reached, and draws a picture.
 
+mod case;
 mod chart;
 mod engine;
+mod machine;
 mod nbd;
+mod read;
+mod report;
+mod rounds;
 mod scratch;
 mod steady;
+mod table;
 
 use crate::output::Output;
 use clap::Subcommand;
@@ -18,9 +24,13 @@ use windrow_host::Failure;
 pub enum BenchCommand {
     /// Load in process on memory or on files; files against their own linear rate.
     Engine(engine::EngineArguments),
+    /// Request sizes from 4 KiB to 256 KiB, 1 to 100 writers, the latency of one writer: reads, writes, mixes.
+    Table(table::TableArguments),
+    /// Random reads of a full volume, in process and over NBD, against the same members read raw.
+    Read(read::ReadArguments),
     /// Fill to a share of the space, overwrite at random, compare cleaning with the closed form.
     Steady(steady::SteadyArguments),
-    /// NBD with fio: this server against `nbdkit memory`.
+    /// NBD with fio: this server against other ones.
     Nbd(nbd::NbdArguments),
 }
 
@@ -28,6 +38,8 @@ pub enum BenchCommand {
 pub fn run(command: BenchCommand, output: &Output) -> Result<u8, Failure> {
     match command {
         BenchCommand::Engine(arguments) => engine::run(&arguments, output),
+        BenchCommand::Table(arguments) => table::run(&arguments, output),
+        BenchCommand::Read(arguments) => read::run(&arguments, output),
         BenchCommand::Steady(arguments) => steady::run(&arguments, output),
         BenchCommand::Nbd(arguments) => nbd::run(&arguments, output),
     }

@@ -1,7 +1,7 @@
-//! Loads by fio over NBD, where it is installed.
+//! Loads by fio, over NBD or on files, where it is installed.
 
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use windrow_host::failure::{Failure, id};
@@ -36,35 +36,79 @@ pub struct FioLoad<'a> {
     pub block_bytes: u64,
     /// Bytes of the export that are used.
     pub span_bytes: u64,
+    /// Time; 0: once over the span, without a limit.
+    pub seconds: u64,
+}
+
+/// A fio load on files, past the page cache, through io_uring.
+pub struct FioFiles<'a> {
+    /// The files; requests go to all of them at random.
+    pub paths: &'a [PathBuf],
+    /// `randread` ...
+    pub pattern: &'a str,
+    /// Requests in flight, over all files.
+    pub depth: u32,
+    /// Request size.
+    pub block_bytes: u64,
     /// Time.
     pub seconds: u64,
 }
 
 /// True if fio with its nbd engine is here.
 pub fn fio_available() -> bool {
-    let engines = Command::new("fio").arg("--enghelp").stderr(Stdio::null()).output();
-    engines.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).split_whitespace().any(|word| word == "nbd"))
+    fio_has_engine("nbd")
 }
 
-/// Runs fio.
+/// True if fio with this engine is here.
+pub fn fio_has_engine(engine: &str) -> bool {
+    let engines = Command::new("fio").arg("--enghelp").stderr(Stdio::null()).output();
+    engines.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).split_whitespace().any(|word| word == engine))
+}
+
+/// Runs fio over NBD.
 pub fn fio(load: &FioLoad<'_>) -> Result<FioResult, Failure> {
+    let mut arguments = common(load.pattern, load.depth, load.block_bytes);
+    arguments.push("--ioengine=nbd".to_owned());
+    arguments.push(format!("--uri=nbd+unix:///{}?socket={}", load.export, load.socket.display()));
+    arguments.push(format!("--size={}", load.span_bytes));
+    run(arguments, load.seconds)
+}
+
+/// Runs fio on files.
+pub fn fio_files(load: &FioFiles<'_>) -> Result<FioResult, Failure> {
+    let mut arguments = common(load.pattern, load.depth, load.block_bytes);
+    // A colon ends a name.
+    let names: Vec<String> = load.paths.iter().map(|path| path.display().to_string().replace(':', "\\:")).collect();
+    arguments.extend(["--ioengine=io_uring", "--direct=1", "--file_service_type=random"].map(str::to_owned));
+    arguments.push(format!("--filename={}", names.join(":")));
+    if load.pattern.ends_with("read") {
+        arguments.push("--readonly".to_owned());
+    }
+    run(arguments, load.seconds)
+}
+
+fn common(pattern: &str, depth: u32, block_bytes: u64) -> Vec<String> {
+    let fixed = ["--name=load", "--refill_buffers=1", "--norandommap", "--randrepeat=0", "--output-format=json"];
+    let mut arguments: Vec<String> = fixed.map(str::to_owned).into();
+    arguments.extend([format!("--rw={pattern}"), format!("--iodepth={depth}"), format!("--bs={block_bytes}")]);
+    arguments
+}
+
+/// How long a load without a limit may take.
+const UNLIMITED: Duration = Duration::from_secs(3600);
+
+fn run(arguments: Vec<String>, seconds: u64) -> Result<FioResult, Failure> {
     let what = "cannot run fio";
     let dir = tempfile::tempdir().map_err(|error| Failure::new(id::LOCAL_FILE, what, error))?;
     let result = dir.path().join("result.json");
-    let mut child = Command::new("fio")
-        .args(["--name=load", "--ioengine=nbd", "--refill_buffers=1", "--norandommap", "--randrepeat=0", "--time_based=1", "--output-format=json"])
-        .arg(format!("--output={}", result.display()))
-        .arg(format!("--uri=nbd+unix:///{}?socket={}", load.export, load.socket.display()))
-        .arg(format!("--rw={}", load.pattern))
-        .arg(format!("--iodepth={}", load.depth))
-        .arg(format!("--bs={}", load.block_bytes))
-        .arg(format!("--size={}", load.span_bytes))
-        .arg(format!("--runtime={}", load.seconds))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| Failure::new(id::NOT_AVAILABLE, what, error).remedy("install fio"))?;
-    let end = Instant::now() + Duration::from_secs(load.seconds) + PATIENCE;
+    let mut command = Command::new("fio");
+    command.args(arguments).arg(format!("--output={}", result.display())).stdout(Stdio::null()).stderr(Stdio::null());
+    if seconds > 0 {
+        command.args(["--time_based=1".to_owned(), format!("--runtime={seconds}")]);
+    }
+    let mut child = command.spawn().map_err(|error| Failure::new(id::NOT_AVAILABLE, what, error).remedy("install fio"))?;
+    let limit = if seconds > 0 { Duration::from_secs(seconds) + PATIENCE } else { UNLIMITED };
+    let end = Instant::now() + limit;
     while child.try_wait().map_err(|error| Failure::new(id::BENCH, what, error))?.is_none() {
         if Instant::now() > end {
             drop(child.kill());

@@ -13,7 +13,6 @@ const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 const OPTION_GO: u32 = 7;
 const REPLY_ACK: u32 = 1;
 const REPLY_INFO: u32 = 3;
-const INFO_EXPORT: u16 = 0;
 /// Fixed newstyle, no padding after the handshake.
 const CLIENT_FLAGS: u32 = 3;
 /// Longest option reply that makes sense here.
@@ -45,7 +44,6 @@ pub struct NbdClient {
     reader: BufReader<UnixStream>,
     writer: BufWriter<UnixStream>,
     reads: HashMap<u64, usize>,
-    size_bytes: u64,
 }
 
 fn broken(what: &str) -> Error {
@@ -58,7 +56,7 @@ impl NbdClient {
         let stream = UnixStream::connect(socket)?;
         let reader = BufReader::with_capacity(256 << 10, stream.try_clone()?);
         let writer = BufWriter::with_capacity(256 << 10, stream);
-        let mut client = Self { reader, writer, reads: HashMap::new(), size_bytes: 0 };
+        let mut client = Self { reader, writer, reads: HashMap::new() };
         client.negotiate(export)?;
         Ok(client)
     }
@@ -90,18 +88,10 @@ impl NbdClient {
             self.reader.read_exact(&mut data)?;
             match kind {
                 REPLY_ACK => return Ok(()),
-                REPLY_INFO if data.len() >= 12 && data[..2] == INFO_EXPORT.to_be_bytes() => {
-                    self.size_bytes = u64::from_be_bytes(std::array::from_fn(|at| data[2 + at]));
-                }
                 REPLY_INFO => {}
                 _ => return Err(Error::other(format!("the NBD server refused export '{export}': {}", String::from_utf8_lossy(&data)))),
             }
         }
-    }
-
-    /// Size of the export in bytes.
-    pub fn size_bytes(&self) -> u64 {
-        self.size_bytes
     }
 
     fn request(&mut self, kind: Kind, cookie: u64, offset: u64, length: u32) -> Result<()> {

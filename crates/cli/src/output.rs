@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use serde::Serialize;
+use serde_json::Value;
 use std::io::Write;
 use windrow_host::Failure;
 
@@ -40,15 +41,7 @@ impl Output {
                 print(&format!("{text}{end}"));
             }
             Format::Json => {
-                let mut json = serde_json::to_value(value).unwrap_or_else(|error| serde_json::json!({ "error": error.to_string() }));
-                let schema = format!("windrow/{name}/1");
-                match json.as_object_mut() {
-                    Some(fields) => {
-                        fields.entry("schema").or_insert(schema.into());
-                    }
-                    None => json = serde_json::json!({ "schema": schema, "value": json }),
-                }
-                print(&format!("{json}\n"));
+                print(&format!("{}\n", with_schema(name, value)));
             }
         }
     }
@@ -60,6 +53,19 @@ impl Output {
         }
         eprintln!("windrow: {failure}");
     }
+}
+
+/// A result as programs get it: one object with the schema `windrow/<name>/1`.
+pub fn with_schema(name: &str, value: &impl Serialize) -> Value {
+    let mut json = serde_json::to_value(value).unwrap_or_else(|error| serde_json::json!({ "error": error.to_string() }));
+    let schema = format!("windrow/{name}/1");
+    match json.as_object_mut() {
+        Some(fields) => {
+            fields.entry("schema").or_insert(schema.into());
+        }
+        None => json = serde_json::json!({ "schema": schema, "value": json }),
+    }
+    json
 }
 
 /// Writes to standard output; a reader that went away is its own affair.

@@ -43,6 +43,14 @@ impl Progress {
         self.line(&format!("{done} of {all}{go}"));
     }
 
+    /// A text as it is, at once: before something that tells nothing until it is done.
+    pub fn note(&mut self, text: &str) {
+        if self.terminal {
+            self.shown = Some(Instant::now());
+            self.line(text);
+        }
+    }
+
     /// Time passed of all time, with something to say.
     pub fn time(&mut self, all: Duration, note: &str) {
         if !self.is_due() {

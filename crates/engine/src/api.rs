@@ -375,6 +375,8 @@ pub struct PoolStatus {
     pub free_segments: u32,
     /// Segments now that hold user data and are closed: not open, free, dead, or of checkpoints.
     pub data_segments: u32,
+    /// Bytes of live blocks in those segments.
+    pub data_live_bytes: u64,
     /// Map memory in use, in bytes.
     pub map_bytes: u64,
     /// Bounds.

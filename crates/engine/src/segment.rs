@@ -12,7 +12,7 @@
 
 use crate::limits::{STREAM_CHECKPOINT, STREAMS};
 use windrow_policy::{SegmentStats, VictimIndex, VictimPolicy};
-use windrow_units::{FULL_BLOCK_UNITS, Order, SegmentId, Seq, ZoneMap};
+use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Order, SegmentId, Seq, ZoneMap};
 
 /// State of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -444,10 +444,11 @@ impl Segments {
         }
     }
 
-    /// Closed segments of user and cleaned data.
-    pub fn closed_data_count(&self) -> u32 {
+    /// Closed segments of user and cleaned data, and the bytes alive in them.
+    pub fn closed_data(&self) -> (u32, u64) {
         let closed = |s: &&Segment| matches!(s.state, SegmentState::Sealed | SegmentState::Cleaning | SegmentState::Aside);
-        self.table.iter().filter(closed).filter(|s| usize::from(s.stream) != STREAM_CHECKPOINT).count() as u32
+        let data = self.table.iter().filter(closed).filter(|s| usize::from(s.stream) != STREAM_CHECKPOINT);
+        data.fold((0, 0), |(count, bytes), s| (count + 1, bytes + u64::from(s.live_units) * (BLOCK_BYTES / u64::from(FULL_BLOCK_UNITS))))
     }
 
     /// Sums of live blocks by kind of stream: (user and cleaned, checkpoint).

@@ -52,6 +52,7 @@ impl Engine {
         };
         let properties = &self.superblock.properties;
         let [lifetime_user_bytes, lifetime_member_bytes] = self.lifetime_counters();
+        let (data_segments, data_live_bytes) = self.segments.closed_data();
         PoolStatus {
             pool: self.superblock.pool,
             name: self.superblock.pool_name.clone(),
@@ -68,7 +69,8 @@ impl Engine {
             plan: self.plan.clone(),
             used_bytes: self.volumes.used_blocks * BLOCK_BYTES,
             free_segments: self.segments.free_count(),
-            data_segments: self.segments.closed_data_count(),
+            data_segments,
+            data_live_bytes,
             map_bytes: self.volumes.arena.bytes(),
             limits: self.limits,
             at_risk_bytes: self.at_risk_bytes(),

@@ -107,6 +107,8 @@ pub struct CapacityReport {
     pub free_segments: u32,
     /// Segments that hold user data and are closed: not open, free, dead, or of checkpoints.
     pub data_segments: u32,
+    /// Bytes of live blocks in those segments.
+    pub data_live_bytes: u64,
     /// Segments held back.
     pub reserve_segments: u32,
     /// Geometry.
@@ -267,6 +269,7 @@ impl PoolReport {
                 segments: status.plan.segments,
                 free_segments: status.free_segments,
                 data_segments: status.data_segments,
+                data_live_bytes: status.data_live_bytes,
                 reserve_segments: status.plan.reserve_segments,
                 zones: status.plan.zones,
             },

@@ -1,41 +1,48 @@
-//! `bench engine`.
+//! `bench engine`: load in process. On files each round also measures what the same files take when they are written side by side with the
+//! same write size; the ratio is to that rate times the share of data columns.
 
-use super::chart::{Bar, bars};
-use super::scratch::{Scratch, ScratchArguments, cpu_seconds};
+use super::case::{Case, SPARE_PER_MILLE, Sample, fill, fresh, measure};
+use super::chart::{Group, groups};
+use super::machine::Meter;
+use super::report::{Findings, Goal, ReportArguments};
+use super::rounds::{RoundArguments, Step, alternate, at_least_one, middle, ppm};
+use super::scratch::{Scratch, ScratchArguments};
+use super::steady::{self, SteadyPlan, SteadyResult};
 use crate::figures::{factor, median, megabytes, nanoseconds};
-use crate::load::linear;
-use crate::load::session::{LoadResult, LoadSpec, run as run_load};
+use crate::load::linear::{self, LinearResult};
 use crate::output::Output;
-use crate::progress::Progress;
 use crate::table::Table;
-use crate::values::Size;
+use crate::values::{Share, Size};
 use clap::Args;
 use serde_json::{Value, json};
-use std::path::PathBuf;
 use std::time::Duration;
+use windrow_host::daemon;
 use windrow_host::failure::{Failure, id};
-use windrow_host::report::PoolReport;
-use windrow_host::{Pool, daemon};
 
 /// Arguments of `bench engine`.
 #[derive(Args)]
 #[command(after_help = "Examples:
   windrow bench engine
-  windrow bench engine --dir /var/tmp --size 2G --seconds 30 --rounds 5
-  windrow bench engine --block 4K,8K,16K,32K,64K,128K,256K --chart blocks.svg
+  windrow bench engine --dir /var/tmp --size 2G --rounds 5 --full 70%,90%
+  windrow bench engine --block 4K,8K,16K,32K,64K,128K,256K --picture blocks.svg
   windrow bench engine --writers 1,10,100 --depth 1
+  windrow bench engine --linear --writers 1,4
   windrow bench engine --read-percent 70 -o json")]
 pub struct EngineArguments {
     #[command(flatten)]
     scratch: ScratchArguments,
+    #[command(flatten)]
+    rounds: RoundArguments,
+    #[command(flatten)]
+    report: ReportArguments,
     /// Request sizes, one run each.
     #[arg(long, value_delimiter = ',', default_value = "4K")]
     block: Vec<Size>,
     /// Numbers of writers, one run each.
-    #[arg(long, value_delimiter = ',', default_value = "1")]
+    #[arg(long, value_delimiter = ',', default_value = "1", value_parser = at_least_one)]
     writers: Vec<usize>,
     /// Requests in flight of each writer.
-    #[arg(long, default_value = "128")]
+    #[arg(long, default_value = "128", value_parser = at_least_one)]
     depth: usize,
     /// Share of reads in per cent; the volume is filled before.
     #[arg(long, default_value = "0", value_parser = clap::value_parser!(u32).range(0..=100))]
@@ -43,152 +50,185 @@ pub struct EngineArguments {
     /// Addresses in order instead of at random.
     #[arg(long)]
     linear: bool,
-    /// Share of the usable space that the volume takes, in per cent.
+    /// Share of the usable space that a filled volume takes, in per cent.
     #[arg(long, default_value = "100", value_parser = clap::value_parser!(u64).range(1..=100))]
     fill: u64,
-    /// Seconds of each measurement. A write load ends before the fresh space is used up, unless --overwrite is given.
-    #[arg(long, default_value = "5")]
-    seconds: u64,
-    /// Go on when the fresh space is used up.
+    /// Go on when the fresh space is used up, instead of beginning again with a new pool.
     #[arg(long)]
     overwrite: bool,
-    /// Rounds.
-    #[arg(long, default_value = "5")]
-    rounds: usize,
-    /// Write a picture here (SVG).
-    #[arg(long, value_name = "FILE")]
-    chart: Option<PathBuf>,
+    /// Afterwards the steady state of random overwrites at these shares of live space, as `bench steady` measures it.
+    #[arg(long, value_delimiter = ',')]
+    full: Vec<Share>,
 }
 
+/// Seconds of a measurement on files and in memory.
+const SECONDS: (u64, u64) = (30, 5);
+/// 4 KiB random writes in memory, per second.
+const GOAL_WRITES: f64 = 600_000.0;
+/// 4 KiB random writes on fresh files, as a share of what the files take.
+const GOAL_RATIO: f64 = 0.85;
+
 struct Round {
-    result: LoadResult,
-    cpu_seconds: f64,
-    linear: Option<f64>,
-    report: PoolReport,
+    sample: Sample,
+    linear: Option<LinearResult>,
+}
+
+impl Round {
+    fn ratio(&self, data_share: f64) -> Option<f64> {
+        self.linear.map(|linear| self.sample.load.bytes_per_second() / (linear.bytes_per_second() * data_share).max(1.0))
+    }
 }
 
 /// Runs it.
 pub fn run(arguments: &EngineArguments, output: &Output) -> Result<u8, Failure> {
+    let meter = Meter::start();
+    let cases = cases(arguments)?;
     let scratch = Scratch::make(&arguments.scratch)?;
-    let mut table = Table::new(&["BLOCK", "WRITERS", "REQUESTS/S", "MB/S", "LINEAR MB/S", "RATIO", "CPU NS", "MEDIAN", "99.9 %", "WAF"]);
-    let (mut rows, mut chart) = (Vec::new(), Vec::new());
-    for block in &arguments.block {
-        for writers in &arguments.writers {
-            let rounds = (0..arguments.rounds).map(|round| measure(arguments, &scratch, block.0, *writers, round)).collect::<Result<Vec<_>, _>>()?;
-            let row = summarize(block.0, *writers, &rounds, scratch.data_share());
-            table.row(cells(&row));
-            chart.push(Bar { label: format!("{block} x{writers}"), value: row["bytes_per_second"].as_f64().unwrap_or(0.0) / 1e6 });
-            rows.push(row);
-        }
-    }
-    if let Some(path) = &arguments.chart {
-        let picture = bars("Random writes, MB/s", &chart);
-        std::fs::write(path, picture).map_err(|error| Failure::new(id::LOCAL_FILE, format!("cannot write {}", path.display()), error))?;
+    let time = arguments.rounds.time(if scratch.is_files() { SECONDS.0 } else { SECONDS.1 });
+    let names: Vec<String> = cases.iter().map(|case| format!("{} x {} writers", Size(u64::from(case.block_bytes)), case.writers)).collect();
+    let rounds = alternate(&names, arguments.rounds.rounds, &mut |case, step| round(arguments, &scratch, &cases[case], time, step))?;
+    let rows: Vec<Value> = cases.iter().zip(&rounds).map(|(case, rounds)| summarize(case, rounds, scratch.data_share())).collect();
+    let mut full = Vec::new();
+    for wanted in &arguments.full {
+        // Two overwrites on top of the fill bring uniform overwrites near their steady state; `settle` goes on until `U` stands.
+        let plan = SteadyPlan { overwrites: 2, measure: 1, depth: arguments.depth, linear_time: time };
+        full.push(steady::measure(&scratch, *wanted, &plan)?);
     }
     let value = json!({
-        "members": arguments.scratch.members, "member_bytes": arguments.scratch.size.0, "files": scratch.is_files(),
-        "redundancy": arguments.scratch.redundancy, "depth": arguments.depth, "read_percent": arguments.read_percent, "linear": arguments.linear,
-        "rounds": arguments.rounds, "results": rows,
+        "scratch": scratch.json(), "depth": arguments.depth, "read_percent": arguments.read_percent, "linear": arguments.linear,
+        "rounds": arguments.rounds.rounds, "seconds_ppm": ppm(time.as_secs_f64()), "results": rows,
+        "full": full.iter().map(|result| result.json(scratch.data_share())).collect::<Vec<_>>(),
     });
-    output.result("bench-engine", &value, || {
-        format!(
-            "{} members of {} {}, RAID-{}, {} rounds, medians; ratio: to (linear rate of the members x {:.3})\n{}",
-            arguments.scratch.members,
-            arguments.scratch.size,
-            if scratch.is_files() { "in files" } else { "in memory" },
-            arguments.scratch.redundancy,
-            arguments.rounds,
-            scratch.data_share(),
-            table.render()
-        )
-    });
-    Ok(0)
+    let bars: Vec<Group> = names.iter().zip(&rows).map(|(name, row)| bar(name, row)).collect();
+    let series: &[&str] = if scratch.is_files() { &["windrow", "files x data share"] } else { &["windrow"] };
+    let picture = groups(&format!("{}, MB/s", title(arguments)), series, &bars);
+    let goals = goals(arguments, &scratch, &rows);
+    Findings { name: "engine", value, text: text(arguments, &scratch, time, &rows, &full), picture, goals }.publish(&meter, &arguments.report, output)
 }
 
-fn measure(arguments: &EngineArguments, scratch: &Scratch, block_bytes: u64, writers: usize, round: usize) -> Result<Round, Failure> {
-    let time = Duration::from_secs(arguments.seconds);
-    let linear = match scratch.is_files() {
-        true => {
-            let mut progress = Progress::new("linear rate of the members");
-            let result =
-                linear::measure(&scratch.members, arguments.scratch.chunk.0 as usize, time, &mut |bytes| progress.time(time, &Size(bytes).to_string()))?;
-            Some(result.bytes_per_second())
+fn cases(arguments: &EngineArguments) -> Result<Vec<Case>, Failure> {
+    let mut cases = Vec::new();
+    for block in &arguments.block {
+        let block_bytes = block_bytes(*block)?;
+        let EngineArguments { depth, read_percent, linear, .. } = *arguments;
+        cases.extend(arguments.writers.iter().map(|writers| Case { block_bytes, writers: *writers, depth, read_percent, linear }));
+    }
+    Ok(cases)
+}
+
+/// A request size: a multiple of 512 bytes up to 32 MiB.
+pub fn block_bytes(size: Size) -> Result<u32, Failure> {
+    let fits = size.0 > 0 && size.0 <= 32 << 20 && size.0.is_multiple_of(512);
+    let refused = || Failure::new(id::USAGE, format!("requests cannot have {size}"), "they are multiples of 512 bytes, up to 32 MiB");
+    u32::try_from(size.0).ok().filter(|_| fits).ok_or_else(|| refused().remedy("choose another --block"))
+}
+
+fn title(arguments: &EngineArguments) -> String {
+    let order = if arguments.linear { "Linear" } else { "Random" };
+    match arguments.read_percent {
+        0 => format!("{order} writes"),
+        100 => format!("{order} reads"),
+        share => format!("{order} accesses, {share} % reads"),
+    }
+}
+
+fn round(arguments: &EngineArguments, scratch: &Scratch, case: &Case, time: Duration, step: &Step<'_>) -> Result<Round, Failure> {
+    let mut linear = scratch.is_files().then(LinearResult::default);
+    let mut slice_of_members = |slice: Duration| -> Result<(), Failure> {
+        let Some(sum) = &mut linear else { return Ok(()) };
+        let mut progress = step.progress();
+        *sum += linear::measure_from(sum.bytes, &scratch.members, scratch.chunk_bytes(), slice, &mut |bytes| {
+            progress.time(slice, &format!("members alone {}", Size(bytes)));
+        })?;
+        Ok(())
+    };
+    let sample = if case.read_percent == 0 && !arguments.overwrite {
+        fresh(scratch, case, time, step, &mut slice_of_members)?
+    } else {
+        slice_of_members(time)?;
+        let pool = scratch.pool(SPARE_PER_MILLE, 100)?;
+        let mut span = daemon::report(&pool)?.capacity.usable_bytes / 100 * arguments.fill;
+        if case.read_percent > 0 {
+            span = fill(&pool, span, &step.label())?;
         }
-        false => None,
+        measure(&pool, &case.spec(span, time, step.round as u64 + 1), &mut step.progress())?
     };
-    let pool = scratch.pool(100, None)?;
-    let capacity = daemon::report(&pool)?.capacity;
-    let span = capacity.usable_bytes / 100 * arguments.fill;
-    let mut spec = LoadSpec {
-        block_bytes: u32::try_from(block_bytes).unwrap_or(4096),
-        span_bytes: span,
-        writers,
-        depth: arguments.depth,
-        read_percent: arguments.read_percent,
-        linear: arguments.linear,
-        time_max: time,
-        bytes_max: if arguments.overwrite { u64::MAX } else { capacity.data_bytes / 10 * 8 },
-        seed: round as u64 + 1,
-    };
-    if arguments.read_percent > 0 {
-        fill(&pool, span)?;
-        spec.bytes_max = u64::MAX;
+    // The members have at least as much time as the load.
+    let had = linear.map_or(time, |linear| linear.elapsed);
+    if had < time {
+        let Some(sum) = &mut linear else { return Ok(Round { sample, linear }) };
+        *sum += linear::measure_from(sum.bytes, &scratch.members, scratch.chunk_bytes(), time - had, &mut |_| ())?;
     }
-    let cpu = cpu_seconds();
-    let result = run_load(&pool, "data", &spec)?;
-    let cpu_seconds = cpu_seconds() - cpu;
-    if result.errors > 0 {
-        let why = pool.stop_reason().unwrap_or_else(|| "see the log".to_owned());
-        return Err(Failure::new(id::BENCH, format!("{} requests failed", result.errors), why));
-    }
-    let report = daemon::report(&pool)?;
-    drop(pool);
-    Ok(Round { result, cpu_seconds, linear, report })
+    Ok(Round { sample, linear })
 }
 
-/// Writes the span once, in order.
-pub fn fill(pool: &Pool, span_bytes: u64) -> Result<(), Failure> {
-    let block_bytes = 256 << 10;
-    let spec = LoadSpec {
-        block_bytes,
-        span_bytes: span_bytes.next_multiple_of(u64::from(block_bytes)).min(span_bytes / u64::from(block_bytes) * u64::from(block_bytes)),
-        writers: 1,
-        depth: 16,
-        read_percent: 0,
-        linear: true,
-        time_max: Duration::from_secs(3600),
-        bytes_max: span_bytes / u64::from(block_bytes) * u64::from(block_bytes),
-        seed: 99,
-    };
-    let result = run_load(pool, "data", &spec)?;
-    match result.errors {
-        0 => Ok(()),
-        errors => Err(Failure::new(id::BENCH, format!("{errors} requests failed while the volume was filled"), pool.stop_reason().unwrap_or_default())),
-    }
-}
-
-fn summarize(block_bytes: u64, writers: usize, rounds: &[Round], data_share: f64) -> Value {
-    let of = |value: &dyn Fn(&Round) -> f64| median(&rounds.iter().map(value).collect::<Vec<_>>());
-    let rate = of(&|round| round.result.bytes_per_second());
-    let linear: Vec<f64> = rounds.iter().filter_map(|round| round.linear).collect();
-    let ratios: Vec<f64> = rounds.iter().filter_map(|round| round.linear.map(|linear| round.result.bytes_per_second() / (linear * data_share))).collect();
-    let latency = |pick: &dyn Fn(&LoadResult) -> u64| of(&|round| pick(&round.result) as f64) as u64;
+fn summarize(case: &Case, rounds: &[Round], data_share: f64) -> Value {
+    let linear: Vec<f64> = rounds.iter().filter_map(|round| round.linear.map(|linear| linear.bytes_per_second())).collect();
+    let ratios: Vec<f64> = rounds.iter().filter_map(|round| round.ratio(data_share)).collect();
+    let of_files = |values: &[f64], scale: f64| if values.is_empty() { Value::Null } else { json!((median(values) * scale) as u64) };
+    let latency = |part: u64| middle(rounds, |round| round.sample.load.latency.quantile_ns(part) as f64) as u64;
     json!({
-        "block_bytes": block_bytes,
-        "writers": writers,
-        "requests_per_second": of(&|round| round.result.per_second()) as u64,
-        "bytes_per_second": rate as u64,
-        "linear_bytes_per_second": if linear.is_empty() { Value::Null } else { json!(median(&linear) as u64) },
-        "ratio_ppm": if ratios.is_empty() { Value::Null } else { json!((median(&ratios) * 1e6) as u64) },
-        "cpu_ns_per_request": of(&|round| round.cpu_seconds * 1e9 / round.result.requests.max(1) as f64) as u64,
-        "latency_p50_ns": latency(&|result| result.latency.quantile_ns(50_000)),
-        "latency_p99_9_ns": latency(&|result| result.latency.quantile_ns(99_900)),
-        "write_amplification_ppm": of(&|round| round.report.amplification.total_ppm as f64) as u64,
+        "block_bytes": case.block_bytes,
+        "writers": case.writers,
+        "requests_per_second": middle(rounds, |round| round.sample.load.per_second()) as u64,
+        "bytes_per_second": middle(rounds, |round| round.sample.load.bytes_per_second()) as u64,
+        "linear_bytes_per_second": of_files(&linear, 1.0),
+        "linear_data_bytes_per_second": of_files(&linear, data_share),
+        "ratio_ppm": of_files(&ratios, 1e6),
+        "cpu_ns_per_request": middle(rounds, |round| round.sample.cpu_ns()) as u64,
+        "latency_p50_ns": latency(50_000),
+        "latency_p99_9_ns": latency(99_900),
+        "write_amplification_ppm": ppm(middle(rounds, |round| round.sample.amplification())),
         "rounds": rounds.iter().map(|round| json!({
-            "bytes_per_second": round.result.bytes_per_second() as u64, "linear_bytes_per_second": round.linear.map(|linear| linear as u64),
-            "elapsed_us": round.result.elapsed.as_micros() as u64, "written": round.report.counters.written,
+            "requests_per_second": round.sample.load.per_second() as u64,
+            "bytes_per_second": round.sample.load.bytes_per_second() as u64,
+            "linear_bytes_per_second": round.linear.map(|linear| linear.bytes_per_second() as u64),
+            "ratio_ppm": round.ratio(data_share).map(ppm),
+            "elapsed_us": round.sample.load.elapsed.as_micros() as u64,
+            "cpu_ns_per_request": round.sample.cpu_ns() as u64,
         })).collect::<Vec<_>>(),
     })
+}
+
+fn goals(arguments: &EngineArguments, scratch: &Scratch, rows: &[Value]) -> Vec<Goal> {
+    let is_random_write = arguments.read_percent == 0 && !arguments.linear && !arguments.overwrite && arguments.scratch.redundancy == "6";
+    let judged = rows.iter().filter(|row| is_random_write && row["block_bytes"] == 4096 && row["writers"] == 1);
+    judged
+        .map(|row| match scratch.is_files() {
+            true => {
+                let ratio = row["ratio_ppm"].as_f64().unwrap_or(f64::NAN) / 1e6;
+                Goal::at_least("4 KiB random writes on fresh files, of (the files' linear rate x data share):", ratio, GOAL_RATIO)
+            }
+            false => {
+                let rate = row["requests_per_second"].as_f64().unwrap_or(f64::NAN);
+                Goal::at_least("4 KiB random writes per second in memory:", rate, GOAL_WRITES)
+            }
+        })
+        .collect()
+}
+
+fn bar(name: &str, row: &Value) -> Group {
+    let rate = |field: &str| row[field].as_f64().map(|bytes| bytes / 1e6);
+    let values = [rate("bytes_per_second"), rate("linear_data_bytes_per_second")];
+    Group { label: name.to_owned(), values: values.into_iter().filter(Option::is_some).collect() }
+}
+
+fn text(arguments: &EngineArguments, scratch: &Scratch, time: Duration, rows: &[Value], full: &[SteadyResult]) -> String {
+    let mut table = Table::new(&["BLOCK", "WRITERS", "REQUESTS/S", "MB/S", "LINEAR MB/S", "RATIO", "CPU NS", "MEDIAN", "99.9 %", "WAF"]);
+    rows.iter().for_each(|row| table.row(cells(row)));
+    let mut text = format!(
+        "{}: {}, {} rounds of {:.1} s, medians; ratio: to (linear rate of the members x {:.3})\n{}",
+        title(arguments),
+        scratch.describe(),
+        arguments.rounds.rounds,
+        time.as_secs_f64(),
+        scratch.data_share(),
+        table.render()
+    );
+    if !full.is_empty() {
+        text.push_str(&format!("steady state of random overwrites:\n{}", steady::render(full, scratch.data_share())));
+    }
+    text
 }
 
 fn cells(row: &Value) -> Vec<String> {

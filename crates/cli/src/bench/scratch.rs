@@ -42,6 +42,8 @@ pub struct ScratchArguments {
 pub struct Scratch {
     /// The members.
     pub members: Members,
+    /// Their files, if they are files.
+    pub paths: Vec<PathBuf>,
     arguments: ScratchArguments,
     _folder: Option<tempfile::TempDir>,
 }
@@ -50,11 +52,12 @@ impl Scratch {
     /// Makes the members. Files are written once, so that the steady rate of the medium is there from the first second.
     pub fn make(arguments: &ScratchArguments) -> Result<Self, Failure> {
         let Some(dir) = &arguments.dir else {
-            return Ok(Self { members: ram_members(arguments.members, arguments.size.0)?, arguments: arguments.clone(), _folder: None });
+            return Ok(Self { members: ram_members(arguments.members, arguments.size.0)?, paths: Vec::new(), arguments: arguments.clone(), _folder: None });
         };
         let failure = |error: &dyn std::fmt::Display| Failure::new(id::MEMBER_OPEN, format!("cannot make members in {}", dir.display()), error);
         let folder = tempfile::Builder::new().prefix("windrow-bench-").tempdir_in(dir).map_err(|error| failure(&error))?;
         let mut members: Members = Vec::new();
+        let mut paths = Vec::new();
         let mut progress = Progress::new("making members");
         let all = arguments.size.0 * arguments.members as u64;
         for number in 0..arguments.members {
@@ -63,8 +66,29 @@ impl Scratch {
             create_file_with_progress(&path, arguments.size.0, Allocation::Written, &mut |bytes| progress.bytes(before + bytes, all))
                 .map_err(|error| failure(&error))?;
             members.push(Some(Arc::new(FileMember::open(&path, &OpenOptions::default()).map_err(|error| failure(&error))?)));
+            paths.push(path);
         }
-        Ok(Self { members, arguments: arguments.clone(), _folder: Some(folder) })
+        Ok(Self { members, paths, arguments: arguments.clone(), _folder: Some(folder) })
+    }
+
+    /// In words: how many members of which size, where, with which redundancy.
+    pub fn describe(&self) -> String {
+        let place = if self.is_files() { "in files" } else { "in memory" };
+        format!("{} members of {} {place}, RAID-{}", self.arguments.members, self.arguments.size, self.arguments.redundancy)
+    }
+
+    /// The same for programs.
+    pub fn json(&self) -> serde_json::Value {
+        let arguments = &self.arguments;
+        serde_json::json!({
+            "members": arguments.members, "member_bytes": arguments.size.0, "files": self.is_files(), "redundancy": arguments.redundancy,
+            "chunk_bytes": arguments.chunk.0, "segment_bytes": arguments.segment.map(|size| size.0),
+        })
+    }
+
+    /// Bytes that one batch writes to one member at most.
+    pub fn chunk_bytes(&self) -> usize {
+        self.arguments.chunk.0 as usize
     }
 
     /// True if the members are files.
@@ -72,8 +96,8 @@ impl Scratch {
         self._folder.is_some()
     }
 
-    /// Formats the members anew and starts a pool on them, with one volume `data` of `volume_bytes` (all usable space if `None`).
-    pub fn pool(&self, spare_per_mille: u16, volume_bytes: Option<u64>) -> Result<Pool, Failure> {
+    /// Formats the members anew and starts a pool on them, with one volume `data` over this share of the usable space.
+    pub fn pool(&self, spare_per_mille: u16, volume_percent: u64) -> Result<Pool, Failure> {
         let rows = |size: Size| u32::try_from(size.0 / BLOCK_BYTES).ok();
         let mut spec = ScratchSpec {
             redundancy: match self.arguments.redundancy.as_str() {
@@ -90,7 +114,7 @@ impl Scratch {
         let OpenedPool { engine, members, buffers, .. } = scratch_pool(self.members.clone(), &spec)?;
         let pool = Pool::start(engine, members, buffers, HostOptions { workers: self.arguments.workers, ..HostOptions::default() })?;
         let usable = daemon::report(&pool)?.capacity.usable_bytes;
-        let size = volume_bytes.unwrap_or(usable) / BLOCK_BYTES * BLOCK_BYTES;
+        let size = usable * volume_percent / 100 / BLOCK_BYTES * BLOCK_BYTES;
         daemon::create_volume(&pool, "data", size.max(BLOCK_BYTES))?;
         Ok(pool)
     }
@@ -105,13 +129,4 @@ impl Scratch {
             _ => (members - 2.0) / members,
         }
     }
-}
-
-/// CPU time of this process so far, in seconds.
-pub fn cpu_seconds() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields = text.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect::<Vec<_>>()).unwrap_or_default();
-    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
-    // utime and stime, in hundredths of a second on every Linux.
-    (ticks(11) + ticks(12)) / 100.0
 }

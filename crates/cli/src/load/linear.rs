@@ -11,7 +11,7 @@ use windrow_units::MemberId;
 const DEPTH: usize = 2;
 
 /// What was measured.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct LinearResult {
     /// Bytes written to all members.
     pub bytes: u64,
@@ -26,12 +26,27 @@ impl LinearResult {
     }
 }
 
+impl std::ops::AddAssign for LinearResult {
+    fn add_assign(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.elapsed += other.elapsed;
+    }
+}
+
 /// Writes all members side by side, `write_bytes` at a time, for `time`, beginning again at the end; flushes them before the clock stops.
 /// Everything on them is lost.
 ///
 /// # Errors
 /// A member fails.
 pub fn measure(members: &Members, write_bytes: usize, time: Duration, progress: &mut dyn FnMut(u64)) -> Result<LinearResult, Failure> {
+    measure_from(0, members, write_bytes, time, progress)
+}
+
+/// The same, beginning where `bytes_before` written to all members together would have ended.
+///
+/// # Errors
+/// A member fails.
+pub fn measure_from(bytes_before: u64, members: &Members, write_bytes: usize, time: Duration, progress: &mut dyn FnMut(u64)) -> Result<LinearResult, Failure> {
     let failure = |error: &dyn std::fmt::Display| Failure::new(id::MEMBER_IO, "cannot measure the members", error);
     let (mut submitter, mut reaper) = queue::open(members.clone(), &QueueOptions::default()).map_err(|error| failure(&error))?;
     let sizes: Vec<u64> =
@@ -40,7 +55,8 @@ pub fn measure(members: &Members, write_bytes: usize, time: Duration, progress: 
         return Err(failure(&"a member is smaller than one write"));
     }
     let source = noise(1, write_bytes);
-    let mut next = vec![0u64; members.len()];
+    let first = bytes_before / members.len().max(1) as u64 / write_bytes as u64 * write_bytes as u64;
+    let mut next = vec![first; members.len()];
     let mut write = |member: usize, buf: Buf| {
         let offset = next[member] % sizes[member];
         next[member] += write_bytes as u64;

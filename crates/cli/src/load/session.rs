@@ -2,12 +2,14 @@
 
 use super::random::{Random, noise};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
-use windrow_export::{ExportSource, Sink};
+use windrow_export::{ExportSource, Session, Sink};
 use windrow_host::failure::{Failure, id};
 use windrow_host::{Histogram, Pool};
-use windrow_io::{Completion, Op, Payload, Request, RequestId};
+use windrow_io::{Completion, Op, Payload, Reply, Request, RequestError, RequestId};
+use windrow_units::VolumeId;
 
 /// What to do.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +47,8 @@ pub struct LoadResult {
     pub latency: Histogram,
     /// Requests that failed.
     pub errors: u64,
+    /// Why the first of them did.
+    pub error: Option<RequestError>,
 }
 
 impl LoadResult {
@@ -56,6 +60,21 @@ impl LoadResult {
     /// Bytes per second.
     pub fn bytes_per_second(&self) -> f64 {
         self.bytes as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    /// Adds a part that ran after what is here already.
+    pub fn append(&mut self, part: &Self) {
+        self.elapsed += part.elapsed;
+        self.add_beside(part);
+    }
+
+    /// Adds a part that ran at the same time.
+    fn add_beside(&mut self, part: &Self) {
+        self.requests += part.requests;
+        self.bytes += part.bytes;
+        self.errors += part.errors;
+        self.error = self.error.or(part.error);
+        self.latency.merge(&part.latency);
     }
 }
 
@@ -80,39 +99,132 @@ const NOISE_BYTES: usize = 32 << 20;
 struct Shared<'a> {
     spec: &'a LoadSpec,
     issued_bytes: AtomicU64,
+    done_bytes: AtomicU64,
     stop: AtomicBool,
     begin: Instant,
     noise: Payload,
 }
+
+/// How often who watches a load hears of it.
+const WATCH_PAUSE: Duration = Duration::from_millis(50);
 
 /// Runs a load against an export.
 ///
 /// # Errors
 /// There is no such export.
 pub fn run(pool: &Pool, export: &str, spec: &LoadSpec) -> Result<LoadResult, Failure> {
-    let shared = Shared { spec, issued_bytes: AtomicU64::new(0), stop: AtomicBool::new(false), begin: Instant::now(), noise: noise(spec.seed, NOISE_BYTES) };
-    let mut sum = LoadResult::default();
-    let begin = Instant::now();
+    run_watched(pool, export, spec, &mut |_| ())
+}
+
+/// The same; `watch` is told every now and then how many bytes are done.
+///
+/// # Errors
+/// There is no such export.
+pub fn run_watched(pool: &Pool, export: &str, spec: &LoadSpec, watch: &mut dyn FnMut(u64)) -> Result<LoadResult, Failure> {
+    // Made once for all loads, and before the clock starts. What a request takes of it depends on the seed.
+    static NOISE: OnceLock<Payload> = OnceLock::new();
+    let noise = NOISE.get_or_init(|| noise(1, NOISE_BYTES)).clone();
+    let (issued_bytes, done_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+    let shared = Shared { spec, issued_bytes, done_bytes, stop: AtomicBool::new(false), begin: Instant::now(), noise };
+    let (ended, ends) = channel();
     let results = std::thread::scope(|scope| {
         let handles: Vec<_> = (0..spec.writers as u64)
             .map(|number| {
-                scope.spawn({
-                    let shared = &shared;
-                    move || writer(pool, export, shared, number)
+                let (shared, ended) = (&shared, ended.clone());
+                scope.spawn(move || {
+                    let result = writer(pool, export, shared, number);
+                    // Only who watches listens, and may have gone.
+                    _ = ended.send(());
+                    result
                 })
             })
             .collect();
+        // Those of the writers are left: if one panics and says nothing, the channel ends when the others have gone.
+        drop(ended);
+        watch_until_ended(&shared, spec.writers, &ends, watch);
         handles.into_iter().map(|handle| handle.join().unwrap_or_else(|_| Err(Failure::new(id::BENCH, "a writer failed", "it panicked")))).collect::<Vec<_>>()
     });
-    sum.elapsed = begin.elapsed();
+    let mut sum = LoadResult::default();
     for result in results {
         let part = result?;
-        sum.requests += part.requests;
-        sum.bytes += part.bytes;
-        sum.errors += part.errors;
-        sum.latency.merge(&part.latency);
+        sum.elapsed = sum.elapsed.max(part.elapsed);
+        sum.add_beside(&part);
     }
     Ok(sum)
+}
+
+fn watch_until_ended(shared: &Shared<'_>, writers: usize, ends: &Receiver<()>, watch: &mut dyn FnMut(u64)) {
+    let mut running = writers;
+    while running > 0 {
+        match ends.recv_timeout(WATCH_PAUSE) {
+            Ok(()) => running -= 1,
+            Err(RecvTimeoutError::Timeout) => watch(shared.done_bytes.load(Ordering::Relaxed)),
+            // A writer panicked: the others are waited for when they are joined.
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// Single requests to an export, one after the other.
+pub struct Requester {
+    session: Box<dyn Session>,
+    arrivals: Arc<Arrivals>,
+    volume: VolumeId,
+}
+
+/// Bytes of a write of [`Requester::fill`].
+const FILL_BYTES: u64 = 256 << 10;
+
+impl Requester {
+    /// Opens the export.
+    ///
+    /// # Errors
+    /// There is no such export.
+    pub fn open(pool: &Pool, export: &str) -> Result<Self, Failure> {
+        let arrivals = Arc::new(Arrivals::default());
+        let session = pool.open(export, arrivals.clone()).map_err(|error| Failure::new(id::BENCH, format!("cannot open export '{export}'"), error))?;
+        let volume = session.info().volume;
+        Ok(Self { session, arrivals, volume })
+    }
+
+    /// Makes everything durable; the time it took.
+    ///
+    /// # Errors
+    /// The pool could not.
+    pub fn flush(&self) -> Result<Duration, Failure> {
+        let begin = Instant::now();
+        self.ask(Op::Flush).map(|_| begin.elapsed())
+    }
+
+    /// Makes a range a hole.
+    ///
+    /// # Errors
+    /// The pool could not.
+    pub fn trim(&self, from: u64, to: u64) -> Result<(), Failure> {
+        self.ask(Op::Trim { offset: from, length: to - from, fua: false }).map(drop)
+    }
+
+    /// Writes a range in order.
+    ///
+    /// # Errors
+    /// The pool could not.
+    pub fn fill(&self, from: u64, to: u64) -> Result<(), Failure> {
+        let (data, mut random) = (noise(to, FILL_BYTES as usize * 2), Random::new(from));
+        for offset in (from..to).step_by(FILL_BYTES as usize) {
+            let length = FILL_BYTES.min(to - offset);
+            let at = random.below(FILL_BYTES / 512) as usize * 512;
+            self.ask(Op::Write { offset, data: data.slice(at, length as usize), fua: false })?;
+        }
+        Ok(())
+    }
+
+    fn ask(&self, op: Op) -> Result<Reply, Failure> {
+        let mut ready = Vec::new();
+        self.session.submit(&mut vec![Request { id: RequestId(0), volume: self.volume, op }], &mut ready);
+        collect(&self.arrivals, &mut ready, true);
+        let result = ready.pop().map_or(Err(RequestError::Stopped), |completion| completion.result);
+        result.map_err(|error| Failure::new(id::BENCH, "a request failed", error))
+    }
 }
 
 fn writer(pool: &Pool, export: &str, shared: &Shared<'_>, number: u64) -> Result<LoadResult, Failure> {
@@ -128,7 +240,8 @@ fn writer(pool: &Pool, export: &str, shared: &Shared<'_>, number: u64) -> Result
     let mut free: Vec<u64> = (0..spec.depth as u64).collect();
     loop {
         let now = shared.begin.elapsed();
-        if now >= spec.time_max {
+        // On a busy machine the time may have passed before a writer has begun: each does something.
+        if now >= spec.time_max && result.requests > 0 {
             shared.stop.store(true, Ordering::Relaxed);
         }
         let stopping = shared.stop.load(Ordering::Relaxed);
@@ -156,11 +269,15 @@ fn writer(pool: &Pool, export: &str, shared: &Shared<'_>, number: u64) -> Result
         }
         collect(&arrivals, &mut ready, free.is_empty() || (stopping && free.len() < spec.depth));
         let now = shared.begin.elapsed().as_nanos() as u64;
+        shared.done_bytes.fetch_add(ready.len() as u64 * u64::from(spec.block_bytes), Ordering::Relaxed);
         for completion in ready.drain(..) {
             let slot = completion.id.0;
             result.requests += 1;
             result.bytes += u64::from(spec.block_bytes);
-            result.errors += u64::from(completion.result.is_err());
+            if let Err(error) = completion.result {
+                result.errors += 1;
+                result.error = result.error.or(Some(error));
+            }
             result.latency.record(now.saturating_sub(starts[slot as usize]));
             free.push(slot);
         }
@@ -168,6 +285,7 @@ fn writer(pool: &Pool, export: &str, shared: &Shared<'_>, number: u64) -> Result
             shared.stop.store(true, Ordering::Relaxed);
         }
         if stopping && free.len() == spec.depth {
+            result.elapsed = shared.begin.elapsed();
             return Ok(result);
         }
     }

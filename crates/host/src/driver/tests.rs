@@ -107,6 +107,7 @@ impl StateMachine for FakeMachine {
             used_bytes: 0,
             free_segments: 0,
             data_segments: 0,
+            data_live_bytes: 0,
             map_bytes: 0,
             limits: Limits::default(),
             at_risk_bytes: 0,

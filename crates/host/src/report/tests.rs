@@ -31,6 +31,7 @@ pub(crate) fn sample() -> PoolReport {
             segments: 10,
             free_segments: 8,
             data_segments: 0,
+            data_live_bytes: 0,
             reserve_segments: 1,
             zones: Vec::new(),
         },

@@ -1,0 +1,127 @@
+//! Every benchmark at a size at which nothing it measures means anything: it ends, its JSON has what its readers need, its files are there.
+
+mod support;
+
+use serde_json::Value;
+use support::{World, installed};
+
+/// Four members of 32 MiB, small segments.
+const SMALL: &str = "--members 4 --size 32M --segment 256K --chunk 64K --rounds 1";
+
+fn bench(world: &World, line: &str, name: &str) -> Value {
+    let text = world.succeeds(&format!("bench {line} -o json"));
+    let value: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{line}: {error}\n{text}"));
+    assert_eq!(value["schema"], format!("windrow/bench-{name}/1"), "{line}");
+    assert!(value["conditions"]["processors"].as_u64().is_some_and(|count| count > 0), "{line}: {value}");
+    assert!(value["goals"].is_array() && value["results"].as_array().is_some_and(|rows| !rows.is_empty()), "{line}: {value}");
+    value
+}
+
+fn positive(row: &Value, fields: &[&str]) {
+    for field in fields {
+        assert!(row[*field].as_u64().is_some_and(|number| number > 0), "{field} of {row}");
+    }
+}
+
+#[test]
+fn engine_in_memory_writes_its_files() {
+    let world = World::new();
+    let line = format!("engine {SMALL} --seconds 0.05 --block 4K,64K --writers 1,2 --depth 8 --picture p.svg --results out");
+    let value = bench(&world, &line, "engine");
+    let rows = value["results"].as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        positive(row, &["requests_per_second", "bytes_per_second", "latency_p50_ns", "write_amplification_ppm"]);
+        assert!(row["ratio_ppm"].is_null(), "memory has no linear rate");
+    }
+    assert_eq!(value["goals"].as_array().unwrap().len(), 1, "the rate of 4 KiB writes of one writer");
+    for file in ["p.svg", "out/bench-engine.svg", "out/bench-engine.txt", "out/bench-engine.json"] {
+        assert!(std::fs::metadata(world.file(file)).is_ok_and(|file| file.len() > 100), "{file}");
+    }
+    let saved: Value = serde_json::from_slice(&std::fs::read(world.file("out/bench-engine.json")).unwrap()).unwrap();
+    assert_eq!(saved, value);
+    let text = std::fs::read_to_string(world.file("out/bench-engine.txt")).unwrap();
+    assert!(text.contains("REQUESTS/S") && text.contains("goal "), "{text}");
+    bench(&world, &format!("engine {SMALL} --seconds 0.05 --read-percent 70 --depth 8"), "engine");
+    bench(&world, &format!("engine {SMALL} --seconds 0.05 --linear --overwrite --depth 8"), "engine");
+}
+
+#[test]
+fn engine_on_files_knows_their_linear_rate_and_leaves_nothing() {
+    let world = World::new();
+    std::fs::create_dir(world.file("scratch")).unwrap();
+    let value = bench(&world, &format!("engine {SMALL} --seconds 0.05 --dir scratch --full 50%"), "engine");
+    let row = &value["results"][0];
+    positive(row, &["requests_per_second", "linear_bytes_per_second", "ratio_ppm"]);
+    // The goal is a ratio to the share of data columns: half of four members with two of redundancy.
+    let (linear, data) = (row["linear_bytes_per_second"].as_u64().unwrap(), row["linear_data_bytes_per_second"].as_u64().unwrap());
+    assert!(linear.abs_diff(data * 2) <= 2, "{row}");
+    positive(&value["full"][0], &["utilisation_ppm", "cleaning_waf_ppm", "linear_bytes_per_second", "ratio_ppm"]);
+    assert_eq!(std::fs::read_dir(world.file("scratch")).unwrap().count(), 0);
+}
+
+#[test]
+fn table_has_all_its_columns() {
+    let world = World::new();
+    let value = bench(&world, &format!("table {SMALL} --seconds 0.02 --block 4K,64K --writers 1,3 --depth 8"), "table");
+    assert_eq!(value["results"].as_array().unwrap().len(), 5 * 2 + 2);
+    value["results"].as_array().unwrap().iter().for_each(|row| positive(row, &["requests_per_second", "latency_p50_ns"]));
+    let columns = value["columns"].as_array().unwrap();
+    positive(&columns[1], &["block_bytes", "plain"]);
+    assert!(columns[1].as_object().unwrap().contains_key("dedup_compress_75") && columns[1]["in_place_raid_5"].is_null());
+}
+
+#[test]
+fn steady_measures_where_it_was_asked_to() {
+    let world = World::new();
+    let line = "steady --members 4 --size 32M --segment 128K --chunk 64K --utilisation 60%,80% --overwrites 1 --depth 8";
+    let value = bench(&world, line, "steady");
+    for (row, wanted) in value["results"].as_array().unwrap().iter().zip([600_000u64, 800_000]) {
+        positive(row, &["cleaning_waf_ppm", "closed_form_ppm", "live_bytes", "slots_per_segment"]);
+        let measured = row["utilisation_ppm"].as_u64().unwrap();
+        // A pool this small is coarse: near is enough here.
+        assert!(measured.abs_diff(wanted) < 30_000, "{row}");
+        assert_eq!(row["padding_waf_ppm"].as_u64().map(|padding| padding < 100_000), Some(true), "{row}");
+    }
+}
+
+#[test]
+fn read_compares_with_the_raw_members() {
+    let world = World::new();
+    let value = bench(&world, &format!("read {SMALL} --seconds 0.05 --no-nbd --depth 8"), "read");
+    assert_eq!(value["results"].as_array().unwrap().len(), 2);
+    value["results"].as_array().unwrap().iter().for_each(|row| positive(row, &["requests_per_second", "ratio_ppm", "latency_p50_ns"]));
+    if installed(&["fio"]) {
+        let value = bench(&world, &format!("read {SMALL} --seconds 1 --dir ."), "read");
+        let names: Vec<&str> = value["results"].as_array().unwrap().iter().filter_map(|row| row["target"].as_str()).collect();
+        assert!(names.contains(&"volume over NBD") && names.contains(&"volume in process"), "{names:?}");
+        assert_eq!(value["goals"].as_array().unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn nbd_compares_with_others() {
+    if !installed(&["fio", "nbdkit"]) {
+        return;
+    }
+    let world = World::new();
+    let line = format!("nbd {SMALL} --seconds 1 --pattern randwrite --depth 32 --dir . --peers nbdkit-memory,nbdkit-file-nocache");
+    let value = bench(&world, &line, "nbd");
+    let rows = value["results"].as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    rows.iter().for_each(|row| positive(row, &["requests_per_second", "ratio_to_memory_peer_ppm", "ratio_to_file_peer_ppm", "latency_p50_ns"]));
+    assert_eq!(value["goals"].as_array().unwrap().len(), 3, "memory to memory, files to memory, files to files");
+}
+
+#[test]
+fn wrong_requests_are_refused() {
+    let world = World::new();
+    for line in ["engine --block 1000", "read --block 512 --no-nbd", "nbd --peers nbdkit-file"] {
+        let output = world.run(&format!("bench {line} --size 32M --members 4"));
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        let known = error.starts_with("windrow: WR-CLI-001") || (line.starts_with("nbd") && error.contains("WR-CLI-004"));
+        assert!(output.status.code() == Some(4) && known, "{line}: {error}");
+    }
+    assert_eq!(world.run("bench engine --seconds 0").status.code(), Some(2));
+    assert_eq!(world.run("bench table --rounds 0").status.code(), Some(2));
+}
