@@ -3,7 +3,7 @@
 //! The last batch of a segment names the next segment, so it can be sealed only when the stream has one. The user stream takes
 //! its next segments in advance, and what it may admit is bounded by what surely fits:
 //! ```text
-//! rest of the open segment + segments taken in advance - one chunk - what is admitted and not sealed
+//! rest of the open segment + segments taken in advance - one chunk of the last of them - what is admitted and not sealed
 //! ```
 //! One chunk is left out because without a further segment the last chunk of the last one must not be begun. Sealing early for
 //! a flush wastes rows, but then nothing is unsealed, and the room is reckoned anew from where the stream stands.
@@ -58,7 +58,9 @@ impl Engine {
         let mut units = chunk_units(shape, chunk_end - position.row);
         units += chunk_units(shape, shape.chunk_rows) * u64::from((shape.rows - chunk_end) / shape.chunk_rows);
         units += self.stream(STREAM_USER).reserved.iter().map(|s| segment_units(self.zones.shape(*s))).sum::<u64>();
-        units.saturating_sub(chunk_units(shape, shape.chunk_rows))
+        // Not the open segment's chunk: segments of zones with more members have larger ones.
+        let last = self.zones.shape(self.stream(STREAM_USER).reserved.back().copied().unwrap_or(position.segment));
+        units.saturating_sub(chunk_units(last, last.chunk_rows))
     }
 
     /// Segments that the user stream takes in advance: what the largest piece that is admitted at once needs, and one more, so
