@@ -16,7 +16,7 @@
 //! that ends in the root. One top page names 168 list pages, 28 224 leaves, 7.2 million map pages.
 
 use crate::limits::{
-    CHECKPOINT_COST_RATIO, CHECKPOINT_FIXED_PAGES, CHECKPOINT_MIN_LOG_BYTES, CHECKPOINT_SPACE_RATIO, DEAD_WORTH_A_CHECKPOINT, STREAM_CHECKPOINT,
+    CHECKPOINT_COST_RATIO, CHECKPOINT_FIXED_PAGES, CHECKPOINT_LOG_SHARE, CHECKPOINT_MIN_LOG_BYTES, CHECKPOINT_SPACE_RATIO, DEAD_WORTH_A_CHECKPOINT, STREAM_CHECKPOINT,
     STREAM_CLEANED, STREAM_USER, STREAMS,
 };
 use crate::map::PageSlot;
@@ -88,6 +88,8 @@ pub(crate) struct CheckpointState {
     retiring: Vec<Place>,
     retired: Vec<Place>,
     requested: bool,
+    /// Pages wait for a segment.
+    wants_segment: bool,
     user_bytes_at_last: u64,
     log_bytes_at_last: u64,
     min_log_bytes: u64,
@@ -125,6 +127,7 @@ impl CheckpointState {
             retiring: Vec::new(),
             retired: Vec::new(),
             requested: false,
+            wants_segment: false,
             user_bytes_at_last: 0,
             log_bytes_at_last: 0,
             min_log_bytes: CHECKPOINT_MIN_LOG_BYTES.min(plan.data_bytes / 8),
@@ -156,6 +159,11 @@ impl CheckpointState {
     /// Wants a checkpoint soon.
     pub(crate) fn request(&mut self) {
         self.requested = true;
+    }
+
+    /// True if its pages wait for a segment.
+    pub(crate) fn wants_segment(&self) -> bool {
+        self.wants_segment
     }
 
     /// True if none is being written.
@@ -227,16 +235,30 @@ impl Engine {
     fn checkpoint_due(&self) -> bool {
         let since = self.counters.committed_user_bytes - self.checkpoint.user_bytes_at_last;
         let cost = (self.volumes.arena.dirty_pages() as u64) * BLOCK_BYTES;
-        self.checkpoint.requested || since >= self.checkpoint.min_log_bytes.max(CHECKPOINT_COST_RATIO * cost) || self.space_is_worth_a_checkpoint()
+        // Below what it may need, a checkpoint waits for the cleaner; only one that is asked for does not.
+        let room = self.segments.free_count() > self.checkpoint.reserve_segments();
+        let due = since >= self.checkpoint.min_log_bytes.max(CHECKPOINT_COST_RATIO * cost) || self.log_is_worth_a_checkpoint();
+        self.checkpoint.requested || (room && (due || self.space_is_worth_a_checkpoint()))
+    }
+
+    /// True if the log has grown by an eighth of the pool: what was written since the checkpoint before the last one can neither
+    /// be cleaned nor used again, and with two such intervals that is a quarter of the pool at most.
+    fn log_is_worth_a_checkpoint(&self) -> bool {
+        let grown = self.counters.log_bytes - self.checkpoint.log_bytes_at_last;
+        grown >= (self.plan.data_bytes / CHECKPOINT_LOG_SHARE).max(CHECKPOINT_SPACE_RATIO * self.checkpoint_cost())
+    }
+
+    /// About the bytes that a checkpoint would write now.
+    fn checkpoint_cost(&self) -> u64 {
+        (self.volumes.arena.dirty_pages() as u64 + CHECKPOINT_FIXED_PAGES) * BLOCK_BYTES
     }
 
     /// True if many dead segments wait for a checkpoint and the log has grown enough to pay for one: what lies in the replay of
     /// the older checkpoint can not be used again, however dead it is.
     pub(crate) fn space_is_worth_a_checkpoint(&self) -> bool {
-        let waiting = self.segments.dead_in_replay_count();
+        let waiting = self.segments.dead_in_replay_count() + self.segments.aside_count();
         let grown = self.counters.log_bytes - self.checkpoint.log_bytes_at_last;
-        let cost = (self.volumes.arena.dirty_pages() as u64 + CHECKPOINT_FIXED_PAGES) * BLOCK_BYTES;
-        waiting >= DEAD_WORTH_A_CHECKPOINT.max(self.segments.count() / 32) && grown >= CHECKPOINT_SPACE_RATIO * cost
+        waiting >= DEAD_WORTH_A_CHECKPOINT.max(self.segments.count() / 32) && grown >= CHECKPOINT_SPACE_RATIO * self.checkpoint_cost()
     }
 
     fn begin_checkpoint(&mut self) {
@@ -290,8 +312,9 @@ impl Engine {
         loop {
             let Some(building) = self.checkpoint.building.as_mut() else { return };
             let Some(work) = building.work.front().copied() else { break };
+            self.checkpoint.wants_segment = false;
             if !self.make_room(STREAM_CHECKPOINT, 32, 1, out) {
-                return;
+                return self.note_starved();
             }
             if let Some(building) = self.checkpoint.building.as_mut() {
                 building.work.pop_front();
@@ -305,13 +328,20 @@ impl Engine {
                 self.append(STREAM_CHECKPOINT, &Entry::Page { object, index }, Item::Page { object, index }, Some(page.freeze()), None);
             }
         }
+        self.checkpoint.wants_segment = false;
         if !self.stream(STREAM_CHECKPOINT).open.is_empty() {
             self.seal(STREAM_CHECKPOINT, out);
-            return;
+            return self.note_starved();
         }
         if self.checkpoint.building.as_ref().is_some_and(|b| b.outstanding == 0) {
             self.next_stage();
         }
+    }
+
+    /// Notes whether the pages that were not sealed wait for a segment: then cleaning must give one.
+    fn note_starved(&mut self) {
+        let stream = self.stream(STREAM_CHECKPOINT);
+        self.checkpoint.wants_segment = !stream.open.is_empty() && stream.in_flight.is_empty();
     }
 
     fn next_stage(&mut self) {

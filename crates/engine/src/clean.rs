@@ -6,10 +6,14 @@
 //! free by the reuse rule. Checkpoint pages are not moved: they are marked changed, so that the next checkpoint writes them
 //! elsewhere. 5 If space is short, whatever keeps dead segments from being free is hurried: a flush, a checkpoint.
 //!
+//! Segments that the oldest checkpoint kept may still replay are no victims: they would be emptied now and free only two
+//! checkpoints later. So every victim pays back the segment that its moves may need after one flush, and a checkpoint is forced
+//! only when nothing else is left to clean.
+//!
 //! Repairs found by reads go the same way: a move with the rebuilt bytes.
 
 use crate::fetch::{FetchGoal, FetchSpec};
-use crate::limits::{MAX_VICTIMS, STREAM_CLEANED, STREAM_USER, VICTIM_BATCHES_AHEAD};
+use crate::limits::{CHECKPOINT_RESERVE, MAX_VICTIMS, STREAM_CLEANED, STREAM_USER, VICTIM_BATCHES_AHEAD};
 use crate::member::Purpose;
 use crate::pending::BlockKey;
 use crate::segment::ReuseHorizon;
@@ -103,6 +107,11 @@ pub(crate) struct Cleaner {
 }
 
 impl Cleaner {
+    /// Victims that were begun and are not ended.
+    pub(crate) fn victim_count(&self) -> u32 {
+        self.victims.len() as u32
+    }
+
     /// One line for a diagnosis.
     pub(crate) fn describe(&self) -> String {
         let victims: Vec<_> = self.victims.iter().map(|v| (v.segment.0, v.next_row, v.ends.len(), v.runs.len(), v.last_seq.0)).collect();
@@ -138,7 +147,7 @@ impl Engine {
 
     /// Goes on with cleaning.
     pub(crate) fn clean_step(&mut self, out: &mut Outbox) {
-        if self.read_only || (self.control.shutting_down() && !self.wants_room()) {
+        if self.read_only || (self.control.shutting_down() && !self.wants_room() && self.checkpoint.is_idle()) {
             return;
         }
         self.take_victims();
@@ -158,18 +167,20 @@ impl Engine {
         let floor = self.floor(STREAM_USER);
         loop {
             let free = self.segments.free_count();
-            let coming = free + self.segments.dead_count();
-            let running = self.cleaner.victims.len() as u32;
+            let coming = free + self.segments.dead_count() - self.segments.dead_in_replay_count();
+            let running = self.cleaner.victim_count();
             let missing = (self.segments_wanted() as usize).saturating_sub(self.stream(STREAM_USER).reserved.len()) as u32;
             let wanted = floor + 1 + missing + crate::format::cleaning_ahead(self.segments.count());
-            // Each victim may need a segment of its own for its moves before any of them comes free.
-            let outputs = free.saturating_sub(self.floor(STREAM_CLEANED)).max(1);
+            // Each victim may need a segment of its own for its moves before any of them comes free. Below what a checkpoint may
+            // need one is begun at a time.
+            let outputs = free.saturating_sub(self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE).max(1);
             if coming + running > wanted || running >= outputs.min(MAX_VICTIMS as u32) {
                 return;
             }
             let clock = self.counters.log_bytes / BLOCK_BYTES;
             // Without need nothing is cleaned that gains little: it would only wear the members.
-            let Some(segment) = self.segments.take_victim(clock, self.wants_room()) else { return };
+            let need = self.wants_room() || self.checkpoint.wants_segment();
+            let Some(segment) = self.segments.take_victim(clock, need) else { return };
             self.counters.victims += 1;
             let victim = Victim { segment, next_row: 0, ends: Vec::new(), runs: Slab::default(), last_seq: Seq(0), damaged: false };
             self.cleaner.victims.insert(victim);
@@ -320,12 +331,15 @@ impl Engine {
 
     /// Appends what is ready to the cleaned stream.
     fn append_moves(&mut self, out: &mut Outbox) {
-        while !self.cleaner.ready.is_empty() || !self.cleaner.repairs.is_empty() {
+        let spare = self.segments.free_count() > self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE;
+        while !self.cleaner.ready.is_empty() || (spare && !self.cleaner.repairs.is_empty()) {
             if !self.make_room(STREAM_CLEANED, 64, 1, out) {
                 return;
             }
             let seq = self.stream(STREAM_CLEANED).position.seq;
-            let moved = match self.cleaner.repairs.pop_front() {
+            // Repairs gain no space: they never take what the moves of a victim need.
+            let repair = if spare { self.cleaner.repairs.pop_front() } else { None };
+            let moved = match repair {
                 Some(repair) => repair,
                 None => match self.cleaner.ready.pop_front() {
                     Some((at, moved)) => {
@@ -379,10 +393,11 @@ impl Engine {
     /// Space is short: hurry what keeps dead segments from being free.
     fn hurry(&mut self, out: &mut Outbox) {
         let short = self.stream(STREAM_USER).reserved.len() < self.segments_wanted() as usize;
-        if !short || !self.wants_room() {
+        let starved = self.checkpoint.wants_segment();
+        if !starved && (!short || !self.wants_room()) {
             return;
         }
-        let (flush, checkpoint) = self.segments.waiting_for(&self.reuse_horizon());
+        let flush = self.segments.wait_for_flush(&self.reuse_horizon());
         let reading = self.cleaner.is_reading();
         let moving = !self.stream(STREAM_CLEANED).in_flight.is_empty();
         // A checkpoint at any price only when nothing else can free a segment any more.
@@ -390,11 +405,12 @@ impl Engine {
         let stuck = !self.cleaner.has_reads() && !moving && self.stream(STREAM_USER).in_flight.is_empty();
         // One round of member flushes for several segments, unless users stand still.
         let several = self.segments.dead_count() - self.segments.dead_in_replay_count() > crate::format::cleaning_ahead(self.segments.count()) / 2;
-        if flush && (several || stuck || self.room_units() < EDGE_UNITS) {
+        if flush && (several || stuck || starved || self.room_units() < EDGE_UNITS) {
             self.flush.wanted = true;
             self.seal_if_superseding(out);
         }
-        if (checkpoint || self.segments.aside_count() > 0) && stuck {
+        if stuck && self.cleaner.victims.is_empty() && self.segments.checkpoint_frees() && self.checkpoint.is_idle() {
+            self.counters.checkpoints_forced += 1;
             self.checkpoint.request();
         }
         if !reading && !moving && !self.stream(STREAM_CLEANED).open.is_empty() && self.segments.free_count() <= self.floor(STREAM_USER) {
@@ -423,10 +439,11 @@ impl Engine {
 
     /// Frees dead segments; discards them if the pool does that. True if some are free now.
     pub(crate) fn free_segments(&mut self, out: &mut Outbox) -> bool {
+        let horizon = self.reuse_horizon();
+        self.segments.set_oldest_checkpoint(horizon.oldest_checkpoint);
         if self.segments.dead_count() == 0 || self.read_only {
             return false;
         }
-        let horizon = self.reuse_horizon();
         let free = self.segments.free_count();
         for segment in self.segments.free_dead(&horizon, self.superblock.properties.discard) {
             let shape = *self.zones.shape(segment);

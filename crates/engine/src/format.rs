@@ -8,7 +8,8 @@
 //! of any SSD, and its header and footer are below 1 % of it.
 //!
 //! **Reserve.** Usable space leaves out: the open segment of each stream; what user writes must leave to cleaning and
-//! checkpoints; live images of two checkpoints; victims being emptied; batch headers; and of the rest the spare factor.
+//! checkpoints; live images of two checkpoints; victims being emptied; batch headers; and of the rest the spare factor. Why that
+//! is enough is in docs/reserve.md.
 
 use crate::limits::{
     CHECKPOINT_RESERVE, CLEANER_RESERVE, CLEANING_AHEAD_MAX, CLEANING_AHEAD_MIN, DEFAULT_CHUNK_ROWS, MAX_CHUNK_ROWS, MAX_NAME_BYTES, MAX_SEGMENT_ROWS,
@@ -127,18 +128,24 @@ pub(crate) fn cleaning_ahead(segments: u32) -> u32 {
 /// Capacity of a pool with these zones.
 pub(crate) fn plan_zones(zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
     let segments = zones.segment_count();
-    let blocks_least = zones.zones().iter().map(|z| z.shape.data_blocks()).min().unwrap_or(1);
+    let payload_least = zones.zones().iter().map(|z| payload_blocks(&z.shape)).min().unwrap_or(1).max(1);
+    let data_most = zones.zones().iter().map(|z| u64::from(z.shape.data)).max().unwrap_or(1);
     let payload_total: u64 = zones.zones().iter().map(|z| payload_blocks(&z.shape) * u64::from(z.segments)).sum();
     let max_rows = zones.zones().iter().map(|z| z.shape.rows).max().unwrap_or(64);
     let table_pages = u64::from(SegmentTableGeometry::new(max_rows).pages(segments)) + 2;
     let map_pages_max = payload_total / MAP_PAGE_ENTRIES as u64 * 5 / 4 + 64;
     let pages = map_pages_max + table_pages;
     let leaves = pages.div_ceil(LEAF_POINTERS as u64) + 4;
-    let image = pages + leaves + leaves.div_ceil(LIST_RECORDS as u64) + 2;
-    // Small batches of checkpoint pages are padded: a quarter more, and one segment for the remainder.
-    let checkpoint_segments = (image * 5 / 4).div_ceil(blocks_least) as u32 + 1;
-    let reserve =
-        STREAMS.len() as u32 + RESERVED_AHEAD + cleaning_ahead(segments) + CHECKPOINT_RESERVE + CLEANER_RESERVE + MAX_VICTIMS as u32 + 3 * checkpoint_segments;
+    let list = leaves.div_ceil(LIST_RECORDS as u64);
+    let top = list.div_ceil(LIST_RECORDS as u64).max(1);
+    let image = pages + leaves + list + top;
+    // Each stage ends with a part-filled batch: one more header and footer, and its last row is padded.
+    let partial = (3 + top) * (data_most + 2);
+    let image_segments = image.div_ceil(payload_least) as u32;
+    // The last batch of a segment can be sealed only with the next one at hand.
+    let checkpoint_segments = (image + partial).div_ceil(payload_least) as u32 + 1;
+    let cleaning = cleaning_ahead(segments) + CLEANER_RESERVE + MAX_VICTIMS as u32;
+    let reserve = STREAMS.len() as u32 + RESERVED_AHEAD + cleaning + CHECKPOINT_RESERVE + 2 * image_segments + 2 * checkpoint_segments;
     let needed = (reserve + 2).max(MIN_SEGMENTS);
     if segments < needed {
         return Err(FormatError::TooSmall { segments, needed });

@@ -24,9 +24,9 @@ pub const MAX_NAME_BYTES: usize = 63;
 pub const SEGMENTS_PER_STREAM: u32 = 2;
 /// Victims that may be cleaned at the same time.
 pub const MAX_VICTIMS: usize = 4;
-/// Segments that must stay free for the cleaner: what it frees comes back only after a flush and a checkpoint.
+/// Segments that users leave to the cleaner beyond what two checkpoints may need: what it frees comes back only after a flush.
 pub const CLEANER_RESERVE: u32 = 3;
-/// Segments that must stay free for a checkpoint's pages beyond the reserve computed from the map size.
+/// Segments beyond what a checkpoint may need, below which the cleaner empties one victim at a time.
 pub const CHECKPOINT_RESERVE: u32 = 2;
 /// Batches of a victim being read at the same time.
 pub const VICTIM_BATCHES_AHEAD: usize = 4;
@@ -60,6 +60,8 @@ pub const MIN_SEGMENTS: u32 = 16;
 pub const CHECKPOINT_COST_RATIO: u64 = 28;
 /// A checkpoint that is wanted for the space it frees begins when the log has grown by this many times its cost.
 pub const CHECKPOINT_SPACE_RATIO: u64 = 24;
+/// A checkpoint begins when the log, moved blocks included, has grown by one part in so many of the pool.
+pub const CHECKPOINT_LOG_SHARE: u64 = 8;
 /// Pages of a checkpoint beside map pages: tables, leaves, list, and the padding of their batches.
 pub const CHECKPOINT_FIXED_PAGES: u64 = 64;
 /// So many dead segments are worth a checkpoint for their sake.

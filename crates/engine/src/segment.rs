@@ -53,6 +53,8 @@ pub struct Segment {
     pub pins: u32,
     /// Checkpoint that was current when its last batch was sealed.
     pub last_checkpoint: u64,
+    /// Clock at which it was sealed.
+    pub sealed_at: u64,
     /// Number of its last batch.
     pub last_seq: Seq,
     /// Newest order that superseded one of its blocks.
@@ -116,6 +118,9 @@ pub struct Segments {
     dead: std::collections::VecDeque<SegmentId>,
     /// Dead, and the oldest checkpoint kept may still replay them: looked at again when that changes.
     dead_in_replay: Vec<SegmentId>,
+    /// Sealed, and the oldest checkpoint kept may still replay them: no candidates for cleaning, because what is gained from them
+    /// is only to be had for a checkpoint. May name segments that died meanwhile.
+    young: Vec<SegmentId>,
     oldest_checkpoint: u64,
     aside: u32,
     victims: VictimIndex,
@@ -147,6 +152,7 @@ impl Segments {
                 uncommitted: 0,
                 pins: 0,
                 last_checkpoint: 0,
+                sealed_at: 0,
                 last_seq: Seq(0),
                 superseded_by: Order(0),
                 moved_by: Seq(0),
@@ -163,6 +169,7 @@ impl Segments {
             free: Default::default(),
             dead: Default::default(),
             dead_in_replay: Vec::new(),
+            young: Vec::new(),
             oldest_checkpoint: 0,
             aside: 0,
             victims: VictimIndex::new(count, capacity, policy),
@@ -191,6 +198,13 @@ impl Segments {
     /// Free segments.
     pub fn free_count(&self) -> u32 {
         self.free.len() as u32
+    }
+
+    /// Notes which checkpoint is the oldest kept.
+    pub fn set_oldest_checkpoint(&mut self, oldest_checkpoint: u64) {
+        if self.oldest_checkpoint != oldest_checkpoint {
+            self.leave_replay(oldest_checkpoint);
+        }
     }
 
     /// Dead segments that wait for the reuse rule.
@@ -256,10 +270,38 @@ impl Segments {
         if segment.live_units == 0 {
             self.push_dead(id);
         } else {
-            segment.state = SegmentState::Sealed;
-            let live = segment.live_units;
-            self.victims.insert(id.0, SegmentStats { live_units: live, capacity_units: self.capacities[id.index()], sealed_at: clock });
+            segment.sealed_at = clock;
+            self.make_candidate(id);
         }
+    }
+
+    /// A segment with live blocks becomes a candidate for cleaning, at once or when the oldest checkpoint kept has moved on.
+    fn make_candidate(&mut self, id: SegmentId) {
+        let segment = &mut self.table[id.index()];
+        segment.state = SegmentState::Sealed;
+        if segment.last_checkpoint >= self.oldest_checkpoint {
+            return self.young.push(id);
+        }
+        let (live_units, sealed_at) = (segment.live_units, segment.sealed_at);
+        self.victims.insert(id.0, SegmentStats { live_units, capacity_units: self.capacities[id.index()], sealed_at });
+    }
+
+    /// The oldest checkpoint kept is another one: what lay in its replay is looked at again.
+    fn leave_replay(&mut self, oldest_checkpoint: u64) {
+        self.oldest_checkpoint = oldest_checkpoint;
+        for id in std::mem::take(&mut self.dead_in_replay) {
+            self.push_dead(id);
+        }
+        for id in std::mem::take(&mut self.young) {
+            if self.table[id.index()].state == SegmentState::Sealed && self.victims.get(id.0).is_none() {
+                self.make_candidate(id);
+            }
+        }
+    }
+
+    /// True if a checkpoint would give something to clean or to use again.
+    pub fn checkpoint_frees(&self) -> bool {
+        !self.dead_in_replay.is_empty() || self.aside > 0 || !self.young.is_empty()
     }
 
     /// More live payload.
@@ -338,21 +380,14 @@ impl Segments {
         if segment.live_units == 0 {
             self.push_dead(id);
         } else {
-            segment.state = SegmentState::Sealed;
-            let live = segment.live_units;
-            self.victims.insert(id.0, SegmentStats { live_units: live, capacity_units: self.capacities[id.index()], sealed_at: clock });
+            segment.sealed_at = clock;
+            self.make_candidate(id);
         }
     }
 
     /// Frees dead segments that satisfy the reuse rule. With `discard` they are not free yet but `Discarding`, and returned.
     pub fn free_dead(&mut self, horizon: &ReuseHorizon, discard: bool) -> Vec<SegmentId> {
         let mut freed = Vec::new();
-        if self.oldest_checkpoint != horizon.oldest_checkpoint {
-            self.oldest_checkpoint = horizon.oldest_checkpoint;
-            for id in std::mem::take(&mut self.dead_in_replay) {
-                self.push_dead(id);
-            }
-        }
         for _ in 0..self.dead.len() {
             let Some(id) = self.dead.pop_front() else { break };
             if self.may_reuse(id, horizon) {
@@ -378,10 +413,9 @@ impl Segments {
         s.pins == 0 && s.superseded_by <= horizon.durable && s.moved_by <= horizon.durable_cleaned && s.last_checkpoint < horizon.oldest_checkpoint
     }
 
-    /// Why dead segments are not free yet: (some wait only for a flush, some for a checkpoint).
-    pub fn waiting_for(&self, horizon: &ReuseHorizon) -> (bool, bool) {
-        let waits = |id: &SegmentId| self.get(*id).superseded_by > horizon.durable || self.get(*id).moved_by > horizon.durable_cleaned;
-        (self.dead.iter().any(waits), !self.dead_in_replay.is_empty())
+    /// True if dead segments only wait for a flush.
+    pub fn wait_for_flush(&self, horizon: &ReuseHorizon) -> bool {
+        self.dead.iter().any(|id| self.get(*id).superseded_by > horizon.durable || self.get(*id).moved_by > horizon.durable_cleaned)
     }
 
     /// The segment's record must go into the next checkpoint.
@@ -432,11 +466,9 @@ impl Segments {
             } else {
                 SegmentState::Free
             };
+            segment.sealed_at = segment.last_checkpoint;
             match segment.state {
-                SegmentState::Sealed => {
-                    let (live, clock) = (segment.live_units, segment.last_checkpoint);
-                    self.victims.insert(id.0, SegmentStats { live_units: live, capacity_units: self.capacities[id.index()], sealed_at: clock });
-                }
+                SegmentState::Sealed => self.make_candidate(id),
                 SegmentState::Dead => self.push_dead(id),
                 SegmentState::Free => self.free.push_back(id),
                 _ => {}

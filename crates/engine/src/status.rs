@@ -15,6 +15,8 @@ pub(crate) struct Counters {
     pub(crate) fill_blocks: u64,
     pub(crate) flushes: u64,
     pub(crate) checkpoints: u64,
+    /// Checkpoints that cleaning asked for because nothing else was left to clean.
+    pub(crate) checkpoints_forced: u64,
     pub(crate) segments_cleaned: u64,
     pub(crate) victims: u64,
     pub(crate) repaired_reads: u64,
@@ -183,7 +185,7 @@ impl Engine {
             format!("stream {id} at {:?}, open {} items, in flight {stages:?}, durable {}", s.position, s.open.items.len(), s.durable)
         };
         format!(
-            "{}; {}; {}; orders committed {} durable {}; room {} units, unsealed {}, placing {}; {} free, {} dead, {} aside, floor {}, wanted {}, waiting for (flush, checkpoint) {:?}; {}; {}; {}; commands {}, fetches {}, stopped {:?}",
+            "{}; {}; {}; orders committed {} durable {}; room {} units, unsealed {}, placing {}; {} free, {} dead, {} aside, floor {}, wanted {}, waiting for a flush {:?}; {}; {}; {}; commands {}, fetches {}, stopped {:?}",
             stream(STREAM_USER),
             stream(crate::limits::STREAM_CLEANED),
             stream(crate::limits::STREAM_CHECKPOINT),
@@ -197,7 +199,7 @@ impl Engine {
             self.segments.aside_count(),
             self.floor(STREAM_USER),
             self.segments_wanted(),
-            self.segments.waiting_for(&self.reuse_horizon()),
+            self.segments.wait_for_flush(&self.reuse_horizon()),
             self.cleaner.describe(),
             self.checkpoint.describe(),
             self.flush.describe(),

@@ -109,7 +109,7 @@ impl Scenario {
             })
             .collect();
         let properties = Properties {
-            spare_per_mille: rng.pick(&[100, 100, 150, 250]),
+            spare_per_mille: rng.pick(&[30, 50, 100, 250]),
             seal_age_ms: rng.pick(&[1, 5, 20, 100]),
             victim_policy: rng.below(2) as u8,
             discard: rng.chance(700),

@@ -1,8 +1,8 @@
 //! Sealing: an open batch gets its place, its header and its number, and goes to a worker.
 //!
 //! The last batch of a segment names the segment in which the stream goes on, so that recovery can follow; it can be sealed
-//! only when there is one. Which streams may take which of the last free segments is decided in [`Engine::may_take_segment`]:
-//! checkpoints before cleaning before users, because each frees space for the next.
+//! only when there is one. Which streams may take which of the last free segments is decided in [`Engine::floor`], and why that is
+//! enough is in docs/reserve.md.
 
 use crate::jobs::{Job, SealWork, Work};
 use crate::limits::{CHECKPOINT_RESERVE, CLEANER_RESERVE, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER};
@@ -22,12 +22,13 @@ impl Engine {
     /// Free segments that `stream` must leave alone.
     pub(crate) fn floor(&self, stream: usize) -> u32 {
         let checkpoint = self.checkpoint.reserve_segments();
+        let victims = self.cleaner.victim_count();
         match stream {
-            STREAM_CHECKPOINT => 0,
-            // With nothing dead and nothing set aside no checkpoint can free a segment: only the cleaner's own batch can.
-            STREAM_CLEANED if self.segments.dead_count() == 0 && self.segments.aside_count() == 0 => CHECKPOINT_RESERVE,
+            // Each victim that was begun may need one segment for its moves and gives one back; one more may always be begun.
+            STREAM_CHECKPOINT => victims.max(1),
+            STREAM_CLEANED if victims > 0 => 0,
             STREAM_CLEANED => checkpoint + CHECKPOINT_RESERVE,
-            _ => checkpoint + CHECKPOINT_RESERVE + CLEANER_RESERVE,
+            _ => 2 * checkpoint + CHECKPOINT_RESERVE + CLEANER_RESERVE,
         }
     }
 
