@@ -1,7 +1,7 @@
 //! Cleaning: what is still live in a victim moves to the cleaned stream, so that its segment can be used again.
 //!
 //! 1 When too few segments are free or coming free, the policy picks a victim. 2 Of each of its batches the two ends are read:
-//! the table says which blocks it holds, the map says which are live. 3 Live blocks are read in runs, verified, and appended
+//! the table says which blocks it holds, the map says which are live. 3 Live blocks are read in runs (singly where a run can not be had), verified, and appended
 //! as moves that keep their birth and name their old place. 4 When its last move has committed, the victim is dead; it becomes
 //! free by the reuse rule. Checkpoint pages are not moved: they are marked changed, so that the next checkpoint writes them
 //! elsewhere. 5 If space is short, whatever keeps dead segments from being free is hurried: a flush, a checkpoint.
@@ -46,10 +46,21 @@ struct Move {
 /// A live block of a run.
 #[derive(Clone, Copy, Debug)]
 struct LiveBlock {
+    /// Rows from the run's first.
     offset: u32,
     key: BlockKey,
     birth: Order,
     from: Place,
+    checksum: u32,
+}
+
+/// Live blocks that are read together, with the dead ones between them.
+#[derive(Debug)]
+struct Run {
+    column: Column,
+    row: u32,
+    rows: u32,
+    blocks: Vec<LiveBlock>,
 }
 
 /// The two ends of a batch being read.
@@ -84,7 +95,7 @@ pub(crate) struct Victim {
     segment: SegmentId,
     next_row: u32,
     ends: Vec<Ends>,
-    runs: Slab<Vec<LiveBlock>>,
+    runs: Slab<Run>,
     /// Number of the cleaned batch that takes its last move.
     last_seq: Seq,
     /// Something of it could not be read: it is not tried again.
@@ -288,7 +299,7 @@ impl Engine {
                 _ => continue,
             };
             if self.shows(key.volume(), key.lba(), place) {
-                live.push((block, LiveBlock { offset: 0, key, birth, from: place }));
+                live.push((block, LiveBlock { offset: 0, key, birth, from: place, checksum: payload.checksum }));
             }
         }
         let mut index = 0;
@@ -300,30 +311,42 @@ impl Engine {
                 end += 1;
             }
             let last = live[end - 1].0;
-            let checksums: Vec<u32> = sums.iter().filter(|(b, _)| (start..=last).contains(b)).map(|(_, s)| *s).collect();
+            let (from, to) = (sums.partition_point(|(b, _)| *b < start), sums.partition_point(|(b, _)| *b <= last));
+            let checksums: Vec<u32> = sums[from..to].iter().map(|(_, s)| *s).collect();
             let blocks = live[index..end].iter().map(|(b, l)| LiveBlock { offset: (b - start) as u32, ..*l }).collect();
             index = end;
-            let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
-            let run = victim.runs.insert(blocks);
             let (column, run_row) = shape.locate(row, rows, first + start);
-            let goal = FetchGoal::CleanRun { victim: at, run };
-            let spec = FetchSpec { segment, column, row: run_row, rows: checksums.len() as u32, checksums, goal, rebuild: false };
-            self.start_fetch(spec, out);
+            self.read_run(at, Run { column, row: run_row, rows: checksums.len() as u32, blocks }, checksums, out);
         }
+    }
+
+    fn read_run(&mut self, at: u32, run: Run, checksums: Vec<u32>, out: &mut Outbox) {
+        let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
+        let (segment, column, row, rows) = (victim.segment, run.column, run.row, run.rows);
+        let goal = FetchGoal::CleanRun { victim: at, run: victim.runs.insert(run) };
+        self.start_fetch(FetchSpec { segment, column, row, rows, checksums, goal, rebuild: false }, out);
     }
 
     /// The blocks of a run have come.
     pub(crate) fn clean_run_read(&mut self, at: u32, run: u32, bytes: Option<Payload>, out: &mut Outbox) {
         let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
-        let Some(blocks) = victim.runs.remove(run) else { return };
+        let Some(run) = victim.runs.remove(run) else { return };
         let Some(bytes) = bytes else {
+            if run.rows > 1 {
+                // One block that can not be had, dead perhaps, must not take its neighbours along.
+                for block in run.blocks {
+                    let single = Run { column: run.column, row: run.row + block.offset, rows: 1, blocks: vec![LiveBlock { offset: 0, ..block }] };
+                    self.read_run(at, single, vec![block.checksum], out);
+                }
+                return;
+            }
             victim.damaged = true;
-            for block in blocks {
+            for block in run.blocks {
                 self.note_lost(block.key, out);
             }
             return;
         };
-        for block in blocks {
+        for block in run.blocks {
             let payload = bytes.slice(block.offset as usize * BLOCK_SIZE, BLOCK_SIZE);
             self.cleaner.ready.push_back((at, Move { key: block.key, birth: block.birth, from: block.from, payload }));
         }

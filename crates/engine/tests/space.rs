@@ -3,7 +3,7 @@
 mod machine;
 
 use machine::Machine;
-use windrow_engine::PoolStatus;
+use windrow_engine::{Notice, PoolStatus};
 use windrow_io::*;
 
 /// Bytes that differ from block to block and are never all alike.
@@ -95,4 +95,52 @@ fn a_full_pool_with_the_least_spare_makes_few_checkpoints() {
         let (full, end) = overwrite_full_pool(&mut machine, 40_000);
         assert!(end.checkpoints - full.checkpoints <= most, "{} checkpoints with {spare} thousandths spare", end.checkpoints - full.checkpoints);
     }
+}
+
+/// Where a block of noise with this number lies: (member, offset) of each copy.
+fn copies(machine: &Machine, number: u64) -> Vec<(usize, usize)> {
+    let wanted = noise(4096, number);
+    let found = |member: usize| move |at: &usize| (member, *at);
+    (0..machine.memory.data.len())
+        .flat_map(|member| {
+            let data = &machine.memory.data[member];
+            (0..data.len() / 4096).map(|block| block * 4096).filter(|at| data[*at..*at + 4096] == wanted[..]).map(|at| found(member)(&at)).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// Cleaning reads live blocks in runs, with the dead ones between them. A dead block that nobody could read any more took the run
+/// with it: its live neighbours, in perfect health, were given up as lost.
+#[test]
+fn an_unreadable_dead_block_does_not_take_its_neighbours_along() {
+    let mut machine = Machine::new(3, 24, 100);
+    let volume = machine.volume(1 << 30);
+    let block = |number: u64| Payload::copy_of(&noise(4096, number));
+    let put = |machine: &mut Machine, lba: u64, number: u64| {
+        machine.request(volume, Op::Write { offset: lba * 4096, data: block(number), fua: false });
+        assert!(machine.wait_for(1), "{}", machine.engine.describe());
+        machine.completions.clear();
+    };
+    (0..120).for_each(|lba| put(&mut machine, lba, 1000 + lba));
+    machine.flush(volume);
+    // A dead block between live ones, and its row on both other members: nothing can rebuild it.
+    let (_, row) = copies(&machine, 1020)[0];
+    let in_row: Vec<u64> = (0..120).filter(|lba| copies(&machine, 1000 + lba)[0].1 == row).collect();
+    assert!(in_row.len() == 2, "{in_row:?}");
+    let kept = |lba: u64| in_row.iter().any(|dead| lba + 1 == *dead || lba == dead + 1);
+    (0..120).filter(|lba| !kept(*lba)).for_each(|lba| put(&mut machine, lba, 2000 + lba));
+    machine.memory.data.iter_mut().for_each(|data| data[row..row + 4096].fill(0x5a));
+    let usable = machine.engine.status().plan.usable_bytes / 4096;
+    let mut state = 1u64;
+    for n in 200.. {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        put(&mut machine, if n < usable { n } else { 200 + (state >> 33) % (usable - 200) }, 10_000);
+        if n % 500 == 0 && copies(&machine, 1000 + in_row[0] + 1).len() > 1 {
+            break;
+        }
+        assert!(n < 10 * usable, "the segment was never cleaned");
+    }
+    let lost: Vec<_> = machine.out.notices.iter().filter(|notice| matches!(notice, Notice::Unrecoverable { .. })).collect();
+    assert!(lost.is_empty(), "{lost:?}");
+    (0..120).filter(|lba| kept(*lba)).for_each(|lba| assert_eq!(machine.read(volume, lba * 4096, 4096), noise(4096, 1000 + lba)));
 }
