@@ -485,9 +485,7 @@ impl Engine {
 
     /// A discard has ended, well or not: it is only advice.
     pub(crate) fn discard_done(&mut self, segment: SegmentId) {
-        let s = self.segments.get_mut(segment);
-        s.pins -= 1;
-        if s.pins == 0 {
+        if self.segments.unpin(segment) == 0 {
             self.segments.discarded(segment);
         }
     }

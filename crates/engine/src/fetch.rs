@@ -167,7 +167,7 @@ impl Engine {
 
     fn finish_fetch(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) {
         let Some(fetch) = self.fetches.remove(at) else { return };
-        self.segments.get_mut(fetch.spec.segment).pins -= 1;
+        self.segments.unpin(fetch.spec.segment);
         match fetch.spec.goal {
             FetchGoal::Read { read, part } => self.read_part(read, part, bytes, out),
             FetchGoal::Edge { write, edge } => self.edge_read(write, edge, bytes),

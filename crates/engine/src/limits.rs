@@ -30,6 +30,12 @@ pub const CLEANER_RESERVE: u32 = 3;
 pub const CHECKPOINT_RESERVE: u32 = 2;
 /// Batches of a victim being read at the same time.
 pub const VICTIM_BATCHES_AHEAD: usize = 4;
+/// A range that touches at most so many map pages is applied to the map at once.
+pub const SMALL_RANGE_PAGES: u64 = 4;
+/// Large ranges whose effect on the map is under way; further ones wait for admission.
+pub const WALKS_MAX: usize = 64;
+/// Segments whose discards are under way at the same time.
+pub const DISCARDING_MAX: u32 = 64;
 /// Map pages touched by one step of a range walk.
 pub const WALK_PAGES_PER_STEP: usize = 64;
 /// Blocks verified inline on the engine's thread; more go to a job.

@@ -2,16 +2,19 @@
 //!
 //! 1 On admission the operation takes its order and its record goes to the user stream; older versions that are still on
 //!   their way are told not to install.
-//! 2 Its effect on the map begins at once: what is left to do is a *walk*, a list of block intervals.
-//! 3 Each step of the engine does a bounded part of each walk, page by page; pages that do not exist cost nothing.
+//! 2 A small range is applied to the map at once. The effect of a large one begins at once: what is left to do is a *walk*, a
+//!   set of block intervals.
+//! 3 Each step of the engine does a bounded part of the oldest walk, page by page; pages that do not exist cost nothing. The number
+//!   of walks is bounded: further large ranges wait for admission.
 //! 4 Whoever looks at or writes a block inside what is left first has the block's page walked ([`Engine::settle_range`]), so
 //!   nobody can tell that the walk is not finished, and a newer write is never wiped by it.
 //!
 //! A deleted volume is walked the same way and forgotten when its map is empty and nothing of it is in flight.
 
 use crate::Engine;
-use crate::limits::WALK_PAGES_PER_STEP;
+use crate::limits::{SMALL_RANGE_PAGES, WALK_PAGES_PER_STEP, WALKS_MAX};
 use crate::pending::{BlockKey, Content};
+use std::collections::{BTreeMap, VecDeque};
 use windrow_layout::batch::RangeState;
 use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, VolumeState};
 use windrow_layout::map_entry::MapEntry;
@@ -23,14 +26,29 @@ struct Walk {
     volume: VolumeId,
     order: Order,
     state: RangeState,
-    /// What is left: block intervals, ascending.
-    left: Vec<(u64, u64)>,
+    /// What is left: intervals that do not overlap, first block -> end.
+    left: BTreeMap<u64, u64>,
+}
+
+impl Walk {
+    /// Takes what is left in `low .. high`, a part of one interval.
+    fn take(&mut self, low: u64, high: u64) -> Option<(u64, u64)> {
+        let (first, end) = self.left.range(..high).next_back().map(|(first, end)| (*first, *end)).filter(|(_, end)| low < *end)?;
+        self.left.remove(&first);
+        if first < low {
+            self.left.insert(first, low);
+        }
+        if high < end {
+            self.left.insert(high, end);
+        }
+        Some((first.max(low), end.min(high)))
+    }
 }
 
 /// All walks, oldest first.
 #[derive(Debug, Default)]
 pub struct Ranges {
-    walks: Vec<Walk>,
+    walks: VecDeque<Walk>,
     /// Volumes being deleted.
     pub deleting: Vec<VolumeId>,
     /// A checkpoint is due: no new walk begins until it has begun. It may begin only when no walk is under way, because replay
@@ -42,6 +60,11 @@ impl Ranges {
     /// True if a walk is under way.
     pub fn has_walks(&self) -> bool {
         !self.walks.is_empty()
+    }
+
+    /// True if no further walk may begin now.
+    pub fn is_full(&self) -> bool {
+        self.walks.len() >= WALKS_MAX
     }
 
     /// True if nothing is left to do.
@@ -69,10 +92,26 @@ impl Engine {
             record.installed = order;
         });
         self.volumes.used_blocks -= freed;
-        self.ranges.walks.push(Walk { volume, order, state, left: vec![(first.0, end.0)] });
+        let page = MAP_PAGE_ENTRIES as u64;
+        if (end.0 - 1) / page - first.0 / page < SMALL_RANGE_PAGES {
+            return self.apply_small(volume, first.0, end.0, order, state);
+        }
+        self.ranges.walks.push_back(Walk { volume, order, state, left: BTreeMap::from([(first.0, end.0)]) });
         // Their space is given back already: the walk must find them while that is known, not when their records are gone.
         for key in in_flight {
             self.settle_range(volume, key.lba());
+        }
+    }
+
+    /// Applies a range of few pages at once, after what older walks have left to do there.
+    fn apply_small(&mut self, volume: VolumeId, first: u64, end: u64, order: Order, state: RangeState) {
+        let page = MAP_PAGE_ENTRIES as u64;
+        let mut at = first;
+        while at < end {
+            let stop = end.min((at / page + 1) * page);
+            self.settle_range(volume, Lba(at));
+            self.apply_to_page(volume, at, stop, order, state);
+            at = stop;
         }
     }
 
@@ -88,20 +127,14 @@ impl Engine {
         let page = MAP_PAGE_ENTRIES as u64;
         let (low, high) = (lba.0 / page * page, lba.0 / page * page + page);
         for at in 0..self.ranges.walks.len() {
-            let walk = &mut self.ranges.walks[at];
+            let walk = &self.ranges.walks[at];
             if walk.volume != volume {
                 continue;
             }
-            let Some(found) = walk.left.iter().position(|(a, b)| *a < high && low < *b) else { continue };
-            let (a, b) = walk.left.remove(found);
-            if b > high {
-                walk.left.insert(found, (high, b));
-            }
-            if a < low {
-                walk.left.insert(found, (a, low));
-            }
             let (order, state) = (walk.order, walk.state);
-            self.apply_to_page(volume, a.max(low), b.min(high), order, state);
+            while let Some((first, end)) = self.ranges.walks[at].take(low, high) {
+                self.apply_to_page(volume, first, end, order, state);
+            }
         }
     }
 
@@ -163,9 +196,9 @@ impl Engine {
         }
         let mut budget = WALK_PAGES_PER_STEP;
         while budget > 0 {
-            let Some(walk) = self.ranges.walks.first_mut() else { break };
-            let Some((first, end)) = walk.left.first().copied() else {
-                self.ranges.walks.remove(0);
+            let Some(walk) = self.ranges.walks.front_mut() else { break };
+            let Some((first, end)) = walk.left.pop_first() else {
+                self.ranges.walks.pop_front();
                 continue;
             };
             let (volume, order, state) = (walk.volume, walk.order, walk.state);
@@ -177,11 +210,10 @@ impl Engine {
                 (_, None) => end,
             };
             let stop = end.min((start / page + 1) * page);
-            let walk = &mut self.ranges.walks[0];
-            if start >= end || stop >= end {
-                walk.left.remove(0);
-            } else {
-                walk.left[0].0 = stop;
+            if stop < end
+                && let Some(walk) = self.ranges.walks.front_mut()
+            {
+                walk.left.insert(stop, end);
             }
             if start < end {
                 self.apply_to_page(volume, start, stop, order, state);

@@ -10,7 +10,7 @@
 //! cleaned batch that took something from it; (b) its own batches all precede the replay start of the oldest checkpoint kept:
 //! it remembers the checkpoint that was current when its last batch was sealed; (c) no planned read pins it.
 
-use crate::limits::{STREAM_CHECKPOINT, STREAMS};
+use crate::limits::{DISCARDING_MAX, STREAM_CHECKPOINT, STREAMS};
 use windrow_policy::{SegmentStats, VictimIndex, VictimPolicy};
 use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Order, SegmentId, Seq, ZoneMap};
 
@@ -123,13 +123,16 @@ pub struct Segments {
     young: Vec<SegmentId>,
     oldest_checkpoint: u64,
     aside: u32,
+    discarding: u32,
+    /// Under which horizon no dead segment could be freed; `None` if there are new ones or a read has ended since.
+    nothing_under: Option<ReuseHorizon>,
     victims: VictimIndex,
     capacities: Vec<u32>,
     dirty: Vec<SegmentId>,
 }
 
 /// What must be true for a dead segment to be used again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReuseHorizon {
     /// Every order up to this one is durable.
     pub durable: Order,
@@ -172,6 +175,8 @@ impl Segments {
             young: Vec::new(),
             oldest_checkpoint: 0,
             aside: 0,
+            discarding: 0,
+            nothing_under: None,
             victims: VictimIndex::new(count, capacity, policy),
             capacities,
             dirty: Vec::new(),
@@ -218,6 +223,7 @@ impl Segments {
     }
 
     fn push_dead(&mut self, id: SegmentId) {
+        self.nothing_under = None;
         self.table[id.index()].state = SegmentState::Dead;
         if self.table[id.index()].last_checkpoint < self.oldest_checkpoint { self.dead.push_back(id) } else { self.dead_in_replay.push(id) }
     }
@@ -330,6 +336,18 @@ impl Segments {
     pub fn discarded(&mut self, id: SegmentId) {
         self.table[id.index()].state = SegmentState::Free;
         self.free.push_back(id);
+        self.discarding -= 1;
+        self.nothing_under = None;
+    }
+
+    /// A read or discard of the segment has ended; gives how many are left.
+    pub fn unpin(&mut self, id: SegmentId) -> u32 {
+        let segment = &mut self.table[id.index()];
+        segment.pins -= 1;
+        if segment.pins == 0 && segment.state == SegmentState::Dead {
+            self.nothing_under = None;
+        }
+        segment.pins
     }
 
     /// Less live payload, taken by order `by` (and by a cleaned batch, if a move did it).
@@ -385,10 +403,18 @@ impl Segments {
         }
     }
 
-    /// Frees dead segments that satisfy the reuse rule. With `discard` they are not free yet but `Discarding`, and returned.
+    /// Frees dead segments that satisfy the reuse rule. With `discard` they are not free yet but `Discarding`, and returned; no more
+    /// than [`DISCARDING_MAX`] are at the same time.
     pub fn free_dead(&mut self, horizon: &ReuseHorizon, discard: bool) -> Vec<SegmentId> {
         let mut freed = Vec::new();
+        if self.nothing_under == Some(*horizon) {
+            return freed;
+        }
+        self.nothing_under = Some(*horizon);
         for _ in 0..self.dead.len() {
+            if discard && self.discarding >= DISCARDING_MAX {
+                break;
+            }
             let Some(id) = self.dead.pop_front() else { break };
             if self.may_reuse(id, horizon) {
                 let segment = &mut self.table[id.index()];
@@ -396,6 +422,7 @@ impl Segments {
                 self.mark_dirty(id);
                 if discard {
                     self.table[id.index()].state = SegmentState::Discarding;
+                    self.discarding += 1;
                     freed.push(id);
                 } else {
                     self.table[id.index()].state = SegmentState::Free;

@@ -2,9 +2,10 @@
 
 mod machine;
 
-use machine::Machine;
-use windrow_engine::{Notice, PoolStatus};
+use machine::{Machine, PROPERTIES};
+use windrow_engine::*;
 use windrow_io::*;
+use windrow_layout::superblock::Properties;
 
 /// Bytes that differ from block to block and are never all alike.
 fn noise(length: usize, seed: u64) -> Vec<u8> {
@@ -143,4 +144,52 @@ fn an_unreadable_dead_block_does_not_take_its_neighbours_along() {
     let lost: Vec<_> = machine.out.notices.iter().filter(|notice| matches!(notice, Notice::Unrecoverable { .. })).collect();
     assert!(lost.is_empty(), "{lost:?}");
     (0..120).filter(|lba| kept(*lba)).for_each(|lba| assert_eq!(machine.read(volume, lba * 4096, 4096), noise(4096, 1000 + lba)));
+}
+
+/// Each trim, however small, became a walk of its own in a plain list that every other operation searched.
+#[test]
+fn small_trims_are_applied_at_once() {
+    let mut machine = Machine::new(4, 64, 100);
+    let volume = machine.volume(1 << 30);
+    for mib in 0..64u64 {
+        machine.request(volume, Op::Write { offset: mib << 20, data: Payload::copy_of(&noise(1 << 20, mib)), fua: false });
+    }
+    assert!(machine.wait_for(64), "{}", machine.engine.describe());
+    machine.flush(volume);
+    for n in 0..10_000 {
+        machine.request(volume, Op::Trim { offset: (n * 7919 % (64 * 256)) * 4096, length: 4096, fua: false });
+    }
+    machine.engine.apply(&mut machine.events, &mut machine.out);
+    assert!(machine.out.wake_at_ns.is_none_or(|at| at > machine.now_ns), "walks are left to do");
+    machine.events.push(Event::Tick(machine.now_ns));
+    assert!(machine.wait_for(64 + 1 + 10_000), "{}", machine.engine.describe());
+    assert_eq!(machine.engine.status().used_bytes, (64 << 20) - 10_000 * 4096);
+}
+
+/// The delete of a large volume sent the discards of all its segments at once.
+#[test]
+fn discards_under_way_are_bounded() {
+    let mut machine = Machine::new(3, 64, 100);
+    machine.command(Control::SetProperties(Properties { discard: true, ..PROPERTIES }));
+    let volume = machine.volume(1 << 30);
+    for mib in 0..96u64 {
+        machine.request(volume, Op::Write { offset: mib << 20, data: Payload::copy_of(&noise(1 << 20, mib)), fua: false });
+        assert!(machine.wait_for(mib as usize + 1), "{}", machine.engine.describe());
+    }
+    machine.command(Control::VolumeDelete { volume });
+    let (mut most, mut all) = (0, 0);
+    for _ in 0..2 {
+        machine.events.push(Event::Control(ControlRequest { id: ControlId(1), command: Control::Checkpoint }));
+        while !machine.events.is_empty() {
+            machine.engine.apply(&mut machine.events, &mut machine.out);
+            let discards = machine.out.commands.iter().filter(|c| matches!(c.op, MemberOp::Discard { .. })).count();
+            (most, all) = (most.max(discards), all + discards);
+            std::mem::take(&mut machine.out.commands).into_iter().for_each(|command| machine.carry_out(command));
+            for mut job in std::mem::take(&mut machine.out.jobs) {
+                job.run();
+                machine.events.push(Event::Job(job));
+            }
+        }
+    }
+    assert!(all > 3 * 64 && most <= 3 * 64, "{most} of {all} discards at once");
 }

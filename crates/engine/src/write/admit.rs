@@ -169,7 +169,7 @@ impl Engine {
                 return;
             }
             if let Some(write) = self.admission.edges_ready.pop_front() {
-                if self.room_units() < EDGE_UNITS || (self.ranges.barrier && write.begins_walk()) {
+                if self.room_units() < EDGE_UNITS || (write.begins_walk() && (self.ranges.barrier || self.ranges.is_full())) {
                     return self.admission.edges_ready.push_front(write);
                 }
                 self.admit_edge_write(&write, out);
@@ -182,7 +182,7 @@ impl Engine {
             // Whole blocks may be admitted one by one; everything else is admitted in one piece.
             let walks = matches!(request.op, Op::Trim { .. } | Op::WriteZeroes { .. });
             let whole = matches!(&request.op, Op::Write { offset, .. } if offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES));
-            if walks && self.ranges.barrier {
+            if walks && (self.ranges.barrier || self.ranges.is_full()) {
                 return;
             }
             let least = if whole { DATA_UNITS } else { EDGE_UNITS };
