@@ -132,3 +132,24 @@ fn volume_operations_are_no_flushes_of_a_user() {
     machine.flush(volume);
     assert_eq!(machine.engine.status().flushes, 1);
 }
+
+/// A long write with unaligned ends was admitted as a whole when the log had room for its ends only. What was too much could never be
+/// sealed, and a flush waited for it for ever.
+#[test]
+fn long_unaligned_writes_wait_for_room() {
+    let mut machine = Machine::new(4, 24, 100);
+    let usable = machine.engine.status().plan.usable_bytes;
+    let volume = machine.volume(usable / 4096 * 4096);
+    let bytes = Payload::copy_of(&[[5u8; 8], [1; 8]].concat().repeat(200 * 4096 / 16));
+    let mut state = 88_172_645_463_325_252u64;
+    for sent in 1..=300 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let sectors = 1 + state % (bytes.len() as u64 / 512);
+        let offset = state / 7919 % ((usable - sectors * 512) / 512) * 512;
+        machine.request(volume, Op::Write { offset, data: bytes.slice(0, sectors as usize * 512), fua: state % 5 == 0 });
+        assert!(machine.wait_for(sent), "{}", machine.engine.describe());
+    }
+    assert!(machine.completions.iter().all(|c| c.result.is_ok()));
+}

@@ -1,5 +1,6 @@
 //! Runs seeds of the simulator: `--seeds A..B` (or one number), `--jobs J`, `--blocks N` block operations each, `--verbose` for the whole story of a
-//! failure, `--no-shrink`, `--canary flush|discard`. Ends with code 1 if a seed fails.
+//! failure, `--no-shrink`, `--canary flush|discard|reuse`. `--exhaustive N`: instead, runs of N actions on tiny pools with the power cut at
+//! every moment. Ends with code 1 if a seed fails.
 
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
@@ -18,11 +19,12 @@ struct Arguments {
     jobs: usize,
     verbose: bool,
     shrink: bool,
+    exhaustive: Option<u64>,
     options: RunOptions,
 }
 
 fn arguments() -> Result<Arguments, String> {
-    let mut parsed = Arguments { seeds: 0..100, jobs: 1, verbose: false, shrink: true, options: RunOptions::default() };
+    let mut parsed = Arguments { seeds: 0..100, jobs: 1, verbose: false, shrink: true, exhaustive: None, options: RunOptions::default() };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
@@ -37,12 +39,14 @@ fn arguments() -> Result<Arguments, String> {
             }
             "--jobs" => parsed.jobs = number(value()?)?.max(1) as usize,
             "--blocks" => parsed.options.block_operations = number(value()?)?,
+            "--exhaustive" => parsed.exhaustive = Some(number(value()?)?),
             "--verbose" => parsed.verbose = true,
             "--no-shrink" => parsed.shrink = false,
             "--canary" => {
                 parsed.options.canary = match value()?.as_str() {
                     "flush" => Planted::DroppedFlush,
                     "discard" => Planted::DiscardBeforeFlush,
+                    "reuse" => Planted::EarlyReuse,
                     other => return Err(format!("no canary {other}")),
                 }
             }
@@ -102,6 +106,39 @@ fn run_all(arguments: &Arguments) -> (Vec<Outcome>, Vec<u64>) {
     }
 }
 
+/// Every power cut of short runs.
+fn exhaust(arguments: &Arguments, actions: u64) -> ExitCode {
+    let next = std::sync::atomic::AtomicU64::new(arguments.seeds.start);
+    let results = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.jobs {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    if seed >= arguments.seeds.end {
+                        return;
+                    }
+                    let result = windrow_sim::exhaustive::run(seed, actions);
+                    results.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((seed, result));
+                }
+            });
+        }
+    });
+    let results = results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let (mut moments, mut cuts, mut failed) = (0, 0, 0);
+    for (seed, result) in &results {
+        match result {
+            Ok(tried) => (moments, cuts) = (moments + tried.moments, cuts + tried.cuts),
+            Err(violation) => {
+                failed += 1;
+                println!("seed {seed} FAILS: {violation}");
+            }
+        }
+    }
+    println!("{} seeds, {failed} failed; {moments} moments, {cuts} power cuts", results.len());
+    ExitCode::from(u8::from(failed > 0))
+}
+
 fn main() -> ExitCode {
     let arguments = match arguments() {
         Ok(arguments) => arguments,
@@ -110,6 +147,9 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Some(actions) = arguments.exhaustive {
+        return exhaust(&arguments, actions);
+    }
     let began = Instant::now();
     let (mut outcomes, hanging) = run_all(&arguments);
     let seconds = began.elapsed().as_secs_f64();

@@ -20,6 +20,10 @@ pub const ZERO: u64 = 0;
 pub const ONES: u64 = u64::MAX;
 /// What is observed when a sector is none of ours; never written.
 pub const GARBAGE: u64 = 1;
+/// Stamp of the sectors of a block that was never written, or trimmed as a whole. They read as zeroes; block status tells them from zeroes.
+pub const HOLE: u64 = 2;
+/// Stamp of sectors of zeroes of which nobody can know any more if they are a hole.
+pub const EMPTY: u64 = 3;
 /// The first stamp given to a write.
 pub const FIRST_STAMP: u64 = 16;
 /// Stamps of the eight sectors of a block.

@@ -5,9 +5,10 @@
 //!
 //! Read in this order: [`content`] (what blocks contain), [`members`] (media with a volatile cache, faults, power cuts), [`model`] (the
 //! dumb truth), [`scenario`] and [`workload`] (what a seed decides), [`world`] (the event loop), [`run`] (one run from creation to the last
-//! comparison), [`shrink`] (the shortest failing run).
+//! comparison), [`shrink`] (the shortest failing run), [`exhaustive`] (all power cuts of a short run).
 
 pub mod content;
+pub mod exhaustive;
 pub mod members;
 pub mod model;
 pub mod rng;

@@ -50,6 +50,7 @@ pub struct Started {
 }
 
 /// The members of a pool.
+#[derive(Clone)]
 pub struct VirtualMembers {
     members: Vec<VirtualMember>,
     ailments: Vec<Ailment>,
@@ -131,6 +132,26 @@ impl VirtualMembers {
         }
         self.cut = false;
         self.countdown = None;
+    }
+
+    /// A copy as a power cut leaves it of which exactly the unflushed writes survive that `keep` names, by a number that counts all of them.
+    pub fn after_cut(&self, in_flight: &[&Started], keep: impl Fn(usize) -> bool) -> Self {
+        let mut copy = self.clone();
+        let mut number = 0;
+        for (index, member) in copy.members.iter_mut().enumerate() {
+            let own = in_flight.iter().filter(|started| started.command.member.index() == index);
+            let writes = own.filter_map(|started| match &started.command.op {
+                MemberOp::Write { offset, buf } => Some((*offset, buf.to_vec())),
+                _ => None,
+            });
+            let next = || {
+                number += 1;
+                keep(number - 1)
+            };
+            member.power_cut_exactly(next, writes.collect());
+        }
+        (copy.cut, copy.countdown) = (false, None);
+        copy
     }
 
     /// The engine sends a command.

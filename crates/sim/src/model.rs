@@ -16,21 +16,32 @@ mod requests;
 use crate::violation::{Violation, ensure};
 use block::BlockModel;
 use std::collections::BTreeMap;
-use windrow_engine::{ControlError, ControlReply};
+use windrow_engine::{ControlError, ControlId, ControlReply};
 use windrow_io::RequestId;
+use windrow_layout::superblock::Properties;
 use windrow_units::{BLOCK_BYTES, VolumeId};
 
-pub use requests::{Asked, InFlight};
+pub use recovery::shown_properties;
+pub use requests::{Asked, InFlight, MAX_EXTENTS};
+
+/// A change of size under way, in blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Resizing {
+    /// The old size.
+    pub from: u64,
+    /// The new size.
+    pub to: u64,
+}
 
 /// A volume as it should be.
 #[derive(Clone, Debug)]
 pub struct VolumeModel {
     /// Its name.
     pub name: String,
-    /// Its blocks; their number is its size.
+    /// Its blocks; their number is its size, the larger of both while it is being resized.
     pub blocks: Vec<BlockModel>,
-    /// A change of the size that is not answered, or was cut off by a crash, in blocks.
-    pub resizing: Option<u64>,
+    /// A change of the size that is not answered, or was cut off by a crash.
+    pub resizing: Option<Resizing>,
     /// A deletion that is not answered, or was cut off by a crash.
     pub deleting: bool,
 }
@@ -45,9 +56,9 @@ impl VolumeModel {
         self.blocks.len() as u64 * BLOCK_BYTES
     }
 
-    /// Blocks that are not about to be cut off or added: where requests may go.
+    /// Blocks that are not about to be cut off or added: requests within them must not fail.
     pub fn steady_blocks(&self) -> u64 {
-        (self.blocks.len() as u64).min(self.resizing.unwrap_or(u64::MAX))
+        (self.blocks.len() as u64).min(self.resizing.map_or(u64::MAX, |resizing| resizing.from.min(resizing.to)))
     }
 }
 
@@ -63,7 +74,7 @@ pub enum VolumeChange {
 }
 
 /// The truth about a pool.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Model {
     volumes: BTreeMap<VolumeId, VolumeModel>,
     in_flight: BTreeMap<RequestId, InFlight>,
@@ -77,10 +88,27 @@ pub struct Model {
     promised: u64,
     /// P of the last start.
     accepted: u64,
+    /// Properties: what was answered last, then what was asked since.
+    properties: Vec<(ControlId, Properties)>,
     /// Requests that the engine refused for want of space.
     pub refused: u64,
-    /// Payload bytes of successful writes since the last start.
+    /// What clients had done for them since the last start.
+    pub served: Served,
+}
+
+/// Counters of what clients had done for them since the last start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Served {
+    /// Payload bytes of successful writes.
     pub written_bytes: u64,
+    /// Bytes of successful reads.
+    pub read_bytes: u64,
+    /// Flushes and requests with FUA.
+    pub flushes: u64,
+    /// Whole blocks of zeroes or ones that were written.
+    pub fill_blocks: u64,
+    /// Blocks written in part: what they became as a whole is the engine's affair.
+    pub partial_blocks: u64,
 }
 
 impl Model {
@@ -127,8 +155,13 @@ impl Model {
         match change {
             VolumeChange::Create(name, blocks) => _ = self.creating.insert(name.clone(), *blocks),
             VolumeChange::Resize(volume, blocks) => {
+                for request in self.in_flight.values_mut().filter(|request| request.volume == *volume) {
+                    request.lower_limit(*blocks);
+                }
                 if let Some(volume) = self.volumes.get_mut(volume) {
-                    volume.resizing = Some(*blocks);
+                    let from = volume.blocks.len() as u64;
+                    volume.resizing = Some(Resizing { from, to: *blocks });
+                    volume.blocks.resize_with(from.max(*blocks) as usize, BlockModel::default);
                 }
             }
             VolumeChange::Delete(volume) => {
@@ -156,8 +189,9 @@ impl Model {
             }
             (VolumeChange::Resize(id, blocks), Err(ControlError::NoSpace(_))) => {
                 if let Some(volume) = self.volumes.get_mut(id) {
-                    ensure!(*blocks > volume.blocks.len() as u64, Error, "volume {id} can not be made smaller: {result:?}");
-                    volume.resizing = None;
+                    let from = volume.resizing.take().map_or(0, |resizing| resizing.from);
+                    ensure!(*blocks > from, Error, "volume {id} can not be made smaller: {result:?}");
+                    volume.blocks.truncate(from as usize);
                 }
             }
             (VolumeChange::Delete(id), Ok(ControlReply::Done)) => _ = self.volumes.remove(id),

@@ -20,6 +20,8 @@ use windrow_units::{BLOCK_BYTES, MemberId, Uuid};
 
 /// Blocks that one read of the comparison covers.
 const READ_BACK_BLOCKS: u64 = 32;
+/// Blocks that one block status of the comparison covers: its answer has room for as many extents.
+const STATUS_BLOCKS: u64 = crate::model::MAX_EXTENTS as u64;
 
 /// How to run a seed.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +46,8 @@ pub enum Planted {
     DroppedFlush,
     /// Discards overtake the flush before them.
     DiscardBeforeFlush,
+    /// The engine uses segments again before the flush that freed them.
+    EarlyReuse,
 }
 
 impl Default for RunOptions {
@@ -116,6 +120,8 @@ struct Run {
     segments_cleaned: u64,
     newest_order: u64,
     clean: bool,
+    /// The pool is for certain not free for another host.
+    owned: bool,
     host: Uuid,
     canary: Canary,
 }
@@ -125,7 +131,7 @@ impl Run {
         let mut scenario = Scenario::draw(seed, options.block_operations);
         let mut rng = Rng::stream(seed, "run");
         let canary = match options.canary {
-            Planted::None => Canary::None,
+            Planted::None | Planted::EarlyReuse => Canary::None,
             Planted::DroppedFlush => Canary::DroppedFlush { members: scenario.redundancy.tolerance() + 1 },
             Planted::DiscardBeforeFlush => {
                 scenario.properties.discard = true;
@@ -134,9 +140,11 @@ impl Run {
         };
         let members = VirtualMembers::new(&scenario.sizes, scenario.discard_fill, Rng::stream(seed, "members"));
         let host = Uuid::from_random(rng.bytes16());
+        let mut world = World::new(seed, members, options.story);
+        world.early_reuse = options.canary == Planted::EarlyReuse;
         Self {
             scenario,
-            world: World::new(seed, members, options.story),
+            world,
             rng,
             seed,
             workload: None,
@@ -147,6 +155,7 @@ impl Run {
             segments_cleaned: 0,
             newest_order: 0,
             clean: false,
+            owned: false,
             host,
             canary,
         }
@@ -194,6 +203,12 @@ impl Run {
         if cycle.returns {
             self.return_members();
         }
+        if cycle.slots_rot {
+            self.rot_slots();
+        }
+        if cycle.foreign_host && self.owned {
+            self.refuse_foreign_host()?;
+        }
         for count in &cycle.cut_starts {
             self.world.members.set_countdown(Some(*count));
             match self.open() {
@@ -220,7 +235,7 @@ impl Run {
             Err(failure) => return Err(Violation::new(Broken::Open, format!("start failed: {failure:?}"))),
         };
         self.opened(&report)?;
-        self.clean = false;
+        (self.clean, self.owned) = (false, true);
         self.compare()?;
         if self.workload.is_none() {
             let blocks = self.world.status().plan.usable_bytes / BLOCK_BYTES * self.scenario.fill_per_mille / 1000;
@@ -231,6 +246,15 @@ impl Run {
             self.world.run_while("the first volume", |world| world.unanswered() > 0)?;
         }
         Ok(())
+    }
+
+    /// A host that the pool does not belong to: nothing but a refusal happens.
+    fn refuse_foreign_host(&mut self) -> Result<(), Violation> {
+        let host = Uuid::from_random(self.rng.bytes16());
+        let options = OpenOptions { host, read_only: false, force: false, limits: self.scenario.limits };
+        let started = self.world.start(&options);
+        ensure!(matches!(started, Err(StartFailure::Refused(_))), Open, "another host started the pool");
+        self.world.check_untouched()
     }
 
     /// A read-only start: everything can be read, nothing is changed.
@@ -287,6 +311,13 @@ impl Run {
             }
         }
         self.world.run_while("comparing", |world| world.unanswered() > 0)?;
+        let volumes: Vec<_> = self.world.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64)).collect();
+        for (id, blocks) in volumes {
+            for first in (0..blocks).step_by(STATUS_BLOCKS as usize) {
+                self.world.look_at_status(id, first, STATUS_BLOCKS.min(blocks - first));
+            }
+            self.world.run_while("comparing block status", |world| world.unanswered() > 0)?;
+        }
         let uncertain = self.world.model.uncertain_blocks();
         ensure!(uncertain == 0, Protocol, "{uncertain} blocks are uncertain after reading everything");
         Ok(())
@@ -297,6 +328,7 @@ impl Run {
             Action::Request(volume, asked) => _ = self.world.submit(volume, asked),
             Action::Change(change) => self.world.change(change),
             Action::Checkpoint => self.world.command(Control::Checkpoint),
+            Action::Properties(properties) => self.world.command(Control::SetProperties(properties)),
         }
     }
 
@@ -333,6 +365,7 @@ impl Run {
             End::CrashInShutdown => {
                 self.world.run_while("draining", |world| world.unanswered() > 0)?;
                 export = self.rng.chance(300);
+                self.owned &= !export;
                 self.world.command(Control::Shutdown { export });
             }
             End::Crash | End::CrashAndLoss => {}

@@ -1,6 +1,7 @@
 //! What a seed decides before the run begins: members, redundancy, geometry, limits, and when the power goes.
 
 use crate::rng::Rng;
+use crate::workload::draw_properties;
 use windrow_engine::{Limits, PoolSpec};
 use windrow_layout::superblock::{Properties, RESERVED_BYTES};
 use windrow_units::{BLOCK_BYTES, Redundancy, Uuid};
@@ -18,6 +19,8 @@ pub enum Fault {
     WriteError,
     /// One flush fails and loses what was cached.
     FlushError,
+    /// Superblock slots, and maybe the label, change silently.
+    Superblocks,
 }
 
 /// How a cycle ends.
@@ -48,6 +51,10 @@ pub struct Cycle {
     pub look_first: bool,
     /// Dead members come back with their old content at the start.
     pub returns: bool,
+    /// Superblock slots that no start needs change silently before the start.
+    pub slots_rot: bool,
+    /// Another host tries to start the pool first.
+    pub foreign_host: bool,
     /// How it ends.
     pub end: End,
     /// Turns of the event loop between the last request and the power cut.
@@ -57,7 +64,17 @@ pub struct Cycle {
 impl Cycle {
     /// A cycle without work.
     pub fn idle() -> Self {
-        Self { blocks: 0, cut_starts: Vec::new(), fault: None, look_first: false, returns: false, end: End::Shutdown, turns_to_crash: 0 }
+        Self {
+            blocks: 0,
+            cut_starts: Vec::new(),
+            fault: None,
+            look_first: false,
+            returns: false,
+            slots_rot: false,
+            foreign_host: false,
+            end: End::Shutdown,
+            turns_to_crash: 0,
+        }
     }
 }
 
@@ -108,12 +125,7 @@ impl Scenario {
                 RESERVED_BYTES + (extents + more) * extent_bytes + rng.below(2) * BLOCK_BYTES
             })
             .collect();
-        let properties = Properties {
-            spare_per_mille: rng.pick(&[30, 50, 100, 250]),
-            seal_age_ms: rng.pick(&[1, 5, 20, 100]),
-            victim_policy: rng.below(2) as u8,
-            discard: rng.chance(700),
-        };
+        let properties = draw_properties(&mut rng);
         let limits =
             Limits { pending_bytes: rng.between(1, 8) << 20, batches_in_flight: rng.between(2, 8) as u32, map_bytes: 64 << 20, waiting_requests: 4096 };
         let fill_per_mille = rng.pick(&[300, 600, 800, 900, 1000, 1300]);
@@ -148,7 +160,8 @@ fn draw_cycles(rng: &mut Rng, blocks: u64) -> Vec<Cycle> {
         left -= own;
         let cut_starts = if rng.chance(300) { (0..rng.between(1, 2)).map(|_| rng.below(60)).collect() } else { Vec::new() };
         let fault = (faulty && rng.chance(350)).then(|| {
-            let kind = rng.pick(&[Fault::Death, Fault::ReadErrors, Fault::Corruption, Fault::Corruption, Fault::WriteError, Fault::FlushError]);
+            let kind =
+                rng.pick(&[Fault::Death, Fault::ReadErrors, Fault::Corruption, Fault::Corruption, Fault::WriteError, Fault::FlushError, Fault::Superblocks]);
             (rng.below(own + 1), kind)
         });
         let end = match rng.below(100) {
@@ -160,7 +173,8 @@ fn draw_cycles(rng: &mut Rng, blocks: u64) -> Vec<Cycle> {
             _ => End::Shutdown,
         };
         let (look_first, returns, turns_to_crash) = (rng.chance(150), rng.chance(400), rng.below(60));
-        cycles.push(Cycle { blocks: own, cut_starts, fault, look_first, returns, end, turns_to_crash });
+        let (slots_rot, foreign_host) = (rng.chance(250), rng.chance(150));
+        cycles.push(Cycle { blocks: own, cut_starts, fault, look_first, returns, slots_rot, foreign_host, end, turns_to_crash });
     }
     cycles
 }

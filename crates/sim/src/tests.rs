@@ -33,3 +33,17 @@ fn a_dropped_member_flush_is_noticed() {
 fn a_discard_before_the_flush_that_freed_it_is_noticed() {
     assert!(is_caught(Planted::DiscardBeforeFlush, 0..60, RunOptions { block_operations: 6_000, ..QUICK }));
 }
+
+#[test]
+fn segments_used_again_before_the_flush_that_freed_them_are_noticed() {
+    assert!(is_caught(Planted::EarlyReuse, 0..60, RunOptions { block_operations: 6_000, ..QUICK }));
+}
+
+#[test]
+fn the_power_may_go_at_any_moment_of_a_short_run() {
+    let mut cuts = 0;
+    for seed in 0..4 {
+        cuts += crate::exhaustive::run(seed, 6).unwrap_or_else(|violation| panic!("seed {seed}: {violation}")).cuts;
+    }
+    assert!(cuts > 200, "{cuts} power cuts are too few");
+}

@@ -1,8 +1,9 @@
 //! What the clients do: phases of different mixes, over several volumes, with overlapping, unaligned and bursting requests.
 
 use crate::content::{FIRST_STAMP, ONES, SECTORS, ZERO};
-use crate::model::{Asked, Model, VolumeChange};
+use crate::model::{Asked, Model, VolumeChange, VolumeModel};
 use crate::rng::Rng;
+use windrow_layout::superblock::Properties;
 use windrow_units::VolumeId;
 
 const VOLUMES_MAX: usize = 4;
@@ -16,6 +17,8 @@ pub enum Action {
     Change(VolumeChange),
     /// A checkpoint.
     Checkpoint,
+    /// New properties.
+    Properties(Properties),
 }
 
 /// How requests look for a while.
@@ -81,8 +84,11 @@ impl Workload {
             self.phase = draw_phase(&mut self.rng);
         }
         self.phase.requests_left -= 1;
-        let usable: Vec<(VolumeId, u64)> =
-            model.volumes().iter().filter(|(_, volume)| !volume.deleting).map(|(id, volume)| (*id, volume.steady_blocks())).collect();
+        // Now and then requests also go where a volume is about to end or to begin, or to one that is about to vanish.
+        let (to_the_end, to_the_doomed) = (self.rng.chance(400), self.rng.chance(100));
+        let volumes = model.volumes().iter().filter(|(_, volume)| to_the_doomed || !volume.deleting);
+        let size = |volume: &VolumeModel| if to_the_end { volume.blocks.len() as u64 } else { volume.steady_blocks() };
+        let usable: Vec<(VolumeId, u64)> = volumes.map(|(id, volume)| (*id, size(volume))).collect();
         let total: u64 = self.phase.weights.iter().sum();
         let mut at = self.rng.below(total);
         let kind = self.phase.weights.iter().position(|weight| at.checked_sub(*weight).map(|rest| at = rest).is_none()).unwrap_or(0);
@@ -90,7 +96,7 @@ impl Workload {
             return (self.first_volume(), 1);
         }
         if kind == 6 {
-            return (self.change(model, &usable), 1);
+            return (self.change(model), 1);
         }
         if kind == 7 {
             return (Action::Checkpoint, 1);
@@ -158,27 +164,50 @@ impl Workload {
         self.stamp
     }
 
-    fn change(&mut self, model: &Model, usable: &[(VolumeId, u64)]) -> Action {
+    fn change(&mut self, model: &Model) -> Action {
         let space: u64 = model.volumes().values().map(|volume| volume.blocks.len() as u64).sum();
         let room = self.space_blocks.saturating_sub(space);
-        let (volume, blocks) = self.rng.pick(usable);
+        let usable: Vec<(VolumeId, u64)> =
+            model.volumes().iter().filter(|(_, volume)| !volume.deleting).map(|(id, volume)| (*id, volume.steady_blocks())).collect();
+        let kind = self.rng.below(12);
+        if kind >= 10 {
+            return Action::Properties(self.properties());
+        }
+        if usable.is_empty() {
+            return self.first_volume();
+        }
+        let (volume, blocks) = self.rng.pick(&usable);
         let busy = model.volumes().get(&volume).is_none_or(|volume| volume.resizing.is_some());
-        match self.rng.below(10) {
+        match kind {
             0..3 if model.volumes().len() < VOLUMES_MAX => {
                 let blocks = self.rng.between(1, room.max(1));
                 self.create(blocks)
             }
             3..5 if usable.len() > 1 && !busy => Action::Change(VolumeChange::Delete(volume)),
-            5..7 if !busy && room > 0 => Action::Change(VolumeChange::Resize(volume, blocks + self.rng.between(1, room))),
+            // What was asked of blocks that were cut off must have been answered before there are others in their place.
+            5..7 if !busy && room > 0 && !model.is_touched(volume, blocks..u64::MAX) => {
+                Action::Change(VolumeChange::Resize(volume, blocks + self.rng.between(1, room)))
+            }
             7..9 if !busy && blocks > 1 => {
                 let smaller = self.rng.between(blocks / 2, blocks - 1).max(1);
-                if model.is_touched(volume, smaller..blocks) {
-                    return Action::Request(volume, Asked::Flush);
-                }
                 Action::Change(VolumeChange::Resize(volume, smaller))
             }
             _ => Action::Request(volume, Asked::Flush),
         }
+    }
+
+    fn properties(&mut self) -> Properties {
+        draw_properties(&mut self.rng)
+    }
+}
+
+/// Properties of a pool.
+pub fn draw_properties(rng: &mut Rng) -> Properties {
+    Properties {
+        spare_per_mille: rng.pick(&[30, 50, 100, 250]),
+        seal_age_ms: rng.pick(&[1, 5, 20, 100]),
+        victim_policy: rng.below(2) as u8,
+        discard: rng.chance(700),
     }
 }
 

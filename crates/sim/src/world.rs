@@ -3,6 +3,7 @@
 //! A *turn*: 1 the clock goes to the next thing that ends (or to the engine's wake time); 2 everything that has ended by then, and what was
 //! submitted since, goes to the engine in one `apply`; 3 what it wants done is started with a drawn duration, its answers go to the model.
 
+mod branches;
 mod checks;
 
 use crate::members::{Started, VirtualMembers};
@@ -29,6 +30,13 @@ enum Pending {
     Job(Job),
 }
 
+/// A control command that is not answered.
+enum Commanded {
+    Volume(VolumeChange),
+    Properties,
+    Other,
+}
+
 /// Why a start did not give an engine.
 #[derive(Debug)]
 pub enum StartFailure {
@@ -48,6 +56,8 @@ pub struct World {
     pub trace: Trace,
     /// Members with faults: the engine may latch them out and repair from others.
     pub ailing: BTreeSet<MemberId>,
+    /// A canary: the engine breaks the reuse rule.
+    pub early_reuse: bool,
     engine: Option<Engine>,
     buffers: BufPool,
     rng: Rng,
@@ -60,8 +70,12 @@ pub struct World {
     wake_at_ns: Option<u64>,
     events: Vec<Event>,
     outbox: Outbox,
-    changes: BTreeMap<ControlId, Option<VolumeChange>>,
+    changes: BTreeMap<ControlId, Commanded>,
     reading_back: BTreeMap<RequestId, (VolumeId, u64)>,
+    /// What the members had read when the start was over: recovery counts no reads.
+    read_before: Vec<u64>,
+    /// The least that user data could fill since properties began to change.
+    usable_bytes: u64,
     next_id: u64,
     idle_turns: u32,
     silent_turns: u32,
@@ -80,6 +94,7 @@ impl World {
             model: Model::default(),
             trace: Trace::new(story),
             ailing: BTreeSet::new(),
+            early_reuse: false,
             engine: None,
             buffers: BufPool::new(16 << 20),
             rng,
@@ -93,6 +108,8 @@ impl World {
             outbox: Outbox::default(),
             changes: BTreeMap::new(),
             reading_back: BTreeMap::new(),
+            read_before: vec![0; count],
+            usable_bytes: u64::MAX,
             next_id: 1,
             idle_turns: 0,
             silent_turns: 0,
@@ -113,10 +130,14 @@ impl World {
         if self.members.is_cut() {
             return Err(StartFailure::PowerCut);
         }
-        let (engine, report) = opened.map_err(|error| StartFailure::Refused(error.to_string()))?;
+        let (mut engine, report) = opened.map_err(|error| StartFailure::Refused(error.to_string()))?;
+        if self.early_reuse {
+            engine.plant_early_reuse();
+        }
         self.trace.add(report.accepted_order.0);
         self.trace.tell(|| format!("{} start: {report:?}", self.now_ns));
         self.engine = Some(engine);
+        self.read_before = (0..self.members.member_count()).map(|m| self.members.member(MemberId(m as u8)).received.read_bytes).collect();
         self.stopping = false;
         self.read_only = options.read_only;
         Ok(report)
@@ -180,6 +201,13 @@ impl World {
         self.reading_back.insert(id, (volume, first_block));
     }
 
+    /// Asks for the block status of whole blocks; what comes back is the truth from then on.
+    pub fn look_at_status(&mut self, volume: VolumeId, first_block: u64, blocks: u64) {
+        let sectors = BLOCK_BYTES / crate::content::SECTOR as u64;
+        let id = self.submit(volume, Asked::Status { at: first_block * sectors, count: blocks * sectors });
+        self.reading_back.insert(id, (volume, first_block));
+    }
+
     /// Submits a volume operation.
     pub fn change(&mut self, change: VolumeChange) {
         let size = |blocks: u64| blocks * BLOCK_BYTES;
@@ -189,18 +217,22 @@ impl World {
             VolumeChange::Delete(volume) => Control::VolumeDelete { volume: *volume },
         };
         self.model.submit_change(&change);
-        self.control(command, Some(change));
+        self.control(command, Commanded::Volume(change));
     }
 
     /// Submits a control command without effect on content.
     pub fn command(&mut self, command: Control) {
         self.stopping |= matches!(command, Control::Shutdown { .. });
-        self.control(command, None);
+        let commanded = if matches!(command, Control::SetProperties(_)) { Commanded::Properties } else { Commanded::Other };
+        self.control(command, commanded);
     }
 
-    fn control(&mut self, command: Control, change: Option<VolumeChange>) {
+    fn control(&mut self, command: Control, change: Commanded) {
         let id = ControlId(self.next_id);
         self.next_id += 1;
+        if let Control::SetProperties(properties) = &command {
+            self.model.submit_properties(id, *properties);
+        }
         self.trace.tell(|| format!("{} control {}: {command:?}", self.now_ns, id.0));
         self.changes.insert(id, change);
         self.events.push(Event::Control(ControlRequest { id, command }));
@@ -269,6 +301,7 @@ impl World {
             self.events.push(Event::Tick(self.now_ns));
         }
         let Some(engine) = &mut self.engine else { return Ok(false) };
+        self.usable_bytes = if self.model.is_changing_properties() { engine.status().plan.usable_bytes } else { u64::MAX };
         engine.apply(&mut self.events, &mut self.outbox);
         ensure!(self.events.is_empty(), Protocol, "apply left {} events", self.events.len());
         if let Err(text) = engine.self_check() {
@@ -387,19 +420,24 @@ impl World {
             format!("{} request {}: {result:?} {orders:?}", self.now_ns, completion.id.0)
         });
         let engine = self.engine.as_ref();
+        let usable_before = self.usable_bytes;
         let full = |bytes: u64| {
             engine.is_none_or(|engine| {
                 let status = engine.status();
                 // Each block of a request may need a page of the map, and one more leads up to it.
                 let map_is_full = status.map_bytes + bytes + BLOCK_BYTES > status.limits.map_bytes;
-                map_is_full || status.used_bytes + status.pending_bytes + bytes > status.plan.usable_bytes
+                map_is_full || status.used_bytes + status.pending_bytes + bytes > status.plan.usable_bytes.min(usable_before)
             })
         };
         self.model.complete(completion, full)?;
-        if let (Some((volume, first)), Ok(Reply::Data(slices))) = (self.reading_back.remove(&completion.id), &completion.result) {
-            let mut bytes = Vec::new();
-            slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
-            self.model.settle(volume, first, &bytes);
+        match (self.reading_back.remove(&completion.id), &completion.result) {
+            (Some((volume, first)), Ok(Reply::Data(slices))) => {
+                let mut bytes = Vec::new();
+                slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
+                self.model.settle(volume, first, &bytes);
+            }
+            (Some((volume, first)), Ok(Reply::Extents(extents))) => self.model.settle_status(volume, first, extents),
+            _ => {}
         }
         Ok(())
     }
@@ -408,9 +446,10 @@ impl World {
         self.trace.tell(|| format!("{} control {}: {:?}", self.now_ns, completion.id.0, completion.result));
         match self.changes.remove(&completion.id) {
             None => Err(Violation::new(Broken::Protocol, format!("control command {} is not in flight", completion.id.0))),
-            Some(Some(change)) => self.model.complete_change(&change, &completion.result),
-            Some(None) if completion.result.is_ok() => Ok(()),
-            Some(None) => Err(Violation::new(Broken::Error, format!("a control command failed: {:?}", completion.result))),
+            Some(Commanded::Volume(change)) => self.model.complete_change(&change, &completion.result),
+            Some(Commanded::Properties) => self.model.complete_properties(completion.id, &completion.result),
+            Some(Commanded::Other) if completion.result.is_ok() => Ok(()),
+            Some(Commanded::Other) => Err(Violation::new(Broken::Error, format!("a control command failed: {:?}", completion.result))),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::rng::Rng;
 const PAGE: usize = 1 << 16;
 
 /// A sparse image: pages that were never written read as zero.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Image {
     pages: Vec<Option<Box<[u8]>>>,
 }
@@ -58,6 +58,7 @@ impl Image {
 }
 
 /// A write that sits in the cache.
+#[derive(Clone)]
 struct CachedWrite {
     number: u64,
     offset: u64,
@@ -88,7 +89,7 @@ enum Mercy {
 }
 
 /// A member in memory.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct VirtualMember {
     size: u64,
     current: Image,
@@ -215,6 +216,19 @@ impl VirtualMember {
         }
         for write in &writes {
             self.current.copy_from(&self.durable, write.offset, write.bytes.len());
+        }
+        self.discarded_since_flush = false;
+    }
+
+    /// The power goes, and exactly those writes survive of which `keep` says so; it is asked once for each, in the order of their start.
+    pub fn power_cut_exactly(&mut self, mut keep: impl FnMut() -> bool, in_flight: Vec<(u64, Vec<u8>)>) {
+        self.settle_limbo();
+        let cached = std::mem::take(&mut self.cached).into_iter().map(|write| (write.offset, write.bytes));
+        for (offset, bytes) in cached.chain(in_flight) {
+            if keep() {
+                self.durable.write(offset, &bytes);
+            }
+            self.current.copy_from(&self.durable, offset, bytes.len());
         }
         self.discarded_since_flush = false;
     }

@@ -7,9 +7,11 @@
 //! The search goes backwards. Start with all sectors that were observed as unexplained. The last write of the history must match every
 //! unexplained sector that it covers; these are then explained, and the one before it is next. Taking an open write whenever it matches is
 //! never wrong, because it only leaves less to explain; so the search is greedy and exact.
+//!
+//! What is observed of a sector is a [`Seen`]: a read shows its stamp, block status only whether it is a hole, zero, or anything else.
 
-use crate::content::{ONES, SECTORS, Stamps, ZERO};
-use windrow_io::RequestId;
+use crate::content::{EMPTY, HOLE, ONES, SECTORS, Stamps, ZERO};
+use windrow_io::{ExtentState, RequestId};
 
 /// All sectors of a block.
 pub const FULL: u8 = 0xff;
@@ -31,14 +33,51 @@ pub struct BlockWrite {
     pub above: u64,
 }
 
+/// What was observed of a sector.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Seen {
+    /// A read: this stamp; holes read as zeroes.
+    Stamp(u64),
+    /// Block status: a hole.
+    Hole,
+    /// Zeroes, and not a hole.
+    Zero,
+    /// Zeroes or a hole.
+    Empty,
+    /// Neither.
+    Data,
+}
+
+impl Seen {
+    fn fits(self, stamp: u64) -> bool {
+        match self {
+            Self::Stamp(seen) => seen == stamp || (seen == ZERO && is_empty(stamp)),
+            Self::Hole => matches!(stamp, HOLE | EMPTY),
+            Self::Zero => matches!(stamp, ZERO | EMPTY),
+            Self::Empty => is_empty(stamp),
+            Self::Data => !is_empty(stamp),
+        }
+    }
+}
+
+fn is_empty(stamp: u64) -> bool {
+    matches!(stamp, ZERO | HOLE | EMPTY)
+}
+
 /// The truth about one block.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct BlockModel {
     base: Stamps,
     known: Vec<BlockWrite>,
     open: Vec<BlockWrite>,
     /// Reads of this block that are in flight.
     pub readers: u32,
+}
+
+impl Default for BlockModel {
+    fn default() -> Self {
+        Self { base: [HOLE; SECTORS], known: Vec::new(), open: Vec::new(), readers: 0 }
+    }
 }
 
 impl BlockModel {
@@ -99,25 +138,48 @@ impl BlockModel {
         }
     }
 
-    /// After a crash: what was read is the truth from now on.
+    /// After a crash: what was read is the truth from now on. A block of zeroes may be a hole or not.
     pub fn settle(&mut self, observed: &Stamps) {
-        self.base = *observed;
+        let only_zeroes = observed.iter().all(|stamp| is_empty(*stamp));
+        self.base = if only_zeroes { [EMPTY; SECTORS] } else { *observed };
         self.known.clear();
         self.open.clear();
     }
 
-    /// Everything is a hole again.
-    pub fn clear(&mut self) {
-        self.settle(&[ZERO; SECTORS]);
+    /// Block status of a block of which nobody knew if it is a hole: now one knows.
+    pub fn settle_status(&mut self, state: ExtentState) {
+        if self.base == [EMPTY; SECTORS] && self.open.is_empty() && self.known.is_empty() {
+            self.base = if state == ExtentState::Hole { [HOLE; SECTORS] } else { [ZERO; SECTORS] };
+        }
     }
 
     /// True if some legal history explains the observed sectors of `mask`. Known writes up to `required` have happened.
     pub fn explains(&self, observed: &Stamps, mask: u8, required: u64) -> bool {
+        self.explains_seen(&observed.map(Seen::Stamp), mask, required)
+    }
+
+    /// True if some legal history explains this state of the whole block.
+    pub fn explains_status(&self, state: ExtentState, required: u64) -> bool {
+        let with_one = |one: Seen, others: Seen, mask_others: bool| {
+            (0..SECTORS).any(|at| {
+                let seen = std::array::from_fn(|sector| if sector == at { one } else { others });
+                self.explains_seen(&seen, if mask_others { FULL } else { 1 << at }, required)
+            })
+        };
+        match state {
+            ExtentState::Hole => self.explains_seen(&[Seen::Hole; SECTORS], FULL, required),
+            // A write of zeroes into a part of a hole makes a block of zeroes of it.
+            ExtentState::Zero => with_one(Seen::Zero, Seen::Empty, true),
+            ExtentState::Data => with_one(Seen::Data, Seen::Data, false),
+        }
+    }
+
+    fn explains_seen(&self, observed: &[Seen; SECTORS], mask: u8, required: u64) -> bool {
         let certain = self.known.partition_point(|write| write.last <= required);
         (certain..=self.known.len()).rev().any(|cut| self.explained_by(&self.known[..cut], observed, mask))
     }
 
-    fn explained_by(&self, known: &[BlockWrite], observed: &Stamps, mask: u8) -> bool {
+    fn explained_by(&self, known: &[BlockWrite], observed: &[Seen; SECTORS], mask: u8) -> bool {
         let mut unexplained = mask;
         let mut used = 0u64;
         for write in known.iter().rev() {
@@ -132,10 +194,10 @@ impl BlockModel {
             }
         }
         self.take_open(observed, &mut unexplained, &mut used);
-        (0..SECTORS).all(|sector| unexplained >> sector & 1 == 0 || self.base[sector] == observed[sector])
+        (0..SECTORS).all(|sector| unexplained >> sector & 1 == 0 || observed[sector].fits(self.base[sector]))
     }
 
-    fn take_open(&self, observed: &Stamps, unexplained: &mut u8, used: &mut u64) {
+    fn take_open(&self, observed: &[Seen; SECTORS], unexplained: &mut u8, used: &mut u64) {
         let mut changed = !self.open.is_empty();
         while changed && *unexplained != 0 {
             changed = false;
@@ -155,7 +217,7 @@ impl BlockModel {
     pub fn has_data(&self) -> bool {
         let mut content = self.base;
         self.known.iter().for_each(|write| overlay(&mut content, write));
-        content != [ZERO; SECTORS] && content != [ONES; SECTORS]
+        !content.iter().all(|stamp| is_empty(*stamp)) && content != [ONES; SECTORS]
     }
 
     /// In words: what would be legal.
@@ -170,8 +232,8 @@ impl BlockModel {
     }
 }
 
-fn matches(observed: &Stamps, mask: u8, stamp: u64) -> bool {
-    (0..SECTORS).all(|sector| mask >> sector & 1 == 0 || observed[sector] == stamp)
+fn matches(observed: &[Seen; SECTORS], mask: u8, stamp: u64) -> bool {
+    (0..SECTORS).all(|sector| mask >> sector & 1 == 0 || observed[sector].fits(stamp))
 }
 
 fn overlay(base: &mut Stamps, write: &BlockWrite) {

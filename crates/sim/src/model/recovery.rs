@@ -3,7 +3,9 @@
 use super::{Model, VolumeModel};
 use crate::content::{SECTORS, observe_sector};
 use crate::violation::{Violation, ensure};
-use windrow_engine::{OpenReport, PoolStatus};
+use windrow_engine::{ControlError, ControlId, ControlReply, OpenReport, PoolStatus};
+use windrow_io::ExtentState;
+use windrow_layout::superblock::Properties;
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, VolumeId};
 
 impl Model {
@@ -31,18 +33,19 @@ impl Model {
         ensure!(accepted <= newest, Durability, "P is {accepted}, but no order above {newest} was given");
         self.in_flight.clear();
         self.orders.clear();
-        self.written_bytes = 0;
+        self.served = Default::default();
+        self.properties_reopened(status)?;
         for volume in self.volumes.values_mut() {
             volume.blocks.iter_mut().for_each(|block| block.crash(accepted));
         }
-        self.volumes_reopened(status)?;
+        self.volumes_reopened(status, accepted)?;
         self.accepted = accepted;
         self.promised = accepted;
         self.acknowledged = accepted;
         Ok(())
     }
 
-    fn volumes_reopened(&mut self, status: &PoolStatus) -> Result<(), Violation> {
+    fn volumes_reopened(&mut self, status: &PoolStatus, accepted: u64) -> Result<(), Violation> {
         let found = |id: VolumeId| status.volumes.iter().find(|volume| volume.id == id && !volume.deleting);
         let absent: Vec<VolumeId> = self.volumes.keys().copied().filter(|id| found(*id).is_none()).collect();
         for id in absent {
@@ -57,8 +60,13 @@ impl Model {
                 Some(volume) => {
                     ensure!(volume.name == shown.name, Content, "volume {} is called {}, not {}", shown.id, shown.name, volume.name);
                     let resized = volume.resizing.take();
-                    let known = blocks == volume.blocks.len() as u64 || resized == Some(blocks);
-                    ensure!(known, Durability, "volume {} has {blocks} blocks, not {} (or {resized:?})", shown.id, volume.blocks.len());
+                    let known = resized.map_or(blocks == volume.blocks.len() as u64, |resizing| blocks == resizing.from || blocks == resizing.to);
+                    ensure!(known, Durability, "volume {} has {blocks} blocks, not {} ({resized:?})", shown.id, volume.blocks.len());
+                    if resized.is_some_and(|resizing| blocks < resizing.to) {
+                        // Growing came before every write into the new part.
+                        let lost = volume.blocks.iter().skip(blocks as usize).position(|block| !block.explains_status(ExtentState::Hole, accepted));
+                        ensure!(lost.is_none(), Durability, "volume {} has {blocks} blocks, but {lost:?} behind them was written before P", shown.id);
+                    }
                     volume.blocks.resize_with(blocks as usize, Default::default);
                     volume.deleting = false;
                 }
@@ -92,5 +100,55 @@ impl Model {
                 block.settle(&stamps);
             }
         }
+    }
+}
+
+/// Properties are set as a whole; an answer says that they, or some that were asked for later, are durable.
+impl Model {
+    /// Properties are asked for.
+    pub fn submit_properties(&mut self, id: ControlId, properties: Properties) {
+        self.properties.push((id, properties));
+    }
+
+    /// They are answered.
+    pub fn complete_properties(&mut self, id: ControlId, result: &Result<ControlReply, ControlError>) -> Result<(), Violation> {
+        let Some(at) = self.properties.iter().position(|(other, _)| *other == id) else { return Ok(()) };
+        match result {
+            Ok(ControlReply::Done) => _ = self.properties.drain(..at),
+            // Only more spare room can fail to be found.
+            Err(ControlError::NoSpace(_)) if self.properties[..at].iter().any(|(_, before)| before.spare_per_mille < self.properties[at].1.spare_per_mille) => {
+                self.properties.remove(at);
+            }
+            other => return Err(Violation::new(crate::Broken::Error, format!("{:?} was answered with {other:?}", self.properties[at].1))),
+        }
+        Ok(())
+    }
+
+    /// What must be shown when nothing is under way.
+    pub fn properties(&self) -> Option<Properties> {
+        self.properties.last().map(|(_, properties)| *properties)
+    }
+
+    /// True if properties are being changed.
+    pub fn is_changing_properties(&self) -> bool {
+        self.properties.len() > 1
+    }
+
+    fn properties_reopened(&mut self, status: &PoolStatus) -> Result<(), Violation> {
+        let shown = shown_properties(status);
+        let known = self.properties.is_empty() || self.properties.iter().any(|(_, properties)| *properties == shown);
+        ensure!(known, Durability, "the properties are {shown:?}, not one of {:?}", self.properties);
+        self.properties = vec![(ControlId(0), shown)];
+        Ok(())
+    }
+}
+
+/// The properties in a status.
+pub fn shown_properties(status: &PoolStatus) -> Properties {
+    Properties {
+        spare_per_mille: status.spare_per_mille,
+        seal_age_ms: status.seal_age_ms,
+        victim_policy: u8::from(status.victim_policy != "greedy"),
+        discard: status.discard,
     }
 }

@@ -1,11 +1,14 @@
 //! Requests in flight and their answers.
 
-use super::block::{BlockWrite, FULL};
-use super::{Model, VolumeModel};
-use crate::content::{GARBAGE, ONES, SECTOR, SECTORS, Stamps, ZERO, describe_sector, fill_sector, observe_sector};
+use super::block::{BlockModel, BlockWrite, FULL};
+use super::{Model, Served, VolumeModel};
+use crate::content::{GARBAGE, HOLE, ONES, SECTOR, SECTORS, Stamps, ZERO, describe_sector, fill_sector, observe_sector};
 use crate::violation::{Broken, Violation, ensure};
-use windrow_io::{Completion, Extent, ExtentState, Op, Payload, Reply, RequestError, RequestId};
+use windrow_io::{Completion, Extent, Op, Payload, Reply, RequestError, RequestId};
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, VolumeId};
+
+/// Most extents of an answer to block status.
+pub const MAX_EXTENTS: u32 = 64;
 
 /// What a request asks, with stamps in the place of bytes. Offsets and lengths in sectors.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -89,9 +92,11 @@ impl Asked {
         (0..SECTORS).filter(|sector| (at..at + count).contains(&(first + *sector as u64))).fold(0, |mask, sector| mask | 1 << sector)
     }
 
-    fn stamp(&self, index: usize) -> u64 {
+    /// What the sectors of the block with this index become. A block is a hole as a whole or not at all.
+    fn stamp(&self, index: usize, mask: u8) -> u64 {
         match self {
             Self::Write { stamps, .. } => stamps[index],
+            Self::Zero { no_hole: None | Some(false), .. } if mask == FULL => HOLE,
             _ => ZERO,
         }
     }
@@ -116,7 +121,7 @@ impl Asked {
                 Op::WriteZeroes { offset: bytes(*at), length: bytes(*count), no_hole: *no_hole, fua: *fua }
             }
             Self::Flush => Op::Flush,
-            Self::Status { at, count } => Op::BlockStatus { offset: bytes(*at), length: bytes(*count), max_extents: 64 },
+            Self::Status { at, count } => Op::BlockStatus { offset: bytes(*at), length: bytes(*count), max_extents: MAX_EXTENTS },
         }
     }
 }
@@ -132,17 +137,28 @@ pub struct InFlight {
     acknowledged: u64,
     /// For reads: the newest order known of each block then.
     required: Vec<u64>,
+    /// The smallest size in blocks that the volume may have had since: beyond it the request may be refused.
+    limit: u64,
+}
+
+impl InFlight {
+    /// The volume may become this small.
+    pub fn lower_limit(&mut self, blocks: u64) {
+        self.limit = self.limit.min(blocks);
+    }
 }
 
 impl Model {
     /// A request is submitted.
     pub fn submit(&mut self, id: RequestId, volume: VolumeId, asked: Asked) {
         let mut required = Vec::new();
+        let limit = self.volumes.get(&volume).map_or(0, VolumeModel::steady_blocks);
         if let (Some(range), Some(model)) = (asked.block_range(), self.volumes.get_mut(&volume)) {
             for (index, lba) in range.enumerate() {
                 let Some(block) = model.blocks.get_mut(lba as usize) else { continue };
                 if asked.is_change() {
-                    let (mask, stamp) = (asked.mask(lba), asked.stamp(index));
+                    let mask = asked.mask(lba);
+                    let stamp = asked.stamp(index, mask);
                     block.submit(BlockWrite { request: id, mask, stamp, first: 0, last: 0, above: self.acknowledged });
                 } else {
                     required.push(block.newest());
@@ -150,7 +166,7 @@ impl Model {
                 }
             }
         }
-        self.in_flight.insert(id, InFlight { volume, asked, acknowledged: self.acknowledged, required });
+        self.in_flight.insert(id, InFlight { volume, asked, acknowledged: self.acknowledged, required, limit });
     }
 
     /// A request is answered. `full` says if the pool may refuse for want of space a write of so many bytes.
@@ -172,6 +188,7 @@ impl Model {
         let gone = self.volumes.get(&request.volume).is_none_or(|volume| volume.deleting);
         match error {
             RequestError::NoVolume if gone => {}
+            RequestError::OutOfRange if request.asked.block_range().is_some_and(|range| range.end > request.limit) => {}
             RequestError::NoSpace if request.asked.is_write() => {
                 let bytes = request.asked.blocks() * BLOCK_BYTES;
                 ensure!(full(bytes + self.write_bytes_in_flight()), Error, "refused for want of space although there is room");
@@ -194,13 +211,17 @@ impl Model {
 
     fn succeeded(&mut self, id: RequestId, request: &InFlight, reply: &Reply, orders: Option<(u64, u64)>) -> Result<(), Violation> {
         match (&request.asked, reply) {
-            (Asked::Flush, Reply::Done) => self.promised = self.promised.max(request.acknowledged),
+            (Asked::Flush, Reply::Done) => {
+                self.promised = self.promised.max(request.acknowledged);
+                self.served.flushes += 1;
+            }
             (Asked::Read { at, count }, Reply::Data(slices)) => {
                 let length: usize = slices.iter().map(Payload::len).sum();
                 ensure!(length as u64 == count * SECTOR as u64, Protocol, "{length} bytes came back");
                 let mut bytes = Vec::with_capacity(length);
                 slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
                 let promised = self.promised;
+                self.served.read_bytes += length as u64;
                 if let Some(volume) = self.volumes.get_mut(&request.volume) {
                     check_read(volume, request, *at, &bytes, promised)?;
                 }
@@ -214,9 +235,7 @@ impl Model {
                 let Some((first, last)) = orders else { return Err(Violation::new(Broken::Protocol, "a change without orders")) };
                 self.take_orders(request, first, last)?;
                 self.changed(id, request, first, last);
-                if let Asked::Write { count, .. } = asked {
-                    self.written_bytes += count * SECTOR as u64;
-                }
+                self.served.count(asked);
             }
             (_, reply) => return Err(Violation::new(Broken::Protocol, format!("answered with {reply:?}"))),
         }
@@ -298,29 +317,57 @@ fn wrong_bytes(legal: String, lba: u64, observed: &Stamps, mask: u8, required: u
     Violation::new(Broken::Content, text)
 }
 
-/// Whatever is reported as hole or zero must be able to read as zero.
+/// What is reported as hole, zero or data must be just that.
 fn check_status(volume: &mut VolumeModel, request: &InFlight, at: u64, count: u64, extents: &[Extent]) -> Result<(), Violation> {
     let total: u64 = extents.iter().map(|extent| extent.length).sum();
     ensure!(total > 0 && total <= count * SECTOR as u64, Protocol, "the extents cover {total} bytes");
     let Some(range) = request.asked.block_range() else { return Ok(()) };
     let mut start = at * SECTOR as u64;
-    let mut empty = vec![false; (range.end - range.start) as usize];
     for extent in extents {
         ensure!(extent.length > 0 && extent.length % SECTOR as u64 == 0, Protocol, "an extent of {} bytes", extent.length);
-        if extent.state != ExtentState::Data {
-            let blocks = start / BLOCK_BYTES..(start + extent.length).div_ceil(BLOCK_BYTES);
-            blocks.for_each(|lba| empty[(lba - range.start) as usize] = true);
+        for lba in start / BLOCK_BYTES..(start + extent.length).div_ceil(BLOCK_BYTES) {
+            let Some(block) = volume.blocks.get(lba as usize) else { continue };
+            let required = request.required.get((lba - range.start) as usize).copied().unwrap_or(0);
+            let legal = block.explains_status(extent.state, required);
+            ensure!(legal, Content, "block {lba} is reported as {:?}; legal: {}", extent.state, block.describe());
         }
         start += extent.length;
     }
-    for (index, lba) in range.enumerate() {
+    for lba in range {
         let Some(block) = volume.blocks.get_mut(lba as usize) else { continue };
-        let required = request.required.get(index).copied().unwrap_or(0);
-        let legal = !empty[index] || block.explains(&[ZERO; SECTORS], FULL, required);
-        ensure!(legal, Content, "block {lba} is reported as empty; legal: {}", block.describe());
         block.readers = block.readers.saturating_sub(1);
     }
     Ok(())
+}
+
+impl Served {
+    /// A request that changes content succeeded.
+    fn count(&mut self, asked: &Asked) {
+        self.flushes += u64::from(asked.is_fua());
+        if let Asked::Write { count, .. } = asked {
+            self.written_bytes += count * SECTOR as u64;
+        }
+        for (index, lba) in asked.block_range().into_iter().flatten().enumerate() {
+            let mask = asked.mask(lba);
+            let is_fill = asked.is_write() && matches!(asked.stamp(index, mask), ZERO | ONES);
+            self.fill_blocks += u64::from(mask == FULL && is_fill);
+            self.partial_blocks += u64::from(mask != FULL);
+        }
+    }
+}
+
+impl Model {
+    /// Block status after a start, before new requests: it tells holes from zeroes where a crash left that open.
+    pub fn settle_status(&mut self, volume: VolumeId, first_block: u64, extents: &[Extent]) {
+        let Some(model) = self.volumes.get_mut(&volume) else { return };
+        let mut start = first_block * BLOCK_BYTES;
+        for extent in extents {
+            let blocks = start / BLOCK_BYTES..(start + extent.length).div_ceil(BLOCK_BYTES);
+            let blocks = blocks.filter_map(|lba| usize::try_from(lba).ok());
+            blocks.for_each(|lba| model.blocks.get_mut(lba).into_iter().for_each(|block: &mut BlockModel| block.settle_status(extent.state)));
+            start += extent.length;
+        }
+    }
 }
 
 const _: () = assert!(SECTOR * SECTORS == BLOCK_SIZE);

@@ -3,7 +3,7 @@
 use super::Run;
 use crate::scenario::Fault;
 use windrow_io::MemberIo;
-use windrow_layout::superblock::RESERVED_BYTES;
+use windrow_layout::superblock::{LABEL_BYTES, LABEL_OFFSET, RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
 use windrow_units::{BLOCK_BYTES, MemberId};
 
 impl Run {
@@ -31,6 +31,16 @@ impl Run {
             Fault::Death => ailment.gone = true,
             Fault::WriteError => ailment.next_write_fails = true,
             Fault::FlushError => ailment.next_flush_fails = true,
+            Fault::Superblocks => {
+                if self.rng.chance(500) {
+                    self.world.members.corrupt(member, LABEL_OFFSET, LABEL_BYTES as u64);
+                }
+                for slot in 0..SLOT_COUNT {
+                    if self.rng.chance(600) {
+                        self.world.members.corrupt(member, SLOT_OFFSET + slot * SLOT_STRIDE, SLOT_BYTES as u64);
+                    }
+                }
+            }
             Fault::ReadErrors => {
                 for _ in 0..self.rng.between(1, 8) {
                     let range = self.range(member);
@@ -60,6 +70,29 @@ impl Run {
             self.world.ailing.insert(member);
             self.world.members.ailment_mut(member).gone = true;
         }
+    }
+
+    /// Before a start: slots that hold older generations than the newest two change silently, on any members.
+    pub(super) fn rot_slots(&mut self) {
+        let members: Vec<MemberId> = (0..self.scenario.sizes.len() as u8).map(MemberId).collect();
+        let slots = members.iter().flat_map(|member| (0..SLOT_COUNT).map(|slot| self.slot_generation(*member, slot)));
+        let newest = slots.max().unwrap_or(0);
+        for member in members {
+            for slot in 0..SLOT_COUNT {
+                let is_needed = slot == newest % SLOT_COUNT || slot + 1 == newest % SLOT_COUNT || slot == SLOT_COUNT - 1 + newest % SLOT_COUNT;
+                if !is_needed && self.rng.chance(400) {
+                    self.world.trace.tell(|| format!("slot {slot} of member {member} rots"));
+                    self.world.members.corrupt(member, SLOT_OFFSET + slot * SLOT_STRIDE, SLOT_BYTES as u64);
+                }
+            }
+        }
+    }
+
+    /// Generation in a superblock slot, 0 if there is none.
+    fn slot_generation(&self, member: MemberId, slot: u64) -> u64 {
+        let mut bytes = vec![0; SLOT_BYTES];
+        self.world.members.member(member).read(SLOT_OFFSET + slot * SLOT_STRIDE, &mut bytes);
+        Superblock::decode(&bytes).map_or(0, |superblock| superblock.generation.0)
     }
 
     /// Before a start: dead members are there again, with what they had.

@@ -32,7 +32,7 @@ impl Run {
         self.world.model.shut_down();
         self.count_session();
         self.cut_power();
-        self.clean = export;
+        (self.clean, self.owned) = (export, self.owned && !export);
         Ok(())
     }
 
@@ -44,12 +44,10 @@ impl Run {
         self.compare()?;
         self.room_comes_back()?;
         self.rest()?;
-        self.world.check_user_bytes()?;
         self.shut_down()?;
         self.too_many_absent()?;
         self.begin(&cycle)?;
         self.rest()?;
-        self.world.check_user_bytes()?;
         self.shut_down()
     }
 
@@ -61,6 +59,9 @@ impl Run {
             return Ok(());
         }
         let mut healthy: Vec<MemberId> = (0..count).map(MemberId).filter(|member| !self.world.ailing.contains(member)).collect();
+        if healthy.len() < wanted {
+            return Ok(());
+        }
         self.rng.shuffle(&mut healthy);
         healthy.truncate(wanted);
         healthy.iter().for_each(|member| self.world.members.ailment_mut(*member).gone = true);

@@ -1,6 +1,7 @@
 //! What must hold of commands, of counters and of a pool at rest.
 
 use super::World;
+use crate::model::shown_properties;
 use crate::violation::{Violation, ensure};
 use windrow_io::{MemberCommand, MemberIo};
 use windrow_units::{BLOCK_BYTES, MemberId};
@@ -44,13 +45,20 @@ impl World {
         ensure!(status.used_bytes == used, Accounting, "{} used bytes, should be {used}", status.used_bytes);
         let deleting = status.volumes.iter().filter(|volume| volume.deleting).count();
         ensure!(deleting == 0, Leak, "{deleting} volumes are still being deleted at rest");
+        self.check_user_counters()?;
         self.check_counters()
     }
 
-    /// The engine counts the payloads of writes as the clients do.
-    pub fn check_user_bytes(&self) -> Result<(), Violation> {
-        let (counted, written) = (self.status().user_write_bytes, self.model.written_bytes);
-        ensure!(counted == written, Accounting, "{counted} user bytes, clients wrote {written}");
+    /// The engine counts what clients asked as the clients do.
+    fn check_user_counters(&self) -> Result<(), Violation> {
+        let (status, served) = (self.status(), &self.model.served);
+        let counted = (status.user_write_bytes, status.user_read_bytes, status.flushes);
+        let asked = (served.written_bytes, served.read_bytes, served.flushes);
+        ensure!(counted == asked, Accounting, "counted (bytes written, bytes read, flushes) {counted:?}, clients count {asked:?}");
+        let fills = served.fill_blocks..=served.fill_blocks + served.partial_blocks;
+        ensure!(fills.contains(&status.fill_blocks), Accounting, "{} blocks of zeroes or ones were counted, clients wrote {fills:?}", status.fill_blocks);
+        let (shown, set) = (shown_properties(&status), self.model.properties());
+        ensure!(set == Some(shown), Protocol, "the properties are {shown:?}, set were {set:?}");
         Ok(())
     }
 
@@ -74,12 +82,13 @@ impl World {
                 continue;
             }
             let received = self.members.member(member).received;
-            let counted = (stats.written.total(), stats.flushes, stats.discarded_bytes);
-            let device = (received.written_bytes, received.flushes, received.discarded_bytes);
+            let counted = (stats.written.total(), stats.flushes, stats.discarded_bytes, stats.read_bytes, stats.errors);
+            let read_bytes = received.read_bytes - self.read_before[index];
+            let device = (received.written_bytes, received.flushes, received.discarded_bytes, read_bytes, received.errors);
             ensure!(
                 counted == device,
                 Accounting,
-                "member {member}: counted (written, flushes, discarded) {counted:?}, received {device:?}; {:?}",
+                "member {member}: counted (written, flushes, discarded, read, errors) {counted:?}, received {device:?}; {:?}",
                 stats.written
             );
         }

@@ -1,0 +1,96 @@
+//! A short run on a tiny pool in which the power goes at every moment: after each turn that ended a member command, in copies of the world,
+//! with every set of the unflushed writes that may survive (all sets of up to six writes; of more: all, none, each one alone, all but
+//! each one, and some drawn ones). Writes survive whole or not at all; torn ones are the business of the random runs.
+
+use crate::members::VirtualMembers;
+use crate::model::Asked;
+use crate::rng::Rng;
+use crate::scenario::Scenario;
+use crate::violation::{Broken, Violation};
+use crate::workload::{Action, Workload};
+use crate::world::World;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use windrow_engine::{Control, Engine, OpenOptions};
+use windrow_layout::superblock::RESERVED_BYTES;
+use windrow_units::{BLOCK_BYTES, MemberId, Redundancy, Uuid};
+
+/// Extents of a member.
+const EXTENTS: u64 = 96;
+const SEGMENT_ROWS: u32 = 8;
+/// Blocks of all volumes: few, so that they are written over again and again.
+const VOLUME_BLOCKS: u64 = 24;
+
+/// What a run tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tried {
+    /// Moments.
+    pub moments: u64,
+    /// Power cuts.
+    pub cuts: u64,
+}
+
+/// All power cuts of a run of `actions` actions.
+pub fn run(seed: u64, actions: u64) -> Result<Tried, Violation> {
+    catch_unwind(AssertUnwindSafe(|| all(seed, actions))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
+        Err(Violation::new(Broken::Panic, text.unwrap_or_default()))
+    })
+}
+
+fn scenario(seed: u64, rng: &mut Rng) -> Scenario {
+    let (redundancy, count) = rng.pick(&[(Redundancy::None, 1), (Redundancy::Copies(2), 2), (Redundancy::Single, 3), (Redundancy::Double, 4)]);
+    let size = RESERVED_BYTES + EXTENTS * u64::from(SEGMENT_ROWS) * BLOCK_BYTES;
+    Scenario { redundancy, sizes: vec![size; count], chunk_rows: 4, segment_rows: SEGMENT_ROWS, ..Scenario::draw(seed, 0) }
+}
+
+fn all(seed: u64, actions: u64) -> Result<Tried, Violation> {
+    let mut rng = Rng::stream(seed, "exhaustive");
+    let scenario = scenario(seed, &mut rng);
+    let options = OpenOptions { host: Uuid::from_random(rng.bytes16()), read_only: false, force: false, limits: scenario.limits };
+    let mut members = VirtualMembers::new(&scenario.sizes, scenario.discard_fill, Rng::stream(seed, "members"));
+    Engine::format(&mut members, &scenario.spec(&mut rng)).map_err(|error| Violation::new(Broken::Open, error.to_string()))?;
+    let mut world = World::new(seed, members, false);
+    let report = world.start(&options).map_err(|failure| Violation::new(Broken::Open, format!("{failure:?}")))?;
+    let status = world.status();
+    world.model.reopened(&report, &status, 0)?;
+    let mut workload = Workload::new(seed, VOLUME_BLOCKS);
+    let first = workload.first_volume();
+    act(&mut world, first);
+    let (mut tried, mut seen) = (Tried::default(), 0);
+    let (mut left, mut settling) = (actions, 0);
+    // After the last action a flush, and everything that is still under way.
+    while left > 0 || settling < 200 {
+        if left > 0 && world.unanswered() < 4 && !world.model.volumes().is_empty() {
+            let (action, _) = workload.next(&world.model);
+            act(&mut world, action);
+            left -= 1;
+            if left == 0
+                && let Some(volume) = world.model.volumes().keys().next().copied()
+            {
+                world.submit(volume, Asked::Flush);
+            }
+        }
+        settling += u64::from(left == 0);
+        if !world.turn()? {
+            break;
+        }
+        // A moment differs from the one before by a command that has ended.
+        let ended: u64 =
+            (0..scenario.sizes.len()).map(|m| world.members.member(MemberId(m as u8)).received).map(|r| r.written_bytes + r.flushes + r.discarded_bytes).sum();
+        if ended != seen {
+            seen = ended;
+            tried.moments += 1;
+            tried.cuts += world.try_all_cuts(&options, &mut rng)?;
+        }
+    }
+    Ok(tried)
+}
+
+fn act(world: &mut World, action: Action) {
+    match action {
+        Action::Request(volume, asked) => _ = world.submit(volume, asked),
+        Action::Change(change) => world.change(change),
+        Action::Checkpoint => world.command(Control::Checkpoint),
+        Action::Properties(properties) => world.command(Control::SetProperties(properties)),
+    }
+}
