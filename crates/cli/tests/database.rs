@@ -22,7 +22,7 @@ fn database(files: &FileSystem) -> PathBuf {
 fn script(task: &str, base: &Path, round: u64) -> Command {
     let mut command = Command::new("python3");
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/clients/database.py")).arg(task).arg(base);
-    command.env("JOURNAL", if round % 2 == 0 { "DELETE" } else { "WAL" });
+    command.env("JOURNAL", if round.is_multiple_of(2) { "DELETE" } else { "WAL" });
     command
 }
 

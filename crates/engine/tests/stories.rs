@@ -148,7 +148,7 @@ fn long_unaligned_writes_wait_for_room() {
         state ^= state << 17;
         let sectors = 1 + state % (bytes.len() as u64 / 512);
         let offset = state / 7919 % ((usable - sectors * 512) / 512) * 512;
-        machine.request(volume, Op::Write { offset, data: bytes.slice(0, sectors as usize * 512), fua: state % 5 == 0 });
+        machine.request(volume, Op::Write { offset, data: bytes.slice(0, sectors as usize * 512), fua: state.is_multiple_of(5) });
         assert!(machine.wait_for(sent), "{}", machine.engine.describe());
     }
     assert!(machine.completions.iter().all(|c| c.result.is_ok()));
