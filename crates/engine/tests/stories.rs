@@ -142,7 +142,7 @@ fn long_unaligned_writes_wait_for_room() {
     let volume = machine.volume(usable / 4096 * 4096);
     let bytes = Payload::copy_of(&[[5u8; 8], [1; 8]].concat().repeat(200 * 4096 / 16));
     let mut state = 88_172_645_463_325_252u64;
-    for sent in 1..=300 {
+    for sent in 1..1500 {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
