@@ -9,6 +9,7 @@ mod engine;
 mod machine;
 mod nbd;
 mod read;
+mod recovery;
 mod report;
 mod rounds;
 mod scratch;
@@ -32,6 +33,8 @@ pub enum BenchCommand {
     Steady(steady::SteadyArguments),
     /// NBD with fio: this server against other ones.
     Nbd(nbd::NbdArguments),
+    /// Time to open a pool after a kill just before the next checkpoint was due.
+    Recovery(recovery::RecoveryArguments),
 }
 
 /// Runs one.
@@ -42,5 +45,6 @@ pub fn run(command: BenchCommand, output: &Output) -> Result<u8, Failure> {
         BenchCommand::Read(arguments) => read::run(&arguments, output),
         BenchCommand::Steady(arguments) => steady::run(&arguments, output),
         BenchCommand::Nbd(arguments) => nbd::run(&arguments, output),
+        BenchCommand::Recovery(arguments) => recovery::run(&arguments, output),
     }
 }

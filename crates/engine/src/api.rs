@@ -196,6 +196,20 @@ impl Default for Limits {
     }
 }
 
+/// Part of opening a pool, in order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OpenPhase {
+    /// Superblocks and quorum.
+    Superblocks,
+    /// Loading the checkpoint.
+    Checkpoint,
+    /// Following the chains and applying their entries.
+    Replay,
+    /// Counting live blocks, completing batches, the fence.
+    Fence,
+}
+
 /// What recovery found and did.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct OpenReport {

@@ -33,7 +33,7 @@ mod write;
 pub use api::*;
 pub use format::FormatError;
 pub use jobs::Job;
-pub use recover::{Loss, Losses, LostBlocks, OpenError};
+pub use recover::{Loss, Losses, LostBlocks, OpenError, RebuildPhase, RebuildProgress, RebuildReport, RebuiltVolume};
 
 use order::Orders;
 use std::collections::VecDeque;

@@ -50,7 +50,7 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    fn new(batch: &DecodedBatch, ends: Option<Ends>) -> Self {
+    pub(super) fn new(batch: &DecodedBatch, ends: Option<Ends>) -> Self {
         let h = &batch.frame.header;
         let mut orders: Vec<(u64, u64)> = Vec::new();
         for (first, count) in batch.entries.iter().filter_map(|e| orders_of(&e.entry)) {
@@ -119,7 +119,13 @@ pub(super) struct Durable {
 }
 
 impl Durable {
-    fn claim(&mut self, superblock: &Superblock, epoch: Epoch, seqs: &[Seq; MAX_STREAMS], through: Order) {
+    /// Nothing is known to be durable.
+    pub(super) fn nothing() -> Self {
+        Self { seqs: [Seq(0); MAX_STREAMS], through: Order(0) }
+    }
+
+    /// What a header, root or fence of an epoch says.
+    pub(super) fn claim(&mut self, superblock: &Superblock, epoch: Epoch, seqs: &[Seq; MAX_STREAMS], through: Order) {
         let fence = fence_of(superblock, epoch);
         for (stream, (known, claimed)) in self.seqs.iter_mut().zip(seqs).enumerate() {
             *known = (*known).max(fence.map_or(*claimed, |f| f.last_seq[stream].min(*claimed)));
@@ -130,14 +136,12 @@ impl Durable {
     }
 
     /// What checkpoint root and fences say.
-    fn begin(superblock: &Superblock, root: &CheckpointRoot) -> Self {
-        let mut durable = Self { seqs: [Seq(0); MAX_STREAMS], through: Order(0) };
-        durable.claim(superblock, root.epoch, &root.flushed_seq, root.flushed_through);
+    pub(super) fn claim_root(&mut self, superblock: &Superblock, root: &CheckpointRoot) {
+        self.claim(superblock, root.epoch, &root.flushed_seq, root.flushed_through);
         for fence in &superblock.fences {
             // A fence is written only after everything it accepts was made durable, and speaks in its own epoch.
-            durable.claim(superblock, fence.epoch, &fence.last_seq, fence.accepted_order);
+            self.claim(superblock, fence.epoch, &fence.last_seq, fence.accepted_order);
         }
-        durable
     }
 }
 
@@ -181,7 +185,8 @@ impl Chains {
 
 /// Follows all streams from `root`.
 pub(super) fn collect(reader: &mut Reader<'_>, superblock: &Superblock, root: &CheckpointRoot) -> Result<Chains, OpenError> {
-    let mut chains = Chains { list: Vec::new(), durable: Durable::begin(superblock, root) };
+    let mut chains = Chains { list: Vec::new(), durable: Durable::nothing() };
+    chains.durable.claim_root(superblock, root);
     let mut budget = REPLAY_TABLE_BYTES;
     for stream in STREAMS {
         let walk = Walk { superblock, root, stream };

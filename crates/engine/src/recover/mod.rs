@@ -14,11 +14,13 @@ mod load;
 mod loss;
 mod quorum;
 mod reader;
+mod rebuild;
 mod redundancy;
 mod replay;
 mod tables;
 
 pub use loss::{Loss, Losses, LostBlocks};
+pub use rebuild::{RebuildPhase, RebuildProgress, RebuildReport, RebuiltVolume};
 
 use crate::checkpoint::CheckpointState;
 use crate::limits::STREAMS;
@@ -26,7 +28,7 @@ use crate::member::{Member, Members, SuperblockWriter, add, next_generation, red
 use crate::order::Orders;
 use crate::pending::Pending;
 use crate::stream::Stream;
-use crate::{Engine, OpenOptions, OpenReport, WrittenBytes};
+use crate::{Engine, OpenOptions, OpenPhase, OpenReport, WrittenBytes};
 use windrow_io::{BufPool, MemberError, MemberErrorKind, MemberIo};
 use windrow_layout::checkpoint::VolumeState;
 use windrow_layout::superblock::{Fence, MAX_FENCES, MemberState, PoolState, Properties, SLOT_BYTES, Superblock, slot_offset};
@@ -126,10 +128,23 @@ impl Engine {
     /// # Errors
     /// See [`OpenError`]; nothing was changed then, but parts of accepted batches may have been completed.
     pub fn open(io: &mut dyn MemberIo, buffers: BufPool, options: &OpenOptions) -> Result<(Self, OpenReport), OpenError> {
+        Self::open_watched(io, buffers, options, &mut |_| {})
+    }
+
+    /// As [`Engine::open`]; `watch` is told when each phase begins.
+    ///
+    /// # Errors
+    /// As [`Engine::open`].
+    pub fn open_watched(
+        io: &mut dyn MemberIo,
+        buffers: BufPool,
+        options: &OpenOptions,
+        watch: &mut dyn FnMut(OpenPhase),
+    ) -> Result<(Self, OpenReport), OpenError> {
         // The usual way an SSD dies: it reads, but fails writes. Such a member is left out, as if it were absent, and all begins anew.
         let mut failing = 0u64;
         loop {
-            match Self::open_without(failing, io, buffers.clone(), options) {
+            match Self::open_without(failing, io, buffers.clone(), options, watch) {
                 Err(OpenError::Member(error)) if error.kind != MemberErrorKind::PowerCut && failing >> error.member.0 & 1 == 0 => {
                     failing |= 1 << error.member.0;
                 }
@@ -139,7 +154,14 @@ impl Engine {
     }
 
     /// Opens a pool without the members in the mask `failing`.
-    fn open_without(failing: u64, io: &mut dyn MemberIo, buffers: BufPool, options: &OpenOptions) -> Result<(Self, OpenReport), OpenError> {
+    fn open_without(
+        failing: u64,
+        io: &mut dyn MemberIo,
+        buffers: BufPool,
+        options: &OpenOptions,
+        watch: &mut dyn FnMut(OpenPhase),
+    ) -> Result<(Self, OpenReport), OpenError> {
+        watch(OpenPhase::Superblocks);
         let quorum::Ruling { found, mut superblock, lagging } = quorum::newest(io, options, failing)?;
         let mut stats = vec![WrittenBytes::default(); superblock.members.len()];
         if !options.read_only {
@@ -163,17 +185,20 @@ impl Engine {
             superblock.members.iter().enumerate().map(|(m, r)| r.state == MemberState::Online && io.is_present(MemberId(m as u8))).collect();
         let mut reader = reader::Reader::new(io, &zones, codec, &buffers, online, superblock.pool);
         let mut report = OpenReport { clean: superblock.state == PoolState::Exported, ..Default::default() };
+        watch(OpenPhase::Checkpoint);
         let (mut tables, loaded, root) = load::newest_checkpoint(&mut reader, &superblock, limits.map_bytes, &mut report)?;
+        watch(OpenPhase::Replay);
         let outcome = replay::replay(&mut reader, &superblock, &root, &mut tables, &mut report)?;
+        watch(OpenPhase::Fence);
         tables::count_live(&mut tables, &loaded);
         let lifetime = load::lifetime(&mut reader, &loaded)?;
         let online = reader.online.clone();
         if !options.read_only {
             redundancy::complete(&mut reader, &outcome.chains, &mut stats, &mut report)?;
             superblock.parent_hash = found.content_hash();
-            raise_fence(&mut superblock, &outcome, options.host, &root);
+            raise_fence(&mut superblock, &outcome.restart, options.host, &root);
         }
-        let mut engine = build(superblock, tables, loaded, &outcome, root.id, online, plan, limits, buffers, options.read_only);
+        let mut engine = build(superblock, tables, loaded, &outcome.restart, root.id, online, plan, limits, buffers, options.read_only);
         engine.counters.lifetime_user_bytes = lifetime[0];
         engine.counters.lifetime_member_bytes = lifetime[1];
         if !options.read_only {
@@ -209,7 +234,7 @@ impl Engine {
 }
 
 /// The superblock of the new epoch.
-fn raise_fence(superblock: &mut Superblock, outcome: &replay::Outcome, host: Uuid, root: &windrow_layout::superblock::CheckpointRoot) {
+fn raise_fence(superblock: &mut Superblock, restart: &replay::Restart, host: Uuid, root: &windrow_layout::superblock::CheckpointRoot) {
     superblock.generation = next_generation(superblock);
     superblock.epoch = superblock.epoch.next();
     superblock.host = host;
@@ -221,7 +246,7 @@ fn raise_fence(superblock: &mut Superblock, outcome: &replay::Outcome, host: Uui
         // batches before it; all it voids that a later one accepts was overwritten or voided by the recoveries since.
         superblock.fences.remove(0);
     }
-    superblock.fences.push(Fence { epoch: superblock.epoch, accepted_order: outcome.accepted, next_order: outcome.next_order, last_seq: outcome.last_seq });
+    superblock.fences.push(Fence { epoch: superblock.epoch, accepted_order: restart.accepted, next_order: restart.next_order, last_seq: restart.last_seq });
 }
 
 #[expect(clippy::too_many_arguments, reason = "everything that recovery found, put together once")]
@@ -229,7 +254,7 @@ fn build(
     superblock: Superblock,
     tables: Tables,
     loaded: crate::checkpoint::Loaded,
-    outcome: &replay::Outcome,
+    restart: &replay::Restart,
     checkpoint: u64,
     online: Vec<bool>,
     plan: crate::PoolPlan,
@@ -237,11 +262,11 @@ fn build(
     buffers: BufPool,
     read_only: bool,
 ) -> Engine {
-    let streams: Vec<Stream> = STREAMS.iter().map(|id| Stream::new(*id, outcome.positions[*id])).collect();
-    let mut orders = Orders::new(outcome.next_order);
-    orders.set_durable(outcome.accepted);
+    let streams: Vec<Stream> = STREAMS.iter().map(|id| Stream::new(*id, restart.positions[*id])).collect();
+    let mut orders = Orders::new(restart.next_order);
+    orders.set_durable(restart.accepted);
     let max_rows = tables.zones.zones().iter().map(|z| z.shape.rows).max().unwrap_or(64);
-    let checkpoint = CheckpointState::new(checkpoint, loaded, max_rows, &plan, outcome.accepted);
+    let checkpoint = CheckpointState::new(checkpoint, loaded, max_rows, &plan, restart.accepted);
     let constant = |byte: u8| {
         let mut buf = buffers.get(crate::read::CONSTANT_BYTES);
         buf.fill(byte);
@@ -284,7 +309,7 @@ fn build(
     debug_assert!(redundancy_holds(&engine.zones, &engine.members.list));
     let deleting: Vec<VolumeId> = engine.volumes.iter().filter(|v| v.record.state == VolumeState::Deleting).map(|v| v.record.id).collect();
     for volume in deleting {
-        engine.begin_delete(volume, Order(outcome.accepted.0));
+        engine.begin_delete(volume, Order(restart.accepted.0));
     }
     engine.settle_streams();
     engine

@@ -22,12 +22,18 @@ use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::{CheckpointRoot, StreamPosition, Superblock};
 use windrow_units::{BLOCK_BYTES, MAX_STREAMS, Order, PlaceCodec, SegmentId, Seq};
 
-/// What replay found.
-pub(super) struct Outcome {
+/// Where a pool goes on.
+pub(super) struct Restart {
+    /// P.
     pub(super) accepted: Order,
     pub(super) next_order: Order,
     pub(super) last_seq: [Seq; MAX_STREAMS],
     pub(super) positions: [StreamPosition; MAX_STREAMS],
+}
+
+/// What replay found.
+pub(super) struct Outcome {
+    pub(super) restart: Restart,
     /// The chains: those of their batches that are incomplete are to be completed.
     pub(super) chains: Chains,
 }
@@ -58,7 +64,7 @@ pub(super) fn replay(
         }
     }
     report.accepted_order = accepted;
-    Ok(Outcome { accepted, next_order, last_seq, positions, chains })
+    Ok(Outcome { restart: Restart { accepted, next_order, last_seq, positions }, chains })
 }
 
 /// P and the first order of the new epoch.

@@ -6,6 +6,8 @@ use windrow_io::*;
 use windrow_layout::superblock::Properties;
 use windrow_units::{MemberId, Redundancy, Uuid, VolumeId};
 
+/// Members.
+#[derive(Clone)]
 pub struct Memory {
     pub data: Vec<Vec<u8>>,
     pub present: Vec<bool>,

@@ -7,10 +7,13 @@ use std::time::Instant;
 use windrow_device::queue::Members as MemberTable;
 use windrow_device::{Member, RamAllocation, RamMember, SyncMembers};
 use windrow_engine::Engine;
-use windrow_engine::api::{Limits, OpenOptions, PoolSpec};
+use windrow_engine::api::{Limits, OpenOptions, OpenPhase, PoolSpec};
 use windrow_io::BufPool;
 use windrow_layout::superblock::Properties;
 use windrow_units::{Redundancy, Uuid};
+
+/// Who has a scratch pool.
+const SCRATCH_HOST: Uuid = Uuid([1; 16]);
 
 /// A pool that lives as long as this process wants it.
 #[derive(Clone, Debug)]
@@ -67,9 +70,19 @@ pub fn scratch_pool(table: MemberTable, spec: &ScratchSpec) -> Result<OpenedPool
     };
     let mut io = SyncMembers::new(table);
     Engine::format(&mut io, &spec_of_pool).map_err(|error| failure(&error))?;
+    reopen_scratch(io.into_members(), spec.limits, &mut |_| {})
+}
+
+/// Opens a scratch pool again as it is on its members; `watch` is told when each phase begins.
+///
+/// # Errors
+/// The engine refuses the pool, or a member fails.
+pub fn reopen_scratch(table: MemberTable, limits: Limits, watch: &mut dyn FnMut(OpenPhase)) -> Result<OpenedPool, Failure> {
+    let mut io = SyncMembers::new(table);
     let buffers = BufPool::new(super::open::KEEP_BYTES);
-    let options = OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, limits: spec.limits };
+    let options = OpenOptions { host: SCRATCH_HOST, read_only: false, force: false, limits };
     let begin = Instant::now();
-    let (engine, report) = Engine::open(&mut io, buffers.clone(), &options).map_err(|error| failure(&error))?;
+    let opened = Engine::open_watched(&mut io, buffers.clone(), &options, watch);
+    let (engine, report) = opened.map_err(|error| Failure::new(id::POOL_OPEN, "cannot open the scratch pool", error))?;
     Ok(OpenedPool { engine, members: io.into_members(), buffers, report, recovery: begin.elapsed() })
 }

@@ -1,0 +1,199 @@
+//! `bench recovery`: how long a pool takes to open after a kill at the worst moment.
+//!
+//! 1 A volume of so many blocks is filled and overwritten at random until checkpoints have come and gone, so that their distance is
+//! known. 2 After one more checkpoint it is overwritten on until just before the next is due. 3 The engine is dropped as it stands, with
+//! nothing closed: what its members hold is all that is left, as after SIGKILL. Members that are files are read with `O_DIRECT`, so no page
+//! cache helps. 4 The pool is opened; each phase is timed.
+
+use crate::figures::nanoseconds;
+use crate::load::session::{LoadSpec, run as run_load};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::table::Table;
+use crate::values::Size;
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use windrow_device::queue::Members;
+use windrow_device::{Allocation, FileMember, OpenOptions, create_file_with_progress};
+use windrow_engine::api::{OpenPhase, OpenReport};
+use windrow_host::failure::{Failure, id};
+use windrow_host::offline::{OpenedPool, ScratchSpec, ram_members, reopen_scratch, scratch_pool};
+use windrow_host::{HostOptions, Pool, daemon};
+use windrow_units::{BLOCK_BYTES, Redundancy};
+
+/// Arguments of `bench recovery`.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  windrow bench recovery
+  windrow bench recovery --dir /var/tmp
+  windrow bench recovery --dir /var/tmp --blocks 10000000 --redundancy 0 -o json
+
+The members take about 5 KiB for each block (with redundancy 6; 4.6 KiB with 0). Files are removed afterwards.")]
+pub struct RecoveryArguments {
+    /// Make the members as files in this folder instead of in memory.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Mapped blocks of 4 KiB.
+    #[arg(long, default_value = "1000000", value_parser = clap::value_parser!(u64).range(10_000..))]
+    blocks: u64,
+    /// Number of members.
+    #[arg(long, default_value = "8", value_parser = clap::value_parser!(u64).range(4..=64))]
+    members: u64,
+    /// Redundancy: 0, 5 or 6.
+    #[arg(long, value_parser = ["0", "5", "6"], default_value = "6")]
+    redundancy: String,
+    /// How much larger the pool's space is than the blocks, in per cent: room for cleaning and checkpoints.
+    #[arg(long, default_value = "22", value_parser = clap::value_parser!(u64).range(5..=400))]
+    room: u64,
+}
+
+/// The least a pool allows.
+const SPARE_PER_MILLE: u16 = 30;
+/// Share of the distance between two checkpoints that is written before the kill, in per cent.
+const BEFORE_NEXT_PERCENT: u64 = 97;
+/// The random load goes on in steps of this share of the blocks.
+const STEPS: u64 = 100;
+
+struct Bench<'a> {
+    arguments: &'a RecoveryArguments,
+    spec: ScratchSpec,
+    members: Members,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl<'a> Bench<'a> {
+    fn make(arguments: &'a RecoveryArguments) -> Result<Self, Failure> {
+        let redundant = match arguments.redundancy.as_str() {
+            "0" => 0,
+            "5" => 1,
+            _ => 2,
+        };
+        let redundancy = [Redundancy::None, Redundancy::Single, Redundancy::Double][redundant];
+        let data_bytes = arguments.blocks * BLOCK_BYTES * (100 + arguments.room) / 100;
+        let size = (data_bytes / (arguments.members - redundant as u64)).next_multiple_of(1 << 20) + (16 << 20);
+        let mut spec = ScratchSpec { redundancy, ..ScratchSpec::default() };
+        spec.properties.spare_per_mille = SPARE_PER_MILLE;
+        let (members, folder) = match &arguments.dir {
+            None => (ram_members(arguments.members as usize, size)?, None),
+            Some(dir) => {
+                let failure = |error: &dyn std::fmt::Display| Failure::new(id::MEMBER_OPEN, format!("cannot make members in {}", dir.display()), error);
+                let folder = tempfile::Builder::new().prefix("windrow-bench-").tempdir_in(dir).map_err(|error| failure(&error))?;
+                let mut members: Members = Vec::new();
+                let mut progress = Progress::new("making members");
+                for number in 0..arguments.members {
+                    let path = folder.path().join(format!("member-{number}"));
+                    let all = size * arguments.members;
+                    create_file_with_progress(&path, size, Allocation::Preallocate, &mut |bytes| progress.bytes(number * size + bytes, all))
+                        .map_err(|error| failure(&error))?;
+                    members.push(Some(Arc::new(FileMember::open(&path, &OpenOptions::default()).map_err(|error| failure(&error))?)));
+                }
+                (members, Some(folder))
+            }
+        };
+        Ok(Self { arguments, spec, members, _folder: folder })
+    }
+
+    fn start(opened: OpenedPool) -> Result<Pool, Failure> {
+        Pool::start(opened.engine, opened.members, opened.buffers, HostOptions::default())
+    }
+
+    fn load(&self, pool: &Pool, linear: bool, bytes: u64, seed: u64) -> Result<(), Failure> {
+        let spec = LoadSpec {
+            block_bytes: if linear { 256 << 10 } else { BLOCK_BYTES as u32 },
+            span_bytes: self.arguments.blocks * BLOCK_BYTES,
+            writers: 1,
+            depth: 128,
+            read_percent: 0,
+            linear,
+            time_max: Duration::from_secs(3600),
+            bytes_max: bytes,
+            seed,
+        };
+        match run_load(pool, "data", &spec)?.errors {
+            0 => Ok(()),
+            errors => Err(Failure::new(id::BENCH, format!("{errors} requests failed"), pool.stop_reason().unwrap_or_default())),
+        }
+    }
+
+    /// Overwrites at random until a checkpoint completes; returns the bytes that it took, in steps.
+    fn until_checkpoint(&self, pool: &Pool, seed: &mut u64) -> Result<u64, Failure> {
+        let step = (self.arguments.blocks * BLOCK_BYTES / STEPS).max(BLOCK_BYTES);
+        let before = daemon::report(pool)?.counters.checkpoints;
+        let mut progress = Progress::new("writing until the next checkpoint");
+        let mut bytes = 0;
+        while daemon::report(pool)?.counters.checkpoints == before {
+            *seed += 1;
+            self.load(pool, false, step, *seed)?;
+            bytes += step;
+            progress.bytes(bytes, 0);
+        }
+        Ok(bytes)
+    }
+
+    /// Fills, and writes on until just before a checkpoint would be due; returns user bytes written since the last one.
+    fn prepare(&self) -> Result<u64, Failure> {
+        let pool = Self::start(scratch_pool(self.members.clone(), &self.spec)?)?;
+        let size = daemon::report(&pool)?.capacity.usable_bytes;
+        let wanted = self.arguments.blocks * BLOCK_BYTES;
+        if size < wanted {
+            return Err(Failure::new(id::BENCH, "the pool is too small for the blocks", format!("{} of {}", Size(size), Size(wanted))).remedy("raise --room"));
+        }
+        daemon::create_volume(&pool, "data", wanted)?;
+        self.load(&pool, true, wanted.next_multiple_of(256 << 10), 1)?;
+        let mut seed = 100;
+        self.until_checkpoint(&pool, &mut seed)?;
+        let mut distance = self.until_checkpoint(&pool, &mut seed)?;
+        loop {
+            let checkpoints = daemon::report(&pool)?.counters.checkpoints;
+            let bytes = distance * BEFORE_NEXT_PERCENT / 100;
+            seed += 1;
+            self.load(&pool, false, bytes, seed)?;
+            if daemon::report(&pool)?.counters.checkpoints == checkpoints {
+                // Dropped with everything in flight.
+                drop(pool);
+                return Ok(bytes);
+            }
+            // It came earlier than the one before; the next distance counts from this one.
+            self.until_checkpoint(&pool, &mut seed)?;
+            distance = distance * 9 / 10;
+        }
+    }
+}
+
+/// Runs it.
+pub fn run(arguments: &RecoveryArguments, output: &Output) -> Result<u8, Failure> {
+    let bench = Bench::make(arguments)?;
+    let written = bench.prepare()?;
+    let mut marks: Vec<(OpenPhase, Instant)> = Vec::new();
+    let opened = reopen_scratch(bench.members.clone(), bench.spec.limits, &mut |phase| marks.push((phase, Instant::now())))?;
+    let end = Instant::now();
+    let OpenedPool { report, recovery, .. } = &opened;
+    let ends = marks.iter().skip(1).map(|m| m.1).chain([end]);
+    let phases: Vec<(OpenPhase, Duration)> = marks.iter().zip(ends).map(|((phase, begin), end)| (*phase, end - *begin)).collect();
+    let results = results(report, written, *recovery, &phases);
+    output.result("bench-recovery", &json!({ "blocks": arguments.blocks, "redundancy": arguments.redundancy, "recovery": results }), || {
+        let mut table = Table::new(&["WHAT", "FIGURE"]);
+        table.row(["mapped blocks".to_owned(), arguments.blocks.to_string()]);
+        table.row(["written since the checkpoint".to_owned(), Size(written).to_string()]);
+        table.row(["replayed batches".to_owned(), format!("{} ({})", report.batches, Size(report.batch_bytes))]);
+        table.row(["replayed entries".to_owned(), report.entries.to_string()]);
+        table.row(["map pages loaded".to_owned(), report.map_pages.to_string()]);
+        for (phase, time) in &phases {
+            table.row([format!("{phase:?}").to_lowercase(), nanoseconds(time.as_nanos() as u64)]);
+        }
+        table.row(["total".to_owned(), nanoseconds(recovery.as_nanos() as u64)]);
+        table.render()
+    });
+    Ok(0)
+}
+
+fn results(report: &OpenReport, written: u64, total: Duration, phases: &[(OpenPhase, Duration)]) -> serde_json::Value {
+    let phases: Vec<_> = phases.iter().map(|(phase, time)| json!({ "phase": phase, "ns": time.as_nanos() as u64 })).collect();
+    json!({
+        "written_since_checkpoint_bytes": written, "batches": report.batches, "batch_bytes": report.batch_bytes, "entries": report.entries,
+        "map_pages": report.map_pages, "completed_batches": report.completed_batches, "phases": phases, "total_ns": total.as_nanos() as u64,
+    })
+}

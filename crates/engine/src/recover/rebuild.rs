@@ -1,0 +1,298 @@
+//! Emergency: the map rebuilt from the batches alone, for a pool whose checkpoints can not be read or whose chains are broken.
+//!
+//! ```text
+//! superblock quorum -> scan of all segments -> newest entry of every block -> a checkpoint of it in free segments -> its root
+//! ```
+//! **What it can not know.** Trims, zeroed ranges, resizes and deletions are honoured as far as their records are still there; older ones
+//! were only in the checkpoints. Blocks that they had freed come back with their last content, deleted volumes too, under made-up names if
+//! theirs is not known. Nothing that was written and not trimmed is missed unless its batch is lost.
+//!
+//! **Two phases.** 1 Everything is read; nothing is written. 2 The tables go into an engine that stands on a new epoch and on segments
+//! in which nothing lives; it writes an ordinary checkpoint there, and when that is durable, the superblock that names it. A crash before
+//! leaves the old superblock, to which the new batches mean nothing: their epoch is above its own, and their numbers are far
+//! above those that its streams can reach ([`SEQ_LEAP`]). Then the rebuild is simply done again.
+
+mod gather;
+mod scan;
+
+use super::reader::Reader;
+use super::replay::Restart;
+use super::{OpenError, Tables, build, quorum, tables as recovered, victim_policy};
+use crate::checkpoint::Loaded;
+use crate::limits::{STREAM_CHECKPOINT, STREAM_USER, STREAMS};
+use crate::member::{SuperblockWriter, superblock_image};
+use crate::{Control, ControlId, ControlReply, ControlRequest, Engine, Event, Loss, OpenOptions, Outbox};
+use gather::Gather;
+use scan::{Scan, scan};
+use serde::Serialize;
+use windrow_io::{BufPool, MemberDone, MemberError, MemberErrorKind, MemberIo, MemberOp};
+use windrow_layout::superblock::{MemberState, StreamPosition, Superblock, slot_offset};
+use windrow_units::{Epoch, MAX_STREAMS, MemberId, Order, PlaceCodec, SegmentId, Seq, VolumeId, ZoneMap};
+
+/// Numbers of the new batches begin so far above all that were found.
+const SEQ_LEAP: u64 = 1 << 32;
+/// Segments made free beyond what one checkpoint needs: the streams' own and their successors.
+const SEGMENTS_BESIDE: u32 = 12;
+/// Rounds without any effect after which the writing is given up.
+const IDLE_ROUNDS_MAX: u32 = 1000;
+
+/// Part of a rebuild.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RebuildPhase {
+    /// Segments are scanned for batches.
+    Scan,
+    /// Entries are put into the map.
+    Map,
+    /// The new checkpoint is written.
+    Write,
+}
+
+/// How far a rebuild is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct RebuildProgress {
+    /// Part.
+    pub phase: RebuildPhase,
+    /// Steps done (segments, batches, bytes).
+    pub done: u64,
+    /// Steps to do.
+    pub total: u64,
+}
+
+/// A volume as it was rebuilt.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct RebuiltVolume {
+    /// Id.
+    pub id: VolumeId,
+    /// Name.
+    pub name: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Blocks with a payload.
+    pub mapped_blocks: u64,
+    /// True if name or size are not known and were made up.
+    pub made_up: bool,
+}
+
+/// What a rebuild found and did.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct RebuildReport {
+    /// Segments looked at.
+    pub segments: u64,
+    /// Batches that count.
+    pub batches: u64,
+    /// Their entries.
+    pub entries: u64,
+    /// Batches that a later start had refused.
+    pub void_batches: u64,
+    /// Batches at the end of the log that did not arrive as a whole.
+    pub torn_batches: u64,
+    /// Records of ranges and volumes that were honoured.
+    pub records: u64,
+    /// The last order that is in effect.
+    pub accepted_order: Order,
+    /// Volumes.
+    pub volumes: Vec<RebuiltVolume>,
+    /// Batches that were durable and can not be had.
+    pub losses: Vec<Loss>,
+    /// Bytes written to members; 0 if nothing was to be written.
+    pub written_bytes: u64,
+}
+
+impl Engine {
+    /// Rebuilds the map of a pool from its batches; with `write`, makes it the pool's state. The options count as in [`Engine::open`];
+    /// the pool is closed afterwards.
+    ///
+    /// # Errors
+    /// As [`Engine::open`]. Unless the new superblock had been begun, the pool is as it was.
+    pub fn rebuild_map(
+        io: &mut dyn MemberIo,
+        buffers: BufPool,
+        options: &OpenOptions,
+        write: bool,
+        watch: &mut dyn FnMut(RebuildProgress),
+    ) -> Result<RebuildReport, OpenError> {
+        let ruling = quorum::newest(io, options, 0)?;
+        let superblock = &ruling.superblock;
+        let zones = ZoneMap::new(superblock.zones.clone());
+        let codec = PlaceCodec::for_segment_blocks(zones.max_data_blocks());
+        let plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille).map_err(|e| OpenError::Damage(e.to_string()))?;
+        let online: Vec<bool> =
+            superblock.members.iter().enumerate().map(|(m, r)| r.state == MemberState::Online && io.is_present(MemberId(m as u8))).collect();
+        let mut reader = Reader::new(io, &zones, codec, &buffers, online.clone(), superblock.pool);
+        let found = scan(&mut reader, superblock, watch)?;
+        let mut tables = Tables {
+            zones: zones.clone(),
+            codec,
+            segments: crate::segment::Segments::new(&zones, victim_policy(&superblock.properties)),
+            volumes: crate::volume::Volumes::new(options.limits.map_bytes),
+        };
+        let accepted = accepted_order(superblock, &found);
+        let mut gather = Gather::new(superblock, accepted, options.limits.map_bytes);
+        gather.run(&mut reader, &found, &mut tables, watch)?;
+        drop(reader);
+        let mut report = describe(&found, &gather, &tables, accepted);
+        if write {
+            let seq = Seq(found.highest_seq.0 + SEQ_LEAP);
+            let checkpoint = superblock.checkpoints.iter().flatten().map(|c| c.id).max().unwrap_or(0);
+            let last_volume = superblock.checkpoints.iter().flatten().map(|c| c.last_volume).max().unwrap_or(0);
+            tables.volumes.last_id = tables.volumes.last_id.max(last_volume);
+            settle_segments(&found, checkpoint, &mut tables);
+            recovered::count_live(&mut tables, &Loaded::default());
+            let positions = choose_segments(&found, seq, plan.checkpoint_segments + SEGMENTS_BESIDE, &mut tables)?;
+            let restart = Restart { accepted, next_order: Order(found.highest_order.max(accepted).0 + 1), last_seq: [Seq(0); MAX_STREAMS], positions };
+            let mut superblock = superblock.clone();
+            superblock.epoch = Epoch(found.highest_epoch.0 + 1);
+            superblock.host = options.host;
+            superblock.checkpoints = [None, None];
+            superblock.fences.clear();
+            for member in &ruling.lagging {
+                let image = superblock_image(&ruling.found, *member, &buffers);
+                io.write(*member, slot_offset(ruling.found.generation), &image)?;
+                io.flush(*member)?;
+            }
+            let mut limits = options.limits;
+            limits.batches_in_flight = limits.batches_in_flight.max(1);
+            let mut engine = build(superblock, tables, Loaded::default(), &restart, checkpoint, online, plan, limits, buffers, false);
+            engine.superblock_writer = SuperblockWriter::after(&ruling.found);
+            report.written_bytes = shut_down(&mut engine, io, watch)?;
+        }
+        Ok(report)
+    }
+}
+
+/// The last order that is in effect: what batches that count bring, and what roots and fences say.
+fn accepted_order(superblock: &Superblock, found: &Scan) -> Order {
+    let roots = superblock.checkpoints.iter().flatten().map(|r| r.order);
+    let fences = superblock.fences.iter().map(|f| f.accepted_order);
+    let batches = found.streams[STREAM_USER].iter().flat_map(|t| &t.orders).map(|(_, last)| Order(*last));
+    roots.chain(fences).chain(batches).max().unwrap_or_default()
+}
+
+fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Order) -> RebuildReport {
+    let volumes = tables.volumes.iter().map(|v| RebuiltVolume {
+        id: v.record.id,
+        name: v.record.name.clone(),
+        size_bytes: v.record.size_bytes,
+        mapped_blocks: v.map.mapped_blocks,
+        made_up: gather.made_up.contains(&v.record.id),
+    });
+    RebuildReport {
+        segments: found.written.len() as u64,
+        batches: found.streams.iter().map(|s| s.len() as u64).sum(),
+        entries: found.streams.iter().flatten().map(|t| u64::from(t.entries)).sum(),
+        void_batches: found.void_batches,
+        torn_batches: found.torn_batches,
+        records: gather.records,
+        accepted_order: accepted,
+        volumes: volumes.collect(),
+        losses: found.losses.clone(),
+        written_bytes: 0,
+    }
+}
+
+/// Enters the batches into the segment table. What can not be read between two batches stands there as a batch of its own, so that
+/// the extent of the one before is right.
+fn settle_segments(found: &Scan, checkpoint: u64, tables: &mut Tables) {
+    for (stream, batches) in found.streams.iter().enumerate() {
+        for batch in batches {
+            let segment = tables.segments.get_mut(batch.segment);
+            segment.stream = stream as u8;
+            segment.starts[batch.row as usize / 64] |= 1 << (batch.row % 64);
+            segment.filled_rows = segment.filled_rows.max(batch.row + batch.rows);
+            segment.last_seq = segment.last_seq.max(batch.seq);
+            // Not free before the new checkpoint is in force.
+            segment.last_checkpoint = checkpoint;
+            tables.segments.mark_dirty(batch.segment);
+        }
+    }
+    for gap in &found.gaps {
+        let segment = tables.segments.get_mut(gap.segment);
+        if gap.row < segment.filled_rows {
+            segment.starts[gap.row as usize / 64] |= 1 << (gap.row % 64);
+        }
+    }
+}
+
+/// Makes segments free in which nothing lives, those that tell least first, and gives each stream its own.
+fn choose_segments(found: &Scan, seq: Seq, wanted: u32, tables: &mut Tables) -> Result<[StreamPosition; MAX_STREAMS], OpenError> {
+    let count = tables.segments.count();
+    let rank = |id: SegmentId| {
+        let segment = tables.segments.get(id);
+        match (found.written[id.index()], segment.filled_rows > 0, usize::from(segment.stream) == STREAM_CHECKPOINT) {
+            // Never written; batches that do not count; a former checkpoint; user entries and records, all superseded.
+            (false, ..) => 0,
+            (true, false, _) => 1,
+            (true, true, true) => 2,
+            (true, true, false) => 3,
+        }
+    };
+    let mut free: Vec<(u8, SegmentId)> = (0..count).map(SegmentId).filter(|id| tables.segments.get(*id).live_units == 0).map(|id| (rank(id), id)).collect();
+    free.sort_unstable();
+    free.truncate(wanted as usize);
+    if free.len() < STREAMS.len() + 2 {
+        return Err(OpenError::Damage("there is no free segment to write a checkpoint to".into()));
+    }
+    for (_, id) in &free {
+        tables.segments.truncate(*id, 0);
+    }
+    let mut positions = super::chain::closed_positions();
+    for (stream, (_, segment)) in STREAMS.into_iter().zip(&free) {
+        positions[stream] = StreamPosition { segment: *segment, row: 0, seq, next_segment: SegmentId::NONE };
+    }
+    Ok(positions)
+}
+
+/// Lets the engine write its checkpoint and its last superblock; returns the bytes written.
+fn shut_down(engine: &mut Engine, io: &mut dyn MemberIo, watch: &mut dyn FnMut(RebuildProgress)) -> Result<u64, OpenError> {
+    let pages = engine.volumes.arena.dirty_pages() as u64;
+    let total = pages * windrow_units::BLOCK_BYTES;
+    let mut events = vec![Event::Control(ControlRequest { id: ControlId(1), command: Control::Shutdown { export: false } })];
+    let mut out = Outbox::default();
+    let (mut now, mut idle) = (0u64, 0);
+    loop {
+        engine.apply(&mut events, &mut out);
+        watch(RebuildProgress { phase: RebuildPhase::Write, done: engine.counters.log_bytes.min(total), total });
+        if let Some(done) = out.control.pop() {
+            return match done.result {
+                Ok(ControlReply::Done) => Ok(engine.members.list.iter().map(|m| m.stats.written.total()).sum()),
+                other => Err(OpenError::Damage(format!("the rebuilt pool could not be written: {other:?}"))),
+            };
+        }
+        idle = if out.commands.is_empty() && out.jobs.is_empty() { idle + 1 } else { 0 };
+        if idle > IDLE_ROUNDS_MAX {
+            return Err(OpenError::Damage(format!("the rebuilt pool could not be written: {}", engine.describe())));
+        }
+        for mut job in out.jobs.drain(..) {
+            job.run();
+            events.push(Event::Job(job));
+        }
+        for command in out.commands.drain(..) {
+            events.push(Event::Member(carry_out(command, io)?));
+        }
+        now += 1_000_000;
+        events.push(Event::Tick(now));
+    }
+}
+
+/// Carries out a command; only the loss of power ends it.
+fn carry_out(command: windrow_io::MemberCommand, io: &mut dyn MemberIo) -> Result<MemberDone, MemberError> {
+    let windrow_io::MemberCommand { member, tag, op } = command;
+    let (buf, result) = match op {
+        MemberOp::Read { offset, mut buf } => {
+            let result = io.read(member, offset, &mut buf);
+            (Some(buf), result)
+        }
+        MemberOp::Write { offset, buf } => {
+            let result = io.write(member, offset, &buf);
+            (Some(buf), result)
+        }
+        MemberOp::Flush => (None, io.flush(member)),
+        // Freed segments keep their bytes; a later discard of the running pool takes them.
+        MemberOp::Discard { .. } => (None, Ok(())),
+    };
+    match result {
+        Err(error) if error.kind == MemberErrorKind::PowerCut => Err(error),
+        result => Ok(MemberDone { member, tag, buf, result }),
+    }
+}

@@ -1,0 +1,240 @@
+//! From batches to tables: for every block the newest entry, for every volume what is known of it.
+//!
+//! 1 Volumes: the newest image of the volume table that is left in a checkpoint batch, then the volume operations. 2 Blocks: user
+//!   entries, then moves in order of their numbers; an entry installs if its birth is not older than what is there, so that of equal
+//!   births (a block and its moved copies) the last copy stays. 3 Ranges and smaller sizes: each takes what is older than it.
+//!
+//! Records lie in segments that are used again once everything before them is in a checkpoint: those that are gone can not be
+//! honoured, and blocks they had trimmed come back.
+
+use super::super::chain::{Taken, valid_through};
+use super::super::reader::Reader;
+use super::super::replay::shown;
+use super::super::{OpenError, Tables};
+use super::scan::Scan;
+use super::{RebuildPhase, RebuildProgress};
+use crate::limits::{LBA_BITS, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER};
+use std::collections::{BTreeMap, BTreeSet};
+use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
+use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, OBJECT_VOLUMES, PagePointer, VolumeRecord, VolumeState, decode_volumes};
+use windrow_layout::map_entry::MapEntry;
+use windrow_layout::superblock::Superblock;
+use windrow_units::{BLOCK_BYTES, Lba, Order, VolumeId};
+
+/// What is known of a volume.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    name: Option<String>,
+    size_bytes: Option<u64>,
+    read_only: bool,
+    deleted: bool,
+    /// Highest block seen, plus one.
+    end: u64,
+}
+
+/// Gathers; fills `tables` and returns the volumes whose names or sizes had to be made up, and how many records were honoured.
+pub(super) struct Gather<'g> {
+    superblock: &'g Superblock,
+    accepted: Order,
+    known: BTreeMap<VolumeId, Known>,
+    /// Births of the blocks of each map page, by arena slot.
+    births: Vec<[u64; MAP_PAGE_ENTRIES]>,
+    pub(super) made_up: BTreeSet<VolumeId>,
+    pub(super) records: u64,
+    map_bytes: u64,
+}
+
+impl<'g> Gather<'g> {
+    /// Everything with an order above `accepted` is left out.
+    pub(super) fn new(superblock: &'g Superblock, accepted: Order, map_bytes: u64) -> Self {
+        Self { superblock, accepted, known: BTreeMap::new(), births: Vec::new(), made_up: BTreeSet::new(), records: 0, map_bytes }
+    }
+
+    /// All three steps.
+    pub(super) fn run(&mut self, reader: &mut Reader<'_>, scan: &Scan, tables: &mut Tables, watch: &mut dyn FnMut(RebuildProgress)) -> Result<(), OpenError> {
+        let total = (2 * scan.streams[STREAM_USER].len() + scan.streams[STREAM_CLEANED].len()) as u64;
+        let mut done = 0;
+        let mut step = || {
+            watch(RebuildProgress { phase: RebuildPhase::Map, done, total });
+            done += 1;
+        };
+        self.volumes_from_pages(reader, &scan.streams[STREAM_CHECKPOINT])?;
+        for taken in scan.streams[STREAM_USER].iter().chain(&scan.streams[STREAM_CLEANED]) {
+            step();
+            self.blocks_of(reader, taken, tables)?;
+        }
+        for taken in &scan.streams[STREAM_USER] {
+            step();
+            self.ranges_of(reader, taken, tables)?;
+        }
+        self.settle_volumes(tables);
+        Ok(())
+    }
+
+    /// The newest image of each page of the volume table.
+    fn volumes_from_pages(&mut self, reader: &mut Reader<'_>, batches: &[Taken]) -> Result<(), OpenError> {
+        let mut pages: BTreeMap<u32, PagePointer> = BTreeMap::new();
+        for taken in batches {
+            let batch = taken.batch(reader)?;
+            for decoded in &batch.entries {
+                if let Entry::Page { object: OBJECT_VOLUMES, index } = decoded.entry {
+                    let entry = shown(&reader.codec, &batch, decoded);
+                    pages.insert(index, PagePointer::to(entry.place(), entry.checksum(), taken.row as u16, taken.rows as u16));
+                }
+            }
+        }
+        let pointers: Vec<PagePointer> = pages.into_values().collect();
+        for page in reader.pages(&pointers)?.into_iter().flatten() {
+            for record in decode_volumes(&page).unwrap_or_default().into_iter().flatten() {
+                let deleted = record.state == VolumeState::Deleting;
+                let known = Known { name: Some(record.name), size_bytes: Some(record.size_bytes), read_only: record.read_only, deleted, end: 0 };
+                self.known.insert(record.id, known);
+            }
+        }
+        Ok(())
+    }
+
+    fn blocks_of(&mut self, reader: &mut Reader<'_>, taken: &Taken, tables: &mut Tables) -> Result<(), OpenError> {
+        let through = valid_through(self.superblock, taken.epoch).min(self.accepted);
+        let batch = taken.batch(reader)?;
+        for decoded in &batch.entries {
+            match &decoded.entry {
+                Entry::Data { volume, lba, birth } | Entry::Move { volume, lba, birth, .. } if *birth <= through => {
+                    self.install(*volume, *lba, *birth, shown(&reader.codec, &batch, decoded), tables)?;
+                }
+                Entry::Fill { volume, lba, birth, state } if *birth <= through => {
+                    let entry = if *state == FillState::Ones { MapEntry::ONES } else { MapEntry::ZERO };
+                    self.install(*volume, *lba, *birth, entry, tables)?;
+                }
+                Entry::Volume { volume, order, change } if *order <= through => self.change(*volume, change),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A volume operation. The page of the table may be newer than it: both then say the same, as operations are idempotent in their order.
+    fn change(&mut self, volume: VolumeId, change: &VolumeChange) {
+        self.records += 1;
+        let known = self.known.entry(volume).or_default();
+        match change {
+            VolumeChange::Create { name, size_bytes } => {
+                known.name.get_or_insert_with(|| name.clone());
+                known.size_bytes.get_or_insert(*size_bytes);
+            }
+            VolumeChange::Resize { size_bytes } => known.size_bytes = Some(*size_bytes),
+            VolumeChange::Delete => known.deleted = true,
+            VolumeChange::SetReadOnly(read_only) => known.read_only = *read_only,
+        }
+    }
+
+    fn install(&mut self, volume: VolumeId, lba: Lba, birth: Order, entry: MapEntry, tables: &mut Tables) -> Result<(), OpenError> {
+        if lba.0 >> LBA_BITS != 0 || volume.0 == 0 {
+            return Ok(());
+        }
+        let known = self.known.entry(volume).or_default();
+        known.end = known.end.max(lba.0 + 1);
+        if tables.volumes.get(volume).is_none() {
+            let record = VolumeRecord { id: volume, state: VolumeState::Active, read_only: false, size_bytes: 0, name: String::new() };
+            tables.volumes.add(record);
+        }
+        let Some((v, arena)) = tables.volumes.get_mut(volume) else { return Ok(()) };
+        let limit = self.map_bytes;
+        let slot = v.map.ensure(arena, volume, lba.0 / MAP_PAGE_ENTRIES as u64).ok_or(OpenError::MapMemory { limit })?;
+        if self.births.len() <= slot.0 as usize {
+            self.births.resize(slot.0 as usize + 1, [0; MAP_PAGE_ENTRIES]);
+        }
+        let born = &mut self.births[slot.0 as usize][lba.0 as usize % MAP_PAGE_ENTRIES];
+        if birth.0 >= *born {
+            *born = birth.0;
+            v.map.replace(arena, lba, entry);
+        }
+        Ok(())
+    }
+
+    fn ranges_of(&mut self, reader: &mut Reader<'_>, taken: &Taken, tables: &mut Tables) -> Result<(), OpenError> {
+        let through = valid_through(self.superblock, taken.epoch).min(self.accepted);
+        for decoded in &taken.batch(reader)?.entries {
+            match &decoded.entry {
+                Entry::Range { volume, lba, count, order, state } if *order <= through => {
+                    self.records += 1;
+                    let entry = if *state == RangeState::Zero { MapEntry::ZERO } else { MapEntry::HOLE };
+                    self.clear(*volume, lba.0, lba.0.saturating_add(*count), *order, entry, tables);
+                }
+                Entry::Volume { volume, order, change: VolumeChange::Resize { size_bytes } } if *order <= through => {
+                    self.clear(*volume, size_bytes / BLOCK_BYTES, 1 << LBA_BITS, *order, MapEntry::HOLE, tables);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Blocks `first .. end` that are older than `order` become `entry`. Only pages with blocks in them are looked at: a zeroed range
+    /// elsewhere reads as zeroes anyway.
+    fn clear(&mut self, volume: VolumeId, first: u64, end: u64, order: Order, entry: MapEntry, tables: &mut Tables) {
+        let page = MAP_PAGE_ENTRIES as u64;
+        let Some((v, arena)) = tables.volumes.get_mut(volume) else { return };
+        let mut at = first;
+        while at < end {
+            let Some(index) = v.map.next_page(at / page, end.div_ceil(page)) else { return };
+            let Some(slot) = v.map.slot(index) else { return };
+            let stop = end.min((index + 1) * page);
+            for lba in at.max(index * page)..stop {
+                if let Some(born) = self.births.get_mut(slot.0 as usize).map(|b| &mut b[(lba % page) as usize])
+                    && *born < order.0
+                {
+                    *born = order.0;
+                    v.map.replace(arena, Lba(lba), entry);
+                }
+            }
+            at = stop;
+        }
+    }
+
+    /// Names and sizes; deleted volumes go, and blocks beyond a known size.
+    fn settle_volumes(&mut self, tables: &mut Tables) {
+        let known = std::mem::take(&mut self.known);
+        let mut names: BTreeSet<String> = BTreeSet::new();
+        // The newest first: of volumes with one name it is the one that was there last.
+        for (id, known) in known.into_iter().rev() {
+            let blocks = known.size_bytes.map(|s| s / BLOCK_BYTES);
+            let cut = if known.deleted { Some(0) } else { blocks };
+            if let Some(cut) = cut {
+                self.clear(id, cut, 1 << LBA_BITS, Order(u64::MAX), MapEntry::HOLE, tables);
+            }
+            if known.deleted {
+                drop_pages(tables, id);
+                tables.volumes.remove(id);
+                continue;
+            }
+            let name = known.name.filter(|name| names.insert(name.clone()));
+            if name.is_none() || known.size_bytes.is_none() {
+                self.made_up.insert(id);
+            }
+            let record = VolumeRecord {
+                id,
+                state: VolumeState::Active,
+                read_only: known.read_only,
+                size_bytes: known.size_bytes.unwrap_or(known.end.max(1) * BLOCK_BYTES),
+                name: name.unwrap_or_else(|| format!("recovered-{id}")),
+            };
+            if tables.volumes.get(id).is_none() {
+                tables.volumes.add(record);
+            } else {
+                tables.volumes.change(id, |r| *r = record);
+            }
+        }
+        tables.volumes.used_blocks = tables.volumes.iter().map(|v| v.map.mapped_blocks).sum();
+    }
+}
+
+/// Gives back the map pages of a volume that holds nothing.
+fn drop_pages(tables: &mut Tables, id: VolumeId) {
+    let Some((v, arena)) = tables.volumes.get_mut(id) else { return };
+    let mut next = 0;
+    while let Some(index) = v.map.next_page(next, u64::from(u32::MAX)) {
+        v.map.drop_page(arena, index);
+        next = index + 1;
+    }
+}

@@ -1,0 +1,231 @@
+//! The scan: every batch of the pool that counts, found at the known positions of all segments.
+//!
+//! 1 In each segment batches follow one another from row 0, and row 0 of each chunk begins one: no other place is ever looked at. A
+//!   header is bound to pool, epoch, segment and row by its checksum, so a guest's image of a pool is never taken for one.
+//! 2 The batches of a segment's present life are of one stream, with consecutive numbers and epochs that never fall: the first header that
+//!   breaks this is of a former life, all of whose blocks are dead. Behind a batch that can not be read the next chunk is tried; what
+//!   lies between is lost.
+//! 3 *Void* is what a fence says; what is of an older epoch than a checkpoint root and not before its replay position; and every batch that
+//!   another one of the stream with an equal or lower number and a higher epoch has overtaken.
+//! 4 What nothing calls durable must follow on in number without a gap and verify to the last byte, as at an ordinary start.
+
+use super::super::OpenError;
+use super::super::chain::{Durable, Taken, fence_of};
+use super::super::judge::Found;
+use super::super::loss::Loss;
+use super::super::reader::Reader;
+use super::super::redundancy::verify_payload;
+use super::{RebuildPhase, RebuildProgress, SEQ_LEAP};
+use crate::limits::{REPLAY_TABLE_BYTES, STREAMS};
+use windrow_layout::batch::HeaderFrame;
+use windrow_layout::superblock::Superblock;
+use windrow_units::{Epoch, MAX_STREAMS, Order, SegmentId, Seq};
+
+/// Rows of which nothing is known, inside the filled part of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gap {
+    pub(super) segment: SegmentId,
+    pub(super) row: u32,
+    pub(super) end_row: u32,
+    pub(super) stream: u8,
+    /// The first number that is missing, 0 if not known.
+    pub(super) seq: Seq,
+}
+
+/// What the scan found.
+pub(super) struct Scan {
+    /// Batches that count, by stream, in order of their numbers.
+    pub(super) streams: [Vec<Taken>; MAX_STREAMS],
+    pub(super) gaps: Vec<Gap>,
+    /// Highest number, epoch and order of any batch, those that do not count included.
+    pub(super) highest_seq: Seq,
+    pub(super) highest_epoch: Epoch,
+    pub(super) highest_order: Order,
+    /// Segments in which a batch of any kind begins.
+    pub(super) written: Vec<bool>,
+    pub(super) void_batches: u64,
+    pub(super) torn_batches: u64,
+    pub(super) losses: Vec<Loss>,
+}
+
+/// Scans all segments.
+pub(super) fn scan(reader: &mut Reader<'_>, superblock: &Superblock, watch: &mut dyn FnMut(RebuildProgress)) -> Result<Scan, OpenError> {
+    let count = reader.zones.segment_count();
+    let mut scan = Scan {
+        streams: Default::default(),
+        gaps: Vec::new(),
+        highest_seq: Seq(0),
+        highest_epoch: superblock.epoch,
+        highest_order: Order(0),
+        written: vec![false; count as usize],
+        void_batches: 0,
+        torn_batches: 0,
+        losses: Vec::new(),
+    };
+    let mut durable = Durable::nothing();
+    for root in superblock.checkpoints.iter().flatten() {
+        durable.claim_root(superblock, root);
+        scan.highest_order = scan.highest_order.max(root.order);
+        for position in &root.replay {
+            scan.highest_seq = scan.highest_seq.max(position.seq);
+        }
+    }
+    let mut budget = REPLAY_TABLE_BYTES;
+    for segment in 0..count {
+        watch(RebuildProgress { phase: RebuildPhase::Scan, done: u64::from(segment), total: u64::from(count) });
+        scan.segment(reader, superblock, SegmentId(segment), &mut durable, &mut budget)?;
+        reader.forget();
+    }
+    for stream in STREAMS {
+        scan.drop_void(superblock, stream);
+        scan.drop_torn(reader, stream, durable.seqs[stream])?;
+        scan.list_losses(stream, durable.seqs[stream]);
+    }
+    Ok(scan)
+}
+
+impl Scan {
+    fn segment(
+        &mut self,
+        reader: &mut Reader<'_>,
+        superblock: &Superblock,
+        segment: SegmentId,
+        durable: &mut Durable,
+        budget: &mut usize,
+    ) -> Result<(), OpenError> {
+        let shape = *reader.zones.shape(segment);
+        let mut last: Option<HeaderFrame> = None;
+        let mut row = 0;
+        while row < shape.rows {
+            let fits = |frame: &HeaderFrame| frame.header.shape == shape && last.as_ref().is_none_or(|l| follows(l, frame));
+            let Some((frame, block)) = reader.header(segment, row, fits)? else {
+                let starts: Vec<u32> = ((row + 1).next_multiple_of(shape.chunk_rows)..shape.rows).step_by(shape.chunk_rows as usize).collect();
+                let later = |frame: &HeaderFrame| frame.header.shape == shape && last.as_ref().is_none_or(|l| is_later(l, frame));
+                let stream = last.as_ref().map_or(0, |l| l.header.stream.0);
+                let seq = last.as_ref().map_or(Seq(0), |l| l.header.seq.next());
+                let found = reader.headers(segment, &starts, later)?.into_iter().map(|f| f.header.row).min();
+                let end_row = found.unwrap_or_else(|| shape.chunk_end(row));
+                if found.is_some() || last.is_some() {
+                    self.gaps.push(Gap { segment, row, end_row, stream, seq });
+                }
+                let Some(next) = found else { return Ok(()) };
+                // A gap has no number before it: whatever comes next begins the count anew.
+                row = next;
+                last = None;
+                continue;
+            };
+            self.header(superblock, &frame, durable);
+            let taken = reader.ends(&frame, block)?;
+            if let Some((batch, ends)) = taken {
+                let kept = if ends.len() <= *budget { Some(ends) } else { None };
+                *budget -= kept.as_ref().map_or(0, |e| e.len());
+                let taken = Taken::new(&batch, kept);
+                self.highest_order = taken.orders.iter().fold(self.highest_order, |most, (_, last)| most.max(Order(*last)));
+                if frame.header.epoch <= superblock.epoch {
+                    self.streams[frame.header.stream.index()].push(taken);
+                }
+            } else if frame.header.epoch <= superblock.epoch {
+                let h = &frame.header;
+                self.gaps.push(Gap { segment, row, end_row: row + h.rows, stream: h.stream.0, seq: h.seq });
+            }
+            row += frame.header.rows;
+            last = Some(frame);
+        }
+        Ok(())
+    }
+
+    fn header(&mut self, superblock: &Superblock, frame: &HeaderFrame, durable: &mut Durable) {
+        let h = &frame.header;
+        self.written[h.segment.index()] = true;
+        self.highest_seq = self.highest_seq.max(h.seq);
+        self.highest_epoch = self.highest_epoch.max(h.epoch);
+        // A later epoch than the superblock's is of a rebuild that did not come to its end.
+        if h.epoch <= superblock.epoch {
+            durable.claim(superblock, h.epoch, &h.flushed_seq, h.flushed_through);
+            self.highest_order = self.highest_order.max(h.flushed_through);
+        }
+    }
+
+    fn drop_void(&mut self, superblock: &Superblock, stream: usize) {
+        let list = &mut self.streams[stream];
+        list.sort_by_key(|t| (t.seq, t.epoch));
+        let before = list.len();
+        let mut newest = Epoch(0);
+        let mut keep: Vec<bool> = Vec::with_capacity(before);
+        for taken in list.iter() {
+            let fenced = fence_of(superblock, taken.epoch).is_some_and(|f| taken.seq > f.last_seq[stream]);
+            let overtaken = superblock.checkpoints.iter().flatten().any(|r| taken.epoch < r.epoch && taken.seq >= r.replay[stream].seq);
+            let valid = !fenced && !overtaken;
+            if valid {
+                newest = newest.max(taken.epoch);
+            }
+            keep.push(valid && taken.epoch >= newest);
+        }
+        // Of equal numbers the last one has the highest epoch.
+        for at in 1..before {
+            if list[at].seq == list[at - 1].seq && keep[at] {
+                keep[at - 1] = false;
+            }
+        }
+        let mut kept = keep.into_iter();
+        list.retain(|_| kept.next().unwrap_or(false));
+        self.void_batches += (before - list.len()) as u64;
+    }
+
+    /// Cuts the list at the first batch that nothing calls durable and that is missing or does not verify.
+    fn drop_torn(&mut self, reader: &mut Reader<'_>, stream: usize, flushed: Seq) -> Result<(), OpenError> {
+        let first = self.streams[stream].partition_point(|t| t.seq <= flushed);
+        let mut end = self.streams[stream].len();
+        for at in first..end {
+            let taken = &self.streams[stream][at];
+            let expected = Seq(flushed.0 + (at - first) as u64 + 1);
+            let whole = taken.seq == expected && {
+                let batch = taken.batch(reader)?;
+                verify_payload(reader, &batch)? != Found::Unverified
+            };
+            if !whole {
+                end = at;
+                break;
+            }
+        }
+        self.torn_batches += (self.streams[stream].len() - end) as u64;
+        self.streams[stream].truncate(end);
+        Ok(())
+    }
+
+    /// Gaps that hold something that was durable are losses; the others are ends of segments.
+    fn list_losses(&mut self, stream: usize, flushed: Seq) {
+        for gap in self.gaps.iter().filter(|g| usize::from(g.stream) == stream) {
+            // An earlier rebuild leapt over the numbers behind the ends of its day: those never existed.
+            let known = gap.seq.0 > 0 && gap.seq <= flushed && flushed.0 - gap.seq.0 < SEQ_LEAP / 2;
+            let elsewhere = self.streams[stream].binary_search_by_key(&gap.seq, |t| t.seq).is_ok();
+            if !known || elsewhere {
+                continue;
+            }
+            self.losses.push(Loss {
+                stream: gap.stream,
+                seq: gap.seq,
+                durable_seq: gap.seq,
+                segment: gap.segment,
+                row: gap.row,
+                end_row: gap.end_row,
+                orders: None,
+                blocks: Vec::new(),
+                more_runs: 0,
+                why: "it can not be read or rebuilt",
+            });
+        }
+    }
+}
+
+/// True if `frame` is the batch right behind `last` in its segment.
+fn follows(last: &HeaderFrame, frame: &HeaderFrame) -> bool {
+    let (l, h) = (&last.header, &frame.header);
+    h.stream == l.stream && h.seq == l.seq.next() && h.epoch >= l.epoch
+}
+
+/// True if `frame` is a later batch of the segment's present life.
+fn is_later(last: &HeaderFrame, frame: &HeaderFrame) -> bool {
+    let (l, h) = (&last.header, &frame.header);
+    h.stream == l.stream && h.seq > l.seq && h.epoch >= l.epoch
+}

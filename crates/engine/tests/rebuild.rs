@@ -1,0 +1,247 @@
+//! The emergency rebuild: pools whose checkpoints are destroyed, brought back from their batches and compared with what was written.
+
+mod machine;
+
+use machine::{Machine, Memory};
+use std::collections::BTreeMap;
+use windrow_engine::*;
+use windrow_io::*;
+use windrow_layout::batch::decode_header;
+use windrow_layout::superblock::{SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_units::{BLOCK_BYTES, Column, MemberId, SegmentId, VolumeId, ZoneMap};
+
+fn superblock(memory: &Memory) -> Superblock {
+    let slots = (0..SLOT_COUNT).flat_map(|slot| memory.data.iter().map(move |m| &m[(SLOT_OFFSET + slot * SLOT_STRIDE) as usize..][..SLOT_BYTES]));
+    slots.filter_map(|bytes| Superblock::decode(bytes).ok()).max_by_key(|s| s.generation).expect("a superblock")
+}
+
+/// Destroys every batch of the checkpoint stream, wherever one begins.
+fn destroy_checkpoints(memory: &mut Memory) -> u64 {
+    let sb = superblock(memory);
+    let zones = ZoneMap::new(sb.zones.clone());
+    let mut destroyed = 0;
+    for segment in (0..zones.segment_count()).map(SegmentId) {
+        let location = zones.locate(segment);
+        for row in 0..location.shape().rows {
+            let (member, offset) = location.address(row, Column(0));
+            let block = &memory.data[member.index()][offset as usize..][..BLOCK_BYTES as usize];
+            let Ok(frame) = decode_header(block, &sb.pool, segment, row) else { continue };
+            if frame.header.stream.0 != 3 {
+                continue;
+            }
+            destroyed += 1;
+            for row in row..row + frame.header.rows {
+                for column in 0..location.shape().width {
+                    let (member, offset) = location.address(row, Column(column));
+                    memory.data[member.index()][offset as usize..][..BLOCK_BYTES as usize].fill(0xee);
+                }
+            }
+        }
+    }
+    destroyed
+}
+
+fn rebuild(memory: &mut dyn MemberIo, write: bool) -> Result<RebuildReport, OpenError> {
+    Engine::rebuild_map(memory, BufPool::new(64 << 20), &Machine::options(), write, &mut |_| {})
+}
+
+/// A small generator: the same numbers in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+/// A pool whose segments were used several times: its volume, and the byte in each block.
+fn worn(seed: u64, members: usize, overwrites: u64) -> (Machine, VolumeId, BTreeMap<u64, u8>) {
+    let mut machine = Machine::new(members, 32, 100);
+    let usable = machine.engine.status().plan.usable_bytes / BLOCK_BYTES;
+    let volume = machine.volume(usable * BLOCK_BYTES);
+    let mut numbers = Numbers(seed | 1);
+    let mut model = BTreeMap::new();
+    let live = usable * 8 / 10;
+    for n in 0..live * overwrites {
+        let lba = if n < live { n } else { numbers.below(live) };
+        let byte = numbers.below(250) as u8 + 1;
+        machine.write(volume, lba, byte);
+        model.insert(lba, byte);
+        if n % 1500 == 1499 {
+            machine.flush(volume);
+        }
+    }
+    machine.flush(volume);
+    (machine, volume, model)
+}
+
+fn compare(machine: &mut Machine, volume: VolumeId, model: &BTreeMap<u64, u8>) {
+    for (lba, byte) in model {
+        assert_eq!(machine.byte(volume, *lba), *byte, "block {lba}");
+    }
+}
+
+/// The heart of it: segments reused, blocks moved by cleaning, several epochs, no trims. Every block is as it was.
+#[test]
+fn a_pool_without_any_checkpoint_is_rebuilt_to_the_last_block() {
+    for (seed, members) in [(11, 3), (12, 4)] {
+        let (machine, volume, mut model) = worn(seed, members, 4);
+        assert!(machine.engine.status().segments_cleaned > 20, "blocks were moved");
+        let mut machine = machine.crash();
+        for lba in 0..50 {
+            machine.write(volume, lba * 7, 200);
+            model.insert(lba * 7, 200);
+        }
+        machine.flush(volume);
+        assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+        let size = machine.engine.status().volumes[0].size_bytes;
+        let mut memory = machine.memory;
+        assert!(destroy_checkpoints(&mut memory) > 0);
+        let refused = Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).map(drop);
+        assert!(refused.is_err(), "without its checkpoints the pool can not be opened");
+        let before = memory.data.clone();
+        let looked = rebuild(&mut memory, false).expect("a look");
+        assert!(memory.data == before && looked.written_bytes == 0, "a look writes nothing");
+        let report = rebuild(&mut memory, true).expect("rebuilt");
+        assert!(report.losses.is_empty(), "{:?}", report.losses);
+        assert_eq!(report.volumes[0].mapped_blocks, model.len() as u64);
+        let mut machine = Machine::open(memory);
+        compare(&mut machine, volume, &model);
+        // It goes on as any pool: writes, cleaning, crashes, another rebuild.
+        for lba in 0..2000 {
+            machine.write(volume, lba, 77);
+            model.insert(lba, 77);
+        }
+        machine.flush(volume);
+        let mut machine = machine.crash();
+        compare(&mut machine, volume, &model);
+        assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+        let mut memory = machine.memory;
+        destroy_checkpoints(&mut memory);
+        let report = rebuild(&mut memory, true).expect("rebuilt again");
+        assert!(report.losses.is_empty(), "{:?}", report.losses);
+        let mut machine = Machine::open(memory);
+        compare(&mut machine, volume, &model);
+        assert!(machine.engine.status().volumes[0].size_bytes <= size);
+    }
+}
+
+/// Trims whose records are left are honoured; volumes keep name and size while their records are left; a deleted volume stays away.
+#[test]
+fn records_that_are_left_are_honoured() {
+    let mut machine = Machine::new(3, 64, 100);
+    let volume = machine.volume(1 << 30);
+    let other = match machine.command(Control::VolumeCreate { name: "gone".into(), size_bytes: 1 << 20 }) {
+        Some(Ok(ControlReply::Volume(other))) => other,
+        answer => panic!("{answer:?}"),
+    };
+    for lba in 0..100 {
+        machine.write(volume, lba, 9);
+        machine.write(other, lba % 256, 8);
+    }
+    machine.request(volume, Op::Trim { offset: 10 * BLOCK_BYTES, length: 20 * BLOCK_BYTES, fua: true });
+    machine.settle();
+    machine.write(volume, 15, 33);
+    machine.flush(volume);
+    machine.command(Control::VolumeDelete { volume: other });
+    machine.command(Control::Shutdown { export: false });
+    let mut memory = machine.memory;
+    destroy_checkpoints(&mut memory);
+    let report = rebuild(&mut memory, true).expect("rebuilt");
+    assert_eq!(report.volumes.len(), 1, "{:?}", report.volumes);
+    assert_eq!((report.volumes[0].name.as_str(), report.volumes[0].size_bytes, report.volumes[0].made_up), ("v", 1 << 30, false));
+    let mut machine = Machine::open(memory);
+    for lba in 0..100 {
+        let expected = match lba {
+            15 => 33,
+            10..30 => 0,
+            _ => 9,
+        };
+        assert_eq!(machine.byte(volume, lba), expected, "block {lba}");
+    }
+}
+
+/// Members that lose power after so many bytes of writing; what was written in part stays.
+struct Failing<'m> {
+    memory: &'m mut Memory,
+    left: usize,
+}
+
+impl MemberIo for Failing<'_> {
+    fn member_count(&self) -> usize {
+        self.memory.member_count()
+    }
+    fn is_present(&self, member: MemberId) -> bool {
+        self.memory.is_present(member)
+    }
+    fn size(&self, member: MemberId) -> u64 {
+        self.memory.size(member)
+    }
+    fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MemberError> {
+        self.memory.read(member, offset, buf)
+    }
+    fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MemberError> {
+        let part = buf.len().min(self.left) / 512 * 512;
+        self.memory.write(member, offset, &buf[..part])?;
+        self.left -= part;
+        if part < buf.len() { Err(MemberError { member, kind: MemberErrorKind::PowerCut, offset, code: 0 }) } else { Ok(()) }
+    }
+    fn flush(&mut self, _: MemberId) -> Result<(), MemberError> {
+        Ok(())
+    }
+}
+
+/// The power goes in the middle of the writing, at every kind of place. The superblock is as it was, and the rebuild done again gives the
+/// same pool; so does the one after several such attempts.
+#[test]
+fn a_rebuild_that_is_cut_short_can_be_done_again() {
+    let (mut machine, volume, model) = worn(21, 3, 2);
+    machine.command(Control::Shutdown { export: false });
+    let mut memory = machine.memory;
+    destroy_checkpoints(&mut memory);
+    let whole = rebuild(&mut Failing { memory: &mut memory.clone(), left: usize::MAX }, true).expect("rebuilt").written_bytes as usize;
+    for step in 1..8 {
+        let generation = superblock(&memory).generation;
+        // The last steps are in the superblocks.
+        let left = if step < 5 { whole * step / 8 } else { whole - 9000 * (8 - step) - 3 * SLOT_BYTES };
+        let cut = rebuild(&mut Failing { memory: &mut memory, left }, true);
+        assert!(matches!(cut, Err(OpenError::Member(_))), "cut after {left} of {whole}: {cut:?}");
+        assert!(superblock(&memory).generation <= generation.next());
+    }
+    let report = rebuild(&mut memory, true).expect("rebuilt");
+    assert!(report.losses.is_empty(), "{:?}", report.losses);
+    let mut machine = Machine::open(memory);
+    compare(&mut machine, volume, &model);
+}
+
+/// A batch of user data is lost as well: it is listed, everything else is there.
+#[test]
+fn lost_batches_are_listed_and_the_rest_is_rebuilt() {
+    let mut machine = Machine::new(3, 64, 100);
+    let volume = machine.volume(1 << 30);
+    for lba in 0..80 {
+        machine.write(volume, lba, 5);
+        machine.flush(volume);
+    }
+    machine.command(Control::Shutdown { export: false });
+    let mut memory = machine.memory;
+    destroy_checkpoints(&mut memory);
+    let zones = ZoneMap::new(superblock(&memory).zones);
+    for row in [7, 8] {
+        for column in 0..3 {
+            let (member, offset) = zones.locate(SegmentId(0)).address(row, Column(column));
+            memory.data[member.index()][offset as usize..][..4096].fill(0);
+        }
+    }
+    let report = rebuild(&mut memory, true).expect("rebuilt");
+    assert_eq!(report.losses.len(), 1, "{:?}", report.losses);
+    assert_eq!((report.losses[0].segment, report.losses[0].row), (SegmentId(0), 7));
+    let mut machine = Machine::open(memory);
+    let held = (0..80).filter(|lba| machine.byte(volume, *lba) == 5).count();
+    // Behind the lost batch the next known position is the next chunk.
+    let lost = report.losses[0].end_row - 7;
+    assert_eq!(held, 80 - lost as usize / 2, "rows 7..{}", report.losses[0].end_row);
+}
