@@ -6,6 +6,7 @@ pub mod export;
 pub mod inspect;
 pub mod pool;
 pub mod properties;
+pub mod rebuild;
 pub mod serve;
 pub mod stats;
 pub mod volume;

@@ -64,7 +64,7 @@ fn wrong_names_numbers_and_sizes() {
         ("serve tank --members m0,m1,m2,none", "WR-MEMBER-001", "none"),
         ("serve tank --members m0,m1,m2,text", "WR-POOL-001", "text"),
         ("serve tank --members m0,m1,m2,foreign", "WR-POOL-001", "foreign"),
-        ("serve tank --members m0", "WR-POOL-008", "members"),
+        ("serve tank --members m0", "WR-POOL-012", "members"),
         ("serve tank --nbd tcp:0.0.0.0:1", "WR-SERVE-001", "remote"),
         ("inspect foreign", "WR-MEMBER-001", "foreign"),
         ("export list tank --control none", "WR-CLI-002", "tank"),
@@ -128,14 +128,14 @@ fn pools_of_newer_versions_are_left_alone() {
         bytes[8..16].copy_from_slice(&checksum.to_le_bytes());
         bytes
     });
-    refused(&newer_superblock, "serve tank", "WR-POOL-008", "newer");
+    refused(&newer_superblock, "serve tank", "WR-POOL-010", "newer");
 
     let unknown_feature = World::with_volume(CREATE, "16M");
     patch_superblocks(&unknown_feature, |mut superblock| {
         superblock.features.incompatible = 1 << 40;
         superblock.encode()
     });
-    refused(&unknown_feature, "serve tank", "WR-POOL-008", "features");
+    refused(&unknown_feature, "serve tank", "WR-POOL-010", "features");
 }
 
 #[test]

@@ -28,8 +28,18 @@ pub mod id {
     pub const POOL_VALUE: &str = "WR-POOL-006";
     /// There is no room.
     pub const POOL_NO_SPACE: &str = "WR-POOL-007";
-    /// Members are missing or belong to another host.
+    /// The members do not make a pool: no superblock, of several pools, of two histories, destroyed.
     pub const POOL_REFUSED: &str = "WR-POOL-008";
+    /// The pool is damaged beyond what redundancy covers.
+    pub const POOL_DAMAGED: &str = "WR-POOL-009";
+    /// The pool was written by newer software.
+    pub const POOL_NEWER: &str = "WR-POOL-010";
+    /// Another host has the pool.
+    pub const POOL_FOREIGN: &str = "WR-POOL-011";
+    /// Too few members are there.
+    pub const POOL_MEMBERS: &str = "WR-POOL-012";
+    /// The map needs more memory than it may use.
+    pub const POOL_MEMORY: &str = "WR-POOL-013";
     /// A member can not be opened.
     pub const MEMBER_OPEN: &str = "WR-MEMBER-001";
     /// A member is in use or bears data.

@@ -18,9 +18,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windrow_device::queue::Members;
 use windrow_device::{Allocation, FileMember, OpenOptions, create_file_with_progress};
+use windrow_engine::RebuildReport;
 use windrow_engine::api::{OpenPhase, OpenReport};
 use windrow_host::failure::{Failure, id};
-use windrow_host::offline::{OpenedPool, ScratchSpec, ram_members, reopen_scratch, scratch_pool};
+use windrow_host::offline::{OpenedPool, ScratchSpec, ram_members, rebuild_scratch, reopen_scratch, scratch_pool};
 use windrow_host::{HostOptions, Pool, daemon};
 use windrow_units::{BLOCK_BYTES, Redundancy};
 
@@ -29,7 +30,7 @@ use windrow_units::{BLOCK_BYTES, Redundancy};
 #[command(after_help = "Examples:
   windrow bench recovery
   windrow bench recovery --dir /var/tmp
-  windrow bench recovery --dir /var/tmp --blocks 10000000 --redundancy 0 -o json
+  windrow bench recovery --dir /var/tmp --blocks 10000000 --redundancy 0 --room 12 --emergency -o json
 
 The members take about 5 KiB for each block (with redundancy 6; 4.6 KiB with 0). Files are removed afterwards.")]
 pub struct RecoveryArguments {
@@ -48,6 +49,9 @@ pub struct RecoveryArguments {
     /// How much larger the pool's space is than the blocks, in per cent: room for cleaning and checkpoints.
     #[arg(long, default_value = "22", value_parser = clap::value_parser!(u64).range(5..=400))]
     room: u64,
+    /// Measure the emergency rebuild from batches alone as well, its writing included.
+    #[arg(long)]
+    emergency: bool,
 }
 
 /// The least a pool allows.
@@ -133,6 +137,17 @@ impl<'a> Bench<'a> {
         Ok(bytes)
     }
 
+    /// Rebuilds the map from batches alone.
+    fn emergency(&self) -> Result<(RebuildReport, Duration), Failure> {
+        let begin = Instant::now();
+        let report = rebuild_scratch(self.members.clone(), self.spec.limits)?;
+        let found: u64 = report.volumes.iter().map(|v| v.mapped_blocks).sum();
+        if found != self.arguments.blocks || !report.losses.is_empty() {
+            return Err(Failure::new(id::BENCH, "the rebuild did not find every block", format!("{found} of {}", self.arguments.blocks)));
+        }
+        Ok((report, begin.elapsed()))
+    }
+
     /// Fills, and writes on until just before a checkpoint would be due; returns user bytes written since the last one.
     fn prepare(&self) -> Result<u64, Failure> {
         let pool = Self::start(scratch_pool(self.members.clone(), &self.spec)?)?;
@@ -173,7 +188,11 @@ pub fn run(arguments: &RecoveryArguments, output: &Output) -> Result<u8, Failure
     let OpenedPool { report, recovery, .. } = &opened;
     let ends = marks.iter().skip(1).map(|m| m.1).chain([end]);
     let phases: Vec<(OpenPhase, Duration)> = marks.iter().zip(ends).map(|((phase, begin), end)| (*phase, end - *begin)).collect();
-    let results = results(report, written, *recovery, &phases);
+    let mut results = results(report, written, *recovery, &phases);
+    let rebuilt = if arguments.emergency { Some(bench.emergency()?) } else { None };
+    if let Some((report, time)) = &rebuilt {
+        results["emergency"] = json!({ "report": report, "total_ns": time.as_nanos() as u64 });
+    }
     output.result("bench-recovery", &json!({ "blocks": arguments.blocks, "redundancy": arguments.redundancy, "recovery": results }), || {
         let mut table = Table::new(&["WHAT", "FIGURE"]);
         table.row(["mapped blocks".to_owned(), arguments.blocks.to_string()]);
@@ -185,6 +204,11 @@ pub fn run(arguments: &RecoveryArguments, output: &Output) -> Result<u8, Failure
             table.row([format!("{phase:?}").to_lowercase(), nanoseconds(time.as_nanos() as u64)]);
         }
         table.row(["total".to_owned(), nanoseconds(recovery.as_nanos() as u64)]);
+        if let Some((report, time)) = &rebuilt {
+            table.row(["emergency: batches read".to_owned(), report.batches.to_string()]);
+            table.row(["emergency: entries".to_owned(), report.entries.to_string()]);
+            table.row(["emergency: total".to_owned(), nanoseconds(time.as_nanos() as u64)]);
+        }
         table.render()
     });
     Ok(0)

@@ -39,8 +39,11 @@ pub struct InspectArguments {
   windrow check tank
   windrow check tank --payload --parity
   windrow check tank --dir /srv/members -o json
+  windrow check tank --rebuild-map
+  windrow check tank --rebuild-map --repair
 
-Exit codes: 0 sound, 4 errors found, 8 the check could not be made. Nothing is written; the next import repairs what redundancy covers.")]
+Exit codes: 0 sound, 1 rebuilt (--rebuild-map --repair), 4 errors found or left, 8 the check could not be made. Without --repair nothing is
+written; the next import repairs what redundancy covers.")]
 pub struct CheckArguments {
     /// Pool; it must not be served.
     pool: String,
@@ -52,6 +55,8 @@ pub struct CheckArguments {
     /// Read every live batch and verify its redundancy.
     #[arg(long)]
     parity: bool,
+    #[command(flatten)]
+    rebuild: super::rebuild::RebuildArguments,
 }
 
 fn inspect_failure(error: impl std::fmt::Display) -> Failure {
@@ -178,6 +183,9 @@ fn describe_findings(findings: &Findings, text: &mut String) {
 
 /// Runs `check`.
 pub fn check(arguments: &CheckArguments, output: &Output) -> Result<u8, Failure> {
+    if arguments.rebuild.rebuild_map {
+        return Ok(super::rebuild::run(&arguments.pool, &arguments.place, &arguments.rebuild, output));
+    }
     match run_check(arguments) {
         Ok(report) => {
             output.result("check", &report, || describe_check(&report));

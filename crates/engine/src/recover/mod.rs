@@ -41,6 +41,9 @@ pub enum OpenError {
     /// No member bears a valid superblock.
     #[error("no member bears a valid superblock ({0})")]
     NoSuperblock(String),
+    /// The superblocks are of a format that only newer software knows.
+    #[error("the superblocks are of format version {0}, which is newer than this software")]
+    NewerVersion(u32),
     /// Members of different pools.
     #[error("the members belong to different pools: {0} and {1}")]
     DifferentPools(Uuid, Uuid),

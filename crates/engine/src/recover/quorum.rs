@@ -8,17 +8,24 @@
 use super::OpenError;
 use crate::OpenOptions;
 use windrow_io::MemberIo;
-use windrow_layout::superblock::{MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_layout::superblock::{MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError};
 use windrow_units::{MemberId, Redundancy, Uuid, ZoneMap};
 
 /// The newest valid superblock of one member.
-fn newest_of(io: &mut dyn MemberIo, member: MemberId, why: &mut String) -> Option<Superblock> {
+fn newest_of(io: &mut dyn MemberIo, member: MemberId, why: &mut String, newer: &mut Option<u32>) -> Option<Superblock> {
     let mut best: Option<Superblock> = None;
     let mut slot_bytes = vec![0u8; SLOT_BYTES];
     for slot in 0..SLOT_COUNT {
         let read = io.read(member, SLOT_OFFSET + slot * SLOT_STRIDE, &mut slot_bytes);
-        let decoded = read.map_err(|e| e.to_string()).and_then(|()| Superblock::decode(&slot_bytes).map_err(|e| e.to_string()));
-        match decoded {
+        let decode = |()| {
+            Superblock::decode(&slot_bytes).map_err(|error| {
+                if let SuperblockError::NewerVersion(version) = error {
+                    *newer = Some(version);
+                }
+                error.to_string()
+            })
+        };
+        match read.map_err(|e| e.to_string()).and_then(decode) {
             Ok(superblock) => {
                 if best.as_ref().is_none_or(|b| b.generation < superblock.generation) {
                     best = Some(superblock);
@@ -45,17 +52,20 @@ pub(super) struct Ruling {
 /// Members in the mask `failing` are there, but can not be used.
 pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions, failing: u64) -> Result<Ruling, OpenError> {
     let mut why = String::from("no member is present");
+    let mut newer = None;
     let mut found: Vec<(MemberId, Superblock)> = Vec::new();
     for index in 0..io.member_count() {
         let member = MemberId(index as u8);
         if io.is_present(member)
             && failing >> member.0 & 1 == 0
-            && let Some(superblock) = newest_of(io, member, &mut why)
+            && let Some(superblock) = newest_of(io, member, &mut why, &mut newer)
         {
             found.push((member, superblock));
         }
     }
-    let Some(mut newest) = ruling(&found)? else { return Err(OpenError::NoSuperblock(why)) };
+    let Some(mut newest) = ruling(&found)? else {
+        return Err(newer.map_or(OpenError::NoSuperblock(why), OpenError::NewerVersion));
+    };
     let (hash, parent) = (newest.content_hash(), newest.parent_hash);
     check_features(&newest, options)?;
     if newest.state == PoolState::Destroyed {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windrow_device::queue::Members as MemberTable;
 use windrow_device::{DiscardPolicy, FileMember, LockMode, Member, OpenOptions, SyncMembers, VolatileMember, VolatileOptions};
-use windrow_engine::Engine;
 use windrow_engine::api::{Limits, OpenReport};
+use windrow_engine::{Engine, OpenError, RebuildProgress, RebuildReport};
 use windrow_io::BufPool;
 
 /// What stands between the engine and the members.
@@ -75,31 +75,78 @@ fn open_member(found: &super::FoundMember, request: &OpenRequest) -> Result<Arc<
     })
 }
 
-/// Locks the members and recovers the pool.
-///
-/// # Errors
-/// A member is in use or cannot be opened; the engine refuses the pool or cannot recover it.
-pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Result<OpenedPool, Failure> {
-    let what = format!("cannot open pool '{}'", found.name);
+/// All members of a pool, locked.
+fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<MemberTable, Failure> {
     let slots = found.superblock().map_or(0, |superblock| superblock.members.len());
     let highest = found.members.iter().map(|member| member.label.member.index() + 1).max().unwrap_or(0);
     let mut table: MemberTable = vec![None; slots.max(highest)];
     for member in &found.members {
         table[member.label.member.index()] = Some(open_member(member, request)?);
     }
+    Ok(table)
+}
+
+/// The failure for an engine's refusal: each kind has its id.
+fn refusal(found: &FoundPool, error: &OpenError) -> Failure {
+    let id = match error {
+        OpenError::NoSuperblock(_) | OpenError::DifferentPools(..) | OpenError::WrongMember { .. } | OpenError::TwoHistories { .. } | OpenError::Destroyed => {
+            id::POOL_REFUSED
+        }
+        OpenError::Damage(_) | OpenError::Lost(_) => id::POOL_DAMAGED,
+        OpenError::NewerVersion(_) | OpenError::Features { .. } => id::POOL_NEWER,
+        OpenError::HostMismatch(_) => id::POOL_FOREIGN,
+        OpenError::NoQuorum { .. } | OpenError::TooManyMissing { .. } => id::POOL_MEMBERS,
+        OpenError::MapMemory { .. } => id::POOL_MEMORY,
+        OpenError::Member(_) => id::MEMBER_IO,
+    };
+    let failure = Failure::new(id, format!("cannot open pool '{}'", found.name), error);
+    let missing = found.missing();
+    if !missing.is_empty() {
+        failure.remedy(format!("members {missing:?} were not found: name them with --members, or see --force in `windrow pool import --help`"))
+    } else if id == id::POOL_DAMAGED {
+        failure.remedy("see \"Emergency\" in docs/operations.md; `windrow check --rebuild-map` shows what can be brought back, without changing anything")
+    } else {
+        failure.remedy("see docs/operations.md; `windrow check` examines the members without changing them")
+    }
+}
+
+/// Rebuilds the map of a pool from its batches (see [`Engine::rebuild_map`]); with `write`, makes it the pool's state.
+///
+/// # Errors
+/// As [`open`]. With `write`, also if the pool can be opened as it is and `even_if_sound` is not set: a rebuild would bring back
+/// blocks that were trimmed.
+pub fn rebuild(
+    found: &FoundPool,
+    registry: &Registry,
+    request: &OpenRequest,
+    write: bool,
+    even_if_sound: bool,
+    watch: &mut dyn FnMut(RebuildProgress),
+) -> Result<RebuildReport, Failure> {
+    let mut io = SyncMembers::new(open_members(found, request)?);
+    let buffers = BufPool::new(KEEP_BYTES);
+    let options = windrow_engine::api::OpenOptions { host: host_id(registry)?, read_only: !write, force: request.force, limits: request.limits };
+    if write && !even_if_sound {
+        let look = windrow_engine::api::OpenOptions { read_only: true, ..options.clone() };
+        if Engine::open(&mut io, buffers.clone(), &look).is_ok() {
+            let why = "the pool can be opened as it is, and a rebuild would bring back blocks that were trimmed";
+            return Err(Failure::new(id::POOL_VALUE, format!("will not rebuild pool '{}'", found.name), why).remedy("import it; or give --even-if-sound"));
+        }
+    }
+    Engine::rebuild_map(&mut io, buffers, &options, write, watch).map_err(|error| refusal(found, &error))
+}
+
+/// Locks the members and recovers the pool.
+///
+/// # Errors
+/// A member is in use or cannot be opened; the engine refuses the pool or cannot recover it.
+pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Result<OpenedPool, Failure> {
+    let table = open_members(found, request)?;
     let buffers = BufPool::new(KEEP_BYTES);
     let options = windrow_engine::api::OpenOptions { host: host_id(registry)?, read_only: request.read_only, force: request.force, limits: request.limits };
     let mut io = SyncMembers::new(table);
     let begin = Instant::now();
-    let (engine, report) = Engine::open(&mut io, buffers.clone(), &options).map_err(|error| {
-        let missing = found.missing();
-        let failure = Failure::new(id::POOL_REFUSED, what, error);
-        if missing.is_empty() {
-            failure.remedy("see docs/operations.md; `windrow check` examines the members without changing them")
-        } else {
-            failure.remedy(format!("members {missing:?} were not found: name them with --members, or see --force in `windrow pool import --help`"))
-        }
-    })?;
+    let (engine, report) = Engine::open(&mut io, buffers.clone(), &options).map_err(|error| refusal(found, &error))?;
     let recovery = begin.elapsed();
     Ok(OpenedPool { engine, members: io.into_members(), buffers, report, recovery })
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 use windrow_device::queue::Members as MemberTable;
 use windrow_device::{Member, RamAllocation, RamMember, SyncMembers};
-use windrow_engine::Engine;
 use windrow_engine::api::{Limits, OpenOptions, OpenPhase, PoolSpec};
+use windrow_engine::{Engine, RebuildReport};
 use windrow_io::BufPool;
 use windrow_layout::superblock::Properties;
 use windrow_units::{Redundancy, Uuid};
@@ -85,4 +85,15 @@ pub fn reopen_scratch(table: MemberTable, limits: Limits, watch: &mut dyn FnMut(
     let opened = Engine::open_watched(&mut io, buffers.clone(), &options, watch);
     let (engine, report) = opened.map_err(|error| Failure::new(id::POOL_OPEN, "cannot open the scratch pool", error))?;
     Ok(OpenedPool { engine, members: io.into_members(), buffers, report, recovery: begin.elapsed() })
+}
+
+/// Rebuilds the map of a scratch pool from its batches, and writes it.
+///
+/// # Errors
+/// The engine refuses the pool, or a member fails.
+pub fn rebuild_scratch(table: MemberTable, limits: Limits) -> Result<RebuildReport, Failure> {
+    let mut io = SyncMembers::new(table);
+    let options = OpenOptions { host: SCRATCH_HOST, read_only: false, force: false, limits };
+    let rebuilt = Engine::rebuild_map(&mut io, BufPool::new(super::open::KEEP_BYTES), &options, true, &mut |_| {});
+    rebuilt.map_err(|error| Failure::new(id::POOL_OPEN, "cannot rebuild the scratch pool", error))
 }

@@ -1,0 +1,94 @@
+//! `check --rebuild-map`: the emergency rebuild of a pool's map from its batches.
+
+use crate::context::{self, PoolPlace};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::values::Size;
+use clap::Args;
+use std::fmt::Write;
+use windrow_engine::{RebuildPhase, RebuildProgress, RebuildReport};
+use windrow_host::Failure;
+use windrow_host::failure::id;
+use windrow_host::offline::{self, OpenRequest};
+use windrow_inspect::exit;
+
+/// Arguments of the rebuild.
+#[derive(Args)]
+pub struct RebuildArguments {
+    /// Emergency: rebuild the map from the batches alone, for a pool whose checkpoints cannot be read. Trimmed blocks may reappear. Looks
+    /// only; with --repair the result becomes the pool's state.
+    #[arg(long, conflicts_with_all = ["payload", "parity"])]
+    pub rebuild_map: bool,
+    /// Write what --rebuild-map found.
+    #[arg(long, requires = "rebuild_map")]
+    repair: bool,
+    /// Rebuild although the pool can be opened as it is.
+    #[arg(long, requires = "repair")]
+    even_if_sound: bool,
+}
+
+/// Runs it; the result is the exit code.
+pub fn run(pool: &str, place: &PoolPlace, arguments: &RebuildArguments, output: &Output) -> u8 {
+    match rebuild(pool, place, arguments) {
+        Ok(report) => {
+            output.result("check-rebuild-map", &report, || describe(&report, arguments.repair));
+            match (report.losses.is_empty(), arguments.repair) {
+                (true, true) => exit::CORRECTED,
+                (true, false) => exit::CLEAN,
+                (false, _) => exit::ERRORS_LEFT,
+            }
+        }
+        Err(failure) => {
+            output.failure(&failure);
+            exit::OPERATIONAL
+        }
+    }
+}
+
+fn rebuild(pool: &str, place: &PoolPlace, arguments: &RebuildArguments) -> Result<RebuildReport, Failure> {
+    if context::daemon_of(pool, place).is_some() {
+        return Err(Failure::new(id::POOL_BUSY, format!("cannot check pool '{pool}'"), "a daemon serves it").remedy("stop the daemon first"));
+    }
+    let registry = context::registry();
+    let found = offline::locate(&place.target(Some(pool)), &registry)?;
+    let request = OpenRequest { read_only: !arguments.repair, ..OpenRequest::default() };
+    let (mut phase, mut line) = (RebuildPhase::Scan, Progress::new("scanning segments"));
+    offline::rebuild(&found, &registry, &request, arguments.repair, arguments.even_if_sound, &mut |progress: RebuildProgress| {
+        if progress.phase != phase {
+            phase = progress.phase;
+            line = Progress::new(match phase {
+                RebuildPhase::Scan => "scanning segments",
+                RebuildPhase::Map => "rebuilding the map from batches",
+                RebuildPhase::Write => "writing a checkpoint",
+            });
+        }
+        match phase {
+            RebuildPhase::Write => line.bytes(progress.done, progress.total),
+            RebuildPhase::Scan | RebuildPhase::Map => line.steps(progress.done, progress.total),
+        }
+    })
+}
+
+fn describe(report: &RebuildReport, repair: bool) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    _ = writeln!(
+        text,
+        "{} segments scanned: {} batches with {} entries count; {} are void, {} did not arrive as a whole; {} records honoured",
+        report.segments, report.batches, report.entries, report.void_batches, report.torn_batches, report.records
+    );
+    for volume in &report.volumes {
+        let made_up = if volume.made_up { " (name or size made up)" } else { "" };
+        _ = writeln!(text, "volume '{}': {}, {} blocks{made_up}", volume.name, Size(volume.size_bytes), volume.mapped_blocks);
+    }
+    for loss in &report.losses {
+        _ = writeln!(text, "LOST: {loss}");
+    }
+    _ = writeln!(text, "blocks that were trimmed or deleted before may be among them");
+    if repair {
+        _ = writeln!(text, "rebuilt; {} written. Check the file systems before use.", Size(report.written_bytes));
+    } else {
+        _ = writeln!(text, "nothing was written; --repair makes this the pool's state");
+    }
+    text
+}
