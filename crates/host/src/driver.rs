@@ -2,8 +2,8 @@
 //!
 //! 1. Events are *posted* to the inbox, a vector under a mutex of its own, held only to push or to swap.
 //! 2. Whoever posted then *drives*: it tries to take the engine's lock. If it gets it, it swaps the inbox out, applies the
-//!    events, starts member commands, and collects jobs and answers; then it lets the lock go, hands big jobs to the workers, delivers
-//!    the answers, runs small jobs itself (their results are events again), and looks at the inbox once more.
+//!    events, and collects member commands, jobs and answers; then it lets the lock go, hands big jobs to the workers, starts the
+//!    commands (`outgoing.rs`), delivers the answers, runs small jobs itself (their results are events again), and looks at the inbox once more.
 //! 3. If it does not get the lock, it goes away: the holder will see its events.
 //!
 //! **No event is left behind.** Let thread A post event e and then fail to take the lock: some thread B held it at that
@@ -15,12 +15,13 @@
 //! So a write at queue depth one is admitted and answered by the connection's own thread without any hand-off, and under load
 //! groups form by themselves: what arrives while one thread drives is applied at once by its next round.
 //!
-//! **Locks.** engine > inbox; engine > submitter. Sinks, jobs and hooks are called with no lock held. A panic inside the engine or a job
+//! **Locks.** engine > inbox; engine > commands waiting; members' queue > both of these. Sinks, jobs and hooks are called with no lock held. A panic inside the engine or a job
 //! latches the pool: every request in flight and every later one is answered with `Stopped`, nobody hangs.
 
 use crate::alarm::Alarm;
 use crate::controls::Controls;
 use crate::members::{Members, Task};
+use crate::outgoing::Outgoing;
 use crate::sessions::{SessionState, Sessions, lock, session_number};
 use crate::workers::{Workers, panic_text};
 use std::cell::Cell;
@@ -31,7 +32,7 @@ use std::time::Instant;
 use windrow_device::queue::Queue;
 use windrow_engine::Job;
 use windrow_engine::api::{Control, ControlCompletion, ControlError, ControlReply, Event, Notice, Outbox, PoolStatus};
-use windrow_io::{Completion, MemberDone, Request, RequestError};
+use windrow_io::{Completion, Request, RequestError};
 
 /// What the driver needs of the engine; tests drive a small machine of their own.
 pub(crate) trait StateMachine: Send {
@@ -71,10 +72,8 @@ pub(crate) enum Caller {
 
 struct Core {
     machine: Box<dyn StateMachine>,
-    submitter: Option<Box<dyn Queue>>,
     events: Vec<Event>,
     outbox: Outbox,
-    done: Vec<MemberDone>,
     ticked_ns: u64,
 }
 
@@ -85,6 +84,8 @@ struct Scratch {
     delivery: Vec<Completion>,
     controls: Vec<ControlCompletion>,
     notices: Vec<Notice>,
+    /// Member commands wait to be started.
+    posted: bool,
     small: Vec<Task>,
     big: Vec<Task>,
     results: Vec<Event>,
@@ -109,6 +110,8 @@ impl Clock {
 pub(crate) struct Driver {
     inbox: Mutex<Vec<Event>>,
     core: Mutex<Core>,
+    /// The queue of members that work on their own; `None` if workers carry out their commands.
+    outgoing: Option<Outgoing>,
     members: Members,
     pub(crate) workers: Workers<Task>,
     pub(crate) sessions: Sessions,
@@ -129,10 +132,11 @@ impl Driver {
         workers: usize,
         notify: Box<dyn Fn(Notice) + Send + Sync>,
     ) -> Self {
-        let core = Core { machine, submitter, events: Vec::new(), outbox: Outbox::default(), done: Vec::new(), ticked_ns: 0 };
+        let core = Core { machine, events: Vec::new(), outbox: Outbox::default(), ticked_ns: 0 };
         Self {
             inbox: Mutex::default(),
             core: Mutex::new(core),
+            outgoing: submitter.map(Outgoing::new),
             members,
             workers: Workers::new(workers),
             sessions: Sessions::default(),
@@ -216,6 +220,7 @@ impl Driver {
                 self.stop(&reason);
             }
             self.hand_out(caller, &mut scratch);
+            self.start_commands(&mut scratch);
             self.deliver(&mut scratch, &mut own);
             self.run_small(&mut scratch);
             if lock(&self.inbox).is_empty() {
@@ -250,14 +255,14 @@ impl Driver {
                 self.alarm.wake_by(at);
             }
             self.collect(core, scratch);
-            let idle = scratch.completions.is_empty() && scratch.small.is_empty() && scratch.big.is_empty() && scratch.controls.is_empty();
+            let idle = !scratch.posted && scratch.completions.is_empty() && scratch.small.is_empty() && scratch.big.is_empty() && scratch.controls.is_empty();
             if !idle || !scratch.notices.is_empty() {
                 return Ok(());
             }
         }
     }
 
-    /// Empties the outbox: starts member commands, sorts the rest into the scratch vectors.
+    /// Empties the outbox: posts member commands, sorts the rest into the scratch vectors.
     fn collect(&self, core: &mut Core, scratch: &mut Scratch) {
         scratch.completions.append(&mut core.outbox.completions);
         scratch.controls.append(&mut core.outbox.control);
@@ -266,10 +271,10 @@ impl Driver {
             let heap = if job.bytes() <= INLINE_BYTES { &mut scratch.small } else { &mut scratch.big };
             heap.push(Task::Job(job));
         }
-        match &mut core.submitter {
-            Some(submitter) if !core.outbox.commands.is_empty() => {
-                submitter.submit(&mut core.outbox.commands, &mut core.done);
-                lock(&self.inbox).extend(core.done.drain(..).map(Event::Member));
+        match &self.outgoing {
+            Some(outgoing) if !core.outbox.commands.is_empty() => {
+                outgoing.post(&mut core.outbox.commands);
+                scratch.posted = true;
             }
             Some(_) => {}
             None => {
@@ -292,6 +297,15 @@ impl Driver {
                 self.workers.offer(&mut scratch.big);
                 scratch.small.append(&mut scratch.big);
             }
+        }
+    }
+
+    /// Without the engine's lock: starts member commands.
+    fn start_commands(&self, scratch: &mut Scratch) {
+        if let Some(outgoing) = self.outgoing.as_ref().filter(|_| std::mem::take(&mut scratch.posted))
+            && let Err(reason) = outgoing.start(|done| self.post_all(done.drain(..).map(Event::Member)))
+        {
+            self.stop(reason);
         }
     }
 

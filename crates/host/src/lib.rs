@@ -17,6 +17,7 @@ mod listener;
 mod members;
 pub mod metrics;
 pub mod offline;
+mod outgoing;
 pub mod paths;
 mod pool;
 mod reaper;
