@@ -46,6 +46,28 @@ fn small_and_large_requests_in_every_delivery() {
 }
 
 #[test]
+fn replies_never_wait_for_input_that_does_not_come() {
+    let fixture = Fixture::new(ServerOptions::default());
+    let mut client = fixture.client("");
+    let write = |cookie: u64, length: usize| [header(WRITE, cookie, 0, length as u32), vec![1; length]].concat();
+    // Each burst is shorter than a group and ends inside a request, small or large, with and without a part of its payload.
+    for (burst, length, present) in [(3, 4096, 0), (3, 4096, 100), (1, 1 << 20, 0), (5, 1 << 20, 500_000)] {
+        let last = write(99, length);
+        let (begin, rest) = last.split_at(28 + present);
+        let whole: Vec<u8> = (0..burst).flat_map(|cookie| write(cookie, 512)).collect();
+        client.send(&[&whole[..], begin].concat());
+        for cookie in 0..burst {
+            assert_eq!(client.reply(), (cookie, 0));
+        }
+        client.send(rest);
+        assert_eq!(client.reply(), (99, 0));
+    }
+    client.send(&[write(1, 512), write(2, 512), header(DISCONNECT, 0, 0, 0)].concat());
+    assert_eq!([client.reply(), client.reply()], [(1, 0), (2, 0)], "answered before the connection ends");
+    assert!(client.is_closed());
+}
+
+#[test]
 fn one_burst_is_one_group_and_every_request_is_answered_once() {
     let fixture = Fixture::new(ServerOptions::default());
     let mut client = fixture.client("");
