@@ -278,21 +278,30 @@ fn answer(queue: &mut ReplyQueue, incoming: &Incoming, mode: u8) {
     queue.answer(incoming, result);
 }
 
-/// The cookies of well-formed replies. Simple replies to reads say nothing of their length, which is looked for in the next magic.
+/// The cookies of well-formed replies. Where structured replies were agreed on, a simple one may say plain success and nothing else. Without
+/// them simple replies to reads say nothing of their length, which is looked for in the next magic.
 fn cookies(mut bytes: &[u8], structured: bool) -> Vec<u64> {
+    const SIMPLE: u64 = 0x6744_6698;
+    const STRUCTURED: u64 = 0x668e_33ef;
     let number = |bytes: &[u8]| bytes.iter().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
     let mut list = Vec::new();
     while !bytes.is_empty() {
-        let magic: u64 = if structured { 0x668e_33ef } else { 0x6744_6698 };
-        assert_eq!(number(&bytes[..4]), magic, "a reply begins with its magic");
         list.push(number(&bytes[8..16]));
-        if structured {
-            assert_eq!(number(&bytes[4..6]), 1, "each reply is one chunk");
-            bytes = &bytes[20 + number(&bytes[16..20]) as usize..];
-        } else {
-            // Data is zeroes, so the next magic cannot lie in it.
-            let end = bytes[16..].iter().position(|byte| *byte != 0).unwrap_or(bytes.len() - 16);
-            bytes = &bytes[16 + end..];
+        match (number(&bytes[..4]), structured) {
+            (STRUCTURED, true) => {
+                assert_eq!(number(&bytes[4..6]), 1, "each reply is one chunk");
+                bytes = &bytes[20 + number(&bytes[16..20]) as usize..];
+            }
+            (SIMPLE, true) => {
+                assert_eq!(number(&bytes[4..8]), 0, "errors are structured");
+                bytes = &bytes[16..];
+            }
+            (SIMPLE, false) => {
+                // Data is zeroes, so the next magic cannot lie in it.
+                let end = bytes[16..].iter().position(|byte| *byte != 0).unwrap_or(bytes.len() - 16);
+                bytes = &bytes[16 + end..];
+            }
+            (magic, _) => panic!("a reply begins with {magic:#x}"),
         }
     }
     list
