@@ -157,6 +157,11 @@ pub enum Notice {
         /// The threshold passed.
         percent: u8,
     },
+    /// A write was refused because all map pages are in use: told once for each time they run out.
+    MapFull {
+        /// How many there are.
+        pages: u64,
+    },
     /// The pool has stopped.
     Stopped {
         /// Why.
@@ -393,6 +398,14 @@ pub struct PoolStatus {
     pub data_live_bytes: u64,
     /// Map memory in use, in bytes.
     pub map_bytes: u64,
+    /// Map pages in use. A page maps 1 MiB of a volume and exists where something was written.
+    pub map_pages: u64,
+    /// Most map pages: a write that needs one more fails with no space, although `used_bytes` may be far from `usable_bytes`.
+    pub map_pages_max: u64,
+    /// Writes refused since start because no map page was left for them.
+    pub refused_map_pages: u64,
+    /// Writes refused since start because the pool's usable space was full.
+    pub refused_space: u64,
     /// Bounds.
     pub limits: Limits,
     /// Bytes of acknowledged writes in memory that are not durable yet: what a power cut now would lose.
@@ -413,6 +426,8 @@ pub struct PoolStatus {
     pub flushes: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,
+    /// Checkpoints that cleaning asked for because nothing else was left to clean.
+    pub checkpoints_forced: u64,
     /// Segments cleaned.
     pub segments_cleaned: u64,
     /// Newest order, and the newest durable one.

@@ -106,6 +106,16 @@ impl MapArena {
         self.meta.get_mut(slot.0 as usize).filter(|m| m.index != FREE)
     }
 
+    /// Pages in use.
+    pub fn used_pages(&self) -> u64 {
+        (self.meta.len() - self.free.len()) as u64
+    }
+
+    /// Most pages that there may be.
+    pub fn max_pages(&self) -> u64 {
+        self.max_pages as u64
+    }
+
     /// Marks a page as changed.
     #[inline]
     pub fn mark_dirty(&mut self, slot: PageSlot) {

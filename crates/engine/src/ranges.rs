@@ -147,8 +147,10 @@ impl Engine {
             RangeState::Zero => MapEntry::ZERO,
         };
         let exists = v.map.slot(index).is_some();
-        if !exists && (state == RangeState::Hole || v.map.ensure(arena, volume, index).is_none()) {
-            // No page: holes already. A zeroed range that finds no memory for its page stays a hole, which reads the same.
+        // Zeroed ranges leave pages for data: they take new ones only from the first three quarters.
+        let scarce = arena.used_pages() >= arena.max_pages() / 4 * 3;
+        if !exists && (state == RangeState::Hole || scarce || v.map.ensure(arena, volume, index).is_none()) {
+            // No page: holes already. A zeroed range that gets no page stays a hole, which reads the same.
             return;
         }
         for lba in first..end {
@@ -166,6 +168,14 @@ impl Engine {
             }
         }
         self.drop_page_if_empty(volume, index);
+    }
+
+    /// Gives back the pages that a refused write left empty.
+    pub(crate) fn drop_empty_pages(&mut self, volume: VolumeId, first: Lba, blocks: u64) {
+        let page = MAP_PAGE_ENTRIES as u64;
+        for index in first.0 / page..=(first.0 + blocks.max(1) - 1) / page {
+            self.drop_page_if_empty(volume, index);
+        }
     }
 
     /// Gives the memory of a page of holes back, unless a write on its way will need it.

@@ -28,6 +28,10 @@ pub(crate) struct Counters {
     pub(crate) lifetime_user_bytes: u64,
     pub(crate) lifetime_member_bytes: u64,
     pub(crate) filling_reported: u8,
+    /// Writes refused for want of a map page, and of space.
+    pub(crate) refused_map_pages: u64,
+    pub(crate) refused_space: u64,
+    pub(crate) map_full_reported: bool,
     /// Has no meaning (see `Engine::warm`).
     pub(crate) warmed: u64,
 }
@@ -74,6 +78,10 @@ impl Engine {
             data_segments,
             data_live_bytes,
             map_bytes: self.volumes.arena.bytes(),
+            map_pages: self.volumes.arena.used_pages(),
+            map_pages_max: self.volumes.arena.max_pages(),
+            refused_map_pages: self.counters.refused_map_pages,
+            refused_space: self.counters.refused_space,
             limits: self.limits,
             at_risk_bytes: self.at_risk_bytes(),
             pending_bytes: self.admission.pending_bytes,
@@ -84,6 +92,7 @@ impl Engine {
             fill_blocks: self.counters.fill_blocks,
             flushes: self.counters.flushes,
             checkpoints: self.counters.checkpoints,
+            checkpoints_forced: self.counters.checkpoints_forced,
             segments_cleaned: self.counters.segments_cleaned,
             order: self.orders.last(),
             durable_order: self.orders.durable(),
@@ -135,6 +144,12 @@ impl Engine {
             out.notices.push(Notice::Filling { percent: passed });
         }
         self.counters.filling_reported = passed;
+        let (pages, most) = (self.volumes.arena.used_pages(), self.volumes.arena.max_pages());
+        if self.counters.refused_map_pages > 0 && pages >= most && !self.counters.map_full_reported {
+            self.counters.map_full_reported = true;
+            out.notices.push(Notice::MapFull { pages: most });
+        }
+        self.counters.map_full_reported &= pages >= most;
     }
 
     /// Checks what must hold when nothing is under way; the text of the first violation.

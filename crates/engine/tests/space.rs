@@ -193,3 +193,32 @@ fn discards_under_way_are_bounded() {
     }
     assert!(all > 3 * 64 && most <= 3 * 64, "{most} of {all} discards at once");
 }
+
+/// Every block of its own megabyte takes a map page. A write that was refused for want of one left empty pages behind, and pages of
+/// zeroes could take all of them; nobody could see why a pool that was nearly empty was full.
+#[test]
+fn map_pages_are_counted_refused_by_name_and_given_back() {
+    let mut machine = Machine::new(3, 24, 100);
+    let volume = machine.volume(1 << 40);
+    let most = machine.engine.status().map_pages_max;
+    machine.request(volume, Op::WriteZeroes { offset: 0, length: 2 * most << 20, no_hole: true, fua: true });
+    assert!(machine.wait_for(1));
+    assert!(machine.engine.status().map_pages <= most * 3 / 4, "zeroes took all pages");
+    let mut lba = 4 * most * 256;
+    while machine.engine.status().map_pages < most - 2 {
+        machine.write(volume, lba, 1);
+        lba += 256;
+    }
+    // Needs five more pages, two are left.
+    machine.completions.clear();
+    let data = Payload::copy_of(&noise(4 << 20, 5));
+    machine.request(volume, Op::Write { offset: (lba + 128) * 4096, data, fua: false });
+    machine.settle();
+    assert_eq!(machine.completions.pop().and_then(|c| c.result.err()), Some(RequestError::NoSpace));
+    let status = machine.engine.status();
+    assert_eq!((status.map_pages, status.refused_map_pages, status.refused_space), (most - 2, 1, 0));
+    machine.write(volume, lba, 1);
+    machine.write(volume, lba + 256, 1);
+    machine.write(volume, lba + 512, 1);
+    assert!(machine.out.notices.contains(&Notice::MapFull { pages: most }));
+}

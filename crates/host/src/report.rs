@@ -124,6 +124,14 @@ pub struct BoundsReport {
     pub map_bytes: u64,
     /// Map memory when the pool is full.
     pub map_bytes_full: u64,
+    /// Map pages in use; each maps 1 MiB of a volume in which something was written.
+    pub map_pages: u64,
+    /// Most map pages: a write that needs one more fails with no space.
+    pub map_pages_max: u64,
+    /// Writes refused since start for want of a map page.
+    pub refused_map_pages: u64,
+    /// Writes refused since start because the usable space was full.
+    pub refused_space: u64,
     /// Bytes of writes waiting or in flight.
     pub pending_bytes: u64,
     /// Bytes of acknowledged writes that a power cut now would lose.
@@ -277,6 +285,10 @@ impl PoolReport {
                 limits: status.limits,
                 map_bytes: status.map_bytes,
                 map_bytes_full: status.plan.map_bytes,
+                map_pages: status.map_pages,
+                map_pages_max: status.map_pages_max,
+                refused_map_pages: status.refused_map_pages,
+                refused_space: status.refused_space,
                 pending_bytes: status.pending_bytes,
                 at_risk_bytes: status.at_risk_bytes,
             },

@@ -246,7 +246,10 @@ impl Engine {
         let mut scratch = std::mem::take(&mut self.admission.scratch);
         let room = self.survey(volume, first, &data, &mut scratch).and_then(|more| self.check_space(more));
         self.admission.scratch = scratch;
-        room?;
+        if let Err(error) = room {
+            self.drop_empty_pages(volume, first, count);
+            return Err(error);
+        }
         let order = self.orders.take(count);
         self.admit_surveyed(volume, first, order, data);
         Ok((order, Order(order.0 + count - 1)))
@@ -301,7 +304,10 @@ impl Engine {
                 let index = lba.0 / MAP_PAGE_ENTRIES as u64;
                 if v.map.slot(index).is_none() {
                     // Changed from the start: an image of the page's former life may be on its way to the members.
-                    let slot = v.map.ensure(arena, volume, index).ok_or(RequestError::NoSpace)?;
+                    let Some(slot) = v.map.ensure(arena, volume, index) else {
+                        self.counters.refused_map_pages += 1;
+                        return Err(RequestError::NoSpace);
+                    };
                     arena.mark_dirty(slot);
                 }
             }
@@ -318,9 +324,12 @@ impl Engine {
     }
 
     /// Refuses more data than the pool has space for.
-    pub(super) fn check_space(&self, more: u64) -> Result<(), RequestError> {
-        let fits = more == 0 || self.volumes.used_blocks + more <= self.plan.usable_bytes / BLOCK_BYTES;
-        if fits { Ok(()) } else { Err(RequestError::NoSpace) }
+    pub(super) fn check_space(&mut self, more: u64) -> Result<(), RequestError> {
+        if more > 0 && self.volumes.used_blocks + more > self.plan.usable_bytes / BLOCK_BYTES {
+            self.counters.refused_space += 1;
+            return Err(RequestError::NoSpace);
+        }
+        Ok(())
     }
 
     /// Trim or write-zeroes: edges that are not whole blocks are written as zeroes first.

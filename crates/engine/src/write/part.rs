@@ -75,7 +75,12 @@ impl Engine {
             blocks += (data.len() / BLOCK_SIZE) as u64;
         }
         self.admission.scratch = scratch;
-        self.check_space(more?)?;
+        if let Err(error) = more.and_then(|more| self.check_space(more)) {
+            for (first, data) in pieces {
+                self.drop_empty_pages(volume, *first, (data.len() / BLOCK_SIZE) as u64);
+            }
+            return Err(error);
+        }
         Ok(blocks)
     }
 

@@ -35,7 +35,17 @@ pub(crate) fn sample() -> PoolReport {
             reserve_segments: 1,
             zones: Vec::new(),
         },
-        bounds: BoundsReport { limits: Limits::default(), map_bytes: 1, map_bytes_full: 2, pending_bytes: 3, at_risk_bytes: 4 },
+        bounds: BoundsReport {
+            limits: Limits::default(),
+            map_bytes: 1,
+            map_bytes_full: 2,
+            map_pages: 5,
+            map_pages_max: 6,
+            refused_map_pages: 7,
+            refused_space: 8,
+            pending_bytes: 3,
+            at_risk_bytes: 4,
+        },
         counters: CounterReport {
             user_write_bytes: 60,
             user_read_bytes: 0,
