@@ -201,7 +201,7 @@ fn map_pages_are_counted_refused_by_name_and_given_back() {
     let mut machine = Machine::new(3, 24, 100);
     let volume = machine.volume(1 << 40);
     let most = machine.engine.status().map_pages_max;
-    machine.request(volume, Op::WriteZeroes { offset: 0, length: 2 * most << 20, no_hole: true, fua: true });
+    machine.request(volume, Op::WriteZeroes { offset: 0, length: (2 * most) << 20, no_hole: true, fua: true });
     assert!(machine.wait_for(1));
     assert!(machine.engine.status().map_pages <= most * 3 / 4, "zeroes took all pages");
     let mut lba = 4 * most * 256;
@@ -221,4 +221,23 @@ fn map_pages_are_counted_refused_by_name_and_given_back() {
     machine.write(volume, lba + 256, 1);
     machine.write(volume, lba + 512, 1);
     assert!(machine.out.notices.contains(&Notice::MapFull { pages: most }));
+}
+
+/// Requests that stepped aside for a held block were not counted: they could be more than may wait.
+#[test]
+fn requests_that_step_aside_count_as_waiting() {
+    let mut machine = Machine::new(3, 24, 100);
+    let volume = machine.volume(1 << 30);
+    machine.write(volume, 0, 7);
+    machine.flush(volume);
+    machine.completions.clear();
+    let most = machine.engine.status().limits.waiting_requests as usize;
+    // The read of the edge does not end, so its block stays held.
+    machine.held = Some(Vec::new());
+    let bytes = Payload::copy_of(&noise(512, 1));
+    for _ in 0..most + 11 {
+        machine.request(volume, Op::Write { offset: 512, data: bytes.clone(), fua: false });
+    }
+    machine.settle();
+    assert_eq!(machine.completions.iter().filter(|c| c.result.is_err()).count(), 10);
 }

@@ -31,7 +31,7 @@ use crate::stream::Stream;
 use crate::{Engine, OpenOptions, OpenPhase, OpenReport, WrittenBytes};
 use windrow_io::{BufPool, MemberError, MemberErrorKind, MemberIo};
 use windrow_layout::checkpoint::VolumeState;
-use windrow_layout::superblock::{Fence, MAX_FENCES, MemberState, PoolState, Properties, SLOT_BYTES, Superblock, slot_offset};
+use windrow_layout::superblock::{Features, Fence, MAX_FENCES, MemberState, PoolState, Properties, SLOT_BYTES, Superblock, slot_offset};
 use windrow_policy::VictimPolicy;
 use windrow_units::{BLOCK_BYTES, MemberId, Order, PlaceCodec, Uuid, VolumeId, ZoneMap};
 
@@ -242,6 +242,8 @@ fn raise_fence(superblock: &mut Superblock, restart: &replay::Restart, host: Uui
     superblock.epoch = superblock.epoch.next();
     superblock.host = host;
     superblock.state = PoolState::Active;
+    // This version does not keep up what belongs to flags that it does not know.
+    superblock.features.compatible &= Features::KNOWN.compatible;
     superblock.checkpoints = [Some(*root), None];
     superblock.fences.retain(|f| f.epoch > root.epoch);
     if superblock.fences.len() == MAX_FENCES {

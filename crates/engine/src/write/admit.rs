@@ -131,7 +131,7 @@ impl Engine {
                 if let Err(error) = self.check_change(&request) {
                     return self.fail(request.id, error, out);
                 }
-                if self.admission.waiting.len() >= self.limits.waiting_requests as usize {
+                if self.admission.waiting.len() + self.admission.stepped_aside.len() >= self.limits.waiting_requests as usize {
                     return self.fail(request.id, RequestError::Io, out);
                 }
                 self.admission.waiting.push_back(request);

@@ -155,6 +155,10 @@ impl Engine {
 
     /// A worker has gathered a batch: write its columns.
     pub(crate) fn sealed(&mut self, work: SealWork, out: &mut Outbox) {
+        if self.stopped.is_some() {
+            // Nothing is written any more, and nobody waits for it.
+            return;
+        }
         let segment = work.header.segment;
         let row = work.header.row;
         let columns = work.columns;
