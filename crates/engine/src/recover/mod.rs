@@ -1,9 +1,10 @@
 //! Start of an existing pool: from superblocks to a running engine.
 //!
 //! 1 `quorum`: the newest superblock generation, and whether enough members are there to trust it. 2 `load`: the newest
-//! checkpoint that can be read. 3 `replay`: valid batches after it, P, and their effect on the tables. 4 Accepted batches with
-//! missing or wrong parts are completed, and every member is flushed, so that all that was accepted is durable. 5 *Fence*: the new
-//! epoch, P and the last accepted batch of each stream go to the superblock of all members. 6 Serve.
+//! checkpoint that can be read. 3 `chain`, `judge`, `replay`: valid batches after it, what their ends mean, P, and their effect
+//! on the tables. 4 Accepted batches with missing or wrong parts are completed, and every member is flushed, so that all that was
+//! accepted is durable. 5 *Fence*: the new epoch, P and the last accepted batch of each stream go to the superblock of all
+//! members. 6 Serve. `rebuild` is for emergencies only.
 //!
 //! It is sequential code over [`MemberIo`]: there are no clients yet. A crash at any point of it leaves everything as it was, or
 //! completed with the very bytes it should have had.
@@ -247,9 +248,11 @@ fn raise_fence(superblock: &mut Superblock, restart: &replay::Restart, host: Uui
     superblock.checkpoints = [Some(*root), None];
     superblock.fences.retain(|f| f.epoch > root.epoch);
     if superblock.fences.len() == MAX_FENCES {
-        // Only after so many crashes without one checkpoint between them. The oldest fence is the strictest of its kind for the
-        // batches before it; all it voids that a later one accepts was overwritten or voided by the recoveries since.
-        superblock.fences.remove(0);
+        // Only after so many crashes without one checkpoint between them. What a fence voids that a later one accepts was overwritten or
+        // voided by the recoveries since. But the orders that it skipped are covered by nothing else: a fence that skipped none goes
+        // first. (If all did, the next start finds the gap and refuses the pool, rather than losing what is behind it.)
+        let skipped_none = superblock.fences.iter().position(|f| f.next_order == f.accepted_order.next());
+        superblock.fences.remove(skipped_none.unwrap_or(0));
     }
     superblock.fences.push(Fence { epoch: superblock.epoch, accepted_order: restart.accepted, next_order: restart.next_order, last_seq: restart.last_seq });
 }
