@@ -137,13 +137,13 @@ impl<'a> Bench<'a> {
         Ok(bytes)
     }
 
-    /// Rebuilds the map from batches alone.
-    fn emergency(&self) -> Result<(RebuildReport, Duration), Failure> {
+    /// Rebuilds the map from batches alone; it must show as many blocks as the pool had.
+    fn emergency(&self, mapped_blocks: u64) -> Result<(RebuildReport, Duration), Failure> {
         let begin = Instant::now();
         let report = rebuild_scratch(self.members.clone(), self.spec.limits)?;
         let found: u64 = report.volumes.iter().map(|v| v.mapped_blocks).sum();
-        if found != self.arguments.blocks || !report.losses.is_empty() {
-            return Err(Failure::new(id::BENCH, "the rebuild did not find every block", format!("{found} of {}", self.arguments.blocks)));
+        if found != mapped_blocks || !report.losses.is_empty() {
+            return Err(Failure::new(id::BENCH, "the rebuild did not find every block", format!("{found} of {mapped_blocks}")));
         }
         Ok((report, begin.elapsed()))
     }
@@ -189,7 +189,7 @@ pub fn run(arguments: &RecoveryArguments, output: &Output) -> Result<u8, Failure
     let ends = marks.iter().skip(1).map(|m| m.1).chain([end]);
     let phases: Vec<(OpenPhase, Duration)> = marks.iter().zip(ends).map(|((phase, begin), end)| (*phase, end - *begin)).collect();
     let mut results = results(report, written, *recovery, &phases);
-    let rebuilt = if arguments.emergency { Some(bench.emergency()?) } else { None };
+    let rebuilt = if arguments.emergency { Some(bench.emergency(opened.engine.status().used_bytes / BLOCK_BYTES)?) } else { None };
     if let Some((report, time)) = &rebuilt {
         results["emergency"] = json!({ "report": report, "total_ns": time.as_nanos() as u64 });
     }
