@@ -16,8 +16,8 @@
 //! that ends in the root. One top page names 168 list pages, 28 224 leaves, 7.2 million map pages.
 
 use crate::limits::{
-    CHECKPOINT_COST_RATIO, CHECKPOINT_FIXED_PAGES, CHECKPOINT_LOG_SHARE, CHECKPOINT_MIN_LOG_BYTES, CHECKPOINT_SPACE_RATIO, DEAD_WORTH_A_CHECKPOINT,
-    STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS,
+    CHECKPOINT_COST_RATIO, CHECKPOINT_FIXED_PAGES, CHECKPOINT_MIN_LOG_BYTES, MAX_VICTIMS, REGRET_RATIO, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER,
+    STREAMS, VICTIMS_LOG_SHARE,
 };
 use crate::map::PageSlot;
 use crate::stream::Item;
@@ -91,7 +91,12 @@ pub(crate) struct CheckpointState {
     /// Pages wait for a segment.
     wants_segment: bool,
     user_bytes_at_last: u64,
-    log_bytes_at_last: u64,
+    /// Bytes moved by cleaning since the last one began that would not have been if young segments could be cleaned.
+    regret: u64,
+    /// Log bytes when the last one began, those of all checkpoints among them, and what the last one took.
+    log_bytes_at_begin: u64,
+    bytes_at_begin: u64,
+    last_bytes: u64,
     min_log_bytes: u64,
     reserve_segments: u32,
     geometry: SegmentTableGeometry,
@@ -129,7 +134,10 @@ impl CheckpointState {
             requested: false,
             wants_segment: false,
             user_bytes_at_last: 0,
-            log_bytes_at_last: 0,
+            regret: 0,
+            log_bytes_at_begin: 0,
+            bytes_at_begin: 0,
+            last_bytes: 0,
             min_log_bytes: CHECKPOINT_MIN_LOG_BYTES.min(plan.data_bytes / 8),
             reserve_segments: plan.checkpoint_segments,
             geometry: SegmentTableGeometry::new(max_rows),
@@ -237,28 +245,33 @@ impl Engine {
         let cost = (self.volumes.arena.dirty_pages() as u64) * BLOCK_BYTES;
         // Below what it may need, a checkpoint waits for the cleaner; only one that is asked for does not.
         let room = self.segments.free_count() > self.checkpoint.reserve_segments();
-        let due = since >= self.checkpoint.min_log_bytes.max(CHECKPOINT_COST_RATIO * cost) || self.log_is_worth_a_checkpoint();
-        self.checkpoint.requested || (room && (due || self.space_is_worth_a_checkpoint()))
+        let due = since >= self.checkpoint.min_log_bytes.max(CHECKPOINT_COST_RATIO * cost);
+        let regretted = self.checkpoint.regret >= REGRET_RATIO * self.checkpoint_cost();
+        self.checkpoint.requested || (room && (due || regretted || self.victims_run_out()))
     }
 
-    /// True if the log has grown by an eighth of the pool: what was written since the checkpoint before the last one can neither
-    /// be cleaned nor used again, and with two such intervals that is a quarter of the pool at most.
-    fn log_is_worth_a_checkpoint(&self) -> bool {
-        let grown = self.counters.log_bytes - self.checkpoint.log_bytes_at_last;
-        grown >= (self.plan.data_bytes / CHECKPOINT_LOG_SHARE).max(CHECKPOINT_SPACE_RATIO * self.checkpoint_cost())
+    /// True if there is hardly more left to clean than the log takes while a checkpoint is written: what is younger can be cleaned
+    /// only after one, and users would stand still until then.
+    fn victims_run_out(&self) -> bool {
+        let log_bytes = self.counters.log_bytes - self.checkpoint.log_bytes_at_begin;
+        let needed = 2 * (self.checkpoint_cost() / self.segments.payload_bytes_max() + MAX_VICTIMS as u64);
+        u64::from(self.segments.candidate_count()) <= needed && log_bytes >= self.plan.data_bytes / VICTIMS_LOG_SHARE && self.segments.checkpoint_frees()
     }
 
-    /// About the bytes that a checkpoint would write now.
+    /// About the bytes of log that a checkpoint would take now: no less than the last one took.
     fn checkpoint_cost(&self) -> u64 {
-        (self.volumes.arena.dirty_pages() as u64 + CHECKPOINT_FIXED_PAGES) * BLOCK_BYTES
+        let pages = (self.volumes.arena.dirty_pages() as u64 + CHECKPOINT_FIXED_PAGES) * BLOCK_BYTES;
+        pages.max(self.checkpoint.last_bytes)
     }
 
-    /// True if many dead segments wait for a checkpoint and the log has grown enough to pay for one: what lies in the replay of
-    /// the older checkpoint can not be used again, however dead it is.
-    pub(crate) fn space_is_worth_a_checkpoint(&self) -> bool {
-        let waiting = self.segments.dead_in_replay_count() + self.segments.aside_count();
-        let grown = self.counters.log_bytes - self.checkpoint.log_bytes_at_last;
-        waiting >= DEAD_WORTH_A_CHECKPOINT.max(self.segments.count() / 32) && grown >= CHECKPOINT_SPACE_RATIO * self.checkpoint_cost()
+    /// A victim of which `gained` bytes come free is cleaned although the log of the last two checkpoints, which may not be cleaned
+    /// yet, holds a better one. What is moved in vain for want of a checkpoint adds up; when it comes to the price of one, one
+    /// begins ([`REGRET_RATIO`] times, as two checkpoints have to pass, and moves also gain space for later).
+    pub(crate) fn regret_victim(&mut self, gained: u64) {
+        if self.checkpoint.is_idle() {
+            let better = self.segments.best_young_garbage();
+            self.checkpoint.regret += better.saturating_sub(gained);
+        }
     }
 
     fn begin_checkpoint(&mut self) {
@@ -266,7 +279,9 @@ impl Engine {
         self.checkpoint.current += 1;
         self.checkpoint.begun = self.checkpoint.current;
         self.checkpoint.user_bytes_at_last = self.counters.committed_user_bytes;
-        self.checkpoint.log_bytes_at_last = self.counters.log_bytes;
+        self.checkpoint.regret = 0;
+        self.checkpoint.bytes_at_begin = self.counters.checkpoint_log_bytes;
+        self.checkpoint.log_bytes_at_begin = self.counters.log_bytes;
         let id = self.checkpoint.current;
         let mut replay = [crate::stream::Stream::closed_position(); MAX_STREAMS];
         for stream in &self.streams {
@@ -565,6 +580,7 @@ impl Engine {
         self.checkpoint.stage = Stage::Idle;
         self.checkpoint.kept_oldest = self.superblock.checkpoints.iter().flatten().map(|c| c.id).min().unwrap_or(0);
         self.checkpoint.completed = self.checkpoint.current;
+        self.checkpoint.last_bytes = self.counters.checkpoint_log_bytes - self.checkpoint.bytes_at_begin;
         self.counters.checkpoints += 1;
     }
 }

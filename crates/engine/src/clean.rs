@@ -192,6 +192,7 @@ impl Engine {
             // Without need nothing is cleaned that gains little: it would only wear the members.
             let need = self.wants_room() || self.checkpoint.wants_segment();
             let Some(segment) = self.segments.take_victim(clock, need) else { return };
+            self.regret_victim(self.segments.garbage(segment));
             self.counters.victims += 1;
             let victim = Victim { segment, next_row: 0, ends: Vec::new(), runs: Slab::default(), last_seq: Seq(0), damaged: false };
             self.cleaner.victims.insert(victim);

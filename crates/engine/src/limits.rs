@@ -63,15 +63,15 @@ pub const MIN_SEGMENTS: u32 = 16;
 
 /// A checkpoint begins when the log has grown by this many times what its dirty pages will cost (1/0.035: with
 /// parity, leaves and roots on top the cost stays below 0.05 of the user's bytes, DESIGN.md section 2).
-pub const CHECKPOINT_COST_RATIO: u64 = 28;
-/// A checkpoint that is wanted for the space it frees begins when the log has grown by this many times its cost.
-pub const CHECKPOINT_SPACE_RATIO: u64 = 24;
-/// A checkpoint begins when the log, moved blocks included, has grown by one part in so many of the pool.
-pub const CHECKPOINT_LOG_SHARE: u64 = 8;
+pub const CHECKPOINT_COST_RATIO: u64 = 29;
+/// A checkpoint begins when cleaning has moved so many times its cost in vain for want of one.
+pub const REGRET_RATIO: u64 = 24;
+/// No checkpoint for want of victims before the log has grown by one part in so many of the pool since the last one began.
+pub const VICTIMS_LOG_SHARE: u64 = 16;
 /// Pages of a checkpoint beside map pages: tables, leaves, list, and the padding of their batches.
 pub const CHECKPOINT_FIXED_PAGES: u64 = 64;
-/// So many dead segments are worth a checkpoint for their sake.
-pub const DEAD_WORTH_A_CHECKPOINT: u32 = 8;
+/// Young segments that are looked at for each victim, evenly spaced, to see what waiting for a checkpoint costs.
+pub const YOUNG_SAMPLES: usize = 256;
 /// No checkpoint for its cost's sake before users have written this much (or an eighth of a small pool): each costs two rounds
 /// of member flushes. A replay of 1 GiB reads the ends of some 700 batches.
 pub const CHECKPOINT_MIN_LOG_BYTES: u64 = 1 << 30;

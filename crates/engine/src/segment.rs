@@ -10,9 +10,9 @@
 //! cleaned batch that took something from it; (b) its own batches all precede the replay start of the oldest checkpoint kept:
 //! it remembers the checkpoint that was current when its last batch was sealed; (c) no planned read pins it.
 
-use crate::limits::{DISCARDING_MAX, STREAM_CHECKPOINT, STREAMS};
+use crate::limits::{DISCARDING_MAX, STREAM_CHECKPOINT, STREAMS, YOUNG_SAMPLES};
 use windrow_policy::{SegmentStats, VictimIndex, VictimPolicy};
-use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Order, SegmentId, Seq, ZoneMap};
+use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Order, PLACE_UNIT, SegmentId, Seq, ZoneMap};
 
 /// State of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -303,6 +303,28 @@ impl Segments {
                 self.make_candidate(id);
             }
         }
+    }
+
+    /// Payload of a full segment that is not live, in bytes.
+    pub fn garbage(&self, id: SegmentId) -> u64 {
+        u64::from(self.capacities[id.index()].saturating_sub(self.table[id.index()].live_units)) * PLACE_UNIT as u64
+    }
+
+    /// The most garbage, in bytes, that a segment holds which waits for a checkpoint; found among evenly spaced ones.
+    pub fn best_young_garbage(&self) -> u64 {
+        let step = self.young.len() / YOUNG_SAMPLES + 1;
+        let young = self.young.iter().step_by(step).filter(|id| self.table[id.index()].state == SegmentState::Sealed);
+        young.chain(self.dead_in_replay.first()).map(|id| self.garbage(*id)).max().unwrap_or(0)
+    }
+
+    /// Payload of the largest full segment, in bytes.
+    pub fn payload_bytes_max(&self) -> u64 {
+        u64::from(self.victims.capacity_units_max()) * PLACE_UNIT as u64
+    }
+
+    /// Segments that may be cleaned now.
+    pub fn candidate_count(&self) -> u32 {
+        self.victims.len()
     }
 
     /// True if a checkpoint would give something to clean or to use again.

@@ -22,6 +22,8 @@ pub(crate) struct Counters {
     pub(crate) repaired_reads: u64,
     /// Bytes of data space that batches took: the clock of segment ages.
     pub(crate) log_bytes: u64,
+    /// Those of checkpoints among them.
+    pub(crate) checkpoint_log_bytes: u64,
     /// Bytes of committed user blocks and records.
     pub(crate) committed_user_bytes: u64,
     /// Bytes admitted at the time of the last look, for what is at risk.

@@ -139,6 +139,11 @@ impl VictimIndex {
         }
     }
 
+    /// The largest capacity, as given at construction.
+    pub fn capacity_units_max(&self) -> u32 {
+        self.capacity_units_max
+    }
+
     /// Segments in the index.
     pub fn len(&self) -> u32 {
         self.len

@@ -57,7 +57,9 @@ impl Engine {
         self.segments.add_batch(position.segment, position.row, plan.rows, position.seq, self.checkpoint.current());
         let (table, payloads) = self.close_open_batch(stream, &plan, ends_segment);
         self.go_on(stream, plan.rows, ends_segment.then_some(next));
-        self.counters.log_bytes += u64::from(plan.rows) * u64::from(shape.data) * BLOCK_BYTES;
+        let bytes = u64::from(plan.rows) * u64::from(shape.data) * BLOCK_BYTES;
+        self.counters.log_bytes += bytes;
+        self.counters.checkpoint_log_bytes += if stream == STREAM_CHECKPOINT { bytes } else { 0 };
         let cause = match stream {
             STREAM_USER => BlockCause::User,
             STREAM_CLEANED => BlockCause::Moved,
