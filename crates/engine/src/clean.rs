@@ -96,6 +96,8 @@ pub(crate) struct Victim {
     next_row: u32,
     ends: Vec<Ends>,
     runs: Slab<Run>,
+    /// Its blocks that are read and wait for the cleaned stream.
+    ready: u32,
     /// Number of the cleaned batch that takes its last move.
     last_seq: Seq,
     /// Something of it could not be read: it is not tried again.
@@ -194,7 +196,7 @@ impl Engine {
             let Some(segment) = self.segments.take_victim(clock, need) else { return };
             self.regret_victim(self.segments.garbage(segment));
             self.counters.victims += 1;
-            let victim = Victim { segment, next_row: 0, ends: Vec::new(), runs: Slab::default(), last_seq: Seq(0), damaged: false };
+            let victim = Victim { segment, next_row: 0, ends: Vec::new(), runs: Slab::default(), ready: 0, last_seq: Seq(0), damaged: false };
             self.cleaner.victims.insert(victim);
         }
     }
@@ -284,6 +286,7 @@ impl Engine {
         let shape = *self.zones.shape(segment);
         let first = u64::from(row) * u64::from(shape.data);
         let rows = batch.frame.header.rows;
+        self.warm_entries(batch);
         let mut sums: Vec<(u64, u32)> = Vec::with_capacity(batch.entries.len());
         let mut live: Vec<(u64, LiveBlock)> = Vec::with_capacity(batch.entries.len());
         for decoded in &batch.entries {
@@ -347,6 +350,7 @@ impl Engine {
             }
             return;
         };
+        victim.ready += run.blocks.len() as u32;
         for block in run.blocks {
             let payload = bytes.slice(block.offset as usize * BLOCK_SIZE, BLOCK_SIZE);
             self.cleaner.ready.push_back((at, Move { key: block.key, birth: block.birth, from: block.from, payload }));
@@ -363,22 +367,19 @@ impl Engine {
             let seq = self.stream(STREAM_CLEANED).position.seq;
             // Repairs gain no space: they never take what the moves of a victim need.
             let repair = if spare { self.cleaner.repairs.pop_front() } else { None };
-            let moved = match repair {
-                Some(repair) => repair,
+            let (victim, moved) = match repair {
+                Some(repair) => (None, repair),
                 None => match self.cleaner.ready.pop_front() {
-                    Some((at, moved)) => {
-                        if !self.shows(moved.key.volume(), moved.key.lba(), moved.from) {
-                            continue;
-                        }
-                        if let Some(victim) = self.cleaner.victims.get_mut(at) {
-                            victim.last_seq = seq;
-                        }
-                        moved
-                    }
+                    Some((at, moved)) => (Some(at), moved),
                     None => return,
                 },
             };
-            if !self.shows(moved.key.volume(), moved.key.lba(), moved.from) {
+            let alive = self.shows(moved.key.volume(), moved.key.lba(), moved.from);
+            if let Some(victim) = victim.and_then(|at| self.cleaner.victims.get_mut(at)) {
+                victim.ready -= 1;
+                victim.last_seq = if alive { seq } else { victim.last_seq };
+            }
+            if !alive {
                 continue;
             }
             self.cleaner.moves_in_flight += 1;
@@ -395,10 +396,9 @@ impl Engine {
     /// Ends a victim whose moves have all committed.
     fn end_victim(&mut self, at: u32) {
         let committed = self.stream(STREAM_CLEANED).committed;
-        let ready = self.cleaner.ready.iter().any(|(v, _)| *v == at);
         let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
         let s = self.segments.get(victim.segment);
-        if victim.reading(s.filled_rows) || ready || victim.last_seq > committed {
+        if victim.reading(s.filled_rows) || victim.ready > 0 || victim.last_seq > committed {
             return;
         }
         let (segment, damaged) = (victim.segment, victim.damaged);

@@ -5,6 +5,7 @@ use crate::limits::{STREAM_CLEANED, STREAM_USER, STREAMS};
 use crate::stream::{Batch, BatchStage, Item};
 use crate::write::admit::RECORD_COST;
 use crate::{Engine, Outbox};
+use windrow_layout::batch::{DecodedBatch, Entry};
 use windrow_layout::checkpoint::PagePointer;
 use windrow_layout::map_entry::MapEntry;
 use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, Seq, VolumeId};
@@ -92,6 +93,19 @@ impl Engine {
             s.spare.push((batch.items, batch.payloads));
         }
         self.flush_round_check(out);
+    }
+
+    /// Looks at the map entries of a batch to be cleaned before any is compared, so that their cache misses overlap.
+    pub(crate) fn warm_entries(&mut self, batch: &DecodedBatch) {
+        let mut sum = 0u64;
+        for decoded in &batch.entries {
+            if let Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } = decoded.entry
+                && let Some(v) = self.volumes.get(volume)
+            {
+                sum = sum.wrapping_add(v.map.get(&self.volumes.arena, lba).word0);
+            }
+        }
+        self.counters.warmed = self.counters.warmed.wrapping_add(sum);
     }
 
     /// Looks at the map entries of a batch before any is changed, so that their cache misses overlap (see `Engine::warm`).
