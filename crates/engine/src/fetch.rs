@@ -1,8 +1,8 @@
 //! Fetch: verified bytes of a run of rows of one column, rebuilt from the other columns if need be.
 //!
 //! 1 Read the run from its member. 2 Compare with the checksums (small runs here, others in a job). 3 If the member is gone,
-//! the read fails or a checksum is wrong: read the same rows of all other columns and rebuild; the job tries every set of
-//! wrong columns that the redundancy covers. 4 What can not be verified is an error, never bytes. The segment is pinned
+//! the read fails or a checksum is wrong: read the same rows of all other columns and rebuild; the job tries, row by
+//! row, everything that the redundancy covers. 4 What can not be verified is an error, never bytes. The segment is pinned
 //! meanwhile, so that it is not used again under the read.
 
 use crate::jobs::{Job, RebuildWork, VerifyWork, Work, verify};
@@ -43,7 +43,12 @@ pub(crate) struct FetchSpec {
 enum Stage {
     Direct,
     Verifying(Payload),
-    Gathering { columns: Vec<Option<Buf>>, left: u32 },
+    /// `own`: what was read of the column itself and is not right as a whole.
+    Gathering {
+        columns: Vec<Option<Buf>>,
+        own: Option<Payload>,
+        left: u32,
+    },
     Rebuilding,
 }
 
@@ -62,7 +67,7 @@ impl Engine {
         let (column, bytes, rebuild) = (spec.column.0, spec.rows as usize * BLOCK_SIZE, spec.rebuild);
         let fetch = self.fetches.insert(Fetch { spec, stage: Stage::Direct });
         if rebuild || !self.is_online(member) {
-            return self.gather(fetch, out);
+            return self.gather(fetch, None, out);
         }
         let buf = self.buffers.get(bytes);
         self.send(member, MemberOp::Read { offset, buf }, Purpose::Fetch { fetch, column }, out);
@@ -72,7 +77,7 @@ impl Engine {
     pub(crate) fn fetch_read_done(&mut self, at: u32, column: u8, buf: Option<Buf>, failed: bool, out: &mut Outbox) {
         let Some(fetch) = self.fetches.get_mut(at) else { return };
         match &mut fetch.stage {
-            Stage::Gathering { columns, left } => {
+            Stage::Gathering { columns, left, .. } => {
                 columns[usize::from(column)] = buf.filter(|_| !failed);
                 *left -= 1;
                 if *left == 0 {
@@ -80,7 +85,7 @@ impl Engine {
                 }
             }
             Stage::Direct => match buf.filter(|_| !failed) {
-                None => self.gather(at, out),
+                None => self.gather(at, None, out),
                 Some(buf) => self.check(at, buf.freeze(), out),
             },
             Stage::Verifying(_) | Stage::Rebuilding => {}
@@ -97,7 +102,7 @@ impl Engine {
             if verify(&bytes, sums) {
                 return self.finish_fetch(at, Some(bytes), out);
             }
-            return self.gather(at, out);
+            return self.gather(at, Some(bytes), out);
         }
         let work = VerifyWork { fetch: at, blocks: bytes.clone(), checksums: sums.clone(), good: false };
         fetch.stage = Stage::Verifying(bytes);
@@ -108,11 +113,11 @@ impl Engine {
     pub(crate) fn fetch_verified(&mut self, at: u32, good: bool, out: &mut Outbox) {
         let Some(fetch) = self.fetches.get_mut(at) else { return };
         let Stage::Verifying(bytes) = std::mem::replace(&mut fetch.stage, Stage::Direct) else { return };
-        if good { self.finish_fetch(at, Some(bytes), out) } else { self.gather(at, out) }
+        if good { self.finish_fetch(at, Some(bytes), out) } else { self.gather(at, Some(bytes), out) }
     }
 
     /// Reads the same rows of all other columns.
-    fn gather(&mut self, at: u32, out: &mut Outbox) {
+    fn gather(&mut self, at: u32, own: Option<Payload>, out: &mut Outbox) {
         let Some(fetch) = self.fetches.get_mut(at) else { return };
         let (segment, row, wanted, bytes) = (fetch.spec.segment, fetch.spec.row, fetch.spec.column, fetch.spec.rows as usize * BLOCK_SIZE);
         let shape = *self.zones.shape(segment);
@@ -132,7 +137,7 @@ impl Engine {
         }
         let columns = (0..shape.width).map(|_| None).collect();
         if let Some(fetch) = self.fetches.get_mut(at) {
-            fetch.stage = Stage::Gathering { columns, left: reads.len() as u32 };
+            fetch.stage = Stage::Gathering { columns, own, left: reads.len() as u32 };
         }
         for (member, offset, column) in reads {
             let buf = self.buffers.get(bytes);
@@ -142,10 +147,10 @@ impl Engine {
 
     fn rebuild(&mut self, at: u32, out: &mut Outbox) {
         let Some(fetch) = self.fetches.get_mut(at) else { return };
-        let Stage::Gathering { columns, .. } = std::mem::replace(&mut fetch.stage, Stage::Rebuilding) else { return };
+        let Stage::Gathering { columns, own, .. } = std::mem::replace(&mut fetch.stage, Stage::Rebuilding) else { return };
         let shape = *self.zones.shape(fetch.spec.segment);
         let (column, checksums) = (fetch.spec.column, fetch.spec.checksums.clone());
-        let work = RebuildWork { fetch: at, shape, column, columns, checksums, buffers: self.buffers.clone(), rebuilt: None };
+        let work = RebuildWork { fetch: at, shape, column, columns, own, checksums, buffers: self.buffers.clone(), rebuilt: None };
         out.jobs.push(Job(Work::Rebuild(Box::new(work))));
     }
 

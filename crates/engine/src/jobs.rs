@@ -4,10 +4,10 @@
 //! results back in order itself; drivers may run jobs in any order on any thread.
 
 use crate::api::WrittenBytes;
+use crate::reconstruct::{rebuild, search};
 use crate::stream::BlockCause;
 use windrow_io::{Buf, BufPool, Payload};
 use windrow_layout::batch::{self, BatchHeader, BatchPlan, TableWriter};
-use windrow_parity::Parity;
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Code, Column, Seq, Shape};
 
 /// A piece of work. Made by the engine, run once by the driver, handed back.
@@ -155,16 +155,18 @@ pub(crate) fn verify(bytes: &[u8], checksums: &[u32]) -> bool {
     bytes.chunks_exact(BLOCK_SIZE).zip(checksums).all(|(block, sum)| windrow_reduce::checksum(block) == *sum)
 }
 
-/// Rebuilds a run of rows of one column from the other columns; with checksums it tries every set of wrong columns that the
-/// redundancy allows until the result verifies.
+/// Rebuilds a run of rows of one column. With checksums only verified bytes are a result: every row is tried with all that it may be
+/// while the redundancy covers what is missing and wrong in it.
 #[derive(Debug)]
 pub(crate) struct RebuildWork {
     pub fetch: u32,
     pub shape: Shape,
     pub column: Column,
-    /// What could be read of each column (same length); the wanted one is absent.
+    /// What could be read of the other columns (same length).
     pub columns: Vec<Option<Buf>>,
-    /// Checksums of the wanted blocks; empty: take the first reconstruction that is possible.
+    /// What was read of the wanted column, if it could be read: some of its rows may be right.
+    pub own: Option<Payload>,
+    /// Checksums of the wanted blocks; empty: take the first reconstruction that is possible, the caller verifies.
     pub checksums: Vec<u32>,
     pub buffers: BufPool,
     /// Result.
@@ -173,59 +175,23 @@ pub(crate) struct RebuildWork {
 
 impl RebuildWork {
     fn run(&mut self) {
+        let bytes = self.checksums.len() * BLOCK_SIZE;
+        let length = self.columns.iter().flatten().map(|c| c.len()).next().or(self.own.as_ref().map(|own| own.len())).unwrap_or(bytes);
         let wanted = usize::from(self.column.0);
-        let good = |bytes: &[u8], sums: &[u32]| sums.is_empty() || verify(bytes, sums);
-        if let Some(buf) = rebuild_column(&self.shape, wanted, &self.columns, None, &self.buffers)
-            && good(&buf, &self.checksums)
-        {
-            self.rebuilt = Some(buf.freeze());
-            return;
+        let mut columns: Vec<Option<&[u8]>> = self.columns.iter().map(|c| c.as_deref()).collect();
+        let mut out = self.buffers.get(length);
+        // The usual case first: nothing is wrong but what is known to be missing, in all rows at once.
+        let mut good = rebuild(&self.shape, wanted, &columns, None, &mut out) && verify(&out, &self.checksums);
+        if !good && !self.checksums.is_empty() {
+            columns[wanted] = self.own.as_deref();
+            good = out.chunks_exact_mut(BLOCK_SIZE).zip(&self.checksums).enumerate().all(|(row, (out, sum))| {
+                let of_row: Vec<Option<&[u8]>> = columns.iter().map(|c| c.map(|c| &c[row * BLOCK_SIZE..(row + 1) * BLOCK_SIZE])).collect();
+                search(&self.shape, wanted, &of_row, out, |bytes| windrow_reduce::checksum(bytes) == *sum)
+            });
         }
-        for suspect in 0..self.columns.len() {
-            if suspect == wanted || self.columns[suspect].is_none() {
-                continue;
-            }
-            if let Some(buf) = rebuild_column(&self.shape, wanted, &self.columns, Some(suspect), &self.buffers)
-                && good(&buf, &self.checksums)
-            {
-                self.rebuilt = Some(buf.freeze());
-                return;
-            }
-        }
+        self.rebuilt = good.then(|| out.freeze());
     }
 }
 
-/// One column from the others, leaving out `suspect` as well; `None` if too much is missing.
-pub(crate) fn rebuild_column(shape: &Shape, wanted: usize, columns: &[Option<Buf>], suspect: Option<usize>, buffers: &BufPool) -> Option<Buf> {
-    let usable = |c: usize| if c == wanted || Some(c) == suspect { None } else { columns[c].as_ref() };
-    let data = usize::from(shape.data);
-    let len = columns.iter().flatten().map(|b| b.len()).next()?;
-    match shape.code {
-        Code::None => None,
-        Code::Copies => {
-            let copy = (0..columns.len()).filter(|c| c % data == wanted % data).find_map(usable)?;
-            let mut out = buffers.get(len);
-            out.copy_from_slice(copy);
-            Some(out)
-        }
-        Code::P | Code::PQ => {
-            let missing = (0..columns.len()).filter(|c| usable(*c).is_none()).count();
-            if missing > shape.tolerance() {
-                return None;
-            }
-            let mut out = buffers.get(len);
-            let code = if shape.code == Code::P { Parity::P } else { Parity::PQ };
-            let mut slices: Vec<windrow_parity::Column<'_>> = Vec::with_capacity(columns.len());
-            for c in 0..columns.len() {
-                slices.push(match usable(c) {
-                    Some(source) => windrow_parity::Column::Present(source),
-                    None => windrow_parity::Column::Absent,
-                });
-            }
-            slices[wanted] = windrow_parity::Column::Lost(&mut out);
-            windrow_parity::reconstruct(code, data, &mut slices).ok()?;
-            drop(slices);
-            Some(out)
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

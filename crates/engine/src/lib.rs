@@ -22,6 +22,7 @@ mod order;
 mod pending;
 mod ranges;
 mod read;
+mod reconstruct;
 mod recover;
 mod segment;
 mod slab;

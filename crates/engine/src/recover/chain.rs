@@ -81,13 +81,23 @@ impl Taken {
 
     /// Its entries: from memory, or read again.
     pub(super) fn batch(&self, reader: &mut Reader<'_>) -> Result<DecodedBatch, OpenError> {
-        if let Some(batch) = self.ends.as_ref().and_then(|ends| reader.decode(ends, self.segment, self.row)) {
-            return Ok(batch);
+        match self.ends.as_ref().and_then(|ends| reader.decode(ends, self.segment, self.row)) {
+            Some(batch) => Ok(batch),
+            None => Ok(self.read_again(reader)?.0),
         }
+    }
+
+    /// Its entries and the ends that they are in.
+    pub(super) fn read(&self, reader: &mut Reader<'_>) -> Result<(DecodedBatch, Ends), OpenError> {
+        let kept = self.ends.as_ref().and_then(|ends| Some((reader.decode(ends, self.segment, self.row)?, ends.clone())));
+        kept.map_or_else(|| self.read_again(reader), Ok)
+    }
+
+    fn read_again(&self, reader: &mut Reader<'_>) -> Result<(DecodedBatch, Ends), OpenError> {
         if let Some((frame, block)) = reader.header(self.segment, self.row, |f| f.header_checksum == self.header_checksum)?
-            && let Some((batch, _)) = reader.ends(&frame, block)?
+            && let Some(found) = reader.ends(&frame, block)?
         {
-            return Ok(batch);
+            return Ok(found);
         }
         Err(OpenError::Damage(format!("batch {} in segment {} row {} could be read once, but not again", self.seq, self.segment, self.row)))
     }
@@ -297,8 +307,8 @@ impl Walk<'_> {
 fn verify_recent(reader: &mut Reader<'_>, chain: &mut Chain, flushed: Seq) -> Result<(), OpenError> {
     let first = chain.batches.partition_point(|b| b.seq <= flushed);
     for at in first..chain.batches.len() {
-        let batch = chain.batches[at].batch(reader)?;
-        let found = verify_payload(reader, &batch)?;
+        let (batch, ends) = chain.batches[at].read(reader)?;
+        let found = verify_payload(reader, &batch, &ends)?;
         match judge(found, false) {
             Case::Accepted => {}
             Case::AcceptedIncomplete => chain.batches[at].incomplete = true,

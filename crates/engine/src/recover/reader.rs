@@ -1,6 +1,6 @@
 //! Verified sequential reads for recovery: direct if the bytes verify, else rebuilt from the other columns.
 
-use crate::jobs::rebuild_column;
+use crate::reconstruct::{hypotheses, search, suppose};
 use std::collections::BTreeMap;
 use windrow_io::{Buf, BufPool, MemberError, MemberErrorKind, MemberIo, ReadItem};
 use windrow_layout::batch::{DecodedBatch, Entry, HeaderFrame, decode_batch, decode_head, decode_header};
@@ -19,7 +19,14 @@ pub(super) struct Reader<'a> {
     ahead: BTreeMap<(MemberId, u64), Buf>,
 }
 
+/// Different contents of one head block that are put together with those of others.
+const HEAD_CANDIDATES: usize = 64;
+
+/// Combinations of head blocks that are tried where no single hypothesis fits all of them.
+const HEAD_COMBINATIONS: usize = 1 << 12;
+
 /// Head and tail of a batch, verified.
+#[derive(Clone)]
 pub(super) struct Ends {
     bytes: Box<[u8]>,
 }
@@ -29,6 +36,21 @@ impl Ends {
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
+
+    /// The head blocks.
+    pub(super) fn head(&self) -> &[u8] {
+        &self.bytes[..self.bytes.len() - BLOCK_SIZE]
+    }
+
+    /// The tail block.
+    pub(super) fn tail(&self) -> &[u8] {
+        &self.bytes[self.bytes.len() - BLOCK_SIZE..]
+    }
+}
+
+/// Row `row` of a run of rows of a column.
+pub(super) fn block_of(column: &[u8], row: u32) -> &[u8] {
+    &column[row as usize * BLOCK_SIZE..][..BLOCK_SIZE]
 }
 
 /// Chunks whose ends are read ahead.
@@ -82,30 +104,16 @@ impl<'a> Reader<'a> {
         Ok(columns)
     }
 
-    /// Rows of a column, rebuilt from the others until `good` accepts them.
-    pub(super) fn rebuilt(
-        &mut self,
-        segment: SegmentId,
-        column: Column,
-        row: u32,
-        rows: u32,
-        mut good: impl FnMut(&[u8]) -> bool,
-    ) -> Result<Option<Buf>, MemberError> {
+    /// One block of a column, everything tried that it may be until `good` accepts it.
+    pub(super) fn rebuilt(&mut self, segment: SegmentId, column: Column, row: u32, good: impl FnMut(&[u8]) -> bool) -> Result<Option<Buf>, MemberError> {
         let shape = *self.zones.shape(segment);
         if shape.tolerance() == 0 {
             return Ok(None);
         }
-        let columns = self.all_columns(segment, row, rows)?;
-        let wanted = usize::from(column.0);
-        let suspects = std::iter::once(None).chain((0..columns.len()).filter(|c| *c != wanted).map(Some));
-        for suspect in suspects {
-            if let Some(buf) = rebuild_column(&shape, wanted, &columns, suspect, self.buffers)
-                && good(&buf)
-            {
-                return Ok(Some(buf));
-            }
-        }
-        Ok(None)
+        let columns = self.all_columns(segment, row, 1)?;
+        let columns: Vec<Option<&[u8]>> = columns.iter().map(Option::as_deref).collect();
+        let mut out = self.buffers.get(BLOCK_SIZE);
+        Ok(search(&shape, usize::from(column.0), &columns, &mut out, good).then_some(out))
     }
 
     /// The header of the batch at (segment, row) that `fits`, and the block it is in. A copy that missed its write may still bear a
@@ -122,7 +130,7 @@ impl<'a> Reader<'a> {
             return Ok(Some((frame, buf)));
         }
         let mut found = None;
-        let block = self.rebuilt(segment, Column(0), row, 1, |bytes| {
+        let block = self.rebuilt(segment, Column(0), row, |bytes| {
             found = decode(bytes);
             found.is_some()
         })?;
@@ -142,7 +150,7 @@ impl<'a> Reader<'a> {
                 Some(block) => found.extend(decode(&block)),
                 None => {
                     let mut frame = None;
-                    self.rebuilt(segment, Column(0), *row, 1, |bytes| {
+                    self.rebuilt(segment, Column(0), *row, |bytes| {
                         frame = decode(bytes);
                         frame.is_some()
                     })?;
@@ -219,8 +227,7 @@ impl<'a> Reader<'a> {
 
     /// Decodes ends that verified before.
     pub(super) fn decode(&self, ends: &Ends, segment: SegmentId, row: u32) -> Option<DecodedBatch> {
-        let (head, tail) = ends.bytes.split_at(ends.bytes.len() - BLOCK_SIZE);
-        decode_batch(head, tail, &self.pool, segment, row).ok()
+        decode_batch(ends.head(), ends.tail(), &self.pool, segment, row).ok()
     }
 
     /// Head and tail of a batch whose header is known, `first` being the block that it is in.
@@ -240,16 +247,50 @@ impl<'a> Reader<'a> {
             return Ok(Some(found));
         }
         let columns = self.all_columns(segment, row, rows)?;
-        for suspect in std::iter::once(None).chain((0..columns.len()).map(Some)) {
-            let data: Option<Vec<Buf>> = (0..usize::from(shape.data)).map(|c| self.data_column(&shape, &columns, c, suspect)).collect();
-            let Some(data) = data else { continue };
-            let block = |b: u32| &data[(b / rows) as usize][(b % rows) as usize * BLOCK_SIZE..][..BLOCK_SIZE];
-            let head: Vec<u8> = (0..frame.head_blocks).flat_map(|b| block(b).iter().copied()).collect();
-            if let Some(found) = decode(&head, block(frame.tail_block())) {
-                return Ok(Some(found));
+        let of_row = |row: u32| -> Vec<Option<&[u8]>> { columns.iter().map(|c| c.as_ref().map(|c| block_of(c, row))).collect() };
+        let Some(head) = self.head_by_hypothesis(frame, &of_row) else { return Ok(None) };
+        let (column, at) = ((frame.tail_block() / rows) as usize, frame.tail_block() % rows);
+        let mut tail = self.buffers.get(BLOCK_SIZE);
+        let mut found = None;
+        search(&shape, column, &of_row(at), &mut tail, |tail| {
+            found = decode(&head, tail);
+            found.is_some()
+        });
+        Ok(found)
+    }
+
+    /// The head blocks of a batch, verified: as one hypothesis about all their rows gives them, or (where rows have different wrong
+    /// columns) as one for each block does. `of_row` gives the columns of a row of the batch.
+    fn head_by_hypothesis<'c>(&self, frame: &HeaderFrame, of_row: &dyn Fn(u32) -> Vec<Option<&'c [u8]>>) -> Option<Vec<u8>> {
+        let shape = frame.header.shape;
+        let (segment, row, rows) = (frame.header.segment, frame.header.row, frame.header.rows);
+        let right =
+            |head: &[u8]| decode_header(head, &self.pool, segment, row).is_ok_and(|f| f == *frame) && decode_head(head, &self.pool, segment, row).is_ok();
+        let mut head = vec![0; frame.head_blocks as usize * BLOCK_SIZE];
+        // Different things that each block may be.
+        let mut candidates: Vec<Vec<Vec<u8>>> = vec![Vec::new(); frame.head_blocks as usize];
+        for hypothesis in hypotheses(&shape) {
+            let mut whole = true;
+            for (block, out) in (0..frame.head_blocks).zip(head.chunks_exact_mut(BLOCK_SIZE)) {
+                let there = suppose(&shape, (block / rows) as usize, &of_row(block % rows), hypothesis, out);
+                let known = &mut candidates[block as usize];
+                if there && known.len() < HEAD_CANDIDATES && !known.iter().any(|k| k[..] == *out) {
+                    known.push(out.to_vec());
+                }
+                whole &= there;
+            }
+            if whole && right(&head) {
+                return Some(head);
             }
         }
-        Ok(None)
+        let combinations = candidates.iter().map(Vec::len).fold(1usize, usize::saturating_mul).min(HEAD_COMBINATIONS);
+        (0..combinations).find_map(|mut number| {
+            for (out, of_block) in head.chunks_exact_mut(BLOCK_SIZE).zip(&candidates) {
+                out.copy_from_slice(&of_block[number % of_block.len()]);
+                number /= of_block.len();
+            }
+            right(&head).then(|| head.clone())
+        })
     }
 
     /// The head blocks; they can reach into further columns when a batch is short.
@@ -277,18 +318,6 @@ impl<'a> Reader<'a> {
         Ok(head.and_then(|head| decode_head(&head, &self.pool, segment, row).ok()).unwrap_or_default())
     }
 
-    /// A data column: as read, or rebuilt if it is missing or the suspect.
-    pub(super) fn data_column(&self, shape: &windrow_units::Shape, columns: &[Option<Buf>], c: usize, suspect: Option<usize>) -> Option<Buf> {
-        match &columns[c] {
-            Some(buf) if suspect != Some(c) => {
-                let mut copy = self.buffers.get(buf.len());
-                copy.copy_from_slice(buf);
-                Some(copy)
-            }
-            _ => rebuild_column(shape, c, columns, suspect, self.buffers),
-        }
-    }
-
     /// Checkpoint pages, in the order asked; `None` where a page can not be verified.
     pub(super) fn pages(&mut self, pointers: &[PagePointer]) -> Result<Vec<Option<Buf>>, MemberError> {
         let mut out: Vec<Option<Buf>> = pointers.iter().map(|_| None).collect();
@@ -314,7 +343,7 @@ impl<'a> Reader<'a> {
             if out[i].is_none()
                 && let Some((segment, column, row)) = self.page_address(pointer)
             {
-                out[i] = self.rebuilt(segment, column, row, 1, |bytes| windrow_reduce::checksum(bytes) == pointer.checksum)?;
+                out[i] = self.rebuilt(segment, column, row, |bytes| windrow_reduce::checksum(bytes) == pointer.checksum)?;
             }
         }
         Ok(out)

@@ -57,9 +57,13 @@ pub struct Machine {
 
 impl Machine {
     pub fn new(members: usize, mib: usize, spare_per_mille: u16) -> Self {
+        Self::with(Redundancy::Single, members, mib, spare_per_mille)
+    }
+
+    pub fn with(redundancy: Redundancy, members: usize, mib: usize, spare_per_mille: u16) -> Self {
         let spec = PoolSpec {
             name: "story".into(),
-            redundancy: Redundancy::Single,
+            redundancy,
             chunk_rows: None,
             segment_rows: None,
             align_bytes: 4096,

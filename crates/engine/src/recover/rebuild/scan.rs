@@ -180,8 +180,8 @@ impl Scan {
             let taken = &self.streams[stream][at];
             let expected = Seq(flushed.0 + (at - first) as u64 + 1);
             let whole = taken.seq == expected && {
-                let batch = taken.batch(reader)?;
-                verify_payload(reader, &batch)? != Found::Unverified
+                let (batch, ends) = taken.read(reader)?;
+                verify_payload(reader, &batch, &ends)? != Found::Unverified
             };
             if !whole {
                 end = at;
