@@ -25,6 +25,16 @@ pub(crate) fn find_header(reader: &mut PoolReader<'_>, segment: SegmentId, row: 
     frame
 }
 
+/// The header at `row` that `accept` takes; rebuilt only if its member can not be read. For positions where a batch may be, but need not.
+pub(crate) fn look_for_header(reader: &mut PoolReader<'_>, segment: SegmentId, row: u32, accept: impl Fn(&HeaderFrame) -> bool) -> Option<HeaderFrame> {
+    let (pool, shape) = (reader.pool, *reader.zones.shape(segment));
+    let mut rows = Rows::new(reader, segment, row, 1);
+    match rows.direct(reader, 0) {
+        Some(bytes) => decode_header(bytes, &pool, segment, row).ok().filter(|f| f.header.shape == shape && accept(f)),
+        None => find_header(reader, segment, row, accept),
+    }
+}
+
 /// Verifies head and tail of a batch whose header is known, rebuilding what must be. `rows` are those of the batch.
 pub(crate) fn find_ends(reader: &mut PoolReader<'_>, rows: &mut Rows, frame: &HeaderFrame) -> Option<DecodedBatch> {
     let (pool, segment, row) = (reader.pool, rows.segment, rows.row);
@@ -91,9 +101,11 @@ impl Expected {
     }
 }
 
-/// A batch of which everything verified.
+/// A batch whose head and tail verified, and of which every byte was looked at.
 pub(crate) struct WholeBatch {
     pub(crate) batch: DecodedBatch,
+    /// Payload blocks that can not be had, neither from their member nor from their row.
+    pub(crate) lost: Vec<u32>,
     /// What is not on the members as it should be: missing parts, wrong parts, in words.
     pub(crate) flaws: Flaws,
 }
@@ -116,18 +128,24 @@ impl Flaws {
     }
 }
 
-/// Verifies a whole batch: ends, payload, and then whether its redundancy agrees.
+/// Verifies head and tail alone.
+pub(crate) fn verify_ends(reader: &mut PoolReader<'_>, frame: &HeaderFrame) -> Option<DecodedBatch> {
+    let header = &frame.header;
+    let mut rows = Rows::new(reader, header.segment, header.row, header.rows);
+    find_ends(reader, &mut rows, frame)
+}
+
+/// Verifies a whole batch: ends, payload, and then whether its redundancy agrees. `None` if head or tail can not be had.
 pub(crate) fn verify_whole(reader: &mut PoolReader<'_>, frame: &HeaderFrame) -> Option<WholeBatch> {
     let header = &frame.header;
     let mut rows = Rows::new(reader, header.segment, header.row, header.rows);
     rows.load(reader, 0..usize::from(header.shape.width), 0, header.rows);
     let batch = find_ends(reader, &mut rows, frame)?;
-    for payload in batch.entries.iter().filter_map(|e| e.payload) {
-        rows.find_checksum(reader, payload.block, payload.checksum)?;
-    }
-    let mut flaws = Flaws::default();
+    let payloads = batch.entries.iter().filter_map(|e| e.payload);
+    let lost: Vec<u32> = payloads.filter(|p| rows.find_checksum(reader, p.block, p.checksum).is_none()).map(|p| p.block).collect();
+    let mut flaws = Flaws { wrong: lost.len() as u32, ..Flaws::default() };
     let blocks = (0..frame.head_blocks + frame.payload_blocks).chain([frame.tail_block()]);
-    for block in blocks {
+    for block in blocks.filter(|block| !lost.contains(block)) {
         match rows.origin(block) {
             Origin::Member => {}
             Origin::Missing => flaws.missing += 1,
@@ -136,5 +154,5 @@ pub(crate) fn verify_whole(reader: &mut PoolReader<'_>, frame: &HeaderFrame) -> 
     }
     let (_, wrong) = rows.compare_redundancy(reader);
     flaws.redundancy = wrong.len() as u32;
-    Some(WholeBatch { batch, flaws })
+    Some(WholeBatch { batch, lost, flaws })
 }

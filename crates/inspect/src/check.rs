@@ -135,6 +135,12 @@ fn check_from(
     check_volumes(&tables, &mut report.findings);
     tables.drop_unreachable();
     let references = collect_references(reader, &tables, &pages, report);
+    if !options.verify_payload {
+        for lost in references.iter().filter(|r| replayed.lost.contains(&r.place)) {
+            let message = format!("{}: lost: wrong on its member, and its row does not give it back", lost.owner);
+            report.findings.add(lost.owner.mark(Finding::new(Severity::Error, FindingKind::BlockWrong, message)));
+        }
+    }
     drop(pages);
     let mut by_segment: BTreeMap<SegmentId, std::ops::Range<usize>> = BTreeMap::new();
     for (i, reference) in references.iter().enumerate() {

@@ -11,6 +11,7 @@
 mod batches;
 mod check;
 mod dump;
+mod durable;
 mod image;
 mod members;
 mod raid;

@@ -1,13 +1,17 @@
 //! What came after the checkpoint: chains of batches, P, and the effect on the tables.
 //!
-//! 1 Follow each stream's chain from its replay position; a batch counts if all of it verifies and no fence voids it.
-//! 2 Judge the chain ends by the table of `docs/on-disk-format.md` section 12.3: torn, void, nothing there, or damage.
-//! 3 P: the highest order with no gap below it. 4 Apply user entries up to P in ascending order, then moves by compare-and-set.
+//! 1 Follow each stream's chain from its replay position; a batch counts if its head and tail verify and no fence voids it. Where a chain
+//!   ends, later batches of the stream at the known positions behind it tell what was durable; nothing is taken from there.
+//! 2 Look at every byte: batches above what was durable must verify wholly, the chain is cut at the first that does not.
+//! 3 P: the highest order with no gap below it. 4 Judge the chain ends by the table of `docs/on-disk-format.md` section 12.3: torn, void,
+//!   nothing there, or damage. 5 Apply user entries up to P in ascending order, then moves by compare-and-set.
 
-use crate::batches::{Expected, WholeBatch, find_header, verify_whole};
+use crate::batches::{Expected, WholeBatch, find_header, look_for_header, verify_ends, verify_whole};
+use crate::durable::{Durable, fence_for};
 use crate::reader::PoolReader;
 use crate::report::{Finding, FindingKind, Findings, Severity, StreamReport};
 use crate::state::Tables;
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use windrow_layout::batch::{Entry, FillState, HeaderFrame, RangeState, VolumeChange};
 use windrow_layout::map_entry::MapEntry;
@@ -34,9 +38,17 @@ impl End {
     }
 }
 
+/// The stream of user entries; all orders are in it.
+const USER: StreamId = StreamId(0);
+
+/// The stream of checkpoint pages. The checkpoint in use does not need what lies behind its replay position.
+const CHECKPOINT: StreamId = StreamId(3);
+
 /// The accepted batches of one stream.
 struct Chain {
     stream: StreamId,
+    /// Headers of batches whose ends verify.
+    frames: Vec<HeaderFrame>,
     batches: Vec<WholeBatch>,
     /// The batch that would come next.
     next: StreamPosition,
@@ -50,11 +62,8 @@ pub(crate) struct Replay {
     pub(crate) streams: Vec<StreamReport>,
     /// Accepted batches (segment and first row) whose flaws have been reported as a whole.
     pub(crate) incomplete: BTreeSet<(SegmentId, u32)>,
-}
-
-/// The earliest fence that begins an epoch above `epoch`.
-fn fence_for(fences: &[Fence], epoch: Epoch) -> Option<&Fence> {
-    fences.iter().find(|f| f.epoch > epoch)
+    /// Payload blocks of accepted batches that can not be had.
+    pub(crate) lost: BTreeSet<Place>,
 }
 
 fn is_void(fences: &[Fence], frame: &HeaderFrame) -> bool {
@@ -65,15 +74,23 @@ fn is_void(fences: &[Fence], frame: &HeaderFrame) -> bool {
 /// Replays everything after `root` into `tables`.
 pub(crate) fn replay(reader: &mut PoolReader<'_>, superblock: &Superblock, root: &CheckpointRoot, tables: &mut Tables, findings: &mut Findings) -> Replay {
     let fences = &superblock.fences;
-    let chains: Vec<Chain> = (0..MAX_STREAMS as u8).map(|s| follow(reader, fences, StreamId(s), root.replay[usize::from(s)])).collect();
-    let durable = durable_seqs(fences, root, &chains);
+    let mut durable = Durable::new(fences, root);
+    let mut chains = Vec::with_capacity(MAX_STREAMS);
+    for stream in (0..MAX_STREAMS as u8).map(StreamId) {
+        chains.push(Follow { superblock, root, stream }.run(reader, &mut durable));
+    }
     for chain in &chains {
-        judge(chain, durable[chain.stream.index()], findings);
-        settle_segments(reader, chain, tables);
+        Follow { superblock, root, stream: chain.stream }.look_behind(reader, chain, &mut durable);
+    }
+    for chain in &mut chains {
+        chain.verify(reader, durable.seq(chain.stream));
     }
     let accepted_order = highest_order(fences, root, &chains);
-    let headers = chains.iter().flat_map(|c| &c.batches).map(|b| &b.batch.frame.header);
-    let flushed_through = headers.map(|h| h.flushed_through).max().unwrap_or_default().max(root.flushed_through);
+    for chain in &chains {
+        judge(chain, &durable, accepted_order, findings);
+        settle_segments(reader, chain, tables);
+    }
+    let flushed_through = durable.through();
     if accepted_order < flushed_through {
         let message = format!("orders up to {flushed_through} were durable, only those up to {accepted_order} are there");
         findings.add(Finding::new(Severity::Error, FindingKind::OrdersLost, message));
@@ -81,9 +98,10 @@ pub(crate) fn replay(reader: &mut PoolReader<'_>, superblock: &Superblock, root:
     let replayed = apply_user_entries(reader, fences, root, &chains, accepted_order, tables);
     apply_moves(reader, &chains, &replayed, tables);
     let streams = chains.iter().filter(|c| c.end != End::NeverOpened).map(Chain::report).collect();
-    let incomplete = chains.iter().flat_map(|c| &c.batches).filter(|b| b.flaws.are_on_members()).map(|b| &b.batch.frame.header);
-    let incomplete = incomplete.map(|h| (h.segment, h.row)).collect();
-    Replay { accepted_order, flushed_through, streams, incomplete }
+    let batches = || chains.iter().flat_map(|c| &c.batches);
+    let incomplete = batches().filter(|b| b.flaws.are_on_members()).map(|b| (b.batch.frame.header.segment, b.batch.frame.header.row)).collect();
+    let lost = batches().flat_map(|b| b.lost.iter().map(|block| place_of(reader, &b.batch.frame, *block))).collect();
+    Replay { accepted_order, flushed_through, streams, incomplete, lost }
 }
 
 impl Chain {
@@ -99,55 +117,115 @@ impl Chain {
     }
 }
 
-fn follow(reader: &mut PoolReader<'_>, fences: &[Fence], stream: StreamId, start: StreamPosition) -> Chain {
-    let mut chain = Chain { stream, batches: Vec::new(), next: start, end: End::NeverOpened };
-    let mut epoch = Epoch(0);
-    loop {
-        if reader.zones.contains(chain.next.segment) && chain.next.row >= reader.zones.shape(chain.next.segment).rows {
-            (chain.next.segment, chain.next.row) = (chain.next.next_segment, 0);
-            chain.next.next_segment = SegmentId::NONE;
+impl Chain {
+    /// Looks at every byte of the batches. Above what was durable the first one with a lost block ends the chain; of durable ones a lost
+    /// block is the loss of that block.
+    fn verify(&mut self, reader: &mut PoolReader<'_>, durable: Seq) {
+        for frame in std::mem::take(&mut self.frames) {
+            let header = &frame.header;
+            match verify_whole(reader, &frame) {
+                Some(whole) if whole.lost.is_empty() || header.seq <= durable => self.batches.push(whole),
+                _ => {
+                    self.next = StreamPosition { segment: header.segment, row: header.row, seq: header.seq, next_segment: header.next_segment };
+                    self.end = End::Torn;
+                    return;
+                }
+            }
         }
-        let StreamPosition { segment, row, seq, .. } = chain.next;
-        if !reader.zones.contains(segment) {
-            chain.end = if start.segment == SegmentId::NONE { End::NeverOpened } else { End::Nothing };
-            return chain;
-        }
-        let expected = Expected { stream, seq, epoch };
-        let Some(frame) = find_header(reader, segment, row, |f| expected.matches(f)) else {
-            chain.end = End::Nothing;
-            return chain;
-        };
-        if is_void(fences, &frame) {
-            chain.end = End::Void;
-            return chain;
-        }
-        let Some(whole) = verify_whole(reader, &frame) else {
-            chain.end = End::Torn;
-            return chain;
-        };
-        let header = &frame.header;
-        epoch = header.epoch;
-        chain.next = StreamPosition { segment, row: row + header.rows, seq: seq.next(), next_segment: header.next_segment };
-        chain.batches.push(whole);
     }
 }
 
-/// For each stream: batches up to this number were durable, by whatever says so.
-fn durable_seqs(fences: &[Fence], root: &CheckpointRoot, chains: &[Chain]) -> [Seq; MAX_STREAMS] {
-    let headers = chains.iter().flat_map(|c| &c.batches).map(|b| &b.batch.frame.header.flushed_seq);
-    let sources = headers.chain(fences.iter().map(|f| &f.last_seq)).chain([&root.flushed_seq]);
-    sources.fold([Seq(0); MAX_STREAMS], |most, seqs| std::array::from_fn(|i| most[i].max(seqs[i])))
+/// One stream to be followed.
+struct Follow<'s> {
+    superblock: &'s Superblock,
+    root: &'s CheckpointRoot,
+    stream: StreamId,
+}
+
+impl Follow<'_> {
+    fn is_ours(&self, frame: &HeaderFrame, epoch: Epoch) -> bool {
+        frame.header.stream == self.stream && (epoch..=self.superblock.epoch).contains(&frame.header.epoch)
+    }
+
+    fn run(&self, reader: &mut PoolReader<'_>, durable: &mut Durable<'_>) -> Chain {
+        let (fences, stream) = (&self.superblock.fences, self.stream);
+        let start = self.root.replay[stream.index()];
+        let mut chain = Chain { stream, frames: Vec::new(), batches: Vec::new(), next: start, end: End::NeverOpened };
+        // Nothing older than the root counts, even if the fence that voided it was dropped with the checkpoints before.
+        let mut epoch = self.root.epoch;
+        loop {
+            if reader.zones.contains(chain.next.segment) && chain.next.row >= reader.zones.shape(chain.next.segment).rows {
+                (chain.next.segment, chain.next.row) = (chain.next.next_segment, 0);
+                chain.next.next_segment = SegmentId::NONE;
+            }
+            let StreamPosition { segment, row, seq, .. } = chain.next;
+            if !reader.zones.contains(segment) {
+                chain.end = if start.segment == SegmentId::NONE { End::NeverOpened } else { End::Nothing };
+                return chain;
+            }
+            let expected = Expected { stream, seq, epoch };
+            let saw_void = Cell::new(false);
+            let counts = |frame: &HeaderFrame| {
+                let matches = expected.matches(frame) && self.is_ours(frame, epoch);
+                let void = is_void(fences, frame);
+                saw_void.set(saw_void.get() || (matches && void));
+                matches && !void
+            };
+            let Some(frame) = find_header(reader, segment, row, counts) else {
+                chain.end = if saw_void.get() { End::Void } else { End::Nothing };
+                return chain;
+            };
+            let header = &frame.header;
+            durable.said_by(header);
+            if verify_ends(reader, &frame).is_none() {
+                chain.end = End::Torn;
+                return chain;
+            }
+            epoch = header.epoch;
+            chain.next = StreamPosition { segment, row: row + header.rows, seq: seq.next(), next_segment: header.next_segment };
+            chain.frames.push(frame);
+        }
+    }
+
+    /// Listens to later batches of the stream at the chunks behind the end of its chain, in the segment of the end and in those that the
+    /// stream went on in.
+    fn look_behind(&self, reader: &mut PoolReader<'_>, chain: &Chain, durable: &mut Durable<'_>) {
+        if chain.end == End::NeverOpened {
+            return;
+        }
+        let epoch = chain.frames.last().map_or(self.root.epoch, |f| f.header.epoch);
+        let later = |frame: &HeaderFrame| self.is_ours(frame, epoch) && frame.header.seq > chain.next.seq && !is_void(&self.superblock.fences, frame);
+        let mut seen = BTreeSet::new();
+        let mut ahead = vec![(chain.next.segment, chain.next.row + 1), (chain.next.next_segment, 0)];
+        while let Some((segment, from)) = ahead.pop() {
+            if !reader.zones.contains(segment) || !seen.insert(segment) {
+                continue;
+            }
+            let shape = *reader.zones.shape(segment);
+            let mut row = from.next_multiple_of(shape.chunk_rows);
+            while row < shape.rows {
+                if let Some(frame) = look_for_header(reader, segment, row, later) {
+                    durable.said_by(&frame.header);
+                    ahead.push((frame.header.next_segment, 0));
+                }
+                row += shape.chunk_rows;
+            }
+        }
+    }
 }
 
 /// The table of cases: each chain end and each accepted batch is exactly one of them.
-fn judge(chain: &Chain, durable: Seq, findings: &mut Findings) {
+fn judge(chain: &Chain, durable: &Durable<'_>, accepted: Order, findings: &mut Findings) {
     let StreamPosition { segment, row, seq, .. } = chain.next;
-    let was_durable = seq <= durable;
+    let (flushed, through) = (durable.seq(chain.stream), durable.through());
+    let by_order = chain.stream == USER && accepted < through;
     let damaged = |why: &str| {
-        let message = format!("batch {seq} of stream {} was durable (all up to {durable} were), but {why}", chain.stream);
-        Finding::new(Severity::Error, FindingKind::BatchDamaged, message).at(segment, row)
+        let up_to = if seq <= flushed { format!("all up to {flushed} were") } else { format!("orders up to {through} were") };
+        let message = format!("batch {seq} of stream {} was durable ({up_to}), but {why}", chain.stream);
+        let severity = if chain.stream == CHECKPOINT { Severity::Note } else { Severity::Error };
+        Finding::new(severity, FindingKind::BatchDamaged, message).at(segment, row)
     };
-    match (chain.end, was_durable) {
+    match (chain.end, seq <= flushed || by_order) {
         (End::NeverOpened | End::Nothing | End::Void, false) => {}
         (End::Torn, false) => {
             let message = format!("batch {seq} of stream {} did not arrive as a whole and does not count", chain.stream);
@@ -163,7 +241,7 @@ fn judge(chain: &Chain, durable: Seq, findings: &mut Findings) {
         if !flaws.are_on_members() {
             continue;
         }
-        let severity = if header.seq <= durable { Severity::Repairable } else { Severity::Note };
+        let severity = if header.seq <= flushed { Severity::Repairable } else { Severity::Note };
         let message = format!("batch {}: {} data and {} redundancy blocks are not as they should be", header.seq, flaws.wrong, flaws.redundancy);
         findings.add(Finding::new(severity, FindingKind::BatchIncomplete, message).at(header.segment, header.row));
     }
