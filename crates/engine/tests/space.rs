@@ -241,3 +241,57 @@ fn requests_that_step_aside_count_as_waiting() {
     machine.settle();
     assert_eq!(machine.completions.iter().filter(|c| c.result.is_err()).count(), 10);
 }
+
+/// A pool without a block to spare, in which block 0 is all ones: no payload, until a part of it becomes zeroes.
+fn full_to_the_last_block() -> (Machine, windrow_units::VolumeId) {
+    let mut machine = Machine::new(3, 24, 100);
+    let usable = machine.engine.status().plan.usable_bytes / 4096;
+    let volume = machine.volume((usable + 64) * 4096);
+    machine.request(volume, Op::Write { offset: 0, data: Payload::copy_of(&[0xff; 3 * 4096]), fua: false });
+    for lba in 3..usable + 3 {
+        machine.request(volume, Op::Write { offset: lba * 4096, data: Payload::copy_of(&noise(4096, lba)), fua: false });
+        if lba % 32 == 0 {
+            assert!(machine.wait_for(1), "{}", machine.engine.describe());
+            machine.completions.clear();
+        }
+    }
+    machine.flush(volume);
+    machine.wait_for(usize::MAX);
+    machine.completions.clear();
+    assert_eq!(machine.engine.status().used_bytes, usable * 4096);
+    (machine, volume)
+}
+
+fn answer(machine: &mut Machine, volume: windrow_units::VolumeId, op: Op) -> Result<Reply, RequestError> {
+    machine.completions.clear();
+    machine.request(volume, op);
+    assert!(machine.wait_for(1), "{}", machine.engine.describe());
+    machine.completions.pop().map_or(Err(RequestError::Stopped), |c| c.result)
+}
+
+/// A trim that cut into a block of ones needed space for what was left of it. In a full pool it was refused, with the whole blocks that it
+/// would have given back.
+#[test]
+fn an_unaligned_trim_works_in_a_full_pool() {
+    let (mut machine, volume) = full_to_the_last_block();
+    // Only parts of blocks of ones: nothing can be done, and that is no error.
+    assert!(matches!(answer(&mut machine, volume, Op::Trim { offset: 512, length: 1024, fua: true }), Ok(Reply::Done)));
+    assert!(matches!(answer(&mut machine, volume, Op::Trim { offset: 512, length: 4096, fua: false }), Ok(Reply::Done)));
+    assert_eq!(machine.read(volume, 0, 3 * 4096), [0xff; 3 * 4096]);
+    // A write of zeroes is more than advice: refused, with nothing done.
+    let zeroes = Op::WriteZeroes { offset: 2 * 4096 + 512, length: 4 * 4096, no_hole: false, fua: false };
+    assert!(matches!(answer(&mut machine, volume, zeroes), Err(RequestError::NoSpace)));
+    assert_eq!(machine.read(volume, 3 * 4096, 4096), noise(4096, 3));
+    // Whole blocks in the middle, an edge in a block of ones, and one in a block that has its space already.
+    assert!(matches!(answer(&mut machine, volume, Op::Trim { offset: 2 * 4096 + 512, length: 4 * 4096, fua: true }), Ok(Reply::Done)));
+    let mut expected = vec![0xff; 3 * 4096];
+    expected.extend([0; 3 * 4096]);
+    expected.extend([[0; 512].as_slice(), &noise(4096, 6)[512..]].concat());
+    assert!(machine.read(volume, 0, 7 * 4096) == expected);
+    // Now there is room, and the same trim takes the edge as well.
+    assert!(matches!(answer(&mut machine, volume, Op::Trim { offset: 2 * 4096 + 512, length: 4 * 4096, fua: true }), Ok(Reply::Done)));
+    expected[2 * 4096 + 512..3 * 4096].fill(0);
+    assert!(machine.read(volume, 0, 7 * 4096) == expected);
+    let mut machine = machine.crash();
+    assert!(machine.read(volume, 0, 7 * 4096) == expected);
+}

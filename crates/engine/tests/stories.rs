@@ -220,3 +220,28 @@ fn too_many_members_that_lie_give_errors_and_no_bytes() {
         assert!(opened.is_err(), "{}", redundancy.name());
     }
 }
+
+/// One member took the new superblock, the next one failed, and the start began anew without that one: what the first attempt had written
+/// was in no counter.
+#[test]
+fn what_a_start_wrote_before_it_began_anew_is_counted() {
+    let mut machine = Machine::new(4, 24, 100);
+    let volume = machine.volume(1 << 30);
+    for lba in 0..50 {
+        machine.write(volume, lba, 7);
+    }
+    machine.flush(volume);
+    for failing in [None, Some(1), Some(3)] {
+        let mut memory = machine.memory.clone();
+        memory.failing = (0..4).map(|member| failing == Some(member)).collect();
+        (memory.written, memory.flushed) = (vec![0; 4], vec![0; 4]);
+        let machine = Machine::open(memory);
+        let status = machine.engine.status();
+        assert_eq!(status.state, if failing.is_some() { "degraded" } else { "online" });
+        for (member, stats) in status.member_stats.iter().enumerate() {
+            assert_eq!(stats.written.total(), machine.memory.written[member], "bytes of member {member}, {failing:?} fails");
+            assert_eq!(stats.flushes, machine.memory.flushed[member], "flushes of member {member}, {failing:?} fails");
+        }
+        assert!(failing.is_none() || machine.memory.written[0] >= 2 * 4096, "there were two attempts");
+    }
+}

@@ -29,12 +29,12 @@ use crate::member::{Member, Members, SuperblockWriter, add, next_generation, red
 use crate::order::Orders;
 use crate::pending::Pending;
 use crate::stream::Stream;
-use crate::{Engine, OpenOptions, OpenPhase, OpenReport, WrittenBytes};
+use crate::{Engine, MemberStats, OpenOptions, OpenPhase, OpenReport};
 use windrow_io::{BufPool, MemberError, MemberErrorKind, MemberIo};
 use windrow_layout::checkpoint::VolumeState;
 use windrow_layout::superblock::{Features, Fence, MAX_FENCES, MemberState, PoolState, Properties, SLOT_BYTES, Superblock, slot_offset};
 use windrow_policy::VictimPolicy;
-use windrow_units::{BLOCK_BYTES, MemberId, Order, PlaceCodec, Uuid, VolumeId, ZoneMap};
+use windrow_units::{BLOCK_BYTES, MAX_MEMBERS, MemberId, Order, PlaceCodec, Uuid, VolumeId, ZoneMap};
 
 /// Why a pool can not be opened.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -146,9 +146,11 @@ impl Engine {
         watch: &mut dyn FnMut(OpenPhase),
     ) -> Result<(Self, OpenReport), OpenError> {
         // The usual way an SSD dies: it reads, but fails writes. Such a member is left out, as if it were absent, and all begins anew.
+        // What was written in an attempt that is given up was written all the same.
         let mut failing = 0u64;
+        let mut spent = vec![MemberStats::default(); MAX_MEMBERS];
         loop {
-            match Self::open_without(failing, io, buffers.clone(), options, watch) {
+            match Self::open_without(failing, io, buffers.clone(), options, watch, &mut spent) {
                 Err(OpenError::Member(error)) if error.kind != MemberErrorKind::PowerCut && failing >> error.member.0 & 1 == 0 => {
                     failing |= 1 << error.member.0;
                 }
@@ -157,23 +159,24 @@ impl Engine {
         }
     }
 
-    /// Opens a pool without the members in the mask `failing`.
+    /// Opens a pool without the members in the mask `failing`. `spent` is what starting has written to each member so far.
     fn open_without(
         failing: u64,
         io: &mut dyn MemberIo,
         buffers: BufPool,
         options: &OpenOptions,
         watch: &mut dyn FnMut(OpenPhase),
+        spent: &mut [MemberStats],
     ) -> Result<(Self, OpenReport), OpenError> {
         watch(OpenPhase::Superblocks);
         let quorum::Ruling { found, mut superblock, lagging } = quorum::newest(io, options, failing)?;
-        let mut stats = vec![WrittenBytes::default(); superblock.members.len()];
         if !options.read_only {
             for member in &lagging {
                 let member = *member;
                 io.write(member, slot_offset(found.generation), &superblock_image(&found, member, &buffers))?;
-                stats[member.index()].superblock += SLOT_BYTES as u64;
+                spent[member.index()].written.superblock += SLOT_BYTES as u64;
                 io.flush(member)?;
+                spent[member.index()].flushes += 1;
             }
         }
         let zones = ZoneMap::new(superblock.zones.clone());
@@ -198,7 +201,7 @@ impl Engine {
         let lifetime = load::lifetime(&mut reader, &loaded)?;
         let online = reader.online.clone();
         if !options.read_only {
-            redundancy::complete(&mut reader, &outcome.chains, &mut stats, &mut report)?;
+            redundancy::complete(&mut reader, &outcome.chains, spent, &mut report)?;
             superblock.parent_hash = found.content_hash();
             raise_fence(&mut superblock, &outcome.restart, options.host, &root);
         }
@@ -206,32 +209,30 @@ impl Engine {
         engine.counters.lifetime_user_bytes = lifetime[0];
         engine.counters.lifetime_member_bytes = lifetime[1];
         if !options.read_only {
-            engine.write_fence(io, &mut stats)?;
+            engine.write_fence(io, spent)?;
         }
-        for member in lagging.iter().filter(|_| !options.read_only) {
-            engine.members.list[member.index()].stats.flushes += 1;
-        }
-        for (member, written) in engine.members.list.iter_mut().zip(&stats) {
-            add(&mut member.stats.written, written);
+        for (member, spent) in engine.members.list.iter_mut().zip(spent.iter()) {
+            add(&mut member.stats.written, &spent.written);
+            member.stats.flushes += spent.flushes;
         }
         Ok((engine, report))
     }
 
     /// Makes everything accepted durable, then the fence.
-    fn write_fence(&mut self, io: &mut dyn MemberIo, stats: &mut [WrittenBytes]) -> Result<(), OpenError> {
+    fn write_fence(&self, io: &mut dyn MemberIo, spent: &mut [MemberStats]) -> Result<(), OpenError> {
         let online = self.online_members();
         for member in &online {
             io.flush(*member)?;
-            self.members.list[member.index()].stats.flushes += 1;
+            spent[member.index()].flushes += 1;
         }
         for member in &online {
             let image = superblock_image(&self.superblock, *member, &self.buffers);
             io.write(*member, slot_offset(self.superblock.generation), &image)?;
-            stats[member.index()].superblock += SLOT_BYTES as u64;
+            spent[member.index()].written.superblock += SLOT_BYTES as u64;
         }
         for member in &online {
             io.flush(*member)?;
-            self.members.list[member.index()].stats.flushes += 1;
+            spent[member.index()].flushes += 1;
         }
         Ok(())
     }

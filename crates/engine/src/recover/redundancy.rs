@@ -6,7 +6,7 @@ use super::judge::Found;
 use super::reader::{Ends, Reader, block_of};
 use crate::jobs::encode_redundancy;
 use crate::reconstruct::search;
-use crate::{OpenReport, WrittenBytes};
+use crate::{MemberStats, OpenReport};
 use windrow_io::Buf;
 use windrow_layout::batch::DecodedBatch;
 use windrow_units::{BLOCK_SIZE, Column};
@@ -63,7 +63,7 @@ fn data_columns(reader: &Reader<'_>, batch: &DecodedBatch, ends: &Ends, read: &[
 
 /// Makes the accepted batches above the flushed numbers fully redundant again: every part that is missing or differs from what
 /// it must be is written with exactly the bytes that the batch had from the start.
-pub(super) fn complete(reader: &mut Reader<'_>, chains: &Chains, stats: &mut [WrittenBytes], report: &mut OpenReport) -> Result<(), OpenError> {
+pub(super) fn complete(reader: &mut Reader<'_>, chains: &Chains, spent: &mut [MemberStats], report: &mut OpenReport) -> Result<(), OpenError> {
     for taken in chains.iter().flat_map(|c| &c.batches).filter(|b| b.incomplete) {
         let (batch, ends) = taken.read(reader)?;
         let h = &batch.frame.header;
@@ -77,7 +77,7 @@ pub(super) fn complete(reader: &mut Reader<'_>, chains: &Chains, stats: &mut [Wr
                 continue;
             }
             reader.write(member, offset, column)?;
-            stats[member.index()].repair += column.len() as u64;
+            spent[member.index()].written.repair += column.len() as u64;
             completed = true;
         }
         report.completed_batches += u64::from(completed);

@@ -108,6 +108,25 @@ impl Admission {
     }
 }
 
+/// What asks for a range of zeroes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Zeroing {
+    /// A trim: it always works. A block that it covers in part and that could not be stored stays as it is.
+    Trim,
+    /// A write of zeroes: it works as a whole, or nothing is done.
+    WriteZeroes(RangeState),
+}
+
+impl Zeroing {
+    /// What whole blocks become.
+    pub(super) fn state(self) -> RangeState {
+        match self {
+            Self::Trim => RangeState::Hole,
+            Self::WriteZeroes(state) => state,
+        }
+    }
+}
+
 /// Byte range of an operation that changes blocks.
 fn changed_range(op: &Op) -> (u64, u64) {
     match op {
@@ -220,13 +239,12 @@ impl Engine {
                 self.finish_admission(request.id, done, fua, out);
             }
             Op::Write { offset, data, fua } => {
-                let write = EdgeWrite::new(request.id, request.volume, fua, vec![(offset, data)], None, length);
-                self.begin_edge_write(write, out);
+                self.begin_edge_write(EdgeWrite::write(request.id, request.volume, fua, offset, data), out);
             }
-            Op::Trim { fua, .. } => self.admit_range(request.id, request.volume, offset, length, RangeState::Hole, fua, out),
+            Op::Trim { fua, .. } => self.admit_range(request.id, request.volume, offset, length, Zeroing::Trim, fua, out),
             Op::WriteZeroes { no_hole, fua, .. } => {
-                let state = if no_hole { RangeState::Zero } else { RangeState::Hole };
-                self.admit_range(request.id, request.volume, offset, length, state, fua, out);
+                let zeroing = Zeroing::WriteZeroes(if no_hole { RangeState::Zero } else { RangeState::Hole });
+                self.admit_range(request.id, request.volume, offset, length, zeroing, fua, out);
             }
             Op::Read { .. } | Op::Flush | Op::BlockStatus { .. } => self.fail(request.id, RequestError::Invalid, out),
         }
@@ -334,12 +352,13 @@ impl Engine {
 
     /// Trim or write-zeroes: edges that are not whole blocks are written as zeroes first.
     #[expect(clippy::too_many_arguments, reason = "the parts of one request, passed on once")]
-    fn admit_range(&mut self, id: RequestId, volume: VolumeId, offset: u64, length: u64, state: RangeState, fua: bool, out: &mut Outbox) {
+    fn admit_range(&mut self, id: RequestId, volume: VolumeId, offset: u64, length: u64, zeroing: Zeroing, fua: bool, out: &mut Outbox) {
         let end = offset + length;
         let (first, last) = (offset.div_ceil(BLOCK_BYTES), end / BLOCK_BYTES);
         if first >= last || !offset.is_multiple_of(BLOCK_BYTES) || !end.is_multiple_of(BLOCK_BYTES) {
-            return self.zero_edges(id, volume, offset, length, state, fua, out);
+            return self.zero_edges(id, volume, offset, length, zeroing, fua, out);
         }
+        let state = zeroing.state();
         let order = self.orders.take(1);
         let entry = Entry::Range { volume, lba: Lba(first), count: last - first, order, state };
         self.begin_range(volume, Lba(first), Lba(last), order, state);

@@ -4,8 +4,11 @@
 //! room: lay the new bytes over the old ones. What comes out is whole blocks: an edge, the aligned middle (the client's own
 //! buffer), an edge. 3 They are admitted like any large write (`part.rs`), and the blocks are released with the last one.
 //!
-//! A zeroed range with unaligned ends is its range record, then its edges.
+//! A zeroed range with unaligned ends is its range record, then its edges. An edge can need space that a full pool does not have: zeroes in
+//! the middle of a block of ones, which has no payload. A trim must work all the same, as it is what brings a full pool back: it leaves
+//! such an edge as it is. A write of zeroes is refused as a whole.
 
+use super::admit::Zeroing;
 use super::part::{PartTarget, PartWrite};
 use crate::pending::BlockKey;
 use crate::{Engine, Outbox};
@@ -29,11 +32,15 @@ pub(crate) struct EdgeWrite {
     left: usize,
     /// Bytes of user data in the parts.
     user_bytes: u64,
+    /// A trim: edges that can not be stored stay as they are.
+    trim: bool,
 }
 
 impl EdgeWrite {
-    pub(super) fn new(id: RequestId, volume: VolumeId, fua: bool, parts: Vec<(u64, Payload)>, range: Option<(Lba, Lba, RangeState)>, user_bytes: u64) -> Self {
-        Self { id, volume, fua, parts, range, edges: Vec::new(), left: 0, user_bytes }
+    /// A write of bytes.
+    pub(super) fn write(id: RequestId, volume: VolumeId, fua: bool, offset: u64, data: Payload) -> Self {
+        let user_bytes = data.len() as u64;
+        Self { id, volume, fua, parts: vec![(offset, data)], range: None, edges: Vec::new(), left: 0, user_bytes, trim: false }
     }
 
     pub(super) fn id(&self) -> RequestId {
@@ -71,14 +78,15 @@ impl EdgeWrite {
 impl Engine {
     /// A range with unaligned ends: the parts of blocks at its ends are zeroed by writes.
     #[expect(clippy::too_many_arguments, reason = "the parts of one request, passed on once")]
-    pub(super) fn zero_edges(&mut self, id: RequestId, volume: VolumeId, offset: u64, length: u64, state: RangeState, fua: bool, out: &mut Outbox) {
+    pub(super) fn zero_edges(&mut self, id: RequestId, volume: VolumeId, offset: u64, length: u64, zeroing: Zeroing, fua: bool, out: &mut Outbox) {
         let end = offset + length;
         let first_whole = offset.next_multiple_of(BLOCK_BYTES);
         let last_whole = end / BLOCK_BYTES * BLOCK_BYTES;
         let ends = if first_whole > last_whole { vec![(offset, length)] } else { vec![(offset, first_whole - offset), (last_whole, end - last_whole)] };
         let parts = ends.into_iter().filter(|(_, length)| *length > 0).map(|(offset, length)| (offset, self.zeroes.slice(0, length as usize))).collect();
-        let range = (first_whole < last_whole).then_some((Lba(first_whole / BLOCK_BYTES), Lba(last_whole / BLOCK_BYTES), state));
-        self.begin_edge_write(EdgeWrite::new(id, volume, fua, parts, range, 0), out);
+        let range = (first_whole < last_whole).then_some((Lba(first_whole / BLOCK_BYTES), Lba(last_whole / BLOCK_BYTES), zeroing.state()));
+        let trim = zeroing == Zeroing::Trim;
+        self.begin_edge_write(EdgeWrite { id, volume, fua, parts, range, edges: Vec::new(), left: 0, user_bytes: 0, trim }, out);
     }
 
     /// Holds the blocks of the change and starts the reads of its edges.
@@ -113,6 +121,14 @@ impl Engine {
                 self.release(write.span());
                 self.fail(write.id, error, out);
             }
+            Ok((_, 0)) if write.range.is_none() => {
+                // A trim of which nothing is left. It has an order all the same, as every change.
+                let order = self.orders.take(1);
+                self.queue_record(Entry::Covered { first: order, count: 1 }, order);
+                self.place(out);
+                self.release(write.span());
+                self.finish_admission(write.id, Ok((order, order)), write.fua, out);
+            }
             Ok((pieces, blocks)) => {
                 let first = self.orders.take(blocks + u64::from(write.range.is_some()));
                 let mut next = first;
@@ -121,6 +137,10 @@ impl Engine {
                     self.queue_record(Entry::Range { volume: write.volume, lba: from, count: end.0 - from.0, order: first, state }, first);
                     self.place(out);
                     next = Order(first.0 + 1);
+                }
+                if blocks == 0 {
+                    self.release(write.span());
+                    return self.finish_admission(write.id, Ok((first, first)), write.fua, out);
                 }
                 let held = Some(write.span());
                 let target = PartTarget { id: write.id, volume: write.volume, fua: write.fua, user_bytes: write.user_bytes, held };
@@ -143,8 +163,29 @@ impl Engine {
             self.check_range(write.volume, *offset, data.len() as u64)?;
             self.cut_at_blocks(write, *offset, data, &mut pieces);
         }
+        if write.trim {
+            return self.what_fits(write.volume, pieces);
+        }
         let blocks = self.survey_pieces(write.volume, &pieces)?;
         Ok((pieces, blocks))
+    }
+
+    /// Of the edges of a trim those that can be stored (each is one block).
+    fn what_fits(&mut self, volume: VolumeId, pieces: Vec<(Lba, Payload)>) -> Result<(Vec<(Lba, Payload)>, u64), RequestError> {
+        let refused = (self.counters.refused_space, self.counters.refused_map_pages);
+        let mut kept = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            kept.push(piece);
+            match self.survey_pieces(volume, &kept) {
+                Ok(_) => {}
+                Err(RequestError::NoSpace) => drop(kept.pop()),
+                Err(error) => return Err(error),
+            }
+        }
+        // Nobody is refused anything.
+        (self.counters.refused_space, self.counters.refused_map_pages) = refused;
+        let blocks = kept.len() as u64;
+        Ok((kept, blocks))
     }
 
     /// Cuts bytes at `offset` into a block at each unaligned end, filled up with its old bytes, and the whole blocks between.

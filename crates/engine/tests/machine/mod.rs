@@ -13,6 +13,9 @@ pub struct Memory {
     pub present: Vec<bool>,
     /// Members that fail every write.
     pub failing: Vec<bool>,
+    /// Bytes written to each member and flushes of it, as the member counts them.
+    pub written: Vec<u64>,
+    pub flushed: Vec<u64>,
 }
 
 impl MemberIo for Memory {
@@ -34,9 +37,11 @@ impl MemberIo for Memory {
             return Err(MemberError { member, kind: MemberErrorKind::Media, offset, code: 5 });
         }
         self.data[member.index()][offset as usize..][..buf.len()].copy_from_slice(buf);
+        self.written[member.index()] += buf.len() as u64;
         Ok(())
     }
-    fn flush(&mut self, _: MemberId) -> Result<(), MemberError> {
+    fn flush(&mut self, member: MemberId) -> Result<(), MemberError> {
+        self.flushed[member.index()] += 1;
         Ok(())
     }
 }
@@ -72,7 +77,13 @@ impl Machine {
             created_unix_s: 0,
             properties: Properties { spare_per_mille, ..PROPERTIES },
         };
-        let mut memory = Memory { data: vec![vec![0; mib << 20]; members], present: vec![true; members], failing: vec![false; members] };
+        let mut memory = Memory {
+            data: vec![vec![0; mib << 20]; members],
+            present: vec![true; members],
+            failing: vec![false; members],
+            written: vec![0; members],
+            flushed: vec![0; members],
+        };
         Engine::format(&mut memory, &spec).expect("format");
         Self::open(memory)
     }
