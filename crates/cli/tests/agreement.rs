@@ -1,0 +1,151 @@
+//! The engine and the offline check read the same members with code of their own. About damage they must say the same.
+
+#[path = "../../engine/tests/machine/mod.rs"]
+mod machine;
+
+use machine::{Machine, Memory};
+use windrow_engine::{Engine, Event, OpenError, OpenOptions};
+use windrow_inspect::{CheckOptions, CheckReport, FindingKind, Severity, check};
+use windrow_io::BufPool;
+use windrow_layout::batch::decode_header;
+use windrow_layout::superblock::{SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_units::{BLOCK_BYTES, Column, Redundancy, SegmentId, ZoneMap};
+
+fn superblock(memory: &Memory) -> Superblock {
+    let slots = (0..SLOT_COUNT).flat_map(|slot| memory.data.iter().map(move |m| &m[(SLOT_OFFSET + slot * SLOT_STRIDE) as usize..][..SLOT_BYTES]));
+    slots.filter_map(|bytes| Superblock::decode(bytes).ok()).max_by_key(|s| s.generation).expect("a superblock")
+}
+
+/// Where the blocks of some rows lie, on every member.
+fn blocks(memory: &Memory, segment: SegmentId, rows: std::ops::Range<u32>) -> Vec<(usize, usize)> {
+    let zones = ZoneMap::new(superblock(memory).zones);
+    let location = zones.locate(segment);
+    let address = |row, column| {
+        let (member, offset) = location.address(row, Column(column));
+        (member.index(), offset as usize)
+    };
+    rows.flat_map(|row| (0..location.shape().width).map(move |column| address(row, column))).collect()
+}
+
+#[derive(PartialEq, Eq, Debug)]
+enum Verdict {
+    Damage,
+    Sound { accepted_order: u64 },
+}
+
+fn engine_says(memory: &mut Memory) -> Verdict {
+    let options = OpenOptions { read_only: true, ..Machine::options() };
+    match Engine::open(memory, BufPool::new(64 << 20), &options) {
+        Ok((_, report)) => Verdict::Sound { accepted_order: report.accepted_order.0 },
+        Err(OpenError::Lost(_)) => Verdict::Damage,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn check_says(report: &CheckReport) -> Verdict {
+    let damage = |kind| matches!(kind, FindingKind::BatchDamaged | FindingKind::OrdersLost);
+    if report.findings.list.iter().any(|f| f.severity == Severity::Error && damage(f.kind)) {
+        Verdict::Damage
+    } else {
+        Verdict::Sound { accepted_order: report.accepted_order.0 }
+    }
+}
+
+/// The verdict that both give.
+fn verdict(memory: &mut Memory) -> Verdict {
+    let report = check(memory, &CheckOptions::default(), &mut |_| {});
+    let (engine, check) = (engine_says(memory), check_says(&report));
+    assert_eq!(engine, check, "the engine, then the check: {:#?}", report.findings.list);
+    engine
+}
+
+/// Flushed writes, each a batch of its own, over several starts; then one that was never flushed.
+fn pool(redundancy: Redundancy, members: usize) -> Memory {
+    let mut machine = Machine::with(redundancy, members, 24, 100);
+    let volume = machine.volume(1 << 30);
+    for round in 0..2u8 {
+        for lba in 0..24 {
+            machine.write(volume, lba, lba as u8 ^ round);
+            machine.flush(volume);
+        }
+        machine.write(volume, 100, round);
+        machine = machine.crash();
+    }
+    for lba in 0..24 {
+        machine.write(volume, lba, lba as u8);
+        machine.flush(volume);
+    }
+    machine.write(volume, 30, 3);
+    // Sealed by its age, written, and not flushed.
+    machine.now_ns += 1_000_000_000;
+    machine.events.push(Event::Tick(machine.now_ns));
+    machine.settle();
+    machine.memory
+}
+
+/// Batches of the user stream since the checkpoint: segment and rows, in the order of their numbers.
+fn batches(memory: &Memory) -> Vec<(SegmentId, std::ops::Range<u32>)> {
+    let sb = superblock(memory);
+    let root = sb.checkpoints[0].expect("a checkpoint");
+    let zones = ZoneMap::new(sb.zones.clone());
+    let mut found = Vec::new();
+    for segment in (0..zones.segment_count()).map(SegmentId) {
+        let location = zones.locate(segment);
+        for row in 0..location.shape().rows {
+            let (member, offset) = location.address(row, Column(0));
+            let block = &memory.data[member.index()][offset as usize..][..BLOCK_BYTES as usize];
+            let Ok(frame) = decode_header(block, &sb.pool, segment, row) else { continue };
+            let header = frame.header;
+            if header.stream.0 == 0 && header.epoch >= root.epoch && header.seq >= root.replay[0].seq {
+                found.push((header.seq, (segment, row..row + header.rows)));
+            }
+        }
+    }
+    found.sort_by_key(|(seq, _)| *seq);
+    found.into_iter().map(|(_, batch)| batch).collect()
+}
+
+/// What both say when these rows are overwritten on every member.
+fn verdict_without(memory: &mut Memory, segment: SegmentId, rows: std::ops::Range<u32>) -> Verdict {
+    let lost = blocks(memory, segment, rows);
+    let was: Vec<Vec<u8>> = lost.iter().map(|(member, at)| memory.data[*member][*at..*at + BLOCK_BYTES as usize].to_vec()).collect();
+    lost.iter().for_each(|(member, at)| memory.data[*member][*at..*at + BLOCK_BYTES as usize].fill(0));
+    let verdict = verdict(memory);
+    lost.iter().zip(&was).for_each(|((member, at), was)| memory.data[*member][*at..*at + BLOCK_BYTES as usize].copy_from_slice(was));
+    verdict
+}
+
+/// Batches are lost one after another, whole or only their last row, on more members than the redundancy covers.
+#[test]
+fn whatever_batch_is_lost_both_say_the_same() {
+    for (redundancy, members) in [(Redundancy::Single, 3), (Redundancy::Double, 4), (Redundancy::Copies(2), 2)] {
+        let mut memory = pool(redundancy, members);
+        let whole = verdict(&mut memory);
+        let (mut damages, mut torn) = (0, 0);
+        for (segment, rows) in batches(&memory) {
+            for rows in [rows.clone(), rows.end - 1..rows.end] {
+                let verdict = verdict_without(&mut memory, segment, rows);
+                damages += u32::from(verdict == Verdict::Damage);
+                torn += u32::from(verdict != Verdict::Damage && verdict != whole);
+            }
+        }
+        assert!(damages > 10 && torn > 0, "{}: {damages} times damage, {torn} times a torn tail", redundancy.name());
+    }
+}
+
+/// A lost durable batch is told from a torn tail only by what later headers say: they stand in the chunks behind the loss.
+#[test]
+fn both_call_a_lost_durable_batch_damage() {
+    let mut memory = pool(Redundancy::Single, 3);
+    let (segment, rows) = batches(&memory)[0].clone();
+    assert_eq!(verdict_without(&mut memory, segment, rows), Verdict::Damage);
+}
+
+/// Nothing says that the last batch was durable: a power cut may leave that.
+#[test]
+fn both_call_the_last_batch_a_torn_tail() {
+    let mut memory = pool(Redundancy::Single, 3);
+    let (segment, rows) = batches(&memory).pop().expect("a batch");
+    let Verdict::Sound { accepted_order: before } = verdict(&mut memory) else { panic!("a sound pool") };
+    assert_eq!(verdict_without(&mut memory, segment, rows), Verdict::Sound { accepted_order: before - 1 });
+}
