@@ -64,14 +64,14 @@ fn pool(redundancy: Redundancy, members: usize) -> Memory {
     let mut machine = Machine::with(redundancy, members, 24, 100);
     let volume = machine.volume(1 << 30);
     for round in 0..2u8 {
-        for lba in 0..24 {
+        for lba in 0..8 {
             machine.write(volume, lba, lba as u8 ^ round);
             machine.flush(volume);
         }
         machine.write(volume, 100, round);
         machine = machine.crash();
     }
-    for lba in 0..24 {
+    for lba in 0..20 {
         machine.write(volume, lba, lba as u8);
         machine.flush(volume);
     }

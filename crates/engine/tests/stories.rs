@@ -5,7 +5,7 @@ mod machine;
 use machine::{Machine, PROPERTIES};
 use windrow_engine::*;
 use windrow_io::*;
-use windrow_layout::superblock::Properties;
+use windrow_layout::superblock::{Properties, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, slot_offset};
 use windrow_units::{MemberId, Redundancy};
 
 /// A checkpoint began while the walk of a large write-zeroes was half done: its pages showed the old bytes, and replay began
@@ -244,4 +244,29 @@ fn what_a_start_wrote_before_it_began_anew_is_counted() {
         }
         assert!(failing.is_none() || machine.memory.written[0] >= 2 * 4096, "there were two attempts");
     }
+}
+
+/// Newer software had turned on a feature and gone on in the next superblock slot. The slot of the generation before still decoded, so the
+/// pool was opened as it had been then, and the newer state overwritten.
+#[test]
+fn what_newer_software_left_in_older_slots_is_not_the_present() {
+    let mut machine = Machine::new(3, 24, 100);
+    let volume = machine.volume(1 << 30);
+    machine.write(volume, 0, 7);
+    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    let mut memory = machine.memory;
+    let at = |slot: u64| (SLOT_OFFSET + slot * SLOT_STRIDE) as usize;
+    for member in 0..3 {
+        let slots = (0..SLOT_COUNT).filter_map(|slot| Superblock::decode(&memory.data[member][at(slot)..][..SLOT_BYTES]).ok());
+        let mut newer = slots.max_by_key(|s| s.generation).expect("a superblock");
+        newer.parent_hash = newer.content_hash();
+        newer.generation = newer.generation.next();
+        newer.features.incompatible = 1 << 40;
+        let slot = slot_offset(newer.generation) as usize;
+        memory.data[member][slot..slot + SLOT_BYTES].copy_from_slice(&newer.encode());
+    }
+    let before = memory.data.clone();
+    let refused = Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).map(drop);
+    assert!(matches!(refused, Err(OpenError::Features { incompatible, .. }) if incompatible == 1 << 40), "{refused:?}");
+    assert!(memory.data == before, "nothing was written");
 }

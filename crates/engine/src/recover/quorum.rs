@@ -12,15 +12,17 @@ use windrow_layout::superblock::{MemberState, PoolState, SLOT_BYTES, SLOT_COUNT,
 use windrow_units::{MemberId, Redundancy, Uuid, ZoneMap};
 
 /// The newest valid superblock of one member.
-fn newest_of(io: &mut dyn MemberIo, member: MemberId, why: &mut String, newer: &mut Option<u32>) -> Option<Superblock> {
+fn newest_of(io: &mut dyn MemberIo, member: MemberId, why: &mut String, newer: &mut Option<OpenError>) -> Option<Superblock> {
     let mut best: Option<Superblock> = None;
     let mut slot_bytes = vec![0u8; SLOT_BYTES];
     for slot in 0..SLOT_COUNT {
         let read = io.read(member, SLOT_OFFSET + slot * SLOT_STRIDE, &mut slot_bytes);
         let decode = |()| {
             Superblock::decode(&slot_bytes).map_err(|error| {
-                if let SuperblockError::NewerVersion(version) = error {
-                    *newer = Some(version);
+                match error {
+                    SuperblockError::NewerVersion(version) => *newer = Some(OpenError::NewerVersion(version)),
+                    SuperblockError::UnknownFeatures(incompatible) => *newer = Some(OpenError::Features { incompatible, read_only: 0 }),
+                    _ => {}
                 }
                 error.to_string()
             })
@@ -63,9 +65,11 @@ pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions, failing: u64)
             found.push((member, superblock));
         }
     }
-    let Some(mut newest) = ruling(&found)? else {
-        return Err(newer.map_or(OpenError::NoSuperblock(why), OpenError::NewerVersion));
-    };
+    // Newer software was here. What it left in other slots is of a time before that, and must not be taken for the present.
+    if let Some(newer) = newer {
+        return Err(newer);
+    }
+    let Some(mut newest) = ruling(&found)? else { return Err(OpenError::NoSuperblock(why)) };
     let (hash, parent) = (newest.content_hash(), newest.parent_hash);
     check_features(&newest, options)?;
     if newest.state == PoolState::Destroyed {
