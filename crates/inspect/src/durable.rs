@@ -39,9 +39,9 @@ impl<'f> Durable<'f> {
 
     fn said(&mut self, epoch: Epoch, seqs: &[Seq; MAX_STREAMS], through: Order) {
         let fence = fence_for(self.fences, epoch);
-        for stream in 0..MAX_STREAMS {
-            let ends = fence.map_or(seqs[stream], |f| f.last_seq[stream]);
-            self.seqs[stream] = self.seqs[stream].max(seqs[stream].min(ends));
+        for (stream, (known, claimed)) in self.seqs.iter_mut().zip(seqs).enumerate() {
+            let ends = fence.map_or(*claimed, |f| f.last_seq[stream]);
+            *known = (*known).max((*claimed).min(ends));
         }
         let ends = fence.map_or(through, |f| f.accepted_order);
         self.through = self.through.max(through.min(ends));
