@@ -430,6 +430,8 @@ pub struct PoolStatus {
     pub checkpoints_forced: u64,
     /// Segments cleaned.
     pub segments_cleaned: u64,
+    /// User blocks that are admitted for 1024 blocks that cleaning gains; `None` while users are not held to its pace.
+    pub users_per_1024_gained: Option<u64>,
     /// Newest order, and the newest durable one.
     pub order: Order,
     /// Every order up to this one is durable.

@@ -20,6 +20,7 @@ use crate::segment::ReuseHorizon;
 use crate::slab::Slab;
 use crate::stream::Item;
 use crate::write::EDGE_UNITS;
+use crate::write::pace::Gain;
 use crate::{Engine, Outbox};
 use std::collections::VecDeque;
 use windrow_io::{MemberOp, Payload};
@@ -102,6 +103,8 @@ pub(crate) struct Victim {
     last_seq: Seq,
     /// Something of it could not be read: it is not tried again.
     damaged: bool,
+    /// What users get for it.
+    gain: Gain,
 }
 
 impl Victim {
@@ -196,7 +199,9 @@ impl Engine {
             let Some(segment) = self.segments.take_victim(clock, need) else { return };
             self.regret_victim(self.segments.garbage(segment));
             self.counters.victims += 1;
-            let victim = Victim { segment, next_row: 0, ends: Vec::new(), runs: Slab::default(), ready: 0, last_seq: Seq(0), damaged: false };
+            let (live, dead) = self.segments.live_and_dead_blocks(segment);
+            let gain = Gain::new(live, dead);
+            let victim = Victim { segment, next_row: 0, ends: Vec::new(), runs: Slab::default(), ready: 0, last_seq: Seq(0), damaged: false, gain };
             self.cleaner.victims.insert(victim);
         }
     }
@@ -376,6 +381,7 @@ impl Engine {
             };
             let alive = self.shows(moved.key.volume(), moved.key.lba(), moved.from);
             if let Some(victim) = victim.and_then(|at| self.cleaner.victims.get_mut(at)) {
+                self.admission.pace.earn_by_move(&mut victim.gain);
                 victim.ready -= 1;
                 victim.last_seq = if alive { seq } else { victim.last_seq };
             }
@@ -402,6 +408,7 @@ impl Engine {
             return;
         }
         let (segment, damaged) = (victim.segment, victim.damaged);
+        self.admission.pace.earn_rest(&victim.gain);
         self.cleaner.victims.remove(at);
         let clock = self.counters.log_bytes / BLOCK_BYTES;
         let is_checkpoint = self.segments.get(segment).live_units > 0 && usize::from(self.segments.get(segment).stream) == crate::limits::STREAM_CHECKPOINT;

@@ -136,7 +136,8 @@ impl Engine {
             self.checkpoint_step(out);
             self.flush_round_check(out);
             // Whoever waited for a segment must not wait for another event.
-            if !self.free_segments(out) {
+            let freed = self.free_segments(out);
+            if !self.look_at_pace() && !freed {
                 break;
             }
         }

@@ -61,6 +61,19 @@ pub const SEGMENTS_WANTED: u64 = 2000;
 /// Fewest segments of a pool: reserve, one victim and one segment of user data.
 pub const MIN_SEGMENTS: u32 = 16;
 
+/// Under a lasting load users rest at one part in so many of the garbage there is (`write/pace.rs`): what is kept free is missing to
+/// cleaning. With 1/64 cleaning was measured to cost 0 to 0.8 % more (docs/decisions/0005-pacing.md).
+pub const PACE_GARBAGE_SHARE: u64 = 64;
+/// A pool with so little garbage that users would rest below one part in so many of a segment has no pace: space comes back in
+/// whole segments, and smoothing that keeps half a segment free, which would cost cleaning more than 1 %.
+pub const PACE_LEAST_PART: u64 = 2;
+/// Segments at which users rest at most: space comes back in whole segments, and two hide that.
+pub const PACE_REST_SEGMENTS: u64 = 2;
+/// So many moves count as a gain of one block at least, whatever their victim gains.
+pub const PACE_MOVES_MAX: u64 = 64;
+/// User blocks that one block gained by cleaning is worth at most, and at least one part in so many: beyond it there is as good as no brake.
+pub const PACE_GAIN_MAX: u64 = 64;
+
 /// A checkpoint begins when the log has grown by this many times what its dirty pages will cost (1/0.035: with
 /// parity, leaves and roots on top the cost stays below 0.05 of the user's bytes, DESIGN.md section 2).
 pub const CHECKPOINT_COST_RATIO: u64 = 29;

@@ -413,6 +413,13 @@ impl Segments {
         Some(id)
     }
 
+    /// Live blocks of a segment, and what a segment of full batches holds beside them.
+    pub fn live_and_dead_blocks(&self, id: SegmentId) -> (u64, u64) {
+        let live = self.table[id.index()].live_units;
+        let dead = self.capacities[id.index()].saturating_sub(live);
+        (u64::from(live / u32::from(FULL_BLOCK_UNITS)), u64::from(dead / u32::from(FULL_BLOCK_UNITS)))
+    }
+
     /// Cleaning of a victim has ended: dead if nothing is live, else a candidate again.
     pub fn end_cleaning(&mut self, id: SegmentId, clock: u64) {
         let segment = &mut self.table[id.index()];

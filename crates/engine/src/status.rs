@@ -96,6 +96,7 @@ impl Engine {
             checkpoints: self.counters.checkpoints,
             checkpoints_forced: self.counters.checkpoints_forced,
             segments_cleaned: self.counters.segments_cleaned,
+            users_per_1024_gained: self.admission.pace.per_1024(),
             order: self.orders.last(),
             durable_order: self.orders.durable(),
             lifetime_user_bytes,
@@ -202,7 +203,7 @@ impl Engine {
             format!("stream {id} at {:?}, open {} items, in flight {stages:?}, durable {}", s.position, s.open.items.len(), s.durable)
         };
         format!(
-            "{}; {}; {}; orders committed {} durable {}; room {} units, unsealed {}, placing {}; {} free, {} dead, {} aside, floor {}, wanted {}, waiting for a flush {:?}; {}; {}; {}; commands {}, fetches {}, stopped {:?}",
+            "{}; {}; {}; orders committed {} durable {}; room {} units, unsealed {}, placing {}; {} free, {} dead, {} aside, floor {}, wanted {}, waiting for a flush {:?}; {}; {}; {}; {}; commands {}, fetches {}, stopped {:?}",
             stream(STREAM_USER),
             stream(crate::limits::STREAM_CLEANED),
             stream(crate::limits::STREAM_CHECKPOINT),
@@ -217,6 +218,7 @@ impl Engine {
             self.floor(STREAM_USER),
             self.segments_wanted(),
             self.segments.wait_for_flush(&self.reuse_horizon()),
+            self.admission.pace.describe(),
             self.cleaner.describe(),
             self.checkpoint.describe(),
             self.flush.describe(),

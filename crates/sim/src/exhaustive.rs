@@ -15,7 +15,7 @@ use windrow_layout::superblock::RESERVED_BYTES;
 use windrow_units::{BLOCK_BYTES, MemberId, Redundancy, Uuid};
 
 /// Extents of a member.
-const EXTENTS: u64 = 96;
+const EXTENTS: u64 = 160;
 const SEGMENT_ROWS: u32 = 8;
 /// Blocks of all volumes: few, so that they are written over again and again.
 const VOLUME_BLOCKS: u64 = 24;

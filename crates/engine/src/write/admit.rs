@@ -1,8 +1,8 @@
 //! Admission: bounds, credit, space, order numbers, acknowledgement.
 //!
 //! 1 Check the request against its volume.
-//! 2 If another request waits, if memory for pending writes is used up, if the log has no room for it yet (`room.rs`), or if a
-//!   block it touches is held by a read-modify-write, it waits (first in, first out; requests for held blocks step aside until
+//! 2 If another request waits, if memory for pending writes is used up, if the log has no room for it yet (`room.rs`), if cleaning
+//!   has to bring space back first (`pace.rs`), or if a block it touches is held by a read-modify-write, it waits (first in, first out; requests for held blocks step aside until
 //!   the block is released). A write larger than the room is admitted part by part (`part.rs`), its orders taken at once; it is
 //!   answered with its last part, and nothing else takes orders in between.
 //! 3 Unaligned edges: fetch the old block, hold it, come back with whole blocks (`edge.rs`).
@@ -11,6 +11,7 @@
 //! 5 Give orders, make the blocks visible to reads, queue them for placement, answer (at once, or when durable for FUA).
 
 use super::edge::EdgeWrite;
+use super::pace::Pace;
 use super::part::{PartTarget, PartWrite};
 use super::room::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS};
 use crate::limits::STREAM_USER;
@@ -77,6 +78,8 @@ pub(crate) struct Admission {
     pub(crate) placing: VecDeque<Placing>,
     /// Bytes admitted and not committed.
     pub(crate) pending_bytes: u64,
+    /// How fast users are admitted beside cleaning.
+    pub(crate) pace: Pace,
     pub(super) scratch: Vec<Surveyed>,
 }
 
@@ -200,6 +203,7 @@ impl Engine {
             let full = self.admission.pending_bytes > 0 && self.admission.pending_bytes + cost > self.limits.pending_bytes;
             // Whole blocks may be admitted one by one; everything else is admitted in one piece.
             let walks = matches!(request.op, Op::Trim { .. } | Op::WriteZeroes { .. });
+            let paced = matches!(request.op, Op::Write { .. });
             let whole = matches!(&request.op, Op::Write { offset, .. } if offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES));
             if walks && (self.ranges.barrier || self.ranges.is_full()) {
                 return;
@@ -209,7 +213,7 @@ impl Engine {
                 // Entries without payload fill the bound long before they fill a batch: nothing but sealing it helps.
                 self.seal(STREAM_USER, out);
             }
-            if full || self.room_units() < least {
+            if full || self.room_units() < least || (paced && self.admission.pace.units() == 0) {
                 return;
             }
             let Some(request) = self.admission.waiting.pop_front() else { return };
@@ -304,7 +308,9 @@ impl Engine {
             Placing::Fill { key, order, pending, ones: class == BlockClass::Ones }
         });
         self.counters.fill_blocks += u64::from(!is_data);
-        self.admission.unsealed_units += if is_data { DATA_UNITS } else { RECORD_UNITS };
+        let units = if is_data { DATA_UNITS } else { RECORD_UNITS };
+        self.admission.unsealed_units += units;
+        self.admission.pace.spend(units);
         self.admission.pending_bytes += if is_data { BLOCK_BYTES } else { RECORD_COST };
         self.volumes.used_blocks += u64::from(is_data);
         self.volumes.used_blocks -= u64::from(was_data);

@@ -3,6 +3,7 @@
 pub(crate) mod admit;
 mod commit;
 mod edge;
+pub(crate) mod pace;
 mod part;
 mod place;
 mod room;

@@ -89,7 +89,9 @@ impl Engine {
         let Some(mut part) = self.admission.part.take() else { return true };
         while let Some((start, data)) = part.pieces.get(part.piece) {
             let total = (data.len() / BLOCK_SIZE) as u64;
-            let blocks = (self.room_units() / DATA_UNITS).min(total - part.done);
+            // Credit is spent to the last unit: the block that takes it below 0 goes too.
+            let blocks = self.room_units().min(self.admission.pace.units().saturating_add(DATA_UNITS - 1)) / DATA_UNITS;
+            let blocks = blocks.min(total - part.done);
             if blocks == 0 {
                 self.admission.part = Some(part);
                 return false;

@@ -71,7 +71,8 @@ impl Engine {
         1 + (EDGE_UNITS + chunk).div_ceil(segment) as u32
     }
 
-    fn least_segment_units(&self) -> u64 {
+    /// Units in a segment of the zone with the fewest.
+    pub(super) fn least_segment_units(&self) -> u64 {
         self.zones.zones().iter().map(|z| segment_units(&z.shape)).min().unwrap_or(0)
     }
 }

@@ -125,6 +125,7 @@ impl StateMachine for FakeMachine {
             flushes: 0,
             checkpoints: 0,
             segments_cleaned: 0,
+            users_per_1024_gained: None,
             order: Order(0),
             durable_order: Order(0),
             lifetime_user_bytes: 0,
