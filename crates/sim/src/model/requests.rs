@@ -81,6 +81,12 @@ impl Asked {
         matches!(self, Self::Write { .. })
     }
 
+    /// True for a write-zeroes with ragged ends: a block of ones that it cuts becomes a block with a payload.
+    fn zeroes_edges(&self) -> bool {
+        let sectors = SECTORS as u64;
+        matches!(self, Self::Zero { at, count, no_hole: Some(_), .. } if !at.is_multiple_of(sectors) || !count.is_multiple_of(sectors))
+    }
+
     fn is_fua(&self) -> bool {
         matches!(self, Self::Write { fua: true, .. } | Self::Zero { fua: true, .. })
     }
@@ -189,8 +195,8 @@ impl Model {
         match error {
             RequestError::NoVolume if gone => {}
             RequestError::OutOfRange if request.asked.block_range().is_some_and(|range| range.end > request.limit) => {}
-            RequestError::NoSpace if request.asked.is_write() => {
-                let bytes = request.asked.blocks() * BLOCK_BYTES;
+            RequestError::NoSpace if request.asked.is_write() || request.asked.zeroes_edges() => {
+                let bytes = if request.asked.is_write() { request.asked.blocks() } else { 2 } * BLOCK_BYTES;
                 ensure!(full(bytes + self.write_bytes_in_flight()), Error, "refused for want of space although there is room");
                 self.refused += 1;
             }
