@@ -8,7 +8,7 @@
 //! unexplained sector that it covers; these are then explained, and the one before it is next. Taking an open write whenever it matches is
 //! never wrong, because it only leaves less to explain; so the search is greedy and exact.
 //!
-//! What is observed of a sector is a [`Seen`]: a read shows its stamp, block status only whether it is a hole, zero, or anything else.
+//! What is observed of a sector is a `Seen`: a read shows its stamp, block status only whether it is a hole, zero, or anything else.
 
 use crate::content::{EMPTY, HOLE, ONES, SECTORS, Stamps, ZERO};
 use windrow_io::{ExtentState, RequestId};
