@@ -236,14 +236,14 @@ impl<'a> Transmission<'a> {
         }
     }
 
-    /// Sends what is put up; false if there was nothing.
+    /// Sends what is put up; true if it was more than one answer: then the client is likely to have sent more by now.
     fn send(&mut self) -> bool {
-        let some = self.unsent > 0;
-        if some {
+        let several = self.unsent > 1;
+        if self.unsent > 0 {
             self.unsent = 0;
             self.link.deliver(&mut self.ready);
         }
-        some
+        several
     }
 
     fn take_group(&mut self) -> Pause {
@@ -326,6 +326,7 @@ impl<'a> Transmission<'a> {
                 return Ok(());
             }
             // A send takes long enough for a busy client to have sent more: looking is cheaper than the wait that would return at once.
+            // A client with one request at a time has not.
             if self.send() && eager && !stopping && self.receive()? {
                 return Ok(());
             }

@@ -7,8 +7,8 @@ use windrow_host::failure::{Failure, id};
 use windrow_io::{Buf, IoTag, MemberCommand, MemberOp};
 use windrow_units::MemberId;
 
-/// Writes in flight on each member.
-const DEPTH: usize = 2;
+/// Writes in flight on each member: about as many as the engine has there.
+const DEPTH: usize = 8;
 
 /// What was measured.
 #[derive(Clone, Copy, Debug, Default)]
