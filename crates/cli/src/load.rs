@@ -1,5 +1,6 @@
 //! Loads: random numbers, data that cannot be compressed, requests in process through a session, and raw reads and writes of members.
 
+pub mod chained;
 pub mod linear;
 pub mod random;
 pub mod raw_read;

@@ -32,7 +32,8 @@ pub struct ExportInfo {
     pub max_block: u32,
 }
 
-/// Where completions go that were not ready at once. Called from any thread, must not block.
+/// Where completions go that were not ready at once. Called from any thread, must not block; may submit further requests, whose
+/// completions may then come through a call within the call.
 pub trait Sink: Send + Sync {
     /// Takes the completions (leaves the vector empty).
     fn complete(&self, completions: &mut Vec<Completion>);

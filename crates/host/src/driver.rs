@@ -24,7 +24,7 @@ use crate::members::{Members, Task};
 use crate::outgoing::Outgoing;
 use crate::sessions::{SessionState, Sessions, lock, session_number};
 use crate::workers::{Workers, panic_text};
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
@@ -92,7 +92,8 @@ struct Scratch {
 }
 
 thread_local! {
-    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+    /// One for each level: a sink may submit, and so drive, while its completions are delivered.
+    static SCRATCH: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The monotonic clock of one driver.
@@ -205,7 +206,7 @@ impl Driver {
 
     /// Drives until the inbox is empty or somebody else does. Answers for `own` are pushed to its vector instead of its sink.
     pub(crate) fn drive(&self, caller: Caller, mut own: Option<(&SessionState, &mut Vec<Completion>)>) {
-        let mut scratch = SCRATCH.take().unwrap_or_default();
+        let mut scratch = SCRATCH.with_borrow_mut(Vec::pop).unwrap_or_default();
         let mut rounds = 0;
         loop {
             let outcome = match self.core.try_lock() {
@@ -232,7 +233,7 @@ impl Driver {
                 break;
             }
         }
-        SCRATCH.set(Some(scratch));
+        SCRATCH.with_borrow_mut(|idle| idle.push(scratch));
     }
 
     /// With the engine's lock: applies what is in the inbox until there is something to do outside of the lock.

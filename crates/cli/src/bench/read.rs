@@ -1,19 +1,21 @@
 //! `bench read`: random reads of a full volume, in process and over NBD, against the same members read raw with the same number of reads in
 //! flight. Members in files are read past the page cache on all sides.
 //!
-//! The raw side runs twice: through the queue that the pool itself uses (io_uring), and by fio's io_uring engine where it is installed. The
-//! ratio of a round is to the faster of the two.
+//! The raw side runs through the queue that the pool itself uses (io_uring), and by fio's io_uring engine where it is installed. The
+//! ratio of a round is to the faster of the two. A third raw side looks at every byte, as the pool has to do for the checksums; it is shown for
+//! comparison and judged by nobody.
 
-use super::case::{EXPORT, SPARE_PER_MILLE, Sample, fill, measure};
+use super::case::{EXPORT, SPARE_PER_MILLE, Sample, failed, fill};
 use super::chart::{Group, groups};
 use super::machine::{Meter, cpu_seconds};
 use super::nbd::serve_here;
 use super::report::{Findings, Goal, ReportArguments};
 use super::rounds::{RoundArguments, alternate, at_least_one, middle, ppm, ratio};
 use super::scratch::{Scratch, ScratchArguments};
-use super::{case::Case, engine::block_bytes};
+use super::engine::block_bytes;
 use crate::bench_fio::{FioFiles, FioLoad, FioResult, fio, fio_files, fio_has_engine};
 use crate::figures::{factor, nanoseconds};
+use crate::load::chained::{self, ChainedReads};
 use crate::load::raw_read::{self, RawReadSpec};
 use crate::output::Output;
 use crate::table::Table;
@@ -58,6 +60,7 @@ const GOALS: (f64, f64) = (0.95, 0.7);
 enum Target {
     Raw,
     RawFio,
+    RawLook,
     Engine,
     Nbd,
 }
@@ -67,6 +70,7 @@ impl Target {
         match self {
             Self::Raw => "members raw, the pool's queue",
             Self::RawFio => "members raw, fio io_uring",
+            Self::RawLook => "members raw, every byte looked at",
             Self::Engine => "volume in process",
             Self::Nbd => "volume over NBD",
         }
@@ -137,7 +141,7 @@ fn targets(arguments: &ReadArguments, scratch: &Scratch) -> Result<Vec<Target>, 
     if scratch.is_files() && fio_has_engine("io_uring") {
         targets.push(Target::RawFio);
     }
-    targets.push(Target::Engine);
+    targets.extend([Target::RawLook, Target::Engine]);
     if !arguments.no_nbd {
         if !fio_has_engine("nbd") {
             let remedy = "install fio, or leave NBD out with --no-nbd";
@@ -153,8 +157,8 @@ impl Stage<'_> {
         let (depth, seconds) = (self.arguments.depth, self.time.as_secs_f64().ceil() as u64);
         let cpu = cpu_seconds();
         match target {
-            Target::Raw => {
-                let spec = RawReadSpec { block_bytes: self.block, depth, time: self.time, seed };
+            Target::Raw | Target::RawLook => {
+                let spec = RawReadSpec { block_bytes: self.block, depth, time: self.time, seed, look: target == Target::RawLook };
                 let load = raw_read::measure(&self.scratch.members, &spec)?;
                 Ok(Sample { load, cpu_seconds: cpu_seconds() - cpu, ..Sample::default() }.into())
             }
@@ -163,9 +167,12 @@ impl Stage<'_> {
                 Ok(Reading::of_fio(&fio_files(&load)?, None))
             }
             Target::Engine => {
-                let case = Case { block_bytes: self.block, writers: 1, depth, read_percent: 100, linear: false };
-                let mut progress = crate::progress::Progress::new(target.name());
-                measure(self.pool, &case.spec(self.span, self.time, seed), &mut progress).map(Reading::from)
+                let spec = ChainedReads { block_bytes: self.block, span_bytes: self.span, depth, time: self.time, seed };
+                let load = chained::run(self.pool, EXPORT, &spec)?;
+                if load.errors > 0 {
+                    return Err(failed(self.pool, &load));
+                }
+                Ok(Sample { load, cpu_seconds: cpu_seconds() - cpu, ..Sample::default() }.into())
             }
             Target::Nbd => {
                 let load = FioLoad {

@@ -1,5 +1,5 @@
 //! The members' own random reads: a number of reads in flight over all of them together, past the page cache, through the same queue that
-//! the pool uses.
+//! the pool uses. Ends are handled in groups, as the pool does: a member that reports its reads in a burst gets new ones before all are handled.
 
 use super::random::Random;
 use super::session::LoadResult;
@@ -20,7 +20,12 @@ pub struct RawReadSpec {
     pub time: Duration,
     /// Seed.
     pub seed: u64,
+    /// Look at every byte, as anybody does who has a use for it or checks it: that alone takes memory from where the device puts it.
+    pub look: bool,
 }
+
+/// Reads that have ended are handled, and as many new ones started, in groups of this many.
+const GROUP_READS: usize = 4;
 
 /// Reads at random places of all members.
 ///
@@ -52,10 +57,14 @@ pub fn measure(members: &Members, spec: &RawReadSpec) -> Result<LoadResult, Fail
             reaper.wait(&mut done).map_err(|error| failure(&error))?;
         }
         let now = begin.elapsed();
-        for end in done.drain(..) {
+        let group = done.len().min(GROUP_READS);
+        for end in done.drain(..group) {
             let slot = end.tag.0 as usize;
             end.result.map_err(|error| failure(&error))?;
             in_flight -= 1;
+            if let Some(buf) = end.buf.as_ref().filter(|_| spec.look) {
+                std::hint::black_box(buf.as_chunks::<8>().0.iter().fold(0u64, |sum, word| sum ^ u64::from_ne_bytes(*word)));
+            }
             result.requests += 1;
             result.bytes += block;
             result.latency.record((now - starts[slot]).as_nanos() as u64);
