@@ -80,11 +80,31 @@ pub enum Control {
     SetProperties(windrow_layout::superblock::Properties),
     /// Write a checkpoint now.
     Checkpoint,
+    /// Begin, pause, resume or stop a scrub. Answered at once: the scrub goes on by itself, see [`PoolStatus::scrub`].
+    Scrub(ScrubCommand),
     /// Finish everything, write a checkpoint; with `export` mark the pool as exported. Requests that come later are refused.
     Shutdown {
         /// Release the pool for another host.
         export: bool,
     },
+}
+
+/// What a scrub is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScrubCommand {
+    /// Begin at the first segment. One that is running or paused is refused.
+    Start {
+        /// The time, seconds since 1970: for the report.
+        unix_s: u64,
+        /// Most bytes read from members each second; 0: no bound.
+        bytes_per_second: u64,
+    },
+    /// Stand still until it is resumed, also over a restart.
+    Pause,
+    /// Go on.
+    Resume,
+    /// End it where it is.
+    Stop,
 }
 
 /// The answer to a control request.
@@ -161,6 +181,15 @@ pub enum Notice {
     MapFull {
         /// How many there are.
         pages: u64,
+    },
+    /// A scrub has reached the last segment.
+    ScrubEnded {
+        /// Blocks of members that were not what they must be.
+        wrong_blocks: u64,
+        /// Blocks of volumes that can neither be read nor be rebuilt.
+        lost_blocks: u64,
+        /// Batches whose tables can neither be read nor be rebuilt.
+        damaged_batches: u64,
     },
     /// The pool has stopped.
     Stopped {
@@ -359,6 +388,63 @@ pub struct MemberStatus {
     pub size_bytes: u64,
 }
 
+/// State of a scrub.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScrubState {
+    /// There has been none.
+    #[default]
+    None,
+    /// It is under way.
+    Running,
+    /// It waits to be resumed.
+    Paused,
+    /// It reached the end.
+    Completed,
+    /// It was ended before.
+    Stopped,
+}
+
+/// A block of a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeBlock {
+    /// Volume.
+    pub volume: VolumeId,
+    /// Block of 4 KiB.
+    pub lba: u64,
+}
+
+/// The scrub that runs, or the last one. After a crash the sums are those of the last checkpoint.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ScrubStatus {
+    /// State.
+    pub state: ScrubState,
+    /// When it began, seconds since 1970.
+    pub started_unix_s: u64,
+    /// Milliseconds for which it was running.
+    pub active_ms: u64,
+    /// Most bytes read from members each second; 0: no bound.
+    pub bytes_per_second: u64,
+    /// Segments looked at.
+    pub segments_done: u32,
+    /// Segments of the pool.
+    pub segments_total: u32,
+    /// Batches examined.
+    pub batches: u64,
+    /// Bytes read from members.
+    pub read_bytes: u64,
+    /// Blocks of members that were not what they must be, or could not be read.
+    pub wrong_blocks: u64,
+    /// Live blocks that were logged anew because something in their rows was wrong.
+    pub moved_blocks: u64,
+    /// Live blocks that can neither be read nor be rebuilt.
+    pub lost_blocks: u64,
+    /// Batches whose tables can neither be read nor be rebuilt. Their blocks may still be readable one by one.
+    pub damaged_batches: u64,
+    /// The first of the lost blocks; since the start of the engine.
+    pub lost: Vec<VolumeBlock>,
+}
+
 /// Everything `status` and `stats` show of a running pool.
 #[derive(Clone, Debug, Serialize)]
 pub struct PoolStatus {
@@ -432,6 +518,8 @@ pub struct PoolStatus {
     pub segments_cleaned: u64,
     /// User blocks that are admitted for 1024 blocks that cleaning gains; `None` while users are not held to its pace.
     pub users_per_1024_gained: Option<u64>,
+    /// The scrub that runs, or the last one.
+    pub scrub: ScrubStatus,
     /// Newest order, and the newest durable one.
     pub order: Order,
     /// Every order up to this one is durable.

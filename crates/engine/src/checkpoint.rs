@@ -179,21 +179,23 @@ impl CheckpointState {
         self.stage == Stage::Idle
     }
 
-    /// A table page or leaf lies in a segment being cleaned.
-    pub(crate) fn rewrite(&mut self, object: u32, index: u32, place: Place) {
+    /// A table page or leaf lies in a segment being cleaned, or in a damaged row. True if it is in use. (A list page is written anew by every
+    /// checkpoint.)
+    pub(crate) fn rewrite(&mut self, object: u32, index: u32, place: Place) -> bool {
         match object {
             OBJECT_LEAF => {
                 // The entry's index is the leaf's running number in its checkpoint: find it by place.
-                if let Some((key, _)) = self.leaves.iter().find(|(_, p)| p.present && p.place == place) {
-                    self.dirty_leaves.insert(*key);
-                }
+                let leaf = self.leaves.iter().find(|(_, p)| p.present && p.place == place).map(|(key, _)| *key);
+                self.dirty_leaves.extend(leaf);
+                leaf.is_some()
             }
-            OBJECT_LIST => {}
+            OBJECT_LIST => self.list.iter().any(|p| p.present && p.place == place),
             _ => {
                 let used = self.tables.get(&object).and_then(|t| t.get(index as usize)).is_some_and(|p| p.present && p.place == place);
                 if used {
                     self.rewrite.insert((object, index));
                 }
+                used
             }
         }
     }
@@ -412,7 +414,7 @@ impl Engine {
                 match object {
                     OBJECT_VOLUMES => encode_volumes(&self.volumes.table_page(index), &mut page),
                     OBJECT_SEGMENTS => self.encode_segment_page(index, &mut page),
-                    _ => encode_counters(&self.lifetime_counters(), &mut page),
+                    _ => encode_counters(&self.saved_counters(), &mut page),
                 }
                 Some((object, index, page))
             }

@@ -507,18 +507,27 @@ impl Engine {
         }
     }
 
-    /// A checkpoint page lies in a victim: have it written elsewhere if it is still in use.
-    fn rewrite_page(&mut self, object: u32, index: u32, place: Place) {
-        if object >= OBJECT_MAP {
-            let volume = windrow_units::VolumeId(object - OBJECT_MAP);
-            let slot = self.volumes.get(volume).and_then(|v| v.map.slot(u64::from(index)));
-            if let Some(slot) = slot
-                && self.volumes.arena.meta(slot).is_some_and(|m| m.pointer.present && m.pointer.place == place)
-            {
-                self.volumes.arena.mark_dirty(slot);
-            }
-        } else {
-            self.checkpoint.rewrite(object, index, place);
+    /// True if there is room for another repair.
+    pub(crate) fn takes_repairs(&self) -> bool {
+        self.cleaner.repairs.len() < READY_BOUND
+    }
+
+    /// True if repairs wait for room in the log.
+    pub(crate) fn has_repairs(&self) -> bool {
+        !self.cleaner.repairs.is_empty()
+    }
+
+    /// A checkpoint page lies in a segment to be emptied, or in a damaged row: has it written elsewhere if it is still in use. True if it is.
+    pub(crate) fn rewrite_page(&mut self, object: u32, index: u32, place: Place) -> bool {
+        if object < OBJECT_MAP {
+            return self.checkpoint.rewrite(object, index, place);
         }
+        let volume = windrow_units::VolumeId(object - OBJECT_MAP);
+        let slot = self.volumes.get(volume).and_then(|v| v.map.slot(u64::from(index)));
+        let used = slot.filter(|slot| self.volumes.arena.meta(*slot).is_some_and(|m| m.pointer.present && m.pointer.place == place));
+        if let Some(slot) = used {
+            self.volumes.arena.mark_dirty(slot);
+        }
+        used.is_some()
     }
 }

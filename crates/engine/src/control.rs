@@ -76,6 +76,13 @@ impl Engine {
                 self.control.checkpoints.push((id, self.checkpoint.begun));
                 Ok(())
             }
+            Control::Scrub(command) => {
+                let result = self.scrub_command(command);
+                if result.is_ok() {
+                    control_answer(id, Ok(ControlReply::Done), out);
+                }
+                result
+            }
             Control::Shutdown { export } => {
                 self.control.shutdown = Some((id, export, Stage::Draining));
                 Ok(())
@@ -179,7 +186,7 @@ impl Engine {
                 }
                 self.seal(STREAM_USER, out);
                 let quiet = self.streams.iter().all(|s| s.in_flight.is_empty()) && self.stream(STREAM_USER).open.is_empty() && self.pending.is_empty();
-                if quiet && self.fetches.is_empty() && self.flush.is_idle() && self.checkpoint.is_idle() {
+                if quiet && self.fetches.is_empty() && self.scrub.is_at_rest() && self.flush.is_idle() && self.checkpoint.is_idle() {
                     self.checkpoint.request();
                     self.control.shutdown = Some((id, export, Stage::Checkpoint { after: self.checkpoint.begun }));
                     self.checkpoint_step(out);

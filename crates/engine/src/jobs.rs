@@ -4,6 +4,7 @@
 //! results back in order itself; drivers may run jobs in any order on any thread.
 
 use crate::api::WrittenBytes;
+use crate::examine::ExamineWork;
 use crate::reconstruct::{rebuild, search};
 use crate::stream::BlockCause;
 use windrow_io::{Buf, BufPool, Payload};
@@ -19,6 +20,7 @@ pub(crate) enum Work {
     Seal(Box<SealWork>),
     Verify(Box<VerifyWork>),
     Rebuild(Box<RebuildWork>),
+    Examine(Box<ExamineWork>),
 }
 
 impl Job {
@@ -28,6 +30,7 @@ impl Job {
             Work::Seal(work) => work.run(),
             Work::Verify(work) => work.run(),
             Work::Rebuild(work) => work.run(),
+            Work::Examine(work) => work.run(),
         }
     }
 
@@ -37,6 +40,7 @@ impl Job {
             Work::Seal(work) => work.plan.rows as usize * usize::from(work.header.shape.width) * BLOCK_SIZE,
             Work::Verify(work) => work.blocks.len() * BLOCK_SIZE,
             Work::Rebuild(work) => work.columns.iter().flatten().map(|b| b.len()).sum(),
+            Work::Examine(work) => work.bytes(),
         }
     }
 }

@@ -3,7 +3,8 @@
 //! Read in this order to follow a write: `write/admit.rs` (bounds, space, order, acknowledgement), `write/place.rs` (the open
 //! batch), `write/seal.rs` (plan, header, job, member writes), `write/commit.rs` (map and live counters), `flush.rs`
 //! (durability). A read: `read.rs` (pending blocks, map, runs), `fetch.rs` (member reads, verification, rebuilding).
-//! Space: `segment.rs` (states, reuse rule), `clean.rs` (victims, moves), `checkpoint.rs` (images of the tables). Start:
+//! Space: `segment.rs` (states, reuse rule), `clean.rs` (victims, moves), `checkpoint.rs` (images of the tables). Health:
+//! `scrub.rs` (batch after batch), `examine.rs` (what each block of a batch must be). Start:
 //! `format.rs` (a new pool), `recover/` (an existing one). Everything that changes is owned by [`Engine`]; no locks, no clock,
 //! no randomness, no threads.
 
@@ -11,6 +12,8 @@ pub mod api;
 mod checkpoint;
 mod clean;
 mod control;
+mod ends;
+mod examine;
 mod fetch;
 mod flush;
 mod format;
@@ -24,6 +27,7 @@ mod ranges;
 mod read;
 mod reconstruct;
 mod recover;
+mod scrub;
 mod segment;
 mod slab;
 mod status;
@@ -83,6 +87,7 @@ pub struct Engine {
     cleaner: clean::Cleaner,
     checkpoint: checkpoint::CheckpointState,
     control: control::ControlState,
+    scrub: scrub::Scrub,
     counters: status::Counters,
     /// See [`Engine::plant_early_reuse`].
     early_reuse: bool,
@@ -132,6 +137,7 @@ impl Engine {
             self.place(out);
             self.walk_ranges();
             self.seal_aged(out);
+            self.scrub_step(out);
             self.clean_step(out);
             self.checkpoint_step(out);
             self.flush_round_check(out);
@@ -151,6 +157,7 @@ impl Engine {
             jobs::Work::Seal(work) => self.sealed(*work, out),
             jobs::Work::Verify(work) => self.fetch_verified(work.fetch, work.good, out),
             jobs::Work::Rebuild(work) => self.fetch_rebuilt(*work, out),
+            jobs::Work::Examine(work) => self.examined(*work, out),
         }
     }
 
@@ -235,7 +242,7 @@ impl Engine {
         let age = u64::from(self.superblock.properties.seal_age_ms) * 1_000_000;
         let due = self.streams.iter().filter(|s| !s.open.is_empty() && s.id != limits::STREAM_CHECKPOINT).map(|s| s.open.since_ns + age);
         // What is overdue could not be sealed and waits for a completion, not for time.
-        due.filter(|due| *due > self.now_ns).min()
+        due.filter(|due| *due > self.now_ns).chain(self.scrub.wake_at_ns(self.now_ns)).min()
     }
 }
 

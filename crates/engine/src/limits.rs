@@ -36,6 +36,12 @@ pub const SMALL_RANGE_PAGES: u64 = 4;
 pub const WALKS_MAX: usize = 64;
 /// Segments whose discards are under way at the same time.
 pub const DISCARDING_MAX: u32 = 64;
+/// Batches that a scrub or rebuild has under way at the same time; each takes a chunk of memory on each member, twice.
+pub const EXAMINE_AHEAD: usize = 2;
+/// Segments without live data that a scrub passes over in one step.
+pub const SCRUB_SEGMENTS_PER_STEP: usize = 4096;
+/// Lost blocks that a scrub lists; all are counted.
+pub const SCRUB_LOST_MAX: usize = 1024;
 /// Map pages touched by one step of a range walk.
 pub const WALK_PAGES_PER_STEP: usize = 64;
 /// Blocks verified inline on the engine's thread; more go to a job.

@@ -33,6 +33,13 @@ pub enum Purpose {
         /// Column that was read.
         column: u8,
     },
+    /// One column of a batch that is examined.
+    Examine {
+        /// Examination.
+        examination: u32,
+        /// Column.
+        column: u8,
+    },
     /// A flush of a round.
     Flush,
     /// A superblock slot.
@@ -127,7 +134,7 @@ impl Engine {
         let failed = done.result.is_err();
         if let Err(error) = done.result {
             self.members.list[done.member.index()].stats.errors += 1;
-            let is_read = matches!(purpose, Purpose::Fetch { .. });
+            let is_read = matches!(purpose, Purpose::Fetch { .. } | Purpose::Examine { .. });
             let is_discard = matches!(purpose, Purpose::Discard { .. });
             let gone = error.kind == windrow_io::MemberErrorKind::Gone;
             if (!is_read && !is_discard) || gone {
@@ -142,6 +149,7 @@ impl Engine {
                 self.batch_write_done(stream, seq, column, failed, out);
             }
             Purpose::Fetch { fetch, column } => self.fetch_read_done(fetch, column, done.buf, failed, out),
+            Purpose::Examine { examination, column } => self.examine_read(examination, column, done.buf.filter(|_| !failed), out),
             Purpose::Flush => self.flush_done(done.member, failed, out),
             Purpose::SuperblockWrite | Purpose::SuperblockFlush => self.superblock_step_done(out),
             Purpose::Discard { segment } => self.discard_done(segment),

@@ -41,9 +41,22 @@ pub(crate) struct Counters {
 impl Engine {
     /// Totals over the pool's life, as saved with checkpoints: user bytes written, bytes written to members. After a crash they
     /// miss what came after the last checkpoint.
-    pub(crate) fn lifetime_counters(&self) -> [u64; 2] {
+    fn lifetime_counters(&self) -> [u64; 2] {
         let members: u64 = self.members.list.iter().map(|m| m.stats.written.total()).sum();
         [self.counters.lifetime_user_bytes + self.counters.user_write_bytes, self.counters.lifetime_member_bytes + members]
+    }
+
+    /// The counters that a checkpoint keeps; their order is part of the format.
+    pub(crate) fn saved_counters(&self) -> Vec<u64> {
+        self.lifetime_counters().into_iter().chain(self.scrub.saved()).collect()
+    }
+
+    /// Takes over what a checkpoint kept.
+    pub(crate) fn restore_counters(&mut self, saved: &[u64]) {
+        let counter = |at: usize| saved.get(at).copied().unwrap_or(0);
+        self.counters.lifetime_user_bytes = counter(0);
+        self.counters.lifetime_member_bytes = counter(1);
+        self.scrub = crate::scrub::Scrub::restored(saved.get(2..).unwrap_or_default());
     }
 
     /// The pool as it is now.
@@ -97,6 +110,7 @@ impl Engine {
             checkpoints_forced: self.counters.checkpoints_forced,
             segments_cleaned: self.counters.segments_cleaned,
             users_per_1024_gained: self.admission.pace.per_1024(),
+            scrub: self.scrub.status(self.segments.count(), self.now_ns),
             order: self.orders.last(),
             durable_order: self.orders.durable(),
             lifetime_user_bytes,
@@ -185,6 +199,7 @@ impl Engine {
             && self.members.in_flight.is_empty()
             && self.checkpoint.is_idle()
             && self.cleaner.is_idle()
+            && self.scrub.is_idle()
             && self.stream(STREAM_USER).open.is_empty()
     }
 

@@ -464,7 +464,7 @@ impl World {
             Notice::Unrecoverable { .. } | Notice::Stopped { .. } => {
                 ensure!(self.stopping, Error, "within redundancy, but: {notice:?}");
             }
-            Notice::Filling { .. } | Notice::MapFull { .. } => {}
+            Notice::Filling { .. } | Notice::MapFull { .. } | Notice::ScrubEnded { .. } => {}
         }
         Ok(())
     }

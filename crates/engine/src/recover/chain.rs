@@ -13,7 +13,8 @@
 use super::OpenError;
 use super::judge::{Case, Found, judge};
 use super::loss::{Loss, Losses};
-use super::reader::{Ends, Reader};
+use super::reader::Reader;
+use crate::ends::Ends;
 use super::redundancy::verify_payload;
 use crate::limits::{REPLAY_TABLE_BYTES, STREAM_CHECKPOINT, STREAM_USER, STREAMS};
 use crate::stream::Stream;

@@ -189,10 +189,9 @@ fn load_maps(
     Ok(())
 }
 
-/// Lifetime counters of the checkpoint; zero if it has none or they can not be read (they only inform).
-pub(super) fn lifetime(reader: &mut Reader<'_>, loaded: &Loaded) -> Result<[u64; 2], OpenError> {
-    let Some(pointer) = loaded.tables.get(&OBJECT_COUNTERS).and_then(|p| p.first()).filter(|p| p.present) else { return Ok([0, 0]) };
+/// Counters of the checkpoint; none if it has none or they can not be read (they only inform).
+pub(super) fn counters(reader: &mut Reader<'_>, loaded: &Loaded) -> Result<Vec<u64>, OpenError> {
+    let Some(pointer) = loaded.tables.get(&OBJECT_COUNTERS).and_then(|p| p.first()).filter(|p| p.present) else { return Ok(Vec::new()) };
     let page = reader.pages(&[*pointer])?.pop().flatten();
-    let counters = page.map(|p| decode_counters(&p)).unwrap_or_default();
-    Ok([counters.first().copied().unwrap_or(0), counters.get(1).copied().unwrap_or(0)])
+    Ok(page.map(|page| decode_counters(&page)).unwrap_or_default())
 }

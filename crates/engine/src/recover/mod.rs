@@ -198,7 +198,7 @@ impl Engine {
         let outcome = replay::replay(&mut reader, &superblock, &root, &mut tables, &mut report)?;
         watch(OpenPhase::Fence);
         tables::count_live(&mut tables, &loaded);
-        let lifetime = load::lifetime(&mut reader, &loaded)?;
+        let counters = load::counters(&mut reader, &loaded)?;
         let online = reader.online.clone();
         if !options.read_only {
             redundancy::complete(&mut reader, &outcome.chains, spent, &mut report)?;
@@ -206,8 +206,7 @@ impl Engine {
             raise_fence(&mut superblock, &outcome.restart, options.host, &root);
         }
         let mut engine = build(superblock, tables, loaded, &outcome.restart, root.id, online, plan, limits, buffers, options.read_only);
-        engine.counters.lifetime_user_bytes = lifetime[0];
-        engine.counters.lifetime_member_bytes = lifetime[1];
+        engine.restore_counters(&counters);
         if !options.read_only {
             engine.write_fence(io, spent)?;
         }
@@ -303,6 +302,7 @@ fn build(
         cleaner: Default::default(),
         checkpoint,
         control: Default::default(),
+        scrub: Default::default(),
         counters: Default::default(),
         early_reuse: false,
         superblock,

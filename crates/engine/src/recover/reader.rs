@@ -1,6 +1,7 @@
 //! Verified sequential reads for recovery: direct if the bytes verify, else rebuilt from the other columns.
 
-use crate::reconstruct::{hypotheses, search, suppose};
+use crate::ends::{Ends, find_ends};
+use crate::reconstruct::search;
 use std::collections::BTreeMap;
 use windrow_io::{Buf, BufPool, MemberError, MemberErrorKind, MemberIo, ReadItem};
 use windrow_layout::batch::{DecodedBatch, Entry, HeaderFrame, decode_batch, decode_head, decode_header};
@@ -17,40 +18,6 @@ pub(super) struct Reader<'a> {
     pub(super) pool: PoolUuid,
     /// Blocks read ahead, by member and offset.
     ahead: BTreeMap<(MemberId, u64), Buf>,
-}
-
-/// Different contents of one head block that are put together with those of others.
-const HEAD_CANDIDATES: usize = 64;
-
-/// Combinations of head blocks that are tried where no single hypothesis fits all of them.
-const HEAD_COMBINATIONS: usize = 1 << 12;
-
-/// Head and tail of a batch, verified.
-#[derive(Clone)]
-pub(super) struct Ends {
-    bytes: Box<[u8]>,
-}
-
-impl Ends {
-    /// Bytes.
-    pub(super) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// The head blocks.
-    pub(super) fn head(&self) -> &[u8] {
-        &self.bytes[..self.bytes.len() - BLOCK_SIZE]
-    }
-
-    /// The tail block.
-    pub(super) fn tail(&self) -> &[u8] {
-        &self.bytes[self.bytes.len() - BLOCK_SIZE..]
-    }
-}
-
-/// Row `row` of a run of rows of a column.
-pub(super) fn block_of(column: &[u8], row: u32) -> &[u8] {
-    &column[row as usize * BLOCK_SIZE..][..BLOCK_SIZE]
 }
 
 /// Chunks whose ends are read ahead.
@@ -237,7 +204,7 @@ impl<'a> Reader<'a> {
         let pool = self.pool;
         let decode = |head: &[u8], tail: &[u8]| {
             let batch = decode_batch(head, tail, &pool, segment, row).ok().filter(|b| b.frame == *frame)?;
-            Some((batch, Ends { bytes: [head, tail].concat().into_boxed_slice() }))
+            Some((batch, Ends::new(head, tail)))
         };
         let head = self.head(frame, first)?;
         let tail = self.block(segment, Column(shape.data - 1), row + rows - 1)?;
@@ -247,50 +214,7 @@ impl<'a> Reader<'a> {
             return Ok(Some(found));
         }
         let columns = self.all_columns(segment, row, rows)?;
-        let of_row = |row: u32| -> Vec<Option<&[u8]>> { columns.iter().map(|c| c.as_ref().map(|c| block_of(c, row))).collect() };
-        let Some(head) = self.head_by_hypothesis(frame, &of_row) else { return Ok(None) };
-        let (column, at) = ((frame.tail_block() / rows) as usize, frame.tail_block() % rows);
-        let mut tail = self.buffers.get(BLOCK_SIZE);
-        let mut found = None;
-        search(&shape, column, &of_row(at), &mut tail, |tail| {
-            found = decode(&head, tail);
-            found.is_some()
-        });
-        Ok(found)
-    }
-
-    /// The head blocks of a batch, verified: as one hypothesis about all their rows gives them, or (where rows have different wrong
-    /// columns) as one for each block does. `of_row` gives the columns of a row of the batch.
-    fn head_by_hypothesis<'c>(&self, frame: &HeaderFrame, of_row: &dyn Fn(u32) -> Vec<Option<&'c [u8]>>) -> Option<Vec<u8>> {
-        let shape = frame.header.shape;
-        let (segment, row, rows) = (frame.header.segment, frame.header.row, frame.header.rows);
-        let right =
-            |head: &[u8]| decode_header(head, &self.pool, segment, row).is_ok_and(|f| f == *frame) && decode_head(head, &self.pool, segment, row).is_ok();
-        let mut head = vec![0; frame.head_blocks as usize * BLOCK_SIZE];
-        // Different things that each block may be.
-        let mut candidates: Vec<Vec<Vec<u8>>> = vec![Vec::new(); frame.head_blocks as usize];
-        for hypothesis in hypotheses(&shape) {
-            let mut whole = true;
-            for (block, out) in (0..frame.head_blocks).zip(head.chunks_exact_mut(BLOCK_SIZE)) {
-                let there = suppose(&shape, (block / rows) as usize, &of_row(block % rows), hypothesis, out);
-                let known = &mut candidates[block as usize];
-                if there && known.len() < HEAD_CANDIDATES && !known.iter().any(|k| k[..] == *out) {
-                    known.push(out.to_vec());
-                }
-                whole &= there;
-            }
-            if whole && right(&head) {
-                return Some(head);
-            }
-        }
-        let combinations = candidates.iter().map(Vec::len).fold(1usize, usize::saturating_mul).min(HEAD_COMBINATIONS);
-        (0..combinations).find_map(|mut number| {
-            for (out, of_block) in head.chunks_exact_mut(BLOCK_SIZE).zip(&candidates) {
-                out.copy_from_slice(&of_block[number % of_block.len()]);
-                number /= of_block.len();
-            }
-            right(&head).then(|| head.clone())
-        })
+        Ok(find_ends(&pool, frame, &columns))
     }
 
     /// The head blocks; they can reach into further columns when a batch is short.

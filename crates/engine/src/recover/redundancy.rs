@@ -3,13 +3,13 @@
 use super::OpenError;
 use super::chain::Chains;
 use super::judge::Found;
-use super::reader::{Ends, Reader, block_of};
-use crate::jobs::encode_redundancy;
-use crate::reconstruct::search;
+use super::reader::Reader;
+use crate::ends::Ends;
+use crate::examine::{add_redundancy, data_columns};
 use crate::{MemberStats, OpenReport};
 use windrow_io::Buf;
 use windrow_layout::batch::DecodedBatch;
-use windrow_units::{BLOCK_SIZE, Column};
+use windrow_units::Column;
 
 /// Looks at every byte of a batch whose head and tail verify: `Unverified` if a payload block can not be had, directly or rebuilt; else
 /// whether all columns are on their members as they should be, redundancy included.
@@ -23,42 +23,12 @@ pub(super) fn verify_payload(reader: &mut Reader<'_>, batch: &DecodedBatch, ends
 
 /// All columns as they must be, from those that were read.
 fn whole_columns(reader: &Reader<'_>, batch: &DecodedBatch, ends: &Ends, read: &[Option<Buf>]) -> Option<Vec<Buf>> {
-    let h = &batch.frame.header;
-    let mut columns = data_columns(reader, batch, ends, read)?;
-    columns.extend((0..h.shape.redundant()).map(|_| reader.buffers.get(h.rows as usize * BLOCK_SIZE)));
-    encode_redundancy(&h.shape, &mut columns);
+    let (mut columns, lost) = data_columns(reader.buffers, batch, ends, read);
+    if !lost.is_empty() {
+        return None;
+    }
+    add_redundancy(reader.buffers, batch, &mut columns);
     Some(columns)
-}
-
-/// The data columns of a batch, whatever column is missing or wrong in whatever row: payload as its checksums want it, head and tail as
-/// they verified, padding zero. All of it matters: redundancy computed from one wrong block, were it only a header, would destroy the
-/// redundancy that could still repair it.
-fn data_columns(reader: &Reader<'_>, batch: &DecodedBatch, ends: &Ends, read: &[Option<Buf>]) -> Option<Vec<Buf>> {
-    let (frame, h) = (&batch.frame, &batch.frame.header);
-    let mut columns: Vec<Buf> = (0..h.shape.data).map(|_| reader.buffers.get(h.rows as usize * BLOCK_SIZE)).collect();
-    let mut put = |block: u32, fill: &mut dyn FnMut(usize, u32, &mut [u8]) -> bool| {
-        let (column, row) = ((block / h.rows) as usize, block % h.rows);
-        fill(column, row, &mut columns[column][row as usize * BLOCK_SIZE..][..BLOCK_SIZE])
-    };
-    for (block, bytes) in (0..frame.head_blocks).zip(ends.head().chunks_exact(BLOCK_SIZE)).chain([(frame.tail_block(), ends.tail())]) {
-        put(block, &mut |_, _, out| {
-            out.copy_from_slice(bytes);
-            true
-        });
-    }
-    for block in frame.head_blocks + frame.payload_blocks..frame.tail_block() {
-        put(block, &mut |_, _, out| {
-            out.fill(0);
-            true
-        });
-    }
-    let found = batch.entries.iter().filter_map(|e| e.payload.as_ref()).all(|payload| {
-        put(payload.block, &mut |column, row, out| {
-            let of_row: Vec<Option<&[u8]>> = read.iter().map(|c| c.as_ref().map(|c| block_of(c, row))).collect();
-            search(&h.shape, column, &of_row, out, |bytes| windrow_reduce::checksum(bytes) == payload.checksum)
-        })
-    });
-    found.then_some(columns)
 }
 
 /// Makes the accepted batches above the flushed numbers fully redundant again: every part that is missing or differs from what

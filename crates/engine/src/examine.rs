@@ -1,0 +1,154 @@
+//! Examination of a batch: what each of its blocks must be, and which of them are not (docs/members.md).
+//!
+//! Every data block is known by a checksum (payload by its own, head and tail by theirs, padding is zero), and the redundancy follows from the
+//! data. Nothing else is ever taken for right: redundancy computed from one wrong block, were it only a header, would destroy the
+//! redundancy that could still repair it.
+//!
+//! A column that missed its writes may hold a valid batch of the segment's former life, with one copy or one data column even a whole one.
+//! So if anything is wrong, all headers that can be had are tried, the newest first: batches are numbered.
+
+use crate::ends::{Ends, find_ends, of_row};
+use crate::jobs::encode_redundancy;
+use crate::reconstruct::search;
+use windrow_io::{Buf, BufPool};
+use windrow_layout::batch::{DecodedBatch, HeaderFrame, decode_header};
+use windrow_units::{BLOCK_SIZE, PoolUuid, SegmentId, Shape};
+
+/// Examines one batch.
+#[derive(Debug)]
+pub(crate) struct ExamineWork {
+    /// Who asked.
+    pub(crate) examination: u32,
+    pub(crate) pool: PoolUuid,
+    pub(crate) segment: SegmentId,
+    pub(crate) row: u32,
+    pub(crate) rows: u32,
+    pub(crate) shape: Shape,
+    /// As they were read.
+    pub(crate) columns: Vec<Option<Buf>>,
+    /// Columns of members that are not there: nothing is said of them.
+    pub(crate) absent: u64,
+    pub(crate) buffers: BufPool,
+    /// Result; `None`: its ends can not be had.
+    pub(crate) found: Option<Examined>,
+}
+
+/// A batch as it must be.
+#[derive(Debug)]
+pub(crate) struct Examined {
+    pub(crate) batch: DecodedBatch,
+    /// All columns, right but for what depends on `lost`.
+    pub(crate) columns: Vec<Buf>,
+    /// For each row the columns that are wrong in it.
+    pub(crate) wrong: Vec<u64>,
+    /// Payload blocks that can not be had.
+    pub(crate) lost: Vec<u32>,
+}
+
+impl Examined {
+    fn is_whole(&self) -> bool {
+        self.lost.is_empty() && self.wrong.iter().all(|columns| *columns == 0)
+    }
+
+    /// True if a row with a part of the head, or the tail, has something wrong.
+    pub(crate) fn ends_are_weak(&self) -> bool {
+        let frame = &self.batch.frame;
+        let rows = frame.header.rows;
+        (0..frame.head_blocks).chain([frame.tail_block()]).any(|block| self.wrong[(block % rows) as usize] != 0)
+    }
+}
+
+impl ExamineWork {
+    /// Bytes to look at.
+    pub(crate) fn bytes(&self) -> usize {
+        self.columns.iter().flatten().map(|column| column.len()).sum()
+    }
+
+    pub(crate) fn run(&mut self) {
+        let direct = self.columns[0].as_ref().and_then(|column| self.header(&column[..BLOCK_SIZE]));
+        let found = direct.and_then(|frame| self.with_header(&frame));
+        self.found = match found {
+            Some(found) if found.is_whole() => Some(found),
+            _ => self.headers().iter().find_map(|frame| self.with_header(frame)),
+        };
+    }
+
+    fn header(&self, block: &[u8]) -> Option<HeaderFrame> {
+        let frame = decode_header(block, &self.pool, self.segment, self.row).ok()?;
+        (frame.header.rows == self.rows && frame.header.shape == self.shape).then_some(frame)
+    }
+
+    /// Every header that can be had, the newest first.
+    fn headers(&self) -> Vec<HeaderFrame> {
+        let mut headers: Vec<HeaderFrame> = Vec::new();
+        let mut block = vec![0; BLOCK_SIZE];
+        search(&self.shape, 0, &of_row(&self.columns, 0), &mut block, |block| {
+            if let Some(frame) = self.header(block)
+                && !headers.contains(&frame)
+            {
+                headers.push(frame);
+            }
+            false
+        });
+        headers.sort_by_key(|frame| std::cmp::Reverse(frame.header.seq));
+        headers
+    }
+
+    fn with_header(&self, frame: &HeaderFrame) -> Option<Examined> {
+        let (batch, ends) = find_ends(&self.pool, frame, &self.columns)?;
+        let (mut columns, lost) = data_columns(&self.buffers, &batch, &ends, &self.columns);
+        add_redundancy(&self.buffers, &batch, &mut columns);
+        let wrong = (0..self.rows).map(|row| self.wrong_in_row(row, &columns, &lost)).collect();
+        Some(Examined { batch, columns, wrong, lost })
+    }
+
+    fn wrong_in_row(&self, row: u32, columns: &[Buf], lost: &[u32]) -> u64 {
+        let at = row as usize * BLOCK_SIZE..(row as usize + 1) * BLOCK_SIZE;
+        let has_lost = lost.iter().any(|block| block % self.rows == row);
+        let mut wrong = 0;
+        for (c, (must, read)) in columns.iter().zip(&self.columns).enumerate() {
+            let unknown = has_lost && (c >= usize::from(self.shape.data) || lost.contains(&(c as u32 * self.rows + row)));
+            let right = read.as_ref().is_some_and(|read| read[at.clone()] == must[at.clone()]);
+            if self.absent >> c & 1 == 0 && !right && !unknown {
+                wrong |= 1 << c;
+            }
+        }
+        wrong
+    }
+}
+
+/// The data columns of a batch, whatever column is missing or wrong in whatever row, and the payload blocks that can not be had (they are
+/// left as they happen to be).
+pub(crate) fn data_columns(buffers: &BufPool, batch: &DecodedBatch, ends: &Ends, read: &[Option<Buf>]) -> (Vec<Buf>, Vec<u32>) {
+    let (frame, header) = (&batch.frame, &batch.frame.header);
+    let mut columns: Vec<Buf> = (0..header.shape.data).map(|_| buffers.get(header.rows as usize * BLOCK_SIZE)).collect();
+    let place = |block: u32| ((block / header.rows) as usize, block % header.rows);
+    let within = |row: u32| row as usize * BLOCK_SIZE..(row as usize + 1) * BLOCK_SIZE;
+    for (block, bytes) in (0..frame.head_blocks).zip(ends.head().chunks_exact(BLOCK_SIZE)).chain([(frame.tail_block(), ends.tail())]) {
+        let (column, row) = place(block);
+        columns[column][within(row)].copy_from_slice(bytes);
+    }
+    for block in frame.head_blocks + frame.payload_blocks..frame.tail_block() {
+        let (column, row) = place(block);
+        columns[column][within(row)].fill(0);
+    }
+    let mut lost = Vec::new();
+    for payload in batch.entries.iter().filter_map(|entry| entry.payload.as_ref()) {
+        let (column, row) = place(payload.block);
+        let right = |bytes: &[u8]| windrow_reduce::checksum(bytes) == payload.checksum;
+        if !search(&header.shape, column, &of_row(read, row), &mut columns[column][within(row)], right) {
+            lost.push(payload.block);
+        }
+    }
+    (columns, lost)
+}
+
+/// Appends the redundancy columns to the data columns of a batch.
+pub(crate) fn add_redundancy(buffers: &BufPool, batch: &DecodedBatch, columns: &mut Vec<Buf>) {
+    let header = &batch.frame.header;
+    columns.extend((0..header.shape.redundant()).map(|_| buffers.get(header.rows as usize * BLOCK_SIZE)));
+    encode_redundancy(&header.shape, columns);
+}
+
+#[cfg(test)]
+mod tests;

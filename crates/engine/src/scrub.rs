@@ -1,0 +1,351 @@
+//! Scrub: every committed batch that holds live data is examined, one segment after the other (docs/members.md).
+//!
+//! 1 The next batch is read, all columns of it. 2 A job finds what each block must be (`examine.rs`). 3 Live blocks of rows in which something
+//! is wrong are moved with their verified bytes, as cleaning moves them; if an end of the batch is concerned, all its live blocks are. Checkpoint
+//! pages are marked changed. 4 What can not be had is counted and listed.
+//!
+//! Only the batches under way pin their segments, and none is begun while repairs wait for room: a full pool never waits for a scrub.
+//! Where it stands and what it has found is in the counters that every checkpoint keeps, so it goes on after a restart.
+
+use crate::examine::{Examined, ExamineWork};
+use crate::jobs::{Job, Work};
+use crate::limits::{EXAMINE_AHEAD, SCRUB_LOST_MAX, SCRUB_SEGMENTS_PER_STEP};
+use crate::member::Purpose;
+use crate::pending::BlockKey;
+use crate::segment::SegmentState;
+use crate::slab::Slab;
+use crate::{ControlError, Engine, Notice, Outbox, ScrubCommand, ScrubState, ScrubStatus, VolumeBlock};
+use std::collections::VecDeque;
+use windrow_io::{Buf, MemberOp, Payload};
+use windrow_layout::batch::Entry;
+use windrow_units::{BLOCK_SIZE, Column, Place, SegmentId};
+
+/// A batch being read.
+#[derive(Debug)]
+struct Examination {
+    segment: SegmentId,
+    row: u32,
+    rows: u32,
+    columns: Vec<Option<Buf>>,
+    absent: u64,
+    left: u8,
+}
+
+/// A live block of a damaged row.
+#[derive(Debug)]
+struct Repair {
+    key: BlockKey,
+    from: Place,
+    payload: Payload,
+}
+
+/// State of scrubbing.
+#[derive(Debug, Default)]
+pub(crate) struct Scrub {
+    /// As it is shown; what depends on the moment is filled in then.
+    sums: ScrubStatus,
+    /// Where it goes on.
+    segment: u32,
+    row: u32,
+    /// Nanoseconds for which it was running before it was last begun or resumed.
+    active_ns: u64,
+    /// When it was last begun or resumed.
+    running_since_ns: u64,
+    /// The rate allows the next read at this time.
+    allowed_at_ns: u64,
+    examinations: Slab<Examination>,
+    repairs: VecDeque<Repair>,
+}
+
+impl Scrub {
+    /// From the counters of a checkpoint. One that was running goes on at the beginning of the segment that it was in.
+    pub(crate) fn restored(saved: &[u64]) -> Self {
+        let mut counters = saved.iter().copied();
+        let mut next = || counters.next().unwrap_or(0);
+        let state = match next() {
+            1 => ScrubState::Running,
+            2 => ScrubState::Paused,
+            3 => ScrubState::Completed,
+            4 => ScrubState::Stopped,
+            _ => ScrubState::None,
+        };
+        let segment = next().min(u64::from(u32::MAX)) as u32;
+        let active_ns = next();
+        let sums = ScrubStatus {
+            state,
+            started_unix_s: next(),
+            bytes_per_second: next(),
+            batches: next(),
+            read_bytes: next(),
+            wrong_blocks: next(),
+            moved_blocks: next(),
+            lost_blocks: next(),
+            damaged_batches: next(),
+            ..ScrubStatus::default()
+        };
+        Self { sums, segment, active_ns, ..Self::default() }
+    }
+
+    /// For the counters of a checkpoint; their order is part of the format.
+    pub(crate) fn saved(&self) -> [u64; 11] {
+        let s = &self.sums;
+        let state = match s.state {
+            ScrubState::None => 0,
+            ScrubState::Running => 1,
+            ScrubState::Paused => 2,
+            ScrubState::Completed => 3,
+            ScrubState::Stopped => 4,
+        };
+        let segment = u64::from(self.segment);
+        let sums = [s.batches, s.read_bytes, s.wrong_blocks, s.moved_blocks, s.lost_blocks, s.damaged_batches];
+        let [batches, read_bytes, wrong, moved, lost, damaged] = sums;
+        [state, segment, self.active_ns, s.started_unix_s, s.bytes_per_second, batches, read_bytes, wrong, moved, lost, damaged]
+    }
+
+    /// For `status`.
+    pub(crate) fn status(&self, segments: u32, now_ns: u64) -> ScrubStatus {
+        let running = if self.sums.state == ScrubState::Running { now_ns.saturating_sub(self.running_since_ns) } else { 0 };
+        let active_ms = (self.active_ns + running) / 1_000_000;
+        ScrubStatus { active_ms, segments_done: self.segment.min(segments), segments_total: segments, ..self.sums.clone() }
+    }
+
+    /// True if none of its reads, jobs or repairs is under way.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.examinations.is_empty() && self.repairs.is_empty()
+    }
+
+    /// True if nothing more comes of it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_at_rest() && self.sums.state != ScrubState::Running
+    }
+
+    /// When its rate allows it to go on, if nothing else makes it.
+    pub(crate) fn wake_at_ns(&self, now_ns: u64) -> Option<u64> {
+        (self.sums.state == ScrubState::Running && self.allowed_at_ns > now_ns).then_some(self.allowed_at_ns)
+    }
+
+    fn pause_clock(&mut self, now_ns: u64) {
+        if self.sums.state == ScrubState::Running {
+            self.active_ns += now_ns.saturating_sub(self.running_since_ns);
+        }
+    }
+}
+
+impl Engine {
+    /// A command of the administrator.
+    pub(crate) fn scrub_command(&mut self, command: ScrubCommand) -> Result<(), ControlError> {
+        let state = self.scrub.sums.state;
+        let refuse = |why: &str| Err(ControlError::Invalid(why.to_owned()));
+        let under_way = matches!(state, ScrubState::Running | ScrubState::Paused);
+        match command {
+            ScrubCommand::Start { .. } if under_way || !self.scrub.is_at_rest() => return refuse("a scrub is under way"),
+            ScrubCommand::Start { unix_s, bytes_per_second } => {
+                let sums = ScrubStatus { started_unix_s: unix_s, bytes_per_second, ..ScrubStatus::default() };
+                self.scrub = Scrub { sums, ..Scrub::default() };
+            }
+            ScrubCommand::Pause if state != ScrubState::Running => return refuse("no scrub is running"),
+            ScrubCommand::Resume if state != ScrubState::Paused => return refuse("no scrub is paused"),
+            ScrubCommand::Stop if !under_way => return refuse("no scrub is under way"),
+            ScrubCommand::Pause | ScrubCommand::Resume | ScrubCommand::Stop => {}
+        }
+        self.scrub.pause_clock(self.now_ns);
+        self.scrub.running_since_ns = self.now_ns;
+        self.scrub.sums.state = match command {
+            ScrubCommand::Start { .. } | ScrubCommand::Resume => ScrubState::Running,
+            ScrubCommand::Pause => ScrubState::Paused,
+            ScrubCommand::Stop => ScrubState::Stopped,
+        };
+        Ok(())
+    }
+
+    /// Goes on with the scrub.
+    pub(crate) fn scrub_step(&mut self, out: &mut Outbox) {
+        self.feed_repairs();
+        if self.scrub.sums.state != ScrubState::Running || self.read_only || self.control.shutting_down() {
+            return;
+        }
+        if self.scrub.running_since_ns == 0 {
+            // It goes on after a restart.
+            self.scrub.running_since_ns = self.now_ns;
+        }
+        while self.scrub.examinations.len() < EXAMINE_AHEAD && self.scrub.allowed_at_ns <= self.now_ns {
+            if !self.scrub.repairs.is_empty() || self.has_repairs() {
+                return;
+            }
+            match self.next_batch() {
+                Next::Batch { segment, row, rows } => self.examine(segment, row, rows, out),
+                Next::Later => {
+                    // A long stretch of segments without live data: others first.
+                    self.scrub.allowed_at_ns = self.now_ns + 1;
+                    return;
+                }
+                Next::End => return self.end_scrub(out),
+            }
+        }
+    }
+
+    /// The next batch to be examined.
+    fn next_batch(&mut self) -> Next {
+        for _ in 0..SCRUB_SEGMENTS_PER_STEP {
+            if self.scrub.segment >= self.segments.count() {
+                return Next::End;
+            }
+            let segment = SegmentId(self.scrub.segment);
+            let s = self.segments.get(segment);
+            let holds_data = matches!(s.state, SegmentState::Open | SegmentState::Sealed | SegmentState::Cleaning | SegmentState::Aside);
+            let committed = self.committed_rows(segment);
+            if holds_data && s.live_units > 0 && self.scrub.row < committed {
+                let (row, rows) = self.segments.get(segment).batch_at(self.scrub.row);
+                if row + rows <= committed {
+                    self.scrub.row = row + rows;
+                    return Next::Batch { segment, row, rows };
+                }
+            }
+            self.scrub.segment += 1;
+            self.scrub.row = 0;
+        }
+        Next::Later
+    }
+
+    /// Rows of a segment before its first batch that is not committed.
+    fn committed_rows(&self, segment: SegmentId) -> u32 {
+        let s = self.segments.get(segment);
+        let in_flight = self.streams.iter().flat_map(|stream| &stream.in_flight).filter(|batch| batch.segment == segment);
+        in_flight.map(|batch| batch.row).min().map_or(s.filled_rows, |row| row.min(s.filled_rows))
+    }
+
+    fn examine(&mut self, segment: SegmentId, row: u32, rows: u32, out: &mut Outbox) {
+        let width = self.zones.shape(segment).width;
+        let places: Vec<_> = (0..width).map(|c| self.zones.locate(segment).address(row, Column(c))).collect();
+        let absent = places.iter().enumerate().filter(|(_, (member, _))| !self.is_online(*member)).fold(0u64, |mask, (c, _)| mask | 1 << c);
+        let left = width - absent.count_ones() as u8;
+        if left == 0 {
+            return;
+        }
+        self.segments.get_mut(segment).pins += 1;
+        let columns = (0..width).map(|_| None).collect();
+        let examination = self.scrub.examinations.insert(Examination { segment, row, rows, columns, absent, left });
+        let bytes = rows as usize * BLOCK_SIZE;
+        for (c, (member, offset)) in places.into_iter().enumerate().filter(|(c, _)| absent >> c & 1 == 0) {
+            let buf = self.buffers.get(bytes);
+            self.send(member, MemberOp::Read { offset, buf }, Purpose::Examine { examination, column: c as u8 }, out);
+        }
+        let read = u64::from(left) * bytes as u64;
+        self.scrub.sums.read_bytes += read;
+        let pause = (read * 1_000_000_000).checked_div(self.scrub.sums.bytes_per_second).unwrap_or(0);
+        self.scrub.allowed_at_ns = if pause == 0 { 0 } else { self.scrub.allowed_at_ns.max(self.now_ns) + pause };
+    }
+
+    /// A column of a batch has been read, or not.
+    pub(crate) fn examine_read(&mut self, at: u32, column: u8, buf: Option<Buf>, out: &mut Outbox) {
+        let Some(examination) = self.scrub.examinations.get_mut(at) else { return };
+        examination.columns[usize::from(column)] = buf;
+        examination.left -= 1;
+        if examination.left > 0 {
+            return;
+        }
+        let (segment, row, rows, absent) = (examination.segment, examination.row, examination.rows, examination.absent);
+        let columns = std::mem::take(&mut examination.columns);
+        let (pool, shape, buffers) = (self.superblock.pool, *self.zones.shape(segment), self.buffers.clone());
+        let work = ExamineWork { examination: at, pool, segment, row, rows, shape, columns, absent, buffers, found: None };
+        out.jobs.push(Job(Work::Examine(Box::new(work))));
+    }
+
+    /// A batch has been examined.
+    pub(crate) fn examined(&mut self, work: ExamineWork, out: &mut Outbox) {
+        let Some(examination) = self.scrub.examinations.remove(work.examination) else { return };
+        let (segment, row) = (examination.segment, examination.row);
+        self.scrub.sums.batches += 1;
+        match work.found {
+            Some(found) if found.wrong.iter().all(|columns| *columns == 0) && found.lost.is_empty() => {}
+            Some(found) => self.take_damage(segment, row, &found, out),
+            None => self.scrub.sums.damaged_batches += 1,
+        }
+        self.segments.unpin(segment);
+    }
+
+    /// Has the live blocks of damaged rows moved, and notes those that are lost.
+    fn take_damage(&mut self, segment: SegmentId, row: u32, found: &Examined, out: &mut Outbox) {
+        let shape = *self.zones.shape(segment);
+        let (first, rows) = (u64::from(row) * u64::from(shape.data), found.batch.frame.header.rows);
+        let weak_ends = found.ends_are_weak();
+        let (mut concerned, mut any) = (vec![false; rows as usize], false);
+        for decoded in &found.batch.entries {
+            let Some(payload) = &decoded.payload else { continue };
+            let at = (payload.block % rows) as usize;
+            let lost = found.lost.contains(&payload.block);
+            if found.wrong[at] == 0 && !weak_ends && !lost {
+                continue;
+            }
+            let place = self.codec.pack_block(segment, first + u64::from(payload.block));
+            let live = match decoded.entry {
+                Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } => {
+                    let live = self.shows(volume, lba, place);
+                    let key = BlockKey::new(volume, lba);
+                    if live && lost {
+                        self.note_scrub_loss(key, out);
+                    } else if live {
+                        let column = &found.columns[(payload.block / rows) as usize];
+                        let mut copy = self.buffers.get(BLOCK_SIZE);
+                        copy.copy_from_slice(&column[at * BLOCK_SIZE..(at + 1) * BLOCK_SIZE]);
+                        self.scrub.repairs.push_back(Repair { key, from: place, payload: copy.freeze() });
+                    }
+                    live
+                }
+                Entry::Page { object, index } => self.rewrite_page(object, index, place),
+                _ => false,
+            };
+            concerned[at] |= live;
+            any |= live;
+        }
+        // What is wrong beside blocks that nobody needs is not worth a word.
+        let counted = found.wrong.iter().zip(concerned).filter(|(_, concerned)| *concerned || (weak_ends && any));
+        self.scrub.sums.wrong_blocks += counted.map(|(wrong, _)| u64::from(wrong.count_ones())).sum::<u64>();
+    }
+
+    fn note_scrub_loss(&mut self, key: BlockKey, out: &mut Outbox) {
+        self.scrub.sums.lost_blocks += 1;
+        if self.scrub.sums.lost.len() < SCRUB_LOST_MAX {
+            self.scrub.sums.lost.push(VolumeBlock { volume: key.volume(), lba: key.lba().0 });
+        }
+        self.note_lost(key, out);
+    }
+
+    /// Hands repairs to the cleaned stream as far as it takes them.
+    fn feed_repairs(&mut self) {
+        while self.takes_repairs() {
+            let Some(Repair { key, from, payload }) = self.scrub.repairs.pop_front() else { return };
+            if self.shows(key.volume(), key.lba(), from) {
+                self.scrub.sums.moved_blocks += 1;
+                self.queue_repair(key, from, payload);
+            }
+        }
+    }
+
+    fn end_scrub(&mut self, out: &mut Outbox) {
+        if !self.scrub.is_at_rest() {
+            return;
+        }
+        self.scrub.pause_clock(self.now_ns);
+        let sums = &mut self.scrub.sums;
+        sums.state = ScrubState::Completed;
+        out.notices.push(Notice::ScrubEnded { wrong_blocks: sums.wrong_blocks, lost_blocks: sums.lost_blocks, damaged_batches: sums.damaged_batches });
+        if sums.wrong_blocks > 0 {
+            // What recovery would read leaves the damaged rows, too.
+            self.checkpoint.request();
+        }
+    }
+}
+
+/// What comes next.
+enum Next {
+    Batch {
+        segment: SegmentId,
+        row: u32,
+        rows: u32,
+    },
+    /// More segments are to be looked at.
+    Later,
+    /// All are done.
+    End,
+}
