@@ -7,7 +7,7 @@
 //! Only the batches under way pin their segments, and none is begun while repairs wait for room: a full pool never waits for a scrub.
 //! Where it stands and what it has found is in the counters that every checkpoint keeps, so it goes on after a restart.
 
-use crate::examine::{Examined, ExamineWork};
+use crate::examine::{ExamineWork, Examined};
 use crate::jobs::{Job, Work};
 use crate::limits::{EXAMINE_AHEAD, SCRUB_LOST_MAX, SCRUB_SEGMENTS_PER_STEP};
 use crate::member::Purpose;

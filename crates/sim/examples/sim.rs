@@ -158,7 +158,7 @@ fn main() -> ExitCode {
     failed.iter().for_each(|outcome| tell(&arguments, outcome));
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     println!(
-        "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations, {} power cuts, {} checkpoints, {} segments cleaned, {} refused for space",
+        "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations, {} power cuts, {} checkpoints, {} segments cleaned, {} refused for space, {} blocks found wrong by scrubs",
         outcomes.len(),
         failed.len(),
         seconds,
@@ -168,6 +168,7 @@ fn main() -> ExitCode {
         sum(|o| o.checkpoints),
         sum(|o| o.segments_cleaned),
         sum(|o| o.refused),
+        sum(|o| o.wrong_blocks),
     );
     hanging.iter().for_each(|seed| println!("seed {seed} HANGS: one apply or start takes more than {HANG_S} s"));
     // Not a return: threads of hanging seeds never end.

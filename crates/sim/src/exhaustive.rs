@@ -92,5 +92,6 @@ fn act(world: &mut World, action: Action) {
         Action::Change(change) => world.change(change),
         Action::Checkpoint => world.command(Control::Checkpoint),
         Action::Properties(properties) => world.command(Control::SetProperties(properties)),
+        Action::Scrub(command) => world.command(Control::Scrub(command)),
     }
 }

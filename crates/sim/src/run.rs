@@ -2,7 +2,8 @@
 //!
 //! Create the pool and cut the power at once: creation must be durable. Then, for each cycle: start (some starts are cut off and tried
 //! again), read everything back and compare, work with faults within redundancy, end by a power cut or a shutdown. At the end: start,
-//! compare, flush, rest, leak and counter checks, shutdown, power cut, start with too many members absent (refused), start, compare.
+//! compare, flush, rest, leak and counter checks, two scrubs (what the first one
+//! repairs the second one must not find), shutdown, power cut, start with too many members absent (refused), start, compare.
 
 mod faults;
 mod finish;
@@ -73,6 +74,8 @@ pub struct Outcome {
     pub segments_cleaned: u64,
     /// Requests refused for want of space.
     pub refused: u64,
+    /// Blocks of members that the scrubs at the end found wrong.
+    pub wrong_blocks: u64,
     /// Virtual nanoseconds.
     pub virtual_ns: u64,
     /// The broken promise, if any.
@@ -100,6 +103,7 @@ pub fn run_seed(seed: u64, options: &RunOptions) -> Outcome {
         checkpoints: run.checkpoints,
         segments_cleaned: run.segments_cleaned,
         refused: run.world.model.refused,
+        wrong_blocks: run.wrong_blocks,
         virtual_ns: run.world.now_ns(),
         violation,
         story: run.world.trace.take_story(),
@@ -118,6 +122,7 @@ struct Run {
     power_cuts: u64,
     checkpoints: u64,
     segments_cleaned: u64,
+    wrong_blocks: u64,
     newest_order: u64,
     clean: bool,
     /// The pool is for certain not free for another host.
@@ -153,6 +158,7 @@ impl Run {
             power_cuts: 0,
             checkpoints: 0,
             segments_cleaned: 0,
+            wrong_blocks: 0,
             newest_order: 0,
             clean: false,
             owned: false,
@@ -328,6 +334,7 @@ impl Run {
             Action::Request(volume, asked) => _ = self.world.submit(volume, asked),
             Action::Change(change) => self.world.change(change),
             Action::Checkpoint => self.world.command(Control::Checkpoint),
+            Action::Scrub(command) => self.world.command(Control::Scrub(command)),
             Action::Properties(properties) => self.world.command(Control::SetProperties(properties)),
         }
     }

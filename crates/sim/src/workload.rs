@@ -3,6 +3,7 @@
 use crate::content::{FIRST_STAMP, ONES, SECTORS, ZERO};
 use crate::model::{Asked, Model, VolumeChange, VolumeModel};
 use crate::rng::Rng;
+use windrow_engine::ScrubCommand;
 use windrow_layout::superblock::Properties;
 use windrow_units::VolumeId;
 
@@ -17,6 +18,8 @@ pub enum Action {
     Change(VolumeChange),
     /// A checkpoint.
     Checkpoint,
+    /// A command to the scrub; it may be refused.
+    Scrub(ScrubCommand),
     /// New properties.
     Properties(Properties),
 }
@@ -99,12 +102,18 @@ impl Workload {
             return (self.change(model), 1);
         }
         if kind == 7 {
-            return (Action::Checkpoint, 1);
+            return (if self.rng.chance(500) { Action::Checkpoint } else { Action::Scrub(self.scrub()) }, 1);
         }
         let (volume, blocks) = self.rng.pick(&usable);
         let asked = self.request(kind, blocks);
         let cost = asked.blocks().clamp(1, 64);
         (Action::Request(volume, asked), cost)
+    }
+
+    fn scrub(&mut self) -> ScrubCommand {
+        let bytes_per_second = self.rng.pick(&[0, 0, 100 << 20, 5 << 20]);
+        let start = ScrubCommand::Start { unix_s: 0, bytes_per_second };
+        self.rng.pick(&[start, start, start, ScrubCommand::Pause, ScrubCommand::Resume, ScrubCommand::Stop])
     }
 
     fn request(&mut self, kind: usize, volume_blocks: u64) -> Asked {

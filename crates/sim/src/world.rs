@@ -12,7 +12,9 @@ use crate::rng::Rng;
 use crate::trace::Trace;
 use crate::violation::{Broken, Violation, ensure};
 use std::collections::{BTreeMap, BTreeSet};
-use windrow_engine::{Control, ControlCompletion, ControlId, ControlRequest, Engine, Event, Job, Notice, OpenOptions, OpenReport, Outbox, PoolStatus};
+use windrow_engine::{
+    Control, ControlCompletion, ControlError, ControlId, ControlRequest, Engine, Event, Job, Notice, OpenOptions, OpenReport, Outbox, PoolStatus,
+};
 use windrow_io::{BufPool, Completion, MemberCommand, MemberIo, MemberOp, Reply, Request, RequestId};
 use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
 
@@ -34,6 +36,8 @@ enum Pending {
 enum Commanded {
     Volume(VolumeChange),
     Properties,
+    /// It may be refused.
+    Scrub,
     Other,
 }
 
@@ -223,7 +227,11 @@ impl World {
     /// Submits a control command without effect on content.
     pub fn command(&mut self, command: Control) {
         self.stopping |= matches!(command, Control::Shutdown { .. });
-        let commanded = if matches!(command, Control::SetProperties(_)) { Commanded::Properties } else { Commanded::Other };
+        let commanded = match command {
+            Control::SetProperties(_) => Commanded::Properties,
+            Control::Scrub(_) => Commanded::Scrub,
+            _ => Commanded::Other,
+        };
         self.control(command, commanded);
     }
 
@@ -448,8 +456,9 @@ impl World {
             None => Err(Violation::new(Broken::Protocol, format!("control command {} is not in flight", completion.id.0))),
             Some(Commanded::Volume(change)) => self.model.complete_change(&change, &completion.result),
             Some(Commanded::Properties) => self.model.complete_properties(completion.id, &completion.result),
+            Some(Commanded::Scrub) if matches!(completion.result, Ok(_) | Err(ControlError::Invalid(_) | ControlError::Stopped)) => Ok(()),
             Some(Commanded::Other) if completion.result.is_ok() => Ok(()),
-            Some(Commanded::Other) => Err(Violation::new(Broken::Error, format!("a control command failed: {:?}", completion.result))),
+            Some(Commanded::Other | Commanded::Scrub) => Err(Violation::new(Broken::Error, format!("a control command failed: {:?}", completion.result))),
         }
     }
 

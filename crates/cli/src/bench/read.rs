@@ -7,12 +7,12 @@
 
 use super::case::{EXPORT, SPARE_PER_MILLE, Sample, failed, fill};
 use super::chart::{Group, groups};
+use super::engine::block_bytes;
 use super::machine::{Meter, cpu_seconds};
 use super::nbd::serve_here;
 use super::report::{Findings, Goal, ReportArguments};
 use super::rounds::{RoundArguments, alternate, at_least_one, middle, ppm, ratio};
 use super::scratch::{Scratch, ScratchArguments};
-use super::engine::block_bytes;
 use crate::bench_fio::{FioFiles, FioLoad, FioResult, fio, fio_files, fio_has_engine};
 use crate::figures::{factor, nanoseconds};
 use crate::load::chained::{self, ChainedReads};

@@ -4,12 +4,13 @@ use super::Run;
 use crate::model::Asked;
 use crate::scenario::Cycle;
 use crate::violation::{Violation, ensure};
-use windrow_engine::{Control, OpenOptions};
+use windrow_engine::{Control, OpenOptions, ScrubCommand, ScrubState};
 use windrow_units::{MemberId, VolumeId};
 
 impl Run {
     /// Answers everything, flushes, comes to rest and checks.
     pub(super) fn rest(&mut self) -> Result<(), Violation> {
+        self.world.command(Control::Scrub(ScrubCommand::Stop));
         self.world.run_while("draining", |world| world.unanswered() > 0)?;
         let volume = self.world.model.volumes().keys().next().copied();
         self.world.submit(volume.unwrap_or(VolumeId(1)), Asked::Flush);
@@ -42,6 +43,7 @@ impl Run {
         self.begin(&cycle)?;
         self.rest()?;
         self.compare()?;
+        self.scrub()?;
         self.room_comes_back()?;
         self.rest()?;
         self.shut_down()?;
@@ -49,6 +51,25 @@ impl Run {
         self.begin(&cycle)?;
         self.rest()?;
         self.shut_down()
+    }
+
+    /// Scrubs twice. Nothing may be lost. Without faults nothing is wrong; what the first scrub finds wrong and moves, the second does not
+    /// find any more, unless a member has places that can never be read.
+    fn scrub(&mut self) -> Result<(), Violation> {
+        for again in [false, true] {
+            self.world.command(Control::Scrub(ScrubCommand::Start { unix_s: 0, bytes_per_second: 0 }));
+            self.world.run_while("scrubbing", |world| world.unanswered() > 0 || world.status().scrub.state == ScrubState::Running)?;
+            let scrub = self.world.status().scrub;
+            ensure!(scrub.state == ScrubState::Completed, Protocol, "the scrub ended as {:?}", scrub.state);
+            self.wrong_blocks += scrub.wrong_blocks;
+            let (lost, damaged, wrong) = (scrub.lost_blocks, scrub.damaged_batches, scrub.wrong_blocks);
+            ensure!(lost == 0 && damaged == 0, Durability, "within redundancy, but the scrub found {lost} blocks and {damaged} batches lost");
+            let steady = self.world.ailing.iter().all(|member| self.world.members.member(*member).read_errors.is_empty());
+            let allowed = if again { !steady } else { !self.world.ailing.is_empty() };
+            ensure!(wrong == 0 || allowed, Durability, "scrub (second: {again}): {wrong} wrong blocks, ailing members {:?}", self.world.ailing);
+            self.rest()?;
+        }
+        self.compare()
     }
 
     /// With one member less than the redundancy carries the pool does not start, and nothing happens to it.

@@ -1,0 +1,176 @@
+//! Scrub: what is wrong on a member is found, and what lives in its rows is logged anew.
+
+mod machine;
+
+use machine::Machine;
+use windrow_engine::*;
+use windrow_units::{Redundancy, VolumeId};
+
+const CODES: [(Redundancy, usize); 5] =
+    [(Redundancy::Copies(2), 2), (Redundancy::Copies(3), 3), (Redundancy::Single, 4), (Redundancy::Double, 5), (Redundancy::Double, 8)];
+const BLOCKS: u64 = 150;
+
+fn begin(machine: &mut Machine, bytes_per_second: u64) {
+    assert_eq!(machine.command(Control::Scrub(ScrubCommand::Start { unix_s: 5, bytes_per_second })), Some(Ok(ControlReply::Done)));
+}
+
+/// Lets some time pass.
+fn pass(machine: &mut Machine, times: usize) {
+    for _ in 0..times {
+        machine.now_ns += 30_000_000;
+        machine.events.push(Event::Tick(machine.now_ns));
+        machine.settle();
+    }
+}
+
+/// A whole scrub, until what it moved is in its new place.
+fn scrub(machine: &mut Machine) -> ScrubStatus {
+    begin(machine, 0);
+    pass(machine, 200);
+    let scrub = machine.engine.status().scrub;
+    assert_eq!((scrub.state, scrub.segments_done), (ScrubState::Completed, scrub.segments_total));
+    assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
+    scrub
+}
+
+fn fill(redundancy: Redundancy, members: usize) -> (Machine, VolumeId) {
+    let mut machine = Machine::with(redundancy, members, 24, 100);
+    let volume = machine.volume(1 << 30);
+    for lba in 0..BLOCKS {
+        machine.write(volume, lba, lba as u8 | 1);
+    }
+    machine.flush(volume);
+    (machine, volume)
+}
+
+/// Everything but labels and superblocks of a member turns into other bytes, and the member says nothing.
+fn garble(machine: &mut Machine, member: usize) {
+    let data_starts = machine.engine.status().plan.zones[0].start as usize;
+    machine.memory.data[member][data_starts..].chunks_exact_mut(8).enumerate().for_each(|(at, word)| {
+        word.iter_mut().for_each(|byte| *byte ^= (0x5a ^ (at as u8 | 1)).wrapping_mul(2 * member as u8 + 1));
+    });
+}
+
+fn verify(machine: &mut Machine, volume: VolumeId, what: &str) {
+    (0..BLOCKS).for_each(|lba| assert_eq!(machine.byte(volume, lba), lba as u8 | 1, "{what}: block {lba}"));
+}
+
+#[test]
+fn a_healthy_pool_has_nothing_wrong_and_nothing_moves() {
+    for (redundancy, members) in CODES {
+        let (mut machine, volume) = fill(redundancy, members);
+        let found = scrub(&mut machine);
+        assert!(found.batches > 0 && found.read_bytes > 0);
+        assert_eq!((found.wrong_blocks, found.moved_blocks, found.lost_blocks, found.damaged_batches), (0, 0, 0, 0));
+        verify(&mut machine, volume, "after the scrub");
+    }
+}
+
+/// The proof of a repair: afterwards other members may be wrong, as many as the redundancy covers.
+#[test]
+fn after_a_scrub_the_redundancy_is_whole_again() {
+    for (redundancy, members) in CODES {
+        let (mut machine, volume) = fill(redundancy, members);
+        let tolerance = redundancy.tolerance();
+        (0..tolerance).for_each(|member| garble(&mut machine, member));
+        let found = scrub(&mut machine);
+        assert!(found.wrong_blocks >= BLOCKS / (members as u64), "{redundancy:?}: {found:?}");
+        assert_eq!((found.moved_blocks, found.lost_blocks, found.damaged_batches), (BLOCKS, 0, 0), "{redundancy:?}");
+        let again = scrub(&mut machine);
+        assert_eq!((again.wrong_blocks, again.moved_blocks), (0, 0), "{redundancy:?}: what was found wrong is out of use");
+        machine.flush(volume);
+        (members - tolerance..members).for_each(|member| garble(&mut machine, member));
+        verify(&mut machine, volume, redundancy.name());
+        let mut machine = machine.crash();
+        verify(&mut machine, volume, "after a crash");
+    }
+}
+
+/// A member that lost all its writes since some time has older batches, valid in themselves. With two members each column is a whole batch.
+#[test]
+fn lost_writes_are_found_although_the_old_batches_verify() {
+    for (redundancy, members) in CODES {
+        for liar in [0, members - 1] {
+            let (mut machine, volume) = fill(redundancy, members);
+            let old = machine.memory.data[liar].clone();
+            // Until the segments of the first round are used again.
+            for round in 0..40u64 {
+                (0..BLOCKS).for_each(|lba| machine.write(volume, lba, (lba + round) as u8));
+                machine.flush(volume);
+            }
+            (0..BLOCKS).for_each(|lba| machine.write(volume, lba, lba as u8 | 1));
+            machine.flush(volume);
+            let data_starts = machine.engine.status().plan.zones[0].start as usize;
+            machine.memory.data[liar][data_starts..].copy_from_slice(&old[data_starts..]);
+            let found = scrub(&mut machine);
+            assert!(found.wrong_blocks > 0 && found.lost_blocks == 0 && found.damaged_batches == 0, "{redundancy:?}: {found:?}");
+            verify(&mut machine, volume, redundancy.name());
+            assert_eq!(scrub(&mut machine).wrong_blocks, 0);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_repaired_is_listed_or_counted_and_nothing_is_made_up() {
+    for (redundancy, members) in CODES {
+        let (mut machine, volume) = fill(redundancy, members);
+        // Every fifth row of three columns: more than any of these covers.
+        let start = machine.engine.status().plan.zones[0].start as usize;
+        for at in (2..60).step_by(5).map(|row| start + row * 4096) {
+            (0..members.min(3)).for_each(|member| machine.memory.data[member][at..at + 4096].fill(member as u8 + 3));
+        }
+        let found = scrub(&mut machine);
+        assert_eq!(found.lost.len() as u64, found.lost_blocks);
+        let mut unreadable = 0;
+        for lba in 0..BLOCKS {
+            machine.completions.clear();
+            machine.request(volume, windrow_io::Op::Read { offset: lba * 4096, length: 4096 });
+            machine.settle();
+            let failed = machine.completions.pop().expect("answered").result.is_err();
+            let listed = found.lost.contains(&VolumeBlock { volume, lba });
+            assert!(failed == listed || found.damaged_batches > 0, "{redundancy:?}: block {lba} failed: {failed}, listed: {listed}");
+            unreadable += u64::from(failed);
+        }
+        assert!(unreadable > 0, "{redundancy:?}");
+    }
+}
+
+#[test]
+fn it_stands_still_when_paused_goes_on_when_resumed_and_survives_a_restart() {
+    let (mut machine, volume) = fill(Redundancy::Double, 5);
+    for round in 0..10u64 {
+        (BLOCKS..BLOCKS * 20).for_each(|lba| machine.write(volume, lba, (lba + round) as u8));
+    }
+    machine.flush(volume);
+    let refused = |machine: &mut Machine, command| matches!(machine.command(Control::Scrub(command)), Some(Err(ControlError::Invalid(_))));
+    for command in [ScrubCommand::Pause, ScrubCommand::Resume, ScrubCommand::Stop] {
+        assert!(refused(&mut machine, command), "{command:?} without a scrub");
+    }
+    let rate = 4 << 20;
+    begin(&mut machine, rate);
+    let began = machine.now_ns;
+    assert!(refused(&mut machine, ScrubCommand::Start { unix_s: 6, bytes_per_second: 0 }), "there is one");
+    pass(&mut machine, 30);
+    let status = machine.engine.status().scrub;
+    let allowed = rate * (machine.now_ns - began) / 1_000_000_000 + (8 << 20);
+    assert!(status.state == ScrubState::Running && status.read_bytes > 0 && status.read_bytes <= allowed, "{status:?}");
+    assert_eq!(machine.command(Control::Scrub(ScrubCommand::Pause)), Some(Ok(ControlReply::Done)));
+    let paused = machine.engine.status().scrub;
+    pass(&mut machine, 30);
+    let later = machine.engine.status().scrub;
+    assert_eq!((later.batches, later.active_ms), (paused.batches, paused.active_ms), "nothing is read while it is paused");
+    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    let mut machine = machine.crash();
+    let restored = machine.engine.status().scrub;
+    assert_eq!((restored.state, restored.started_unix_s, restored.batches), (ScrubState::Paused, 5, paused.batches));
+    assert_eq!(machine.command(Control::Scrub(ScrubCommand::Resume)), Some(Ok(ControlReply::Done)));
+    pass(&mut machine, 5);
+    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    // One that was running goes on by itself.
+    let mut machine = machine.crash();
+    machine.out.notices.clear();
+    pass(&mut machine, 1000);
+    let ended = machine.engine.status().scrub;
+    assert_eq!((ended.state, ended.wrong_blocks), (ScrubState::Completed, 0));
+    assert!(machine.out.notices.contains(&Notice::ScrubEnded { wrong_blocks: 0, lost_blocks: 0, damaged_batches: 0 }));
+}
