@@ -182,6 +182,18 @@ pub enum Notice {
         /// How many there are.
         pages: u64,
     },
+    /// A member that was away is there again and is being rebuilt.
+    MemberRebuilding {
+        /// Which.
+        member: MemberId,
+        /// Segments that are not whole on it.
+        segments: u32,
+    },
+    /// A member is whole again.
+    MemberRebuilt {
+        /// Which.
+        member: MemberId,
+    },
     /// A scrub has reached the last segment.
     ScrubEnded {
         /// Blocks of members that were not what they must be.
@@ -382,7 +394,7 @@ pub struct MemberStatus {
     pub member: MemberId,
     /// Identifier.
     pub uuid: Uuid,
-    /// `online` or `absent`.
+    /// `online`, `rebuilding` or `absent`.
     pub state: &'static str,
     /// Usable bytes.
     pub size_bytes: u64,
@@ -412,6 +424,23 @@ pub struct VolumeBlock {
     pub volume: VolumeId,
     /// Block of 4 KiB.
     pub lba: u64,
+}
+
+/// The rebuild that runs, or the last one since start.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RebuildStatus {
+    /// Members that are being rebuilt now.
+    pub members: Vec<MemberId>,
+    /// Segments made whole.
+    pub segments_done: u32,
+    /// Segments to be made whole in all, as far as they have not been emptied meanwhile.
+    pub segments_total: u32,
+    /// Bytes read from members.
+    pub read_bytes: u64,
+    /// Bytes written to members that are rebuilt.
+    pub written_bytes: u64,
+    /// Batches that could not be rebuilt because their tables can neither be read nor be rebuilt. Their blocks may still be readable one by one.
+    pub damaged_batches: u64,
 }
 
 /// The scrub that runs, or the last one. After a crash the sums are those of the last checkpoint.
@@ -520,6 +549,8 @@ pub struct PoolStatus {
     pub users_per_1024_gained: Option<u64>,
     /// The scrub that runs, or the last one.
     pub scrub: ScrubStatus,
+    /// The rebuild that runs, or the last one since start.
+    pub rebuild: RebuildStatus,
     /// Newest order, and the newest durable one.
     pub order: Order,
     /// Every order up to this one is durable.

@@ -466,6 +466,7 @@ impl Engine {
                 filled_rows: s.filled_rows,
                 last_checkpoint: s.last_checkpoint,
                 last_seq: s.last_seq,
+                stale: if s.filled_rows > 0 { s.stale } else { 0 },
                 starts: if s.filled_rows > 0 { s.starts.to_vec() } else { vec![0; s.starts.len()] },
             };
             let (_, at) = geometry.locate(id);

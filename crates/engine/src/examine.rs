@@ -46,7 +46,8 @@ pub(crate) struct Examined {
 }
 
 impl Examined {
-    fn is_whole(&self) -> bool {
+    /// True if nothing is wrong or lost.
+    pub(crate) fn is_whole(&self) -> bool {
         self.lost.is_empty() && self.wrong.iter().all(|columns| *columns == 0)
     }
 
@@ -118,7 +119,7 @@ impl ExamineWork {
 }
 
 /// The data columns of a batch, whatever column is missing or wrong in whatever row, and the payload blocks that can not be had (they are
-/// left as they happen to be).
+/// zeroes).
 pub(crate) fn data_columns(buffers: &BufPool, batch: &DecodedBatch, ends: &Ends, read: &[Option<Buf>]) -> (Vec<Buf>, Vec<u32>) {
     let (frame, header) = (&batch.frame, &batch.frame.header);
     let mut columns: Vec<Buf> = (0..header.shape.data).map(|_| buffers.get(header.rows as usize * BLOCK_SIZE)).collect();
@@ -137,6 +138,7 @@ pub(crate) fn data_columns(buffers: &BufPool, batch: &DecodedBatch, ends: &Ends,
         let (column, row) = place(payload.block);
         let right = |bytes: &[u8]| windrow_reduce::checksum(bytes) == payload.checksum;
         if !search(&header.shape, column, &of_row(read, row), &mut columns[column][within(row)], right) {
+            columns[column][within(row)].fill(0);
             lost.push(payload.block);
         }
     }

@@ -65,8 +65,9 @@ impl Engine {
         self.segments.get_mut(spec.segment).pins += 1;
         let (member, offset) = self.zones.locate(spec.segment).address(spec.row, spec.column);
         let (column, bytes, rebuild) = (spec.column.0, spec.rows as usize * BLOCK_SIZE, spec.rebuild);
+        let segment_of = spec.segment;
         let fetch = self.fetches.insert(Fetch { spec, stage: Stage::Direct });
-        if rebuild || !self.is_online(member) {
+        if rebuild || !self.holds(member, segment_of) {
             return self.gather(fetch, None, out);
         }
         let buf = self.buffers.get(bytes);
@@ -128,7 +129,7 @@ impl Engine {
         for c in 0..shape.width {
             let related = shape.code != Code::Copies || c % shape.data == wanted.0 % shape.data;
             let (member, offset) = self.zones.locate(segment).address(row, Column(c));
-            if c != wanted.0 && related && self.is_online(member) {
+            if c != wanted.0 && related && self.holds(member, segment) {
                 reads.push((member, offset, c));
             }
         }
@@ -160,10 +161,10 @@ impl Engine {
         if work.rebuilt.is_some()
             && let Some(fetch) = self.fetches.get_mut(at)
         {
-            let (member, _) = self.zones.locate(fetch.spec.segment).address(fetch.spec.row, fetch.spec.column);
-            if self.members.list[member.index()].online && !fetch.spec.checksums.is_empty() {
+            let (segment, goal, has_checksums) = (fetch.spec.segment, fetch.spec.goal, !fetch.spec.checksums.is_empty());
+            let (member, _) = self.zones.locate(segment).address(fetch.spec.row, fetch.spec.column);
+            if has_checksums && self.holds(member, segment) {
                 self.counters.repaired_reads += 1;
-                let goal = fetch.spec.goal;
                 self.note_repair(member, goal, work.rebuilt.as_ref(), out);
             }
         }

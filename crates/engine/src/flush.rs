@@ -63,6 +63,9 @@ pub(crate) struct FlushState {
     /// Oldest first; horizons ascend.
     pub(crate) waiters: VecDeque<Waiting>,
     round: Option<Round>,
+    /// Rounds begun, and the newest that has ended well.
+    begun: u64,
+    pub(crate) ended: u64,
     /// Something other than a waiter wants a round.
     pub(crate) wanted: bool,
     /// User bytes that are durable.
@@ -83,6 +86,12 @@ impl FlushState {
 }
 
 impl Engine {
+    /// Asks for a round that covers all writes that have ended; it is over when `ended` has reached the number given.
+    pub(crate) fn want_round(&mut self) -> u64 {
+        self.flush.wanted = true;
+        self.flush.begun + 1
+    }
+
     /// A flush request.
     pub(crate) fn flush_request(&mut self, id: RequestId, out: &mut Outbox) {
         if self.read_only {
@@ -130,6 +139,7 @@ impl Engine {
 
     fn begin_round(&mut self, out: &mut Outbox) {
         self.flush.wanted = false;
+        self.flush.begun += 1;
         self.flush.log_bytes_at_round = self.counters.log_bytes;
         let dirty: Vec<MemberId> = self.online_members().into_iter().filter(|m| self.members.list[m.index()].dirty).collect();
         self.flush.round = Some(Round {
@@ -166,6 +176,7 @@ impl Engine {
             return;
         }
         let Some(round) = self.flush.round.take() else { return };
+        self.flush.ended = self.flush.begun;
         self.orders.set_durable(round.through);
         for (stream, seq) in STREAMS.into_iter().zip(round.seqs) {
             let s = self.stream_mut(stream);

@@ -4,7 +4,8 @@
 //! batch), `write/seal.rs` (plan, header, job, member writes), `write/commit.rs` (map and live counters), `flush.rs`
 //! (durability). A read: `read.rs` (pending blocks, map, runs), `fetch.rs` (member reads, verification, rebuilding).
 //! Space: `segment.rs` (states, reuse rule), `clean.rs` (victims, moves), `checkpoint.rs` (images of the tables). Health:
-//! `scrub.rs` (batch after batch), `examine.rs` (what each block of a batch must be). Start:
+//! `examination.rs` and `examine.rs` (what each block of a batch must be), `scrub.rs` (one batch after the other), `rebuild.rs` (members that
+//! come back). Start:
 //! `format.rs` (a new pool), `recover/` (an existing one). Everything that changes is owned by [`Engine`]; no locks, no clock,
 //! no randomness, no threads.
 
@@ -13,6 +14,7 @@ mod checkpoint;
 mod clean;
 mod control;
 mod ends;
+mod examination;
 mod examine;
 mod fetch;
 mod flush;
@@ -26,6 +28,7 @@ mod pending;
 mod ranges;
 mod read;
 mod reconstruct;
+mod rebuild;
 mod recover;
 mod scrub;
 mod segment;
@@ -87,7 +90,9 @@ pub struct Engine {
     cleaner: clean::Cleaner,
     checkpoint: checkpoint::CheckpointState,
     control: control::ControlState,
+    examinations: slab::Slab<examination::Examination>,
     scrub: scrub::Scrub,
+    rebuild: rebuild::Rebuild,
     counters: status::Counters,
     /// See [`Engine::plant_early_reuse`].
     early_reuse: bool,
@@ -137,6 +142,7 @@ impl Engine {
             self.place(out);
             self.walk_ranges();
             self.seal_aged(out);
+            self.rebuild_step(out);
             self.scrub_step(out);
             self.clean_step(out);
             self.checkpoint_step(out);

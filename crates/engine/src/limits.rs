@@ -38,6 +38,8 @@ pub const WALKS_MAX: usize = 64;
 pub const DISCARDING_MAX: u32 = 64;
 /// Batches that a scrub or rebuild has under way at the same time; each takes a chunk of memory on each member, twice.
 pub const EXAMINE_AHEAD: usize = 2;
+/// Segments that are rebuilt before a flush is asked for.
+pub const REBUILD_FLUSH_SEGMENTS: usize = 16;
 /// Segments without live data that a scrub passes over in one step.
 pub const SCRUB_SEGMENTS_PER_STEP: usize = 4096;
 /// Lost blocks that a scrub lists; all are counted.

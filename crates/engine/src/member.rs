@@ -40,6 +40,11 @@ pub enum Purpose {
         /// Column.
         column: u8,
     },
+    /// One column of a batch that is rebuilt.
+    Rebuild {
+        /// Segment.
+        segment: SegmentId,
+    },
     /// A flush of a round.
     Flush,
     /// A superblock slot.
@@ -56,8 +61,10 @@ pub enum Purpose {
 /// One member at run time.
 #[derive(Debug, Default)]
 pub struct Member {
-    /// Can be used.
+    /// Takes part in all writes, and in reads of what is whole on it.
     pub online: bool,
+    /// Being rebuilt: counts as lost as long as that lasts.
+    pub rebuilding: bool,
     /// Has completed writes that no flush covers yet.
     pub dirty: bool,
     /// Counters.
@@ -126,6 +133,13 @@ impl Engine {
         self.members.list[member.index()].online
     }
 
+    /// True if what the member holds of the segment is there and counts.
+    #[inline]
+    pub(crate) fn holds(&self, member: MemberId, segment: SegmentId) -> bool {
+        let m = &self.members.list[member.index()];
+        m.online && !(m.rebuilding && self.segments.get(segment).stale >> member.0 & 1 == 1)
+    }
+
     /// A member command has ended.
     pub(crate) fn member_done(&mut self, done: MemberDone, out: &mut Outbox) {
         let Some(purpose) = self.members.in_flight.remove(done.tag.0 as u32) else {
@@ -150,6 +164,10 @@ impl Engine {
             }
             Purpose::Fetch { fetch, column } => self.fetch_read_done(fetch, column, done.buf, failed, out),
             Purpose::Examine { examination, column } => self.examine_read(examination, column, done.buf.filter(|_| !failed), out),
+            Purpose::Rebuild { segment } => {
+                self.members.list[done.member.index()].dirty |= !failed;
+                self.column_rebuilt(segment);
+            }
             Purpose::Flush => self.flush_done(done.member, failed, out),
             Purpose::SuperblockWrite | Purpose::SuperblockFlush => self.superblock_step_done(out),
             Purpose::Discard { segment } => self.discard_done(segment),
@@ -162,8 +180,14 @@ impl Engine {
             return;
         }
         self.members.list[member.index()].online = false;
+        self.members.list[member.index()].rebuilding = false;
         out.notices.push(Notice::MemberFailed { member, error });
         let record = &mut self.superblock.members[member.index()];
+        // What was sealed before the newest checkpoint began was durable on all members in use when its root was written. One that was being
+        // rebuilt has missed more.
+        let newest = self.superblock.checkpoints[0].map_or(0, |root| root.id);
+        record.missed_from = if record.state == MemberState::Online { newest } else { record.missed_from.min(newest) };
+        record.listed_from = 0;
         record.state = MemberState::Absent;
         record.absent_since = self.superblock.generation.next();
         if !redundancy_holds(&self.zones, &self.members.list) {
@@ -229,7 +253,7 @@ impl Engine {
 /// True if every zone survives the members that are gone.
 pub(crate) fn redundancy_holds(zones: &ZoneMap, members: &[Member]) -> bool {
     zones.zones().iter().all(|zone| {
-        let lost = (0..members.len()).filter(|m| zone.members >> m & 1 == 1 && !members[*m].online).count();
+        let lost = (0..members.len()).filter(|m| zone.members >> m & 1 == 1 && (!members[*m].online || members[*m].rebuilding)).count();
         lost <= zone.shape.tolerance()
     })
 }

@@ -7,29 +7,16 @@
 //! Only the batches under way pin their segments, and none is begun while repairs wait for room: a full pool never waits for a scrub.
 //! Where it stands and what it has found is in the counters that every checkpoint keeps, so it goes on after a restart.
 
-use crate::examine::{ExamineWork, Examined};
-use crate::jobs::{Job, Work};
+use crate::examination::ExamineGoal;
+use crate::examine::Examined;
 use crate::limits::{EXAMINE_AHEAD, SCRUB_LOST_MAX, SCRUB_SEGMENTS_PER_STEP};
-use crate::member::Purpose;
 use crate::pending::BlockKey;
 use crate::segment::SegmentState;
-use crate::slab::Slab;
 use crate::{ControlError, Engine, Notice, Outbox, ScrubCommand, ScrubState, ScrubStatus, VolumeBlock};
 use std::collections::VecDeque;
-use windrow_io::{Buf, MemberOp, Payload};
+use windrow_io::Payload;
 use windrow_layout::batch::Entry;
-use windrow_units::{BLOCK_SIZE, Column, Place, SegmentId};
-
-/// A batch being read.
-#[derive(Debug)]
-struct Examination {
-    segment: SegmentId,
-    row: u32,
-    rows: u32,
-    columns: Vec<Option<Buf>>,
-    absent: u64,
-    left: u8,
-}
+use windrow_units::{BLOCK_SIZE, Place, SegmentId};
 
 /// A live block of a damaged row.
 #[derive(Debug)]
@@ -53,7 +40,8 @@ pub(crate) struct Scrub {
     running_since_ns: u64,
     /// The rate allows the next read at this time.
     allowed_at_ns: u64,
-    examinations: Slab<Examination>,
+    /// Examinations.
+    under_way: usize,
     repairs: VecDeque<Repair>,
 }
 
@@ -111,7 +99,7 @@ impl Scrub {
 
     /// True if none of its reads, jobs or repairs is under way.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.examinations.is_empty() && self.repairs.is_empty()
+        self.under_way == 0 && self.repairs.is_empty()
     }
 
     /// True if nothing more comes of it.
@@ -168,12 +156,12 @@ impl Engine {
             // It goes on after a restart.
             self.scrub.running_since_ns = self.now_ns;
         }
-        while self.scrub.examinations.len() < EXAMINE_AHEAD && self.scrub.allowed_at_ns <= self.now_ns {
+        while self.scrub.under_way < EXAMINE_AHEAD && self.scrub.allowed_at_ns <= self.now_ns {
             if !self.scrub.repairs.is_empty() || self.has_repairs() {
                 return;
             }
             match self.next_batch() {
-                Next::Batch { segment, row, rows } => self.examine(segment, row, rows, out),
+                Next::Batch { segment, row, rows } => self.scrub_batch(segment, row, rows, out),
                 Next::Later => {
                     // A long stretch of segments without live data: others first.
                     self.scrub.allowed_at_ns = self.now_ns + 1;
@@ -207,61 +195,23 @@ impl Engine {
         Next::Later
     }
 
-    /// Rows of a segment before its first batch that is not committed.
-    fn committed_rows(&self, segment: SegmentId) -> u32 {
-        let s = self.segments.get(segment);
-        let in_flight = self.streams.iter().flat_map(|stream| &stream.in_flight).filter(|batch| batch.segment == segment);
-        in_flight.map(|batch| batch.row).min().map_or(s.filled_rows, |row| row.min(s.filled_rows))
-    }
-
-    fn examine(&mut self, segment: SegmentId, row: u32, rows: u32, out: &mut Outbox) {
-        let width = self.zones.shape(segment).width;
-        let places: Vec<_> = (0..width).map(|c| self.zones.locate(segment).address(row, Column(c))).collect();
-        let absent = places.iter().enumerate().filter(|(_, (member, _))| !self.is_online(*member)).fold(0u64, |mask, (c, _)| mask | 1 << c);
-        let left = width - absent.count_ones() as u8;
-        if left == 0 {
-            return;
-        }
-        self.segments.get_mut(segment).pins += 1;
-        let columns = (0..width).map(|_| None).collect();
-        let examination = self.scrub.examinations.insert(Examination { segment, row, rows, columns, absent, left });
-        let bytes = rows as usize * BLOCK_SIZE;
-        for (c, (member, offset)) in places.into_iter().enumerate().filter(|(c, _)| absent >> c & 1 == 0) {
-            let buf = self.buffers.get(bytes);
-            self.send(member, MemberOp::Read { offset, buf }, Purpose::Examine { examination, column: c as u8 }, out);
-        }
-        let read = u64::from(left) * bytes as u64;
-        self.scrub.sums.read_bytes += read;
-        let pause = (read * 1_000_000_000).checked_div(self.scrub.sums.bytes_per_second).unwrap_or(0);
-        self.scrub.allowed_at_ns = if pause == 0 { 0 } else { self.scrub.allowed_at_ns.max(self.now_ns) + pause };
-    }
-
-    /// A column of a batch has been read, or not.
-    pub(crate) fn examine_read(&mut self, at: u32, column: u8, buf: Option<Buf>, out: &mut Outbox) {
-        let Some(examination) = self.scrub.examinations.get_mut(at) else { return };
-        examination.columns[usize::from(column)] = buf;
-        examination.left -= 1;
-        if examination.left > 0 {
-            return;
-        }
-        let (segment, row, rows, absent) = (examination.segment, examination.row, examination.rows, examination.absent);
-        let columns = std::mem::take(&mut examination.columns);
-        let (pool, shape, buffers) = (self.superblock.pool, *self.zones.shape(segment), self.buffers.clone());
-        let work = ExamineWork { examination: at, pool, segment, row, rows, shape, columns, absent, buffers, found: None };
-        out.jobs.push(Job(Work::Examine(Box::new(work))));
-    }
-
     /// A batch has been examined.
-    pub(crate) fn examined(&mut self, work: ExamineWork, out: &mut Outbox) {
-        let Some(examination) = self.scrub.examinations.remove(work.examination) else { return };
-        let (segment, row) = (examination.segment, examination.row);
+    pub(crate) fn scrub_examined(&mut self, segment: SegmentId, row: u32, found: Option<Examined>, out: &mut Outbox) {
+        self.scrub.under_way -= 1;
         self.scrub.sums.batches += 1;
-        match work.found {
-            Some(found) if found.wrong.iter().all(|columns| *columns == 0) && found.lost.is_empty() => {}
+        match found {
+            Some(found) if found.is_whole() => {}
             Some(found) => self.take_damage(segment, row, &found, out),
             None => self.scrub.sums.damaged_batches += 1,
         }
-        self.segments.unpin(segment);
+    }
+
+    fn scrub_batch(&mut self, segment: SegmentId, row: u32, rows: u32, out: &mut Outbox) {
+        let read = self.examine(ExamineGoal::Scrub, segment, row, rows, out);
+        self.scrub.under_way += usize::from(read > 0);
+        self.scrub.sums.read_bytes += read;
+        let pause = (read * 1_000_000_000).checked_div(self.scrub.sums.bytes_per_second).unwrap_or(0);
+        self.scrub.allowed_at_ns = if pause == 0 { 0 } else { self.scrub.allowed_at_ns.max(self.now_ns) + pause };
     }
 
     /// Has the live blocks of damaged rows moved, and notes those that are lost.

@@ -61,6 +61,8 @@ pub struct Segment {
     pub superseded_by: Order,
     /// Newest cleaned batch that moved one of its blocks away.
     pub moved_by: Seq,
+    /// Members, as a bit mask, that are being rebuilt and on which it is not whole (docs/members.md).
+    pub stale: u64,
     /// Changed since its record was last written to a checkpoint.
     pub dirty: bool,
     /// Bit r is set if a batch starts at row r.
@@ -159,6 +161,7 @@ impl Segments {
                 last_seq: Seq(0),
                 superseded_by: Order(0),
                 moved_by: Seq(0),
+                stale: 0,
                 dirty: false,
                 starts: vec![0; zones.shape(SegmentId(s)).rows.div_ceil(64) as usize].into_boxed_slice(),
             })
@@ -242,6 +245,7 @@ impl Segments {
         segment.stream = stream as u8;
         segment.filled_rows = 0;
         segment.starts.fill(0);
+        segment.stale = 0;
         segment.superseded_by = Order(0);
         segment.moved_by = Seq(0);
         self.mark_dirty(id);

@@ -1,7 +1,7 @@
 //! What `status` and `stats` show, and the counters behind it.
 
 use crate::limits::STREAM_USER;
-use crate::member::add;
+use crate::member::{Member, add};
 use crate::{Engine, MemberStatus, Notice, Outbox, PoolStatus, StopReason, VolumeStatus, WrittenBytes};
 use windrow_layout::checkpoint::VolumeState;
 use windrow_layout::superblock::MemberState;
@@ -65,7 +65,7 @@ impl Engine {
         for member in &self.members.list {
             add(&mut written, &member.stats.written);
         }
-        let degraded = self.members.list.iter().zip(&self.superblock.members).any(|(m, r)| !m.online && r.state != MemberState::Removed);
+        let degraded = self.members.list.iter().zip(&self.superblock.members).any(|(m, r)| (!m.online || m.rebuilding) && r.state != MemberState::Removed);
         let state = match &self.stopped {
             Some(StopReason::Shutdown) | None if degraded => "degraded",
             None | Some(StopReason::Shutdown) => "online",
@@ -111,6 +111,7 @@ impl Engine {
             segments_cleaned: self.counters.segments_cleaned,
             users_per_1024_gained: self.admission.pace.per_1024(),
             scrub: self.scrub.status(self.segments.count(), self.now_ns),
+            rebuild: self.rebuild.status(),
             order: self.orders.last(),
             durable_order: self.orders.durable(),
             lifetime_user_bytes,
@@ -132,7 +133,11 @@ impl Engine {
             .map(|(i, record)| MemberStatus {
                 member: MemberId(i as u8),
                 uuid: record.uuid,
-                state: if self.members.list[i].online { "online" } else { "absent" },
+                state: match &self.members.list[i] {
+                    Member { online: false, .. } => "absent",
+                    Member { rebuilding: true, .. } => "rebuilding",
+                    Member { .. } => "online",
+                },
                 size_bytes: record.size_bytes,
             })
             .collect()
@@ -200,6 +205,8 @@ impl Engine {
             && self.checkpoint.is_idle()
             && self.cleaner.is_idle()
             && self.scrub.is_idle()
+            && self.rebuild.is_idle()
+            && self.examinations.is_empty()
             && self.stream(STREAM_USER).open.is_empty()
     }
 

@@ -150,7 +150,7 @@ fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findin
         let member = MemberId(index as u8);
         let report = found.get_mut(index).map(|f| &mut f.report);
         let generation = report.as_ref().and_then(|r| r.generation);
-        let recorded_absent = record.state == MemberState::Absent;
+        let recorded_absent = matches!(record.state, MemberState::Absent | MemberState::Rebuilding);
         let current = generation.is_some_and(|g| g.next() >= newest.generation);
         present += usize::from(current && !recorded_absent);
         unexplained += usize::from(!current && !recorded_absent);
@@ -160,6 +160,7 @@ fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findin
         }
         missing += 1;
         let (severity, message) = match (recorded_absent, generation) {
+            (true, _) if record.state == MemberState::Rebuilding => (Severity::Repairable, "being rebuilt: it does not count yet".to_owned()),
             (true, _) => (Severity::Repairable, format!("recorded as absent since generation {}", record.absent_since)),
             (false, None) => (Severity::Repairable, "not there, or without a valid superblock".to_owned()),
             (false, Some(g)) => (Severity::Repairable, format!("left behind at generation {g} of {}", newest.generation)),

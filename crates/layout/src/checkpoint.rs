@@ -35,6 +35,8 @@ pub const OBJECT_MAP: u32 = 16;
 
 /// Map entries in a map page.
 pub const MAP_PAGE_ENTRIES: usize = 256;
+/// Most members on which a segment can be stale: no redundancy covers more.
+pub const STALE_MEMBERS_MAX: usize = 4;
 /// Pointers in a leaf.
 pub const LEAF_POINTERS: usize = 256;
 
@@ -133,6 +135,8 @@ pub struct SegmentRecord {
     pub last_checkpoint: u64,
     /// Sequence number of its last batch.
     pub last_seq: Seq,
+    /// Members, as a bit mask, that are being rebuilt and on which it is not whole yet; no more than [`STALE_MEMBERS_MAX`].
+    pub stale: u64,
     /// Bit `r` of word `r/64` is set if a batch starts at row `r`.
     pub starts: Vec<u64>,
 }

@@ -136,6 +136,8 @@ pub enum MemberState {
     Absent,
     /// Slot not in use.
     Removed,
+    /// Takes part in all writes, and is whole in every segment that does not name it as stale. Counts as lost until it is online.
+    Rebuilding,
 }
 
 /// A member in the table.
@@ -149,6 +151,10 @@ pub struct MemberRecord {
     pub size_bytes: u64,
     /// Generation in which it left (0 while online).
     pub absent_since: Generation,
+    /// While it is not online: it may have missed batches that were sealed when this checkpoint or a later one had begun, and no others.
+    pub missed_from: u64,
+    /// While it is rebuilding: from this checkpoint on the segment table names the segments that are stale on it (0: none does yet).
+    pub listed_from: u64,
 }
 
 /// What is void: entries of epochs below `epoch` with orders above `accepted_order` (and below `next_order`), and

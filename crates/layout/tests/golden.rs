@@ -38,6 +38,8 @@ fn superblock() -> Superblock {
         state: state(i),
         size_bytes: (64 << 20) + u64::from(i) * 4096,
         absent_since: Generation(if i == 4 { 6 } else { 0 }),
+        missed_from: 0,
+        listed_from: 0,
     };
     let narrow = Shape { width: 4, data: 2, ..SHAPE };
     let zones = vec![
@@ -172,6 +174,7 @@ fn checkpoint_bytes_are_frozen() {
         filled_rows: 20,
         last_checkpoint: 12,
         last_seq: Seq(8),
+        stale: 0,
         starts: vec![0x1_0001],
     };
     encode_segment(&segment, &mut record);

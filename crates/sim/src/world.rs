@@ -473,7 +473,7 @@ impl World {
             Notice::Unrecoverable { .. } | Notice::Stopped { .. } => {
                 ensure!(self.stopping, Error, "within redundancy, but: {notice:?}");
             }
-            Notice::Filling { .. } | Notice::MapFull { .. } | Notice::ScrubEnded { .. } => {}
+            Notice::Filling { .. } | Notice::MapFull { .. } | Notice::ScrubEnded { .. } | Notice::MemberRebuilding { .. } | Notice::MemberRebuilt { .. } => {}
         }
         Ok(())
     }

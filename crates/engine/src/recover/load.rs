@@ -155,6 +155,7 @@ fn load_segments(page: &[u8], index: u32, geometry: &SegmentTableGeometry, table
         segment.filled_rows = record.filled_rows;
         segment.last_checkpoint = record.last_checkpoint;
         segment.last_seq = record.last_seq;
+        segment.stale = record.stale;
         segment.starts.copy_from_slice(&record.starts);
     }
     Ok(())

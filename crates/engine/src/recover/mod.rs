@@ -199,7 +199,12 @@ impl Engine {
         watch(OpenPhase::Fence);
         tables::count_live(&mut tables, &loaded);
         let counters = load::counters(&mut reader, &loaded)?;
-        let online = reader.online.clone();
+        let mut online = reader.online.clone();
+        lower_missed_from(&mut superblock, root.id);
+        for (online, record) in online.iter_mut().zip(&superblock.members) {
+            // Only a start that may write takes members back.
+            *online |= record.state == MemberState::Rebuilding;
+        }
         if !options.read_only {
             redundancy::complete(&mut reader, &outcome.chains, spent, &mut report)?;
             superblock.parent_hash = found.content_hash();
@@ -234,6 +239,13 @@ impl Engine {
             spent[member.index()].flushes += 1;
         }
         Ok(())
+    }
+}
+
+/// Batches that are replayed after this root get its number, whatever checkpoint they were sealed under.
+fn lower_missed_from(superblock: &mut Superblock, root: u64) {
+    for record in superblock.members.iter_mut().filter(|record| record.state != MemberState::Online) {
+        record.missed_from = record.missed_from.min(root);
     }
 }
 
@@ -274,6 +286,7 @@ fn build(
     let mut orders = Orders::new(restart.next_order);
     orders.set_durable(restart.accepted);
     let max_rows = tables.zones.zones().iter().map(|z| z.shape.rows).max().unwrap_or(64);
+    let root = checkpoint;
     let checkpoint = CheckpointState::new(checkpoint, loaded, max_rows, &plan, restart.accepted);
     let constant = |byte: u8| {
         let mut buf = buffers.get(crate::read::CONSTANT_BYTES);
@@ -284,7 +297,11 @@ fn build(
         zeroes: constant(0),
         ones: constant(0xff),
         members: Members {
-            list: online.iter().map(|o| Member { online: *o, ..Default::default() }).collect(),
+            list: online
+                .iter()
+                .zip(&superblock.members)
+                .map(|(online, record)| Member { online: *online, rebuilding: *online && record.state == MemberState::Rebuilding, ..Default::default() })
+                .collect(),
             in_flight: Default::default(),
             unrecorded_loss: false,
         },
@@ -302,7 +319,9 @@ fn build(
         cleaner: Default::default(),
         checkpoint,
         control: Default::default(),
+        examinations: Default::default(),
         scrub: Default::default(),
+        rebuild: Default::default(),
         counters: Default::default(),
         early_reuse: false,
         superblock,
@@ -321,6 +340,9 @@ fn build(
         engine.begin_delete(volume, Order(restart.accepted.0));
     }
     engine.settle_streams();
+    engine.settle_stale(root);
+    // The next generation names this one by its content.
+    engine.superblock_writer = SuperblockWriter::after(&engine.superblock);
     engine
 }
 

@@ -4,11 +4,14 @@
 //! is not there is recorded absent in it: then nobody else can have gone on without us. A member that the table calls online
 //! but whose own superblock is more than one generation old has missed something and is not used (a generation is complete on
 //! all online members before the next begins, so one generation of lag is what a crash leaves).
+//!
+//! A member that was recorded absent and is there again is rebuilt (docs/members.md): from what it has if it is the one that left, else from
+//! nothing. Until that is done it is not read, and counts as lost. One whose own history went on without the pool stays out.
 
 use super::OpenError;
 use crate::OpenOptions;
 use windrow_io::MemberIo;
-use windrow_layout::superblock::{MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError};
+use windrow_layout::superblock::{MemberRecord, MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError};
 use windrow_units::{MemberId, Redundancy, Uuid, ZoneMap};
 
 /// The newest valid superblock of one member.
@@ -94,15 +97,57 @@ pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions, failing: u64)
     let as_found = newest.clone();
     let behind = |(member, s): &(MemberId, Superblock)| (s.generation < newest.generation && present[member.index()]).then_some(*member);
     let lagging = found.iter().filter_map(behind).collect();
-    let generation = newest.generation.next();
-    for (record, present) in newest.members.iter_mut().zip(&present) {
-        if record.state == MemberState::Online && !present {
-            record.state = MemberState::Absent;
-            record.absent_since = generation;
+    note_absent(&mut newest, &present, &found);
+    if !options.read_only {
+        for (member, superblock) in &found {
+            take_back(&mut newest.members[member.index()], superblock, &as_found);
         }
     }
     check_redundancy(&newest)?;
     Ok(Ruling { found: as_found, superblock: newest, lagging })
+}
+
+/// Records who is not there. What was sealed before the newest checkpoint began was durable on every member that was in use.
+fn note_absent(superblock: &mut Superblock, present: &[bool], found: &[(MemberId, Superblock)]) {
+    let generation = superblock.generation.next();
+    let newest = superblock.checkpoints[0].map_or(0, |root| root.id);
+    for (index, record) in superblock.members.iter_mut().enumerate() {
+        let gone = match record.state {
+            MemberState::Online => !present[index],
+            MemberState::Rebuilding => !found.iter().any(|(member, _)| member.index() == index),
+            MemberState::Absent | MemberState::Removed => false,
+        };
+        if gone {
+            // One that was being rebuilt has missed more than the last of it.
+            record.missed_from = if record.state == MemberState::Online { newest } else { record.missed_from };
+            record.listed_from = 0;
+            record.state = MemberState::Absent;
+            record.absent_since = generation;
+        }
+    }
+}
+
+/// A member that is not in use is there: it is rebuilt. `own` is its newest superblock, `newest` the one that rules, as it was found.
+fn take_back(record: &mut MemberRecord, own: &Superblock, newest: &Superblock) {
+    if !matches!(record.state, MemberState::Absent | MemberState::Rebuilding) {
+        return;
+    }
+    let same = own.generation == newest.generation && own.content_hash() == newest.content_hash();
+    let follows = own.generation.next() == newest.generation && own.content_hash() == newest.parent_hash;
+    if record.state == MemberState::Rebuilding && (same || follows) {
+        return;
+    }
+    record.listed_from = 0;
+    if record.state == MemberState::Absent && own.generation >= record.absent_since {
+        // It was used apart: what it holds is of another history.
+        return;
+    }
+    // It left with the generation before it was recorded absent, or with the one before that if it missed the last.
+    let left = own.generation.next() == record.absent_since || own.generation.next().next() == record.absent_since;
+    if !left {
+        record.missed_from = 0;
+    }
+    record.state = MemberState::Rebuilding;
 }
 
 /// The newest generation. If members hold different ones of the same number, they were written by sides that did not see each
@@ -110,7 +155,8 @@ pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions, failing: u64)
 fn ruling(found: &[(MemberId, Superblock)]) -> Result<Option<Superblock>, OpenError> {
     let Some(generation) = found.iter().map(|(_, s)| s.generation).max() else { return Ok(None) };
     let holders: Vec<&(MemberId, Superblock)> = found.iter().filter(|(_, s)| s.generation == generation).collect();
-    let calls_absent = |s: &Superblock, member: MemberId| s.members.get(member.index()).is_none_or(|r| r.state != MemberState::Online);
+    let in_use = |state| matches!(state, MemberState::Online | MemberState::Rebuilding);
+    let calls_absent = |s: &Superblock, member: MemberId| s.members.get(member.index()).is_none_or(|r| !in_use(r.state));
     let rules = |candidate: &Superblock| {
         let hash = candidate.content_hash();
         holders.iter().all(|(member, s)| s.content_hash() == hash || calls_absent(candidate, *member))

@@ -146,6 +146,9 @@ impl Engine {
             superblock.host = options.host;
             superblock.checkpoints = [None, None];
             superblock.fences.clear();
+            for record in superblock.members.iter_mut().filter(|record| matches!(record.state, MemberState::Absent | MemberState::Rebuilding)) {
+                (record.state, record.missed_from, record.listed_from) = (MemberState::Absent, 0, 0);
+            }
             for member in &ruling.lagging {
                 let image = superblock_image(&ruling.found, *member, &buffers);
                 io.write(*member, slot_offset(ruling.found.generation), &image)?;

@@ -94,6 +94,8 @@ pub(super) fn settle_segments(root: &CheckpointRoot, chain: &Chain, tables: &mut
         segment.filled_rows = batch.row + batch.rows;
         segment.last_seq = batch.seq;
         segment.last_checkpoint = root.id;
+        // Recovery does not read members that are being rebuilt: it cannot say what is on them.
+        segment.stale = u64::MAX;
         tables.segments.mark_dirty(batch.segment);
     }
     if tables.zones.contains(chain.next.segment) {

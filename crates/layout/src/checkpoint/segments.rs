@@ -1,18 +1,20 @@
 //! Records of the segment table.
 //!
 //! ```text
-//! 0..4 segment   4 stream   5 flags (bit 0 in use)   6..8 zero   8..12 filled rows   12..16 zero
+//! 0..4 segment   4 stream   5 flags (bit 0 in use)   6..8 zero   8..12 filled rows   12..16 stale members
+//!                                                              (index + 1 each, ascending, then zeroes)
 //! 16..24 checkpoint   24..32 sequence number   32.. one bit for each row: a batch starts there
 //! ```
 //! Records have one size in a pool, given by the rows of its largest segment, a multiple of 32 bytes, and never cross pages.
 //! An all-zero record is a segment that was never written.
 
-use super::{PageError, SegmentRecord};
+use super::{PageError, STALE_MEMBERS_MAX, SegmentRecord};
 use crate::MAX_SEGMENT_ROWS;
 use crate::bytes::{put, u8_at, u16_at, u32_at, u64_at};
 use windrow_units::{BLOCK_SIZE, MAX_STREAMS, SegmentId, Seq, StreamId};
 
 const S_FILLED: usize = 8;
+const S_STALE: usize = 12;
 const S_CHECKPOINT: usize = 16;
 const S_SEQ: usize = 24;
 const S_STARTS: usize = 32;
@@ -53,13 +55,18 @@ impl SegmentTableGeometry {
 /// Writes one record; `out` is `stride` bytes.
 ///
 /// # Panics
-/// If the record's bit set does not fit.
+/// If the record's bit set does not fit, or names more stale members than [`STALE_MEMBERS_MAX`].
 pub fn encode_segment(record: &SegmentRecord, out: &mut [u8]) {
+    assert!(record.stale.count_ones() as usize <= STALE_MEMBERS_MAX, "stale on {} members", record.stale.count_ones());
     assert!(S_STARTS + 8 * record.starts.len() <= out.len(), "{} words in a record of {} bytes", record.starts.len(), out.len());
     out.fill(0);
     put(out, 0, &record.segment.0.to_le_bytes());
     put(out, 4, &[record.stream.0, u8::from(record.in_use)]);
     put(out, S_FILLED, &record.filled_rows.to_le_bytes());
+    let stale = (0..64u8).filter(|member| record.stale >> member & 1 == 1);
+    for (slot, member) in out[S_STALE..S_STALE + STALE_MEMBERS_MAX].iter_mut().zip(stale) {
+        *slot = member + 1;
+    }
     put(out, S_CHECKPOINT, &record.last_checkpoint.to_le_bytes());
     put(out, S_SEQ, &record.last_seq.0.to_le_bytes());
     for (slot, word) in out[S_STARTS..].chunks_exact_mut(8).zip(&record.starts) {
@@ -78,7 +85,7 @@ pub fn decode_segment(bytes: &[u8], segment: SegmentId, rows: u32) -> Result<Seg
         return Err(PageError::Malformed("the record of another segment"));
     }
     let flags = u8_at(bytes, 5);
-    if flags > 1 || u16_at(bytes, 6) != 0 || u32_at(bytes, 12) != 0 {
+    if flags > 1 || u16_at(bytes, 6) != 0 {
         return Err(PageError::Malformed("a segment with unknown flags"));
     }
     let stream = StreamId(u8_at(bytes, 4));
@@ -92,6 +99,11 @@ pub fn decode_segment(bytes: &[u8], segment: SegmentId, rows: u32) -> Result<Seg
     if beyond || rest.iter().any(|b| *b != 0) {
         return Err(PageError::Malformed("a batch that starts beyond the end of its segment"));
     }
+    let listed = &bytes[S_STALE..S_STALE + STALE_MEMBERS_MAX];
+    if listed.windows(2).any(|pair| pair[1] != 0 && (pair[0] == 0 || pair[0] >= pair[1])) || listed.iter().any(|member| *member > 64) {
+        return Err(PageError::Malformed("an impossible list of stale members"));
+    }
+    let stale = listed.iter().filter(|member| **member != 0).fold(0u64, |mask, member| mask | 1 << (member - 1));
     let last_checkpoint = u64_at(bytes, S_CHECKPOINT);
-    Ok(SegmentRecord { segment, stream, in_use: flags == 1, filled_rows, last_checkpoint, last_seq: Seq(u64_at(bytes, S_SEQ)), starts })
+    Ok(SegmentRecord { segment, stream, in_use: flags == 1, filled_rows, last_checkpoint, last_seq: Seq(u64_at(bytes, S_SEQ)), stale, starts })
 }

@@ -41,6 +41,7 @@ fn impossible_segment_records_are_refused() {
         filled_rows: 10,
         last_checkpoint: 4,
         last_seq: Seq(77),
+        stale: 1 << 63 | 1 << 5 | 1,
         starts: vec![0b101, 1 << 35],
     };
     let mut bytes = [0; 64];
@@ -122,6 +123,7 @@ proptest! {
             filled_rows: rows / 2,
             last_checkpoint: last.0,
             last_seq: Seq(last.1),
+            stale: (1 << (last.1 % 64)) | (1 << (last.0 % 64)),
             starts: starts.collect(),
         };
         let mut bytes = vec![0xee; SegmentTableGeometry::new(rows).stride];

@@ -309,11 +309,14 @@ fn put_member(out: &mut [u8], member: &MemberRecord) {
         MemberState::Online => 1,
         MemberState::Absent => 2,
         MemberState::Removed => 3,
+        MemberState::Rebuilding => 4,
     };
     put(out, 0, &member.uuid.0);
     put(out, 16, &[state]);
     put(out, 24, &member.size_bytes.to_le_bytes());
     put(out, 32, &member.absent_since.0.to_le_bytes());
+    put(out, 40, &member.missed_from.to_le_bytes());
+    put(out, 48, &member.listed_from.to_le_bytes());
 }
 
 fn decode_member(bytes: &[u8]) -> Result<MemberRecord, SuperblockError> {
@@ -321,9 +324,17 @@ fn decode_member(bytes: &[u8]) -> Result<MemberRecord, SuperblockError> {
         1 => MemberState::Online,
         2 => MemberState::Absent,
         3 => MemberState::Removed,
+        4 => MemberState::Rebuilding,
         _ => return malformed("a member has an unknown state"),
     };
-    Ok(MemberRecord { uuid: uuid_at(bytes, 0), state, size_bytes: u64_at(bytes, 24), absent_since: Generation(u64_at(bytes, 32)) })
+    Ok(MemberRecord {
+        uuid: uuid_at(bytes, 0),
+        state,
+        size_bytes: u64_at(bytes, 24),
+        absent_since: Generation(u64_at(bytes, 32)),
+        missed_from: u64_at(bytes, 40),
+        listed_from: u64_at(bytes, 48),
+    })
 }
 
 /// ```text

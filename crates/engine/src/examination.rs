@@ -1,0 +1,85 @@
+//! Examinations under way: the reads of all columns of a batch, and the job that follows (`examine.rs`).
+//!
+//! The segment is pinned from the first read to the end of the job, so that it is not used again meanwhile. Columns of members that do not
+//! hold the segment are not read, and nothing is said of them.
+
+use crate::examine::ExamineWork;
+use crate::jobs::{Job, Work};
+use crate::member::Purpose;
+use crate::{Engine, Outbox};
+use windrow_io::{Buf, MemberOp};
+use windrow_units::{BLOCK_SIZE, Column, SegmentId};
+
+/// Who asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ExamineGoal {
+    Scrub,
+    Rebuild,
+}
+
+/// A batch being read.
+#[derive(Debug)]
+pub(crate) struct Examination {
+    goal: ExamineGoal,
+    segment: SegmentId,
+    row: u32,
+    rows: u32,
+    columns: Vec<Option<Buf>>,
+    absent: u64,
+    left: u8,
+}
+
+impl Engine {
+    /// Reads a batch. Returns the bytes that are read; 0: no column is there, nothing will come of it.
+    pub(crate) fn examine(&mut self, goal: ExamineGoal, segment: SegmentId, row: u32, rows: u32, out: &mut Outbox) -> u64 {
+        let width = self.zones.shape(segment).width;
+        let places: Vec<_> = (0..width).map(|c| self.zones.locate(segment).address(row, Column(c))).collect();
+        let absent = places.iter().enumerate().filter(|(_, (member, _))| !self.holds(*member, segment)).fold(0u64, |mask, (c, _)| mask | 1 << c);
+        let left = width - absent.count_ones() as u8;
+        if left == 0 {
+            return 0;
+        }
+        self.segments.get_mut(segment).pins += 1;
+        let columns = (0..width).map(|_| None).collect();
+        let examination = self.examinations.insert(Examination { goal, segment, row, rows, columns, absent, left });
+        let bytes = rows as usize * BLOCK_SIZE;
+        for (c, (member, offset)) in places.into_iter().enumerate().filter(|(c, _)| absent >> c & 1 == 0) {
+            let buf = self.buffers.get(bytes);
+            self.send(member, MemberOp::Read { offset, buf }, Purpose::Examine { examination, column: c as u8 }, out);
+        }
+        u64::from(left) * bytes as u64
+    }
+
+    /// A column of a batch has been read, or not.
+    pub(crate) fn examine_read(&mut self, at: u32, column: u8, buf: Option<Buf>, out: &mut Outbox) {
+        let Some(examination) = self.examinations.get_mut(at) else { return };
+        examination.columns[usize::from(column)] = buf;
+        examination.left -= 1;
+        if examination.left > 0 {
+            return;
+        }
+        let (segment, row, rows, absent) = (examination.segment, examination.row, examination.rows, examination.absent);
+        let columns = std::mem::take(&mut examination.columns);
+        let (pool, shape, buffers) = (self.superblock.pool, *self.zones.shape(segment), self.buffers.clone());
+        let work = ExamineWork { examination: at, pool, segment, row, rows, shape, columns, absent, buffers, found: None };
+        out.jobs.push(Job(Work::Examine(Box::new(work))));
+    }
+
+    /// A batch has been examined.
+    pub(crate) fn examined(&mut self, work: ExamineWork, out: &mut Outbox) {
+        let Some(examination) = self.examinations.remove(work.examination) else { return };
+        let (segment, row) = (examination.segment, examination.row);
+        match examination.goal {
+            ExamineGoal::Scrub => self.scrub_examined(segment, row, work.found, out),
+            ExamineGoal::Rebuild => self.rebuild_examined(segment, row, work.found, out),
+        }
+        self.segments.unpin(segment);
+    }
+
+    /// Rows of a segment before its first batch that is not committed.
+    pub(crate) fn committed_rows(&self, segment: SegmentId) -> u32 {
+        let s = self.segments.get(segment);
+        let in_flight = self.streams.iter().flat_map(|stream| &stream.in_flight).filter(|batch| batch.segment == segment);
+        in_flight.map(|batch| batch.row).min().map_or(s.filled_rows, |row| row.min(s.filled_rows))
+    }
+}

@@ -1,0 +1,271 @@
+//! Rebuild of members that come back (docs/members.md).
+//!
+//! A member that is rebuilt takes part in all writes. What it has missed are the segments that are *stale* on it: each of their batches is
+//! examined, and the columns of the member are written as they must be. When that is flushed the segment is whole; when none is stale any
+//! more the member is online, by a new superblock generation.
+//!
+//! The segments with the least redundancy left come first, of those the oldest. Only committed batches are looked at: what comes later
+//! is written to the member by its stream.
+
+use crate::examination::ExamineGoal;
+use crate::examine::Examined;
+use crate::limits::{EXAMINE_AHEAD, REBUILD_FLUSH_SEGMENTS};
+use crate::member::Purpose;
+use crate::segment::SegmentState;
+use crate::{Engine, Notice, Outbox, RebuildStatus, WrittenBytes};
+use windrow_layout::superblock::MemberState;
+use windrow_units::{BLOCK_SIZE, Column, Generation, MemberId, SegmentId};
+
+/// The segment that is being rebuilt; it is pinned.
+#[derive(Debug)]
+struct Current {
+    segment: SegmentId,
+    /// The next batch.
+    row: u32,
+    /// Rows to be rebuilt.
+    end: u32,
+    examinations: usize,
+    writes: usize,
+}
+
+/// State of rebuilding.
+#[derive(Debug, Default)]
+pub(crate) struct Rebuild {
+    /// Members are being rebuilt.
+    active: bool,
+    /// Segments to go, the next one last.
+    queue: Vec<SegmentId>,
+    current: Option<Current>,
+    /// Rebuilt, and not covered by a flush.
+    unflushed: Vec<SegmentId>,
+    /// Rebuilt, and covered by the round of flushes with this number.
+    flushing: Option<(Vec<SegmentId>, u64)>,
+    sums: RebuildStatus,
+}
+
+impl Rebuild {
+    /// For `status`.
+    pub(crate) fn status(&self) -> RebuildStatus {
+        self.sums.clone()
+    }
+
+    /// True if none of its reads, jobs and writes is under way.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.current.as_ref().is_none_or(|current| current.examinations == 0 && current.writes == 0)
+    }
+
+    /// True if nothing more comes of it.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.active
+    }
+}
+
+impl Engine {
+    /// After a start from checkpoint `root`: which segments are stale on the members that are rebuilt.
+    pub(crate) fn settle_stale(&mut self, root: u64) {
+        let members = self.rebuilding();
+        let mut since_known = 0u64;
+        for record in (0..64).filter(|m| members >> m & 1 == 1) {
+            let record_of = &mut self.superblock.members[record];
+            if record_of.listed_from == 0 || root < record_of.listed_from {
+                record_of.listed_from = root + 1;
+                since_known |= 1 << record;
+            }
+        }
+        for id in (0..self.segments.count()).map(SegmentId) {
+            let zone = self.zones.zone(id).members;
+            let s = self.segments.get(id);
+            let (used, last_checkpoint) = (s.filled_rows > 0, s.last_checkpoint);
+            // Since when a member may have missed something says more than a list that is not there.
+            let missed = |m: &usize| since_known >> m & 1 == 1 && last_checkpoint >= self.superblock.members[*m].missed_from;
+            let by_checkpoint = (0..64).filter(missed).fold(0u64, |mask, m| mask | 1 << m);
+            let stale = if used { (s.stale & !since_known | by_checkpoint) & members & zone } else { 0 };
+            self.segments.get_mut(id).stale = stale;
+            if stale != 0 {
+                self.segments.mark_dirty(id);
+            }
+        }
+        self.rebuild.active = members != 0;
+    }
+
+    /// Members being rebuilt, as a bit mask.
+    fn rebuilding(&self) -> u64 {
+        self.members.list.iter().enumerate().filter(|(_, m)| m.online && m.rebuilding).fold(0, |mask, (m, _)| mask | 1 << m)
+    }
+
+    fn is_stale(&self, segment: SegmentId) -> bool {
+        let s = self.segments.get(segment);
+        let used = !matches!(s.state, SegmentState::Free | SegmentState::Reserved | SegmentState::Discarding) && s.filled_rows > 0;
+        used && s.stale & self.rebuilding() != 0
+    }
+
+    /// Goes on with the rebuild.
+    pub(crate) fn rebuild_step(&mut self, out: &mut Outbox) {
+        if !self.rebuild.active || self.read_only {
+            return;
+        }
+        let members = self.rebuilding();
+        if self.rebuild.sums.members.is_empty() {
+            self.rebuild.sums.members = (0..64).filter(|m| members >> m & 1 == 1).map(MemberId).collect();
+            self.fill_queue();
+            for member in self.rebuild.sums.members.clone() {
+                let stale = |s: &SegmentId| self.segments.get(*s).stale >> member.0 & 1 == 1;
+                let segments = self.rebuild.queue.iter().filter(|s| stale(s)).count() as u32;
+                out.notices.push(Notice::MemberRebuilding { member, segments });
+            }
+        }
+        self.note_flushed();
+        loop {
+            if self.rebuild.current.is_none() {
+                if members == 0 {
+                    // The last of them has failed.
+                    self.rebuild = Rebuild { sums: RebuildStatus { members: Vec::new(), ..self.rebuild.status() }, ..Rebuild::default() };
+                    return;
+                }
+                if self.control.shutting_down() {
+                    return;
+                }
+                match self.rebuild.queue.pop() {
+                    Some(segment) if self.is_stale(segment) => {
+                        self.segments.get_mut(segment).pins += 1;
+                        let end = self.committed_rows(segment);
+                        self.rebuild.current = Some(Current { segment, row: 0, end, examinations: 0, writes: 0 });
+                    }
+                    Some(_) => continue,
+                    None if self.end_of_queue(out) => return,
+                    None => continue,
+                }
+            }
+            if !self.rebuild_current(members != 0, out) {
+                return;
+            }
+        }
+    }
+
+    /// Goes on with the segment at hand; true if it is done.
+    fn rebuild_current(&mut self, go_on: bool, out: &mut Outbox) -> bool {
+        loop {
+            let shutting_down = self.control.shutting_down();
+            let Some(current) = &mut self.rebuild.current else { return true };
+            let segment = current.segment;
+            let stop = !go_on || shutting_down;
+            if current.row < current.end && !stop {
+                if current.examinations >= EXAMINE_AHEAD {
+                    return false;
+                }
+                let (row, rows) = self.segments.get(segment).batch_at(current.row);
+                current.row = row + rows;
+                let read = self.examine(ExamineGoal::Rebuild, segment, row, rows, out);
+                self.rebuild.sums.read_bytes += read;
+                if let Some(current) = self.rebuild.current.as_mut() {
+                    current.examinations += usize::from(read > 0);
+                }
+                continue;
+            }
+            if current.examinations > 0 || current.writes > 0 {
+                return false;
+            }
+            let whole = current.row >= current.end && go_on;
+            self.rebuild.current = None;
+            self.segments.unpin(segment);
+            if whole {
+                self.rebuild.unflushed.push(segment);
+            }
+            if self.rebuild.unflushed.len() >= REBUILD_FLUSH_SEGMENTS {
+                self.flush_rebuilt();
+            }
+            return true;
+        }
+    }
+
+    /// A batch of the segment at hand has been examined: the columns of the members that are rebuilt are written.
+    pub(crate) fn rebuild_examined(&mut self, segment: SegmentId, row: u32, found: Option<Examined>, out: &mut Outbox) {
+        let stale = self.segments.get(segment).stale & self.rebuilding();
+        let mut writes = 0;
+        match found {
+            None => self.rebuild.sums.damaged_batches += 1,
+            Some(_) if self.stopped.is_some() => {}
+            Some(found) => {
+                for (c, column) in found.columns.into_iter().enumerate() {
+                    let (member, offset) = self.zones.locate(segment).address(row, Column(c as u8));
+                    if stale >> member.0 & 1 == 1 {
+                        debug_assert!(column.len().is_multiple_of(BLOCK_SIZE));
+                        let written = WrittenBytes { rebuild: column.len() as u64, ..Default::default() };
+                        self.rebuild.sums.written_bytes += column.len() as u64;
+                        self.send_write(member, offset, column, Purpose::Rebuild { segment }, &written, out);
+                        writes += 1;
+                    }
+                }
+            }
+        }
+        if let Some(current) = &mut self.rebuild.current {
+            current.examinations -= 1;
+            current.writes += writes;
+        }
+    }
+
+    /// A column has been written, or not: then its member is not rebuilt any more.
+    pub(crate) fn column_rebuilt(&mut self, segment: SegmentId) {
+        if let Some(current) = self.rebuild.current.as_mut().filter(|current| current.segment == segment) {
+            current.writes -= 1;
+        }
+    }
+
+    /// Asks for a flush of what has been rebuilt, unless one is under way.
+    fn flush_rebuilt(&mut self) {
+        if self.rebuild.flushing.is_none() && !self.rebuild.unflushed.is_empty() {
+            let round = self.want_round();
+            self.rebuild.flushing = Some((std::mem::take(&mut self.rebuild.unflushed), round));
+        }
+    }
+
+    /// What a flush covers is whole.
+    fn note_flushed(&mut self) {
+        let ended = self.flush.ended;
+        let Some((segments, _)) = self.rebuild.flushing.take_if(|(_, round)| *round <= ended) else { return };
+        let members = self.rebuilding();
+        for segment in segments {
+            self.rebuild.sums.segments_done += 1;
+            self.segments.get_mut(segment).stale &= !members;
+            self.segments.mark_dirty(segment);
+        }
+    }
+
+    /// Looks for stale segments.
+    fn fill_queue(&mut self) {
+        let mut stale: Vec<(usize, u64, SegmentId)> = Vec::new();
+        for segment in (0..self.segments.count()).map(SegmentId).filter(|segment| self.is_stale(*segment)) {
+            let lost = (0..64).map(MemberId).filter(|m| self.zones.zone(segment).members >> m.0 & 1 == 1 && !self.holds(*m, segment)).count();
+            stale.push((lost, u64::MAX - self.segments.get(segment).last_checkpoint, segment));
+        }
+        stale.sort_unstable_by_key(|(lost, age, segment)| (*lost, *age, std::cmp::Reverse(segment.0)));
+        self.rebuild.queue = stale.into_iter().map(|(_, _, segment)| segment).collect();
+        self.rebuild.sums.segments_total = self.rebuild.sums.segments_done + self.rebuild.queue.len() as u32;
+    }
+
+    /// Nothing is left in the queue. True if there is nothing to do now.
+    fn end_of_queue(&mut self, out: &mut Outbox) -> bool {
+        self.flush_rebuilt();
+        if self.rebuild.flushing.is_some() {
+            return true;
+        }
+        self.fill_queue();
+        if !self.rebuild.queue.is_empty() {
+            return false;
+        }
+        for member in std::mem::take(&mut self.rebuild.sums.members) {
+            if !(self.members.list[member.index()].online && self.members.list[member.index()].rebuilding) {
+                continue;
+            }
+            self.members.list[member.index()].rebuilding = false;
+            let record = &mut self.superblock.members[member.index()];
+            record.state = MemberState::Online;
+            (record.absent_since, record.missed_from, record.listed_from) = (Generation(0), 0, 0);
+            out.notices.push(Notice::MemberRebuilt { member });
+        }
+        self.rebuild.active = false;
+        self.superblock_writer.wanted += 1;
+        self.superblock_step(out);
+        true
+    }
+}
