@@ -158,7 +158,7 @@ fn main() -> ExitCode {
     failed.iter().for_each(|outcome| tell(&arguments, outcome));
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     println!(
-        "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations, {} power cuts, {} checkpoints, {} segments cleaned, {} refused for space, {} blocks found wrong by scrubs",
+        "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations, {} power cuts, {} checkpoints, {} segments cleaned, {} refused for space, {} blocks found wrong by scrubs, {} members rebuilt",
         outcomes.len(),
         failed.len(),
         seconds,
@@ -169,6 +169,7 @@ fn main() -> ExitCode {
         sum(|o| o.segments_cleaned),
         sum(|o| o.refused),
         sum(|o| o.wrong_blocks),
+        sum(|o| o.rebuilt),
     );
     hanging.iter().for_each(|seed| println!("seed {seed} HANGS: one apply or start takes more than {HANG_S} s"));
     // Not a return: threads of hanging seeds never end.

@@ -14,6 +14,7 @@ use crate::scenario::{Cycle, End, Scenario};
 use crate::violation::{Broken, Violation, ensure};
 use crate::workload::{Action, Workload};
 use crate::world::{StartFailure, World};
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use windrow_engine::{Control, Engine, OpenOptions, OpenReport};
 use windrow_io::MemberIo;
@@ -76,6 +77,8 @@ pub struct Outcome {
     pub refused: u64,
     /// Blocks of members that the scrubs at the end found wrong.
     pub wrong_blocks: u64,
+    /// Members that came back and were rebuilt.
+    pub rebuilt: u64,
     /// Virtual nanoseconds.
     pub virtual_ns: u64,
     /// The broken promise, if any.
@@ -104,6 +107,7 @@ pub fn run_seed(seed: u64, options: &RunOptions) -> Outcome {
         segments_cleaned: run.segments_cleaned,
         refused: run.world.model.refused,
         wrong_blocks: run.wrong_blocks,
+        rebuilt: run.rebuilt,
         virtual_ns: run.world.now_ns(),
         violation,
         story: run.world.trace.take_story(),
@@ -123,6 +127,10 @@ struct Run {
     checkpoints: u64,
     segments_cleaned: u64,
     wrong_blocks: u64,
+    /// Members whose faults a rebuild puts right: they died, were away, or failed an operation, but nothing on them changed silently.
+    curable: BTreeSet<MemberId>,
+    /// Members rebuilt.
+    rebuilt: u64,
     newest_order: u64,
     clean: bool,
     /// The pool is for certain not free for another host.
@@ -159,6 +167,8 @@ impl Run {
             checkpoints: 0,
             segments_cleaned: 0,
             wrong_blocks: 0,
+            curable: BTreeSet::new(),
+            rebuilt: 0,
             newest_order: 0,
             clean: false,
             owned: false,

@@ -1,6 +1,7 @@
 //! Faults within redundancy: never more members with faults than the pool can lose.
 
 use super::Run;
+use crate::members::Ailment;
 use crate::scenario::Fault;
 use windrow_io::MemberIo;
 use windrow_layout::superblock::{LABEL_BYTES, LABEL_OFFSET, RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
@@ -22,10 +23,35 @@ impl Run {
         }
     }
 
+    /// A member has a fault from now on.
+    pub(super) fn note_fault(&mut self, member: MemberId, curable: bool) {
+        let fresh = self.world.ailing.insert(member);
+        if curable && (fresh || self.curable.contains(&member)) {
+            self.curable.insert(member);
+        } else {
+            self.curable.remove(&member);
+        }
+    }
+
+    /// Members that are whole again have no fault any more: others may fail now.
+    pub(super) fn heal(&mut self) {
+        let status = self.world.status();
+        for member in self.curable.clone() {
+            let online = status.members.iter().any(|m| m.member == member && m.state == "online");
+            if online && *self.world.members.ailment_mut(member) == Ailment::default() {
+                self.world.trace.tell(|| format!("member {member} is whole again"));
+                self.curable.remove(&member);
+                self.world.ailing.remove(&member);
+                self.rebuilt += 1;
+            }
+        }
+    }
+
     pub(super) fn plant(&mut self, fault: Fault) {
+        self.heal();
         let Some(member) = self.victim() else { return };
         self.world.trace.tell(|| format!("fault: {fault:?} of member {member}"));
-        self.world.ailing.insert(member);
+        self.note_fault(member, matches!(fault, Fault::Death | Fault::WriteError | Fault::FlushError));
         let ailment = self.world.members.ailment_mut(member);
         match fault {
             Fault::Death => ailment.gone = true,
@@ -67,7 +93,7 @@ impl Run {
     pub(super) fn lose_member(&mut self) {
         if let Some(member) = self.victim() {
             self.world.trace.tell(|| format!("member {member} does not come back"));
-            self.world.ailing.insert(member);
+            self.note_fault(member, true);
             self.world.members.ailment_mut(member).gone = true;
         }
     }

@@ -47,6 +47,7 @@ impl Run {
         self.room_comes_back()?;
         self.rest()?;
         self.shut_down()?;
+        self.trade_members()?;
         self.too_many_absent()?;
         self.begin(&cycle)?;
         self.rest()?;
@@ -70,6 +71,50 @@ impl Run {
             self.rest()?;
         }
         self.compare()
+    }
+
+    /// Members that were away come back and are rebuilt; then others go, as many as the redundancy covers, so that those which came back have to
+    /// carry what is read.
+    fn trade_members(&mut self) -> Result<(), Violation> {
+        if self.rng.chance(400) {
+            return Ok(());
+        }
+        for _ in 0..2 {
+            self.return_members();
+            self.begin(&Cycle::idle())?;
+            self.world.run_while("rebuilding", |world| world.status().members.iter().any(|member| member.state == "rebuilding"))?;
+            self.heal();
+            self.compare()?;
+            self.rest()?;
+            self.shut_down()?;
+            let count = self.scenario.sizes.len() as u8;
+            let mut healthy: Vec<MemberId> = (0..count).map(MemberId).filter(|member| !self.world.ailing.contains(member)).collect();
+            self.rng.shuffle(&mut healthy);
+            healthy.truncate(self.scenario.redundancy.tolerance().saturating_sub(self.world.ailing.len()));
+            for member in healthy {
+                self.world.trace.tell(|| format!("member {member} goes"));
+                self.note_fault(member, true);
+                self.world.members.ailment_mut(member).gone = true;
+            }
+            self.begin(&Cycle::idle())?;
+            self.some_writes()?;
+            self.rest()?;
+            self.shut_down()?;
+        }
+        Ok(())
+    }
+
+    /// A few writes over all volumes.
+    fn some_writes(&mut self) -> Result<(), Violation> {
+        let volumes: Vec<_> = self.world.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64)).collect();
+        for (id, blocks) in volumes.into_iter().filter(|(_, blocks)| *blocks > 0) {
+            for _ in 0..20 {
+                let (block, stamp) = (self.rng.below(blocks), u64::MAX / 3 + self.rng.below(1 << 40));
+                self.world.submit(id, Asked::Write { at: block * 8, count: 8, stamps: vec![stamp], fua: false });
+            }
+            self.world.run_while("some writes", |world| world.unanswered() > 0)?;
+        }
+        Ok(())
     }
 
     /// With one member less than the redundancy carries the pool does not start, and nothing happens to it.
