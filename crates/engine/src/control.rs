@@ -186,7 +186,14 @@ impl Engine {
                 }
                 self.seal(STREAM_USER, out);
                 let quiet = self.streams.iter().all(|s| s.in_flight.is_empty()) && self.stream(STREAM_USER).open.is_empty() && self.pending.is_empty();
-                if quiet && self.fetches.is_empty() && self.examinations.is_empty() && self.scrub.is_at_rest() && self.rebuild.is_at_rest() && self.flush.is_idle() && self.checkpoint.is_idle() {
+                if quiet
+                    && self.fetches.is_empty()
+                    && self.examinations.is_empty()
+                    && self.scrub.is_at_rest()
+                    && self.rebuild.is_at_rest()
+                    && self.flush.is_idle()
+                    && self.checkpoint.is_idle()
+                {
                     self.checkpoint.request();
                     self.control.shutdown = Some((id, export, Stage::Checkpoint { after: self.checkpoint.begun }));
                     self.checkpoint_step(out);

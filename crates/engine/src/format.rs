@@ -256,7 +256,16 @@ fn first_superblock(spec: &PoolSpec, zones: Vec<Zone>) -> Superblock {
         state: PoolState::Exported,
         redundancy: spec.redundancy,
         created_unix_s: spec.created_unix_s,
-        members: members.map(|(uuid, size)| MemberRecord { uuid: *uuid, state: MemberState::Online, size_bytes: *size, absent_since: Generation(0), missed_from: 0, listed_from: 0 }).collect(),
+        members: members
+            .map(|(uuid, size)| MemberRecord {
+                uuid: *uuid,
+                state: MemberState::Online,
+                size_bytes: *size,
+                absent_since: Generation(0),
+                missed_from: 0,
+                listed_from: 0,
+            })
+            .collect(),
         zones,
         fences: Vec::new(),
         checkpoints: [Some(root), None],

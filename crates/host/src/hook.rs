@@ -39,7 +39,12 @@ impl Notifier {
     /// Takes a notice; never waits.
     pub(crate) fn notify(&self, notice: Notice) {
         match &notice {
-            Notice::Repaired { .. } | Notice::Filling { .. } | Notice::MapFull { .. } | Notice::ScrubEnded { .. } | Notice::MemberRebuilding { .. } | Notice::MemberRebuilt { .. } => tracing::warn!(?notice, "notice"),
+            Notice::Repaired { .. }
+            | Notice::Filling { .. }
+            | Notice::MapFull { .. }
+            | Notice::ScrubEnded { .. }
+            | Notice::MemberRebuilding { .. }
+            | Notice::MemberRebuilt { .. } => tracing::warn!(?notice, "notice"),
             Notice::MemberFailed { .. } | Notice::Unrecoverable { .. } | Notice::Stopped { .. } => tracing::error!(?notice, "notice"),
         }
         if let Some(sender) = &*crate::sessions::lock(&self.sender)

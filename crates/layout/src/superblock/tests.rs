@@ -29,7 +29,14 @@ fn root(id: u64) -> CheckpointRoot {
 
 /// The largest superblock there can be: every table full, every number large.
 fn full() -> Superblock {
-    let member = |i: u64| MemberRecord { uuid: uuid(i), state: MemberState::Online, size_bytes: u64::MAX - i, absent_since: Generation(i), missed_from: i * 3, listed_from: i * 5 };
+    let member = |i: u64| MemberRecord {
+        uuid: uuid(i),
+        state: MemberState::Online,
+        size_bytes: u64::MAX - i,
+        absent_since: Generation(i),
+        missed_from: i * 3,
+        listed_from: i * 5,
+    };
     let shape = Shape { width: 64, data: 62, code: Code::PQ, rows: 32, chunk_rows: 32 };
     let zone = |i: u32| Zone { members: u64::MAX, start: RESERVED_BYTES + u64::from(i) * 4096, first_segment: i * 100, segments: 100, shape };
     let fence = |i: u64| Fence { epoch: Epoch(i + 1), accepted_order: Order(i), next_order: Order(u64::MAX), last_seq: [Seq(u64::MAX - i); MAX_STREAMS] };

@@ -40,7 +40,11 @@ impl Run {
     /// The last start and all checks.
     pub(super) fn finish(&mut self) -> Result<(), Violation> {
         let cycle = Cycle::idle();
+        if self.rng.chance(600) {
+            self.return_members();
+        }
         self.begin(&cycle)?;
+        self.rebuild()?;
         self.rest()?;
         self.compare()?;
         self.scrub()?;
@@ -81,9 +85,11 @@ impl Run {
         }
         for _ in 0..2 {
             self.return_members();
+            for _ in 0..self.rng.below(3) {
+                self.crash_in_rebuild()?;
+            }
             self.begin(&Cycle::idle())?;
-            self.world.run_while("rebuilding", |world| world.status().members.iter().any(|member| member.state == "rebuilding"))?;
-            self.heal();
+            self.rebuild()?;
             self.compare()?;
             self.rest()?;
             self.shut_down()?;
@@ -101,6 +107,36 @@ impl Run {
             self.rest()?;
             self.shut_down()?;
         }
+        Ok(())
+    }
+
+    /// Waits until no member is being rebuilt.
+    fn rebuild(&mut self) -> Result<(), Violation> {
+        self.world.run_while("rebuilding", |world| world.status().members.iter().any(|member| member.state == "rebuilding"))?;
+        self.heal();
+        Ok(())
+    }
+
+    /// The power goes at some moment of a rebuild, with writes and perhaps a checkpoint beside it.
+    fn crash_in_rebuild(&mut self) -> Result<(), Violation> {
+        self.begin(&Cycle::idle())?;
+        self.some_writes()?;
+        if self.rng.chance(500) {
+            self.world.command(Control::Checkpoint);
+        }
+        for _ in 0..self.rng.below(400) {
+            if !self.world.turn()? {
+                break;
+            }
+        }
+        self.some_writes()?;
+        for _ in 0..self.rng.below(40) {
+            if !self.world.turn()? {
+                break;
+            }
+        }
+        self.count_session();
+        self.cut_power();
         Ok(())
     }
 
