@@ -93,8 +93,12 @@ impl Machine {
         OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, limits: Limits::default() }
     }
 
-    pub fn open(mut memory: Memory) -> Self {
-        let (engine, _) = Engine::open(&mut memory, BufPool::new(64 << 20), &Self::options()).expect("open");
+    pub fn open(memory: Memory) -> Self {
+        Self::open_with(memory, &Self::options())
+    }
+
+    pub fn open_with(mut memory: Memory, options: &OpenOptions) -> Self {
+        let (engine, _) = Engine::open(&mut memory, BufPool::new(64 << 20), options).expect("open");
         Self { memory, engine, events: Vec::new(), out: Outbox::default(), held: None, completions: Vec::new(), control: Vec::new(), now_ns: 1 }
     }
 

@@ -1,0 +1,180 @@
+//! Members that go and come back: what they are trusted with, what is rebuilt, and that it is whole afterwards.
+
+mod machine;
+
+use machine::Machine;
+use windrow_engine::*;
+use windrow_units::{MemberId, Redundancy, VolumeId};
+
+const CODES: [(Redundancy, usize); 4] = [(Redundancy::Copies(2), 2), (Redundancy::Single, 4), (Redundancy::Double, 5), (Redundancy::Copies(3), 3)];
+const BLOCKS: u64 = 400;
+
+fn write(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64>, round: u64) {
+    lbas.for_each(|lba| machine.write(volume, lba, (lba * 3 + round) as u8));
+    machine.flush(volume);
+}
+
+fn verify(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64>, round: u64) {
+    lbas.for_each(|lba| assert_eq!(machine.byte(volume, lba), (lba * 3 + round) as u8, "block {lba}"));
+}
+
+fn shut_down(mut machine: Machine) -> Machine {
+    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    machine
+}
+
+fn pass(machine: &mut Machine, times: usize) {
+    for _ in 0..times {
+        machine.now_ns += 30_000_000;
+        machine.events.push(Event::Tick(machine.now_ns));
+        machine.settle();
+    }
+}
+
+fn state(machine: &Machine, member: usize) -> &'static str {
+    machine.engine.status().members[member].state
+}
+
+/// Starts with these members away, by force if they are half of all.
+fn without(mut machine: Machine, away: &[usize]) -> Machine {
+    (0..machine.memory.present.len()).for_each(|member| machine.memory.present[member] = !away.contains(&member));
+    let force = away.len() * 2 >= machine.memory.present.len();
+    Machine::open_with(machine.memory, &OpenOptions { force, ..Machine::options() })
+}
+
+/// Starts with all members, and waits for the rebuild.
+fn with_all(machine: Machine) -> Machine {
+    let mut machine = without(machine, &[]);
+    pass(&mut machine, 50);
+    machine
+}
+
+/// A pool with data of one round, over enough segments and checkpoints for "before" and "after" to mean something.
+fn filled(redundancy: Redundancy, members: usize) -> (Machine, VolumeId) {
+    let mut machine = Machine::with(redundancy, members, 24, 100);
+    let volume = machine.volume(1 << 30);
+    write(&mut machine, volume, 0..BLOCKS, 1);
+    assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+    (shut_down(machine), volume)
+}
+
+#[test]
+fn a_member_that_was_away_gets_what_it_missed_and_then_carries_the_pool() {
+    for (redundancy, members) in CODES {
+        let (machine, volume) = filled(redundancy, members);
+        let mut machine = without(machine, &[0]);
+        assert_eq!((state(&machine, 0), machine.engine.status().state), ("absent", "degraded"));
+        write(&mut machine, volume, 0..40, 2);
+        let mut machine = with_all(shut_down(machine));
+        let status = machine.engine.status();
+        assert_eq!((state(&machine, 0), status.state), ("online", "online"), "{redundancy:?}");
+        assert!(machine.out.notices.contains(&Notice::MemberRebuilt { member: MemberId(0) }));
+        let written: u64 = status.member_stats.iter().map(|member| member.written.rebuild).sum();
+        assert!(written > 0 && written == status.rebuild.written_bytes && status.member_stats[0].written.rebuild == written);
+        assert!(written < BLOCKS * 4096 / 2, "{redundancy:?}: only what changed is written, not {written} bytes");
+        write(&mut machine, volume, 100..120, 3);
+        let others: Vec<usize> = (1..=redundancy.tolerance()).collect();
+        let mut machine = without(shut_down(machine), &others);
+        verify(&mut machine, volume, 0..40, 2);
+        verify(&mut machine, volume, 40..100, 1);
+        verify(&mut machine, volume, 100..120, 3);
+        verify(&mut machine, volume, 120..BLOCKS, 1);
+    }
+}
+
+/// An older image of the member, as from a backup: nothing of it may be taken for good.
+#[test]
+fn an_older_image_of_a_member_is_rebuilt_from_nothing() {
+    for (redundancy, members) in CODES {
+        let mut machine = Machine::with(redundancy, members, 24, 100);
+        let volume = machine.volume(1 << 30);
+        write(&mut machine, volume, 0..BLOCKS, 1);
+        let machine = shut_down(machine);
+        let old = machine.memory.data[0].clone();
+        let mut machine = machine.crash();
+        for round in 2..12 {
+            write(&mut machine, volume, 0..BLOCKS, round);
+        }
+        assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+        let mut machine = without(shut_down(machine), &[0]);
+        write(&mut machine, volume, 0..10, 11);
+        let mut machine = shut_down(machine);
+        machine.memory.data[0] = old;
+        let machine = with_all(machine);
+        assert_eq!(state(&machine, 0), "online");
+        assert!(machine.engine.status().rebuild.written_bytes >= BLOCKS * 4096 / members as u64, "{redundancy:?}");
+        let others: Vec<usize> = (1..=redundancy.tolerance()).collect();
+        let mut machine = without(shut_down(machine), &others);
+        verify(&mut machine, volume, 0..BLOCKS, 11);
+    }
+}
+
+/// Both halves of a mirror were used without the other, one of them by force: the one whose history is not the pool's stays out.
+#[test]
+fn a_member_with_a_history_of_its_own_is_not_taken_back() {
+    let (machine, volume) = filled(Redundancy::Copies(2), 2);
+    let fork = machine.memory.clone();
+    let mut here = without(machine, &[1]);
+    for round in 2..5 {
+        write(&mut here, volume, 0..50, round);
+        here = shut_down(here).crash();
+    }
+    let mut there = { without(Machine { memory: fork, ..Machine::new(3, 24, 100) }, &[0]) };
+    for round in 7..9 {
+        write(&mut there, volume, 0..50, round);
+        there = shut_down(there).crash();
+    }
+    let mut here = shut_down(here);
+    here.memory.data[1] = shut_down(there).memory.data[1].clone();
+    let mut here = with_all(here);
+    assert_eq!((state(&here, 0), state(&here, 1)), ("online", "absent"));
+    verify(&mut here, volume, 0..50, 4);
+}
+
+#[test]
+fn a_rebuild_that_is_cut_off_goes_on_at_the_next_start() {
+    for (redundancy, members) in CODES {
+        let (machine, volume) = filled(redundancy, members);
+        let mut machine = without(machine, &[0]);
+        for round in 2..8 {
+            write(&mut machine, volume, 0..BLOCKS, round);
+        }
+        let mut machine = without(shut_down(machine), &[]);
+        assert_eq!(state(&machine, 0), "rebuilding");
+        // Nothing is carried out, and the power goes.
+        machine.held = Some(Vec::new());
+        pass(&mut machine, 3);
+        let mut machine = without(machine, &[]);
+        assert_eq!(state(&machine, 0), "rebuilding", "{redundancy:?}");
+        write(&mut machine, volume, 0..20, 8);
+        pass(&mut machine, 50);
+        assert_eq!(state(&machine, 0), "online");
+        let others: Vec<usize> = (1..=redundancy.tolerance()).collect();
+        let mut machine = without(shut_down(machine), &others);
+        verify(&mut machine, volume, 0..20, 8);
+        verify(&mut machine, volume, 20..BLOCKS, 7);
+    }
+}
+
+/// A member that fails while it is rebuilt is out again, and the pool goes on as it was.
+#[test]
+fn a_member_that_fails_in_its_rebuild_is_out_again() {
+    let (machine, volume) = filled(Redundancy::Single, 4);
+    let mut machine = without(machine, &[2]);
+    write(&mut machine, volume, 0..BLOCKS, 2);
+    let mut machine = shut_down(machine);
+    machine.memory.present[2] = true;
+    let mut machine = machine.crash();
+    assert_eq!(state(&machine, 2), "rebuilding");
+    machine.memory.failing[2] = true;
+    pass(&mut machine, 20);
+    assert_eq!((state(&machine, 2), machine.engine.status().state), ("absent", "degraded"));
+    verify(&mut machine, volume, 0..BLOCKS, 2);
+    assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
+    let mut machine = shut_down(machine);
+    machine.memory.failing[2] = false;
+    let machine = with_all(machine);
+    assert_eq!(state(&machine, 2), "online");
+    let mut machine = without(shut_down(machine), &[0]);
+    verify(&mut machine, volume, 0..BLOCKS, 2);
+}
