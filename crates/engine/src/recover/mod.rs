@@ -17,6 +17,7 @@ mod quorum;
 mod reader;
 mod rebuild;
 mod redundancy;
+mod replace;
 mod replay;
 mod tables;
 
@@ -53,6 +54,14 @@ pub enum OpenError {
     WrongMember {
         /// Slot.
         member: MemberId,
+    },
+    /// A new device is too small to take a member's place.
+    #[error("the device has {size} bytes, the member's place needs {needed}")]
+    TooSmall {
+        /// Bytes of the device.
+        size: u64,
+        /// Bytes needed.
+        needed: u64,
     },
     /// Two histories.
     #[error(

@@ -187,7 +187,7 @@ fn check_quorum(newest: &Superblock, present: &[bool], failing: usize, options: 
     Err(OpenError::NoQuorum { present: there, total })
 }
 
-fn check_redundancy(newest: &Superblock) -> Result<(), OpenError> {
+pub(super) fn check_redundancy(newest: &Superblock) -> Result<(), OpenError> {
     let zones = ZoneMap::new(newest.zones.clone());
     let lost: Vec<usize> = (0..newest.members.len()).filter(|m| newest.members[*m].state != MemberState::Online).collect();
     let survives = zones.zones().iter().all(|z| lost.iter().filter(|m| z.members >> **m & 1 == 1).count() <= z.shape.tolerance());

@@ -13,6 +13,8 @@ pub struct Memory {
     pub present: Vec<bool>,
     /// Members that fail every write.
     pub failing: Vec<bool>,
+    /// After so many synchronous writes every further one fails.
+    pub writes_left: Option<u64>,
     /// Bytes written to each member and flushes of it, as the member counts them.
     pub written: Vec<u64>,
     pub flushed: Vec<u64>,
@@ -33,7 +35,8 @@ impl MemberIo for Memory {
         Ok(())
     }
     fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MemberError> {
-        if self.failing[member.index()] {
+        let over = self.writes_left.as_mut().is_some_and(|left| left.checked_sub(1).map(|less| *left = less).is_none());
+        if self.failing[member.index()] || over {
             return Err(MemberError { member, kind: MemberErrorKind::Media, offset, code: 5 });
         }
         self.data[member.index()][offset as usize..][..buf.len()].copy_from_slice(buf);
@@ -81,6 +84,7 @@ impl Machine {
             data: vec![vec![0; mib << 20]; members],
             present: vec![true; members],
             failing: vec![false; members],
+            writes_left: None,
             written: vec![0; members],
             flushed: vec![0; members],
         };

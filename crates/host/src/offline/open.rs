@@ -97,6 +97,7 @@ fn refusal(found: &FoundPool, error: &OpenError) -> Failure {
         OpenError::HostMismatch(_) => id::POOL_FOREIGN,
         OpenError::NoQuorum { .. } | OpenError::TooManyMissing { .. } => id::POOL_MEMBERS,
         OpenError::MapMemory { .. } => id::POOL_MEMORY,
+        OpenError::TooSmall { .. } => id::MEMBER_OPEN,
         OpenError::Member(_) => id::MEMBER_IO,
     };
     let failure = Failure::new(id, format!("cannot open pool '{}'", found.name), error);
