@@ -7,6 +7,7 @@ pub mod inspect;
 pub mod pool;
 pub mod properties;
 pub mod rebuild;
+pub mod replace;
 pub mod serve;
 pub mod stats;
 pub mod volume;

@@ -2,6 +2,7 @@
 
 use super::create::{self, CreateArguments};
 use super::properties;
+use super::replace::{self, ReplaceArguments};
 use crate::context::{self, OpenedAtRest, PoolPlace};
 use crate::output::Output;
 use crate::table::Table;
@@ -33,6 +34,8 @@ pub enum PoolCommand {
     List(ListArguments),
     /// Show the state of pools.
     Status(StatusArguments),
+    /// Put a new device in the place of a member, while the pool is not served.
+    Replace(ReplaceArguments),
     /// Change properties.
     #[command(after_help = properties_help("set", "windrow pool set tank spare=15% seal-age=20"))]
     Set(SetArguments),
@@ -134,6 +137,7 @@ pub fn run(command: PoolCommand, output: &Output) -> Result<u8, Failure> {
         PoolCommand::Destroy(arguments) => destroy(&arguments, output),
         PoolCommand::List(arguments) => list(&arguments, output),
         PoolCommand::Status(arguments) => status(&arguments, output),
+        PoolCommand::Replace(arguments) => replace::run(&arguments, output),
         PoolCommand::Set(arguments) => {
             let change = properties::parse(&arguments.properties)?;
             context::ask(&arguments.pool, &arguments.place, Command::PoolSet(change))?;

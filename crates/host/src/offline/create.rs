@@ -82,7 +82,7 @@ fn what(request: &CreateRequest) -> String {
     format!("cannot create pool '{}'", request.name)
 }
 
-fn own_label(bytes: &[u8]) -> Option<String> {
+pub(super) fn own_label(bytes: &[u8]) -> Option<String> {
     Label::decode(bytes).ok().map(|label| format!("member {} of the windrow pool '{}'", label.member, label.pool_name))
 }
 

@@ -88,6 +88,11 @@ fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<MemberTable,
 
 /// The failure for an engine's refusal: each kind has its id.
 fn refusal(found: &FoundPool, error: &OpenError) -> Failure {
+    refusal_of(&format!("cannot open pool '{}'", found.name), found, error)
+}
+
+/// The same, for another thing that was to be done.
+pub(super) fn refusal_of(what: &str, found: &FoundPool, error: &OpenError) -> Failure {
     let id = match error {
         OpenError::NoSuperblock(_) | OpenError::DifferentPools(..) | OpenError::WrongMember { .. } | OpenError::TwoHistories { .. } | OpenError::Destroyed => {
             id::POOL_REFUSED
@@ -100,7 +105,7 @@ fn refusal(found: &FoundPool, error: &OpenError) -> Failure {
         OpenError::TooSmall { .. } => id::MEMBER_OPEN,
         OpenError::Member(_) => id::MEMBER_IO,
     };
-    let failure = Failure::new(id, format!("cannot open pool '{}'", found.name), error);
+    let failure = Failure::new(id, what, error);
     let missing = found.missing();
     if !missing.is_empty() {
         failure.remedy(format!("members {missing:?} were not found: name them with --members, or see --force in `windrow pool import --help`"))
