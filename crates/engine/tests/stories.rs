@@ -154,6 +154,33 @@ fn long_unaligned_writes_wait_for_room() {
     assert!(machine.completions.iter().all(|c| c.result.is_ok()));
 }
 
+/// A write of zeroes that begins inside a block and ends at a block was waiting for that first block when the volume shrank. Only the part of
+/// the block was checked again, and it still lay within the volume: blocks past the volume's end became zeroes and took pages of the map.
+#[test]
+fn zeroes_past_the_end_of_a_volume_that_shrank_are_refused() {
+    for no_hole in [true, false] {
+        let (size_bytes, small_bytes) = (4 << 30, 4 << 20);
+        let mut machine = Machine::new(3, 64, 100);
+        let volume = machine.volume(size_bytes);
+        machine.write(volume, 0, 0x42);
+        machine.flush(volume);
+        machine.completions.clear();
+        let pages = machine.engine.status().map_pages;
+        machine.held = Some(Vec::new());
+        machine.request(volume, Op::WriteZeroes { offset: 512, length: size_bytes - 512, no_hole, fua: false });
+        assert_eq!(machine.command(Control::VolumeResize { volume, size_bytes: small_bytes }), None, "answered when it is durable");
+        machine.release();
+        assert_eq!(machine.completions.pop().and_then(|c| c.result.err()), Some(RequestError::OutOfRange));
+        assert_eq!(machine.control.pop().map(|c| c.result), Some(Ok(ControlReply::Done)));
+        assert_eq!((machine.engine.status().map_pages, machine.byte(volume, 0)), (pages, 0x42), "nothing was changed");
+        machine.command(Control::VolumeResize { volume, size_bytes });
+        machine.request(volume, Op::BlockStatus { offset: small_bytes, length: size_bytes - small_bytes, max_extents: 8 });
+        machine.settle();
+        let hole = Extent { length: size_bytes - small_bytes, state: ExtentState::Hole };
+        assert!(matches!(machine.completions.pop().map(|c| c.result), Some(Ok(Reply::Extents(extents))) if extents == [hole]));
+    }
+}
+
 /// Everything but labels and superblocks of a member turns into other bytes, and the member says nothing.
 fn garble(machine: &mut Machine, member: usize) {
     let data_starts = machine.engine.status().plan.zones[0].start as usize;

@@ -157,9 +157,12 @@ impl Engine {
         if write.edges.iter().any(|(_, bytes)| bytes.is_none()) {
             return Err(RequestError::Io);
         }
+        // The volume may have been deleted or shrunk while the edges were read.
+        if let Some((first, end, _)) = write.range {
+            self.check_range(write.volume, first.0 * BLOCK_BYTES, (end.0 - first.0) * BLOCK_BYTES)?;
+        }
         let mut pieces = Vec::with_capacity(3);
         for (offset, data) in &write.parts {
-            // The volume may have been deleted or shrunk while the edges were read.
             self.check_range(write.volume, *offset, data.len() as u64)?;
             self.cut_at_blocks(write, *offset, data, &mut pieces);
         }
