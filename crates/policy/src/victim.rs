@@ -29,12 +29,6 @@ impl SegmentStats {
         f64::from(self.live_units) / f64::from(self.capacity_units)
     }
 
-    /// True if cleaning it would gain nothing.
-    #[inline]
-    pub fn is_full(&self) -> bool {
-        self.live_units >= self.capacity_units
-    }
-
     /// Compares utilisations exactly, also of segments with different capacities.
     #[inline]
     pub fn compare_utilisation(&self, other: &Self) -> Ordering {

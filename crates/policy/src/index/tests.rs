@@ -46,7 +46,7 @@ fn greedy_equals_model(capacity_max: u32, capacities: &[u32]) {
             }
             6 => assert_eq!(index.remove(segment), slot.take()),
             _ => {
-                let least = model.iter().flatten().filter(|s| !s.is_full()).min_by(|a, b| a.compare_utilisation(b)).copied();
+                let least = model.iter().flatten().filter(|s| s.live_units < s.capacity_units).min_by(|a, b| a.compare_utilisation(b)).copied();
                 let popped = index.pop_best(step);
                 match (popped, least) {
                     (Some((segment, found)), Some(least)) => {
