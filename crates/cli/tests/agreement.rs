@@ -7,25 +7,7 @@ use machine::{Machine, Memory};
 use windrow_engine::{Engine, Event, OpenError, OpenOptions};
 use windrow_inspect::{CheckOptions, CheckReport, FindingKind, Severity, check};
 use windrow_io::BufPool;
-use windrow_layout::batch::decode_header;
-use windrow_layout::superblock::{SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
-use windrow_units::{BLOCK_BYTES, Column, Redundancy, SegmentId, ZoneMap};
-
-fn superblock(memory: &Memory) -> Superblock {
-    let slots = (0..SLOT_COUNT).flat_map(|slot| memory.data.iter().map(move |m| &m[(SLOT_OFFSET + slot * SLOT_STRIDE) as usize..][..SLOT_BYTES]));
-    slots.filter_map(|bytes| Superblock::decode(bytes).ok()).max_by_key(|s| s.generation).expect("a superblock")
-}
-
-/// Where the blocks of some rows lie, on every member.
-fn blocks(memory: &Memory, segment: SegmentId, rows: std::ops::Range<u32>) -> Vec<(usize, usize)> {
-    let zones = ZoneMap::new(superblock(memory).zones);
-    let location = zones.locate(segment);
-    let address = |row, column| {
-        let (member, offset) = location.address(row, Column(column));
-        (member.index(), offset as usize)
-    };
-    rows.flat_map(|row| (0..location.shape().width).map(move |column| address(row, column))).collect()
-}
+use windrow_units::{BLOCK_BYTES, Redundancy, SegmentId};
 
 #[derive(PartialEq, Eq, Debug)]
 enum Verdict {
@@ -85,31 +67,18 @@ fn pool(redundancy: Redundancy, members: usize) -> Memory {
 
 /// Batches of the user stream since the checkpoint: segment and rows, in the order of their numbers.
 fn batches(memory: &Memory) -> Vec<(SegmentId, std::ops::Range<u32>)> {
-    let sb = superblock(memory);
-    let root = sb.checkpoints[0].expect("a checkpoint");
-    let zones = ZoneMap::new(sb.zones.clone());
-    let mut found = Vec::new();
-    for segment in (0..zones.segment_count()).map(SegmentId) {
-        let location = zones.locate(segment);
-        for row in 0..location.shape().rows {
-            let (member, offset) = location.address(row, Column(0));
-            let block = &memory.data[member.index()][offset as usize..][..BLOCK_BYTES as usize];
-            let Ok(frame) = decode_header(block, &sb.pool, segment, row) else { continue };
-            let header = frame.header;
-            if header.stream.0 == 0 && header.epoch >= root.epoch && header.seq >= root.replay[0].seq {
-                found.push((header.seq, (segment, row..row + header.rows)));
-            }
-        }
-    }
-    found.sort_by_key(|(seq, _)| *seq);
-    found.into_iter().map(|(_, batch)| batch).collect()
+    let root = memory.superblock().checkpoints[0].expect("a checkpoint");
+    let mut headers = memory.headers();
+    headers.retain(|(_, _, header)| header.stream.0 == 0 && header.epoch >= root.epoch && header.seq >= root.replay[0].seq);
+    headers.sort_by_key(|(_, _, header)| header.seq);
+    headers.into_iter().map(|(segment, row, header)| (segment, row..row + header.rows)).collect()
 }
 
 /// What both say when these rows are overwritten on every member.
 fn verdict_without(memory: &mut Memory, segment: SegmentId, rows: std::ops::Range<u32>) -> Verdict {
-    let lost = blocks(memory, segment, rows);
+    let lost = memory.blocks(segment, rows.clone());
     let was: Vec<Vec<u8>> = lost.iter().map(|(member, at)| memory.data[*member][*at..*at + BLOCK_BYTES as usize].to_vec()).collect();
-    lost.iter().for_each(|(member, at)| memory.data[*member][*at..*at + BLOCK_BYTES as usize].fill(0));
+    memory.overwrite(segment, rows, 0);
     let verdict = verdict(memory);
     lost.iter().zip(&was).for_each(|((member, at), was)| memory.data[*member][*at..*at + BLOCK_BYTES as usize].copy_from_slice(was));
     verdict

@@ -5,26 +5,7 @@ mod machine;
 use machine::{Machine, Memory};
 use windrow_engine::*;
 use windrow_io::*;
-use windrow_layout::superblock::{SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
-use windrow_units::{BLOCK_BYTES, Column, Order, SegmentId, Seq, ZoneMap};
-
-/// The newest superblock.
-fn superblock(memory: &Memory) -> Superblock {
-    let slots = (0..SLOT_COUNT).flat_map(|slot| memory.data.iter().map(move |m| &m[(SLOT_OFFSET + slot * SLOT_STRIDE) as usize..][..SLOT_BYTES]));
-    slots.filter_map(|bytes| Superblock::decode(bytes).ok()).max_by_key(|s| s.generation).expect("a superblock")
-}
-
-/// Overwrites rows of a segment on every member.
-fn wipe(memory: &mut Memory, segment: SegmentId, row: u32, rows: u32) {
-    let zones = ZoneMap::new(superblock(memory).zones);
-    let location = zones.locate(segment);
-    for row in row..row + rows {
-        for column in 0..location.shape().width {
-            let (member, offset) = location.address(row, Column(column));
-            memory.data[member.index()][offset as usize..][..BLOCK_BYTES as usize].fill(0);
-        }
-    }
-}
+use windrow_units::{Order, Seq, ZoneMap};
 
 fn open(memory: &mut Memory) -> Result<OpenReport, OpenError> {
     Engine::open(memory, BufPool::new(64 << 20), &Machine::options()).map(|(_, report)| report)
@@ -46,9 +27,9 @@ fn flushed(writes: u64) -> Memory {
 #[test]
 fn a_lost_durable_batch_is_not_a_torn_tail() {
     let mut memory = flushed(40);
-    let start = superblock(&memory).checkpoints[0].expect("a checkpoint").replay[0];
+    let start = memory.superblock().checkpoints[0].expect("a checkpoint").replay[0];
     // The volume's creation is the first batch, of one row; the fourth write is the fifth.
-    wipe(&mut memory, start.segment, start.row + 7, 2);
+    memory.overwrite(start.segment, start.row + 7..start.row + 9, 0);
     let before = memory.data.clone();
     let error = open(&mut memory).expect_err("the loss is found");
     assert!(memory.data == before, "nothing was written");
@@ -65,8 +46,8 @@ fn a_lost_durable_batch_is_not_a_torn_tail() {
 #[test]
 fn the_blocks_of_a_lost_batch_are_named_if_its_head_is_left() {
     let mut memory = flushed(40);
-    let start = superblock(&memory).checkpoints[0].expect("a checkpoint").replay[0];
-    wipe(&mut memory, start.segment, start.row + 8, 1);
+    let start = memory.superblock().checkpoints[0].expect("a checkpoint").replay[0];
+    memory.overwrite(start.segment, start.row + 8..start.row + 9, 0);
     let error = open(&mut memory).expect_err("the loss is found");
     let OpenError::Lost(Losses(losses)) = &error else { panic!("{error}") };
     let blocks: Vec<(u64, u64)> = losses[0].blocks.iter().map(|b| (b.first.0, b.count)).collect();
@@ -86,8 +67,8 @@ fn what_nothing_calls_durable_is_a_torn_tail() {
     machine.events.push(Event::Tick(machine.now_ns));
     machine.settle();
     let mut memory = machine.memory;
-    let start = superblock(&memory).checkpoints[0].expect("a checkpoint").replay[0];
-    wipe(&mut memory, start.segment, start.row + 3, 2);
+    let start = memory.superblock().checkpoints[0].expect("a checkpoint").replay[0];
+    memory.overwrite(start.segment, start.row + 3..start.row + 5, 0);
     let report = open(&mut memory).expect("a torn tail is no damage");
     assert_eq!(report.accepted_order, Order(2));
     assert!(report.notes.is_empty());
@@ -129,11 +110,12 @@ fn a_lost_checkpoint_is_noted_and_the_one_before_serves() {
         assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
     }
     let mut memory = machine.memory;
-    let sb = superblock(&memory);
+    let sb = memory.superblock();
     let (newest, older) = (sb.checkpoints[0].expect("newest"), sb.checkpoints[1].expect("the one before"));
     let zones = ZoneMap::new(sb.zones.clone());
     let codec = windrow_units::PlaceCodec::for_segment_blocks(zones.max_data_blocks());
-    wipe(&mut memory, codec.segment(newest.list.place), newest.list.batch_row.into(), newest.list.batch_rows.into());
+    let (row, rows) = (u32::from(newest.list.batch_row), u32::from(newest.list.batch_rows));
+    memory.overwrite(codec.segment(newest.list.place), row..row + rows, 0);
     let report = open(&mut memory).expect("the older checkpoint serves");
     assert_eq!(report.checkpoint, older.id);
     assert!(report.notes.iter().any(|n| n.contains("checkpoint")), "{:?}", report.notes);

@@ -6,39 +6,17 @@ use machine::{Machine, Memory};
 use std::collections::BTreeMap;
 use windrow_engine::*;
 use windrow_io::*;
-use windrow_layout::batch::decode_header;
-use windrow_layout::superblock::{SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
-use windrow_units::{BLOCK_BYTES, Column, MemberId, SegmentId, VolumeId, ZoneMap};
-
-fn superblock(memory: &Memory) -> Superblock {
-    let slots = (0..SLOT_COUNT).flat_map(|slot| memory.data.iter().map(move |m| &m[(SLOT_OFFSET + slot * SLOT_STRIDE) as usize..][..SLOT_BYTES]));
-    slots.filter_map(|bytes| Superblock::decode(bytes).ok()).max_by_key(|s| s.generation).expect("a superblock")
-}
+use windrow_layout::superblock::SLOT_BYTES;
+use windrow_units::{BLOCK_BYTES, MemberId, SegmentId, VolumeId};
 
 /// Destroys every batch of the checkpoint stream, wherever one begins.
-fn destroy_checkpoints(memory: &mut Memory) -> u64 {
-    let sb = superblock(memory);
-    let zones = ZoneMap::new(sb.zones.clone());
-    let mut destroyed = 0;
-    for segment in (0..zones.segment_count()).map(SegmentId) {
-        let location = zones.locate(segment);
-        for row in 0..location.shape().rows {
-            let (member, offset) = location.address(row, Column(0));
-            let block = &memory.data[member.index()][offset as usize..][..BLOCK_BYTES as usize];
-            let Ok(frame) = decode_header(block, &sb.pool, segment, row) else { continue };
-            if frame.header.stream.0 != 3 {
-                continue;
-            }
-            destroyed += 1;
-            for row in row..row + frame.header.rows {
-                for column in 0..location.shape().width {
-                    let (member, offset) = location.address(row, Column(column));
-                    memory.data[member.index()][offset as usize..][..BLOCK_BYTES as usize].fill(0xee);
-                }
-            }
-        }
+fn destroy_checkpoints(memory: &mut Memory) -> usize {
+    let mut headers = memory.headers();
+    headers.retain(|(_, _, header)| header.stream.0 == 3);
+    for (segment, row, header) in &headers {
+        memory.overwrite(*segment, *row..row + header.rows, 0xee);
     }
-    destroyed
+    headers.len()
 }
 
 fn rebuild(memory: &mut dyn MemberIo, write: bool) -> Result<RebuildReport, OpenError> {
@@ -204,12 +182,12 @@ fn a_rebuild_that_is_cut_short_can_be_done_again() {
     destroy_checkpoints(&mut memory);
     let whole = rebuild(&mut Failing { memory: &mut memory.clone(), left: usize::MAX }, true).expect("rebuilt").written_bytes as usize;
     for step in 1..8 {
-        let generation = superblock(&memory).generation;
+        let generation = memory.superblock().generation;
         // The last steps are in the superblocks.
         let left = if step < 5 { whole * step / 8 } else { whole - 9000 * (8 - step) - 3 * SLOT_BYTES };
         let cut = rebuild(&mut Failing { memory: &mut memory, left }, true);
         assert!(matches!(cut, Err(OpenError::Member(_))), "cut after {left} of {whole}: {cut:?}");
-        assert!(superblock(&memory).generation <= generation.next());
+        assert!(memory.superblock().generation <= generation.next());
     }
     let report = rebuild(&mut memory, true).expect("rebuilt");
     assert!(report.losses.is_empty(), "{:?}", report.losses);
@@ -229,13 +207,7 @@ fn lost_batches_are_listed_and_the_rest_is_rebuilt() {
     machine.command(Control::Shutdown { export: false });
     let mut memory = machine.memory;
     destroy_checkpoints(&mut memory);
-    let zones = ZoneMap::new(superblock(&memory).zones);
-    for row in [7, 8] {
-        for column in 0..3 {
-            let (member, offset) = zones.locate(SegmentId(0)).address(row, Column(column));
-            memory.data[member.index()][offset as usize..][..4096].fill(0);
-        }
-    }
+    memory.overwrite(SegmentId(0), 7..9, 0);
     let report = rebuild(&mut memory, true).expect("rebuilt");
     assert_eq!(report.losses.len(), 1, "{:?}", report.losses);
     assert_eq!((report.losses[0].segment, report.losses[0].row), (SegmentId(0), 7));

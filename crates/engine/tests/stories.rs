@@ -6,7 +6,7 @@ use machine::{Machine, PROPERTIES};
 use windrow_engine::*;
 use windrow_io::*;
 use windrow_layout::superblock::{Properties, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, slot_offset};
-use windrow_units::{MemberId, Redundancy};
+use windrow_units::{MemberId, Redundancy, VolumeId};
 
 /// A checkpoint began while the walk of a large write-zeroes was half done: its pages showed the old bytes, and replay began
 /// behind the record. After a clean shutdown zeroed blocks were back.
@@ -190,6 +190,18 @@ fn garble(machine: &mut Machine, member: usize) {
     });
 }
 
+/// A pool that was shut down and opened again, and its volume: block `lba` of the first 100 holds the byte `lba | 1`.
+fn with_a_past(redundancy: Redundancy, members: usize) -> (Machine, VolumeId) {
+    let mut machine = Machine::with(redundancy, members, 24, 100);
+    let volume = machine.volume(1 << 30);
+    for lba in 0..100 {
+        machine.write(volume, lba, lba as u8 | 1);
+    }
+    machine.flush(volume);
+    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    (machine.crash(), volume)
+}
+
 /// As many members as the redundancy covers were silently wrong everywhere. Of three or four copies only two were tried; with P and Q the
 /// head of a batch could not be had when its own column and another data column were wrong: reads failed, and the pool did not open.
 #[test]
@@ -198,14 +210,7 @@ fn members_that_lie_are_seen_through_up_to_the_redundancy() {
         [(Redundancy::Copies(3), 3), (Redundancy::Copies(4), 4), (Redundancy::Double, 5), (Redundancy::Double, 6), (Redundancy::Single, 4)]
     {
         for first in [0, members - 2] {
-            let mut machine = Machine::with(redundancy, members, 24, 100);
-            let volume = machine.volume(1 << 30);
-            for lba in 0..100 {
-                machine.write(volume, lba, lba as u8 | 1);
-            }
-            machine.flush(volume);
-            assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
-            let mut machine = machine.crash();
+            let (mut machine, volume) = with_a_past(redundancy, members);
             for lba in 60..150 {
                 machine.write(volume, lba, lba as u8 | 1);
             }
@@ -222,14 +227,7 @@ fn members_that_lie_are_seen_through_up_to_the_redundancy() {
 #[test]
 fn too_many_members_that_lie_give_errors_and_no_bytes() {
     for (redundancy, members) in [(Redundancy::Copies(3), 3), (Redundancy::Double, 5)] {
-        let mut machine = Machine::with(redundancy, members, 24, 100);
-        let volume = machine.volume(1 << 30);
-        for lba in 0..100 {
-            machine.write(volume, lba, lba as u8 | 1);
-        }
-        machine.flush(volume);
-        assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
-        let mut machine = machine.crash();
+        let (mut machine, volume) = with_a_past(redundancy, members);
         (0..=redundancy.tolerance()).for_each(|member| garble(&mut machine, member));
         let mut lost = 0;
         for lba in 0..100 {

@@ -1,10 +1,12 @@
 //! The harness of engine stories: memory members, an engine on them, and events in a written order.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+use std::ops::Range;
 use windrow_engine::*;
 use windrow_io::*;
-use windrow_layout::superblock::Properties;
-use windrow_units::{MemberId, Redundancy, Uuid, VolumeId};
+use windrow_layout::batch::{BatchHeader, decode_header};
+use windrow_layout::superblock::{Properties, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_units::{BLOCK_BYTES, Column, MemberId, Redundancy, SegmentId, Uuid, VolumeId, ZoneMap};
 
 /// Members.
 #[derive(Clone)]
@@ -46,6 +48,48 @@ impl MemberIo for Memory {
     fn flush(&mut self, member: MemberId) -> Result<(), MemberError> {
         self.flushed[member.index()] += 1;
         Ok(())
+    }
+}
+
+impl Memory {
+    /// The newest superblock.
+    pub fn superblock(&self) -> Superblock {
+        let slots = (0..SLOT_COUNT).flat_map(|slot| self.data.iter().map(move |m| &m[(SLOT_OFFSET + slot * SLOT_STRIDE) as usize..][..SLOT_BYTES]));
+        slots.filter_map(|bytes| Superblock::decode(bytes).ok()).max_by_key(|s| s.generation).expect("a superblock")
+    }
+
+    /// Where the blocks of some rows lie: member and byte offset, on every member of the segment.
+    pub fn blocks(&self, segment: SegmentId, rows: Range<u32>) -> Vec<(usize, usize)> {
+        let zones = ZoneMap::new(self.superblock().zones);
+        let location = zones.locate(segment);
+        let address = |row, column| {
+            let (member, offset) = location.address(row, Column(column));
+            (member.index(), offset as usize)
+        };
+        rows.flat_map(|row| (0..location.shape().width).map(move |column| address(row, column))).collect()
+    }
+
+    /// Overwrites rows of a segment on every member of it.
+    pub fn overwrite(&mut self, segment: SegmentId, rows: Range<u32>, byte: u8) {
+        for (member, at) in self.blocks(segment, rows) {
+            self.data[member][at..at + BLOCK_BYTES as usize].fill(byte);
+        }
+    }
+
+    /// Every header of a batch that the segments hold, with segment and first row: in the log, of former lives, or torn.
+    pub fn headers(&self) -> Vec<(SegmentId, u32, BatchHeader)> {
+        let superblock = self.superblock();
+        let zones = ZoneMap::new(superblock.zones.clone());
+        let mut found = Vec::new();
+        for segment in (0..zones.segment_count()).map(SegmentId) {
+            let location = zones.locate(segment);
+            for row in 0..location.shape().rows {
+                let (member, offset) = location.address(row, Column(0));
+                let block = &self.data[member.index()][offset as usize..][..BLOCK_BYTES as usize];
+                found.extend(decode_header(block, &superblock.pool, segment, row).ok().map(|frame| (segment, row, frame.header)));
+            }
+        }
+        found
     }
 }
 
