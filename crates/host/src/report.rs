@@ -136,6 +136,8 @@ pub struct BoundsReport {
     pub pending_bytes: u64,
     /// Bytes of acknowledged writes that a power cut now would lose.
     pub at_risk_bytes: u64,
+    /// User blocks that are admitted for 1024 blocks that cleaning gains; none while users are not held to its pace.
+    pub users_per_1024_gained: Option<u64>,
 }
 
 /// Write amplification since start, in millionths.
@@ -291,6 +293,7 @@ impl PoolReport {
                 refused_space: status.refused_space,
                 pending_bytes: status.pending_bytes,
                 at_risk_bytes: status.at_risk_bytes,
+                users_per_1024_gained: status.users_per_1024_gained,
             },
             counters: CounterReport {
                 user_write_bytes: status.user_write_bytes,

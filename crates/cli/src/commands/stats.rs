@@ -8,7 +8,7 @@ use crate::values::Size;
 use clap::Args;
 use windrow_host::Failure;
 use windrow_host::metrics::written_by_cause;
-use windrow_host::report::PoolReport;
+use windrow_host::report::{BoundsReport, PoolReport};
 
 /// Arguments of `stats`.
 #[derive(Args)]
@@ -36,7 +36,7 @@ pub fn run(arguments: &StatsArguments, output: &Output) -> Result<u8, Failure> {
 
 /// The figures as text.
 pub fn describe(report: &PoolReport) -> String {
-    [amplification(report), members(report), latencies(report), bounds(report)].join("\n")
+    [amplification(report), members(report), latencies(report), bounds(&report.bounds)].join("\n")
 }
 
 /// Bytes by cause with their share of what users wrote.
@@ -85,8 +85,7 @@ fn latencies(report: &PoolReport) -> String {
     table.render()
 }
 
-fn bounds(report: &PoolReport) -> String {
-    let bounds = &report.bounds;
+fn bounds(bounds: &BoundsReport) -> String {
     let mut table = Table::new(&["BOUND", "NOW", "MOST"]);
     let mut row = |name: &str, now: String, most: String| table.row([name.to_owned(), now, most]);
     row("writes waiting or in flight", Size(bounds.pending_bytes).to_string(), Size(bounds.limits.pending_bytes).to_string());
@@ -95,5 +94,10 @@ fn bounds(report: &PoolReport) -> String {
     row("requests waiting for admission", "-".to_owned(), bounds.limits.waiting_requests.to_string());
     row("batches of a stream in flight", "-".to_owned(), bounds.limits.batches_in_flight.to_string());
     row("acknowledged but not durable", Size(bounds.at_risk_bytes).to_string(), Size(bounds.limits.pending_bytes).to_string());
+    let pace = bounds.users_per_1024_gained.map_or("no limit".to_owned(), |blocks| blocks.to_string());
+    row("blocks admitted for 1024 that cleaning gains", pace, "-".to_owned());
     table.render()
 }
+
+#[cfg(test)]
+mod tests;

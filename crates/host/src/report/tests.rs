@@ -45,6 +45,7 @@ pub(crate) fn sample() -> PoolReport {
             refused_space: 8,
             pending_bytes: 3,
             at_risk_bytes: 4,
+            users_per_1024_gained: Some(512),
         },
         counters: CounterReport {
             user_write_bytes: 60,
@@ -80,5 +81,6 @@ fn a_report_survives_json() {
     let text = serde_json::to_string(&report).unwrap();
     let back: PoolReport = serde_json::from_str(&text).unwrap();
     assert_eq!(serde_json::to_string(&back).unwrap(), text);
+    assert_eq!(back.bounds.users_per_1024_gained, Some(512));
     assert_eq!((back.exit_code(), back.volume("data").map(|volume| volume.id)), (1, Some(VolumeId(1))));
 }
