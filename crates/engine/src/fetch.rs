@@ -2,8 +2,8 @@
 //!
 //! 1 Read the run from its member. 2 Compare with the checksums (small runs here, others in a job). 3 If the member is gone,
 //! the read fails or a checksum is wrong: read the same rows of all other columns and rebuild; the job tries, row by
-//! row, everything that the redundancy covers. 4 What can not be verified is an error, never bytes. The segment is pinned
-//! meanwhile, so that it is not used again under the read.
+//! row, everything that the redundancy covers. 4 A run that can not be had as a whole is fetched row by row (`fetch/split.rs`).
+//! 5 What can not be verified is an error, never bytes. The segment is pinned meanwhile, so that it is not used again under the read.
 
 use crate::jobs::{Job, RebuildWork, VerifyWork, Work, verify};
 use crate::limits::INLINE_VERIFY_BLOCKS;
@@ -11,6 +11,10 @@ use crate::member::Purpose;
 use crate::{Engine, Notice, Outbox};
 use windrow_io::{Buf, MemberOp, Payload};
 use windrow_units::{BLOCK_SIZE, Code, Column, SegmentId};
+
+mod split;
+
+pub(crate) use split::Split;
 
 /// Who wants the bytes.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +27,12 @@ pub(crate) enum FetchGoal {
     CleanEnd { victim: u32, batch_row: u32, part: Option<u8> },
     /// Live blocks of a batch being cleaned.
     CleanRun { victim: u32, run: u32 },
+    /// Row `row` of a run that is fetched row by row.
+    Row { split: u32, row: u32 },
 }
+
+/// The bytes, or the rows of the run that can not be had.
+pub(crate) type Fetched = Result<Payload, Vec<u32>>;
 
 /// What to fetch.
 #[derive(Debug)]
@@ -172,13 +181,27 @@ impl Engine {
     }
 
     fn finish_fetch(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) {
-        let Some(fetch) = self.fetches.remove(at) else { return };
-        self.segments.unpin(fetch.spec.segment);
-        match fetch.spec.goal {
-            FetchGoal::Read { read, part } => self.read_part(read, part, bytes, out),
-            FetchGoal::Edge { write, edge } => self.edge_read(write, edge, bytes),
-            FetchGoal::CleanEnd { victim, batch_row, part } => self.clean_end_read(victim, batch_row, part, bytes, out),
-            FetchGoal::CleanRun { victim, run } => self.clean_run_read(victim, run, bytes, out),
+        let Some(Fetch { spec, .. }) = self.fetches.remove(at) else { return };
+        let (segment, goal) = (spec.segment, spec.goal);
+        // Cleaning goes on with the live blocks of a run by itself.
+        if bytes.is_none() && spec.rows > 1 && !matches!(goal, FetchGoal::CleanRun { .. }) {
+            self.split_fetch(spec, out);
+            // Only now: the rows have it pinned.
+            self.segments.unpin(segment);
+            return;
+        }
+        self.segments.unpin(segment);
+        self.fetched(goal, bytes.ok_or_else(|| vec![0]), out);
+    }
+
+    /// Hands over what was fetched.
+    fn fetched(&mut self, goal: FetchGoal, fetched: Fetched, out: &mut Outbox) {
+        match goal {
+            FetchGoal::Read { read, part } => self.read_part(read, part, fetched, out),
+            FetchGoal::Edge { write, edge } => self.edge_read(write, edge, fetched.ok()),
+            FetchGoal::CleanEnd { victim, batch_row, part } => self.clean_end_read(victim, batch_row, part, fetched.ok(), out),
+            FetchGoal::CleanRun { victim, run } => self.clean_run_read(victim, run, fetched.ok(), out),
+            FetchGoal::Row { split, row } => self.row_fetched(split, row, fetched.ok(), out),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Read in this order to follow a write: `write/admit.rs` (bounds, space, order, acknowledgement), `write/place.rs` (the open
 //! batch), `write/seal.rs` (plan, header, job, member writes), `write/commit.rs` (map and live counters), `flush.rs`
-//! (durability). A read: `read.rs` (pending blocks, map, runs), `fetch.rs` (member reads, verification, rebuilding).
+//! (durability). A read: `read.rs` (pending blocks, map, runs), `fetch.rs` (member reads, verification, rebuilding), `fetch/split.rs` (row by row).
 //! Space: `segment.rs` (states, reuse rule), `clean.rs` (victims, moves), `checkpoint.rs` (images of the tables). Health:
 //! `examination.rs` and `examine.rs` (what each block of a batch must be), `scrub.rs` (one batch after the other), `rebuild.rs` (members that
 //! come back). Start:
@@ -85,6 +85,7 @@ pub struct Engine {
     admission: write::Admission,
     ranges: ranges::Ranges,
     fetches: slab::Slab<fetch::Fetch>,
+    splits: slab::Slab<fetch::Split>,
     reads: slab::Slab<read::ReadRequest>,
     flush: flush::FlushState,
     cleaner: clean::Cleaner,

@@ -4,7 +4,7 @@
 //! ones. 3 Blocks whose payloads lie one after the other in one column become one fetch. 4 When all parts are there, the
 //! edges are cut to the bytes asked for and the answer is the list of parts: no byte is copied on the way.
 
-use crate::fetch::{FetchGoal, FetchSpec};
+use crate::fetch::{FetchGoal, FetchSpec, Fetched};
 use crate::pending::{BlockKey, Content};
 use crate::{Engine, Notice, Outbox};
 use windrow_io::{Completion, Extent, ExtentState, Payload, Reply, RequestError, RequestId};
@@ -151,16 +151,16 @@ impl Engine {
         (column, row, start + rows)
     }
 
-    /// Part of a read has come, or can not be had.
-    pub(crate) fn read_part(&mut self, at: u32, part: u32, bytes: Option<Payload>, out: &mut Outbox) {
+    /// Part of a read has come, or blocks of it can not be had.
+    pub(crate) fn read_part(&mut self, at: u32, part: u32, fetched: Fetched, out: &mut Outbox) {
         let Some(read) = self.reads.get_mut(at) else { return };
-        let lost = bytes.is_none().then(|| BlockKey::new(read.volume, read.firsts[part as usize].0));
-        read.failed |= bytes.is_none();
-        read.parts[part as usize] = bytes;
+        let (volume, first) = (read.volume, read.firsts[part as usize].0);
+        read.failed |= fetched.is_err();
         read.left -= 1;
         let ended = read.left == 0;
-        if let Some(key) = lost {
-            self.note_lost(key, out);
+        match fetched {
+            Ok(bytes) => read.parts[part as usize] = Some(bytes),
+            Err(lost) => lost.into_iter().for_each(|row| self.note_lost(BlockKey::new(volume, Lba(first.0 + u64::from(row))), out)),
         }
         if ended && let Some(read) = self.reads.remove(at) {
             self.finish_read(read, out);
@@ -189,12 +189,13 @@ impl Engine {
     /// A read was answered from redundancy although its member is online: say so, and log the block anew so that the damaged
     /// copy is no longer needed.
     pub(crate) fn note_repair(&mut self, member: MemberId, goal: FetchGoal, bytes: Option<&Payload>, out: &mut Outbox) {
-        let FetchGoal::Read { read, part } = goal else { return };
+        let (FetchGoal::Read { read, part }, row) = self.whole_goal(goal) else { return };
         let Some(read) = self.reads.get_mut(read) else { return };
         let (volume, (first, place)) = (read.volume, read.firsts[part as usize]);
+        let first = Lba(first.0 + u64::from(row));
         out.notices.push(Notice::Repaired { volume, lba: first.0, member });
         let Some(bytes) = bytes else { return };
-        let block = self.codec.block(place);
+        let block = self.codec.block(place) + u64::from(row);
         let segment = self.codec.segment(place);
         for i in 0..bytes.len() / BLOCK_SIZE {
             let from = self.codec.pack_block(segment, block + i as u64);

@@ -295,3 +295,80 @@ fn what_newer_software_left_in_older_slots_is_not_the_present() {
     assert!(matches!(refused, Err(OpenError::Features { incompatible, .. }) if incompatible == 1 << 40), "{refused:?}");
     assert!(memory.data == before, "nothing was written");
 }
+
+/// Where a block lies: member and byte offset.
+type Spot = (usize, usize);
+
+/// A pool with one batch of 64 blocks, each of its own kind: the volume, the bytes, and where the blocks of each row of the batch lie.
+fn one_batch(redundancy: Redundancy, members: usize) -> (Machine, VolumeId, Vec<u8>, Vec<Vec<Spot>>) {
+    let mut machine = Machine::with(redundancy, members, 24, 100);
+    let volume = machine.volume(1 << 30);
+    let bytes: Vec<u8> = (0..64 * 4096usize).map(|at| (at / 4096 + at % 251) as u8).collect();
+    machine.request(volume, Op::Write { offset: 0, data: Payload::copy_of(&bytes), fua: true });
+    machine.settle();
+    let (segment, row, header) = machine.memory.headers().into_iter().max_by_key(|(_, _, header)| header.rows).expect("a batch");
+    assert!(header.stream.0 == 0 && header.rows >= 8, "{header:?}");
+    let rows = (row..row + header.rows).map(|row| machine.memory.blocks(segment, row..row + 1)).collect();
+    (machine, volume, bytes, rows)
+}
+
+/// Blocks that were noted, as repaired and as lost.
+fn noted(machine: &mut Machine) -> (Vec<u64>, Vec<u64>) {
+    let (mut repaired, mut lost) = (Vec::new(), Vec::new());
+    for notice in std::mem::take(&mut machine.out.notices) {
+        match notice {
+            Notice::Repaired { lba, .. } => repaired.push(lba),
+            Notice::Unrecoverable { lba, .. } => lost.push(lba),
+            _ => {}
+        }
+    }
+    repaired.sort_unstable();
+    lost.sort_unstable();
+    (repaired, lost)
+}
+
+/// Three members had a bad sector each, in different rows: every row could be repaired. But neighbouring blocks were read and rebuilt
+/// together, so three columns were missing in all rows, and the read of the whole run failed.
+#[test]
+fn bad_sectors_in_different_rows_do_not_add_up() {
+    for (redundancy, members) in [(Redundancy::Double, 6), (Redundancy::Single, 4)] {
+        let (mut machine, volume, bytes, rows) = one_batch(redundancy, members);
+        let per_column = rows.len();
+        // Column after column, a row further down each time; the first row holds the head of the batch.
+        machine.memory.bad = (0..=redundancy.tolerance()).map(|n| rows[2 + n][n]).collect();
+        assert!(machine.read(volume, 0, 64 * 4096) == bytes, "{}", redundancy.name());
+        let (repaired, lost) = noted(&mut machine);
+        let expected: Vec<u64> = (0..=redundancy.tolerance()).map(|n| (n * per_column + 2 + n) as u64 - 1).collect();
+        assert_eq!((repaired, lost), (expected, Vec::new()), "{}", redundancy.name());
+        // What was damaged is in the log anew.
+        machine.now_ns += 1_000_000_000;
+        machine.events.push(Event::Tick(machine.now_ns));
+        machine.settle();
+        assert!(machine.read(volume, 0, 64 * 4096) == bytes);
+        assert_eq!(noted(&mut machine), (Vec::new(), Vec::new()), "{}", redundancy.name());
+    }
+}
+
+/// Of a run with a block that is lost only the first block was named, whichever it was. Now each that is lost is, and no other; the read is an
+/// error, those around it are not.
+#[test]
+fn each_lost_block_of_a_run_is_named() {
+    for (redundancy, members) in [(Redundancy::Double, 6), (Redundancy::Single, 4), (Redundancy::None, 3)] {
+        let (mut machine, volume, bytes, rows) = one_batch(redundancy, members);
+        let per_column = rows.len();
+        // One more block of two rows than the redundancy covers.
+        let columns = 0..=redundancy.tolerance();
+        let all: Vec<_> = [3, 5].into_iter().flat_map(|row| columns.clone().map(move |column| (row, column))).collect();
+        machine.memory.bad = all.iter().map(|(row, column)| rows[*row][*column]).collect();
+        let mut expected: Vec<u64> = all.iter().map(|(row, column)| (column * per_column + row) as u64 - 1).collect();
+        expected.sort_unstable();
+        machine.completions.clear();
+        machine.request(volume, Op::Read { offset: 0, length: 64 * 4096 });
+        machine.settle();
+        assert_eq!(machine.completions.pop().and_then(|c| c.result.err()), Some(RequestError::Io));
+        assert_eq!(noted(&mut machine), (Vec::new(), expected.clone()), "{}", redundancy.name());
+        for lba in (0..64).filter(|lba| !expected.contains(lba)) {
+            assert!(machine.read(volume, lba * 4096, 4096) == bytes[lba as usize * 4096..][..4096], "{} block {lba}", redundancy.name());
+        }
+    }
+}

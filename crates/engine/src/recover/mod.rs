@@ -323,6 +323,7 @@ fn build(
         admission: Default::default(),
         ranges: Default::default(),
         fetches: Default::default(),
+        splits: Default::default(),
         reads: Default::default(),
         flush: Default::default(),
         cleaner: Default::default(),

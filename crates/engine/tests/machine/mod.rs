@@ -17,6 +17,8 @@ pub struct Memory {
     pub failing: Vec<bool>,
     /// After so many synchronous writes every further one fails.
     pub writes_left: Option<u64>,
+    /// Blocks that can not be read until they are written: member and byte offset.
+    pub bad: Vec<(usize, usize)>,
     /// Bytes written to each member and flushes of it, as the member counts them.
     pub written: Vec<u64>,
     pub flushed: Vec<u64>,
@@ -33,7 +35,11 @@ impl MemberIo for Memory {
         self.data[member.index()].len() as u64
     }
     fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MemberError> {
-        buf.copy_from_slice(&self.data[member.index()][offset as usize..][..buf.len()]);
+        let range = offset as usize..offset as usize + buf.len();
+        if let Some((_, at)) = self.bad.iter().find(|(m, at)| *m == member.index() && range.contains(at)) {
+            return Err(MemberError { member, kind: MemberErrorKind::Media, offset: *at as u64, code: 5 });
+        }
+        buf.copy_from_slice(&self.data[member.index()][range]);
         Ok(())
     }
     fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MemberError> {
@@ -41,7 +47,9 @@ impl MemberIo for Memory {
         if self.failing[member.index()] || over {
             return Err(MemberError { member, kind: MemberErrorKind::Media, offset, code: 5 });
         }
-        self.data[member.index()][offset as usize..][..buf.len()].copy_from_slice(buf);
+        let range = offset as usize..offset as usize + buf.len();
+        self.bad.retain(|(m, at)| *m != member.index() || !range.contains(at));
+        self.data[member.index()][range].copy_from_slice(buf);
         self.written[member.index()] += buf.len() as u64;
         Ok(())
     }
@@ -129,6 +137,7 @@ impl Machine {
             present: vec![true; members],
             failing: vec![false; members],
             writes_left: None,
+            bad: Vec::new(),
             written: vec![0; members],
             flushed: vec![0; members],
         };
