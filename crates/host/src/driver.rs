@@ -93,7 +93,7 @@ struct Scratch {
 
 thread_local! {
     /// One for each level: a sink may submit, and so drive, while its completions are delivered.
-    static SCRATCH: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
+    static SCRATCH: RefCell<Vec<Scratch>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The monotonic clock of one driver.
