@@ -80,12 +80,34 @@ pub enum Command {
     },
     /// Write a checkpoint now.
     Checkpoint,
+    /// Begin, pause, resume or stop a scrub. Answered at once; `status` shows how it goes on.
+    Scrub {
+        /// What to do.
+        action: ScrubAction,
+        /// For a start: most bytes read from members each second; absent or 0: no bound.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bytes_per_second: Option<u64>,
+    },
     /// End the daemon; answered when everything is finished.
     Shutdown {
         /// Release the pool for another host.
         #[serde(default)]
         export: bool,
     },
+}
+
+/// What a scrub is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScrubAction {
+    /// Begin.
+    Start,
+    /// Stand still until it is resumed.
+    Pause,
+    /// Go on.
+    Resume,
+    /// End it where it is.
+    Stop,
 }
 
 /// Properties to change.

@@ -3,7 +3,7 @@
 //! The end has three steps, so that whoever asked for it hears how it went: a command or signal *requests* it, the main thread *waits* for that,
 //! drains its front-ends, shuts the pool down and *announces* the result, and the command that asked is answered.
 
-use crate::control::{Command, ControlHandler, PropertyChange, Reply};
+use crate::control::{Command, ControlHandler, PropertyChange, Reply, ScrubAction};
 use crate::failure::{Failure, id};
 use crate::pool::Pool;
 use crate::registry::{PoolEntry, Registry};
@@ -11,8 +11,8 @@ use crate::report::{PoolReport, VolumeReport};
 use crate::sessions::lock;
 use crate::{ExportTable, NamedExport};
 use std::sync::{Condvar, Mutex};
-use std::time::Duration;
-use windrow_engine::api::{Control, ControlError, ControlReply};
+use std::time::{Duration, SystemTime};
+use windrow_engine::api::{Control, ControlError, ControlReply, ScrubCommand};
 
 #[derive(Default)]
 struct End {
@@ -113,6 +113,7 @@ impl ControlHandler for Daemon {
                 self.pool.control(Control::Checkpoint).map_err(|error| control_failure("cannot write a checkpoint".to_owned(), &error))?;
                 Ok(Reply::Done)
             }
+            Command::Scrub { action, bytes_per_second } => scrub(&self.pool, action, bytes_per_second).map(|()| Reply::Done),
             Command::Shutdown { export } => self.end(export),
         }
     }
@@ -187,4 +188,29 @@ pub fn set_properties(pool: &Pool, change: &PropertyChange) -> Result<(), Failur
     }
     pool.control(Control::SetProperties(properties.to_properties())).map_err(|error| control_failure(what.to_owned(), &error))?;
     Ok(())
+}
+
+/// Begins, pauses, resumes or stops a scrub. Only a start takes a bound of bytes for each second; `None` and 0 are no bound.
+///
+/// # Errors
+/// The scrub is not in the state that the action is for, a bound comes with another action, or the pool has stopped.
+pub fn scrub(pool: &Pool, action: ScrubAction, bytes_per_second: Option<u64>) -> Result<(), Failure> {
+    let (verb, command) = match action {
+        ScrubAction::Start => {
+            let unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
+            ("start", ScrubCommand::Start { unix_s, bytes_per_second: bytes_per_second.unwrap_or(0) })
+        }
+        ScrubAction::Pause => ("pause", ScrubCommand::Pause),
+        ScrubAction::Resume => ("resume", ScrubCommand::Resume),
+        ScrubAction::Stop => ("stop", ScrubCommand::Stop),
+    };
+    let what = format!("cannot {verb} a scrub");
+    if bytes_per_second.is_some() && action != ScrubAction::Start {
+        return Err(Failure::new(id::POOL_VALUE, what, "a rate can be given to a new scrub only").remedy("stop the scrub and start it with the new rate"));
+    }
+    match pool.control(Control::Scrub(command)) {
+        Ok(_) => Ok(()),
+        Err(ControlError::Invalid(why)) => Err(Failure::new(id::SCRUB_STATE, what, why).remedy("see `windrow pool status`")),
+        Err(error) => Err(control_failure(what, &error)),
+    }
 }

@@ -56,6 +56,8 @@ pub mod id {
     pub const EXPORT_EXISTS: &str = "WR-EXPORT-002";
     /// A front-end can not be started.
     pub const SERVE: &str = "WR-SERVE-001";
+    /// The scrub is not in the state that the command is for.
+    pub const SCRUB_STATE: &str = "WR-SCRUB-001";
     /// A check found damage.
     pub const CHECK_DAMAGE: &str = "WR-CHECK-001";
     /// A benchmark or demonstration did not hold what it should.

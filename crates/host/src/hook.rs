@@ -38,14 +38,10 @@ impl Notifier {
 
     /// Takes a notice; never waits.
     pub(crate) fn notify(&self, notice: Notice) {
-        match &notice {
-            Notice::Repaired { .. }
-            | Notice::Filling { .. }
-            | Notice::MapFull { .. }
-            | Notice::ScrubEnded { .. }
-            | Notice::MemberRebuilding { .. }
-            | Notice::MemberRebuilt { .. } => tracing::warn!(?notice, "notice"),
-            Notice::MemberFailed { .. } | Notice::Unrecoverable { .. } | Notice::Stopped { .. } => tracing::error!(?notice, "notice"),
+        match level(&notice) {
+            Level::Info => tracing::info!(?notice, "notice"),
+            Level::Warning => tracing::warn!(?notice, "notice"),
+            Level::Error => tracing::error!(?notice, "notice"),
         }
         if let Some(sender) = &*crate::sessions::lock(&self.sender)
             && sender.try_send(notice).is_err()
@@ -65,6 +61,26 @@ impl Notifier {
         if let Some(thread) = crate::sessions::lock(&self.thread).take() {
             drop(thread.join());
         }
+    }
+}
+
+/// How loud a notice is in the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Level {
+    /// A change of state.
+    Info,
+    /// It goes on, but somebody should look.
+    Warning,
+    /// Something is lost or has stopped.
+    Error,
+}
+
+fn level(notice: &Notice) -> Level {
+    match notice {
+        Notice::MemberRebuilt { .. } | Notice::ScrubEnded { wrong_blocks: 0, lost_blocks: 0, damaged_batches: 0 } => Level::Info,
+        Notice::ScrubEnded { lost_blocks: 0, damaged_batches: 0, .. } => Level::Warning,
+        Notice::Repaired { .. } | Notice::MemberRebuilding { .. } | Notice::Filling { .. } | Notice::MapFull { .. } => Level::Warning,
+        Notice::ScrubEnded { .. } | Notice::MemberFailed { .. } | Notice::Unrecoverable { .. } | Notice::Stopped { .. } => Level::Error,
     }
 }
 

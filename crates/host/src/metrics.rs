@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
-use windrow_engine::api::WrittenBytes;
+use windrow_engine::api::{ScrubState, WrittenBytes};
 
 const REQUEST_MAX: usize = 8 << 10;
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -131,6 +131,7 @@ pub fn render(report: &PoolReport) -> String {
     }
     gauges(&mut page, report);
     counters(&mut page, report);
+    scrub(&mut page, report);
     members(&mut page, report);
     page.head("volume_size_bytes", "gauge", "Size of a volume.");
     for volume in &report.volumes {
@@ -172,6 +173,33 @@ fn counters(page: &mut Page, report: &PoolReport) {
     for (cause, bytes) in written_by_cause(&counters.written) {
         page.sample("written_bytes_total", &[("cause", cause)], bytes);
     }
+}
+
+fn scrub(page: &mut Page, report: &PoolReport) {
+    let scrub = &report.scrub;
+    page.head("scrub_state", "gauge", "State of the scrub that is under way, or of the last one: 1 for the current one.");
+    let states = [
+        ("none", ScrubState::None),
+        ("running", ScrubState::Running),
+        ("paused", ScrubState::Paused),
+        ("completed", ScrubState::Completed),
+        ("stopped", ScrubState::Stopped),
+    ];
+    for (name, state) in states {
+        page.sample("scrub_state", &[("state", name)], u8::from(scrub.state == state));
+    }
+    page.single("scrub_started_seconds", "gauge", "When the scrub began, seconds since 1970; 0 if there was none.", scrub.started_unix_s);
+    page.single("scrub_left_bytes", "gauge", "Bytes that the scrub still has to read from members, an estimate.", scrub.left_bytes);
+    page.single("scrub_segments_done", "gauge", "Segments that the scrub has looked at, of all segments.", scrub.segments_done);
+    // Each scrub begins at 0: to a reader of counters that is a restart.
+    let active = format!("{}.{:03}", scrub.active_ms / 1000, scrub.active_ms % 1000);
+    page.single("scrub_active_seconds_total", "counter", "Seconds for which the scrub was running.", active);
+    page.single("scrub_batches_total", "counter", "Batches that the scrub examined.", scrub.batches);
+    page.single("scrub_read_bytes_total", "counter", "Bytes that the scrub read from members.", scrub.read_bytes);
+    page.single("scrub_wrong_blocks_total", "counter", "Blocks of members that were not what they must be.", scrub.wrong_blocks);
+    page.single("scrub_moved_blocks_total", "counter", "Live blocks that the scrub logged anew.", scrub.moved_blocks);
+    page.single("scrub_lost_blocks_total", "counter", "Live blocks that can neither be read nor be rebuilt.", scrub.lost_blocks);
+    page.single("scrub_damaged_batches_total", "counter", "Batches whose tables can neither be read nor be rebuilt.", scrub.damaged_batches);
 }
 
 fn members(page: &mut Page, report: &PoolReport) {

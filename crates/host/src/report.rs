@@ -3,6 +3,7 @@
 //! All quantities are exact integers. Ratios are millionths (`_ppm`), so that no reader has to parse fractions.
 
 use crate::histogram::LatencyReport;
+use crate::scrub::ScrubReport;
 use serde::{Deserialize, Serialize};
 use windrow_engine::api::{Limits, MemberStats, PoolStatus, WrittenBytes};
 use windrow_layout::superblock::Properties;
@@ -240,6 +241,9 @@ pub struct PoolReport {
     pub counters: CounterReport,
     /// Write amplification since start.
     pub amplification: AmplificationReport,
+    /// The scrub that is under way, or the last one.
+    #[serde(default)]
+    pub scrub: ScrubReport,
     /// Latencies since start.
     pub latency: LatencyReport,
 }
@@ -255,6 +259,7 @@ impl PoolReport {
             size_bytes: member.size_bytes,
             counters: status.member_stats.get(index).map(MemberCounters::from).unwrap_or_default(),
         });
+        let scrub = ScrubReport::new(&status);
         Self {
             schema: POOL_SCHEMA.to_owned(),
             pool: status.pool,
@@ -309,6 +314,7 @@ impl PoolReport {
                 lifetime_member_bytes: status.lifetime_member_bytes,
             },
             amplification: AmplificationReport::new(&status.written, status.user_write_bytes),
+            scrub,
             latency,
             name: status.name,
         }

@@ -46,3 +46,15 @@ fn nonsense_is_answered_and_a_dead_socket_is_replaced() {
     stream.read_to_string(&mut text).unwrap();
     assert_eq!(text.matches(id::NO_DAEMON).count(), 3, "{text}");
 }
+
+#[test]
+fn a_scrub_command_on_the_wire() {
+    let start = Command::Scrub { action: ScrubAction::Start, bytes_per_second: Some(7) };
+    let text = serde_json::to_string(&Question { version: CONTROL_VERSION, command: start.clone() }).unwrap();
+    assert_eq!(text, r#"{"version":1,"command":"scrub","action":"start","bytes_per_second":7}"#);
+    let read = |text: &str| serde_json::from_str::<Question>(text).map(|question| question.command);
+    assert_eq!(read(&text).unwrap(), start);
+    let pause = read(r#"{"version":1,"command":"scrub","action":"pause"}"#).unwrap();
+    assert_eq!(pause, Command::Scrub { action: ScrubAction::Pause, bytes_per_second: None });
+    assert!(read(r#"{"version":1,"command":"scrub","action":"dance"}"#).is_err());
+}

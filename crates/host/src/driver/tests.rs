@@ -4,7 +4,7 @@
 use super::*;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
-use windrow_engine::api::{Limits, PoolPlan, VolumeStatus, WrittenBytes};
+use windrow_engine::api::{Limits, PoolPlan, ScrubStatus, VolumeStatus, WrittenBytes};
 use windrow_export::Sink;
 use windrow_io::{Buf, IoTag, MemberCommand, MemberOp, Op, Payload, Reply, RequestId};
 use windrow_units::{MemberId, Order, Uuid, VolumeId};
@@ -126,6 +126,7 @@ impl StateMachine for FakeMachine {
             checkpoints: 0,
             segments_cleaned: 0,
             users_per_1024_gained: None,
+            scrub: ScrubStatus::default(),
             order: Order(0),
             durable_order: Order(0),
             lifetime_user_bytes: 0,

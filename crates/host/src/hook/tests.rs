@@ -29,3 +29,19 @@ fn a_hook_that_does_not_keep_up_never_holds_the_pool() {
     // Not closed: the test does not wait for the runs.
     drop(notifier);
 }
+
+#[test]
+fn the_end_of_a_scrub_is_as_loud_as_what_it_found() {
+    let ended = |wrong_blocks, lost_blocks, damaged_batches| Notice::ScrubEnded { wrong_blocks, lost_blocks, damaged_batches };
+    assert_eq!(level(&ended(0, 0, 0)), Level::Info);
+    assert_eq!(level(&ended(3, 0, 0)), Level::Warning);
+    assert_eq!(level(&ended(3, 1, 0)), Level::Error);
+    assert_eq!(level(&ended(0, 0, 1)), Level::Error);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("events");
+    let notifier = Notifier::start(Some(format!("cat >> {}", file.display())), "tank".to_owned()).unwrap();
+    notifier.notify(ended(3, 1, 0));
+    notifier.close();
+    let event: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    assert_eq!((event["event"].as_str(), event["wrong_blocks"].as_u64(), event["lost_blocks"].as_u64()), (Some("scrub_ended"), Some(3), Some(1)));
+}

@@ -37,3 +37,28 @@ fn every_metric_has_a_type_and_every_sample_a_number() {
         rest.rsplit_once("} ").unwrap().1.parse::<f64>().unwrap();
     }
 }
+
+#[test]
+fn a_scrub_has_one_state_and_its_sums() {
+    let page = render(&sample());
+    let value = |name: &str| {
+        let line = page.lines().find(|line| line.starts_with(&format!("windrow_{name}{{"))).unwrap();
+        line.rsplit_once("} ").unwrap().1.to_owned()
+    };
+    let states: Vec<&str> = page.lines().filter(|line| line.starts_with("windrow_scrub_state{") && line.ends_with(" 1")).collect();
+    assert_eq!(states, ["windrow_scrub_state{pool=\"ta\\\"nk\",state=\"running\"} 1"]);
+    for (name, expected) in [
+        ("scrub_started_seconds", "1700000000"),
+        ("scrub_left_bytes", "700"),
+        ("scrub_segments_done", "4"),
+        ("scrub_active_seconds_total", "1.500"),
+        ("scrub_batches_total", "11"),
+        ("scrub_read_bytes_total", "300"),
+        ("scrub_wrong_blocks_total", "12"),
+        ("scrub_moved_blocks_total", "13"),
+        ("scrub_lost_blocks_total", "1"),
+        ("scrub_damaged_batches_total", "14"),
+    ] {
+        assert_eq!(value(name), expected, "{name}");
+    }
+}

@@ -1,4 +1,6 @@
 use super::*;
+use crate::scrub::LostBlock;
+use windrow_engine::api::ScrubState;
 use windrow_units::MemberId;
 
 /// A report with a value in every corner that readers of it should handle.
@@ -61,6 +63,22 @@ pub(crate) fn sample() -> PoolReport {
             lifetime_member_bytes: 100,
         },
         amplification: AmplificationReport::new(&written, 60),
+        scrub: ScrubReport {
+            state: ScrubState::Running,
+            started_unix_s: 1_700_000_000,
+            active_ms: 1500,
+            bytes_per_second: 9,
+            segments_done: 4,
+            segments_total: 10,
+            batches: 11,
+            read_bytes: 300,
+            left_bytes: 700,
+            wrong_blocks: 12,
+            moved_blocks: 13,
+            lost_blocks: 1,
+            damaged_batches: 14,
+            lost: vec![LostBlock { volume: "data".to_owned(), block: 5 }],
+        },
         latency: LatencyReport::default(),
     }
 }
@@ -83,4 +101,12 @@ fn a_report_survives_json() {
     assert_eq!(serde_json::to_string(&back).unwrap(), text);
     assert_eq!(back.bounds.users_per_1024_gained, Some(512));
     assert_eq!((back.exit_code(), back.volume("data").map(|volume| volume.id)), (1, Some(VolumeId(1))));
+}
+
+#[test]
+fn the_report_of_a_daemon_without_scrub_is_understood() {
+    let mut value = serde_json::to_value(sample()).unwrap();
+    value.as_object_mut().unwrap().remove("scrub");
+    let report: PoolReport = serde_json::from_value(value).unwrap();
+    assert_eq!(report.scrub, ScrubReport::default());
 }

@@ -1,0 +1,86 @@
+use super::*;
+use crate::control::ScrubAction;
+use crate::failure::id;
+use crate::offline::{ScratchSpec, ram_members, scratch_pool};
+use crate::{HostOptions, Pool, daemon};
+use std::time::{Duration, Instant};
+use windrow_engine::api::{Control, VolumeBlock};
+
+fn pool() -> Pool {
+    let opened = scratch_pool(ram_members(4, 32 << 20).unwrap(), &ScratchSpec::default()).unwrap();
+    Pool::start(opened.engine, opened.members, opened.buffers, HostOptions::default()).unwrap()
+}
+
+fn of(state: ScrubState) -> ScrubReport {
+    ScrubReport { state, ..ScrubReport::default() }
+}
+
+#[test]
+fn the_exit_code_says_what_was_found() {
+    assert_eq!(of(ScrubState::Completed).exit_code(), 0);
+    assert_eq!(ScrubReport { wrong_blocks: 2, ..of(ScrubState::Completed) }.exit_code(), 1);
+    assert_eq!(ScrubReport { wrong_blocks: 2, lost_blocks: 1, ..of(ScrubState::Completed) }.exit_code(), 4);
+    assert_eq!(ScrubReport { damaged_batches: 1, ..of(ScrubState::Completed) }.exit_code(), 4);
+    for state in [ScrubState::None, ScrubState::Running, ScrubState::Paused, ScrubState::Stopped] {
+        assert_eq!(of(state).exit_code(), 8, "{state:?}");
+    }
+}
+
+#[test]
+fn shares_and_rates_divide_by_nothing() {
+    assert_eq!((of(ScrubState::Running).done_per_mille(), of(ScrubState::Running).rate()), (0, 0));
+    assert_eq!(of(ScrubState::Stopped).done_per_mille(), 0);
+    assert_eq!(ScrubReport { segments_done: 1, segments_total: 4, ..of(ScrubState::Stopped) }.done_per_mille(), 250);
+    assert_eq!(ScrubReport { read_bytes: u64::MAX, left_bytes: u64::MAX, active_ms: 1, ..of(ScrubState::Running) }.rate(), u64::MAX);
+    assert_eq!(ScrubReport { read_bytes: 7, ..of(ScrubState::Running) }.done_per_mille(), 999, "it has not ended yet");
+    assert_eq!(ScrubReport { read_bytes: 300, left_bytes: 700, active_ms: 1500, ..of(ScrubState::Paused) }.rate(), 200);
+}
+
+#[test]
+fn what_is_left_is_known_from_the_segments_and_lost_blocks_have_names() {
+    let pool = pool();
+    pool.control(Control::VolumeCreate { name: "data".to_owned(), size_bytes: 1 << 20 }).unwrap();
+    let mut status = pool.status().unwrap();
+    let total = status.plan.segments;
+    let each = {
+        let shape = &status.plan.zones[0].shape;
+        u64::from(shape.width) * u64::from(shape.rows) * BLOCK_BYTES
+    };
+    status.scrub.state = ScrubState::Running;
+    (status.data_segments, status.scrub.segments_total, status.scrub.segments_done) = (3, total, 0);
+    status.scrub.read_bytes = each;
+    assert_eq!(ScrubReport::new(&status).left_bytes, 2 * each);
+    assert_eq!(ScrubReport::new(&status).done_per_mille(), 333);
+    status.scrub.segments_done = total - 1;
+    assert_eq!(ScrubReport::new(&status).left_bytes, each, "no more than the segments that are left");
+    (status.members[0].state, status.scrub.segments_done) = ("absent", 0);
+    assert_eq!(ScrubReport::new(&status).left_bytes, 3 * (each * 3 / 4) - each, "an absent member is not read");
+    status.scrub.state = ScrubState::Completed;
+    status.scrub.lost = vec![VolumeBlock { volume: status.volumes[0].id, lba: 9 }, VolumeBlock { volume: VolumeId(77), lba: 1 }];
+    let report = ScrubReport::new(&status);
+    assert_eq!(report.left_bytes, 0);
+    let lost: Vec<_> = report.lost.iter().map(|lost| (lost.volume.as_str(), lost.block)).collect();
+    assert_eq!(lost, [("data", 9), ("#77", 1)]);
+}
+
+#[test]
+fn commands_reach_the_engine_and_are_refused_by_id() {
+    let pool = pool();
+    let refused = |action, rate| daemon::scrub(&pool, action, rate).unwrap_err().id;
+    for action in [ScrubAction::Pause, ScrubAction::Resume, ScrubAction::Stop] {
+        assert_eq!(refused(action, None), id::SCRUB_STATE, "{action:?} without a scrub");
+        assert_eq!(refused(action, Some(5)), id::POOL_VALUE, "{action:?} takes no rate");
+    }
+    daemon::scrub(&pool, ScrubAction::Start, Some(1 << 40)).unwrap();
+    let end = Instant::now() + Duration::from_secs(10);
+    let report = loop {
+        let report = pool.report().unwrap().scrub;
+        if !report.is_under_way() {
+            break report;
+        }
+        assert!(Instant::now() < end, "{report:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    assert_eq!((report.state, report.exit_code(), report.bytes_per_second), (ScrubState::Completed, 0, 1 << 40));
+    assert!(report.started_unix_s > 1_700_000_000 && report.segments_done == report.segments_total);
+}
