@@ -8,6 +8,7 @@ pub mod pool;
 pub mod properties;
 pub mod rebuild;
 pub mod replace;
+pub mod scrub;
 pub mod serve;
 pub mod stats;
 pub mod volume;

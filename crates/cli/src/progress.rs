@@ -43,6 +43,13 @@ impl Progress {
         self.line(&format!("{done} of {all}{go}"));
     }
 
+    /// A text as it is, if it is time for a new one.
+    pub fn text(&mut self, text: &str) {
+        if self.is_due() {
+            self.line(text);
+        }
+    }
+
     /// A text as it is, at once: before something that tells nothing until it is done.
     pub fn note(&mut self, text: &str) {
         if self.terminal {

@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 const NO_SPACE: u32 = 28;
 
-/// Exactly one line on standard error, which begins with the id; exit code 4 (8 for `check`).
+/// Exactly one line on standard error, which begins with the id; exit code 4 (8 for `check` and `pool scrub`).
 fn refused(world: &World, line: &str, id: &str, says: &str) {
     // A pool that is served by mistake must not hang the test.
     let output = std::process::Command::new("timeout")
@@ -23,7 +23,7 @@ fn refused(world: &World, line: &str, id: &str, says: &str) {
         .output()
         .expect("timeout runs");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    let code = if line.starts_with("check") { 8 } else { 4 };
+    let code = if line.starts_with("check") || line.starts_with("pool scrub") { 8 } else { 4 };
     assert_eq!(output.status.code(), Some(code), "{line}: {}", both(&output));
     assert!(error.starts_with(&format!("windrow: {id}: ")) && error.lines().count() == 1 && error.contains(says), "{line}: {error}");
     assert!(output.stdout.is_empty(), "{line}: {}", both(&output));
@@ -68,6 +68,8 @@ fn wrong_names_numbers_and_sizes() {
         ("serve tank --nbd tcp:0.0.0.0:1", "WR-SERVE-001", "remote"),
         ("inspect foreign", "WR-MEMBER-001", "foreign"),
         ("export list tank --control none", "WR-CLI-002", "tank"),
+        ("pool scrub tank", "WR-CLI-002", "served"),
+        ("pool scrub nothing --wait", "WR-CLI-002", "nothing"),
     ] {
         refused(&world, line, id, says);
     }

@@ -3,6 +3,7 @@
 use super::create::{self, CreateArguments};
 use super::properties;
 use super::replace::{self, ReplaceArguments};
+use super::scrub::{self, ScrubArguments};
 use crate::context::{self, OpenedAtRest, PoolPlace};
 use crate::output::Output;
 use crate::table::Table;
@@ -36,6 +37,8 @@ pub enum PoolCommand {
     Status(StatusArguments),
     /// Put a new device in the place of a member, while the pool is not served.
     Replace(ReplaceArguments),
+    /// Read and verify all live data of a served pool, and repair what is wrong.
+    Scrub(ScrubArguments),
     /// Change properties.
     #[command(after_help = properties_help("set", "windrow pool set tank spare=15% seal-age=20"))]
     Set(SetArguments),
@@ -138,6 +141,7 @@ pub fn run(command: PoolCommand, output: &Output) -> Result<u8, Failure> {
         PoolCommand::List(arguments) => list(&arguments, output),
         PoolCommand::Status(arguments) => status(&arguments, output),
         PoolCommand::Replace(arguments) => replace::run(&arguments, output),
+        PoolCommand::Scrub(arguments) => Ok(scrub::run(&arguments, output)),
         PoolCommand::Set(arguments) => {
             let change = properties::parse(&arguments.properties)?;
             context::ask(&arguments.pool, &arguments.place, Command::PoolSet(change))?;
@@ -332,7 +336,7 @@ pub fn describe(report: &PoolReport) -> String {
         members.row([member.member.to_string(), member.state.clone(), Size(member.size_bytes).to_string(), errors, member.path.clone()]);
     }
     format!(
-        "pool       {} ({})\nstate      {}{reason}{served}\nredundancy {}\nused       {} of {} ({}.{} %)\nsegments   {} free of {}\nat risk    {} not durable yet\n{}{}",
+        "pool       {} ({})\nstate      {}{reason}{served}\nredundancy {}\nused       {} of {} ({}.{} %)\nsegments   {} free of {}\nat risk    {} not durable yet\nscrub      {}\n{}{}{}",
         report.name,
         report.pool,
         report.state,
@@ -344,6 +348,8 @@ pub fn describe(report: &PoolReport) -> String {
         capacity.free_segments,
         capacity.segments,
         Size(report.bounds.at_risk_bytes),
+        scrub::line(&report.scrub, report.served, None),
+        scrub::lost(&report.scrub),
         members.render(),
         super::volume::table(&report.volumes),
     )

@@ -1,0 +1,197 @@
+//! `pool scrub`: begin a scrub, steer it, wait for it.
+
+use crate::context::{self, PoolPlace, unexpected};
+use crate::figures::{clock, megabytes, utc};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::values::Size;
+use clap::Args;
+use serde_json::json;
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use windrow_engine::api::ScrubState;
+use windrow_host::Failure;
+use windrow_host::control::{Command, ControlClient, Reply, ScrubAction};
+use windrow_host::failure::id;
+use windrow_host::report::PoolReport;
+use windrow_host::scrub::ScrubReport;
+
+/// Exit code if the command itself failed, or the scrub did not reach its end.
+const NOT_MADE: u8 = 8;
+/// How often the daemon is asked while somebody waits.
+const PAUSE: Duration = Duration::from_millis(250);
+/// The rate shown while somebody waits is that of this many answers.
+const ANSWERS: usize = 20;
+/// Lost blocks that are listed as text; JSON has more.
+const LOST_SHOWN: usize = 20;
+
+/// Arguments of `pool scrub`.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  windrow pool scrub tank
+  windrow pool scrub tank --rate 100M
+  windrow pool scrub tank --wait -o json
+  windrow pool scrub tank --pause
+  windrow pool scrub tank --resume --wait
+  windrow pool scrub tank --watch
+  windrow pool scrub tank --stop
+
+A scrub reads all live data with its redundancy on all members, while the pool is in use. What is wrong is repaired; what is lost is listed by
+volume and block (`pool status`, -o json). It goes on by itself in the daemon, also after a restart. Ctrl-C ends --wait, not the scrub.
+
+Exit codes: 0 done (with --wait or --watch: the scrub has ended and nothing was wrong), 1 it found something wrong and repaired all of it,
+2 wrong usage, 4 it found blocks or batches that are lost, 8 the command failed, or the scrub was stopped before its end.")]
+pub struct ScrubArguments {
+    /// Pool; a daemon has to serve it.
+    pool: String,
+    /// Let the scrub stand still until it is resumed, also over a restart.
+    #[arg(long, group = "steer")]
+    pause: bool,
+    /// Go on with a scrub that is paused.
+    #[arg(long, group = "steer")]
+    resume: bool,
+    /// End the scrub where it is.
+    #[arg(long, group = "steer")]
+    stop: bool,
+    /// Wait for the scrub that is under way.
+    #[arg(long, group = "steer")]
+    watch: bool,
+    /// Most bytes read from all members together each second; else as fast as requests of users and the members allow.
+    #[arg(long, value_name = "SIZE", conflicts_with = "steer")]
+    rate: Option<Size>,
+    /// Wait until the scrub ends, and show how it goes on.
+    #[arg(long, conflicts_with_all = ["pause", "stop"])]
+    wait: bool,
+    /// Control socket of the daemon.
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+}
+
+impl ScrubArguments {
+    /// `None`: only look.
+    fn action(&self) -> Option<ScrubAction> {
+        match (self.pause, self.resume, self.stop, self.watch) {
+            (true, ..) => Some(ScrubAction::Pause),
+            (_, true, ..) => Some(ScrubAction::Resume),
+            (_, _, true, _) => Some(ScrubAction::Stop),
+            (.., true) => None,
+            _ => Some(ScrubAction::Start),
+        }
+    }
+}
+
+/// Runs it.
+pub fn run(arguments: &ScrubArguments, output: &Output) -> u8 {
+    match scrub(arguments, output) {
+        Ok(code) => code,
+        Err(failure) => {
+            output.failure(&failure);
+            NOT_MADE
+        }
+    }
+}
+
+fn scrub(arguments: &ScrubArguments, output: &Output) -> Result<u8, Failure> {
+    let pool = &arguments.pool;
+    let place = PoolPlace { control: arguments.control.clone(), ..PoolPlace::default() };
+    let Some(mut client) = context::daemon_of(pool, &place) else {
+        let why = format!("a scrub needs a pool that is served, and nobody listens at {}", place.control_socket(pool).display());
+        return Err(Failure::new(id::NO_DAEMON, format!("cannot scrub pool '{pool}'"), why)
+            .remedy("serve it, or read a pool at rest with `windrow check --payload --parity`"));
+    };
+    let action = arguments.action();
+    if let Some(action) = action {
+        client.ask(Command::Scrub { action, bytes_per_second: arguments.rate.map(|rate| rate.0) })?;
+    }
+    let waits = arguments.wait || arguments.watch;
+    let report = if waits { wait(&mut client, pool)? } else { status(&mut client)? };
+    let value = json!({ "pool": pool, "action": action, "scrub": report.scrub });
+    output.result("pool-scrub", &value, || format!("scrub of pool '{pool}': {}\n{}", line(&report.scrub, report.served, None), lost(&report.scrub)));
+    Ok(if waits { report.scrub.exit_code() } else { 0 })
+}
+
+fn status(client: &mut ControlClient) -> Result<PoolReport, Failure> {
+    match client.ask(Command::Status)? {
+        Reply::Pool(report) => Ok(*report),
+        _ => Err(unexpected()),
+    }
+}
+
+fn wait(client: &mut ControlClient, pool: &str) -> Result<PoolReport, Failure> {
+    let mut shown = Progress::new(format!("scrub of pool '{pool}'"));
+    let mut answers = VecDeque::with_capacity(ANSWERS + 1);
+    loop {
+        let report = status(client)?;
+        if let Some(reason) = &report.stop_reason {
+            return Err(Failure::new(id::POOL_STOPPED, format!("the scrub of pool '{pool}' did not end"), reason).remedy("see the log of the daemon"));
+        }
+        if !report.scrub.is_under_way() {
+            return Ok(report);
+        }
+        answers.push_back((Instant::now(), report.scrub.read_bytes));
+        if answers.len() > ANSWERS {
+            answers.pop_front();
+        }
+        shown.text(&line(&report.scrub, report.served, rate(&answers)));
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Bytes each second from the first answer to the last one.
+fn rate(answers: &VecDeque<(Instant, u64)>) -> Option<u64> {
+    let ((begin, before), (end, after)) = (answers.front()?, answers.back()?);
+    let milliseconds = end.duration_since(*begin).as_millis();
+    let rate = (u128::from(after.saturating_sub(*before)) * 1000).checked_div(milliseconds)?;
+    u64::try_from(rate).ok()
+}
+
+/// A scrub in one line. `rate`: bytes each second now; else that of its whole time.
+pub fn line(scrub: &ScrubReport, served: bool, rate: Option<u64>) -> String {
+    let begun = || format!("begun {}", utc(scrub.started_unix_s));
+    let percent = scrub.done_per_mille() / 10;
+    match scrub.state {
+        ScrubState::None => "there has been none".to_owned(),
+        ScrubState::Running if !served => format!("interrupted at {percent} %, goes on when the pool is served, {}", found(scrub)),
+        ScrubState::Running => {
+            let rate = rate.unwrap_or_else(|| scrub.rate());
+            let left = scrub.left_bytes.checked_div(rate).map_or_else(|| "time left unknown".to_owned(), |seconds| format!("{} left", clock(seconds)));
+            let bound = if scrub.bytes_per_second == 0 { String::new() } else { format!(" (at most {}/s)", Size(scrub.bytes_per_second)) };
+            format!("running, {percent} % done, {}{bound}, {left}, {}", megabytes(rate as f64), found(scrub))
+        }
+        ScrubState::Paused => format!("paused at {percent} %, {}, {}", begun(), found(scrub)),
+        ScrubState::Completed => format!("completed, {}, in {}, {}", begun(), clock(scrub.active_ms / 1000), found(scrub)),
+        ScrubState::Stopped => format!("stopped at {percent} %, {}, {}", begun(), found(scrub)),
+    }
+}
+
+fn found(scrub: &ScrubReport) -> String {
+    if !scrub.has_found() {
+        return "0 wrong blocks".to_owned();
+    }
+    let mut text = format!("{} wrong blocks, {} moved, {} lost", scrub.wrong_blocks, scrub.moved_blocks, scrub.lost_blocks);
+    if scrub.damaged_batches > 0 {
+        // Writing to a string does not fail.
+        _ = write!(text, ", {} damaged batches", scrub.damaged_batches);
+    }
+    text
+}
+
+/// The first of the lost blocks, a line each.
+pub fn lost(scrub: &ScrubReport) -> String {
+    let mut text = String::new();
+    for lost in scrub.lost.iter().take(LOST_SHOWN) {
+        // Writing to a string does not fail.
+        _ = writeln!(text, "lost       volume '{}', block {} (4096 bytes at {})", lost.volume, lost.block, u128::from(lost.block) * 4096);
+    }
+    let more = scrub.lost_blocks.saturating_sub(scrub.lost.len().min(LOST_SHOWN) as u64);
+    if more > 0 {
+        let place = if scrub.lost.len() > LOST_SHOWN { "-o json lists more of them" } else { "the log of the daemon names them" };
+        _ = writeln!(text, "lost       {more} more blocks; {place}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! A scrub as an administrator runs it: damage on a member behind the back of the daemon is found and repaired while clients are served.
+
+mod support;
+
+use serde_json::Value;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use support::{CREATE, Random, Server, World, both};
+use windrow_layout::superblock::{SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_units::{BLOCK_SIZE, Column, MemberId, SegmentId, ZoneMap};
+
+const PIECE: usize = 1 << 20;
+const PIECES: u64 = 24;
+
+fn zones(world: &World) -> ZoneMap {
+    let member = std::fs::File::open(world.file("m0")).expect("a member");
+    let slots = (0..SLOT_COUNT).filter_map(|slot| {
+        let mut bytes = vec![0; SLOT_BYTES];
+        member.read_exact_at(&mut bytes, SLOT_OFFSET + slot * SLOT_STRIDE).ok()?;
+        Superblock::decode(&bytes).ok()
+    });
+    ZoneMap::new(slots.max_by_key(|superblock| superblock.generation).expect("a superblock").zones)
+}
+
+/// Overwrites every `nth` block of the log on this member that holds something; how many they were.
+fn damage(world: &World, member: u8, nth: u64) -> u64 {
+    let file = std::fs::File::options().read(true).write(true).open(world.file(&format!("m{member}"))).expect("a member");
+    let zones = zones(world);
+    let (mut used, mut damaged) = (0, 0);
+    let mut block = vec![0; BLOCK_SIZE];
+    for segment in (0..zones.segment_count()).map(SegmentId) {
+        let location = zones.locate(segment);
+        for row in 0..location.shape().rows {
+            let columns = (0..location.shape().width).map(|column| location.address(row, Column(column)));
+            for (_, offset) in columns.filter(|(of, _)| *of == MemberId(member)) {
+                file.read_exact_at(&mut block, offset).expect("a read");
+                if block.iter().all(|byte| *byte == 0) {
+                    continue;
+                }
+                used += 1;
+                if used % nth == 0 {
+                    damaged += 1;
+                    file.write_all_at(&Random(used).bytes(BLOCK_SIZE), offset).expect("a write");
+                }
+            }
+        }
+    }
+    damaged
+}
+
+fn fill(server: &Server) {
+    let mut client = server.client();
+    for piece in 0..PIECES {
+        client.write(piece, piece * PIECE as u64, &Random(piece).bytes(PIECE), false);
+        assert_eq!(client.finish().expect("an answer").0, 0);
+    }
+    client.flush(0);
+    assert_eq!(client.finish().expect("an answer").0, 0);
+}
+
+fn verify(server: &Server) {
+    let mut client = server.client();
+    for piece in 0..PIECES {
+        client.read(piece, piece * PIECE as u64, PIECE);
+        let (error, data) = client.finish().expect("an answer");
+        assert!(error == 0 && data == Random(piece).bytes(PIECE), "piece {piece}: error {error}");
+    }
+}
+
+/// Runs the command, which has to end with this code; its JSON.
+fn scrub(world: &World, options: &str, code: i32) -> Value {
+    let output = world.run(&format!("pool scrub tank {options} -o json"));
+    assert_eq!(output.status.code(), Some(code), "{options}: {}", both(&output));
+    let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(value["schema"], if code == 8 { "windrow/error/1" } else { "windrow/pool-scrub/1" });
+    value
+}
+
+fn count(value: &Value, field: &str) -> u64 {
+    value["scrub"][field].as_u64().unwrap_or_else(|| panic!("{field}: {value}"))
+}
+
+#[test]
+fn damage_behind_the_back_of_the_daemon_is_repaired() {
+    let world = World::with_volume(CREATE, "32M");
+    std::fs::write(world.file("hook"), "#!/bin/sh\ncat >> events\n").expect("a hook");
+    std::fs::set_permissions(world.file("hook"), std::fs::Permissions::from_mode(0o700)).expect("a hook");
+    let server = world.serve("--event-command ./hook");
+    fill(&server);
+    let clean = scrub(&world, "--wait", 0);
+    assert!(count(&clean, "read_bytes") > PIECES * PIECE as u64 && count(&clean, "wrong_blocks") == 0, "{clean}");
+
+    let damaged = damage(&world, 1, 5);
+    let first = scrub(&world, "--wait", 1);
+    assert_eq!(first["scrub"]["state"], "completed");
+    assert!((1..=damaged).contains(&count(&first, "wrong_blocks")), "{damaged} were damaged: {first}");
+    assert!(count(&first, "moved_blocks") > 0, "{first}");
+    assert_eq!((count(&first, "lost_blocks"), count(&first, "damaged_batches")), (0, 0), "{first}");
+    let second = scrub(&world, "--wait", 0);
+    assert_eq!((count(&second, "wrong_blocks"), count(&second, "moved_blocks")), (0, 0), "{second}");
+    verify(&server);
+    let text = world.succeeds("pool status tank");
+    assert!(text.lines().any(|line| line.starts_with("scrub      completed, begun 20") && line.ends_with(", 0 wrong blocks")), "{text}");
+    assert!(server.stop());
+    world.check().expect("a sound pool");
+    let events = std::fs::read_to_string(world.file("events")).expect("events");
+    let ends: Vec<Value> =
+        events.lines().map(|line| serde_json::from_str(line).expect("JSON")).filter(|event: &Value| event["event"] == "scrub_ended").collect();
+    let wrong: Vec<_> = ends.iter().map(|event| event["wrong_blocks"].as_u64()).collect();
+    assert_eq!(wrong, [Some(0), Some(count(&first, "wrong_blocks")), Some(0)], "{events}");
+    // The last one is remembered.
+    assert!(world.succeeds("pool status tank").contains("scrub      completed, begun 20"));
+}
+
+/// A refusal: exit code 8 and the id.
+fn refused(world: &World, options: &str, id: &str) {
+    let value = scrub(world, options, 8);
+    assert_eq!(value["error"]["id"], id, "{options}: {value}");
+}
+
+#[test]
+fn a_scrub_is_steered_and_commands_that_do_not_fit_are_refused() {
+    let world = World::with_volume(CREATE, "32M");
+    refused(&world, "", "WR-CLI-002");
+    let server = world.serve("");
+    fill(&server);
+    for option in ["--pause", "--resume", "--stop"] {
+        refused(&world, option, "WR-SCRUB-001");
+    }
+    assert_eq!(world.run("pool scrub tank --watch").status.code(), Some(8), "there is none that could have ended");
+    // So slow that it is under way until the end of the test.
+    let started = scrub(&world, "--rate 64K", 0);
+    assert_eq!((started["action"].as_str(), count(&started, "bytes_per_second")), (Some("start"), 64 << 10));
+    refused(&world, "--resume", "WR-SCRUB-001");
+    refused(&world, "", "WR-SCRUB-001");
+    let text = world.succeeds("pool status tank");
+    assert!(text.contains("scrub      running, ") && text.contains("(at most 64 KiB/s)"), "{text}");
+    assert_eq!(scrub(&world, "--pause", 0)["scrub"]["state"], "paused");
+    refused(&world, "--pause", "WR-SCRUB-001");
+    refused(&world, "", "WR-SCRUB-001");
+    assert!(server.stop());
+    assert!(world.succeeds("pool status tank").contains("scrub      paused at "), "it is remembered");
+    let server = world.serve("");
+    let resumed = scrub(&world, "--resume", 0);
+    assert_eq!((resumed["scrub"]["state"].as_str(), count(&resumed, "bytes_per_second")), (Some("running"), 64 << 10));
+    assert!(server.stop());
+    assert!(world.succeeds("pool status tank").contains("scrub      interrupted at "), "it is not served");
+    let server = world.serve("");
+    assert_eq!(scrub(&world, "--stop", 0)["scrub"]["state"], "stopped");
+    refused(&world, "--stop", "WR-SCRUB-001");
+    for line in ["--pause --stop", "--pause --rate 1M", "--stop --wait", "--watch --rate 1M", "--rate much"] {
+        assert_eq!(world.run(&format!("pool scrub tank {line}")).status.code(), Some(2), "{line}");
+    }
+    assert_eq!(scrub(&world, "--wait", 0)["scrub"]["state"], "completed");
+    verify(&server);
+    assert!(server.stop());
+    world.check().expect("a sound pool");
+}
