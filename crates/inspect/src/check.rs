@@ -346,10 +346,13 @@ impl SegmentCheck<'_, '_, '_> {
         self.report.batches_verified += 1;
         let ends = (0..batch.frame.head_blocks).chain([batch.frame.tail_block()]);
         let mut flawed: Vec<u32> = ends.filter(|b| rows.origin(*b) == Origin::Wrong).collect();
+        // Where a scrub has moved away what lived, the damage stays; nothing needs the redundancy that it costs.
+        let severity = if references.is_empty() { Severity::Note } else { Severity::Repairable };
         for block in flawed.clone() {
-            self.wrong_block(rows, block, Severity::Repairable, None, "header or footer: wrong, but can be rebuilt");
+            self.wrong_block(rows, block, severity, None, "header or footer: wrong, but can be rebuilt");
         }
         let first = u64::from(rows.row) * u64::from(rows.shape.data);
+        let live_rows: BTreeSet<u32> = references.iter().map(|r| rows.position((self.reader.codec.block(r.place) - first) as u32).1).collect();
         let with_payload: Vec<&DecodedEntry> = batch.entries.iter().filter(|e| e.payload.is_some()).collect();
         let mut sound = Vec::with_capacity(references.len());
         for reference in references {
@@ -367,13 +370,13 @@ impl SegmentCheck<'_, '_, '_> {
             flawed.extend(self.blocks(rows, &sound));
         }
         if self.options.verify_parity {
-            flawed.extend(self.dead_blocks(rows, &with_payload, references));
-            self.redundancy(rows, &flawed);
+            flawed.extend(self.dead_blocks(rows, &with_payload, references, &live_rows));
+            self.redundancy(rows, &flawed, &live_rows);
         }
     }
 
-    /// Verifies the payload that nothing refers to any more: when it is wrong, its row can not give back its live blocks.
-    fn dead_blocks(&mut self, rows: &mut Rows, entries: &[&DecodedEntry], references: &[Reference]) -> Vec<u32> {
+    /// Verifies the payload that nothing refers to any more: when it is wrong, its row can not give back its live blocks, if it has any.
+    fn dead_blocks(&mut self, rows: &mut Rows, entries: &[&DecodedEntry], references: &[Reference], live_rows: &BTreeSet<u32>) -> Vec<u32> {
         let first = u64::from(rows.row) * u64::from(rows.shape.data);
         let mut wrong = Vec::new();
         for payload in entries.iter().filter_map(|e| e.payload) {
@@ -381,7 +384,11 @@ impl SegmentCheck<'_, '_, '_> {
             let is_live = references.binary_search_by_key(&block, |r| self.reader.codec.block(r.place)).is_ok();
             let found = rows.find_checksum(self.reader, payload.block, payload.checksum);
             if !is_live && !matches!(found, Some(Origin::Member | Origin::Missing)) {
-                self.wrong_block(rows, payload.block, Severity::Repairable, None, "not in use any more, but wrong: its row lacks redundancy");
+                let (severity, words) = match live_rows.contains(&rows.position(payload.block).1) {
+                    true => (Severity::Repairable, "not in use any more, but wrong: its row lacks redundancy"),
+                    false => (Severity::Note, "not in use any more, and wrong: nothing in its row is in use"),
+                };
+                self.wrong_block(rows, payload.block, severity, None, words);
                 wrong.push(payload.block);
             }
         }
@@ -424,7 +431,7 @@ impl SegmentCheck<'_, '_, '_> {
     }
 
     /// Verifies redundancy; rows with a wrong data block have been reported already.
-    fn redundancy(&mut self, rows: &mut Rows, flawed: &[u32]) {
+    fn redundancy(&mut self, rows: &mut Rows, flawed: &[u32], live_rows: &BTreeSet<u32>) {
         let (compared, wrong) = rows.compare_redundancy(self.reader);
         self.report.parity_rows_verified += compared;
         if self.incomplete.contains(&(self.segment, rows.row)) {
@@ -435,7 +442,8 @@ impl SegmentCheck<'_, '_, '_> {
             if !reported.contains(&at) {
                 let member = rows.member(self.reader, column);
                 let message = format!("redundancy column {column} does not agree with the data");
-                self.add(Finding::new(Severity::Repairable, FindingKind::ParityWrong, message).at(self.segment, rows.row + at).member(member));
+                let severity = if live_rows.contains(&at) { Severity::Repairable } else { Severity::Note };
+                self.add(Finding::new(severity, FindingKind::ParityWrong, message).at(self.segment, rows.row + at).member(member));
             }
         }
     }
