@@ -3,6 +3,7 @@
 mod support;
 
 use serde_json::Value;
+use std::collections::HashSet;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use support::{CREATE, Random, Server, World, both};
 use windrow_layout::superblock::{SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
@@ -21,30 +22,53 @@ fn zones(world: &World) -> ZoneMap {
     ZoneMap::new(slots.max_by_key(|superblock| superblock.generation).expect("a superblock").zones)
 }
 
-/// Overwrites every `nth` block of the log on this member that holds something; how many they were.
-fn damage(world: &World, member: u8, nth: u64) -> u64 {
+/// Overwrites every `nth` row of the log on this member where it holds something; how many they were.
+fn damage(world: &World, member: u8, nth: u32) -> u64 {
     let file = std::fs::File::options().read(true).write(true).open(world.file(&format!("m{member}"))).expect("a member");
     let zones = zones(world);
-    let (mut used, mut damaged) = (0, 0);
+    let mut damaged = 0;
     let mut block = vec![0; BLOCK_SIZE];
     for segment in (0..zones.segment_count()).map(SegmentId) {
         let location = zones.locate(segment);
-        for row in 0..location.shape().rows {
+        for row in (0..location.shape().rows).filter(|row| row % nth == nth / 2) {
             let columns = (0..location.shape().width).map(|column| location.address(row, Column(column)));
             for (_, offset) in columns.filter(|(of, _)| *of == MemberId(member)) {
                 file.read_exact_at(&mut block, offset).expect("a read");
                 if block.iter().all(|byte| *byte == 0) {
                     continue;
                 }
-                used += 1;
-                if used % nth == 0 {
-                    damaged += 1;
-                    file.write_all_at(&Random(used).bytes(BLOCK_SIZE), offset).expect("a write");
-                }
+                damaged += 1;
+                file.write_all_at(&Random(offset).bytes(BLOCK_SIZE), offset).expect("a write");
             }
         }
     }
     damaged
+}
+
+/// Overwrites two blocks of what `fill` wrote in every 16th row that holds as many: more than one redundancy column gives back.
+fn lose(world: &World) -> u64 {
+    let members = [0, 1, 2, 3].map(|member| std::fs::File::options().read(true).write(true).open(world.file(&format!("m{member}"))).expect("a member"));
+    let written: HashSet<Vec<u8>> =
+        (0..PIECES).flat_map(|piece| Random(piece).bytes(PIECE).chunks(BLOCK_SIZE).map(<[u8]>::to_vec).collect::<Vec<_>>()).collect();
+    let zones = zones(world);
+    let mut lost = 0;
+    let mut block = vec![0; BLOCK_SIZE];
+    for segment in (0..zones.segment_count()).map(SegmentId) {
+        let location = zones.locate(segment);
+        for row in (0..location.shape().rows).filter(|row| row % 16 == 8) {
+            let columns = (0..location.shape().data).map(|column| location.address(row, Column(column)));
+            let is_written = |(member, offset): &(MemberId, u64)| {
+                members[member.index()].read_exact_at(&mut block, *offset).expect("a read");
+                written.contains(&block)
+            };
+            let found: Vec<_> = columns.filter(is_written).take(2).collect();
+            for (member, offset) in found.iter().filter(|_| found.len() == 2) {
+                members[member.index()].write_all_at(&[0xee; BLOCK_SIZE], *offset).expect("a write");
+                lost += 1;
+            }
+        }
+    }
+    lost
 }
 
 fn fill(server: &Server) {
@@ -109,6 +133,34 @@ fn damage_behind_the_back_of_the_daemon_is_repaired() {
     assert_eq!(wrong, [Some(0), Some(count(&first, "wrong_blocks")), Some(0)], "{events}");
     // The last one is remembered.
     assert!(world.succeeds("pool status tank").contains("scrub      completed, begun 20"));
+}
+
+#[test]
+fn what_is_lost_is_named_and_writing_it_makes_the_pool_whole() {
+    let world = World::with_volume(CREATE, "32M");
+    let server = world.serve("");
+    fill(&server);
+    let lost = lose(&world);
+    assert!(lost > 0);
+    let found = scrub(&world, "--wait", 4);
+    assert_eq!((count(&found, "lost_blocks"), count(&found, "damaged_batches")), (lost, 0), "{found}");
+    let listed = found["scrub"]["lost"].as_array().expect("a list");
+    assert_eq!(listed.len() as u64, lost.min(1024));
+    let volume_blocks = PIECES * PIECE as u64 / BLOCK_SIZE as u64;
+    assert!(listed.iter().all(|block| block["volume"] == "data" && block["block"].as_u64().is_some_and(|block| block < volume_blocks)), "{found}");
+    assert!(world.succeeds("pool status tank").contains("lost       volume 'data', block "));
+    assert!(world.succeeds("stats tank --prometheus").contains(&format!("windrow_scrub_lost_blocks_total{{pool=\"tank\"}} {lost}\n")));
+    let mut client = server.client();
+    for block in listed {
+        client.read(0, block["block"].as_u64().expect("a number") * BLOCK_SIZE as u64, BLOCK_SIZE);
+        assert_ne!(client.finish().expect("an answer").0, 0, "block {block} is lost, and no other bytes are given for it");
+    }
+    fill(&server);
+    let again = scrub(&world, "--wait", 0);
+    assert_eq!((count(&again, "lost_blocks"), count(&again, "damaged_batches")), (0, 0), "{again}");
+    verify(&server);
+    assert!(server.stop());
+    world.check().expect("a sound pool");
 }
 
 /// A refusal: exit code 8 and the id.
