@@ -66,6 +66,10 @@ impl Engine {
         if takes_order && (self.admission.is_held_up() || self.ranges.barrier || self.room_units() == 0) {
             return self.control.waiting.push_back(request);
         }
+        // A write that is admitted in parts was promised all its space: a larger spare factor has to wait, or a part would be refused.
+        if matches!(request.command, Control::SetProperties(_)) && self.admission.is_held_up() {
+            return self.control.waiting.push_back(request);
+        }
         let result = match request.command {
             Control::VolumeCreate { name, size_bytes } => self.volume_create(id, name, size_bytes, out),
             Control::VolumeResize { volume, size_bytes } => self.volume_resize(id, volume, size_bytes, out),

@@ -42,6 +42,33 @@ fn a_large_unaligned_write_keeps_to_the_room() {
     );
 }
 
+/// A larger spare factor came between the parts of a write that had been promised its space: a later part was refused, and the write
+/// ended in an error with its first parts in effect.
+#[test]
+fn a_larger_spare_factor_waits_for_a_write_that_is_admitted_in_parts() {
+    let mut machine = Machine::new(4, 64, 100);
+    let volume = machine.volume(1 << 30);
+    let usable = machine.engine.status().plan.usable_bytes;
+    let fill = (usable >> 20) / 2;
+    for mib in 0..fill {
+        machine.request(volume, Op::Write { offset: mib << 20, data: Payload::copy_of(&noise(1 << 20, mib)), fua: false });
+        assert!(machine.wait_for(mib as usize + 1), "{}", machine.engine.describe());
+    }
+    machine.completions.clear();
+    machine.held = Some(Vec::new());
+    machine.request(volume, Op::Write { offset: fill << 20, data: Payload::copy_of(&noise(20 << 20, 99)), fua: false });
+    machine.settle();
+    assert!(machine.completions.is_empty(), "it is admitted in parts");
+    // Less than what is written and was promised is left under it.
+    let answer = machine.command(Control::SetProperties(Properties { spare_per_mille: 500, ..PROPERTIES }));
+    assert_eq!(answer, None, "it waits");
+    machine.release();
+    assert!(machine.wait_for(1), "{}", machine.engine.describe());
+    assert!(machine.completions[0].result.is_ok(), "{:?}", machine.completions[0].result);
+    assert_eq!(machine.read(volume, fill << 20, 20 << 20), noise(20 << 20, 99));
+    assert!(machine.control.pop().is_some_and(|control| control.result.is_err()), "what is written leaves no room for it");
+}
+
 /// What does not fit is refused as a whole, before any part of it is admitted.
 #[test]
 fn a_large_unaligned_write_that_does_not_fit_changes_nothing() {

@@ -127,6 +127,7 @@ impl StateMachine for FakeMachine {
             segments_cleaned: 0,
             users_per_1024_gained: None,
             scrub: ScrubStatus::default(),
+            rebuild: windrow_engine::RebuildStatus::default(),
             order: Order(0),
             durable_order: Order(0),
             lifetime_user_bytes: 0,
