@@ -189,6 +189,8 @@ impl Engine {
             }
         }
         self.checkpoint_step(out);
+        // The round may have had nothing to flush: then no other event comes for whoever waited for it.
+        self.rebuild_step(out);
         self.flush_round_check(out);
     }
 

@@ -73,19 +73,25 @@ impl Engine {
             }
         }
         for id in (0..self.segments.count()).map(SegmentId) {
-            let zone = self.zones.zone(id).members;
+            let on = self.members_of(id);
             let s = self.segments.get(id);
             let (used, last_checkpoint) = (s.filled_rows > 0, s.last_checkpoint);
             // Since when a member may have missed something says more than a list that is not there.
             let missed = |m: &usize| since_known >> m & 1 == 1 && last_checkpoint >= self.superblock.members[*m].missed_from;
             let by_checkpoint = (0..64).filter(missed).fold(0u64, |mask, m| mask | 1 << m);
-            let stale = if used { (s.stale & !since_known | by_checkpoint) & members & zone } else { 0 };
+            let stale = if used { (s.stale & !since_known | by_checkpoint) & members & on } else { 0 };
             self.segments.get_mut(id).stale = stale;
             if stale != 0 {
                 self.segments.mark_dirty(id);
             }
         }
         self.rebuild.active = members != 0;
+    }
+
+    /// Members that hold a part of a segment, as a bit mask: of a zone with more members than columns only some do.
+    fn members_of(&self, segment: SegmentId) -> u64 {
+        let location = self.zones.locate(segment);
+        (0..usize::from(self.zones.shape(segment).width)).fold(0, |mask, position| mask | 1 << location.extent(position).0.0)
     }
 
     /// Members being rebuilt, as a bit mask.
@@ -235,7 +241,7 @@ impl Engine {
     fn fill_queue(&mut self) {
         let mut stale: Vec<(usize, u64, SegmentId)> = Vec::new();
         for segment in (0..self.segments.count()).map(SegmentId).filter(|segment| self.is_stale(*segment)) {
-            let lost = (0..64).map(MemberId).filter(|m| self.zones.zone(segment).members >> m.0 & 1 == 1 && !self.holds(*m, segment)).count();
+            let lost = (0..64).map(MemberId).filter(|m| self.members_of(segment) >> m.0 & 1 == 1 && !self.holds(*m, segment)).count();
             stale.push((lost, u64::MAX - self.segments.get(segment).last_checkpoint, segment));
         }
         stale.sort_unstable_by_key(|(lost, age, segment)| (*lost, *age, std::cmp::Reverse(segment.0)));
