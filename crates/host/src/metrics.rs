@@ -132,6 +132,7 @@ pub fn render(report: &PoolReport) -> String {
     gauges(&mut page, report);
     counters(&mut page, report);
     scrub(&mut page, report);
+    rebuild(&mut page, report);
     members(&mut page, report);
     page.head("volume_size_bytes", "gauge", "Size of a volume.");
     for volume in &report.volumes {
@@ -173,6 +174,16 @@ fn counters(page: &mut Page, report: &PoolReport) {
     for (cause, bytes) in written_by_cause(&counters.written) {
         page.sample("written_bytes_total", &[("cause", cause)], bytes);
     }
+}
+
+fn rebuild(page: &mut Page, report: &PoolReport) {
+    let rebuild = &report.rebuild;
+    page.single("rebuild_members", "gauge", "Members that are being rebuilt.", rebuild.members.len());
+    page.single("rebuild_segments_done", "gauge", "Segments made whole by the rebuild under way, or the last one.", rebuild.segments_done);
+    page.single("rebuild_segments", "gauge", "Segments to be made whole in all.", rebuild.segments_total);
+    page.single("rebuild_read_bytes_total", "counter", "Bytes that rebuilds read from members.", rebuild.read_bytes);
+    page.single("rebuild_written_bytes_total", "counter", "Bytes that rebuilds wrote.", rebuild.written_bytes);
+    page.single("rebuild_damaged_batches_total", "counter", "Batches that could not be rebuilt.", rebuild.damaged_batches);
 }
 
 fn scrub(page: &mut Page, report: &PoolReport) {

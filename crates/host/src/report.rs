@@ -5,7 +5,7 @@
 use crate::histogram::LatencyReport;
 use crate::scrub::ScrubReport;
 use serde::{Deserialize, Serialize};
-use windrow_engine::api::{Limits, MemberStats, PoolStatus, WrittenBytes};
+use windrow_engine::api::{Limits, MemberStats, PoolStatus, RebuildStatus, WrittenBytes};
 use windrow_layout::superblock::Properties;
 use windrow_units::{Uuid, VolumeId, Zone};
 
@@ -43,7 +43,7 @@ pub struct MemberReport {
     pub uuid: Uuid,
     /// Where it was opened; empty if it is absent.
     pub path: String,
-    /// `online` or `absent`.
+    /// `online`, `rebuilding` or `absent`.
     pub state: String,
     /// Usable bytes.
     pub size_bytes: u64,
@@ -206,6 +206,37 @@ pub struct CounterReport {
     pub lifetime_member_bytes: u64,
 }
 
+/// The rebuild that is under way, or the last one since start.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RebuildReport {
+    /// Members that are being rebuilt now.
+    pub members: Vec<u8>,
+    /// Segments made whole.
+    pub segments_done: u32,
+    /// Segments to be made whole in all.
+    pub segments_total: u32,
+    /// Bytes read from members.
+    pub read_bytes: u64,
+    /// Bytes written to the members that are rebuilt.
+    pub written_bytes: u64,
+    /// Batches that could not be rebuilt: their tables can neither be read nor be rebuilt.
+    pub damaged_batches: u64,
+}
+
+impl From<&RebuildStatus> for RebuildReport {
+    fn from(status: &RebuildStatus) -> Self {
+        let RebuildStatus { members, segments_done, segments_total, read_bytes, written_bytes, damaged_batches } = status;
+        Self {
+            members: members.iter().map(|member| member.0).collect(),
+            segments_done: *segments_done,
+            segments_total: *segments_total,
+            read_bytes: *read_bytes,
+            written_bytes: *written_bytes,
+            damaged_batches: *damaged_batches,
+        }
+    }
+}
+
 /// Everything that is shown of a pool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PoolReport {
@@ -244,6 +275,9 @@ pub struct PoolReport {
     /// The scrub that is under way, or the last one.
     #[serde(default)]
     pub scrub: ScrubReport,
+    /// The rebuild that is under way, or the last one since start.
+    #[serde(default)]
+    pub rebuild: RebuildReport,
     /// Latencies since start.
     pub latency: LatencyReport,
 }
@@ -315,6 +349,7 @@ impl PoolReport {
             },
             amplification: AmplificationReport::new(&status.written, status.user_write_bytes),
             scrub,
+            rebuild: RebuildReport::from(&status.rebuild),
             latency,
             name: status.name,
         }

@@ -324,6 +324,17 @@ fn status(arguments: &StatusArguments, output: &Output) -> Result<u8, Failure> {
     Ok(if arguments.exit_code { worst } else { 0 })
 }
 
+/// How far a rebuild is, if there is one.
+fn rebuild(report: &PoolReport) -> String {
+    let rebuild = &report.rebuild;
+    if rebuild.members.is_empty() {
+        return String::new();
+    }
+    let members = rebuild.members.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+    let written = Size(rebuild.written_bytes);
+    format!("rebuild    member {members}: {} of {} segments, {written} written\n", rebuild.segments_done, rebuild.segments_total)
+}
+
 /// A pool as text.
 pub fn describe(report: &PoolReport) -> String {
     let capacity = &report.capacity;
@@ -336,7 +347,7 @@ pub fn describe(report: &PoolReport) -> String {
         members.row([member.member.to_string(), member.state.clone(), Size(member.size_bytes).to_string(), errors, member.path.clone()]);
     }
     format!(
-        "pool       {} ({})\nstate      {}{reason}{served}\nredundancy {}\nused       {} of {} ({}.{} %)\nsegments   {} free of {}\nat risk    {} not durable yet\nscrub      {}\n{}{}{}",
+        "pool       {} ({})\nstate      {}{reason}{served}\nredundancy {}\nused       {} of {} ({}.{} %)\nsegments   {} free of {}\nat risk    {} not durable yet\nscrub      {}\n{}{}{}{}",
         report.name,
         report.pool,
         report.state,
@@ -350,6 +361,7 @@ pub fn describe(report: &PoolReport) -> String {
         Size(report.bounds.at_risk_bytes),
         scrub::line(&report.scrub, report.served, None),
         scrub::lost(&report.scrub),
+        rebuild(report),
         members.render(),
         super::volume::table(&report.volumes),
     )

@@ -63,6 +63,7 @@ pub(crate) fn sample() -> PoolReport {
             lifetime_member_bytes: 100,
         },
         amplification: AmplificationReport::new(&written, 60),
+        rebuild: RebuildReport { members: vec![1], segments_done: 2, segments_total: 5, ..RebuildReport::default() },
         scrub: ScrubReport {
             state: ScrubState::Running,
             started_unix_s: 1_700_000_000,
