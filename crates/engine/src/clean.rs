@@ -364,7 +364,7 @@ impl Engine {
 
     /// Appends what is ready to the cleaned stream.
     fn append_moves(&mut self, out: &mut Outbox) {
-        let spare = self.segments.free_count() > self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE;
+        let spare = self.has_room_for_repairs();
         while !self.cleaner.ready.is_empty() || (spare && !self.cleaner.repairs.is_empty()) {
             if !self.make_room(STREAM_CLEANED, 64, 1, out) {
                 return;
@@ -421,8 +421,27 @@ impl Engine {
         }
     }
 
+    /// Repairs may take a segment now.
+    fn has_room_for_repairs(&self) -> bool {
+        self.segments.free_count() > self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE
+    }
+
+    /// Repairs wait for room although nobody else does: hurry what keeps dead segments from being free. What is asked for brings some back, so
+    /// this ends.
+    fn hurry_for_repairs(&mut self) {
+        if self.cleaner.repairs.is_empty() || self.has_room_for_repairs() {
+            return;
+        }
+        if self.segments.wait_for_flush(&self.reuse_horizon()) {
+            self.flush.wanted = true;
+        } else if self.segments.dead_in_replay_count() > 0 && self.checkpoint.is_idle() {
+            self.checkpoint.request();
+        }
+    }
+
     /// Space is short: hurry what keeps dead segments from being free.
     fn hurry(&mut self, out: &mut Outbox) {
+        self.hurry_for_repairs();
         let short = self.stream(STREAM_USER).reserved.len() < self.segments_wanted() as usize;
         let starved = self.checkpoint.wants_segment();
         if !starved && (!short || !self.wants_room()) {

@@ -26,7 +26,7 @@ pub(crate) struct Examination {
     rows: u32,
     columns: Vec<Option<Buf>>,
     absent: u64,
-    left: u8,
+    left: u32,
 }
 
 impl Engine {
@@ -35,7 +35,7 @@ impl Engine {
         let width = self.zones.shape(segment).width;
         let places: Vec<_> = (0..width).map(|c| self.zones.locate(segment).address(row, Column(c))).collect();
         let absent = places.iter().enumerate().filter(|(_, (member, _))| !self.holds(*member, segment)).fold(0u64, |mask, (c, _)| mask | 1 << c);
-        let left = width - absent.count_ones() as u8;
+        let left = u32::from(width) - absent.count_ones();
         if left == 0 {
             return 0;
         }
@@ -45,16 +45,27 @@ impl Engine {
         let bytes = rows as usize * BLOCK_SIZE;
         for (c, (member, offset)) in places.into_iter().enumerate().filter(|(c, _)| absent >> c & 1 == 0) {
             let buf = self.buffers.get(bytes);
-            self.send(member, MemberOp::Read { offset, buf }, Purpose::Examine { examination, column: c as u8 }, out);
+            self.send(member, MemberOp::Read { offset, buf }, Purpose::Examine { examination, column: c as u8, row: None }, out);
         }
         u64::from(left) * bytes as u64
     }
 
-    /// A column of a batch has been read, or not.
-    pub(crate) fn examine_read(&mut self, at: u32, column: u8, buf: Option<Buf>, out: &mut Outbox) {
+    /// A column of a batch, or a row of it, has been read, or not.
+    pub(crate) fn examine_read(&mut self, at: u32, column: u8, row: Option<u32>, buf: Option<Buf>, out: &mut Outbox) {
         let Some(examination) = self.examinations.get_mut(at) else { return };
-        examination.columns[usize::from(column)] = buf;
         examination.left -= 1;
+        let place = &mut examination.columns[usize::from(column)];
+        match (row, buf) {
+            (None, Some(buf)) => *place = Some(buf),
+            (None, None) if examination.rows > 1 => self.read_rows(at, column, out),
+            (None, None) | (Some(_), None) => {}
+            (Some(row), Some(buf)) => {
+                let rows = examination.rows as usize * BLOCK_SIZE;
+                let whole = place.get_or_insert_with(|| self.buffers.zeroed(rows));
+                whole[row as usize * BLOCK_SIZE..(row as usize + 1) * BLOCK_SIZE].copy_from_slice(&buf);
+            }
+        }
+        let Some(examination) = self.examinations.get_mut(at) else { return };
         if examination.left > 0 {
             return;
         }
@@ -63,6 +74,19 @@ impl Engine {
         let (pool, shape, buffers) = (self.superblock.pool, *self.zones.shape(segment), self.buffers.clone());
         let work = ExamineWork { examination: at, pool, segment, row, rows, shape, columns, absent, buffers, found: None };
         out.jobs.push(Job(Work::Examine(Box::new(work))));
+    }
+
+    /// One bad sector makes a whole column unreadable: its rows are read one by one, so that bad sectors of several members do not add up. Rows
+    /// that cannot be read are zeroes, which no checksum takes for anything else.
+    fn read_rows(&mut self, at: u32, column: u8, out: &mut Outbox) {
+        let Some(examination) = self.examinations.get_mut(at) else { return };
+        let (segment, first, rows) = (examination.segment, examination.row, examination.rows);
+        examination.left += rows;
+        for row in 0..rows {
+            let (member, offset) = self.zones.locate(segment).address(first + row, Column(column));
+            let buf = self.buffers.get(BLOCK_SIZE);
+            self.send(member, MemberOp::Read { offset, buf }, Purpose::Examine { examination: at, column, row: Some(row) }, out);
+        }
     }
 
     /// A batch has been examined.

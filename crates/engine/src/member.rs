@@ -39,6 +39,8 @@ pub enum Purpose {
         examination: u32,
         /// Column.
         column: u8,
+        /// One row of it, after the column as a whole could not be read.
+        row: Option<u32>,
     },
     /// One column of a batch that is rebuilt.
     Rebuild {
@@ -163,7 +165,7 @@ impl Engine {
                 self.batch_write_done(stream, seq, column, failed, out);
             }
             Purpose::Fetch { fetch, column } => self.fetch_read_done(fetch, column, done.buf, failed, out),
-            Purpose::Examine { examination, column } => self.examine_read(examination, column, done.buf.filter(|_| !failed), out),
+            Purpose::Examine { examination, column, row } => self.examine_read(examination, column, row, done.buf.filter(|_| !failed), out),
             Purpose::Rebuild { segment } => {
                 self.members.list[done.member.index()].dirty |= !failed;
                 self.column_rebuilt(segment);

@@ -75,7 +75,7 @@ impl Scrub {
     }
 
     /// For the counters of a checkpoint; their order is part of the format.
-    pub(crate) fn saved(&self) -> [u64; 11] {
+    pub(crate) fn saved(&self, now_ns: u64) -> [u64; 11] {
         let s = &self.sums;
         let state = match s.state {
             ScrubState::None => 0,
@@ -87,14 +87,20 @@ impl Scrub {
         let segment = u64::from(self.segment);
         let sums = [s.batches, s.read_bytes, s.wrong_blocks, s.moved_blocks, s.lost_blocks, s.damaged_batches];
         let [batches, read_bytes, wrong, moved, lost, damaged] = sums;
-        [state, segment, self.active_ns, s.started_unix_s, s.bytes_per_second, batches, read_bytes, wrong, moved, lost, damaged]
+        [state, segment, self.active_ns(now_ns), s.started_unix_s, s.bytes_per_second, batches, read_bytes, wrong, moved, lost, damaged]
     }
 
     /// For `status`.
     pub(crate) fn status(&self, segments: u32, now_ns: u64) -> ScrubStatus {
-        let running = if self.sums.state == ScrubState::Running { now_ns.saturating_sub(self.running_since_ns) } else { 0 };
-        let active_ms = (self.active_ns + running) / 1_000_000;
+        let active_ms = self.active_ns(now_ns) / 1_000_000;
         ScrubStatus { active_ms, segments_done: self.segment.min(segments), segments_total: segments, ..self.sums.clone() }
+    }
+
+    /// Nanoseconds for which it was running.
+    fn active_ns(&self, now_ns: u64) -> u64 {
+        // After a restart it runs from its first step on.
+        let is_running = self.sums.state == ScrubState::Running && self.running_since_ns > 0;
+        self.active_ns + if is_running { now_ns.saturating_sub(self.running_since_ns) } else { 0 }
     }
 
     /// True if none of its reads, jobs or repairs is under way.
@@ -113,9 +119,7 @@ impl Scrub {
     }
 
     fn pause_clock(&mut self, now_ns: u64) {
-        if self.sums.state == ScrubState::Running {
-            self.active_ns += now_ns.saturating_sub(self.running_since_ns);
-        }
+        self.active_ns = self.active_ns(now_ns);
     }
 }
 
@@ -280,10 +284,8 @@ impl Engine {
         let sums = &mut self.scrub.sums;
         sums.state = ScrubState::Completed;
         out.notices.push(Notice::ScrubEnded { wrong_blocks: sums.wrong_blocks, lost_blocks: sums.lost_blocks, damaged_batches: sums.damaged_batches });
-        if sums.wrong_blocks > 0 {
-            // What recovery would read leaves the damaged rows, too.
-            self.checkpoint.request();
-        }
+        // What recovery would read leaves damaged rows, too, and a crash does not forget that the scrub was done.
+        self.checkpoint.request();
     }
 }
 

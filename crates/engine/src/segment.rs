@@ -125,6 +125,8 @@ pub struct Segments {
     young: Vec<SegmentId>,
     oldest_checkpoint: u64,
     aside: u32,
+    /// Those of them that hold checkpoint pages: the next checkpoints empty them.
+    aside_pages: u32,
     discarding: u32,
     /// Under which horizon no dead segment could be freed; `None` if there are new ones or a read has ended since.
     nothing_under: Option<ReuseHorizon>,
@@ -178,6 +180,7 @@ impl Segments {
             young: Vec::new(),
             oldest_checkpoint: 0,
             aside: 0,
+            aside_pages: 0,
             discarding: 0,
             nothing_under: None,
             victims: VictimIndex::new(count, capacity, policy),
@@ -333,7 +336,8 @@ impl Segments {
 
     /// True if a checkpoint would give something to clean or to use again.
     pub fn checkpoint_frees(&self) -> bool {
-        !self.dead_in_replay.is_empty() || self.aside > 0 || !self.young.is_empty()
+        // (Segments that are set aside because of damage are freed by no checkpoint.)
+        !self.dead_in_replay.is_empty() || self.aside_pages > 0 || !self.young.is_empty()
     }
 
     /// More live payload.
@@ -351,6 +355,11 @@ impl Segments {
     pub fn set_aside(&mut self, id: SegmentId) {
         self.table[id.index()].state = SegmentState::Aside;
         self.aside += 1;
+        self.aside_pages += u32::from(self.holds_pages(id));
+    }
+
+    fn holds_pages(&self, id: SegmentId) -> bool {
+        usize::from(self.table[id.index()].stream) == STREAM_CHECKPOINT
     }
 
     /// True if segments are set aside.
@@ -386,6 +395,7 @@ impl Segments {
         match segment.state {
             SegmentState::Aside if segment.live_units == 0 => {
                 self.aside -= 1;
+                self.aside_pages -= u32::from(self.holds_pages(id));
                 self.push_dead(id);
             }
             SegmentState::Sealed if segment.live_units == 0 => {

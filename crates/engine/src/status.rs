@@ -48,7 +48,7 @@ impl Engine {
 
     /// The counters that a checkpoint keeps; their order is part of the format.
     pub(crate) fn saved_counters(&self) -> Vec<u64> {
-        self.lifetime_counters().into_iter().chain(self.scrub.saved()).collect()
+        self.lifetime_counters().into_iter().chain(self.scrub.saved(self.now_ns)).collect()
     }
 
     /// Takes over what a checkpoint kept.

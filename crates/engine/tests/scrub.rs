@@ -174,3 +174,43 @@ fn it_stands_still_when_paused_goes_on_when_resumed_and_survives_a_restart() {
     assert_eq!((ended.state, ended.wrong_blocks), (ScrubState::Completed, 0));
     assert!(machine.out.notices.contains(&Notice::ScrubEnded { wrong_blocks: 0, lost_blocks: 0, damaged_batches: 0 }));
 }
+
+/// A member's column counted as missing as a whole when one of its sectors could not be read.
+#[test]
+fn bad_sectors_of_several_members_in_different_rows_do_not_add_up() {
+    for (redundancy, members) in CODES {
+        let (mut machine, volume) = fill(redundancy, members);
+        let start = machine.engine.status().plan.zones[0].start as usize;
+        for row in 0..40 {
+            machine.memory.bad.push((row % members, start + row * 4096));
+        }
+        let found = scrub(&mut machine);
+        assert!(found.wrong_blocks > 0 && found.moved_blocks > 0, "{redundancy:?}: {found:?}");
+        assert_eq!((found.lost_blocks, found.damaged_batches), (0, 0), "{redundancy:?}");
+        assert_eq!(scrub(&mut machine).wrong_blocks, 0, "{redundancy:?}");
+        verify(&mut machine, volume, redundancy.name());
+    }
+}
+
+/// The repairs of a scrub filled what was free; what they had emptied waited for a checkpoint that nobody asked for.
+#[test]
+fn much_damage_in_an_idle_pool_is_repaired_to_the_end() {
+    let mut machine = Machine::with(Redundancy::Single, 4, 32, 100);
+    let blocks = machine.engine.status().plan.usable_bytes / 4096 * 9 / 10;
+    let volume = machine.volume(blocks * 4096);
+    for lba in 0..blocks {
+        machine.write(volume, lba, lba as u8 | 1);
+    }
+    machine.flush(volume);
+    garble(&mut machine, 2);
+    begin(&mut machine, 0);
+    for _ in 0..3000 {
+        pass(&mut machine, 1);
+        if machine.engine.status().scrub.state != ScrubState::Running {
+            break;
+        }
+    }
+    let found = machine.engine.status().scrub;
+    assert_eq!((found.state, found.lost_blocks, found.moved_blocks), (ScrubState::Completed, 0, blocks), "{}", machine.engine.describe());
+    (0..blocks).step_by(7).for_each(|lba| assert_eq!(machine.byte(volume, lba), lba as u8 | 1, "block {lba}"));
+}
