@@ -89,7 +89,7 @@ fn steady_measures_where_it_was_asked_to() {
 fn read_compares_with_the_raw_members() {
     let world = World::new();
     let value = bench(&world, &format!("read {SMALL} --seconds 0.05 --no-nbd --depth 8"), "read");
-    assert_eq!(value["results"].as_array().unwrap().len(), 2);
+    assert_eq!(value["results"].as_array().unwrap().len(), 3);
     value["results"].as_array().unwrap().iter().for_each(|row| positive(row, &["requests_per_second", "ratio_ppm", "latency_p50_ns"]));
     if installed(&["fio"]) {
         let value = bench(&world, &format!("read {SMALL} --seconds 1 --dir ."), "read");
