@@ -195,7 +195,7 @@ impl Run {
         let spec = self.scenario.spec(&mut self.rng);
         self.world.trace.tell(|| format!("scenario: {:?}", self.scenario));
         let mut refused = String::new();
-        for growth in 0..4 {
+        for growth in 0..12 {
             let mut spec = spec.clone();
             let sizes: Vec<u64> = spec.members.iter().map(|(_, size)| size + growth * (32 * u64::from(self.scenario.segment_rows) * BLOCK_BYTES)).collect();
             spec.members.iter_mut().zip(&sizes).for_each(|(member, size)| member.1 = *size);

@@ -100,7 +100,7 @@ pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions, failing: u64)
     note_absent(&mut newest, &present, &found);
     if !options.read_only {
         for (member, superblock) in &found {
-            take_back(&mut newest.members[member.index()], superblock, &as_found);
+            take_back(&mut newest.members[member.index()], *member, superblock, &as_found);
         }
     }
     check_redundancy(&newest)?;
@@ -128,7 +128,7 @@ fn note_absent(superblock: &mut Superblock, present: &[bool], found: &[(MemberId
 }
 
 /// A member that is not in use is there: it is rebuilt. `own` is its newest superblock, `newest` the one that rules, as it was found.
-fn take_back(record: &mut MemberRecord, own: &Superblock, newest: &Superblock) {
+fn take_back(record: &mut MemberRecord, member: MemberId, own: &Superblock, newest: &Superblock) {
     if !matches!(record.state, MemberState::Absent | MemberState::Rebuilding) {
         return;
     }
@@ -142,9 +142,11 @@ fn take_back(record: &mut MemberRecord, own: &Superblock, newest: &Superblock) {
         // It was used apart: what it holds is of another history.
         return;
     }
-    // It left with the generation before it was recorded absent, or with the one before that if it missed the last.
+    // It left with the generation before it was recorded absent, or with the one before that if it missed the last. One that the table
+    // calls online although it has missed a generation left unseen: nobody knows since when.
+    let unseen = newest.members[member.index()].state == MemberState::Online;
     let left = own.generation.next() == record.absent_since || own.generation.next().next() == record.absent_since;
-    if !left {
+    if unseen || !left {
         record.missed_from = 0;
     }
     record.state = MemberState::Rebuilding;
