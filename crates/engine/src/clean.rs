@@ -531,6 +531,11 @@ impl Engine {
         self.cleaner.repairs.len() < READY_BOUND
     }
 
+    /// True if moves are on their way.
+    pub(crate) fn has_moves(&self) -> bool {
+        self.cleaner.moves_in_flight > 0
+    }
+
     /// True if repairs wait for room in the log.
     pub(crate) fn has_repairs(&self) -> bool {
         !self.cleaner.repairs.is_empty()

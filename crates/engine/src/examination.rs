@@ -69,8 +69,13 @@ impl Engine {
         if examination.left > 0 {
             return;
         }
-        let (segment, row, rows, absent) = (examination.segment, examination.row, examination.rows, examination.absent);
+        let (segment, row, rows, mut absent) = (examination.segment, examination.row, examination.rows, examination.absent);
         let columns = std::mem::take(&mut examination.columns);
+        for c in 0..columns.len() {
+            // A member that was lost meanwhile is absent, not wrong.
+            let (member, _) = self.zones.locate(segment).address(row, Column(c as u8));
+            absent |= u64::from(!self.holds(member, segment)) << c;
+        }
         let (pool, shape, buffers) = (self.superblock.pool, *self.zones.shape(segment), self.buffers.clone());
         let work = ExamineWork { examination: at, pool, segment, row, rows, shape, columns, absent, buffers, found: None };
         out.jobs.push(Job(Work::Examine(Box::new(work))));
@@ -81,6 +86,10 @@ impl Engine {
     fn read_rows(&mut self, at: u32, column: u8, out: &mut Outbox) {
         let Some(examination) = self.examinations.get_mut(at) else { return };
         let (segment, first, rows) = (examination.segment, examination.row, examination.rows);
+        let (member, _) = self.zones.locate(segment).address(first, Column(column));
+        if !self.members.list[member.index()].online {
+            return;
+        }
         examination.left += rows;
         for row in 0..rows {
             let (member, offset) = self.zones.locate(segment).address(first + row, Column(column));

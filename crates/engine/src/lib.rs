@@ -249,7 +249,7 @@ impl Engine {
         let age = u64::from(self.superblock.properties.seal_age_ms) * 1_000_000;
         let due = self.streams.iter().filter(|s| !s.open.is_empty() && s.id != limits::STREAM_CHECKPOINT).map(|s| s.open.since_ns + age);
         // What is overdue could not be sealed and waits for a completion, not for time.
-        due.filter(|due| *due > self.now_ns).chain(self.scrub.wake_at_ns(self.now_ns)).min()
+        due.filter(|due| *due > self.now_ns).chain(self.scrub.wake_at_ns(self.now_ns)).chain(self.rebuild.wake_at_ns(self.now_ns)).min()
     }
 }
 

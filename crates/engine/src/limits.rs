@@ -40,6 +40,8 @@ pub const DISCARDING_MAX: u32 = 64;
 pub const EXAMINE_AHEAD: usize = 2;
 /// Segments that are rebuilt before a flush is asked for.
 pub const REBUILD_FLUSH_SEGMENTS: usize = 16;
+/// A rebuild tries what it could not have again after this time.
+pub const REBUILD_RETRY_NS: u64 = 60_000_000_000;
 /// Segments without live data that a scrub passes over in one step.
 pub const SCRUB_SEGMENTS_PER_STEP: usize = 4096;
 /// Lost blocks that a scrub lists; all are counted.

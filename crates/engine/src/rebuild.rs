@@ -9,7 +9,7 @@
 
 use crate::examination::ExamineGoal;
 use crate::examine::Examined;
-use crate::limits::{EXAMINE_AHEAD, REBUILD_FLUSH_SEGMENTS};
+use crate::limits::{EXAMINE_AHEAD, REBUILD_FLUSH_SEGMENTS, REBUILD_RETRY_NS};
 use crate::member::Purpose;
 use crate::segment::SegmentState;
 use crate::{Engine, Notice, Outbox, RebuildStatus, WrittenBytes};
@@ -26,6 +26,8 @@ struct Current {
     end: u32,
     examinations: usize,
     writes: usize,
+    /// Something of it could not be had.
+    damaged: bool,
 }
 
 /// State of rebuilding.
@@ -36,6 +38,10 @@ pub(crate) struct Rebuild {
     /// Segments to go, the next one last.
     queue: Vec<SegmentId>,
     current: Option<Current>,
+    /// Segments with something that could not be had: they stay stale, and are tried again later.
+    failed: Vec<SegmentId>,
+    /// When they are.
+    retry_at_ns: u64,
     /// Rebuilt, and not covered by a flush.
     unflushed: Vec<SegmentId>,
     /// Rebuilt, and covered by the round of flushes with this number.
@@ -54,9 +60,14 @@ impl Rebuild {
         self.current.as_ref().is_none_or(|current| current.examinations == 0 && current.writes == 0)
     }
 
-    /// True if nothing more comes of it.
+    /// True if nothing more comes of it soon.
     pub(crate) fn is_idle(&self) -> bool {
-        !self.active
+        !self.active || self.retry_at_ns > 0
+    }
+
+    /// When it tries again what it could not have.
+    pub(crate) fn wake_at_ns(&self, now_ns: u64) -> Option<u64> {
+        (self.active && self.retry_at_ns > now_ns).then_some(self.retry_at_ns)
     }
 }
 
@@ -135,7 +146,7 @@ impl Engine {
                     Some(segment) if self.is_stale(segment) => {
                         self.segments.get_mut(segment).pins += 1;
                         let end = self.committed_rows(segment);
-                        self.rebuild.current = Some(Current { segment, row: 0, end, examinations: 0, writes: 0 });
+                        self.rebuild.current = Some(Current { segment, row: 0, end, examinations: 0, writes: 0, damaged: false });
                     }
                     Some(_) => continue,
                     None if self.end_of_queue(out) => return,
@@ -171,11 +182,14 @@ impl Engine {
             if current.examinations > 0 || current.writes > 0 {
                 return false;
             }
-            let whole = current.row >= current.end && go_on;
+            let whole = current.row >= current.end && go_on && !current.damaged;
+            let damaged = current.damaged;
             self.rebuild.current = None;
             self.segments.unpin(segment);
             if whole {
                 self.rebuild.unflushed.push(segment);
+            } else if damaged {
+                self.rebuild.failed.push(segment);
             }
             if self.rebuild.unflushed.len() >= REBUILD_FLUSH_SEGMENTS {
                 self.flush_rebuilt();
@@ -188,9 +202,12 @@ impl Engine {
     pub(crate) fn rebuild_examined(&mut self, segment: SegmentId, row: u32, found: Option<Examined>, out: &mut Outbox) {
         let stale = self.segments.get(segment).stale & self.rebuilding();
         let mut writes = 0;
+        let damaged = found.as_ref().is_none_or(|found| !found.lost.is_empty());
         match found {
-            None => self.rebuild.sums.damaged_batches += 1,
-            Some(_) if self.stopped.is_some() => {}
+            _ if self.stopped.is_some() => {}
+            // What is on the member now may be the only good copy of a part: nothing that is not verified is written over it.
+            _ if damaged => self.rebuild.sums.damaged_batches += 1,
+            None => {}
             Some(found) => {
                 for (c, column) in found.columns.into_iter().enumerate() {
                     let (member, offset) = self.zones.locate(segment).address(row, Column(c as u8));
@@ -207,6 +224,7 @@ impl Engine {
         if let Some(current) = &mut self.rebuild.current {
             current.examinations -= 1;
             current.writes += writes;
+            current.damaged |= damaged;
         }
     }
 
@@ -241,7 +259,8 @@ impl Engine {
     fn fill_queue(&mut self) {
         let mut stale: Vec<(usize, u64, SegmentId)> = Vec::new();
         for segment in (0..self.segments.count()).map(SegmentId).filter(|segment| self.is_stale(*segment)) {
-            let lost = (0..64).map(MemberId).filter(|m| self.members_of(segment) >> m.0 & 1 == 1 && !self.holds(*m, segment)).count();
+            let on = self.members_of(segment);
+            let lost = (0..64).map(MemberId).filter(|m| on >> m.0 & 1 == 1 && !self.holds(*m, segment)).count();
             stale.push((lost, u64::MAX - self.segments.get(segment).last_checkpoint, segment));
         }
         stale.sort_unstable_by_key(|(lost, age, segment)| (*lost, *age, std::cmp::Reverse(segment.0)));
@@ -255,7 +274,18 @@ impl Engine {
         if self.rebuild.flushing.is_some() {
             return true;
         }
+        if !self.rebuild.failed.is_empty() && self.now_ns < self.rebuild.retry_at_ns {
+            return true;
+        }
         self.fill_queue();
+        if self.rebuild.queue.iter().all(|segment| self.rebuild.failed.contains(segment)) && !self.rebuild.queue.is_empty() && self.rebuild.retry_at_ns == 0 {
+            // All that is left could not be had: the members stay as they are, and it is tried again after a while.
+            self.rebuild.retry_at_ns = self.now_ns + REBUILD_RETRY_NS;
+            self.rebuild.queue.clear();
+            return true;
+        }
+        self.rebuild.retry_at_ns = 0;
+        self.rebuild.failed.clear();
         if !self.rebuild.queue.is_empty() {
             return false;
         }

@@ -34,6 +34,8 @@ pub(crate) struct Scrub {
     /// Where it goes on.
     segment: u32,
     row: u32,
+    /// Everything found in segments before this one is repaired: here it goes on after a restart.
+    settled: u32,
     /// Nanoseconds for which it was running before it was last begun or resumed.
     active_ns: u64,
     /// When it was last begun or resumed.
@@ -71,7 +73,7 @@ impl Scrub {
             damaged_batches: next(),
             ..ScrubStatus::default()
         };
-        Self { sums, segment, active_ns, ..Self::default() }
+        Self { sums, segment, settled: segment, active_ns, ..Self::default() }
     }
 
     /// For the counters of a checkpoint; their order is part of the format.
@@ -84,7 +86,7 @@ impl Scrub {
             ScrubState::Completed => 3,
             ScrubState::Stopped => 4,
         };
-        let segment = u64::from(self.segment);
+        let segment = u64::from(self.settled);
         let sums = [s.batches, s.read_bytes, s.wrong_blocks, s.moved_blocks, s.lost_blocks, s.damaged_batches];
         let [batches, read_bytes, wrong, moved, lost, damaged] = sums;
         [state, segment, self.active_ns(now_ns), s.started_unix_s, s.bytes_per_second, batches, read_bytes, wrong, moved, lost, damaged]
@@ -152,6 +154,10 @@ impl Engine {
 
     /// Goes on with the scrub.
     pub(crate) fn scrub_step(&mut self, out: &mut Outbox) {
+        if self.control.shutting_down() {
+            // They are found again after the next start.
+            self.scrub.repairs.clear();
+        }
         self.feed_repairs();
         if self.scrub.sums.state != ScrubState::Running || self.read_only || self.control.shutting_down() {
             return;
@@ -171,6 +177,7 @@ impl Engine {
                     self.scrub.allowed_at_ns = self.now_ns + 1;
                     return;
                 }
+                Next::Wait => return,
                 Next::End => return self.end_scrub(out),
             }
         }
@@ -179,6 +186,10 @@ impl Engine {
     /// The next batch to be examined.
     fn next_batch(&mut self) -> Next {
         for _ in 0..SCRUB_SEGMENTS_PER_STEP {
+            // Repairs do not wait here, see above.
+            if self.scrub.row == 0 && self.scrub.under_way == 0 && !self.has_moves() {
+                self.scrub.settled = self.scrub.segment;
+            }
             if self.scrub.segment >= self.segments.count() {
                 return Next::End;
             }
@@ -195,6 +206,10 @@ impl Engine {
             }
             self.scrub.segment += 1;
             self.scrub.row = 0;
+            if self.scrub.under_way > 0 {
+                // The next segment begins when nothing of this one is open.
+                return Next::Wait;
+            }
         }
         Next::Later
     }
@@ -298,6 +313,8 @@ enum Next {
     },
     /// More segments are to be looked at.
     Later,
+    /// Batches under way come first.
+    Wait,
     /// All are done.
     End,
 }

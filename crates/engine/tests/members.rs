@@ -223,3 +223,30 @@ fn a_replacement_may_be_cut_off_anywhere() {
         }
     }
 }
+
+/// A block that could not be had made the rebuild compute redundancy from zeroes, and write it over a member that had the right one.
+#[test]
+fn nothing_that_is_not_verified_is_written_over_a_member_that_comes_back() {
+    let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
+    let volume = machine.volume(1 << 30);
+    write(&mut machine, volume, 0..BLOCKS, 1);
+    // It leaves before any checkpoint and comes back unchanged: all it has is right, and nobody can know.
+    let mut machine = without(shut_down(machine), &[2]);
+    write(&mut machine, volume, 0..1, 1);
+    let mut machine = without(shut_down(machine), &[]);
+    let before = machine.memory.data[2].clone();
+    // Now another member has bad sectors.
+    let start = machine.engine.status().plan.zones[0].start as usize;
+    (0..200).for_each(|row| machine.memory.bad.push((0, start + row * 4096)));
+    pass(&mut machine, 30);
+    assert_eq!(state(&machine, 2), "rebuilding", "it does not count while something is missing");
+    assert!(machine.engine.status().rebuild.damaged_batches > 0);
+    let rows = 4 * 4096..64 * 4096;
+    assert!(machine.memory.data[2][start..][rows.clone()] == before[start..][rows], "what could not be verified is as it was");
+    // The sectors can be read again: the next try brings it to its end.
+    machine.memory.bad.clear();
+    pass(&mut machine, 3000);
+    assert_eq!(state(&machine, 2), "online");
+    let mut machine = without(shut_down(machine), &[0]);
+    verify(&mut machine, volume, 0..BLOCKS, 1);
+}

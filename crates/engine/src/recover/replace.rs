@@ -32,8 +32,13 @@ impl Engine {
         let size_bytes = size.min(record.size_bytes.max(needed));
         // What the start found of the others is part of the new generation; members that come back wait for the next start.
         for (record, judged) in superblock.members.iter_mut().zip(&ruling.superblock.members) {
-            if judged.state == MemberState::Absent {
-                *record = judged.clone();
+            match (record.state, judged.state) {
+                // It is not there, or it is there and has missed something: the next start sees to it.
+                (MemberState::Online | MemberState::Rebuilding, MemberState::Absent | MemberState::Rebuilding) => {
+                    let state = if record.state == MemberState::Online { MemberState::Absent } else { judged.state };
+                    *record = MemberRecord { state, ..judged.clone() };
+                }
+                _ => {}
             }
         }
         superblock.members[member.index()] =

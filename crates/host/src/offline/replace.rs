@@ -56,12 +56,14 @@ pub fn replace(found: &FoundPool, registry: &Registry, request: &ReplaceRequest,
         return Err(Failure::new(id::USAGE, what, why).remedy("see `windrow pool status`"));
     };
     let made = prepare(request, record.size_bytes, &what, progress)?;
-    let outcome = exchange(found, registry, request, member, &what);
-    if outcome.is_err() && made {
-        // Best effort: the first error is the one to tell.
-        drop(std::fs::remove_file(&request.path));
-    }
-    outcome
+    let mut io = open_all(found, request, member, &what).inspect_err(|_| {
+        // From here on it may bear the newest superblock: it stays.
+        if made {
+            // Best effort: the first error is the one to tell.
+            drop(std::fs::remove_file(&request.path));
+        }
+    })?;
+    exchange(found, registry, request, member, &mut io, &what)
 }
 
 /// Examines the new device; makes the file if there is none. True if it did.
@@ -82,7 +84,8 @@ fn prepare(request: &ReplaceRequest, size_bytes: u64, what: &str, progress: &mut
     Ok(false)
 }
 
-fn exchange(found: &FoundPool, registry: &Registry, request: &ReplaceRequest, member: MemberId, what: &str) -> Result<Replaced, Failure> {
+/// The members, the new device in its place, locked.
+fn open_all(found: &FoundPool, request: &ReplaceRequest, member: MemberId, what: &str) -> Result<SyncMembers, Failure> {
     let open = |path: &Path| -> Result<Arc<dyn Member>, Failure> {
         let opened = FileMember::open(path, &OpenOptions::default()).map_err(|error| {
             let in_use = matches!(error, windrow_device::OpenError::InUse { .. });
@@ -96,7 +99,10 @@ fn exchange(found: &FoundPool, registry: &Registry, request: &ReplaceRequest, me
         table[other.label.member.index()] = Some(open(&other.path)?);
     }
     table[member.index()] = Some(open(&request.path)?);
-    let mut io = SyncMembers::new(table);
+    Ok(SyncMembers::new(table))
+}
+
+fn exchange(found: &FoundPool, registry: &Registry, request: &ReplaceRequest, member: MemberId, io: &mut SyncMembers, what: &str) -> Result<Replaced, Failure> {
     let failure = |error: windrow_io::MemberError| Failure::new(id::MEMBER_IO, what, error);
     let size_bytes = io.size(member);
     let zeroes = Buf::unpooled((RESERVED_BYTES.min(size_bytes)) as usize);
@@ -104,6 +110,6 @@ fn exchange(found: &FoundPool, registry: &Registry, request: &ReplaceRequest, me
     io.flush(member).map_err(failure)?;
     let options = windrow_engine::api::OpenOptions { host: host_id(registry)?, read_only: false, force: request.force, limits: Default::default() };
     let uuid = random_uuid()?;
-    Engine::replace_member(&mut io, &BufPool::new(1 << 20), &options, member, uuid).map_err(|error| super::open::refusal_of(what, found, &error))?;
+    Engine::replace_member(io, &BufPool::new(1 << 20), &options, member, uuid).map_err(|error| super::open::refusal_of(what, found, &error))?;
     Ok(Replaced { uuid, size_bytes })
 }

@@ -51,7 +51,7 @@ fn impossible_segment_records_are_refused() {
     assert!(decode_segment(&bytes, SegmentId(9), 9).is_err(), "filled beyond its rows");
     assert!(decode_segment(&bytes, SegmentId(9), 99).is_err(), "a start in row 99 of 99");
     assert!(decode_segment(&bytes, SegmentId(9), 1000).is_err(), "shorter than its bit set");
-    for (at, value) in [(4, 8), (5, 2), (6, 1), (12, 1), (63, 1)] {
+    for (at, value) in [(4, 8), (5, 2), (6, 1), (12, 6), (13, 0), (15, 65), (63, 1)] {
         let mut wrong = bytes;
         wrong[at] = value;
         assert!(decode_segment(&wrong, SegmentId(9), 100).is_err(), "byte {at}");
