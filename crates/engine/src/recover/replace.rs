@@ -32,13 +32,11 @@ impl Engine {
         let size_bytes = size.min(record.size_bytes.max(needed));
         // What the start found of the others is part of the new generation; members that come back wait for the next start.
         for (record, judged) in superblock.members.iter_mut().zip(&ruling.superblock.members) {
-            match (record.state, judged.state) {
+            let in_use = matches!(record.state, MemberState::Online | MemberState::Rebuilding);
+            if in_use && matches!(judged.state, MemberState::Absent | MemberState::Rebuilding) {
                 // It is not there, or it is there and has missed something: the next start sees to it.
-                (MemberState::Online | MemberState::Rebuilding, MemberState::Absent | MemberState::Rebuilding) => {
-                    let state = if record.state == MemberState::Online { MemberState::Absent } else { judged.state };
-                    *record = MemberRecord { state, ..judged.clone() };
-                }
-                _ => {}
+                let state = if record.state == MemberState::Online { MemberState::Absent } else { judged.state };
+                *record = MemberRecord { state, ..judged.clone() };
             }
         }
         superblock.members[member.index()] =
