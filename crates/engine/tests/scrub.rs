@@ -43,14 +43,6 @@ fn fill(redundancy: Redundancy, members: usize) -> (Machine, VolumeId) {
     (machine, volume)
 }
 
-/// Everything but labels and superblocks of a member turns into other bytes, and the member says nothing.
-fn garble(machine: &mut Machine, member: usize) {
-    let data_starts = machine.engine.status().plan.zones[0].start as usize;
-    machine.memory.data[member][data_starts..].chunks_exact_mut(8).enumerate().for_each(|(at, word)| {
-        word.iter_mut().for_each(|byte| *byte ^= (0x5a ^ (at as u8 | 1)).wrapping_mul(2 * member as u8 + 1));
-    });
-}
-
 fn verify(machine: &mut Machine, volume: VolumeId, what: &str) {
     (0..BLOCKS).for_each(|lba| assert_eq!(machine.byte(volume, lba), lba as u8 | 1, "{what}: block {lba}"));
 }
@@ -72,14 +64,14 @@ fn after_a_scrub_the_redundancy_is_whole_again() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = fill(redundancy, members);
         let tolerance = redundancy.tolerance();
-        (0..tolerance).for_each(|member| garble(&mut machine, member));
+        (0..tolerance).for_each(|member| machine.garble(member));
         let found = scrub(&mut machine);
         assert!(found.wrong_blocks >= BLOCKS / (members as u64), "{redundancy:?}: {found:?}");
         assert_eq!((found.moved_blocks, found.lost_blocks, found.damaged_batches), (BLOCKS, 0, 0), "{redundancy:?}");
         let again = scrub(&mut machine);
         assert_eq!((again.wrong_blocks, again.moved_blocks), (0, 0), "{redundancy:?}: what was found wrong is out of use");
         machine.flush(volume);
-        (members - tolerance..members).for_each(|member| garble(&mut machine, member));
+        (members - tolerance..members).for_each(|member| machine.garble(member));
         verify(&mut machine, volume, redundancy.name());
         let mut machine = machine.crash();
         verify(&mut machine, volume, "after a crash");
@@ -202,7 +194,7 @@ fn much_damage_in_an_idle_pool_is_repaired_to_the_end() {
         machine.write(volume, lba, lba as u8 | 1);
     }
     machine.flush(volume);
-    garble(&mut machine, 2);
+    machine.garble(2);
     begin(&mut machine, 0);
     for _ in 0..3000 {
         pass(&mut machine, 1);

@@ -181,15 +181,6 @@ fn zeroes_past_the_end_of_a_volume_that_shrank_are_refused() {
     }
 }
 
-/// Everything but labels and superblocks of a member turns into other bytes, and the member says nothing.
-fn garble(machine: &mut Machine, member: usize) {
-    let data_starts = machine.engine.status().plan.zones[0].start as usize;
-    machine.memory.data[member][data_starts..].chunks_exact_mut(8).enumerate().for_each(|(at, word)| {
-        // Of another kind on each member: equal changes cancel each other out in parity.
-        word.iter_mut().for_each(|byte| *byte ^= (0x5a ^ (at as u8 | 1)).wrapping_mul(2 * member as u8 + 1));
-    });
-}
-
 /// A pool that was shut down and opened again, and its volume: block `lba` of the first 100 holds the byte `lba | 1`.
 fn with_a_past(redundancy: Redundancy, members: usize) -> (Machine, VolumeId) {
     let mut machine = Machine::with(redundancy, members, 24, 100);
@@ -215,7 +206,7 @@ fn members_that_lie_are_seen_through_up_to_the_redundancy() {
                 machine.write(volume, lba, lba as u8 | 1);
             }
             machine.flush(volume);
-            (0..redundancy.tolerance()).for_each(|n| garble(&mut machine, (first + n) % members));
+            (0..redundancy.tolerance()).for_each(|n| machine.garble((first + n) % members));
             (0..150).for_each(|lba| assert_eq!(machine.byte(volume, lba), lba as u8 | 1, "{} block {lba}", redundancy.name()));
             let mut machine = machine.crash();
             (0..150).for_each(|lba| assert_eq!(machine.byte(volume, lba), lba as u8 | 1, "{} block {lba} after a start", redundancy.name()));
@@ -228,7 +219,7 @@ fn members_that_lie_are_seen_through_up_to_the_redundancy() {
 fn too_many_members_that_lie_give_errors_and_no_bytes() {
     for (redundancy, members) in [(Redundancy::Copies(3), 3), (Redundancy::Double, 5)] {
         let (mut machine, volume) = with_a_past(redundancy, members);
-        (0..=redundancy.tolerance()).for_each(|member| garble(&mut machine, member));
+        (0..=redundancy.tolerance()).for_each(|member| machine.garble(member));
         let mut lost = 0;
         for lba in 0..100 {
             machine.completions.clear();
