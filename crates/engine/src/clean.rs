@@ -517,12 +517,11 @@ impl Engine {
         }
     }
 
-    /// Queues the rebuilt bytes of a damaged block to be logged anew.
-    pub(crate) fn queue_repair(&mut self, key: BlockKey, from: Place, payload: Payload) {
+    /// Queues the rebuilt bytes of a damaged block to be logged anew. `birth`: 0 where it is not known, which is right for recovery: the move
+    /// installs only over its old place, and any replayed user write of the block is newer. (A rebuild of the map from batches alone needs it.)
+    pub(crate) fn queue_repair(&mut self, key: BlockKey, birth: Order, from: Place, payload: Payload) {
         if !self.read_only && self.is_settled(key) && self.cleaner.repairs.len() < READY_BOUND {
-            // The birth is unknown here; order 0 is right for recovery too: the move installs only over its old place, and any
-            // replayed user write of the block is newer.
-            self.cleaner.repairs.push_back(Move { key, birth: Order(0), from, payload });
+            self.cleaner.repairs.push_back(Move { key, birth, from, payload });
         }
     }
 

@@ -200,7 +200,7 @@ impl Engine {
         for i in 0..bytes.len() / BLOCK_SIZE {
             let from = self.codec.pack_block(segment, block + i as u64);
             let key = BlockKey::new(volume, Lba(first.0 + i as u64));
-            self.queue_repair(key, from, bytes.slice(i * BLOCK_SIZE, BLOCK_SIZE));
+            self.queue_repair(key, windrow_units::Order(0), from, bytes.slice(i * BLOCK_SIZE, BLOCK_SIZE));
         }
     }
 

@@ -16,12 +16,13 @@ use crate::{ControlError, Engine, Notice, Outbox, ScrubCommand, ScrubState, Scru
 use std::collections::VecDeque;
 use windrow_io::Payload;
 use windrow_layout::batch::Entry;
-use windrow_units::{BLOCK_SIZE, Place, SegmentId};
+use windrow_units::{BLOCK_SIZE, Order, Place, SegmentId};
 
 /// A live block of a damaged row.
 #[derive(Debug)]
 struct Repair {
     key: BlockKey,
+    birth: Order,
     from: Place,
     payload: Payload,
 }
@@ -248,7 +249,7 @@ impl Engine {
             }
             let place = self.codec.pack_block(segment, first + u64::from(payload.block));
             let live = match decoded.entry {
-                Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } => {
+                Entry::Data { volume, lba, birth } | Entry::Move { volume, lba, birth, .. } => {
                     let live = self.shows(volume, lba, place);
                     let key = BlockKey::new(volume, lba);
                     if live && lost {
@@ -257,7 +258,7 @@ impl Engine {
                         let column = &found.columns[(payload.block / rows) as usize];
                         let mut copy = self.buffers.get(BLOCK_SIZE);
                         copy.copy_from_slice(&column[at * BLOCK_SIZE..(at + 1) * BLOCK_SIZE]);
-                        self.scrub.repairs.push_back(Repair { key, from: place, payload: copy.freeze() });
+                        self.scrub.repairs.push_back(Repair { key, birth, from: place, payload: copy.freeze() });
                     }
                     live
                 }
@@ -283,10 +284,10 @@ impl Engine {
     /// Hands repairs to the cleaned stream as far as it takes them.
     fn feed_repairs(&mut self) {
         while self.takes_repairs() {
-            let Some(Repair { key, from, payload }) = self.scrub.repairs.pop_front() else { return };
+            let Some(Repair { key, birth, from, payload }) = self.scrub.repairs.pop_front() else { return };
             if self.shows(key.volume(), key.lba(), from) {
                 self.scrub.sums.moved_blocks += 1;
-                self.queue_repair(key, from, payload);
+                self.queue_repair(key, birth, from, payload);
             }
         }
     }
