@@ -82,11 +82,51 @@ pub enum Control {
     Checkpoint,
     /// Begin, pause, resume or stop a scrub. Answered at once: the scrub goes on by itself, see [`PoolStatus::scrub`].
     Scrub(ScrubCommand),
+    /// Something is to become of a member, or of a slot of the member table. Answered when it is on record, but for [`MemberChange::Settle`].
+    Member {
+        /// Which; for a spare the slot that it gets: one that is removed, or the one after the last.
+        member: MemberId,
+        /// What.
+        change: MemberChange,
+    },
     /// Finish everything, write a checkpoint; with `export` mark the pool as exported. Requests that come later are refused.
     Shutdown {
         /// Release the pool for another host.
         export: bool,
     },
+}
+
+/// What is to become of a member. How a driver exchanges a device: take the member out, settle, put the other device in its place, and tell
+/// the engine by `BringBack` or `Exchange`.
+#[derive(Clone, Debug)]
+pub enum MemberChange {
+    /// Nothing is sent to it any more. Refused if the redundancy does not cover its loss beside those that are lost already.
+    TakeOut,
+    /// Answered when the member is out of use, that is on record, and none of its commands is in flight any more.
+    Settle,
+    /// The device that left is there again: this is the newest superblock that it bears. It is rebuilt.
+    BringBack {
+        /// The superblock.
+        superblock: Box<windrow_layout::superblock::Superblock>,
+    },
+    /// A device without superblocks is in its place. It is rebuilt from nothing.
+    Exchange {
+        /// The new device; with `spare` its own, which is not looked at.
+        uuid: Uuid,
+        /// Its usable bytes.
+        size_bytes: u64,
+        /// It is the device of this spare, whose slot is free from then on.
+        spare: Option<MemberId>,
+    },
+    /// A spare waits in this slot; its device has a label that says so.
+    AddSpare {
+        /// The device.
+        uuid: Uuid,
+        /// Its usable bytes.
+        size_bytes: u64,
+    },
+    /// The slot of a spare is free from then on.
+    GiveUp,
 }
 
 /// What a scrub is to do.
@@ -140,6 +180,14 @@ pub enum ControlError {
     /// No room (volumes, map memory or space).
     #[error("{0}")]
     NoSpace(String),
+    /// The state of the member, or of the pool, does not allow it.
+    #[error("member {member}: {why}")]
+    Member {
+        /// Which.
+        member: MemberId,
+        /// Why.
+        why: String,
+    },
     /// The pool has stopped or is stopping.
     #[error("the pool has stopped")]
     Stopped,
@@ -155,6 +203,11 @@ pub enum Notice {
         member: MemberId,
         /// Its last error.
         error: String,
+    },
+    /// A member was taken out of service by the administrator.
+    MemberOffline {
+        /// Which.
+        member: MemberId,
     },
     /// A block was repaired from redundancy.
     Repaired {
@@ -394,7 +447,7 @@ pub struct MemberStatus {
     pub member: MemberId,
     /// Identifier.
     pub uuid: Uuid,
-    /// `online`, `rebuilding` or `absent`.
+    /// `online`, `missing`, `faulted`, `offline`, `rebuilding`, `spare` or `removed` (docs/members.md).
     pub state: &'static str,
     /// Usable bytes.
     pub size_bytes: u64,

@@ -36,13 +36,18 @@ pub(crate) struct ControlState {
     /// Wait for a checkpoint that began after their request.
     checkpoints: Vec<(ControlId, u64)>,
     /// Wait for a superblock generation.
-    properties: Vec<(ControlId, u64)>,
+    recorded: Vec<(ControlId, u64)>,
 }
 
 impl ControlState {
     /// True if operations on volumes wait for room.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// Answers when the wish of the superblock writer with this number is fulfilled.
+    pub(crate) fn when_recorded(&mut self, id: ControlId, wish: u64) {
+        self.recorded.push((id, wish));
     }
 
     /// True from the shutdown request on.
@@ -87,6 +92,7 @@ impl Engine {
                 }
                 result
             }
+            Control::Member { member, change } => self.member_change(id, member, change, out),
             Control::Shutdown { export } => {
                 self.control.shutdown = Some((id, export, Stage::Draining));
                 Ok(())
@@ -148,7 +154,7 @@ impl Engine {
         self.segments.set_policy(crate::recover::victim_policy(&properties));
         self.superblock.properties = properties;
         self.superblock_writer.wanted += 1;
-        self.control.properties.push((id, self.superblock_writer.wanted));
+        self.control.when_recorded(id, self.superblock_writer.wanted);
         self.superblock_step(out);
         Ok(())
     }
@@ -156,7 +162,7 @@ impl Engine {
     /// Answers what has come true; goes on with a shutdown.
     pub(crate) fn control_step(&mut self, out: &mut Outbox) {
         let (done, completed) = (self.superblock_writer.done, self.checkpoint.completed);
-        self.control.properties.retain(|(id, wish)| {
+        self.control.recorded.retain(|(id, wish)| {
             let ready = *wish <= done;
             if ready {
                 control_answer(*id, Ok(ControlReply::Done), out);
@@ -170,6 +176,9 @@ impl Engine {
             }
             !ready
         });
+        for id in self.take_settled() {
+            control_answer(id, Ok(ControlReply::Done), out);
+        }
         for request in std::mem::take(&mut self.control.waiting) {
             self.control_request(request, out);
         }
@@ -228,8 +237,11 @@ impl Engine {
     /// The pool has stopped: whoever waits is refused.
     pub(crate) fn control_refuse(&mut self, out: &mut Outbox) {
         let waiting = std::mem::take(&mut self.control);
+        for (id, _) in std::mem::take(&mut self.exchanges.settling) {
+            control_answer(id, Err(ControlError::Stopped), out);
+        }
         let ids = waiting.shutdown.map(|s| s.0).into_iter();
-        for id in ids.chain(waiting.waiting.iter().map(|r| r.id)).chain(waiting.checkpoints.iter().map(|c| c.0)).chain(waiting.properties.iter().map(|p| p.0)) {
+        for id in ids.chain(waiting.waiting.iter().map(|r| r.id)).chain(waiting.checkpoints.iter().map(|c| c.0)).chain(waiting.recorded.iter().map(|p| p.0)) {
             control_answer(id, Err(ControlError::Stopped), out);
         }
     }

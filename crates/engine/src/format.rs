@@ -257,14 +257,7 @@ fn first_superblock(spec: &PoolSpec, zones: Vec<Zone>) -> Superblock {
         redundancy: spec.redundancy,
         created_unix_s: spec.created_unix_s,
         members: members
-            .map(|(uuid, size)| MemberRecord {
-                uuid: *uuid,
-                state: MemberState::Online,
-                size_bytes: *size,
-                absent_since: Generation(0),
-                missed_from: 0,
-                listed_from: 0,
-            })
+            .map(|(uuid, size)| MemberRecord::new(*uuid, MemberState::Online, *size))
             .collect(),
         zones,
         fences: Vec::new(),

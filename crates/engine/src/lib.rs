@@ -94,6 +94,7 @@ pub struct Engine {
     examinations: slab::Slab<examination::Examination>,
     scrub: scrub::Scrub,
     rebuild: rebuild::Rebuild,
+    exchanges: member::Exchanges,
     counters: status::Counters,
     /// See [`Engine::plant_early_reuse`].
     early_reuse: bool,

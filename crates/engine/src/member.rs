@@ -1,18 +1,24 @@
-//! Members: state, commands in flight, exact accounting, and the superblock writer.
+//! Members: state, commands in flight, exact accounting. `member/life.rs` is the table of states and events, `member/exchange.rs` what the
+//! administrator can do with members, `member/writer.rs` the superblock writer.
 //!
 //! **A failed write or flush latches the member** at once: nothing is sent to it any more, and before the next
 //! acknowledgement that depends on its absence (a commit that lost a column, a flush) the loss is recorded in a new
 //! superblock generation on all others. Failed reads only count; the reader rebuilds.
-//!
-//! **Superblock writer.** One generation at a time: write the slot `g mod 4` on every online member, flush each, done. Whoever
-//! wants something recorded raises `wanted`; a generation that was begun later covers it.
+
+mod exchange;
+pub(crate) mod life;
+mod writer;
+
+pub(crate) use exchange::Exchanges;
+pub(crate) use writer::{SuperblockWriter, superblock_image};
 
 use crate::api::{MemberStats, Notice, Outbox, WrittenBytes};
 use crate::slab::Slab;
 use crate::{Engine, StopReason};
+use life::Change;
 use windrow_io::{Buf, IoTag, MemberCommand, MemberDone, MemberOp};
-use windrow_layout::superblock::{MemberState, SLOT_BYTES, Superblock, slot_offset};
-use windrow_units::{Generation, MemberId, SegmentId, Seq, ZoneMap};
+use windrow_layout::superblock::{SLOT_BYTES, Superblock};
+use windrow_units::{MemberId, SegmentId, Seq, ZoneMap};
 
 /// What a member command was for.
 #[derive(Debug)]
@@ -69,6 +75,8 @@ pub struct Member {
     pub rebuilding: bool,
     /// Has completed writes that no flush covers yet.
     pub dirty: bool,
+    /// Commands that have not ended.
+    pub in_flight: u32,
     /// Counters.
     pub stats: MemberStats,
 }
@@ -82,32 +90,8 @@ pub struct Members {
     pub in_flight: Slab<Purpose>,
     /// True if a latched member is not recorded yet: commits and flushes wait.
     pub unrecorded_loss: bool,
-}
-
-/// State of the superblock writer.
-#[derive(Debug, Default)]
-pub struct SuperblockWriter {
-    /// Bumped for each wish.
-    pub wanted: u64,
-    /// Wishes covered by the generation being written.
-    writing: u64,
-    /// Wishes covered by generations that are durable.
-    pub done: u64,
-    /// Commands of the present step not ended.
-    left: u32,
-    /// In the flush step.
-    flushing: bool,
-    /// A generation is being written.
-    active: bool,
-    /// Content hash of the generation written last: the next one's parent.
-    pub written_hash: u64,
-}
-
-impl SuperblockWriter {
-    /// The writer that goes on after this superblock.
-    pub fn after(superblock: &Superblock) -> Self {
-        Self { written_hash: superblock.content_hash(), ..Self::default() }
-    }
+    /// What was written to devices that other ones have replaced since.
+    pub former: WrittenBytes,
 }
 
 impl Engine {
@@ -120,6 +104,7 @@ impl Engine {
 
     /// Sends any command.
     pub(crate) fn send(&mut self, member: MemberId, op: MemberOp, purpose: Purpose, out: &mut Outbox) {
+        self.members.list[member.index()].in_flight += 1;
         let stats = &mut self.members.list[member.index()].stats;
         match &op {
             MemberOp::Read { buf, .. } => stats.read_bytes += buf.len() as u64,
@@ -147,6 +132,7 @@ impl Engine {
         let Some(purpose) = self.members.in_flight.remove(done.tag.0 as u32) else {
             return self.stop(StopReason::Internal("a member command came back twice"), out);
         };
+        self.members.list[done.member.index()].in_flight -= 1;
         let failed = done.result.is_err();
         if let Err(error) = done.result {
             self.members.list[done.member.index()].stats.errors += 1;
@@ -154,7 +140,7 @@ impl Engine {
             let is_discard = matches!(purpose, Purpose::Discard { .. });
             let gone = error.kind == windrow_io::MemberErrorKind::Gone;
             if (!is_read && !is_discard) || gone {
-                self.latch_member(done.member, error.to_string(), out);
+                self.latch_member(done.member, Change::Fault, error.to_string(), out);
             }
         }
         match purpose {
@@ -176,22 +162,16 @@ impl Engine {
         }
     }
 
-    /// Takes a member out of service. Stops the pool if more are gone than the redundancy covers.
-    pub(crate) fn latch_member(&mut self, member: MemberId, error: String, out: &mut Outbox) {
+    /// Takes a member out of service: it failed, or is taken out. Stops the pool if more are gone than the redundancy covers.
+    pub(crate) fn latch_member(&mut self, member: MemberId, change: Change, error: String, out: &mut Outbox) {
         if !self.members.list[member.index()].online {
             return;
         }
         self.members.list[member.index()].online = false;
         self.members.list[member.index()].rebuilding = false;
-        out.notices.push(Notice::MemberFailed { member, error });
-        let record = &mut self.superblock.members[member.index()];
-        // What was sealed before the newest checkpoint began was durable on all members in use when its root was written. One that was being
-        // rebuilt has missed more.
-        let newest = self.superblock.checkpoints[0].map_or(0, |root| root.id);
-        record.missed_from = if record.state == MemberState::Online { newest } else { record.missed_from.min(newest) };
-        record.listed_from = 0;
-        record.state = MemberState::Absent;
-        record.absent_since = self.superblock.generation.next();
+        out.notices.push(if change == Change::Fault { Notice::MemberFailed { member, error } } else { Notice::MemberOffline { member } });
+        let changed = self.change_member(member, change);
+        debug_assert_eq!(changed, Ok(()));
         if !redundancy_holds(&self.zones, &self.members.list) {
             return self.stop(StopReason::TooManyLost, out);
         }
@@ -200,51 +180,12 @@ impl Engine {
         self.superblock_step(out);
     }
 
-    /// Begins a generation if one is wanted and none is being written.
-    pub(crate) fn superblock_step(&mut self, out: &mut Outbox) {
-        if self.superblock_writer.active || self.superblock_writer.wanted == self.superblock_writer.done || self.stopped.is_some() || self.read_only {
-            return;
-        }
-        self.superblock.parent_hash = self.superblock_writer.written_hash;
-        self.superblock.generation = self.superblock.generation.next();
-        self.superblock_writer.written_hash = self.superblock.content_hash();
-        self.superblock_writer.writing = self.superblock_writer.wanted;
-        self.superblock_writer.active = true;
-        self.superblock_writer.flushing = false;
-        let online: Vec<MemberId> = self.online_members();
-        self.superblock_writer.left = online.len() as u32;
-        for member in online {
-            let buf = superblock_image(&self.superblock, member, &self.buffers);
-            let written = WrittenBytes { superblock: SLOT_BYTES as u64, ..Default::default() };
-            self.send_write(member, slot_offset(self.superblock.generation), buf, Purpose::SuperblockWrite, &written, out);
-        }
-    }
-
-    fn superblock_step_done(&mut self, out: &mut Outbox) {
-        let writer = &mut self.superblock_writer;
-        writer.left -= 1;
-        if writer.left > 0 || self.stopped.is_some() {
-            return;
-        }
-        if !writer.flushing {
-            writer.flushing = true;
-            let online = self.online_members();
-            self.superblock_writer.left = online.len() as u32;
-            for member in online {
-                self.send(member, MemberOp::Flush, Purpose::SuperblockFlush, out);
-            }
-            return;
-        }
-        writer.active = false;
-        writer.done = writer.writing;
-        if writer.done == writer.wanted {
-            self.members.unrecorded_loss = false;
-        }
-        self.superblock_step(out);
-        self.checkpoint_step(out);
-        self.commit_ready(out);
-        self.flush_round_check(out);
-        self.control_step(out);
+    /// Changes the record of a member as the table of states says; the next generation tells of it. What was sealed before the newest
+    /// checkpoint began was durable on all members in use when its root was written.
+    pub(crate) fn change_member(&mut self, member: MemberId, change: Change) -> Result<(), &'static str> {
+        let newest = self.superblock.checkpoints[0].map_or(0, |root| root.id);
+        let generation = self.superblock.generation.next();
+        life::change(&mut self.superblock.members[member.index()], change, newest, generation).map(|_| ())
     }
 
     pub(crate) fn online_members(&self) -> Vec<MemberId> {
@@ -260,15 +201,6 @@ pub(crate) fn redundancy_holds(zones: &ZoneMap, members: &[Member]) -> bool {
     })
 }
 
-/// The slot image of one member.
-pub(crate) fn superblock_image(superblock: &Superblock, member: MemberId, buffers: &windrow_io::BufPool) -> Buf {
-    let copy = Superblock { member, member_uuid: superblock.members[member.index()].uuid, ..superblock.clone() };
-    let bytes = copy.encode();
-    let mut buf = buffers.zeroed(SLOT_BYTES);
-    buf[..bytes.len()].copy_from_slice(&bytes);
-    buf
-}
-
 /// Adds counters.
 pub(crate) fn add(to: &mut WrittenBytes, from: &WrittenBytes) {
     to.user += from.user;
@@ -281,9 +213,4 @@ pub(crate) fn add(to: &mut WrittenBytes, from: &WrittenBytes) {
     to.superblock += from.superblock;
     to.repair += from.repair;
     to.rebuild += from.rebuild;
-}
-
-/// The generation after a superblock's.
-pub(crate) fn next_generation(superblock: &Superblock) -> Generation {
-    superblock.generation.next()
 }

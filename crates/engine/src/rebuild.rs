@@ -11,10 +11,10 @@ use crate::examination::ExamineGoal;
 use crate::examine::Examined;
 use crate::limits::{EXAMINE_AHEAD, REBUILD_FLUSH_SEGMENTS, REBUILD_RETRY_NS};
 use crate::member::Purpose;
-use crate::segment::SegmentState;
+use crate::member::life::Change;
+use crate::segment::{Segment, SegmentState};
 use crate::{Engine, Notice, Outbox, RebuildStatus, WrittenBytes};
-use windrow_layout::superblock::MemberState;
-use windrow_units::{BLOCK_SIZE, Column, Generation, MemberId, SegmentId};
+use windrow_units::{BLOCK_SIZE, Column, MemberId, SegmentId};
 
 /// The segment that is being rebuilt; it is pinned.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ struct Current {
     row: u32,
     /// Rows to be rebuilt.
     end: u32,
+    /// Members for which all of it is.
+    members: u64,
     examinations: usize,
     writes: usize,
     /// Something of it could not be had.
@@ -42,10 +44,10 @@ pub(crate) struct Rebuild {
     failed: Vec<SegmentId>,
     /// When they are.
     retry_at_ns: u64,
-    /// Rebuilt, and not covered by a flush.
-    unflushed: Vec<SegmentId>,
+    /// Rebuilt on these members, and not covered by a flush.
+    unflushed: Vec<(SegmentId, u64)>,
     /// Rebuilt, and covered by the round of flushes with this number.
-    flushing: Option<(Vec<SegmentId>, u64)>,
+    flushing: Option<(Vec<(SegmentId, u64)>, u64)>,
     sums: RebuildStatus,
 }
 
@@ -71,6 +73,11 @@ impl Rebuild {
     }
 }
 
+/// True if a member that may have missed something since checkpoint `missed_from` may have missed a part of this segment.
+pub(crate) fn missed_segments(segment: &Segment, missed_from: u64) -> bool {
+    segment.filled_rows > 0 && segment.last_checkpoint >= missed_from
+}
+
 impl Engine {
     /// After a start from checkpoint `root`: which segments are stale on the members that are rebuilt.
     pub(crate) fn settle_stale(&mut self, root: u64) {
@@ -86,11 +93,10 @@ impl Engine {
         for id in (0..self.segments.count()).map(SegmentId) {
             let on = self.members_of(id);
             let s = self.segments.get(id);
-            let (used, last_checkpoint) = (s.filled_rows > 0, s.last_checkpoint);
             // Since when a member may have missed something says more than a list that is not there.
-            let missed = |m: &usize| since_known >> m & 1 == 1 && last_checkpoint >= self.superblock.members[*m].missed_from;
+            let missed = |m: &usize| since_known >> m & 1 == 1 && missed_segments(s, self.superblock.members[*m].missed_from);
             let by_checkpoint = (0..64).filter(missed).fold(0u64, |mask, m| mask | 1 << m);
-            let stale = if used { (s.stale & !since_known | by_checkpoint) & members & on } else { 0 };
+            let stale = if s.filled_rows > 0 { (s.stale & !since_known | by_checkpoint) & members & on } else { 0 };
             self.segments.get_mut(id).stale = stale;
             if stale != 0 {
                 self.segments.mark_dirty(id);
@@ -100,7 +106,7 @@ impl Engine {
     }
 
     /// Members that hold a part of a segment, as a bit mask: of a zone with more members than columns only some do.
-    fn members_of(&self, segment: SegmentId) -> u64 {
+    pub(crate) fn members_of(&self, segment: SegmentId) -> u64 {
         let location = self.zones.locate(segment);
         (0..usize::from(self.zones.shape(segment).width)).fold(0, |mask, position| mask | 1 << location.extent(position).0.0)
     }
@@ -122,15 +128,7 @@ impl Engine {
             return;
         }
         let members = self.rebuilding();
-        if self.rebuild.sums.members.is_empty() {
-            self.rebuild.sums.members = (0..64).filter(|m| members >> m & 1 == 1).map(MemberId).collect();
-            self.fill_queue();
-            for member in self.rebuild.sums.members.clone() {
-                let stale = |s: &SegmentId| self.segments.get(*s).stale >> member.0 & 1 == 1;
-                let segments = self.rebuild.queue.iter().filter(|s| stale(s)).count() as u32;
-                out.notices.push(Notice::MemberRebuilding { member, segments });
-            }
-        }
+        self.announce_rebuilding(members, out);
         self.note_flushed();
         loop {
             if self.rebuild.current.is_none() {
@@ -139,14 +137,14 @@ impl Engine {
                     self.rebuild = Rebuild { sums: RebuildStatus { members: Vec::new(), ..self.rebuild.status() }, ..Rebuild::default() };
                     return;
                 }
-                if self.control.shutting_down() {
+                if self.control.shutting_down() || !self.behind_barrier() {
                     return;
                 }
                 match self.rebuild.queue.pop() {
                     Some(segment) if self.is_stale(segment) => {
                         self.segments.get_mut(segment).pins += 1;
                         let end = self.committed_rows(segment);
-                        self.rebuild.current = Some(Current { segment, row: 0, end, examinations: 0, writes: 0, damaged: false });
+                        self.rebuild.current = Some(Current { segment, row: 0, end, members, examinations: 0, writes: 0, damaged: false });
                     }
                     Some(_) => continue,
                     None if self.end_of_queue(out) => return,
@@ -183,11 +181,11 @@ impl Engine {
                 return false;
             }
             let whole = current.row >= current.end && go_on && !current.damaged;
-            let damaged = current.damaged;
+            let (damaged, members) = (current.damaged, current.members);
             self.rebuild.current = None;
             self.segments.unpin(segment);
             if whole {
-                self.rebuild.unflushed.push(segment);
+                self.rebuild.unflushed.push((segment, members));
             } else if damaged {
                 self.rebuild.failed.push(segment);
             }
@@ -247,11 +245,41 @@ impl Engine {
     fn note_flushed(&mut self) {
         let ended = self.flush.ended;
         let Some((segments, _)) = self.rebuild.flushing.take_if(|(_, round)| *round <= ended) else { return };
-        let members = self.rebuilding();
-        for segment in segments {
+        let rebuilding = self.rebuilding();
+        for (segment, members) in segments {
             self.rebuild.sums.segments_done += 1;
-            self.segments.get_mut(segment).stale &= !members;
+            self.segments.get_mut(segment).stale &= !(members & rebuilding);
             self.segments.mark_dirty(segment);
+        }
+    }
+
+    /// A member comes in while the pool is in use. What is rebuilt by now, or half, is so on the others only.
+    pub(crate) fn rebuild_joined(&mut self, member: MemberId) {
+        let rebuild = &mut self.rebuild;
+        rebuild.active = true;
+        rebuild.sums.members.retain(|other| *other != member);
+        let current = rebuild.current.iter_mut().map(|current| &mut current.members);
+        let flushing = rebuild.flushing.iter_mut().flat_map(|(segments, _)| segments.iter_mut());
+        for members in rebuild.unflushed.iter_mut().chain(flushing).map(|(_, members)| members).chain(current) {
+            *members &= !(1 << member.0);
+        }
+    }
+
+    /// Members that were not among those that are rebuilt: what is stale on them is looked for.
+    fn announce_rebuilding(&mut self, members: u64, out: &mut Outbox) {
+        self.rebuild.sums.members.retain(|member| members >> member.0 & 1 == 1);
+        let new: Vec<MemberId> = (0..64).filter(|m| members >> m & 1 == 1).map(MemberId).filter(|m| !self.rebuild.sums.members.contains(m)).collect();
+        if new.is_empty() {
+            return;
+        }
+        self.rebuild.sums.members.extend(&new);
+        self.rebuild.retry_at_ns = 0;
+        self.rebuild.failed.clear();
+        self.fill_queue();
+        for member in new {
+            let stale = |s: &SegmentId| self.segments.get(*s).stale >> member.0 & 1 == 1;
+            let segments = self.rebuild.queue.iter().filter(|s| stale(s)).count() as u32;
+            out.notices.push(Notice::MemberRebuilding { member, segments });
         }
     }
 
@@ -294,9 +322,8 @@ impl Engine {
                 continue;
             }
             self.members.list[member.index()].rebuilding = false;
-            let record = &mut self.superblock.members[member.index()];
-            record.state = MemberState::Online;
-            (record.absent_since, record.missed_from, record.listed_from) = (Generation(0), 0, 0);
+            let changed = self.change_member(member, Change::Whole);
+            debug_assert_eq!(changed, Ok(()));
             out.notices.push(Notice::MemberRebuilt { member });
         }
         self.rebuild.active = false;

@@ -1,10 +1,10 @@
 //! What `status` and `stats` show, and the counters behind it.
 
 use crate::limits::STREAM_USER;
-use crate::member::{Member, add};
-use crate::{Engine, MemberStatus, Notice, Outbox, PoolStatus, StopReason, VolumeStatus, WrittenBytes};
+use crate::member::{add, life};
+use crate::{Engine, MemberStatus, Notice, Outbox, PoolStatus, StopReason, VolumeStatus};
 use windrow_layout::checkpoint::VolumeState;
-use windrow_layout::superblock::MemberState;
+use windrow_layout::superblock::{MemberRecord, MemberState};
 use windrow_units::{BLOCK_BYTES, MemberId};
 
 /// Counters since start, and the lifetime totals they began with.
@@ -42,7 +42,7 @@ impl Engine {
     /// Totals over the pool's life, as saved with checkpoints: user bytes written, bytes written to members. After a crash they
     /// miss what came after the last checkpoint.
     fn lifetime_counters(&self) -> [u64; 2] {
-        let members: u64 = self.members.list.iter().map(|m| m.stats.written.total()).sum();
+        let members = self.members.former.total() + self.members.list.iter().map(|m| m.stats.written.total()).sum::<u64>();
         [self.counters.lifetime_user_bytes + self.counters.user_write_bytes, self.counters.lifetime_member_bytes + members]
     }
 
@@ -61,11 +61,12 @@ impl Engine {
 
     /// The pool as it is now.
     pub fn status(&self) -> PoolStatus {
-        let mut written = WrittenBytes::default();
+        let mut written = self.members.former;
         for member in &self.members.list {
             add(&mut written, &member.stats.written);
         }
-        let degraded = self.members.list.iter().zip(&self.superblock.members).any(|(m, r)| (!m.online || m.rebuilding) && r.state != MemberState::Removed);
+        let has_place = |record: &MemberRecord| !matches!(record.state, MemberState::Removed | MemberState::Spare);
+        let degraded = self.members.list.iter().zip(&self.superblock.members).any(|(m, r)| (!m.online || m.rebuilding) && has_place(r));
         let state = match &self.stopped {
             Some(StopReason::Shutdown) | None if degraded => "degraded",
             None | Some(StopReason::Shutdown) => "online",
@@ -133,11 +134,7 @@ impl Engine {
             .map(|(i, record)| MemberStatus {
                 member: MemberId(i as u8),
                 uuid: record.uuid,
-                state: match &self.members.list[i] {
-                    Member { online: false, .. } => "absent",
-                    Member { rebuilding: true, .. } => "rebuilding",
-                    Member { .. } => "online",
-                },
+                state: life::name(life::life(record)),
                 size_bytes: record.size_bytes,
             })
             .collect()

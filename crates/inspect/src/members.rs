@@ -143,7 +143,7 @@ fn check_history(found: &[Found], newest: &Superblock, findings: &mut Findings) 
 fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findings) -> bool {
     let (mut counted, mut present, mut unexplained, mut missing) = (0, 0, 0, 0);
     for (index, record) in newest.members.iter().enumerate() {
-        if record.state == MemberState::Removed {
+        if matches!(record.state, MemberState::Removed | MemberState::Spare) {
             continue;
         }
         counted += 1;

@@ -132,12 +132,27 @@ pub enum PoolState {
 pub enum MemberState {
     /// Holds current data.
     Online,
-    /// Absent or failed at generation `since` or before; its content is not to be trusted from then on.
+    /// Out of use from generation `absent_since` on; its content is not to be trusted from then on. Why is in [`MemberRecord::absence`].
     Absent,
     /// Slot not in use.
     Removed,
     /// Takes part in all writes, and is whole in every segment that does not name it as stale. Counts as lost until it is online.
     Rebuilding,
+    /// A device that waits to take the place of a member. It is in no zone and bears no superblock, only its label.
+    Spare,
+}
+
+/// Why a member is absent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Absence {
+    /// It was not there at a start, or had missed something.
+    #[default]
+    Missing,
+    /// A write or flush of it failed, or it was gone, while the pool was in use.
+    Failed,
+    /// The administrator took it out: it comes back only when told to.
+    Offline,
 }
 
 /// A member in the table.
@@ -147,6 +162,8 @@ pub struct MemberRecord {
     pub uuid: Uuid,
     /// Its state.
     pub state: MemberState,
+    /// Why it is absent; [`Absence::Missing`] in all other states.
+    pub absence: Absence,
     /// Usable bytes.
     pub size_bytes: u64,
     /// Generation in which it left (0 while online).
@@ -155,6 +172,18 @@ pub struct MemberRecord {
     pub missed_from: u64,
     /// While it is rebuilding: from this checkpoint on the segment table names the segments that are stale on it (0: none does yet).
     pub listed_from: u64,
+}
+
+impl MemberRecord {
+    /// A member in this state that has missed nothing.
+    pub fn new(uuid: Uuid, state: MemberState, size_bytes: u64) -> Self {
+        Self { uuid, state, absence: Absence::Missing, size_bytes, absent_since: Generation(0), missed_from: 0, listed_from: 0 }
+    }
+
+    /// True if the pool writes to it.
+    pub fn is_in_use(&self) -> bool {
+        matches!(self.state, MemberState::Online | MemberState::Rebuilding)
+    }
 }
 
 /// What is void: entries of epochs below `epoch` with orders above `accepted_order` (and below `next_order`), and

@@ -36,6 +36,7 @@ fn superblock() -> Superblock {
     let member = |i: u8| MemberRecord {
         uuid: uuid(10 + i),
         state: state(i),
+        absence: Absence::Missing,
         size_bytes: (64 << 20) + u64::from(i) * 4096,
         absent_since: Generation(if i == 4 { 6 } else { 0 }),
         missed_from: 0,

@@ -17,7 +17,6 @@ mod quorum;
 mod reader;
 mod rebuild;
 mod redundancy;
-mod replace;
 mod replay;
 mod tables;
 
@@ -26,7 +25,7 @@ pub use rebuild::{RebuildPhase, RebuildProgress, RebuildReport, RebuiltVolume};
 
 use crate::checkpoint::CheckpointState;
 use crate::limits::STREAMS;
-use crate::member::{Member, Members, SuperblockWriter, add, next_generation, redundancy_holds, superblock_image};
+use crate::member::{Member, Members, SuperblockWriter, add, redundancy_holds, superblock_image};
 use crate::order::Orders;
 use crate::pending::Pending;
 use crate::stream::Stream;
@@ -260,7 +259,7 @@ fn lower_missed_from(superblock: &mut Superblock, root: u64) {
 
 /// The superblock of the new epoch.
 fn raise_fence(superblock: &mut Superblock, restart: &replay::Restart, host: Uuid, root: &windrow_layout::superblock::CheckpointRoot) {
-    superblock.generation = next_generation(superblock);
+    superblock.generation = superblock.generation.next();
     superblock.epoch = superblock.epoch.next();
     superblock.host = host;
     superblock.state = PoolState::Active;
@@ -313,6 +312,7 @@ fn build(
                 .collect(),
             in_flight: Default::default(),
             unrecorded_loss: false,
+            former: Default::default(),
         },
         superblock_writer: SuperblockWriter::after(&superblock),
         segments: tables.segments,
@@ -332,6 +332,7 @@ fn build(
         examinations: Default::default(),
         scrub: Default::default(),
         rebuild: Default::default(),
+        exchanges: Default::default(),
         counters: Default::default(),
         early_reuse: false,
         superblock,

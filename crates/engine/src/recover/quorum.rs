@@ -10,8 +10,9 @@
 
 use super::OpenError;
 use crate::OpenOptions;
+use crate::member::life::{self, Change, Found};
 use windrow_io::MemberIo;
-use windrow_layout::superblock::{MemberRecord, MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError};
+use windrow_layout::superblock::{MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError};
 use windrow_units::{MemberId, Redundancy, Uuid, ZoneMap};
 
 /// The newest valid superblock of one member.
@@ -79,16 +80,19 @@ pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions, failing: u64)
         return Err(OpenError::Destroyed);
     }
     let mut present = vec![false; newest.members.len()];
+    let mut there = vec![Found::Nothing; newest.members.len()];
     for (member, superblock) in &found {
         if superblock.pool != newest.pool {
             return Err(OpenError::DifferentPools(newest.pool, superblock.pool));
         }
-        let record = newest.members.get(member.index()).filter(|r| r.uuid == superblock.member_uuid && superblock.member == *member);
+        // (The index in its own copy may be an old one: a spare keeps it until it bears the generation that gave it a member's place.)
+        let record = newest.members.get(member.index()).filter(|r| r.uuid == superblock.member_uuid);
         let Some(record) = record else { return Err(OpenError::WrongMember { member: *member }) };
         // Of this history: the same generation to the byte, or the one that it says it followed.
         let same = superblock.generation == newest.generation && superblock.content_hash() == hash;
         let current = same || (superblock.generation.next() == newest.generation && superblock.content_hash() == parent);
         present[member.index()] = current && record.state == MemberState::Online;
+        there[member.index()] = life::found(record, superblock.generation, current);
     }
     if newest.host != Uuid::default() && newest.host != options.host && !options.force && !options.read_only {
         return Err(OpenError::HostMismatch(newest.host));
@@ -97,59 +101,20 @@ pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions, failing: u64)
     let as_found = newest.clone();
     let behind = |(member, s): &(MemberId, Superblock)| (s.generation < newest.generation && present[member.index()]).then_some(*member);
     let lagging = found.iter().filter_map(behind).collect();
-    note_absent(&mut newest, &present, &found);
-    if !options.read_only {
-        for (member, superblock) in &found {
-            take_back(&mut newest.members[member.index()], *member, superblock, &as_found);
-        }
-    }
+    note_start(&mut newest, &there, options.read_only);
     check_redundancy(&newest)?;
     Ok(Ruling { found: as_found, superblock: newest, lagging })
 }
 
-/// Records who is not there. What was sealed before the newest checkpoint began was durable on every member that was in use.
-fn note_absent(superblock: &mut Superblock, present: &[bool], found: &[(MemberId, Superblock)]) {
+/// Records who is there and who is not. Only a start that may write takes members back.
+fn note_start(superblock: &mut Superblock, there: &[Found], read_only: bool) {
     let generation = superblock.generation.next();
     let newest = superblock.checkpoints[0].map_or(0, |root| root.id);
-    for (index, record) in superblock.members.iter_mut().enumerate() {
-        let gone = match record.state {
-            MemberState::Online => !present[index],
-            MemberState::Rebuilding => !found.iter().any(|(member, _)| member.index() == index),
-            MemberState::Absent | MemberState::Removed => false,
-        };
-        if gone {
-            // One that was being rebuilt has missed more than the last of it.
-            record.missed_from = if record.state == MemberState::Online { newest } else { record.missed_from };
-            record.listed_from = 0;
-            record.state = MemberState::Absent;
-            record.absent_since = generation;
-        }
+    for (record, found) in superblock.members.iter_mut().zip(there) {
+        let found = if read_only && *found != Found::Current { Found::Nothing } else { *found };
+        // No start of a pool is refused for what one member is.
+        let _: Result<bool, _> = life::change(record, Change::Start(found), newest, generation);
     }
-}
-
-/// A member that is not in use is there: it is rebuilt. `own` is its newest superblock, `newest` the one that rules, as it was found.
-fn take_back(record: &mut MemberRecord, member: MemberId, own: &Superblock, newest: &Superblock) {
-    if !matches!(record.state, MemberState::Absent | MemberState::Rebuilding) {
-        return;
-    }
-    let same = own.generation == newest.generation && own.content_hash() == newest.content_hash();
-    let follows = own.generation.next() == newest.generation && own.content_hash() == newest.parent_hash;
-    if record.state == MemberState::Rebuilding && (same || follows) {
-        return;
-    }
-    record.listed_from = 0;
-    if record.state == MemberState::Absent && own.generation >= record.absent_since {
-        // It was used apart: what it holds is of another history.
-        return;
-    }
-    // It left with the generation before it was recorded absent, or with the one before that if it missed the last. One that the table
-    // calls online although it has missed a generation left unseen: nobody knows since when.
-    let unseen = newest.members[member.index()].state == MemberState::Online;
-    let left = own.generation.next() == record.absent_since || own.generation.next().next() == record.absent_since;
-    if unseen || !left {
-        record.missed_from = 0;
-    }
-    record.state = MemberState::Rebuilding;
 }
 
 /// The newest generation. If members hold different ones of the same number, they were written by sides that did not see each
@@ -157,8 +122,7 @@ fn take_back(record: &mut MemberRecord, member: MemberId, own: &Superblock, newe
 fn ruling(found: &[(MemberId, Superblock)]) -> Result<Option<Superblock>, OpenError> {
     let Some(generation) = found.iter().map(|(_, s)| s.generation).max() else { return Ok(None) };
     let holders: Vec<&(MemberId, Superblock)> = found.iter().filter(|(_, s)| s.generation == generation).collect();
-    let in_use = |state| matches!(state, MemberState::Online | MemberState::Rebuilding);
-    let calls_absent = |s: &Superblock, member: MemberId| s.members.get(member.index()).is_none_or(|r| !in_use(r.state));
+    let calls_absent = |s: &Superblock, member: MemberId| s.members.get(member.index()).is_none_or(|r| !r.is_in_use());
     let rules = |candidate: &Superblock| {
         let hash = candidate.content_hash();
         holders.iter().all(|(member, s)| s.content_hash() == hash || calls_absent(candidate, *member))
@@ -180,7 +144,7 @@ fn check_features(superblock: &Superblock, options: &OpenOptions) -> Result<(), 
 }
 
 fn check_quorum(newest: &Superblock, present: &[bool], failing: usize, options: &OpenOptions) -> Result<(), OpenError> {
-    let total = newest.members.iter().filter(|r| r.state != MemberState::Removed).count();
+    let total = newest.members.iter().filter(|r| !matches!(r.state, MemberState::Removed | MemberState::Spare)).count();
     let there = present.iter().filter(|p| **p).count() + failing;
     let all_recorded = newest.members.iter().zip(present).all(|(r, p)| *p || r.state != MemberState::Online);
     if there * 2 > total || all_recorded || options.force || options.read_only {
@@ -189,9 +153,10 @@ fn check_quorum(newest: &Superblock, present: &[bool], failing: usize, options: 
     Err(OpenError::NoQuorum { present: there, total })
 }
 
-pub(super) fn check_redundancy(newest: &Superblock) -> Result<(), OpenError> {
+fn check_redundancy(newest: &Superblock) -> Result<(), OpenError> {
     let zones = ZoneMap::new(newest.zones.clone());
-    let lost: Vec<usize> = (0..newest.members.len()).filter(|m| newest.members[*m].state != MemberState::Online).collect();
+    let has_place = |m: &usize| !matches!(newest.members[*m].state, MemberState::Removed | MemberState::Spare);
+    let lost: Vec<usize> = (0..newest.members.len()).filter(has_place).filter(|m| newest.members[*m].state != MemberState::Online).collect();
     let survives = zones.zones().iter().all(|z| lost.iter().filter(|m| z.members >> **m & 1 == 1).count() <= z.shape.tolerance());
     if survives {
         return Ok(());

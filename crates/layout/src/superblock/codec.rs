@@ -302,7 +302,8 @@ fn decode_redundancy(value: u8, copies: u8) -> Result<Redundancy, SuperblockErro
 }
 
 /// ```text
-/// 0..16 identifier   16 state (1 online, 2 absent, 3 removed)   24..32 usable bytes   32..40 absent since   40..64 reserved
+/// 0..16 identifier   16 state (1 online, 2 absent, 3 removed, 4 rebuilding, 5 spare)   17 absence (0 missing, 1 failed, 2 offline)
+/// 24..32 usable bytes   32..40 absent since   40..48 missed from   48..56 listed from   56..64 reserved
 /// ```
 fn put_member(out: &mut [u8], member: &MemberRecord) {
     let state = match member.state {
@@ -310,9 +311,15 @@ fn put_member(out: &mut [u8], member: &MemberRecord) {
         MemberState::Absent => 2,
         MemberState::Removed => 3,
         MemberState::Rebuilding => 4,
+        MemberState::Spare => 5,
+    };
+    let absence = match member.absence {
+        Absence::Missing => 0,
+        Absence::Failed => 1,
+        Absence::Offline => 2,
     };
     put(out, 0, &member.uuid.0);
-    put(out, 16, &[state]);
+    put(out, 16, &[state, absence]);
     put(out, 24, &member.size_bytes.to_le_bytes());
     put(out, 32, &member.absent_since.0.to_le_bytes());
     put(out, 40, &member.missed_from.to_le_bytes());
@@ -325,11 +332,19 @@ fn decode_member(bytes: &[u8]) -> Result<MemberRecord, SuperblockError> {
         2 => MemberState::Absent,
         3 => MemberState::Removed,
         4 => MemberState::Rebuilding,
+        5 => MemberState::Spare,
         _ => return malformed("a member has an unknown state"),
+    };
+    let absence = match u8_at(bytes, 17) {
+        0 => Absence::Missing,
+        1 => Absence::Failed,
+        2 => Absence::Offline,
+        _ => return malformed("a member is absent for an unknown reason"),
     };
     Ok(MemberRecord {
         uuid: uuid_at(bytes, 0),
         state,
+        absence,
         size_bytes: u64_at(bytes, 24),
         absent_since: Generation(u64_at(bytes, 32)),
         missed_from: u64_at(bytes, 40),

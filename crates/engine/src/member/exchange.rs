@@ -1,0 +1,186 @@
+//! Members while the pool is in use: taken out, brought back, exchanged; spares.
+//!
+//! ```text
+//! TakeOut -> (recorded absent) -> Settle -> the driver puts another device in its place -> BringBack or Exchange -> rebuild.rs
+//! ```
+//! From the change on the member gets every write. What it has missed is stale on it: by the checkpoint at which it left (docs/members.md),
+//! and what was sealed without it and is not committed yet, which is why a rebuild begins only behind the [`Exchanges::barrier`].
+
+use super::life::{self, Change};
+use super::{Member, add};
+use crate::limits::STREAMS;
+use crate::rebuild::missed_segments;
+use crate::{ControlError, ControlId, Engine, MemberChange, Outbox};
+use windrow_layout::superblock::{MemberRecord, MemberState, Superblock};
+use windrow_units::{MAX_MEMBERS, MemberId, SegmentId, Seq, Uuid, ZoneMap};
+
+/// Changes of members that are under way.
+#[derive(Debug, Default)]
+pub(crate) struct Exchanges {
+    /// Wait until a member has nothing in flight.
+    pub(crate) settling: Vec<(ControlId, MemberId)>,
+    /// Batches below were sealed when a member that takes part now did not.
+    barrier: [Seq; STREAMS.len()],
+}
+
+type Changed = Result<(), ControlError>;
+
+fn refused(member: MemberId, why: impl Into<String>) -> ControlError {
+    ControlError::Member { member, why: why.into() }
+}
+
+impl Engine {
+    /// Carries out a change; what is to be answered later is noted in the control state.
+    pub(crate) fn member_change(&mut self, id: ControlId, member: MemberId, change: MemberChange, out: &mut Outbox) -> Changed {
+        if let MemberChange::AddSpare { uuid, size_bytes } = change {
+            self.add_spare(member, uuid, size_bytes)?;
+            return self.record_change(id, out);
+        }
+        let Some(record) = self.superblock.members.get(member.index()) else { return Err(refused(member, "there is no such member")) };
+        match change {
+            MemberChange::TakeOut => self.take_out(member, out)?,
+            MemberChange::Settle if record.is_in_use() => return Err(refused(member, "it is in use; take it out first")),
+            MemberChange::Settle => {
+                self.exchanges.settling.push((id, member));
+                return Ok(());
+            }
+            MemberChange::BringBack { superblock } => self.bring_back(member, &superblock)?,
+            MemberChange::Exchange { uuid, size_bytes, spare } => self.exchange(member, uuid, size_bytes, spare)?,
+            MemberChange::GiveUp => {
+                self.change_member(member, Change::GiveUp).map_err(|why| refused(member, why))?;
+                self.superblock.members[member.index()].uuid = Uuid::default();
+            }
+            MemberChange::AddSpare { .. } => {}
+        }
+        self.record_change(id, out)
+    }
+
+    /// A new generation tells of the change; the answer waits for it.
+    fn record_change(&mut self, id: ControlId, out: &mut Outbox) -> Changed {
+        self.superblock_writer.wanted += 1;
+        self.control.when_recorded(id, self.superblock_writer.wanted);
+        self.superblock_step(out);
+        Ok(())
+    }
+
+    fn take_out(&mut self, member: MemberId, out: &mut Outbox) -> Changed {
+        if !self.members.list[member.index()].online {
+            return self.change_member(member, Change::TakeOut).map_err(|why| refused(member, why));
+        }
+        self.members.list[member.index()].online = false;
+        let holds = super::redundancy_holds(&self.zones, &self.members.list);
+        self.members.list[member.index()].online = true;
+        if !holds {
+            return Err(refused(member, "the redundancy does not cover its loss beside what is lost already"));
+        }
+        self.latch_member(member, Change::TakeOut, String::new(), out);
+        Ok(())
+    }
+
+    fn bring_back(&mut self, member: MemberId, superblock: &Superblock) -> Changed {
+        let record = &self.superblock.members[member.index()];
+        if superblock.pool != self.superblock.pool || superblock.member_uuid != record.uuid {
+            return Err(refused(member, "the device is not the one that the pool has in its place"));
+        }
+        let found = life::found(record, superblock.generation, false);
+        self.check_settled(member)?;
+        self.change_member(member, Change::BringBack(found)).map_err(|why| refused(member, why))?;
+        self.take_part(member);
+        Ok(())
+    }
+
+    fn exchange(&mut self, member: MemberId, uuid: Uuid, size_bytes: u64, spare: Option<MemberId>) -> Changed {
+        let (uuid, size_bytes) = match spare {
+            None => (uuid, size_bytes),
+            Some(spare) => match self.superblock.members.get(spare.index()).filter(|record| record.state == MemberState::Spare) {
+                Some(record) => (record.uuid, record.size_bytes),
+                None => return Err(refused(spare, "it is no spare")),
+            },
+        };
+        let needed = needed_bytes(&self.zones, member);
+        if size_bytes < needed {
+            return Err(refused(member, format!("the device has {size_bytes} bytes, the member's place needs {needed}")));
+        }
+        self.check_settled(member)?;
+        self.change_member(member, Change::Exchange).map_err(|why| refused(member, why))?;
+        if let Some(spare) = spare {
+            self.change_member(spare, Change::GiveUp).map_err(|why| refused(spare, why))?;
+            self.superblock.members[spare.index()].uuid = Uuid::default();
+        }
+        let record = &mut self.superblock.members[member.index()];
+        (record.uuid, record.size_bytes) = (uuid, size_bytes);
+        let stats = std::mem::take(&mut self.members.list[member.index()].stats);
+        add(&mut self.members.former, &stats.written);
+        self.take_part(member);
+        Ok(())
+    }
+
+    /// The driver must have put another device in its place only when nothing was in flight to the old one.
+    fn check_settled(&self, member: MemberId) -> Changed {
+        let m = &self.members.list[member.index()];
+        if m.online || m.in_flight > 0 || self.members.unrecorded_loss {
+            return Err(refused(member, "commands to its old device have not ended"));
+        }
+        Ok(())
+    }
+
+    /// From now on the member gets every write, and is rebuilt.
+    fn take_part(&mut self, member: MemberId) {
+        let slot = &mut self.members.list[member.index()];
+        (slot.online, slot.rebuilding, slot.dirty) = (true, true, false);
+        // A checkpoint that is being written may have copied the segments' records before this.
+        self.superblock.members[member.index()].listed_from = self.checkpoint.current() + 1;
+        let missed_from = self.superblock.members[member.index()].missed_from;
+        for segment in (0..self.segments.count()).map(SegmentId) {
+            let missed = missed_segments(self.segments.get(segment), missed_from) && self.members_of(segment) >> member.0 & 1 == 1;
+            let s = self.segments.get_mut(segment);
+            let stale = if missed { s.stale | 1 << member.0 } else { s.stale & !(1 << member.0) };
+            if stale != std::mem::replace(&mut s.stale, stale) {
+                self.segments.mark_dirty(segment);
+            }
+        }
+        self.exchanges.barrier = STREAMS.map(|stream| self.stream(stream).position.seq);
+        self.rebuild_joined(member);
+    }
+
+    /// True if every batch that was sealed before the last member came in is committed: then it is in `committed_rows`.
+    pub(crate) fn behind_barrier(&self) -> bool {
+        STREAMS.into_iter().zip(self.exchanges.barrier).all(|(stream, barrier)| self.stream(stream).in_flight.front().is_none_or(|batch| batch.seq >= barrier))
+    }
+
+    fn add_spare(&mut self, member: MemberId, uuid: Uuid, size_bytes: u64) -> Changed {
+        if self.superblock.members.iter().any(|record| record.uuid == uuid) {
+            return Err(refused(member, "the pool has a member with this identifier"));
+        }
+        let slots = self.superblock.members.len();
+        if member.index() > slots || member.index() >= MAX_MEMBERS {
+            return Err(refused(member, format!("the pool has {slots} slots, and no more than {MAX_MEMBERS} can be")));
+        }
+        if member.index() == slots {
+            self.superblock.members.push(MemberRecord::new(Uuid::default(), MemberState::Removed, 0));
+            self.members.list.push(Member::default());
+        }
+        self.change_member(member, Change::Add).map_err(|why| refused(member, why))?;
+        let record = &mut self.superblock.members[member.index()];
+        (record.uuid, record.size_bytes) = (uuid, size_bytes);
+        Ok(())
+    }
+
+    /// Those of the waiting that are settled now.
+    pub(crate) fn take_settled(&mut self) -> Vec<ControlId> {
+        let (members, recorded) = (&self.members, !self.members.unrecorded_loss);
+        let settled = |member: MemberId| recorded && members.list[member.index()].in_flight == 0;
+        let (ready, waiting) = std::mem::take(&mut self.exchanges.settling).into_iter().partition(|(_, member)| settled(*member));
+        self.exchanges.settling = waiting;
+        ready.into_iter().map(|(id, _): (ControlId, MemberId)| id).collect()
+    }
+}
+
+/// End of the last extent on a member, bytes.
+fn needed_bytes(zones: &ZoneMap, member: MemberId) -> u64 {
+    let extents = (0..zones.segment_count()).map(SegmentId).flat_map(|segment| {
+        let (location, shape) = (zones.locate(segment), *zones.shape(segment));
+        (0..usize::from(shape.width)).map(move |position| (location.extent(position), shape.extent_bytes()))
+    });
+    extents.filter(|((of, _), _)| *of == member).map(|((_, offset), bytes)| offset + bytes).max().unwrap_or(0)
+}

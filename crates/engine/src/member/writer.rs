@@ -1,0 +1,89 @@
+//! The superblock writer: one generation at a time. It writes the slot `g mod 4` on every member in use, flushes each, and is done. Whoever
+//! wants something recorded raises `wanted`; a generation that was begun later covers it.
+
+use super::*;
+use windrow_layout::superblock::slot_offset;
+
+/// State of the superblock writer.
+#[derive(Debug, Default)]
+pub struct SuperblockWriter {
+    /// Bumped for each wish.
+    pub wanted: u64,
+    /// Wishes covered by the generation being written.
+    writing: u64,
+    /// Wishes covered by generations that are durable.
+    pub done: u64,
+    /// Commands of the present step not ended.
+    left: u32,
+    /// In the flush step.
+    flushing: bool,
+    /// A generation is being written.
+    active: bool,
+    /// Content hash of the generation written last: the next one's parent.
+    pub written_hash: u64,
+}
+
+impl SuperblockWriter {
+    /// The writer that goes on after this superblock.
+    pub fn after(superblock: &Superblock) -> Self {
+        Self { written_hash: superblock.content_hash(), ..Self::default() }
+    }
+}
+
+impl Engine {
+    /// Begins a generation if one is wanted and none is being written.
+    pub(crate) fn superblock_step(&mut self, out: &mut Outbox) {
+        if self.superblock_writer.active || self.superblock_writer.wanted == self.superblock_writer.done || self.stopped.is_some() || self.read_only {
+            return;
+        }
+        self.superblock.parent_hash = self.superblock_writer.written_hash;
+        self.superblock.generation = self.superblock.generation.next();
+        self.superblock_writer.written_hash = self.superblock.content_hash();
+        self.superblock_writer.writing = self.superblock_writer.wanted;
+        self.superblock_writer.active = true;
+        self.superblock_writer.flushing = false;
+        let online: Vec<MemberId> = self.online_members();
+        self.superblock_writer.left = online.len() as u32;
+        for member in online {
+            let buf = superblock_image(&self.superblock, member, &self.buffers);
+            let written = WrittenBytes { superblock: SLOT_BYTES as u64, ..Default::default() };
+            self.send_write(member, slot_offset(self.superblock.generation), buf, Purpose::SuperblockWrite, &written, out);
+        }
+    }
+
+    pub(super) fn superblock_step_done(&mut self, out: &mut Outbox) {
+        let writer = &mut self.superblock_writer;
+        writer.left -= 1;
+        if writer.left > 0 || self.stopped.is_some() {
+            return;
+        }
+        if !writer.flushing {
+            writer.flushing = true;
+            let online = self.online_members();
+            self.superblock_writer.left = online.len() as u32;
+            for member in online {
+                self.send(member, MemberOp::Flush, Purpose::SuperblockFlush, out);
+            }
+            return;
+        }
+        writer.active = false;
+        writer.done = writer.writing;
+        if writer.done == writer.wanted {
+            self.members.unrecorded_loss = false;
+        }
+        self.superblock_step(out);
+        self.checkpoint_step(out);
+        self.commit_ready(out);
+        self.flush_round_check(out);
+        self.control_step(out);
+    }
+}
+
+/// The slot image of one member.
+pub(crate) fn superblock_image(superblock: &Superblock, member: MemberId, buffers: &windrow_io::BufPool) -> Buf {
+    let copy = Superblock { member, member_uuid: superblock.members[member.index()].uuid, ..superblock.clone() };
+    let bytes = copy.encode();
+    let mut buf = buffers.zeroed(SLOT_BYTES);
+    buf[..bytes.len()].copy_from_slice(&bytes);
+    buf
+}
