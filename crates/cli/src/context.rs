@@ -49,6 +49,11 @@ pub fn daemon_of(name: &str, place: &PoolPlace) -> Option<ControlClient> {
 
 /// Asks the daemon; if there is none, opens the pool, does it, and closes the pool again.
 pub fn ask(name: &str, place: &PoolPlace, command: Command) -> Result<Reply, Failure> {
+    ask_with(name, place, command, false)
+}
+
+/// The same; `force`: open the pool even if another host has it, or too many members are missing.
+pub fn ask_with(name: &str, place: &PoolPlace, command: Command, force: bool) -> Result<Reply, Failure> {
     if let Some(mut client) = daemon_of(name, place) {
         return client.ask(command);
     }
@@ -57,13 +62,13 @@ pub fn ask(name: &str, place: &PoolPlace, command: Command) -> Result<Reply, Fai
         return Err(Failure::new(id::NO_DAEMON, format!("cannot reach the daemon of pool '{name}'"), format!("nobody listens at {}", socket.display()))
             .remedy("start it with `windrow serve`, or leave --control out"));
     }
-    ask_members(name, place, command)
+    ask_members(name, place, command, force)
 }
 
-fn ask_members(name: &str, place: &PoolPlace, command: Command) -> Result<Reply, Failure> {
+fn ask_members(name: &str, place: &PoolPlace, command: Command, force: bool) -> Result<Reply, Failure> {
     let registry = registry();
     let found = offline::locate(&place.target(Some(name)), &registry)?;
-    let request = OpenRequest { read_only: command == Command::Status, ..OpenRequest::default() };
+    let request = OpenRequest { read_only: command == Command::Status, force, ..OpenRequest::default() };
     let opened = OpenedAtRest::open(&found, &registry, &request)?;
     let daemon = Daemon::new(opened.pool.clone(), &found.name, Some(registry));
     let reply = daemon.handle(command);

@@ -53,7 +53,7 @@ fn a_drive_that_was_unplugged_is_rebuilt_when_it_is_back() {
     assert!(server.stop());
     std::fs::rename(world.file("m2"), world.file("elsewhere")).expect("unplugged");
     let server = world.serve("");
-    assert_eq!((member_state(&world, 2).as_str(), world.run("pool status tank --exit-code").status.code()), ("absent", Some(1)));
+    assert_eq!((member_state(&world, 2).as_str(), world.run("pool status tank --exit-code").status.code()), ("missing", Some(1)));
     let mut client = server.client();
     fill(&mut client, 10, 2);
     drop(client);
@@ -83,8 +83,6 @@ fn a_drive_that_was_unplugged_is_rebuilt_when_it_is_back() {
 fn a_dead_drive_is_replaced_and_the_new_one_carries_the_pool() {
     let world = World::with_volume(CREATE, "64M");
     let server = world.serve("");
-    let refused = world.run("pool replace tank 1 new");
-    assert!(support::both(&refused).contains("WR-POOL-005"), "while it is served: {}", support::both(&refused));
     let mut client = server.client();
     fill(&mut client, PIECES, 1);
     drop(client);
@@ -112,4 +110,105 @@ fn a_dead_drive_is_replaced_and_the_new_one_carries_the_pool() {
     let all = server.client().read_all().expect("everything");
     (0..PIECES).for_each(|number| assert!(all[number as usize * PIECE..][..PIECE] == piece(number, 1), "piece {number}"));
     assert!(server.stop());
+}
+
+fn verify(world: &World, rounds: impl Fn(u64) -> u64) {
+    let server = world.serve("");
+    let all = server.client().read_all().expect("everything");
+    (0..PIECES).for_each(|number| assert!(all[number as usize * PIECE..][..PIECE] == piece(number, rounds(number)), "piece {number}"));
+    assert!(server.stop());
+}
+
+#[test]
+fn a_member_leaves_and_comes_back_while_the_pool_is_served() {
+    let world = World::with_volume(CREATE, "64M");
+    let server = world.serve("");
+    let mut client = server.client();
+    fill(&mut client, PIECES, 1);
+    world.succeeds("pool offline tank m2");
+    assert_eq!((member_state(&world, 2).as_str(), world.run("pool status tank --exit-code").status.code()), ("offline", Some(1)));
+    let refused = world.run("pool offline tank 0");
+    assert!(refused.status.code() == Some(4) && support::both(&refused).contains("WR-MEMBER-004"), "{}", support::both(&refused));
+    // Its device is closed: it may be used, or moved, by others.
+    std::fs::rename(world.file("m2"), world.file("moved")).expect("moved");
+    fill(&mut client, 10, 2);
+    let wrong = world.run("pool online tank 2");
+    assert!(wrong.status.code() == Some(4) && support::both(&wrong).contains("WR-MEMBER-001"), "{}", support::both(&wrong));
+    let wrong = world.run("pool online tank 2 m1");
+    assert!(support::both(&wrong).contains("another device"), "{}", support::both(&wrong));
+    world.succeeds("pool online tank 2 moved");
+    wait_for(&world, 2, "online");
+    fill(&mut client, 5, 3);
+    drop(client);
+    assert!(server.stop());
+    world.check().expect("everything is whole, redundancy included");
+    std::fs::remove_file(world.file("m0")).expect("another one dies");
+    verify(&world, |number| {
+        if number < 5 {
+            3
+        } else if number < 10 {
+            2
+        } else {
+            1
+        }
+    });
+}
+
+#[test]
+fn a_member_is_replaced_while_the_pool_is_served_and_its_old_device_is_a_stranger_then() {
+    let world = World::with_volume(CREATE, "64M");
+    let server = world.serve("");
+    let mut client = server.client();
+    fill(&mut client, PIECES, 1);
+    std::fs::write(world.file("small"), vec![0; 4 << 20]).expect("a small file");
+    let small = world.run("pool replace tank 1 small");
+    assert!(support::both(&small).contains("needs") && member_state(&world, 1) == "online", "{}", support::both(&small));
+    world.succeeds("pool replace tank 1 new --sparse");
+    fill(&mut client, 10, 2);
+    wait_for(&world, 1, "online");
+    drop(client);
+    assert!(server.stop());
+    world.check().expect("everything is whole, redundancy included");
+    // With the old device among the members the pool starts without it.
+    let server = world.serve("--members m0,m1,m2,m3,new");
+    assert_eq!(world.run("pool status tank --exit-code").status.code(), Some(0));
+    assert!(std::fs::read_to_string(world.file("serve.log")).expect("a log").contains("does not know it"));
+    assert!(server.stop());
+    let server = world.serve("--members m0,m1,m2,m3");
+    assert_eq!(member_state(&world, 1), "missing");
+    assert!(server.stop());
+    let server = world.try_serve("--members m0,m1,m2");
+    assert!(server.is_err_and(|why| why.contains("WR-POOL-012")), "two are lost");
+    let server = world.serve("--members m0,new,m2,m3");
+    wait_for(&world, 1, "online");
+    assert!(server.stop());
+    std::fs::remove_file(world.file("m3")).expect("another one dies");
+    verify(&world, |number| if number < 10 { 2 } else { 1 });
+}
+
+#[test]
+fn a_spare_takes_the_place_of_a_member_that_is_gone() {
+    let world = World::with_volume(CREATE, "64M");
+    let server = world.serve("");
+    let mut client = server.client();
+    fill(&mut client, PIECES, 1);
+    drop(client);
+    world.succeeds("pool add tank --spare s0 --sparse");
+    world.succeeds("pool add tank --spare s1 --sparse");
+    assert_eq!((member_state(&world, 4), member_state(&world, 5)), ("spare".to_owned(), "spare".to_owned()));
+    world.succeeds("pool remove tank 5");
+    let refused = world.run("pool remove tank 0");
+    assert!(support::both(&refused).contains("WR-MEMBER-004"), "{}", support::both(&refused));
+    assert_eq!(world.run("pool status tank --exit-code").status.code(), Some(0), "spares change nothing");
+    assert!(server.stop());
+    std::fs::remove_file(world.file("m1")).expect("dead");
+    let server = world.serve("--spare-patience 0");
+    wait_for(&world, 1, "online");
+    let shown = status(&world);
+    assert!(shown["members"][1]["path"].as_str().is_some_and(|path| path.ends_with("s0")), "{shown}");
+    assert_eq!((shown["state"].as_str(), member_state(&world, 4).as_str()), (Some("online"), "removed"));
+    assert!(server.stop());
+    world.check().expect("everything is whole, redundancy included");
+    std::fs::remove_file(world.file("m3")).expect("another one dies");
+    verify(&world, |_| 1);
 }

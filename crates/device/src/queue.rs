@@ -28,12 +28,20 @@ use crate::member::{Discard, Member, MemberKind};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 use windrow_io::{MemberCommand, MemberDone, MemberErrorKind, MemberOp};
+use windrow_units::MemberId;
 
 /// The member table as a queue sees it: index is the member id, `None` is an absent member.
 pub type Members = Vec<Option<Arc<dyn Member>>>;
 
 /// The half that takes commands.
 pub trait Queue: Send {
+    /// Puts another device, or none, in the place of a member; the table grows if there was no such place. The caller sees to it that no
+    /// command for the member is in flight, or comes meanwhile.
+    ///
+    /// # Errors
+    /// The device has no descriptor and this kind of queue needs one (`InvalidInput`), or commands for the member are in flight
+    /// (`ResourceBusy`): then nothing was changed.
+    fn exchange(&mut self, member: MemberId, device: Option<Arc<dyn Member>>) -> io::Result<()>;
     /// Takes all commands and starts what it can. Appends to `done` what needed no device.
     fn submit(&mut self, commands: &mut Vec<MemberCommand>, done: &mut Vec<MemberDone>);
     /// Commands taken whose result has not been handed out by the reaper.
@@ -124,6 +132,14 @@ impl Submitter {
 }
 
 impl Queue for Submitter {
+    fn exchange(&mut self, member: MemberId, device: Option<Arc<dyn Member>>) -> io::Result<()> {
+        match self {
+            Self::Uring(queue) => queue.exchange(member, device),
+            Self::Threaded(queue) => queue.exchange(member, device),
+            Self::Inline(queue) => queue.exchange(member, device),
+        }
+    }
+
     fn submit(&mut self, commands: &mut Vec<MemberCommand>, done: &mut Vec<MemberDone>) {
         match self {
             Self::Uring(queue) => queue.submit(commands, done),
@@ -236,11 +252,24 @@ fn finished(command: MemberCommand, result: Result<(), DeviceError>) -> MemberDo
     MemberDone { member, tag, buf, result: result.map_err(|e| e.of(member)) }
 }
 
+/// The device in a member's place.
+fn device_of(members: &Members, member: MemberId) -> Option<&Arc<dyn Member>> {
+    members.get(member.index()).and_then(Option::as_ref)
+}
+
+/// Puts a device in a member's place.
+fn put_device(members: &mut Members, member: MemberId, device: Option<Arc<dyn Member>>) {
+    if members.len() <= member.index() {
+        members.resize(member.index() + 1, None);
+    }
+    members[member.index()] = device;
+}
+
 /// Runs one command in the calling thread. A panic inside a member becomes an error of that member, so that no command is ever lost.
-fn execute(members: &Members, mut command: MemberCommand) -> MemberDone {
+fn execute(device: Option<&Arc<dyn Member>>, mut command: MemberCommand) -> MemberDone {
     let offset = offset_of(&command.op);
-    let result = match members.get(command.member.index()) {
-        Some(Some(member)) => {
+    let result = match device {
+        Some(member) => {
             let member = &**member;
             let op = &mut command.op;
             let run = std::panic::AssertUnwindSafe(|| match op {
@@ -251,7 +280,7 @@ fn execute(members: &Members, mut command: MemberCommand) -> MemberDone {
             });
             std::panic::catch_unwind(run).unwrap_or(Err(DeviceError { kind: MemberErrorKind::Other, offset, code: 0 }))
         }
-        _ => Err(DeviceError::gone(offset)),
+        None => Err(DeviceError::gone(offset)),
     };
     finished(command, result)
 }

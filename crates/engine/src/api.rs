@@ -451,6 +451,8 @@ pub struct MemberStatus {
     pub state: &'static str,
     /// Usable bytes.
     pub size_bytes: u64,
+    /// Bytes that a device in its place must have; 0 for a slot without a place.
+    pub needed_bytes: u64,
 }
 
 /// State of a scrub.

@@ -256,12 +256,27 @@ fn first_superblock(spec: &PoolSpec, zones: Vec<Zone>) -> Superblock {
         state: PoolState::Exported,
         redundancy: spec.redundancy,
         created_unix_s: spec.created_unix_s,
-        members: members
-            .map(|(uuid, size)| MemberRecord::new(*uuid, MemberState::Online, *size))
-            .collect(),
+        members: members.map(|(uuid, size)| MemberRecord::new(*uuid, MemberState::Online, *size)).collect(),
         zones,
         fences: Vec::new(),
         checkpoints: [Some(root), None],
         properties: spec.properties,
     }
+}
+
+/// The superblock of a new pool of small members, whose identifiers are their numbers from 1 on.
+#[cfg(test)]
+pub(crate) fn first_for_model(redundancy: windrow_units::Redundancy, members: usize) -> Superblock {
+    let spec = PoolSpec {
+        name: "model".into(),
+        redundancy,
+        chunk_rows: None,
+        segment_rows: None,
+        align_bytes: 4096,
+        pool: Uuid([9; 16]),
+        members: (1..=members as u8).map(|m| (Uuid([m; 16]), 24 << 20)).collect(),
+        created_unix_s: 0,
+        properties: windrow_layout::superblock::Properties { spare_per_mille: 100, seal_age_ms: 20, victim_policy: 0, discard: false },
+    };
+    first_superblock(&spec, zones(&spec).expect("members that fit"))
 }

@@ -9,7 +9,7 @@ mod exchange;
 pub(crate) mod life;
 mod writer;
 
-pub(crate) use exchange::Exchanges;
+pub(crate) use exchange::{Exchanges, needed_bytes};
 pub(crate) use writer::{SuperblockWriter, superblock_image};
 
 use crate::api::{MemberStats, Notice, Outbox, WrittenBytes};

@@ -136,6 +136,7 @@ impl Engine {
                 uuid: record.uuid,
                 state: life::name(life::life(record)),
                 size_bytes: record.size_bytes,
+                needed_bytes: crate::member::needed_bytes(&self.zones, MemberId(i as u8)),
             })
             .collect()
     }

@@ -10,7 +10,7 @@
 use crate::exports::ExportReport;
 use crate::failure::{Failure, id};
 use crate::listener::AcceptLoop;
-use crate::report::{PoolReport, VolumeReport};
+use crate::report::{MemberReport, PoolReport, VolumeReport};
 use crate::sessions::lock;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -88,6 +88,42 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bytes_per_second: Option<u64>,
     },
+    /// Take a member out of service.
+    MemberOffline {
+        /// Its slot.
+        member: u8,
+    },
+    /// Bring a member back: it is rebuilt with what it has missed.
+    MemberOnline {
+        /// Its slot.
+        member: u8,
+        /// Where its device is, if not where it was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        path: Option<PathBuf>,
+    },
+    /// Put a new device in the place of a member: it is rebuilt.
+    MemberReplace {
+        /// Its slot.
+        member: u8,
+        /// The new device.
+        path: PathBuf,
+        /// Although it holds something.
+        #[serde(default)]
+        overwrite: bool,
+    },
+    /// Add a spare.
+    SpareAdd {
+        /// Its device.
+        path: PathBuf,
+        /// Although it holds something.
+        #[serde(default)]
+        overwrite: bool,
+    },
+    /// Remove a spare.
+    SpareRemove {
+        /// Its slot.
+        member: u8,
+    },
     /// End the daemon; answered when everything is finished.
     Shutdown {
         /// Release the pool for another host.
@@ -137,6 +173,8 @@ pub enum Reply {
     Pool(Box<PoolReport>),
     /// A volume.
     Volume(VolumeReport),
+    /// A member.
+    Member(Box<MemberReport>),
     /// Exports.
     Exports {
         /// All of them, the default one first.

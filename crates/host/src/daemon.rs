@@ -5,14 +5,17 @@
 
 use crate::control::{Command, ControlHandler, PropertyChange, Reply, ScrubAction};
 use crate::failure::{Failure, id};
+use crate::offline::{self, Newcomer};
 use crate::pool::Pool;
 use crate::registry::{PoolEntry, Registry};
 use crate::report::{PoolReport, VolumeReport};
 use crate::sessions::lock;
 use crate::{ExportTable, NamedExport};
+use std::path::PathBuf;
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, SystemTime};
 use windrow_engine::api::{Control, ControlError, ControlReply, ScrubCommand};
+use windrow_units::MemberId;
 
 #[derive(Default)]
 struct End {
@@ -73,16 +76,26 @@ impl Daemon {
     fn keep_exports(&self, exports: ExportTable) -> Result<(), Failure> {
         let Some(registry) = &self.registry else { return Ok(()) };
         let report = report(&self.pool)?;
-        let mut entry = match registry.load(&self.name)? {
-            Some(entry) => entry,
-            None => PoolEntry::new(
-                &self.name,
-                report.pool,
-                report.members.iter().filter(|member| !member.path.is_empty()).map(|member| member.path.clone().into()).collect(),
-            ),
-        };
+        let mut entry = self.entry(registry, &report)?;
         entry.exports = exports;
         registry.save(&entry)
+    }
+
+    /// Does something with a member, keeps where the members are now, and answers with what it has become.
+    fn change_member(&self, member: MemberId, change: impl FnOnce(&Pool) -> Result<(), Failure>) -> Result<Reply, Failure> {
+        change(&self.pool)?;
+        let report = report(&self.pool)?;
+        if let Some(registry) = &self.registry {
+            let mut entry = self.entry(registry, &report)?;
+            entry.members = member_paths(&report);
+            registry.save(&entry)?;
+        }
+        let found = report.members.into_iter().find(|other| other.member == member.0);
+        found.map(|member| Reply::Member(Box::new(member))).ok_or_else(|| Failure::new(id::POOL_STOPPED, "cannot show the member", "it is gone"))
+    }
+
+    fn entry(&self, registry: &Registry, report: &PoolReport) -> Result<PoolEntry, Failure> {
+        Ok(registry.load(&self.name)?.unwrap_or_else(|| PoolEntry::new(&self.name, report.pool, member_paths(report))))
     }
 
     fn delete_volume(&self, name: &str) -> Result<Reply, Failure> {
@@ -114,9 +127,25 @@ impl ControlHandler for Daemon {
                 Ok(Reply::Done)
             }
             Command::Scrub { action, bytes_per_second } => scrub(&self.pool, action, bytes_per_second).map(|()| Reply::Done),
+            Command::MemberOffline { member } => self.change_member(MemberId(member), |pool| pool.take_out(MemberId(member))),
+            Command::MemberOnline { member, path } => self.change_member(MemberId(member), |pool| pool.bring_back(MemberId(member), path.as_deref())),
+            Command::MemberReplace { member, path, overwrite } => {
+                self.change_member(MemberId(member), |pool| pool.replace(MemberId(member), &Newcomer { path, overwrite }))
+            }
+            Command::SpareAdd { path, overwrite } => {
+                let slot = self.pool.add_spare(&Newcomer { path, overwrite })?;
+                self.change_member(slot, |_| Ok(()))
+            }
+            Command::SpareRemove { member } => self.change_member(MemberId(member), |pool| pool.remove_spare(MemberId(member))),
             Command::Shutdown { export } => self.end(export),
         }
     }
+}
+
+/// Where the members and spares are.
+fn member_paths(report: &PoolReport) -> Vec<PathBuf> {
+    let known = report.members.iter().filter(|member| !member.path.is_empty() && member.state != "removed");
+    known.map(|member| offline::absolute(member.path.as_ref())).collect()
 }
 
 /// A failure for what the engine answered.
@@ -125,6 +154,7 @@ pub fn control_failure(what: String, error: &ControlError) -> Failure {
         ControlError::NoVolume => (id::VOLUME_UNKNOWN, "see `windrow volume list`"),
         ControlError::NameTaken => (id::VOLUME_EXISTS, "choose another name"),
         ControlError::Invalid(_) => (id::POOL_VALUE, ""),
+        ControlError::Member { .. } => (id::MEMBER_STATE, "see `windrow pool status`"),
         ControlError::NoSpace(_) => (id::POOL_NO_SPACE, "delete or trim something first"),
         ControlError::Stopped => (id::POOL_STOPPED, "see the log of the daemon for the reason"),
     };

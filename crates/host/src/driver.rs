@@ -28,11 +28,13 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use windrow_device::Member;
 use windrow_device::queue::Queue;
 use windrow_engine::Job;
 use windrow_engine::api::{Control, ControlCompletion, ControlError, ControlReply, Event, Notice, Outbox, PoolStatus};
 use windrow_io::{Completion, Request, RequestError};
+use windrow_units::MemberId;
 
 /// What the driver needs of the engine; tests drive a small machine of their own.
 pub(crate) trait StateMachine: Send {
@@ -168,6 +170,11 @@ impl Driver {
 
     /// Carries out an administrator's command and waits for its end.
     pub(crate) fn control(&self, command: Control) -> Result<ControlReply, ControlError> {
+        self.control_within(command, None).unwrap_or(Err(ControlError::Stopped))
+    }
+
+    /// The same, but waits no longer than `patience`; `None` if the end has not come by then.
+    pub(crate) fn control_within(&self, command: Control, patience: Option<Duration>) -> Option<Result<ControlReply, ControlError>> {
         let request = self.controls.register(command);
         let id = request.id;
         if self.is_stopped() {
@@ -176,7 +183,24 @@ impl Driver {
             self.post(Event::Control(request));
             self.drive(Caller::Client, None);
         }
-        self.controls.wait(id)
+        self.controls.wait_within(id, patience)
+    }
+
+    /// Puts another device in the place of a member that has no command in flight and gets none meanwhile.
+    ///
+    /// # Errors
+    /// The queue cannot take the device.
+    pub(crate) fn exchange(&self, member: MemberId, device: Option<Arc<dyn Member>>) -> std::io::Result<()> {
+        if let Some(outgoing) = &self.outgoing {
+            outgoing.exchange(member, device.clone())?;
+        }
+        self.members.exchange(member, device);
+        Ok(())
+    }
+
+    /// The device in a member's place.
+    pub(crate) fn device(&self, member: MemberId) -> Option<Arc<dyn Member>> {
+        self.members.device(member)
     }
 
     /// The state of the pool; `None` once the engine has panicked.

@@ -46,6 +46,8 @@ pub mod id {
     pub const MEMBER_IN_USE: &str = "WR-MEMBER-002";
     /// A member failed.
     pub const MEMBER_IO: &str = "WR-MEMBER-003";
+    /// The state of a member does not allow it.
+    pub const MEMBER_STATE: &str = "WR-MEMBER-004";
     /// No such volume.
     pub const VOLUME_UNKNOWN: &str = "WR-VOLUME-001";
     /// A volume of this name exists.

@@ -79,7 +79,9 @@ fn level(notice: &Notice) -> Level {
     match notice {
         Notice::MemberRebuilt { .. } | Notice::ScrubEnded { wrong_blocks: 0, lost_blocks: 0, damaged_batches: 0 } => Level::Info,
         Notice::ScrubEnded { lost_blocks: 0, damaged_batches: 0, .. } => Level::Warning,
-        Notice::Repaired { .. } | Notice::MemberRebuilding { .. } | Notice::Filling { .. } | Notice::MapFull { .. } => Level::Warning,
+        Notice::Repaired { .. } | Notice::MemberRebuilding { .. } | Notice::MemberOffline { .. } | Notice::Filling { .. } | Notice::MapFull { .. } => {
+            Level::Warning
+        }
         Notice::ScrubEnded { .. } | Notice::MemberFailed { .. } | Notice::Unrecoverable { .. } | Notice::Stopped { .. } => Level::Error,
     }
 }

@@ -1,21 +1,37 @@
 //! How member commands reach the members: through a queue of the kernel, or as tasks of this process.
 
+use std::sync::{Arc, RwLock};
 use windrow_device::Member;
 use windrow_device::queue::Members as MemberTable;
 use windrow_device::{DeviceError, MemberKind};
 use windrow_engine::Job;
 use windrow_engine::api::Event;
 use windrow_io::{MemberCommand, MemberDone, MemberOp};
+use windrow_units::MemberId;
 
 /// Members as tasks use them: only those whose operations never block (memory) are used in this way.
 pub(crate) struct Members {
-    table: MemberTable,
+    table: RwLock<MemberTable>,
 }
 
 impl Members {
     /// Over this table.
     pub(crate) fn new(table: MemberTable) -> Self {
-        Self { table }
+        Self { table: RwLock::new(table) }
+    }
+
+    /// Puts another device in a member's place.
+    pub(crate) fn exchange(&self, member: MemberId, device: Option<Arc<dyn Member>>) {
+        let mut table = self.table.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if table.len() <= member.index() {
+            table.resize(member.index() + 1, None);
+        }
+        table[member.index()] = device;
+    }
+
+    /// The device in a member's place.
+    pub(crate) fn device(&self, member: MemberId) -> Option<Arc<dyn Member>> {
+        self.table.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(member.index()).cloned().flatten()
     }
 
     /// True if nothing takes longer than copying the bytes.
@@ -34,8 +50,8 @@ impl Members {
     /// Carries out a command.
     pub(crate) fn execute(&self, command: MemberCommand) -> MemberDone {
         let MemberCommand { member, tag, op } = command;
-        let table = self.table.get(member.index()).and_then(Option::as_ref);
-        let with = |operation: &mut dyn FnMut(&dyn Member) -> Result<(), DeviceError>| match table {
+        let device = self.device(member);
+        let with = |operation: &mut dyn FnMut(&dyn Member) -> Result<(), DeviceError>| match &device {
             Some(target) => operation(&**target),
             None => Err(DeviceError::gone(0)),
         };

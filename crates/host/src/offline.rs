@@ -6,16 +6,18 @@
 mod create;
 mod destroy;
 mod find;
+mod newcomer;
 mod open;
 mod ram;
-mod replace;
 
 pub use create::{CreatePlan, CreateRequest, MemberTarget, create, plan};
 pub use destroy::destroy;
 pub use find::{FoundMember, FoundPool, PoolTarget, examine, locate, scan};
+pub use newcomer::{Newcomer, absolute};
+pub(crate) use newcomer::{erase, label};
+pub(crate) use open::open_member;
 pub use open::{MemberBackEnd, OpenRequest, OpenedPool, open, open_for_reading, rebuild};
 pub use ram::{ScratchSpec, ram_members, rebuild_scratch, reopen_scratch, scratch_pool};
-pub use replace::{ReplaceRequest, Replaced, replace};
 
 use crate::failure::{Failure, id};
 use crate::registry::Registry;

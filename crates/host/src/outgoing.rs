@@ -8,9 +8,11 @@
 //! Commands may be started in another order than the engine gave them: it never gives one that depends on another that has not ended.
 
 use crate::sessions::lock;
-use std::sync::{Mutex, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
+use windrow_device::Member;
 use windrow_device::queue::Queue;
 use windrow_io::{MemberCommand, MemberDone};
+use windrow_units::MemberId;
 
 struct Starter {
     queue: Box<dyn Queue>,
@@ -28,6 +30,14 @@ impl Outgoing {
     /// With nothing waiting.
     pub(crate) fn new(queue: Box<dyn Queue>) -> Self {
         Self { waiting: Mutex::default(), starter: Mutex::new(Starter { queue, commands: Vec::new(), done: Vec::new() }) }
+    }
+
+    /// Puts another device in a member's place; no command for it may be waiting or in flight.
+    ///
+    /// # Errors
+    /// As [`Queue::exchange`].
+    pub(crate) fn exchange(&self, member: MemberId, device: Option<Arc<dyn Member>>) -> std::io::Result<()> {
+        lock(&self.starter).queue.exchange(member, device)
     }
 
     /// Adds commands; to be followed by [`Outgoing::start`].
@@ -62,10 +72,8 @@ impl Outgoing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use windrow_io::{IoTag, MemberOp};
-    use windrow_units::MemberId;
 
     /// Answers everything at once and counts how many callers are inside.
     struct Counting {
@@ -73,6 +81,10 @@ mod tests {
     }
 
     impl Queue for Counting {
+        fn exchange(&mut self, _: MemberId, _: Option<Arc<dyn Member>>) -> std::io::Result<()> {
+            Ok(())
+        }
+
         fn submit(&mut self, commands: &mut Vec<MemberCommand>, done: &mut Vec<MemberDone>) {
             assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "one caller at a time");
             done.extend(commands.drain(..).map(|c| MemberDone { member: c.member, tag: c.tag, buf: None, result: Ok(()) }));

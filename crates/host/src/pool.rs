@@ -1,19 +1,25 @@
 //! A running pool: the driver, its threads, and the handles that front-ends and administrators use.
 
+mod exchange;
+mod steward;
+
 use crate::alarm;
 use crate::driver::{Driver, StateMachine, start_workers};
 use crate::exports::{ExportReport, ExportTable, NamedExport, VolumeView};
 use crate::failure::{Failure, id};
 use crate::hook::Notifier;
 use crate::members::Members;
+use crate::offline::OpenRequest;
 use crate::reaper::ReaperThread;
 use crate::report::PoolReport;
 use crate::sessions::{SessionState, lock};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
+use std::time::Duration;
+use steward::Steward;
 use windrow_device::queue::{Members as MemberTable, QueueOptions, Reaper};
 use windrow_engine::Engine;
-use windrow_engine::api::{Control, ControlError, ControlReply, PoolStatus};
+use windrow_engine::api::{Control, ControlError, ControlReply, Notice, PoolStatus};
 use windrow_export::{ExportInfo, ExportSource, Session, Sink};
 use windrow_io::{BufPool, Completion, Op, Request, RequestError};
 use windrow_units::VolumeId;
@@ -36,6 +42,10 @@ pub struct HostOptions {
     pub event_command: Option<String>,
     /// Exports that differ from the volumes.
     pub exports: ExportTable,
+    /// How members were opened; devices that come in later are opened in the same way.
+    pub open: OpenRequest,
+    /// Spares take the places of members that failed at once, of members that were missing at the start after this time. `None`: never.
+    pub spare_patience: Option<Duration>,
 }
 
 #[derive(Clone)]
@@ -80,6 +90,7 @@ impl Catalogue {
 struct Threads {
     service: JoinHandle<()>,
     reaper: ReaperThread,
+    steward: Option<JoinHandle<()>>,
 }
 
 struct Inner {
@@ -87,7 +98,12 @@ struct Inner {
     buffers: BufPool,
     notifier: Arc<Notifier>,
     catalogue: RwLock<Catalogue>,
-    member_paths: Vec<String>,
+    /// Where each member's device was opened last.
+    paths: Mutex<Vec<String>>,
+    open: OpenRequest,
+    /// Held while a member changes.
+    exchanging: Mutex<()>,
+    steward: Arc<Steward>,
     threads: Mutex<Option<Threads>>,
 }
 
@@ -108,10 +124,9 @@ impl Pool {
     pub(crate) fn start_machine(machine: Box<dyn StateMachine>, table: MemberTable, buffers: BufPool, options: HostOptions) -> Result<Self, Failure> {
         let failure = |error: std::io::Error| Failure::new(id::POOL_OPEN, "cannot start the threads of the pool", error);
         let status = machine.status();
-        let path_of = |member: &Option<Arc<dyn windrow_device::Member>>| {
-            member.as_ref().and_then(|member| member.info().path.as_ref().map(|path| path.display().to_string())).unwrap_or_default()
-        };
-        let member_paths = table.iter().map(path_of).collect();
+        let paths = table.iter().map(|member| member.as_ref().map(|member| exchange::path_of(&**member)).unwrap_or_default()).collect();
+        let steward = Arc::new(Steward::default());
+        let poked = steward.clone();
         let notifier = Arc::new(Notifier::start(options.event_command, status.name.clone()).map_err(failure)?);
         // Memory is copied by whoever is there; a queue would only cost a hand-over.
         let inline = Members::are_memory(&table);
@@ -120,19 +135,37 @@ impl Pool {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = options.workers.unwrap_or(cores.saturating_sub(1)).max(1);
         let told = notifier.clone();
-        let driver = Arc::new(Driver::new(machine, submitter, Members::new(table), workers, Box::new(move |notice| told.notify(notice))));
+        let tell = move |notice| {
+            if matches!(notice, Notice::MemberFailed { .. }) {
+                poked.poke();
+            }
+            told.notify(notice);
+        };
+        let driver = Arc::new(Driver::new(machine, submitter, Members::new(table), workers, Box::new(tell)));
         let catalogue = Catalogue { volumes: volumes_of(&status), exports: options.exports };
-        let pool = Self(Arc::new(Inner { driver, buffers, notifier, catalogue: RwLock::new(catalogue), member_paths, threads: Mutex::new(None) }));
-        pool.start_threads(reaper).map_err(failure)?;
+        let inner = Inner {
+            driver,
+            buffers,
+            notifier,
+            catalogue: RwLock::new(catalogue),
+            paths: Mutex::new(paths),
+            open: exchange::opening(&options.open),
+            exchanging: Mutex::default(),
+            steward,
+            threads: Mutex::new(None),
+        };
+        let pool = Self(Arc::new(inner));
+        pool.start_threads(reaper, options.spare_patience).map_err(failure)?;
         Ok(pool)
     }
 
-    fn start_threads(&self, reaper: Reaper) -> std::io::Result<()> {
+    fn start_threads(&self, reaper: Reaper, spare_patience: Option<Duration>) -> std::io::Result<()> {
         let driver = &self.0.driver;
         start_workers(driver)?;
         let service = alarm::start(driver.clone())?;
         let reaper = ReaperThread::start(driver.clone(), reaper)?;
-        *lock(&self.0.threads) = Some(Threads { service, reaper });
+        let steward = spare_patience.map(|patience| steward::start(self.0.steward.clone(), Arc::downgrade(&self.0), patience)).transpose()?;
+        *lock(&self.0.threads) = Some(Threads { service, reaper, steward });
         // The first tick tells the engine the time, and lets it name the next one.
         driver.alarm.poke();
         Ok(())
@@ -157,7 +190,8 @@ impl Pool {
     pub fn report(&self) -> Option<PoolReport> {
         let status = self.status()?;
         let latency = self.0.driver.sessions.latencies().summary();
-        Some(PoolReport::new(status, latency, &self.0.member_paths, self.stop_reason()))
+        let paths = lock(&self.0.paths).clone();
+        Some(PoolReport::new(status, latency, &paths, self.stop_reason()))
     }
 
     /// Why the pool stopped; `None` while it runs.
@@ -243,10 +277,14 @@ impl Inner {
         let Some(threads) = lock(&self.threads).take() else { return };
         self.driver.close();
         self.driver.alarm.close();
+        self.steward.close();
         if threads.service.thread().id() != std::thread::current().id() {
             drop(threads.service.join());
         }
         threads.reaper.close();
+        if let Some(steward) = threads.steward.filter(|steward| steward.thread().id() != std::thread::current().id()) {
+            drop(steward.join());
+        }
         self.driver.workers.close();
         self.notifier.close();
     }

@@ -43,7 +43,7 @@ pub struct MemberReport {
     pub uuid: Uuid,
     /// Where it was opened; empty if it is absent.
     pub path: String,
-    /// `online`, `rebuilding` or `absent`.
+    /// `online`, `missing`, `faulted`, `offline`, `rebuilding`, `spare` or `removed` (docs/members.md).
     pub state: String,
     /// Usable bytes.
     pub size_bytes: u64,

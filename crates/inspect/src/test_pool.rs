@@ -100,8 +100,7 @@ impl TestPool {
         let mask = (1u64 << members) - 1;
         let zone = Zone { members: mask, start: RESERVED_BYTES, first_segment: 0, segments: SEGMENTS, shape };
         let size = RESERVED_BYTES + u64::from(SEGMENTS) * shape.extent_bytes();
-        let record =
-            |m| MemberRecord::new(uuid(m + 10), MemberState::Online, size);
+        let record = |m| MemberRecord::new(uuid(m + 10), MemberState::Online, size);
         let zones = ZoneMap::new(vec![zone.clone()]);
         let codec = PlaceCodec::for_segment_blocks(zones.max_data_blocks());
         let closed = StreamPosition { segment: SegmentId::NONE, row: 0, seq: Seq(1), next_segment: SegmentId::NONE };

@@ -473,7 +473,8 @@ impl World {
             Notice::Unrecoverable { .. } | Notice::Stopped { .. } => {
                 ensure!(self.stopping, Error, "within redundancy, but: {notice:?}");
             }
-            Notice::Filling { .. } | Notice::MapFull { .. } | Notice::ScrubEnded { .. } | Notice::MemberRebuilding { .. } | Notice::MemberRebuilt { .. } => {}
+            Notice::Filling { .. } | Notice::MapFull { .. } | Notice::ScrubEnded { .. } => {}
+            Notice::MemberRebuilding { .. } | Notice::MemberRebuilt { .. } | Notice::MemberOffline { .. } => {}
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! `pool`: everything about whole pools.
 
 use super::create::{self, CreateArguments};
+use super::members::{self, AddArguments, OfflineArguments, OnlineArguments, RemoveArguments, ReplaceArguments};
 use super::properties;
-use super::replace::{self, ReplaceArguments};
 use super::scrub::{self, ScrubArguments};
 use crate::context::{self, OpenedAtRest, PoolPlace};
 use crate::output::Output;
@@ -35,8 +35,16 @@ pub enum PoolCommand {
     List(ListArguments),
     /// Show the state of pools.
     Status(StatusArguments),
-    /// Put a new device in the place of a member, while the pool is not served.
+    /// Put a new device in the place of a member.
     Replace(ReplaceArguments),
+    /// Take a member out of service.
+    Offline(OfflineArguments),
+    /// Bring a member back that is out of service.
+    Online(OnlineArguments),
+    /// Add a spare.
+    Add(AddArguments),
+    /// Remove a spare.
+    Remove(RemoveArguments),
     /// Read and verify all live data of a served pool, and repair what is wrong.
     Scrub(ScrubArguments),
     /// Change properties.
@@ -140,7 +148,11 @@ pub fn run(command: PoolCommand, output: &Output) -> Result<u8, Failure> {
         PoolCommand::Destroy(arguments) => destroy(&arguments, output),
         PoolCommand::List(arguments) => list(&arguments, output),
         PoolCommand::Status(arguments) => status(&arguments, output),
-        PoolCommand::Replace(arguments) => replace::run(&arguments, output),
+        PoolCommand::Replace(arguments) => members::replace(&arguments, output),
+        PoolCommand::Offline(arguments) => members::offline(&arguments, output),
+        PoolCommand::Online(arguments) => members::online(&arguments, output),
+        PoolCommand::Add(arguments) => members::add(&arguments, output),
+        PoolCommand::Remove(arguments) => members::remove(&arguments, output),
         PoolCommand::Scrub(arguments) => Ok(scrub::run(&arguments, output)),
         PoolCommand::Set(arguments) => {
             let change = properties::parse(&arguments.properties)?;
@@ -342,7 +354,7 @@ pub fn describe(report: &PoolReport) -> String {
     let reason = report.stop_reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let served = if report.served { "" } else { " (not served)" };
     let mut members = Table::new(&["MEMBER", "STATE", "SIZE", "ERRORS", "PATH"]);
-    for member in &report.members {
+    for member in report.members.iter().filter(|member| member.state != "removed") {
         let errors = member.counters.errors.to_string();
         members.row([member.member.to_string(), member.state.clone(), Size(member.size_bytes).to_string(), errors, member.path.clone()]);
     }

@@ -77,6 +77,9 @@ pub struct ServeArguments {
     /// Worker threads; else one less than there are cores.
     #[arg(long)]
     workers: Option<usize>,
+    /// Seconds for which a member may be missing at the start before a spare takes its place. One that fails later is replaced at once.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    spare_patience: u64,
     /// Write nothing, refuse writes.
     #[arg(long)]
     read_only: bool,
@@ -107,9 +110,17 @@ pub struct ServeArguments {
 pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
     let arguments = merge(arguments)?;
     let signal = signals()?;
-    let (opened, name, exports) = open(&arguments)?;
+    let request = request(&arguments);
+    let (opened, name, exports) = open(&arguments, &request)?;
     let OpenedPool { engine, members, buffers, report, recovery } = opened;
-    let options = HostOptions { workers: arguments.workers, event_command: arguments.event_command.clone(), exports, ..HostOptions::default() };
+    let options = HostOptions {
+        workers: arguments.workers,
+        event_command: arguments.event_command.clone(),
+        exports,
+        open: request,
+        spare_patience: (!arguments.read_only).then_some(Duration::from_secs(arguments.spare_patience)),
+        ..HostOptions::default()
+    };
     let pool = Pool::start(engine, members, buffers, options)?;
     if arguments.ram_members.is_some() {
         let usable = daemon::report(&pool)?.capacity.usable_bytes;
@@ -190,7 +201,8 @@ fn signals() -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
-fn open(arguments: &ServeArguments) -> Result<(OpenedPool, String, ExportTable), Failure> {
+/// How members are opened.
+fn request(arguments: &ServeArguments) -> OpenRequest {
     let mut limits = windrow_engine::api::Limits::default();
     if let Some(pending) = arguments.pending {
         limits.pending_bytes = pending.0;
@@ -198,26 +210,22 @@ fn open(arguments: &ServeArguments) -> Result<(OpenedPool, String, ExportTable),
     if let Some(map) = arguments.map_memory {
         limits.map_bytes = map.0;
     }
+    let back_end = match arguments.volatile_cache {
+        None => MemberBackEnd::Plain,
+        Some(seed) => MemberBackEnd::VolatileCache(VolatileOptions { seed, drop_flush_every: arguments.drop_flush_every, ..VolatileOptions::default() }),
+    };
+    OpenRequest { read_only: arguments.read_only, force: arguments.force, limits, punch_holes: arguments.punch_holes, back_end, lock_patience: LOCK_PATIENCE }
+}
+
+fn open(arguments: &ServeArguments, request: &OpenRequest) -> Result<(OpenedPool, String, ExportTable), Failure> {
     if let Some(size) = arguments.ram_members {
-        let spec = ScratchSpec { limits, ..ScratchSpec::default() };
+        let spec = ScratchSpec { limits: request.limits, ..ScratchSpec::default() };
         let opened = offline::scratch_pool(offline::ram_members(8, size.0)?, &spec)?;
         return Ok((opened, arguments.pool.clone().unwrap_or_else(|| "ram".to_owned()), ExportTable::default()));
     }
     let registry = context::registry();
     let found = offline::locate(&arguments.place.target(arguments.pool.as_deref()), &registry)?;
-    let back_end = match arguments.volatile_cache {
-        None => MemberBackEnd::Plain,
-        Some(seed) => MemberBackEnd::VolatileCache(VolatileOptions { seed, drop_flush_every: arguments.drop_flush_every, ..VolatileOptions::default() }),
-    };
-    let request = OpenRequest {
-        read_only: arguments.read_only,
-        force: arguments.force,
-        limits,
-        punch_holes: arguments.punch_holes,
-        back_end,
-        lock_patience: LOCK_PATIENCE,
-    };
-    let mut opened = offline::open(&found, &registry, &request)?;
+    let mut opened = offline::open(&found, &registry, request)?;
     if arguments.early_reuse {
         opened.engine.plant_early_reuse();
     }

@@ -94,6 +94,30 @@ fn what_cannot_be_done_is_refused_and_the_buffer_comes_back() {
 }
 
 #[test]
+fn another_device_takes_a_members_place() {
+    let folder = tempfile::tempdir().expect("folder");
+    for (members, options) in kinds(&folder) {
+        let automatic = options.kind == QueueKind::Automatic;
+        let (mut submitter, mut reaper) = open(members, &options).expect("open");
+        let first = run(&mut submitter, &mut reaper, vec![command(0, 0, MemberOp::Write { offset: 0, buf: filled(7, 4096) })]);
+        assert!(first[0].result.is_ok());
+        let folder = tempfile::tempdir().expect("folder");
+        let mut others = if automatic { files(&folder, 3) } else { rams(3) };
+        for (member, device) in [0, 1, 5].into_iter().zip(others.drain(..)) {
+            submitter.exchange(MemberId(member), device).expect("exchanged");
+        }
+        for member in [0, 1, 5] {
+            let read = |tag| command(member, tag, MemberOp::Read { offset: 0, buf: filled(9, 4096) });
+            let done = run(&mut submitter, &mut reaper, vec![read(0), command(member, 1, MemberOp::Flush)]);
+            assert!(done.iter().all(|d| d.result.is_ok()));
+            assert!(done[0].buf.as_ref().expect("buffer").iter().all(|b| *b == 0), "nothing was written to this one");
+        }
+        submitter.exchange(MemberId(0), None).expect("taken away");
+        assert_eq!(run(&mut submitter, &mut reaper, vec![command(0, 0, MemberOp::Flush)])[0].result.expect_err("gone").code, libc::ENODEV);
+    }
+}
+
+#[test]
 fn a_waker_ends_the_wait_from_another_thread() {
     let folder = tempfile::tempdir().expect("folder");
     for (members, options) in kinds(&folder) {

@@ -3,18 +3,20 @@
 //! All threads take from one list, so a slow flush occupies one of them and delays nobody else. When the submitter is dropped, commands
 //! that have not begun are dropped, those that have are waited for.
 
-use super::{Members, Queue, Reap, Waker, answer_at_once, execute};
+use super::{Members, Queue, Reap, Waker, answer_at_once, device_of, execute, put_device};
+use crate::member::Member;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use windrow_io::{MemberCommand, MemberDone};
+use windrow_units::MemberId;
 
 const THREADS_MAX: u32 = 256;
 
-#[derive(Default)]
 struct Todo {
+    members: Members,
     commands: VecDeque<MemberCommand>,
     stopped: bool,
 }
@@ -26,7 +28,6 @@ struct Finished {
 }
 
 struct Shared {
-    members: Members,
     todo: Mutex<Todo>,
     work: Condvar,
     finished: Mutex<Finished>,
@@ -46,17 +47,21 @@ impl Shared {
     fn work(&self) {
         loop {
             let mut todo = self.todo();
-            let command = loop {
+            let (command, device) = loop {
                 if todo.stopped {
                     return;
                 }
                 match todo.commands.pop_front() {
-                    Some(command) => break command,
+                    Some(command) => {
+                        let device = device_of(&todo.members, command.member).cloned();
+                        break (command, device);
+                    }
                     None => todo = self.work.wait(todo).unwrap_or_else(|e| e.into_inner()),
                 }
             };
             drop(todo);
-            let done = execute(&self.members, command);
+            let done = execute(device.as_ref(), command);
+            drop(device);
             self.finished().done.push(done);
             self.results.notify_one();
         }
@@ -80,8 +85,7 @@ pub struct ThreadedReaper {
 /// A thread could not be started.
 pub fn threaded(members: Members, threads: u32) -> io::Result<(ThreadedSubmitter, ThreadedReaper)> {
     let shared = Arc::new(Shared {
-        members,
-        todo: Mutex::default(),
+        todo: Mutex::new(Todo { members, commands: VecDeque::new(), stopped: false }),
         work: Condvar::new(),
         finished: Mutex::default(),
         results: Condvar::new(),
@@ -96,11 +100,20 @@ pub fn threaded(members: Members, threads: u32) -> io::Result<(ThreadedSubmitter
 }
 
 impl Queue for ThreadedSubmitter {
+    fn exchange(&mut self, member: MemberId, device: Option<Arc<dyn Member>>) -> io::Result<()> {
+        let mut todo = self.shared.todo();
+        if todo.commands.iter().any(|command| command.member == member) {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        put_device(&mut todo.members, member, device);
+        Ok(())
+    }
+
     fn submit(&mut self, commands: &mut Vec<MemberCommand>, done: &mut Vec<MemberDone>) {
         let mut todo = self.shared.todo();
         let before = todo.commands.len();
         for command in commands.drain(..) {
-            match answer_at_once(&self.shared.members, command) {
+            match answer_at_once(&todo.members, command) {
                 Ok(answer) => done.push(answer),
                 Err(command) => todo.commands.push_back(command),
             }

@@ -21,7 +21,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use super::{Members, Queue, Reap, Waker, answer_at_once, execute, finished};
+use super::{Members, Queue, Reap, Waker, answer_at_once, device_of, execute, finished};
 use crate::DeviceError;
 use crate::member::Member;
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
@@ -34,24 +34,30 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use table::{Outcome, RETRIES_WITHOUT_PAUSE, Table};
 use windrow_io::{MemberCommand, MemberDone, MemberOp};
+use windrow_units::MemberId;
 
 const DEPTH_MAX: u32 = 4096;
 /// `user_data` of the poll on the event descriptor; never a slot.
 const WAKE: u64 = u64::MAX;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A member as the ring sees it. Its `Arc` in `Shared::members` keeps the descriptor open.
+/// A member as the ring sees it. Its `Arc` in the table keeps the descriptor open.
 struct MemberRecord {
     fd: RawFd,
     sector: usize,
     /// Latched by the first failed flush: the kernel reports lost writes only once.
-    flush_failed: AtomicBool,
+    flush_failed: bool,
+}
+
+impl MemberRecord {
+    fn of(member: &Arc<dyn Member>) -> io::Result<Self> {
+        let fd = member.raw_fd().ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(Self { fd, sector: member.info().logical_sector as usize, flush_failed: false })
+    }
 }
 
 struct Shared {
     ring: IoUring,
-    members: Members,
-    records: Vec<Option<MemberRecord>>,
     table: Mutex<Table>,
     submission: Mutex<()>,
     event: OwnedFd,
@@ -81,9 +87,12 @@ pub struct UringReaper {
 
 /// The thread that runs discards.
 struct Helper {
-    commands: Option<mpsc::Sender<MemberCommand>>,
+    commands: Option<mpsc::Sender<Discard>>,
     thread: Option<JoinHandle<()>>,
 }
+
+/// A discard, and the device that was in its member's place when it was submitted.
+type Discard = (MemberCommand, Option<Arc<dyn Member>>);
 
 /// True if this kernel lets this process use io_uring with the operations needed.
 pub fn uring_available() -> bool {
@@ -99,22 +108,10 @@ pub fn uring_available() -> bool {
 /// There is no io_uring here, or a present member has no descriptor (`EINVAL`).
 pub fn uring(members: Members, depth: u32) -> io::Result<(UringSubmitter, UringReaper)> {
     let depth = depth.clamp(1, DEPTH_MAX);
-    let mut records = Vec::with_capacity(members.len());
-    for member in &members {
-        records.push(match member {
-            Some(member) => {
-                let fd = member.raw_fd().ok_or(io::ErrorKind::InvalidInput)?;
-                Some(MemberRecord { fd, sector: member.info().logical_sector as usize, flush_failed: AtomicBool::new(false) })
-            }
-            None => None,
-        });
-    }
     let shared = Arc::new(Shared {
         // One entry more than slots, for the poll on the event descriptor.
         ring: IoUring::builder().dontfork().build((depth + 1).next_power_of_two())?,
-        records,
-        table: Mutex::new(Table::new(depth, members.len())),
-        members,
+        table: Mutex::new(Table::new(depth, members)?),
         submission: Mutex::new(()),
         event: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         woken: AtomicBool::new(false),
@@ -150,7 +147,8 @@ impl Shared {
         let mut queue = unsafe { self.ring.submission_shared() };
         for entry in entries.drain(..) {
             // SAFETY: the entry's buffer belongs to a slot of the table, which keeps it until the completion of this entry has been taken
-            // (or leaks it); its descriptor belongs to a member in `members` or is `event`, which live as long as the ring.
+            // (or leaks it); its descriptor belongs to a member that the table keeps as long as a slot names it, or is `event`, which lives
+            // as long as the ring.
             let pushed = unsafe { queue.push(&entry) };
             assert!(pushed.is_ok(), "the submission ring has an entry for every slot");
         }
@@ -236,41 +234,49 @@ impl Drop for Shared {
 }
 
 impl UringSubmitter {
-    fn send_to_helper(&mut self, command: MemberCommand, done: &mut Vec<MemberDone>) {
+    fn send_to_helper(&mut self, command: MemberCommand, device: Option<Arc<dyn Member>>, done: &mut Vec<MemberDone>) {
         if self.helper.is_none() {
             self.helper = Helper::start(&self.shared).ok();
         }
         let sender = self.helper.as_ref().and_then(|helper| helper.commands.as_ref());
-        let Some(sender) = sender else { return done.push(execute(&self.shared.members, command)) };
+        let Some(sender) = sender else { return done.push(execute(device.as_ref(), command)) };
         self.shared.in_flight.fetch_add(1, Ordering::AcqRel);
-        if let Err(mpsc::SendError(command)) = sender.send(command) {
+        if let Err(mpsc::SendError((command, device))) = sender.send((command, device)) {
             self.shared.in_flight.fetch_sub(1, Ordering::AcqRel);
-            done.push(execute(&self.shared.members, command));
+            done.push(execute(device.as_ref(), command));
         }
-    }
-
-    fn is_latched(&self, command: &MemberCommand) -> bool {
-        let record = self.shared.records.get(command.member.index()).and_then(Option::as_ref);
-        matches!(command.op, MemberOp::Flush) && record.is_some_and(|r| r.flush_failed.load(Ordering::Acquire))
     }
 }
 
+/// True for a flush of a member of which one has failed.
+fn is_latched(table: &Table, command: &MemberCommand) -> bool {
+    let record = table.records.get(command.member.index()).and_then(Option::as_ref);
+    matches!(command.op, MemberOp::Flush) && record.is_some_and(|record| record.flush_failed)
+}
+
 impl Queue for UringSubmitter {
+    fn exchange(&mut self, member: MemberId, device: Option<Arc<dyn Member>>) -> io::Result<()> {
+        self.shared.table().exchange(member, device)
+    }
+
     fn submit(&mut self, commands: &mut Vec<MemberCommand>, done: &mut Vec<MemberDone>) {
         let shared = self.shared.clone();
         let mut table = shared.table();
         for command in commands.drain(..) {
-            match answer_at_once(&shared.members, command) {
+            match answer_at_once(&table.members, command) {
                 Ok(answer) => done.push(answer),
-                Err(command) if matches!(command.op, MemberOp::Discard { .. }) => self.send_to_helper(command, done),
-                Err(command) if self.is_latched(&command) => done.push(finished(command, Err(DeviceError::gone(0)))),
+                Err(command) if matches!(command.op, MemberOp::Discard { .. }) => {
+                    let device = device_of(&table.members, command.member).cloned();
+                    self.send_to_helper(command, device, done);
+                }
+                Err(command) if is_latched(&table, &command) => done.push(finished(command, Err(DeviceError::gone(0)))),
                 Err(command) => {
                     shared.in_flight.fetch_add(1, Ordering::AcqRel);
                     table.waiting.push_back(command);
                 }
             }
         }
-        table.fill(&shared.records, &mut self.entries);
+        table.fill(&mut self.entries);
         drop(table);
         if !self.entries.is_empty() {
             shared.start(&mut self.entries);
@@ -285,10 +291,11 @@ impl Queue for UringSubmitter {
 impl Helper {
     fn start(shared: &Arc<Shared>) -> io::Result<Self> {
         let shared = shared.clone();
-        let (commands, inbox) = mpsc::channel();
+        let (commands, inbox) = mpsc::channel::<Discard>();
         let thread = std::thread::Builder::new().name("member-discard".to_owned()).spawn(move || {
-            for command in inbox {
-                let done = execute(&shared.members, command);
+            for (command, device) in inbox {
+                let done = execute(device.as_ref(), command);
+                drop(device);
                 shared.ready().push(done);
                 shared.signal();
             }
@@ -343,7 +350,7 @@ impl UringReaper {
                 None => {}
             }
         }
-        table.fill(&self.shared.records, &mut self.entries);
+        table.fill(&mut self.entries);
         drop(table);
         self.latch_failed_flushes(&mut done[before..]);
         if pause {
@@ -362,10 +369,11 @@ impl UringReaper {
     /// buffer here: discards do not come through the ring.)
     fn latch_failed_flushes(&self, done: &mut [MemberDone]) {
         for item in done.iter_mut().filter(|item| item.buf.is_none()) {
-            let Some(Some(record)) = self.shared.records.get(item.member.index()) else { continue };
+            let mut table = self.shared.table();
+            let Some(Some(record)) = table.records.get_mut(item.member.index()) else { continue };
             if item.result.is_err() {
-                record.flush_failed.store(true, Ordering::Release);
-            } else if record.flush_failed.load(Ordering::Acquire) {
+                record.flush_failed = true;
+            } else if record.flush_failed {
                 item.result = Err(DeviceError::gone(0).of(item.member));
             }
         }

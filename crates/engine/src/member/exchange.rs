@@ -12,7 +12,7 @@ use crate::limits::STREAMS;
 use crate::rebuild::missed_segments;
 use crate::{ControlError, ControlId, Engine, MemberChange, Outbox};
 use windrow_layout::superblock::{MemberRecord, MemberState, Superblock};
-use windrow_units::{MAX_MEMBERS, MemberId, SegmentId, Seq, Uuid, ZoneMap};
+use windrow_units::{MAX_MEMBERS, MemberId, SegmentId, Seq, Uuid, Zone, ZoneMap};
 
 /// Changes of members that are under way.
 #[derive(Debug, Default)]
@@ -176,11 +176,15 @@ impl Engine {
     }
 }
 
-/// End of the last extent on a member, bytes.
-fn needed_bytes(zones: &ZoneMap, member: MemberId) -> u64 {
-    let extents = (0..zones.segment_count()).map(SegmentId).flat_map(|segment| {
-        let (location, shape) = (zones.locate(segment), *zones.shape(segment));
-        (0..usize::from(shape.width)).map(move |position| (location.extent(position), shape.extent_bytes()))
-    });
-    extents.filter(|((of, _), _)| *of == member).map(|((_, offset), bytes)| offset + bytes).max().unwrap_or(0)
+/// End of the last extent on a member, bytes: what a device in its place must have. 0 if it has no place.
+pub(crate) fn needed_bytes(zones: &ZoneMap, member: MemberId) -> u64 {
+    let in_zone = zones.zones().iter().filter(|zone| zone.members >> member.0 & 1 == 1);
+    let end = |zone: &Zone| {
+        // Extents go round the members of a zone (see `SegmentLocation::extent`).
+        let position = u64::from((zone.members & ((1 << member.0) - 1)).count_ones());
+        let slots = u64::from(zone.segments) * u64::from(zone.shape.width);
+        let extents = slots.saturating_sub(position).div_ceil(zone.member_count() as u64);
+        zone.start + extents * zone.shape.extent_bytes()
+    };
+    in_zone.map(end).max().unwrap_or(0)
 }

@@ -48,20 +48,6 @@ pub enum OpenError {
     /// Members of different pools.
     #[error("the members belong to different pools: {0} and {1}")]
     DifferentPools(Uuid, Uuid),
-    /// A member is in the wrong slot.
-    #[error("member {member} is not the one that the pool has in its place")]
-    WrongMember {
-        /// Slot.
-        member: MemberId,
-    },
-    /// A new device is too small to take a member's place.
-    #[error("the device has {size} bytes, the member's place needs {needed}")]
-    TooSmall {
-        /// Bytes of the device.
-        size: u64,
-        /// Bytes needed.
-        needed: u64,
-    },
     /// Two histories.
     #[error(
         "the members hold two different superblocks of generation {generation}: they were used apart; import only those of one side, with --force if they are the fewer"

@@ -87,7 +87,8 @@ pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions, failing: u64)
         }
         // (The index in its own copy may be an old one: a spare keeps it until it bears the generation that gave it a member's place.)
         let record = newest.members.get(member.index()).filter(|r| r.uuid == superblock.member_uuid);
-        let Some(record) = record else { return Err(OpenError::WrongMember { member: *member }) };
+        // Another device, one that was replaced perhaps: the member is not there.
+        let Some(record) = record else { continue };
         // Of this history: the same generation to the byte, or the one that it says it followed.
         let same = superblock.generation == newest.generation && superblock.content_hash() == hash;
         let current = same || (superblock.generation.next() == newest.generation && superblock.content_hash() == parent);
@@ -164,3 +165,6 @@ fn check_redundancy(newest: &Superblock) -> Result<(), OpenError> {
     let which = lost.iter().map(|m| format!("{m} ({})", newest.members[*m].uuid)).collect::<Vec<_>>().join(", ");
     Err(OpenError::TooManyMissing { missing: lost.len(), which, redundancy: Redundancy::name(newest.redundancy) })
 }
+
+#[cfg(test)]
+mod model;

@@ -36,7 +36,7 @@ pub fn destroy(found: &FoundPool, wipe: bool) -> Result<(), Failure> {
                 generation: newest.generation.next(),
                 parent_hash: newest.content_hash(),
                 state: PoolState::Destroyed,
-                member: member.label.member,
+                member: member.slot,
                 member_uuid: member.label.member_uuid,
                 ..newest.clone()
             };

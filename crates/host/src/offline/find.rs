@@ -6,17 +6,19 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use windrow_layout::superblock::{
-    LABEL_BYTES, LABEL_OFFSET, Label, MemberState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError,
+    LABEL_BYTES, LABEL_OFFSET, Label, MemberRecord, MemberState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError,
 };
-use windrow_units::Uuid;
+use windrow_units::{MemberId, Uuid};
 
 /// A member that was found.
 #[derive(Clone, Debug)]
 pub struct FoundMember {
     /// Where.
     pub path: PathBuf,
-    /// Who it is.
+    /// Who it says it is.
     pub label: Label,
+    /// Its slot in the member table: that of its identifier in the superblock that rules, else the one that the label names.
+    pub slot: MemberId,
     /// The newest valid superblock it bears.
     pub superblock: Option<Superblock>,
 }
@@ -28,8 +30,10 @@ pub struct FoundPool {
     pub name: String,
     /// Pool identifier.
     pub pool: Uuid,
-    /// Members that were found, by index.
+    /// Members and spares that were found, by slot.
     pub members: Vec<FoundMember>,
+    /// Devices that bear the pool's label and that the pool does not know (any more): ones that others replaced, or that never came in.
+    pub strays: Vec<FoundMember>,
 }
 
 impl FoundPool {
@@ -41,7 +45,7 @@ impl FoundPool {
     /// Indexes of members that the pool counts on and that were not found.
     pub fn missing(&self) -> Vec<u8> {
         let Some(superblock) = self.superblock() else { return Vec::new() };
-        let present = |index: usize| self.members.iter().any(|member| member.label.member.index() == index);
+        let present = |index: usize| self.members.iter().any(|member| member.slot.index() == index);
         let wanted = superblock.members.iter().enumerate().filter(|(_, record)| record.state == MemberState::Online);
         wanted.filter(|(index, _)| !present(*index)).map(|(index, _)| index as u8).collect()
     }
@@ -91,7 +95,7 @@ pub fn examine(path: &Path) -> Result<Option<FoundMember>, Failure> {
         }
         Err(_) => return Ok(None),
     };
-    Ok(Some(FoundMember { path: path.to_owned(), superblock: newest_superblock(&file, &label), label }))
+    Ok(Some(FoundMember { path: path.to_owned(), superblock: newest_superblock(&file, &label), slot: label.member, label }))
 }
 
 /// All pools with a member in these places (files, devices, or folders of them).
@@ -103,24 +107,45 @@ pub fn scan(places: &[PathBuf]) -> Vec<FoundPool> {
 fn group(members: impl Iterator<Item = FoundMember>) -> Vec<FoundPool> {
     let mut pools: BTreeMap<Uuid, FoundPool> = BTreeMap::new();
     for member in members {
-        let pool =
-            pools.entry(member.label.pool).or_insert_with(|| FoundPool { name: member.label.pool_name.clone(), pool: member.label.pool, members: Vec::new() });
+        let pool = pools.entry(member.label.pool).or_insert_with(|| FoundPool {
+            name: member.label.pool_name.clone(),
+            pool: member.label.pool,
+            members: Vec::new(),
+            strays: Vec::new(),
+        });
         // The same member twice (a copy, or two names of one file): the newer generation counts.
         let generation = |member: &FoundMember| member.superblock.as_ref().map(|superblock| superblock.generation);
-        match pool.members.iter().position(|other| other.label.member == member.label.member) {
+        match pool.members.iter().position(|other| other.label.member_uuid == member.label.member_uuid) {
             Some(at) if generation(&pool.members[at]) < generation(&member) => pool.members[at] = member,
             Some(_) => {}
             None => pool.members.push(member),
         }
     }
     for pool in pools.values_mut() {
-        pool.members.sort_by_key(|member| member.label.member);
+        find_slots(pool);
         // The label keeps the name of the creation; the superblock rules.
         if let Some(name) = pool.superblock().map(|superblock| superblock.pool_name.clone()) {
             pool.name = name;
         }
     }
     pools.into_values().collect()
+}
+
+/// Gives each member its slot, and sets those apart that the pool does not know.
+fn find_slots(pool: &mut FoundPool) {
+    if let Some(table) = pool.superblock().map(|superblock| superblock.members.clone()) {
+        for mut member in std::mem::take(&mut pool.members) {
+            let known = |record: &MemberRecord| record.uuid == member.label.member_uuid && record.state != MemberState::Removed;
+            match table.iter().position(known) {
+                Some(slot) => {
+                    member.slot = MemberId(slot as u8);
+                    pool.members.push(member);
+                }
+                None => pool.strays.push(member),
+            }
+        }
+    }
+    pool.members.sort_by_key(|member| member.slot);
 }
 
 /// Finds the pool that is meant.

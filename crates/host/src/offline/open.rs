@@ -3,6 +3,7 @@
 use super::{FoundPool, host_id};
 use crate::failure::{Failure, id};
 use crate::registry::Registry;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windrow_device::queue::Members as MemberTable;
@@ -10,6 +11,7 @@ use windrow_device::{DiscardPolicy, FileMember, LockMode, Member, OpenOptions, S
 use windrow_engine::api::{Limits, OpenReport};
 use windrow_engine::{Engine, OpenError, RebuildProgress, RebuildReport};
 use windrow_io::BufPool;
+use windrow_units::MemberId;
 
 /// What stands between the engine and the members.
 #[derive(Clone, Debug, Default)]
@@ -55,22 +57,23 @@ pub struct OpenedPool {
 /// Idle buffers kept beyond what is in use: one full set of batches on their way.
 pub(crate) const KEEP_BYTES: usize = 256 << 20;
 
-fn open_member(found: &super::FoundMember, request: &OpenRequest) -> Result<Arc<dyn Member>, Failure> {
+/// Opens and locks the device that is, or becomes, `member`. `what` is said if it fails.
+pub(crate) fn open_member(path: &Path, member: MemberId, request: &OpenRequest, what: &str) -> Result<Arc<dyn Member>, Failure> {
     let mut options = if request.read_only { OpenOptions::read_only() } else { OpenOptions::default() };
     options.lock_patience = request.lock_patience;
     if request.punch_holes {
         options.discard = DiscardPolicy::PunchHoles;
     }
-    let member = FileMember::open(&found.path, &options).map_err(|error| {
+    let opened = FileMember::open(path, &options).map_err(|error| {
         let in_use = matches!(error, windrow_device::OpenError::InUse { .. });
         let (id, remedy) = if in_use { (id::POOL_BUSY, "stop the process that uses it") } else { (id::MEMBER_OPEN, "check the path and its permissions") };
-        Failure::new(id, format!("cannot open member {} of pool '{}'", found.label.member, found.label.pool_name), error).remedy(remedy)
+        Failure::new(id, what, error).remedy(remedy)
     })?;
     Ok(match &request.back_end {
-        MemberBackEnd::Plain => Arc::new(member),
+        MemberBackEnd::Plain => Arc::new(opened),
         MemberBackEnd::VolatileCache(options) => {
-            let seed = options.seed.wrapping_mul(64).wrapping_add(u64::from(found.label.member.0));
-            Arc::new(VolatileMember::new(member, VolatileOptions { seed, ..options.clone() }))
+            let seed = options.seed.wrapping_mul(64).wrapping_add(u64::from(member.0));
+            Arc::new(VolatileMember::new(opened, VolatileOptions { seed, ..options.clone() }))
         }
     })
 }
@@ -78,10 +81,14 @@ fn open_member(found: &super::FoundMember, request: &OpenRequest) -> Result<Arc<
 /// All members of a pool, locked.
 fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<MemberTable, Failure> {
     let slots = found.superblock().map_or(0, |superblock| superblock.members.len());
-    let highest = found.members.iter().map(|member| member.label.member.index() + 1).max().unwrap_or(0);
+    let highest = found.members.iter().map(|member| member.slot.index() + 1).max().unwrap_or(0);
     let mut table: MemberTable = vec![None; slots.max(highest)];
     for member in &found.members {
-        table[member.label.member.index()] = Some(open_member(member, request)?);
+        let what = format!("cannot open member {} of pool '{}'", member.slot, found.name);
+        table[member.slot.index()] = Some(open_member(&member.path, member.slot, request, &what)?);
+    }
+    for stray in &found.strays {
+        tracing::warn!("{} bears the label of pool '{}', which does not know it (any more): left out", stray.path.display(), found.name);
     }
     Ok(table)
 }
@@ -94,15 +101,12 @@ fn refusal(found: &FoundPool, error: &OpenError) -> Failure {
 /// The same, for another thing that was to be done.
 pub(super) fn refusal_of(what: &str, found: &FoundPool, error: &OpenError) -> Failure {
     let id = match error {
-        OpenError::NoSuperblock(_) | OpenError::DifferentPools(..) | OpenError::WrongMember { .. } | OpenError::TwoHistories { .. } | OpenError::Destroyed => {
-            id::POOL_REFUSED
-        }
+        OpenError::NoSuperblock(_) | OpenError::DifferentPools(..) | OpenError::TwoHistories { .. } | OpenError::Destroyed => id::POOL_REFUSED,
         OpenError::Damage(_) | OpenError::Lost(_) => id::POOL_DAMAGED,
         OpenError::NewerVersion(_) | OpenError::Features { .. } => id::POOL_NEWER,
         OpenError::HostMismatch(_) => id::POOL_FOREIGN,
         OpenError::NoQuorum { .. } | OpenError::TooManyMissing { .. } => id::POOL_MEMBERS,
         OpenError::MapMemory { .. } => id::POOL_MEMORY,
-        OpenError::TooSmall { .. } => id::MEMBER_OPEN,
         OpenError::Member(_) => id::MEMBER_IO,
     };
     let failure = Failure::new(id, what, error);
@@ -164,15 +168,15 @@ pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Re
 /// A member is in use or cannot be opened.
 pub fn open_for_reading(members: &[super::FoundMember], locked: bool) -> Result<SyncMembers, Failure> {
     let slots = members.iter().filter_map(|member| member.superblock.as_ref()).map(|superblock| superblock.members.len()).max().unwrap_or(0);
-    let highest = members.iter().map(|member| member.label.member.index() + 1).max().unwrap_or(0);
+    let highest = members.iter().map(|member| member.slot.index() + 1).max().unwrap_or(0);
     let mut table: MemberTable = vec![None; slots.max(highest)];
     let options = OpenOptions { lock: if locked { LockMode::Shared } else { LockMode::None }, ..OpenOptions::read_only() };
     for member in members {
         let opened = FileMember::open(&member.path, &options).map_err(|error| {
-            let what = format!("cannot read member {} of pool '{}'", member.label.member, member.label.pool_name);
+            let what = format!("cannot read member {} of pool '{}'", member.slot, member.label.pool_name);
             Failure::new(id::MEMBER_OPEN, what, error).remedy("stop the process that uses it")
         })?;
-        table[member.label.member.index()] = Some(Arc::new(opened));
+        table[member.slot.index()] = Some(Arc::new(opened));
     }
     Ok(SyncMembers::new(table))
 }

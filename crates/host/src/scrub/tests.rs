@@ -53,7 +53,7 @@ fn what_is_left_is_known_from_the_segments_and_lost_blocks_have_names() {
     assert_eq!(ScrubReport::new(&status).done_per_mille(), 333);
     status.scrub.segments_done = total - 1;
     assert_eq!(ScrubReport::new(&status).left_bytes, each, "no more than the segments that are left");
-    (status.members[0].state, status.scrub.segments_done) = ("absent", 0);
+    (status.members[0].state, status.scrub.segments_done) = ("missing", 0);
     assert_eq!(ScrubReport::new(&status).left_bytes, 3 * (each * 3 / 4) - each, "an absent member is not read");
     status.scrub.state = ScrubState::Completed;
     status.scrub.lost = vec![VolumeBlock { volume: status.volumes[0].id, lba: 9 }, VolumeBlock { volume: VolumeId(77), lba: 1 }];

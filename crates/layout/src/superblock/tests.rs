@@ -31,7 +31,8 @@ fn root(id: u64) -> CheckpointRoot {
 fn full() -> Superblock {
     let member = |i: u64| MemberRecord {
         uuid: uuid(i),
-        state: MemberState::Online,
+        state: [MemberState::Online, MemberState::Absent, MemberState::Rebuilding, MemberState::Spare, MemberState::Removed][i as usize % 5],
+        absence: [Absence::Missing, Absence::Failed, Absence::Offline][i as usize % 3],
         size_bytes: u64::MAX - i,
         absent_since: Generation(i),
         missed_from: i * 3,

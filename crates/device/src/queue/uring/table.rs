@@ -5,11 +5,15 @@
 
 use super::MemberRecord;
 use crate::DeviceError;
-use crate::queue::finished;
+use crate::member::Member;
+use crate::queue::{Members, finished, put_device};
 use io_uring::{opcode, squeue, types};
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use windrow_io::{MemberCommand, MemberDone, MemberOp};
+use windrow_units::MemberId;
 
 /// Most times that one command is started again after the kernel has turned it away (`EAGAIN`, `EINTR`, `ECANCELED`).
 const RETRIES_MAX: u32 = 4096;
@@ -35,6 +39,9 @@ pub(super) enum Outcome {
 }
 
 pub(super) struct Table {
+    /// A member stays here as long as a slot or the waiting list names it: that keeps its descriptor open.
+    pub(super) members: Members,
+    pub(super) records: Vec<Option<MemberRecord>>,
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     pub(super) waiting: VecDeque<MemberCommand>,
@@ -45,14 +52,37 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn new(capacity: u32, members: usize) -> Self {
-        Self {
+    /// Over these members.
+    ///
+    /// # Errors
+    /// One has no descriptor.
+    pub(super) fn new(capacity: u32, members: Members) -> io::Result<Self> {
+        let records: Vec<_> = members.iter().map(|member| member.as_ref().map(MemberRecord::of).transpose()).collect::<io::Result<_>>()?;
+        Ok(Self {
             slots: (0..capacity).map(|_| None).collect(),
             free: (0..capacity).rev().collect(),
             waiting: VecDeque::with_capacity(capacity as usize),
-            flushing: vec![false; members],
+            flushing: vec![false; members.len()],
             held: Vec::new(),
+            records,
+            members,
+        })
+    }
+
+    /// Puts another device in a member's place.
+    pub(super) fn exchange(&mut self, member: MemberId, device: Option<Arc<dyn Member>>) -> io::Result<()> {
+        let of_it = |command: &MemberCommand| command.member == member;
+        let in_slots = self.slots.iter().flatten().any(|slot| of_it(&slot.command));
+        if in_slots || self.waiting.iter().chain(&self.held).any(of_it) {
+            return Err(io::ErrorKind::ResourceBusy.into());
         }
+        let record = device.as_ref().map(MemberRecord::of).transpose()?;
+        put_device(&mut self.members, member, device);
+        let slots = self.members.len();
+        self.records.resize_with(slots, || None);
+        self.flushing.resize(slots, false);
+        self.records[member.index()] = record;
+        Ok(())
     }
 
     /// Slots in use: commands of which the kernel knows or is about to.
@@ -61,14 +91,14 @@ impl Table {
     }
 
     /// Moves waiting commands into free slots, oldest first, and appends their entries.
-    pub(super) fn fill(&mut self, members: &[Option<MemberRecord>], entries: &mut Vec<squeue::Entry>) {
+    pub(super) fn fill(&mut self, entries: &mut Vec<squeue::Entry>) {
         while let Some(index) = self.free.pop() {
             let Some(command) = self.waiting.pop_front() else {
                 self.free.push(index);
                 return;
             };
             // `submit` lets only commands for present members through.
-            let Some(Some(record)) = members.get(command.member.index()) else { unreachable!("a command for an absent member was queued") };
+            let Some(Some(record)) = self.records.get(command.member.index()) else { unreachable!("a command for an absent member was queued") };
             if matches!(command.op, MemberOp::Flush) && std::mem::replace(&mut self.flushing[command.member.index()], true) {
                 self.held.push(command);
                 self.free.push(index);

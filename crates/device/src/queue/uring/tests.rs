@@ -133,12 +133,18 @@ fn a_member_without_a_descriptor_is_refused() {
 mod table {
     use super::*;
 
+    /// A table over members that are never looked at.
+    fn of(capacity: u32, members: usize) -> Table {
+        let mut table = Table::new(capacity, vec![None; members]).expect("no member");
+        table.records = (0..members).map(|_| Some(MemberRecord { fd: 0, sector: 512, flush_failed: false })).collect();
+        table
+    }
+
     fn one(command: MemberCommand) -> Table {
-        let record = MemberRecord { fd: 0, sector: 512, flush_failed: AtomicBool::new(false) };
-        let mut table = Table::new(2, 1);
+        let mut table = of(2, 1);
         table.waiting.push_back(command);
         let mut entries = Vec::new();
-        table.fill(&[Some(record)], &mut entries);
+        table.fill(&mut entries);
         assert_eq!((entries.len(), table.occupied()), (1, 1));
         table
     }
@@ -186,18 +192,16 @@ mod table {
 
     #[test]
     fn flushes_of_one_member_go_one_at_a_time() {
-        let record = || Some(MemberRecord { fd: 0, sector: 512, flush_failed: AtomicBool::new(false) });
-        let records = [record(), record()];
-        let mut table = Table::new(4, 2);
+        let mut table = of(4, 2);
         let flush = |member, tag| MemberCommand { member: MemberId(member), tag: IoTag(tag), op: MemberOp::Flush };
         table.waiting.extend([flush(0, 1), flush(0, 2), flush(1, 3), flush(0, 4)]);
         let mut entries = Vec::new();
-        table.fill(&records, &mut entries);
+        table.fill(&mut entries);
         assert_eq!(entries.len(), 2, "one of each member");
         let mut order = Vec::new();
         for _ in 0..3 {
             order.push(over(table.complete(0, 0)).tag.0);
-            table.fill(&records, &mut entries);
+            table.fill(&mut entries);
         }
         assert_eq!((order, entries.len()), (vec![1, 2, 4], 4));
         assert_eq!(over(table.complete(1, 0)).tag.0, 3);
@@ -206,9 +210,23 @@ mod table {
 }
 
 #[test]
+fn nothing_is_exchanged_under_a_command_in_flight() {
+    let mut table = Table::new(4, vec![None, None]).expect("no member");
+    table.records[0] = Some(MemberRecord { fd: 0, sector: 512, flush_failed: true });
+    table.waiting.push_back(write(5, 4096, 1, 8192));
+    assert_eq!(table.exchange(MemberId(0), None).expect_err("it waits").kind(), io::ErrorKind::ResourceBusy);
+    table.fill(&mut Vec::new());
+    assert_eq!(table.exchange(MemberId(0), None).expect_err("the kernel has it").kind(), io::ErrorKind::ResourceBusy);
+    assert!(table.complete(0, 8192).is_some());
+    table.exchange(MemberId(0), None).expect("at rest");
+    table.exchange(MemberId(5), None).expect("the table grows");
+    assert!(table.records[0].is_none() && table.members.len() == 6);
+}
+
+#[test]
 fn after_a_failed_flush_none_succeeds() {
-    let place = place();
-    let Some((mut submitter, reaper)) = ring(&place.path, 4) else { return };
+    let (first, second) = (place(), place());
+    let Some((mut submitter, reaper)) = ring(&first.path, 4) else { return };
     let item = |result| MemberDone { member: MemberId(0), tag: IoTag(0), buf: None, result };
     let mut done = [item(Ok(())), item(Err(DeviceError::from_code(libc::EIO, 0).of(MemberId(0)))), item(Ok(()))];
     reaper.latch_failed_flushes(&mut done);
@@ -216,4 +234,9 @@ fn after_a_failed_flush_none_succeeds() {
     let mut refused = Vec::new();
     submitter.submit(&mut vec![other(1, MemberOp::Flush)], &mut refused);
     assert_eq!(refused[0].result.expect_err("latched").kind, MemberErrorKind::Gone);
+    // That was the device, not its place.
+    let other_device = FileMember::open(&second.path, &OpenOptions::default()).expect("open");
+    submitter.exchange(MemberId(0), Some(Arc::new(other_device))).expect("exchanged");
+    submitter.submit(&mut vec![other(2, MemberOp::Flush)], &mut refused);
+    assert_eq!(refused.len(), 1, "it is on its way");
 }

@@ -1,1 +1,98 @@
-//! Tests.
+//! The table as docs/members.md shows it. That its rules hold together is checked in `recover/quorum/model.rs`.
+
+use super::*;
+
+const LIVES: [Life; 7] = [Online, Rebuilding, Missing, Failed, Offline, Spare, Removed];
+const FOUND: [(Found, &str); 5] = [
+    (Nothing, "nothing"),
+    (Current, "it, with the newest superblock or the one before"),
+    (AsLeft, "it, as it left"),
+    (Older, "it, of a time before it left"),
+    (Apart, "it, used without the pool since"),
+];
+
+fn changes() -> Vec<(Change, String)> {
+    let mut list = vec![(Fault, "a write or flush fails, or the device is gone".to_owned())];
+    list.extend(FOUND.map(|(found, text)| (Start(found), format!("a start finds {text}"))));
+    list.push((Whole, "nothing is stale on it any more".to_owned()));
+    list.push((TakeOut, "`pool offline`".to_owned()));
+    list.extend(FOUND.map(|(found, text)| (BringBack(found), format!("`pool online` finds {text}"))));
+    list.push((Exchange, "another device is in its place (`pool replace`, a spare)".to_owned()));
+    list.push((GiveUp, "`pool remove`, or a spare takes another's place".to_owned()));
+    list.push((Add, "`pool add --spare`".to_owned()));
+    list
+}
+
+fn cell(answer: Answer) -> String {
+    match answer {
+        Stays => "=".to_owned(),
+        Refused(_) => "refused".to_owned(),
+        Never => "never".to_owned(),
+        To(to, missed) => {
+            let missed = match missed {
+                Missed::AsBefore => ", what it missed before",
+                Missed::Newest => ", misses from now on",
+                Missed::Everything => ", everything",
+                Missed::Nothing => "",
+            };
+            format!("**{}**{missed}", name(to))
+        }
+    }
+}
+
+/// The table in the form of the document.
+fn table() -> String {
+    let mut text = format!("| event | {} |\n|---|{}\n", LIVES.map(name).join(" | "), "---|".repeat(LIVES.len()));
+    for (change, what) in changes() {
+        text += &format!("| {what} | {} |\n", LIVES.map(|life| cell(next(life, change))).join(" | "));
+    }
+    text
+}
+
+#[test]
+fn the_document_shows_the_table() {
+    let document = include_str!("../../../../../docs/members.md");
+    let table = table();
+    assert!(document.contains(&table), "docs/members.md must show this table:\n{table}");
+}
+
+#[test]
+fn a_record_goes_where_the_table_says_and_comes_back_by_its_codes() {
+    for life_before in LIVES {
+        for (event, _) in changes() {
+            let mut record = record_of(life_before);
+            let before = record.clone();
+            let changed = change(&mut record, event, 7, Generation(30));
+            match next(life_before, event) {
+                Stays => assert!(changed == Ok(false) && record == before),
+                Refused(why) => assert!(changed == Err(why) && record == before),
+                Never => assert!(changed.is_err() && record == before),
+                To(to, missed) => {
+                    assert_eq!((changed, life(&record)), (Ok(true), to), "{life_before:?} {event:?}");
+                    let expected = match missed {
+                        Missed::AsBefore => 5,
+                        Missed::Newest if life_before == Online => 7,
+                        Missed::Newest => 5,
+                        Missed::Everything | Missed::Nothing => 0,
+                    };
+                    assert_eq!((record.missed_from, record.listed_from), (expected, 0), "{life_before:?} {event:?}");
+                }
+            }
+        }
+    }
+}
+
+fn record_of(life: Life) -> MemberRecord {
+    let mut record = MemberRecord::new(windrow_units::Uuid([1; 16]), MemberState::Online, 1 << 30);
+    (record.state, record.absence) = match life {
+        Online => (MemberState::Online, Absence::Missing),
+        Missing => (MemberState::Absent, Absence::Missing),
+        Failed => (MemberState::Absent, Absence::Failed),
+        Offline => (MemberState::Absent, Absence::Offline),
+        Rebuilding => (MemberState::Rebuilding, Absence::Missing),
+        Spare => (MemberState::Spare, Absence::Missing),
+        Removed => (MemberState::Removed, Absence::Missing),
+    };
+    (record.missed_from, record.listed_from, record.absent_since) = (5, 6, Generation(20));
+    record
+}

@@ -1,0 +1,218 @@
+//! `pool replace`, `offline`, `online`, `add`, `remove`: what becomes of members. By the daemon that serves the pool, or at rest.
+
+use crate::context::{self, PoolPlace};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::values::Size;
+use clap::Args;
+use std::path::{Path, PathBuf};
+use windrow_device::{Allocation, create_file_with_progress};
+use windrow_host::Failure;
+use windrow_host::control::{Command, Reply};
+use windrow_host::failure::id;
+use windrow_host::offline;
+use windrow_host::report::{MemberReport, PoolReport};
+
+/// Arguments of `pool replace`.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  windrow pool replace tank 2 /dev/sdf
+  windrow pool replace tank /dev/sdc /dev/sdf
+  windrow pool replace tank 2 new.img --sparse
+
+The old device is not used any more from then on, and the new one is rebuilt from the others while the pool is served: `windrow pool status` shows it.")]
+pub struct ReplaceArguments {
+    /// Pool.
+    pool: String,
+    /// The member: its index, identifier or path.
+    member: String,
+    /// What takes its place: a block device or a file; a file that does not exist is made.
+    #[arg(value_name = "PATH")]
+    new: PathBuf,
+    #[command(flatten)]
+    place: PoolPlace,
+    /// Do not reserve the room of a new file.
+    #[arg(long)]
+    sparse: bool,
+    /// Overwrite a device that holds data or bears a signature. What is in use is refused all the same.
+    #[arg(long)]
+    overwrite: bool,
+    /// At rest: although another host has the pool, or too many members are missing.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Arguments of `pool offline`.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  windrow pool offline tank 2
+  windrow pool offline tank /dev/sdc
+
+Nothing is read from or written to the member any more, and its device is closed: it can be unplugged. It stays out, over restarts too, until
+`windrow pool online`. Refused if the redundancy would not cover its loss.")]
+pub struct OfflineArguments {
+    /// Pool.
+    pool: String,
+    /// The member: its index, identifier or path.
+    member: String,
+    #[command(flatten)]
+    place: PoolPlace,
+}
+
+/// Arguments of `pool online`.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  windrow pool online tank 2
+  windrow pool online tank 2 /dev/sdg
+
+The member is rebuilt with what it has missed. Only the very device that left is taken back, and only if it was not used elsewhere meanwhile.")]
+pub struct OnlineArguments {
+    /// Pool.
+    pool: String,
+    /// The member: its index, identifier or path.
+    member: String,
+    /// Where its device is now, if not where it was.
+    path: Option<PathBuf>,
+    #[command(flatten)]
+    place: PoolPlace,
+}
+
+/// Arguments of `pool add`.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  windrow pool add tank --spare /dev/sdg
+  windrow pool add tank --spare spare.img --sparse
+
+A spare takes the place of a member that fails, by itself, and is rebuilt. It should be as large as the largest member.")]
+pub struct AddArguments {
+    /// Pool.
+    pool: String,
+    /// A block device or a file that waits to take a member's place; a file that does not exist is made.
+    #[arg(long, value_name = "PATH", required = true)]
+    spare: PathBuf,
+    #[command(flatten)]
+    place: PoolPlace,
+    /// Do not reserve the room of a new file.
+    #[arg(long)]
+    sparse: bool,
+    /// Overwrite a device that holds data or bears a signature. What is in use is refused all the same.
+    #[arg(long)]
+    overwrite: bool,
+}
+
+/// Arguments of `pool remove`.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  windrow pool remove tank 8
+
+Only spares can be removed: members that hold data can be replaced.")]
+pub struct RemoveArguments {
+    /// Pool.
+    pool: String,
+    /// The spare: its index, identifier or path.
+    member: String,
+    #[command(flatten)]
+    place: PoolPlace,
+}
+
+/// Runs `pool replace`.
+pub fn replace(arguments: &ReplaceArguments, output: &Output) -> Result<u8, Failure> {
+    let what = format!("cannot replace a member of pool '{}'", arguments.pool);
+    let report = context::status(&arguments.pool, &arguments.place)?;
+    let member = find(&report, &arguments.member, &what)?;
+    let made = make(&arguments.new, member.size_bytes, arguments.sparse, &what)?;
+    let path = offline::absolute(&arguments.new);
+    let command = Command::MemberReplace { member: member.member, path, overwrite: arguments.overwrite };
+    let member = ask(&arguments.pool, &arguments.place, command, arguments.force).inspect_err(|failure| unmake(made, &arguments.new, failure))?;
+    let when = if report.served { "now" } else { "when the pool is served" };
+    output.result("pool-replace", &member, || {
+        format!("{} is member {} of pool '{}' now; it is rebuilt {when}", arguments.new.display(), member.member, arguments.pool)
+    });
+    Ok(0)
+}
+
+/// Runs `pool offline`.
+pub fn offline(arguments: &OfflineArguments, output: &Output) -> Result<u8, Failure> {
+    let what = format!("cannot take a member of pool '{}' out of service", arguments.pool);
+    let report = context::status(&arguments.pool, &arguments.place)?;
+    let member = find(&report, &arguments.member, &what)?.member;
+    let member = ask(&arguments.pool, &arguments.place, Command::MemberOffline { member }, false)?;
+    output.result("pool-offline", &member, || format!("member {} of pool '{}' is out of service", member.member, arguments.pool));
+    Ok(0)
+}
+
+/// Runs `pool online`.
+pub fn online(arguments: &OnlineArguments, output: &Output) -> Result<u8, Failure> {
+    let what = format!("cannot bring a member of pool '{}' back", arguments.pool);
+    let report = context::status(&arguments.pool, &arguments.place)?;
+    let member = find(&report, &arguments.member, &what)?;
+    let path = arguments.path.as_deref().map(offline::absolute);
+    let member = ask(&arguments.pool, &arguments.place, Command::MemberOnline { member: member.member, path }, false)?;
+    let when = if report.served { "" } else { " when the pool is served" };
+    output.result("pool-online", &member, || format!("member {} of pool '{}' is back; what it has missed is rebuilt{when}", member.member, arguments.pool));
+    Ok(0)
+}
+
+/// Runs `pool add`.
+pub fn add(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
+    let what = format!("cannot add a spare to pool '{}'", arguments.pool);
+    let report = context::status(&arguments.pool, &arguments.place)?;
+    let largest = report.members.iter().filter(|member| !["spare", "removed"].contains(&member.state.as_str())).map(|member| member.size_bytes).max();
+    let made = make(&arguments.spare, largest.unwrap_or(0), arguments.sparse, &what)?;
+    let path = offline::absolute(&arguments.spare);
+    let command = Command::SpareAdd { path, overwrite: arguments.overwrite };
+    let member = ask(&arguments.pool, &arguments.place, command, false).inspect_err(|failure| unmake(made, &arguments.spare, failure))?;
+    let small = largest.is_some_and(|largest| member.size_bytes < largest);
+    output.result("pool-add", &member, || {
+        let remark = if small { "; it is smaller than the largest member, and cannot take every place" } else { "" };
+        format!("{} is spare {} of pool '{}'{remark}", arguments.spare.display(), member.member, arguments.pool)
+    });
+    Ok(0)
+}
+
+/// Runs `pool remove`.
+pub fn remove(arguments: &RemoveArguments, output: &Output) -> Result<u8, Failure> {
+    let what = format!("cannot remove a spare from pool '{}'", arguments.pool);
+    let report = context::status(&arguments.pool, &arguments.place)?;
+    let member = find(&report, &arguments.member, &what)?.member;
+    let member = ask(&arguments.pool, &arguments.place, Command::SpareRemove { member }, false)?;
+    output.result("pool-remove", &member, || format!("spare {} is no part of pool '{}' any more", member.member, arguments.pool));
+    Ok(0)
+}
+
+fn ask(pool: &str, place: &PoolPlace, command: Command, force: bool) -> Result<MemberReport, Failure> {
+    match context::ask_with(pool, place, command, force)? {
+        Reply::Member(member) => Ok(*member),
+        _ => Err(context::unexpected()),
+    }
+}
+
+/// Makes the file if there is none. True if it did.
+fn make(path: &Path, size_bytes: u64, sparse: bool, what: &str) -> Result<bool, Failure> {
+    if path.exists() {
+        return Ok(false);
+    }
+    let allocation = if sparse { Allocation::Sparse } else { Allocation::Preallocate };
+    let mut progress = Progress::new("making the file");
+    create_file_with_progress(path, size_bytes, allocation, &mut |bytes| progress.note(&Size(bytes).to_string()))
+        .map_err(|error| Failure::new(id::MEMBER_OPEN, what, error))?;
+    Ok(true)
+}
+
+/// Removes a file that was made for nothing. One that a lost daemon may have taken stays.
+fn unmake(made: bool, path: &Path, failure: &Failure) {
+    if made && failure.id != id::NO_DAEMON {
+        // Best effort: the failure is the one to tell.
+        drop(std::fs::remove_file(path));
+    }
+}
+
+/// The member that is meant: by index, identifier or path.
+fn find<'a>(report: &'a PoolReport, name: &str, what: &str) -> Result<&'a MemberReport, Failure> {
+    let wanted = offline::absolute(Path::new(name));
+    let by_index = name.parse::<u8>().ok().and_then(|index| report.members.iter().find(|member| member.member == index));
+    let by_uuid = || report.members.iter().find(|member| member.uuid.to_string() == name);
+    let by_path = || report.members.iter().find(|member| !member.path.is_empty() && offline::absolute(Path::new(&member.path)) == wanted);
+    let found = by_index.or_else(by_uuid).or_else(by_path);
+    found.ok_or_else(|| Failure::new(id::USAGE, what, format!("'{name}' is no member of it")).remedy("see `windrow pool status`"))
+}

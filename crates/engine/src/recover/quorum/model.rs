@@ -1,0 +1,364 @@
+//! Every short life of a small pool: the table of member states and the rules of quorum against a model that knows what each device really
+//! holds.
+//!
+//! The superblocks, the table and the judgement at a start are the real ones; batches are bits. In every state that can be reached:
+//!
+//! 1. A member that is trusted with a batch holds it.
+//! 2. No more members count as lost than the redundancy covers, while the pool runs.
+//! 3. Of two halves of the members never both start by themselves.
+//! 4. A pool that was not used apart, with all its devices there, starts. (But for one case: power failed twice while the loss of a member was put
+//!    on record, each time on another member: that is refused as two histories, and starts without one of the two.)
+
+use super::*;
+use crate::member::life::change;
+use std::collections::{BTreeMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::rc::Rc;
+use windrow_io::{MemberError, MemberErrorKind};
+use windrow_layout::superblock::slot_offset;
+
+const BATCHES_MAX: u32 = 3;
+const CHECKPOINTS_MAX: u64 = 2;
+const DEVICES_MAX: u8 = 9;
+
+#[derive(Clone, Debug)]
+struct Device {
+    uuid: Uuid,
+    slots: [Option<Rc<Superblock>>; SLOT_COUNT as usize],
+    /// Batches that are on it, as bits.
+    holds: u32,
+    present: bool,
+}
+
+impl Device {
+    fn new(number: u8) -> Self {
+        Self { uuid: Uuid([number; 16]), slots: Default::default(), holds: 0, present: true }
+    }
+
+    fn newest(&self) -> Option<&Rc<Superblock>> {
+        self.slots.iter().flatten().max_by_key(|s| s.generation)
+    }
+}
+
+/// A batch, and the checkpoint that was current when it was sealed.
+type Batches = Vec<(u32, u64)>;
+
+#[derive(Clone, Debug)]
+struct Running {
+    superblock: Superblock,
+    /// Content of the generation that was written last.
+    written: u64,
+    /// By member: batches that it is not trusted with.
+    stale: Vec<u32>,
+    batches: Batches,
+}
+
+#[derive(Clone, Debug)]
+struct World {
+    devices: Vec<Device>,
+    running: Option<Running>,
+    /// What is in the log by the superblock that rules, by its content.
+    log: BTreeMap<u64, Batches>,
+    batches: u32,
+    devices_made: u8,
+    used_apart: bool,
+    /// As the devices were in the beginning.
+    images: Rc<Vec<Device>>,
+    restored: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Write,
+    Checkpoint,
+    Fault(usize),
+    /// The same, and power fails when its record is on one member only.
+    FaultAndCut(usize),
+    TakeOut(usize),
+    BringBack(usize),
+    Exchange(usize),
+    Rebuild(usize),
+    PowerOff,
+    Plug(usize),
+    Start,
+    StartAndCut,
+    /// By force, on another machine, with this device only. What it held is cleaned away there.
+    Apart(usize),
+    /// The device is as it was in the beginning: an old image of it.
+    Restore(usize),
+}
+
+impl MemberIo for World {
+    fn member_count(&self) -> usize {
+        self.devices.len()
+    }
+    fn is_present(&self, member: MemberId) -> bool {
+        self.devices[member.index()].present
+    }
+    fn size(&self, _: MemberId) -> u64 {
+        1 << 30
+    }
+    fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MemberError> {
+        let slot = ((offset - SLOT_OFFSET) / SLOT_STRIDE) as usize;
+        buf.fill(0);
+        if let Some(superblock) = &self.devices[member.index()].slots[slot] {
+            buf.copy_from_slice(&superblock.encode());
+        }
+        Ok(())
+    }
+    fn write(&mut self, member: MemberId, offset: u64, _: &[u8]) -> Result<(), MemberError> {
+        Err(MemberError { member, kind: MemberErrorKind::Other, offset, code: 0 })
+    }
+    fn flush(&mut self, _: MemberId) -> Result<(), MemberError> {
+        Ok(())
+    }
+}
+
+fn options(force: bool) -> OpenOptions {
+    OpenOptions { host: Uuid([1; 16]), read_only: false, force, limits: Default::default() }
+}
+
+impl World {
+    fn new(redundancy: Redundancy, members: usize) -> Self {
+        let superblock = crate::format::first_for_model(redundancy, members);
+        let mut world = Self { devices: Vec::new(), running: None, log: BTreeMap::new(), batches: 0, devices_made: members as u8, used_apart: false, images: Rc::default(), restored: false };
+        world.devices = (0..members).map(|m| Device::new(m as u8 + 1)).collect();
+        world.log.insert(superblock.content_hash(), Vec::new());
+        for member in 0..members {
+            world.put(member, &superblock);
+        }
+        world
+    }
+
+    fn put(&mut self, member: usize, superblock: &Superblock) {
+        let device = &mut self.devices[member];
+        let slot = ((slot_offset(superblock.generation) - SLOT_OFFSET) / SLOT_STRIDE) as usize;
+        let copy = Superblock { member: MemberId(member as u8), member_uuid: superblock.members[member].uuid, ..superblock.clone() };
+        device.slots[slot] = Some(Rc::new(copy));
+    }
+
+    /// The next generation goes to the members in use, or, if the power is cut, to the first of them.
+    fn write_generation(&mut self, cut: bool) {
+        let Some(running) = &mut self.running else { return };
+        running.superblock.parent_hash = running.written;
+        running.superblock.generation = running.superblock.generation.next();
+        running.written = running.superblock.content_hash();
+        let superblock = running.superblock.clone();
+        self.log.insert(running.written, running.batches.clone());
+        let in_use: Vec<usize> = (0..self.devices.len()).filter(|m| superblock.members[*m].is_in_use()).collect();
+        for member in in_use.iter().take(if cut { 1 } else { usize::MAX }) {
+            self.put(*member, &superblock);
+        }
+        if cut {
+            self.running = None;
+        }
+    }
+
+    fn survives(superblock: &Superblock) -> bool {
+        check_redundancy(superblock).is_ok()
+    }
+
+    /// A start with what is present; false if it is refused.
+    fn start(&mut self, force: bool, cut: bool) -> bool {
+        let Ok(ruling) = newest(self, &options(force), 0) else { return false };
+        for member in &ruling.lagging {
+            self.put(member.index(), &ruling.found);
+        }
+        let batches = self.log[&ruling.found.content_hash()].clone();
+        let missed = |from: u64| batches.iter().filter(|(_, sealed)| *sealed >= from).fold(0, |mask, (batch, _)| mask | batch);
+        let stale = ruling.superblock.members.iter().map(|r| if r.state == MemberState::Rebuilding { missed(r.missed_from) } else { 0 }).collect();
+        let parent = ruling.found.content_hash();
+        // As `raise_fence` does: the next one follows what was found.
+        self.running = Some(Running { superblock: ruling.superblock, written: parent, stale, batches });
+        self.write_generation(cut);
+        true
+    }
+
+    fn record(&mut self, member: usize, event: Change) -> bool {
+        let Some(running) = &mut self.running else { return false };
+        let newest = running.superblock.checkpoints[0].map_or(0, |root| root.id);
+        let generation = running.superblock.generation.next();
+        change(&mut running.superblock.members[member], event, newest, generation).unwrap_or(false)
+    }
+
+    fn joins(&mut self, member: usize) {
+        let Some(running) = &mut self.running else { return };
+        let from = running.superblock.members[member].missed_from;
+        running.stale[member] = running.batches.iter().filter(|(_, sealed)| *sealed >= from).fold(0, |mask, (batch, _)| mask | batch);
+        self.write_generation(false);
+    }
+
+    /// One step; `None` if it is not possible here.
+    fn step(&self, step: Step) -> Option<Self> {
+        let mut world = self.clone();
+        let in_use = |m: usize| self.running.as_ref().is_some_and(|r| r.superblock.members[m].is_in_use());
+        match (step, &mut world.running) {
+            (Step::Write, Some(running)) if self.batches < BATCHES_MAX => {
+                let batch = 1 << world.batches;
+                world.batches += 1;
+                running.batches.push((batch, running.superblock.checkpoints[0]?.id));
+                world.log.insert(running.written, running.batches.clone());
+                (0..world.devices.len()).filter(|m| in_use(*m)).for_each(|m| world.devices[m].holds |= batch);
+            }
+            (Step::Checkpoint, Some(running)) if running.superblock.checkpoints[0]?.id < CHECKPOINTS_MAX => {
+                running.superblock.checkpoints[0].as_mut()?.id += 1;
+                world.write_generation(false);
+            }
+            (Step::Fault(m) | Step::FaultAndCut(m) | Step::TakeOut(m), Some(_)) if in_use(m) => {
+                let event = if matches!(step, Step::TakeOut(_)) { Change::TakeOut } else { Change::Fault };
+                world.record(m, event);
+                if World::survives(&world.running.as_ref()?.superblock) {
+                    world.write_generation(matches!(step, Step::FaultAndCut(_)));
+                } else if event == Change::TakeOut {
+                    return None;
+                } else {
+                    world.running = None;
+                }
+            }
+            (Step::BringBack(m), Some(running)) if !in_use(m) && self.devices[m].present => {
+                let own = self.devices[m].newest().filter(|s| s.member_uuid == running.superblock.members[m].uuid)?.generation;
+                let found = life::found(&running.superblock.members[m], own, false);
+                if !world.record(m, Change::BringBack(found)) {
+                    return None;
+                }
+                world.joins(m);
+            }
+            (Step::Exchange(m), Some(running)) if !in_use(m) && self.devices_made < DEVICES_MAX => {
+                world.devices_made += 1;
+                world.devices[m] = Device::new(world.devices_made);
+                running.superblock.members[m].uuid = world.devices[m].uuid;
+                assert!(world.record(m, Change::Exchange));
+                world.joins(m);
+            }
+            (Step::Rebuild(m), Some(running)) if running.superblock.members[m].state == MemberState::Rebuilding => {
+                world.devices[m].holds |= std::mem::take(&mut running.stale[m]);
+                world.record(m, Change::Whole);
+                world.write_generation(false);
+            }
+            (Step::PowerOff, Some(_)) => world.running = None,
+            (Step::Plug(m), None) => world.devices[m].present ^= true,
+            (Step::Start, None) => world.start(false, false).then_some(())?,
+            (Step::StartAndCut, None) => world.start(false, true).then_some(())?,
+            (Step::Apart(m), None) if !self.used_apart && self.batches < BATCHES_MAX => {
+                let mut alone = world.clone();
+                (0..alone.devices.len()).for_each(|other| alone.devices[other].present = other == m);
+                alone.start(true, false).then_some(())?;
+                alone.devices[m].holds = 0;
+                alone.running.as_mut()?.batches.clear();
+                let mut alone = alone.step(Step::Write)?;
+                alone.running = None;
+                (0..alone.devices.len()).for_each(|other| alone.devices[other].present = self.devices[other].present);
+                alone.used_apart = true;
+                world = alone;
+            }
+            // (An image of the last two generations looks like the device itself: what it lacks is found by the checksums of blocks.)
+            (Step::Restore(m), None) if !self.restored => {
+                let generation = |device: &Device| device.newest().map(|s| s.generation.0);
+                let image = generation(&self.images[m])?;
+                self.devices.iter().all(|device| generation(device).is_some_and(|g| image + 1 < g)).then_some(())?;
+                world.devices[m] = self.images[m].clone();
+                world.restored = true;
+            }
+            _ => return None,
+        }
+        Some(world)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if let Some(running) = &self.running {
+            for (m, record) in running.superblock.members.iter().enumerate() {
+                for (batch, _) in running.batches.iter().filter(|(batch, _)| record.is_in_use() && running.stale[m] & batch == 0) {
+                    if self.devices[m].holds & batch == 0 {
+                        return Err(format!("member {m} is trusted with batch {batch:#x}, which it has not"));
+                    }
+                }
+            }
+            if !World::survives(&running.superblock) {
+                return Err("the pool runs with more lost than the redundancy covers".to_owned());
+            }
+            return Ok(());
+        }
+        let startable = |mask: usize| {
+            let mut copy = self.clone();
+            copy.devices.iter_mut().enumerate().for_each(|(m, device)| device.present = mask >> m & 1 == 1);
+            newest(&mut copy, &options(false), 0).is_ok()
+        };
+        let all = (1 << self.devices.len()) - 1;
+        for half in 1..=all / 2 {
+            if !self.used_apart && !self.restored && startable(half) && startable(all & !half) {
+                return Err(format!("the members {half:#b} and the others start without each other"));
+            }
+        }
+        if !self.used_apart && !self.restored && !startable(all) {
+            let mut copy = self.clone();
+            copy.devices.iter_mut().for_each(|device| device.present = true);
+            let refusal = newest(&mut copy, &options(false), 0).err();
+            // What is lost beyond the redundancy by faults is lost.
+            let beyond = matches!(refusal, Some(OpenError::TooManyMissing { .. }));
+            let two_cuts = matches!(refusal, Some(OpenError::TwoHistories { .. })) && (0..self.devices.len()).any(|m| startable(all & !(1 << m)));
+            if !beyond && !two_cuts {
+                return Err(format!("all are there and the pool does not start: {refusal:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What tells worlds apart.
+    fn key(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let superblock = |s: &Superblock| (s.content_hash(), s.parent_hash);
+        for device in &self.devices {
+            (device.uuid, device.holds, device.present, device.slots.clone().map(|s| s.map(|s| superblock(&s)))).hash(&mut hasher);
+        }
+        self.running.as_ref().map(|r| (superblock(&r.superblock), &r.stale, &r.batches)).hash(&mut hasher);
+        (self.batches, self.used_apart, self.restored).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+fn steps(members: usize) -> Vec<Step> {
+    let each: [fn(usize) -> Step; 9] =
+        [Step::Restore, Step::Fault, Step::FaultAndCut, Step::TakeOut, Step::BringBack, Step::Exchange, Step::Rebuild, Step::Plug, Step::Apart];
+    let general = [Step::Write, Step::Checkpoint, Step::PowerOff, Step::Start, Step::StartAndCut];
+    general.into_iter().chain(each.into_iter().flat_map(|of| (0..members).map(of))).collect()
+}
+
+/// All worlds within `depth` steps of a new pool; their number.
+fn explore(redundancy: Redundancy, members: usize, depth: usize) -> usize {
+    let steps = steps(members);
+    let mut first = World::new(redundancy, members);
+    assert!(first.start(false, false));
+    first.images = Rc::new(first.devices.clone());
+    let mut seen = HashSet::from([first.key()]);
+    let mut layer: Vec<(World, Vec<Step>)> = vec![(first, Vec::new())];
+    for _ in 0..depth {
+        let mut next = Vec::new();
+        for (world, path) in &layer {
+            for step in &steps {
+                let Some(after) = world.step(*step) else { continue };
+                if !seen.insert(after.key()) {
+                    continue;
+                }
+                let path: Vec<Step> = path.iter().copied().chain([*step]).collect();
+                if let Err(why) = after.check() {
+                    panic!("{why}\nafter {path:?}");
+                }
+                next.push((after, path));
+            }
+        }
+        layer = next;
+    }
+    seen.len()
+}
+
+#[test]
+fn no_short_life_of_a_mirror_breaks_the_rules() {
+    let worlds = explore(Redundancy::Copies(2), 2, 7);
+    assert!(worlds > 10_000, "{worlds}");
+}
+
+#[test]
+fn no_short_life_of_a_parity_pool_breaks_the_rules() {
+    let worlds = explore(Redundancy::Single, 3, 5);
+    assert!(worlds > 5_000, "{worlds}");
+}

@@ -1,0 +1,63 @@
+//! A device that is to come into a pool: examined as at the creation of a pool, erased where superblocks lie, and labelled.
+
+use super::create::own_label;
+use crate::failure::{Failure, id};
+use std::path::{Path, PathBuf};
+use windrow_device::probe::{Target, probe};
+use windrow_device::{DeviceError, Member};
+use windrow_io::Buf;
+use windrow_layout::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, RESERVED_BYTES};
+use windrow_units::{MemberId, PoolUuid, Uuid};
+
+/// What comes in.
+#[derive(Clone, Debug)]
+pub struct Newcomer {
+    /// The device or file; it exists.
+    pub path: PathBuf,
+    /// Although it holds data or bears a signature. What is in use is refused all the same.
+    pub overwrite: bool,
+}
+
+impl Newcomer {
+    /// Looks whether it may be taken; writes nothing.
+    ///
+    /// # Errors
+    /// It is not there, is in use, or holds something.
+    pub fn examine(&self, what: &str) -> Result<(), Failure> {
+        let shown = self.path.display();
+        let report = probe(&self.path, own_label)
+            .map_err(|error| Failure::new(id::MEMBER_OPEN, what, format!("{shown}: {error}")).remedy("check the path and its permissions"))?;
+        if report.target == Target::Missing {
+            return Err(Failure::new(id::MEMBER_OPEN, what, format!("{shown} does not exist")).remedy("check the path"));
+        }
+        if report.is_in_use() || report.target == Target::Unsuitable {
+            return Err(Failure::new(id::MEMBER_IN_USE, what, report.lines().join("; ")).remedy("choose another device, or release this one"));
+        }
+        if (!report.signatures.is_empty() || report.has_data) && !self.overwrite {
+            return Err(Failure::new(id::MEMBER_IN_USE, what, report.lines().join("; ")).remedy("choose another device, or give --overwrite"));
+        }
+        Ok(())
+    }
+}
+
+/// Erases everything before the extents: labels, superblocks, what other software left there.
+pub(crate) fn erase(device: &dyn Member) -> Result<(), DeviceError> {
+    let length = RESERVED_BYTES.min(device.info().size_bytes / LABEL_BYTES as u64 * LABEL_BYTES as u64);
+    device.write_at(0, &Buf::unpooled(length as usize))?;
+    device.flush()
+}
+
+/// Writes the label.
+pub(crate) fn label(device: &dyn Member, pool: PoolUuid, pool_name: &str, member: MemberId, member_uuid: Uuid) -> Result<(), DeviceError> {
+    let label = Label { version: FORMAT_VERSION, pool, pool_name: pool_name.to_owned(), member_uuid, member };
+    let mut block = Buf::unpooled(LABEL_BYTES);
+    let bytes = label.encode();
+    block[..bytes.len()].copy_from_slice(&bytes);
+    device.write_at(LABEL_OFFSET, &block)?;
+    device.flush()
+}
+
+/// The path as the daemon, which may run in another folder, will find it.
+pub fn absolute(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
+}

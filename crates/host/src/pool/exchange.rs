@@ -1,0 +1,225 @@
+//! Members of a running pool: taken out, brought back, replaced, spares. One such change at a time.
+//!
+//! 1. The new device is examined, locked, erased and labelled before anything changes.
+//! 2. The engine takes the member out and says when nothing is in flight to its old device.
+//! 3. The queue gets the new device, the old one is closed.
+//! 4. The engine is told what is there now, and rebuilds it. If it refuses, the place is empty again.
+
+use super::Pool;
+use crate::daemon::control_failure;
+use crate::failure::{Failure, id};
+use crate::offline::{self, FoundMember, Newcomer, OpenRequest};
+use crate::sessions::lock;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use windrow_device::Member;
+use windrow_engine::api::{Control, ControlError, MemberChange, MemberStatus, PoolStatus};
+use windrow_units::{BLOCK_BYTES, MAX_MEMBERS, MemberId, Uuid};
+
+/// How long commands to a device that is taken out may take to end. The kernel gives up on a dead one after half a minute or so.
+const SETTLING: Duration = Duration::from_secs(120);
+
+/// A device, opened and locked for the slot that it is to have.
+struct Opened {
+    device: Arc<dyn Member>,
+    uuid: Uuid,
+    size_bytes: u64,
+}
+
+impl Pool {
+    /// Takes a member out of service and closes its device as soon as its commands have ended.
+    ///
+    /// # Errors
+    /// There is no such member, or the redundancy does not cover its loss.
+    pub fn take_out(&self, member: MemberId) -> Result<(), Failure> {
+        let _one = lock(&self.0.exchanging);
+        let what = format!("cannot take member {member} out of service");
+        self.change(member, MemberChange::TakeOut, &what)?;
+        self.put(member, None, &what)
+    }
+
+    /// Brings back a member that is out of service: it gets what it has missed. `path`: where its device is, if not where it was.
+    ///
+    /// # Errors
+    /// The device is not there or is another one, was used without the pool, or the member is in use.
+    pub fn bring_back(&self, member: MemberId, path: Option<&Path>) -> Result<(), Failure> {
+        let _one = lock(&self.0.exchanging);
+        let what = format!("cannot bring member {member} back");
+        let known = || lock(&self.0.paths).get(member.index()).cloned().unwrap_or_default();
+        let path = path.map_or_else(|| PathBuf::from(known()), Path::to_owned);
+        if path.as_os_str().is_empty() {
+            return Err(Failure::new(id::MEMBER_OPEN, what, "nobody knows where its device is").remedy("name its path"));
+        }
+        let not_it = |why: &str| Failure::new(id::MEMBER_STATE, what.clone(), format!("{}: {why}", path.display())).remedy("see `windrow pool replace`");
+        let found = offline::examine(&path)?.ok_or_else(|| not_it("it is no member of any pool"))?;
+        let FoundMember { superblock: Some(superblock), .. } = found else { return Err(not_it("it bears no valid superblock")) };
+        let status = self.member_status(member, &what)?.1;
+        if status.uuid != superblock.member_uuid {
+            return Err(not_it("it is another device than the member that left"));
+        }
+        self.settle(member, &what)?;
+        self.put(member, None, &what)?;
+        let device = offline::open_member(&path, member, &self.0.open, &what)?;
+        self.put(member, Some(device), &what)?;
+        self.tell(member, MemberChange::BringBack { superblock: Box::new(superblock) }, &what)
+    }
+
+    /// Puts a new device in the place of a member; it is rebuilt. A member in use is taken out first.
+    ///
+    /// # Errors
+    /// The new device is in use, holds something, or is too small; the redundancy does not cover the loss of the member.
+    pub fn replace(&self, member: MemberId, newcomer: &Newcomer) -> Result<(), Failure> {
+        let _one = lock(&self.0.exchanging);
+        let what = format!("cannot replace member {member}");
+        let (pool, status) = self.member_status(member, &what)?;
+        if ["spare", "removed"].contains(&status.state) {
+            return Err(Failure::new(id::MEMBER_STATE, what, format!("it is {}", status.state)).remedy("see `windrow pool status`"));
+        }
+        let opened = self.open_newcomer(&pool, member, newcomer, status.needed_bytes, &what)?;
+        if ["online", "rebuilding"].contains(&status.state) {
+            self.change(member, MemberChange::TakeOut, &what)?;
+        }
+        self.settle(member, &what)?;
+        self.put(member, Some(opened.device), &what)?;
+        self.tell(member, MemberChange::Exchange { uuid: opened.uuid, size_bytes: opened.size_bytes, spare: None }, &what)
+    }
+
+    /// Adds a spare; returns its slot.
+    ///
+    /// # Errors
+    /// The device is in use or holds something, or the pool has no slot left.
+    pub fn add_spare(&self, newcomer: &Newcomer) -> Result<MemberId, Failure> {
+        let _one = lock(&self.0.exchanging);
+        let what = format!("cannot add {} as a spare", newcomer.path.display());
+        let pool = self.status_now(&what)?;
+        let member =
+            free_slot(&pool).ok_or_else(|| Failure::new(id::POOL_VALUE, what.clone(), format!("a pool has {MAX_MEMBERS} slots for members and spares")))?;
+        let opened = self.open_newcomer(&pool, member, newcomer, 0, &what)?;
+        self.put(member, Some(opened.device), &what)?;
+        self.tell(member, MemberChange::AddSpare { uuid: opened.uuid, size_bytes: opened.size_bytes }, &what)?;
+        Ok(member)
+    }
+
+    /// Removes a spare and erases its label.
+    ///
+    /// # Errors
+    /// It is no spare.
+    pub fn remove_spare(&self, member: MemberId) -> Result<(), Failure> {
+        let _one = lock(&self.0.exchanging);
+        let what = format!("cannot remove member {member}");
+        self.change(member, MemberChange::GiveUp, &what)?;
+        if let Some(device) = self.0.driver.device(member) {
+            offline::erase(&*device).map_err(|error| Failure::new(id::MEMBER_IO, what.clone(), error.of(member)))?;
+        }
+        self.put(member, None, &what)
+    }
+
+    /// Lets a spare take the place of a member that is out of use.
+    ///
+    /// # Errors
+    /// The spare is too small or its device is not there; commands to the old device do not end.
+    pub fn take_over(&self, member: MemberId, spare: MemberId) -> Result<(), Failure> {
+        let _one = lock(&self.0.exchanging);
+        let what = format!("spare {spare} cannot take the place of member {member}");
+        let (pool, status) = self.member_status(spare, &what)?;
+        let device = self.0.driver.device(spare).ok_or_else(|| Failure::new(id::MEMBER_OPEN, what.clone(), "its device is not there"))?;
+        self.settle(member, &what)?;
+        offline::label(&*device, pool.pool, &pool.name, member, status.uuid).map_err(|error| Failure::new(id::MEMBER_IO, what.clone(), error.of(spare)))?;
+        self.put(member, Some(device), &what)?;
+        self.tell(member, MemberChange::Exchange { uuid: status.uuid, size_bytes: status.size_bytes, spare: Some(spare) }, &what)?;
+        self.put(spare, None, &what)
+    }
+
+    /// Nothing is written before everything speaks for the device.
+    fn open_newcomer(&self, pool: &PoolStatus, member: MemberId, newcomer: &Newcomer, needed: u64, what: &str) -> Result<Opened, Failure> {
+        newcomer.examine(what)?;
+        let device = offline::open_member(&newcomer.path, member, &self.0.open, what)?;
+        let size = device.info().size_bytes;
+        if size < needed {
+            let why = format!("{} has {size} bytes, the member's place needs {needed}", newcomer.path.display());
+            return Err(Failure::new(id::MEMBER_OPEN, what, why).remedy("choose a larger device"));
+        }
+        let uuid = offline::random_uuid()?;
+        offline::erase(&*device)
+            .and_then(|()| offline::label(&*device, pool.pool, &pool.name, member, uuid))
+            .map_err(|error| Failure::new(id::MEMBER_IO, what, error.of(member)))?;
+        let size_bytes = device.info().size_bytes / BLOCK_BYTES * BLOCK_BYTES;
+        Ok(Opened { device, uuid, size_bytes })
+    }
+
+    /// Waits until nothing is in flight to the device of a member that is out of use.
+    fn settle(&self, member: MemberId, what: &str) -> Result<(), Failure> {
+        match self.0.driver.control_within(Control::Member { member, change: MemberChange::Settle }, Some(SETTLING)) {
+            Some(result) => result.map(|_| ()).map_err(|error| control_failure(what.to_owned(), &error)),
+            None => {
+                let failure = Failure::new(id::MEMBER_STATE, what, "commands to its old device have not ended");
+                Err(failure.remedy("unplug the device, or wait until the kernel has given it up, and try again"))
+            }
+        }
+    }
+
+    /// Exchanges the device of a member that is out of use; `None` also waits until its commands have ended.
+    fn put(&self, member: MemberId, device: Option<Arc<dyn Member>>, what: &str) -> Result<(), Failure> {
+        if device.is_none() && self.0.driver.device(member).is_some() {
+            self.settle(member, what)?;
+        }
+        if let Some(path) = device.as_ref().map(|device| path_of(&**device)) {
+            let mut paths = lock(&self.0.paths);
+            let slots = paths.len().max(member.index() + 1);
+            paths.resize(slots, String::new());
+            paths[member.index()] = path;
+        }
+        self.0.driver.exchange(member, device).map_err(|error| Failure::new(id::MEMBER_OPEN, what, error))
+    }
+
+    /// Tells the engine what is in a member's place now; if it refuses, nothing is.
+    fn tell(&self, member: MemberId, change: MemberChange, what: &str) -> Result<(), Failure> {
+        self.change(member, change, what).inspect_err(|_| {
+            // The engine's refusal is the failure to tell; it sends nothing to the member.
+            drop(self.0.driver.exchange(member, None));
+        })
+    }
+
+    fn change(&self, member: MemberId, change: MemberChange, what: &str) -> Result<(), Failure> {
+        self.control(Control::Member { member, change }).map(|_| ()).map_err(|error| control_failure(what.to_owned(), &error))
+    }
+
+    fn status_now(&self, what: &str) -> Result<PoolStatus, Failure> {
+        self.status().ok_or_else(|| control_failure(what.to_owned(), &ControlError::Stopped))
+    }
+
+    fn member_status(&self, member: MemberId, what: &str) -> Result<(PoolStatus, MemberStatus), Failure> {
+        let status = self.status_now(what)?;
+        let found = status.members.get(member.index()).cloned();
+        found.map(|found| (status, found)).ok_or_else(|| Failure::new(id::USAGE, what, "there is no such member").remedy("see `windrow pool status`"))
+    }
+}
+
+/// Where a device was opened; empty if it has no path.
+pub(super) fn path_of(device: &dyn Member) -> String {
+    device.info().path.as_ref().map(|path| path.display().to_string()).unwrap_or_default()
+}
+
+/// A slot for another member: one that is not in use, else the one behind the last.
+fn free_slot(pool: &PoolStatus) -> Option<MemberId> {
+    let slot = pool.members.iter().position(|member| member.state == "removed").unwrap_or(pool.members.len());
+    (slot < MAX_MEMBERS).then_some(MemberId(slot as u8))
+}
+
+/// A member whose place a spare may take, and the spares that may, in the order in which they are tried: a member that failed in service at
+/// once, one that is missing when `patient` says that it was waited for; never one that was taken out.
+pub(crate) fn vacancies(status: &PoolStatus, patient: bool) -> Vec<(MemberId, Vec<MemberId>)> {
+    let mut spares: Vec<&MemberStatus> = status.members.iter().filter(|member| member.state == "spare").collect();
+    // The smallest that is large enough.
+    spares.sort_by_key(|spare| spare.size_bytes);
+    let vacant = |member: &&MemberStatus| member.state == "faulted" || (patient && member.state == "missing");
+    let fitting = |member: &MemberStatus| spares.iter().filter(|spare| spare.size_bytes >= member.needed_bytes).map(|spare| spare.member).collect();
+    let vacancies = status.members.iter().filter(vacant).map(|member| (member.member, fitting(member)));
+    vacancies.filter(|(_, spares): &(MemberId, Vec<MemberId>)| !spares.is_empty()).collect()
+}
+
+/// How new devices are opened: as the others were, but never for long waited for.
+pub(super) fn opening(request: &OpenRequest) -> OpenRequest {
+    OpenRequest { lock_patience: Duration::from_secs(1), ..request.clone() }
+}
