@@ -121,7 +121,16 @@ fn options(force: bool) -> OpenOptions {
 impl World {
     fn new(redundancy: Redundancy, members: usize) -> Self {
         let superblock = crate::format::first_for_model(redundancy, members);
-        let mut world = Self { devices: Vec::new(), running: None, log: BTreeMap::new(), batches: 0, devices_made: members as u8, used_apart: false, images: Rc::default(), restored: false };
+        let mut world = Self {
+            devices: Vec::new(),
+            running: None,
+            log: BTreeMap::new(),
+            batches: 0,
+            devices_made: members as u8,
+            used_apart: false,
+            images: Rc::default(),
+            restored: false,
+        };
         world.devices = (0..members).map(|m| Device::new(m as u8 + 1)).collect();
         world.log.insert(superblock.content_hash(), Vec::new());
         for member in 0..members {
@@ -251,11 +260,13 @@ impl World {
                 alone.used_apart = true;
                 world = alone;
             }
-            // (An image of the last two generations looks like the device itself: what it lacks is found by the checksums of blocks.)
+            // (An image of the last generations looks like the device itself: what it lacks is found by the checksums of blocks.)
             (Step::Restore(m), None) if !self.restored => {
                 let generation = |device: &Device| device.newest().map(|s| s.generation.0);
                 let image = generation(&self.images[m])?;
-                self.devices.iter().all(|device| generation(device).is_some_and(|g| image + 1 < g)).then_some(())?;
+                let left = |s: &Superblock| s.members[m].absent_since.0;
+                let long_ago = |s: &Rc<Superblock>| image + 2 < s.generation.0 && (left(s) == 0 || image + 2 < left(s));
+                self.devices.iter().all(|device| device.newest().is_some_and(long_ago)).then_some(())?;
                 world.devices[m] = self.images[m].clone();
                 world.restored = true;
             }
@@ -323,14 +334,17 @@ fn steps(members: usize) -> Vec<Step> {
     general.into_iter().chain(each.into_iter().flat_map(|of| (0..members).map(of))).collect()
 }
 
-/// All worlds within `depth` steps of a new pool; their number.
-fn explore(redundancy: Redundancy, members: usize, depth: usize) -> usize {
+/// All worlds within `depth` steps of a new pool that has gone through `prefix`; their number.
+fn explore(redundancy: Redundancy, members: usize, prefix: &[Step], depth: usize) -> usize {
     let steps = steps(members);
     let mut first = World::new(redundancy, members);
     assert!(first.start(false, false));
     first.images = Rc::new(first.devices.clone());
+    for step in prefix {
+        first = first.step(*step).unwrap_or_else(|| panic!("{step:?} of {prefix:?} is possible"));
+    }
     let mut seen = HashSet::from([first.key()]);
-    let mut layer: Vec<(World, Vec<Step>)> = vec![(first, Vec::new())];
+    let mut layer: Vec<(World, Vec<Step>)> = vec![(first, prefix.to_vec())];
     for _ in 0..depth {
         let mut next = Vec::new();
         for (world, path) in &layer {
@@ -353,12 +367,28 @@ fn explore(redundancy: Redundancy, members: usize, depth: usize) -> usize {
 
 #[test]
 fn no_short_life_of_a_mirror_breaks_the_rules() {
-    let worlds = explore(Redundancy::Copies(2), 2, 7);
+    let worlds = explore(Redundancy::Copies(2), 2, &[], 7);
     assert!(worlds > 10_000, "{worlds}");
 }
 
 #[test]
 fn no_short_life_of_a_parity_pool_breaks_the_rules() {
-    let worlds = explore(Redundancy::Single, 3, 5);
+    let worlds = explore(Redundancy::Single, 3, &[], 5);
     assert!(worlds > 5_000, "{worlds}");
+}
+
+#[test]
+fn no_device_with_a_history_of_its_own_is_trusted() {
+    use Step::*;
+    let apart = [Write, Checkpoint, Fault(1), PowerOff, Apart(1), Plug(1), Start];
+    let worlds = explore(Redundancy::Copies(2), 2, &apart, 5);
+    assert!(worlds > 500, "{worlds}");
+}
+
+#[test]
+fn no_old_image_is_trusted() {
+    use Step::*;
+    let image = [Write, Checkpoint, TakeOut(1), BringBack(1), Rebuild(1), Fault(1), Write, PowerOff, Restore(1)];
+    let worlds = explore(Redundancy::Copies(2), 2, &image, 4) + explore(Redundancy::Single, 3, &image, 4);
+    assert!(worlds > 500, "{worlds}");
 }
