@@ -198,7 +198,7 @@ impl Stage<'_> {
             chunk_rows: Some((CHUNK_BYTES / BLOCK_BYTES) as u32),
             segment_rows: None,
             align_bytes: 1 << 20,
-            properties: Properties { spare_per_mille: 100, seal_age_ms: 50, victim_policy: 0, discard: false },
+            properties: Properties { spare_per_mille: 100, seal_age_ms: 50, victim_policy: 0, discard: false, ..Properties::DEFAULT },
             force: true,
         };
         let plan = offline::plan(&request)?;

@@ -492,8 +492,12 @@ pub struct RebuildStatus {
     pub segments_total: u32,
     /// Bytes read from members.
     pub read_bytes: u64,
-    /// Bytes written to members that are rebuilt.
+    /// Bytes written to members that are rebuilt: what is done.
     pub written_bytes: u64,
+    /// Bytes that are still to be written, as far as their segments are not emptied meanwhile.
+    pub left_bytes: u64,
+    /// Bytes written each second now.
+    pub bytes_per_second: u64,
     /// Batches that could not be rebuilt because their tables can neither be read nor be rebuilt. Their blocks may still be readable one by one.
     pub damaged_batches: u64,
 }
@@ -556,6 +560,8 @@ pub struct PoolStatus {
     pub victim_policy: &'static str,
     /// Discards for freed segments.
     pub discard: bool,
+    /// All properties.
+    pub properties: windrow_layout::superblock::Properties,
     /// Geometry and capacity.
     pub plan: PoolPlan,
     /// Blocks that count against `usable_bytes`, in bytes.

@@ -5,7 +5,7 @@
 //! way, writes a checkpoint and a last superblock.
 
 use crate::flush::Waiter;
-use crate::limits::{MAX_NAME_BYTES, MAX_VOLUME_BYTES, STREAM_USER};
+use crate::limits::{MAX_NAME_BYTES, MAX_VOLUME_BYTES, RATE_MAX, REBUILD_RATE_MIN, STREAM_USER};
 use crate::{Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest, Engine, Outbox, StopReason};
 use windrow_layout::batch::{Entry, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{VolumeRecord, VolumeState};
@@ -272,6 +272,13 @@ pub(crate) fn check_properties(properties: &Properties) -> Result<(), String> {
     }
     if !(1..=3_600_000).contains(&properties.seal_age_ms) {
         return Err(format!("the age bound lies between 1 ms and 1 hour, {} ms given", properties.seal_age_ms));
+    }
+    let (rate, least) = (properties.rebuild_rate, properties.rebuild_rate_min);
+    if !(REBUILD_RATE_MIN..=RATE_MAX).contains(&least) || rate > RATE_MAX {
+        return Err(format!("the guaranteed rate of a rebuild lies between {REBUILD_RATE_MIN} and {RATE_MAX} bytes per second, {least} given"));
+    }
+    if rate != 0 && rate < least {
+        return Err(format!("the bound of a rebuild is 0 (none) or at least its guaranteed rate ({least} bytes per second), {rate} given"));
     }
     if properties.victim_policy > 1 {
         return Err("the victim policy is 0 (greedy) or 1 (cost-benefit)".into());

@@ -101,10 +101,10 @@ impl Engine {
     /// A batch has been examined.
     pub(crate) fn examined(&mut self, work: ExamineWork, out: &mut Outbox) {
         let Some(examination) = self.examinations.remove(work.examination) else { return };
-        let (segment, row) = (examination.segment, examination.row);
+        let (segment, row, rows) = (examination.segment, examination.row, examination.rows);
         match examination.goal {
-            ExamineGoal::Scrub => self.scrub_examined(segment, row, work.found, out),
-            ExamineGoal::Rebuild => self.rebuild_examined(segment, row, work.found, out),
+            ExamineGoal::Scrub => self.scrub_examined(segment, row, rows, work.found, out),
+            ExamineGoal::Rebuild => self.rebuild_examined(segment, row, rows, work.found, out),
         }
         self.segments.unpin(segment);
     }

@@ -5,11 +5,12 @@
 //! (durability). A read: `read.rs` (pending blocks, map, runs), `fetch.rs` (member reads, verification, rebuilding), `fetch/split.rs` (row by row).
 //! Space: `segment.rs` (states, reuse rule), `clean.rs` (victims, moves), `checkpoint.rs` (images of the tables). Health:
 //! `examination.rs` and `examine.rs` (what each block of a batch must be), `scrub.rs` (one batch after the other), `rebuild.rs` (members that
-//! come back). Start:
+//! come back), `background.rs` (the pace of both). Start:
 //! `format.rs` (a new pool), `recover/` (an existing one). Everything that changes is owned by [`Engine`]; no locks, no clock,
 //! no randomness, no threads.
 
 pub mod api;
+mod background;
 mod checkpoint;
 mod clean;
 mod control;
@@ -95,6 +96,7 @@ pub struct Engine {
     scrub: scrub::Scrub,
     rebuild: rebuild::Rebuild,
     exchanges: member::Exchanges,
+    users: background::Users,
     counters: status::Counters,
     /// See [`Engine::plant_early_reuse`].
     early_reuse: bool,

@@ -36,8 +36,27 @@ pub const SMALL_RANGE_PAGES: u64 = 4;
 pub const WALKS_MAX: usize = 64;
 /// Segments whose discards are under way at the same time.
 pub const DISCARDING_MAX: u32 = 64;
-/// Batches that a scrub or rebuild has under way at the same time; each takes a chunk of memory on each member, twice.
-pub const EXAMINE_AHEAD: usize = 2;
+/// Bytes that a scrub or a rebuild has under way at the same time while no user is about, or two batches; each of them takes that memory twice. Enough
+/// for eight members to have two commands of 256 KiB each, and something in the hands of the workers.
+pub const AHEAD_BYTES: u64 = 32 << 20;
+/// Batches that it has under way at most: those of a pool with many flushes are small.
+pub const AHEAD_BATCHES: usize = 64;
+/// Users are about for so long after each of their requests.
+pub const USERS_ABOUT_NS: u64 = 1_000_000_000;
+/// While users are about, a scrub or rebuild pauses for so many times what its last batch took.
+pub const GIVE_WAY: u64 = 4;
+/// Most time for which a rate is made up for.
+pub const CATCH_UP_NS: u64 = 20_000_000;
+/// The grain of time.
+pub const TICK_NS: u64 = 1_000_000;
+/// A rate is shown as that of this time, and half of it of the time before.
+pub const METER_NS: u64 = 2_000_000_000;
+/// A scrub that gives way examines a batch after this time at the latest.
+pub const SCRUB_PAUSE_NS: u64 = 1_000_000_000;
+/// Smallest rate that a rebuild can be given, bytes per second and member.
+pub const REBUILD_RATE_MIN: u64 = 64 << 10;
+/// Largest rate that a property can name.
+pub const RATE_MAX: u64 = 1 << 50;
 /// Segments that are rebuilt before a flush is asked for.
 pub const REBUILD_FLUSH_SEGMENTS: usize = 16;
 /// A rebuild tries what it could not have again after this time.

@@ -52,6 +52,8 @@ pub enum Purpose {
     Rebuild {
         /// Segment.
         segment: SegmentId,
+        /// Its bytes.
+        bytes: u64,
     },
     /// A flush of a round.
     Flush,
@@ -152,9 +154,9 @@ impl Engine {
             }
             Purpose::Fetch { fetch, column } => self.fetch_read_done(fetch, column, done.buf, failed, out),
             Purpose::Examine { examination, column, row } => self.examine_read(examination, column, row, done.buf.filter(|_| !failed), out),
-            Purpose::Rebuild { segment } => {
+            Purpose::Rebuild { segment, bytes } => {
                 self.members.list[done.member.index()].dirty |= !failed;
-                self.column_rebuilt(segment);
+                self.column_rebuilt(segment, bytes);
             }
             Purpose::Flush => self.flush_done(done.member, failed, out),
             Purpose::SuperblockWrite | Purpose::SuperblockFlush => self.superblock_step_done(out),

@@ -5,18 +5,19 @@
 //! more the member is online, by a new superblock generation.
 //!
 //! The segments with the least redundancy left come first, of those the oldest. Only committed batches are looked at: what comes later
-//! is written to the member by its stream.
+//! is written to the member by its stream. How fast it goes, and how it gives way to users, is in `background.rs`.
 
+use crate::background::{Meter, Throttle, time_at};
 use crate::examination::ExamineGoal;
 use crate::examine::Examined;
-use crate::limits::{EXAMINE_AHEAD, REBUILD_FLUSH_SEGMENTS, REBUILD_RETRY_NS};
+use crate::limits::{REBUILD_FLUSH_SEGMENTS, REBUILD_RETRY_NS};
 use crate::member::Purpose;
 use crate::member::life::Change;
 use crate::segment::{Segment, SegmentState};
 use crate::{Engine, Notice, Outbox, RebuildStatus, WrittenBytes};
-use windrow_units::{BLOCK_SIZE, Column, MemberId, SegmentId};
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, MemberId, SegmentId};
 
-/// The segment that is being rebuilt; it is pinned.
+/// A segment that is being rebuilt; it is pinned.
 #[derive(Debug)]
 struct Current {
     segment: SegmentId,
@@ -26,6 +27,8 @@ struct Current {
     end: u32,
     /// Members for which all of it is.
     members: u64,
+    /// Bytes of members that are to be rebuilt of it, and have not been yet.
+    left_bytes: u64,
     examinations: usize,
     writes: usize,
     /// Something of it could not be had.
@@ -37,29 +40,36 @@ struct Current {
 pub(crate) struct Rebuild {
     /// Members are being rebuilt.
     active: bool,
-    /// Segments to go, the next one last.
-    queue: Vec<SegmentId>,
-    current: Option<Current>,
+    /// Segments to go with the bytes of members to be rebuilt of them, the next one last.
+    queue: Vec<(SegmentId, u64)>,
+    queued_bytes: u64,
+    /// Begun, the oldest first: small ones side by side, so that no member is idle at their ends.
+    current: Vec<Current>,
     /// Segments with something that could not be had: they stay stale, and are tried again later.
     failed: Vec<SegmentId>,
+    failed_bytes: u64,
     /// When they are.
     retry_at_ns: u64,
     /// Rebuilt on these members, and not covered by a flush.
     unflushed: Vec<(SegmentId, u64)>,
     /// Rebuilt, and covered by the round of flushes with this number.
     flushing: Option<(Vec<(SegmentId, u64)>, u64)>,
+    throttle: Throttle,
+    meter: Meter,
     sums: RebuildStatus,
 }
 
 impl Rebuild {
     /// For `status`.
-    pub(crate) fn status(&self) -> RebuildStatus {
-        self.sums.clone()
+    pub(crate) fn status(&self, now_ns: u64) -> RebuildStatus {
+        let current: u64 = self.current.iter().map(|current| current.left_bytes).sum();
+        let bytes_per_second = if self.sums.members.is_empty() { 0 } else { self.meter.rate(now_ns, self.sums.written_bytes) };
+        RebuildStatus { left_bytes: self.queued_bytes + current + self.failed_bytes, bytes_per_second, ..self.sums.clone() }
     }
 
     /// True if none of its reads, jobs and writes is under way.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.current.as_ref().is_none_or(|current| current.examinations == 0 && current.writes == 0)
+        self.throttle.is_at_rest()
     }
 
     /// True if nothing more comes of it soon.
@@ -67,9 +77,10 @@ impl Rebuild {
         !self.active || self.retry_at_ns > 0
     }
 
-    /// When it tries again what it could not have.
+    /// When it tries again what it could not have, or goes on after a pause.
     pub(crate) fn wake_at_ns(&self, now_ns: u64) -> Option<u64> {
-        (self.active && self.retry_at_ns > now_ns).then_some(self.retry_at_ns)
+        let retry = (self.retry_at_ns > now_ns).then_some(self.retry_at_ns);
+        retry.into_iter().chain(self.throttle.wake_at_ns(now_ns)).min().filter(|_| self.active)
     }
 }
 
@@ -129,77 +140,128 @@ impl Engine {
         }
         let members = self.rebuilding();
         self.announce_rebuilding(members, out);
+        self.rebuild.meter.note(self.now_ns, self.rebuild.sums.written_bytes);
         self.note_flushed();
+        let stop = members == 0 || self.control.shutting_down();
         loop {
-            if self.rebuild.current.is_none() {
-                if members == 0 {
-                    // The last of them has failed.
-                    self.rebuild = Rebuild { sums: RebuildStatus { members: Vec::new(), ..self.rebuild.status() }, ..Rebuild::default() };
-                    return;
-                }
-                if self.control.shutting_down() || !self.behind_barrier() {
-                    return;
-                }
-                match self.rebuild.queue.pop() {
-                    Some(segment) if self.is_stale(segment) => {
-                        self.segments.get_mut(segment).pins += 1;
-                        let end = self.committed_rows(segment);
-                        self.rebuild.current = Some(Current { segment, row: 0, end, members, examinations: 0, writes: 0, damaged: false });
-                    }
-                    Some(_) => continue,
-                    None if self.end_of_queue(out) => return,
-                    None => continue,
-                }
-            }
-            if !self.rebuild_current(members != 0, out) {
+            self.close_rebuilt(stop);
+            if stop && members == 0 && self.rebuild.current.is_empty() {
+                // The last of them has failed.
+                self.rebuild = Rebuild { sums: RebuildStatus { members: Vec::new(), ..self.rebuild.sums.clone() }, ..Rebuild::default() };
                 return;
             }
+            if stop || !self.behind_barrier() {
+                return;
+            }
+            match self.next_to_rebuild() {
+                Some(at) if self.rebuild.current[at].row >= self.rebuild.current[at].end => {}
+                Some(_) if !self.rebuild.throttle.may_begin(self.now_ns, &self.users) => return,
+                Some(at) => self.rebuild_batch(at, out),
+                None if !self.rebuild.current.is_empty() || self.end_of_queue(out) => return,
+                None => {}
+            }
         }
     }
 
-    /// Goes on with the segment at hand; true if it is done.
-    fn rebuild_current(&mut self, go_on: bool, out: &mut Outbox) -> bool {
-        loop {
-            let shutting_down = self.control.shutting_down();
-            let Some(current) = &mut self.rebuild.current else { return true };
-            let segment = current.segment;
-            let stop = !go_on || shutting_down;
-            if current.row < current.end && !stop {
-                if current.examinations >= EXAMINE_AHEAD {
-                    return false;
-                }
-                let (row, rows) = self.segments.get(segment).batch_at(current.row);
-                current.row = row + rows;
-                let read = self.examine(ExamineGoal::Rebuild, segment, row, rows, out);
-                self.rebuild.sums.read_bytes += read;
-                if let Some(current) = self.rebuild.current.as_mut() {
-                    current.examinations += usize::from(read > 0);
-                }
-                continue;
-            }
-            if current.examinations > 0 || current.writes > 0 {
-                return false;
-            }
-            let whole = current.row >= current.end && go_on && !current.damaged;
-            let (damaged, members) = (current.damaged, current.members);
-            self.rebuild.current = None;
-            self.segments.unpin(segment);
-            if whole {
-                self.rebuild.unflushed.push((segment, members));
-            } else if damaged {
-                self.rebuild.failed.push(segment);
-            }
-            if self.rebuild.unflushed.len() >= REBUILD_FLUSH_SEGMENTS {
-                self.flush_rebuilt();
-            }
-            return true;
+    /// A member comes in while the pool is in use. What is rebuilt by now, or half, is so on the others only.
+    pub(crate) fn rebuild_joined(&mut self, member: MemberId) {
+        let rebuild = &mut self.rebuild;
+        rebuild.active = true;
+        rebuild.sums.members.retain(|other| *other != member);
+        let current = rebuild.current.iter_mut().map(|current| &mut current.members);
+        let flushing = rebuild.flushing.iter_mut().flat_map(|(segments, _)| segments.iter_mut());
+        for members in rebuild.unflushed.iter_mut().chain(flushing).map(|(_, members)| members).chain(current) {
+            *members &= !(1 << member.0);
         }
     }
 
-    /// A batch of the segment at hand has been examined: the columns of the members that are rebuilt are written.
-    pub(crate) fn rebuild_examined(&mut self, segment: SegmentId, row: u32, found: Option<Examined>, out: &mut Outbox) {
+    /// Says who is rebuilt and was not before, and how much there is to do.
+    fn announce_rebuilding(&mut self, members: u64, out: &mut Outbox) {
+        self.rebuild.sums.members.retain(|member| members >> member.0 & 1 == 1);
+        let new: Vec<MemberId> = (0..64).filter(|m| members >> m & 1 == 1).map(MemberId).filter(|m| !self.rebuild.sums.members.contains(m)).collect();
+        if new.is_empty() {
+            return;
+        }
+        self.rebuild.sums.members.extend(&new);
+        self.rebuild.retry_at_ns = 0;
+        self.rebuild.failed.clear();
+        self.fill_queue();
+        for member in new {
+            let stale = |(s, _): &&(SegmentId, u64)| self.segments.get(*s).stale >> member.0 & 1 == 1;
+            let segments = self.rebuild.queue.iter().filter(stale).count() as u32;
+            out.notices.push(Notice::MemberRebuilding { member, segments });
+        }
+    }
+
+    /// A segment at hand with something to begin; else the next one of the queue, which then is at hand.
+    fn next_to_rebuild(&mut self) -> Option<usize> {
+        if let Some(at) = self.rebuild.current.iter().position(|current| current.row < current.end) {
+            return Some(at);
+        }
+        while let Some((segment, bytes)) = self.rebuild.queue.pop() {
+            self.rebuild.queued_bytes -= bytes;
+            if self.is_stale(segment) {
+                self.segments.get_mut(segment).pins += 1;
+                let (end, left_bytes) = (self.committed_rows(segment), self.stale_bytes(segment));
+                self.rebuild.current.push(Current { segment, row: 0, end, left_bytes, members: self.rebuilding(), examinations: 0, writes: 0, damaged: false });
+                return Some(self.rebuild.current.len() - 1);
+            }
+        }
+        None
+    }
+
+    /// Bytes of members to be rebuilt of a segment.
+    fn stale_bytes(&self, segment: SegmentId) -> u64 {
+        let members = (self.segments.get(segment).stale & self.rebuilding()).count_ones();
+        u64::from(self.committed_rows(segment)) * u64::from(members) * BLOCK_BYTES
+    }
+
+    /// Begins with the next batch of a segment at hand.
+    fn rebuild_batch(&mut self, at: usize, out: &mut Outbox) {
+        let segment = self.rebuild.current[at].segment;
+        let (row, rows) = self.segments.get(segment).batch_at(self.rebuild.current[at].row);
+        self.rebuild.current[at].row = row + rows;
+        let read = self.examine(ExamineGoal::Rebuild, segment, row, rows, out);
+        if read == 0 {
+            // No column is there.
+            self.rebuild.current[at].damaged = true;
+            return;
+        }
+        self.rebuild.sums.read_bytes += read;
+        self.rebuild.current[at].examinations += 1;
+        let properties = &self.superblock.properties;
+        let of_member = u64::from(rows) * BLOCK_BYTES;
+        let (bound, floor) = (time_at(of_member, properties.rebuild_rate), time_at(of_member, properties.rebuild_rate_min.max(1)));
+        let bytes = self.batch_bytes(segment, rows);
+        self.rebuild.throttle.begin(self.now_ns, bytes, bound, floor);
+    }
+
+    /// Bytes of a batch on all members: about what an examination needs of memory.
+    pub(crate) fn batch_bytes(&self, segment: SegmentId, rows: u32) -> u64 {
+        u64::from(self.zones.shape(segment).width) * u64::from(rows) * BLOCK_BYTES
+    }
+
+    /// Lets go of the segments of which nothing is under way and nothing is left to begin.
+    fn close_rebuilt(&mut self, stop: bool) {
+        let is_closed = |current: &mut Current| (current.row >= current.end || stop) && current.examinations == 0 && current.writes == 0;
+        for current in self.rebuild.current.extract_if(.., is_closed) {
+            self.segments.unpin(current.segment);
+            if current.damaged {
+                self.rebuild.failed.push(current.segment);
+                self.rebuild.failed_bytes += current.left_bytes;
+            } else if current.row >= current.end && !stop {
+                self.rebuild.unflushed.push((current.segment, current.members));
+            }
+        }
+        if self.rebuild.unflushed.len() >= REBUILD_FLUSH_SEGMENTS {
+            self.flush_rebuilt();
+        }
+    }
+
+    /// A batch of a segment at hand has been examined: the columns of the members that are rebuilt are written.
+    pub(crate) fn rebuild_examined(&mut self, segment: SegmentId, row: u32, rows: u32, found: Option<Examined>, out: &mut Outbox) {
         let stale = self.segments.get(segment).stale & self.rebuilding();
-        let mut writes = 0;
+        let (mut writes, mut written_bytes) = (0, 0);
         let damaged = found.as_ref().is_none_or(|found| !found.lost.is_empty());
         match found {
             _ if self.stopped.is_some() => {}
@@ -211,24 +273,30 @@ impl Engine {
                     let (member, offset) = self.zones.locate(segment).address(row, Column(c as u8));
                     if stale >> member.0 & 1 == 1 {
                         debug_assert!(column.len().is_multiple_of(BLOCK_SIZE));
-                        let written = WrittenBytes { rebuild: column.len() as u64, ..Default::default() };
-                        self.rebuild.sums.written_bytes += column.len() as u64;
-                        self.send_write(member, offset, column, Purpose::Rebuild { segment }, &written, out);
+                        let bytes = column.len() as u64;
+                        let written = WrittenBytes { rebuild: bytes, ..Default::default() };
+                        self.rebuild.throttle.add(bytes);
+                        self.send_write(member, offset, column, Purpose::Rebuild { segment, bytes }, &written, out);
                         writes += 1;
+                        written_bytes += bytes;
                     }
                 }
             }
         }
-        if let Some(current) = &mut self.rebuild.current {
+        self.rebuild.sums.written_bytes += written_bytes;
+        self.rebuild.throttle.end(self.now_ns, self.batch_bytes(segment, rows));
+        if let Some(current) = self.rebuild.current.iter_mut().find(|current| current.segment == segment) {
             current.examinations -= 1;
             current.writes += writes;
             current.damaged |= damaged;
+            current.left_bytes = current.left_bytes.saturating_sub(written_bytes);
         }
     }
 
     /// A column has been written, or not: then its member is not rebuilt any more.
-    pub(crate) fn column_rebuilt(&mut self, segment: SegmentId) {
-        if let Some(current) = self.rebuild.current.as_mut().filter(|current| current.segment == segment) {
+    pub(crate) fn column_rebuilt(&mut self, segment: SegmentId, bytes: u64) {
+        self.rebuild.throttle.end(self.now_ns, bytes);
+        if let Some(current) = self.rebuild.current.iter_mut().find(|current| current.segment == segment) {
             current.writes -= 1;
         }
     }
@@ -253,46 +321,19 @@ impl Engine {
         }
     }
 
-    /// A member comes in while the pool is in use. What is rebuilt by now, or half, is so on the others only.
-    pub(crate) fn rebuild_joined(&mut self, member: MemberId) {
-        let rebuild = &mut self.rebuild;
-        rebuild.active = true;
-        rebuild.sums.members.retain(|other| *other != member);
-        let current = rebuild.current.iter_mut().map(|current| &mut current.members);
-        let flushing = rebuild.flushing.iter_mut().flat_map(|(segments, _)| segments.iter_mut());
-        for members in rebuild.unflushed.iter_mut().chain(flushing).map(|(_, members)| members).chain(current) {
-            *members &= !(1 << member.0);
-        }
-    }
-
-    /// Members that were not among those that are rebuilt: what is stale on them is looked for.
-    fn announce_rebuilding(&mut self, members: u64, out: &mut Outbox) {
-        self.rebuild.sums.members.retain(|member| members >> member.0 & 1 == 1);
-        let new: Vec<MemberId> = (0..64).filter(|m| members >> m & 1 == 1).map(MemberId).filter(|m| !self.rebuild.sums.members.contains(m)).collect();
-        if new.is_empty() {
-            return;
-        }
-        self.rebuild.sums.members.extend(&new);
-        self.rebuild.retry_at_ns = 0;
-        self.rebuild.failed.clear();
-        self.fill_queue();
-        for member in new {
-            let stale = |s: &SegmentId| self.segments.get(*s).stale >> member.0 & 1 == 1;
-            let segments = self.rebuild.queue.iter().filter(|s| stale(s)).count() as u32;
-            out.notices.push(Notice::MemberRebuilding { member, segments });
-        }
-    }
-
     /// Looks for stale segments.
     fn fill_queue(&mut self) {
         let mut stale: Vec<(usize, u64, SegmentId)> = Vec::new();
-        for segment in (0..self.segments.count()).map(SegmentId).filter(|segment| self.is_stale(*segment)) {
+        let at_hand: Vec<SegmentId> = self.rebuild.current.iter().map(|current| current.segment).collect();
+        for segment in (0..self.segments.count()).map(SegmentId).filter(|segment| self.is_stale(*segment) && !at_hand.contains(segment)) {
             let on = self.members_of(segment);
             let lost = (0..64).map(MemberId).filter(|m| on >> m.0 & 1 == 1 && !self.holds(*m, segment)).count();
             stale.push((lost, u64::MAX - self.segments.get(segment).last_checkpoint, segment));
         }
         stale.sort_unstable_by_key(|(lost, age, segment)| (*lost, *age, std::cmp::Reverse(segment.0)));
-        self.rebuild.queue = stale.into_iter().map(|(_, _, segment)| segment).collect();
+        self.rebuild.queue = stale.into_iter().map(|(_, _, segment)| (segment, self.stale_bytes(segment))).collect();
+        self.rebuild.queued_bytes = self.rebuild.queue.iter().map(|(_, bytes)| bytes).sum();
+        self.rebuild.failed_bytes = 0;
         self.rebuild.sums.segments_total = self.rebuild.sums.segments_done + self.rebuild.queue.len() as u32;
     }
 
@@ -306,9 +347,11 @@ impl Engine {
             return true;
         }
         self.fill_queue();
-        if self.rebuild.queue.iter().all(|segment| self.rebuild.failed.contains(segment)) && !self.rebuild.queue.is_empty() && self.rebuild.retry_at_ns == 0 {
+        let all_failed = self.rebuild.queue.iter().all(|(segment, _)| self.rebuild.failed.contains(segment)) && !self.rebuild.queue.is_empty();
+        if all_failed && self.rebuild.retry_at_ns == 0 {
             // All that is left could not be had: the members stay as they are, and it is tried again after a while.
             self.rebuild.retry_at_ns = self.now_ns + REBUILD_RETRY_NS;
+            self.rebuild.failed_bytes = std::mem::take(&mut self.rebuild.queued_bytes);
             self.rebuild.queue.clear();
             return true;
         }

@@ -7,9 +7,10 @@
 //! Only the batches under way pin their segments, and none is begun while repairs wait for room: a full pool never waits for a scrub.
 //! Where it stands and what it has found is in the counters that every checkpoint keeps, so it goes on after a restart.
 
+use crate::background::{Throttle, time_at};
 use crate::examination::ExamineGoal;
 use crate::examine::Examined;
-use crate::limits::{EXAMINE_AHEAD, SCRUB_LOST_MAX, SCRUB_SEGMENTS_PER_STEP};
+use crate::limits::{SCRUB_LOST_MAX, SCRUB_PAUSE_NS, SCRUB_SEGMENTS_PER_STEP};
 use crate::pending::BlockKey;
 use crate::segment::SegmentState;
 use crate::{ControlError, Engine, Notice, Outbox, ScrubCommand, ScrubState, ScrubStatus, VolumeBlock};
@@ -41,10 +42,9 @@ pub(crate) struct Scrub {
     active_ns: u64,
     /// When it was last begun or resumed.
     running_since_ns: u64,
-    /// The rate allows the next read at this time.
-    allowed_at_ns: u64,
-    /// Examinations.
-    under_way: usize,
+    /// More segments are to be looked at: at once, but after others had their turn.
+    later: bool,
+    throttle: Throttle,
     repairs: VecDeque<Repair>,
 }
 
@@ -108,7 +108,7 @@ impl Scrub {
 
     /// True if none of its reads, jobs or repairs is under way.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.under_way == 0 && self.repairs.is_empty()
+        self.throttle.is_at_rest() && self.repairs.is_empty()
     }
 
     /// True if nothing more comes of it.
@@ -116,9 +116,10 @@ impl Scrub {
         self.is_at_rest() && self.sums.state != ScrubState::Running
     }
 
-    /// When its rate allows it to go on, if nothing else makes it.
+    /// When it goes on, if nothing else makes it.
     pub(crate) fn wake_at_ns(&self, now_ns: u64) -> Option<u64> {
-        (self.sums.state == ScrubState::Running && self.allowed_at_ns > now_ns).then_some(self.allowed_at_ns)
+        let wake = if self.later { Some(now_ns + 1) } else { self.throttle.wake_at_ns(now_ns) };
+        wake.filter(|_| self.sums.state == ScrubState::Running)
     }
 
     fn pause_clock(&mut self, now_ns: u64) {
@@ -167,7 +168,12 @@ impl Engine {
             // It goes on after a restart.
             self.scrub.running_since_ns = self.now_ns;
         }
-        while self.scrub.under_way < EXAMINE_AHEAD && self.scrub.allowed_at_ns <= self.now_ns {
+        self.scrub.later = false;
+        // Redundancy that is missing comes before redundancy that may be wrong.
+        if !self.rebuild.is_idle() {
+            return;
+        }
+        while self.scrub.throttle.may_begin(self.now_ns, &self.users) {
             if !self.scrub.repairs.is_empty() || self.has_repairs() {
                 return;
             }
@@ -175,7 +181,7 @@ impl Engine {
                 Next::Batch { segment, row, rows } => self.scrub_batch(segment, row, rows, out),
                 Next::Later => {
                     // A long stretch of segments without live data: others first.
-                    self.scrub.allowed_at_ns = self.now_ns + 1;
+                    self.scrub.later = true;
                     return;
                 }
                 Next::Wait => return,
@@ -188,7 +194,7 @@ impl Engine {
     fn next_batch(&mut self) -> Next {
         for _ in 0..SCRUB_SEGMENTS_PER_STEP {
             // Repairs do not wait here, see above.
-            if self.scrub.row == 0 && self.scrub.under_way == 0 && !self.has_moves() {
+            if self.scrub.row == 0 && self.scrub.throttle.is_at_rest() && !self.has_moves() {
                 self.scrub.settled = self.scrub.segment;
             }
             if self.scrub.segment >= self.segments.count() {
@@ -207,7 +213,7 @@ impl Engine {
             }
             self.scrub.segment += 1;
             self.scrub.row = 0;
-            if self.scrub.under_way > 0 {
+            if !self.scrub.throttle.is_at_rest() {
                 // The next segment begins when nothing of this one is open.
                 return Next::Wait;
             }
@@ -216,8 +222,8 @@ impl Engine {
     }
 
     /// A batch has been examined.
-    pub(crate) fn scrub_examined(&mut self, segment: SegmentId, row: u32, found: Option<Examined>, out: &mut Outbox) {
-        self.scrub.under_way -= 1;
+    pub(crate) fn scrub_examined(&mut self, segment: SegmentId, row: u32, rows: u32, found: Option<Examined>, out: &mut Outbox) {
+        self.scrub.throttle.end(self.now_ns, self.batch_bytes(segment, rows));
         self.scrub.sums.batches += 1;
         match found {
             Some(found) if found.is_whole() => {}
@@ -228,10 +234,11 @@ impl Engine {
 
     fn scrub_batch(&mut self, segment: SegmentId, row: u32, rows: u32, out: &mut Outbox) {
         let read = self.examine(ExamineGoal::Scrub, segment, row, rows, out);
-        self.scrub.under_way += usize::from(read > 0);
         self.scrub.sums.read_bytes += read;
-        let pause = (read * 1_000_000_000).checked_div(self.scrub.sums.bytes_per_second).unwrap_or(0);
-        self.scrub.allowed_at_ns = if pause == 0 { 0 } else { self.scrub.allowed_at_ns.max(self.now_ns) + pause };
+        if read > 0 {
+            let (bytes, bound) = (self.batch_bytes(segment, rows), time_at(read, self.scrub.sums.bytes_per_second));
+            self.scrub.throttle.begin(self.now_ns, bytes, bound, SCRUB_PAUSE_NS);
+        }
     }
 
     /// Has the live blocks of damaged rows moved, and notes those that are lost.

@@ -161,6 +161,12 @@ pub struct PropertyChange {
     /// Discards for freed segments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discard: Option<bool>,
+    /// Most bytes each second that a rebuild reads from, or writes to, one member; 0: no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebuild_rate: Option<u64>,
+    /// Bytes each second of one member that a rebuild is given even while users are about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebuild_rate_min: Option<u64>,
 }
 
 /// An answer.

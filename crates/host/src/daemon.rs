@@ -216,6 +216,8 @@ pub fn set_properties(pool: &Pool, change: &PropertyChange) -> Result<(), Failur
     if let Some(discard) = change.discard {
         properties.discard = discard;
     }
+    properties.rebuild_rate = change.rebuild_rate.unwrap_or(properties.rebuild_rate);
+    properties.rebuild_rate_min = change.rebuild_rate_min.unwrap_or(properties.rebuild_rate_min);
     pool.control(Control::SetProperties(properties.to_properties())).map_err(|error| control_failure(what.to_owned(), &error))?;
     Ok(())
 }

@@ -183,6 +183,13 @@ fn rebuild(page: &mut Page, report: &PoolReport) {
     page.single("rebuild_segments", "gauge", "Segments to be made whole in all.", rebuild.segments_total);
     page.single("rebuild_read_bytes_total", "counter", "Bytes that rebuilds read from members.", rebuild.read_bytes);
     page.single("rebuild_written_bytes_total", "counter", "Bytes that rebuilds wrote.", rebuild.written_bytes);
+    page.single("rebuild_total_bytes", "gauge", "Bytes that the rebuild under way, or the last one, has written and has still to write.", rebuild.total_bytes);
+    page.single("rebuild_left_bytes", "gauge", "Bytes that it has still to write.", rebuild.total_bytes.saturating_sub(rebuild.written_bytes));
+    page.single("rebuild_rate_bytes", "gauge", "Bytes that it writes each second now.", rebuild.bytes_per_second);
+    page.head("rebuild_left_seconds", "gauge", "Seconds until it ends at this rate; absent if nothing is rebuilt, or nothing moves.");
+    if let Some(seconds) = rebuild.left_seconds {
+        page.sample("rebuild_left_seconds", &[], seconds);
+    }
     page.single("rebuild_damaged_batches_total", "counter", "Batches that could not be rebuilt.", rebuild.damaged_batches);
 }
 

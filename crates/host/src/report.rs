@@ -79,6 +79,23 @@ pub struct PropertyReport {
     pub victim_policy: String,
     /// Discards are sent for freed segments.
     pub discard: bool,
+    /// Most bytes each second that a rebuild reads from, or writes to, one member; 0: no bound.
+    pub rebuild_rate: u64,
+    /// Bytes each second of one member that a rebuild is given even while users are about.
+    pub rebuild_rate_min: u64,
+}
+
+impl From<&Properties> for PropertyReport {
+    fn from(properties: &Properties) -> Self {
+        Self {
+            spare_per_mille: properties.spare_per_mille,
+            seal_age_ms: properties.seal_age_ms,
+            victim_policy: if properties.victim_policy == 0 { "greedy" } else { "cost-benefit" }.to_owned(),
+            discard: properties.discard,
+            rebuild_rate: properties.rebuild_rate,
+            rebuild_rate_min: properties.rebuild_rate_min,
+        }
+    }
 }
 
 impl PropertyReport {
@@ -89,6 +106,9 @@ impl PropertyReport {
             seal_age_ms: self.seal_age_ms,
             victim_policy: u8::from(self.victim_policy == "cost-benefit"),
             discard: self.discard,
+            rebuild_rate: self.rebuild_rate,
+            rebuild_rate_min: self.rebuild_rate_min,
+            ..Properties::DEFAULT
         }
     }
 }
@@ -217,23 +237,40 @@ pub struct RebuildReport {
     pub segments_total: u32,
     /// Bytes read from members.
     pub read_bytes: u64,
-    /// Bytes written to the members that are rebuilt.
+    /// Bytes written to the members that are rebuilt: what is done.
     pub written_bytes: u64,
+    /// Those and the bytes that are left to be written.
+    pub total_bytes: u64,
+    /// Bytes written each second now; 0 if nothing is rebuilt.
+    pub bytes_per_second: u64,
+    /// Seconds that it will take at this rate; none if nothing is rebuilt, or nothing moves.
+    pub left_seconds: Option<u64>,
     /// Batches that could not be rebuilt: their tables can neither be read nor be rebuilt.
     pub damaged_batches: u64,
 }
 
 impl From<&RebuildStatus> for RebuildReport {
     fn from(status: &RebuildStatus) -> Self {
-        let RebuildStatus { members, segments_done, segments_total, read_bytes, written_bytes, damaged_batches } = status;
+        let RebuildStatus { members, segments_done, segments_total, read_bytes, written_bytes, left_bytes, bytes_per_second, damaged_batches } = status;
         Self {
             members: members.iter().map(|member| member.0).collect(),
             segments_done: *segments_done,
             segments_total: *segments_total,
             read_bytes: *read_bytes,
             written_bytes: *written_bytes,
+            total_bytes: written_bytes + left_bytes,
+            bytes_per_second: *bytes_per_second,
+            left_seconds: left_bytes.checked_div(*bytes_per_second),
             damaged_batches: *damaged_batches,
         }
+    }
+}
+
+impl RebuildReport {
+    /// Thousandths that are done, below 1000 until it has ended.
+    pub fn done_per_mille(&self) -> u64 {
+        let share = (u128::from(self.written_bytes) * 1000).checked_div(u128::from(self.total_bytes)).unwrap_or(0) as u64;
+        if self.members.is_empty() { share } else { share.min(999) }
     }
 }
 
@@ -305,12 +342,7 @@ impl PoolReport {
             epoch: status.epoch,
             members: members.collect(),
             volumes: status.volumes.iter().map(VolumeReport::from).collect(),
-            properties: PropertyReport {
-                spare_per_mille: status.spare_per_mille,
-                seal_age_ms: status.seal_age_ms,
-                victim_policy: status.victim_policy.to_owned(),
-                discard: status.discard,
-            },
+            properties: PropertyReport::from(&status.properties),
             capacity: CapacityReport {
                 data_bytes: status.plan.data_bytes,
                 usable_bytes: status.plan.usable_bytes,

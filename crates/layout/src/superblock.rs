@@ -247,6 +247,28 @@ pub struct Properties {
     pub victim_policy: u8,
     /// Send discards for freed segments.
     pub discard: bool,
+    /// Most bytes each second that a rebuild reads from, or writes to, one member; 0: no bound.
+    pub rebuild_rate: u64,
+    /// Bytes each second of one member that a rebuild is given even under load of users.
+    pub rebuild_rate_min: u64,
+    /// Days from the end of a scrub to the beginning of the next one, which begins by itself; 0: never.
+    pub scrub_interval_days: u16,
+    /// A read of a member that takes longer than this, and much longer than reads usually do, is answered from redundancy; 0: never.
+    pub read_latency_bound_ms: u32,
+}
+
+impl Properties {
+    /// What a pool has unless something else is asked for.
+    pub const DEFAULT: Self = Self {
+        spare_per_mille: 100,
+        seal_age_ms: 50,
+        victim_policy: 0,
+        discard: true,
+        rebuild_rate: 0,
+        rebuild_rate_min: 10 << 20,
+        scrub_interval_days: 30,
+        read_latency_bound_ms: 50,
+    };
 }
 
 /// The superblock.

@@ -80,7 +80,7 @@ fn superblock() -> Superblock {
             Fence { epoch: Epoch(4), accepted_order: Order(5100), next_order: Order(6000), last_seq: std::array::from_fn(|i| Seq(i as u64)) },
         ],
         checkpoints: [Some(root(12)), Some(root(11))],
-        properties: Properties { spare_per_mille: 100, seal_age_ms: 20, victim_policy: 1, discard: true },
+        properties: Properties { spare_per_mille: 100, seal_age_ms: 20, victim_policy: 1, discard: true, ..Properties::DEFAULT },
     }
 }
 

@@ -218,6 +218,7 @@ pub fn draw_properties(rng: &mut Rng) -> Properties {
         seal_age_ms: rng.pick(&[1, 5, 20, 100]),
         victim_policy: rng.below(2) as u8,
         discard: rng.chance(700),
+        ..Properties::DEFAULT
     }
 }
 

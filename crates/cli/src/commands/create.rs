@@ -90,7 +90,7 @@ impl CreateArguments {
             chunk_rows: rows(self.chunk, "chunk")?,
             segment_rows,
             align_bytes: self.align.map_or_else(|| offline::alignment(segment_rows), |align| align.0),
-            properties: Properties { spare_per_mille: self.spare.0, seal_age_ms: self.seal_age, victim_policy: 0, discard: true },
+            properties: Properties { spare_per_mille: self.spare.0, seal_age_ms: self.seal_age, victim_policy: 0, discard: true, ..Properties::DEFAULT },
             force: self.force,
         })
     }

@@ -5,6 +5,7 @@ use super::members::{self, AddArguments, OfflineArguments, OnlineArguments, Remo
 use super::properties;
 use super::scrub::{self, ScrubArguments};
 use crate::context::{self, OpenedAtRest, PoolPlace};
+use crate::figures::{clock, megabytes};
 use crate::output::Output;
 use crate::table::Table;
 use crate::values::{Size, property};
@@ -336,15 +337,23 @@ fn status(arguments: &StatusArguments, output: &Output) -> Result<u8, Failure> {
     Ok(if arguments.exit_code { worst } else { 0 })
 }
 
-/// How far a rebuild is, if there is one.
-fn rebuild(report: &PoolReport) -> String {
+/// How far a rebuild is, in one line, if there is one.
+pub fn rebuild(report: &PoolReport) -> String {
     let rebuild = &report.rebuild;
     if rebuild.members.is_empty() {
         return String::new();
     }
     let members = rebuild.members.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
-    let written = Size(rebuild.written_bytes);
-    format!("rebuild    member {members}: {} of {} segments, {written} written\n", rebuild.segments_done, rebuild.segments_total)
+    let left = rebuild.left_seconds.map_or_else(|| "time left unknown".to_owned(), |seconds| format!("{} left", clock(seconds)));
+    format!(
+        "rebuild    member {members}: {} % done, {} of {}, {}, {left}, {} of {} segments\n",
+        rebuild.done_per_mille() / 10,
+        Size(rebuild.written_bytes),
+        Size(rebuild.total_bytes),
+        megabytes(rebuild.bytes_per_second as f64),
+        rebuild.segments_done,
+        rebuild.segments_total
+    )
 }
 
 /// A pool as text.

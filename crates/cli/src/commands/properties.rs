@@ -1,6 +1,6 @@
 //! `pool set` and `pool get`: properties by name.
 
-use crate::values::Share;
+use crate::values::{Share, Size};
 use windrow_host::Failure;
 use windrow_host::control::PropertyChange;
 use windrow_host::failure::id;
@@ -12,7 +12,9 @@ Properties:
   spare          share of the space that data may not fill, e.g. 10%
   seal-age       most milliseconds that acknowledged data waits in memory, e.g. 50
   victim-policy  which segments are cleaned: greedy or cost-benefit
-  discard        tell drives which space is free: on or off";
+  discard        tell drives which space is free: on or off
+  rebuild-rate   most bytes each second that a rebuild reads from, or writes to, one member, e.g. 200M, or none
+  rebuild-rate-min  bytes each second of one member that a rebuild is given even while users are about, e.g. 10M";
 
 /// Reads `NAME=VALUE` pairs.
 pub fn parse(pairs: &[(String, String)]) -> Result<PropertyChange, Failure> {
@@ -33,10 +35,27 @@ pub fn parse(pairs: &[(String, String)]) -> Result<PropertyChange, Failure> {
                     _ => return Err(wrong(format!("'{value}' is neither on nor off"))),
                 });
             }
+            "rebuild-rate" if value == "none" => change.rebuild_rate = Some(0),
+            "rebuild-rate" => change.rebuild_rate = Some(rate(value).map_err(wrong)?),
+            "rebuild-rate-min" => change.rebuild_rate_min = Some(rate(value).map_err(wrong)?),
             _ => return Err(wrong("there is no such property".to_owned())),
         }
     }
     Ok(change)
+}
+
+/// Bytes each second, with or without `/s`.
+fn rate(text: &str) -> Result<u64, String> {
+    text.strip_suffix("/s").unwrap_or(text).parse::<Size>().map(|size| size.0)
+}
+
+/// A rate so that it can be read back.
+fn exact(bytes_per_second: u64) -> String {
+    match bytes_per_second {
+        0 => "none".to_owned(),
+        whole if whole % (1 << 20) == 0 => format!("{}M/s", whole >> 20),
+        other => format!("{other}/s"),
+    }
 }
 
 /// The properties as name and value.
@@ -46,6 +65,8 @@ pub fn list(properties: &PropertyReport) -> Vec<(&'static str, String)> {
         ("seal-age", format!("{}ms", properties.seal_age_ms)),
         ("victim-policy", properties.victim_policy.clone()),
         ("discard", if properties.discard { "on" } else { "off" }.to_owned()),
+        ("rebuild-rate", exact(properties.rebuild_rate)),
+        ("rebuild-rate-min", exact(properties.rebuild_rate_min)),
     ]
 }
 
@@ -55,12 +76,22 @@ mod tests {
 
     #[test]
     fn what_is_listed_can_be_set() {
-        let properties = PropertyReport { spare_per_mille: 125, seal_age_ms: 20, victim_policy: "cost-benefit".to_owned(), discard: true };
+        let properties = PropertyReport {
+            spare_per_mille: 125,
+            seal_age_ms: 20,
+            victim_policy: "cost-benefit".to_owned(),
+            discard: true,
+            rebuild_rate: 0,
+            rebuild_rate_min: 300_001,
+        };
         let pairs: Vec<(String, String)> = list(&properties).into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let change = parse(&pairs).unwrap();
         assert_eq!((change.spare_per_mille, change.seal_age_ms, change.discard), (Some(125), Some(20), Some(true)));
         assert_eq!(change.victim_policy.as_deref(), Some("cost-benefit"));
-        for (name, value) in [("spare", "200%"), ("seal-age", "soon"), ("discard", "maybe"), ("colour", "red")] {
+        assert_eq!((change.rebuild_rate, change.rebuild_rate_min), (Some(0), Some(300_001)));
+        for (name, value) in
+            [("rebuild-rate", "fast"), ("rebuild-rate-min", "none"), ("spare", "200%"), ("seal-age", "soon"), ("discard", "maybe"), ("colour", "red")]
+        {
             assert_eq!(parse(&[(name.to_owned(), value.to_owned())]).unwrap_err().id, id::POOL_VALUE);
         }
     }

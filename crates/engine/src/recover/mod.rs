@@ -319,6 +319,7 @@ fn build(
         scrub: Default::default(),
         rebuild: Default::default(),
         exchanges: Default::default(),
+        users: Default::default(),
         counters: Default::default(),
         early_reuse: false,
         superblock,

@@ -145,6 +145,7 @@ impl Engine {
         if self.stopped.is_some() || self.control.shutting_down() {
             return self.fail(request.id, RequestError::Stopped, out);
         }
+        self.users.note(self.now_ns);
         match request.op {
             Op::Read { offset, length } => self.read_request(request.id, request.volume, offset, length, out),
             Op::BlockStatus { offset, length, max_extents } => self.block_status(request.id, request.volume, offset, length, max_extents, out),

@@ -101,7 +101,7 @@ impl Memory {
     }
 }
 
-pub const PROPERTIES: Properties = Properties { spare_per_mille: 100, seal_age_ms: 20, victim_policy: 0, discard: false };
+pub const PROPERTIES: Properties = Properties { spare_per_mille: 100, seal_age_ms: 20, victim_policy: 0, discard: false, ..Properties::DEFAULT };
 
 pub struct Machine {
     pub memory: Memory,

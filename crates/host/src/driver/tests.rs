@@ -94,6 +94,7 @@ impl StateMachine for FakeMachine {
             seal_age_ms: 50,
             victim_policy: "greedy",
             discard: false,
+            properties: windrow_layout::superblock::Properties::DEFAULT,
             plan: PoolPlan {
                 zones: Vec::new(),
                 segments: 0,

@@ -1,16 +1,18 @@
 //! Pools on members that are already open here, formatted afresh: for benchmarks on memory and on scratch files.
 
 use super::{OpenedPool, random_uuid};
+use crate::daemon::control_failure;
 use crate::failure::{Failure, id};
+use crate::{HostOptions, Pool};
 use std::sync::Arc;
 use std::time::Instant;
 use windrow_device::queue::Members as MemberTable;
 use windrow_device::{Member, RamAllocation, RamMember, SyncMembers};
-use windrow_engine::api::{Limits, OpenOptions, OpenPhase, PoolSpec};
+use windrow_engine::api::{Control, Limits, MemberChange, OpenOptions, OpenPhase, PoolSpec};
 use windrow_engine::{Engine, RebuildReport};
 use windrow_io::BufPool;
 use windrow_layout::superblock::Properties;
-use windrow_units::{Redundancy, Uuid};
+use windrow_units::{MemberId, Redundancy, Uuid};
 
 /// Who has a scratch pool.
 const SCRATCH_HOST: Uuid = Uuid([1; 16]);
@@ -32,7 +34,7 @@ pub struct ScratchSpec {
 
 impl Default for ScratchSpec {
     fn default() -> Self {
-        let properties = Properties { spare_per_mille: 100, seal_age_ms: 50, victim_policy: 0, discard: false };
+        let properties = Properties { spare_per_mille: 100, seal_age_ms: 50, victim_policy: 0, discard: false, ..Properties::DEFAULT };
         Self { redundancy: Redundancy::Double, chunk_rows: None, segment_rows: None, properties, limits: Limits::default() }
     }
 }
@@ -96,4 +98,20 @@ pub fn rebuild_scratch(table: MemberTable, limits: Limits) -> Result<RebuildRepo
     let options = OpenOptions { host: SCRATCH_HOST, read_only: false, force: false, limits };
     let rebuilt = Engine::rebuild_map(&mut io, BufPool::new(super::open::KEEP_BYTES), &options, true, &mut |_| {});
     rebuilt.map_err(|error| Failure::new(id::POOL_OPEN, "cannot rebuild the scratch pool", error))
+}
+
+/// Takes what a member of a scratch pool holds for lost: the next opening begins to rebuild it from nothing.
+///
+/// # Errors
+/// The engine refuses the pool, or a member fails.
+pub fn replace_scratch(table: &MemberTable, member: usize) -> Result<(), Failure> {
+    let what = || "cannot replace a member of the scratch pool".to_owned();
+    let opened = reopen_scratch(table.clone(), Limits::default(), &mut |_| {})?;
+    let pool = Pool::start(opened.engine, opened.members, opened.buffers, HostOptions::default())?;
+    let size_bytes = table[member].as_ref().map_or(0, |device| device.info().size_bytes);
+    let exchange = MemberChange::Exchange { uuid: random_uuid()?, size_bytes, spare: None };
+    for change in [MemberChange::TakeOut, MemberChange::Settle, exchange] {
+        pool.control(Control::Member { member: MemberId(member as u8), change }).map_err(|error| control_failure(what(), &error))?;
+    }
+    pool.shutdown(false).map_err(|error| control_failure(what(), &error))
 }

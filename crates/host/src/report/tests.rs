@@ -25,7 +25,13 @@ pub(crate) fn sample() -> PoolReport {
             counters: MemberCounters { written, ..MemberCounters::default() },
         }],
         volumes: vec![VolumeReport { id: VolumeId(1), name: "data".to_owned(), size_bytes: 1 << 20, mapped_bytes: 4096, read_only: false, deleting: false }],
-        properties: PropertyReport { spare_per_mille: 100, seal_age_ms: 50, victim_policy: "greedy".to_owned(), discard: true },
+        properties: PropertyReport {
+            spare_per_mille: 100,
+            seal_age_ms: 50,
+            victim_policy: "greedy".to_owned(),
+            discard: true,
+            ..PropertyReport::from(&windrow_layout::superblock::Properties::DEFAULT)
+        },
         capacity: CapacityReport {
             data_bytes: 1000,
             usable_bytes: 900,
@@ -63,7 +69,16 @@ pub(crate) fn sample() -> PoolReport {
             lifetime_member_bytes: 100,
         },
         amplification: AmplificationReport::new(&written, 60),
-        rebuild: RebuildReport { members: vec![1], segments_done: 2, segments_total: 5, ..RebuildReport::default() },
+        rebuild: RebuildReport {
+            members: vec![1],
+            segments_done: 2,
+            segments_total: 5,
+            written_bytes: 20,
+            total_bytes: 50,
+            bytes_per_second: 3,
+            left_seconds: Some(10),
+            ..RebuildReport::default()
+        },
         scrub: ScrubReport {
             state: ScrubState::Running,
             started_unix_s: 1_700_000_000,

@@ -271,6 +271,22 @@ fn put_properties(out: &mut [u8], properties: &Properties) {
     put(out, 0, &properties.seal_age_ms.to_le_bytes());
     put(out, 4, &properties.spare_per_mille.to_le_bytes());
     put(out, 6, &[properties.victim_policy, u8::from(properties.discard)]);
+    let default = Properties::DEFAULT;
+    put(out, 8, &properties.rebuild_rate.to_le_bytes());
+    put(out, 16, &or_default(properties.rebuild_rate_min, default.rebuild_rate_min).to_le_bytes());
+    let bound = or_default(properties.read_latency_bound_ms.into(), default.read_latency_bound_ms.into());
+    put(out, 24, &bound.to_le_bytes());
+    let days = or_default(properties.scrub_interval_days.into(), default.scrub_interval_days.into());
+    put(out, 32, &days.to_le_bytes());
+}
+
+/// Properties that older software did not know are 0 for the default, and else one more than their value.
+fn or_default(value: u64, default: u64) -> u64 {
+    if value == default { 0 } else { value.saturating_add(1) }
+}
+
+fn value_or(stored: u64, default: u64) -> u64 {
+    stored.checked_sub(1).unwrap_or(default)
 }
 
 fn decode_properties(bytes: &[u8]) -> Result<Properties, SuperblockError> {
@@ -279,7 +295,23 @@ fn decode_properties(bytes: &[u8]) -> Result<Properties, SuperblockError> {
     if victim_policy > 1 || discard > 1 || spare_per_mille > 1000 {
         return malformed("a property has an unknown value");
     }
-    Ok(Properties { spare_per_mille, seal_age_ms: u32_at(bytes, 0), victim_policy, discard: discard == 1 })
+    let default = Properties::DEFAULT;
+    let (Ok(read_latency_bound_ms), Ok(scrub_interval_days)) = (
+        u32::try_from(value_or(u64_at(bytes, 24), default.read_latency_bound_ms.into())),
+        u16::try_from(value_or(u64_at(bytes, 32), default.scrub_interval_days.into())),
+    ) else {
+        return malformed("a property is out of range");
+    };
+    Ok(Properties {
+        spare_per_mille,
+        seal_age_ms: u32_at(bytes, 0),
+        victim_policy,
+        discard: discard == 1,
+        rebuild_rate: u64_at(bytes, 8),
+        rebuild_rate_min: value_or(u64_at(bytes, 16), default.rebuild_rate_min),
+        scrub_interval_days,
+        read_latency_bound_ms,
+    })
 }
 
 fn decode_state(value: u8) -> Result<PoolState, SuperblockError> {

@@ -58,7 +58,16 @@ fn full() -> Superblock {
         zones: (0..MAX_ZONES as u32).map(zone).collect(),
         fences: (0..MAX_FENCES as u64).map(fence).collect(),
         checkpoints: [Some(root(8)), Some(root(7))],
-        properties: Properties { spare_per_mille: 1000, seal_age_ms: u32::MAX, victim_policy: 1, discard: true },
+        properties: Properties {
+            spare_per_mille: 1000,
+            seal_age_ms: u32::MAX,
+            victim_policy: 1,
+            discard: true,
+            rebuild_rate: u64::MAX,
+            rebuild_rate_min: u64::MAX - 1,
+            scrub_interval_days: u16::MAX,
+            read_latency_bound_ms: u32::MAX,
+        },
     }
 }
 

@@ -150,5 +150,6 @@ pub fn shown_properties(status: &PoolStatus) -> Properties {
         seal_age_ms: status.seal_age_ms,
         victim_policy: u8::from(status.victim_policy != "greedy"),
         discard: status.discard,
+        ..status.properties
     }
 }

@@ -1,0 +1,147 @@
+//! The pace of rebuild and scrub: as fast as the members go while there are no users, and out of their way when there are.
+//!
+//! 1 Users are *about* for [`USERS_ABOUT_NS`] after each of their requests.
+//! 2 Nobody is about: batches are begun as long as [`AHEAD_BYTES`] allow, so that no member waits for the next command.
+//! 3 Users are about: one batch at a time, and after it a pause of [`GIVE_WAY`] times what it took. So a member has at most one piece of
+//!   background work in its queue, and none for most of the time, whatever its speed and whatever users demand of it.
+//! 4 **It never starves.** However long a batch took, the next one may begin when a guaranteed rate says so (`floor_ns`), one at a time or not.
+//! 5 **It is bounded**: an upper rate counts always (`bound_ns`).
+//!
+//! Time is that of the last tick, which a driver sends at least every millisecond while something happens: times below that count as one.
+
+use crate::limits::{AHEAD_BATCHES, AHEAD_BYTES, CATCH_UP_NS, GIVE_WAY, METER_NS, TICK_NS, USERS_ABOUT_NS};
+
+/// When users were last heard of.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Users {
+    last_ns: Option<u64>,
+}
+
+impl Users {
+    /// A request of a user has come.
+    pub(crate) fn note(&mut self, now_ns: u64) {
+        self.last_ns = Some(now_ns);
+    }
+
+    /// Until when they count as being about; 0: they do not.
+    fn about_until(&self, now_ns: u64) -> u64 {
+        self.last_ns.map(|last| last + USERS_ABOUT_NS).filter(|until| *until > now_ns).unwrap_or(0)
+    }
+}
+
+/// The pace of one kind of background work.
+#[derive(Debug, Default)]
+pub(crate) struct Throttle {
+    /// Pieces under way and their bytes.
+    pieces: usize,
+    bytes: u64,
+    /// When the first of them began.
+    begun_ns: u64,
+    /// The pause after the last piece.
+    pause_until_ns: u64,
+    /// By the guaranteed rate the next piece is due.
+    due_ns: u64,
+    /// The upper rate allows the next piece.
+    bound_until_ns: u64,
+    /// What was refused for the time of day may be asked again then; 0: nothing was.
+    wake_ns: u64,
+}
+
+impl Throttle {
+    /// True if one more batch may be begun. If only time is in the way, [`Throttle::wake_at_ns`] says until when.
+    pub(crate) fn may_begin(&mut self, now_ns: u64, users: &Users) -> bool {
+        self.wake_ns = 0;
+        if self.pieces >= AHEAD_BATCHES || (self.pieces >= 2 && self.bytes >= AHEAD_BYTES) {
+            return false;
+        }
+        let mut at = 0;
+        let until = users.about_until(now_ns);
+        if until > 0 {
+            at = if self.pieces == 0 { self.pause_until_ns.min(self.due_ns) } else { self.due_ns }.min(until);
+        }
+        let at = at.max(self.bound_until_ns);
+        if at > now_ns {
+            self.wake_ns = at;
+        }
+        at <= now_ns
+    }
+
+    /// A batch is begun. `bound_ns`: what it takes at the upper rate, 0 if there is none; `floor_ns`: at the guaranteed one.
+    pub(crate) fn begin(&mut self, now_ns: u64, bytes: u64, bound_ns: u64, floor_ns: u64) {
+        if self.pieces == 0 {
+            self.begun_ns = now_ns;
+        }
+        self.add(bytes);
+        let since = now_ns.saturating_sub(CATCH_UP_NS);
+        self.bound_until_ns = if bound_ns == 0 { 0 } else { self.bound_until_ns.max(since).saturating_add(bound_ns) };
+        self.due_ns = self.due_ns.max(since).saturating_add(floor_ns);
+    }
+
+    /// More belongs to a batch that is under way.
+    pub(crate) fn add(&mut self, bytes: u64) {
+        self.pieces += 1;
+        self.bytes += bytes;
+    }
+
+    /// A piece has ended.
+    pub(crate) fn end(&mut self, now_ns: u64, bytes: u64) {
+        self.pieces -= 1;
+        self.bytes -= bytes;
+        if self.pieces == 0 {
+            let took = now_ns.saturating_sub(self.begun_ns).max(TICK_NS);
+            self.pause_until_ns = now_ns.saturating_add(took.saturating_mul(GIVE_WAY));
+        }
+    }
+
+    /// True if nothing is under way.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.pieces == 0
+    }
+
+    /// When to ask again, if nothing happens before.
+    pub(crate) fn wake_at_ns(&self, now_ns: u64) -> Option<u64> {
+        (self.wake_ns > now_ns).then_some(self.wake_ns)
+    }
+}
+
+/// Nanoseconds that so many bytes take at a rate; 0 if it is 0.
+pub(crate) fn time_at(bytes: u64, bytes_per_second: u64) -> u64 {
+    let time = (u128::from(bytes) * 1_000_000_000).checked_div(u128::from(bytes_per_second)).unwrap_or(0);
+    u64::try_from(time).unwrap_or(u64::MAX)
+}
+
+/// The rate of the last seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Meter {
+    since_ns: u64,
+    bytes: u64,
+    rate: Option<u64>,
+}
+
+impl Meter {
+    /// `bytes`: all that has been done. To be told again and again.
+    pub(crate) fn note(&mut self, now_ns: u64, bytes: u64) {
+        if self.since_ns == 0 || bytes < self.bytes {
+            *self = Self { since_ns: now_ns, bytes, rate: None };
+        }
+        if now_ns >= self.since_ns + METER_NS {
+            let rate = self.since(now_ns, bytes);
+            // Half of what is shown is older than one interval.
+            let rate = self.rate.map_or(rate, |before| before / 2 + rate / 2);
+            *self = Self { since_ns: now_ns, bytes, rate: Some(rate) };
+        }
+    }
+
+    /// Bytes each second.
+    pub(crate) fn rate(&self, now_ns: u64, bytes: u64) -> u64 {
+        self.rate.unwrap_or_else(|| self.since(now_ns, bytes))
+    }
+
+    fn since(&self, now_ns: u64, bytes: u64) -> u64 {
+        let rate = (u128::from(bytes.saturating_sub(self.bytes)) * 1_000_000_000).checked_div(u128::from(now_ns.saturating_sub(self.since_ns)));
+        u64::try_from(rate.unwrap_or(0)).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests;

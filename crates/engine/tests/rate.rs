@@ -1,0 +1,139 @@
+//! The pace of rebuild and scrub: all there is while nobody else is there, and out of the way of users when they come.
+
+mod machine;
+
+use machine::{Machine, PROPERTIES};
+use windrow_engine::*;
+use windrow_io::MemberOp;
+use windrow_layout::superblock::Properties;
+use windrow_units::{Redundancy, VolumeId};
+
+const BLOCKS: u64 = 4000;
+
+fn tick(machine: &mut Machine, ms: u64) {
+    machine.now_ns += ms * 1_000_000;
+    machine.events.push(Event::Tick(machine.now_ns));
+    machine.settle();
+}
+
+fn fill(machine: &mut Machine, volume: VolumeId) {
+    (0..BLOCKS).for_each(|lba| machine.write(volume, lba, lba as u8 | 1));
+    machine.flush(volume);
+}
+
+/// A pool whose member 1 has come back empty-handed, before its first tick.
+fn returned(rate: u64, rate_min: u64) -> (Machine, VolumeId) {
+    let mut machine = Machine::with(Redundancy::Double, 5, 32, 100);
+    let volume = machine.volume(1 << 30);
+    machine.command(Control::SetProperties(Properties { rebuild_rate: rate, rebuild_rate_min: rate_min, ..PROPERTIES }));
+    machine.command(Control::Shutdown { export: false });
+    machine.memory.present[1] = false;
+    let mut machine = machine.crash();
+    fill(&mut machine, volume);
+    machine.command(Control::Shutdown { export: false });
+    machine.memory.present[1] = true;
+    (machine.crash(), volume)
+}
+
+/// A read of a user each millisecond until the rebuild has ended; how long it took in milliseconds.
+fn rebuild_beside_users(machine: &mut Machine, volume: VolumeId) -> u64 {
+    for ms in 1..600_000 {
+        machine.byte(volume, ms % BLOCKS);
+        tick(machine, 1);
+        if machine.engine.status().members[1].state == "online" {
+            return ms;
+        }
+    }
+    panic!("it starved: {}", machine.engine.describe());
+}
+
+/// The reads on their way to one member.
+fn examined(machine: &Machine, member: usize) -> usize {
+    let held = machine.held.iter().flatten();
+    held.filter(|c| c.member.index() == member && matches!(c.op, MemberOp::Read { .. })).count()
+}
+
+#[test]
+fn an_idle_pool_has_many_batches_under_way_and_a_busy_one_has_one() {
+    let (mut machine, volume) = returned(0, 64 << 10);
+    machine.held = Some(Vec::new());
+    tick(&mut machine, 1);
+    assert!(examined(&machine, 0) >= 4, "{} of them", examined(&machine, 0));
+    let (mut machine, _) = (returned(0, 64 << 10).0, volume);
+    machine.request(volume, windrow_io::Op::Flush);
+    machine.held = Some(Vec::new());
+    tick(&mut machine, 1);
+    assert_eq!(examined(&machine, 0), 1);
+    // The guaranteed rate is so small that nothing more is due soon.
+    tick(&mut machine, 20);
+    assert_eq!(examined(&machine, 0), 1);
+    machine.release();
+    assert_eq!(machine.engine.status().rebuild.segments_done, 0, "and then there is a pause");
+    // A second after their last request nobody is there any more.
+    (0..30).for_each(|_| tick(&mut machine, 50));
+    assert_eq!(machine.engine.status().members[1].state, "online");
+}
+
+#[test]
+fn users_slow_a_rebuild_down_and_never_stop_it() {
+    let took = |rate, rate_min| {
+        let (mut machine, volume) = returned(rate, rate_min);
+        let ms = rebuild_beside_users(&mut machine, volume);
+        (ms, machine.engine.status().rebuild.written_bytes)
+    };
+    let (gives_way, bytes) = took(0, 64 << 10);
+    let (guaranteed, _) = took(0, 1 << 30);
+    let (bounded, _) = took(1 << 20, 1 << 20);
+    assert!(guaranteed < gives_way && gives_way < bounded, "{guaranteed} {gives_way} {bounded}");
+    let at_the_bound = bytes * 1000 / (1 << 20);
+    assert!((at_the_bound * 9 / 10..at_the_bound * 3 / 2 + 1000).contains(&bounded), "{bounded} ms, {at_the_bound} at the bound");
+}
+
+#[test]
+fn progress_adds_up_from_begin_to_end() {
+    let (mut machine, volume) = returned(0, 64 << 10);
+    machine.byte(volume, 1);
+    let (mut least_left, mut total, mut shown) = (u64::MAX, 0, 0);
+    while machine.engine.status().members[1].state == "rebuilding" {
+        let status = machine.engine.status().rebuild;
+        assert!(status.left_bytes <= least_left, "{status:?} after {least_left}");
+        least_left = status.left_bytes;
+        assert!(total == 0 || status.written_bytes + status.left_bytes <= total + (1 << 20), "{status:?} of {total}");
+        total = status.written_bytes + status.left_bytes;
+        shown += u32::from(status.written_bytes > 0 && status.left_bytes > 0 && status.bytes_per_second > 0);
+        machine.byte(volume, 1);
+        tick(&mut machine, 5);
+    }
+    let ended = machine.engine.status().rebuild;
+    assert!(shown > 10 && ended.left_bytes == 0 && ended.bytes_per_second == 0 && ended.written_bytes == total, "{ended:?} of {total}, {shown}");
+}
+
+#[test]
+fn a_scrub_gives_way_to_users_and_waits_for_a_rebuild() {
+    let (mut machine, volume) = returned(0, 64 << 10);
+    machine.byte(volume, 1);
+    let start = Control::Scrub(ScrubCommand::Start { unix_s: 5, bytes_per_second: 0 });
+    assert_eq!(machine.command(start), Some(Ok(ControlReply::Done)));
+    let mut beside_users = 0;
+    while machine.engine.status().members[1].state == "rebuilding" {
+        assert_eq!(machine.engine.status().scrub.batches, 0, "redundancy that is missing comes first");
+        machine.byte(volume, 1);
+        tick(&mut machine, 5);
+    }
+    while machine.engine.status().scrub.state == ScrubState::Running {
+        machine.byte(volume, 1);
+        tick(&mut machine, 1);
+        beside_users += 1;
+    }
+    let scrub = machine.engine.status().scrub;
+    assert!(beside_users >= scrub.batches * 4 && scrub.batches > 10, "{beside_users} ms for {} batches", scrub.batches);
+}
+
+#[test]
+fn rates_that_make_no_sense_are_refused() {
+    let mut machine = Machine::with(Redundancy::Single, 3, 24, 100);
+    for (rebuild_rate, rebuild_rate_min) in [(0, 0), (0, 1000), (1 << 20, 2 << 20), (u64::MAX, 1 << 20), (0, u64::MAX)] {
+        let answer = machine.command(Control::SetProperties(Properties { rebuild_rate, rebuild_rate_min, ..PROPERTIES }));
+        assert!(matches!(answer, Some(Err(ControlError::Invalid(_)))), "{rebuild_rate} {rebuild_rate_min}: {answer:?}");
+    }
+}
