@@ -9,6 +9,7 @@ mod engine;
 mod machine;
 mod nbd;
 mod read;
+mod rebuild;
 mod recovery;
 mod report;
 mod rounds;
@@ -35,6 +36,8 @@ pub enum BenchCommand {
     Nbd(nbd::NbdArguments),
     /// Time to open a pool after a kill just before the next checkpoint was due.
     Recovery(recovery::RecoveryArguments),
+    /// Rebuild of a member against the raw members, and what users notice of it.
+    Rebuild(rebuild::RebuildBenchArguments),
 }
 
 /// Runs one.
@@ -46,5 +49,6 @@ pub fn run(command: BenchCommand, output: &Output) -> Result<u8, Failure> {
         BenchCommand::Steady(arguments) => steady::run(&arguments, output),
         BenchCommand::Nbd(arguments) => nbd::run(&arguments, output),
         BenchCommand::Recovery(arguments) => recovery::run(&arguments, output),
+        BenchCommand::Rebuild(arguments) => rebuild::run(&arguments, output),
     }
 }

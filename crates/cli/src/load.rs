@@ -2,6 +2,8 @@
 
 pub mod chained;
 pub mod linear;
+pub mod paced;
 pub mod random;
 pub mod raw_read;
+pub mod raw_rebuild;
 pub mod session;

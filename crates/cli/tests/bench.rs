@@ -100,6 +100,22 @@ fn read_compares_with_the_raw_members() {
 }
 
 #[test]
+fn rebuild_compares_with_the_raw_members_and_with_users_alone() {
+    let world = World::new();
+    std::fs::create_dir(world.file("scratch")).unwrap();
+    for redundancy in ["1", "6"] {
+        let line = format!("rebuild {SMALL} --seconds 0.2 --per-second 200 --dir scratch --redundancy {redundancy}");
+        let value = bench(&world, &line, "rebuild");
+        let rows = value["results"].as_array().unwrap();
+        assert_eq!(rows.len(), 5);
+        [0, 1, 4].iter().for_each(|row| positive(&rows[*row], &["rebuilt_bytes_per_second"]));
+        rows[2..].iter().for_each(|row| positive(row, &["read_p50_ns", "read_p99_ns", "write_p50_ns", "write_p99_ns"]));
+        positive(&value, &["idle_ratio_ppm", "read_p99_ratio_ppm", "write_p99_ratio_ppm", "member_bytes"]);
+        assert_eq!((value["goals"].as_array().unwrap().len(), std::fs::read_dir(world.file("scratch")).unwrap().count()), (3, 0));
+    }
+}
+
+#[test]
 fn nbd_compares_with_others() {
     if !installed(&["fio", "nbdkit"]) {
         return;
@@ -116,7 +132,7 @@ fn nbd_compares_with_others() {
 #[test]
 fn wrong_requests_are_refused() {
     let world = World::new();
-    for line in ["engine --block 1000", "read --block 512 --no-nbd", "nbd --peers nbdkit-file"] {
+    for line in ["engine --block 1000", "read --block 512 --no-nbd", "rebuild --redundancy 0", "nbd --peers nbdkit-file"] {
         let output = world.run(&format!("bench {line} --size 32M --members 4"));
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         let known = error.starts_with("windrow: WR-CLI-001") || (line.starts_with("nbd") && error.contains("WR-CLI-004"));

@@ -3,7 +3,7 @@
 //! The segment is pinned from the first read to the end of the job, so that it is not used again meanwhile. Columns of members that do not
 //! hold the segment are not read, and nothing is said of them.
 
-use crate::examine::ExamineWork;
+use crate::examine::{ExamineWork, lean};
 use crate::jobs::{Job, Work};
 use crate::member::Purpose;
 use crate::{Engine, Outbox};
@@ -25,27 +25,45 @@ pub(crate) struct Examination {
     row: u32,
     rows: u32,
     columns: Vec<Option<Buf>>,
+    /// Columns that are not read.
     absent: u64,
+    /// Those of them that could be.
+    skipped: u64,
     left: u32,
 }
 
 impl Engine {
     /// Reads a batch. Returns the bytes that are read; 0: no column is there, nothing will come of it.
     pub(crate) fn examine(&mut self, goal: ExamineGoal, segment: SegmentId, row: u32, rows: u32, out: &mut Outbox) -> u64 {
-        let width = self.zones.shape(segment).width;
-        let places: Vec<_> = (0..width).map(|c| self.zones.locate(segment).address(row, Column(c))).collect();
-        let absent = places.iter().enumerate().filter(|(_, (member, _))| !self.holds(*member, segment)).fold(0u64, |mask, (c, _)| mask | 1 << c);
-        let left = u32::from(width) - absent.count_ones();
-        if left == 0 {
+        let shape = *self.zones.shape(segment);
+        let lean = goal == ExamineGoal::Rebuild && lean::is_for(&shape);
+        let there = self.columns_there(segment, row);
+        let skipped = if lean { lean::needless(&shape, there) } else { 0 };
+        self.examine_columns(Examination { goal, segment, row, rows, columns: Vec::new(), absent: 0, skipped, left: 0 }, there & !skipped, out)
+    }
+
+    /// Columns of the batch at this row whose members hold the segment, as a bit mask.
+    fn columns_there(&self, segment: SegmentId, row: u32) -> u64 {
+        let holds = |c: &u8| self.holds(self.zones.locate(segment).address(row, Column(*c)).0, segment);
+        (0..self.zones.shape(segment).width).filter(holds).fold(0, |mask, c| mask | 1 << c)
+    }
+
+    fn examine_columns(&mut self, examination: Examination, wanted: u64, out: &mut Outbox) -> u64 {
+        if wanted == 0 {
             return 0;
         }
+        let Examination { segment, row, rows, .. } = examination;
+        let width = self.zones.shape(segment).width;
+        let absent = !wanted & (u64::MAX >> (64 - width));
         self.segments.get_mut(segment).pins += 1;
         let columns = (0..width).map(|_| None).collect();
-        let examination = self.examinations.insert(Examination { goal, segment, row, rows, columns, absent, left });
+        let left = wanted.count_ones();
+        let at = self.examinations.insert(Examination { columns, absent, left, ..examination });
         let bytes = rows as usize * BLOCK_SIZE;
-        for (c, (member, offset)) in places.into_iter().enumerate().filter(|(c, _)| absent >> c & 1 == 0) {
+        for c in (0..width).filter(|c| wanted >> c & 1 == 1) {
+            let (member, offset) = self.zones.locate(segment).address(row, Column(c));
             let buf = self.buffers.get(bytes);
-            self.send(member, MemberOp::Read { offset, buf }, Purpose::Examine { examination, column: c as u8, row: None }, out);
+            self.send(member, MemberOp::Read { offset, buf }, Purpose::Examine { examination: at, column: c, row: None }, out);
         }
         u64::from(left) * bytes as u64
     }
@@ -69,7 +87,7 @@ impl Engine {
         if examination.left > 0 {
             return;
         }
-        let (segment, row, rows, mut absent) = (examination.segment, examination.row, examination.rows, examination.absent);
+        let Examination { goal, segment, row, rows, skipped, mut absent, .. } = *examination;
         let columns = std::mem::take(&mut examination.columns);
         for c in 0..columns.len() {
             // A member that was lost meanwhile is absent, not wrong.
@@ -77,7 +95,8 @@ impl Engine {
             absent |= u64::from(!self.holds(member, segment)) << c;
         }
         let (pool, shape, buffers) = (self.superblock.pool, *self.zones.shape(segment), self.buffers.clone());
-        let work = ExamineWork { examination: at, pool, segment, row, rows, shape, columns, absent, buffers, found: None };
+        let wanted = if goal == ExamineGoal::Rebuild && lean::is_for(&shape) { self.stale_columns(segment, row) } else { 0 };
+        let work = ExamineWork { examination: at, pool, segment, row, rows, shape, columns, absent, wanted, skipped, buffers, found: None };
         out.jobs.push(Job(Work::Examine(Box::new(work))));
     }
 
@@ -101,8 +120,18 @@ impl Engine {
     /// A batch has been examined.
     pub(crate) fn examined(&mut self, work: ExamineWork, out: &mut Outbox) {
         let Some(examination) = self.examinations.remove(work.examination) else { return };
-        let (segment, row, rows) = (examination.segment, examination.row, examination.rows);
-        match examination.goal {
+        let Examination { goal, segment, row, rows, skipped, .. } = examination;
+        match goal {
+            ExamineGoal::Rebuild if work.found.is_none() && skipped != 0 && self.stopped.is_none() => {
+                // The long way, with everything that there is.
+                let there = self.columns_there(segment, row);
+                let again = Examination { goal, segment, row, rows, columns: Vec::new(), absent: 0, skipped: 0, left: 0 };
+                let read = self.examine_columns(again, there, out);
+                self.rebuild_reads_again(read);
+                if read == 0 {
+                    self.rebuild_examined(segment, row, rows, None, out);
+                }
+            }
             ExamineGoal::Scrub => self.scrub_examined(segment, row, rows, work.found, out),
             ExamineGoal::Rebuild => self.rebuild_examined(segment, row, rows, work.found, out),
         }

@@ -7,6 +7,8 @@
 //! A column that missed its writes may hold a valid batch of the segment's former life, with one copy or one data column even a whole one.
 //! So if anything is wrong, all headers that can be had are tried, the newest first: batches are numbered.
 
+pub(crate) mod lean;
+
 use crate::ends::{Ends, find_ends, of_row};
 use crate::jobs::encode_redundancy;
 use crate::reconstruct::search;
@@ -26,8 +28,12 @@ pub(crate) struct ExamineWork {
     pub(crate) shape: Shape,
     /// As they were read.
     pub(crate) columns: Vec<Option<Buf>>,
-    /// Columns of members that are not there: nothing is said of them.
+    /// Columns that were not read: nothing is said of them.
     pub(crate) absent: u64,
+    /// If not 0: only these columns are wanted, and the short way is tried first (`examine/lean.rs`).
+    pub(crate) wanted: u64,
+    /// Columns among `absent` that could be read: then there is only the short way.
+    pub(crate) skipped: u64,
     pub(crate) buffers: BufPool,
     /// Result; `None`: its ends can not be had.
     pub(crate) found: Option<Examined>,
@@ -66,6 +72,12 @@ impl ExamineWork {
     }
 
     pub(crate) fn run(&mut self) {
+        if self.wanted != 0 {
+            self.found = self.lean();
+            if self.found.is_some() || self.skipped != 0 {
+                return;
+            }
+        }
         let direct = self.columns[0].as_ref().and_then(|column| self.header(&column[..BLOCK_SIZE]));
         let found = direct.and_then(|frame| self.with_header(&frame));
         self.found = match found {

@@ -276,7 +276,7 @@ pub(crate) fn first_for_model(redundancy: windrow_units::Redundancy, members: us
         pool: Uuid([9; 16]),
         members: (1..=members as u8).map(|m| (Uuid([m; 16]), 24 << 20)).collect(),
         created_unix_s: 0,
-        properties: windrow_layout::superblock::Properties { spare_per_mille: 100, seal_age_ms: 20, victim_policy: 0, discard: false },
+        properties: windrow_layout::superblock::Properties::DEFAULT,
     };
     first_superblock(&spec, zones(&spec).expect("members that fit"))
 }

@@ -15,7 +15,7 @@ use crate::member::Purpose;
 use crate::member::life::Change;
 use crate::segment::{Segment, SegmentState};
 use crate::{Engine, Notice, Outbox, RebuildStatus, WrittenBytes};
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, MemberId, SegmentId};
+use windrow_units::{BLOCK_BYTES, Column, MemberId, SegmentId};
 
 /// A segment that is being rebuilt; it is pinned.
 #[derive(Debug)]
@@ -262,7 +262,7 @@ impl Engine {
     pub(crate) fn rebuild_examined(&mut self, segment: SegmentId, row: u32, rows: u32, found: Option<Examined>, out: &mut Outbox) {
         let stale = self.segments.get(segment).stale & self.rebuilding();
         let (mut writes, mut written_bytes) = (0, 0);
-        let damaged = found.as_ref().is_none_or(|found| !found.lost.is_empty());
+        let mut damaged = found.as_ref().is_none_or(|found| !found.lost.is_empty());
         match found {
             _ if self.stopped.is_some() => {}
             // What is on the member now may be the only good copy of a part: nothing that is not verified is written over it.
@@ -272,8 +272,12 @@ impl Engine {
                 for (c, column) in found.columns.into_iter().enumerate() {
                     let (member, offset) = self.zones.locate(segment).address(row, Column(c as u8));
                     if stale >> member.0 & 1 == 1 {
-                        debug_assert!(column.len().is_multiple_of(BLOCK_SIZE));
                         let bytes = column.len() as u64;
+                        if bytes != u64::from(rows) * BLOCK_BYTES {
+                            // It was not wanted when the batch was read: once more, later.
+                            damaged = true;
+                            continue;
+                        }
                         let written = WrittenBytes { rebuild: bytes, ..Default::default() };
                         self.rebuild.throttle.add(bytes);
                         self.send_write(member, offset, column, Purpose::Rebuild { segment, bytes }, &written, out);
@@ -291,6 +295,18 @@ impl Engine {
             current.damaged |= damaged;
             current.left_bytes = current.left_bytes.saturating_sub(written_bytes);
         }
+    }
+
+    /// A batch is read once more, with everything that there is.
+    pub(crate) fn rebuild_reads_again(&mut self, bytes: u64) {
+        self.rebuild.sums.read_bytes += bytes;
+    }
+
+    /// Columns of the batch at this row that are to be rebuilt, as a bit mask.
+    pub(crate) fn stale_columns(&self, segment: SegmentId, row: u32) -> u64 {
+        let stale = self.segments.get(segment).stale & self.rebuilding();
+        let is_stale = |c: &u8| stale >> self.zones.locate(segment).address(row, Column(*c)).0.0 & 1 == 1;
+        (0..self.zones.shape(segment).width).filter(is_stale).fold(0, |mask, c| mask | 1 << c)
     }
 
     /// A column has been written, or not: then its member is not rebuilt any more.

@@ -137,3 +137,57 @@ fn rates_that_make_no_sense_are_refused() {
         assert!(matches!(answer, Some(Err(ControlError::Invalid(_)))), "{rebuild_rate} {rebuild_rate_min}: {answer:?}");
     }
 }
+
+#[test]
+fn a_rebuild_reads_no_more_than_it_needs() {
+    let (mut machine, _) = returned(0, 64 << 10);
+    (0..30).for_each(|_| tick(&mut machine, 50));
+    let rebuild = machine.engine.status().rebuild;
+    assert_eq!((machine.engine.status().members[1].state, rebuild.read_bytes), ("online", rebuild.written_bytes * 3));
+}
+
+/// What it does not read at first is what finds a liar.
+#[test]
+fn a_rebuild_that_meets_wrong_bytes_reads_everything_and_finds_the_right_ones() {
+    let (mut machine, volume) = returned(0, 64 << 10);
+    machine.garble(3);
+    (0..30).for_each(|_| tick(&mut machine, 50));
+    let rebuild = machine.engine.status().rebuild;
+    assert_eq!((machine.engine.status().members[1].state, rebuild.damaged_batches), ("online", 0));
+    assert!(rebuild.read_bytes > rebuild.written_bytes * 4, "{rebuild:?}");
+    machine.command(Control::Shutdown { export: false });
+    // The liar and another one go: what was rebuilt has to be right.
+    (machine.memory.present[3], machine.memory.present[0]) = (false, false);
+    let mut machine = machine.crash();
+    (0..BLOCKS).for_each(|lba| assert_eq!(machine.byte(volume, lba), lba as u8 | 1, "block {lba}"));
+}
+
+/// Redundancy columns are rebuilt from verified data only, and two members at once.
+#[test]
+fn two_members_are_rebuilt_together() {
+    for liar in [None, Some(2)] {
+        let (mut machine, volume) = returned(0, 64 << 10);
+        machine.held = Some(Vec::new());
+        machine.memory.present[4] = false;
+        let mut machine = machine.crash();
+        (0..50).for_each(|lba| machine.write(volume, lba, 99));
+        machine.command(Control::Shutdown { export: false });
+        machine.memory.present[4] = true;
+        let mut machine = machine.crash();
+        if let Some(liar) = liar {
+            // Beyond the redundancy where both are stale: nothing that is not verified is written.
+            machine.garble(liar);
+        }
+        (0..40).for_each(|_| tick(&mut machine, 50));
+        let status = machine.engine.status();
+        if liar.is_some() {
+            assert!(status.rebuild.damaged_batches > 0 && status.state == "degraded");
+            continue;
+        }
+        assert_eq!(status.state, "online");
+        machine.command(Control::Shutdown { export: false });
+        (machine.memory.present[0], machine.memory.present[2]) = (false, false);
+        let mut machine = machine.crash();
+        (0..BLOCKS).for_each(|lba| assert_eq!(machine.byte(volume, lba), if lba < 50 { 99 } else { lba as u8 | 1 }, "block {lba}"));
+    }
+}
