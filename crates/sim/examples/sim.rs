@@ -158,18 +158,20 @@ fn main() -> ExitCode {
     failed.iter().for_each(|outcome| tell(&arguments, outcome));
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     println!(
-        "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations, {} power cuts, {} checkpoints, {} segments cleaned, {} refused for space, {} blocks found wrong by scrubs, {} members rebuilt",
+        "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations, {} power cuts, {} faults of members, {} checkpoints, {} segments cleaned, {} refused for space, {} blocks found wrong by scrubs, {} members rebuilt, {} replaced",
         outcomes.len(),
         failed.len(),
         seconds,
         outcomes.len() as f64 * 60.0 / seconds,
         sum(|o| o.block_operations),
         sum(|o| o.power_cuts),
+        sum(|o| o.faults),
         sum(|o| o.checkpoints),
         sum(|o| o.segments_cleaned),
         sum(|o| o.refused),
         sum(|o| o.wrong_blocks),
         sum(|o| o.rebuilt),
+        sum(|o| o.replaced),
     );
     hanging.iter().for_each(|seed| println!("seed {seed} HANGS: one apply or start takes more than {HANG_S} s"));
     // Not a return: threads of hanging seeds never end.

@@ -13,7 +13,7 @@ pub use media::{Image, Received, VirtualMember};
 
 use crate::rng::Rng;
 use windrow_io::{MemberCommand, MemberDone, MemberError, MemberErrorKind, MemberIo, MemberOp};
-use windrow_units::MemberId;
+use windrow_units::{BLOCK_BYTES, MemberId};
 
 /// A fault that the simulator plants on purpose: the checks must find it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -39,6 +39,12 @@ pub struct Ailment {
     pub next_write_fails: bool,
     /// The next flush fails and drops what was cached.
     pub next_flush_fails: bool,
+    /// So many reads fail from now on.
+    pub failing_reads: u32,
+    /// So many writes are acknowledged from now on and never get there.
+    pub lost_writes: u32,
+    /// So many writes are acknowledged from now on and land elsewhere on the member.
+    pub misdirected_writes: u32,
 }
 
 /// A command that is under way.
@@ -128,10 +134,16 @@ impl VirtualMembers {
             member.power_cut(&mut self.rng, writes);
         }
         for ailment in &mut self.ailments {
-            (ailment.next_write_fails, ailment.next_flush_fails) = (false, false);
+            *ailment = Ailment { gone: ailment.gone, ..Ailment::default() };
         }
         self.cut = false;
         self.countdown = None;
+    }
+
+    /// A new, empty device in the place of a member. Returns the old one, as its power went long ago.
+    pub fn exchange(&mut self, member: MemberId, device: VirtualMember) -> VirtualMember {
+        self.ailments[member.index()] = Ailment::default();
+        std::mem::replace(&mut self.members[member.index()], device)
     }
 
     /// A copy as a power cut leaves it of which exactly the unflushed writes survive that `keep` names, by a number that counts all of them.
@@ -196,7 +208,8 @@ impl VirtualMembers {
     fn do_read(&mut self, id: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MemberError> {
         self.check_present(id, offset)?;
         let member = &mut self.members[id.index()];
-        if offset + buf.len() as u64 > member.size() || !member.is_readable(offset, buf.len() as u64) {
+        let fails = take_one(&mut self.ailments[id.index()].failing_reads);
+        if fails || offset + buf.len() as u64 > member.size() || !member.is_readable(offset, buf.len() as u64) {
             buf.fill(0x5a);
             return Err(self.fault(id, MemberErrorKind::Media, offset));
         }
@@ -211,8 +224,14 @@ impl VirtualMembers {
         if offset + buf.len() as u64 > member.size() || std::mem::take(&mut self.ailments[id.index()].next_write_fails) {
             return Err(self.fault(id, MemberErrorKind::Media, offset));
         }
-        member.write(offset, buf);
         member.received.written_bytes += buf.len() as u64;
+        if take_one(&mut self.ailments[id.index()].lost_writes) {
+            return Ok(());
+        }
+        let wrong = take_one(&mut self.ailments[id.index()].misdirected_writes);
+        let last = (member.size() - buf.len() as u64) / BLOCK_BYTES;
+        let offset = if wrong { self.rng.below(last + 1) * BLOCK_BYTES } else { offset };
+        member.write(offset, buf);
         Ok(())
     }
 
@@ -246,6 +265,13 @@ impl VirtualMembers {
         }
         self.cut
     }
+}
+
+/// Takes one of a number of events to come; true if there was one.
+fn take_one(left: &mut u32) -> bool {
+    let any = *left > 0;
+    *left -= u32::from(any);
+    any
 }
 
 impl MemberIo for VirtualMembers {

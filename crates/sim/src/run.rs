@@ -7,6 +7,7 @@
 
 mod faults;
 mod finish;
+mod replace;
 
 use crate::members::{Canary, VirtualMembers};
 use crate::rng::Rng;
@@ -79,6 +80,10 @@ pub struct Outcome {
     pub wrong_blocks: u64,
     /// Members that came back and were rebuilt.
     pub rebuilt: u64,
+    /// Faults of members.
+    pub faults: u64,
+    /// Members replaced by new devices.
+    pub replaced: u64,
     /// Virtual nanoseconds.
     pub virtual_ns: u64,
     /// The broken promise, if any.
@@ -108,6 +113,8 @@ pub fn run_seed(seed: u64, options: &RunOptions) -> Outcome {
         refused: run.world.model.refused,
         wrong_blocks: run.wrong_blocks,
         rebuilt: run.rebuilt,
+        faults: run.faults,
+        replaced: run.replaced,
         virtual_ns: run.world.now_ns(),
         violation,
         story: run.world.trace.take_story(),
@@ -131,6 +138,10 @@ struct Run {
     curable: BTreeSet<MemberId>,
     /// Members rebuilt.
     rebuilt: u64,
+    /// Faults of members.
+    faults: u64,
+    /// Members replaced by new devices.
+    replaced: u64,
     newest_order: u64,
     clean: bool,
     /// The pool is for certain not free for another host.
@@ -169,6 +180,8 @@ impl Run {
             wrong_blocks: 0,
             curable: BTreeSet::new(),
             rebuilt: 0,
+            faults: 0,
+            replaced: 0,
             newest_order: 0,
             clean: false,
             owned: false,
@@ -218,6 +231,9 @@ impl Run {
     fn begin(&mut self, cycle: &Cycle) -> Result<(), Violation> {
         if cycle.returns {
             self.return_members();
+        }
+        if cycle.replaces {
+            self.replace_member()?;
         }
         if cycle.slots_rot {
             self.rot_slots();
@@ -352,7 +368,7 @@ impl Run {
     fn work(&mut self, cycle: &Cycle) -> Result<(), Violation> {
         let Some(mut workload) = self.workload.take() else { return Ok(()) };
         let end = self.bound.min(self.done + cycle.blocks);
-        let mut fault = cycle.fault.map(|(after, fault)| (self.done + after, fault));
+        let mut faults: std::collections::VecDeque<_> = cycle.faults.iter().map(|(after, fault)| (self.done + after, *fault)).collect();
         while self.done < end {
             let mut burst = workload.burst();
             while burst > 0 && self.done < end && (self.world.unanswered() as u64) < workload.depth() {
@@ -361,7 +377,7 @@ impl Run {
                 self.done += cost;
                 burst -= 1;
             }
-            if let Some((_, fault)) = fault.take_if(|(at, _)| *at <= self.done) {
+            while let Some((_, fault)) = faults.pop_front_if(|(at, _)| *at <= self.done) {
                 self.plant(fault);
             }
             let alive = self.world.turn()?;

@@ -6,7 +6,7 @@ use windrow_engine::{Limits, PoolSpec};
 use windrow_layout::superblock::{Properties, RESERVED_BYTES};
 use windrow_units::{BLOCK_BYTES, Redundancy, Uuid};
 
-/// A fault within redundancy.
+/// A fault of one member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// A member dies.
@@ -21,6 +21,52 @@ pub enum Fault {
     FlushError,
     /// Superblock slots, and maybe the label, change silently.
     Superblocks,
+    /// The next reads fail, then the same places can be read again.
+    TransientReads,
+    /// The next writes are acknowledged and never get there.
+    LostWrites,
+    /// The next writes are acknowledged and land at other addresses of the member.
+    MisdirectedWrites,
+    /// Everything takes 10 to 1000 times as long, for a while or for ever. Nothing is wrong: any member may be slow.
+    Slow,
+    /// One command hangs for up to minutes, then ends as if nothing had been. Nothing is wrong here either.
+    Stall,
+}
+
+impl Fault {
+    /// All of them; those that do damage in silence twice.
+    const ALL: [Self; 15] = [
+        Self::Death,
+        Self::ReadErrors,
+        Self::Corruption,
+        Self::Corruption,
+        Self::WriteError,
+        Self::FlushError,
+        Self::Superblocks,
+        Self::TransientReads,
+        Self::LostWrites,
+        Self::LostWrites,
+        Self::MisdirectedWrites,
+        Self::MisdirectedWrites,
+        Self::Slow,
+        Self::Slow,
+        Self::Stall,
+    ];
+
+    /// Any fault.
+    pub fn draw(rng: &mut Rng) -> Self {
+        rng.pick(&Self::ALL)
+    }
+
+    /// True if it takes nothing from the redundancy.
+    pub fn is_harmless(self) -> bool {
+        matches!(self, Self::Slow | Self::Stall)
+    }
+
+    /// True if a rebuild puts the member right: nothing on it changed silently.
+    pub fn is_curable(self) -> bool {
+        matches!(self, Self::Death | Self::WriteError | Self::FlushError | Self::TransientReads)
+    }
 }
 
 /// How a cycle ends.
@@ -45,12 +91,14 @@ pub struct Cycle {
     pub blocks: u64,
     /// Starts that are cut off after so many writes and flushes.
     pub cut_starts: Vec<u64>,
-    /// A fault after so many block operations of the cycle.
-    pub fault: Option<(u64, Fault)>,
+    /// Faults, each after so many block operations of the cycle, in this order.
+    pub faults: Vec<(u64, Fault)>,
     /// A read-only start comes first.
     pub look_first: bool,
     /// Dead members come back with their old content at the start.
     pub returns: bool,
+    /// A new device takes the place of a member before the start.
+    pub replaces: bool,
     /// Superblock slots that no start needs change silently before the start.
     pub slots_rot: bool,
     /// Another host tries to start the pool first.
@@ -67,9 +115,10 @@ impl Cycle {
         Self {
             blocks: 0,
             cut_starts: Vec::new(),
-            fault: None,
+            faults: Vec::new(),
             look_first: false,
             returns: false,
+            replaces: false,
             slots_rot: false,
             foreign_host: false,
             end: End::Shutdown,
@@ -152,18 +201,16 @@ impl Scenario {
 
 fn draw_cycles(rng: &mut Rng, blocks: u64) -> Vec<Cycle> {
     let count = rng.between(2, 7);
-    let faulty = rng.chance(500);
+    let faulty = rng.chance(850);
     let mut left = blocks;
     let mut cycles = Vec::new();
     for index in 0..count {
         let own = if index + 1 == count { left } else { rng.below(2 * left / (count - index)).min(left) };
         left -= own;
         let cut_starts = if rng.chance(300) { (0..rng.between(1, 2)).map(|_| rng.below(60)).collect() } else { Vec::new() };
-        let fault = (faulty && rng.chance(350)).then(|| {
-            let kind =
-                rng.pick(&[Fault::Death, Fault::ReadErrors, Fault::Corruption, Fault::Corruption, Fault::WriteError, Fault::FlushError, Fault::Superblocks]);
-            (rng.below(own + 1), kind)
-        });
+        let planned = if faulty { rng.pick(&[0, 1, 1, 2, 3]) } else { 0 };
+        let mut faults: Vec<(u64, Fault)> = (0..planned).map(|_| (rng.below(own + 1), Fault::draw(rng))).collect();
+        faults.sort_by_key(|(after, _)| *after);
         let end = match rng.below(100) {
             0..50 => End::Crash,
             50..65 => End::CrashInCheckpoint,
@@ -173,8 +220,8 @@ fn draw_cycles(rng: &mut Rng, blocks: u64) -> Vec<Cycle> {
             _ => End::Shutdown,
         };
         let (look_first, returns, turns_to_crash) = (rng.chance(150), rng.chance(400), rng.below(60));
-        let (slots_rot, foreign_host) = (rng.chance(250), rng.chance(150));
-        cycles.push(Cycle { blocks: own, cut_starts, fault, look_first, returns, slots_rot, foreign_host, end, turns_to_crash });
+        let (slots_rot, foreign_host, replaces) = (rng.chance(250), rng.chance(150), faulty && rng.chance(200));
+        cycles.push(Cycle { blocks: own, cut_starts, faults, look_first, returns, replaces, slots_rot, foreign_host, end, turns_to_crash });
     }
     cycles
 }

@@ -70,6 +70,16 @@ impl Workload {
         self.rng.between(1, self.phase.burst)
     }
 
+    /// The next phase: now and then a burst that writes volumes from end to end, until the pool is as full as it gets, and goes on over it.
+    fn next_phase(&mut self) -> Phase {
+        let phase = draw_phase(&mut self.rng);
+        if !self.rng.chance(60) {
+            return phase;
+        }
+        let requests_left = (self.space_blocks / 24).min(400) + self.rng.below(50);
+        Phase { requests_left, depth: 64, burst: 32, weights: [2, 95, 0, 0, 1, 1, 1, 0], blocks_max: 64, fill_per_mille: 0, sequential: true, ..phase }
+    }
+
     /// The volume to begin with.
     pub fn first_volume(&mut self) -> Action {
         let share = self.rng.pick(&[2, 3, 4]);
@@ -84,7 +94,7 @@ impl Workload {
     /// The next action; its cost in block operations.
     pub fn next(&mut self, model: &Model) -> (Action, u64) {
         if self.phase.requests_left == 0 {
-            self.phase = draw_phase(&mut self.rng);
+            self.phase = self.next_phase();
         }
         self.phase.requests_left -= 1;
         // Now and then requests also go where a volume is about to end or to begin, or to one that is about to vanish.

@@ -5,6 +5,7 @@
 
 mod branches;
 mod checks;
+mod pace;
 
 use crate::members::{Started, VirtualMembers};
 use crate::model::{Asked, Model, VolumeChange};
@@ -65,7 +66,7 @@ pub struct World {
     engine: Option<Engine>,
     buffers: BufPool,
     rng: Rng,
-    speeds: Vec<u64>,
+    paces: Vec<pace::Pace>,
     now_ns: u64,
     sequence: u64,
     pending: BTreeMap<(u64, u64), Pending>,
@@ -92,7 +93,7 @@ impl World {
     pub fn new(seed: u64, members: VirtualMembers, story: bool) -> Self {
         let mut rng = Rng::stream(seed, "devices");
         let count = members.member_count();
-        let speeds = (0..count).map(|_| rng.between(50, 200)).collect();
+        let paces = (0..count).map(|_| pace::Pace::new(rng.between(50, 200))).collect();
         Self {
             members,
             model: Model::default(),
@@ -102,7 +103,7 @@ impl World {
             engine: None,
             buffers: BufPool::new(16 << 20),
             rng,
-            speeds,
+            paces,
             now_ns: 1_000_000,
             sequence: 0,
             pending: BTreeMap::new(),
@@ -174,7 +175,7 @@ impl World {
         });
         let started: Vec<Started> = started.collect();
         self.trace.tell(|| {
-            let cached: usize = (0..self.speeds.len()).map(|m| self.members.member(MemberId(m as u8)).cached_writes()).sum();
+            let cached: usize = (0..self.paces.len()).map(|m| self.members.member(MemberId(m as u8)).cached_writes()).sum();
             format!("{} power cut: {} commands in flight, {cached} writes cached, newest order {newest}", self.now_ns, started.len())
         });
         self.members.power_cut(started);
@@ -399,7 +400,7 @@ impl World {
 
     fn start_command(&mut self, command: MemberCommand) -> Result<(), Violation> {
         let member = command.member.index();
-        ensure!(member < self.speeds.len(), Protocol, "a command for member {}", command.member);
+        ensure!(member < self.paces.len(), Protocol, "a command for member {}", command.member);
         let (kind, offset, length, micros) = match &command.op {
             MemberOp::Read { offset, buf } => (1, *offset, buf.len() as u64, 80),
             MemberOp::Write { offset, buf } => (2, *offset, buf.len() as u64, 60 + buf.len() as u64 / 1024),
@@ -413,8 +414,7 @@ impl World {
         }
         self.check_command(&command, kind, offset, length)?;
         self.trace.tell(|| format!("{} member {member} {} at {offset} + {length}", self.now_ns, ["", "read", "write", "flush", "discard"][kind as usize]));
-        let stall = if self.rng.chance(10) { 20 } else { 1 };
-        let duration = micros * 10 * self.speeds[member] * self.rng.between(50, 200) / 100 * stall;
+        let duration = self.paces[member].duration_ns(self.now_ns, micros, &mut self.rng);
         let started = self.members.start(command);
         self.schedule(duration, Pending::Command(started));
         Ok(())

@@ -49,14 +49,23 @@ impl Run {
 
     pub(super) fn plant(&mut self, fault: Fault) {
         self.heal();
+        if fault.is_harmless() {
+            return self.slow_down(fault);
+        }
         let Some(member) = self.victim() else { return };
         self.world.trace.tell(|| format!("fault: {fault:?} of member {member}"));
-        self.note_fault(member, matches!(fault, Fault::Death | Fault::WriteError | Fault::FlushError));
+        self.faults += 1;
+        self.note_fault(member, fault.is_curable());
+        let few = self.rng.pick(&[1, 1, 2, 8]);
         let ailment = self.world.members.ailment_mut(member);
         match fault {
             Fault::Death => ailment.gone = true,
             Fault::WriteError => ailment.next_write_fails = true,
             Fault::FlushError => ailment.next_flush_fails = true,
+            Fault::TransientReads => ailment.failing_reads = few * 4,
+            Fault::LostWrites => ailment.lost_writes = few,
+            Fault::MisdirectedWrites => ailment.misdirected_writes = few,
+            Fault::Slow | Fault::Stall => {}
             Fault::Superblocks => {
                 if self.rng.chance(500) {
                     self.world.members.corrupt(member, LABEL_OFFSET, LABEL_BYTES as u64);
@@ -82,6 +91,21 @@ impl Run {
         }
     }
 
+    /// A member is slow from now on, or its next command hangs.
+    fn slow_down(&mut self, fault: Fault) {
+        let member = MemberId(self.rng.below(self.scenario.sizes.len() as u64) as u8);
+        self.faults += 1;
+        let (factor, for_ns) = if fault == Fault::Slow {
+            let for_ms = self.rng.pick(&[10, 100, 1_000, 100_000, u64::MAX >> 24]);
+            (self.rng.pick(&[10, 30, 100, 1000]), for_ms * 1_000_000)
+        } else {
+            (1, 0)
+        };
+        let hangs_ns = if fault == Fault::Stall { self.rng.between(1_000, 300_000) * 1_000_000 } else { 0 };
+        self.world.trace.tell(|| format!("fault: member {member} is {factor} times as slow for {for_ns} ns, its next command hangs for {hangs_ns} ns"));
+        self.world.slow_down(member, factor, for_ns, hangs_ns);
+    }
+
     /// A range of the member's extents.
     fn range(&mut self, member: MemberId) -> (u64, u64) {
         let blocks = (self.world.members.member(member).size() - RESERVED_BYTES) / BLOCK_BYTES;
@@ -93,6 +117,7 @@ impl Run {
     pub(super) fn lose_member(&mut self) {
         if let Some(member) = self.victim() {
             self.world.trace.tell(|| format!("member {member} does not come back"));
+            self.faults += 1;
             self.note_fault(member, true);
             self.world.members.ailment_mut(member).gone = true;
         }

@@ -1,0 +1,63 @@
+//! A new device takes the place of a member, while the pool is not served.
+
+use super::Run;
+use crate::members::VirtualMember;
+use crate::violation::{Violation, ensure};
+use crate::world::StartFailure;
+use windrow_engine::{Engine, OpenOptions};
+use windrow_io::{BufPool, MemberIo};
+use windrow_units::{MemberId, Uuid};
+
+impl Run {
+    /// Replaces a member, an ailing one if there is one. Sometimes the power goes in the middle.
+    pub(super) fn replace_member(&mut self) -> Result<(), Violation> {
+        let Some((member, was_healthy)) = self.replaced() else { return Ok(()) };
+        let device = VirtualMember::new(self.world.members.member(member).size(), self.scenario.discard_fill);
+        let old = self.world.members.exchange(member, device);
+        self.note_fault(member, false);
+        let force = self.quorum_is_lost();
+        let options = OpenOptions { host: self.host, read_only: false, force, limits: self.scenario.limits };
+        let cut = self.rng.chance(300).then(|| self.rng.below(12));
+        self.world.members.set_countdown(cut);
+        let uuid = Uuid::from_random(self.rng.bytes16());
+        let result = Engine::replace_member(&mut self.world.members, &BufPool::new(1 << 20), &options, member, uuid);
+        self.world.trace.tell(|| format!("a new device for member {member}, cut after {cut:?}, force {force}: {result:?}"));
+        // What is on the new device is right as far as it is there: a rebuild puts it right.
+        self.curable.insert(member);
+        self.clean = false;
+        if self.world.members.is_cut() {
+            self.cut_power();
+            return Ok(());
+        }
+        self.world.members.set_countdown(None);
+        if let Err(error) = result {
+            return Err(Violation::new(crate::Broken::Open, format!("member {member} can not be replaced: {error}")));
+        }
+        self.replaced += 1;
+        if was_healthy && self.rng.chance(500) {
+            self.refuse_old_device(member, old)?;
+        }
+        Ok(())
+    }
+
+    /// Whom to replace, and if it was healthy.
+    fn replaced(&mut self) -> Option<(MemberId, bool)> {
+        let ailing: Vec<MemberId> = self.world.ailing.iter().copied().collect();
+        if !ailing.is_empty() {
+            return Some((self.rng.pick(&ailing), false));
+        }
+        let count = self.scenario.sizes.len() as u64;
+        (self.scenario.redundancy.tolerance() > 0).then(|| (MemberId(self.rng.below(count) as u8), true))
+    }
+
+    /// The device that was replaced is plugged in again: the pool does not know it any more.
+    fn refuse_old_device(&mut self, member: MemberId, old: VirtualMember) -> Result<(), Violation> {
+        let new = self.world.members.exchange(member, old);
+        debug_assert!(self.world.members.is_present(member));
+        let started = self.open();
+        ensure!(matches!(started, Err(StartFailure::Refused(_))), Open, "the pool started with the device that member {member} was before: {started:?}");
+        self.world.check_untouched()?;
+        self.world.members.exchange(member, new);
+        Ok(())
+    }
+}
