@@ -46,14 +46,17 @@ pub(crate) fn find_ends(reader: &mut PoolReader<'_>, rows: &mut Rows, frame: &He
         Ok(_) => Err(BatchError::HeaderChecksum),
         Err(error) => Err(error),
     };
-    // The head is judged before the tail, so an error about the tail says that the head is right.
-    let head_is_right = |error: &BatchError| matches!(error, BatchError::NoFooter | BatchError::OtherFooter | BatchError::FooterChecksum);
+    // The head is judged before the tail, so an error about the tail says that the head is right: that of this batch, not that of a batch
+    // which lay here before and is still there where a member missed a write.
+    let is_ours = |head: &[u8]| decode_header(head, &pool, segment, row).is_ok_and(|found| found == *frame);
+    let is_of_tail = |error: &BatchError| matches!(error, BatchError::NoFooter | BatchError::OtherFooter | BatchError::FooterChecksum);
+    let head_is_right = |head: &[u8], error: &BatchError| is_of_tail(error) && is_ours(head);
     let head = match head.map(|head| (decode(&head, &tail), head)) {
         Some((Ok(batch), _)) => return Some(batch),
-        Some((Err(error), head)) if head_is_right(&error) => head,
+        Some((Err(error), head)) if head_is_right(&head, &error) => head,
         _ => {
             let candidates: Vec<Vec<Vec<u8>>> = (0..frame.head_blocks).map(|b| rows.candidates(reader, b)).collect();
-            combinations(&candidates).find(|head| decode(head, &tail).map_or_else(|e| head_is_right(&e), |_| true))?
+            combinations(&candidates).find(|head| decode(head, &tail).map_or_else(|e| head_is_right(head, &e), |_| true))?
         }
     };
     for (block, bytes) in head.chunks_exact(BLOCK_SIZE).enumerate() {

@@ -5,8 +5,10 @@
 //! compare, flush, rest, leak and counter checks, two scrubs (what the first one
 //! repairs the second one must not find), shutdown, power cut, start with too many members absent (refused), start, compare.
 
+mod check;
 mod faults;
 mod finish;
+mod halves;
 mod replace;
 
 use crate::members::{Canary, VirtualMembers};
@@ -84,6 +86,8 @@ pub struct Outcome {
     pub faults: u64,
     /// Members replaced by new devices.
     pub replaced: u64,
+    /// Offline checks.
+    pub checks: u64,
     /// Virtual nanoseconds.
     pub virtual_ns: u64,
     /// The broken promise, if any.
@@ -115,6 +119,7 @@ pub fn run_seed(seed: u64, options: &RunOptions) -> Outcome {
         rebuilt: run.rebuilt,
         faults: run.faults,
         replaced: run.replaced,
+        checks: run.checks,
         virtual_ns: run.world.now_ns(),
         violation,
         story: run.world.trace.take_story(),
@@ -142,6 +147,8 @@ struct Run {
     faults: u64,
     /// Members replaced by new devices.
     replaced: u64,
+    /// Offline checks.
+    checks: u64,
     newest_order: u64,
     clean: bool,
     /// The pool is for certain not free for another host.
@@ -182,6 +189,7 @@ impl Run {
             rebuilt: 0,
             faults: 0,
             replaced: 0,
+            checks: 0,
             newest_order: 0,
             clean: false,
             owned: false,
@@ -262,10 +270,12 @@ impl Run {
         if cycle.look_first {
             self.look()?;
         }
+        let predicted = self.predict()?;
         let report = match self.open() {
             Ok(report) => report,
             Err(failure) => return Err(Violation::new(Broken::Open, format!("start failed: {failure:?}"))),
         };
+        self.compare_predicted(predicted, report.accepted_order)?;
         self.opened(&report)?;
         (self.clean, self.owned) = (false, true);
         self.compare()?;

@@ -19,6 +19,8 @@ pub enum Broken {
     Leak,
     /// Counters do not agree with what the members received.
     Accounting,
+    /// The offline check disagrees.
+    Check,
     /// The pool cannot be created or opened.
     Open,
     /// The engine panicked.

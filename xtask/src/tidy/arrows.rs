@@ -24,7 +24,8 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     ("engine", &["layout", "parity", "reduce", "policy", "io", "units"]),
     // `layout` for reading labels before an import, `policy` for the names of victim policies.
     ("host", &["engine", "device", "export", "io", "units", "layout", "policy"]),
-    ("sim", &["engine", "layout", "io", "units"]),
+    // `inspect` for a second opinion on what a run left on the members.
+    ("sim", &["engine", "inspect", "layout", "io", "units"]),
     ("lab", &["policy", "engine", "units"]),
     // Never the engine: a second reader of the format may disagree with it. Parity arithmetic is no reader of the format.
     ("inspect", &["layout", "device", "parity", "reduce", "io", "units"]),

@@ -231,27 +231,30 @@ fn a_batch_that_lost_no_more_than_its_redundancy_counts() {
 /// A write to one member was lost, and what is there is a valid batch of the segment's former life.
 #[test]
 fn a_header_of_a_former_life_is_not_taken_for_the_present_one() {
-    let mut former = TestPool::new(Redundancy::Copies(2), 2);
-    former.create(1, "old", 500);
-    let (segment, row, rows) = former.batches[0];
-    let (member, offset) = former.zones.locate(segment).address(row, Column(0));
-    let stale = former.io.members[member.index()].as_ref().unwrap()[offset as usize..][..rows as usize * 4096].to_vec();
-    for with_checkpoint in [false, true] {
-        let mut pool = TestPool::new(Redundancy::Copies(2), 2);
-        pool.positions[USER].seq = Seq(50);
-        pool.checkpoint();
-        pool.create(1, "v", 500);
-        pool.write(1, &[7, 8]);
-        assert_eq!(pool.batches.iter().find(|b| b.0 == segment), Some(&(segment, row, rows)));
-        if with_checkpoint {
+    // With several data columns the tail is on another member: the head is right in itself, and not that of the tail.
+    for (redundancy, members) in [(Redundancy::Copies(2), 2), (Redundancy::Single, 4), (Redundancy::Double, 6)] {
+        let mut former = TestPool::new(redundancy, members);
+        former.create(1, "old", 500);
+        let (segment, row, rows) = former.batches[0];
+        let (member, offset) = former.zones.locate(segment).address(row, Column(0));
+        let stale = former.io.members[member.index()].as_ref().unwrap()[offset as usize..][..rows as usize * 4096].to_vec();
+        for with_checkpoint in [false, true] {
+            let mut pool = TestPool::new(redundancy, members);
+            pool.positions[USER].seq = Seq(50);
             pool.checkpoint();
+            pool.create(1, "v", 500);
+            pool.write(1, &[7, 8]);
+            assert_eq!(pool.batches.iter().find(|b| b.0 == segment), Some(&(segment, row, rows)));
+            if with_checkpoint {
+                pool.checkpoint();
+            }
+            pool.put(member, offset, &stale);
+            let report = pool.check();
+            // Behind the checkpoint nothing depends on a batch of records.
+            let expected = if with_checkpoint { (BlockWrong, Note) } else { (BatchIncomplete, Note) };
+            assert_eq!(kinds(&report), [expected], "{redundancy:?}: {:#?}", report.findings.list);
+            assert_eq!(report.accepted_order.0, pool.order);
         }
-        pool.put(member, offset, &stale);
-        let report = pool.check();
-        // Behind the checkpoint nothing depends on a batch of records.
-        let expected = if with_checkpoint { (BlockWrong, Note) } else { (BatchIncomplete, Note) };
-        assert_eq!(kinds(&report), [expected], "{:#?}", report.findings.list);
-        assert_eq!(report.accepted_order.0, pool.order);
     }
 }
 

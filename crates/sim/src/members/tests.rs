@@ -141,3 +141,20 @@ fn faults_show_as_errors_until_they_are_written_over() {
     assert!(!members.is_present(M) && members.read(M, 0, &mut buf).is_err() && members.is_present(MemberId(1)));
     assert_eq!(members.member(M).received.errors, 2);
 }
+
+#[test]
+fn lost_and_misdirected_writes_are_acknowledged_and_reads_fail_for_a_while() {
+    let mut members = members(1);
+    members.ailment_mut(M).lost_writes = 1;
+    members.write(M, 0, &[1; 4096]).unwrap();
+    assert_eq!(read(&mut members, 0), 0, "it never got there");
+    members.ailment_mut(M).misdirected_writes = 1;
+    members.write(M, 0, &[2; 4096]).unwrap();
+    let found: Vec<u64> = (0..256).map(|block| block * 4096).filter(|offset| read(&mut members, *offset) == 2).collect();
+    assert_eq!(found.len(), 1, "it is at one address");
+    members.write(M, 4096, &[3; 4096]).unwrap();
+    members.ailment_mut(M).failing_reads = 2;
+    let results: Vec<bool> = (0..3).map(|_| members.read(M, 4096, &mut [0; 4096]).is_ok()).collect();
+    assert_eq!(results, [false, false, true]);
+    assert_eq!(members.member(M).received.written_bytes, 3 * 4096, "the device counts what it took");
+}

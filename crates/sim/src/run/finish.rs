@@ -54,8 +54,11 @@ impl Run {
         self.trade_members()?;
         self.too_many_absent()?;
         self.begin(&cycle)?;
+        self.rebuild()?;
         self.rest()?;
-        self.shut_down()
+        self.shut_down()?;
+        self.check_at_the_end()?;
+        self.two_hosts()
     }
 
     /// Scrubs twice. Nothing may be lost. Without faults nothing is wrong; what the first scrub finds wrong and moves, the second does not
@@ -111,7 +114,7 @@ impl Run {
     }
 
     /// Waits until no member is being rebuilt.
-    fn rebuild(&mut self) -> Result<(), Violation> {
+    pub(super) fn rebuild(&mut self) -> Result<(), Violation> {
         self.world.run_while("rebuilding", |world| world.status().members.iter().any(|member| member.state == "rebuilding"))?;
         self.heal();
         Ok(())
@@ -141,7 +144,7 @@ impl Run {
     }
 
     /// A few writes over all volumes.
-    fn some_writes(&mut self) -> Result<(), Violation> {
+    pub(super) fn some_writes(&mut self) -> Result<(), Violation> {
         let volumes: Vec<_> = self.world.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64)).collect();
         for (id, blocks) in volumes.into_iter().filter(|(_, blocks)| *blocks > 0) {
             for _ in 0..20 {

@@ -1,0 +1,56 @@
+//! A second opinion on what is on the members: `windrow-inspect`, which knows the format and nothing of the engine.
+
+use super::Run;
+use crate::members::Ailment;
+use crate::violation::{Violation, ensure};
+use windrow_inspect::{CheckOptions, CheckReport, Severity, check};
+use windrow_units::{BLOCK_BYTES, MemberId, Order};
+
+impl Run {
+    /// Checks the members as they are. Within redundancy nothing may be beyond repair. Returns the report unless some reads fail by chance.
+    pub(super) fn check_members(&mut self, deep: bool) -> Result<Option<CheckReport>, Violation> {
+        let count = self.scenario.sizes.len() as u8;
+        let fickle = |ailment: &Ailment| ailment.failing_reads > 0;
+        if (0..count).map(MemberId).any(|member| fickle(self.world.members.ailment_mut(member))) {
+            return Ok(None);
+        }
+        let options = CheckOptions { verify_payload: deep, verify_parity: deep };
+        let report = check(&mut self.world.members, &options, &mut |_| ());
+        ensure!(report.failure.is_none(), Check, "no check: {:?}", report.failure);
+        let worst = report.findings.list.iter().find(|finding| finding.severity == Severity::Error);
+        ensure!(worst.is_none() || self.quorum_is_lost(), Check, "beyond repair: {worst:?}; counts {:?}", report.findings.counts);
+        let promised = self.world.model.promised();
+        ensure!(report.accepted_order.0 >= promised, Check, "the check finds P = {}, promised was {promised}", report.accepted_order);
+        self.checks += 1;
+        Ok(Some(report))
+    }
+
+    /// The start that follows must find the P that a check finds.
+    pub(super) fn predict(&mut self) -> Result<Option<CheckReport>, Violation> {
+        if self.rng.chance(300) { self.check_members(false) } else { Ok(None) }
+    }
+
+    /// The start has found this P.
+    pub(super) fn compare_predicted(&self, predicted: Option<CheckReport>, accepted: Order) -> Result<(), Violation> {
+        let Some(report) = predicted.filter(|report| report.accepted_order != accepted) else { return Ok(()) };
+        let findings: Vec<&str> = report.findings.list.iter().map(|finding| finding.message.as_str()).collect();
+        let text = format!("P is {accepted}, a check found {}; its streams {:?}, its findings {findings:?}", report.accepted_order, report.streams);
+        Err(Violation::new(crate::Broken::Check, text))
+    }
+
+    /// After a clean shutdown, with everything repaired as far as it can be: volumes as the clients know them, nothing wrong that no fault explains.
+    pub(super) fn check_at_the_end(&mut self) -> Result<(), Violation> {
+        let Some(report) = self.check_members(true)? else { return Ok(()) };
+        let worst = report.findings.worst;
+        let first = report.findings.list.iter().find(|finding| finding.severity > Severity::Note);
+        ensure!(worst <= Some(Severity::Note) || !self.world.ailing.is_empty(), Check, "all members are well, but: {first:?}");
+        let shown = report.volumes.iter().filter(|volume| !volume.deleting);
+        let shown: Vec<_> = shown.map(|volume| (volume.id, volume.name.clone(), volume.size_bytes, volume.mapped_blocks)).collect();
+        let volumes = self.world.model.volumes().iter();
+        let known: Vec<_> = volumes.map(|(id, volume)| (*id, volume.name.clone(), volume.size_bytes(), self.world.model.blocks_with_data(*id))).collect();
+        ensure!(shown == known, Check, "(id, name, bytes, mapped blocks): the check finds {shown:?}, clients know {known:?}");
+        let live = known.iter().map(|volume| volume.3).sum::<u64>();
+        ensure!(report.live_blocks >= live, Check, "{} live blocks, clients wrote {live} ({} bytes)", report.live_blocks, live * BLOCK_BYTES);
+        Ok(())
+    }
+}

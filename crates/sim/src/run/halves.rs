@@ -1,0 +1,143 @@
+//! Two hosts that see one half of the members each.
+//!
+//! What must hold whatever they do: a half that is not more than half of the pool does not start by itself; a start never mixes the halves,
+//! it shows one of the two histories wholly or refuses; and each half alone goes on showing its own.
+
+use super::Run;
+use crate::model::Model;
+use crate::scenario::Cycle;
+use crate::violation::{Broken, Violation, ensure};
+use crate::world::StartFailure;
+use windrow_engine::OpenOptions;
+use windrow_units::{MemberId, Uuid};
+
+/// One of the hosts, and what its clients know.
+struct Side {
+    members: Vec<MemberId>,
+    host: Uuid,
+    model: Model,
+    newest_order: u64,
+}
+
+impl Run {
+    /// The pool is shut down and all members are well. Both halves are started with force, one after the other or one alone.
+    pub(super) fn two_hosts(&mut self) -> Result<(), Violation> {
+        let count = self.scenario.sizes.len();
+        let tolerance = self.scenario.redundancy.tolerance();
+        if count < 2 || count > 2 * tolerance || !self.world.ailing.is_empty() || !self.rng.chance(600) {
+            return Ok(());
+        }
+        let (first, second) = self.draw_halves(count, tolerance);
+        self.world.trace.tell(|| format!("two hosts: {:?} and {:?}", first.members, second.members));
+        let both = self.rng.chance(700);
+        let first = self.use_half(first, &second.members.clone())?;
+        let second = if both { self.use_half(second, &first.members.clone())? } else { second };
+        if !both {
+            // The other half, alone and not forced: never, not even by the host that had the pool. More than half may start: they cannot know.
+            if 2 * second.members.len() <= count {
+                self.refuse_half(&second, &first.members)?;
+            }
+            return self.all_together(&first, None);
+        }
+        self.all_together(&first, Some(&second))
+    }
+
+    fn draw_halves(&mut self, count: usize, tolerance: usize) -> (Side, Side) {
+        let mut members: Vec<MemberId> = (0..count as u8).map(MemberId).collect();
+        self.rng.shuffle(&mut members);
+        let least = (count - tolerance).max(1);
+        let others = members.split_off(self.rng.between(least as u64, (count - least) as u64) as usize);
+        let foreign = Uuid::from_random(self.rng.bytes16());
+        let hosts = if self.rng.chance(500) { (self.host, foreign) } else { (foreign, self.host) };
+        let side = |members, host| Side { members, host, model: self.world.model.clone(), newest_order: self.newest_order };
+        (side(members, hosts.0), side(others, hosts.1))
+    }
+
+    /// Only these members are there.
+    fn show_only(&mut self, absent: &[MemberId]) {
+        for member in (0..self.scenario.sizes.len() as u8).map(MemberId) {
+            self.world.members.ailment_mut(member).gone = absent.contains(&member);
+        }
+    }
+
+    /// A host imports its half with force and works on it; the power goes or it shuts down.
+    fn use_half(&mut self, side: Side, others: &[MemberId]) -> Result<Side, Violation> {
+        self.show_only(others);
+        (self.world.model, self.newest_order, self.host, self.clean) = (side.model, side.newest_order, side.host, false);
+        self.world.ailing = others.iter().copied().collect();
+        let options = OpenOptions { host: self.host, read_only: false, force: true, limits: self.scenario.limits };
+        let report = self.world.start(&options).map_err(|failure| Violation::new(Broken::Open, format!("half a pool, with force: {failure:?}")))?;
+        self.opened(&report)?;
+        self.compare()?;
+        self.some_writes()?;
+        if self.rng.chance(500) {
+            self.rest()?;
+            self.shut_down()?;
+        } else {
+            self.count_session();
+            self.cut_power();
+        }
+        self.world.ailing.clear();
+        Ok(Side { model: self.world.model.clone(), newest_order: self.newest_order, ..side })
+    }
+
+    /// A half without force.
+    fn refuse_half(&mut self, side: &Side, others: &[MemberId]) -> Result<(), Violation> {
+        self.show_only(others);
+        let options = OpenOptions { host: side.host, read_only: false, force: false, limits: self.scenario.limits };
+        let started = self.world.start(&options);
+        ensure!(matches!(started, Err(StartFailure::Refused(_))), Open, "{:?} started without force although others may be in use", side.members);
+        self.world.check_untouched()
+    }
+
+    /// All members in one machine again.
+    fn all_together(&mut self, first: &Side, second: Option<&Side>) -> Result<(), Violation> {
+        self.show_only(&[]);
+        let Some(second) = second else {
+            // Nothing happened on the other side: its members come back and are rebuilt.
+            (self.world.model, self.newest_order, self.host) = (first.model.clone(), first.newest_order, first.host);
+            let absent = (0..self.scenario.sizes.len() as u8).map(MemberId).filter(|member| !first.members.contains(member));
+            absent.for_each(|member| self.note_fault(member, true));
+            self.begin(&Cycle::idle())?;
+            self.rebuild()?;
+            self.rest()?;
+            return self.shut_down();
+        };
+        let (force, read_only) = (self.rng.chance(500), self.rng.chance(300));
+        self.world.ailing = (0..self.scenario.sizes.len() as u8).map(MemberId).collect();
+        for host in [first.host, second.host] {
+            let options = OpenOptions { host, read_only, force, limits: self.scenario.limits };
+            // It must be one of the two histories, and wholly.
+            self.shows(first, &options).or_else(|_| self.shows(second, &options))?;
+        }
+        // Each half alone still has what it had; the run goes on with one of them.
+        let (kept, other) = if self.rng.chance(500) { (first, second) } else { (second, first) };
+        let members = self.world.members.clone();
+        self.half_alone(other, &kept.members)?;
+        self.world.members = members;
+        self.half_alone(kept, &other.members)
+    }
+
+    /// A start of all members, if it is not refused, shows the history of this side. Leaves the members as they are.
+    fn shows(&mut self, side: &Side, options: &OpenOptions) -> Result<(), Violation> {
+        let members = self.world.members.clone();
+        (self.world.model, self.newest_order, self.clean) = (side.model.clone(), side.newest_order, false);
+        let shown = match self.world.start(options) {
+            Err(_) => self.world.check_untouched(),
+            Ok(report) => self.opened(&report).and_then(|()| self.compare()),
+        };
+        self.world.power_cut();
+        self.world.members = members;
+        shown
+    }
+
+    /// A half by itself, at the end: everything is as its clients left it. The members of the other side are gone for good.
+    fn half_alone(&mut self, side: &Side, others: &[MemberId]) -> Result<(), Violation> {
+        self.show_only(others);
+        (self.world.model, self.newest_order, self.host, self.clean) = (side.model.clone(), side.newest_order, side.host, false);
+        self.world.ailing = others.iter().copied().collect();
+        self.begin(&Cycle::idle())?;
+        self.rest()?;
+        self.shut_down()
+    }
+}
