@@ -1,10 +1,11 @@
-//! Tasks of the Windrow workspace: `cargo xtask ci|test|tidy|bench|sim`.
+//! Tasks of the Windrow workspace: `cargo xtask ci|test|tidy|bench|sim|guest`.
 //!
 //! `tidy` holds the rules of the house that a machine can check, `test` is everything that must pass before a change is
 //! shown to others, `ci` is `test` plus what only makes sense on a fresh clone. `bench` and `sim` are short names for two
-//! long commands.
+//! long commands; `guest` is for the night.
 
 mod bench;
+mod guest;
 mod metadata;
 mod packages;
 mod source;
@@ -22,6 +23,7 @@ const TASKS: &[(&str, &str)] = &[
     ("tidy", "the rules of the house (crate arrows, sizes, documents, licences)"),
     ("bench", "all benchmarks in a short form ([--dir DIR] [--results DIR]); with a name, that `windrow bench` in a release build"),
     ("sim", "the simulator in a release build: --seeds A..B --jobs J"),
+    ("guest", "the cases of tests/guest in a guest kernel: crashes, drop-outs, 4 KiB sectors, power cuts ([--guest DIR] [CASE...])"),
 ];
 
 fn main() -> ExitCode {
@@ -45,6 +47,7 @@ fn run(task: &str, rest: &[String]) -> Result<(), String> {
         "tidy" => tidy::run(&root),
         "bench" => bench::run(&root, rest),
         "sim" => test::simulate(&root, rest),
+        "guest" => guest::run(&root, rest),
         "" | "help" | "-h" | "--help" => {
             println!("cargo xtask <task>\n");
             for (name, help) in TASKS {

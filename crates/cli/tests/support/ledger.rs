@@ -62,13 +62,20 @@ impl Ledger {
     /// A write of `count` blocks is sent: its bytes, and the number of its last block.
     pub fn write(&mut self, block: u64, count: u64) -> (Vec<u8>, u64) {
         let mut bytes = vec![0; count as usize * BLOCK];
+        let first = self.sent + 1;
+        self.wrote(block, count);
         for (at, part) in bytes.chunks_exact_mut(BLOCK).enumerate() {
-            let at = block + at as u64;
-            self.sent += 1;
-            self.blocks[at as usize].push(Step { number: self.sent, is_zero: false });
-            stamp(at, self.sent, part);
+            stamp(block + at as u64, first + at as u64, part);
         }
         (bytes, self.sent)
+    }
+
+    /// The same without the bytes: for a ledger that is made again from notes.
+    pub fn wrote(&mut self, block: u64, count: u64) {
+        for at in block..block + count {
+            self.sent += 1;
+            self.blocks[at as usize].push(Step { number: self.sent, is_zero: false });
+        }
     }
 
     /// A trim of `count` blocks is sent: its number.
@@ -121,6 +128,20 @@ impl Ledger {
         }
         (self.first, self.acknowledged, self.promised) = (self.sent, self.sent, self.sent);
         Ok(verdict)
+    }
+
+    /// What the last judgement found: the last number of all, then (number, zero) of each block.
+    pub fn held(&self) -> (u64, impl Iterator<Item = (u64, bool)>) {
+        let last = self.blocks.iter().filter_map(|steps| steps.first());
+        (self.sent, last.map(|step| (step.number, step.is_zero)))
+    }
+
+    /// Goes on from what [`Self::held`] gave.
+    pub fn resume(&mut self, sent: u64, held: impl Iterator<Item = (u64, bool)>) {
+        for (steps, (number, is_zero)) in self.blocks.iter_mut().zip(held) {
+            *steps = vec![Step { number, is_zero }];
+        }
+        (self.first, self.sent, self.acknowledged, self.promised) = (sent, sent, sent, sent);
     }
 
     /// Marks the candidates that this block agrees with, and returns what it holds.

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Members on dm-flakey, redundancy 6: up to two of five drop writes in silence, fail them, or corrupt a byte of what is read or written, under load.
+# Nothing that was promised may be lost, no wrong byte returned, and after a scrub or a rebuild everything is whole.
+. "$(dirname "$(realpath "$0")")/lib.sh"
+
+table() { # device number, and the features of flakey, or nothing for a sound device
+    local size device=/dev/vd${DISKS[$1]} name=m$1
+    size=$(blockdev --getsz "$device")
+    shift
+    if [ $# = 0 ]; then
+        echo "0 $size linear $device 0"
+    else
+        echo "0 $size flakey $device 0 0 100000 $# $*"
+    fi
+}
+turn() {
+    dmsetup suspend --noudevsync --nolockfs "m$1" && table "$@" | dmsetup load "m$1" && dmsetup resume --noudevsync "m$1" || give_up "dmsetup: member $1 cannot be turned to: ${*:2}"
+}
+wait_until_whole() {
+    for _ in $(seq 120); do
+        "$WINDROW" pool status tank --exit-code >/dev/null 2>&1 && return 0
+        sleep 1
+    done
+    "$WINDROW" pool status tank
+    return 1
+}
+members() { "$WINDROW" pool status tank | grep -cE "$1"; }
+# 0: nothing was wrong; 1: all that was wrong is repaired.
+scrub() {
+    local said
+    said=$("$WINDROW" pool scrub tank --wait 2>&1)
+    local status=$?
+    if [ $status -le 1 ]; then pass "$said"; else fail "scrub: status $status: $said"; fi
+}
+loaded() { load --seconds "$1" --seed "$2" || return 1; }
+
+inside() {
+    pool_in /dev/shm/pool
+    NOTES=/dev/shm/notes
+    DISKS=(a b c d e)
+    for member in 0 1 2 3 4; do table $member | dmsetup create --noudevsync m$member || give_up "dmsetup"; done
+    dmsetup mknodes
+    must "create" "$WINDROW" pool create --redundancy 6 --segment 256K --chunk 64K tank /dev/mapper/m[01234]
+    must "volume" "$WINDROW" volume create tank/data 16M
+    serve || give_up "start"
+    must "load on sound members" loaded 5 1
+
+    turn 3 drop_writes
+    must "load while member 3 drops its writes" loaded 8 2
+    must "judged while it does" judge
+    turn 3
+    scrub
+    must "everything is whole" wait_until_whole
+
+    turn 3 corrupt_bio_byte 32 r 1 0
+    turn 4 corrupt_bio_byte 700 r 255 0
+    must "load while two members corrupt what is read" loaded 6 3
+    must "judged while they do" judge
+    turn 3
+    turn 4
+    scrub
+
+    turn 4 corrupt_bio_byte 100 w 77 0
+    must "load while member 4 corrupts what is written" loaded 6 4
+    turn 4
+    must "judged" judge
+    scrub
+
+    turn 3 drop_writes
+    must "load while member 3 drops its writes" loaded 5 5
+    kill_server
+    turn 3
+    serve || give_up "start after the kill of a pool with a member that dropped writes and flushes"
+    must "judged" judge
+    must "everything is whole" wait_until_whole
+    scrub
+
+    turn 3 error_writes
+    must "load while member 3 fails its writes" loaded 6 6
+    turn 4 error_writes
+    must "load while member 4 does too" loaded 6 7
+    must "judged while they do" judge
+    [ "$(members absent)" -ge 2 ] && pass "both are absent" || fail "not absent: $("$WINDROW" pool status tank)"
+    turn 3
+    turn 4
+    kill_server
+    serve || give_up "start with members that failed"
+    must "judged" judge
+    must "rebuilt" wait_until_whole
+    scrub
+    canary
+    stop_server
+    must "check" check
+}
+
+if [ -n "${GUEST:-}" ]; then
+    inside
+else
+    guest --disks 5 --disk-size 64M --disk-dir "$WORK" --modules "dm-mod dm-flakey"
+    exit $?
+fi
+exit $FAILED
