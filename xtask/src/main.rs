@@ -1,11 +1,12 @@
-//! Tasks of the Windrow workspace: `cargo xtask ci|test|tidy|bench|sim|guest`.
+//! Tasks of the Windrow workspace: `cargo xtask ci|test|tidy|bench|sim|kill-loop|guest`.
 //!
 //! `tidy` holds the rules of the house that a machine can check, `test` is everything that must pass before a change is
 //! shown to others, `ci` is `test` plus what only makes sense on a fresh clone. `bench` and `sim` are short names for two
-//! long commands; `guest` is for the night.
+//! long commands; `kill-loop` and `guest` are for the night.
 
 mod bench;
 mod guest;
+mod kills;
 mod metadata;
 mod packages;
 mod source;
@@ -23,6 +24,7 @@ const TASKS: &[(&str, &str)] = &[
     ("tidy", "the rules of the house (crate arrows, sizes, documents, licences)"),
     ("bench", "all benchmarks in a short form ([--dir DIR] [--results DIR]); with a name, that `windrow bench` in a release build"),
     ("sim", "the simulator in a release build: --seeds A..B --jobs J"),
+    ("kill-loop", "kills of the real server under fio, ext4 and a ledger ([--kills N] [--seed N])"),
     ("guest", "the cases of tests/guest in a guest kernel: crashes, drop-outs, 4 KiB sectors, power cuts ([--guest DIR] [CASE...])"),
 ];
 
@@ -47,11 +49,12 @@ fn run(task: &str, rest: &[String]) -> Result<(), String> {
         "tidy" => tidy::run(&root),
         "bench" => bench::run(&root, rest),
         "sim" => test::simulate(&root, rest),
+        "kill-loop" => kills::run(&root, rest),
         "guest" => guest::run(&root, rest),
         "" | "help" | "-h" | "--help" => {
             println!("cargo xtask <task>\n");
             for (name, help) in TASKS {
-                println!("  {name:<6} {help}");
+                println!("  {name:<9} {help}");
             }
             println!("\nsteps of `test`: {}", test::STEPS.join(", "));
             Ok(())

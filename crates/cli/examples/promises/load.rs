@@ -68,7 +68,8 @@ impl Load {
         let hook = options.0.get("hook");
         let end = Instant::now() + time;
         let mut next_flush = self.random.below(FLUSH_EVERY);
-        while Instant::now() < end {
+        let marks = options.number("marks", u64::MAX)?;
+        while Instant::now() < end && self.marks < marks {
             if self.operations >= next_flush {
                 next_flush = self.operations + 1 + self.random.below(FLUSH_EVERY);
                 if let Some(hook) = hook

@@ -1,9 +1,9 @@
 //! A load that notes what was promised to it, a judge of what is left of that, and crashes made from the logs of dm-log-writes. For the tests in a
 //! guest kernel (`tests/guest`), where a process, or the whole machine, may end at any moment and another one has to judge.
 //!
-//! - `promises load --socket S --notes F [--export data] [--seconds N] [--seed N] [--hook COMMAND]`: writes, trims and flushes over NBD. What is about to be
+//! - `promises load --socket S --notes F [--export data] [--seconds N] [--seed N] [--hook COMMAND [--marks N]]`: writes, trims and flushes over NBD. What is about to be
 //!   sent is noted before it is sent, a promise after it was given. With a hook, the load waits every now and then until all is answered and flushed and
-//!   runs the command with the number of this mark as its argument. Ends with 3 if the server goes away.
+//!   runs the command with the number of this mark as its argument; it ends after N marks. Ends with 3 if the server goes away.
 //! - `promises judge --socket S --notes F [--mark N]`: reads everything; ends with 1 if a promise is broken or anything is there that no order of events
 //!   explains. With a mark, only the promises given before it count. Otherwise what is held is noted, and a further load can follow.
 //! - `promises marks --log F`: the marks in a log of dm-log-writes.

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "every test file uses another part")]
 
 pub mod ledger;
+pub mod loops;
 pub mod mounted;
 pub mod nbd;
 pub mod random;

@@ -47,9 +47,13 @@ pub struct FileSystem {
 impl FileSystem {
     /// `None`, with the reason, where this is not allowed.
     pub fn new(world: &World, mounted: &Mounted) -> Option<Self> {
-        let dir = world.file("files");
+        Self::of(&mounted.file, world.file("files"))
+    }
+
+    /// The one in any file.
+    pub fn of(file: &Path, dir: PathBuf) -> Option<Self> {
         std::fs::create_dir_all(&dir).unwrap();
-        let output = Command::new(find("mount")?).args(["-o", "loop"]).arg(&mounted.file).arg(&dir).output().ok()?;
+        let output = Command::new(find("mount")?).args(["-o", "loop"]).arg(file).arg(&dir).output().ok()?;
         if !output.status.success() {
             eprintln!("skipped: no loop mount here: {}", super::both(&output));
             return None;
