@@ -23,9 +23,10 @@ must() {
 }
 give_up() { fail "$*"; exit 1; }
 
-guest() { # options of run-guest.sh; runs the inner half
-    "$GUEST_DIR/run-guest.sh" --out "$WORK/out" --env WINDROW="$WINDROW" --env PROMISES="$PROMISES" --timeout "${GUEST_TIMEOUT:-900}" "$@" -- bash "$(realpath "$0")"
+guest_command() { # options of run-guest.sh; COMMAND is what runs the inner half
+    COMMAND=("$GUEST_DIR/run-guest.sh" --out "$WORK/out" --env WINDROW="$WINDROW" --env PROMISES="$PROMISES" --timeout "${GUEST_TIMEOUT:-1200}" "$@" -- bash "$(realpath "$0")")
 }
+guest() { guest_command "$@"; "${COMMAND[@]}"; }
 
 # --- the pool, inside or outside --------------------------------------------------------------------------
 POOL=tank

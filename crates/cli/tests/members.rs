@@ -172,7 +172,7 @@ fn a_member_is_replaced_while_the_pool_is_served_and_its_old_device_is_a_strange
     // With the old device among the members the pool starts without it.
     let server = world.serve("--members m0,m1,m2,m3,new");
     assert_eq!(world.run("pool status tank --exit-code").status.code(), Some(0));
-    assert!(std::fs::read_to_string(world.file("serve.log")).expect("a log").contains("does not know it"));
+    assert!(std::fs::read_to_string(world.file("serve.log")).expect("a log").contains("is not the pool's"));
     assert!(server.stop());
     let server = world.serve("--members m0,m1,m2,m3");
     assert_eq!(member_state(&world, 1), "missing");
@@ -211,4 +211,33 @@ fn a_spare_takes_the_place_of_a_member_that_is_gone() {
     world.check().expect("everything is whole, redundancy included");
     std::fs::remove_file(world.file("m3")).expect("another one dies");
     verify(&world, |_| 1);
+}
+
+/// The wrong one of two drives was pulled after a replacement: the old one is not used, it is said, and the pool goes on without the new one.
+#[test]
+fn the_old_drive_in_the_place_of_the_new_one_is_noted_and_not_used() {
+    let world = World::with_volume(CREATE, "64M");
+    let server = world.serve("");
+    let mut client = server.client();
+    fill(&mut client, PIECES, 1);
+    drop(client);
+    assert!(server.stop());
+    std::fs::rename(world.file("m1"), world.file("old")).expect("unplugged");
+    world.succeeds("pool replace tank 1 new --sparse");
+    let server = world.serve("");
+    wait_for(&world, 1, "online");
+    assert!(server.stop());
+    std::fs::rename(world.file("new"), world.file("elsewhere")).expect("unplugged");
+    let old = std::fs::read(world.file("old")).expect("the old one");
+    let members = "--members m0,old,m2,m3";
+    let text = world.succeeds(&format!("pool import tank {members} --dry-run"));
+    assert!(text.contains("note: the device in the place of member 1") && text.contains("degraded"), "{text}");
+    let server = world.serve(members);
+    let note = server.ready["recovery"]["notes"][0].as_str().expect("a note").to_owned();
+    assert!(note.contains("member 1") && note.contains("is not the pool's"), "{note}");
+    assert_eq!(member_state(&world, 1), "missing");
+    let all = server.client().read_all().expect("everything");
+    (0..PIECES).for_each(|number| assert!(all[number as usize * PIECE..][..PIECE] == piece(number, 1), "piece {number}"));
+    assert!(server.stop());
+    assert!(std::fs::read(world.file("old")).expect("the old one") == old, "not a byte was written to it");
 }

@@ -328,7 +328,7 @@ pub struct OpenReport {
     pub map_pages: u64,
     /// True if the pool had been exported or shut down cleanly.
     pub clean: bool,
-    /// Damage that was found and lost nothing, in words.
+    /// Damage that was found and lost nothing, and devices that are not used, in words.
     pub notes: Vec<String>,
 }
 

@@ -386,3 +386,35 @@ fn another_device_is_not_brought_back() {
     let text = why(change(&mut machine, 2, MemberChange::BringBack { superblock: old }));
     assert!(text.contains("not the one"), "{text}");
 }
+
+/// The old device is put back after its replacement, and the new one is gone: a start used to refuse the whole pool for it.
+#[test]
+fn a_device_that_was_replaced_is_not_used_and_stops_nobody() {
+    for (redundancy, members) in CODES {
+        let (mut machine, volume) = filled(redundancy, members);
+        take_out(&mut machine, 1);
+        let old = machine.memory.data[1].clone();
+        exchange(&mut machine, 1);
+        write(&mut machine, volume, 0..20, 2);
+        pass(&mut machine, 50);
+        assert_eq!((state(&machine, 1), machine.command(Control::Shutdown { export: false })), ("online", DONE));
+        let new = std::mem::replace(&mut machine.memory.data[1], old.clone());
+        // One of two members is not enough to go on without being told to.
+        let options = OpenOptions { force: members == 2, ..Machine::options() };
+        let (_, report) = Engine::open(&mut machine.memory.clone(), windrow_io::BufPool::new(1 << 20), &options).expect("it starts");
+        assert!(report.notes.iter().any(|note| note.contains("member 1")), "{:?}", report.notes);
+        let mut machine = Machine::open_with(machine.memory, &options);
+        assert_eq!((state(&machine, 1), machine.engine.status().state), ("missing", "degraded"));
+        write(&mut machine, volume, 30..40, 3);
+        assert_eq!(machine.command(Control::Shutdown { export: false }), DONE);
+        assert!(machine.memory.data[1] == old, "{redundancy:?}: not a byte is written to it");
+        // The right one is found again.
+        machine.memory.data[1] = new;
+        let mut machine = Machine::open(machine.memory);
+        pass(&mut machine, 50);
+        assert_eq!(state(&machine, 1), "online");
+        verify(&mut machine, volume, 0..20, 2);
+        verify(&mut machine, volume, 30..40, 3);
+        verify(&mut machine, volume, 40..BLOCKS, 1);
+    }
+}

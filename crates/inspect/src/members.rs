@@ -1,7 +1,7 @@
 //! Labels, superblock slots, and which superblock rules.
 //!
 //! 1 Every present member: label, all four slots. 2 The pool is the one that most members belong to. 3 The newest valid
-//! generation of that pool rules; the same generation with another content, or a child that does not name its parent, is a divergence.
+//! generation of that pool rules, and who is not in its table is as good as not there; the same generation with another content, or a child that does not name its parent, is a divergence.
 //! 4 A member is usable if it is online in the ruling superblock and at most one generation
 //! behind it. 5 Quorum: more than half of the members that are not removed are usable, or every other one is recorded as absent.
 
@@ -31,6 +31,7 @@ pub fn inspect_members(io: &mut dyn MemberIo) -> InspectReport {
     let newest = found.iter().flat_map(|f| &f.superblocks).max_by_key(|s| s.generation).cloned();
     let mut quorum = false;
     if let Some(newest) = &newest {
+        found.iter_mut().for_each(|member| drop_stranger(member, newest, &mut findings));
         check_history(&found, newest, &mut findings);
         quorum = judge_members(&mut found, newest, &mut findings);
         if newest.state == PoolState::Destroyed {
@@ -118,6 +119,21 @@ fn drop_foreign(found: &mut Found, pool: Option<PoolUuid>, findings: &mut Findin
         && (label.pool, label.member, label.member_uuid) != (newest.pool, newest.member, newest.member_uuid)
     {
         findings.add(Finding::new(Severity::Repairable, FindingKind::LabelWrong, "label and superblock disagree").member(member));
+    }
+}
+
+/// Drops superblocks of a device that the pool does not have in this place (the old one after a replacement).
+fn drop_stranger(found: &mut Found, newest: &Superblock, findings: &mut Findings) {
+    let member = found.report.member;
+    let is_known = |s: &Superblock| newest.members.get(member.index()).is_some_and(|record| record.uuid == s.member_uuid);
+    if found.superblocks.iter().all(is_known) {
+        return;
+    }
+    found.superblocks.retain(is_known);
+    found.report.generation = found.superblocks.iter().map(|s| s.generation).max();
+    if found.superblocks.is_empty() {
+        let message = "the device in its place is not the pool's";
+        findings.add(Finding::new(Severity::Note, FindingKind::MemberAbsent, message).member(member));
     }
 }
 

@@ -192,9 +192,10 @@ fn import(arguments: &ImportArguments, output: &Output) -> Result<u8, Failure> {
     }
     let value = json!({ "dry_run": arguments.dry_run, "recovery": recovery, "pool": report });
     output.result("pool-import", &value, || {
+        let notes: String = recovery.notes.iter().map(|note| format!("\nnote: {note}")).collect();
         let head = if arguments.dry_run { "could be imported; nothing has been written" } else { "is imported" };
         format!(
-            "pool '{}' {head}\nrecovery from checkpoint {}: {} batches ({}), {} entries, {} batches completed\n{}",
+            "pool '{}' {head}\nrecovery from checkpoint {}: {} batches ({}), {} entries, {} batches completed{notes}\n{}",
             found.name,
             recovery.checkpoint,
             recovery.batches,

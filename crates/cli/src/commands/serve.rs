@@ -147,11 +147,9 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
             MemoryLock::Locked => "memory is locked".to_owned(),
             MemoryLock::NotLocked { reason } => format!("memory is not locked: {reason}"),
         };
-        format!(
-            "pool '{name}' is served at {} (recovery {} ms; {memory})",
-            if addresses.is_empty() { "no address".to_owned() } else { addresses.join(", ") },
-            recovery.as_millis()
-        )
+        let place = if addresses.is_empty() { "no address".to_owned() } else { addresses.join(", ") };
+        let notes: String = report.notes.iter().map(|note| format!("\nnote: {note}")).collect();
+        format!("pool '{name}' is served at {place} (recovery {} ms; {memory}){notes}", recovery.as_millis())
     });
     let export = wait(&served, &signal);
     finish(&served, nbd, export, &arguments)?;

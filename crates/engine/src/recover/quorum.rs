@@ -7,6 +7,8 @@
 //!
 //! A member that was recorded absent and is there again is rebuilt (docs/members.md): from what it has if it is the one that left, else from
 //! nothing. Until that is done it is not read, and counts as lost. One whose own history went on without the pool stays out.
+//!
+//! A device that bears superblocks of the pool but is not in its table (the old one after a replacement) is as good as not there, and is noted.
 
 use super::OpenError;
 use crate::OpenOptions;
@@ -52,6 +54,8 @@ pub(super) struct Ruling {
     /// Members in use whose own copy is one generation behind: a crash cut its writing short. They get it before a further
     /// generation begins, so that no member in use is ever more than one behind.
     pub(super) lagging: Vec<MemberId>,
+    /// Devices in the place of a member that are not the pool's: they are not used.
+    pub(super) strangers: Vec<(MemberId, Uuid)>,
 }
 
 /// Finds the superblock that rules.
@@ -81,14 +85,14 @@ pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions, failing: u64)
     }
     let mut present = vec![false; newest.members.len()];
     let mut there = vec![Found::Nothing; newest.members.len()];
+    if let Some((_, other)) = found.iter().find(|(_, superblock)| superblock.pool != newest.pool) {
+        return Err(OpenError::DifferentPools(newest.pool, other.pool));
+    }
+    // (The index in a device's own copy may be an old one: a spare keeps it until it bears the generation that gave it a member's place.)
+    let (found, strangers): (Vec<_>, Vec<_>) = found.into_iter().partition(|(member, superblock)| names(&newest, *member, superblock.member_uuid));
+    let strangers = strangers.into_iter().map(|(member, superblock)| (member, superblock.member_uuid)).collect();
     for (member, superblock) in &found {
-        if superblock.pool != newest.pool {
-            return Err(OpenError::DifferentPools(newest.pool, superblock.pool));
-        }
-        // (The index in its own copy may be an old one: a spare keeps it until it bears the generation that gave it a member's place.)
-        let record = newest.members.get(member.index()).filter(|r| r.uuid == superblock.member_uuid);
-        // Another device, one that was replaced perhaps: the member is not there.
-        let Some(record) = record else { continue };
+        let record = &newest.members[member.index()];
         // Of this history: the same generation to the byte, or the one that it says it followed.
         let same = superblock.generation == newest.generation && superblock.content_hash() == hash;
         let current = same || (superblock.generation.next() == newest.generation && superblock.content_hash() == parent);
@@ -104,7 +108,12 @@ pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions, failing: u64)
     let lagging = found.iter().filter_map(behind).collect();
     note_start(&mut newest, &there, options.read_only);
     check_redundancy(&newest)?;
-    Ok(Ruling { found: as_found, superblock: newest, lagging })
+    Ok(Ruling { found: as_found, superblock: newest, lagging, strangers })
+}
+
+/// True if the table has this device in this place.
+fn names(superblock: &Superblock, member: MemberId, uuid: Uuid) -> bool {
+    superblock.members.get(member.index()).is_some_and(|record| record.uuid == uuid)
 }
 
 /// Records who is there and who is not. Only a start that may write takes members back.
@@ -119,14 +128,15 @@ fn note_start(superblock: &mut Superblock, there: &[Found], read_only: bool) {
 }
 
 /// The newest generation. If members hold different ones of the same number, they were written by sides that did not see each
-/// other: the one whose table calls all holders of the others absent is the one that went on; if there is none, nobody can tell.
+/// other: the one whose table calls all holders of the others absent, or has others in their place, is the one that went on; if there is none,
+/// nobody can tell.
 fn ruling(found: &[(MemberId, Superblock)]) -> Result<Option<Superblock>, OpenError> {
     let Some(generation) = found.iter().map(|(_, s)| s.generation).max() else { return Ok(None) };
     let holders: Vec<&(MemberId, Superblock)> = found.iter().filter(|(_, s)| s.generation == generation).collect();
-    let calls_absent = |s: &Superblock, member: MemberId| s.members.get(member.index()).is_none_or(|r| !r.is_in_use());
+    let calls_absent = |s: &Superblock, member: MemberId, uuid: Uuid| !names(s, member, uuid) || !s.members[member.index()].is_in_use();
     let rules = |candidate: &Superblock| {
         let hash = candidate.content_hash();
-        holders.iter().all(|(member, s)| s.content_hash() == hash || calls_absent(candidate, *member))
+        holders.iter().all(|(member, s)| s.content_hash() == hash || calls_absent(candidate, *member, s.member_uuid))
     };
     let mut rulers = holders.iter().filter(|(_, s)| rules(s)).map(|(_, s)| s);
     let Some(first) = rulers.next() else { return Err(OpenError::TwoHistories { generation: generation.0 }) };
@@ -154,7 +164,7 @@ fn check_quorum(newest: &Superblock, present: &[bool], failing: usize, options: 
     Err(OpenError::NoQuorum { present: there, total })
 }
 
-fn check_redundancy(newest: &Superblock) -> Result<(), OpenError> {
+pub(super) fn check_redundancy(newest: &Superblock) -> Result<(), OpenError> {
     let zones = ZoneMap::new(newest.zones.clone());
     let has_place = |m: &usize| !matches!(newest.members[*m].state, MemberState::Removed | MemberState::Spare);
     let lost: Vec<usize> = (0..newest.members.len()).filter(has_place).filter(|m| newest.members[*m].state != MemberState::Online).collect();

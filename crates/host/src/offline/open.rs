@@ -87,9 +87,6 @@ fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<MemberTable,
         let what = format!("cannot open member {} of pool '{}'", member.slot, found.name);
         table[member.slot.index()] = Some(open_member(&member.path, member.slot, request, &what)?);
     }
-    for stray in &found.strays {
-        tracing::warn!("{} bears the label of pool '{}', which does not know it (any more): left out", stray.path.display(), found.name);
-    }
     Ok(table)
 }
 
@@ -156,8 +153,13 @@ pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Re
     let options = windrow_engine::api::OpenOptions { host: host_id(registry)?, read_only: request.read_only, force: request.force, limits: request.limits };
     let mut io = SyncMembers::new(table);
     let begin = Instant::now();
-    let (engine, report) = Engine::open(&mut io, buffers.clone(), &options).map_err(|error| refusal(found, &error))?;
+    let (engine, mut report) = Engine::open(&mut io, buffers.clone(), &options).map_err(|error| refusal(found, &error))?;
     let recovery = begin.elapsed();
+    for stray in &found.strays {
+        let note = format!("the device in the place of member {}, {}, is not the pool's (any more): it is not used", stray.label.member, stray.path.display());
+        tracing::warn!("{note}");
+        report.notes.push(note);
+    }
     Ok(OpenedPool { engine, members: io.into_members(), buffers, report, recovery })
 }
 
