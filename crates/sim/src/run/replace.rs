@@ -2,7 +2,7 @@
 
 use super::Run;
 use crate::members::VirtualMember;
-use crate::violation::{Violation, ensure};
+use crate::violation::{Broken, Violation, ensure};
 use crate::world::StartFailure;
 use windrow_engine::{Engine, OpenOptions};
 use windrow_io::{BufPool, MemberIo};
@@ -31,7 +31,7 @@ impl Run {
         }
         self.world.members.set_countdown(None);
         if let Err(error) = result {
-            return Err(Violation::new(crate::Broken::Open, format!("member {member} can not be replaced: {error}")));
+            return Err(Violation::new(Broken::Open, format!("member {member} can not be replaced: {error}")));
         }
         self.replaced += 1;
         if was_healthy && self.rng.chance(500) {
@@ -50,12 +50,21 @@ impl Run {
         (self.scenario.redundancy.tolerance() > 0).then(|| (MemberId(self.rng.below(count) as u8), true))
     }
 
-    /// The device that was replaced is plugged in again: the pool does not know it any more.
+    /// The device that was replaced is plugged in again: the pool does not know it any more, and looks as if nothing were there.
     fn refuse_old_device(&mut self, member: MemberId, old: VirtualMember) -> Result<(), Violation> {
         let new = self.world.members.exchange(member, old);
         debug_assert!(self.world.members.is_present(member));
-        let started = self.open();
-        ensure!(matches!(started, Err(StartFailure::Refused(_))), Open, "the pool started with the device that member {member} was before: {started:?}");
+        match self.open_with(true) {
+            // It counts as not there, and the rest may be too few.
+            Err(StartFailure::Refused(_)) => {}
+            Err(failure) => return Err(Violation::new(Broken::Open, format!("read-only start failed: {failure:?}"))),
+            Ok(report) => {
+                ensure!(!report.notes.is_empty(), Open, "nobody says that the device of member {member} is not the pool's");
+                self.opened(&report)?;
+                self.compare()?;
+                self.newest_order = self.newest_order.max(self.world.power_cut());
+            }
+        }
         self.world.check_untouched()?;
         self.world.members.exchange(member, new);
         Ok(())
