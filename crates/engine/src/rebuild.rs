@@ -260,7 +260,9 @@ impl Engine {
 
     /// A batch of a segment at hand has been examined: the columns of the members that are rebuilt are written.
     pub(crate) fn rebuild_examined(&mut self, segment: SegmentId, row: u32, rows: u32, found: Option<Examined>, out: &mut Outbox) {
-        let stale = self.segments.get(segment).stale & self.rebuilding();
+        // One that came in after the segment was begun gets it later.
+        let members = self.rebuild.current.iter().find(|current| current.segment == segment).map_or(0, |current| current.members);
+        let stale = self.segments.get(segment).stale & self.rebuilding() & members;
         let (mut writes, mut written_bytes) = (0, 0);
         let mut damaged = found.as_ref().is_none_or(|found| !found.lost.is_empty());
         match found {
