@@ -40,6 +40,7 @@ fn arguments() -> Result<Arguments, String> {
             "--jobs" => parsed.jobs = number(value()?)?.max(1) as usize,
             "--blocks" => parsed.options.block_operations = number(value()?)?,
             "--exhaustive" => parsed.exhaustive = Some(number(value()?)?),
+            "--beyond" => parsed.options.beyond = true,
             "--verbose" => parsed.verbose = true,
             "--no-shrink" => parsed.shrink = false,
             "--canary" => {
@@ -173,6 +174,16 @@ fn main() -> ExitCode {
         sum(|o| o.rebuilt),
         sum(|o| o.replaced),
     );
+    if arguments.options.beyond {
+        println!(
+            "beyond redundancy: {} starts worked, {} were refused; {} blocks lost, {} of them not named by a scrub; {} damaged batches",
+            sum(|o| o.beyond.started),
+            sum(|o| o.beyond.refused),
+            sum(|o| o.beyond.lost),
+            sum(|o| o.beyond.untold),
+            sum(|o| o.beyond.damaged_batches),
+        );
+    }
     hanging.iter().for_each(|seed| println!("seed {seed} HANGS: one apply or start takes more than {HANG_S} s"));
     // Not a return: threads of hanging seeds never end.
     std::process::exit(i32::from(!failed.is_empty() || !hanging.is_empty()));

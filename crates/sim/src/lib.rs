@@ -20,7 +20,7 @@ mod violation;
 pub mod workload;
 pub mod world;
 
-pub use run::{Outcome, Planted, RunOptions, run_seed};
+pub use run::{Beyond, Outcome, Planted, RunOptions, run_seed};
 pub use violation::{Broken, Violation};
 
 #[cfg(test)]

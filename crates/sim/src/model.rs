@@ -94,6 +94,8 @@ pub struct Model {
     pub refused: u64,
     /// What clients had done for them since the last start.
     pub served: Served,
+    /// More has failed than the redundancy covers: a request may fail, but never bring wrong bytes.
+    pub lenient: bool,
 }
 
 /// Counters of what clients had done for them since the last start.

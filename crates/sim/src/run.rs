@@ -5,6 +5,7 @@
 //! compare, flush, rest, leak and counter checks, two scrubs (what the first one
 //! repairs the second one must not find), shutdown, power cut, start with too many members absent (refused), start, compare.
 
+mod beyond;
 mod check;
 mod faults;
 mod finish;
@@ -37,6 +38,8 @@ pub struct RunOptions {
     pub cut_at: Option<u64>,
     /// A fault planted on purpose.
     pub canary: Planted,
+    /// Go beyond redundancy.
+    pub beyond: bool,
     /// Remember what happened in words.
     pub story: bool,
 }
@@ -57,8 +60,23 @@ pub enum Planted {
 
 impl Default for RunOptions {
     fn default() -> Self {
-        Self { block_operations: 10_000, cut_at: None, canary: Planted::None, story: false }
+        Self { block_operations: 10_000, cut_at: None, canary: Planted::None, beyond: false, story: false }
     }
+}
+
+/// What came of going beyond redundancy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Beyond {
+    /// Starts that worked.
+    pub started: u64,
+    /// Starts that were refused, also with force.
+    pub refused: u64,
+    /// Blocks that could not be read.
+    pub lost: u64,
+    /// Of those the ones that a scrub did not name.
+    pub untold: u64,
+    /// Batches that scrubs called damaged.
+    pub damaged_batches: u64,
 }
 
 /// What a run gave.
@@ -88,6 +106,8 @@ pub struct Outcome {
     pub replaced: u64,
     /// Offline checks.
     pub checks: u64,
+    /// What came of going beyond redundancy.
+    pub beyond: Beyond,
     /// Virtual nanoseconds.
     pub virtual_ns: u64,
     /// The broken promise, if any.
@@ -120,6 +140,7 @@ pub fn run_seed(seed: u64, options: &RunOptions) -> Outcome {
         faults: run.faults,
         replaced: run.replaced,
         checks: run.checks,
+        beyond: run.beyond,
         virtual_ns: run.world.now_ns(),
         violation,
         story: run.world.trace.take_story(),
@@ -149,6 +170,8 @@ struct Run {
     replaced: u64,
     /// Offline checks.
     checks: u64,
+    beyond: Beyond,
+    goes_beyond: bool,
     newest_order: u64,
     clean: bool,
     /// The pool is for certain not free for another host.
@@ -190,6 +213,8 @@ impl Run {
             faults: 0,
             replaced: 0,
             checks: 0,
+            beyond: Beyond::default(),
+            goes_beyond: options.beyond,
             newest_order: 0,
             clean: false,
             owned: false,
@@ -199,6 +224,9 @@ impl Run {
     }
 
     fn all(&mut self) -> Result<(), Violation> {
+        if self.goes_beyond {
+            return self.all_beyond();
+        }
         self.create()?;
         for cycle in self.scenario.cycles.clone() {
             if self.done >= self.bound {

@@ -1,6 +1,6 @@
 use crate::{Planted, RunOptions, run_seed};
 
-const QUICK: RunOptions = RunOptions { block_operations: 1_500, cut_at: None, canary: Planted::None, story: false };
+const QUICK: RunOptions = RunOptions { block_operations: 1_500, cut_at: None, canary: Planted::None, beyond: false, story: false };
 
 #[test]
 fn a_batch_of_seeds_keeps_every_promise() {

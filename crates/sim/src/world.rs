@@ -61,6 +61,10 @@ pub struct World {
     pub trace: Trace,
     /// Members with faults: the engine may latch them out and repair from others.
     pub ailing: BTreeSet<MemberId>,
+    /// First blocks of what was read back and could not be had.
+    pub unreadable: BTreeSet<(VolumeId, u64)>,
+    /// Blocks that the engine has told to be lost.
+    pub told_lost: BTreeSet<(VolumeId, u64)>,
     /// A canary: the engine breaks the reuse rule.
     pub early_reuse: bool,
     engine: Option<Engine>,
@@ -99,6 +103,8 @@ impl World {
             model: Model::default(),
             trace: Trace::new(story),
             ailing: BTreeSet::new(),
+            unreadable: BTreeSet::new(),
+            told_lost: BTreeSet::new(),
             early_reuse: false,
             engine: None,
             buffers: BufPool::new(16 << 20),
@@ -444,6 +450,7 @@ impl World {
                 slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
                 self.model.settle(volume, first, &bytes);
             }
+            (Some((volume, first)), Err(_)) => _ = self.unreadable.insert((volume, first)),
             (Some((volume, first)), Ok(Reply::Extents(extents))) => self.model.settle_status(volume, first, extents),
             _ => {}
         }
@@ -454,6 +461,8 @@ impl World {
         self.trace.tell(|| format!("{} control {}: {:?}", self.now_ns, completion.id.0, completion.result));
         match self.changes.remove(&completion.id) {
             None => Err(Violation::new(Broken::Protocol, format!("control command {} is not in flight", completion.id.0))),
+            // As if the power had gone before an answer.
+            Some(_) if self.model.lenient && completion.result.is_err() => Ok(()),
             Some(Commanded::Volume(change)) => self.model.complete_change(&change, &completion.result),
             Some(Commanded::Properties) => self.model.complete_properties(completion.id, &completion.result),
             Some(Commanded::Scrub) if matches!(completion.result, Ok(_) | Err(ControlError::Invalid(_) | ControlError::Stopped)) => Ok(()),
@@ -470,8 +479,9 @@ impl World {
             Notice::MemberFailed { member, .. } | Notice::Repaired { member, .. } => {
                 ensure!(self.ailing.contains(member), Error, "member {member} is healthy, but: {notice:?}");
             }
+            Notice::Unrecoverable { volume, lba } if self.model.lenient => _ = self.told_lost.insert((*volume, *lba)),
             Notice::Unrecoverable { .. } | Notice::Stopped { .. } => {
-                ensure!(self.stopping, Error, "within redundancy, but: {notice:?}");
+                ensure!(self.stopping || self.model.lenient, Error, "within redundancy, but: {notice:?}");
             }
             Notice::Filling { .. } | Notice::MapFull { .. } | Notice::ScrubEnded { .. } => {}
             Notice::MemberRebuilding { .. } | Notice::MemberRebuilt { .. } | Notice::MemberOffline { .. } => {}

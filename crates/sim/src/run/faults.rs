@@ -140,7 +140,7 @@ impl Run {
     }
 
     /// Generation in a superblock slot, 0 if there is none.
-    fn slot_generation(&self, member: MemberId, slot: u64) -> u64 {
+    pub(super) fn slot_generation(&self, member: MemberId, slot: u64) -> u64 {
         let mut bytes = vec![0; SLOT_BYTES];
         self.world.members.member(member).read(SLOT_OFFSET + slot * SLOT_STRIDE, &mut bytes);
         Superblock::decode(&bytes).map_or(0, |superblock| superblock.generation.0)

@@ -1,0 +1,290 @@
+//! More faults than the redundancy covers.
+//!
+//! 1 A read brings the right bytes or an error, never others. 2 A start works or is refused for a reason that an offline check confirms; a
+//! refused start writes nothing, and when what was missing is there again the pool starts and everything is right. 3 Where the pool is up,
+//! exactly those blocks cannot be read that an offline check finds beyond repair. 4 A scrub names exactly those, unless it counts batches
+//! whose tables are lost (it cannot tell their blocks). 5 When the lost blocks have been written again, the pool is whole.
+//!
+//! Media are damaged after a clean shutdown only: after a crash nobody can tell a last batch that was durable and is damaged from one that
+//! never arrived.
+
+use super::Run;
+use crate::members::VirtualMembers;
+use crate::model::Asked;
+use crate::scenario::{Cycle, End};
+use crate::violation::{Broken, Violation, ensure};
+use crate::world::StartFailure;
+use std::collections::BTreeSet;
+use windrow_engine::{Control, OpenOptions, ScrubCommand, ScrubState};
+use windrow_inspect::{CheckOptions, CheckReport, Finding, FindingKind, Severity, check};
+use windrow_layout::superblock::{RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE};
+use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
+
+/// What happens to one member more than the redundancy covers, or to more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Disaster {
+    /// They die while the pool is served, and are there again at the next start.
+    Dying,
+    /// They are not there at the start.
+    Absent,
+    /// They bear what they bore a while ago.
+    Old,
+    /// The same places of them change silently.
+    SamePlaces,
+    /// Many places of them change silently or cannot be read.
+    Scattered,
+    /// Everything behind the superblocks changes silently.
+    Wiped,
+    /// Newest superblocks change silently.
+    Superblocks,
+}
+
+impl Run {
+    /// A run that goes beyond redundancy once.
+    pub(super) fn all_beyond(&mut self) -> Result<(), Violation> {
+        const ALL: [Disaster; 10] = [
+            Disaster::Dying,
+            Disaster::Dying,
+            Disaster::Absent,
+            Disaster::Old,
+            Disaster::SamePlaces,
+            Disaster::SamePlaces,
+            Disaster::Scattered,
+            Disaster::Scattered,
+            Disaster::Wiped,
+            Disaster::Superblocks,
+        ];
+        let disaster = self.rng.pick(&ALL);
+        self.create()?;
+        let mut cycles = std::mem::take(&mut self.scenario.cycles);
+        for cycle in &mut cycles {
+            (cycle.faults, cycle.replaces, cycle.returns, cycle.slots_rot) = (Vec::new(), false, false, false);
+            cycle.end = if cycle.end == End::CrashAndLoss { End::Crash } else { cycle.end };
+        }
+        if let Some(last) = cycles.last_mut() {
+            let media = !matches!(disaster, Disaster::Dying | Disaster::Absent | Disaster::Old);
+            last.end = if media { End::Shutdown } else { last.end };
+        }
+        let mut before = self.world.members.clone();
+        let last = cycles.len() - 1;
+        for (index, cycle) in cycles.iter().enumerate() {
+            self.begin(cycle)?;
+            if index == last && disaster == Disaster::Dying {
+                return self.die_in_service(cycle);
+            }
+            self.work(cycle)?;
+            self.end(cycle)?;
+            if index < last && self.rng.chance(600) {
+                before = self.world.members.clone();
+            }
+        }
+        self.strike(disaster, &before)
+    }
+
+    /// One member more than the redundancy covers, or more, but not all if `some_stay`.
+    fn victims(&mut self, some_stay: bool) -> Vec<MemberId> {
+        let count = self.scenario.sizes.len();
+        let least = (self.scenario.redundancy.tolerance() + 1).min(count);
+        let most = if some_stay { (count - 1).max(least) } else { count };
+        let wanted = if self.rng.chance(600) { least } else { self.rng.between(least as u64, most as u64) as usize };
+        let mut members: Vec<MemberId> = (0..count as u8).map(MemberId).collect();
+        self.rng.shuffle(&mut members);
+        members.truncate(wanted);
+        members
+    }
+
+    /// Members die one after the other under load. The pool stops; when all are there again everything promised is there.
+    fn die_in_service(&mut self, cycle: &Cycle) -> Result<(), Violation> {
+        self.world.model.lenient = true;
+        let victims = self.victims(false);
+        self.world.trace.tell(|| format!("disaster: {victims:?} die in service"));
+        let part = Cycle { blocks: cycle.blocks / (victims.len() as u64 + 1), ..cycle.clone() };
+        for member in victims {
+            self.work(&part)?;
+            self.note_fault(member, true);
+            self.faults += 1;
+            self.world.members.ailment_mut(member).gone = true;
+        }
+        self.work(&part)?;
+        // Nothing hangs: what can not be done is answered with an error.
+        self.world.run_while("answering in a pool that has stopped", |world| world.unanswered() > 0)?;
+        self.count_session();
+        self.cut_power();
+        self.return_members();
+        self.world.model.lenient = false;
+        self.beyond.started += 1;
+        self.begin(&Cycle::idle())?;
+        self.rebuild()?;
+        self.rest()?;
+        self.compare()?;
+        self.shut_down()
+    }
+
+    fn strike(&mut self, disaster: Disaster, before: &VirtualMembers) -> Result<(), Violation> {
+        let victims = self.victims(disaster == Disaster::Old);
+        self.world.trace.tell(|| format!("disaster: {disaster:?} of {victims:?}"));
+        self.faults += victims.len() as u64;
+        let whole = self.world.members.clone();
+        let is_old = disaster == Disaster::Old && victims.len() == self.scenario.sizes.len();
+        if is_old {
+            // All members as they were a while ago: that is a whole pool of that time.
+            return Ok(());
+        }
+        match disaster {
+            Disaster::Dying => {}
+            Disaster::Absent => victims.iter().for_each(|member| self.world.members.ailment_mut(*member).gone = true),
+            Disaster::Old => victims.iter().for_each(|member| *self.world.members.member_mut(*member) = before.member(*member).clone()),
+            Disaster::SamePlaces => self.damage_same_places(&victims),
+            Disaster::Scattered => self.scatter(&victims),
+            Disaster::Wiped => victims.iter().for_each(|member| {
+                let size = self.world.members.member(*member).size();
+                self.world.members.corrupt(*member, RESERVED_BYTES, size - RESERVED_BYTES);
+            }),
+            Disaster::Superblocks => self.damage_superblocks(&victims),
+        }
+        self.world.ailing = (0..self.scenario.sizes.len() as u8).map(MemberId).collect();
+        self.world.model.lenient = true;
+        let opinion = self.opinion()?;
+        for force in [false, true] {
+            let options = OpenOptions { host: self.host, read_only: false, force, limits: self.scenario.limits };
+            match self.world.start(&options) {
+                Ok(report) => {
+                    self.beyond.started += 1;
+                    let status = self.world.status();
+                    self.world.model.reopened(&report, &status, self.newest_order)?;
+                    self.newest_order = status.order.0;
+                    return self.live_on(&opinion);
+                }
+                Err(StartFailure::PowerCut) => return Err(Violation::new(Broken::Open, "the power went, but nobody cut it")),
+                Err(StartFailure::Refused(reason)) => {
+                    self.world.trace.tell(|| format!("refused (force: {force}): {reason}"));
+                    self.world.check_untouched()?;
+                    let confirmed = opinion.failure.is_some() || opinion.findings.worst == Some(Severity::Error);
+                    ensure!(confirmed || !force, Open, "refused, though an offline check finds nothing beyond repair: {reason}");
+                }
+            }
+        }
+        self.beyond.refused += 1;
+        // With everything as it was before the disaster nothing is lost.
+        self.world.members = whole;
+        self.world.model.lenient = false;
+        self.world.ailing.clear();
+        self.begin(&Cycle::idle())?;
+        self.rest()?;
+        self.shut_down()
+    }
+
+    /// What an offline check says of the members as they are.
+    fn opinion(&mut self) -> Result<CheckReport, Violation> {
+        let mut copy = self.world.members.clone();
+        Ok(check(&mut copy, &CheckOptions { verify_payload: true, verify_parity: false }, &mut |_| ()))
+    }
+
+    fn damage_same_places(&mut self, victims: &[MemberId]) {
+        let least = victims.iter().map(|member| self.world.members.member(*member).size()).min().unwrap_or(0);
+        let blocks = (least - RESERVED_BYTES) / BLOCK_BYTES;
+        for _ in 0..self.rng.between(1, 24) {
+            let length = self.rng.pick(&[1, 1, 2, 8, 64]).min(blocks);
+            let offset = RESERVED_BYTES + self.rng.below(blocks - length + 1) * BLOCK_BYTES;
+            let unreadable = self.rng.chance(300);
+            for member in victims {
+                self.damage(*member, offset, length * BLOCK_BYTES, unreadable);
+            }
+        }
+    }
+
+    fn scatter(&mut self, victims: &[MemberId]) {
+        let share = self.rng.pick(&[2, 10, 50, 200, 600]);
+        for member in victims {
+            let blocks = (self.world.members.member(*member).size() - RESERVED_BYTES) / BLOCK_BYTES;
+            for block in 0..blocks {
+                if self.rng.chance(share) {
+                    let unreadable = self.rng.chance(300);
+                    self.damage(*member, RESERVED_BYTES + block * BLOCK_BYTES, BLOCK_BYTES, unreadable);
+                }
+            }
+        }
+    }
+
+    fn damage(&mut self, member: MemberId, offset: u64, length: u64, unreadable: bool) {
+        if unreadable {
+            self.world.members.member_mut(member).read_errors.extend((0..length / BLOCK_BYTES).map(|block| (offset + block * BLOCK_BYTES, BLOCK_BYTES)));
+        } else {
+            self.world.members.corrupt(member, offset, length);
+        }
+    }
+
+    /// The slots of the newest generations of the victims, or of all members.
+    fn damage_superblocks(&mut self, victims: &[MemberId]) {
+        let all: Vec<MemberId> = (0..self.scenario.sizes.len() as u8).map(MemberId).collect();
+        let struck = if self.rng.chance(500) { all.clone() } else { victims.to_vec() };
+        let newest = all.iter().flat_map(|member| (0..SLOT_COUNT).map(|slot| self.slot_generation(*member, slot))).max().unwrap_or(0);
+        let generations = self.rng.between(1, SLOT_COUNT);
+        for member in struck {
+            for back in 0..generations {
+                let slot = (newest + SLOT_COUNT - back) % SLOT_COUNT;
+                self.world.members.corrupt(member, SLOT_OFFSET + slot * SLOT_STRIDE, SLOT_BYTES as u64);
+            }
+        }
+    }
+
+    /// The pool is up: what is lost is exactly known, everything else is right, and what is written again is there.
+    fn live_on(&mut self, opinion: &CheckReport) -> Result<(), Violation> {
+        let lost = self.read_singly()?;
+        self.beyond.lost += lost.len() as u64;
+        let blocks = |wrong: &dyn Fn(&Finding) -> bool| -> BTreeSet<(VolumeId, u64)> {
+            let found = opinion.findings.list.iter().filter(|finding| finding.severity == Severity::Error && wrong(finding));
+            found.filter_map(|finding| Some((finding.volume?, finding.lba?.0))).collect()
+        };
+        // Of a batch that has lost its table the check names all blocks, whether they can be read or not.
+        let (least, most) = (blocks(&|finding| finding.kind == FindingKind::BlockWrong), blocks(&|_| true));
+        ensure!(opinion.failure.is_none(), Check, "the pool started, but an offline check can not be made: {:?}", opinion.failure);
+        let (readable, more) = (least.difference(&lost).collect::<Vec<_>>(), lost.difference(&most).collect::<Vec<_>>());
+        ensure!(readable.is_empty(), Check, "an offline check finds beyond repair what can be read: {readable:?}");
+        ensure!(more.is_empty(), Check, "unreadable, but an offline check finds nothing wrong: {more:?}");
+        self.world.told_lost.clear();
+        self.world.command(Control::Scrub(ScrubCommand::Start { unix_s: 0, bytes_per_second: 0 }));
+        self.world.run_while("scrubbing", |world| world.unanswered() > 0 || world.status().scrub.state == ScrubState::Running)?;
+        let scrub = self.world.status().scrub;
+        let told = std::mem::take(&mut self.world.told_lost);
+        ensure!(told.is_subset(&lost), Content, "a scrub calls lost {:?}, which can be read", told.difference(&lost).collect::<Vec<_>>());
+        ensure!(told.len() as u64 == scrub.lost_blocks, Accounting, "{} blocks told to be lost, {} counted", told.len(), scrub.lost_blocks);
+        self.beyond.damaged_batches += scrub.damaged_batches;
+        self.beyond.untold += (lost.len() - told.len()) as u64;
+        ensure!(told == lost || scrub.damaged_batches > 0, Content, "a scrub calls lost {told:?}, unreadable are {lost:?}");
+        let again = self.read_singly()?;
+        ensure!(again == lost, Content, "before the scrub unreadable were {lost:?}, after it {again:?}");
+        for (number, (volume, lba)) in (0..).zip(&lost) {
+            self.world.submit(*volume, Asked::Write { at: lba * 8, count: 8, stamps: vec![u64::MAX / 5 + number], fua: false });
+            self.world.run_while("writing again", |world| world.unanswered() > 64)?;
+        }
+        self.world.run_while("writing again", |world| world.unanswered() > 0)?;
+        let left = self.read_singly()?;
+        ensure!(left.is_empty(), Content, "written again, but unreadable: {left:?}");
+        self.rest()?;
+        self.shut_down()?;
+        self.world.model.lenient = false;
+        let options = OpenOptions { host: self.host, read_only: false, force: true, limits: self.scenario.limits };
+        let report = self.world.start(&options).map_err(|failure| Violation::new(Broken::Open, format!("not whole again: {failure:?}")))?;
+        self.opened(&report)?;
+        self.compare()?;
+        self.rest()?;
+        self.shut_down()
+    }
+
+    /// Reads every block by itself; those that can not be had.
+    fn read_singly(&mut self) -> Result<BTreeSet<(VolumeId, u64)>, Violation> {
+        self.world.unreadable.clear();
+        let volumes: Vec<_> = self.world.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64)).collect();
+        for (id, blocks) in volumes {
+            for block in 0..blocks {
+                self.world.read_back(id, block, 1);
+                if self.world.unanswered() >= 64 {
+                    self.world.run_while("reading block by block", |world| world.unanswered() >= 32)?;
+                }
+            }
+        }
+        self.world.run_while("reading block by block", |world| world.unanswered() > 0)?;
+        Ok(std::mem::take(&mut self.world.unreadable))
+    }
+}
