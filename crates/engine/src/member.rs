@@ -79,6 +79,8 @@ pub struct Member {
     pub dirty: bool,
     /// Commands that have not ended.
     pub in_flight: u32,
+    /// The wish of the superblock writer that puts its loss on record.
+    pub lost_wish: u64,
     /// Counters.
     pub stats: MemberStats,
 }
@@ -179,6 +181,7 @@ impl Engine {
         }
         self.members.unrecorded_loss = true;
         self.superblock_writer.wanted += 1;
+        self.members.list[member.index()].lost_wish = self.superblock_writer.wanted;
         self.superblock_step(out);
     }
 

@@ -159,7 +159,7 @@ fn main() -> ExitCode {
     failed.iter().for_each(|outcome| tell(&arguments, outcome));
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     println!(
-        "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations, {} power cuts, {} faults of members, {} checkpoints, {} segments cleaned, {} refused for space, {} blocks found wrong by scrubs, {} members rebuilt, {} replaced",
+        "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations, {} power cuts, {} faults of members, {} checkpoints, {} segments cleaned, {} refused for space, {} blocks found wrong by scrubs, {} members rebuilt, {} replaced, {} exchanged in service",
         outcomes.len(),
         failed.len(),
         seconds,
@@ -173,6 +173,7 @@ fn main() -> ExitCode {
         sum(|o| o.wrong_blocks),
         sum(|o| o.rebuilt),
         sum(|o| o.replaced),
+        sum(|o| o.exchanged),
     );
     if arguments.options.beyond {
         println!(

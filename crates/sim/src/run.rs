@@ -7,6 +7,7 @@
 
 mod beyond;
 mod check;
+mod exchange;
 mod faults;
 mod finish;
 mod halves;
@@ -104,6 +105,8 @@ pub struct Outcome {
     pub faults: u64,
     /// Members replaced by new devices.
     pub replaced: u64,
+    /// Members that left and came back, or were exchanged, while the pool was in use.
+    pub exchanged: u64,
     /// Offline checks.
     pub checks: u64,
     /// What came of going beyond redundancy.
@@ -139,6 +142,7 @@ pub fn run_seed(seed: u64, options: &RunOptions) -> Outcome {
         rebuilt: run.rebuilt,
         faults: run.faults,
         replaced: run.replaced,
+        exchanged: run.exchanged,
         checks: run.checks,
         beyond: run.beyond,
         virtual_ns: run.world.now_ns(),
@@ -168,6 +172,9 @@ struct Run {
     faults: u64,
     /// Members replaced by new devices.
     replaced: u64,
+    /// Members that left and came back in service.
+    exchanged: u64,
+    exchange: Option<exchange::Exchange>,
     /// Offline checks.
     checks: u64,
     beyond: Beyond,
@@ -212,6 +219,8 @@ impl Run {
             rebuilt: 0,
             faults: 0,
             replaced: 0,
+            exchanged: 0,
+            exchange: None,
             checks: 0,
             beyond: Beyond::default(),
             goes_beyond: options.beyond,
@@ -406,6 +415,7 @@ impl Run {
     fn work(&mut self, cycle: &Cycle) -> Result<(), Violation> {
         let Some(mut workload) = self.workload.take() else { return Ok(()) };
         let end = self.bound.min(self.done + cycle.blocks);
+        self.resume_exchange();
         let mut faults: std::collections::VecDeque<_> = cycle.faults.iter().map(|(after, fault)| (self.done + after, *fault)).collect();
         while self.done < end {
             let mut burst = workload.burst();
@@ -418,6 +428,7 @@ impl Run {
             while let Some((_, fault)) = faults.pop_front_if(|(at, _)| *at <= self.done) {
                 self.plant(fault);
             }
+            self.exchange_step()?;
             let alive = self.world.turn()?;
             ensure!(alive || self.world.unanswered() == 0, Stuck, "nothing under way; {}", self.world.summary());
         }
@@ -429,6 +440,7 @@ impl Run {
         let mut export = false;
         match cycle.end {
             End::Shutdown => {
+                self.end_exchanges()?;
                 self.rest()?;
                 return self.shut_down();
             }
@@ -459,6 +471,7 @@ impl Run {
     }
 
     fn cut_power(&mut self) {
+        self.exchange = None;
         self.newest_order = self.newest_order.max(self.world.power_cut());
         self.power_cuts += 1;
     }

@@ -146,6 +146,8 @@ pub struct Scenario {
     pub fill_per_mille: u64,
     /// Content of discarded ranges.
     pub discard_fill: u8,
+    /// How often a member leaves, or is exchanged, while the pool is in use: in thousandths of turns.
+    pub exchanges_per_mille: u64,
     /// The cycles.
     pub cycles: Vec<Cycle>,
 }
@@ -180,7 +182,8 @@ impl Scenario {
         let fill_per_mille = rng.pick(&[300, 600, 800, 900, 1000, 1300]);
         let discard_fill = rng.pick(&[0x00, 0xff, 0xa5]);
         let cycles = draw_cycles(&mut rng, blocks);
-        Self { sizes, redundancy, chunk_rows, segment_rows, properties, limits, fill_per_mille, discard_fill, cycles }
+        let exchanges_per_mille = if redundancy.tolerance() > 0 { rng.pick(&[0, 0, 1, 3]) } else { 0 };
+        Self { sizes, redundancy, chunk_rows, segment_rows, properties, limits, fill_per_mille, discard_fill, exchanges_per_mille, cycles }
     }
 
     /// The pool to create.

@@ -7,14 +7,15 @@ mod branches;
 mod checks;
 mod pace;
 
-use crate::members::{Started, VirtualMembers};
+use crate::members::{Started, VirtualMember, VirtualMembers};
 use crate::model::{Asked, Model, VolumeChange};
 use crate::rng::Rng;
 use crate::trace::Trace;
 use crate::violation::{Broken, Violation, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_engine::{
-    Control, ControlCompletion, ControlError, ControlId, ControlRequest, Engine, Event, Job, Notice, OpenOptions, OpenReport, Outbox, PoolStatus,
+    Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest, Engine, Event, Job, MemberChange, Notice, OpenOptions, OpenReport,
+    Outbox, PoolStatus,
 };
 use windrow_io::{BufPool, Completion, MemberCommand, MemberIo, MemberOp, Reply, Request, RequestId};
 use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
@@ -39,6 +40,8 @@ enum Commanded {
     Properties,
     /// It may be refused.
     Scrub,
+    /// Whoever asked takes the answer.
+    Member,
     Other,
 }
 
@@ -80,6 +83,10 @@ pub struct World {
     events: Vec<Event>,
     outbox: Outbox,
     changes: BTreeMap<ControlId, Commanded>,
+    /// Answers to commands about members that nobody has taken.
+    answers: BTreeMap<ControlId, Result<ControlReply, ControlError>>,
+    /// What the engine counted of devices that others have replaced since the start.
+    former_bytes: u64,
     reading_back: BTreeMap<RequestId, (VolumeId, u64)>,
     /// What the members had read when the start was over: recovery counts no reads.
     read_before: Vec<u64>,
@@ -118,6 +125,8 @@ impl World {
             events: Vec::new(),
             outbox: Outbox::default(),
             changes: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            former_bytes: 0,
             reading_back: BTreeMap::new(),
             read_before: vec![0; count],
             usable_bytes: u64::MAX,
@@ -137,6 +146,7 @@ impl World {
     /// Starts the engine on the members as they are.
     pub fn start(&mut self, options: &OpenOptions) -> Result<OpenReport, StartFailure> {
         self.members.reset_received();
+        self.former_bytes = 0;
         let opened = Engine::open(&mut self.members, self.buffers.clone(), options);
         if self.members.is_cut() {
             return Err(StartFailure::PowerCut);
@@ -190,6 +200,7 @@ impl World {
         self.events.clear();
         self.outbox = Outbox::default();
         self.changes.clear();
+        self.answers.clear();
         self.reading_back.clear();
         newest
     }
@@ -242,7 +253,33 @@ impl World {
         self.control(command, commanded);
     }
 
-    fn control(&mut self, command: Control, change: Commanded) {
+    /// Sends a command about a member.
+    pub fn member_command(&mut self, member: MemberId, change: MemberChange) -> ControlId {
+        self.control(Control::Member { member, change }, Commanded::Member)
+    }
+
+    /// The answer to a command about a member, once.
+    pub fn take_answer(&mut self, id: ControlId) -> Option<Result<ControlReply, ControlError>> {
+        self.answers.remove(&id)
+    }
+
+    /// Puts another device in the place of a member that is settled.
+    pub fn exchange_device(&mut self, member: MemberId, device: VirtualMember) -> Result<VirtualMember, Violation> {
+        self.check_settled(member)?;
+        self.former_bytes += self.status().member_stats[member.index()].written.total();
+        self.read_before[member.index()] = 0;
+        Ok(self.members.exchange(member, device))
+    }
+
+    /// The engine said that nothing is in flight to this member.
+    pub fn check_settled(&self, member: MemberId) -> Result<(), Violation> {
+        let of_it = |pending: &&Pending| matches!(pending, Pending::Command(started) if started.command.member == member);
+        let left = self.pending.values().filter(of_it).count();
+        ensure!(left == 0, Protocol, "member {member} is settled with {left} commands in flight");
+        Ok(())
+    }
+
+    fn control(&mut self, command: Control, change: Commanded) -> ControlId {
         let id = ControlId(self.next_id);
         self.next_id += 1;
         if let Control::SetProperties(properties) = &command {
@@ -251,6 +288,7 @@ impl World {
         self.trace.tell(|| format!("{} control {}: {command:?}", self.now_ns, id.0));
         self.changes.insert(id, change);
         self.events.push(Event::Control(ControlRequest { id, command }));
+        id
     }
 
     /// Requests and control commands that are not answered.
@@ -466,6 +504,10 @@ impl World {
             Some(Commanded::Volume(change)) => self.model.complete_change(&change, &completion.result),
             Some(Commanded::Properties) => self.model.complete_properties(completion.id, &completion.result),
             Some(Commanded::Scrub) if matches!(completion.result, Ok(_) | Err(ControlError::Invalid(_) | ControlError::Stopped)) => Ok(()),
+            Some(Commanded::Member) => {
+                self.answers.insert(completion.id, completion.result.clone());
+                Ok(())
+            }
             Some(Commanded::Other) if completion.result.is_ok() => Ok(()),
             Some(Commanded::Other | Commanded::Scrub) => Err(Violation::new(Broken::Error, format!("a control command failed: {:?}", completion.result))),
         }

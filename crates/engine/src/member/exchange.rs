@@ -117,11 +117,16 @@ impl Engine {
 
     /// The driver must have put another device in its place only when nothing was in flight to the old one.
     fn check_settled(&self, member: MemberId) -> Changed {
-        let m = &self.members.list[member.index()];
-        if m.online || m.in_flight > 0 || self.members.unrecorded_loss {
+        if !self.is_out(member) {
             return Err(refused(member, "commands to its old device have not ended"));
         }
         Ok(())
+    }
+
+    /// True if the member is out of use, that is on record, and none of its commands is in flight.
+    fn is_out(&self, member: MemberId) -> bool {
+        let m = &self.members.list[member.index()];
+        !m.online && m.in_flight == 0 && m.lost_wish <= self.superblock_writer.done
     }
 
     /// From now on the member gets every write, and is rebuilt.
@@ -168,9 +173,7 @@ impl Engine {
 
     /// Those of the waiting that are settled now.
     pub(crate) fn take_settled(&mut self) -> Vec<ControlId> {
-        let (members, recorded) = (&self.members, !self.members.unrecorded_loss);
-        let settled = |member: MemberId| recorded && members.list[member.index()].in_flight == 0;
-        let (ready, waiting) = std::mem::take(&mut self.exchanges.settling).into_iter().partition(|(_, member)| settled(*member));
+        let (ready, waiting) = std::mem::take(&mut self.exchanges.settling).into_iter().partition(|(_, member)| self.is_out(*member));
         self.exchanges.settling = waiting;
         ready.into_iter().map(|(id, _): (ControlId, MemberId)| id).collect()
     }

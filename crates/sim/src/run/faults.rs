@@ -9,7 +9,7 @@ use windrow_units::{BLOCK_BYTES, MemberId};
 
 impl Run {
     /// A member that may have a fault: one that has one already, or another while the redundancy allows it.
-    fn victim(&mut self) -> Option<MemberId> {
+    pub(super) fn victim(&mut self) -> Option<MemberId> {
         let count = self.scenario.sizes.len();
         let tolerance = self.scenario.redundancy.tolerance();
         let ailing: Vec<MemberId> = self.world.ailing.iter().copied().filter(|member| self.world.members.is_present(*member)).collect();
@@ -37,6 +37,9 @@ impl Run {
     pub(super) fn heal(&mut self) {
         let status = self.world.status();
         for member in self.curable.clone() {
+            if self.exchange.is_some_and(|exchange| exchange.is_of(member)) {
+                continue;
+            }
             let online = status.members.iter().any(|m| m.member == member && m.state == "online");
             if online && *self.world.members.ailment_mut(member) == Ailment::default() {
                 self.world.trace.tell(|| format!("member {member} is whole again"));

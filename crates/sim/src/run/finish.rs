@@ -44,6 +44,7 @@ impl Run {
             self.return_members();
         }
         self.begin(&cycle)?;
+        self.end_exchanges()?;
         self.rebuild()?;
         self.rest()?;
         self.compare()?;

@@ -92,6 +92,7 @@ impl World {
                 stats.written
             );
         }
+        total += self.former_bytes;
         ensure!(status.written.total() == total, Accounting, "the sum is {}, the members' {total}", status.written.total());
         Ok(())
     }

@@ -1,0 +1,157 @@
+//! A member leaves while the pool is in use, and comes back, or another device takes its place.
+
+use super::Run;
+use crate::members::{Ailment, VirtualMember};
+use crate::violation::{Broken, Violation, ensure};
+use windrow_engine::{ControlId, MemberChange};
+use windrow_io::MemberIo;
+use windrow_layout::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_units::{MemberId, Uuid};
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// The answer that it is out.
+    TakingOut(ControlId),
+    /// The answer that nothing is in flight to it.
+    Settling(ControlId),
+    /// So many block operations, during which it is away.
+    Away { until: u64 },
+    /// The answer that it is in again.
+    ComingIn(ControlId),
+}
+
+/// A member that is on its way out or in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exchange {
+    member: MemberId,
+    new_device: bool,
+    stage: Stage,
+}
+
+impl Exchange {
+    pub(super) fn is_of(self, member: MemberId) -> bool {
+        self.member == member
+    }
+}
+
+impl Run {
+    /// Begins with an exchange now and then, and goes on with one that is under way.
+    pub(super) fn exchange_step(&mut self) -> Result<(), Violation> {
+        let Some(exchange) = self.exchange else {
+            if self.scenario.exchanges_per_mille > 0 && self.rng.below(1000) < self.scenario.exchanges_per_mille {
+                self.begin_exchange();
+            }
+            return Ok(());
+        };
+        let member = exchange.member;
+        let stage = match exchange.stage {
+            Stage::TakingOut(id) => self.done(id, member)?.then(|| Stage::Settling(self.world.member_command(member, MemberChange::Settle))),
+            Stage::Settling(id) => match self.done(id, member)? {
+                true => {
+                    self.world.check_settled(member)?;
+                    Some(Stage::Away { until: self.done + self.rng.pick(&[0, 10, 300, 2000]) })
+                }
+                false => None,
+            },
+            Stage::Away { until } if self.done < until => None,
+            // Out before a crash: it must be at rest first.
+            Stage::Away { .. } => Some(self.come_in(exchange)?),
+            Stage::ComingIn(id) => {
+                if self.done(id, member)? {
+                    self.exchange = None;
+                }
+                return Ok(());
+            }
+        };
+        self.exchange = Some(Exchange { stage: stage.unwrap_or(exchange.stage), ..exchange });
+        Ok(())
+    }
+
+    /// What a crash has left out of service is to come in again.
+    pub(super) fn resume_exchange(&mut self) {
+        self.exchange = None;
+        let offline = self.world.status().members.iter().find(|member| member.state == "offline").map(|member| member.member);
+        if let Some(member) = offline {
+            let until = self.done + self.rng.below(500);
+            self.exchange = Some(Exchange { member, new_device: self.rng.chance(300), stage: Stage::Away { until } });
+        }
+    }
+
+    /// At the end everything has to come in.
+    pub(super) fn end_exchanges(&mut self) -> Result<(), Violation> {
+        loop {
+            if self.exchange.is_none() {
+                self.resume_exchange();
+            }
+            let Some(exchange) = self.exchange else { return Ok(()) };
+            if let Stage::Away { .. } = exchange.stage {
+                self.exchange = Some(Exchange { stage: Stage::Away { until: 0 }, ..exchange });
+            }
+            self.exchange_step()?;
+            self.world.run_while("an exchange", |world| world.unanswered_controls() > 0)?;
+        }
+    }
+
+    fn begin_exchange(&mut self) {
+        self.heal();
+        let Some(member) = self.victim() else { return };
+        let new_device = self.rng.chance(400);
+        self.world.trace.tell(|| format!("member {member} is taken out, a new device: {new_device}"));
+        self.note_fault(member, true);
+        let id = self.world.member_command(member, MemberChange::TakeOut);
+        self.exchange = Some(Exchange { member, new_device, stage: Stage::TakingOut(id) });
+    }
+
+    /// True if the command has been answered; it must have been carried out.
+    fn done(&mut self, id: ControlId, member: MemberId) -> Result<bool, Violation> {
+        match self.world.take_answer(id) {
+            None => Ok(false),
+            Some(Ok(_)) => Ok(true),
+            Some(Err(error)) => Err(Violation::new(Broken::Error, format!("member {member}, within redundancy: {error}"))),
+        }
+    }
+
+    /// The device is there again, or another one.
+    fn come_in(&mut self, exchange: Exchange) -> Result<Stage, Violation> {
+        let member = exchange.member;
+        let superblock = self.newest_superblock(member);
+        self.exchanged += 1;
+        if let (false, Some(superblock)) = (exchange.new_device, superblock) {
+            self.world.members.ailment_mut(member).gone = false;
+            let change = MemberChange::BringBack { superblock: Box::new(superblock) };
+            return Ok(Stage::ComingIn(self.world.member_command(member, change)));
+        }
+        let size = self.world.members.member(member).size();
+        self.world.exchange_device(member, VirtualMember::new(size, self.scenario.discard_fill))?;
+        ensure!(*self.world.members.ailment_mut(member) == Ailment::default(), Protocol, "a new device is in order");
+        // What is on it is right as far as it is there: the rebuild puts it right.
+        self.curable.insert(member);
+        let uuid = Uuid::from_random(self.rng.bytes16());
+        self.label(member, uuid)?;
+        Ok(Stage::ComingIn(self.world.member_command(member, MemberChange::Exchange { uuid, size_bytes: size, spare: None })))
+    }
+
+    /// What a host writes to a new device before the engine hears of it.
+    fn label(&mut self, member: MemberId, uuid: Uuid) -> Result<(), Violation> {
+        let status = self.world.status();
+        let label = Label { version: FORMAT_VERSION, pool: status.pool, pool_name: status.name, member_uuid: uuid, member };
+        let mut bytes = label.encode();
+        bytes.resize(LABEL_BYTES, 0);
+        let members = &mut self.world.members;
+        let written = members.write(member, LABEL_OFFSET, &bytes).and_then(|()| members.flush(member));
+        written.map_err(|error| Violation::new(Broken::Error, format!("a new device: {error}")))?;
+        members.member_mut(member).received = Default::default();
+        Ok(())
+    }
+
+    fn newest_superblock(&self, member: MemberId) -> Option<Superblock> {
+        let mut bytes = vec![0; SLOT_BYTES];
+        let mut slot = |slot: u64| {
+            self.world.members.member(member).read(SLOT_OFFSET + slot * SLOT_STRIDE, &mut bytes);
+            Superblock::decode(&bytes).ok()
+        };
+        let uuid = self.world.status().members[member.index()].uuid;
+        (0..SLOT_COUNT).filter_map(&mut slot).filter(|s| s.member_uuid == uuid).max_by_key(|s| s.generation)
+    }
+}
