@@ -100,6 +100,8 @@ pub struct Engine {
     counters: status::Counters,
     /// See [`Engine::plant_early_reuse`].
     early_reuse: bool,
+    /// See [`Engine::plant_hollow_rebuild`].
+    hollow_rebuild: bool,
 }
 
 impl Engine {
@@ -193,6 +195,13 @@ impl Engine {
     #[doc(hidden)]
     pub fn plant_early_reuse(&mut self) {
         self.early_reuse = true;
+    }
+
+    /// Breaks rebuilds on purpose: of the first batch of each segment nothing is written, and the segment is called whole all the same. Another
+    /// canary.
+    #[doc(hidden)]
+    pub fn plant_hollow_rebuild(&mut self) {
+        self.hollow_rebuild = true;
     }
 
     /// True after a fault or a completed shutdown.

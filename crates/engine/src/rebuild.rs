@@ -270,6 +270,7 @@ impl Engine {
             // What is on the member now may be the only good copy of a part: nothing that is not verified is written over it.
             _ if damaged => self.rebuild.sums.damaged_batches += 1,
             None => {}
+            Some(_) if self.hollow_rebuild && row == 0 => {}
             Some(found) => {
                 for (c, column) in found.columns.into_iter().enumerate() {
                     let (member, offset) = self.zones.locate(segment).address(row, Column(c as u8));

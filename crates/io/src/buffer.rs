@@ -129,6 +129,11 @@ impl BufPool {
         buf
     }
 
+    /// Clones of this pool and buffers of it that are alive: for leak checks.
+    pub fn handles(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
     /// Bytes that lie idle in the pool.
     pub fn idle_bytes(&self) -> usize {
         self.0.idle_bytes.load(Ordering::Relaxed)

@@ -1,5 +1,5 @@
 //! Runs seeds of the simulator: `--seeds A..B` (or one number), `--jobs J`, `--blocks N` block operations each, `--verbose` for the whole story of a
-//! failure, `--no-shrink`, `--canary flush|discard|reuse`. `--exhaustive N`: instead, runs of N actions on tiny pools with the power cut at
+//! failure, `--no-shrink`, `--canary flush|discard|reuse|rebuild`. `--exhaustive N`: instead, runs of N actions on tiny pools with the power cut at
 //! every moment. Ends with code 1 if a seed fails.
 
 use std::process::ExitCode;
@@ -48,6 +48,7 @@ fn arguments() -> Result<Arguments, String> {
                     "flush" => Planted::DroppedFlush,
                     "discard" => Planted::DiscardBeforeFlush,
                     "reuse" => Planted::EarlyReuse,
+                    "rebuild" => Planted::HollowRebuild,
                     other => return Err(format!("no canary {other}")),
                 }
             }
@@ -126,17 +127,23 @@ fn exhaust(arguments: &Arguments, actions: u64) -> ExitCode {
         }
     });
     let results = results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let (mut moments, mut cuts, mut failed) = (0, 0, 0);
+    let (mut moments, mut starts, mut with_faults, mut images, mut failed) = (0, 0, 0, 0, 0);
     for (seed, result) in &results {
         match result {
-            Ok(tried) => (moments, cuts) = (moments + tried.moments, cuts + tried.cuts),
+            Ok(tried) => {
+                (moments, starts) = (moments + tried.moments, starts + tried.starts);
+                (with_faults, images) = (with_faults + tried.with_faults, images + tried.images);
+            }
             Err(violation) => {
                 failed += 1;
                 println!("seed {seed} FAILS: {violation}");
             }
         }
     }
-    println!("{} seeds, {failed} failed; {moments} moments, {cuts} power cuts", results.len());
+    println!(
+        "{} seeds, {failed} failed; {moments} moments, {images} different images of crashes, {starts} starts, {with_faults} of them with faults",
+        results.len()
+    );
     ExitCode::from(u8::from(failed > 0))
 }
 

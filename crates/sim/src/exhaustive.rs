@@ -1,6 +1,7 @@
 //! A short run on a tiny pool in which the power goes at every moment: after each turn that ended a member command, in copies of the world,
 //! with every set of the unflushed writes that may survive (all sets of up to six writes; of more: all, none, each one alone, all but
-//! each one, and some drawn ones). Writes survive whole or not at all; torn ones are the business of the random runs.
+//! each one, and some drawn ones), and after those that keep all writes or none with every placement of one and two faults within redundancy
+//! (see `world/branches.rs`). Writes survive whole or not at all; torn ones are the business of the random runs.
 
 use crate::members::VirtualMembers;
 use crate::model::Asked;
@@ -8,7 +9,7 @@ use crate::rng::Rng;
 use crate::scenario::Scenario;
 use crate::violation::{Broken, Violation};
 use crate::workload::{Action, Workload};
-use crate::world::World;
+use crate::world::{Cuts, World};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use windrow_engine::{Control, Engine, OpenOptions};
 use windrow_layout::superblock::RESERVED_BYTES;
@@ -25,8 +26,12 @@ const VOLUME_BLOCKS: u64 = 24;
 pub struct Tried {
     /// Moments.
     pub moments: u64,
-    /// Power cuts.
-    pub cuts: u64,
+    /// Starts.
+    pub starts: u64,
+    /// Starts with faults on top of the power cut.
+    pub with_faults: u64,
+    /// Different images that power cuts left.
+    pub images: u64,
 }
 
 /// All power cuts of a run of `actions` actions.
@@ -56,7 +61,7 @@ fn all(seed: u64, actions: u64) -> Result<Tried, Violation> {
     let mut workload = Workload::new(seed, VOLUME_BLOCKS);
     let first = workload.first_volume();
     act(&mut world, first);
-    let (mut tried, mut seen) = (Tried::default(), 0);
+    let (mut moments, mut cuts, mut seen) = (0, Cuts::default(), 0);
     let (mut left, mut settling) = (actions, 0);
     // After the last action a flush, and everything that is still under way.
     while left > 0 || settling < 200 {
@@ -79,11 +84,11 @@ fn all(seed: u64, actions: u64) -> Result<Tried, Violation> {
             (0..scenario.sizes.len()).map(|m| world.members.member(MemberId(m as u8)).received).map(|r| r.written_bytes + r.flushes + r.discarded_bytes).sum();
         if ended != seen {
             seen = ended;
-            tried.moments += 1;
-            tried.cuts += world.try_all_cuts(&options, &mut rng)?;
+            moments += 1;
+            world.try_all_cuts(&options, scenario.redundancy.tolerance(), &mut rng, &mut cuts)?;
         }
     }
-    Ok(tried)
+    Ok(Tried { moments, starts: cuts.starts, with_faults: cuts.with_faults, images: cuts.images.len() as u64 })
 }
 
 fn act(world: &mut World, action: Action) {

@@ -11,7 +11,7 @@ mod media;
 
 pub use media::{Image, Received, VirtualMember};
 
-use crate::rng::Rng;
+use crate::rng::{Rng, mix};
 use windrow_io::{MemberCommand, MemberDone, MemberError, MemberErrorKind, MemberIo, MemberOp};
 use windrow_units::{BLOCK_BYTES, MemberId};
 
@@ -91,6 +91,16 @@ impl VirtualMembers {
     /// What ails a member, to plant faults.
     pub fn ailment_mut(&mut self, member: MemberId) -> &mut Ailment {
         &mut self.ailments[member.index()]
+    }
+
+    /// Turns over bits of what a member wrote last.
+    pub fn corrupt_recent(&mut self, member: MemberId) {
+        self.members[member.index()].corrupt_recent(&mut self.rng);
+    }
+
+    /// A hash of what is on all media.
+    pub fn hash(&self) -> u64 {
+        self.members.iter().fold(0, |hash, member| mix(hash ^ member.hash()))
     }
 
     /// Turns over bits of a range of a member.

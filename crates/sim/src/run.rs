@@ -57,6 +57,8 @@ pub enum Planted {
     DiscardBeforeFlush,
     /// The engine uses segments again before the flush that freed them.
     EarlyReuse,
+    /// The engine calls rebuilt segments whole although a column was not written.
+    HollowRebuild,
 }
 
 impl Default for RunOptions {
@@ -192,7 +194,7 @@ impl Run {
         let mut scenario = Scenario::draw(seed, options.block_operations);
         let mut rng = Rng::stream(seed, "run");
         let canary = match options.canary {
-            Planted::None | Planted::EarlyReuse => Canary::None,
+            Planted::None | Planted::EarlyReuse | Planted::HollowRebuild => Canary::None,
             Planted::DroppedFlush => Canary::DroppedFlush { members: scenario.redundancy.tolerance() + 1 },
             Planted::DiscardBeforeFlush => {
                 scenario.properties.discard = true;
@@ -202,7 +204,7 @@ impl Run {
         let members = VirtualMembers::new(&scenario.sizes, scenario.discard_fill, Rng::stream(seed, "members"));
         let host = Uuid::from_random(rng.bytes16());
         let mut world = World::new(seed, members, options.story);
-        world.early_reuse = options.canary == Planted::EarlyReuse;
+        world.planted = options.canary;
         Self {
             scenario,
             world,

@@ -40,10 +40,26 @@ fn segments_used_again_before_the_flush_that_freed_them_are_noticed() {
 }
 
 #[test]
+fn a_rebuild_that_leaves_a_column_out_is_noticed() {
+    assert!(is_caught(Planted::HollowRebuild, 0..40, QUICK));
+}
+
+#[test]
+fn beyond_redundancy_a_batch_of_seeds_gives_right_bytes_or_errors() {
+    let options = RunOptions { beyond: true, ..QUICK };
+    let runs: Vec<_> = (0..40).map(|seed| run_seed(seed, &options)).collect();
+    let failed: Vec<String> = runs.iter().filter_map(|run| run.violation.as_ref().map(|violation| format!("seed {}: {violation}", run.seed))).collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    let (started, refused, lost) = runs.iter().map(|run| run.beyond).fold((0, 0, 0), |sum, run| (sum.0 + run.started, sum.1 + run.refused, sum.2 + run.lost));
+    assert!(started > 5 && refused > 5 && lost > 0, "too tame: {started} starts, {refused} refusals, {lost} blocks lost");
+}
+
+#[test]
 fn the_power_may_go_at_any_moment_of_a_short_run() {
-    let mut cuts = 0;
+    let (mut images, mut with_faults) = (0, 0);
     for seed in 0..4 {
-        cuts += crate::exhaustive::run(seed, 6).unwrap_or_else(|violation| panic!("seed {seed}: {violation}")).cuts;
+        let tried = crate::exhaustive::run(seed, 6).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+        (images, with_faults) = (images + tried.images, with_faults + tried.with_faults);
     }
-    assert!(cuts > 200, "{cuts} power cuts are too few");
+    assert!(images > 200 && with_faults > 200, "{images} images, {with_faults} starts with faults are too few");
 }

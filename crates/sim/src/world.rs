@@ -7,9 +7,12 @@ mod branches;
 mod checks;
 mod pace;
 
+pub use branches::Cuts;
+
 use crate::members::{Started, VirtualMember, VirtualMembers};
 use crate::model::{Asked, Model, VolumeChange};
 use crate::rng::Rng;
+use crate::run::Planted;
 use crate::trace::Trace;
 use crate::violation::{Broken, Violation, ensure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,8 +71,8 @@ pub struct World {
     pub unreadable: BTreeSet<(VolumeId, u64)>,
     /// Blocks that the engine has told to be lost.
     pub told_lost: BTreeSet<(VolumeId, u64)>,
-    /// A canary: the engine breaks the reuse rule.
-    pub early_reuse: bool,
+    /// A bug of the engine that is planted on purpose.
+    pub planted: Planted,
     engine: Option<Engine>,
     buffers: BufPool,
     rng: Rng,
@@ -92,6 +95,8 @@ pub struct World {
     read_before: Vec<u64>,
     /// The least that user data could fill since properties began to change.
     usable_bytes: u64,
+    /// Buffers alive when the start was over.
+    handles_at_start: usize,
     next_id: u64,
     idle_turns: u32,
     silent_turns: u32,
@@ -112,7 +117,7 @@ impl World {
             ailing: BTreeSet::new(),
             unreadable: BTreeSet::new(),
             told_lost: BTreeSet::new(),
-            early_reuse: false,
+            planted: Planted::None,
             engine: None,
             buffers: BufPool::new(16 << 20),
             rng,
@@ -130,6 +135,7 @@ impl World {
             reading_back: BTreeMap::new(),
             read_before: vec![0; count],
             usable_bytes: u64::MAX,
+            handles_at_start: 0,
             next_id: 1,
             idle_turns: 0,
             silent_turns: 0,
@@ -145,6 +151,8 @@ impl World {
 
     /// Starts the engine on the members as they are.
     pub fn start(&mut self, options: &OpenOptions) -> Result<OpenReport, StartFailure> {
+        // The engine that was here before is gone, and so is everything that it held.
+        assert_eq!(self.buffers.handles(), 1, "buffers outlive their engine");
         self.members.reset_received();
         self.former_bytes = 0;
         let opened = Engine::open(&mut self.members, self.buffers.clone(), options);
@@ -152,8 +160,10 @@ impl World {
             return Err(StartFailure::PowerCut);
         }
         let (mut engine, report) = opened.map_err(|error| StartFailure::Refused(error.to_string()))?;
-        if self.early_reuse {
-            engine.plant_early_reuse();
+        match self.planted {
+            Planted::EarlyReuse => engine.plant_early_reuse(),
+            Planted::HollowRebuild => engine.plant_hollow_rebuild(),
+            Planted::None | Planted::DroppedFlush | Planted::DiscardBeforeFlush => {}
         }
         self.trace.add(report.accepted_order.0);
         self.trace.tell(|| format!("{} start: {report:?}", self.now_ns));
@@ -161,6 +171,7 @@ impl World {
         self.read_before = (0..self.members.member_count()).map(|m| self.members.member(MemberId(m as u8)).received.read_bytes).collect();
         self.stopping = false;
         self.read_only = options.read_only;
+        self.handles_at_start = self.buffers.handles();
         Ok(report)
     }
 

@@ -325,6 +325,7 @@ fn build(
         users: Default::default(),
         counters: Default::default(),
         early_reuse: false,
+        hollow_rebuild: false,
         superblock,
         zones: tables.zones,
         codec: tables.codec,

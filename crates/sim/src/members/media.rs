@@ -7,21 +7,33 @@
 //! the harshest thing a device may do.
 
 use crate::content::SECTOR;
-use crate::rng::Rng;
+use crate::rng::{Rng, mix};
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
 
-const PAGE: usize = 1 << 16;
+const PAGE: usize = 1 << 14;
+/// Writes of which a member remembers where they went.
+const RECENT: usize = 4;
+
+/// Part of an image. Clones of an image share it until one of them writes.
+#[derive(Clone)]
+struct Page {
+    bytes: Box<[u8]>,
+    /// Hash of the bytes, if somebody has asked for it since they changed.
+    hash: OnceLock<u64>,
+}
 
 /// A sparse image: pages that were never written read as zero.
 #[derive(Clone, Default)]
 pub struct Image {
-    pages: Vec<Option<Box<[u8]>>>,
+    pages: Vec<Option<Arc<Page>>>,
 }
 
 impl Image {
     /// Fills `out` from `offset`.
     pub fn read(&self, offset: u64, out: &mut [u8]) {
         self.pieces(offset, out.len(), |page, at, range| match self.pages.get(page) {
-            Some(Some(bytes)) => out[range.clone()].copy_from_slice(&bytes[at..at + range.len()]),
+            Some(Some(page)) => out[range.clone()].copy_from_slice(&page.bytes[at..at + range.len()]),
             _ => out[range].fill(0),
         });
     }
@@ -33,10 +45,26 @@ impl Image {
             if pages.len() <= page {
                 pages.resize_with(page + 1, || None);
             }
-            let target = pages[page].get_or_insert_with(|| vec![0; PAGE].into_boxed_slice());
-            target[at..at + range.len()].copy_from_slice(&bytes[range]);
+            let page = pages[page].get_or_insert_with(|| Arc::new(Page { bytes: vec![0; PAGE].into_boxed_slice(), hash: OnceLock::new() }));
+            let page = Arc::make_mut(page);
+            page.bytes[at..at + range.len()].copy_from_slice(&bytes[range]);
+            page.hash = OnceLock::new();
         });
         self.pages = pages;
+    }
+
+    /// A hash of the content.
+    pub fn hash(&self) -> u64 {
+        let pages = self.pages.iter().enumerate().filter_map(|(number, page)| Some((number as u64, page.as_ref()?)));
+        pages.fold(0, |hash, (number, page)| {
+            let own = *page.hash.get_or_init(|| {
+                page.bytes.chunks_exact(8).fold(0, |hash: u64, word| {
+                    let word = u64::from_le_bytes(std::array::from_fn(|i| word[i]));
+                    (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+                })
+            });
+            mix(hash ^ mix(own ^ number))
+        })
     }
 
     /// Copies `length` bytes at `offset` from another image.
@@ -98,6 +126,8 @@ pub struct VirtualMember {
     /// Writes that a flush should have made durable, when the canary of the reordered discard is on.
     limbo: Vec<CachedWrite>,
     discarded_since_flush: bool,
+    /// Offset and length of the newest writes.
+    recent: VecDeque<(u64, u64)>,
     next_number: u64,
     /// Byte with which a discarded range is filled.
     pub discard_fill: u8,
@@ -136,6 +166,10 @@ impl VirtualMember {
     /// Writes into the cache.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         self.current.write(offset, bytes);
+        self.recent.push_back((offset, bytes.len() as u64));
+        if self.recent.len() > RECENT {
+            self.recent.pop_front();
+        }
         self.cached.push(CachedWrite { number: self.next_number, offset, bytes: bytes.to_vec() });
         self.next_number += 1;
         if !self.read_errors.is_empty() {
@@ -268,6 +302,18 @@ impl VirtualMember {
                 self.current.read(write.offset, &mut write.bytes);
             }
         }
+    }
+
+    /// Turns over bits of what was written last.
+    pub fn corrupt_recent(&mut self, rng: &mut Rng) {
+        for (offset, length) in self.recent.clone() {
+            self.corrupt(rng, offset, length);
+        }
+    }
+
+    /// A hash of what is on the medium.
+    pub fn hash(&self) -> u64 {
+        self.durable.hash()
     }
 
     /// Writes that a power cut could lose now.

@@ -28,6 +28,11 @@ impl World {
         ensure!(self.under_way() == 0 && self.unanswered() == 0, Leak, "{} under way, {} unanswered", self.under_way(), self.unanswered());
         ensure!(status.pending_bytes == 0, Leak, "{} bytes pending at rest", status.pending_bytes);
         ensure!(status.at_risk_bytes == 0, Leak, "{} bytes at risk after a flush", status.at_risk_bytes);
+        if let Some(engine) = &self.engine {
+            ensure!(engine.is_quiet(), Leak, "at rest, but something is under way in the engine: {}", engine.describe());
+        }
+        let (buffers, before) = (self.buffers.handles(), self.handles_at_start);
+        ensure!(buffers <= before, Leak, "{buffers} buffers are in use at rest, {before} were when the pool had just started");
         let acknowledged = self.model.acknowledged();
         let durable = status.durable_order.0;
         ensure!(durable >= acknowledged, Durability, "order {acknowledged} was acknowledged and flushed, the durable order is {durable}");
