@@ -9,6 +9,7 @@ mod guest;
 mod kills;
 mod metadata;
 mod packages;
+mod sim;
 mod source;
 mod steps;
 mod test;
@@ -23,7 +24,10 @@ const TASKS: &[(&str, &str)] = &[
     ("test", "everything that must pass; with names of steps, only those"),
     ("tidy", "the rules of the house (crate arrows, sizes, documents, licences)"),
     ("bench", "all benchmarks in a short form ([--dir DIR] [--results DIR]); with a name, that `windrow bench` in a release build"),
-    ("sim", "the simulator in a release build: --seeds A..B --jobs J"),
+    (
+        "sim",
+        "the simulator in a release build: [--seeds N] [--from A] [--jobs J] [--beyond] [--exhaustive N] ...; seeds are drawn from the commit unless named",
+    ),
     ("kill-loop", "kills of the real server under fio, ext4 and a ledger ([--kills N] [--seed N])"),
     ("guest", "the cases of tests/guest in a guest kernel: crashes, drop-outs, 4 KiB sectors, power cuts ([--guest DIR] [CASE...])"),
 ];
@@ -48,7 +52,7 @@ fn run(task: &str, rest: &[String]) -> Result<(), String> {
         "test" => test::run(&root, test::Mode::Local, rest),
         "tidy" => tidy::run(&root),
         "bench" => bench::run(&root, rest),
-        "sim" => test::simulate(&root, rest),
+        "sim" => sim::run(&root, rest),
         "kill-loop" => kills::run(&root, rest),
         "guest" => guest::run(&root, rest),
         "" | "help" | "-h" | "--help" => {

@@ -2,7 +2,7 @@
 
 use crate::steps::{Done, Steps, passed};
 use crate::tidy::{self, Tree, commands};
-use crate::{packages, tools};
+use crate::{packages, sim, tools};
 use std::path::Path;
 
 /// Who asks.
@@ -17,9 +17,6 @@ pub enum Mode {
 /// The names of the steps.
 pub const STEPS: &[&str] =
     &["packages", "lock file", "format", "tidy", "clippy", "tests", "documentation", "simulator", "documented commands", "demo", "clean tree"];
-
-/// Seeds that the simulator step runs, counted from one drawn from the commit.
-const SIMULATOR_SEEDS: u64 = 120;
 
 const MINUTE_S: u32 = 60;
 
@@ -40,7 +37,7 @@ pub fn run(root: &Path, mode: Mode, only: &[String]) -> Result<(), String> {
     steps.step("clippy", || cargo(root, &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], 20));
     steps.step("tests", || cargo(root, &["test", "--workspace", "--no-fail-fast"], 40));
     steps.step("documentation", || documentation(root));
-    steps.step("simulator", || simulator(root));
+    steps.step("simulator", || sim::step(root));
     steps.step("documented commands", || documented_commands(root));
     steps.step("demo", || demo(root));
     if wanted("clean tree") {
@@ -50,35 +47,10 @@ pub fn run(root: &Path, mode: Mode, only: &[String]) -> Result<(), String> {
     if steps.failed() { Err("a step failed".to_owned()) } else { Ok(()) }
 }
 
-/// The simulator in a release build.
-pub fn simulate(root: &Path, arguments: &[String]) -> Result<(), String> {
-    if !has_simulator(root) {
-        return Err("crates/sim has no example `sim`".to_owned());
-    }
-    let mut command = tools::cargo(root);
-    command.args(["run", "--release", "--quiet", "--package", "windrow-sim", "--example", "sim", "--"]).args(arguments);
-    tools::run(command, 60 * MINUTE_S)
-}
-
 fn documentation(root: &Path) -> Result<Done, String> {
     let mut command = tools::cargo(root);
     command.args(["doc", "--workspace", "--exclude", "xtask", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
     tools::run(command, 15 * MINUTE_S).and_then(|()| passed())
-}
-
-/// Seeds drawn from the commit: every commit tries other ones, and a failure can be repeated from the commit alone.
-fn simulator(root: &Path) -> Result<Done, String> {
-    if !has_simulator(root) {
-        return Ok(Done::Skipped("crates/sim has no example `sim`".to_owned()));
-    }
-    let first = first_seed(root);
-    let range = format!("{first}..{}", first + SIMULATOR_SEEDS);
-    println!("seeds {range}");
-    let mut command = tools::cargo(root);
-    command.args(["run", "--quiet", "--package", "windrow-sim", "--example", "sim", "--"]);
-    command.args(["--seeds", &range, "--jobs", &jobs().to_string()]);
-    tools::run(command, 15 * MINUTE_S)?;
-    Ok(Done::Passed(format!("seeds {range}")))
 }
 
 /// Every `windrow` command in a document is understood by the program: it is called with `--help` added, which makes it
@@ -154,19 +126,4 @@ fn build_windrow(root: &Path) -> Result<String, String> {
     let parsed = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let executables = parsed.filter(|message| message["target"]["name"] == "windrow");
     executables.filter_map(|message| message["executable"].as_str().map(str::to_owned)).next().ok_or_else(|| "cargo built no `windrow`".to_owned())
-}
-
-fn has_simulator(root: &Path) -> bool {
-    ["crates/sim/examples/sim.rs", "crates/sim/examples/sim/main.rs"].iter().any(|path| root.join(path).is_file())
-}
-
-fn first_seed(root: &Path) -> u64 {
-    let mut command = tools::program(root, "git");
-    command.args(["rev-parse", "HEAD"]);
-    let commit = tools::output(command).unwrap_or_default();
-    commit.get(..8).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(1)
-}
-
-fn jobs() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -1,6 +1,6 @@
 //! Runs seeds of the simulator: `--seeds A..B` (or one number), `--jobs J`, `--blocks N` block operations each, `--verbose` for the whole story of a
-//! failure, `--no-shrink`, `--canary flush|discard|reuse|rebuild`. `--exhaustive N`: instead, runs of N actions on tiny pools with the power cut at
-//! every moment. Ends with code 1 if a seed fails.
+//! failure, `--no-shrink`, `--canary flush|discard|reuse|rebuild`, `--beyond` to go beyond redundancy. `--exhaustive N`: instead, runs of N actions
+//! on tiny pools with the power cut at every moment. Ends with code 1 if a seed fails.
 
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
@@ -13,6 +13,12 @@ const LAST_LINES: usize = 60;
 
 /// Seconds after which a seed counts as hanging: far more than any seed takes on a machine that has other work too.
 const HANG_S: u64 = 120;
+
+/// Failures that are shrunk and told in full; of further ones there is one line.
+const TOLD_MAX: usize = 5;
+
+/// Seconds between two lines of progress.
+const PROGRESS_S: u64 = 10;
 
 struct Arguments {
     seeds: std::ops::Range<u64>,
@@ -58,9 +64,49 @@ fn arguments() -> Result<Arguments, String> {
     Ok(parsed)
 }
 
+/// How to repeat a seed.
+fn repeat(arguments: &Arguments, seed: u64) -> String {
+    let options = &arguments.options;
+    let canary = match options.canary {
+        Planted::None => "",
+        Planted::DroppedFlush => " --canary flush",
+        Planted::DiscardBeforeFlush => " --canary discard",
+        Planted::EarlyReuse => " --canary reuse",
+        Planted::HollowRebuild => " --canary rebuild",
+    };
+    let mode = arguments.exhaustive.map_or_else(|| format!(" --blocks {}", options.block_operations), |actions| format!(" --exhaustive {actions}"));
+    let beyond = if options.beyond { " --beyond" } else { "" };
+    let commit = std::env::var("WINDROW_COMMIT").map_or_else(|_| String::new(), |commit| format!("at commit {commit}: "));
+    format!("  to repeat it, {commit}cargo xtask sim --seed {seed}{mode}{beyond}{canary}")
+}
+
+/// Lines of progress on standard error, now and then.
+struct Progress {
+    began: Instant,
+    told: Instant,
+    total: u64,
+}
+
+impl Progress {
+    fn new(total: u64) -> Self {
+        Self { began: Instant::now(), told: Instant::now(), total }
+    }
+
+    fn tell(&mut self, done: u64, failed: usize, more: &str) {
+        if self.told.elapsed().as_secs() < PROGRESS_S || done == 0 {
+            return;
+        }
+        self.told = Instant::now();
+        let rate = done as f64 / self.began.elapsed().as_secs_f64();
+        let left = self.total.saturating_sub(done) as f64 / rate;
+        eprintln!("{done} of {} seeds, {failed} failed, {:.0} a minute, {:.0} min left{more}", self.total, rate * 60.0, left / 60.0);
+    }
+}
+
 fn tell(arguments: &Arguments, failed: &Outcome) {
     let violation = failed.violation.as_ref().map(ToString::to_string).unwrap_or_default();
     println!("seed {} FAILS after {} block operations, {} power cuts: {violation}", failed.seed, failed.block_operations, failed.power_cuts);
+    println!("{}", repeat(arguments, failed.seed));
     let story = if arguments.shrink {
         let short = shrink(failed.seed, &arguments.options, failed);
         let violation = short.violation.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -85,6 +131,8 @@ fn run_all(arguments: &Arguments) -> (Vec<Outcome>, Vec<u64>) {
     let mut running: Vec<(u64, Instant)> = Vec::new();
     let (mut outcomes, mut hanging) = (Vec::new(), Vec::new());
     let mut seeds = arguments.seeds.clone();
+    let mut progress = Progress::new(seeds.end.saturating_sub(seeds.start));
+    let mut failed = 0;
     loop {
         while running.len() < arguments.jobs
             && let Some(seed) = seeds.next()
@@ -98,8 +146,16 @@ fn run_all(arguments: &Arguments) -> (Vec<Outcome>, Vec<u64>) {
         }
         if let Ok(outcome) = receiver.recv_timeout(Duration::from_secs(1)) {
             running.retain(|(seed, _)| *seed != outcome.seed);
-            outcomes.push(outcome);
+            if outcome.violation.is_some() {
+                failed += 1;
+                match failed <= TOLD_MAX {
+                    true => tell(arguments, &outcome),
+                    false => tell(&Arguments { shrink: false, verbose: false, seeds: 0..0, ..*arguments }, &outcome),
+                }
+            }
+            outcomes.push(Outcome { story: Vec::new(), ..outcome });
         }
+        progress.tell(outcomes.len() as u64, failed, "");
         running.retain(|(seed, since)| {
             let hangs = since.elapsed().as_secs() > HANG_S;
             hanging.extend(hangs.then_some(*seed));
@@ -111,7 +167,7 @@ fn run_all(arguments: &Arguments) -> (Vec<Outcome>, Vec<u64>) {
 /// Every power cut of short runs.
 fn exhaust(arguments: &Arguments, actions: u64) -> ExitCode {
     let next = std::sync::atomic::AtomicU64::new(arguments.seeds.start);
-    let results = std::sync::Mutex::new(Vec::new());
+    let results = std::sync::Mutex::new((Vec::new(), Progress::new(arguments.seeds.end.saturating_sub(arguments.seeds.start)), 0, 0));
     std::thread::scope(|scope| {
         for _ in 0..arguments.jobs {
             scope.spawn(|| {
@@ -121,28 +177,36 @@ fn exhaust(arguments: &Arguments, actions: u64) -> ExitCode {
                         return;
                     }
                     let result = windrow_sim::exhaustive::run(seed, actions);
-                    results.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((seed, result));
+                    let mut results = results.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                    let (list, progress, failed, images) = &mut *results;
+                    match &result {
+                        Ok(tried) => *images += tried.images,
+                        Err(violation) => {
+                            *failed += 1;
+                            println!("seed {seed} FAILS: {violation}\n{}", repeat(arguments, seed));
+                        }
+                    }
+                    list.push((seed, result));
+                    progress.tell(list.len() as u64, *failed, &format!(", {images} images"));
                 }
             });
         }
     });
-    let results = results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let (results, progress, ..) = results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     let (mut moments, mut starts, mut with_faults, mut images, mut failed) = (0, 0, 0, 0, 0);
-    for (seed, result) in &results {
+    for (_, result) in &results {
         match result {
             Ok(tried) => {
                 (moments, starts) = (moments + tried.moments, starts + tried.starts);
                 (with_faults, images) = (with_faults + tried.with_faults, images + tried.images);
             }
-            Err(violation) => {
-                failed += 1;
-                println!("seed {seed} FAILS: {violation}");
-            }
+            Err(_) => failed += 1,
         }
     }
     println!(
-        "{} seeds, {failed} failed; {moments} moments, {images} different images of crashes, {starts} starts, {with_faults} of them with faults",
-        results.len()
+        "{} seeds, {failed} failed, {:.0} s; {moments} moments, {images} different images of crashes, {starts} starts, {with_faults} of them with faults",
+        results.len(),
+        progress.began.elapsed().as_secs_f64()
     );
     ExitCode::from(u8::from(failed > 0))
 }
@@ -163,7 +227,6 @@ fn main() -> ExitCode {
     let seconds = began.elapsed().as_secs_f64();
     outcomes.sort_by_key(|outcome| outcome.seed);
     let failed: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.violation.is_some()).collect();
-    failed.iter().for_each(|outcome| tell(&arguments, outcome));
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     println!(
         "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations, {} power cuts, {} faults of members, {} checkpoints, {} segments cleaned, {} refused for space, {} blocks found wrong by scrubs, {} members rebuilt, {} replaced, {} exchanged in service",

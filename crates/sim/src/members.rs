@@ -218,13 +218,14 @@ impl VirtualMembers {
     fn do_read(&mut self, id: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MemberError> {
         self.check_present(id, offset)?;
         let member = &mut self.members[id.index()];
+        // What was asked for counts, as the engine counts it, also if nothing comes of it.
+        member.received.read_bytes += buf.len() as u64;
         let fails = take_one(&mut self.ailments[id.index()].failing_reads);
         if fails || offset + buf.len() as u64 > member.size() || !member.is_readable(offset, buf.len() as u64) {
             buf.fill(0x5a);
             return Err(self.fault(id, MemberErrorKind::Media, offset));
         }
         member.read(offset, buf);
-        member.received.read_bytes += buf.len() as u64;
         Ok(())
     }
 
