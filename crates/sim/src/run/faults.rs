@@ -65,7 +65,10 @@ impl Run {
             Fault::Death => ailment.gone = true,
             Fault::WriteError => ailment.next_write_fails = true,
             Fault::FlushError => ailment.next_flush_fails = true,
-            Fault::TransientReads => ailment.failing_reads = few * 4,
+            Fault::TransientReads => {
+                ailment.failing_reads = few * 4;
+                self.world.flaky.insert(member);
+            }
             Fault::LostWrites => ailment.lost_writes = few,
             Fault::MisdirectedWrites => ailment.misdirected_writes = few,
             Fault::Slow | Fault::Stall => {}
