@@ -123,7 +123,7 @@ fn damage_behind_the_back_of_the_daemon_is_repaired() {
     assert_eq!((count(&second, "wrong_blocks"), count(&second, "moved_blocks")), (0, 0), "{second}");
     verify(&server);
     let text = world.succeeds("pool status tank");
-    assert!(text.lines().any(|line| line.starts_with("scrub      completed, begun 20") && line.ends_with(", 0 wrong blocks")), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("scrub      completed 20") && line.contains(", 0 wrong blocks, next 20")), "{text}");
     assert!(server.stop());
     world.check().expect("a sound pool");
     let events = std::fs::read_to_string(world.file("events")).expect("events");
@@ -132,7 +132,7 @@ fn damage_behind_the_back_of_the_daemon_is_repaired() {
     let wrong: Vec<_> = ends.iter().map(|event| event["wrong_blocks"].as_u64()).collect();
     assert_eq!(wrong, [Some(0), Some(count(&first, "wrong_blocks")), Some(0)], "{events}");
     // The last one is remembered.
-    assert!(world.succeeds("pool status tank").contains("scrub      completed, begun 20"));
+    assert!(world.succeeds("pool status tank").contains("scrub      completed 20"));
 }
 
 #[test]

@@ -80,6 +80,11 @@ pub enum Control {
     SetProperties(windrow_layout::superblock::Properties),
     /// Write a checkpoint now.
     Checkpoint,
+    /// What time it is, for what the pool remembers of it; the engine has no clock of its own. To be told again from time to time.
+    WallClock {
+        /// Seconds since 1970.
+        unix_s: u64,
+    },
     /// Begin, pause, resume or stop a scrub. Answered at once: the scrub goes on by itself, see [`PoolStatus::scrub`].
     Scrub(ScrubCommand),
     /// Something is to become of a member, or of a slot of the member table. Answered when it is on record, but for [`MemberChange::Settle`].
@@ -244,6 +249,20 @@ pub enum Notice {
     },
     /// A member is whole again.
     MemberRebuilt {
+        /// Which.
+        member: MemberId,
+    },
+    /// Many reads of a member have been late for a while. It stays in service; its reads are done around it, as far as that goes.
+    MemberSlow {
+        /// Which.
+        member: MemberId,
+        /// Reads of users that it was asked for in the last seconds.
+        reads: u32,
+        /// Those among them that were late.
+        slow_reads: u32,
+    },
+    /// The reads of a member that was slow are in time again.
+    MemberNotSlow {
         /// Which.
         member: MemberId,
     },
@@ -421,6 +440,8 @@ pub struct MemberStats {
     pub discarded_bytes: u64,
     /// Failed operations.
     pub errors: u64,
+    /// Reads of users that it answered late, or not yet.
+    pub slow_reads: u64,
 }
 
 /// A volume as `status` shows it.
@@ -453,6 +474,8 @@ pub struct MemberStatus {
     pub size_bytes: u64,
     /// Bytes that a device in its place must have; 0 for a slot without a place.
     pub needed_bytes: u64,
+    /// True if many of its reads have been late for a while: others are asked at the same time.
+    pub slow: bool,
 }
 
 /// State of a scrub.
@@ -509,6 +532,10 @@ pub struct ScrubStatus {
     pub state: ScrubState,
     /// When it began, seconds since 1970.
     pub started_unix_s: u64,
+    /// When it ended, seconds since 1970; 0: it has not, or nobody knew the time.
+    pub ended_unix_s: u64,
+    /// When a scrub last reached its end, this one or one before; 0: none has, or nobody knew the time.
+    pub completed_unix_s: u64,
     /// Milliseconds for which it was running.
     pub active_ms: u64,
     /// Most bytes read from members each second; 0: no bound.
@@ -544,6 +571,8 @@ pub struct PoolStatus {
     pub redundancy: &'static str,
     /// `online`, `degraded` or `stopped`.
     pub state: &'static str,
+    /// When the pool was created, seconds since 1970; 0: not known.
+    pub created_unix_s: u64,
     /// Superblock generation.
     pub generation: u64,
     /// Epoch.

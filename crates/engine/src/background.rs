@@ -29,6 +29,24 @@ impl Users {
     }
 }
 
+/// The time of day, as far as somebody has told it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WallClock {
+    told: Option<(u64, u64)>,
+}
+
+impl WallClock {
+    /// It is `unix_s` (seconds since 1970) now.
+    pub(crate) fn set(&mut self, unix_s: u64, now_ns: u64) {
+        self.told = Some((unix_s, now_ns));
+    }
+
+    /// Seconds since 1970; 0: nobody has told.
+    pub(crate) fn unix_s(&self, now_ns: u64) -> u64 {
+        self.told.map_or(0, |(unix_s, at_ns)| unix_s.saturating_add(now_ns.saturating_sub(at_ns) / 1_000_000_000))
+    }
+}
+
 /// The pace of one kind of background work.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
@@ -75,6 +93,12 @@ impl Throttle {
         let since = now_ns.saturating_sub(CATCH_UP_NS);
         self.bound_until_ns = if bound_ns == 0 { 0 } else { self.bound_until_ns.max(since).saturating_add(bound_ns) };
         self.due_ns = self.due_ns.max(since).saturating_add(floor_ns);
+    }
+
+    /// More than was said at its beginning has been read for a batch.
+    pub(crate) fn charge(&mut self, bound_ns: u64, floor_ns: u64) {
+        self.bound_until_ns = if bound_ns == 0 { self.bound_until_ns } else { self.bound_until_ns.saturating_add(bound_ns) };
+        self.due_ns = self.due_ns.saturating_add(floor_ns);
     }
 
     /// More belongs to a batch that is under way.

@@ -85,6 +85,11 @@ impl Engine {
                 self.control.checkpoints.push((id, self.checkpoint.begun));
                 Ok(())
             }
+            Control::WallClock { unix_s } => {
+                self.wall.set(unix_s, self.now_ns);
+                control_answer(id, Ok(ControlReply::Done), out);
+                Ok(())
+            }
             Control::Scrub(command) => {
                 let result = self.scrub_command(command);
                 if result.is_ok() {
@@ -279,6 +284,9 @@ pub(crate) fn check_properties(properties: &Properties) -> Result<(), String> {
     }
     if rate != 0 && rate < least {
         return Err(format!("the bound of a rebuild is 0 (none) or at least its guaranteed rate ({least} bytes per second), {rate} given"));
+    }
+    if properties.read_latency_bound_ms > 3_600_000 {
+        return Err(format!("the bound on the latency of reads is 0 (off) or at most 1 hour, {} ms given", properties.read_latency_bound_ms));
     }
     if properties.victim_policy > 1 {
         return Err("the victim policy is 0 (greedy) or 1 (cost-benefit)".into());

@@ -8,7 +8,7 @@ use crate::jobs::{Job, Work};
 use crate::member::Purpose;
 use crate::{Engine, Outbox};
 use windrow_io::{Buf, MemberOp};
-use windrow_units::{BLOCK_SIZE, Column, SegmentId};
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, SegmentId};
 
 /// Who asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,6 +110,11 @@ impl Engine {
             return;
         }
         examination.left += rows;
+        let goal = examination.goal;
+        match goal {
+            ExamineGoal::Scrub => self.scrub_reads_again(u64::from(rows) * BLOCK_BYTES),
+            ExamineGoal::Rebuild => self.rebuild_reads_again(rows),
+        }
         for row in 0..rows {
             let (member, offset) = self.zones.locate(segment).address(first + row, Column(column));
             let buf = self.buffers.get(BLOCK_SIZE);
@@ -127,7 +132,9 @@ impl Engine {
                 let there = self.columns_there(segment, row);
                 let again = Examination { goal, segment, row, rows, columns: Vec::new(), absent: 0, skipped: 0, left: 0 };
                 let read = self.examine_columns(again, there, out);
-                self.rebuild_reads_again(read);
+                if read > 0 {
+                    self.rebuild_reads_again(rows * there.count_ones());
+                }
                 if read == 0 {
                     self.rebuild_examined(segment, row, rows, None, out);
                 }

@@ -3,11 +3,13 @@
 //! 1 Read the run from its member. 2 Compare with the checksums (small runs here, others in a job). 3 If the member is gone,
 //! the read fails or a checksum is wrong: read the same rows of all other columns and rebuild; the job tries, row by
 //! row, everything that the redundancy covers. 4 A run that can not be had as a whole is fetched row by row (`fetch/split.rs`).
-//! 5 What can not be verified is an error, never bytes. The segment is pinned meanwhile, so that it is not used again under the read.
+//! 5 A member that keeps its read waiting is gone around (`slow.rs`): other columns are read meanwhile, and the first right answer counts.
+//! 6 What can not be verified is an error, never bytes. The segment is pinned meanwhile, so that it is not used again under the read.
 
 use crate::jobs::{Job, RebuildWork, VerifyWork, Work, verify};
 use crate::limits::INLINE_VERIFY_BLOCKS;
 use crate::member::Purpose;
+use crate::slow::Watch;
 use crate::{Engine, Notice, Outbox};
 use windrow_io::{Buf, MemberOp, Payload};
 use windrow_units::{BLOCK_SIZE, Code, Column, SegmentId};
@@ -35,7 +37,7 @@ pub(crate) enum FetchGoal {
 pub(crate) type Fetched = Result<Payload, Vec<u32>>;
 
 /// What to fetch.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct FetchSpec {
     pub(crate) segment: SegmentId,
     pub(crate) column: Column,
@@ -46,6 +48,13 @@ pub(crate) struct FetchSpec {
     pub(crate) goal: FetchGoal,
     /// Do not trust the column itself: rebuild it.
     pub(crate) rebuild: bool,
+}
+
+impl FetchSpec {
+    /// True if a user waits for it, and what comes can be verified here.
+    fn is_of_user(&self) -> bool {
+        matches!(self.goal, FetchGoal::Read { .. } | FetchGoal::Edge { .. } | FetchGoal::Row { .. }) && !self.checksums.is_empty()
+    }
 }
 
 #[derive(Debug)]
@@ -59,6 +68,8 @@ enum Stage {
         left: u32,
     },
     Rebuilding,
+    /// Answered; what is still on its way is dropped when it comes.
+    Answered,
 }
 
 /// A fetch under way.
@@ -66,6 +77,15 @@ enum Stage {
 pub(crate) struct Fetch {
     spec: FetchSpec,
     stage: Stage,
+    /// Since when the read of its own column has been on its way, if it is.
+    direct_since_ns: Option<u64>,
+    /// Its member held the segment when it began: what is not right there then is damage, and not what a rebuild will bring.
+    was_held: bool,
+    /// Just enough other columns were read, not all there are.
+    around: bool,
+    /// Reads and jobs on their way. As long as there are any its number is not used again.
+    under_way: u32,
+    serial: u64,
 }
 
 impl Engine {
@@ -74,18 +94,41 @@ impl Engine {
         self.segments.get_mut(spec.segment).pins += 1;
         let (member, offset) = self.zones.locate(spec.segment).address(spec.row, spec.column);
         let (column, bytes, rebuild) = (spec.column.0, spec.rows as usize * BLOCK_SIZE, spec.rebuild);
-        let segment_of = spec.segment;
-        let fetch = self.fetches.insert(Fetch { spec, stage: Stage::Direct });
-        if rebuild || !self.holds(member, segment_of) {
+        let (segment_of, is_of_user) = (spec.segment, spec.is_of_user());
+        let serial = self.slow.next_serial();
+        let was_held = self.holds(member, segment_of);
+        let fetch = self.fetches.insert(Fetch { spec, stage: Stage::Direct, direct_since_ns: None, was_held, around: false, under_way: 0, serial });
+        if rebuild || !was_held {
             return self.gather(fetch, None, out);
+        }
+        let since_ns = self.now_ns;
+        if let Some(fetch) = self.fetches.get_mut(fetch) {
+            fetch.direct_since_ns = Some(since_ns);
+            fetch.under_way = 1;
         }
         let buf = self.buffers.get(bytes);
         self.send(member, MemberOp::Read { offset, buf }, Purpose::Fetch { fetch, column }, out);
+        if is_of_user && self.superblock.properties.read_latency_bound_ms > 0 {
+            self.slow.begin(Watch { fetch, serial, member, since_ns });
+            if self.slow.is_slow(member) && self.can_go_around(fetch) && self.slow.take_budget() {
+                self.go_around(fetch, out);
+            }
+        }
     }
 
     /// A member read of a fetch has ended.
     pub(crate) fn fetch_read_done(&mut self, at: u32, column: u8, buf: Option<Buf>, failed: bool, out: &mut Outbox) {
+        let now_ns = self.now_ns;
         let Some(fetch) = self.fetches.get_mut(at) else { return };
+        fetch.under_way -= 1;
+        if column == fetch.spec.column.0 {
+            let since_ns = fetch.direct_since_ns.take().unwrap_or(now_ns);
+            if fetch.spec.is_of_user() {
+                let (member, _) = self.zones.locate(fetch.spec.segment).address(fetch.spec.row, fetch.spec.column);
+                self.slow.end(member, since_ns, now_ns);
+            }
+            return self.direct_read_done(at, buf.filter(|_| !failed), out);
+        }
         match &mut fetch.stage {
             Stage::Gathering { columns, left, .. } => {
                 columns[usize::from(column)] = buf.filter(|_| !failed);
@@ -94,11 +137,74 @@ impl Engine {
                     self.rebuild(at, out);
                 }
             }
-            Stage::Direct => match buf.filter(|_| !failed) {
+            _ => self.drop_answered(at),
+        }
+    }
+
+    /// The read of the fetch's own column has ended, in time or late.
+    fn direct_read_done(&mut self, at: u32, buf: Option<Buf>, out: &mut Outbox) {
+        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        match &mut fetch.stage {
+            Stage::Direct => match buf {
                 None => self.gather(at, None, out),
                 Some(buf) => self.check(at, buf.freeze(), out),
             },
-            Stage::Verifying(_) | Stage::Rebuilding => {}
+            Stage::Gathering { .. } | Stage::Rebuilding => {
+                // Others have been asked meanwhile: the first right answer counts. It is looked at here, few reads come this way.
+                let Some(bytes) = buf.map(Buf::freeze) else { return };
+                if verify(&bytes, &fetch.spec.checksums) {
+                    self.finish_fetch(at, Some(bytes), out);
+                } else if let Stage::Gathering { own, .. } = &mut fetch.stage {
+                    *own = Some(bytes);
+                }
+            }
+            Stage::Verifying(_) | Stage::Answered => self.drop_answered(at),
+        }
+    }
+
+    /// Frees the number of a fetch that has been answered when nothing of it is on its way any more.
+    fn drop_answered(&mut self, at: u32) {
+        if self.fetches.get_mut(at).is_some_and(|fetch| fetch.under_way == 0 && matches!(fetch.stage, Stage::Answered)) {
+            self.fetches.remove(at);
+        }
+    }
+
+    /// True if the read is still on its way to its member.
+    pub(crate) fn is_waiting(&self, watch: &Watch) -> bool {
+        self.fetches.get(watch.fetch).is_some_and(|fetch| fetch.serial == watch.serial && fetch.direct_since_ns.is_some())
+    }
+
+    /// The columns that are read around the fetch's own: just enough, of members that are not slow if there are any. `None`: too few are there.
+    fn others_of(&self, at: u32) -> Option<Vec<u8>> {
+        let spec = &self.fetches.get(at)?.spec;
+        let (shape, location) = (self.zones.shape(spec.segment), self.zones.locate(spec.segment));
+        let needed = match shape.code {
+            Code::None => return None,
+            Code::Copies => 1,
+            Code::P | Code::PQ => usize::from(shape.data),
+        };
+        let member = |c: u8| location.address(spec.row, Column(c)).0;
+        let related = |c: &u8| *c != spec.column.0 && (shape.code != Code::Copies || c % shape.data == spec.column.0 % shape.data);
+        let mut others: Vec<u8> = (0..shape.width).filter(related).filter(|c| self.holds(member(*c), spec.segment)).collect();
+        // Stable: of equally quick members data comes before redundancy, P before Q.
+        others.sort_by_key(|c| self.slow.is_slow(member(*c)));
+        others.truncate(needed);
+        (others.len() == needed).then_some(others)
+    }
+
+    /// True if the fetch only waits for its own column, and could do without it.
+    pub(crate) fn can_go_around(&self, at: u32) -> bool {
+        let is_direct = self.fetches.get(at).is_some_and(|fetch| matches!(fetch.stage, Stage::Direct) && fetch.direct_since_ns.is_some());
+        is_direct && self.others_of(at).is_some()
+    }
+
+    /// Asks others while the fetch's own column is on its way.
+    pub(crate) fn go_around(&mut self, at: u32, out: &mut Outbox) {
+        if let Some(others) = self.others_of(at) {
+            if let Some(fetch) = self.fetches.get_mut(at) {
+                fetch.around = true;
+            }
+            self.gather_columns(at, None, &others, out);
         }
     }
 
@@ -128,36 +234,34 @@ impl Engine {
 
     /// Reads the same rows of all other columns.
     fn gather(&mut self, at: u32, own: Option<Payload>, out: &mut Outbox) {
+        let Some(spec) = self.fetches.get(at).map(|fetch| &fetch.spec) else { return };
+        let (shape, location, wanted) = (self.zones.shape(spec.segment), self.zones.locate(spec.segment), spec.column.0);
+        let related = |c: &u8| *c != wanted && (shape.code != Code::Copies || c % shape.data == wanted % shape.data);
+        let held = |c: &u8| self.holds(location.address(spec.row, Column(*c)).0, spec.segment);
+        let others: Vec<u8> = if shape.code == Code::None { Vec::new() } else { (0..shape.width).filter(related).filter(held).collect() };
+        if others.is_empty() {
+            return self.finish_fetch(at, None, out);
+        }
+        self.gather_columns(at, own, &others, out);
+    }
+
+    fn gather_columns(&mut self, at: u32, own: Option<Payload>, others: &[u8], out: &mut Outbox) {
         let Some(fetch) = self.fetches.get_mut(at) else { return };
-        let (segment, row, wanted, bytes) = (fetch.spec.segment, fetch.spec.row, fetch.spec.column, fetch.spec.rows as usize * BLOCK_SIZE);
-        let shape = *self.zones.shape(segment);
-        if shape.code == Code::None {
-            return self.finish_fetch(at, None, out);
-        }
-        let mut reads = Vec::with_capacity(usize::from(shape.width));
-        for c in 0..shape.width {
-            let related = shape.code != Code::Copies || c % shape.data == wanted.0 % shape.data;
-            let (member, offset) = self.zones.locate(segment).address(row, Column(c));
-            if c != wanted.0 && related && self.holds(member, segment) {
-                reads.push((member, offset, c));
-            }
-        }
-        if reads.is_empty() {
-            return self.finish_fetch(at, None, out);
-        }
-        let columns = (0..shape.width).map(|_| None).collect();
-        if let Some(fetch) = self.fetches.get_mut(at) {
-            fetch.stage = Stage::Gathering { columns, own, left: reads.len() as u32 };
-        }
-        for (member, offset, column) in reads {
+        let (segment, row, bytes) = (fetch.spec.segment, fetch.spec.row, fetch.spec.rows as usize * BLOCK_SIZE);
+        let columns = (0..self.zones.shape(segment).width).map(|_| None).collect();
+        fetch.stage = Stage::Gathering { columns, own, left: others.len() as u32 };
+        fetch.under_way += others.len() as u32;
+        for column in others {
+            let (member, offset) = self.zones.locate(segment).address(row, Column(*column));
             let buf = self.buffers.get(bytes);
-            self.send(member, MemberOp::Read { offset, buf }, Purpose::Fetch { fetch: at, column }, out);
+            self.send(member, MemberOp::Read { offset, buf }, Purpose::Fetch { fetch: at, column: *column }, out);
         }
     }
 
     fn rebuild(&mut self, at: u32, out: &mut Outbox) {
         let Some(fetch) = self.fetches.get_mut(at) else { return };
         let Stage::Gathering { columns, own, .. } = std::mem::replace(&mut fetch.stage, Stage::Rebuilding) else { return };
+        fetch.under_way += 1;
         let shape = *self.zones.shape(fetch.spec.segment);
         let (column, checksums) = (fetch.spec.column, fetch.spec.checksums.clone());
         let work = RebuildWork { fetch: at, shape, column, columns, own, checksums, buffers: self.buffers.clone(), rebuilt: None };
@@ -167,9 +271,21 @@ impl Engine {
     /// A rebuild job has run.
     pub(crate) fn fetch_rebuilt(&mut self, work: RebuildWork, out: &mut Outbox) {
         let at = work.fetch;
-        if work.rebuilt.is_some()
-            && let Some(fetch) = self.fetches.get_mut(at)
-        {
+        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        fetch.under_way -= 1;
+        if matches!(fetch.stage, Stage::Answered) {
+            return self.drop_answered(at);
+        }
+        if work.rebuilt.is_none() && std::mem::take(&mut fetch.around) {
+            if fetch.direct_since_ns.is_none() {
+                return self.gather(at, work.own, out);
+            }
+            // Its own column may still be had; if not, everything there is will be tried.
+            fetch.stage = Stage::Direct;
+            return;
+        }
+        // A column that is only late is not known to be wrong.
+        if work.rebuilt.is_some() && fetch.direct_since_ns.is_none() && fetch.was_held {
             let (segment, goal, has_checksums) = (fetch.spec.segment, fetch.spec.goal, !fetch.spec.checksums.is_empty());
             let (member, _) = self.zones.locate(segment).address(fetch.spec.row, fetch.spec.column);
             if has_checksums && self.holds(member, segment) {
@@ -181,10 +297,13 @@ impl Engine {
     }
 
     fn finish_fetch(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) {
-        let Some(Fetch { spec, .. }) = self.fetches.remove(at) else { return };
-        let (segment, goal) = (spec.segment, spec.goal);
+        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        fetch.stage = Stage::Answered;
+        let (segment, goal, rows) = (fetch.spec.segment, fetch.spec.goal, fetch.spec.rows);
         // Cleaning goes on with the live blocks of a run by itself.
-        if bytes.is_none() && spec.rows > 1 && !matches!(goal, FetchGoal::CleanRun { .. }) {
+        let split = (bytes.is_none() && rows > 1 && !matches!(goal, FetchGoal::CleanRun { .. })).then(|| fetch.spec.clone());
+        self.drop_answered(at);
+        if let Some(spec) = split {
             self.split_fetch(spec, out);
             // Only now: the rows have it pinned.
             self.segments.unpin(segment);

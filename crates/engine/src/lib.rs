@@ -2,7 +2,8 @@
 //!
 //! Read in this order to follow a write: `write/admit.rs` (bounds, space, order, acknowledgement), `write/place.rs` (the open
 //! batch), `write/seal.rs` (plan, header, job, member writes), `write/commit.rs` (map and live counters), `flush.rs`
-//! (durability). A read: `read.rs` (pending blocks, map, runs), `fetch.rs` (member reads, verification, rebuilding), `fetch/split.rs` (row by row).
+//! (durability). A read: `read.rs` (pending blocks, map, runs), `fetch.rs` (member reads, verification, rebuilding), `fetch/split.rs` (row by row),
+//! `slow.rs` (around slow members).
 //! Space: `segment.rs` (states, reuse rule), `clean.rs` (victims, moves), `checkpoint.rs` (images of the tables). Health:
 //! `examination.rs` and `examine.rs` (what each block of a batch must be), `scrub.rs` (one batch after the other), `rebuild.rs` (members that
 //! come back), `background.rs` (the pace of both). Start:
@@ -34,6 +35,7 @@ mod recover;
 mod scrub;
 mod segment;
 mod slab;
+mod slow;
 mod status;
 mod stream;
 mod volume;
@@ -97,6 +99,8 @@ pub struct Engine {
     rebuild: rebuild::Rebuild,
     exchanges: member::Exchanges,
     users: background::Users,
+    slow: slow::SlowReads,
+    wall: background::WallClock,
     counters: status::Counters,
     /// See [`Engine::plant_early_reuse`].
     early_reuse: bool,
@@ -148,6 +152,7 @@ impl Engine {
             self.place(out);
             self.walk_ranges();
             self.seal_aged(out);
+            self.slow_step(out);
             self.rebuild_step(out);
             self.scrub_step(out);
             self.clean_step(out);
@@ -261,7 +266,11 @@ impl Engine {
         let age = u64::from(self.superblock.properties.seal_age_ms) * 1_000_000;
         let due = self.streams.iter().filter(|s| !s.open.is_empty() && s.id != limits::STREAM_CHECKPOINT).map(|s| s.open.since_ns + age);
         // What is overdue could not be sealed and waits for a completion, not for time.
-        due.filter(|due| *due > self.now_ns).chain(self.scrub.wake_at_ns(self.now_ns)).chain(self.rebuild.wake_at_ns(self.now_ns)).min()
+        due.filter(|due| *due > self.now_ns)
+            .chain(self.scrub.wake_at_ns(self.now_ns))
+            .chain(self.rebuild.wake_at_ns(self.now_ns))
+            .chain(self.slow_wake_ns())
+            .min()
     }
 }
 

@@ -53,6 +53,20 @@ pub const TICK_NS: u64 = 1_000_000;
 pub const METER_NS: u64 = 2_000_000_000;
 /// A scrub that gives way examines a batch after this time at the latest.
 pub const SCRUB_PAUSE_NS: u64 = 1_000_000_000;
+/// A read is late after so many times what reads usually take at most.
+pub const SLOW_FACTOR: u64 = 4;
+/// One read in so many may be done around its member for long.
+pub const AROUND_SHARE: u32 = 4;
+/// And so many at once.
+pub const AROUND_BURST: u32 = 64;
+/// Late reads of a member are counted in spans of this length.
+pub const SLOW_SPAN_NS: u64 = 5_000_000_000;
+/// It takes so many spans one after the other to call a member slow, or not slow any more.
+pub const SLOW_SPANS: u32 = 3;
+/// A span with fewer late reads says nothing against a member.
+pub const SLOW_LEAST: u32 = 16;
+/// Nor does one in which less than one read in so many was late.
+pub const SLOW_SHARE: u32 = 4;
 /// Smallest rate that a rebuild can be given, bytes per second and member.
 pub const REBUILD_RATE_MIN: u64 = 64 << 10;
 /// Largest rate that a property can name.
@@ -63,6 +77,10 @@ pub const REBUILD_FLUSH_SEGMENTS: usize = 16;
 pub const REBUILD_RETRY_NS: u64 = 60_000_000_000;
 /// Segments without live data that a scrub passes over in one step.
 pub const SCRUB_SEGMENTS_PER_STEP: usize = 4096;
+/// Batches that a scrub can not have and looks up in the map at its end; those beyond count as damaged without a look.
+pub const SCRUB_DOUBTS_MAX: usize = 256;
+/// Map pages that it looks at in one step of that.
+pub const DOUBT_PAGES_PER_STEP: u32 = 256;
 /// Lost blocks that a scrub lists; all are counted.
 pub const SCRUB_LOST_MAX: usize = 1024;
 /// Map pages touched by one step of a range walk.

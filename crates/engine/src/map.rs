@@ -106,6 +106,11 @@ impl MapArena {
         self.meta.get_mut(slot.0 as usize).filter(|m| m.index != FREE)
     }
 
+    /// Slots that have been in use, free ones among them: they are numbered from 0.
+    pub fn slots(&self) -> u32 {
+        self.meta.len() as u32
+    }
+
     /// Pages in use.
     pub fn used_pages(&self) -> u64 {
         (self.meta.len() - self.free.len()) as u64

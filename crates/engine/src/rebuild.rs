@@ -300,9 +300,12 @@ impl Engine {
         }
     }
 
-    /// A batch is read once more, with everything that there is.
-    pub(crate) fn rebuild_reads_again(&mut self, bytes: u64) {
+    /// So many blocks of a batch are read once more, on one member or more; each counts for the rates as if it were all on one.
+    pub(crate) fn rebuild_reads_again(&mut self, blocks: u32) {
+        let bytes = u64::from(blocks) * BLOCK_BYTES;
         self.rebuild.sums.read_bytes += bytes;
+        let properties = &self.superblock.properties;
+        self.rebuild.throttle.charge(time_at(bytes, properties.rebuild_rate), 0);
     }
 
     /// Columns of the batch at this row that are to be rebuilt, as a bit mask.

@@ -10,13 +10,15 @@
 use crate::background::{Throttle, time_at};
 use crate::examination::ExamineGoal;
 use crate::examine::Examined;
-use crate::limits::{SCRUB_LOST_MAX, SCRUB_PAUSE_NS, SCRUB_SEGMENTS_PER_STEP};
+use crate::limits::{DOUBT_PAGES_PER_STEP, SCRUB_DOUBTS_MAX, SCRUB_LOST_MAX, SCRUB_PAUSE_NS, SCRUB_SEGMENTS_PER_STEP, STREAM_CHECKPOINT};
+use crate::map::PageSlot;
 use crate::pending::BlockKey;
 use crate::segment::SegmentState;
 use crate::{ControlError, Engine, Notice, Outbox, ScrubCommand, ScrubState, ScrubStatus, VolumeBlock};
 use std::collections::VecDeque;
 use windrow_io::Payload;
 use windrow_layout::batch::Entry;
+use windrow_layout::map_entry::BlockState;
 use windrow_units::{BLOCK_SIZE, Order, Place, SegmentId};
 
 /// A live block of a damaged row.
@@ -46,6 +48,19 @@ pub(crate) struct Scrub {
     later: bool,
     throttle: Throttle,
     repairs: VecDeque<Repair>,
+    /// Batches that can not be had, until it is known whether anything in them lives.
+    doubts: Vec<Doubt>,
+    /// Where the search for that goes on in the map.
+    doubts_page: u32,
+}
+
+/// A batch that can not be had.
+#[derive(Debug)]
+struct Doubt {
+    segment: SegmentId,
+    row: u32,
+    rows: u32,
+    lives: bool,
 }
 
 impl Scrub {
@@ -72,13 +87,15 @@ impl Scrub {
             moved_blocks: next(),
             lost_blocks: next(),
             damaged_batches: next(),
+            ended_unix_s: next(),
+            completed_unix_s: next(),
             ..ScrubStatus::default()
         };
         Self { sums, segment, settled: segment, active_ns, ..Self::default() }
     }
 
     /// For the counters of a checkpoint; their order is part of the format.
-    pub(crate) fn saved(&self, now_ns: u64) -> [u64; 11] {
+    pub(crate) fn saved(&self, now_ns: u64) -> [u64; 13] {
         let s = &self.sums;
         let state = match s.state {
             ScrubState::None => 0,
@@ -90,7 +107,8 @@ impl Scrub {
         let segment = u64::from(self.settled);
         let sums = [s.batches, s.read_bytes, s.wrong_blocks, s.moved_blocks, s.lost_blocks, s.damaged_batches];
         let [batches, read_bytes, wrong, moved, lost, damaged] = sums;
-        [state, segment, self.active_ns(now_ns), s.started_unix_s, s.bytes_per_second, batches, read_bytes, wrong, moved, lost, damaged]
+        let (active_ns, [ended, completed]) = (self.active_ns(now_ns), [s.ended_unix_s, s.completed_unix_s]);
+        [state, segment, active_ns, s.started_unix_s, s.bytes_per_second, batches, read_bytes, wrong, moved, lost, damaged, ended, completed]
     }
 
     /// For `status`.
@@ -136,7 +154,9 @@ impl Engine {
         match command {
             ScrubCommand::Start { .. } if under_way || !self.scrub.is_at_rest() => return refuse("a scrub is under way"),
             ScrubCommand::Start { unix_s, bytes_per_second } => {
-                let sums = ScrubStatus { started_unix_s: unix_s, bytes_per_second, ..ScrubStatus::default() };
+                self.wall.set(unix_s, self.now_ns);
+                let completed_unix_s = self.scrub.sums.completed_unix_s;
+                let sums = ScrubStatus { started_unix_s: unix_s, bytes_per_second, completed_unix_s, ..ScrubStatus::default() };
                 self.scrub = Scrub { sums, ..Scrub::default() };
             }
             ScrubCommand::Pause if state != ScrubState::Running => return refuse("no scrub is running"),
@@ -151,6 +171,9 @@ impl Engine {
             ScrubCommand::Pause => ScrubState::Paused,
             ScrubCommand::Stop => ScrubState::Stopped,
         };
+        if command == ScrubCommand::Stop {
+            self.scrub.sums.ended_unix_s = self.wall.unix_s(self.now_ns);
+        }
         Ok(())
     }
 
@@ -228,8 +251,53 @@ impl Engine {
         match found {
             Some(found) if found.is_whole() => {}
             Some(found) => self.take_damage(segment, row, &found, out),
-            None => self.scrub.sums.damaged_batches += 1,
+            None => self.note_damage(segment, row, rows),
         }
+    }
+
+    /// A batch can not be had: whether anything in it lives, only the map can tell now, and that is looked up at the end.
+    fn note_damage(&mut self, segment: SegmentId, row: u32, rows: u32) {
+        let holds_tables = usize::from(self.segments.get(segment).stream) == STREAM_CHECKPOINT;
+        if holds_tables || self.scrub.doubts.len() >= SCRUB_DOUBTS_MAX {
+            self.scrub.sums.damaged_batches += 1;
+        } else {
+            self.scrub.doubts.push(Doubt { segment, row, rows, lives: false });
+        }
+    }
+
+    /// Goes on through the map in search of what lives in batches that can not be had; true at its end.
+    fn settle_doubts(&mut self) -> bool {
+        if self.scrub.doubts.is_empty() {
+            return true;
+        }
+        let mut doubts = std::mem::take(&mut self.scrub.doubts);
+        let pages = self.volumes.arena.slots();
+        let end = pages.min(self.scrub.doubts_page + DOUBT_PAGES_PER_STEP);
+        for slot in (self.scrub.doubts_page..end).map(PageSlot) {
+            let Some(meta) = self.volumes.arena.meta(slot) else { continue };
+            let image = meta.pointer.present.then_some(meta.pointer.place);
+            let entries = self.volumes.arena.page(slot).iter().filter(|entry| entry.state() == Some(BlockState::Plain));
+            for place in entries.map(|entry| entry.place()).chain(image) {
+                let segment = self.codec.segment(place);
+                for doubt in doubts.iter_mut().filter(|doubt| doubt.segment == segment && !doubt.lives) {
+                    doubt.lives = self.locate_block(segment, self.codec.block(place)).2 == doubt.row + doubt.rows;
+                }
+            }
+        }
+        self.scrub.doubts_page = end;
+        self.scrub.doubts = doubts;
+        if end < pages {
+            return false;
+        }
+        let lives = std::mem::take(&mut self.scrub.doubts).iter().filter(|doubt| doubt.lives).count();
+        self.scrub.sums.damaged_batches += lives as u64;
+        true
+    }
+
+    /// A column is read once more, row by row.
+    pub(crate) fn scrub_reads_again(&mut self, bytes: u64) {
+        self.scrub.sums.read_bytes += bytes;
+        self.scrub.throttle.charge(time_at(bytes, self.scrub.sums.bytes_per_second), 0);
     }
 
     fn scrub_batch(&mut self, segment: SegmentId, row: u32, rows: u32, out: &mut Outbox) {
@@ -303,9 +371,15 @@ impl Engine {
         if !self.scrub.is_at_rest() {
             return;
         }
+        if !self.settle_doubts() {
+            self.scrub.later = true;
+            return;
+        }
         self.scrub.pause_clock(self.now_ns);
+        let ended_unix_s = self.wall.unix_s(self.now_ns);
         let sums = &mut self.scrub.sums;
         sums.state = ScrubState::Completed;
+        (sums.ended_unix_s, sums.completed_unix_s) = (ended_unix_s, ended_unix_s.max(sums.completed_unix_s));
         out.notices.push(Notice::ScrubEnded { wrong_blocks: sums.wrong_blocks, lost_blocks: sums.lost_blocks, damaged_batches: sums.damaged_batches });
         // What recovery would read leaves damaged rows, too, and a crash does not forget that the scrub was done.
         self.checkpoint.request();

@@ -38,6 +38,11 @@ impl<T> Slab<T> {
     }
 
     /// An item.
+    pub fn get(&self, at: u32) -> Option<&T> {
+        self.items.get(at as usize)?.as_ref()
+    }
+
+    /// An item, to be changed.
     pub fn get_mut(&mut self, at: u32) -> Option<&mut T> {
         self.items.get_mut(at as usize)?.as_mut()
     }

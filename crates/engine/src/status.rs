@@ -80,6 +80,7 @@ impl Engine {
             name: self.superblock.pool_name.clone(),
             redundancy: self.superblock.redundancy.name(),
             state,
+            created_unix_s: self.superblock.created_unix_s,
             generation: self.superblock.generation.0,
             epoch: self.superblock.epoch.0,
             members: self.member_status(),
@@ -138,6 +139,7 @@ impl Engine {
                 state: life::name(life::life(record)),
                 size_bytes: record.size_bytes,
                 needed_bytes: crate::member::needed_bytes(&self.zones, MemberId(i as u8)),
+                slow: self.slow.is_slow(MemberId(i as u8)),
             })
             .collect()
     }

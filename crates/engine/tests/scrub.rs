@@ -206,3 +206,63 @@ fn much_damage_in_an_idle_pool_is_repaired_to_the_end() {
     assert_eq!((found.state, found.lost_blocks, found.moved_blocks), (ScrubState::Completed, 0, blocks), "{}", machine.engine.describe());
     (0..blocks).step_by(7).for_each(|lba| assert_eq!(machine.byte(volume, lba), lba as u8 | 1, "block {lba}"));
 }
+
+/// A batch nobody can read counted as damage although all its blocks had been written anew elsewhere: each scrub ended with an alarm.
+#[test]
+fn batches_that_can_not_be_had_count_only_if_anything_in_them_lives() {
+    let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
+    let volume = machine.volume(1 << 30);
+    // Each flush ends a batch, and all of them are in one segment.
+    for lba in 0..8 {
+        machine.write(volume, lba, lba as u8 | 1);
+        machine.flush(volume);
+    }
+    machine.write(volume, 3, 77);
+    machine.flush(volume);
+    let headers = machine.memory.headers();
+    let mut of_users = headers.iter().filter(|(_, _, header)| header.stream.0 == 0).skip(1);
+    let (dead, live) = (of_users.nth(3).expect("a batch"), of_users.next().expect("a batch"));
+    machine.memory.overwrite(dead.0, dead.1..dead.1 + dead.2.rows, 0xee);
+    let found = scrub(&mut machine);
+    assert_eq!((found.damaged_batches, found.lost_blocks), (0, 0), "block 3 is elsewhere by now");
+    machine.memory.overwrite(live.0, live.1..live.1 + live.2.rows, 0xee);
+    assert_eq!(scrub(&mut machine).damaged_batches, 1, "block 4 is not");
+}
+
+#[test]
+fn the_end_is_remembered_if_somebody_told_the_time() {
+    let (mut machine, volume) = fill(Redundancy::Single, 4);
+    machine.command(Control::WallClock { unix_s: 1000 });
+    begin(&mut machine, 64 << 10);
+    pass(&mut machine, 100);
+    machine.command(Control::Scrub(ScrubCommand::Pause));
+    let paused = machine.engine.status().scrub;
+    assert_eq!((paused.state, paused.ended_unix_s, paused.completed_unix_s), (ScrubState::Paused, 0, 0));
+    machine.command(Control::Shutdown { export: false });
+    let mut machine = machine.crash();
+    machine.command(Control::WallClock { unix_s: 5000 });
+    machine.command(Control::Scrub(ScrubCommand::Resume));
+    pass(&mut machine, 4000);
+    let ended = machine.engine.status().scrub;
+    assert_eq!((ended.state, ended.completed_unix_s), (ScrubState::Completed, ended.ended_unix_s));
+    assert!((5001..5120).contains(&ended.ended_unix_s), "{ended:?}");
+    // The next one is stopped: the last that reached its end stays known.
+    begin(&mut machine, 64 << 10);
+    machine.command(Control::WallClock { unix_s: 9000 });
+    machine.command(Control::Scrub(ScrubCommand::Stop));
+    machine.command(Control::Shutdown { export: false });
+    let mut machine = machine.crash();
+    let stopped = machine.engine.status().scrub;
+    assert_eq!((stopped.state, stopped.ended_unix_s, stopped.completed_unix_s), (ScrubState::Stopped, 9000, ended.ended_unix_s));
+    verify(&mut machine, volume, "after two restarts");
+}
+
+/// What was read twice because a sector was bad came on top of the rate.
+#[test]
+fn rows_that_are_read_again_count_for_the_rate() {
+    let (mut machine, _) = fill(Redundancy::Double, 5);
+    let clean = scrub(&mut machine).read_bytes;
+    let start = machine.engine.status().plan.zones[0].start as usize;
+    (2..40).step_by(3).for_each(|row| machine.memory.bad.push((1, start + row * 4096)));
+    assert!(scrub(&mut machine).read_bytes > clean);
+}

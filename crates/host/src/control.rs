@@ -167,6 +167,12 @@ pub struct PropertyChange {
     /// Bytes each second of one member that a rebuild is given even while users are about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rebuild_rate_min: Option<u64>,
+    /// Days from the end of a scrub to the beginning of the next one, which begins by itself; 0: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scrub_interval_days: Option<u16>,
+    /// Milliseconds after which a read that takes much longer than usual is looked for elsewhere; 0: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_latency_bound_ms: Option<u32>,
 }
 
 /// An answer.

@@ -9,11 +9,12 @@ use crate::offline::{self, Newcomer};
 use crate::pool::Pool;
 use crate::registry::{PoolEntry, Registry};
 use crate::report::{PoolReport, VolumeReport};
+use crate::schedule::{next_scrub, unix_now};
 use crate::sessions::lock;
 use crate::{ExportTable, NamedExport};
 use std::path::PathBuf;
 use std::sync::{Condvar, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use windrow_engine::api::{Control, ControlError, ControlReply, ScrubCommand};
 use windrow_units::MemberId;
 
@@ -43,6 +44,22 @@ impl Daemon {
     /// The pool.
     pub fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// Tells the pool the time, and begins a scrub if one is due. To be called every now and then.
+    pub fn keep_schedule(&self, now_unix_s: u64) {
+        // A pool that has stopped says so elsewhere.
+        if self.pool.control(Control::WallClock { unix_s: now_unix_s }).is_err() {
+            return;
+        }
+        let Some(status) = self.pool.status() else { return };
+        if next_scrub(&status, now_unix_s).is_none_or(|next| now_unix_s < next) {
+            return;
+        }
+        match self.pool.control(Control::Scrub(ScrubCommand::Start { unix_s: now_unix_s, bytes_per_second: 0 })) {
+            Ok(_) => tracing::info!(days = status.properties.scrub_interval_days, "a scrub was due and has begun"),
+            Err(error) => tracing::warn!(%error, "a scrub was due and could not begin"),
+        }
     }
 
     /// Asks for the end.
@@ -217,6 +234,8 @@ pub fn set_properties(pool: &Pool, change: &PropertyChange) -> Result<(), Failur
         properties.discard = discard;
     }
     properties.rebuild_rate = change.rebuild_rate.unwrap_or(properties.rebuild_rate);
+    properties.scrub_interval_days = change.scrub_interval_days.unwrap_or(properties.scrub_interval_days);
+    properties.read_latency_bound_ms = change.read_latency_bound_ms.unwrap_or(properties.read_latency_bound_ms);
     properties.rebuild_rate_min = change.rebuild_rate_min.unwrap_or(properties.rebuild_rate_min);
     pool.control(Control::SetProperties(properties.to_properties())).map_err(|error| control_failure(what.to_owned(), &error))?;
     Ok(())
@@ -228,10 +247,7 @@ pub fn set_properties(pool: &Pool, change: &PropertyChange) -> Result<(), Failur
 /// The scrub is not in the state that the action is for, a bound comes with another action, or the pool has stopped.
 pub fn scrub(pool: &Pool, action: ScrubAction, bytes_per_second: Option<u64>) -> Result<(), Failure> {
     let (verb, command) = match action {
-        ScrubAction::Start => {
-            let unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
-            ("start", ScrubCommand::Start { unix_s, bytes_per_second: bytes_per_second.unwrap_or(0) })
-        }
+        ScrubAction::Start => ("start", ScrubCommand::Start { unix_s: unix_now(), bytes_per_second: bytes_per_second.unwrap_or(0) }),
         ScrubAction::Pause => ("pause", ScrubCommand::Pause),
         ScrubAction::Resume => ("resume", ScrubCommand::Resume),
         ScrubAction::Stop => ("stop", ScrubCommand::Stop),

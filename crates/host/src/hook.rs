@@ -77,11 +77,10 @@ enum Level {
 
 fn level(notice: &Notice) -> Level {
     match notice {
-        Notice::MemberRebuilt { .. } | Notice::ScrubEnded { wrong_blocks: 0, lost_blocks: 0, damaged_batches: 0 } => Level::Info,
+        Notice::MemberRebuilt { .. } | Notice::MemberNotSlow { .. } | Notice::ScrubEnded { wrong_blocks: 0, lost_blocks: 0, damaged_batches: 0 } => Level::Info,
         Notice::ScrubEnded { lost_blocks: 0, damaged_batches: 0, .. } => Level::Warning,
-        Notice::Repaired { .. } | Notice::MemberRebuilding { .. } | Notice::MemberOffline { .. } | Notice::Filling { .. } | Notice::MapFull { .. } => {
-            Level::Warning
-        }
+        Notice::Repaired { .. } | Notice::MemberSlow { .. } | Notice::MemberRebuilding { .. } | Notice::MemberOffline { .. } => Level::Warning,
+        Notice::Filling { .. } | Notice::MapFull { .. } => Level::Warning,
         Notice::ScrubEnded { .. } | Notice::MemberFailed { .. } | Notice::Unrecoverable { .. } | Notice::Stopped { .. } => Level::Error,
     }
 }

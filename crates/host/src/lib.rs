@@ -23,6 +23,7 @@ mod pool;
 mod reaper;
 pub mod registry;
 pub mod report;
+pub mod schedule;
 pub mod scrub;
 mod sessions;
 mod workers;

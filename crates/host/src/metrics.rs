@@ -207,6 +207,8 @@ fn scrub(page: &mut Page, report: &PoolReport) {
         page.sample("scrub_state", &[("state", name)], u8::from(scrub.state == state));
     }
     page.single("scrub_started_seconds", "gauge", "When the scrub began, seconds since 1970; 0 if there was none.", scrub.started_unix_s);
+    page.single("scrub_ended_seconds", "gauge", "When it ended, seconds since 1970; 0 if it has not.", scrub.ended_unix_s);
+    page.single("scrub_completed_seconds", "gauge", "When a scrub last reached its end, seconds since 1970; 0 if none has.", scrub.completed_unix_s);
     page.single("scrub_left_bytes", "gauge", "Bytes that the scrub still has to read from members, an estimate.", scrub.left_bytes);
     page.single("scrub_segments_done", "gauge", "Segments that the scrub has looked at, of all segments.", scrub.segments_done);
     // Each scrub begins at 0: to a reader of counters that is a restart.
@@ -226,6 +228,10 @@ fn members(page: &mut Page, report: &PoolReport) {
     for (member, number) in report.members.iter().zip(&numbers) {
         page.sample("member_online", &[("member", number), ("path", &member.path)], u8::from(member.state == "online"));
     }
+    page.head("member_slow", "gauge", "1 if many reads of the member have been late for a while.");
+    for (member, number) in report.members.iter().zip(&numbers) {
+        page.sample("member_slow", &[("member", number)], u8::from(member.slow));
+    }
     page.head("member_written_bytes_total", "counter", "Bytes written to a member by cause.");
     for (member, number) in report.members.iter().zip(&numbers) {
         for (cause, bytes) in written_by_cause(&member.counters.written) {
@@ -233,11 +239,12 @@ fn members(page: &mut Page, report: &PoolReport) {
         }
     }
     type Column = (&'static str, &'static str, fn(&crate::report::MemberCounters) -> u64);
-    let columns: [Column; 4] = [
+    let columns: [Column; 5] = [
         ("member_read_bytes_total", "Bytes read from a member.", |counters| counters.read_bytes),
         ("member_flushes_total", "Flushes of a member.", |counters| counters.flushes),
         ("member_discarded_bytes_total", "Bytes discarded on a member.", |counters| counters.discarded_bytes),
         ("member_errors_total", "Failed operations of a member.", |counters| counters.errors),
+        ("member_slow_reads_total", "Reads of users that a member answered late.", |counters| counters.slow_reads),
     ];
     for (name, help, value) in columns {
         page.head(name, "counter", help);

@@ -25,12 +25,15 @@ pub struct MemberCounters {
     pub discarded_bytes: u64,
     /// Failed operations.
     pub errors: u64,
+    /// Reads of users that it answered late, or not yet.
+    #[serde(default)]
+    pub slow_reads: u64,
 }
 
 impl From<&MemberStats> for MemberCounters {
     fn from(stats: &MemberStats) -> Self {
-        let MemberStats { written, read_bytes, flushes, discarded_bytes, errors } = *stats;
-        Self { written, read_bytes, flushes, discarded_bytes, errors }
+        let MemberStats { written, read_bytes, flushes, discarded_bytes, errors, slow_reads } = *stats;
+        Self { written, read_bytes, flushes, discarded_bytes, errors, slow_reads }
     }
 }
 
@@ -47,6 +50,9 @@ pub struct MemberReport {
     pub state: String,
     /// Usable bytes.
     pub size_bytes: u64,
+    /// True if many of its reads have been late for a while: others are asked at the same time.
+    #[serde(default)]
+    pub slow: bool,
     /// Counters since start.
     pub counters: MemberCounters,
 }
@@ -83,6 +89,10 @@ pub struct PropertyReport {
     pub rebuild_rate: u64,
     /// Bytes each second of one member that a rebuild is given even while users are about.
     pub rebuild_rate_min: u64,
+    /// Days from the end of a scrub to the beginning of the next one, which begins by itself; 0: never.
+    pub scrub_interval_days: u16,
+    /// Milliseconds after which a read that takes much longer than usual is looked for elsewhere; 0: never.
+    pub read_latency_bound_ms: u32,
 }
 
 impl From<&Properties> for PropertyReport {
@@ -94,6 +104,8 @@ impl From<&Properties> for PropertyReport {
             discard: properties.discard,
             rebuild_rate: properties.rebuild_rate,
             rebuild_rate_min: properties.rebuild_rate_min,
+            scrub_interval_days: properties.scrub_interval_days,
+            read_latency_bound_ms: properties.read_latency_bound_ms,
         }
     }
 }
@@ -108,7 +120,8 @@ impl PropertyReport {
             discard: self.discard,
             rebuild_rate: self.rebuild_rate,
             rebuild_rate_min: self.rebuild_rate_min,
-            ..Properties::DEFAULT
+            scrub_interval_days: self.scrub_interval_days,
+            read_latency_bound_ms: self.read_latency_bound_ms,
         }
     }
 }
@@ -328,6 +341,7 @@ impl PoolReport {
             path: paths.get(member.member.index()).cloned().unwrap_or_default(),
             state: member.state.to_owned(),
             size_bytes: member.size_bytes,
+            slow: member.slow,
             counters: status.member_stats.get(index).map(MemberCounters::from).unwrap_or_default(),
         });
         let scrub = ScrubReport::new(&status);

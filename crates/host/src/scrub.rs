@@ -1,5 +1,6 @@
 //! What is shown of a scrub, and the judgement of it.
 
+use crate::schedule::{next_scrub, unix_now};
 use serde::{Deserialize, Serialize};
 use windrow_engine::api::{PoolStatus, ScrubState};
 use windrow_units::{BLOCK_BYTES, VolumeId};
@@ -20,6 +21,15 @@ pub struct ScrubReport {
     pub state: ScrubState,
     /// When it began, seconds since 1970.
     pub started_unix_s: u64,
+    /// When it ended, seconds since 1970; 0: it has not, or that is not known.
+    #[serde(default)]
+    pub ended_unix_s: u64,
+    /// When a scrub last reached its end; 0: none has, or that is not known.
+    #[serde(default)]
+    pub completed_unix_s: u64,
+    /// When the next one begins by itself, while the pool is served, seconds since 1970; none: one is under way, or none will.
+    #[serde(default)]
+    pub next_unix_s: Option<u64>,
     /// Milliseconds for which it was running.
     pub active_ms: u64,
     /// Most bytes read from members each second; 0: no bound.
@@ -54,6 +64,9 @@ impl ScrubReport {
         let mut report = Self {
             state: scrub.state,
             started_unix_s: scrub.started_unix_s,
+            ended_unix_s: scrub.ended_unix_s,
+            completed_unix_s: scrub.completed_unix_s,
+            next_unix_s: next_scrub(status, unix_now()),
             active_ms: scrub.active_ms,
             bytes_per_second: scrub.bytes_per_second,
             segments_done: scrub.segments_done,

@@ -543,7 +543,7 @@ impl World {
             Notice::Unrecoverable { .. } | Notice::Stopped { .. } => {
                 ensure!(self.stopping || self.model.lenient, Error, "within redundancy, but: {notice:?}");
             }
-            Notice::Filling { .. } | Notice::MapFull { .. } | Notice::ScrubEnded { .. } => {}
+            Notice::Filling { .. } | Notice::MapFull { .. } | Notice::ScrubEnded { .. } | Notice::MemberSlow { .. } | Notice::MemberNotSlow { .. } => {}
             Notice::MemberRebuilding { .. } | Notice::MemberRebuilt { .. } | Notice::MemberOffline { .. } => {}
         }
         Ok(())

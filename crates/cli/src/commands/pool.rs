@@ -366,7 +366,8 @@ pub fn describe(report: &PoolReport) -> String {
     let mut members = Table::new(&["MEMBER", "STATE", "SIZE", "ERRORS", "PATH"]);
     for member in report.members.iter().filter(|member| member.state != "removed") {
         let errors = member.counters.errors.to_string();
-        members.row([member.member.to_string(), member.state.clone(), Size(member.size_bytes).to_string(), errors, member.path.clone()]);
+        let state = if member.slow { format!("{} (slow)", member.state) } else { member.state.clone() };
+        members.row([member.member.to_string(), state, Size(member.size_bytes).to_string(), errors, member.path.clone()]);
     }
     format!(
         "pool       {} ({})\nstate      {}{reason}{served}\nredundancy {}\nused       {} of {} ({}.{} %)\nsegments   {} free of {}\nat risk    {} not durable yet\nscrub      {}\n{}{}{}{}",

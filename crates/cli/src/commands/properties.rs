@@ -14,19 +14,28 @@ Properties:
   victim-policy  which segments are cleaned: greedy or cost-benefit
   discard        tell drives which space is free: on or off
   rebuild-rate   most bytes each second that a rebuild reads from, or writes to, one member, e.g. 200M, or none
-  rebuild-rate-min  bytes each second of one member that a rebuild is given even while users are about, e.g. 10M";
+  rebuild-rate-min  bytes each second of one member that a rebuild is given even while users are about, e.g. 10M
+  scrub-interval  days from the end of a scrub to the next one, which begins by itself while the pool is served, e.g. 30, or off
+  read-latency-bound  a read that takes longer, and much longer than usual, is answered from redundancy, e.g. 50ms, or off";
 
 /// Reads `NAME=VALUE` pairs.
 pub fn parse(pairs: &[(String, String)]) -> Result<PropertyChange, Failure> {
     let mut change = PropertyChange::default();
+    assert_eq!((change.read_latency_bound_ms, milliseconds("70ms")), (Some(0), Ok(70)));
     for (name, value) in pairs {
         let wrong = |why: String| Failure::new(id::POOL_VALUE, format!("cannot set '{name}'"), why).remedy("see `windrow pool set --help`");
         match name.as_str() {
             "spare" => change.spare_per_mille = Some(value.parse::<Share>().map_err(wrong)?.0),
             "seal-age" => {
-                let digits = value.strip_suffix("ms").unwrap_or(value);
-                change.seal_age_ms = Some(digits.parse().map_err(|_| wrong(format!("'{value}' is not a number of milliseconds")))?);
+                change.seal_age_ms = Some(milliseconds(value).map_err(wrong)?);
             }
+            "scrub-interval" if value == "off" => change.scrub_interval_days = Some(0),
+            "scrub-interval" => {
+                let digits = value.strip_suffix('d').unwrap_or(value);
+                change.scrub_interval_days = Some(digits.parse().map_err(|_| wrong(format!("'{value}' is not a number of days")))?);
+            }
+            "read-latency-bound" if value == "off" => change.read_latency_bound_ms = Some(0),
+            "read-latency-bound" => change.read_latency_bound_ms = Some(milliseconds(value).map_err(wrong)?),
             "victim-policy" => change.victim_policy = Some(value.clone()),
             "discard" => {
                 change.discard = Some(match value.as_str() {
@@ -42,6 +51,10 @@ pub fn parse(pairs: &[(String, String)]) -> Result<PropertyChange, Failure> {
         }
     }
     Ok(change)
+}
+
+fn milliseconds(text: &str) -> Result<u32, String> {
+    text.strip_suffix("ms").unwrap_or(text).parse().map_err(|_| format!("'{text}' is not a number of milliseconds"))
 }
 
 /// Bytes each second, with or without `/s`.
@@ -67,6 +80,8 @@ pub fn list(properties: &PropertyReport) -> Vec<(&'static str, String)> {
         ("discard", if properties.discard { "on" } else { "off" }.to_owned()),
         ("rebuild-rate", exact(properties.rebuild_rate)),
         ("rebuild-rate-min", exact(properties.rebuild_rate_min)),
+        ("scrub-interval", if properties.scrub_interval_days == 0 { "off".to_owned() } else { format!("{}d", properties.scrub_interval_days) }),
+        ("read-latency-bound", if properties.read_latency_bound_ms == 0 { "off".to_owned() } else { format!("{}ms", properties.read_latency_bound_ms) }),
     ]
 }
 
@@ -83,15 +98,26 @@ mod tests {
             discard: true,
             rebuild_rate: 0,
             rebuild_rate_min: 300_001,
+            scrub_interval_days: 7,
+            read_latency_bound_ms: 0,
         };
         let pairs: Vec<(String, String)> = list(&properties).into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let change = parse(&pairs).unwrap();
         assert_eq!((change.spare_per_mille, change.seal_age_ms, change.discard), (Some(125), Some(20), Some(true)));
         assert_eq!(change.victim_policy.as_deref(), Some("cost-benefit"));
         assert_eq!((change.rebuild_rate, change.rebuild_rate_min), (Some(0), Some(300_001)));
-        for (name, value) in
-            [("rebuild-rate", "fast"), ("rebuild-rate-min", "none"), ("spare", "200%"), ("seal-age", "soon"), ("discard", "maybe"), ("colour", "red")]
-        {
+        assert_eq!(change.scrub_interval_days, Some(7));
+        assert_eq!((change.read_latency_bound_ms, milliseconds("70ms")), (Some(0), Ok(70)));
+        for (name, value) in [
+            ("rebuild-rate", "fast"),
+            ("read-latency-bound", "late"),
+            ("rebuild-rate-min", "none"),
+            ("spare", "200%"),
+            ("seal-age", "soon"),
+            ("discard", "maybe"),
+            ("scrub-interval", "monthly"),
+            ("colour", "red"),
+        ] {
             assert_eq!(parse(&[(name.to_owned(), value.to_owned())]).unwrap_err().id, id::POOL_VALUE);
         }
     }

@@ -150,9 +150,12 @@ fn rate(answers: &VecDeque<(Instant, u64)>) -> Option<u64> {
 /// A scrub in one line. `rate`: bytes each second now; else that of its whole time.
 pub fn line(scrub: &ScrubReport, served: bool, rate: Option<u64>) -> String {
     let begun = || format!("begun {}", utc(scrub.started_unix_s));
+    // Nobody told the time at its end: then the begin is known.
+    let ended = || if scrub.ended_unix_s > 0 { format!(" {}", utc(scrub.ended_unix_s)) } else { format!(", {}", begun()) };
+    let next = scrub.next_unix_s.map(|at| format!(", next {}", utc(at))).unwrap_or_default();
     let percent = scrub.done_per_mille() / 10;
     match scrub.state {
-        ScrubState::None => "there has been none".to_owned(),
+        ScrubState::None => format!("there has been none{next}"),
         ScrubState::Running if !served => format!("interrupted at {percent} %, goes on when the pool is served, {}", found(scrub)),
         ScrubState::Running => {
             let rate = rate.unwrap_or_else(|| scrub.rate());
@@ -161,8 +164,8 @@ pub fn line(scrub: &ScrubReport, served: bool, rate: Option<u64>) -> String {
             format!("running, {percent} % done, {}{bound}, {left}, {}", megabytes(rate as f64), found(scrub))
         }
         ScrubState::Paused => format!("paused at {percent} %, {}, {}", begun(), found(scrub)),
-        ScrubState::Completed => format!("completed, {}, in {}, {}", begun(), clock(scrub.active_ms / 1000), found(scrub)),
-        ScrubState::Stopped => format!("stopped at {percent} %, {}, {}", begun(), found(scrub)),
+        ScrubState::Completed => format!("completed{}, in {}, {}{next}", ended(), clock(scrub.active_ms / 1000), found(scrub)),
+        ScrubState::Stopped => format!("stopped at {percent} %{}, {}{next}", ended(), found(scrub)),
     }
 }
 

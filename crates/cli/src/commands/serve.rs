@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use windrow_device::VolatileOptions;
 use windrow_device::host::{MemoryLock, lock_memory};
 use windrow_host::control::ControlServer;
@@ -26,6 +26,7 @@ use windrow_host::daemon::{self, Daemon};
 use windrow_host::failure::id;
 use windrow_host::metrics::MetricsServer;
 use windrow_host::offline::{self, MemberBackEnd, OpenRequest, OpenedPool, ScratchSpec};
+use windrow_host::schedule::unix_now;
 use windrow_host::{ExportTable, Failure, HostOptions, Pool};
 use windrow_nbd::{Listen, Server, ServerOptions};
 
@@ -151,7 +152,7 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
         let notes: String = report.notes.iter().map(|note| format!("\nnote: {note}")).collect();
         format!("pool '{name}' is served at {place} (recovery {} ms; {memory}){notes}", recovery.as_millis())
     });
-    let export = wait(&served, &signal);
+    let export = wait(&served, &signal, arguments.read_only);
     finish(&served, nbd, export, &arguments)?;
     drop(metrics);
     control.stop();
@@ -176,8 +177,16 @@ fn finish(served: &Daemon, nbd: Option<Server>, export: bool, arguments: &ServeA
     result
 }
 
-fn wait(served: &Daemon, signal: &AtomicBool) -> bool {
+/// How often the daemon looks whether a scrub is due.
+const SCHEDULE_PAUSE: Duration = Duration::from_secs(60);
+
+fn wait(served: &Daemon, signal: &AtomicBool, read_only: bool) -> bool {
+    let mut looked: Option<Instant> = None;
     loop {
+        if !read_only && looked.is_none_or(|looked| looked.elapsed() >= SCHEDULE_PAUSE) {
+            looked = Some(Instant::now());
+            served.keep_schedule(unix_now());
+        }
         if let Some(export) = served.wait_for_end(Duration::from_millis(100)) {
             return export;
         }

@@ -60,7 +60,7 @@ pub fn amplification(report: &PoolReport) -> String {
 }
 
 fn members(report: &PoolReport) -> String {
-    let mut table = Table::new(&["MEMBER", "WRITTEN", "READ", "DISCARDED", "FLUSHES", "ERRORS"]);
+    let mut table = Table::new(&["MEMBER", "WRITTEN", "READ", "DISCARDED", "FLUSHES", "ERRORS", "SLOW READS"]);
     for member in &report.members {
         let counters = &member.counters;
         table.row([
@@ -70,6 +70,7 @@ fn members(report: &PoolReport) -> String {
             Size(counters.discarded_bytes).to_string(),
             counters.flushes.to_string(),
             counters.errors.to_string(),
+            counters.slow_reads.to_string(),
         ]);
     }
     table.render()

@@ -111,6 +111,7 @@ impl Engine {
         (record.uuid, record.size_bytes) = (uuid, size_bytes);
         let stats = std::mem::take(&mut self.members.list[member.index()].stats);
         add(&mut self.members.former, &stats.written);
+        self.slow.forget(member);
         self.take_part(member);
         Ok(())
     }

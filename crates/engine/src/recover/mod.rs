@@ -323,6 +323,8 @@ fn build(
         rebuild: Default::default(),
         exchanges: Default::default(),
         users: Default::default(),
+        slow: Default::default(),
+        wall: Default::default(),
         counters: Default::default(),
         early_reuse: false,
         hollow_rebuild: false,

@@ -110,6 +110,9 @@ pub struct Machine {
     pub out: Outbox,
     /// Commands kept back instead of being carried out.
     pub held: Option<Vec<MemberCommand>>,
+    /// A member that does not answer reads, and those that it has got.
+    pub stalled: Option<usize>,
+    pub late: Vec<MemberCommand>,
     pub completions: Vec<Completion>,
     pub control: Vec<ControlCompletion>,
     pub now_ns: u64,
@@ -156,7 +159,18 @@ impl Machine {
 
     pub fn open_with(mut memory: Memory, options: &OpenOptions) -> Self {
         let (engine, _) = Engine::open(&mut memory, BufPool::new(64 << 20), options).expect("open");
-        Self { memory, engine, events: Vec::new(), out: Outbox::default(), held: None, completions: Vec::new(), control: Vec::new(), now_ns: 1 }
+        Self {
+            memory,
+            engine,
+            events: Vec::new(),
+            out: Outbox::default(),
+            held: None,
+            stalled: None,
+            late: Vec::new(),
+            completions: Vec::new(),
+            control: Vec::new(),
+            now_ns: 1,
+        }
     }
 
     /// Power goes: what the members hold is all that is left.
@@ -197,6 +211,7 @@ impl Machine {
                 for command in std::mem::take(&mut self.out.commands) {
                     match &mut self.held {
                         Some(held) => held.push(command),
+                        None if self.stalled == Some(command.member.index()) && matches!(command.op, MemberOp::Read { .. }) => self.late.push(command),
                         None => self.carry_out(command),
                     }
                 }

@@ -86,6 +86,7 @@ impl StateMachine for FakeMachine {
             name: "fake".to_owned(),
             redundancy: "0",
             state: "online",
+            created_unix_s: 0,
             generation: 1,
             epoch: 1,
             members: Vec::new(),

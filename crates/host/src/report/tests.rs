@@ -22,6 +22,7 @@ pub(crate) fn sample() -> PoolReport {
             path: "/dev/x".to_owned(),
             state: "online".to_owned(),
             size_bytes: 1 << 30,
+            slow: false,
             counters: MemberCounters { written, ..MemberCounters::default() },
         }],
         volumes: vec![VolumeReport { id: VolumeId(1), name: "data".to_owned(), size_bytes: 1 << 20, mapped_bytes: 4096, read_only: false, deleting: false }],
@@ -82,6 +83,9 @@ pub(crate) fn sample() -> PoolReport {
         scrub: ScrubReport {
             state: ScrubState::Running,
             started_unix_s: 1_700_000_000,
+            ended_unix_s: 0,
+            completed_unix_s: 1_690_000_000,
+            next_unix_s: None,
             active_ms: 1500,
             bytes_per_second: 9,
             segments_done: 4,

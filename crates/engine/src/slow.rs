@@ -1,0 +1,215 @@
+//! Members that keep a read waiting: when its answer is looked for elsewhere, and when the administrator hears of it.
+//!
+//! 1 The time that each read of users takes on each member is kept in a histogram that forgets. The **bound** is [`SLOW_FACTOR`] times the
+//!   99th percentile of the usual member (the lower median of all, so that a slow one does not raise it), and at least the property
+//!   `read_latency_bound_ms`. If all members are slow, so is the bound: an array that is overloaded is not given more to do.
+//! 2 A read that has waited for longer is **late**: the same rows are read of just as many other columns as are needed, and whoever has verified bytes
+//!   first answers (`fetch.rs`). The late read stays with its member until it comes back, and is dropped then.
+//! 3 Each read earns a part of the **budget**, each read around a member takes a whole from it: no more than one in [`AROUND_SHARE`] is read twice for
+//!   long. What finds the budget empty waits for it, or for its member.
+//! 4 In spans of [`SLOW_SPAN_NS`] the late reads of each member are counted. If they are many in several spans one after the other, the member is
+//!   *slow*: that is told, and from then on others are asked at the same time as it. It is never thrown out: that is for people to decide.
+//!
+//! Time is that of ticks. Everything here is a matter of speed; what is read is verified as always.
+
+use crate::limits::{AROUND_BURST, AROUND_SHARE, SLOW_FACTOR, SLOW_LEAST, SLOW_SHARE, SLOW_SPAN_NS, SLOW_SPANS, TICK_NS};
+use crate::{Engine, Notice, Outbox};
+use std::collections::VecDeque;
+use windrow_units::MemberId;
+
+/// Classes of a histogram: below one tick, and each twice as long as the one before.
+const CLASSES: usize = 24;
+/// A histogram with so many reads forgets half of them.
+const READS_KEPT: u32 = 1024;
+
+/// A read on its way to a member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Watch {
+    pub(crate) fetch: u32,
+    /// Of this fetch: numbers of fetches are used again.
+    pub(crate) serial: u64,
+    pub(crate) member: MemberId,
+    pub(crate) since_ns: u64,
+}
+
+/// One member.
+#[derive(Debug, Default)]
+struct Tempo {
+    classes: [u32; CLASSES],
+    reads: u32,
+    /// Of this span.
+    span_reads: u32,
+    span_late: u32,
+    /// Spans one after the other that speak against what it is taken for.
+    against: u32,
+    slow: bool,
+}
+
+impl Tempo {
+    fn note(&mut self, took_ns: u64) {
+        let class = (u64::BITS - (took_ns / TICK_NS).leading_zeros()) as usize;
+        self.classes[class.min(CLASSES - 1)] += 1;
+        self.reads += 1;
+        if self.reads >= READS_KEPT {
+            self.classes.iter_mut().for_each(|reads| *reads /= 2);
+            self.reads = self.classes.iter().sum();
+        }
+    }
+
+    /// Upper end of the class with the 99th percentile; 0 of nothing.
+    fn p99_ns(&self) -> u64 {
+        let mut beyond = self.reads / 100;
+        let longest = self.classes.iter().enumerate().rev().find(|(_, reads)| {
+            let within = **reads > beyond;
+            beyond = beyond.saturating_sub(**reads);
+            within
+        });
+        longest.map_or(0, |(class, _)| TICK_NS << class)
+    }
+
+    /// Ends a span; true if the member is slow from now on, or not any more.
+    fn end_span(&mut self) -> bool {
+        let (reads, late) = (std::mem::take(&mut self.span_reads), std::mem::take(&mut self.span_late));
+        let is_bad = late >= SLOW_LEAST && late.saturating_mul(SLOW_SHARE) >= reads;
+        // Without reads nothing is known.
+        let speaks = if self.slow { reads > 0 && !is_bad } else { is_bad };
+        self.against = if speaks { self.against + 1 } else { 0 };
+        let changes = self.against >= SLOW_SPANS;
+        if changes {
+            self.slow = !self.slow;
+            self.against = 0;
+        }
+        changes
+    }
+}
+
+/// All members.
+#[derive(Debug)]
+pub(crate) struct SlowReads {
+    members: Vec<Tempo>,
+    /// Reads on their way, the oldest first; some have come back meanwhile.
+    watched: VecDeque<Watch>,
+    /// Late ones that wait for the budget.
+    aside: VecDeque<Watch>,
+    budget: u32,
+    serial: u64,
+    span_ends_ns: u64,
+}
+
+impl Default for SlowReads {
+    fn default() -> Self {
+        Self { members: Vec::new(), watched: VecDeque::new(), aside: VecDeque::new(), budget: AROUND_BURST * AROUND_SHARE, serial: 0, span_ends_ns: 0 }
+    }
+}
+
+impl SlowReads {
+    fn member(&mut self, member: MemberId) -> &mut Tempo {
+        if self.members.len() <= member.index() {
+            self.members.resize_with(member.index() + 1, Tempo::default);
+        }
+        &mut self.members[member.index()]
+    }
+
+    /// A number for a fetch that is never used again.
+    pub(crate) fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    /// A read of users goes to its member.
+    pub(crate) fn begin(&mut self, watch: Watch) {
+        self.budget = (self.budget + 1).min(AROUND_BURST * AROUND_SHARE);
+        self.member(watch.member).span_reads += 1;
+        self.watched.push_back(watch);
+    }
+
+    /// It has come back.
+    pub(crate) fn end(&mut self, member: MemberId, since_ns: u64, now_ns: u64) {
+        self.member(member).note(now_ns.saturating_sub(since_ns));
+    }
+
+    /// Another device is in the member's place.
+    pub(crate) fn forget(&mut self, member: MemberId) {
+        *self.member(member) = Tempo::default();
+    }
+
+    /// True if the member is slow.
+    pub(crate) fn is_slow(&self, member: MemberId) -> bool {
+        self.members.get(member.index()).is_some_and(|member| member.slow)
+    }
+
+    /// Takes what a read around a member costs.
+    pub(crate) fn take_budget(&mut self) -> bool {
+        let rest = self.budget.checked_sub(AROUND_SHARE);
+        self.budget = rest.unwrap_or(self.budget);
+        rest.is_some()
+    }
+
+    /// After what time a read is late.
+    fn bound_ns(&self, floor_ms: u32) -> u64 {
+        let mut usual: Vec<u64> = self.members.iter().filter(|member| member.reads > 0).map(Tempo::p99_ns).collect();
+        usual.sort_unstable();
+        let median = usual.get(usual.len().saturating_sub(1) / 2).copied().unwrap_or(0);
+        (u64::from(floor_ms) * 1_000_000).max(median.saturating_mul(SLOW_FACTOR))
+    }
+}
+
+impl Engine {
+    /// Bound of reads now; `None`: late reads are nobody's business.
+    fn late_after_ns(&self) -> Option<u64> {
+        let floor_ms = self.superblock.properties.read_latency_bound_ms;
+        (floor_ms > 0).then(|| self.slow.bound_ns(floor_ms))
+    }
+
+    /// Looks for late reads, and goes around their members.
+    pub(crate) fn slow_step(&mut self, out: &mut Outbox) {
+        while self.slow.watched.front().is_some_and(|watch| !self.is_waiting(watch)) {
+            self.slow.watched.pop_front();
+        }
+        self.end_slow_span(out);
+        if self.slow.watched.is_empty() && self.slow.aside.is_empty() {
+            return;
+        }
+        let Some(bound) = self.late_after_ns() else { return self.slow.aside.clear() };
+        while let Some(watch) = self.slow.watched.front().copied().filter(|watch| watch.since_ns + bound <= self.now_ns) {
+            self.slow.watched.pop_front();
+            if self.is_waiting(&watch) {
+                self.slow.member(watch.member).span_late += 1;
+                self.members.list[watch.member.index()].stats.slow_reads += 1;
+                self.slow.aside.push_back(watch);
+            }
+        }
+        while let Some(watch) = self.slow.aside.front().copied() {
+            if self.is_waiting(&watch) && self.can_go_around(watch.fetch) {
+                if !self.slow.take_budget() {
+                    return;
+                }
+                self.go_around(watch.fetch, out);
+            }
+            self.slow.aside.pop_front();
+        }
+    }
+
+    /// At the end of a span members become slow, or cease to be.
+    fn end_slow_span(&mut self, out: &mut Outbox) {
+        if self.now_ns < self.slow.span_ends_ns {
+            return;
+        }
+        self.slow.span_ends_ns = self.now_ns + SLOW_SPAN_NS;
+        for (member, tempo) in (0u8..).map(MemberId).zip(&mut self.slow.members) {
+            let (reads, late) = (tempo.span_reads, tempo.span_late);
+            if tempo.end_span() {
+                out.notices.push(if tempo.slow { Notice::MemberSlow { member, reads, slow_reads: late } } else { Notice::MemberNotSlow { member } });
+            }
+        }
+    }
+
+    /// When the oldest read on its way is late.
+    pub(crate) fn slow_wake_ns(&self) -> Option<u64> {
+        let oldest = self.slow.watched.front()?.since_ns;
+        self.late_after_ns().map(|bound| oldest + bound).filter(|at| *at > self.now_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests;
