@@ -5,6 +5,7 @@ mod machine;
 use machine::{Machine, Memory};
 use windrow_engine::*;
 use windrow_io::*;
+use windrow_layout::superblock::slot_offset;
 use windrow_units::{Order, Seq, ZoneMap};
 
 fn open(memory: &mut Memory) -> Result<OpenReport, OpenError> {
@@ -122,4 +123,28 @@ fn a_lost_checkpoint_is_noted_and_the_one_before_serves() {
     let mut machine = Machine::open(memory);
     assert!((0..30).all(|lba| machine.byte(volume, lba) == 7));
     assert_eq!(machine.byte(volume, 50), 102);
+}
+
+/// The superblocks of the last epoch rotted on all members. The one before was taken for the newest, and the pool opened as it had been before
+/// that epoch: everything flushed since was gone without a word.
+#[test]
+fn lost_superblocks_of_an_epoch_are_noticed_by_its_batches() {
+    let mut machine = Machine::new(3, 64, 100);
+    let volume = machine.volume(1 << 30);
+    machine.write(volume, 0, 1);
+    machine.flush(volume);
+    let epoch = machine.memory.superblock().epoch;
+    machine = machine.crash();
+    machine.write(volume, 0, 2);
+    machine.flush(volume);
+    let mut memory = machine.memory;
+    assert!(memory.superblock().epoch > epoch);
+    while memory.superblock().epoch > epoch {
+        let slot = slot_offset(memory.superblock().generation) as usize;
+        memory.data.iter_mut().for_each(|member| member[slot..slot + 4096].fill(0xee));
+    }
+    let before = memory.data.clone();
+    let error = open(&mut memory).expect_err("the loss is found");
+    assert!(memory.data == before, "nothing was written");
+    assert!(error.to_string().contains("superblock"), "{error}");
 }

@@ -53,6 +53,8 @@ struct Chain {
     /// The batch that would come next.
     next: StreamPosition,
     end: End,
+    /// The next batch is of this epoch, which no superblock knows.
+    newer: Option<Epoch>,
 }
 
 /// The result of a replay.
@@ -150,7 +152,7 @@ impl Follow<'_> {
     fn run(&self, reader: &mut PoolReader<'_>, durable: &mut Durable<'_>) -> Chain {
         let (fences, stream) = (&self.superblock.fences, self.stream);
         let start = self.root.replay[stream.index()];
-        let mut chain = Chain { stream, frames: Vec::new(), batches: Vec::new(), next: start, end: End::NeverOpened };
+        let mut chain = Chain { stream, frames: Vec::new(), batches: Vec::new(), next: start, end: End::NeverOpened, newer: None };
         // Nothing older than the root counts, even if the fence that voided it was dropped with the checkpoints before.
         let mut epoch = self.root.epoch;
         loop {
@@ -165,7 +167,11 @@ impl Follow<'_> {
             }
             let expected = Expected { stream, seq, epoch };
             let saw_void = Cell::new(false);
+            let newer = Cell::new(None);
             let counts = |frame: &HeaderFrame| {
+                if expected.matches(frame) && frame.header.epoch > self.superblock.epoch {
+                    newer.set(Some(frame.header.epoch));
+                }
                 let matches = expected.matches(frame) && self.is_ours(frame, epoch);
                 let void = is_void(fences, frame);
                 saw_void.set(saw_void.get() || (matches && void));
@@ -173,6 +179,7 @@ impl Follow<'_> {
             };
             let Some(frame) = find_header(reader, segment, row, counts) else {
                 chain.end = if saw_void.get() { End::Void } else { End::Nothing };
+                chain.newer = newer.get();
                 return chain;
             };
             let header = &frame.header;
@@ -225,6 +232,10 @@ fn judge(chain: &Chain, durable: &Durable<'_>, accepted: Order, findings: &mut F
         let severity = if chain.stream == CHECKPOINT { Severity::Note } else { Severity::Error };
         Finding::new(severity, FindingKind::BatchDamaged, message).at(segment, row)
     };
+    if let Some(epoch) = chain.newer {
+        let message = format!("batch {seq} of stream {} is of epoch {epoch}, which no superblock knows: the newest superblocks are lost", chain.stream);
+        findings.add(Finding::new(Severity::Error, FindingKind::SlotWrong, message).at(segment, row));
+    }
     match (chain.end, seq <= flushed || by_order) {
         (End::NeverOpened | End::Nothing | End::Void, false) => {}
         (End::Torn, false) => {

@@ -427,7 +427,8 @@ impl Run {
                 self.done += cost;
                 burst -= 1;
             }
-            while let Some((_, fault)) = faults.pop_front_if(|(at, _)| *at <= self.done) {
+            while let Some((_, fault)) = faults.front().copied().filter(|(at, _)| *at <= self.done) {
+                faults.pop_front();
                 self.plant(fault);
             }
             self.exchange_step()?;

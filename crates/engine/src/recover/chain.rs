@@ -235,6 +235,14 @@ impl Walk<'_> {
         fence_of(self.superblock, frame.header.epoch).is_some_and(|f| frame.header.seq > f.last_seq[self.stream])
     }
 
+    /// The epoch of a batch that would be the next one, if it is one that no superblock knows. An epoch is durable in the superblocks of all members
+    /// in use before its first batch is written, so those superblocks are lost; without them the pool would silently be what it was before.
+    fn newer_epoch(&self, frame: &HeaderFrame, shape: &windrow_units::Shape, seq: Seq) -> Option<Epoch> {
+        let h = &frame.header;
+        let next = usize::from(h.stream.0) == self.stream && h.shape == *shape && h.seq == seq;
+        (next && h.epoch > self.superblock.epoch).then_some(h.epoch)
+    }
+
     fn follow(&self, reader: &mut Reader<'_>, durable: &mut Durable, budget: &mut usize) -> Result<Chain, OpenError> {
         let next = self.root.replay[self.stream];
         let mut chain = Chain { stream: self.stream, batches: Vec::new(), next, end: Found::Nothing, unverified: None, behind: None };
@@ -249,12 +257,20 @@ impl Walk<'_> {
             let shape = *reader.zones.shape(segment);
             // Where a write was lost, a void header may stand in place of the expected one, which then is rebuilt.
             let saw_void = Cell::new(false);
+            let newer = Cell::new(None);
             let expected = |frame: &HeaderFrame| {
+                newer.set(newer.get().or(self.newer_epoch(frame, &shape, seq)));
                 let ours = frame.header.seq == seq && self.is_ours(frame, &shape, epoch);
                 saw_void.set(saw_void.get() || (ours && self.is_void(frame)));
                 ours && !self.is_void(frame)
             };
-            let Some((frame, block)) = reader.header(segment, row, expected)? else {
+            let header = reader.header(segment, row, expected)?;
+            if let Some(epoch) = newer.get() {
+                let known = self.superblock.epoch;
+                let text = format!("segment {segment} row {row} bears a batch of epoch {epoch}, but no superblock is newer than epoch {known}");
+                return Err(OpenError::Damage(format!("{text}: the newest superblocks are lost, and what was written since is not known")));
+            }
+            let Some((frame, block)) = header else {
                 chain.end = if saw_void.get() { Found::Void } else { Found::Nothing };
                 return Ok(chain);
             };
