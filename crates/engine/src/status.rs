@@ -211,6 +211,12 @@ impl Engine {
             && self.stream(STREAM_USER).open.is_empty()
     }
 
+    /// True if no request, read, fetch, examination, flush or member command is in its tables. Cleaning may rest in the middle of a segment.
+    pub fn tables_are_empty(&self) -> bool {
+        let reading = !(self.reads.is_empty() && self.fetches.is_empty() && self.splits.is_empty() && self.examinations.is_empty());
+        !reading && self.pending.is_empty() && self.admission.is_idle() && self.flush.is_idle() && self.members.in_flight.is_empty()
+    }
+
     /// A volume by name: id and size in bytes.
     pub fn volume(&self, name: &str) -> Option<(windrow_units::VolumeId, u64)> {
         self.volumes.by_name(name).map(|v| (v.record.id, v.record.size_bytes))
