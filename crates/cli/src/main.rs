@@ -14,6 +14,7 @@ mod nbd_client;
 mod output;
 mod progress;
 mod table;
+mod usage;
 mod values;
 
 use clap::{Parser, Subcommand};
@@ -74,7 +75,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return usage::tell(&error),
+    };
     start_log();
     let output = Output::new(arguments.output);
     let outcome = match arguments.command {

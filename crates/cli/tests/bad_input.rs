@@ -12,6 +12,11 @@ const NO_SPACE: u32 = 28;
 
 /// Exactly one line on standard error, which begins with the id; exit code 4 (8 for `check` and `pool scrub`).
 fn refused(world: &World, line: &str, id: &str, says: &str) {
+    let code = if line.starts_with("check") || line.starts_with("pool scrub") { 8 } else { 4 };
+    refused_with(world, line, code, id, says);
+}
+
+fn refused_with(world: &World, line: &str, code: i32, id: &str, says: &str) {
     // A pool that is served by mistake must not hang the test.
     let output = std::process::Command::new("timeout")
         .args(["--signal=KILL", "20", env!("CARGO_BIN_EXE_windrow")])
@@ -23,7 +28,6 @@ fn refused(world: &World, line: &str, id: &str, says: &str) {
         .output()
         .expect("timeout runs");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    let code = if line.starts_with("check") || line.starts_with("pool scrub") { 8 } else { 4 };
     assert_eq!(output.status.code(), Some(code), "{line}: {}", both(&output));
     assert!(error.starts_with(&format!("windrow: {id}: ")) && error.lines().count() == 1 && error.contains(says), "{line}: {error}");
     assert!(output.stdout.is_empty(), "{line}: {}", both(&output));
@@ -75,6 +79,96 @@ fn wrong_names_numbers_and_sizes() {
     }
     assert!(!world.file("a").exists() && !world.file("b").exists(), "nothing is left behind");
     world.check().unwrap();
+}
+
+/// What the parser of the command line refuses: one line as well, with the command whose help says more.
+#[test]
+fn wrong_words_on_the_command_line() {
+    let world = World::new();
+    for (line, says) in [
+        ("frob", "'frob'"),
+        ("serve tank --frob", "'--frob' found; see `windrow serve --help`"),
+        ("serve tank --pendng 5M", "a similar argument exists: '--pending'"),
+        ("serve tank --nbd", "a value is required for '--nbd"),
+        ("serve tank --nbd somewhere", "unix:PATH or tcp:ADDRESS:PORT"),
+        ("serve tank --nbd tcp:127.0.0.1:99999", "tcp:ADDRESS:PORT"),
+        ("serve tank --metrics here", "'here' for '--metrics"),
+        ("serve tank --pending lots", "'lots' is not a size"),
+        ("serve tank --workers -1", "'-1' found; see `windrow serve --help`"),
+        ("pool create -r 7 tank a b c", "[possible values: 0, 1, 5, 6]; see `windrow pool create --help`"),
+        ("pool create tank", "<PATH>..."),
+        ("pool create -r 1 --copies 9 tank a b c", "9 is not in 2..=4"),
+        ("pool create --spare 200% tank a b c", "'200%' is not a share"),
+        ("pool create --size 99999999T tank a b c", "too large"),
+        ("pool set tank spare", "PROPERTY=VALUE"),
+        ("volume create tank 16M", "POOL/VOLUME"),
+        ("volume create tank/x", "<SIZE>"),
+        ("pool status tank -o yaml", "[possible values: text, json]"),
+        ("bench nothing", "windrow bench --help"),
+        ("completions shell", "'shell'"),
+        ("stats", "<POOL>"),
+    ] {
+        refused_with(&world, line, 2, "WR-CLI-001", says);
+    }
+    let output = world.run("serve tank --frob -o json");
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!((told["error"]["id"].as_str(), output.status.code()), (Some("WR-CLI-001"), Some(2)), "{told}");
+    assert_eq!(world.run("--help").status.code(), Some(0));
+    assert_eq!(world.run("--version").status.code(), Some(0));
+}
+
+#[test]
+fn wrong_configuration_files() {
+    let world = World::with_volume(CREATE, "16M");
+    for (text, says) in [
+        ("pool = 5", "line 1: invalid type: integer `5`, expected a string; see `windrow serve --help`"),
+        ("pool = \"tank\"\nfoo = 1", "line 2: unknown field `foo`"),
+        ("pool = \"tank", "line 1: "),
+        ("nbd = [\"frob:1\"]", "'frob:1': an address is written as"),
+        ("pool = \"tank\"\npending_bytes = \"lots\"", "'lots' is not a size"),
+        ("pool = \"tank\"\nmetrics = \"here\"", "line 2: "),
+        ("pool = \"tank\"\npending_bytes = 5", "line 2: "),
+        ("members = \"m0\"", "line 1: "),
+        ("", "nothing to serve"),
+        ("pool = \"tank\"\nnbd = [\"tcp:0.0.0.0:1\"]", "remote"),
+        ("pool = \"pond\"", "pond"),
+    ] {
+        std::fs::write(world.file("c.toml"), text).unwrap();
+        let id = match says {
+            "remote" => "WR-SERVE-001",
+            "pond" => "WR-POOL-001",
+            _ => "WR-CLI-001",
+        };
+        refused(&world, "serve --config c.toml", id, says);
+    }
+    std::fs::write(world.file("c.toml"), Random(1).bytes(1000)).unwrap();
+    refused(&world, "serve --config c.toml", "WR-CLI-001", "UTF-8");
+    refused(&world, "serve --config .", "WR-CLI-001", "directory");
+    world.check().unwrap();
+}
+
+#[test]
+fn members_that_are_not_enough_twice_or_too_small() {
+    let world = World::with_volume(CREATE, "16M");
+    std::fs::copy(world.file("m0"), world.file("copy")).unwrap();
+    refused(&world, "serve tank --members m0,copy,m1,m2,m3", "WR-POOL-008", "m0 and copy are both member 0");
+    refused(&world, "pool import tank --members m0,m1,m2,m3,m3", "WR-POOL-008", "name only one");
+    refused(&world, "pool import tank --members m0,m1 --force", "WR-POOL-012", "2 members are missing");
+    // What can be seen without the others is shown.
+    let check = world.run("check tank --members m0,m1");
+    assert!(!check.status.success() && both(&check).contains("2 members are missing, the redundancy covers 1"), "{}", both(&check));
+    refused(&world, "pool import tank --dir elsewhere", "WR-MEMBER-001", "check the folder");
+    refused(&world, "pool create -r 5 --size 64M other /dev/null a b", "WR-MEMBER-001", "/dev/null");
+    refused(&world, "pool create -r 5 --copies 3 --size 64M other a b c", "WR-CLI-001", "--redundancy 1");
+    let whole = std::fs::read(world.file("m2")).unwrap();
+    std::fs::File::options().write(true).open(world.file("m2")).unwrap().set_len(2 << 20).unwrap();
+    let text = world.succeeds("pool import tank --members m0,m1,m2,m3 --dry-run");
+    assert!(text.contains("note: the device in the place of member 2") && text.contains("it has 2097152 bytes"), "{text}");
+    let server = world.serve("");
+    assert!(server.ready["recovery"]["notes"][0].as_str().is_some_and(|note| note.contains("member 2")), "{}", server.ready);
+    assert!(server.stop());
+    std::fs::write(world.file("m2"), whole).unwrap();
+    drop(world.serve(""));
 }
 
 #[test]

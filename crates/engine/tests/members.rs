@@ -179,6 +179,29 @@ fn a_member_that_fails_in_its_rebuild_is_out_again() {
     verify(&mut machine, volume, 0..BLOCKS, 2);
 }
 
+/// A file was cut short: the pool called it online, and its redundancy was gone without a word.
+#[test]
+fn a_member_that_became_smaller_is_not_used() {
+    for (redundancy, members) in CODES {
+        let (mut machine, volume) = filled(redundancy, members);
+        let whole = machine.memory.data[1].clone();
+        machine.memory.data[1].truncate(2 << 20);
+        let options = OpenOptions { force: members == 2, ..Machine::options() };
+        let (_, report) = Engine::open(&mut machine.memory.clone(), windrow_io::BufPool::new(1 << 20), &options).expect("it starts");
+        assert!(report.notes.iter().any(|note| note.contains("member 1") && note.contains("2097152 bytes")), "{:?}", report.notes);
+        let mut machine = Machine::open_with(machine.memory, &options);
+        assert_eq!((state(&machine, 1), machine.engine.status().state), ("missing", "degraded"));
+        verify(&mut machine, volume, 0..BLOCKS, 1);
+        write(&mut machine, volume, 0..20, 2);
+        let mut machine = shut_down(machine);
+        assert_eq!(machine.memory.data[1].len(), 2 << 20, "nothing is written to it");
+        machine.memory.data[1] = whole;
+        let mut machine = with_all(machine);
+        assert_eq!(state(&machine, 1), "online", "{redundancy:?}");
+        verify(&mut machine, volume, 0..20, 2);
+    }
+}
+
 /// A block that could not be had made the rebuild compute redundancy from zeroes, and write it over a member that had the right one.
 #[test]
 fn nothing_that_is_not_verified_is_written_over_a_member_that_comes_back() {

@@ -32,9 +32,9 @@ pub struct CreateArguments {
     /// 0 striping, 1 copies, 5 one parity, 6 two parities.
     #[arg(long, short, value_parser = ["0", "1", "5", "6"], default_value = "6")]
     redundancy: String,
-    /// Copies of everything, with --redundancy 1.
-    #[arg(long, value_parser = clap::value_parser!(u8).range(2..=4), default_value = "2")]
-    copies: u8,
+    /// Copies of everything, with --redundancy 1 [default: 2].
+    #[arg(long, value_parser = clap::value_parser!(u8).range(2..=4))]
+    copies: Option<u8>,
     /// Most bytes that one batch writes to one member; else by member size.
     #[arg(long, value_name = "SIZE")]
     chunk: Option<Size>,
@@ -74,9 +74,13 @@ impl CreateArguments {
             }
             Some(size) => Err(Failure::new(id::USAGE, format!("{size} cannot be the {what} size"), "it must be a multiple of 4K")),
         };
+        if self.redundancy != "1" && self.copies.is_some() {
+            let why = format!("redundancy {} keeps none", self.redundancy);
+            return Err(Failure::new(id::USAGE, "--copies does not fit", why).remedy("leave it out, or give --redundancy 1"));
+        }
         let redundancy = match self.redundancy.as_str() {
             "0" => Redundancy::None,
-            "1" => Redundancy::Copies(self.copies),
+            "1" => Redundancy::Copies(self.copies.unwrap_or(2)),
             "5" => Redundancy::Single,
             _ => Redundancy::Double,
         };

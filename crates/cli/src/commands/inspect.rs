@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_host::offline::{self, FoundMember};
-use windrow_inspect::{BatchSummary, CheckOptions, CheckReport, Findings, InspectReport};
+use windrow_inspect::{BatchSummary, CheckOptions, CheckReport, FindingKind, Findings, InspectReport};
 use windrow_units::SegmentId;
 
 /// Arguments of `inspect`.
@@ -188,13 +188,28 @@ pub fn check(arguments: &CheckArguments, output: &Output) -> Result<u8, Failure>
     }
     match run_check(arguments) {
         Ok(report) => {
-            output.result("check", &report, || describe_check(&report));
+            if let Some(why) = report.failure.as_ref().filter(|_| !output.is_json()) {
+                output.failure(&not_made(&arguments.pool, &report, why));
+            } else {
+                output.result("check", &report, || describe_check(&report));
+            }
             Ok(report.exit_code())
         }
         Err(failure) => {
             output.failure(&failure);
             Ok(windrow_inspect::exit::OPERATIONAL)
         }
+    }
+}
+
+fn not_made(pool: &str, report: &CheckReport, why: &str) -> Failure {
+    let missing = report.findings.list.iter().find(|finding| finding.kind == FindingKind::QuorumMissing);
+    let what = format!("cannot check pool '{pool}'");
+    match missing {
+        Some(missing) => {
+            Failure::new(id::POOL_MEMBERS, what, format!("{}; {why}", missing.message)).remedy("name all members with --members, or their folder with --dir")
+        }
+        None => Failure::new(id::POOL_DAMAGED, what, why).remedy("see \"Emergency\" in docs/operations.md"),
     }
 }
 
@@ -211,9 +226,6 @@ fn run_check(arguments: &CheckArguments) -> Result<CheckReport, Failure> {
 
 fn describe_check(report: &CheckReport) -> String {
     let mut text = String::new();
-    if let Some(failure) = &report.failure {
-        return format!("the check could not be made: {failure}\n");
-    }
     // Writing to a string does not fail.
     _ = writeln!(text, "pool '{}' ({}), generation {}, checkpoint {}", report.pool_name, report.pool, report.generation, report.checkpoint);
     _ = writeln!(text, "orders accepted up to {}, durable up to {}", report.accepted_order, report.flushed_through);

@@ -164,7 +164,7 @@ impl Engine {
         spent: &mut [MemberStats],
     ) -> Result<(Self, OpenReport), OpenError> {
         watch(OpenPhase::Superblocks);
-        let quorum::Ruling { found, mut superblock, lagging, strangers } = quorum::newest(io, options, failing)?;
+        let quorum::Ruling { found, mut superblock, lagging, notes } = quorum::newest(io, options, failing)?;
         if !options.read_only {
             for member in &lagging {
                 let member = *member;
@@ -186,9 +186,7 @@ impl Engine {
         let online: Vec<bool> =
             superblock.members.iter().enumerate().map(|(m, r)| r.state == MemberState::Online && io.is_present(MemberId(m as u8))).collect();
         let mut reader = reader::Reader::new(io, &zones, codec, &buffers, online, superblock.pool);
-        let mut report = OpenReport { clean: superblock.state == PoolState::Exported, ..Default::default() };
-        let stranger = |(member, uuid)| format!("the device in the place of member {member} ({uuid}) is not the pool's: it is not used");
-        report.notes.extend(strangers.into_iter().map(stranger));
+        let mut report = OpenReport { clean: superblock.state == PoolState::Exported, notes, ..Default::default() };
         watch(OpenPhase::Checkpoint);
         let (mut tables, loaded, root) = load::newest_checkpoint(&mut reader, &superblock, limits.map_bytes, &mut report)?;
         watch(OpenPhase::Replay);

@@ -8,11 +8,13 @@
 //! A member that was recorded absent and is there again is rebuilt (docs/members.md): from what it has if it is the one that left, else from
 //! nothing. Until that is done it is not read, and counts as lost. One whose own history went on without the pool stays out.
 //!
-//! A device that bears superblocks of the pool but is not in its table (the old one after a replacement) is as good as not there, and is noted.
+//! A device that bears superblocks of the pool but is not in its table (the old one after a replacement), or that is smaller than what the pool has
+//! on it (a file cut short, a partition made smaller), is as good as not there, and is noted.
 
 use super::OpenError;
 use crate::OpenOptions;
 use crate::member::life::{self, Change, Found};
+use crate::member::needed_bytes;
 use windrow_io::MemberIo;
 use windrow_layout::superblock::{MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError};
 use windrow_units::{MemberId, Redundancy, Uuid, ZoneMap};
@@ -54,8 +56,8 @@ pub(super) struct Ruling {
     /// Members in use whose own copy is one generation behind: a crash cut its writing short. They get it before a further
     /// generation begins, so that no member in use is ever more than one behind.
     pub(super) lagging: Vec<MemberId>,
-    /// Devices in the place of a member that are not the pool's: they are not used.
-    pub(super) strangers: Vec<(MemberId, Uuid)>,
+    /// Devices in the place of a member that are not used, and why.
+    pub(super) notes: Vec<String>,
 }
 
 /// Finds the superblock that rules.
@@ -89,8 +91,12 @@ pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions, failing: u64)
         return Err(OpenError::DifferentPools(newest.pool, other.pool));
     }
     // (The index in a device's own copy may be an old one: a spare keeps it until it bears the generation that gave it a member's place.)
-    let (found, strangers): (Vec<_>, Vec<_>) = found.into_iter().partition(|(member, superblock)| names(&newest, *member, superblock.member_uuid));
-    let strangers = strangers.into_iter().map(|(member, superblock)| (member, superblock.member_uuid)).collect();
+    let mut notes = Vec::new();
+    found.retain(|(member, superblock)| {
+        let why = unfit(io, &newest, *member, superblock);
+        notes.extend(why.iter().map(|why| format!("the device in the place of member {member} ({}) is not used: {why}", superblock.member_uuid)));
+        why.is_none()
+    });
     for (member, superblock) in &found {
         let record = &newest.members[member.index()];
         // Of this history: the same generation to the byte, or the one that it says it followed.
@@ -108,7 +114,21 @@ pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions, failing: u64)
     let lagging = found.iter().filter_map(behind).collect();
     note_start(&mut newest, &there, options.read_only);
     check_redundancy(&newest)?;
-    Ok(Ruling { found: as_found, superblock: newest, lagging, strangers })
+    Ok(Ruling { found: as_found, superblock: newest, lagging, notes })
+}
+
+/// Why a device cannot be what the pool has in this place.
+fn unfit(io: &dyn MemberIo, newest: &Superblock, member: MemberId, own: &Superblock) -> Option<String> {
+    if !names(newest, member, own.member_uuid) {
+        return Some("it is not the pool's".to_owned());
+    }
+    let size = io.size(member);
+    // Block devices may differ by a little that nothing lies on.
+    if size >= newest.members[member.index()].size_bytes {
+        return None;
+    }
+    let needed = needed_bytes(&ZoneMap::new(newest.zones.clone()), member);
+    (size < needed).then(|| format!("it has {size} bytes, the pool needs {needed}"))
 }
 
 /// True if the table has this device in this place.

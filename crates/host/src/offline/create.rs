@@ -55,6 +55,8 @@ pub struct MemberTarget {
     pub is_new: bool,
     /// In use: never overwritten.
     pub in_use: bool,
+    /// Neither a file nor a block device.
+    pub is_unsuitable: bool,
     /// Bears something that would be lost.
     pub bears_data: bool,
     /// What is there, for people.
@@ -104,6 +106,7 @@ fn target(request: &CreateRequest, path: &Path) -> Result<MemberTarget, Failure>
         size_bytes,
         is_new,
         in_use: report.is_in_use() || report.target == Target::Unsuitable,
+        is_unsuitable: report.target == Target::Unsuitable,
         bears_data,
         remarks: report.lines(),
     })
@@ -121,6 +124,9 @@ pub fn plan(request: &CreateRequest) -> Result<CreatePlan, Failure> {
         if !seen.insert(path) {
             return Err(Failure::new(id::POOL_CREATE, what(request), format!("{} is named twice", member.path.display())));
         }
+    }
+    if let Some(member) = members.iter().find(|member| member.is_unsuitable) {
+        return Err(Failure::new(id::MEMBER_OPEN, what(request), member.remarks.join("; ")).remedy("name a block device, a file, or one that is to be made"));
     }
     let mut identified = Vec::with_capacity(members.len());
     for member in &members {

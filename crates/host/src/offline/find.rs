@@ -167,7 +167,18 @@ pub fn locate(target: &PoolTarget, registry: &Registry) -> Result<FoundPool, Fai
             let why = format!("{} belongs to another pool, '{}'", stray.path.display(), stray.label.pool_name);
             return Err(Failure::new(id::POOL_UNKNOWN, what, why).remedy("name members of one pool only"));
         }
+        // One of them would be left out in silence, perhaps the one that is meant.
+        let index = |member: &FoundMember| (member.label.member, member.label.member_uuid);
+        let twice = members.iter().enumerate().find_map(|(at, one)| members[..at].iter().find(|other| index(other) == index(one)).map(|other| (other, one)));
+        if let Some((one, other)) = twice {
+            let why = format!("{} and {} are both member {}: the same, or a copy of it", one.path.display(), other.path.display(), one.label.member);
+            return Err(Failure::new(id::POOL_REFUSED, what, why).remedy("name only one of them"));
+        }
         return Ok(found);
+    }
+    for dir in &target.dirs {
+        std::fs::read_dir(dir)
+            .map_err(|error| Failure::new(id::MEMBER_OPEN, what.clone(), format!("{}: {error}", dir.display())).remedy("check the folder given with --dir"))?;
     }
     if target.dirs.is_empty()
         && let Some(name) = &target.name

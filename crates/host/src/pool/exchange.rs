@@ -61,6 +61,10 @@ impl Pool {
         self.settle(member, &what)?;
         self.put(member, None, &what)?;
         let device = offline::open_member(&path, member, &self.0.open, &what)?;
+        let size = device.info().size_bytes;
+        if size < status.needed_bytes {
+            return Err(not_it(&format!("it has {size} bytes, the pool needs {}", status.needed_bytes)));
+        }
         self.put(member, Some(device), &what)?;
         self.tell(member, MemberChange::BringBack { superblock: Box::new(superblock) }, &what)
     }

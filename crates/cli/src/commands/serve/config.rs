@@ -55,7 +55,10 @@ impl Config {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let raw: Raw = toml::from_str(text).map_err(|error| error.to_string().trim().replace('\n', " "))?;
+        let raw: Raw = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+            format!("line {line}: {}", error.message().trim().replace('\n', ", "))
+        })?;
         let size = |text: Option<String>| text.map(|text| text.parse::<Size>()).transpose();
         let nbd = raw.nbd.iter().map(|text| text.parse().map_err(|error: &str| format!("'{text}': {error}"))).collect::<Result<_, _>>()?;
         Ok(Self {
@@ -83,6 +86,7 @@ mod tests {
         assert_eq!((config.pool.as_deref(), config.nbd.len(), config.pending), (Some("tank"), 2, Some(Size(32 << 20))));
         assert!(Config::parse("pols = \"tank\"").unwrap_err().contains("pols"));
         assert!(Config::parse("nbd = [\"tcp:localhost\"]").unwrap_err().contains("tcp:localhost"));
+        assert_eq!(Config::parse("nbd = []\npool = 5").unwrap_err(), "line 2: invalid type: integer `5`, expected a string");
         assert!(Config::parse("map_bytes = \"much\"").unwrap_err().contains("much"));
     }
 }

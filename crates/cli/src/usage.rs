@@ -1,0 +1,74 @@
+//! What the parser of the command line says, in the form of all other failures: one line with an id and a next step.
+
+use crate::Arguments;
+use crate::output::{Format, Output};
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+use std::process::ExitCode;
+use windrow_host::Failure;
+use windrow_host::failure::id;
+
+/// Exit code of a command line that cannot be understood.
+const USAGE: u8 = 2;
+
+/// Help and version go to standard output as they are; everything else is a failure.
+pub fn tell(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            crate::output::print(&error.render().to_string());
+            return ExitCode::SUCCESS;
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // The help is the answer to a command that is not finished.
+            eprint!("{}", error.render());
+            return ExitCode::from(USAGE);
+        }
+        _ => {}
+    }
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let failure = Failure::new(id::USAGE, "wrong usage", reason(&error.render().to_string())).remedy(format!("see `{} --help`", command(&words)));
+    Output::new(if wants_json(&words) { Format::Json } else { Format::Text }).failure(&failure);
+    ExitCode::from(USAGE)
+}
+
+/// The first paragraph, and what the parser thinks was meant.
+fn reason(rendered: &str) -> String {
+    let mut paragraphs = rendered.split("\n\n");
+    let join = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let first = join(paragraphs.next().unwrap_or_default().trim_start_matches("error:"));
+    let tip = paragraphs.find_map(|text| text.trim().strip_prefix("tip:")).map(join).filter(|tip| !tip.starts_with("to pass"));
+    tip.map_or(first.clone(), |tip| format!("{first} ({tip})"))
+}
+
+/// The command that was meant, as far as it has names.
+fn command(words: &[String]) -> String {
+    let mut name = "windrow".to_owned();
+    let mut at = Arguments::command();
+    for word in words {
+        let Some(next) = at.find_subcommand(word).cloned() else { break };
+        name = format!("{name} {word}");
+        at = next;
+    }
+    name
+}
+
+fn wants_json(words: &[String]) -> bool {
+    let is_pair = |pair: &[String]| matches!(pair[0].as_str(), "-o" | "--output") && pair[1] == "json";
+    words.windows(2).any(is_pair) || words.iter().any(|word| matches!(word.as_str(), "-ojson" | "-o=json" | "--output=json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_names_the_mistake_and_the_command() {
+        let error = |line: &str| <Arguments as clap::Parser>::try_parse_from(line.split(' ')).err().expect("wrong").render().to_string();
+        assert_eq!(reason(&error("windrow serve tank --pnding 5M")), "unexpected argument '--pnding' found (a similar argument exists: '--pending')");
+        assert_eq!(reason(&error("windrow pool create tank")), "the following required arguments were not provided: <PATH>...");
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(command(&words("pool create tank --frob")), "windrow pool create");
+        assert_eq!(command(&words("frob")), "windrow");
+        assert!(wants_json(&words("pool status -o json")) && !wants_json(&words("pool status -o text")));
+    }
+}
