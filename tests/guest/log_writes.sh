@@ -35,7 +35,7 @@ inside() {
     must "create" "$WINDROW" pool create --redundancy 5 --segment 256K --chunk 64K tank /dev/mapper/m[0123]
     must "volume" "$WINDROW" volume create tank/data 8M
     serve || give_up "start"
-    must "load" load --seconds 500 --marks 12 --hook "$HERE/log_writes_hook.sh"
+    must "load" load --seconds 1500 --marks 12 --hook "$HERE/log_writes_hook.sh"
     must "judged" judge
     stop_server
     must "check" check
@@ -65,7 +65,7 @@ outside() {
     for member in 0 1 2 3; do truncate -s 64M "$WORK/member-$member"; disks+=(--disk "$WORK/member-$member"); done
     for member in 0 1 2 3; do truncate -s 4G "$WORK/log-$member"; disks+=(--disk "$WORK/log-$member"); done
     # With JUDGE_ONLY the logs of an earlier run are judged again.
-    [ -n "${JUDGE_ONLY:-}" ] || guest "${disks[@]}" --modules "dm-mod dm-log-writes" || give_up "in the guest"
+    [ -n "${JUDGE_ONLY:-}" ] || GUEST_TIMEOUT=2400 guest "${disks[@]}" --modules "dm-mod dm-log-writes" || give_up "in the guest"
     NOTES=$WORK/out/notes
     while read -r number mark; do
         for ((seed = 0; seed < CRASHES; seed++)); do
