@@ -14,7 +14,7 @@ inside() {
     serve --members /dev/vda,/dev/vdb,/dev/vdc,/dev/vdd || give_up "start"
     [ -e $NOTES ] && must "judged" judge
     if [ "$(cat /out/round)" -lt "$ROUNDS" ]; then
-        [ $FAILED = 0 ] && touch /out/loading && load --seconds 600 --seed "$(cat /out/round)"
+        [ $FAILED = 0 ] && load --seconds 600 --seed "$(cat /out/round)"
         fail "the power did not go"
     else
         canary
@@ -30,22 +30,25 @@ outside() {
         truncate -s 64M "$WORK/disk-$disk"
         disks+=(--disk "$WORK/disk-$disk")
     done
+    promises() { grep -c '^p' "$WORK/out/notes" 2>/dev/null; }
     for ((round = 0; round < ROUNDS; round++)); do
         echo $round > "$WORK/out/round"
-        rm -f "$WORK/out/loading"
         local before
-        before=$(wc -l 2>/dev/null < "$WORK/out/notes" || echo 0)
+        before=$(promises)
         guest_command "${disks[@]}" --env ROUNDS="$ROUNDS"
         "${COMMAND[@]}" &
         local machine=$!
-        until [ -e "$WORK/out/loading" ]; do kill -0 $machine 2>/dev/null || give_up "round $round ended before the load"; sleep 0.1; done
-        sleep $((2 + 3 * round))
+        # In the middle of the load: after some promises.
+        until [ "$(promises)" -ge $((${before:-0} + 3 + 4 * round)) ] 2>/dev/null; do
+            kill -0 $machine 2>/dev/null || give_up "round $round ended before the load"
+            sleep 0.1
+        done
         # Its end by a signal is SIGKILL for the virtual machine. (Its own option --power-cut counts from the boot, which may take any time.)
         kill -TERM $machine
-        wait $machine
+        wait $machine 2>/dev/null
         status=$?
         [ $status = 130 ] || give_up "round $round ended with $status instead of a power cut"
-        pass "cut $round, $(($(wc -l < "$WORK/out/notes") - before)) further notes, of them $(grep -c '^p' "$WORK/out/notes") promises in all"
+        pass "cut $round, after $(wc -l < "$WORK/out/notes") notes, of them $(promises) promises"
     done
     echo "$ROUNDS" > "$WORK/out/round"
     guest "${disks[@]}" --env ROUNDS="$ROUNDS"
