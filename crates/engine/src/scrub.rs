@@ -105,7 +105,9 @@ impl Scrub {
             ScrubState::Stopped => 4,
         };
         let segment = u64::from(self.settled);
-        let sums = [s.batches, s.read_bytes, s.wrong_blocks, s.moved_blocks, s.lost_blocks, s.damaged_batches];
+        // After a restart nobody looks for what lives in those that are in doubt.
+        let damaged = s.damaged_batches + self.doubts.len() as u64;
+        let sums = [s.batches, s.read_bytes, s.wrong_blocks, s.moved_blocks, s.lost_blocks, damaged];
         let [batches, read_bytes, wrong, moved, lost, damaged] = sums;
         let (active_ns, [ended, completed]) = (self.active_ns(now_ns), [s.ended_unix_s, s.completed_unix_s]);
         [state, segment, active_ns, s.started_unix_s, s.bytes_per_second, batches, read_bytes, wrong, moved, lost, damaged, ended, completed]
@@ -173,6 +175,7 @@ impl Engine {
         };
         if command == ScrubCommand::Stop {
             self.scrub.sums.ended_unix_s = self.wall.unix_s(self.now_ns);
+            self.scrub.sums.damaged_batches += std::mem::take(&mut self.scrub.doubts).len() as u64;
         }
         Ok(())
     }

@@ -21,7 +21,6 @@ Properties:
 /// Reads `NAME=VALUE` pairs.
 pub fn parse(pairs: &[(String, String)]) -> Result<PropertyChange, Failure> {
     let mut change = PropertyChange::default();
-    assert_eq!((change.read_latency_bound_ms, milliseconds("70ms")), (Some(0), Ok(70)));
     for (name, value) in pairs {
         let wrong = |why: String| Failure::new(id::POOL_VALUE, format!("cannot set '{name}'"), why).remedy("see `windrow pool set --help`");
         match name.as_str() {
