@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use support::{CREATE, Random, World, both};
 use windrow_layout::batch::decode_header;
 use windrow_layout::superblock::{SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, SegmentId, ZoneMap};
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, ZoneMap};
 
 const PIECE: usize = 1 << 20;
 
@@ -36,7 +36,7 @@ fn destroy_checkpoints(world: &World) -> u64 {
     let zones = ZoneMap::new(superblock.zones.clone());
     let mut destroyed = 0;
     let mut block = vec![0; BLOCK_SIZE];
-    for segment in (0..zones.segment_count()).map(SegmentId) {
+    for segment in zones.segments() {
         let location = zones.locate(segment);
         for row in 0..location.shape().rows {
             let (member, offset) = location.address(row, Column(0));

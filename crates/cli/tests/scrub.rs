@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use support::{CREATE, Random, Server, World, both};
 use windrow_layout::superblock::{SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
-use windrow_units::{BLOCK_SIZE, Column, MemberId, SegmentId, ZoneMap};
+use windrow_units::{BLOCK_SIZE, Column, MemberId, ZoneMap};
 
 const PIECE: usize = 1 << 20;
 const PIECES: u64 = 24;
@@ -28,7 +28,7 @@ fn damage(world: &World, member: u8, nth: u32) -> u64 {
     let zones = zones(world);
     let mut damaged = 0;
     let mut block = vec![0; BLOCK_SIZE];
-    for segment in (0..zones.segment_count()).map(SegmentId) {
+    for segment in zones.segments() {
         let location = zones.locate(segment);
         for row in (0..location.shape().rows).filter(|row| row % nth == nth / 2) {
             let columns = (0..location.shape().width).map(|column| location.address(row, Column(column)));
@@ -53,7 +53,7 @@ fn lose(world: &World) -> u64 {
     let zones = zones(world);
     let mut lost = 0;
     let mut block = vec![0; BLOCK_SIZE];
-    for segment in (0..zones.segment_count()).map(SegmentId) {
+    for segment in zones.segments() {
         let location = zones.locate(segment);
         for row in (0..location.shape().rows).filter(|row| row % 16 == 8) {
             let columns = (0..location.shape().data).map(|column| location.address(row, Column(column)));

@@ -5,6 +5,7 @@
 //! never reads a clock (time comes in [`Event::Tick`]) and holds no randomness, so that equal events give equal effects.
 
 use crate::jobs::Job;
+use crate::restripe::RestripeStatus;
 use serde::{Deserialize, Serialize};
 use windrow_io::{Completion, MemberCommand, MemberDone, Request};
 use windrow_units::{MemberId, Order, Redundancy, Uuid, VolumeId};
@@ -78,6 +79,12 @@ pub enum Control {
     },
     /// Set properties (all of them; take the current ones from [`PoolStatus`]).
     SetProperties(windrow_layout::superblock::Properties),
+    /// Use further members of the table for data. Answered when the new layout is in force; what lies in the old one then moves over by
+    /// itself, see [`PoolStatus::restripe`].
+    Grow {
+        /// Which: spares, at least one.
+        members: Vec<MemberId>,
+    },
     /// Write a checkpoint now.
     Checkpoint,
     /// What time it is, for what the pool remembers of it; the engine has no clock of its own. To be told again from time to time.
@@ -275,6 +282,15 @@ pub enum Notice {
         /// Batches whose tables can neither be read nor be rebuilt.
         damaged_batches: u64,
     },
+    /// A pool has grown: data is written to all its members from now on.
+    Grown {
+        /// Members in use.
+        members: u32,
+        /// Segments of the old layout, whose data moves over.
+        segments: u32,
+    },
+    /// Nothing is left in old layouts.
+    Restriped,
     /// The pool has stopped.
     Stopped {
         /// Why.
@@ -641,6 +657,8 @@ pub struct PoolStatus {
     pub scrub: ScrubStatus,
     /// The rebuild that runs, or the last one since start.
     pub rebuild: RebuildStatus,
+    /// How far data has moved to the layout in force.
+    pub restripe: RestripeStatus,
     /// Newest order, and the newest durable one.
     pub order: Order,
     /// Every order up to this one is durable.

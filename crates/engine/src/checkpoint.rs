@@ -164,6 +164,12 @@ impl CheckpointState {
         self.reserve_segments
     }
 
+    /// The pool's capacity has changed.
+    pub(crate) fn set_plan(&mut self, plan: &crate::PoolPlan) {
+        self.reserve_segments = plan.checkpoint_segments;
+        self.min_log_bytes = CHECKPOINT_MIN_LOG_BYTES.min(plan.data_bytes / 8);
+    }
+
     /// Wants a checkpoint soon.
     pub(crate) fn request(&mut self) {
         self.requested = true;

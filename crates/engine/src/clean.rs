@@ -178,19 +178,21 @@ impl Engine {
         self.hurry(out);
     }
 
+    /// True if enough is free or coming free.
+    pub(crate) fn is_clean_enough(&self) -> bool {
+        let coming = self.segments.free_count() + self.segments.dead_count() - self.segments.dead_in_replay_count();
+        let missing = (self.segments_wanted() as usize).saturating_sub(self.stream(STREAM_USER).reserved.len()) as u32;
+        coming + self.cleaner.victim_count() > self.floor(STREAM_USER) + 1 + missing + crate::format::cleaning_ahead(self.plan.segments)
+    }
+
     /// Picks victims while too little is free or coming free.
     fn take_victims(&mut self) {
-        let floor = self.floor(STREAM_USER);
         loop {
-            let free = self.segments.free_count();
-            let coming = free + self.segments.dead_count() - self.segments.dead_in_replay_count();
-            let running = self.cleaner.victim_count();
-            let missing = (self.segments_wanted() as usize).saturating_sub(self.stream(STREAM_USER).reserved.len()) as u32;
-            let wanted = floor + 1 + missing + crate::format::cleaning_ahead(self.segments.count());
+            let (free, running) = (self.segments.free_count(), self.cleaner.victim_count());
             // Each victim may need a segment of its own for its moves before any of them comes free. Below what a checkpoint may
             // need one is begun at a time.
             let outputs = free.saturating_sub(self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE).max(1);
-            if coming + running > wanted || running >= outputs.min(MAX_VICTIMS as u32) {
+            if self.is_clean_enough() || running >= outputs.min(MAX_VICTIMS as u32) {
                 return;
             }
             let clock = self.counters.log_bytes / BLOCK_BYTES;
@@ -198,12 +200,25 @@ impl Engine {
             let need = self.wants_room() || self.checkpoint.wants_segment();
             let Some(segment) = self.segments.take_victim(clock, need) else { return };
             self.regret_victim(self.segments.garbage(segment));
-            self.counters.victims += 1;
-            let (live, dead) = self.segments.live_and_dead_blocks(segment);
-            let gain = Gain::new(live, dead);
-            let victim = Victim { segment, next_row: 0, ends: Vec::new(), runs: Slab::default(), ready: 0, last_seq: Seq(0), damaged: false, gain };
-            self.cleaner.victims.insert(victim);
+            self.begin_victim(segment);
         }
+    }
+
+    /// Begins to empty a segment that was taken out of the candidates.
+    pub(crate) fn begin_victim(&mut self, segment: SegmentId) {
+        self.counters.victims += 1;
+        let (live, dead) = self.segments.live_and_dead_blocks(segment);
+        let gain = Gain::new(live, dead);
+        self.cleaner.victims.insert(Victim {
+            segment,
+            next_row: 0,
+            ends: Vec::new(),
+            runs: Slab::default(),
+            ready: 0,
+            last_seq: Seq(0),
+            damaged: false,
+            gain,
+        });
     }
 
     /// Starts reading the ends of the victim's next batches.
@@ -454,7 +469,7 @@ impl Engine {
         // (Blocks that are read and wait for the cleaned stream do not count: that stream may be what is stuck.)
         let stuck = !self.cleaner.has_reads() && !moving && self.stream(STREAM_USER).in_flight.is_empty();
         // One round of member flushes for several segments, unless users stand still.
-        let several = self.segments.dead_count() - self.segments.dead_in_replay_count() > crate::format::cleaning_ahead(self.segments.count()) / 2;
+        let several = self.segments.dead_count() - self.segments.dead_in_replay_count() > crate::format::cleaning_ahead(self.plan.segments) / 2;
         if flush && (several || stuck || starved || self.room_units() < EDGE_UNITS) {
             self.flush.wanted = true;
             self.seal_if_superseding(out);

@@ -80,6 +80,7 @@ impl Engine {
             Control::VolumeResize { volume, size_bytes } => self.volume_resize(id, volume, size_bytes, out),
             Control::VolumeDelete { volume } => self.volume_delete(id, volume, out),
             Control::SetProperties(properties) => self.set_properties(id, properties, out),
+            Control::Grow { members } => self.grow(id, members, out),
             Control::Checkpoint => {
                 self.checkpoint.request();
                 self.control.checkpoints.push((id, self.checkpoint.begun));
@@ -151,11 +152,11 @@ impl Engine {
 
     fn set_properties(&mut self, id: ControlId, properties: Properties, out: &mut Outbox) -> Result<(), ControlError> {
         check_properties(&properties).map_err(ControlError::Invalid)?;
-        let plan = crate::format::plan_zones(&self.zones, properties.spare_per_mille).map_err(|e| ControlError::Invalid(e.to_string()))?;
+        let plan = self.plan_now(properties.spare_per_mille).map_err(|e| ControlError::Invalid(e.to_string()))?;
         if self.volumes.used_blocks * BLOCK_BYTES > plan.usable_bytes {
             return Err(ControlError::NoSpace("the data in the pool leaves no room for this spare factor".into()));
         }
-        self.plan = plan;
+        self.take_plan(plan);
         self.segments.set_policy(crate::recover::victim_policy(&properties));
         self.superblock.properties = properties;
         self.superblock_writer.wanted += 1;
@@ -242,6 +243,9 @@ impl Engine {
     /// The pool has stopped: whoever waits is refused.
     pub(crate) fn control_refuse(&mut self, out: &mut Outbox) {
         let waiting = std::mem::take(&mut self.control);
+        if let Some(id) = self.restripe.give_up_coming() {
+            control_answer(id, Err(ControlError::Stopped), out);
+        }
         for (id, _) in std::mem::take(&mut self.exchanges.settling) {
             control_answer(id, Err(ControlError::Stopped), out);
         }
@@ -252,7 +256,7 @@ impl Engine {
     }
 }
 
-fn control_answer(id: ControlId, result: Result<ControlReply, ControlError>, out: &mut Outbox) {
+pub(crate) fn control_answer(id: ControlId, result: Result<ControlReply, ControlError>, out: &mut Outbox) {
     out.control.push(ControlCompletion { id, result });
 }
 

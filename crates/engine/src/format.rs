@@ -24,7 +24,7 @@ use windrow_layout::superblock::{
     StreamPosition, Superblock, slot_offset,
 };
 use windrow_units::{
-    BLOCK_BYTES, Epoch, Generation, MAX_MEMBERS, MAX_STREAMS, MemberId, Order, PlaceCodec, RedundancyError, SegmentId, Seq, Shape, Uuid, Zone, ZoneMap,
+    BLOCK_BYTES, Epoch, Generation, MAX_MEMBERS, MAX_STREAMS, MemberId, Order, PlaceCodec, Redundancy, RedundancyError, SegmentId, Seq, Shape, Uuid, Zone, ZoneMap,
 };
 
 /// Why a pool can not be made.
@@ -81,20 +81,32 @@ fn rows(spec: &PoolSpec) -> Result<(u32, u32), FormatError> {
     Ok((segment_rows, chunk_rows))
 }
 
+/// What zones are laid out by.
+pub(crate) struct Layout<'a> {
+    pub(crate) redundancy: Redundancy,
+    pub(crate) segment_rows: u32,
+    pub(crate) chunk_rows: u32,
+    /// Byte at which extents begin.
+    pub(crate) start: u64,
+    /// Id of the first segment.
+    pub(crate) first_segment: u32,
+    pub(crate) number: u32,
+    /// Members and their usable sizes in bytes, in order of their ids.
+    pub(crate) members: &'a [(MemberId, u64)],
+}
+
 /// Zones over members of different sizes: the ranges between one size and the next, while enough members remain.
-fn zones(spec: &PoolSpec) -> Result<Vec<Zone>, FormatError> {
-    let (segment_rows, chunk_rows) = rows(spec)?;
-    let extent = u64::from(segment_rows) * BLOCK_BYTES;
-    let mut sizes: Vec<u64> = spec.members.iter().map(|m| m.1).collect();
+pub(crate) fn lay_out(layout: &Layout<'_>) -> Result<Vec<Zone>, FormatError> {
+    let extent = u64::from(layout.segment_rows) * BLOCK_BYTES;
+    let mut sizes: Vec<u64> = layout.members.iter().map(|m| m.1).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let mut start = RESERVED_BYTES.next_multiple_of(spec.align_bytes);
-    let mut first_segment = 0u32;
+    let (mut start, mut first_segment) = (layout.start, layout.first_segment);
     let mut list = Vec::new();
     for size in sizes {
-        let members: Vec<usize> = (0..spec.members.len()).filter(|m| spec.members[*m].1 >= size).collect();
+        let members: Vec<MemberId> = layout.members.iter().filter(|m| m.1 >= size).map(|m| m.0).collect();
         let extents = size.saturating_sub(start) / extent;
-        let shape = match spec.redundancy.shape(members.len(), segment_rows, chunk_rows) {
+        let shape = match layout.redundancy.shape(members.len(), layout.segment_rows, layout.chunk_rows) {
             Ok(shape) => shape,
             Err(error) if list.is_empty() => return Err(error.into()),
             Err(_) => break,
@@ -103,13 +115,28 @@ fn zones(spec: &PoolSpec) -> Result<Vec<Zone>, FormatError> {
         if segments == 0 {
             continue;
         }
-        let mask = members.iter().fold(0u64, |mask, m| mask | 1 << m);
-        let segments = u32::try_from(segments).unwrap_or(u32::MAX - 1 - first_segment);
-        list.push(Zone { members: mask, start, first_segment, segments, shape });
+        let mask = members.iter().fold(0u64, |mask, m| mask | 1 << m.0);
+        let segments = u32::try_from(segments).unwrap_or(u32::MAX).min(u32::MAX - 1 - first_segment);
+        list.push(Zone { members: mask, start, first_segment, segments, shape, layout: layout.number });
         first_segment += segments;
         start += extents * extent;
     }
     Ok(list)
+}
+
+fn zones(spec: &PoolSpec) -> Result<Vec<Zone>, FormatError> {
+    let (segment_rows, chunk_rows) = rows(spec)?;
+    let members: Vec<(MemberId, u64)> = spec.members.iter().enumerate().map(|(index, (_, size))| (MemberId(index as u8), *size)).collect();
+    let start = RESERVED_BYTES.next_multiple_of(spec.align_bytes);
+    lay_out(&Layout { redundancy: spec.redundancy, segment_rows, chunk_rows, start, first_segment: 0, number: 0, members: &members })
+}
+
+/// How places of a pool with these zones are packed, with room for the widest segments that the redundancy has.
+fn place_codec(redundancy: Redundancy, zones: &ZoneMap) -> PlaceCodec {
+    let own = zones.max_data_blocks();
+    let shape = &zones.zones()[0].shape;
+    let widest = redundancy.shape(MAX_MEMBERS, shape.rows, shape.chunk_rows).map_or(own, |shape| shape.data_blocks());
+    PlaceCodec::with_headroom(own, widest, u64::from(zones.segment_count()))
 }
 
 /// Payload blocks of a segment of full batches of moves (whose entries are the longest).
@@ -125,14 +152,27 @@ pub(crate) fn cleaning_ahead(segments: u32) -> u32 {
     (segments / 128).clamp(CLEANING_AHEAD_MIN, CLEANING_AHEAD_MAX)
 }
 
-/// Capacity of a pool with these zones.
+/// Segments that data may be written to.
+pub(crate) struct Holding {
+    pub(crate) shape: Shape,
+    pub(crate) segments: u32,
+}
+
+/// Capacity of a pool whose segments of the layout in force may all be used.
 pub(crate) fn plan_zones(zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
-    let segments = zones.segment_count();
-    let payload_least = zones.zones().iter().map(|z| payload_blocks(&z.shape)).min().unwrap_or(1).max(1);
-    let data_most = zones.zones().iter().map(|z| u64::from(z.shape.data)).max().unwrap_or(1);
-    let payload_total: u64 = zones.zones().iter().map(|z| payload_blocks(&z.shape) * u64::from(z.segments)).sum();
+    let holdings: Vec<Holding> = zones.current().map(|z| Holding { shape: z.shape, segments: z.segments }).collect();
+    plan_holdings(&holdings, zones, spare_per_mille)
+}
+
+/// Capacity of a pool that may use these segments.
+pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
+    let used = || holdings.iter().filter(|h| h.segments > 0);
+    let segments: u32 = used().map(|h| h.segments).sum();
+    let payload_least = used().map(|h| payload_blocks(&h.shape)).min().unwrap_or(1).max(1);
+    let data_most = used().map(|h| u64::from(h.shape.data)).max().unwrap_or(1);
+    let payload_total: u64 = used().map(|h| payload_blocks(&h.shape) * u64::from(h.segments)).sum();
     let max_rows = zones.zones().iter().map(|z| z.shape.rows).max().unwrap_or(64);
-    let table_pages = u64::from(SegmentTableGeometry::new(max_rows).pages(segments)) + 2;
+    let table_pages = u64::from(SegmentTableGeometry::new(max_rows).pages(zones.segment_count())) + 2;
     let map_pages_max = payload_total / MAP_PAGE_ENTRIES as u64 * 5 / 4 + 64;
     let pages = map_pages_max + table_pages;
     let leaves = pages.div_ceil(LEAF_POINTERS as u64) + 4;
@@ -150,18 +190,30 @@ pub(crate) fn plan_zones(zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPl
     if segments < needed {
         return Err(FormatError::TooSmall { segments, needed });
     }
-    let free = payload_total * u64::from(segments - reserve) / u64::from(segments);
-    let usable = free * u64::from(1000 - spare_per_mille) / 1000;
+    let usable = (payload_total - largest_payload(holdings, reserve)) * u64::from(1000 - spare_per_mille) / 1000;
     Ok(PoolPlan {
-        zones: zones.zones().to_vec(),
+        zones: zones.current().cloned().collect(),
         segments,
-        data_bytes: zones.total_data_blocks() * BLOCK_BYTES,
+        data_bytes: used().map(|h| h.shape.data_blocks() * u64::from(h.segments)).sum::<u64>() * BLOCK_BYTES,
         usable_bytes: usable * BLOCK_BYTES,
         reserve_segments: reserve,
         checkpoint_segments,
         map_pages_max,
         map_bytes: usable * 16,
     })
+}
+
+/// Payload of so many of the largest segments: whichever are held back, no more than that is missing.
+fn largest_payload(holdings: &[Holding], mut segments: u32) -> u64 {
+    let mut sizes: Vec<(u64, u32)> = holdings.iter().map(|h| (payload_blocks(&h.shape), h.segments)).collect();
+    sizes.sort_unstable_by_key(|(payload, _)| std::cmp::Reverse(*payload));
+    let mut sum = 0;
+    for (payload, count) in sizes {
+        let taken = count.min(segments);
+        segments -= taken;
+        sum += payload * u64::from(taken);
+    }
+    sum
 }
 
 fn check_spec(spec: &PoolSpec) -> Result<(), FormatError> {
@@ -171,7 +223,7 @@ fn check_spec(spec: &PoolSpec) -> Result<(), FormatError> {
     if spec.members.is_empty() || spec.members.len() > MAX_MEMBERS {
         return invalid(format!("a pool has 1 to {MAX_MEMBERS} members, {} given", spec.members.len()));
     }
-    if let windrow_units::Redundancy::Copies(copies) = spec.redundancy
+    if let Redundancy::Copies(copies) = spec.redundancy
         && !(2..=4).contains(&copies)
     {
         return invalid(format!("redundancy 1 keeps 2 to 4 copies, {copies} given"));
@@ -187,8 +239,7 @@ impl Engine {
     pub fn plan(spec: &PoolSpec) -> Result<PoolPlan, FormatError> {
         check_spec(spec)?;
         let zones = ZoneMap::new(zones(spec)?);
-        let codec = PlaceCodec::for_segment_blocks(zones.max_data_blocks());
-        if u64::from(zones.segment_count()) > codec.max_segments() {
+        if u64::from(zones.segment_count()) > place_codec(spec.redundancy, &zones).max_segments() {
             return invalid("the pool has more segments than places can name; use larger segments");
         }
         plan_zones(&zones, spec.properties.spare_per_mille)
@@ -255,6 +306,7 @@ fn first_superblock(spec: &PoolSpec, zones: Vec<Zone>) -> Superblock {
         host: Uuid::default(),
         state: PoolState::Exported,
         redundancy: spec.redundancy,
+        place_offset_bits: place_codec(spec.redundancy, &ZoneMap::new(zones.clone())).offset_bits(),
         created_unix_s: spec.created_unix_s,
         members: members.map(|(uuid, size)| MemberRecord::new(*uuid, MemberState::Online, *size)).collect(),
         zones,

@@ -6,7 +6,8 @@
 //! `slow.rs` (around slow members).
 //! Space: `segment.rs` (states, reuse rule), `clean.rs` (victims, moves), `checkpoint.rs` (images of the tables). Health:
 //! `examination.rs` and `examine.rs` (what each block of a batch must be), `scrub.rs` (one batch after the other), `rebuild.rs` (members that
-//! come back), `background.rs` (the pace of both). Start:
+//! come back), `background.rs` (the pace of both). Growth: `segment/layers.rs` (which segments may be used while two layouts are there),
+//! `restripe.rs`. Start:
 //! `format.rs` (a new pool), `recover/` (an existing one). Everything that changes is owned by [`Engine`]; no locks, no clock,
 //! no randomness, no threads.
 
@@ -32,6 +33,7 @@ mod read;
 mod rebuild;
 mod reconstruct;
 mod recover;
+mod restripe;
 mod scrub;
 mod segment;
 mod slab;
@@ -45,6 +47,7 @@ pub use api::*;
 pub use format::FormatError;
 pub use jobs::Job;
 pub use recover::{Loss, Losses, LostBlocks, OpenError, RebuildPhase, RebuildProgress, RebuildReport, RebuiltVolume};
+pub use restripe::RestripeStatus;
 
 use order::Orders;
 use std::collections::VecDeque;
@@ -101,6 +104,7 @@ pub struct Engine {
     users: background::Users,
     slow: slow::SlowReads,
     wall: background::WallClock,
+    restripe: restripe::Restripe,
     counters: status::Counters,
     /// See [`Engine::plant_early_reuse`].
     early_reuse: bool,
@@ -155,6 +159,7 @@ impl Engine {
             self.slow_step(out);
             self.rebuild_step(out);
             self.scrub_step(out);
+            self.restripe_step(out);
             self.clean_step(out);
             self.checkpoint_step(out);
             self.flush_round_check(out);

@@ -28,6 +28,8 @@ pub const MAX_VICTIMS: usize = 4;
 pub const CLEANER_RESERVE: u32 = 3;
 /// Segments beyond what a checkpoint may need, below which the cleaner empties one victim at a time.
 pub const CHECKPOINT_RESERVE: u32 = 2;
+/// Victims that are emptied at the same time only to be striped anew.
+pub const RESTRIPE_VICTIMS: u32 = 2;
 /// Batches of a victim being read at the same time.
 pub const VICTIM_BATCHES_AHEAD: usize = 4;
 /// A range that touches at most so many map pages is applied to the map at once.

@@ -47,9 +47,15 @@ pub struct MapArena {
 impl MapArena {
     /// An arena of at most `max_bytes`.
     pub fn new(max_bytes: u64) -> Self {
+        let mut arena = Self { chunks: Vec::new(), meta: Vec::new(), changed: Vec::new(), free: Vec::new(), dirty: Vec::new(), max_pages: 0 };
+        arena.set_max_bytes(max_bytes);
+        arena
+    }
+
+    /// Changes the bound. Pages beyond a smaller one stay.
+    pub fn set_max_bytes(&mut self, max_bytes: u64) {
         let page_bytes = (MAP_PAGE_ENTRIES * 16) as u64;
-        let max_pages = (max_bytes / page_bytes).min(u64::from(u32::MAX - 2)) as usize;
-        Self { chunks: Vec::new(), meta: Vec::new(), changed: Vec::new(), free: Vec::new(), dirty: Vec::new(), max_pages }
+        self.max_pages = (max_bytes / page_bytes).min(u64::from(u32::MAX - 2)) as usize;
     }
 
     /// Bytes of memory for pages now.

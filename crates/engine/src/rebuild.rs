@@ -13,7 +13,7 @@ use crate::examine::Examined;
 use crate::limits::{REBUILD_FLUSH_SEGMENTS, REBUILD_RETRY_NS};
 use crate::member::Purpose;
 use crate::member::life::Change;
-use crate::segment::{Segment, SegmentState};
+use crate::segment::Segment;
 use crate::{Engine, Notice, Outbox, RebuildStatus, WrittenBytes};
 use windrow_units::{BLOCK_BYTES, Column, MemberId, SegmentId};
 
@@ -101,7 +101,7 @@ impl Engine {
                 since_known |= 1 << record;
             }
         }
-        for id in (0..self.segments.count()).map(SegmentId) {
+        for id in self.zones.clone().segments() {
             let on = self.members_of(id);
             let s = self.segments.get(id);
             // Since when a member may have missed something says more than a list that is not there.
@@ -129,7 +129,7 @@ impl Engine {
 
     fn is_stale(&self, segment: SegmentId) -> bool {
         let s = self.segments.get(segment);
-        let used = !matches!(s.state, SegmentState::Free | SegmentState::Reserved | SegmentState::Discarding) && s.filled_rows > 0;
+        let used = s.state.holds_batches() && s.filled_rows > 0;
         used && s.stale & self.rebuilding() != 0
     }
 

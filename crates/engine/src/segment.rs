@@ -9,6 +9,10 @@
 //! that superseded or moved its blocks is durable and at or below P: the segment remembers the newest order and the newest
 //! cleaned batch that took something from it; (b) its own batches all precede the replay start of the oldest checkpoint kept:
 //! it remembers the checkpoint that was current when its last batch was sealed; (c) no planned read pins it.
+//!
+//! After a grow several layouts describe the same bytes: which of their segments may be used is in `segment/layers.rs`.
+
+mod layers;
 
 use crate::limits::{DISCARDING_MAX, STREAM_CHECKPOINT, STREAMS, YOUNG_SAMPLES};
 use windrow_policy::{SegmentStats, VictimIndex, VictimPolicy};
@@ -34,6 +38,24 @@ pub enum SegmentState {
     Dead,
     /// The rule is satisfied; discards of its extents are under way.
     Discarding,
+    /// Of the layout in force, and not in use: something in its extents is still in use by a segment of an older layout.
+    Shadowed,
+    /// Of an older layout, and not in use. Its extents can not be given to the layout in force yet; it may be taken if nothing else is free.
+    Idle,
+    /// Of an older layout: its extents belong to the layout in force. Or a number that no zone has.
+    Retired,
+}
+
+impl SegmentState {
+    /// True if it may hold batches that somebody needs.
+    pub fn holds_batches(self) -> bool {
+        !matches!(self, Self::Reserved | Self::Discarding) && self.is_in_use()
+    }
+
+    /// True if its extents are its own.
+    pub fn is_in_use(self) -> bool {
+        !matches!(self, Self::Free | Self::Shadowed | Self::Idle | Self::Retired)
+    }
 }
 
 /// One segment.
@@ -133,6 +155,8 @@ pub struct Segments {
     victims: VictimIndex,
     capacities: Vec<u32>,
     dirty: Vec<SegmentId>,
+    /// Which segments of several layouts may be used; `None` as long as there is one.
+    layers: Option<Box<layers::Layers>>,
 }
 
 /// What must be true for a dead segment to be used again.
@@ -149,31 +173,8 @@ pub struct ReuseHorizon {
 impl Segments {
     /// All segments free.
     pub fn new(zones: &ZoneMap, policy: VictimPolicy) -> Self {
-        let count = zones.segment_count();
-        let table = (0..count)
-            .map(|s| Segment {
-                state: SegmentState::Free,
-                stream: 0,
-                live_units: 0,
-                filled_rows: 0,
-                uncommitted: 0,
-                pins: 0,
-                last_checkpoint: 0,
-                sealed_at: 0,
-                last_seq: Seq(0),
-                superseded_by: Order(0),
-                moved_by: Seq(0),
-                stale: 0,
-                dirty: false,
-                starts: vec![0; zones.shape(SegmentId(s)).rows.div_ceil(64) as usize].into_boxed_slice(),
-            })
-            .collect();
-        let units = |blocks: u64| (blocks * u64::from(FULL_BLOCK_UNITS)) as u32;
-        // What a segment of full batches can hold beside headers: a segment with that much alive is not worth cleaning.
-        let capacities = (0..count).map(|s| units(crate::format::payload_blocks(zones.shape(SegmentId(s))))).collect();
-        let capacity = units(zones.max_data_blocks());
-        Self {
-            table,
+        let mut segments = Self {
+            table: Vec::new(),
             free: Default::default(),
             dead: Default::default(),
             dead_in_replay: Vec::new(),
@@ -183,10 +184,13 @@ impl Segments {
             aside_pages: 0,
             discarding: 0,
             nothing_under: None,
-            victims: VictimIndex::new(count, capacity, policy),
-            capacities,
+            victims: VictimIndex::new(0, 1, policy),
+            capacities: Vec::new(),
             dirty: Vec::new(),
-        }
+            layers: None,
+        };
+        segments.resize(zones);
+        segments
     }
 
     /// One segment.
@@ -206,9 +210,9 @@ impl Segments {
         self.table.len() as u32
     }
 
-    /// Free segments.
+    /// Segments that may be taken.
     pub fn free_count(&self) -> u32 {
-        self.free.len() as u32
+        (self.free.len() + self.idle_count()) as u32
     }
 
     /// Notes which checkpoint is the oldest kept.
@@ -236,7 +240,7 @@ impl Segments {
 
     /// Takes a free segment as the successor of a stream.
     pub fn reserve(&mut self) -> Option<SegmentId> {
-        let id = self.free.pop_front()?;
+        let id = self.free.pop_front().or_else(|| self.take_idle())?;
         self.table[id.index()].state = SegmentState::Reserved;
         Some(id)
     }
@@ -369,8 +373,7 @@ impl Segments {
 
     /// The discards of a segment are done.
     pub fn discarded(&mut self, id: SegmentId) {
-        self.table[id.index()].state = SegmentState::Free;
-        self.free.push_back(id);
+        self.set_free(id);
         self.discarding -= 1;
         self.nothing_under = None;
     }
@@ -468,8 +471,7 @@ impl Segments {
                     self.discarding += 1;
                     freed.push(id);
                 } else {
-                    self.table[id.index()].state = SegmentState::Free;
-                    self.free.push_back(id);
+                    self.set_free(id);
                 }
             } else {
                 self.dead.push_back(id);
@@ -486,6 +488,11 @@ impl Segments {
     /// True if dead segments only wait for a flush.
     pub fn wait_for_flush(&self, horizon: &ReuseHorizon) -> bool {
         self.dead.iter().any(|id| self.get(*id).superseded_by > horizon.durable || self.get(*id).moved_by > horizon.durable_cleaned)
+    }
+
+    /// True if a dead segment could be freed if `written` were the horizon.
+    pub fn flush_would_free(&self, written: &ReuseHorizon) -> bool {
+        self.dead.iter().any(|id| self.may_reuse(*id, written))
     }
 
     /// The segment's record must go into the next checkpoint.
@@ -518,7 +525,7 @@ impl Segments {
 
     /// Sets the states after recovery, when live counters and stream positions are known. `used` tells whether a segment
     /// holds batches, `open` and `reserved` name the streams' segments.
-    pub fn settle(&mut self, open: &[SegmentId], reserved: &[SegmentId], oldest_checkpoint: u64) {
+    pub fn settle(&mut self, zones: &ZoneMap, open: &[SegmentId], reserved: &[SegmentId], oldest_checkpoint: u64) {
         self.oldest_checkpoint = oldest_checkpoint;
         for index in 0..self.table.len() {
             let id = SegmentId(index as u32);
@@ -540,10 +547,10 @@ impl Segments {
             match segment.state {
                 SegmentState::Sealed => self.make_candidate(id),
                 SegmentState::Dead => self.push_dead(id),
-                SegmentState::Free => self.free.push_back(id),
                 _ => {}
             }
         }
+        self.settle_layers(zones);
     }
 
     /// Closed segments of user and cleaned data, and the bytes alive in them.
@@ -572,13 +579,13 @@ impl Segments {
             if (s.state == SegmentState::Free) != (listed == 1) {
                 return Err(format!("segment {index} is {:?} and {listed} times in the free list", s.state));
             }
-            if matches!(s.state, SegmentState::Free | SegmentState::Reserved | SegmentState::Dead) && s.live_units > 0 {
+            if (!s.state.is_in_use() || matches!(s.state, SegmentState::Reserved | SegmentState::Dead)) && s.live_units > 0 {
                 return Err(format!("segment {index} is {:?} with {} live units", s.state, s.live_units));
             }
             if usize::from(s.stream) > STREAMS[STREAMS.len() - 1] {
                 return Err(format!("segment {index} has stream {}", s.stream));
             }
         }
-        Ok(())
+        self.check_layers()
     }
 }

@@ -115,6 +115,7 @@ impl Engine {
             users_per_1024_gained: self.admission.pace.per_1024(),
             scrub: self.scrub.status(self.segments.count(), self.now_ns),
             rebuild: self.rebuild.status(self.now_ns),
+            restripe: self.restripe_status(),
             order: self.orders.last(),
             durable_order: self.orders.durable(),
             lifetime_user_bytes,
@@ -207,6 +208,7 @@ impl Engine {
             && self.cleaner.is_idle()
             && self.scrub.is_idle()
             && self.rebuild.is_idle()
+            && self.restripe.is_idle()
             && self.examinations.is_empty()
             && self.stream(STREAM_USER).open.is_empty()
     }

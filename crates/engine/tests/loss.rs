@@ -6,7 +6,7 @@ use machine::{Machine, Memory};
 use windrow_engine::*;
 use windrow_io::*;
 use windrow_layout::superblock::slot_offset;
-use windrow_units::{Order, Seq, ZoneMap};
+use windrow_units::{Order, Seq};
 
 fn open(memory: &mut Memory) -> Result<OpenReport, OpenError> {
     Engine::open(memory, BufPool::new(64 << 20), &Machine::options()).map(|(_, report)| report)
@@ -113,8 +113,7 @@ fn a_lost_checkpoint_is_noted_and_the_one_before_serves() {
     let mut memory = machine.memory;
     let sb = memory.superblock();
     let (newest, older) = (sb.checkpoints[0].expect("newest"), sb.checkpoints[1].expect("the one before"));
-    let zones = ZoneMap::new(sb.zones.clone());
-    let codec = windrow_units::PlaceCodec::for_segment_blocks(zones.max_data_blocks());
+    let codec = sb.place_codec();
     let (row, rows) = (u32::from(newest.list.batch_row), u32::from(newest.list.batch_rows));
     memory.overwrite(codec.segment(newest.list.place), row..row + rows, 0);
     let report = open(&mut memory).expect("the older checkpoint serves");

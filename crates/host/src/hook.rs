@@ -77,7 +77,8 @@ enum Level {
 
 fn level(notice: &Notice) -> Level {
     match notice {
-        Notice::MemberRebuilt { .. } | Notice::MemberNotSlow { .. } | Notice::ScrubEnded { wrong_blocks: 0, lost_blocks: 0, damaged_batches: 0 } => Level::Info,
+        Notice::Grown { .. } | Notice::Restriped | Notice::MemberNotSlow { .. } => Level::Info,
+        Notice::MemberRebuilt { .. } | Notice::ScrubEnded { wrong_blocks: 0, lost_blocks: 0, damaged_batches: 0 } => Level::Info,
         Notice::ScrubEnded { lost_blocks: 0, damaged_batches: 0, .. } => Level::Warning,
         Notice::Repaired { .. } | Notice::MemberSlow { .. } | Notice::MemberRebuilding { .. } | Notice::MemberOffline { .. } => Level::Warning,
         Notice::Filling { .. } | Notice::MapFull { .. } => Level::Warning,

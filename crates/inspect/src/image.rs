@@ -140,13 +140,14 @@ impl Loader<'_, '_> {
         let largest = zones.zones().iter().map(|z| z.shape.rows).max().unwrap_or(1);
         let geometry = SegmentTableGeometry::new(largest);
         let first = u64::from(index) * geometry.per_page as u64;
-        if first >= u64::from(zones.segment_count()) {
+        if first + geometry.per_page as u64 > u64::from(u32::MAX) {
             return Err(ImageError::Beyond { object: OBJECT_SEGMENTS, index });
         }
         for (i, bytes) in page.chunks_exact(geometry.stride).take(geometry.per_page).enumerate() {
             let segment = SegmentId(first as u32 + i as u32);
             if !zones.contains(segment) {
-                break;
+                // Of a layout that is gone, or behind the last one.
+                continue;
             }
             let record = decode_segment(bytes, segment, zones.shape(segment).rows);
             let record = record.map_err(|source| ImageError::Page { object: OBJECT_SEGMENTS, index, source })?;

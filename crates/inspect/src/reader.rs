@@ -23,7 +23,7 @@ impl<'a> PoolReader<'a> {
     /// `usable` is a bit mask of members.
     pub(crate) fn new(io: &'a mut dyn MemberIo, superblock: &Superblock, usable: u64) -> Self {
         let zones = ZoneMap::new(superblock.zones.clone());
-        let codec = PlaceCodec::for_segment_blocks(zones.max_data_blocks());
+        let codec = superblock.place_codec();
         Self { io, zones, codec, pool: superblock.pool, usable, read_bytes: 0 }
     }
 

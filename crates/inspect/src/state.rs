@@ -75,7 +75,8 @@ impl Tables {
     /// Empty tables of a pool.
     pub(crate) fn new(zones: &ZoneMap) -> Self {
         let empty = |s: u32| {
-            let starts = vec![0; zones.shape(SegmentId(s)).rows.div_ceil(64) as usize];
+            let rows = if zones.contains(SegmentId(s)) { zones.shape(SegmentId(s)).rows } else { 0 };
+            let starts = vec![0; rows.div_ceil(64) as usize];
             Segment { stream: StreamId(0), last_seq: Seq(0), filled_rows: 0, starts }
         };
         Self { segments: (0..zones.segment_count()).map(empty).collect(), ..Self::default() }

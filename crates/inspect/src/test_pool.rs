@@ -98,7 +98,7 @@ impl TestPool {
     pub(crate) fn new(redundancy: Redundancy, members: u8) -> Self {
         let shape = redundancy.shape(usize::from(members), ROWS, CHUNK).unwrap();
         let mask = (1u64 << members) - 1;
-        let zone = Zone { members: mask, start: RESERVED_BYTES, first_segment: 0, segments: SEGMENTS, shape };
+        let zone = Zone { members: mask, start: RESERVED_BYTES, first_segment: 0, segments: SEGMENTS, shape, layout: 0 };
         let size = RESERVED_BYTES + u64::from(SEGMENTS) * shape.extent_bytes();
         let record = |m| MemberRecord::new(uuid(m + 10), MemberState::Online, size);
         let zones = ZoneMap::new(vec![zone.clone()]);
@@ -116,6 +116,7 @@ impl TestPool {
             host: uuid(2),
             state: PoolState::Active,
             redundancy,
+            place_offset_bits: codec.offset_bits(),
             created_unix_s: 0,
             members: (0..members).map(record).collect(),
             zones: vec![zone],

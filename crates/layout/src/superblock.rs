@@ -11,7 +11,7 @@ mod label;
 
 use crate::checkpoint::PagePointer;
 use serde::Serialize;
-use windrow_units::{Epoch, Generation, MAX_STREAMS, MemberId, Order, PoolUuid, Redundancy, SegmentId, Seq, Uuid, Zone};
+use windrow_units::{Epoch, Generation, MAX_STREAMS, MemberId, Order, PlaceCodec, PoolUuid, Redundancy, SegmentId, Seq, Uuid, Zone};
 
 /// Byte offset of the label.
 pub const LABEL_OFFSET: u64 = 4096;
@@ -29,7 +29,8 @@ pub const SLOT_BYTES: usize = 16384;
 pub const RESERVED_BYTES: u64 = 1 << 20;
 /// Most fences kept.
 pub const MAX_FENCES: usize = 32;
-/// Most zones: each begins where the smallest member left ends, so there are no more than members.
+/// Most zones. Those of one layout each begin where the smallest member left ends, so they are no more than members; those of older layouts
+/// that are being emptied count too.
 pub const MAX_ZONES: usize = windrow_units::MAX_MEMBERS;
 /// Version of the format.
 pub const FORMAT_VERSION: u32 = 1;
@@ -296,11 +297,13 @@ pub struct Superblock {
     pub state: PoolState,
     /// Redundancy.
     pub redundancy: Redundancy,
+    /// Bits of a place that are its offset; fixed at creation.
+    pub place_offset_bits: u8,
     /// Creation time, seconds since 1970.
     pub created_unix_s: u64,
     /// Member table.
     pub members: Vec<MemberRecord>,
-    /// Zones.
+    /// Zones: those of the layout in force, and of older ones as long as something is in them.
     pub zones: Vec<Zone>,
     /// Fences since the oldest checkpoint kept, oldest first.
     pub fences: Vec<Fence>,
@@ -308,6 +311,13 @@ pub struct Superblock {
     pub checkpoints: [Option<CheckpointRoot>; 2],
     /// Properties.
     pub properties: Properties,
+}
+
+impl Superblock {
+    /// How this pool's places are packed.
+    pub fn place_codec(&self) -> PlaceCodec {
+        PlaceCodec::new(self.place_offset_bits)
+    }
 }
 
 #[cfg(test)]

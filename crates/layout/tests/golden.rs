@@ -44,8 +44,8 @@ fn superblock() -> Superblock {
     };
     let narrow = Shape { width: 4, data: 2, ..SHAPE };
     let zones = vec![
-        Zone { members: 0x3f, start: 1 << 20, first_segment: 0, segments: 240, shape: SHAPE },
-        Zone { members: 0x2f, start: 64 << 20, first_segment: 240, segments: 10, shape: narrow },
+        Zone { members: 0x3f, start: 1 << 20, first_segment: 0, segments: 240, shape: SHAPE, layout: 3 },
+        Zone { members: 0x2f, start: 64 << 20, first_segment: 240, segments: 10, shape: narrow, layout: 3 },
     ];
     let position = |i: u32| StreamPosition { segment: SegmentId(10 + i), row: 4 * i, seq: Seq(100 + u64::from(i)), next_segment: SegmentId(20 + i) };
     let unused = StreamPosition { segment: SegmentId::NONE, row: 0, seq: Seq(1), next_segment: SegmentId::NONE };
@@ -72,6 +72,7 @@ fn superblock() -> Superblock {
         host: uuid(50),
         state: PoolState::Active,
         redundancy: Redundancy::Double,
+        place_offset_bits: 22,
         created_unix_s: 1_700_000_000,
         members: (0..6).map(member).collect(),
         zones,

@@ -545,6 +545,7 @@ impl World {
             }
             Notice::Filling { .. } | Notice::MapFull { .. } | Notice::ScrubEnded { .. } | Notice::MemberSlow { .. } | Notice::MemberNotSlow { .. } => {}
             Notice::MemberRebuilding { .. } | Notice::MemberRebuilt { .. } | Notice::MemberOffline { .. } => {}
+            Notice::Grown { .. } | Notice::Restriped => {}
         }
         Ok(())
     }

@@ -17,6 +17,10 @@
 //! **Data space.** A batch at row `s` with `R` rows owns data blocks `s*k .. (s+R)*k` of its segment; its block `d`
 //! lies in column `d / R` at row `s + d mod R`: every member holds `R` contiguous blocks of the batch. To find a block
 //! one needs the batch that holds it; as `(s*k + d) / k` lies in `s .. s+R`, a bit set of batch start rows suffices.
+//!
+//! **Layouts.** When the set of members changes, zones of a new *layout* are laid over the same bytes: the segments of the newest layout are
+//! written from then on, those of older ones are emptied. All zones of a pool have extents of one size on one grid, so a segment of one
+//! layout shares whole extents with segments of another ([`ZoneMap::overlapping`]), never parts of them.
 
 use crate::{BLOCK_BYTES, MemberId, SegmentId};
 use serde::{Deserialize, Serialize};
@@ -225,12 +229,24 @@ pub struct Zone {
     pub segments: u32,
     /// Shape of its segments.
     pub shape: Shape,
+    /// Number of the layout that it belongs to; the highest one of a pool is the one in force.
+    pub layout: u32,
 }
 
 impl Zone {
     /// Number of members.
     pub fn member_count(&self) -> usize {
         self.members.count_ones() as usize
+    }
+
+    /// Extents of a member that its segments use at most.
+    pub fn extents(&self) -> u64 {
+        (u64::from(self.segments) * u64::from(self.shape.width)).div_ceil(self.member_count() as u64)
+    }
+
+    /// The id behind its last segment.
+    pub fn end_segment(&self) -> u32 {
+        self.first_segment + self.segments
     }
 
     /// Number of segments that fit when every member has room for `extents` extents.
@@ -278,7 +294,7 @@ pub struct ZoneMap {
 }
 
 impl ZoneMap {
-    /// Builds the look-up. Zones must be in order of their first segment, without gaps.
+    /// Builds the look-up. Zones must be in order of their first segment; there may be gaps between them.
     pub fn new(zones: Vec<Zone>) -> Self {
         let members = zones.iter().map(|z| (0..MAX_MEMBERS as u8).filter(|m| z.members >> m & 1 == 1).map(MemberId).collect()).collect();
         Self { zones, members }
@@ -289,19 +305,35 @@ impl ZoneMap {
         &self.zones
     }
 
-    /// Number of segments of all zones.
+    /// The number behind the highest id of a segment: the length of a table by id.
     pub fn segment_count(&self) -> u32 {
-        self.zones.last().map_or(0, |z| z.first_segment + z.segments)
+        self.zones.last().map_or(0, Zone::end_segment)
+    }
+
+    /// All segments, in order of their ids.
+    pub fn segments(&self) -> impl Iterator<Item = SegmentId> + '_ {
+        self.zones.iter().flat_map(|z| z.first_segment..z.end_segment()).map(SegmentId)
+    }
+
+    /// The number of the layout in force.
+    pub fn layout(&self) -> u32 {
+        self.zones.iter().map(|z| z.layout).max().unwrap_or(0)
+    }
+
+    /// The zones of the layout in force.
+    pub fn current(&self) -> impl Iterator<Item = &Zone> {
+        let layout = self.layout();
+        self.zones.iter().filter(move |z| z.layout == layout)
+    }
+
+    /// True if there are zones of older layouts.
+    pub fn has_superseded(&self) -> bool {
+        self.zones.iter().any(|z| z.layout != self.zones[0].layout)
     }
 
     /// Most data blocks of any segment.
     pub fn max_data_blocks(&self) -> u64 {
         self.zones.iter().map(|z| z.shape.data_blocks()).max().unwrap_or(1)
-    }
-
-    /// Data blocks of all segments.
-    pub fn total_data_blocks(&self) -> u64 {
-        self.zones.iter().map(|z| z.shape.data_blocks() * u64::from(z.segments)).sum()
     }
 
     /// The zone of a segment.
@@ -320,8 +352,9 @@ impl ZoneMap {
     }
 
     /// True if the pool has this segment.
+    #[inline]
     pub fn contains(&self, segment: SegmentId) -> bool {
-        segment.0 < self.segment_count()
+        self.find(segment).is_some()
     }
 
     /// Where a segment lies. Panics like [`ZoneMap::zone`].
@@ -332,12 +365,42 @@ impl ZoneMap {
         SegmentLocation { zone, members: &self.members[at], index: u64::from(segment.0 - zone.first_segment) }
     }
 
+    /// The segments of other layouts that share an extent with this one, in order of their ids. Panics like [`ZoneMap::zone`].
+    pub fn overlapping(&self, segment: SegmentId) -> Vec<SegmentId> {
+        let location = self.locate(segment);
+        let (layout, extent_bytes) = (location.zone.layout, location.zone.shape.extent_bytes());
+        let mut found = Vec::new();
+        for position in 0..usize::from(location.zone.shape.width) {
+            let (member, offset) = location.extent(position);
+            for (zone, members) in self.zones.iter().zip(&self.members).filter(|(zone, _)| zone.layout != layout) {
+                let (Ok(rank), Some(distance)) = (members.binary_search(&member), offset.checked_sub(zone.start)) else { continue };
+                let slot = distance / extent_bytes * members.len() as u64 + rank as u64;
+                let index = slot / u64::from(zone.shape.width);
+                if index < u64::from(zone.segments) {
+                    found.push(SegmentId(zone.first_segment + index as u32));
+                }
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    #[inline]
+    fn find(&self, segment: SegmentId) -> Option<usize> {
+        let at = match self.zones.len() {
+            1 => 0,
+            _ => self.zones.partition_point(|z| z.first_segment <= segment.0).checked_sub(1)?,
+        };
+        let zone = &self.zones[at];
+        (segment.0.checked_sub(zone.first_segment)? < zone.segments).then_some(at)
+    }
+
     #[inline]
     fn zone_index(&self, segment: SegmentId) -> usize {
-        assert!(self.contains(segment), "segment {segment} of {}", self.segment_count());
-        match self.zones.len() {
-            1 => 0,
-            _ => self.zones.partition_point(|z| z.first_segment <= segment.0) - 1,
+        match self.find(segment) {
+            Some(at) => at,
+            None => panic!("segment {segment} of {}", self.segment_count()),
         }
     }
 }

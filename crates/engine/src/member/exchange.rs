@@ -12,7 +12,7 @@ use crate::limits::STREAMS;
 use crate::rebuild::missed_segments;
 use crate::{ControlError, ControlId, Engine, MemberChange, Outbox};
 use windrow_layout::superblock::{MemberRecord, MemberState, Superblock};
-use windrow_units::{MAX_MEMBERS, MemberId, SegmentId, Seq, Uuid, Zone, ZoneMap};
+use windrow_units::{MAX_MEMBERS, MemberId, Seq, Uuid, Zone, ZoneMap};
 
 /// Changes of members that are under way.
 #[derive(Debug, Default)]
@@ -64,7 +64,8 @@ impl Engine {
     }
 
     fn take_out(&mut self, member: MemberId, out: &mut Outbox) -> Changed {
-        if !self.members.list[member.index()].online {
+        // (A spare takes part in superblocks while the pool is about to grow over it.)
+        if !self.members.list[member.index()].online || !self.superblock.members[member.index()].is_in_use() {
             return self.change_member(member, Change::TakeOut).map_err(|why| refused(member, why));
         }
         self.members.list[member.index()].online = false;
@@ -137,7 +138,7 @@ impl Engine {
         // A checkpoint that is being written may have copied the segments' records before this.
         self.superblock.members[member.index()].listed_from = self.checkpoint.current() + 1;
         let missed_from = self.superblock.members[member.index()].missed_from;
-        for segment in (0..self.segments.count()).map(SegmentId) {
+        for segment in self.zones.clone().segments() {
             let missed = missed_segments(self.segments.get(segment), missed_from) && self.members_of(segment) >> member.0 & 1 == 1;
             let s = self.segments.get_mut(segment);
             let stale = if missed { s.stale | 1 << member.0 } else { s.stale & !(1 << member.0) };

@@ -62,6 +62,8 @@ pub(crate) enum Change {
     GiveUp,
     /// A new device waits in this slot.
     Add,
+    /// The pool grows over it.
+    Join,
 }
 
 /// Since when the member may have missed something, from then on.
@@ -91,7 +93,7 @@ pub(crate) enum Answer {
 }
 
 use Answer::{Never, Refused, Stays, To};
-use Change::{Add, BringBack, Exchange, Fault, GiveUp, Start, TakeOut, Whole};
+use Change::{Add, BringBack, Exchange, Fault, GiveUp, Join, Start, TakeOut, Whole};
 use Found::{Apart, AsLeft, Current, Nothing, Older};
 use Life::{Failed, Missing, Offline, Online, Rebuilding, Removed, Spare};
 
@@ -100,6 +102,7 @@ const NOT_THERE: Answer = Refused("its device is not there");
 const USED_APART: Answer = Refused("it was used without the pool since it left: what it holds is of another history; replace it instead");
 const NO_MEMBER: Answer = Refused("it is no member that holds data");
 const HOLDS_DATA: Answer = Refused("it has a place in the pool; replace it instead");
+const NO_SPARE: Answer = Refused("it is no spare");
 const TAKEN: Answer = Refused("the slot is taken");
 
 /// What [`Change::Start`] means for a member that left by itself.
@@ -148,6 +151,8 @@ pub(crate) const fn next(life: Life, change: Change) -> Answer {
 
         (Spare, Fault | Start(_)) => Stays,
         (Spare, GiveUp) => To(Removed, Missed::Nothing),
+        // It holds nothing yet that anybody could miss.
+        (Spare, Join) => To(Online, Missed::Nothing),
         (Removed, Start(_)) => Stays,
         (Removed, Add) => To(Spare, Missed::Nothing),
 
@@ -155,7 +160,8 @@ pub(crate) const fn next(life: Life, change: Change) -> Answer {
         (Online | Rebuilding, BringBack(_) | Exchange) => IN_USE,
         (Online | Rebuilding | Missing | Failed | Offline, GiveUp) => HOLDS_DATA,
         (Spare | Removed, TakeOut | BringBack(_) | Exchange) => NO_MEMBER,
-        (Removed, GiveUp) => NO_MEMBER,
+        (Removed, GiveUp | Join) => NO_MEMBER,
+        (Online | Rebuilding | Missing | Failed | Offline, Join) => NO_SPARE,
         (Online | Rebuilding | Missing | Failed | Offline | Spare, Add) => TAKEN,
     }
 }

@@ -145,7 +145,8 @@ fn load_segments(page: &[u8], index: u32, geometry: &SegmentTableGeometry, table
     for i in 0..geometry.per_page {
         let id = SegmentId(index * geometry.per_page as u32 + i as u32);
         if !tables.zones.contains(id) {
-            break;
+            // Of a layout that is gone, or behind the last one.
+            continue;
         }
         let (_, at) = geometry.locate(id);
         let rows = tables.zones.shape(id).rows;

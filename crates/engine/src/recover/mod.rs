@@ -175,9 +175,10 @@ impl Engine {
             }
         }
         let zones = ZoneMap::new(superblock.zones.clone());
-        let codec = PlaceCodec::for_segment_blocks(zones.max_data_blocks());
+        let codec = superblock.place_codec();
         let plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille).map_err(|e| OpenError::Damage(e.to_string()))?;
         let mut limits = options.limits;
+        let map_bytes_wanted = limits.map_bytes;
         limits.map_bytes = limits.map_bytes.min(plan.map_pages_max * BLOCK_BYTES);
         let largest = zones.zones().iter().map(|z| u64::from(z.shape.chunk_rows) * u64::from(z.shape.data) * BLOCK_BYTES).max().unwrap_or(0);
         limits.pending_bytes = limits.pending_bytes.max(4 * largest);
@@ -207,6 +208,7 @@ impl Engine {
         }
         let mut engine = build(superblock, tables, loaded, &outcome.restart, root.id, online, plan, limits, buffers, options.read_only);
         engine.restore_counters(&counters);
+        engine.settle_restripe(map_bytes_wanted);
         if !options.read_only {
             engine.write_fence(io, spent)?;
         }
@@ -323,6 +325,7 @@ fn build(
         users: Default::default(),
         slow: Default::default(),
         wall: Default::default(),
+        restripe: Default::default(),
         counters: Default::default(),
         early_reuse: false,
         hollow_rebuild: false,
@@ -354,7 +357,7 @@ impl Engine {
     fn settle_streams(&mut self) {
         let open: Vec<_> = self.streams.iter().map(|s| s.position.segment).collect();
         let oldest = self.superblock.checkpoints.iter().flatten().map(|c| c.id).min().unwrap_or(0);
-        self.segments.settle(&open, &[], oldest);
+        self.segments.settle(&self.zones, &open, &[], oldest);
         for stream in 0..self.streams.len() {
             let position = self.streams[stream].position;
             if position.row == 0 {

@@ -27,7 +27,7 @@ use scan::{Scan, scan};
 use serde::Serialize;
 use windrow_io::{BufPool, MemberDone, MemberError, MemberErrorKind, MemberIo, MemberOp};
 use windrow_layout::superblock::{MemberState, StreamPosition, Superblock, slot_offset};
-use windrow_units::{Epoch, MAX_STREAMS, MemberId, Order, PlaceCodec, SegmentId, Seq, VolumeId, ZoneMap};
+use windrow_units::{Epoch, MAX_STREAMS, MemberId, Order, SegmentId, Seq, VolumeId, ZoneMap};
 
 /// Numbers of the new batches begin so far above all that were found.
 const SEQ_LEAP: u64 = 1 << 32;
@@ -115,7 +115,7 @@ impl Engine {
         let ruling = quorum::newest(io, options, 0)?;
         let superblock = &ruling.superblock;
         let zones = ZoneMap::new(superblock.zones.clone());
-        let codec = PlaceCodec::for_segment_blocks(zones.max_data_blocks());
+        let codec = superblock.place_codec();
         let plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille).map_err(|e| OpenError::Damage(e.to_string()))?;
         let online: Vec<bool> =
             superblock.members.iter().enumerate().map(|(m, r)| r.state == MemberState::Online && io.is_present(MemberId(m as u8))).collect();

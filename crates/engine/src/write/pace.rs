@@ -105,7 +105,7 @@ impl Engine {
     pub(crate) fn look_at_pace(&mut self) -> bool {
         let working = self.cleaner.victim_count() > 0 && (self.cleaner.has_reads() || !self.stream(STREAM_CLEANED).in_flight.is_empty());
         let segment = self.least_segment_units();
-        let high = (u64::from(self.segments_wanted()) + 1 + u64::from(crate::format::cleaning_ahead(self.segments.count()))) * segment;
+        let high = (u64::from(self.segments_wanted()) + 1 + u64::from(crate::format::cleaning_ahead(self.plan.segments))) * segment;
         let rest = self.rest_units(segment).min(high / 2).max(1);
         // Whole segments come back: what is smoothed below half of one costs more than it is worth.
         let worth = rest >= segment / PACE_LEAST_PART;

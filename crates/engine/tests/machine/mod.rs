@@ -89,7 +89,7 @@ impl Memory {
         let superblock = self.superblock();
         let zones = ZoneMap::new(superblock.zones.clone());
         let mut found = Vec::new();
-        for segment in (0..zones.segment_count()).map(SegmentId) {
+        for segment in zones.segments() {
             let location = zones.locate(segment);
             for row in 0..location.shape().rows {
                 let (member, offset) = location.address(row, Column(0));

@@ -130,6 +130,7 @@ impl StateMachine for FakeMachine {
             users_per_1024_gained: None,
             scrub: ScrubStatus::default(),
             rebuild: windrow_engine::RebuildStatus::default(),
+            restripe: windrow_engine::RestripeStatus::default(),
             order: Order(0),
             durable_order: Order(0),
             lifetime_user_bytes: 0,

@@ -19,7 +19,7 @@ use super::*;
 use crate::bytes::{name_at, put, put_name, u8_at, u16_at, u32_at, u64_at, uuid_at};
 use crate::checkpoint::pointer_at;
 use crate::{put_shape, shape_at};
-use windrow_units::{BLOCK_BYTES, MAX_MEMBERS, PlaceCodec};
+use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, MAX_MEMBERS, Place, PlaceCodec};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 // Offsets of the fixed part.
@@ -43,6 +43,7 @@ const EPOCH: usize = 112;
 const HOST: usize = 120;
 const CREATED: usize = 136;
 const NAME: usize = 144;
+const PLACE_BITS: usize = 208;
 
 // Offsets of the tables and the bytes of their records.
 const PROPERTIES: usize = 512;
@@ -56,7 +57,7 @@ const ZONES: usize = 10240;
 const ZONE_BYTES: usize = 64;
 const JOURNAL: usize = 14336;
 
-const _: () = assert!(NAME + 64 <= PROPERTIES && PROPERTIES < CHECKPOINTS);
+const _: () = assert!(NAME + 64 <= PLACE_BITS && PLACE_BITS < PROPERTIES && PROPERTIES < CHECKPOINTS);
 const _: () = assert!(CHECKPOINTS + 2 * CHECKPOINT_BYTES <= FENCES);
 const _: () = assert!(FENCES + MAX_FENCES * FENCE_BYTES <= MEMBERS);
 const _: () = assert!(MEMBERS + MAX_MEMBERS * MEMBER_BYTES <= ZONES);
@@ -162,6 +163,7 @@ impl Superblock {
         put(out, HOST, &self.host.0);
         put(out, CREATED, &self.created_unix_s.to_le_bytes());
         put_name(out, NAME, &self.pool_name);
+        put(out, PLACE_BITS, &[self.place_offset_bits]);
     }
 
     /// Reads a slot. Flags of unknown read-only features do not fail it: see [`Features::allow_writing`].
@@ -205,6 +207,7 @@ impl Superblock {
             host: uuid_at(bytes, HOST),
             state: decode_state(u8_at(bytes, STATE))?,
             redundancy: decode_redundancy(u8_at(bytes, REDUNDANCY), u8_at(bytes, COPIES))?,
+            place_offset_bits: u8_at(bytes, PLACE_BITS),
             created_unix_s: u64_at(bytes, CREATED),
             members: bytes[MEMBERS..].chunks_exact(MEMBER_BYTES).take(members).map(decode_member).collect::<Result<_, _>>()?,
             zones: bytes[ZONES..].chunks_exact(ZONE_BYTES).take(zones).map(decode_zone).collect::<Result<_, _>>()?,
@@ -222,7 +225,7 @@ impl Superblock {
             Some(own) if own.uuid == self.member_uuid => {}
             _ => return malformed("the member is not in its own table"),
         }
-        check_zones(&self.zones, self.members.len())?;
+        check_zones(&self.zones, self.members.len(), self.place_offset_bits)?;
         if !self.fences.is_sorted_by(|a, b| a.epoch < b.epoch) || self.fences.last().is_some_and(|f| f.epoch > self.epoch) {
             return malformed("the fences are not in order of their epochs");
         }
@@ -237,7 +240,7 @@ impl Superblock {
     }
 }
 
-fn check_zones(zones: &[Zone], members: usize) -> Result<(), SuperblockError> {
+fn check_zones(zones: &[Zone], members: usize, place_offset_bits: u8) -> Result<(), SuperblockError> {
     if zones.is_empty() {
         return malformed("a pool without zones");
     }
@@ -247,22 +250,40 @@ fn check_zones(zones: &[Zone], members: usize) -> Result<(), SuperblockError> {
         if zone.members & !known != 0 || zone.member_count() < usize::from(zone.shape.width) {
             return malformed("a zone of members that do not exist, or of too few");
         }
-        if zone.first_segment != next {
-            return malformed("the zones' segments are not one after another");
+        if zone.first_segment < next {
+            return malformed("the zones' segments are not in order");
         }
-        next = match next.checked_add(zone.segments) {
+        next = match zone.first_segment.checked_add(zone.segments) {
             Some(end) if zone.segments > 0 && end < SegmentId::NONE.0 => end,
             _ => return malformed("a zone without segments, or with too many"),
         };
-        let extents = (u64::from(zone.segments) * u64::from(zone.shape.width)).div_ceil(zone.member_count() as u64);
-        let end = extents.checked_mul(zone.shape.extent_bytes()).and_then(|length| length.checked_add(zone.start));
+        let end = zone.extents().checked_mul(zone.shape.extent_bytes()).and_then(|length| length.checked_add(zone.start));
         if zone.start < RESERVED_BYTES || zone.start % BLOCK_BYTES != 0 || end.is_none() {
             return malformed("a zone that begins or ends where no zone can");
         }
     }
-    let largest = zones.iter().map(|z| z.shape.data_blocks()).max().unwrap_or(1);
-    if u64::from(next) > PlaceCodec::for_segment_blocks(largest).max_segments() {
-        return malformed("more segments than places can name");
+    check_extents(zones)?;
+    if !(u32::from(FULL_BLOCK_UNITS).ilog2()..Place::BITS).contains(&u32::from(place_offset_bits)) {
+        return malformed("places without room for a segment or an offset");
+    }
+    let codec = PlaceCodec::new(place_offset_bits);
+    if u64::from(next) > codec.max_segments() || zones.iter().any(|z| !codec.fits(z.shape.data_blocks())) {
+        return malformed("more segments than places can name, or larger ones");
+    }
+    Ok(())
+}
+
+/// Extents have one size and lie on one grid; an extent belongs to one zone of a layout at most.
+fn check_extents(zones: &[Zone]) -> Result<(), SuperblockError> {
+    let extent = zones[0].shape.extent_bytes();
+    if zones.iter().any(|z| z.shape.extent_bytes() != extent || z.start.abs_diff(zones[0].start) % extent != 0) {
+        return malformed("zones whose extents differ");
+    }
+    for (at, a) in zones.iter().enumerate() {
+        let end = |z: &Zone| z.start + z.extents() * extent;
+        if zones[..at].iter().any(|b| a.layout == b.layout && a.members & b.members != 0 && a.start < end(b) && b.start < end(a)) {
+            return malformed("two zones of a layout share extents");
+        }
     }
     Ok(())
 }
@@ -385,7 +406,7 @@ fn decode_member(bytes: &[u8]) -> Result<MemberRecord, SuperblockError> {
 }
 
 /// ```text
-/// 0..8 members   8..16 start   16..20 first segment   20..24 segments   24..36 shape   36..64 reserved
+/// 0..8 members   8..16 start   16..20 first segment   20..24 segments   24..36 shape   36..40 layout   40..64 reserved
 /// ```
 fn put_zone(out: &mut [u8], zone: &Zone) {
     put(out, 0, &zone.members.to_le_bytes());
@@ -393,11 +414,19 @@ fn put_zone(out: &mut [u8], zone: &Zone) {
     put(out, 16, &zone.first_segment.to_le_bytes());
     put(out, 20, &zone.segments.to_le_bytes());
     put_shape(out, 24, &zone.shape);
+    put(out, 36, &zone.layout.to_le_bytes());
 }
 
 fn decode_zone(bytes: &[u8]) -> Result<Zone, SuperblockError> {
     let Some(shape) = shape_at(bytes, 24) else { return malformed("a zone has an impossible shape") };
-    Ok(Zone { members: u64_at(bytes, 0), start: u64_at(bytes, 8), first_segment: u32_at(bytes, 16), segments: u32_at(bytes, 20), shape })
+    Ok(Zone {
+        members: u64_at(bytes, 0),
+        start: u64_at(bytes, 8),
+        first_segment: u32_at(bytes, 16),
+        segments: u32_at(bytes, 20),
+        shape,
+        layout: u32_at(bytes, 36),
+    })
 }
 
 /// ```text

@@ -39,7 +39,8 @@ fn full() -> Superblock {
         listed_from: i * 5,
     };
     let shape = Shape { width: 64, data: 62, code: Code::PQ, rows: 32, chunk_rows: 32 };
-    let zone = |i: u32| Zone { members: u64::MAX, start: RESERVED_BYTES + u64::from(i) * 4096, first_segment: i * 100, segments: 100, shape };
+    let start = |i: u32| RESERVED_BYTES + u64::from(i % 32) * 100 * shape.extent_bytes();
+    let zone = |i: u32| Zone { members: u64::MAX, start: start(i), first_segment: i * 100, segments: 100, shape, layout: i / 32 };
     let fence = |i: u64| Fence { epoch: Epoch(i + 1), accepted_order: Order(i), next_order: Order(u64::MAX), last_seq: [Seq(u64::MAX - i); MAX_STREAMS] };
     Superblock {
         features: Features { compatible: 1 << 63, read_only: 1, incompatible: 0 },
@@ -53,6 +54,7 @@ fn full() -> Superblock {
         host: uuid(2000),
         state: PoolState::Active,
         redundancy: Redundancy::Double,
+        place_offset_bits: 24,
         created_unix_s: u64::MAX,
         members: (0..MAX_MEMBERS as u64).map(member).collect(),
         zones: (0..MAX_ZONES as u32).map(zone).collect(),
@@ -102,6 +104,7 @@ fn the_smallest_superblock_comes_back() {
     superblock.fences.clear();
     superblock.checkpoints = [None, None];
     superblock.redundancy = Redundancy::None;
+    superblock.place_offset_bits = 11;
     superblock.state = PoolState::Destroyed;
     assert_eq!(Superblock::decode(&superblock.encode()).unwrap(), superblock);
     superblock.checkpoints[0] = Some(root(1));
@@ -153,9 +156,14 @@ fn the_kinds_of_refusal_are_told_apart() {
 
 #[test]
 fn impossible_relations_are_refused() {
-    let wrong: [(&str, &Change<Superblock>); 10] = [
+    let wrong: [(&str, &Change<Superblock>); 15] = [
         ("no zone", &|s| s.zones.clear()),
-        ("a gap between zones", &|s| s.zones[1].first_segment += 1),
+        ("zones out of order", &|s| s.zones[1].first_segment -= 1),
+        ("a zone off the grid", &|s| s.zones[40].start += 4096),
+        ("extents of two sizes", &|s| s.zones[40].shape.rows = 64),
+        ("two zones of a layout in the same extents", &|s| s.zones[40].start = s.zones[41].start),
+        ("places that name no segments", &|s| s.place_offset_bits = 46),
+        ("places too small for a segment", &|s| s.place_offset_bits = 16),
         ("an empty zone", &|s| s.zones[63].segments = 0),
         ("a zone of members that are not there", &|s| {
             s.members.truncate(63);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 fn zone(members: usize, redundancy: Redundancy, extents: u64) -> ZoneMap {
     let shape = redundancy.shape(members, 64, 16).unwrap();
     let segments = Zone::segments_for(members, shape.width as usize, extents) as u32;
-    ZoneMap::new(vec![Zone { members: u64::MAX >> (64 - members), start: 1 << 20, first_segment: 0, segments, shape }])
+    ZoneMap::new(vec![Zone { members: u64::MAX >> (64 - members), start: 1 << 20, first_segment: 0, segments, shape, layout: 0 }])
 }
 
 #[test]
@@ -62,4 +62,46 @@ fn redundancy_states_its_limits() {
     let odd = Redundancy::Copies(2).shape(5, 64, 16).unwrap();
     assert_eq!((odd.width, odd.data), (4, 2));
     assert_eq!(Redundancy::Single.shape(40, 64, 16).unwrap().width, 32);
+}
+
+/// Members of zones of one layout, as far as their sizes go: what a pool is laid out by.
+fn layout(number: u32, first: u32, redundancy: Redundancy, extents: &[u64]) -> Vec<Zone> {
+    let mut sizes = extents.to_vec();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let (mut done, mut first_segment, mut zones) = (0, first, Vec::new());
+    for size in sizes {
+        let members = (0..extents.len()).filter(|m| extents[*m] >= size).fold(0u64, |mask, m| mask | 1 << m);
+        let Ok(shape) = redundancy.shape(members.count_ones() as usize, 64, 16) else { break };
+        let segments = Zone::segments_for(members.count_ones() as usize, usize::from(shape.width), size - done) as u32;
+        zones.push(Zone { members, start: (1 << 20) + done * shape.extent_bytes(), first_segment, segments, shape, layout: number });
+        first_segment += segments;
+        done = size;
+    }
+    zones
+}
+
+#[test]
+fn layouts_overlap_as_their_extents_say() {
+    let redundancies = [Redundancy::None, Redundancy::Copies(2), Redundancy::Copies(3), Redundancy::Single, Redundancy::Double];
+    let sizes = [[6u64, 6, 6, 6, 6, 6, 6], [6, 9, 6, 9, 9, 6, 9], [4, 7, 9, 9, 9, 12, 12]];
+    for redundancy in redundancies {
+        for (sizes, before) in sizes.iter().flat_map(|s| (2..7).map(move |before| (s, before))) {
+            let old = layout(0, 3, redundancy, &sizes[..before]);
+            let Some(end) = old.last().map(Zone::end_segment) else { continue };
+            let new = layout(1, end + 5, redundancy, sizes);
+            let map = ZoneMap::new(old.into_iter().chain(new).collect());
+            assert!(map.has_superseded() && !map.contains(SegmentId(0)) && !map.contains(SegmentId(end)) && map.contains(SegmentId(end + 5)));
+            assert_eq!(map.segments().count() as u32, map.zones().iter().map(|z| z.segments).sum::<u32>());
+            let extents = |s: SegmentId| -> HashSet<(MemberId, u64)> {
+                let at = map.locate(s);
+                (0..usize::from(at.shape().width)).map(|p| at.extent(p)).collect()
+            };
+            for a in map.segments() {
+                let dumb = |b: &SegmentId| map.zone(a).layout != map.zone(*b).layout && !extents(a).is_disjoint(&extents(*b));
+                let expected: Vec<SegmentId> = map.segments().filter(dumb).collect();
+                assert_eq!(map.overlapping(a), expected, "{redundancy:?} {sizes:?} {before}: {a}");
+            }
+        }
+    }
 }

@@ -71,9 +71,10 @@ pub(super) fn scan(reader: &mut Reader<'_>, superblock: &Superblock, watch: &mut
         }
     }
     let mut budget = REPLAY_TABLE_BYTES;
-    for segment in 0..count {
-        watch(RebuildProgress { phase: RebuildPhase::Scan, done: u64::from(segment), total: u64::from(count) });
-        scan.segment(reader, superblock, SegmentId(segment), &mut durable, &mut budget)?;
+    let segments: Vec<SegmentId> = reader.zones.segments().collect();
+    for (done, segment) in segments.iter().enumerate() {
+        watch(RebuildProgress { phase: RebuildPhase::Scan, done: done as u64, total: segments.len() as u64 });
+        scan.segment(reader, superblock, *segment, &mut durable, &mut budget)?;
         reader.forget();
     }
     for stream in STREAMS {

@@ -1,0 +1,280 @@
+//! Layers: which segments may be used while zones of several layouts describe the same bytes (docs/growth.md).
+//!
+//! 1 No two segments in use share an extent. 2 A segment of an older layout that comes free by the reuse rule is never written again, if a
+//! segment of the layout in force can have its extents instead. 3 A segment of the layout in force is *shadowed* while a segment of an older
+//! layout that shares an extent with it is in use (its *blockers* are counted), and free when the last of them has gone; what is left of the
+//! older layouts in its extents is *retired* then.
+//!
+//! With zones that are as wide as their members are many, each old segment shares its extents with one new one (or two), and retires as soon as it is
+//! free. Zones with more members than columns rotate: there a new segment waits for several old ones. As long as it does, those that are free
+//! are *idle* and may be taken like any other, after all others: nothing that is free is ever lost to a segment that can not be used yet.
+//!
+//! Nothing of this is stored. It follows from which segments are in use, so a crash can not contradict it: [`Segments::settle_layers`].
+
+use super::{Segment, SegmentState, Segments};
+use crate::format::{Holding, payload_blocks};
+use std::collections::BTreeSet;
+use windrow_policy::VictimIndex;
+use windrow_units::{FULL_BLOCK_UNITS, Order, SegmentId, Seq, ZoneMap};
+
+/// State of the layers.
+#[derive(Debug)]
+pub(super) struct Layers {
+    zones: ZoneMap,
+    newest: u32,
+    /// For each segment of the layout in force: segments of older ones that are in use and share an extent with it.
+    blockers: Vec<u16>,
+    /// Those that may be taken.
+    idle: BTreeSet<SegmentId>,
+    /// Segments of older layouts that are in use.
+    older: BTreeSet<SegmentId>,
+}
+
+impl Layers {
+    fn is_newest(&self, id: SegmentId) -> bool {
+        self.zones.zone(id).layout == self.newest
+    }
+
+    fn newest_over(&self, id: SegmentId) -> Vec<SegmentId> {
+        let mut over = self.zones.overlapping(id);
+        over.retain(|other| self.is_newest(*other));
+        over
+    }
+}
+
+/// A segment that was never written, of so many rows.
+fn fresh(rows: u32, state: SegmentState) -> Segment {
+    Segment {
+        state,
+        stream: 0,
+        live_units: 0,
+        filled_rows: 0,
+        uncommitted: 0,
+        pins: 0,
+        last_checkpoint: 0,
+        sealed_at: 0,
+        last_seq: Seq(0),
+        superseded_by: Order(0),
+        moved_by: Seq(0),
+        stale: 0,
+        dirty: false,
+        starts: vec![0; rows.div_ceil(64) as usize].into_boxed_slice(),
+    }
+}
+
+impl Segments {
+    /// Makes the tables fit these zones; new segments are free. What other segments are stays as it is.
+    pub(super) fn resize(&mut self, zones: &ZoneMap) {
+        let count = zones.segment_count().max(self.count());
+        let rows = |id: SegmentId| if zones.contains(id) { zones.shape(id).rows } else { 0 };
+        for id in (0..count).map(SegmentId) {
+            let words = rows(id).div_ceil(64) as usize;
+            if self.table.get(id.index()).is_none_or(|s| s.starts.len() != words) {
+                let state = if words == 0 { SegmentState::Retired } else { SegmentState::Free };
+                let segment = fresh(rows(id), state);
+                if id.0 == self.count() { self.table.push(segment) } else { self.table[id.index()] = segment }
+            }
+        }
+        let units = |blocks: u64| (blocks * u64::from(FULL_BLOCK_UNITS)) as u32;
+        // What a segment of full batches can hold beside headers: a segment with that much alive is not worth cleaning.
+        let capacity = |id: SegmentId| if zones.contains(id) { units(payload_blocks(zones.shape(id))) } else { 0 };
+        self.capacities = (0..count).map(SegmentId).map(capacity).collect();
+        self.victims = VictimIndex::new(count, units(zones.max_data_blocks()), self.victims.policy());
+    }
+
+    /// The zones of the pool have changed: a layout has come, or old ones have gone in which nothing is in use.
+    pub fn lay_over(&mut self, zones: &ZoneMap) {
+        self.resize(zones);
+        self.young.clear();
+        for id in zones.segments() {
+            if self.table[id.index()].state == SegmentState::Sealed {
+                self.make_candidate(id);
+            }
+        }
+        self.settle_layers(zones);
+    }
+
+    /// Finds out, from which segments are in use, which of the others may be taken.
+    pub(super) fn settle_layers(&mut self, zones: &ZoneMap) {
+        self.free.clear();
+        let newest = zones.layout();
+        let mut layers = Layers { zones: zones.clone(), newest, blockers: vec![0; self.table.len()], idle: BTreeSet::new(), older: BTreeSet::new() };
+        for id in (0..self.count()).map(SegmentId) {
+            let in_use = self.table[id.index()].state.is_in_use();
+            if !zones.contains(id) {
+                self.table[id.index()].state = SegmentState::Retired;
+            } else if zones.zone(id).layout == newest {
+                continue;
+            } else if in_use {
+                layers.older.insert(id);
+                layers.newest_over(id).into_iter().for_each(|over| layers.blockers[over.index()] += 1);
+            } else {
+                self.empty(id, SegmentState::Idle);
+            }
+        }
+        let superseded = zones.has_superseded();
+        let blocked: Vec<bool> = layers.blockers.iter().map(|blockers| *blockers > 0).collect();
+        self.layers = superseded.then(|| Box::new(layers));
+        for id in zones.segments().filter(|id| zones.zone(*id).layout == newest) {
+            match self.table[id.index()].state.is_in_use() {
+                true => self.retire_under(id),
+                false if blocked[id.index()] => self.table[id.index()].state = SegmentState::Shadowed,
+                false => self.convert(id),
+            }
+        }
+        for id in zones.segments().filter(|_| superseded) {
+            if self.table[id.index()].state == SegmentState::Idle {
+                self.park(id);
+            }
+        }
+    }
+
+    /// A segment of an older layout is not in use any more.
+    fn empty(&mut self, id: SegmentId, state: SegmentState) {
+        let segment = &mut self.table[id.index()];
+        segment.state = state;
+        segment.stale = 0;
+        if segment.filled_rows > 0 {
+            segment.filled_rows = 0;
+            self.mark_dirty(id);
+        }
+    }
+
+    /// A segment of the layout in force has its extents for itself.
+    fn convert(&mut self, id: SegmentId) {
+        self.table[id.index()].state = SegmentState::Free;
+        self.free.push_back(id);
+        self.retire_under(id);
+    }
+
+    /// What is free in the extents of a segment that is free or in use is not to be taken any more.
+    fn retire_under(&mut self, id: SegmentId) {
+        let Some(layers) = &mut self.layers else { return };
+        for under in layers.zones.overlapping(id) {
+            if self.table[under.index()].state == SegmentState::Idle {
+                self.table[under.index()].state = SegmentState::Retired;
+                layers.idle.remove(&under);
+            }
+        }
+    }
+
+    /// An idle segment that gave nothing to the layout in force: may it be taken?
+    fn park(&mut self, id: SegmentId) {
+        let Some(layers) = &mut self.layers else { return };
+        let over = layers.zones.overlapping(id);
+        // One of its extents may be in use by a third layout, or be waiting in another idle segment.
+        let taken = over.iter().any(|other| self.table[other.index()].state.is_in_use() || layers.idle.contains(other));
+        if taken || !over.iter().any(|other| layers.is_newest(*other)) {
+            self.table[id.index()].state = SegmentState::Retired;
+        } else {
+            layers.idle.insert(id);
+        }
+    }
+
+    /// A segment satisfies the reuse rule, and its discards are done.
+    pub(super) fn set_free(&mut self, id: SegmentId) {
+        let Some(layers) = &mut self.layers else { return self.convert(id) };
+        if layers.is_newest(id) {
+            // (Only a rebuild of the map from batches alone can leave it with something of an older layout in its extents.)
+            return if layers.blockers[id.index()] == 0 { self.convert(id) } else { self.table[id.index()].state = SegmentState::Shadowed };
+        }
+        layers.older.remove(&id);
+        let over = layers.newest_over(id);
+        let mut unblocked = Vec::with_capacity(over.len());
+        for over in over {
+            layers.blockers[over.index()] -= 1;
+            if layers.blockers[over.index()] == 0 && self.table[over.index()].state == SegmentState::Shadowed {
+                unblocked.push(over);
+            }
+        }
+        self.empty(id, SegmentState::Idle);
+        unblocked.into_iter().for_each(|over| self.convert(over));
+        if self.table[id.index()].state == SegmentState::Idle {
+            self.park(id);
+        }
+    }
+
+    /// Takes a segment of an older layout that is free, because none of the layout in force is.
+    pub(super) fn take_idle(&mut self) -> Option<SegmentId> {
+        let layers = self.layers.as_mut()?;
+        // The last one: they are emptied from the first on.
+        let id = layers.idle.pop_last()?;
+        layers.older.insert(id);
+        for over in layers.newest_over(id) {
+            layers.blockers[over.index()] += 1;
+        }
+        Some(id)
+    }
+
+    pub(super) fn idle_count(&self) -> usize {
+        self.layers.as_ref().map_or(0, |layers| layers.idle.len())
+    }
+
+    /// Segments of older layouts that are in use, or may be again.
+    pub fn older_count(&self) -> u32 {
+        self.layers.as_ref().map_or(0, |layers| (layers.older.len() + layers.idle.len()) as u32)
+    }
+
+    /// Segments of older layouts that are in use.
+    pub fn older(&self) -> impl Iterator<Item = SegmentId> + '_ {
+        self.layers.iter().flat_map(|layers| layers.older.iter().copied())
+    }
+
+    /// Segments that data may be written to: all but those that are shadowed or retired.
+    pub(crate) fn holdings(&self, zones: &ZoneMap) -> Vec<Holding> {
+        let usable = |id: &u32| !matches!(self.table[*id as usize].state, SegmentState::Shadowed | SegmentState::Retired);
+        let segments = |first: u32, end: u32| (first..end).filter(usable).count() as u32;
+        zones.zones().iter().map(|z| Holding { shape: z.shape, segments: segments(z.first_segment, z.end_segment()) }).collect()
+    }
+
+    /// True if it may be cleaned now.
+    pub fn is_candidate(&self, id: SegmentId) -> bool {
+        self.table[id.index()].state == SegmentState::Sealed && self.victims.get(id.0).is_some()
+    }
+
+    /// Takes a certain candidate for cleaning.
+    pub fn take_candidate(&mut self, id: SegmentId) -> bool {
+        let taken = self.is_candidate(id);
+        if taken {
+            self.victims.remove(id.0);
+            self.table[id.index()].state = SegmentState::Cleaning;
+        }
+        taken
+    }
+
+    /// True if a checkpoint would bring it nearer to being free.
+    pub fn waits_for_checkpoint(&self, id: SegmentId) -> bool {
+        let s = &self.table[id.index()];
+        match s.state {
+            SegmentState::Sealed => self.victims.get(id.0).is_none(),
+            SegmentState::Dead => s.last_checkpoint >= self.oldest_checkpoint,
+            SegmentState::Aside => self.holds_pages(id),
+            _ => false,
+        }
+    }
+
+    /// Rule 1, and that every count is right.
+    pub(super) fn check_layers(&self) -> Result<(), String> {
+        let Some(layers) = &self.layers else {
+            let odd = |s: &Segment| matches!(s.state, SegmentState::Shadowed | SegmentState::Idle) || (s.state == SegmentState::Retired && !s.starts.is_empty());
+            return self.table.iter().position(odd).map_or(Ok(()), |index| Err(format!("segment {index} has a state of layers, and there are none")));
+        };
+        for id in layers.zones.segments() {
+            let state = self.table[id.index()].state;
+            let (newest, over) = (layers.is_newest(id), layers.zones.overlapping(id));
+            let used = over.iter().filter(|other| self.table[other.index()].state.is_in_use());
+            let blockers = used.clone().filter(|other| !layers.is_newest(**other)).count();
+            let right = match state {
+                SegmentState::Shadowed => newest && blockers > 0,
+                SegmentState::Free => newest && blockers == 0,
+                SegmentState::Idle => !newest && layers.idle.contains(&id) && used.count() == 0,
+                SegmentState::Retired => !newest,
+                _ => used.count() == 0 && newest != layers.older.contains(&id),
+            };
+            if !right || (newest && blockers != usize::from(layers.blockers[id.index()])) {
+                return Err(format!("segment {id} of layout {} is {state:?} with {blockers} blockers over {over:?}", layers.zones.zone(id).layout));
+            }
+        }
+        Ok(())
+    }
+}
