@@ -209,16 +209,7 @@ impl Engine {
         self.counters.victims += 1;
         let (live, dead) = self.segments.live_and_dead_blocks(segment);
         let gain = Gain::new(live, dead);
-        self.cleaner.victims.insert(Victim {
-            segment,
-            next_row: 0,
-            ends: Vec::new(),
-            runs: Slab::default(),
-            ready: 0,
-            last_seq: Seq(0),
-            damaged: false,
-            gain,
-        });
+        self.cleaner.victims.insert(Victim { segment, next_row: 0, ends: Vec::new(), runs: Slab::default(), ready: 0, last_seq: Seq(0), damaged: false, gain });
     }
 
     /// Starts reading the ends of the victim's next batches.

@@ -24,7 +24,8 @@ use windrow_layout::superblock::{
     StreamPosition, Superblock, slot_offset,
 };
 use windrow_units::{
-    BLOCK_BYTES, Epoch, Generation, MAX_MEMBERS, MAX_STREAMS, MemberId, Order, PlaceCodec, Redundancy, RedundancyError, SegmentId, Seq, Shape, Uuid, Zone, ZoneMap,
+    BLOCK_BYTES, Epoch, Generation, MAX_MEMBERS, MAX_STREAMS, MemberId, Order, PlaceCodec, Redundancy, RedundancyError, SegmentId, Seq, Shape, Uuid, Zone,
+    ZoneMap,
 };
 
 /// Why a pool can not be made.

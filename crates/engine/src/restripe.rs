@@ -9,9 +9,9 @@
 //! Space: what is held back is reckoned from the segments that may be used at the moment ([`Engine::plan_now`]), so usable space, the bound on
 //! map pages and the checkpoint's reserve grow together, step by step.
 
+use crate::control::control_answer;
 use crate::format::{Holding, Layout, lay_out, plan_holdings, plan_zones};
 use crate::limits::{RESTRIPE_VICTIMS, STREAM_CLEANED, STREAM_USER};
-use crate::control::control_answer;
 use crate::member::{life, redundancy_holds};
 use crate::segment::{ReuseHorizon, SegmentState};
 use crate::{ControlError, ControlId, ControlReply, Engine, FormatError, Notice, Outbox, PoolPlan, StopReason};

@@ -2,8 +2,9 @@
 
 mod machine;
 
-use machine::Machine;
+use machine::{Machine, Memory};
 use windrow_engine::*;
+use windrow_io::*;
 use windrow_units::{MemberId, Redundancy, Uuid, VolumeId};
 
 /// A pool with spares of so many MiB.
@@ -17,7 +18,10 @@ fn add_spare(machine: &mut Machine, mib: usize) {
     let memory = &mut machine.memory;
     let slot = memory.data.len() as u8;
     memory.data.push(vec![0; mib << 20]);
-    (memory.present.push(true), memory.failing.push(false), memory.written.push(0), memory.flushed.push(0));
+    memory.present.push(true);
+    memory.failing.push(false);
+    memory.written.push(0);
+    memory.flushed.push(0);
     let change = MemberChange::AddSpare { uuid: Uuid([slot + 100; 16]), size_bytes: (mib as u64) << 20 };
     assert_eq!(machine.command(Control::Member { member: MemberId(slot), change }), Some(Ok(ControlReply::Done)));
 }
@@ -90,4 +94,275 @@ fn a_pool_grows_and_moves_to_the_new_layout() {
         verify(&mut machine, volume, 0..900, 1);
         assert!(!machine.engine.status().restripe.active);
     }
+}
+
+/// A pool whose power is cut now and then while it works: what was written since the last flush of a member may be there or not.
+struct Fragile {
+    machine: Machine,
+    /// Writes that no flush of their member covers: member, offset, what was there before.
+    unflushed: Vec<(usize, usize, Vec<u8>)>,
+    commands: u64,
+    cuts: u64,
+}
+
+impl Fragile {
+    fn new(machine: Machine) -> Self {
+        Self { machine, unflushed: Vec::new(), commands: 0, cuts: 0 }
+    }
+
+    /// Carries out what is under way; each so many commands `cut` gets what a power cut would leave.
+    fn run(&mut self, every: u64, cut: &mut dyn FnMut(Memory, u64)) {
+        loop {
+            self.machine.held = Some(Vec::new());
+            self.machine.settle();
+            let commands = self.machine.held.take().unwrap_or_default();
+            if commands.is_empty() {
+                return;
+            }
+            for command in commands {
+                let member = command.member.index();
+                if let MemberOp::Write { offset, buf } = &command.op {
+                    let range = *offset as usize..*offset as usize + buf.len();
+                    self.unflushed.push((member, range.start, self.machine.memory.data[member][range].to_vec()));
+                }
+                if let MemberOp::Flush = &command.op {
+                    self.unflushed.retain(|w| w.0 != member);
+                }
+                self.machine.carry_out(command);
+                self.commands += 1;
+                // The first ones bring the layout into force.
+                if self.commands < 48 || self.commands.is_multiple_of(every) {
+                    self.cuts += 1;
+                    cut(self.after_cut(self.cuts), self.cuts);
+                }
+            }
+        }
+    }
+
+    /// What is left if some of the unflushed writes never arrived; none or all of them at times.
+    fn after_cut(&self, seed: u64) -> Memory {
+        let mut memory = self.machine.memory.clone();
+        let mut bits = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for (member, at, before) in self.unflushed.iter().rev() {
+            bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let lost = match seed % 4 {
+                0 => true,
+                1 => false,
+                _ => bits >> 60 < 8,
+            };
+            if lost {
+                memory.data[*member][*at..*at + before.len()].copy_from_slice(before);
+            }
+        }
+        memory
+    }
+}
+
+#[test]
+fn power_may_go_at_any_time_of_a_growth() {
+    for (redundancy, members, spares, every) in [
+        (Redundancy::Single, 3, vec![12, 12], 13),
+        (Redundancy::Copies(2), 3, vec![12], 19),
+        (Redundancy::Copies(2), 2, vec![16, 12], 17),
+        (Redundancy::Double, 4, vec![12], 29),
+    ] {
+        let mut machine = with_spares(redundancy, members, 12, &spares);
+        let volume = machine.volume(1 << 30);
+        write(&mut machine, volume, 0..500, 1);
+        let last = (members + spares.len()) as u8;
+        let mut fragile = Fragile::new(machine);
+        let (mut seen, mut flushed) = ([0u32; 3], 0u64);
+        let mut check = |memory: Memory, cuts: u64, flushed: u64| {
+            let mut machine = Machine::open(memory);
+            let status = machine.engine.status();
+            // Before the layout came, with two layouts, after the old one was gone.
+            let grown = status.plan.zones[0].layout > 0;
+            seen[usize::from(grown) + usize::from(grown && !status.restripe.active)] += 1;
+            let every = if cuts.is_multiple_of(8) { 1 } else { 7 };
+            (0..500).step_by(every).for_each(|lba| assert_eq!(machine.byte(volume, lba), (lba * 3 + 1) as u8, "block {lba} after cut {cuts}"));
+            let churned = u64::from(machine.byte(volume, 6000));
+            assert!(churned >= flushed, "{churned}, {flushed} was flushed");
+            if cuts.is_multiple_of(8) {
+                if grown {
+                    restripe(&mut machine, volume);
+                } else {
+                    assert_eq!(grow(&mut machine, members as u8..last), Some(Ok(ControlReply::Done)));
+                }
+                verify(&mut machine, volume, 0..500, 1);
+                let mut machine = machine.crash();
+                verify(&mut machine, volume, 0..500, 1);
+            }
+        };
+        let grow = Control::Grow { members: (members as u8..last).map(MemberId).collect() };
+        fragile.machine.events.push(Event::Control(ControlRequest { id: ControlId(1), command: grow }));
+        for round in 1..=250u64 {
+            let lba = 5000 + round % 50;
+            for (lba, byte) in [(lba, round as u8), (6000, round as u8)] {
+                fragile.machine.request(volume, Op::Write { offset: lba * 4096, data: Payload::copy_of(&[byte; 4096]), fua: false });
+            }
+            fragile.machine.request(volume, Op::Flush);
+            fragile.run(every, &mut |memory, cuts| check(memory, cuts, flushed));
+            flushed = round;
+            for _ in 0..3 {
+                fragile.machine.now_ns += 30_000_000;
+                fragile.machine.events.push(Event::Tick(fragile.machine.now_ns));
+                fragile.run(every, &mut |memory, cuts| check(memory, cuts, flushed));
+            }
+            if !fragile.machine.engine.status().restripe.active && round > 5 {
+                break;
+            }
+        }
+        assert!(!fragile.machine.engine.status().restripe.active, "{:?}", fragile.machine.engine.status().restripe);
+        assert!(seen[0] > 5 && seen[1] > 50, "{redundancy:?} {members}: {seen:?} of {} commands", fragile.commands);
+    }
+}
+
+#[test]
+fn a_pool_grows_twice_and_the_numbers_of_the_first_layout_are_used_again() {
+    let mut machine = with_spares(Redundancy::Single, 4, 12, &[12]);
+    let volume = machine.volume(1 << 30);
+    write(&mut machine, volume, 0..700, 1);
+    assert_eq!(grow(&mut machine, 4..5), Some(Ok(ControlReply::Done)));
+    restripe(&mut machine, volume);
+    let first = machine.memory.superblock().zones[0].clone();
+    assert!(first.first_segment > 0 && first.layout == 1);
+    write(&mut machine, volume, 200..900, 2);
+    // The second time two at once, one of them larger: its rest is a zone that is too narrow to be used.
+    [12, 20].iter().for_each(|mib| add_spare(&mut machine, *mib));
+    assert_eq!(grow(&mut machine, 5..7), Some(Ok(ControlReply::Done)));
+    let zones = machine.memory.superblock().zones;
+    assert_eq!(zones.iter().map(|z| (z.first_segment, z.layout)).collect::<Vec<_>>(), [(0, 2), (first.first_segment, 1)]);
+    let mut machine = machine.crash();
+    verify(&mut machine, volume, 0..200, 1);
+    verify(&mut machine, volume, 200..900, 2);
+    restripe(&mut machine, volume);
+    let mut machine = machine.crash();
+    verify(&mut machine, volume, 0..200, 1);
+    verify(&mut machine, volume, 200..900, 2);
+    assert_eq!(machine.memory.superblock().zones.len(), 1);
+}
+
+#[test]
+fn a_pool_grows_again_before_it_has_moved() {
+    for (redundancy, members) in [(Redundancy::Single, 3), (Redundancy::Copies(2), 3)] {
+        let mut machine = with_spares(redundancy, members, 12, &[12, 12, 16]);
+        let volume = machine.volume(1 << 30);
+        write(&mut machine, volume, 0..800, 1);
+        let mut usable = machine.engine.status().plan.usable_bytes;
+        for member in members as u8..members as u8 + 3 {
+            assert_eq!(grow(&mut machine, member..member + 1), Some(Ok(ControlReply::Done)));
+            write(&mut machine, volume, u64::from(member) * 50..u64::from(member) * 50 + 50, 2);
+            let now = machine.engine.status().plan.usable_bytes;
+            assert!(now >= usable, "{now} bytes after {usable}");
+            usable = now;
+            machine = machine.crash();
+        }
+        let layouts: std::collections::BTreeSet<u32> = machine.memory.superblock().zones.iter().map(|z| z.layout).collect();
+        assert!(layouts.len() > 2, "{layouts:?}");
+        restripe(&mut machine, volume);
+        let mut machine = machine.crash();
+        let first = members as u64 * 50;
+        verify(&mut machine, volume, 0..first, 1);
+        verify(&mut machine, volume, first..first + 150, 2);
+        verify(&mut machine, volume, first + 150..800, 1);
+        assert_eq!(machine.memory.superblock().zones.iter().map(|z| z.layout).max(), Some(3));
+    }
+}
+
+#[test]
+fn a_member_may_fail_while_data_moves_and_is_rebuilt_in_both_layouts() {
+    for (redundancy, members) in [(Redundancy::Single, 3), (Redundancy::Copies(2), 3), (Redundancy::Double, 5)] {
+        for away in [0, members] {
+            let mut machine = with_spares(redundancy, members, 12, &[12, 12]);
+            let volume = machine.volume(1 << 30);
+            write(&mut machine, volume, 0..600, 1);
+            assert_eq!(grow(&mut machine, members as u8..members as u8 + 2), Some(Ok(ControlReply::Done)));
+            machine.memory.failing[away] = true;
+            write(&mut machine, volume, 0..100, 2);
+            assert_eq!(machine.engine.status().members[away].state, "faulted");
+            verify(&mut machine, volume, 100..600, 1);
+            assert!(machine.engine.status().restripe.active);
+            // It is back at the next start, and rebuilt before the rest moves.
+            machine.memory.failing[away] = false;
+            let mut machine = machine.crash();
+            pass(&mut machine, 60);
+            assert_eq!(machine.engine.status().members[away].state, "online");
+            restripe(&mut machine, volume);
+            // Now another one goes, and everything is there.
+            let other = (away + 1) % members;
+            machine.memory.present[other] = false;
+            let mut machine = Machine::open_with(machine.memory, &OpenOptions { force: true, ..Machine::options() });
+            verify(&mut machine, volume, 0..100, 2);
+            verify(&mut machine, volume, 100..600, 1);
+        }
+    }
+}
+
+#[test]
+fn a_full_pool_grows_without_a_write_refused_and_is_clean_afterwards() {
+    let mut machine = with_spares(Redundancy::Single, 4, 12, &[12, 12]);
+    let volume = machine.volume(1 << 30);
+    let status = machine.engine.status();
+    let blocks = status.plan.usable_bytes / 4096;
+    write(&mut machine, volume, 0..blocks, 1);
+    machine.completions.clear();
+    assert_eq!(grow(&mut machine, 4..6), Some(Ok(ControlReply::Done)));
+    let moved_before = machine.engine.status().written.moved;
+    let mut lba = 0;
+    while machine.engine.status().restripe.active {
+        // Overwrites of what is there go on all the time.
+        (0..20).for_each(|_| {
+            machine.write(
+                volume,
+                {
+                    lba = (lba * 7 + 1) % blocks;
+                    lba
+                },
+                9,
+            )
+        });
+        machine.flush(volume);
+        pass(&mut machine, 3);
+        assert!(machine.completions.drain(..).all(|c| c.result.is_ok()), "a write was refused");
+    }
+    let status = machine.engine.status();
+    let moved = status.written.moved - moved_before;
+    assert!(moved <= blocks * 4096 * 3 / 2, "{moved} bytes moved for {blocks} blocks");
+    // The new space can be filled.
+    let more = status.plan.usable_bytes / 4096 - blocks;
+    assert!(more > blocks / 2, "{more} of {blocks}");
+    write(&mut machine, volume, blocks..blocks + more, 3);
+    assert!(machine.completions.drain(..).all(|c| c.result.is_ok()), "the new space is not there");
+    verify(&mut machine, volume, blocks..blocks + more, 3);
+    assert_eq!(machine.command(Control::Scrub(ScrubCommand::Start { unix_s: 1, bytes_per_second: 0 })), Some(Ok(ControlReply::Done)));
+    pass(&mut machine, 50);
+    let scrub = machine.engine.status().scrub;
+    assert_eq!((scrub.state, scrub.wrong_blocks, scrub.lost_blocks), (ScrubState::Completed, 0, 0));
+}
+
+#[test]
+fn what_can_not_grow_is_refused_in_words() {
+    let mut machine = with_spares(Redundancy::Single, 4, 12, &[12, 2]);
+    let why = |answer: Option<Result<ControlReply, ControlError>>| match answer {
+        Some(Err(error)) => error.to_string(),
+        other => panic!("answered {other:?}"),
+    };
+    assert!(why(grow(&mut machine, 4..4)).contains("one spare at least"));
+    assert!(why(grow(&mut machine, 7..8)).contains("no such member"));
+    assert!(why(grow(&mut machine, 0..1)).contains("is no spare"));
+    // A small one takes the others' extents down to its own.
+    assert!(why(grow(&mut machine, 5..6)).contains("not have more usable space"));
+    machine.memory.failing[1] = true;
+    let volume = machine.volume(1 << 20);
+    machine.write(volume, 1, 1);
+    machine.flush(volume);
+    assert!(why(grow(&mut machine, 4..5)).contains("member 1: it is not there"));
+    // A spare that fails when it is needed stays a spare.
+    let mut machine = with_spares(Redundancy::Single, 4, 12, &[12]);
+    machine.memory.failing[4] = true;
+    assert!(why(grow(&mut machine, 4..5)).contains("member 4: it failed"));
+    let status = machine.engine.status();
+    assert_eq!((status.members[4].state, status.state, status.restripe.active), ("spare", "online", false));
+    machine.memory.failing[4] = false;
+    assert_eq!(grow(&mut machine, 4..5), Some(Ok(ControlReply::Done)));
 }

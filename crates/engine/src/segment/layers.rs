@@ -256,7 +256,8 @@ impl Segments {
     /// Rule 1, and that every count is right.
     pub(super) fn check_layers(&self) -> Result<(), String> {
         let Some(layers) = &self.layers else {
-            let odd = |s: &Segment| matches!(s.state, SegmentState::Shadowed | SegmentState::Idle) || (s.state == SegmentState::Retired && !s.starts.is_empty());
+            let odd =
+                |s: &Segment| matches!(s.state, SegmentState::Shadowed | SegmentState::Idle) || (s.state == SegmentState::Retired && !s.starts.is_empty());
             return self.table.iter().position(odd).map_or(Ok(()), |index| Err(format!("segment {index} has a state of layers, and there are none")));
         };
         for id in layers.zones.segments() {

@@ -20,6 +20,7 @@ fn changes() -> Vec<(Change, String)> {
     list.push((Exchange, "another device is in its place (`pool replace`, a spare)".to_owned()));
     list.push((GiveUp, "`pool remove`, or a spare takes another's place".to_owned()));
     list.push((Add, "`pool add --spare`".to_owned()));
+    list.push((Join, "`pool add`: the pool grows over it".to_owned()));
     list
 }
 
