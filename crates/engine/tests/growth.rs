@@ -366,3 +366,28 @@ fn what_can_not_grow_is_refused_in_words() {
     machine.memory.failing[4] = false;
     assert_eq!(grow(&mut machine, 4..5), Some(Ok(ControlReply::Done)));
 }
+
+#[test]
+fn the_map_is_rebuilt_from_the_batches_of_both_layouts() {
+    for rounds in [1, 2, 4, 6] {
+        let mut machine = with_spares(Redundancy::Single, 3, 12, &[12, 12]);
+        let volume = machine.volume(1 << 30);
+        write(&mut machine, volume, 0..600, 1);
+        assert_eq!(grow(&mut machine, 3..5), Some(Ok(ControlReply::Done)));
+        for round in 0..rounds {
+            write(&mut machine, volume, round * 40..round * 40 + 40, 2);
+            pass(&mut machine, 2);
+        }
+        let rewritten = rounds * 40;
+        assert!(machine.engine.status().restripe.active);
+        let mut memory = shut_down(machine).memory;
+        let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), true, &mut |_| {}).expect("a rebuild");
+        assert!(report.losses.is_empty(), "{:?}", report.losses);
+        let mut machine = Machine::open(memory);
+        verify(&mut machine, volume, 0..rewritten, 2);
+        verify(&mut machine, volume, rewritten..600, 1);
+        restripe(&mut machine, volume);
+        verify(&mut machine, volume, 0..rewritten, 2);
+        verify(&mut machine, volume, rewritten..600, 1);
+    }
+}

@@ -146,6 +146,7 @@ fn check_from(
     for (i, reference) in references.iter().enumerate() {
         by_segment.entry(reader.codec.segment(reference.place)).or_insert(i..i).end = i + 1;
     }
+    check_extents(reader, &by_segment, &mut report.findings);
     (report.live_blocks, report.live_segments) = (references.len() as u64, by_segment.len() as u64);
     let total = by_segment.len() as u64;
     for (done, (segment, range)) in by_segment.into_iter().enumerate() {
@@ -154,6 +155,19 @@ fn check_from(
         check.run(&tables.segments[segment.index()]);
     }
     progress(CheckProgress { phase: CheckPhase::Segments, done: total, total, read_bytes: reader.read_bytes });
+}
+
+/// Segments of two layouts may lie in the same extents; only one of them may hold something.
+fn check_extents(reader: &PoolReader<'_>, live: &BTreeMap<SegmentId, std::ops::Range<usize>>, findings: &mut Findings) {
+    if !reader.zones.has_superseded() {
+        return;
+    }
+    for segment in live.keys() {
+        for other in reader.zones.overlapping(*segment).iter().filter(|other| *other < segment && live.contains_key(other)) {
+            let message = format!("segment {segment} and segment {other} of another layout share extents, and both hold live blocks");
+            findings.add(Finding::new(Severity::Error, FindingKind::ExtentShared, message).at(*segment, 0));
+        }
+    }
 }
 
 fn check_volumes(tables: &Tables, findings: &mut Findings) {

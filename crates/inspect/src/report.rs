@@ -66,6 +66,8 @@ pub enum FindingKind {
     MapMismatch,
     /// Two blocks share a place.
     PlaceShared,
+    /// Two segments of different layouts that both hold live blocks share extents.
+    ExtentShared,
     /// The recorded batch starts of a segment are not those on the members.
     StartsMismatch,
     /// The volume table contradicts itself.

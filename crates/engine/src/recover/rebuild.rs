@@ -219,7 +219,7 @@ fn settle_segments(found: &Scan, checkpoint: u64, tables: &mut Tables) {
 
 /// Makes segments free in which nothing lives, those that tell least first, and gives each stream its own.
 fn choose_segments(found: &Scan, seq: Seq, wanted: u32, tables: &mut Tables) -> Result<[StreamPosition; MAX_STREAMS], OpenError> {
-    let count = tables.segments.count();
+    let (zones, layout) = (&tables.zones, tables.zones.layout());
     let rank = |id: SegmentId| {
         let segment = tables.segments.get(id);
         match (found.written[id.index()], segment.filled_rows > 0, usize::from(segment.stream) == STREAM_CHECKPOINT) {
@@ -230,14 +230,18 @@ fn choose_segments(found: &Scan, seq: Seq, wanted: u32, tables: &mut Tables) -> 
             (true, true, false) => 3,
         }
     };
-    let mut free: Vec<(u8, SegmentId)> = (0..count).map(SegmentId).filter(|id| tables.segments.get(*id).live_units == 0).map(|id| (rank(id), id)).collect();
+    // What is written there goes over what segments of older layouts hold in the same extents.
+    let in_extents = |id: SegmentId| std::iter::once(id).chain(zones.overlapping(id));
+    let dead = |id: &SegmentId| in_extents(*id).all(|s| tables.segments.get(s).live_units == 0);
+    let of_layout = zones.segments().filter(|id| zones.zone(*id).layout == layout);
+    let mut free: Vec<(u8, SegmentId)> = of_layout.filter(dead).map(|id| (in_extents(id).map(rank).max().unwrap_or(0), id)).collect();
     free.sort_unstable();
     free.truncate(wanted as usize);
     if free.len() < STREAMS.len() + 2 {
         return Err(OpenError::Damage("there is no free segment to write a checkpoint to".into()));
     }
-    for (_, id) in &free {
-        tables.segments.truncate(*id, 0);
+    for id in free.iter().flat_map(|(_, id)| in_extents(*id)).collect::<Vec<_>>() {
+        tables.segments.truncate(id, 0);
     }
     let mut positions = super::chain::closed_positions();
     for (stream, (_, segment)) in STREAMS.into_iter().zip(&free) {

@@ -479,3 +479,23 @@ fn no_damage_makes_the_check_fail_to_answer() {
         assert!(report.failure.is_some() || report.exit_code() <= 4);
     }
 }
+
+#[test]
+fn segments_of_two_layouts_may_not_both_be_used_in_the_same_extents() {
+    // A pool as it is after a grow: the old layout of four members, and one of five over the same extents, with numbers behind it.
+    let mut pool = used_pool(Redundancy::Single, 4);
+    let old = pool.superblock.zones[0].clone();
+    let shape = Redundancy::Single.shape(4, old.shape.rows, old.shape.chunk_rows).unwrap();
+    let new = Zone { first_segment: 100, shape, layout: 1, ..old };
+    pool.superblock.zones.push(new);
+    pool.zones = ZoneMap::new(pool.superblock.zones.clone());
+    pool.save();
+    assert!(pool.check().findings.is_clean());
+    // Somebody writes to a segment of the new layout while the old one is in use there, and puts it into the map.
+    let stolen = pool.map[&(1, 8)];
+    let first = pool.codec.segment(stolen.place());
+    let place = pool.codec.pack_block(SegmentId(100 + first.0), pool.codec.block(stolen.place()));
+    pool.map.insert((1, 8), MapEntry::plain(place, stolen.checksum()));
+    pool.checkpoint();
+    assert!(kinds(&pool.check()).contains(&(ExtentShared, Error)));
+}

@@ -17,6 +17,7 @@ use super::super::reader::Reader;
 use super::super::redundancy::verify_payload;
 use super::{RebuildPhase, RebuildProgress, SEQ_LEAP};
 use crate::limits::{REPLAY_TABLE_BYTES, STREAMS};
+use std::collections::BTreeSet;
 use windrow_layout::batch::HeaderFrame;
 use windrow_layout::superblock::Superblock;
 use windrow_units::{Epoch, MAX_STREAMS, Order, SegmentId, Seq};
@@ -77,6 +78,7 @@ pub(super) fn scan(reader: &mut Reader<'_>, superblock: &Superblock, watch: &mut
         scan.segment(reader, superblock, *segment, &mut durable, &mut budget)?;
         reader.forget();
     }
+    scan.drop_overwritten(reader)?;
     for stream in STREAMS {
         scan.drop_void(superblock, stream);
         scan.drop_torn(reader, stream, durable.seqs[stream])?;
@@ -145,6 +147,32 @@ impl Scan {
             durable.claim(superblock, h.epoch, &h.flushed_seq, h.flushed_through);
             self.highest_order = self.highest_order.max(h.flushed_through);
         }
+    }
+
+    /// Where segments of two layouts have both left batches in the same extents, one of them was given up: of it only remains are there, and all of
+    /// its blocks are elsewhere. Batches there count if they verify to the last byte, and what is missing is not lost.
+    fn drop_overwritten(&mut self, reader: &mut Reader<'_>) -> Result<(), OpenError> {
+        if !reader.zones.has_superseded() {
+            return Ok(());
+        }
+        let zones = reader.zones;
+        let shared = |id: &SegmentId| self.written[id.index()] && zones.overlapping(*id).iter().any(|other| self.written[other.index()]);
+        let shared: BTreeSet<SegmentId> = zones.segments().filter(shared).collect();
+        for list in &mut self.streams {
+            let mut kept = Vec::with_capacity(list.len());
+            for taken in std::mem::take(list) {
+                let whole = !shared.contains(&taken.segment) || {
+                    let (batch, ends) = taken.read(reader)?;
+                    verify_payload(reader, &batch, &ends)? != Found::Unverified
+                };
+                if whole {
+                    kept.push(taken);
+                }
+            }
+            *list = kept;
+        }
+        self.gaps.retain(|gap| !shared.contains(&gap.segment));
+        Ok(())
     }
 
     fn drop_void(&mut self, superblock: &Superblock, stream: usize) {
