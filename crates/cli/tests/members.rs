@@ -187,6 +187,44 @@ fn a_member_is_replaced_while_the_pool_is_served_and_its_old_device_is_a_strange
 }
 
 #[test]
+fn a_pool_grows_while_it_is_served() {
+    let world = World::with_volume(CREATE, "64M");
+    let server = world.serve("");
+    let mut client = server.client();
+    fill(&mut client, PIECES, 1);
+    let usable = |world: &World| status(world)["capacity"]["usable_bytes"].as_u64().expect("bytes");
+    let before = usable(&world);
+    let shown: Value = serde_json::from_str(&world.succeeds("pool add tank m4 m5 --sparse -o json")).expect("JSON");
+    assert_eq!((shown["members"][4]["state"].as_str(), shown["members"][5]["state"].as_str()), (Some("online"), Some("online")), "{shown}");
+    assert!(usable(&world) >= before);
+    let refused = world.run("pool add tank missing/m6 --sparse");
+    assert!(!refused.status.success());
+    // Writes go on, and the old layout is left behind.
+    let end = Instant::now() + Duration::from_secs(60);
+    for round in 2.. {
+        fill(&mut client, 10, round);
+        let restripe = status(&world)["restripe"].clone();
+        // What the streams have open of the old layout stays until it is full.
+        if restripe["segments_done"].as_u64().expect("a number") + 8 >= restripe["segments_total"].as_u64().expect("a number") {
+            break;
+        }
+        assert!(Instant::now() < end, "{restripe}");
+    }
+    assert!(usable(&world) > before * 5 / 4, "{} after {before}", usable(&world));
+    drop(client);
+    assert!(server.stop());
+    world.check().expect("everything is whole, redundancy included");
+    let server = world.serve("");
+    let mut client = server.client();
+    let all = client.read_all().expect("everything");
+    for number in 10..PIECES {
+        assert!(all[number as usize * PIECE..][..PIECE] == piece(number, 1), "piece {number}");
+    }
+    drop(client);
+    assert!(server.stop());
+}
+
+#[test]
 fn a_spare_takes_the_place_of_a_member_that_is_gone() {
     let world = World::with_volume(CREATE, "64M");
     let server = world.serve("");

@@ -119,6 +119,11 @@ pub enum Command {
         #[serde(default)]
         overwrite: bool,
     },
+    /// Use spares for data from now on.
+    Grow {
+        /// Their slots.
+        members: Vec<u8>,
+    },
     /// Remove a spare.
     SpareRemove {
         /// Its slot.

@@ -153,6 +153,11 @@ impl ControlHandler for Daemon {
                 let slot = self.pool.add_spare(&Newcomer { path, overwrite })?;
                 self.change_member(slot, |_| Ok(()))
             }
+            Command::Grow { members } => {
+                let members: Vec<MemberId> = members.into_iter().map(MemberId).collect();
+                self.pool.grow(members)?;
+                Ok(Reply::Pool(Box::new(report(&self.pool)?)))
+            }
             Command::SpareRemove { member } => self.change_member(MemberId(member), |pool| pool.remove_spare(MemberId(member))),
             Command::Shutdown { export } => self.end(export),
         }

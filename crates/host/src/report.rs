@@ -328,6 +328,9 @@ pub struct PoolReport {
     /// The rebuild that is under way, or the last one since start.
     #[serde(default)]
     pub rebuild: RebuildReport,
+    /// How far data has moved to all members, after the pool has grown.
+    #[serde(default)]
+    pub restripe: windrow_engine::RestripeStatus,
     /// Latencies since start.
     pub latency: LatencyReport,
 }
@@ -396,6 +399,7 @@ impl PoolReport {
             amplification: AmplificationReport::new(&status.written, status.user_write_bytes),
             scrub,
             rebuild: RebuildReport::from(&status.rebuild),
+            restripe: status.restripe,
             latency,
             name: status.name,
         }

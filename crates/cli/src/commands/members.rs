@@ -80,16 +80,20 @@ pub struct OnlineArguments {
 /// Arguments of `pool add`.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  windrow pool add tank --spare /dev/sdg
+  windrow pool add tank /dev/sdg /dev/sdh
+  windrow pool add tank --spare /dev/sdi
   windrow pool add tank --spare spare.img --sparse
 
-A spare takes the place of a member that fails, by itself, and is rebuilt. It should be as large as the largest member.")]
+Devices without --spare hold data from now on: new stripes go over all members at once, cleaning moves the old ones in the background (`windrow pool
+status` tells how far), and usable space grows step by step. This cannot be undone. A spare takes the place of a member that fails, by itself, and is rebuilt. It should be as large as the largest member.")]
 pub struct AddArguments {
     /// Pool.
     pool: String,
     /// A block device or a file that waits to take a member's place; a file that does not exist is made.
-    #[arg(long, value_name = "PATH", required = true)]
-    spare: PathBuf,
+    #[arg(long, value_name = "PATH", required_unless_present = "members", conflicts_with = "members")]
+    spare: Option<PathBuf>,
+    /// Block devices or files that the pool grows over; files that do not exist are made.
+    members: Vec<PathBuf>,
     #[command(flatten)]
     place: PoolPlace,
     /// Do not reserve the room of a new file.
@@ -155,17 +159,64 @@ pub fn online(arguments: &OnlineArguments, output: &Output) -> Result<u8, Failur
 
 /// Runs `pool add`.
 pub fn add(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
+    let Some(spare) = &arguments.spare else { return grow(arguments, output) };
     let what = format!("cannot add a spare to pool '{}'", arguments.pool);
     let report = context::status(&arguments.pool, &arguments.place)?;
-    let largest = report.members.iter().filter(|member| !["spare", "removed"].contains(&member.state.as_str())).map(|member| member.size_bytes).max();
-    let made = make(&arguments.spare, largest.unwrap_or(0), arguments.sparse, &what)?;
-    let path = offline::absolute(&arguments.spare);
-    let command = Command::SpareAdd { path, overwrite: arguments.overwrite };
-    let member = ask(&arguments.pool, &arguments.place, command, false).inspect_err(|failure| unmake(made, &arguments.spare, failure))?;
-    let small = largest.is_some_and(|largest| member.size_bytes < largest);
+    let largest = largest_member(&report);
+    let member = add_one(arguments, spare, largest, &what)?.0;
+    let small = member.size_bytes < largest;
     output.result("pool-add", &member, || {
         let remark = if small { "; it is smaller than the largest member, and cannot take every place" } else { "" };
-        format!("{} is spare {} of pool '{}'{remark}", arguments.spare.display(), member.member, arguments.pool)
+        format!("{} is spare {} of pool '{}'{remark}", spare.display(), member.member, arguments.pool)
+    });
+    Ok(0)
+}
+
+fn largest_member(report: &PoolReport) -> u64 {
+    let members = report.members.iter().filter(|member| !["spare", "removed"].contains(&member.state.as_str()));
+    members.map(|member| member.size_bytes).max().unwrap_or(0)
+}
+
+/// Adds a device as a spare; tells whether its file was made for that.
+fn add_one(arguments: &AddArguments, path: &Path, size_bytes: u64, what: &str) -> Result<(MemberReport, bool), Failure> {
+    let made = make(path, size_bytes, arguments.sparse, what)?;
+    let command = Command::SpareAdd { path: offline::absolute(path), overwrite: arguments.overwrite };
+    let member = ask(&arguments.pool, &arguments.place, command, false).inspect_err(|failure| unmake(made, path, failure))?;
+    Ok((member, made))
+}
+
+/// All devices as spares first, then the pool grows over them; if it can not, they are given back.
+fn grow(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
+    let what = format!("pool '{}' cannot grow", arguments.pool);
+    let report = context::status(&arguments.pool, &arguments.place)?;
+    let (largest, before) = (largest_member(&report), report.capacity.usable_bytes);
+    let mut added: Vec<(MemberReport, &Path, bool)> = Vec::new();
+    let mut grown = Ok(());
+    for path in &arguments.members {
+        match add_one(arguments, path, largest, &what) {
+            Ok((member, made)) => added.push((member, path, made)),
+            Err(failure) => grown = Err(failure),
+        }
+        if grown.is_err() {
+            break;
+        }
+    }
+    let members = added.iter().map(|(member, ..)| member.member).collect();
+    let grown = grown.and_then(|()| match context::ask_with(&arguments.pool, &arguments.place, Command::Grow { members }, false)? {
+        Reply::Pool(report) => Ok(report),
+        _ => Err(context::unexpected()),
+    });
+    let report = grown.inspect_err(|failure| {
+        // Best effort: the failure is the one to tell. What a lost daemon may have done stays.
+        for (member, path, made) in added.iter().filter(|_| failure.id != id::NO_DAEMON) {
+            let given_back = ask(&arguments.pool, &arguments.place, Command::SpareRemove { member: member.member }, false);
+            unmake(*made && given_back.is_ok(), path, failure);
+        }
+    })?;
+    output.result("pool-grow", &report, || {
+        let now = report.capacity.usable_bytes;
+        let (usable, more) = (crate::values::Size(now), crate::values::Size(now.saturating_sub(before)));
+        format!("pool '{}' has {} members more; {usable} usable, {more} more than before\n{}", arguments.pool, added.len(), super::pool::restripe(&report))
     });
     Ok(0)
 }

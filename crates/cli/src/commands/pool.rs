@@ -357,6 +357,21 @@ pub fn rebuild(report: &PoolReport) -> String {
     )
 }
 
+/// How far the data of a pool that has grown has moved, in one line, if it has not moved yet.
+pub fn restripe(report: &PoolReport) -> String {
+    let restripe = &report.restripe;
+    if !restripe.active {
+        return String::new();
+    }
+    let left = u64::from(restripe.segments_total - restripe.segments_done);
+    let time = match (u64::from(restripe.segments_since), left) {
+        (0, _) => "time left unknown".to_owned(),
+        (since, left) => format!("{} left", clock(restripe.active_ms * left / since / 1000)),
+    };
+    let damaged = if restripe.segments_damaged > 0 { format!(", {} hold blocks that cannot be read", restripe.segments_damaged) } else { String::new() };
+    format!("growth     {} of {} segments moved to all members, {time}{damaged}\n", restripe.segments_done, restripe.segments_total)
+}
+
 /// A pool as text.
 pub fn describe(report: &PoolReport) -> String {
     let capacity = &report.capacity;
@@ -384,7 +399,7 @@ pub fn describe(report: &PoolReport) -> String {
         Size(report.bounds.at_risk_bytes),
         scrub::line(&report.scrub, report.served, None),
         scrub::lost(&report.scrub),
-        rebuild(report),
+        rebuild(report) + &restripe(report),
         members.render(),
         super::volume::table(&report.volumes),
     )

@@ -36,7 +36,9 @@ pub fn run(arguments: &StatsArguments, output: &Output) -> Result<u8, Failure> {
 
 /// The figures as text.
 pub fn describe(report: &PoolReport) -> String {
-    [amplification(report), members(report), latencies(report), bounds(&report.bounds)].join("\n") + &super::pool::rebuild(report)
+    [amplification(report), members(report), latencies(report), bounds(&report.bounds)].join("\n")
+        + &super::pool::rebuild(report)
+        + &super::pool::restripe(report)
 }
 
 /// Bytes by cause with their share of what users wrote.

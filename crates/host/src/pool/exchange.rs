@@ -105,6 +105,16 @@ impl Pool {
         Ok(member)
     }
 
+    /// Uses spares for data from now on; what is there moves over by itself.
+    ///
+    /// # Errors
+    /// One of them is no spare or can not be used, a member is away, or the pool would not have more space.
+    pub fn grow(&self, members: Vec<MemberId>) -> Result<(), Failure> {
+        let _one = lock(&self.0.exchanging);
+        let what = "the pool cannot grow".to_owned();
+        self.control(Control::Grow { members }).map(|_| ()).map_err(|error| control_failure(what, &error))
+    }
+
     /// Removes a spare and erases its label.
     ///
     /// # Errors

@@ -80,6 +80,7 @@ pub(crate) fn sample() -> PoolReport {
             left_seconds: Some(10),
             ..RebuildReport::default()
         },
+        restripe: windrow_engine::RestripeStatus::default(),
         scrub: ScrubReport {
             state: ScrubState::Running,
             started_unix_s: 1_700_000_000,
