@@ -135,8 +135,9 @@ fn zones(spec: &PoolSpec) -> Result<Vec<Zone>, FormatError> {
 /// How places of a pool with these zones are packed, with room for the widest segments that the redundancy has.
 fn place_codec(redundancy: Redundancy, zones: &ZoneMap) -> PlaceCodec {
     let own = zones.max_data_blocks();
-    let shape = &zones.zones()[0].shape;
-    let widest = redundancy.shape(MAX_MEMBERS, shape.rows, shape.chunk_rows).map_or(own, |shape| shape.data_blocks());
+    // No zone at all: the members are too small, as will be said soon.
+    let of = |zone: &Zone| redundancy.shape(MAX_MEMBERS, zone.shape.rows, zone.shape.chunk_rows).ok();
+    let widest = zones.zones().first().and_then(of).map_or(own, |shape| shape.data_blocks());
     PlaceCodec::with_headroom(own, widest, u64::from(zones.segment_count()))
 }
 

@@ -165,8 +165,8 @@ impl Stage<'_> {
 
     /// Puts a new member in the place of the target, and waits until it is rebuilt.
     fn rebuild(&self) -> Result<Outcome, Failure> {
-        replace_scratch(&self.scratch.members, TARGET)?;
         let pool = self.open(false)?;
+        replace_scratch(&pool, TARGET)?;
         let begin = Instant::now();
         let report = loop {
             let report = daemon::report(&pool)?;
@@ -185,13 +185,13 @@ impl Stage<'_> {
 
     /// Users, with the target whole, away or being rebuilt.
     fn users(&self, away: bool, rebuilds: bool, step: &Step<'_>) -> Result<Outcome, Failure> {
-        if rebuilds {
-            replace_scratch(&self.scratch.members, TARGET)?;
-        }
         if rebuilds || away {
             self.is_whole.set(false);
         }
         let pool = self.open(away)?;
+        if rebuilds {
+            replace_scratch(&pool, TARGET)?;
+        }
         let arguments = self.arguments;
         let spec = PacedSpec { block_bytes: 4096, span_bytes: self.span, per_second: arguments.per_second, time: self.time, seed: step.round as u64 + 1 };
         let stop = AtomicBool::new(false);

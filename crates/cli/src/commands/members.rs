@@ -90,10 +90,11 @@ pub struct AddArguments {
     /// Pool.
     pool: String,
     /// A block device or a file that waits to take a member's place; a file that does not exist is made.
-    #[arg(long, value_name = "PATH", required_unless_present = "members", conflicts_with = "members")]
+    #[arg(long, value_name = "PATH", required_unless_present = "devices", conflicts_with = "devices")]
     spare: Option<PathBuf>,
     /// Block devices or files that the pool grows over; files that do not exist are made.
-    members: Vec<PathBuf>,
+    #[arg(value_name = "PATH")]
+    devices: Vec<PathBuf>,
     #[command(flatten)]
     place: PoolPlace,
     /// Do not reserve the room of a new file.
@@ -192,7 +193,7 @@ fn grow(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
     let (largest, before) = (largest_member(&report), report.capacity.usable_bytes);
     let mut added: Vec<(MemberReport, &Path, bool)> = Vec::new();
     let mut grown = Ok(());
-    for path in &arguments.members {
+    for path in &arguments.devices {
         match add_one(arguments, path, largest, &what) {
             Ok((member, made)) => added.push((member, path, made)),
             Err(failure) => grown = Err(failure),

@@ -1,9 +1,9 @@
 //! Pools on members that are already open here, formatted afresh: for benchmarks on memory and on scratch files.
 
 use super::{OpenedPool, random_uuid};
-use crate::daemon::control_failure;
+use crate::Pool;
+use crate::daemon::{control_failure, report};
 use crate::failure::{Failure, id};
-use crate::{HostOptions, Pool};
 use std::sync::Arc;
 use std::time::Instant;
 use windrow_device::queue::Members as MemberTable;
@@ -100,18 +100,16 @@ pub fn rebuild_scratch(table: MemberTable, limits: Limits) -> Result<RebuildRepo
     rebuilt.map_err(|error| Failure::new(id::POOL_OPEN, "cannot rebuild the scratch pool", error))
 }
 
-/// Takes what a member of a scratch pool holds for lost: the next opening begins to rebuild it from nothing.
+/// Takes what a member of a running scratch pool holds for lost: its rebuild from nothing begins.
 ///
 /// # Errors
-/// The engine refuses the pool, or a member fails.
-pub fn replace_scratch(table: &MemberTable, member: usize) -> Result<(), Failure> {
+/// The redundancy does not cover it, or the pool has stopped.
+pub fn replace_scratch(pool: &Pool, member: usize) -> Result<(), Failure> {
     let what = || "cannot replace a member of the scratch pool".to_owned();
-    let opened = reopen_scratch(table.clone(), Limits::default(), &mut |_| {})?;
-    let pool = Pool::start(opened.engine, opened.members, opened.buffers, HostOptions::default())?;
-    let size_bytes = table[member].as_ref().map_or(0, |device| device.info().size_bytes);
+    let size_bytes = report(pool)?.members.get(member).map_or(0, |member| member.size_bytes);
     let exchange = MemberChange::Exchange { uuid: random_uuid()?, size_bytes, spare: None };
     for change in [MemberChange::TakeOut, MemberChange::Settle, exchange] {
         pool.control(Control::Member { member: MemberId(member as u8), change }).map_err(|error| control_failure(what(), &error))?;
     }
-    pool.shutdown(false).map_err(|error| control_failure(what(), &error))
+    Ok(())
 }
