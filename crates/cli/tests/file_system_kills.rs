@@ -48,7 +48,8 @@ struct Work {
 fn fio(files: &Path, name: &str, more: &[&str]) -> Command {
     let mut command = Command::new(find("fio").expect("it is installed"));
     command.arg(format!("--name={name}")).arg(format!("--directory={}", files.display())).args(["--ioengine=psync", "--bs=4k", "--verify=crc32c"]);
-    command.args(["--verify_fatal=1", "--randrepeat=1", "--allow_mounted_write=1"]).args(more).stdin(Stdio::null());
+    // Without its own notes of what it has verified, which it would leave in the current folder.
+    command.args(["--verify_fatal=1", "--randrepeat=1", "--allow_mounted_write=1", "--verify_state_save=0"]).args(more).stdin(Stdio::null());
     command
 }
 

@@ -11,7 +11,7 @@
 
 use super::*;
 use crate::member::life::change;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use windrow_io::{MemberError, MemberErrorKind};
@@ -343,7 +343,7 @@ fn explore(redundancy: Redundancy, members: usize, prefix: &[Step], depth: usize
     for step in prefix {
         first = first.step(*step).unwrap_or_else(|| panic!("{step:?} of {prefix:?} is possible"));
     }
-    let mut seen = HashSet::from([first.key()]);
+    let mut seen = BTreeSet::from([first.key()]);
     let mut layer: Vec<(World, Vec<Step>)> = vec![(first, prefix.to_vec())];
     for _ in 0..depth {
         let mut next = Vec::new();
