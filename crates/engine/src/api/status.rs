@@ -1,0 +1,264 @@
+//! What `status` and `stats` show of a running pool: counters, states, sums.
+
+use super::{Limits, PoolPlan};
+use crate::restripe::RestripeStatus;
+use serde::{Deserialize, Serialize};
+use windrow_units::{MemberId, Order, Uuid, VolumeId};
+
+/// Bytes written by cause. Each byte sent to a member is in exactly one of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct WrittenBytes {
+    /// User data.
+    pub user: u64,
+    /// Batch headers, tables, footers.
+    pub header: u64,
+    /// Redundancy columns (of whatever).
+    pub parity: u64,
+    /// Blocks moved by cleaning.
+    pub moved: u64,
+    /// Padding.
+    pub padding: u64,
+    /// Journal (none yet).
+    pub journal: u64,
+    /// Checkpoint pages.
+    pub checkpoint: u64,
+    /// Superblocks and labels.
+    pub superblock: u64,
+    /// Repair of torn or wrong parts.
+    pub repair: u64,
+    /// Rebuild (none yet).
+    pub rebuild: u64,
+}
+
+impl WrittenBytes {
+    /// The sum.
+    pub fn total(&self) -> u64 {
+        self.user + self.header + self.parity + self.moved + self.padding + self.journal + self.checkpoint + self.superblock + self.repair + self.rebuild
+    }
+}
+
+/// Counters of one member since start.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct MemberStats {
+    /// Bytes written, by cause.
+    pub written: WrittenBytes,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Bytes discarded.
+    pub discarded_bytes: u64,
+    /// Failed operations.
+    pub errors: u64,
+    /// Reads of users that it answered late, or not yet.
+    pub slow_reads: u64,
+}
+
+/// A volume as `status` shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct VolumeStatus {
+    /// Id.
+    pub id: VolumeId,
+    /// Name.
+    pub name: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Bytes of blocks that hold data (committed).
+    pub mapped_bytes: u64,
+    /// Read-only.
+    pub read_only: bool,
+    /// Being deleted.
+    pub deleting: bool,
+}
+
+/// A member as `status` shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct MemberStatus {
+    /// Index.
+    pub member: MemberId,
+    /// Identifier.
+    pub uuid: Uuid,
+    /// `online`, `missing`, `faulted`, `offline`, `rebuilding`, `spare` or `removed` (docs/members.md).
+    pub state: &'static str,
+    /// Usable bytes.
+    pub size_bytes: u64,
+    /// Bytes that a device in its place must have; 0 for a slot without a place.
+    pub needed_bytes: u64,
+    /// True if many of its reads have been late for a while: others are asked at the same time.
+    pub slow: bool,
+}
+
+/// State of a scrub.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScrubState {
+    /// There has been none.
+    #[default]
+    None,
+    /// It is under way.
+    Running,
+    /// It waits to be resumed.
+    Paused,
+    /// It reached the end.
+    Completed,
+    /// It was ended before.
+    Stopped,
+}
+
+/// A block of a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeBlock {
+    /// Volume.
+    pub volume: VolumeId,
+    /// Block of 4 KiB.
+    pub lba: u64,
+}
+
+/// The rebuild that runs, or the last one since start.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RebuildStatus {
+    /// Members that are being rebuilt now.
+    pub members: Vec<MemberId>,
+    /// Segments made whole.
+    pub segments_done: u32,
+    /// Segments to be made whole in all, as far as they have not been emptied meanwhile.
+    pub segments_total: u32,
+    /// Bytes read from members.
+    pub read_bytes: u64,
+    /// Bytes written to members that are rebuilt: what is done.
+    pub written_bytes: u64,
+    /// Bytes that are still to be written, as far as their segments are not emptied meanwhile.
+    pub left_bytes: u64,
+    /// Bytes written each second now.
+    pub bytes_per_second: u64,
+    /// Batches that could not be rebuilt because their tables can neither be read nor be rebuilt. Their blocks may still be readable one by one.
+    pub damaged_batches: u64,
+}
+
+/// The scrub that runs, or the last one. After a crash the sums are those of the last checkpoint.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ScrubStatus {
+    /// State.
+    pub state: ScrubState,
+    /// When it began, seconds since 1970.
+    pub started_unix_s: u64,
+    /// When it ended, seconds since 1970; 0: it has not, or nobody knew the time.
+    pub ended_unix_s: u64,
+    /// When a scrub last reached its end, this one or one before; 0: none has, or nobody knew the time.
+    pub completed_unix_s: u64,
+    /// Milliseconds for which it was running.
+    pub active_ms: u64,
+    /// Most bytes read from members each second; 0: no bound.
+    pub bytes_per_second: u64,
+    /// Segments looked at.
+    pub segments_done: u32,
+    /// Segments of the pool.
+    pub segments_total: u32,
+    /// Batches examined.
+    pub batches: u64,
+    /// Bytes read from members.
+    pub read_bytes: u64,
+    /// Blocks of members that were not what they must be, or could not be read.
+    pub wrong_blocks: u64,
+    /// Live blocks that were logged anew because something in their rows was wrong.
+    pub moved_blocks: u64,
+    /// Live blocks that can neither be read nor be rebuilt.
+    pub lost_blocks: u64,
+    /// Batches whose tables can neither be read nor be rebuilt. Their blocks may still be readable one by one.
+    pub damaged_batches: u64,
+    /// The first of the lost blocks; since the start of the engine.
+    pub lost: Vec<VolumeBlock>,
+}
+
+/// Everything `status` and `stats` show of a running pool.
+#[derive(Clone, Debug, Serialize)]
+pub struct PoolStatus {
+    /// Pool.
+    pub pool: Uuid,
+    /// Name.
+    pub name: String,
+    /// Redundancy name.
+    pub redundancy: &'static str,
+    /// `online`, `degraded` or `stopped`.
+    pub state: &'static str,
+    /// When the pool was created, seconds since 1970; 0: not known.
+    pub created_unix_s: u64,
+    /// Superblock generation.
+    pub generation: u64,
+    /// Epoch.
+    pub epoch: u64,
+    /// Members.
+    pub members: Vec<MemberStatus>,
+    /// Volumes.
+    pub volumes: Vec<VolumeStatus>,
+    /// Properties.
+    pub spare_per_mille: u16,
+    /// Most milliseconds that acknowledged data may wait before it is sealed.
+    pub seal_age_ms: u32,
+    /// `greedy` or `cost-benefit`.
+    pub victim_policy: &'static str,
+    /// Discards for freed segments.
+    pub discard: bool,
+    /// All properties.
+    pub properties: windrow_layout::superblock::Properties,
+    /// Geometry and capacity.
+    pub plan: PoolPlan,
+    /// Blocks that count against `usable_bytes`, in bytes.
+    pub used_bytes: u64,
+    /// Free segments now.
+    pub free_segments: u32,
+    /// Segments now that hold user data and are closed: not open, free, dead, or of checkpoints.
+    pub data_segments: u32,
+    /// Bytes of live blocks in those segments.
+    pub data_live_bytes: u64,
+    /// Map memory in use, in bytes.
+    pub map_bytes: u64,
+    /// Map pages in use. A page maps 1 MiB of a volume and exists where something was written.
+    pub map_pages: u64,
+    /// Most map pages: a write that needs one more fails with no space, although `used_bytes` may be far from `usable_bytes`.
+    pub map_pages_max: u64,
+    /// Writes refused since start because no map page was left for them.
+    pub refused_map_pages: u64,
+    /// Writes refused since start because the pool's usable space was full.
+    pub refused_space: u64,
+    /// Bounds.
+    pub limits: Limits,
+    /// Bytes of acknowledged writes in memory that are not durable yet: what a power cut now would lose.
+    pub at_risk_bytes: u64,
+    /// Bytes of writes waiting or in flight.
+    pub pending_bytes: u64,
+    /// Counters by member since start.
+    pub member_stats: Vec<MemberStats>,
+    /// Sums over the members since start.
+    pub written: WrittenBytes,
+    /// Bytes that users wrote (payloads of write requests) since start.
+    pub user_write_bytes: u64,
+    /// Bytes that users read since start.
+    pub user_read_bytes: u64,
+    /// User blocks found to be all zeroes or all ones.
+    pub fill_blocks: u64,
+    /// Flush and FUA requests completed.
+    pub flushes: u64,
+    /// Checkpoints completed.
+    pub checkpoints: u64,
+    /// Checkpoints that cleaning asked for because nothing else was left to clean.
+    pub checkpoints_forced: u64,
+    /// Segments cleaned.
+    pub segments_cleaned: u64,
+    /// User blocks that are admitted for 1024 blocks that cleaning gains; `None` while users are not held to its pace.
+    pub users_per_1024_gained: Option<u64>,
+    /// The scrub that runs, or the last one.
+    pub scrub: ScrubStatus,
+    /// The rebuild that runs, or the last one since start.
+    pub rebuild: RebuildStatus,
+    /// How far data has moved to the layout in force.
+    pub restripe: RestripeStatus,
+    /// Newest order, and the newest durable one.
+    pub order: Order,
+    /// Every order up to this one is durable.
+    pub durable_order: Order,
+    /// User bytes over the pool's life; after a crash a lower bound.
+    pub lifetime_user_bytes: u64,
+    /// Bytes to members over the pool's life; after a crash a lower bound.
+    pub lifetime_member_bytes: u64,
+}
