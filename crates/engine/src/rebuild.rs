@@ -15,6 +15,7 @@ use crate::member::Purpose;
 use crate::member::life::Change;
 use crate::segment::Segment;
 use crate::{Engine, Notice, Outbox, RebuildStatus, WrittenBytes};
+use windrow_layout::superblock::MemberState;
 use windrow_units::{BLOCK_BYTES, Column, MemberId, SegmentId};
 
 /// A segment that is being rebuilt; it is pinned.
@@ -50,6 +51,8 @@ pub(crate) struct Rebuild {
     failed_bytes: u64,
     /// When they are.
     retry_at_ns: u64,
+    /// The wish of the superblock writer that puts on record that members are whole.
+    recording: Option<u64>,
     /// Rebuilt on these members, and not covered by a flush.
     unflushed: Vec<(SegmentId, u64)>,
     /// Rebuilt, and covered by the round of flushes with this number.
@@ -140,6 +143,10 @@ impl Engine {
         }
         let members = self.rebuilding();
         self.announce_rebuilding(members, out);
+        if !self.whole_members(out) {
+            return;
+        }
+        let members = self.rebuilding();
         self.rebuild.meter.note(self.now_ns, self.rebuild.sums.written_bytes);
         self.note_flushed();
         let stop = members == 0 || self.control.shutting_down();
@@ -382,18 +389,31 @@ impl Engine {
         if !self.rebuild.queue.is_empty() {
             return false;
         }
-        for member in std::mem::take(&mut self.rebuild.sums.members) {
-            if !(self.members.list[member.index()].online && self.members.list[member.index()].rebuilding) {
-                continue;
-            }
-            self.members.list[member.index()].rebuilding = false;
+        for member in self.rebuild.sums.members.clone() {
             let changed = self.change_member(member, Change::Whole);
             debug_assert_eq!(changed, Ok(()));
-            out.notices.push(Notice::MemberRebuilt { member });
         }
-        self.rebuild.active = false;
         self.superblock_writer.wanted += 1;
+        self.rebuild.recording = Some(self.superblock_writer.wanted);
         self.superblock_step(out);
         true
+    }
+
+    /// Members that are whole count when that is on record, and not before: after a power cut they would be rebuilt again. False: it is not yet.
+    fn whole_members(&mut self, out: &mut Outbox) -> bool {
+        if self.rebuild.recording.is_some_and(|wish| self.superblock_writer.done < wish) {
+            return false;
+        }
+        if self.rebuild.recording.take().is_some() {
+            let is_whole = |member: &MemberId| self.superblock.members[member.index()].state == MemberState::Online;
+            let (whole, others): (Vec<_>, Vec<_>) = self.rebuild.sums.members.iter().partition(|member| is_whole(member));
+            self.rebuild.sums.members = others;
+            for member in whole {
+                self.members.list[member.index()].rebuilding = false;
+                out.notices.push(Notice::MemberRebuilt { member });
+            }
+            self.rebuild.active = self.rebuilding() != 0;
+        }
+        self.rebuild.active
     }
 }

@@ -137,7 +137,8 @@ impl Engine {
             .map(|(i, record)| MemberStatus {
                 member: MemberId(i as u8),
                 uuid: record.uuid,
-                state: life::name(life::life(record)),
+                // Whole, but not on record yet.
+                state: if self.members.list[i].rebuilding { "rebuilding" } else { life::name(life::life(record)) },
                 size_bytes: record.size_bytes,
                 needed_bytes: crate::member::needed_bytes(&self.zones, MemberId(i as u8)),
                 slow: self.slow.is_slow(MemberId(i as u8)),

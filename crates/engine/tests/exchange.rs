@@ -418,3 +418,29 @@ fn a_device_that_was_replaced_is_not_used_and_stops_nobody() {
         verify(&mut machine, volume, 40..BLOCKS, 1);
     }
 }
+
+/// A member was called whole, and counted, before that was on record: after a power cut it was rebuilt again, and what had been taken out in its
+/// place was missing.
+#[test]
+fn a_member_counts_as_whole_when_that_is_on_record() {
+    let (mut machine, volume) = filled(Redundancy::Single, 4);
+    take_out(&mut machine, 1);
+    exchange(&mut machine, 1);
+    machine.held = Some(Vec::new());
+    for _ in 0..200 {
+        pass(&mut machine, 1);
+        let to_superblock = |c: &windrow_io::MemberCommand| matches!(&c.op, windrow_io::MemberOp::Write { offset, .. } if *offset < 1 << 20);
+        let (kept, now): (Vec<_>, Vec<_>) = machine.held.take().unwrap_or_default().into_iter().partition(to_superblock);
+        machine.held = Some(kept);
+        now.into_iter().for_each(|command| machine.carry_out(command));
+    }
+    assert!(machine.held.as_ref().is_some_and(|held| !held.is_empty()), "it waits to be put on record");
+    assert!(!machine.out.notices.contains(&Notice::MemberRebuilt { member: MemberId(1) }));
+    let text = why(change(&mut machine, 2, MemberChange::TakeOut));
+    assert!(text.contains("does not cover") && state(&machine, 1) == "rebuilding", "{text}");
+    machine.release();
+    pass(&mut machine, 2);
+    assert_eq!(state(&machine, 1), "online");
+    let mut machine = without(machine, &[0]);
+    verify(&mut machine, volume, 0..BLOCKS, 1);
+}
