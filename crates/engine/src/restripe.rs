@@ -11,11 +11,12 @@
 
 use crate::control::control_answer;
 use crate::format::{Holding, Layout, lay_out, plan_holdings, plan_zones};
-use crate::limits::{RESTRIPE_VICTIMS, STREAM_CLEANED, STREAM_USER};
+use crate::limits::{RESTRIPE_VICTIMS, STREAM_CLEANED, STREAM_USER, STREAMS};
 use crate::member::{life, redundancy_holds};
 use crate::segment::{ReuseHorizon, SegmentState};
 use crate::{ControlError, ControlId, ControlReply, Engine, FormatError, Notice, Outbox, PoolPlan, StopReason};
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use windrow_layout::superblock::MAX_ZONES;
 use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, MAX_MEMBERS, MemberId, SegmentId, Zone, ZoneMap};
 
@@ -274,6 +275,38 @@ impl Engine {
         }
         self.take_older_victims();
         self.hurry_restripe();
+        self.leave_older(out);
+    }
+
+    /// When only the segments that streams hold are left, streams that have nothing to write leave them: what was promised is given back, and the
+    /// rest of what is open is filled with empty batches.
+    fn leave_older(&mut self, out: &mut Outbox) {
+        let held = |id: SegmentId| matches!(self.segments.get(id).state, SegmentState::Open | SegmentState::Reserved);
+        if self.cleaner.victim_count() > 0 || !self.segments.older().all(held) {
+            return;
+        }
+        let layout = self.zones.layout();
+        if self.admission.unsealed_units == 0 {
+            let reserved = std::mem::take(&mut self.stream_mut(STREAM_USER).reserved);
+            let (keep, older): (VecDeque<_>, VecDeque<_>) = reserved.into_iter().partition(|id| self.zones.zone(*id).layout == layout);
+            let stream = self.stream_mut(STREAM_USER);
+            stream.position.next_segment = keep.front().copied().unwrap_or(SegmentId::NONE);
+            stream.reserved = keep;
+            older.into_iter().for_each(|id| self.segments.give_back(id));
+            self.ensure_next_segment();
+        }
+        for id in STREAMS {
+            let s = self.stream(id);
+            let busy = match id {
+                STREAM_USER => self.admission.unsealed_units > 0 || !self.admission.is_idle(),
+                STREAM_CLEANED => self.has_moves() || self.has_repairs(),
+                _ => !self.checkpoint.is_idle(),
+            };
+            let older = self.zones.contains(s.position.segment) && self.zones.zone(s.position.segment).layout != layout;
+            if older && !busy && s.open.is_empty() && s.in_flight.is_empty() {
+                self.seal_empty(id, out);
+            }
+        }
     }
 
     /// Goes on with bringing a new layout into force.

@@ -391,3 +391,21 @@ fn the_map_is_rebuilt_from_the_batches_of_both_layouts() {
         verify(&mut machine, volume, rewritten..600, 1);
     }
 }
+
+#[test]
+fn a_pool_that_nobody_uses_moves_to_the_last_segment() {
+    for (redundancy, members) in [(Redundancy::Single, 4), (Redundancy::Copies(2), 3)] {
+        let mut machine = with_spares(redundancy, members, 12, &[12]);
+        let volume = machine.volume(1 << 30);
+        write(&mut machine, volume, 0..300, 1);
+        assert_eq!(grow(&mut machine, members as u8..members as u8 + 1), Some(Ok(ControlReply::Done)));
+        let order = machine.engine.status().order;
+        pass(&mut machine, 60);
+        let status = machine.engine.status();
+        assert!(!status.restripe.active && status.order == order, "{:?}\n{}", status.restripe, machine.engine.describe());
+        verify(&mut machine, volume, 0..300, 1);
+        let mut machine = machine.crash();
+        verify(&mut machine, volume, 0..300, 1);
+        assert_eq!(machine.memory.superblock().zones.iter().map(|z| z.layout).max(), Some(1));
+    }
+}

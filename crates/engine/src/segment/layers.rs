@@ -206,6 +206,12 @@ impl Segments {
         Some(id)
     }
 
+    /// A segment that was promised to a stream is not needed, and nothing was written to it.
+    pub fn give_back(&mut self, id: SegmentId) {
+        debug_assert_eq!(self.table[id.index()].state, SegmentState::Reserved);
+        self.set_free(id);
+    }
+
     pub(super) fn idle_count(&self) -> usize {
         self.layers.as_ref().map_or(0, |layers| layers.idle.len())
     }

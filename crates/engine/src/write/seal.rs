@@ -42,15 +42,34 @@ impl Engine {
         if s.open.is_empty() {
             return true;
         }
+        let (shape, row) = (*self.zones.shape(s.position.segment), s.position.row);
+        match plan_batch(&shape, row, s.open.table.encoded_len(), s.open.table.payload_blocks()) {
+            Some(plan) => self.seal_as(stream, plan, out),
+            None => {
+                self.stop(StopReason::Internal("an open batch outgrew its chunk"), out);
+                false
+            }
+        }
+    }
+
+    /// Fills the rest of the chunk with a batch of nothing, for a stream that is to leave its segment. There must be no open batch.
+    pub(crate) fn seal_empty(&mut self, stream: usize, out: &mut Outbox) -> bool {
+        let s = self.stream(stream);
+        debug_assert!(s.open.is_empty());
+        let (shape, row) = (*self.zones.shape(s.position.segment), s.position.row);
+        let Some(mut plan) = plan_batch(&shape, row, 0, 0) else { return false };
+        plan.rows = shape.chunk_end(row).min(shape.rows) - row;
+        plan.padding_blocks = plan.rows * u32::from(shape.data) - plan.head_blocks - 1;
+        self.seal_as(stream, plan, out)
+    }
+
+    fn seal_as(&mut self, stream: usize, plan: BatchPlan, out: &mut Outbox) -> bool {
+        let s = self.stream(stream);
         if s.in_flight.len() >= self.limits.batches_in_flight as usize || self.read_only {
             return false;
         }
         let position = s.position;
         let shape = *self.zones.shape(position.segment);
-        let Some(plan) = plan_batch(&shape, position.row, s.open.table.encoded_len(), s.open.table.payload_blocks()) else {
-            self.stop(StopReason::Internal("an open batch outgrew its chunk"), out);
-            return false;
-        };
         let ends_segment = position.row + plan.rows == shape.rows;
         let Some(next) = self.next_segment(stream, ends_segment) else { return false };
         let header = self.batch_header(stream, plan.rows, next);
