@@ -25,6 +25,19 @@ pub(crate) fn find_header(reader: &mut PoolReader<'_>, segment: SegmentId, row: 
     frame
 }
 
+/// Every header at `row` that `accept` takes, on its member or rebuilt, those of newer epochs first.
+pub(crate) fn all_headers(reader: &mut PoolReader<'_>, segment: SegmentId, row: u32, accept: impl Fn(&HeaderFrame) -> bool) -> Vec<HeaderFrame> {
+    let (pool, shape) = (reader.pool, *reader.zones.shape(segment));
+    if row >= shape.rows {
+        return Vec::new();
+    }
+    let candidates = Rows::new(reader, segment, row, 1).candidates(reader, 0);
+    let decoded = candidates.iter().filter_map(|bytes| decode_header(bytes, &pool, segment, row).ok());
+    let mut frames: Vec<HeaderFrame> = decoded.filter(|f| f.header.shape == shape && accept(f)).collect();
+    frames.sort_by_key(|frame| std::cmp::Reverse(frame.header.epoch));
+    frames
+}
+
 /// The header at `row` that `accept` takes; rebuilt only if its member can not be read. For positions where a batch may be, but need not.
 pub(crate) fn look_for_header(reader: &mut PoolReader<'_>, segment: SegmentId, row: u32, accept: impl Fn(&HeaderFrame) -> bool) -> Option<HeaderFrame> {
     let (pool, shape) = (reader.pool, *reader.zones.shape(segment));

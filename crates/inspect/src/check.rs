@@ -4,17 +4,17 @@
 //! share a place. 5 Segment by segment: batch starts, head and tail of every batch, the entry behind every reference, and on request
 //! payload and redundancy. Memory: the maps (16 bytes for each block of touched pages) and 32 bytes for each live block.
 
-use crate::batches::{Expected, find_ends, find_header};
+use crate::batches::{Expected, all_headers, find_ends, find_header};
 use crate::image::{self, Image, PageRef, block_of};
 use crate::members::inspect_members;
 use crate::reader::{Origin, PoolReader, Rows};
-use crate::replay::replay;
+use crate::replay::{Replay, replay};
 use crate::report::{CheckReport, Finding, FindingKind, Findings, InspectReport, Severity, VolumeReport};
 use crate::state::{Segment, Tables};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_io::MemberIo;
-use windrow_layout::batch::{DecodedBatch, DecodedEntry, Entry};
+use windrow_layout::batch::{DecodedBatch, DecodedEntry, Entry, HeaderFrame};
 use windrow_layout::checkpoint::{OBJECT_LEAF, VolumeState};
 use windrow_layout::map_entry::{BlockState, MapEntry};
 use windrow_layout::superblock::{CheckpointRoot, Superblock};
@@ -130,8 +130,9 @@ fn check_from(
 ) {
     progress(CheckProgress { phase: CheckPhase::Replay, done: 0, total: 0, read_bytes: reader.read_bytes });
     let Image { mut tables, pages, .. } = image;
-    let replayed = replay(reader, superblock, root, &mut tables, &mut report.findings);
-    (report.accepted_order, report.flushed_through, report.streams) = (replayed.accepted_order, replayed.flushed_through, replayed.streams);
+    let mut replayed = replay(reader, superblock, root, &mut tables, &mut report.findings);
+    (report.accepted_order, report.flushed_through, report.streams) =
+        (replayed.accepted_order, replayed.flushed_through, std::mem::take(&mut replayed.streams));
     check_volumes(&tables, &mut report.findings);
     tables.drop_unreachable();
     let references = collect_references(reader, &tables, &pages, report);
@@ -151,7 +152,7 @@ fn check_from(
     let total = by_segment.len() as u64;
     for (done, (segment, range)) in by_segment.into_iter().enumerate() {
         progress(CheckProgress { phase: CheckPhase::Segments, done: done as u64, total, read_bytes: reader.read_bytes });
-        let mut check = SegmentCheck { reader, options, report, segment, references: &references[range], incomplete: &replayed.incomplete };
+        let mut check = SegmentCheck { reader, options, report, segment, references: &references[range], replayed: &replayed };
         check.run(&tables.segments[segment.index()]);
     }
     progress(CheckProgress { phase: CheckPhase::Segments, done: total, total, read_bytes: reader.read_bytes });
@@ -297,8 +298,14 @@ struct SegmentCheck<'c, 'r, 'a> {
     segment: SegmentId,
     /// What refers to the segment, in order of places.
     references: &'c [Reference],
-    /// Batches whose flaws the replay has reported.
-    incomplete: &'c BTreeSet<(SegmentId, u32)>,
+    replayed: &'c Replay,
+}
+
+/// A batch of a segment, as far as it can be had.
+struct Found {
+    frame: HeaderFrame,
+    rows: Rows,
+    batch: Option<DecodedBatch>,
 }
 
 impl SegmentCheck<'_, '_, '_> {
@@ -312,26 +319,17 @@ impl SegmentCheck<'_, '_, '_> {
         let mut expected = Expected { stream: recorded.stream, seq: recorded.first_seq(), epoch: Epoch(0) };
         let mut rest = self.references;
         while row < recorded.filled_rows {
-            // The right number first: where a write was lost, a header of the segment's former life may be found as well.
-            let frame = find_header(self.reader, self.segment, row, |f| expected.matches(f));
-            let frame = frame.or_else(|| find_header(self.reader, self.segment, row, |_| row == 0));
-            let Some(frame) = frame else {
+            let Some(Found { frame, mut rows, batch }) = self.find(row, &expected, rest, recorded) else {
                 let message = format!("no batch header, although rows up to {} hold batches", recorded.filled_rows);
                 self.add(Finding::new(Severity::Error, FindingKind::BatchDamaged, message).at(self.segment, row));
                 break;
             };
             starts.push(row);
             expected = Expected::after(&frame);
-            let mut rows = Rows::new(self.reader, self.segment, row, frame.header.rows);
             row += frame.header.rows;
-            let end = u64::from(row) * u64::from(frame.header.shape.data);
-            let codec = self.reader.codec;
-            let (inside, behind) = rest.split_at(rest.partition_point(|r| codec.block(r.place) < end));
-            rest = behind;
-            if self.options.verify_payload || self.options.verify_parity {
-                rows.load(self.reader, 0..usize::from(frame.header.shape.data), 0, frame.header.rows);
-            }
-            match find_ends(self.reader, &mut rows, &frame) {
+            let inside;
+            (inside, rest) = self.split(&frame, rest);
+            match batch {
                 Some(batch) => self.batch(&mut rows, &batch, inside),
                 None => {
                     let message = format!("head or tail of batch {} can not be read or rebuilt", frame.header.seq);
@@ -355,6 +353,66 @@ impl SegmentCheck<'_, '_, '_> {
         }
     }
 
+    /// The batch at a row. Where a write was lost, a header of the segment's former life may be there as well, and where a batch was written
+    /// again after a crash, one of the same number: if what is found first does not fit to the tables, all headers are tried, the newest first.
+    fn find(&mut self, row: u32, expected: &Expected, references: &[Reference], recorded: &Segment) -> Option<Found> {
+        let epoch = self.replayed.epochs.get(&(self.segment, row)).copied();
+        let accept = |f: &HeaderFrame| expected.matches(f) && epoch.is_none_or(|epoch| f.header.epoch == epoch);
+        let frame = find_header(self.reader, self.segment, row, accept);
+        let frame = frame.or_else(|| find_header(self.reader, self.segment, row, |_| row == 0))?;
+        let first = self.load(frame);
+        if self.fits(&first, references, recorded) {
+            return Some(first);
+        }
+        let mut others: Vec<Found> = all_headers(self.reader, self.segment, row, accept).into_iter().map(|frame| self.load(frame)).collect();
+        let fitting = others.iter().position(|found| self.fits(found, references, recorded));
+        let best = fitting.or_else(|| others.iter().position(|found| found.batch.is_some()));
+        Some(best.map_or(first, |best| others.swap_remove(best)))
+    }
+
+    fn load(&mut self, frame: HeaderFrame) -> Found {
+        let header = &frame.header;
+        let mut rows = Rows::new(self.reader, self.segment, header.row, header.rows);
+        if self.options.verify_payload || self.options.verify_parity {
+            rows.load(self.reader, 0..usize::from(header.shape.data), 0, header.rows);
+        }
+        let batch = find_ends(self.reader, &mut rows, &frame);
+        Found { frame, rows, batch }
+    }
+
+    /// True if the batch ends where the table says, and holds all that the maps say.
+    fn fits(&self, found: &Found, references: &[Reference], recorded: &Segment) -> bool {
+        let header = &found.frame.header;
+        let ends = recorded.start_rows().into_iter().find(|start| *start > header.row).unwrap_or(recorded.filled_rows);
+        let (inside, _) = self.split(&found.frame, references);
+        let holds = |batch: &DecodedBatch| {
+            let with_payload = with_payload(batch);
+            inside.iter().all(|reference| self.entry(&found.rows, batch, &with_payload, reference).is_ok())
+        };
+        header.row + header.rows == ends && found.batch.as_ref().is_some_and(holds)
+    }
+
+    /// References into a batch, and those behind it.
+    fn split<'s>(&self, frame: &HeaderFrame, references: &'s [Reference]) -> (&'s [Reference], &'s [Reference]) {
+        let end = u64::from(frame.header.row + frame.header.rows) * u64::from(frame.header.shape.data);
+        references.split_at(references.partition_point(|r| self.reader.codec.block(r.place) < end))
+    }
+
+    /// Whether the batch has the entry behind a reference; else what it has there.
+    fn entry(&self, rows: &Rows, batch: &DecodedBatch, with_payload: &[&DecodedEntry], reference: &Reference) -> Result<(), &'static str> {
+        let block = self.block_in(rows, reference);
+        match block.checked_sub(batch.frame.head_blocks).and_then(|i| with_payload.get(i as usize)) {
+            Some(e) if reference.owner.is(&e.entry, (rows.row, rows.rows)) && e.payload.is_some_and(|p| p.checksum == reference.checksum) => Ok(()),
+            Some(_) => Err("the batch holds something else there"),
+            None => Err("the batch holds no payload there"),
+        }
+    }
+
+    /// Number of the block that a reference names, counted from the first of the batch.
+    fn block_in(&self, rows: &Rows, reference: &Reference) -> u32 {
+        (self.reader.codec.block(reference.place) - u64::from(rows.row) * u64::from(rows.shape.data)) as u32
+    }
+
     /// Compares the references into one batch with its entries, then the payload and the redundancy.
     fn batch(&mut self, rows: &mut Rows, batch: &DecodedBatch, references: &[Reference]) {
         self.report.batches_verified += 1;
@@ -365,19 +423,13 @@ impl SegmentCheck<'_, '_, '_> {
         for block in flawed.clone() {
             self.wrong_block(rows, block, severity, None, "header or footer: wrong, but can be rebuilt");
         }
-        let first = u64::from(rows.row) * u64::from(rows.shape.data);
-        let live_rows: BTreeSet<u32> = references.iter().map(|r| rows.position((self.reader.codec.block(r.place) - first) as u32).1).collect();
-        let with_payload: Vec<&DecodedEntry> = batch.entries.iter().filter(|e| e.payload.is_some()).collect();
+        let live_rows: BTreeSet<u32> = references.iter().map(|r| rows.position(self.block_in(rows, r)).1).collect();
+        let with_payload = with_payload(batch);
         let mut sound = Vec::with_capacity(references.len());
         for reference in references {
-            let block = (self.reader.codec.block(reference.place) - first) as u32;
-            let entry = block.checked_sub(batch.frame.head_blocks).and_then(|i| with_payload.get(i as usize));
-            match entry {
-                Some(e) if reference.owner.is(&e.entry, (rows.row, rows.rows)) && e.payload.is_some_and(|p| p.checksum == reference.checksum) => {
-                    sound.push(*reference)
-                }
-                Some(_) => self.mismatch(rows, block, reference, "the batch holds something else there"),
-                None => self.mismatch(rows, block, reference, "the batch holds no payload there"),
+            match self.entry(rows, batch, &with_payload, reference) {
+                Ok(()) => sound.push(*reference),
+                Err(what) => self.mismatch(rows, self.block_in(rows, reference), reference, what),
             }
         }
         if self.options.verify_payload {
@@ -417,10 +469,9 @@ impl SegmentCheck<'_, '_, '_> {
 
     /// Verifies the payload behind references. Returns the blocks that are wrong on their members.
     fn blocks(&mut self, rows: &mut Rows, references: &[Reference]) -> Vec<u32> {
-        let first = u64::from(rows.row) * u64::from(rows.shape.data);
         let mut wrong = Vec::new();
         for reference in references {
-            let block = (self.reader.codec.block(reference.place) - first) as u32;
+            let block = self.block_in(rows, reference);
             self.report.payload_blocks_verified += 1;
             let (severity, words) = match rows.find_checksum(self.reader, block, reference.checksum) {
                 Some(Origin::Member | Origin::Missing) => continue,
@@ -434,7 +485,7 @@ impl SegmentCheck<'_, '_, '_> {
     }
 
     fn wrong_block(&mut self, rows: &Rows, block: u32, severity: Severity, owner: Option<Owner>, words: &str) {
-        if severity < Severity::Error && self.incomplete.contains(&(self.segment, rows.row)) {
+        if severity < Severity::Error && self.replayed.incomplete.contains(&(self.segment, rows.row)) {
             return;
         }
         let (column, at) = rows.position(block);
@@ -448,7 +499,7 @@ impl SegmentCheck<'_, '_, '_> {
     fn redundancy(&mut self, rows: &mut Rows, flawed: &[u32], live_rows: &BTreeSet<u32>) {
         let (compared, wrong) = rows.compare_redundancy(self.reader);
         self.report.parity_rows_verified += compared;
-        if self.incomplete.contains(&(self.segment, rows.row)) {
+        if self.replayed.incomplete.contains(&(self.segment, rows.row)) {
             return;
         }
         let reported: Vec<u32> = flawed.iter().map(|block| rows.position(*block).1).collect();
@@ -461,6 +512,10 @@ impl SegmentCheck<'_, '_, '_> {
             }
         }
     }
+}
+
+fn with_payload(batch: &DecodedBatch) -> Vec<&DecodedEntry> {
+    batch.entries.iter().filter(|e| e.payload.is_some()).collect()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::reader::PoolReader;
 use crate::report::{Finding, FindingKind, Findings, Severity, StreamReport};
 use crate::state::Tables;
 use std::cell::Cell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use windrow_layout::batch::{Entry, FillState, HeaderFrame, RangeState, VolumeChange};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::{CheckpointRoot, Fence, StreamPosition, Superblock};
@@ -62,6 +62,9 @@ pub(crate) struct Replay {
     pub(crate) accepted_order: Order,
     pub(crate) flushed_through: Order,
     pub(crate) streams: Vec<StreamReport>,
+    /// The epoch of every accepted batch, by segment and first row: where a batch was written again after a crash, the former one has the
+    /// same number, and a member that missed the second write still bears it.
+    pub(crate) epochs: BTreeMap<(SegmentId, u32), Epoch>,
     /// Accepted batches (segment and first row) whose flaws have been reported as a whole.
     pub(crate) incomplete: BTreeSet<(SegmentId, u32)>,
     /// Payload blocks of accepted batches that can not be had.
@@ -101,9 +104,11 @@ pub(crate) fn replay(reader: &mut PoolReader<'_>, superblock: &Superblock, root:
     apply_moves(reader, &chains, &replayed, tables);
     let streams = chains.iter().filter(|c| c.end != End::NeverOpened).map(Chain::report).collect();
     let batches = || chains.iter().flat_map(|c| &c.batches);
-    let incomplete = batches().filter(|b| b.flaws.are_on_members()).map(|b| (b.batch.frame.header.segment, b.batch.frame.header.row)).collect();
+    let at = |b: &WholeBatch| (b.batch.frame.header.segment, b.batch.frame.header.row);
+    let epochs = batches().map(|b| (at(b), b.batch.frame.header.epoch)).collect();
+    let incomplete = batches().filter(|b| b.flaws.are_on_members()).map(at).collect();
     let lost = batches().flat_map(|b| b.lost.iter().map(|block| place_of(reader, &b.batch.frame, *block))).collect();
-    Replay { accepted_order, flushed_through, streams, incomplete, lost }
+    Replay { accepted_order, flushed_through, streams, epochs, incomplete, lost }
 }
 
 impl Chain {
