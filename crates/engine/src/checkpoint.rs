@@ -15,6 +15,8 @@
 //! **List.** The list pages name the leaves; the top pages name the list pages (records with object `OBJECT_LIST`) and form a chain
 //! that ends in the root. One top page names 168 list pages, 28 224 leaves, 7.2 million map pages.
 
+mod rewrite;
+
 use crate::limits::{
     CHECKPOINT_COST_RATIO, CHECKPOINT_FIXED_PAGES, CHECKPOINT_MIN_LOG_BYTES, MAX_VICTIMS, REGRET_RATIO, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER,
     STREAMS, VICTIMS_LOG_SHARE,
@@ -183,27 +185,6 @@ impl CheckpointState {
     /// True if none is being written.
     pub(crate) fn is_idle(&self) -> bool {
         self.stage == Stage::Idle
-    }
-
-    /// A table page or leaf lies in a segment being cleaned, or in a damaged row. True if it is in use. (A list page is written anew by every
-    /// checkpoint.)
-    pub(crate) fn rewrite(&mut self, object: u32, index: u32, place: Place) -> bool {
-        match object {
-            OBJECT_LEAF => {
-                // The entry's index is the leaf's running number in its checkpoint: find it by place.
-                let leaf = self.leaves.iter().find(|(_, p)| p.present && p.place == place).map(|(key, _)| *key);
-                self.dirty_leaves.extend(leaf);
-                leaf.is_some()
-            }
-            OBJECT_LIST => self.list.iter().any(|p| p.present && p.place == place),
-            _ => {
-                let used = self.tables.get(&object).and_then(|t| t.get(index as usize)).is_some_and(|p| p.present && p.place == place);
-                if used {
-                    self.rewrite.insert((object, index));
-                }
-                used
-            }
-        }
     }
 
     fn retire(&mut self, pointer: PagePointer) {

@@ -92,8 +92,8 @@ pub(crate) fn replay(reader: &mut PoolReader<'_>, superblock: &Superblock, root:
     }
     let accepted_order = highest_order(fences, root, &chains);
     for chain in &chains {
-        judge(chain, &durable, accepted_order, findings);
-        settle_segments(reader, chain, tables);
+        let broken = judge(chain, &durable, accepted_order, findings);
+        settle_segments(reader, chain, broken, tables);
     }
     let flushed_through = durable.through();
     if accepted_order < flushed_through {
@@ -226,8 +226,8 @@ impl Follow<'_> {
     }
 }
 
-/// The table of cases: each chain end and each accepted batch is exactly one of them.
-fn judge(chain: &Chain, durable: &Durable<'_>, accepted: Order, findings: &mut Findings) {
+/// The table of cases: each chain end and each accepted batch is exactly one of them. True if the end is damage.
+fn judge(chain: &Chain, durable: &Durable<'_>, accepted: Order, findings: &mut Findings) -> bool {
     let StreamPosition { segment, row, seq, .. } = chain.next;
     let (flushed, through) = (durable.seq(chain.stream), durable.through());
     let by_order = chain.stream == USER && accepted < through;
@@ -241,7 +241,8 @@ fn judge(chain: &Chain, durable: &Durable<'_>, accepted: Order, findings: &mut F
         let message = format!("batch {seq} of stream {} is of epoch {epoch}, which no superblock knows: the newest superblocks are lost", chain.stream);
         findings.add(Finding::new(Severity::Error, FindingKind::SlotWrong, message).at(segment, row));
     }
-    match (chain.end, seq <= flushed || by_order) {
+    let was_durable = seq <= flushed || by_order;
+    match (chain.end, was_durable) {
         (End::NeverOpened | End::Nothing | End::Void, false) => {}
         (End::Torn, false) => {
             let message = format!("batch {seq} of stream {} did not arrive as a whole and does not count", chain.stream);
@@ -261,15 +262,21 @@ fn judge(chain: &Chain, durable: &Durable<'_>, accepted: Order, findings: &mut F
         let message = format!("batch {}: {} data and {} redundancy blocks are not as they should be", header.seq, flaws.wrong, flaws.redundancy);
         findings.add(Finding::new(severity, FindingKind::BatchIncomplete, message).at(header.segment, header.row));
     }
+    was_durable
 }
 
-/// Segments hold what the chain says, not what a page copied before a crash says.
-fn settle_segments(reader: &PoolReader<'_>, chain: &Chain, tables: &mut Tables) {
+/// Segments hold what the chain says, not what a page copied before a crash says. But what lies behind the damage in a `broken` chain of
+/// checkpoint pages may be in use, and only the page tells.
+fn settle_segments(reader: &PoolReader<'_>, chain: &Chain, broken: bool, tables: &mut Tables) {
+    let may_know_more = broken && chain.stream == CHECKPOINT;
     for whole in &chain.batches {
         let header = &whole.batch.frame.header;
-        tables.segments[header.segment.index()].add(header);
+        let segment = &mut tables.segments[header.segment.index()];
+        if !(may_know_more && segment.stream == chain.stream && segment.last_seq >= header.seq) {
+            segment.add(header);
+        }
     }
-    if reader.zones.contains(chain.next.segment) {
+    if !may_know_more && reader.zones.contains(chain.next.segment) {
         tables.segments[chain.next.segment.index()].truncate(chain.next.row);
     }
 }

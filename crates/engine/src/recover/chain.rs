@@ -188,6 +188,13 @@ impl Chains {
         &self.list[crate::stream_slot(stream)]
     }
 
+    /// Why the end of a chain is damage, when everything up to `accepted` is there; `None` if it is not.
+    pub(super) fn damage(&self, chain: &Chain, accepted: Order) -> Option<&'static str> {
+        let by_order = chain.stream == STREAM_USER && accepted < self.durable.through;
+        let by_seq = chain.next.seq <= self.durable.seqs[chain.stream];
+        judge(chain.end, by_seq || by_order).damage()
+    }
+
     /// All of them, in order of the streams.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Chain> {
         self.list.iter()
@@ -342,16 +349,15 @@ fn verify_recent(reader: &mut Reader<'_>, chain: &mut Chain, flushed: Seq) -> Re
 }
 
 /// What of `chains` is damage, when everything up to `accepted` is there: an error with the list of what is lost. A lost batch of the
-/// checkpoint stream is no loss, as the checkpoint that is used does not need it: it is only noted.
+/// checkpoint stream is no loss, as the pages of the checkpoint that is used have been read, and a later one was not: it is only noted (but
+/// see `stray.rs`).
 pub(super) fn refuse_damage(reader: &mut Reader<'_>, chains: &Chains, accepted: Order, notes: &mut Vec<String>) -> Result<(), OpenError> {
     let mut losses = Vec::new();
     for chain in chains.iter() {
-        let by_order = chain.stream == STREAM_USER && accepted < chains.durable.through;
-        let by_seq = chain.next.seq <= chains.durable.seqs[chain.stream];
-        let Some(why) = judge(chain.end, by_seq || by_order).damage() else { continue };
+        let Some(why) = chains.damage(chain, accepted) else { continue };
         let loss = loss_of(reader, chain, &chains.durable, accepted, why)?;
         if chain.stream == STREAM_CHECKPOINT {
-            notes.push(format!("a later checkpoint is damaged and not used: {loss}"));
+            notes.push(format!("the log of the checkpoints is damaged, the next checkpoint begins elsewhere: {loss}"));
         } else {
             losses.push(loss);
         }

@@ -19,13 +19,14 @@ mod rebuild;
 mod redundancy;
 mod replace;
 mod replay;
+mod stray;
 mod tables;
 
 pub use loss::{Loss, Losses, LostBlocks};
 pub use rebuild::{RebuildPhase, RebuildProgress, RebuildReport, RebuiltVolume};
 
 use crate::checkpoint::CheckpointState;
-use crate::limits::STREAMS;
+use crate::limits::{STREAM_CHECKPOINT, STREAMS};
 use crate::member::{Member, Members, SuperblockWriter, add, redundancy_holds, superblock_image};
 use crate::order::Orders;
 use crate::pending::Pending;
@@ -35,7 +36,10 @@ use windrow_io::{BufPool, MemberError, MemberErrorKind, MemberIo};
 use windrow_layout::checkpoint::VolumeState;
 use windrow_layout::superblock::{Features, Fence, MAX_FENCES, MemberState, PoolState, Properties, SLOT_BYTES, Superblock, slot_offset};
 use windrow_policy::VictimPolicy;
-use windrow_units::{BLOCK_BYTES, MAX_MEMBERS, MemberId, Order, PlaceCodec, Uuid, VolumeId, ZoneMap};
+use windrow_units::{BLOCK_BYTES, MAX_MEMBERS, MemberId, Order, PlaceCodec, SegmentId, Uuid, VolumeId, ZoneMap};
+
+/// Where a stream does not go on at the end of its chain, numbers begin so far above all that it can have reached.
+const SEQ_LEAP: u64 = 1 << 32;
 
 /// Why a pool can not be opened.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -193,6 +197,8 @@ impl Engine {
         watch(OpenPhase::Replay);
         let outcome = replay::replay(&mut reader, &superblock, &root, &mut tables, &mut report)?;
         watch(OpenPhase::Fence);
+        let chain = outcome.chains.of(STREAM_CHECKPOINT);
+        let stray = if outcome.checkpoint_broken { stray::settle(&mut reader, &root, chain, &loaded, &mut tables)? } else { Default::default() };
         tables::count_live(&mut tables, &loaded);
         let counters = load::counters(&mut reader, &loaded)?;
         let mut online = reader.online.clone();
@@ -208,6 +214,9 @@ impl Engine {
         }
         let mut engine = build(superblock, tables, loaded, &outcome.restart, root.id, online, plan, limits, buffers, options.read_only);
         engine.restore_counters(&counters);
+        if outcome.checkpoint_broken {
+            engine.leave_stray(&stray)?;
+        }
         engine.settle_restripe(map_bytes_wanted);
         if !options.read_only {
             engine.write_fence(io, spent)?;
@@ -360,7 +369,7 @@ impl Engine {
         self.segments.settle(&self.zones, &open, &[], oldest);
         for stream in 0..self.streams.len() {
             let position = self.streams[stream].position;
-            if position.row == 0 {
+            if position.row == 0 && position.segment != SegmentId::NONE {
                 self.segments.open(position.segment, self.streams[stream].id);
             }
         }

@@ -17,7 +17,7 @@ mod scan;
 
 use super::reader::Reader;
 use super::replay::Restart;
-use super::{OpenError, Tables, build, quorum, tables as recovered, victim_policy};
+use super::{OpenError, SEQ_LEAP, Tables, build, quorum, tables as recovered, victim_policy};
 use crate::checkpoint::Loaded;
 use crate::limits::{STREAM_CHECKPOINT, STREAM_USER, STREAMS};
 use crate::member::{SuperblockWriter, superblock_image};
@@ -29,8 +29,6 @@ use windrow_io::{BufPool, MemberDone, MemberError, MemberErrorKind, MemberIo, Me
 use windrow_layout::superblock::{MemberState, StreamPosition, Superblock, slot_offset};
 use windrow_units::{Epoch, MAX_STREAMS, MemberId, Order, SegmentId, Seq, VolumeId, ZoneMap};
 
-/// Numbers of the new batches begin so far above all that were found.
-const SEQ_LEAP: u64 = 1 << 32;
 /// Segments made free beyond what one checkpoint needs: the streams' own and their successors.
 const SEGMENTS_BESIDE: u32 = 12;
 /// Rounds without any effect after which the writing is given up.

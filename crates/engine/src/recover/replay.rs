@@ -11,7 +11,7 @@
 use super::chain::{Chains, Taken, closed_positions, collect, orders_of, refuse_damage, valid_through};
 use super::reader::Reader;
 use super::tables::{apply_entry, settle_segments};
-use super::{OpenError, Tables};
+use super::{OpenError, SEQ_LEAP, Tables};
 use crate::OpenReport;
 use crate::limits::{REPLAY_MOVES_AT_ONCE, STREAM_CLEANED, STREAM_USER};
 use crate::pending::BlockKey;
@@ -36,6 +36,8 @@ pub(super) struct Outcome {
     pub(super) restart: Restart,
     /// The chains: those of their batches that are incomplete are to be completed.
     pub(super) chains: Chains,
+    /// The chain of the checkpoint's own batches ends in damage.
+    pub(super) checkpoint_broken: bool,
 }
 
 /// Replays everything after `root` into the tables.
@@ -52,11 +54,20 @@ pub(super) fn replay(
     apply(reader, superblock, root.order, accepted, &chains, tables)?;
     let mut positions = closed_positions();
     let mut last_seq = [Seq(0); MAX_STREAMS];
+    let mut checkpoint_broken = false;
     for chain in chains.iter() {
-        settle_segments(root, chain, tables);
-        // A successor that was promised but is in no batch yet is free again.
-        positions[chain.stream] = StreamPosition { next_segment: SegmentId::NONE, ..chain.next };
-        last_seq[chain.stream] = chain.last_seq();
+        let broken = chains.damage(chain, accepted).is_some();
+        settle_segments(root, chain, broken, tables);
+        if broken {
+            // Only the checkpoint stream comes to here. What lies behind the damage is in use: it goes on elsewhere.
+            checkpoint_broken = true;
+            last_seq[chain.stream] = Seq(chains.durable.seqs[chain.stream].0 + SEQ_LEAP);
+            positions[chain.stream].seq = last_seq[chain.stream].next();
+        } else {
+            // A successor that was promised but is in no batch yet is free again.
+            positions[chain.stream] = StreamPosition { next_segment: SegmentId::NONE, ..chain.next };
+            last_seq[chain.stream] = chain.last_seq();
+        }
         for batch in &chain.batches {
             report.batches += 1;
             report.batch_bytes += u64::from(batch.rows) * u64::from(tables.zones.shape(batch.segment).width) * BLOCK_BYTES;
@@ -64,7 +75,7 @@ pub(super) fn replay(
         }
     }
     report.accepted_order = accepted;
-    Ok(Outcome { restart: Restart { accepted, next_order, last_seq, positions }, chains })
+    Ok(Outcome { restart: Restart { accepted, next_order, last_seq, positions }, chains, checkpoint_broken })
 }
 
 /// P and the first order of the new epoch.

@@ -82,10 +82,14 @@ fn apply_volume(tables: &mut Tables, volume: VolumeId, change: &VolumeChange) ->
     Ok(())
 }
 
-/// Enters a stream's batches into the segment table.
-pub(super) fn settle_segments(root: &CheckpointRoot, chain: &Chain, tables: &mut Tables) {
+/// Enters a stream's batches into the segment table. Of a `broken` chain the table may know more than the chain leads to.
+pub(super) fn settle_segments(root: &CheckpointRoot, chain: &Chain, broken: bool, tables: &mut Tables) {
     for batch in &chain.batches {
         let segment = tables.segments.get_mut(batch.segment);
+        if broken && usize::from(segment.stream) == chain.stream && segment.last_seq >= batch.seq {
+            segment.last_checkpoint = root.id;
+            continue;
+        }
         if batch.row == 0 {
             segment.starts.fill(0);
         }
@@ -98,7 +102,7 @@ pub(super) fn settle_segments(root: &CheckpointRoot, chain: &Chain, tables: &mut
         segment.stale = u64::MAX;
         tables.segments.mark_dirty(batch.segment);
     }
-    if tables.zones.contains(chain.next.segment) {
+    if !broken && tables.zones.contains(chain.next.segment) {
         tables.segments.truncate(chain.next.segment, chain.next.row);
     }
 }

@@ -1,0 +1,52 @@
+//! Pages that are written anew although nothing changed in them: the next checkpoint takes them away from where they lie.
+
+use super::CheckpointState;
+use crate::Engine;
+use crate::map::PageSlot;
+use windrow_layout::checkpoint::{OBJECT_LEAF, OBJECT_LIST};
+use windrow_units::Place;
+
+impl CheckpointState {
+    /// A table page or leaf lies in a segment being cleaned, or in a damaged row. True if it is in use. (A list page is written anew by every
+    /// checkpoint.)
+    pub(crate) fn rewrite(&mut self, object: u32, index: u32, place: Place) -> bool {
+        match object {
+            OBJECT_LEAF => {
+                // The entry's index is the leaf's running number in its checkpoint: find it by place.
+                let leaf = self.leaves.iter().find(|(_, p)| p.present && p.place == place).map(|(key, _)| *key);
+                self.dirty_leaves.extend(leaf);
+                leaf.is_some()
+            }
+            OBJECT_LIST => self.list.iter().any(|p| p.present && p.place == place),
+            _ => {
+                let used = self.tables.get(&object).and_then(|t| t.get(index as usize)).is_some_and(|p| p.present && p.place == place);
+                if used {
+                    self.rewrite.insert((object, index));
+                }
+                used
+            }
+        }
+    }
+
+    /// Has the table pages and leaves that lie where `lies` says written anew.
+    fn rewrite_where(&mut self, lies: &impl Fn(Place) -> bool) {
+        let leaves = self.leaves.iter().filter(|(_, p)| p.present && lies(p.place)).map(|(key, _)| *key);
+        self.dirty_leaves.extend(leaves);
+        for (object, pages) in &self.tables {
+            let pages = (0..).zip(pages).filter(|(_, p)| p.present && lies(p.place));
+            self.rewrite.extend(pages.map(|(index, _)| (*object, index)));
+        }
+    }
+}
+
+impl Engine {
+    /// Has every page of the checkpoint that lies where `lies` says written anew. (List pages always are.) Walks all pages of the maps.
+    pub(crate) fn rewrite_pages_where(&mut self, lies: impl Fn(Place) -> bool) {
+        self.checkpoint.rewrite_where(&lies);
+        for slot in (0..self.volumes.arena.slots()).map(PageSlot) {
+            if self.volumes.arena.meta(slot).is_some_and(|m| m.pointer.present && lies(m.pointer.place)) {
+                self.volumes.arena.mark_dirty(slot);
+            }
+        }
+    }
+}
