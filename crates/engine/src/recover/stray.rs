@@ -50,9 +50,8 @@ pub(super) fn settle(
         if taken.contains(&(segment, row)) {
             continue;
         }
-        let frame = reader.header(segment, row, |f| {
-            usize::from(f.header.stream.0) == STREAM_CHECKPOINT && f.header.rows == rows && f.header.epoch <= root.epoch
-        })?;
+        let frame =
+            reader.header(segment, row, |f| usize::from(f.header.stream.0) == STREAM_CHECKPOINT && f.header.rows == rows && f.header.epoch <= root.epoch)?;
         let seq = frame.map(|(frame, _)| frame.header.seq);
         // What lies before the replay position is in the table.
         if seq.is_none_or(|seq| seq >= start.seq) {
