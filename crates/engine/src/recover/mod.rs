@@ -169,15 +169,6 @@ impl Engine {
     ) -> Result<(Self, OpenReport), OpenError> {
         watch(OpenPhase::Superblocks);
         let quorum::Ruling { found, mut superblock, lagging, notes } = quorum::newest(io, options, failing)?;
-        if !options.read_only {
-            for member in &lagging {
-                let member = *member;
-                io.write(member, slot_offset(found.generation), &superblock_image(&found, member, &buffers))?;
-                spent[member.index()].written.superblock += SLOT_BYTES as u64;
-                io.flush(member)?;
-                spent[member.index()].flushes += 1;
-            }
-        }
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.place_codec();
         let plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille).map_err(|e| OpenError::Damage(e.to_string()))?;
@@ -208,6 +199,8 @@ impl Engine {
             *online |= record.state == MemberState::Rebuilding;
         }
         if !options.read_only {
+            // Only now: a start that is refused changes nothing.
+            write_lagging(reader.io, &lagging, &found, &buffers, spent)?;
             redundancy::complete(&mut reader, &outcome.chains, spent, &mut report)?;
             superblock.parent_hash = found.content_hash();
             raise_fence(&mut superblock, &outcome.restart, options.host, &root);
@@ -246,6 +239,17 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// Gives members in use whose superblock is one generation behind the one that was found.
+fn write_lagging(io: &mut dyn MemberIo, lagging: &[MemberId], found: &Superblock, buffers: &BufPool, spent: &mut [MemberStats]) -> Result<(), OpenError> {
+    for member in lagging {
+        io.write(*member, slot_offset(found.generation), &superblock_image(found, *member, buffers))?;
+        spent[member.index()].written.superblock += SLOT_BYTES as u64;
+        io.flush(*member)?;
+        spent[member.index()].flushes += 1;
+    }
+    Ok(())
 }
 
 /// Batches that are replayed after this root get its number, whatever checkpoint they were sealed under.

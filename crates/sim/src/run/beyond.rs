@@ -17,7 +17,7 @@ use crate::world::StartFailure;
 use std::collections::BTreeSet;
 use windrow_engine::{Control, OpenOptions, ScrubCommand, ScrubState};
 use windrow_inspect::{CheckOptions, CheckReport, Finding, FindingKind, Severity, check};
-use windrow_layout::superblock::{RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE};
+use windrow_layout::superblock::{RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
 use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
 
 /// What happens to one member more than the redundancy covers, or to more.
@@ -126,8 +126,11 @@ impl Run {
         self.faults += victims.len() as u64;
         let whole = self.world.members.clone();
         let is_old = disaster == Disaster::Old && victims.len() == self.scenario.sizes.len();
-        if is_old {
-            // All members as they were a while ago: that is a whole pool of that time.
+        // All members as they were a while ago are a whole pool of that time. An image of one generation before can not be told from a member that
+        // a power cut kept from getting the last one.
+        let newest = |members: &VirtualMembers, member: MemberId| newest_generation(members, member).unwrap_or(0);
+        let ruling = (0..self.scenario.sizes.len() as u8).map(|m| newest(&self.world.members, MemberId(m))).max().unwrap_or(0);
+        if is_old || (disaster == Disaster::Old && victims.iter().any(|member| newest(before, *member) + 1 >= ruling)) {
             return Ok(());
         }
         match disaster {
@@ -287,4 +290,14 @@ impl Run {
         self.world.run_while("reading block by block", |world| world.unanswered() > 0)?;
         Ok(std::mem::take(&mut self.world.unreadable))
     }
+}
+
+/// The newest generation that a member bears.
+fn newest_generation(members: &VirtualMembers, member: MemberId) -> Option<u64> {
+    let mut bytes = vec![0; SLOT_BYTES];
+    let mut slot = |slot: u64| {
+        members.member(member).read(SLOT_OFFSET + slot * SLOT_STRIDE, &mut bytes);
+        Superblock::decode(&bytes).ok().map(|superblock| superblock.generation.0)
+    };
+    (0..SLOT_COUNT).filter_map(&mut slot).max()
 }

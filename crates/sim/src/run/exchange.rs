@@ -3,7 +3,7 @@
 use super::Run;
 use crate::members::{Ailment, VirtualMember};
 use crate::violation::{Broken, Violation, ensure};
-use windrow_engine::{ControlId, MemberChange};
+use windrow_engine::{ControlError, ControlId, MemberChange};
 use windrow_io::MemberIo;
 use windrow_layout::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
 use windrow_units::{MemberId, Uuid};
@@ -58,10 +58,19 @@ impl Run {
             // Out before a crash: it must be at rest first.
             Stage::Away { .. } => Some(self.come_in(exchange)?),
             Stage::ComingIn(id) => {
-                if self.done(id, member)? {
-                    self.exchange = None;
-                }
-                return Ok(());
+                return match self.world.take_answer(id) {
+                    None => Ok(()),
+                    Some(Ok(_)) => {
+                        self.exchange = None;
+                        Ok(())
+                    }
+                    // It alone had got the last generation when the power went, and the pool went on without it: as if it had been used apart.
+                    Some(Err(ControlError::Member { why, .. })) if !exchange.new_device && why.contains("another history") => {
+                        self.exchange = Some(Exchange { new_device: true, stage: Stage::Away { until: 0 }, ..exchange });
+                        Ok(())
+                    }
+                    Some(Err(error)) => Err(Violation::new(Broken::Error, format!("member {member} does not come in: {error}"))),
+                };
             }
         };
         self.exchange = Some(Exchange { stage: stage.unwrap_or(exchange.stage), ..exchange });
