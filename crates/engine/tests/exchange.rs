@@ -4,7 +4,8 @@ mod machine;
 
 use machine::Machine;
 use windrow_engine::*;
-use windrow_layout::superblock::{SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_io::{BufPool, MemberError, MemberIo};
+use windrow_layout::superblock::{LABEL_OFFSET, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
 use windrow_units::{MemberId, Redundancy, Uuid, VolumeId};
 
 const CODES: [(Redundancy, usize); 4] = [(Redundancy::Copies(2), 2), (Redundancy::Single, 4), (Redundancy::Double, 5), (Redundancy::Copies(3), 3)];
@@ -443,4 +444,57 @@ fn a_member_counts_as_whole_when_that_is_on_record() {
     assert_eq!(state(&machine, 1), "online");
     let mut machine = without(machine, &[0]);
     verify(&mut machine, volume, 0..BLOCKS, 1);
+}
+
+/// A memory of which the writes that no flush covers are known.
+struct Cached {
+    memory: machine::Memory,
+    /// Member and offset.
+    unflushed: Vec<(MemberId, u64)>,
+    /// For every write: where it goes, and what a power cut after it might lose.
+    writes: Vec<((MemberId, u64), Vec<(MemberId, u64)>)>,
+}
+
+impl MemberIo for Cached {
+    fn member_count(&self) -> usize {
+        self.memory.member_count()
+    }
+    fn is_present(&self, member: MemberId) -> bool {
+        self.memory.is_present(member)
+    }
+    fn size(&self, member: MemberId) -> u64 {
+        self.memory.size(member)
+    }
+    fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MemberError> {
+        self.memory.read(member, offset, buf)
+    }
+    fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MemberError> {
+        self.writes.push(((member, offset), self.unflushed.clone()));
+        self.unflushed.push((member, offset));
+        self.memory.write(member, offset, buf)
+    }
+    fn flush(&mut self, member: MemberId) -> Result<(), MemberError> {
+        self.unflushed.retain(|(m, _)| *m != member);
+        self.memory.flush(member)
+    }
+}
+
+/// The power goes while a device is exchanged: a member with a superblock and no label would be in the pool, and no host would find it.
+#[test]
+fn a_new_device_has_its_label_before_any_superblock_names_it() {
+    for (redundancy, members) in CODES {
+        let (mut machine, _) = filled(redundancy, members);
+        assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+        let mut memory = machine.memory;
+        memory.data[1].fill(0);
+        // Half of two members is no quorum by itself.
+        let options = OpenOptions { force: true, ..Machine::options() };
+        let mut io = Cached { memory, unflushed: Vec::new(), writes: Vec::new() };
+        Engine::replace_member(&mut io, &BufPool::new(1 << 20), &options, MemberId(1), NEW).expect("replaced");
+        let label = (MemberId(1), LABEL_OFFSET);
+        assert!(io.writes.iter().any(|(at, _)| *at == label) && io.writes.len() > members);
+        for (at, unflushed) in io.writes {
+            assert!(!unflushed.contains(&label), "{redundancy:?}: {at:?} is written before the label is durable");
+        }
+    }
 }

@@ -50,6 +50,8 @@ impl Engine {
         let mut bytes = label.encode();
         bytes.resize(LABEL_BYTES, 0);
         io.write(member, LABEL_OFFSET, &bytes)?;
+        // Before any superblock: devices are found by their labels, so a member must not be on record whose device has none.
+        io.flush(member)?;
         let in_use = |m: &MemberId| io.is_present(*m) && matches!(superblock.members[m.index()].state, MemberState::Online | MemberState::Rebuilding);
         let others: Vec<MemberId> = (0..superblock.members.len() as u8).map(MemberId).filter(|m| *m != member).filter(in_use).collect();
         for member in std::iter::once(member).chain(others) {
