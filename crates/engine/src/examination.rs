@@ -8,7 +8,7 @@ use crate::jobs::{Job, Work};
 use crate::member::Purpose;
 use crate::{Engine, Outbox};
 use windrow_io::{Buf, MemberOp};
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, SegmentId};
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, SegmentId, StreamId};
 
 /// Who asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,7 +96,8 @@ impl Engine {
         }
         let (pool, shape, buffers) = (self.superblock.pool, *self.zones.shape(segment), self.buffers.clone());
         let wanted = if goal == ExamineGoal::Rebuild && lean::is_for(&shape) { self.stale_columns(segment, row) } else { 0 };
-        let work = ExamineWork { examination: at, pool, segment, row, rows, shape, columns, absent, wanted, skipped, buffers, found: None };
+        let stream = StreamId(self.segments.get(segment).stream);
+        let work = ExamineWork { examination: at, pool, segment, row, rows, shape, stream, columns, absent, wanted, skipped, buffers, found: None };
         out.jobs.push(Job(Work::Examine(Box::new(work))));
     }
 

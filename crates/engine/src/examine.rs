@@ -5,7 +5,8 @@
 //! redundancy that could still repair it.
 //!
 //! A column that missed its writes may hold a valid batch of the segment's former life, with one copy or one data column even a whole one.
-//! So if anything is wrong, all headers that can be had are tried, the newest first: batches are numbered.
+//! So if anything is wrong, all headers of the segment's stream that can be had are tried, the newest first: by their epochs, because a batch
+//! that a fence calls void and the one written over it have the same number, then by their numbers.
 
 pub(crate) mod lean;
 
@@ -14,7 +15,7 @@ use crate::jobs::encode_redundancy;
 use crate::reconstruct::search;
 use windrow_io::{Buf, BufPool};
 use windrow_layout::batch::{DecodedBatch, HeaderFrame, decode_header};
-use windrow_units::{BLOCK_SIZE, PoolUuid, SegmentId, Shape};
+use windrow_units::{BLOCK_SIZE, PoolUuid, SegmentId, Shape, StreamId};
 
 /// Examines one batch.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct ExamineWork {
     pub(crate) row: u32,
     pub(crate) rows: u32,
     pub(crate) shape: Shape,
+    /// The stream that wrote the segment.
+    pub(crate) stream: StreamId,
     /// As they were read.
     pub(crate) columns: Vec<Option<Buf>>,
     /// Columns that were not read: nothing is said of them.
@@ -88,7 +91,8 @@ impl ExamineWork {
 
     fn header(&self, block: &[u8]) -> Option<HeaderFrame> {
         let frame = decode_header(block, &self.pool, self.segment, self.row).ok()?;
-        (frame.header.rows == self.rows && frame.header.shape == self.shape).then_some(frame)
+        let header = &frame.header;
+        (header.stream == self.stream && header.rows == self.rows && header.shape == self.shape).then_some(frame)
     }
 
     /// Every header that can be had, the newest first.
@@ -103,7 +107,7 @@ impl ExamineWork {
             }
             false
         });
-        headers.sort_by_key(|frame| std::cmp::Reverse(frame.header.seq));
+        headers.sort_by_key(|frame| std::cmp::Reverse((frame.header.epoch, frame.header.seq)));
         headers
     }
 
