@@ -446,13 +446,15 @@ fn a_member_counts_as_whole_when_that_is_on_record() {
     verify(&mut machine, volume, 0..BLOCKS, 1);
 }
 
+/// Member and offset.
+type Address = (MemberId, u64);
+
 /// A memory of which the writes that no flush covers are known.
 struct Cached {
     memory: machine::Memory,
-    /// Member and offset.
-    unflushed: Vec<(MemberId, u64)>,
+    unflushed: Vec<Address>,
     /// For every write: where it goes, and what a power cut after it might lose.
-    writes: Vec<((MemberId, u64), Vec<(MemberId, u64)>)>,
+    writes: Vec<(Address, Vec<Address>)>,
 }
 
 impl MemberIo for Cached {
