@@ -43,6 +43,22 @@ fn a_lost_durable_batch_is_not_a_torn_tail() {
     assert!(first == Order(5) && last >= Order(30), "orders {first} to {last}");
 }
 
+/// The pool was refused, but before that a member whose superblock was one generation behind had been given the newest one: a member that came
+/// back with old content from elsewhere was then taken for one that had missed nothing.
+#[test]
+fn a_refused_start_leaves_superblocks_alone() {
+    let mut memory = flushed(40);
+    let superblock = memory.superblock();
+    let slot = slot_offset(superblock.generation) as usize;
+    memory.data[1][slot..slot + 4096].fill(0);
+    let start = superblock.checkpoints[0].expect("a checkpoint").replay[0];
+    memory.overwrite(start.segment, start.row + 7..start.row + 9, 0);
+    let before = memory.data.clone();
+    let error = open(&mut memory).expect_err("the loss is found");
+    assert!(matches!(error, OpenError::Lost(_)), "{error}");
+    assert!(memory.data == before, "nothing was written");
+}
+
 /// Only the tail block of a lost batch is gone: its header still tells which blocks were in it.
 #[test]
 fn the_blocks_of_a_lost_batch_are_named_if_its_head_is_left() {
