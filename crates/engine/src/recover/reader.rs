@@ -295,9 +295,4 @@ impl<'a> Reader<'a> {
         self.forget();
         self.io.write(member, offset, bytes)
     }
-
-    /// Makes durable what was written to a member.
-    pub(super) fn flush(&mut self, member: MemberId) -> Result<(), MemberError> {
-        self.io.flush(member)
-    }
 }
