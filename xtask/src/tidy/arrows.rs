@@ -24,11 +24,11 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     ("engine", &["layout", "parity", "reduce", "policy", "io", "units"]),
     // `layout` for reading labels before an import, `policy` for the names of victim policies.
     ("host", &["engine", "device", "export", "io", "units", "layout", "policy"]),
+    // Never the engine: a second reader of the format may disagree with it. Parity arithmetic is no reader of the format.
+    ("inspect", &["layout", "device", "parity", "reduce", "io", "units"]),
     // `inspect` for a second opinion on what a run left on the members.
     ("sim", &["engine", "inspect", "layout", "io", "units"]),
     ("lab", &["policy", "engine", "units"]),
-    // Never the engine: a second reader of the format may disagree with it. Parity arithmetic is no reader of the format.
-    ("inspect", &["layout", "device", "parity", "reduce", "io", "units"]),
     // Wiring. `engine`, `device`, `io`, `layout`, `units` and `export` for the types that travel through it.
     // `policy` for the closed forms that `bench` prints beside what it measured.
     ("cli", &["nbd", "ublk", "vhost", "host", "inspect", "lab", "export", "engine", "device", "layout", "policy", "io", "units"]),
