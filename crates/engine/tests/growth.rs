@@ -161,10 +161,10 @@ impl Fragile {
 #[test]
 fn power_may_go_at_any_time_of_a_growth() {
     for (redundancy, members, spares, every) in [
-        (Redundancy::Single, 3, vec![12, 12], 13),
-        (Redundancy::Copies(2), 3, vec![12], 19),
-        (Redundancy::Copies(2), 2, vec![16, 12], 17),
-        (Redundancy::Double, 4, vec![12], 29),
+        (Redundancy::Single, 3, vec![12, 12], 29),
+        (Redundancy::Copies(2), 3, vec![12], 37),
+        (Redundancy::Copies(2), 2, vec![16, 12], 31),
+        (Redundancy::Double, 4, vec![12], 53),
     ] {
         let mut machine = with_spares(redundancy, members, 12, &spares);
         let volume = machine.volume(1 << 30);
@@ -213,7 +213,7 @@ fn power_may_go_at_any_time_of_a_growth() {
             }
         }
         assert!(!fragile.machine.engine.status().restripe.active, "{:?}", fragile.machine.engine.status().restripe);
-        assert!(seen[0] > 5 && seen[1] > 50, "{redundancy:?} {members}: {seen:?} of {} commands", fragile.commands);
+        assert!(seen[0] > 5 && seen[1] > 30, "{redundancy:?} {members}: {seen:?} of {} commands", fragile.commands);
     }
 }
 
