@@ -37,7 +37,7 @@ fn discards_before_the_flush_are_noticed() {
 }
 
 /// Most loops until a planted fault must be found.
-const CANARY_LOOPS_MAX: u64 = 20;
+const CANARY_LOOPS_MAX: u64 = 60;
 
 fn is_noticed(seed: u64, options: &str) {
     let mut run = Loops::new(seed, options);
