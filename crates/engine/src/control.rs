@@ -72,7 +72,7 @@ impl Engine {
             return self.control.waiting.push_back(request);
         }
         // A write that is admitted in parts was promised all its space: a larger spare factor has to wait, or a part would be refused.
-        if matches!(request.command, Control::SetProperties(_)) && self.admission.is_held_up() {
+        if matches!(request.command, Control::SetProperties(_) | Control::Grow { .. }) && self.admission.is_held_up() {
             return self.control.waiting.push_back(request);
         }
         let result = match request.command {

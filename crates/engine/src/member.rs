@@ -176,7 +176,9 @@ impl Engine {
         out.notices.push(if change == Change::Fault { Notice::MemberFailed { member, error } } else { Notice::MemberOffline { member } });
         let changed = self.change_member(member, change);
         debug_assert_eq!(changed, Ok(()));
-        if !redundancy_holds(&self.zones, &self.members.list) {
+        // While a growth is put on record: what a start would refuse is never recorded.
+        let refused = self.restripe.zones_on_the_way().is_some_and(|zones| !redundancy_holds(zones, &self.members.list));
+        if refused || !redundancy_holds(&self.zones, &self.members.list) {
             return self.stop(StopReason::TooManyLost, out);
         }
         self.members.unrecorded_loss = true;

@@ -93,6 +93,11 @@ impl Restripe {
     }
 
     /// The pool has stopped: whose request is not answered any more.
+    /// The zones that are being put on record and not in force yet: from then on a start needs members for them, too.
+    pub(crate) fn zones_on_the_way(&self) -> Option<&ZoneMap> {
+        self.coming.as_ref().filter(|coming| coming.stage == Stage::Record).map(|coming| &coming.zones)
+    }
+
     pub(crate) fn give_up_coming(&mut self) -> Option<ControlId> {
         self.coming.take().map(|coming| coming.id)
     }
@@ -358,8 +363,8 @@ impl Engine {
 
     /// Begins to empty segments of older layouts, if cleaning has nothing more urgent to do.
     fn take_older_victims(&mut self) {
-        let rebuilding = self.members.list.iter().any(|m| m.online && m.rebuilding);
-        while !rebuilding && self.cleaner.victim_count() < RESTRIPE_VICTIMS && self.is_clean_enough() && self.has_room_to_restripe() {
+        // (One that can not go on for damage waits for its segments to be emptied, perhaps just by this.)
+        while self.rebuild.is_idle() && self.cleaner.victim_count() < RESTRIPE_VICTIMS && self.is_clean_enough() && self.has_room_to_restripe() {
             let Some(segment) = self.next_older() else { return };
             self.restripe.moved_bytes += u64::from(self.segments.get(segment).live_units / u32::from(FULL_BLOCK_UNITS)) * BLOCK_BYTES;
             self.begin_victim(segment);

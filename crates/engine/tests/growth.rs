@@ -409,3 +409,40 @@ fn a_pool_that_nobody_uses_moves_to_the_last_segment() {
         assert_eq!(machine.memory.superblock().zones.iter().map(|z| z.layout).max(), Some(1));
     }
 }
+
+/// New members failed while the generation that makes them members was written: their loss was put on record beside it, and no start accepted
+/// that ever again, not even with all devices back. Now the pool stops, and starts again when they are.
+#[test]
+fn new_members_that_fail_while_the_growth_is_recorded_do_not_lock_the_pool() {
+    for (redundancy, members, spares, lost) in [(Redundancy::Single, 4, vec![12, 12], vec![4, 5]), (Redundancy::None, 2, vec![12], vec![2])] {
+        let mut machine = with_spares(redundancy, members, 12, &spares);
+        let volume = machine.volume(1 << 30);
+        write(&mut machine, volume, 0..300, 1);
+        let last = (members + spares.len()) as u8;
+        let command = Control::Grow { members: (members as u8..last).map(MemberId).collect() };
+        machine.events.push(Event::Control(ControlRequest { id: ControlId(77), command }));
+        loop {
+            machine.held = Some(Vec::new());
+            machine.settle();
+            let commands = machine.held.take().unwrap_or_default();
+            if commands.is_empty() {
+                break;
+            }
+            for command in commands {
+                let has_layouts = |s: windrow_layout::superblock::Superblock| s.zones.iter().any(|zone| zone.layout > 0);
+                if let MemberOp::Write { buf, .. } = &command.op
+                    && windrow_layout::superblock::Superblock::decode(&buf[..]).is_ok_and(has_layouts)
+                {
+                    lost.iter().for_each(|m| machine.memory.failing[*m] = true);
+                }
+                machine.carry_out(command);
+            }
+        }
+        assert!(machine.engine.is_stopped(), "{redundancy:?}");
+        let mut memory = machine.memory;
+        memory.failing.fill(false);
+        let mut machine = Machine::open(memory);
+        verify(&mut machine, volume, 0..300, 1);
+        write(&mut machine, volume, 0..20, 2);
+    }
+}

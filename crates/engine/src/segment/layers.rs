@@ -221,6 +221,11 @@ impl Segments {
         self.layers.as_ref().map_or(0, |layers| (layers.older.len() + layers.idle.len()) as u32)
     }
 
+    /// True if there are older layouts beside the one in force.
+    pub fn has_layers(&self) -> bool {
+        self.layers.is_some()
+    }
+
     /// Segments of older layouts that are in use.
     pub fn older(&self) -> impl Iterator<Item = SegmentId> + '_ {
         self.layers.iter().flat_map(|layers| layers.older.iter().copied())

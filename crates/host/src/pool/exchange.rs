@@ -136,6 +136,10 @@ impl Pool {
     pub fn take_over(&self, member: MemberId, spare: MemberId) -> Result<(), Failure> {
         let _one = lock(&self.0.exchanging);
         let what = format!("spare {spare} cannot take the place of member {member}");
+        // The administrator may have come first.
+        if !vacancies(&self.status_now(&what)?, true).iter().any(|(vacant, spares)| *vacant == member && spares.contains(&spare)) {
+            return Err(Failure::new(id::MEMBER_STATE, what, "the member is not missed any more, or the spare is gone").remedy("see `windrow pool status`"));
+        }
         let (pool, status) = self.member_status(spare, &what)?;
         let device = self.0.driver.device(spare).ok_or_else(|| Failure::new(id::MEMBER_OPEN, what.clone(), "its device is not there"))?;
         self.settle(member, &what)?;
@@ -178,13 +182,15 @@ impl Pool {
         if device.is_none() && self.0.driver.device(member).is_some() {
             self.settle(member, what)?;
         }
-        if let Some(path) = device.as_ref().map(|device| path_of(&**device)) {
+        let path = device.as_ref().map(|device| path_of(&**device));
+        self.0.driver.exchange(member, device).map_err(|error| Failure::new(id::MEMBER_OPEN, what, error))?;
+        if let Some(path) = path {
             let mut paths = lock(&self.0.paths);
             let slots = paths.len().max(member.index() + 1);
             paths.resize(slots, String::new());
             paths[member.index()] = path;
         }
-        self.0.driver.exchange(member, device).map_err(|error| Failure::new(id::MEMBER_OPEN, what, error))
+        Ok(())
     }
 
     /// Tells the engine what is in a member's place now; if it refuses, nothing is.
