@@ -16,7 +16,7 @@ impl Engine {
     /// any, must have been erased. It is rebuilt when the pool is opened.
     ///
     /// # Errors
-    /// As [`Engine::open`], for the pool without that member; [`OpenError::TooSmall`]. Nothing was changed then, unless a member failed.
+    /// As [`Engine::open`], for the pool without that member; [`OpenError::Damage`] if there is no such member or the device is too small. Nothing was changed then, unless a member failed.
     pub fn replace_member(io: &mut dyn MemberIo, buffers: &BufPool, options: &OpenOptions, member: MemberId, uuid: Uuid) -> Result<(), OpenError> {
         let ruling = quorum::newest(io, options, 0)?;
         let mut superblock: Superblock = ruling.found.clone();
