@@ -276,24 +276,19 @@ impl Engine {
             (Some(Ok(head)), Some(tail)) => decode_batch(&head, tail, &self.superblock.pool, segment, row).ok(),
             _ => None,
         };
-        match decoded {
-            Some(batch) => {
-                victim.ends.retain(|e| e.row != row);
-                self.read_live(at, segment, row, &batch, out);
-            }
-            None if !rebuilt && self.zones.shape(segment).tolerance() > 0 => {
-                ends.rebuilt = true;
-                self.read_ends(at, row, rows.min(HEAD_ROWS), 1, true, out);
-            }
-            None => {
-                victim.damaged = true;
-                victim.ends.retain(|e| e.row != row);
-            }
+        let current = decoded.is_some_and(|batch| self.read_live(at, segment, row, &batch, out));
+        let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
+        if !current && !rebuilt && self.zones.shape(segment).tolerance() > 0 {
+            victim.ends.iter_mut().filter(|e| e.row == row).for_each(|e| e.rebuilt = true);
+            return self.read_ends(at, row, rows.min(HEAD_ROWS), 1, true, out);
         }
+        victim.damaged |= !current;
+        victim.ends.retain(|e| e.row != row);
     }
 
-    /// Finds the live blocks of a batch and reads them in runs.
-    fn read_live(&mut self, at: u32, segment: SegmentId, row: u32, batch: &DecodedBatch, out: &mut Outbox) {
+    /// Finds the live blocks of a batch and reads them in runs. False if it is a former batch, left where a member lost a write: the map knows
+    /// another checksum of a block. Its payload verifies, but is not what lives there.
+    fn read_live(&mut self, at: u32, segment: SegmentId, row: u32, batch: &DecodedBatch, out: &mut Outbox) -> bool {
         let shape = *self.zones.shape(segment);
         let first = u64::from(row) * u64::from(shape.data);
         let rows = batch.frame.header.rows;
@@ -313,7 +308,10 @@ impl Engine {
                 }
                 _ => continue,
             };
-            if self.shows(key.volume(), key.lba(), place) {
+            if let Some(checksum) = self.shown(key.volume(), key.lba(), place) {
+                if checksum != payload.checksum {
+                    return false;
+                }
                 live.push((block, LiveBlock { offset: 0, key, birth, from: place, checksum: payload.checksum }));
             }
         }
@@ -333,6 +331,7 @@ impl Engine {
             let (column, run_row) = shape.locate(row, rows, first + start);
             self.read_run(at, Run { column, row: run_row, rows: checksums.len() as u32, blocks }, checksums, out);
         }
+        true
     }
 
     fn read_run(&mut self, at: u32, run: Run, checksums: Vec<u32>, out: &mut Outbox) {

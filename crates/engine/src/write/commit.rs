@@ -123,10 +123,14 @@ impl Engine {
 
     /// True if the map shows `place` for the block.
     pub(crate) fn shows(&self, volume: VolumeId, lba: Lba, place: Place) -> bool {
-        self.volumes.get(volume).is_some_and(|v| {
-            let entry = v.map.get(&self.volumes.arena, lba);
-            entry.has_payload() && entry.place() == place
-        })
+        self.shown(volume, lba, place).is_some()
+    }
+
+    /// The checksum of the block, if the map has it at this place.
+    pub(crate) fn shown(&self, volume: VolumeId, lba: Lba, place: Place) -> Option<u32> {
+        let volume = self.volumes.get(volume)?;
+        let entry = volume.map.get(&self.volumes.arena, lba);
+        (entry.has_payload() && entry.place() == place).then(|| entry.checksum())
     }
 
     /// Puts an entry into the map and keeps the live counters. `by`/`moved_by`: what supersedes the old one.
