@@ -2,7 +2,7 @@
 
 mod machine;
 
-use machine::Machine;
+use machine::{Machine, pass, state, verify, write};
 use windrow_engine::*;
 use windrow_io::{BufPool, MemberError, MemberIo};
 use windrow_layout::superblock::{LABEL_OFFSET, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
@@ -12,33 +12,12 @@ const CODES: [(Redundancy, usize); 4] = [(Redundancy::Copies(2), 2), (Redundancy
 const BLOCKS: u64 = 400;
 const NEW: Uuid = Uuid([0xab; 16]);
 
-fn write(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64>, round: u64) {
-    lbas.for_each(|lba| machine.write(volume, lba, (lba * 3 + round) as u8));
-    machine.flush(volume);
-}
-
-fn verify(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64>, round: u64) {
-    lbas.for_each(|lba| assert_eq!(machine.byte(volume, lba), (lba * 3 + round) as u8, "block {lba}"));
-}
-
 fn filled(redundancy: Redundancy, members: usize) -> (Machine, VolumeId) {
     let mut machine = Machine::with(redundancy, members, 24, 100);
     let volume = machine.volume(1 << 30);
     write(&mut machine, volume, 0..BLOCKS, 1);
     assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
     (machine, volume)
-}
-
-fn pass(machine: &mut Machine, times: usize) {
-    for _ in 0..times {
-        machine.now_ns += 30_000_000;
-        machine.events.push(Event::Tick(machine.now_ns));
-        machine.settle();
-    }
-}
-
-fn state(machine: &Machine, member: usize) -> &'static str {
-    machine.engine.status().members[member].state
 }
 
 type Answer = Option<Result<ControlReply, ControlError>>;

@@ -2,7 +2,7 @@
 
 mod machine;
 
-use machine::{Machine, Memory};
+use machine::{Machine, Memory, pass, verify, write};
 use windrow_engine::*;
 use windrow_io::*;
 use windrow_units::{MemberId, Redundancy, Uuid, VolumeId};
@@ -33,23 +33,6 @@ fn shut_down(mut machine: Machine) -> Machine {
 
 fn grow(machine: &mut Machine, members: std::ops::Range<u8>) -> Option<Result<ControlReply, ControlError>> {
     machine.command(Control::Grow { members: members.map(MemberId).collect() })
-}
-
-fn pass(machine: &mut Machine, times: usize) {
-    for _ in 0..times {
-        machine.now_ns += 30_000_000;
-        machine.events.push(Event::Tick(machine.now_ns));
-        machine.settle();
-    }
-}
-
-fn write(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64>, round: u64) {
-    lbas.for_each(|lba| machine.write(volume, lba, (lba * 3 + round) as u8));
-    machine.flush(volume);
-}
-
-fn verify(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64>, round: u64) {
-    lbas.for_each(|lba| assert_eq!(machine.byte(volume, lba), (lba * 3 + round) as u8, "block {lba}"));
 }
 
 /// Time goes by, and somebody writes a little, until nothing is left in the old layout.

@@ -2,37 +2,16 @@
 
 mod machine;
 
-use machine::Machine;
+use machine::{Machine, pass, state, verify, write};
 use windrow_engine::*;
 use windrow_units::{MemberId, Redundancy, VolumeId};
 
 const CODES: [(Redundancy, usize); 4] = [(Redundancy::Copies(2), 2), (Redundancy::Single, 4), (Redundancy::Double, 5), (Redundancy::Copies(3), 3)];
 const BLOCKS: u64 = 400;
 
-fn write(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64>, round: u64) {
-    lbas.for_each(|lba| machine.write(volume, lba, (lba * 3 + round) as u8));
-    machine.flush(volume);
-}
-
-fn verify(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64>, round: u64) {
-    lbas.for_each(|lba| assert_eq!(machine.byte(volume, lba), (lba * 3 + round) as u8, "block {lba}"));
-}
-
 fn shut_down(mut machine: Machine) -> Machine {
     assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
     machine
-}
-
-fn pass(machine: &mut Machine, times: usize) {
-    for _ in 0..times {
-        machine.now_ns += 30_000_000;
-        machine.events.push(Event::Tick(machine.now_ns));
-        machine.settle();
-    }
-}
-
-fn state(machine: &Machine, member: usize) -> &'static str {
-    machine.engine.status().members[member].state
 }
 
 /// Starts with these members away, by force if they are half of all.

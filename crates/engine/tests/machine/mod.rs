@@ -300,3 +300,28 @@ impl Machine {
         }
     }
 }
+
+/// Writes one round of these blocks, and flushes.
+pub fn write(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64>, round: u64) {
+    lbas.for_each(|lba| machine.write(volume, lba, (lba * 3 + round) as u8));
+    machine.flush(volume);
+}
+
+/// These blocks hold that round.
+pub fn verify(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64>, round: u64) {
+    lbas.for_each(|lba| assert_eq!(machine.byte(volume, lba), (lba * 3 + round) as u8, "block {lba}"));
+}
+
+/// Time goes by.
+pub fn pass(machine: &mut Machine, times: usize) {
+    for _ in 0..times {
+        machine.now_ns += 30_000_000;
+        machine.events.push(Event::Tick(machine.now_ns));
+        machine.settle();
+    }
+}
+
+/// The state of a member as status shows it.
+pub fn state(machine: &Machine, member: usize) -> &'static str {
+    machine.engine.status().members[member].state
+}
