@@ -18,6 +18,7 @@ pub use frame::{
     BATCH_VERSION, DecodedBatch, DecodedEntry, FOOTER_MAGIC, HEADER_MAGIC, HeaderFrame, PayloadInfo, decode_batch, decode_head, decode_header, encode_ends,
 };
 pub use plan::{BatchPlan, max_payload_blocks, plan_batch, tail_block};
+pub(crate) use table::TableReader;
 pub use table::TableWriter;
 
 use serde::Serialize;
@@ -223,6 +224,16 @@ pub enum Entry {
 }
 
 impl Entry {
+    /// The first order that the entry accounts for, and how many; `None` for entries that have none.
+    pub fn orders(&self) -> Option<(Order, u64)> {
+        match self {
+            Self::Data { birth, .. } | Self::Fill { birth, .. } => Some((*birth, 1)),
+            Self::Range { order, .. } | Self::Volume { order, .. } => Some((*order, 1)),
+            Self::Covered { first, count } => Some((*first, *count)),
+            Self::Move { .. } | Self::Page { .. } => None,
+        }
+    }
+
     /// True if one payload block belongs to the entry.
     pub fn has_payload(&self) -> bool {
         matches!(self, Self::Data { .. } | Self::Move { .. } | Self::Page { .. })

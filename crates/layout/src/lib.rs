@@ -1,7 +1,7 @@
 //! Every byte on disk: encode, decode, check. Pure, total on any input; `docs/on-disk-format.md` is its specification.
 //!
 //! Read in this order: [`superblock`] (what a member is and where to begin), [`batch`] (what the log is made of),
-//! [`checkpoint`] (pages that images of the tables are made of), [`map_entry`] (16 bytes for each block of a volume).
+//! [`journal`] (what is durable before its rows are full), [`checkpoint`] (pages that images of the tables are made of), [`map_entry`] (16 bytes for each block of a volume).
 //!
 //! Rules of every codec here: numbers are little endian at written offsets, never the layout of a Rust type; decoders check
 //! every count before they allocate, accept exactly what the encoders write, and return an error for everything else.
@@ -10,6 +10,7 @@
 pub mod batch;
 mod bytes;
 pub mod checkpoint;
+pub mod journal;
 pub mod map_entry;
 pub mod superblock;
 

@@ -11,7 +11,7 @@ mod label;
 
 use crate::checkpoint::PagePointer;
 use serde::Serialize;
-use windrow_units::{Epoch, Generation, MAX_STREAMS, MemberId, Order, PlaceCodec, PoolUuid, Redundancy, SegmentId, Seq, Uuid, Zone};
+use windrow_units::{Epoch, Generation, JournalArea, MAX_STREAMS, MemberId, Order, PlaceCodec, PoolUuid, Redundancy, SegmentId, Seq, Uuid, Zone};
 
 /// Byte offset of the label.
 pub const LABEL_OFFSET: u64 = 4096;
@@ -94,8 +94,10 @@ pub struct Features {
 }
 
 impl Features {
-    /// The flags that this version knows: none is defined yet.
-    pub const KNOWN: Self = Self { compatible: 0, read_only: 0, incompatible: 0 };
+    /// Incompatible: the pool has a journal, and what is durable may be there alone.
+    pub const JOURNAL: u64 = 1;
+    /// The flags that this version knows.
+    pub const KNOWN: Self = Self { compatible: 0, read_only: 0, incompatible: Self::JOURNAL };
 
     /// The flags that this version does not know.
     #[must_use]
@@ -311,6 +313,8 @@ pub struct Superblock {
     pub checkpoints: [Option<CheckpointRoot>; 2],
     /// Properties.
     pub properties: Properties,
+    /// The journal, if the pool has one; there with [`Features::JOURNAL`].
+    pub journal: Option<JournalArea>,
 }
 
 impl Superblock {

@@ -5,10 +5,12 @@
 
 mod geometry;
 mod ids;
+mod journal;
 mod place;
 
 pub use geometry::{Code, Column, MAX_MEMBERS, Redundancy, RedundancyError, SegmentLocation, Shape, Zone, ZoneMap};
 pub use ids::{Epoch, Generation, Lba, MemberId, Order, PoolUuid, SegmentId, Seq, StreamId, Uuid, VolumeId};
+pub use journal::{JOURNAL_CHUNK_MAX, JOURNAL_CHUNK_MIN, JOURNAL_CHUNKS_MIN, JournalArea};
 pub use place::{FULL_BLOCK_UNITS, Place, PlaceCodec};
 
 /// Bytes in a block: the unit of mapping and of atomicity.

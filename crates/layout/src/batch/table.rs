@@ -265,7 +265,7 @@ fn push_change(pen: &mut Pen<'_>, change: &VolumeChange) {
 }
 
 /// Reads entries one by one.
-pub(super) struct TableReader<'a> {
+pub(crate) struct TableReader<'a> {
     bytes: &'a [u8],
     at: usize,
     context: Context,
@@ -274,12 +274,12 @@ pub(super) struct TableReader<'a> {
 const TRUNCATED: BatchError = BatchError::Malformed("the table ends inside an entry");
 
 impl<'a> TableReader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0, context: Context::default() }
     }
 
     /// True if every byte was used.
-    pub(super) fn is_at_end(&self) -> bool {
+    pub(crate) fn is_at_end(&self) -> bool {
         self.at == self.bytes.len()
     }
 
@@ -355,7 +355,7 @@ impl<'a> TableReader<'a> {
 
     /// The next entry.
     #[inline]
-    pub(super) fn next(&mut self) -> Result<Entry, BatchError> {
+    pub(crate) fn next(&mut self) -> Result<Entry, BatchError> {
         let tag = self.byte()?;
         let kind = tag & KIND_MASK;
         if kind == KIND_PAGE {

@@ -10,7 +10,8 @@
 //! 5120  1024   reserved
 //! 6144  4096   members: 64 of 64
 //! 10240 4096   zones: 64 of 64
-//! 14336 2048   reserved (the first 512 for the journal)
+//! 14336  512   journal
+//! 14848 1536   reserved
 //! ```
 //! Signature, checksum and version keep place and meaning in every version. Reserved bytes are written as zero and not
 //! looked at: whatever uses them sets a feature flag.
@@ -116,6 +117,7 @@ impl Superblock {
     fn encode_content(&self) -> Vec<u8> {
         let (members, zones, fences) = (self.members.len(), self.zones.len(), self.fences.len());
         assert!(members <= MAX_MEMBERS && zones <= MAX_ZONES && fences <= MAX_FENCES, "{members} members, {zones} zones, {fences} fences");
+        assert_eq!(self.journal.is_some(), self.features.incompatible & Features::JOURNAL != 0, "a journal and its flag go together");
         let mut out = vec![0; SLOT_BYTES];
         self.put_fixed(&mut out);
         put_properties(&mut out[PROPERTIES..], &self.properties);
@@ -131,6 +133,7 @@ impl Superblock {
         for (slot, zone) in out[ZONES..].chunks_exact_mut(ZONE_BYTES).zip(&self.zones) {
             put_zone(slot, zone);
         }
+        self.journal.iter().for_each(|journal| put_journal(&mut out[JOURNAL..], journal));
         out
     }
 
@@ -214,6 +217,7 @@ impl Superblock {
             fences: bytes[FENCES..].chunks_exact(FENCE_BYTES).take(fences).map(decode_fence).collect(),
             checkpoints: [decode_checkpoint(&bytes[CHECKPOINTS..])?, decode_checkpoint(&bytes[CHECKPOINTS + CHECKPOINT_BYTES..])?],
             properties: decode_properties(&bytes[PROPERTIES..])?,
+            journal: if features.incompatible & Features::JOURNAL == 0 { None } else { Some(decode_journal(&bytes[JOURNAL..])?) },
         };
         superblock.check()?;
         Ok(superblock)
@@ -226,6 +230,9 @@ impl Superblock {
             _ => return malformed("the member is not in its own table"),
         }
         check_zones(&self.zones, self.members.len(), self.place_offset_bits)?;
+        if let Some(journal) = &self.journal {
+            check_journal(journal, &self.zones, self.members.len())?;
+        }
         if !self.fences.is_sorted_by(|a, b| a.epoch < b.epoch) || self.fences.last().is_some_and(|f| f.epoch > self.epoch) {
             return malformed("the fences are not in order of their epochs");
         }
@@ -269,6 +276,18 @@ fn check_zones(zones: &[Zone], members: usize, place_offset_bits: u8) -> Result<
     let codec = PlaceCodec::new(place_offset_bits);
     if u64::from(next) > codec.max_segments() || zones.iter().any(|z| !codec.fits(z.shape.data_blocks())) {
         return malformed("more segments than places can name, or larger ones");
+    }
+    Ok(())
+}
+
+/// The journal's area overlaps no extent.
+fn check_journal(journal: &JournalArea, zones: &[Zone], members: usize) -> Result<(), SuperblockError> {
+    let known = if members == 64 { u64::MAX } else { (1 << members) - 1 };
+    if journal.members & !known != 0 || !journal.is_valid() || journal.start < RESERVED_BYTES {
+        return malformed("an impossible journal");
+    }
+    if zones.iter().any(|z| z.members & journal.members != 0 && journal.end() > z.start && journal.start < z.start + z.extents() * z.shape.extent_bytes()) {
+        return malformed("the journal lies in a zone");
     }
     Ok(())
 }
@@ -427,6 +446,30 @@ fn decode_zone(bytes: &[u8]) -> Result<Zone, SuperblockError> {
         shape,
         layout: u32_at(bytes, 36),
     })
+}
+
+/// ```text
+/// 0..8 members   8..16 start   16..20 bytes of a chunk   20..24 chunks   24 copies   25..28 reserved   28..32 granule   32..512 reserved
+/// ```
+fn put_journal(out: &mut [u8], journal: &JournalArea) {
+    put(out, 0, &journal.members.to_le_bytes());
+    put(out, 8, &journal.start.to_le_bytes());
+    put(out, 16, &journal.chunk_bytes.to_le_bytes());
+    put(out, 20, &journal.chunks.to_le_bytes());
+    put(out, 24, &[journal.copies]);
+    put(out, 28, &journal.granule.to_le_bytes());
+}
+
+fn decode_journal(bytes: &[u8]) -> Result<JournalArea, SuperblockError> {
+    let journal = JournalArea {
+        members: u64_at(bytes, 0),
+        copies: u8_at(bytes, 24),
+        start: u64_at(bytes, 8),
+        chunk_bytes: u32_at(bytes, 16),
+        chunks: u32_at(bytes, 20),
+        granule: u32_at(bytes, 28),
+    };
+    if journal.is_valid() { Ok(journal) } else { malformed("an impossible journal") }
 }
 
 /// ```text

@@ -27,6 +27,8 @@ fn root(id: u64) -> CheckpointRoot {
     }
 }
 
+const JOURNAL_BYTES: u64 = 16 << 20;
+
 /// The largest superblock there can be: every table full, every number large.
 fn full() -> Superblock {
     let member = |i: u64| MemberRecord {
@@ -39,11 +41,11 @@ fn full() -> Superblock {
         listed_from: i * 5,
     };
     let shape = Shape { width: 64, data: 62, code: Code::PQ, rows: 32, chunk_rows: 32 };
-    let start = |i: u32| RESERVED_BYTES + u64::from(i % 32) * 100 * shape.extent_bytes();
+    let start = |i: u32| RESERVED_BYTES + JOURNAL_BYTES + u64::from(i % 32) * 100 * shape.extent_bytes();
     let zone = |i: u32| Zone { members: u64::MAX, start: start(i), first_segment: i * 100, segments: 100, shape, layout: i / 32 };
     let fence = |i: u64| Fence { epoch: Epoch(i + 1), accepted_order: Order(i), next_order: Order(u64::MAX), last_seq: [Seq(u64::MAX - i); MAX_STREAMS] };
     Superblock {
-        features: Features { compatible: 1 << 63, read_only: 1, incompatible: 0 },
+        features: Features { compatible: 1 << 63, read_only: 1, incompatible: Features::JOURNAL },
         pool: uuid(1000),
         pool_name: "n".repeat(63),
         member: MemberId(63),
@@ -70,6 +72,7 @@ fn full() -> Superblock {
             scrub_interval_days: u16::MAX,
             read_latency_bound_ms: u32::MAX,
         },
+        journal: JournalArea::fit(u64::MAX, 3, RESERVED_BYTES, JOURNAL_BYTES, 64 << 10, 4096),
     }
 }
 
@@ -106,6 +109,8 @@ fn the_smallest_superblock_comes_back() {
     superblock.redundancy = Redundancy::None;
     superblock.place_offset_bits = 11;
     superblock.state = PoolState::Destroyed;
+    superblock.journal = None;
+    superblock.features.incompatible = 0;
     assert_eq!(Superblock::decode(&superblock.encode()).unwrap(), superblock);
     superblock.checkpoints[0] = Some(root(1));
     superblock.state = PoolState::Exported;
@@ -154,9 +159,13 @@ fn the_kinds_of_refusal_are_told_apart() {
     }
 }
 
+fn journal(superblock: &mut Superblock) -> &mut JournalArea {
+    superblock.journal.as_mut().expect("the full superblock has a journal")
+}
+
 #[test]
 fn impossible_relations_are_refused() {
-    let wrong: [(&str, &Change<Superblock>); 15] = [
+    let wrong: [(&str, &Change<Superblock>); 19] = [
         ("no zone", &|s| s.zones.clear()),
         ("zones out of order", &|s| s.zones[1].first_segment -= 1),
         ("a zone off the grid", &|s| s.zones[40].start += 4096),
@@ -173,6 +182,10 @@ fn impossible_relations_are_refused() {
         ("a zone in the reserved area", &|s| s.zones[0].start = 4096),
         ("a zone beyond any address", &|s| s.zones[0].start = u64::MAX - 4095),
         ("more segments than places", &|s| s.zones[63].segments = u32::MAX - 10_000),
+        ("a journal in the reserved area", &|s| journal(s).start = 4096),
+        ("a journal in a zone", &|s| journal(s).start += 4096),
+        ("a journal with more copies than members", &|s| journal(s).members = 3),
+        ("a journal of odd chunks", &|s| journal(s).chunk_bytes += 512),
         ("fences out of order", &|s| s.fences.swap(0, 1)),
         ("orders used again", &|s| s.fences[3].next_order = s.fences[3].accepted_order),
         ("checkpoints out of order", &|s| s.checkpoints.swap(0, 1)),
