@@ -74,6 +74,7 @@ static POOL: LazyLock<Memory> = LazyLock::new(|| {
         pool: Uuid([9; 16]),
         members: (0..MEMBERS as u8).map(|member| (Uuid([member + 1; 16]), MEMBER_BYTES as u64)).collect(),
         created_unix_s: 0,
+        journal: None,
         properties: PROPERTIES,
     };
     Engine::format(&mut memory, &spec).expect("format");

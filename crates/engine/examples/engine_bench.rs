@@ -147,6 +147,7 @@ impl Driver {
             pool: Uuid([9; 16]),
             members: (0..MEMBERS).map(|i| (Uuid([i; 16]), member_bytes)).collect(),
             created_unix_s: 0,
+            journal: None,
             properties: Properties { spare_per_mille: 100, seal_age_ms: 3_600_000, victim_policy: 0, discard: false, ..Properties::DEFAULT },
         };
         let store = |_| Store { known: vec![0; (member_bytes / BLOCK_SIZE as u64) as usize], others: HashMap::new() };

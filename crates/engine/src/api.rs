@@ -360,6 +360,8 @@ pub struct OpenReport {
     pub batch_bytes: u64,
     /// Batches whose missing or wrong parts were written again.
     pub completed_batches: u64,
+    /// Copies of journal chunks that were written again.
+    pub completed_records: u64,
     /// Entries applied.
     pub entries: u64,
     /// Map pages read.
@@ -391,6 +393,17 @@ pub struct PoolSpec {
     pub created_unix_s: u64,
     /// Properties.
     pub properties: windrow_layout::superblock::Properties,
+    /// The journal; `None`: flushes pad rows.
+    pub journal: Option<JournalSpec>,
+}
+
+/// What journal a new pool is to have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JournalSpec {
+    /// Bytes of it on each member; `None`: by member size.
+    pub bytes_each: Option<u64>,
+    /// The largest sector of the members: 512 or 4096 bytes.
+    pub granule: u32,
 }
 
 /// What `--dry-run` shows.

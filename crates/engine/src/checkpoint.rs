@@ -203,7 +203,7 @@ impl Engine {
         loop {
             let before = self.checkpoint.stage;
             match before {
-                Stage::Idle if self.checkpoint_due() => {
+                Stage::Idle if self.checkpoint_due() && self.is_settled_after_start() => {
                     self.ranges.barrier = self.ranges.has_walks();
                     if self.ranges.barrier {
                         return;

@@ -3,6 +3,7 @@
 //! 1 A flush notes the newest order given (its horizon) and has the open user batch sealed if that holds orders up to it.
 //! 2 When everything up to the horizon of the oldest waiter is committed, a *round* begins: it notes what is committed, and
 //!   flushes every member with completed writes that no flush covers. Flushes that arrive meanwhile share the next round.
+//!   A pool with a journal serves most waiters by that (`journal.rs`); then 2 and 3 are for what the log alone can do.
 //! 3 When all its member flushes have ended, what the round noted is durable, and the waiters up to it are answered. A
 //!   failed member flush latches the member; the answer waits until that loss is on record on the others.
 //!
@@ -104,7 +105,8 @@ impl Engine {
     /// Answers `waiter` when everything up to `horizon` is durable.
     pub(crate) fn flush_through(&mut self, horizon: Order, waiter: Waiter, out: &mut Outbox) {
         let waiting = Waiting { horizon, waiter };
-        if horizon <= self.orders.durable() && !self.members.unrecorded_loss {
+        self.listen();
+        if horizon <= self.promised() && !self.members.unrecorded_loss {
             return self.answer_waiting(waiting, out);
         }
         // Horizons are given in ascending order, but a FUA write answers for its own order only.
@@ -119,17 +121,23 @@ impl Engine {
         if self.stopped.is_some() {
             return;
         }
+        self.end_journal_round(out);
         let newest = self.flush.waiters.back().map(|w| w.horizon);
         if let Some(horizon) = newest {
-            let open_first = self.stream(STREAM_USER).open.orders.map(|o| o.0);
-            if open_first.is_some_and(|first| first <= horizon) && self.flush.waiters.iter().any(|w| open_first.is_some_and(|f| w.horizon >= f)) {
-                self.seal(STREAM_USER, out);
-            }
+            self.serve_waiters(horizon, out);
+        }
+        let log_needs = self.log_needs();
+        if let Some(needed) = log_needs.or(newest.filter(|horizon| self.is_served_by_log(*horizon)))
+            && self.stream(STREAM_USER).open.orders.is_some_and(|(first, _)| first <= needed)
+        {
+            self.seal(STREAM_USER, out);
         }
         if self.flush.round.is_some() || self.members.unrecorded_loss {
             return;
         }
-        let due = self.flush.waiters.front().is_some_and(|w| w.horizon <= self.orders.committed());
+        let committed = self.orders.committed();
+        let waited = |w: &Waiting| w.horizon <= committed && self.is_served_by_log(w.horizon);
+        let due = self.flush.waiters.front().is_some_and(waited) || log_needs.is_some_and(|needed| needed <= committed);
         let much = self.counters.log_bytes - self.flush.log_bytes_at_round >= UNFLUSHED_LOG_BYTES;
         if !due && !self.flush.wanted && !much {
             return;
@@ -183,15 +191,21 @@ impl Engine {
             s.durable = s.durable.max(seq);
         }
         self.flush.durable_bytes = round.committed_bytes;
-        while self.flush.waiters.front().is_some_and(|w| w.horizon <= round.through) {
-            if let Some(waiting) = self.flush.waiters.pop_front() {
-                self.answer_waiting(waiting, out);
-            }
-        }
+        self.answer_waiters(out);
         self.checkpoint_step(out);
         // The round may have had nothing to flush: then no other event comes for whoever waited for it.
         self.rebuild_step(out);
         self.flush_round_check(out);
+    }
+
+    /// Answers those whose horizon is durable.
+    pub(crate) fn answer_waiters(&mut self, out: &mut Outbox) {
+        let promised = self.promised();
+        while self.flush.waiters.front().is_some_and(|w| w.horizon <= promised) {
+            if let Some(waiting) = self.flush.waiters.pop_front() {
+                self.answer_waiting(waiting, out);
+            }
+        }
     }
 
     /// Answers a waiter. Volume operations wait here too, but are no flushes of a user.

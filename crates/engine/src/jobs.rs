@@ -21,6 +21,7 @@ pub(crate) enum Work {
     Verify(Box<VerifyWork>),
     Rebuild(Box<RebuildWork>),
     Examine(Box<ExamineWork>),
+    Journal(Box<crate::journal::JournalWork>),
 }
 
 impl Job {
@@ -31,6 +32,7 @@ impl Job {
             Work::Verify(work) => work.run(),
             Work::Rebuild(work) => work.run(),
             Work::Examine(work) => work.run(),
+            Work::Journal(work) => work.run(),
         }
     }
 
@@ -41,6 +43,7 @@ impl Job {
             Work::Verify(work) => work.blocks.len() * BLOCK_SIZE,
             Work::Rebuild(work) => work.columns.iter().flatten().map(|b| b.len()).sum(),
             Work::Examine(work) => work.bytes(),
+            Work::Journal(work) => work.bytes(),
         }
     }
 }

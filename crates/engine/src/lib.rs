@@ -2,7 +2,7 @@
 //!
 //! Read in this order to follow a write: `write/admit.rs` (bounds, space, order, acknowledgement), `write/place.rs` (the open
 //! batch), `write/seal.rs` (plan, header, job, member writes), `write/commit.rs` (map and live counters), `flush.rs`
-//! (durability). A read: `read.rs` (pending blocks, map, runs), `fetch.rs` (member reads, verification, rebuilding), `fetch/split.rs` (row by row),
+//! (durability), `journal.rs` (small flushes). A read: `read.rs` (pending blocks, map, runs), `fetch.rs` (member reads, verification, rebuilding), `fetch/split.rs` (row by row),
 //! `slow.rs` (around slow members).
 //! Space: `segment.rs` (states, reuse rule), `clean.rs` (victims, moves), `checkpoint.rs` (images of the tables). Health:
 //! `examination.rs` and `examine.rs` (what each block of a batch must be), `scrub.rs` (one batch after the other), `rebuild.rs` (members that
@@ -23,6 +23,7 @@ mod fetch;
 mod flush;
 mod format;
 mod jobs;
+mod journal;
 pub mod limits;
 mod map;
 mod member;
@@ -94,6 +95,7 @@ pub struct Engine {
     splits: slab::Slab<fetch::Split>,
     reads: slab::Slab<read::ReadRequest>,
     flush: flush::FlushState,
+    journal: journal::Journal,
     cleaner: clean::Cleaner,
     checkpoint: checkpoint::CheckpointState,
     control: control::ControlState,
@@ -180,6 +182,7 @@ impl Engine {
             jobs::Work::Verify(work) => self.fetch_verified(work.fetch, work.good, out),
             jobs::Work::Rebuild(work) => self.fetch_rebuilt(*work, out),
             jobs::Work::Examine(work) => self.examined(*work, out),
+            jobs::Work::Journal(work) => self.record_encoded(*work, out),
         }
     }
 
@@ -268,8 +271,8 @@ impl Engine {
         if self.ranges.has_walks() {
             return Some(self.now_ns);
         }
-        let age = u64::from(self.superblock.properties.seal_age_ms) * 1_000_000;
-        let due = self.streams.iter().filter(|s| !s.open.is_empty() && s.id != limits::STREAM_CHECKPOINT).map(|s| s.open.since_ns + age);
+        let open = self.streams.iter().filter(|s| !s.open.is_empty() && s.id != limits::STREAM_CHECKPOINT);
+        let due = open.map(|s| s.open.since_ns + self.open_batch_age_ns(s.id));
         // What is overdue could not be sealed and waits for a completion, not for time.
         due.filter(|due| *due > self.now_ns)
             .chain(self.scrub.wake_at_ns(self.now_ns))

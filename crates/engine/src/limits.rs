@@ -141,6 +141,18 @@ pub const CHECKPOINT_MIN_LOG_BYTES: u64 = 1 << 30;
 /// Log after which a member flush is begun although nobody asked for one. Recovery reads batches that no flush is known to cover to
 /// the last byte, so this bounds the largest part of its time; at 1 GB/s it is one flush in a quarter of a second.
 pub const UNFLUSHED_LOG_BYTES: u64 = 256 << 20;
+/// Least that a journal takes of each member unless something else is asked for.
+pub const JOURNAL_BYTES_MIN: u64 = 256 << 10;
+/// Most.
+pub const JOURNAL_BYTES_MAX: u64 = 16 << 20;
+/// Largest chunk that a new journal gets.
+pub const JOURNAL_CHUNK_DEFAULT: u64 = 256 << 10;
+/// Payload of admitted and not yet durable writes that is kept for the journal while flushes come. What is more makes full rows anyway.
+pub const JOURNAL_BACKLOG_BYTES: u64 = 8 << 20;
+/// For so long after a flush the next one is expected.
+pub const JOURNAL_LISTEN_NS: u64 = 1_000_000_000;
+/// What a write and a flush of one member cost, in bytes that it could have written meanwhile (docs/journal.md).
+pub const FLUSH_COST_BYTES: u64 = 16 << 10;
 /// Encoded tables of replayed batches that recovery keeps in memory between its passes: some 20 bytes for an entry, so about 12 million
 /// entries. Tables beyond it are read again. Beside them recovery holds 150 bytes for each batch, and what [`REPLAY_MOVES_AT_ONCE`] says.
 pub const REPLAY_TABLE_BYTES: usize = 256 << 20;

@@ -57,6 +57,10 @@ pub enum Purpose {
     },
     /// A flush of a round.
     Flush,
+    /// A copy of a journal record.
+    JournalWrite,
+    /// The flush after it.
+    JournalFlush,
     /// A superblock slot.
     SuperblockWrite,
     /// The flush after it.
@@ -161,6 +165,8 @@ impl Engine {
                 self.column_rebuilt(segment, bytes);
             }
             Purpose::Flush => self.flush_done(done.member, failed, out),
+            Purpose::JournalWrite => self.record_written(done.member, failed, out),
+            Purpose::JournalFlush => self.records_flushed(out),
             Purpose::SuperblockWrite | Purpose::SuperblockFlush => self.superblock_step_done(out),
             Purpose::Discard { segment } => self.discard_done(segment),
         }

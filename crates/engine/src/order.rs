@@ -22,6 +22,19 @@ impl Orders {
         Self { next: next.0, committed: before, ahead: BTreeMap::new(), durable: before }
     }
 
+    /// A clock after a start: everything up to `covered` is durable, what follows up to `accepted` will be committed again, and what lies between
+    /// `accepted` and `next` was never used.
+    pub fn resume(covered: Order, accepted: Order, next: Order) -> Self {
+        if covered >= accepted {
+            return Self::new(next);
+        }
+        let mut orders = Self { next: next.0, committed: covered.0, ahead: BTreeMap::new(), durable: covered.0 };
+        if next > accepted.next() {
+            orders.commit(accepted.next(), Order(next.0 - 1));
+        }
+        orders
+    }
+
     /// Gives `count` orders; returns the first.
     pub fn take(&mut self, count: u64) -> Order {
         let first = self.next;
@@ -68,6 +81,16 @@ impl Orders {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn orders_that_were_never_used_count_when_all_before_them_do() {
+        let mut orders = Orders::resume(Order(10), Order(14), Order(20));
+        assert_eq!((orders.committed(), orders.durable(), orders.last()), (Order(10), Order(10), Order(19)));
+        orders.commit(Order(11), Order(14));
+        assert_eq!(orders.committed(), Order(19));
+        let nothing = Orders::resume(Order(14), Order(14), Order(20));
+        assert_eq!((nothing.committed(), nothing.durable()), (Order(19), Order(19)));
+    }
 
     #[test]
     fn the_prefix_waits_for_the_gap() {

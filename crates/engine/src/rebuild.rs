@@ -172,6 +172,7 @@ impl Engine {
 
     /// A member comes in while the pool is in use. What is rebuilt by now, or half, is so on the others only.
     pub(crate) fn rebuild_joined(&mut self, member: MemberId) {
+        self.journal_lost_copies();
         let rebuild = &mut self.rebuild;
         rebuild.active = true;
         rebuild.sums.members.retain(|other| *other != member);
@@ -388,6 +389,9 @@ impl Engine {
         self.rebuild.failed.clear();
         if !self.rebuild.queue.is_empty() {
             return false;
+        }
+        if !self.journal_is_whole() {
+            return true;
         }
         for member in self.rebuild.sums.members.clone() {
             let changed = self.change_member(member, Change::Whole);

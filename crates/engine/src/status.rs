@@ -116,6 +116,7 @@ impl Engine {
             scrub: self.scrub.status(self.segments.count(), self.now_ns),
             rebuild: self.rebuild.status(self.now_ns),
             restripe: self.restripe_status(),
+            journal: self.journal_status(),
             order: self.orders.last(),
             durable_order: self.orders.durable(),
             lifetime_user_bytes,
@@ -125,7 +126,7 @@ impl Engine {
 
     /// Acknowledged bytes that a power cut could lose now: committed but not flushed, and everything before that.
     fn at_risk_bytes(&self) -> u64 {
-        if self.orders.durable() == self.orders.last() {
+        if self.promised() == self.orders.last() {
             return 0;
         }
         self.counters.committed_user_bytes - self.flush.durable_bytes + self.admission.pending_bytes
@@ -204,6 +205,7 @@ impl Engine {
             && self.reads.is_empty()
             && self.fetches.is_empty()
             && self.flush.is_idle()
+            && self.journal.is_idle()
             && self.members.in_flight.is_empty()
             && self.checkpoint.is_idle()
             && self.cleaner.is_idle()
@@ -235,7 +237,7 @@ impl Engine {
             format!("stream {id} at {:?}, open {} items, in flight {stages:?}, durable {}", s.position, s.open.items.len(), s.durable)
         };
         format!(
-            "{}; {}; {}; orders committed {} durable {}; room {} units, unsealed {}, placing {}; {} free, {} dead, {} aside, floor {}, wanted {}, waiting for a flush {:?}; {}; {}; {}; {}; commands {}, fetches {}, stopped {:?}",
+            "{}; {}; {}; orders committed {} durable {}; room {} units, unsealed {}, placing {}; {} free, {} dead, {} aside, floor {}, wanted {}, waiting for a flush {:?}; {}; {}; {}; {}; {}; commands {}, fetches {}, stopped {:?}",
             stream(STREAM_USER),
             stream(crate::limits::STREAM_CLEANED),
             stream(crate::limits::STREAM_CHECKPOINT),
@@ -254,6 +256,7 @@ impl Engine {
             self.cleaner.describe(),
             self.checkpoint.describe(),
             self.flush.describe(),
+            self.journal.describe(),
             self.members.in_flight.len(),
             self.fetches.len(),
             self.stopped,

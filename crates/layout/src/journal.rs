@@ -11,7 +11,7 @@
 //!
 //! The entries are those of batches, but only of the kinds that have orders; together they cover `first ..= last` without a gap.
 
-use crate::batch::{BatchError, DecodedEntry, Entry, PayloadInfo, TableReader, TableWriter};
+use crate::batch::{BatchError, DecodedEntry, PayloadInfo, TableReader, TableWriter};
 use crate::bytes::{put, u8_at, u16_at, u32_at, u64_at, uuid_at};
 use serde::Serialize;
 use windrow_units::{BLOCK_SIZE, Epoch, JOURNAL_CHUNK_MAX, Order, PoolUuid, Seq};
@@ -50,6 +50,9 @@ pub enum RecordError {
     /// Of another pool.
     #[error("the journal record belongs to pool {0}")]
     OtherPool(PoolUuid),
+    /// The bytes given end inside the head that it says it has.
+    #[error("the bytes end inside the head of the journal record")]
+    Truncated,
     /// Damaged or torn.
     #[error("the checksum of the journal record is wrong")]
     Checksum,
@@ -188,6 +191,21 @@ pub fn encode_record<'a>(header: &RecordHeader, table: &TableWriter, payloads: i
 /// # Errors
 /// If there is none, or a single byte of it is wrong.
 pub fn decode_record(bytes: &[u8], pool: &PoolUuid, chunk: u32, offset: u32, granule: u32) -> Result<DecodedRecord, RecordError> {
+    let (header, head) = decode_head(bytes, pool, chunk, offset)?;
+    decode_body(header, head, bytes, granule)
+}
+
+/// Decodes and verifies the header of the record at the start of `bytes`, and the table behind it; not the payload. It tells which chunks are worth
+/// reading, and what a record says whose payload is damaged. The number is that of the bytes of the whole record.
+///
+/// # Errors
+/// As [`decode_record`]; [`RecordError::Truncated`] if `bytes` ends inside the head.
+pub fn decode_record_header(bytes: &[u8], pool: &PoolUuid, chunk: u32, offset: u32) -> Result<(RecordHeader, u64), RecordError> {
+    let (header, head) = decode_head(bytes, pool, chunk, offset)?;
+    Ok((header, head.len() as u64 + u64::from(u32_at(head, PAYLOADS)) * BLOCK_SIZE as u64))
+}
+
+fn decode_head<'b>(bytes: &'b [u8], pool: &PoolUuid, chunk: u32, offset: u32) -> Result<(RecordHeader, &'b [u8]), RecordError> {
     let Some(fixed) = bytes.get(..RECORD_HEADER_BYTES) else { return Err(RecordError::NoRecord) };
     if fixed[..RECORD_MAGIC.len()] != RECORD_MAGIC {
         return Err(RecordError::NoRecord);
@@ -199,10 +217,10 @@ pub fn decode_record(bytes: &[u8], pool: &PoolUuid, chunk: u32, offset: u32, gra
     let head_bytes_said = u32_at(fixed, HEAD_BYTES) as usize;
     let epoch = Epoch(u64_at(fixed, EPOCH));
     let (own_chunk, own_offset) = (u32_at(fixed, CHUNK), u32_at(fixed, OFFSET));
-    let head = match bytes.get(..head_bytes_said) {
-        Some(head) if (RECORD_HEADER_BYTES..=JOURNAL_CHUNK_MAX as usize).contains(&head_bytes_said) => head,
-        _ => return Err(RecordError::Checksum),
-    };
+    if !(RECORD_HEADER_BYTES..=JOURNAL_CHUNK_MAX as usize).contains(&head_bytes_said) {
+        return Err(RecordError::Checksum);
+    }
+    let Some(head) = bytes.get(..head_bytes_said) else { return Err(RecordError::Truncated) };
     if xxh3_64_with_seed(&head[VERSION..], seed(pool, epoch, own_chunk, own_offset)) != u64_at(fixed, CHECKSUM) {
         return Err(RecordError::Checksum);
     }
@@ -223,7 +241,7 @@ pub fn decode_record(bytes: &[u8], pool: &PoolUuid, chunk: u32, offset: u32, gra
         first: Order(u64_at(fixed, FIRST)),
         last: Order(u64_at(fixed, LAST)),
     };
-    decode_body(header, head, bytes, granule)
+    Ok((header, head))
 }
 
 fn malformed<T>(what: &'static str) -> Result<T, RecordError> {

@@ -197,6 +197,7 @@ impl Scenario {
             pool: Uuid::from_random(rng.bytes16()),
             members: self.sizes.iter().map(|size| (Uuid::from_random(rng.bytes16()), *size)).collect(),
             created_unix_s: 1_700_000_000,
+            journal: None,
             properties: self.properties,
         }
     }

@@ -18,7 +18,7 @@ pub struct WrittenBytes {
     pub moved: u64,
     /// Padding.
     pub padding: u64,
-    /// Journal (none yet).
+    /// Records of the journal.
     pub journal: u64,
     /// Checkpoint pages.
     pub checkpoint: u64,
@@ -26,7 +26,7 @@ pub struct WrittenBytes {
     pub superblock: u64,
     /// Repair of torn or wrong parts.
     pub repair: u64,
-    /// Rebuild (none yet).
+    /// Rebuild of members that came back.
     pub rebuild: u64,
 }
 
@@ -52,6 +52,33 @@ pub struct MemberStats {
     pub errors: u64,
     /// Reads of users that it answered late, or not yet.
     pub slow_reads: u64,
+}
+
+/// The journal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct JournalStatus {
+    /// Bytes of it, each counted once; 0: the pool has none.
+    pub bytes: u64,
+    /// Copies of each record.
+    pub copies: u8,
+    /// Chunks.
+    pub chunks: u32,
+    /// Chunks that hold what the log does not have yet.
+    pub chunks_used: u32,
+    /// Times that it made flushes durable; each may have served many of them.
+    pub rounds: u64,
+    /// Records written.
+    pub records: u64,
+    /// Bytes of them, each counted once.
+    pub record_bytes: u64,
+    /// Device flushes for them.
+    pub member_flushes: u64,
+    /// Times that flushes were left to the log because it was cheaper there.
+    pub log_cheaper: u64,
+    /// Because the journal did not have everything that they were for.
+    pub log_unlisted: u64,
+    /// Because there was no free chunk.
+    pub log_full: u64,
 }
 
 /// A volume as `status` shows it.
@@ -253,6 +280,8 @@ pub struct PoolStatus {
     pub rebuild: RebuildStatus,
     /// How far data has moved to the layout in force.
     pub restripe: RestripeStatus,
+    /// The journal.
+    pub journal: JournalStatus,
     /// Newest order, and the newest durable one.
     pub order: Order,
     /// Every order up to this one is durable.

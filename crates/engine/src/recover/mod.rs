@@ -10,6 +10,7 @@
 //! completed with the very bytes it should have had.
 
 mod chain;
+mod journal;
 mod judge;
 mod load;
 mod loss;
@@ -202,11 +203,14 @@ impl Engine {
             // Only now: a start that is refused changes nothing.
             write_lagging(reader.io, &lagging, &found, &buffers, spent)?;
             redundancy::complete(&mut reader, &outcome.chains, spent, &mut report)?;
+            report.completed_records += outcome.journal.complete(&mut reader, outcome.restart.covered, outcome.restart.accepted, spent)?;
             superblock.parent_hash = found.content_hash();
             raise_fence(&mut superblock, &outcome.restart, options.host, &root);
         }
         let mut engine = build(superblock, tables, loaded, &outcome.restart, root.id, online, plan, limits, buffers, options.read_only);
         engine.restore_counters(&counters);
+        engine.journal = crate::journal::Journal::new(engine.superblock.journal, &outcome.journal.resume(outcome.restart.accepted));
+        engine.readmit(outcome.readmitted)?;
         if outcome.checkpoint_broken {
             engine.leave_stray(&stray)?;
         }
@@ -293,11 +297,10 @@ fn build(
     read_only: bool,
 ) -> Engine {
     let streams: Vec<Stream> = STREAMS.iter().map(|id| Stream::new(*id, restart.positions[*id])).collect();
-    let mut orders = Orders::new(restart.next_order);
-    orders.set_durable(restart.accepted);
+    let orders = Orders::resume(restart.covered, restart.accepted, restart.next_order);
     let max_rows = tables.zones.zones().iter().map(|z| z.shape.rows).max().unwrap_or(64);
     let root = checkpoint;
-    let checkpoint = CheckpointState::new(checkpoint, loaded, max_rows, &plan, restart.accepted);
+    let checkpoint = CheckpointState::new(checkpoint, loaded, max_rows, &plan, restart.covered);
     let constant = |byte: u8| {
         let mut buf = buffers.get(crate::read::CONSTANT_BYTES);
         buf.fill(byte);
@@ -328,6 +331,7 @@ fn build(
         splits: Default::default(),
         reads: Default::default(),
         flush: Default::default(),
+        journal: Default::default(),
         cleaner: Default::default(),
         checkpoint,
         control: Default::default(),

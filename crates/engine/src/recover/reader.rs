@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use windrow_io::{Buf, BufPool, MemberError, MemberErrorKind, MemberIo, ReadItem};
 use windrow_layout::batch::{DecodedBatch, Entry, HeaderFrame, decode_batch, decode_head, decode_header};
 use windrow_layout::checkpoint::PagePointer;
-use windrow_units::{BLOCK_SIZE, Column, MemberId, PlaceCodec, PoolUuid, SegmentId, ZoneMap};
+use windrow_units::{BLOCK_SIZE, Column, JournalArea, MemberId, PlaceCodec, PoolUuid, SegmentId, ZoneMap};
 
 /// Reads for recovery.
 pub(super) struct Reader<'a> {
@@ -288,6 +288,27 @@ impl<'a> Reader<'a> {
         }
         let (column, row) = shape.locate(row, rows, block);
         Some((segment, column, row))
+    }
+
+    /// The first bytes of each copy of a chunk of the journal; `None` for one that can not be read.
+    pub(super) fn journal_copies(&mut self, area: &JournalArea, chunk: u32, bytes: usize) -> Result<Vec<Option<Buf>>, MemberError> {
+        let mut copies: Vec<Option<Buf>> = (0..area.copies).map(|_| None).collect();
+        let (mut items, mut names) = (Vec::new(), Vec::new());
+        for (copy, (member, offset)) in area.copies_of(chunk).enumerate() {
+            if self.online[member.index()] {
+                items.push(ReadItem { member, offset, buf: self.buffers.get(bytes), result: Ok(()) });
+                names.push(copy);
+            }
+        }
+        self.io.read_many(&mut items);
+        for (item, copy) in items.into_iter().zip(names) {
+            match item.result {
+                Ok(()) => copies[copy] = Some(item.buf),
+                Err(error) if fatal(&error) => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(copies)
     }
 
     /// Writes. A member that fails is left out, and the start begins anew.

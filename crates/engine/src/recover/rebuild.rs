@@ -17,7 +17,7 @@ mod scan;
 
 use super::reader::Reader;
 use super::replay::Restart;
-use super::{OpenError, SEQ_LEAP, Tables, build, quorum, tables as recovered, victim_policy};
+use super::{OpenError, SEQ_LEAP, Tables, build, journal, quorum, tables as recovered, victim_policy};
 use crate::checkpoint::Loaded;
 use crate::limits::{STREAM_CHECKPOINT, STREAM_USER, STREAMS};
 use crate::member::{SuperblockWriter, superblock_image};
@@ -125,9 +125,13 @@ impl Engine {
             segments: crate::segment::Segments::new(&zones, victim_policy(&superblock.properties)),
             volumes: crate::volume::Volumes::new(options.limits.map_bytes),
         };
-        let accepted = accepted_order(superblock, &found);
-        let mut gather = Gather::new(superblock, accepted, options.limits.map_bytes);
+        let covered = accepted_order(superblock, &found);
+        let since = superblock.checkpoints.iter().flatten().map(|root| root.epoch).max().unwrap_or_default();
+        let journal = journal::collect(&mut reader, superblock, covered, since)?;
+        let (accepted, highest_journalled) = journal.accepted(superblock, covered);
+        let mut gather = Gather::new(superblock, covered, options.limits.map_bytes);
         gather.run(&mut reader, &found, &mut tables, watch)?;
+        let readmitted = journal.apply(superblock, covered, accepted, &mut tables)?;
         drop(reader);
         let mut report = describe(&found, &gather, &tables, accepted);
         if write {
@@ -138,7 +142,8 @@ impl Engine {
             settle_segments(&found, checkpoint, &mut tables);
             recovered::count_live(&mut tables, &Loaded::default());
             let positions = choose_segments(&found, seq, plan.checkpoint_segments + SEGMENTS_BESIDE, &mut tables)?;
-            let restart = Restart { accepted, next_order: Order(found.highest_order.max(accepted).0 + 1), last_seq: [Seq(0); MAX_STREAMS], positions };
+            let next_order = found.highest_order.max(accepted).max(highest_journalled).next();
+            let restart = Restart { accepted, covered, next_order, last_seq: [Seq(0); MAX_STREAMS], positions };
             let mut superblock = superblock.clone();
             superblock.epoch = Epoch(found.highest_epoch.0 + 1);
             superblock.host = options.host;
@@ -156,6 +161,8 @@ impl Engine {
             limits.batches_in_flight = limits.batches_in_flight.max(1);
             let mut engine = build(superblock, tables, Loaded::default(), &restart, checkpoint, online, plan, limits, buffers, false);
             engine.superblock_writer = SuperblockWriter::after(&ruling.found);
+            engine.journal = crate::journal::Journal::new(engine.superblock.journal, &journal.resume(accepted));
+            engine.readmit(readmitted)?;
             report.written_bytes = shut_down(&mut engine, io, watch)?;
         }
         Ok(report)

@@ -11,7 +11,7 @@
 use super::chain::{Chains, Taken, closed_positions, collect, orders_of, refuse_damage, valid_through};
 use super::reader::Reader;
 use super::tables::{apply_entry, settle_segments};
-use super::{OpenError, SEQ_LEAP, Tables};
+use super::{OpenError, SEQ_LEAP, Tables, journal};
 use crate::OpenReport;
 use crate::limits::{REPLAY_MOVES_AT_ONCE, STREAM_CLEANED, STREAM_USER};
 use crate::pending::BlockKey;
@@ -26,6 +26,8 @@ use windrow_units::{BLOCK_BYTES, MAX_STREAMS, Order, PlaceCodec, SegmentId, Seq}
 pub(super) struct Restart {
     /// P.
     pub(super) accepted: Order,
+    /// What of it the log has: the rest is in the journal only.
+    pub(super) covered: Order,
     pub(super) next_order: Order,
     pub(super) last_seq: [Seq; MAX_STREAMS],
     pub(super) positions: [StreamPosition; MAX_STREAMS],
@@ -36,6 +38,10 @@ pub(super) struct Outcome {
     pub(super) restart: Restart,
     /// The chains: those of their batches that are incomplete are to be completed.
     pub(super) chains: Chains,
+    /// The journal.
+    pub(super) journal: journal::Found,
+    /// What only the journal has.
+    pub(super) readmitted: Vec<journal::Readmitted>,
     /// The chain of the checkpoint's own batches ends in damage.
     pub(super) checkpoint_broken: bool,
 }
@@ -48,10 +54,16 @@ pub(super) fn replay(
     tables: &mut Tables,
     report: &mut OpenReport,
 ) -> Result<Outcome, OpenError> {
-    let chains = collect(reader, superblock, root)?;
-    let (accepted, next_order) = accepted_order(superblock, root, &chains.of(STREAM_USER).batches);
+    let mut chains = collect(reader, superblock, root)?;
+    let (covered, _) = accepted_order(superblock, root, &chains.of(STREAM_USER).batches, &[]);
+    let journal = journal::collect(reader, superblock, covered, root.epoch)?;
+    let (accepted, next_order) = accepted_order(superblock, root, &chains.of(STREAM_USER).batches, &journal.records);
+    for (epoch, durable) in journal.claims() {
+        chains.durable.claim(superblock, epoch, &[Seq(0); MAX_STREAMS], durable);
+    }
     refuse_damage(reader, &chains, accepted, &mut report.notes)?;
-    apply(reader, superblock, root.order, accepted, &chains, tables)?;
+    apply(reader, superblock, root.order, covered, &chains, tables)?;
+    let readmitted = journal.apply(superblock, covered, accepted, tables)?;
     let mut positions = closed_positions();
     let mut last_seq = [Seq(0); MAX_STREAMS];
     let mut checkpoint_broken = false;
@@ -75,11 +87,11 @@ pub(super) fn replay(
         }
     }
     report.accepted_order = accepted;
-    Ok(Outcome { restart: Restart { accepted, next_order, last_seq, positions }, chains, checkpoint_broken })
+    Ok(Outcome { restart: Restart { accepted, covered, next_order, last_seq, positions }, chains, journal, readmitted, checkpoint_broken })
 }
 
 /// P and the first order of the new epoch.
-fn accepted_order(superblock: &Superblock, root: &CheckpointRoot, batches: &[Taken]) -> (Order, Order) {
+fn accepted_order(superblock: &Superblock, root: &CheckpointRoot, batches: &[Taken], records: &[journal::Record]) -> (Order, Order) {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     let mut seen = root.order.0;
     for fence in &superblock.fences {
@@ -93,6 +105,13 @@ fn accepted_order(superblock: &Superblock, root: &CheckpointRoot, batches: &[Tak
             if *first <= through {
                 ranges.push((*first, (*last).min(through)));
             }
+        }
+    }
+    for record in records {
+        let (h, through) = (&record.decoded.header, valid_through(superblock, record.epoch()).0);
+        seen = seen.max(h.last.0);
+        if h.first.0 <= through {
+            ranges.push((h.first.0, h.last.0.min(through)));
         }
     }
     ranges.sort_unstable();

@@ -19,7 +19,7 @@ use crate::pending::{BlockKey, Content, PendingSlot};
 use crate::{Engine, Outbox};
 use std::collections::VecDeque;
 use windrow_io::{Op, Payload, Request, RequestError, RequestId};
-use windrow_layout::batch::{Entry, RangeState};
+use windrow_layout::batch::{Entry, FillState, RangeState};
 use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_reduce::BlockClass;
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, Order, VolumeId};
@@ -39,6 +39,26 @@ pub(crate) enum Placing {
 }
 
 impl Placing {
+    /// Its entry in the log, and its payload.
+    pub(crate) fn entry(&self) -> Entry {
+        match self {
+            Self::Data { key, order, .. } => Entry::Data { volume: key.volume(), lba: key.lba(), birth: *order },
+            Self::Fill { key, order, ones, .. } => {
+                let state = if *ones { FillState::Ones } else { FillState::Zero };
+                Entry::Fill { volume: key.volume(), lba: key.lba(), birth: *order, state }
+            }
+            Self::Record { entry, .. } => entry.clone(),
+        }
+    }
+
+    /// Its payload.
+    pub(crate) fn payload(&self) -> Option<&Payload> {
+        match self {
+            Self::Data { payload, .. } => Some(payload),
+            Self::Fill { .. } | Self::Record { .. } => None,
+        }
+    }
+
     /// Room in the log.
     pub(super) fn units(&self) -> u64 {
         if matches!(self, Self::Data { .. }) { DATA_UNITS } else { RECORD_UNITS }
@@ -278,6 +298,16 @@ impl Engine {
         Ok((order, Order(order.0 + count - 1)))
     }
 
+    /// Admits a block that a record of the journal brought, with the order it has.
+    pub(crate) fn readmit_block(&mut self, volume: VolumeId, lba: Lba, order: Order, content: Payload) -> Result<(), RequestError> {
+        let mut scratch = std::mem::take(&mut self.admission.scratch);
+        let surveyed = self.survey(volume, lba, &content, &mut scratch);
+        self.admission.scratch = scratch;
+        surveyed?;
+        self.admit_surveyed(volume, lba, order, content);
+        Ok(())
+    }
+
     /// Admits the blocks that `survey` looked at last.
     pub(super) fn admit_surveyed(&mut self, volume: VolumeId, first: Lba, order: Order, data: Payload) {
         let scratch = std::mem::take(&mut self.admission.scratch);
@@ -303,11 +333,10 @@ impl Engine {
             BlockClass::Ones => Content::Ones,
         };
         let pending = self.pending.admit(key, pending, content);
-        self.admission.placing.push_back(if is_data {
-            Placing::Data { key, order, pending, payload }
-        } else {
-            Placing::Fill { key, order, pending, ones: class == BlockClass::Ones }
-        });
+        let placing =
+            if is_data { Placing::Data { key, order, pending, payload } } else { Placing::Fill { key, order, pending, ones: class == BlockClass::Ones } };
+        self.note_admitted(&placing);
+        self.admission.placing.push_back(placing);
         self.counters.fill_blocks += u64::from(!is_data);
         let units = if is_data { DATA_UNITS } else { RECORD_UNITS };
         self.admission.unsealed_units += units;
@@ -377,7 +406,9 @@ impl Engine {
     pub(crate) fn queue_record(&mut self, entry: Entry, order: Order) {
         self.admission.pending_bytes += RECORD_COST;
         self.admission.unsealed_units += RECORD_UNITS;
-        self.admission.placing.push_back(Placing::Record { entry, order });
+        let placing = Placing::Record { entry, order };
+        self.note_admitted(&placing);
+        self.admission.placing.push_back(placing);
     }
 
     fn touches_held(&self, volume: VolumeId, offset: u64, length: u64) -> bool {

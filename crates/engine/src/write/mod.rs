@@ -9,5 +9,5 @@ mod place;
 mod room;
 mod seal;
 
-pub(crate) use admit::Admission;
+pub(crate) use admit::{Admission, Placing};
 pub(crate) use room::EDGE_UNITS;

@@ -6,7 +6,7 @@ use crate::pending::BlockKey;
 use crate::stream::Item;
 use crate::{Engine, Outbox};
 use windrow_io::Payload;
-use windrow_layout::batch::{Entry, FillState, plan_batch};
+use windrow_layout::batch::{Entry, plan_batch};
 use windrow_units::Order;
 
 /// More than any entry's encoded length but a volume record's: the exact plan is made only near the end of a batch.
@@ -28,17 +28,15 @@ impl Engine {
             }
             let Some(placing) = self.admission.placing.pop_front() else { return };
             self.admission.opened_units += placing.units();
+            let entry = placing.entry();
             match placing {
                 Placing::Data { key, order, pending, payload } => {
-                    let entry = Entry::Data { volume: key.volume(), lba: key.lba(), birth: order };
                     self.append(STREAM_USER, &entry, Item::Data { key, order, pending }, Some(payload), Some(order));
                 }
                 Placing::Fill { key, order, pending, ones } => {
-                    let state = if ones { FillState::Ones } else { FillState::Zero };
-                    let entry = Entry::Fill { volume: key.volume(), lba: key.lba(), birth: order, state };
                     self.append(STREAM_USER, &entry, Item::Fill { key, order, pending, ones }, None, Some(order));
                 }
-                Placing::Record { entry, order } => {
+                Placing::Record { order, .. } => {
                     self.append(STREAM_USER, &entry, Item::Record, None, Some(order));
                     if let Entry::Covered { first, .. } = entry {
                         self.stream_mut(STREAM_USER).open.cover(first);

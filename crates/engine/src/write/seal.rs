@@ -124,7 +124,7 @@ impl Engine {
             shape: zone.shape,
             members: zone.members,
             next_segment,
-            flushed_through: self.orders.durable(),
+            flushed_through: self.promised(),
             flushed_seq: self.flushed_seqs(),
         }
     }
@@ -229,8 +229,8 @@ impl Engine {
 
     /// Seals what has waited for the age bound, so that acknowledged data is not at risk for long.
     pub(crate) fn seal_aged(&mut self, out: &mut Outbox) {
-        let age = u64::from(self.superblock.properties.seal_age_ms) * 1_000_000;
         for stream in [STREAM_USER, STREAM_CLEANED] {
+            let age = self.open_batch_age_ns(stream);
             let s = self.stream(stream);
             // Moves put nothing at risk: their batch is sealed part-filled only when no more of them can come.
             let wait = stream == STREAM_CLEANED && self.cleaner.is_reading();

@@ -62,8 +62,17 @@ impl MemberIo for Memory {
 impl Memory {
     /// The newest superblock.
     pub fn superblock(&self) -> Superblock {
-        let slots = (0..SLOT_COUNT).flat_map(|slot| self.data.iter().map(move |m| &m[(SLOT_OFFSET + slot * SLOT_STRIDE) as usize..][..SLOT_BYTES]));
-        slots.filter_map(|bytes| Superblock::decode(bytes).ok()).max_by_key(|s| s.generation).expect("a superblock")
+        (0..self.data.len()).filter_map(|member| self.newest_on(member)).max_by_key(|s| s.generation).expect("a superblock")
+    }
+
+    /// The newest superblock that a member bears.
+    pub fn superblock_of(&self, member: usize) -> Superblock {
+        self.newest_on(member).expect("a superblock")
+    }
+
+    fn newest_on(&self, member: usize) -> Option<Superblock> {
+        let slots = (0..SLOT_COUNT).map(|slot| &self.data[member][(SLOT_OFFSET + slot * SLOT_STRIDE) as usize..][..SLOT_BYTES]);
+        slots.filter_map(|bytes| Superblock::decode(bytes).ok()).max_by_key(|s| s.generation)
     }
 
     /// Where the blocks of some rows lie: member and byte offset, on every member of the segment.
@@ -124,6 +133,15 @@ impl Machine {
     }
 
     pub fn with(redundancy: Redundancy, members: usize, mib: usize, spare_per_mille: u16) -> Self {
+        Self::made(redundancy, members, mib, spare_per_mille, None)
+    }
+
+    /// With a journal of so many bytes on each member.
+    pub fn journalled(redundancy: Redundancy, members: usize, mib: usize, bytes_each: u64) -> Self {
+        Self::made(redundancy, members, mib, 100, Some(JournalSpec { bytes_each: Some(bytes_each), granule: 512 }))
+    }
+
+    fn made(redundancy: Redundancy, members: usize, mib: usize, spare_per_mille: u16, journal: Option<JournalSpec>) -> Self {
         let spec = PoolSpec {
             name: "story".into(),
             redundancy,
@@ -133,6 +151,7 @@ impl Machine {
             pool: Uuid([9; 16]),
             members: (0..members).map(|i| (Uuid([i as u8 + 1; 16]), (mib as u64) << 20)).collect(),
             created_unix_s: 0,
+            journal,
             properties: Properties { spare_per_mille, ..PROPERTIES },
         };
         let mut memory = Memory {

@@ -142,6 +142,7 @@ pub fn plan(request: &CreateRequest) -> Result<CreatePlan, Failure> {
         pool: random_uuid()?,
         members: identified,
         created_unix_s: created,
+        journal: None,
         properties: request.properties,
     };
     let plan = Engine::plan(&spec).map_err(|error| Failure::new(id::POOL_CREATE, what(request), error))?;

@@ -68,6 +68,7 @@ pub fn scratch_pool(table: MemberTable, spec: &ScratchSpec) -> Result<OpenedPool
         pool: random_uuid()?,
         members,
         created_unix_s: 0,
+        journal: None,
         properties: spec.properties,
     };
     let mut io = SyncMembers::new(table);

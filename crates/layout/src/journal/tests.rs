@@ -1,5 +1,5 @@
 use super::*;
-use crate::batch::{FillState, RangeState, VolumeChange};
+use crate::batch::{Entry, FillState, RangeState, VolumeChange};
 use proptest::prelude::*;
 use windrow_units::{Lba, Uuid, VolumeId};
 

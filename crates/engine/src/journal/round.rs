@@ -1,0 +1,229 @@
+//! A round of the journal: records are made, written to the copies of their chunks, and these members flushed.
+//!
+//! `Writing` (jobs and member writes) -> `Flushing` -> `Recording` (only if a member was lost meanwhile: its loss must be on record before anything is
+//! promised that depends on the other copies) -> everything up to `through` is promised.
+
+use super::choice::Situation;
+use crate::jobs::{Job, Work};
+use crate::limits::STREAM_USER;
+use crate::member::Purpose;
+use crate::{Engine, Outbox, WrittenBytes};
+use windrow_io::{Buf, BufPool, MemberOp, Payload};
+use windrow_layout::batch::{TableWriter, plan_batch};
+use windrow_layout::journal::{RecordHeader, encode_record, record_bytes};
+use windrow_units::{MemberId, Order};
+
+/// More than any entry of a record takes in its table, checksum included.
+const ENTRY_BOUND: usize = 168;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Writing,
+    Flushing,
+    Recording,
+}
+
+/// The round under way.
+#[derive(Debug)]
+pub(super) struct Round {
+    through: Order,
+    stage: Stage,
+    /// Jobs, writes or flushes that have not ended.
+    left: u32,
+    /// Members with a copy of a record of it, as a bit mask.
+    members: u64,
+}
+
+/// Encodes a record, once for each copy.
+#[derive(Debug)]
+pub(crate) struct JournalWork {
+    header: RecordHeader,
+    table: TableWriter,
+    payloads: Vec<Payload>,
+    granule: u32,
+    copies: usize,
+    buffers: BufPool,
+    /// Result: the same bytes in each.
+    records: Vec<Buf>,
+}
+
+impl JournalWork {
+    pub(crate) fn run(&mut self) {
+        let bytes = self.bytes();
+        let mut first = self.buffers.get(bytes);
+        encode_record(&self.header, &self.table, self.payloads.iter().map(|p| p.bytes()), self.granule, &mut first);
+        for _ in 1..self.copies {
+            let mut copy = self.buffers.get(bytes);
+            copy.copy_from_slice(&first);
+            self.records.push(copy);
+        }
+        self.records.push(first);
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        record_bytes(self.table.bytes().len(), self.table.payload_blocks(), self.granule)
+    }
+}
+
+impl Engine {
+    /// Begins a round that covers everything up to `horizon`, if the journal can and should do that. False: it is a matter of the log.
+    pub(super) fn begin_journal_round(&mut self, horizon: Order, out: &mut Outbox) -> bool {
+        if self.journal.ring.is_none() || self.read_only {
+            return false;
+        }
+        let promised = self.promised();
+        self.journal.backlog.release(promised);
+        if !self.journal.backlog.covers(promised.next(), horizon) {
+            self.journal.sums.log_unlisted += 1;
+            return false;
+        }
+        if !self.is_for_journal(horizon) {
+            self.journal.sums.log_cheaper += 1;
+            return false;
+        }
+        let works = self.make_records(horizon);
+        let Some(through) = works.last().map(|work| work.header.last) else {
+            self.journal.sums.log_full += 1;
+            return false;
+        };
+        self.journal.round = Some(Round { through, stage: Stage::Writing, left: works.len() as u32, members: 0 });
+        self.journal.sums.records += works.len() as u64;
+        out.jobs.extend(works.into_iter().map(|work| Job(Work::Journal(Box::new(work)))));
+        true
+    }
+
+    fn is_for_journal(&self, horizon: Order) -> bool {
+        let Some(ring) = &self.journal.ring else { return false };
+        let needed = self.journal.backlog.entries.iter().take_while(|logged| logged.entry.orders().is_some_and(|(first, _)| first <= horizon));
+        let (blocks, entries) = needed.fold((0usize, 0usize), |(b, e), logged| (b + usize::from(logged.payload.is_some()), e + 1));
+        let user = self.stream(STREAM_USER);
+        let shape = self.zones.shape(if self.zones.contains(user.position.segment) { user.position.segment } else { windrow_units::SegmentId(0) });
+        let open = user.open.orders.is_some_and(|(first, _)| first <= horizon);
+        let plan = plan_batch(shape, user.position.row, user.open.table.encoded_len(), user.open.table.payload_blocks()).filter(|_| open);
+        let wasted_blocks = plan.map(|plan| u64::from(plan.rows) * u64::from(shape.data) - u64::from(plan.payload_blocks));
+        let dirty = self.members.list.iter().filter(|m| m.online && m.dirty).count() as u64;
+        let situation = Situation {
+            shape,
+            wasted_blocks,
+            log_members: if open { u64::from(shape.width) } else { dirty },
+            record_bytes: record_bytes(entries * 8, blocks as u32, ring.area.granule) as u64,
+            copies: u64::from(ring.area.copies),
+        };
+        situation.is_for_journal()
+    }
+
+    /// Takes room in the ring for everything up to `horizon`, or as much as there is.
+    fn make_records(&mut self, horizon: Order) -> Vec<JournalWork> {
+        let (pool, epoch, durable, promised) = (self.superblock.pool, self.superblock.epoch, self.orders.durable(), self.promised());
+        let Some(ring) = self.journal.ring.as_mut() else { return Vec::new() };
+        let granule = ring.area.granule;
+        let mut works = Vec::new();
+        let mut entries = self.journal.backlog.entries.iter().peekable();
+        let is_needed = |first: Order| first <= horizon;
+        while entries.peek().is_some_and(|logged| logged.entry.orders().is_some_and(|(first, _)| is_needed(first))) {
+            if ring.left() < record_bytes(ENTRY_BOUND, 1, granule) && !ring.turn(durable) {
+                break;
+            }
+            let (mut table, mut payloads) = (TableWriter::new(), Vec::new());
+            let (mut first, mut last) = (None, Order(0));
+            while let Some(logged) = entries.peek() {
+                let Some((begin, _)) = logged.entry.orders() else { break };
+                let blocks = table.payload_blocks() + u32::from(logged.payload.is_some());
+                if !is_needed(begin) || record_bytes(table.bytes().len() + ENTRY_BOUND, blocks, granule) > ring.left() {
+                    break;
+                }
+                table.push(&logged.entry);
+                payloads.extend(logged.payload.clone());
+                first = first.or(Some(begin));
+                last = logged.last;
+                entries.next();
+            }
+            let Some(first) = first else { break };
+            let header = RecordHeader { pool, epoch, seq: ring.seq, chunk: ring.chunk, offset: ring.offset, durable: promised, first, last };
+            let copies = usize::from(ring.area.copies);
+            let work = JournalWork { header, table, payloads, granule, copies, buffers: self.buffers.clone(), records: Vec::new() };
+            ring.seq = ring.seq.next();
+            ring.offset += work.bytes() as u32;
+            ring.last[ring.chunk as usize] = last;
+            works.push(work);
+        }
+        works
+    }
+
+    /// A worker has encoded a record: write its copies.
+    pub(crate) fn record_encoded(&mut self, work: JournalWork, out: &mut Outbox) {
+        let Some(area) = self.journal.area().copied().filter(|_| self.stopped.is_none()) else { return };
+        self.journal.sums.record_bytes += work.bytes() as u64;
+        let mut writes = 0;
+        for ((member, start), buf) in area.copies_of(work.header.chunk).zip(work.records) {
+            if self.is_online(member) {
+                let written = WrittenBytes { journal: buf.len() as u64, ..Default::default() };
+                self.send_write(member, start + u64::from(work.header.offset), buf, Purpose::JournalWrite, &written, out);
+                writes += 1;
+            }
+        }
+        if let Some(round) = &mut self.journal.round {
+            round.left += writes;
+        }
+        self.journal_step_done(None, out);
+    }
+
+    /// A copy of a record has been written, or not.
+    pub(crate) fn record_written(&mut self, member: MemberId, failed: bool, out: &mut Outbox) {
+        self.journal_step_done(Some(member).filter(|_| !failed), out);
+    }
+
+    /// A member of the round has been flushed, or not: then it is latched, and the round waits until its loss is on record.
+    pub(crate) fn records_flushed(&mut self, out: &mut Outbox) {
+        self.journal_step_done(None, out);
+    }
+
+    fn journal_step_done(&mut self, written: Option<MemberId>, out: &mut Outbox) {
+        let Some(round) = &mut self.journal.round else { return };
+        round.left -= 1;
+        round.members |= written.map_or(0, |member| 1 << member.0);
+        if round.left > 0 || self.stopped.is_some() {
+            return;
+        }
+        if round.stage == Stage::Writing {
+            round.stage = Stage::Flushing;
+            let members = round.members;
+            let flushed: Vec<MemberId> = self.online_members().into_iter().filter(|m| members >> m.0 & 1 == 1).collect();
+            self.journal.sums.member_flushes += flushed.len() as u64;
+            if let Some(round) = &mut self.journal.round {
+                round.left = flushed.len() as u32;
+            }
+            for member in &flushed {
+                self.send(*member, MemberOp::Flush, Purpose::JournalFlush, out);
+            }
+            if !flushed.is_empty() {
+                return;
+            }
+        }
+        if let Some(round) = &mut self.journal.round {
+            round.stage = Stage::Recording;
+        }
+        self.end_journal_round(out);
+    }
+
+    /// Promises what the round has made durable, unless a loss must be recorded first (then `flush_round_check` calls again).
+    pub(crate) fn end_journal_round(&mut self, out: &mut Outbox) {
+        let ended = self.journal.round.as_ref().is_some_and(|round| round.stage == Stage::Recording);
+        if !ended || self.members.unrecorded_loss || self.stopped.is_some() {
+            return;
+        }
+        let Some(round) = self.journal.round.take() else { return };
+        let is_read_at_start = |m: &MemberId| round.members >> m.0 & 1 == 1 && !self.members.list[m.index()].rebuilding;
+        if !self.online_members().iter().any(is_read_at_start) {
+            // Not one copy that counts: the log has to do it.
+            self.journal.by_log = self.journal.by_log.max(round.through);
+        } else {
+            self.journal.sums.rounds += 1;
+            self.journal.promised = self.journal.promised.max(round.through);
+            let promised = self.promised();
+            self.journal.backlog.release(promised);
+        }
+        self.answer_waiters(out);
+        self.flush_round_check(out);
+    }
+}

@@ -1,0 +1,38 @@
+use super::*;
+use windrow_units::{Lba, VolumeId};
+
+fn logged(first: u64, count: u64) -> Logged {
+    Logged { entry: Entry::Covered { first: Order(first), count }, payload: None, last: Order(first + count - 1) }
+}
+
+#[test]
+fn a_backlog_covers_what_it_has_without_a_gap() {
+    let mut backlog = Backlog { listening: true, end: Order(20), ..Backlog::default() };
+    backlog.entries.extend([logged(10, 1), logged(11, 5), logged(16, 4)]);
+    assert!(backlog.covers(Order(10), Order(19)) && backlog.covers(Order(12), Order(12)));
+    assert!(!backlog.covers(Order(9), Order(12)) && !backlog.covers(Order(10), Order(20)));
+    backlog.release(Order(14));
+    assert_eq!(backlog.entries.front().map(|l| l.last), Some(Order(15)), "an entry goes when its last order is durable");
+    backlog.clear();
+    assert!(!backlog.covers(Order(16), Order(19)));
+}
+
+#[test]
+fn chunks_are_taken_again_when_the_log_has_what_they_hold() {
+    let area = JournalArea::fit(0b111, 3, 1 << 20, 64 << 10, 16 << 10, 512).expect("four chunks");
+    let mut ring = Ring { area, last: vec![Order(0); 4], chunk: 0, offset: 0, seq: Seq(1) };
+    for (chunk, last) in [(0, 10), (1, 20), (2, 30), (3, 40)] {
+        assert_eq!(ring.chunk, chunk);
+        ring.last[chunk as usize] = Order(last);
+        assert_eq!(ring.turn(Order(9)), chunk < 3);
+    }
+    assert_eq!(ring.used(Order(9)), 4);
+    assert!(!ring.turn(Order(9)) && ring.turn(Order(10)));
+    assert_eq!((ring.chunk, ring.offset, ring.used(Order(25))), (0, 0, 2));
+}
+
+#[test]
+fn entries_of_all_kinds_have_orders() {
+    let data = Entry::Data { volume: VolumeId(1), lba: Lba(3), birth: Order(7) };
+    assert_eq!(data.orders(), Some((Order(7), 1)));
+}

@@ -1,0 +1,324 @@
+//! The journal at a start: which records count, what they bring that no batch has, and their redundancy.
+//!
+//! 1 The first block of every copy of every chunk is read. Chunks that may hold orders above those of the batches are read as a whole.
+//! 2 A chunk's records are followed from its first byte, each by any copy that verifies, as long as numbers are consecutive. Nothing is searched for.
+//! 3 P is reckoned from batches and records together (`replay.rs`). Trims and volume operations that only records have take effect on the tables;
+//!   the last version of each block is to be readmitted with the order that it has; the orders between are covered.
+//! 4 Chunks with something needed are written again to the copies that differ, up to the last record: one that is reached through others needs those.
+
+use super::chain::valid_through;
+use super::reader::Reader;
+use super::tables::apply_entry;
+use super::{OpenError, Tables};
+use crate::journal::Resume;
+use crate::pending::BlockKey;
+use crate::{Engine, MemberStats};
+use std::collections::HashMap;
+use windrow_io::{Buf, MemberError, Payload};
+use windrow_layout::batch::{Entry, FillState, VolumeChange};
+use windrow_layout::journal::{DecodedRecord, RecordError, RecordHeader, decode_record, decode_record_header};
+use windrow_layout::map_entry::MapEntry;
+use windrow_layout::superblock::Superblock;
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Epoch, JournalArea, Lba, Order, PoolUuid, Seq, VolumeId};
+
+/// A record that counts.
+pub(super) struct Record {
+    pub(super) decoded: DecodedRecord,
+    chunk: usize,
+}
+
+impl Record {
+    pub(super) fn epoch(&self) -> Epoch {
+        self.decoded.header.epoch
+    }
+}
+
+/// A chunk that holds records that count.
+struct Chunk {
+    number: u32,
+    /// The records as they must be, from the first byte of the chunk to the end of the last one.
+    bytes: Payload,
+    /// Copies, by number, that differ from it.
+    differing: Vec<u8>,
+}
+
+/// All records that may bring something.
+#[derive(Default)]
+pub(super) struct Found {
+    area: Option<JournalArea>,
+    chunks: Vec<Chunk>,
+    /// In ascending order of epoch and number.
+    pub(super) records: Vec<Record>,
+    /// What was durable, as records say that are not reached: epoch and order.
+    pub(super) claims: Vec<(Epoch, Order)>,
+    /// The chunk that seems to have been filled last.
+    newest_chunk: u32,
+}
+
+/// Something to be put into the log again.
+pub(crate) enum Readmitted {
+    /// A block and its content.
+    Block {
+        /// Block.
+        key: BlockKey,
+        /// The order it has.
+        order: Order,
+        /// Content; `None`: all bytes are 0xFF if `ones`, else 0x00.
+        content: Option<Payload>,
+        /// See `content`.
+        ones: bool,
+    },
+    /// A range or volume operation, which is in the tables, or orders without content.
+    Record {
+        /// The entry.
+        entry: Entry,
+        /// Its last order.
+        order: Order,
+    },
+}
+
+/// Reads the records that may hold orders above `covered`. Those of epochs before that of the checkpoint root, `since`, do not count: what a start
+/// readmits is durable in the log before a checkpoint begins.
+pub(super) fn collect(reader: &mut Reader<'_>, superblock: &Superblock, covered: Order, since: Epoch) -> Result<Found, OpenError> {
+    let Some(area) = superblock.journal else { return Ok(Found::default()) };
+    let mut found = Found { area: Some(area), newest_chunk: area.chunks - 1, ..Found::default() };
+    // The first record of each chunk; `None`: one that is not wholly in its first block.
+    let mut firsts: Vec<(Option<RecordHeader>, u32)> = Vec::new();
+    for chunk in 0..area.chunks {
+        let heads = reader.journal_copies(&area, chunk, BLOCK_SIZE)?;
+        let decoded: Vec<_> = heads.iter().flatten().map(|head| decode_record_header(head, &reader.pool, chunk, 0)).collect();
+        let newest = decoded.iter().flatten().max_by_key(|(h, _)| (h.epoch, h.seq));
+        if decoded.iter().any(|first| matches!(first, Err(RecordError::Truncated))) {
+            firsts.push((None, chunk));
+        } else if let Some(newest) = newest {
+            firsts.push((Some(newest.0.clone()), chunk));
+        }
+    }
+    firsts.sort_by_key(|(first, _)| first.as_ref().map(|h| (h.epoch, h.seq)));
+    found.newest_chunk = firsts.last().map_or(found.newest_chunk, |(_, chunk)| *chunk);
+    for (at, (first, chunk)) in firsts.iter().enumerate() {
+        // All orders of a chunk are below those of the chunk that was filled after it.
+        let after = firsts.get(at + 1).and_then(|(after, _)| after.as_ref());
+        if first.is_none() || after.is_none_or(|after| after.last > covered) {
+            follow(reader, superblock, &area, *chunk, (covered, since), &mut found)?;
+        }
+    }
+    found.records.sort_by_key(|record| (record.decoded.header.epoch, record.decoded.header.seq));
+    Ok(found)
+}
+
+fn follow(
+    reader: &mut Reader<'_>,
+    superblock: &Superblock,
+    area: &JournalArea,
+    chunk: u32,
+    (covered, since): (Order, Epoch),
+    found: &mut Found,
+) -> Result<(), MemberError> {
+    let copies = reader.journal_copies(area, chunk, area.chunk_bytes as usize)?;
+    let (mut bytes, mut records) = (Vec::new(), Vec::new());
+    let (mut epoch, mut seq) = (since, None::<Seq>);
+    loop {
+        let at = bytes.len();
+        let decode = |copy: &Buf| {
+            let record = decode_record(copy.get(at..)?, &reader.pool, chunk, at as u32, area.granule).ok()?;
+            let h = &record.header;
+            let next = seq.is_none_or(|seq| h.seq == seq.next()) && h.epoch >= epoch && h.epoch <= superblock.epoch;
+            next.then_some(record)
+        };
+        // Where a write was lost, a copy bears a record of a former life of the chunk: the newest one counts.
+        let newest = copies.iter().flatten().filter_map(|copy| Some((decode(copy)?, copy))).max_by_key(|(r, _)| (r.header.epoch, r.header.seq));
+        let Some((record, copy)) = newest else { break };
+        bytes.extend_from_slice(&copy[at..at + record.length as usize]);
+        (epoch, seq) = (record.header.epoch, Some(record.header.seq));
+        records.push(record);
+    }
+    claims_behind(&copies, &reader.pool, chunk, bytes.len(), (epoch.max(since), superblock.epoch), &mut found.claims);
+    if records.last().is_none_or(|record| record.header.last <= covered) {
+        return Ok(());
+    }
+    let differs = |copy: &Option<Buf>| copy.as_ref().is_none_or(|copy| copy[..bytes.len()] != bytes[..]);
+    let differing = (0..area.copies).filter(|copy| differs(&copies[usize::from(*copy)])).collect();
+    let mut kept = reader.buffers.get(bytes.len());
+    kept.copy_from_slice(&bytes);
+    let at = found.chunks.len();
+    found.records.extend(records.into_iter().map(|decoded| Record { decoded, chunk: at }));
+    found.chunks.push(Chunk { number: chunk, bytes: kept.freeze(), differing });
+    Ok(())
+}
+
+/// Behind the last record that counts: one whose payload is damaged may still say how long it is, and what was durable when it was made; so may those
+/// behind it. None of them counts, but a lost record is thereby told from a torn one.
+fn claims_behind(copies: &[Option<Buf>], pool: &PoolUuid, chunk: u32, mut at: usize, (least, most): (Epoch, Epoch), claims: &mut Vec<(Epoch, Order)>) {
+    loop {
+        let header = |copy: &Buf| decode_record_header(copy.get(at..)?, pool, chunk, at as u32).ok();
+        let newest = copies.iter().flatten().filter_map(header).max_by_key(|(h, _)| (h.epoch, h.seq));
+        let Some((header, length)) = newest.filter(|(h, _)| h.epoch >= least && h.epoch <= most) else { return };
+        claims.push((header.epoch, header.durable));
+        at += length as usize;
+    }
+}
+
+impl Found {
+    /// What was durable, as all records say: epoch and order.
+    pub(super) fn claims(&self) -> impl Iterator<Item = (Epoch, Order)> + '_ {
+        self.records.iter().map(|record| (record.epoch(), record.decoded.header.durable)).chain(self.claims.iter().copied())
+    }
+
+    /// The last order that is in effect when the log has everything up to `covered`, and the highest one that any record names.
+    pub(super) fn accepted(&self, superblock: &Superblock, covered: Order) -> (Order, Order) {
+        let mut accepted = covered;
+        for record in &self.records {
+            let (h, through) = (&record.decoded.header, valid_through(superblock, record.epoch()));
+            if h.first <= accepted.next() {
+                accepted = accepted.max(h.last.min(through));
+            }
+        }
+        (accepted, self.records.iter().map(|record| record.decoded.header.last).max().unwrap_or_default())
+    }
+
+    /// The content of a block of a record.
+    fn content(&self, record: &Record, block: u32) -> Payload {
+        let at = record.decoded.header.offset as usize + record.decoded.payload_at as usize + block as usize * BLOCK_SIZE;
+        self.chunks[record.chunk].bytes.slice(at, BLOCK_SIZE)
+    }
+
+    /// Where the journal goes on.
+    pub(super) fn resume(&self, accepted: Order) -> Resume {
+        let mut last = vec![Order(0); self.area.map_or(0, |area| area.chunks as usize)];
+        let mut seq = Seq(0);
+        for record in &self.records {
+            let h = &record.decoded.header;
+            let of_chunk = &mut last[self.chunks[record.chunk].number as usize];
+            *of_chunk = (*of_chunk).max(h.last.min(accepted));
+            seq = seq.max(h.seq);
+        }
+        Resume { last, chunk: self.newest_chunk, seq, accepted }
+    }
+
+    /// Writes the needed chunks again where a copy differs. Nothing is needed that no order up to P was in.
+    pub(super) fn complete(&self, reader: &mut Reader<'_>, covered: Order, accepted: Order, spent: &mut [MemberStats]) -> Result<u64, OpenError> {
+        let mut completed = 0;
+        let needed = accepted > covered;
+        for chunk in self.chunks.iter().filter(|chunk| needed && !chunk.differing.is_empty()) {
+            for copy in &chunk.differing {
+                let Some((member, offset)) = self.area.map(|area| area.locate(chunk.number, *copy)) else { continue };
+                if reader.online[member.index()] {
+                    reader.write(member, offset, &chunk.bytes)?;
+                    spent[member.index()].written.journal += chunk.bytes.len() as u64;
+                    completed += 1;
+                }
+            }
+        }
+        Ok(completed)
+    }
+
+    /// Applies what only records have to the tables, as far as it has no content; gives what is to be readmitted, in ascending order, for every
+    /// order in `covered + 1 ..= accepted` that a record has.
+    pub(super) fn apply(&self, superblock: &Superblock, covered: Order, accepted: Order, tables: &mut Tables) -> Result<Vec<Readmitted>, OpenError> {
+        let mut newest: HashMap<u64, usize> = HashMap::new();
+        let mut list: Vec<Readmitted> = Vec::new();
+        let mut done = covered;
+        for record in &self.records {
+            let through = valid_through(superblock, record.epoch()).min(accepted);
+            for decoded in &record.decoded.entries {
+                let Some((first, count)) = decoded.entry.orders() else { continue };
+                let last = Order(first.0 + count - 1).min(through);
+                if last <= done || first > through {
+                    continue;
+                }
+                let first = first.max(done.next());
+                done = last;
+                self.readmit_entry(record, decoded, (first, last), &mut newest, &mut list, tables)?;
+            }
+        }
+        // A block of a volume that is gone, or that has become smaller, is nothing but its order.
+        for item in &mut list {
+            let Readmitted::Block { key, order, .. } = item else { continue };
+            let there = tables.volumes.get(key.volume()).is_some_and(|v| v.record.state == windrow_layout::checkpoint::VolumeState::Active);
+            if !there || tables.volumes.get(key.volume()).is_some_and(|v| key.lba().0 >= v.blocks()) {
+                *item = nothing(*order, *order);
+            }
+        }
+        tables.volumes.used_blocks = tables.volumes.iter().map(|v| v.map.mapped_blocks).sum();
+        Ok(list)
+    }
+
+    fn readmit_entry(
+        &self,
+        record: &Record,
+        decoded: &windrow_layout::batch::DecodedEntry,
+        (first, last): (Order, Order),
+        newest: &mut HashMap<u64, usize>,
+        list: &mut Vec<Readmitted>,
+        tables: &mut Tables,
+    ) -> Result<(), OpenError> {
+        let supersede = |at: usize, list: &mut Vec<Readmitted>| {
+            if let Readmitted::Block { order, .. } = &list[at] {
+                list[at] = nothing(*order, *order);
+            }
+        };
+        match &decoded.entry {
+            Entry::Data { volume, lba, .. } | Entry::Fill { volume, lba, .. } => {
+                let key = BlockKey::new(*volume, *lba);
+                if let Some(older) = newest.insert(key.0, list.len()) {
+                    supersede(older, list);
+                }
+                let content = decoded.payload.as_ref().map(|p| self.content(record, p.block));
+                let ones = matches!(decoded.entry, Entry::Fill { state: FillState::Ones, .. });
+                list.push(Readmitted::Block { key, order: first, content, ones });
+            }
+            Entry::Range { .. } | Entry::Volume { .. } => {
+                let (volume, begin, end) = cleared(&decoded.entry);
+                newest.retain(|key, at| {
+                    let key = BlockKey(*key);
+                    let hit = key.volume() == volume && (begin..end).contains(&key.lba().0);
+                    if hit {
+                        supersede(*at, list);
+                    }
+                    !hit
+                });
+                apply_entry(&decoded.entry, MapEntry::HOLE, tables)?;
+                list.push(Readmitted::Record { entry: decoded.entry.clone(), order: last });
+            }
+            Entry::Covered { .. } | Entry::Move { .. } | Entry::Page { .. } => list.push(nothing(first, last)),
+        }
+        Ok(())
+    }
+}
+
+/// Orders without content.
+fn nothing(first: Order, last: Order) -> Readmitted {
+    Readmitted::Record { entry: Entry::Covered { first, count: last.0 - first.0 + 1 }, order: last }
+}
+
+/// The volume and blocks that an operation takes older versions from.
+fn cleared(entry: &Entry) -> (VolumeId, u64, u64) {
+    match entry {
+        Entry::Range { volume, lba, count, .. } => (*volume, lba.0, lba.0.saturating_add(*count)),
+        Entry::Volume { volume, change: VolumeChange::Delete, .. } => (*volume, 0, u64::MAX),
+        Entry::Volume { volume, change: VolumeChange::Resize { size_bytes }, .. } => (*volume, size_bytes / BLOCK_BYTES, u64::MAX),
+        _ => (VolumeId(0), 0, 0),
+    }
+}
+
+impl Engine {
+    /// Puts what only records have into the queue for the log, with the orders that it has. They are to be durable in the log before anything
+    /// else is decided by places there (`Journal::settle`).
+    pub(super) fn readmit(&mut self, list: Vec<Readmitted>) -> Result<(), OpenError> {
+        for item in list {
+            match item {
+                Readmitted::Record { entry, order } => self.queue_record(entry, order),
+                Readmitted::Block { key, order, content, ones } => {
+                    let fill = if ones { &self.ones } else { &self.zeroes };
+                    let content = content.unwrap_or_else(|| fill.slice(0, BLOCK_SIZE));
+                    self.readmit_block(key.volume(), Lba(key.lba().0), order, content).map_err(|_| OpenError::MapMemory { limit: self.limits.map_bytes })?;
+                }
+            }
+        }
+        if !self.read_only {
+            self.ensure_next_segment();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,275 @@
+//! Stories of the journal: small flushes are durable on p + 1 members, survive what the pool survives, and cost what records cost.
+
+mod machine;
+
+use machine::{Machine, pass, state};
+use windrow_engine::*;
+use windrow_io::*;
+use windrow_layout::journal::RECORD_MAGIC;
+use windrow_units::{MemberId, Redundancy, VolumeId};
+
+const MIB: u64 = 1 << 20;
+
+/// RAID-6 over six members of 24 MiB, and a volume; flushes have come, so that the next ones may go to the journal.
+fn pool(bytes_each: u64) -> (Machine, VolumeId) {
+    let mut machine = Machine::journalled(Redundancy::Double, 6, 24, bytes_each);
+    let volume = machine.volume(16 * MIB);
+    machine.write(volume, 4000, 1);
+    machine.flush(volume);
+    (machine, volume)
+}
+
+/// Writes a block and flushes.
+fn sync(machine: &mut Machine, volume: VolumeId, lba: u64, byte: u8) {
+    machine.write(volume, lba, byte);
+    machine.completions.clear();
+    machine.flush(volume);
+    assert!(machine.completions.iter().all(|c| c.result.is_ok()) && !machine.completions.is_empty(), "the flush was answered: {}", machine.engine.describe());
+}
+
+fn flushes(machine: &Machine) -> Vec<u64> {
+    machine.engine.status().member_stats.iter().map(|m| m.flushes).collect()
+}
+
+/// Bytes of the area of the journal on a member.
+fn area(machine: &Machine, member: usize) -> std::ops::Range<usize> {
+    let journal = machine.memory.superblock().journal.expect("a journal");
+    assert!(journal.members >> member & 1 == 1);
+    journal.start as usize..journal.end() as usize
+}
+
+/// Places at which a record seems to begin.
+fn records(machine: &Machine, member: usize) -> Vec<usize> {
+    let range = area(machine, member);
+    range.step_by(512).filter(|at| machine.memory.data[member][*at..].starts_with(&RECORD_MAGIC)).collect()
+}
+
+#[test]
+fn a_flush_of_one_block_writes_and_flushes_three_members_and_survives_a_crash() {
+    let (mut machine, volume) = pool(MIB);
+    let before = (machine.engine.status(), flushes(&machine));
+    sync(&mut machine, volume, 7, 70);
+    let after = machine.engine.status();
+    assert_eq!(after.written.total() - before.0.written.total(), 3 * (512 + 4096), "one record in three copies, and nothing else");
+    assert_eq!(after.written.journal - before.0.written.journal, 3 * (512 + 4096));
+    let flushed: u64 = flushes(&machine).iter().zip(&before.1).map(|(now, then)| now - then).sum();
+    assert_eq!(flushed, 3, "at most p + 1 members are flushed");
+    assert_eq!((after.journal.rounds, after.journal.records, after.at_risk_bytes), (before.0.journal.rounds + 1, before.0.journal.records + 1, 0));
+    // The batch is still open: the block is nowhere but in the journal.
+    let mut machine = machine.crash();
+    assert_eq!((machine.byte(volume, 7), machine.byte(volume, 4000)), (70, 1));
+    pass(&mut machine, 3);
+    assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
+    assert_eq!(machine.engine.status().journal.chunks_used, 0, "the log has taken over");
+    let mut machine = machine.crash();
+    assert_eq!(machine.byte(volume, 7), 70);
+}
+
+#[test]
+fn trims_zeroes_and_volumes_are_as_durable_as_blocks() {
+    let (mut machine, volume) = pool(MIB);
+    (10..20).for_each(|lba| machine.write(volume, lba, 5));
+    machine.flush(volume);
+    machine.request(volume, Op::Trim { offset: 12 * 4096, length: 2 * 4096, fua: false });
+    machine.request(volume, Op::WriteZeroes { offset: 15 * 4096, length: 4096, no_hole: true, fua: false });
+    machine.settle();
+    machine.write(volume, 13, 6);
+    machine.request(volume, Op::Write { offset: 18 * 4096, data: Payload::copy_of(&[0xff; 4096]), fua: true });
+    machine.settle();
+    let other = match machine.command(Control::VolumeCreate { name: "other".into(), size_bytes: MIB }) {
+        Some(Ok(ControlReply::Volume(other))) => other,
+        answer => panic!("{answer:?}"),
+    };
+    sync(&mut machine, other, 3, 30);
+    assert!(machine.engine.status().journal.rounds >= 2, "{:?}", machine.engine.status().journal);
+    let mut machine = machine.crash();
+    let expected = [5, 5, 0, 6, 5, 0, 5, 5, 0xff, 5];
+    (10..20).zip(expected).for_each(|(lba, byte)| assert_eq!(machine.byte(volume, lba), byte, "block {lba}"));
+    assert_eq!((machine.byte(other, 3), machine.byte(other, 4)), (30, 0));
+    machine.command(Control::VolumeDelete { volume: other });
+    let machine = machine.crash();
+    assert!(machine.engine.volume("other").is_none());
+}
+
+#[test]
+fn crash_after_crash_readmits_until_the_log_has_it() {
+    let (mut machine, volume) = pool(MIB);
+    (0..20).for_each(|lba| sync(&mut machine, volume, lba, lba as u8 + 1));
+    sync(&mut machine, volume, 3, 99);
+    for held in [0, 1, 2, 5] {
+        let mut again = machine.crash();
+        // Of what the engine writes after this start only a few commands arrive.
+        again.held = Some(Vec::new());
+        again.events.push(Event::Tick(2));
+        again.settle();
+        let commands = again.held.take().unwrap_or_default();
+        commands.into_iter().filter(|c| matches!(c.op, MemberOp::Write { .. })).take(held).for_each(|c| again.carry_out(c));
+        again.events.clear();
+        machine = again;
+    }
+    let mut machine = machine.crash();
+    (0..20).for_each(|lba| assert_eq!(machine.byte(volume, lba), if lba == 3 { 99 } else { lba as u8 + 1 }, "block {lba}"));
+}
+
+#[test]
+fn the_ring_goes_round_and_round() {
+    let (mut machine, volume) = pool(64 << 10);
+    let chunks = machine.engine.status().journal.chunks;
+    for round in 0..60u64 {
+        for i in 0..20 {
+            sync(&mut machine, volume, (round * 7 + i * 13) % 1000, (round + i) as u8);
+        }
+        if round % 13 == 5 {
+            machine = machine.crash();
+            sync(&mut machine, volume, 2000, round as u8);
+        }
+        for i in 0..20 {
+            let lba = (round * 7 + i * 13) % 1000;
+            assert_eq!(machine.byte(volume, lba), (round + i) as u8, "round {round}, block {lba}");
+        }
+    }
+    let journal = machine.engine.status().journal;
+    assert!(journal.record_bytes > 0 && chunks < 16, "{journal:?}");
+}
+
+#[test]
+fn a_torn_record_ends_the_journal_and_nothing_before_it() {
+    let (mut machine, volume) = pool(MIB);
+    sync(&mut machine, volume, 1, 11);
+    machine.write(volume, 2, 22);
+    machine.held = Some(Vec::new());
+    machine.flush(volume);
+    // Of the three copies of the second record each loses another part.
+    for (i, command) in machine.held.take().unwrap_or_default().into_iter().enumerate() {
+        if let MemberOp::Write { offset, buf } = command.op {
+            let part = [512, 1024, 4096][i % 3];
+            machine.memory.write(command.member, offset, &buf[..part]).expect("written");
+        }
+    }
+    machine.events.clear();
+    let mut machine = machine.crash();
+    assert_eq!((machine.byte(volume, 1), machine.byte(volume, 2)), (11, 0));
+    sync(&mut machine, volume, 2, 33);
+    let mut machine = machine.crash();
+    assert_eq!((machine.byte(volume, 1), machine.byte(volume, 2)), (11, 33));
+}
+
+#[test]
+fn one_copy_that_arrived_is_made_three_before_it_counts() {
+    let (mut machine, volume) = pool(MIB);
+    machine.write(volume, 2, 22);
+    machine.held = Some(Vec::new());
+    machine.flush(volume);
+    let first = machine.held.take().unwrap_or_default().into_iter().find(|c| matches!(c.op, MemberOp::Write { .. })).expect("a write");
+    let bearer = first.member;
+    machine.carry_out(first);
+    machine.events.clear();
+    // The start accepts the record; then the only member that had it is gone for good, and so is another.
+    let mut machine = machine.crash();
+    assert_eq!(machine.byte(volume, 2), 22);
+    machine.memory.present[bearer.index()] = false;
+    machine.memory.present[(bearer.index() + 3) % 6] = false;
+    let mut options = Machine::options();
+    options.force = true;
+    let mut machine = Machine::open_with(machine.memory, &options);
+    assert_eq!(machine.byte(volume, 2), 22);
+}
+
+#[test]
+fn promised_blocks_survive_two_lost_members() {
+    for lost in [(0, 1), (1, 2), (0, 2), (3, 5)] {
+        let (mut machine, volume) = pool(MIB);
+        (0..40).for_each(|lba| sync(&mut machine, volume, lba, lba as u8 + 1));
+        let records: Vec<usize> = (0..6).map(|m| records(&machine, m).len()).collect();
+        assert!(records.iter().sum::<usize>() >= 120, "{records:?}");
+        machine.memory.present[lost.0] = false;
+        machine.memory.present[lost.1] = false;
+        let mut machine = machine.crash();
+        (0..40).for_each(|lba| assert_eq!(machine.byte(volume, lba), lba as u8 + 1, "block {lba}, without {lost:?}"));
+        sync(&mut machine, volume, 5, 55);
+        let mut machine = machine.crash();
+        assert_eq!(machine.byte(volume, 5), 55);
+    }
+}
+
+#[test]
+fn a_member_that_fails_in_a_round_is_on_record_before_the_answer() {
+    let (mut machine, volume) = pool(MIB);
+    let mut failed = 0;
+    for lba in 0..30u64 {
+        if lba == 10 {
+            (failed, machine.memory.failing[0]) = (1, true);
+        }
+        sync(&mut machine, volume, lba, lba as u8 + 1);
+    }
+    assert_eq!((failed, state(&machine, 0)), (1, "faulted"));
+    let mut machine = machine.crash();
+    (0..30).for_each(|lba| assert_eq!(machine.byte(volume, lba), lba as u8 + 1, "block {lba}"));
+}
+
+#[test]
+fn a_pool_whose_promised_records_are_all_lost_is_refused() {
+    let (mut machine, volume) = pool(MIB);
+    (0..4).for_each(|lba| sync(&mut machine, volume, lba, lba as u8 + 1));
+    // The first of these records in all its copies; the later ones say that it was durable.
+    for member in 0..6 {
+        if let Some(at) = records(&machine, member).first() {
+            machine.memory.data[member][*at + 600] ^= 1;
+        }
+    }
+    let error = Engine::open(&mut machine.memory, BufPool::new(64 << 20), &Machine::options()).err();
+    let text = error.expect("refused").to_string();
+    assert!(text.contains("what was durable is lost"), "{text}");
+}
+
+#[test]
+fn a_replaced_member_is_whole_only_when_no_needed_record_is_older() {
+    let (mut machine, volume) = pool(MIB);
+    (0..10).for_each(|lba| sync(&mut machine, volume, lba, lba as u8 + 1));
+    let superblock = Box::new(machine.memory.superblock_of(1));
+    for change in [MemberChange::TakeOut, MemberChange::Settle] {
+        machine.command(Control::Member { member: MemberId(1), change });
+    }
+    sync(&mut machine, volume, 20, 21);
+    machine.command(Control::Member { member: MemberId(1), change: MemberChange::BringBack { superblock } });
+    sync(&mut machine, volume, 21, 22);
+    pass(&mut machine, 60);
+    assert_eq!(state(&machine, 1), "online", "{}", machine.engine.describe());
+    machine.memory.present[0] = false;
+    machine.memory.present[2] = false;
+    let mut machine = machine.crash();
+    (0..10).chain(20..22).for_each(|lba| assert_eq!(machine.byte(volume, lba), lba as u8 + 1, "block {lba}"));
+}
+
+#[test]
+fn a_large_write_goes_to_the_log() {
+    let (mut machine, volume) = pool(MIB);
+    let before = machine.engine.status().journal;
+    machine.request(volume, Op::Write { offset: 0, data: Payload::copy_of(&vec![7; 400 * 4096]), fua: false });
+    machine.settle();
+    machine.flush(volume);
+    let after = machine.engine.status().journal;
+    assert_eq!((after.records, after.log_cheaper), (before.records, before.log_cheaper + 1));
+}
+
+#[test]
+fn without_flushes_nothing_is_kept_and_nothing_journalled() {
+    let mut machine = Machine::journalled(Redundancy::Double, 6, 24, MIB);
+    let volume = machine.volume(16 * MIB);
+    pass(&mut machine, 50);
+    let before = machine.engine.status().journal;
+    (0..3000).for_each(|i| machine.write(volume, i % 1500, i as u8));
+    pass(&mut machine, 3);
+    let after = machine.engine.status();
+    assert_eq!((after.journal, after.journal.chunks_used), (before, 0));
+}
+
+#[test]
+fn an_open_batch_is_sealed_in_the_end_although_it_is_promised() {
+    let (mut machine, volume) = pool(MIB);
+    sync(&mut machine, volume, 7, 70);
+    pass(&mut machine, 3);
+    assert!(!machine.engine.is_quiet(), "nothing is at risk: it waits for company");
+    pass(&mut machine, 30);
+    assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
+}
