@@ -52,7 +52,7 @@ mod tests {
         assert!(situation(1, Some(5)).is_for_journal());
         assert!(situation(8, Some(2 + 2)).is_for_journal(), "two rows, two blocks empty");
         assert!(!situation(300, Some(2)).is_for_journal());
-        assert!(!situation(4, Some(2)).log_cost() < situation(4, Some(5)).log_cost());
+        assert!(situation(4, Some(2)).log_cost() < situation(4, Some(5)).log_cost());
     }
 
     #[test]
