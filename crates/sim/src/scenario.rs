@@ -2,7 +2,7 @@
 
 use crate::rng::Rng;
 use crate::workload::draw_properties;
-use windrow_engine::{Limits, PoolSpec};
+use windrow_engine::{JournalSpec, Limits, PoolSpec};
 use windrow_layout::superblock::{Properties, RESERVED_BYTES};
 use windrow_units::{BLOCK_BYTES, Redundancy, Uuid};
 
@@ -148,8 +148,18 @@ pub struct Scenario {
     pub discard_fill: u8,
     /// How often a member leaves, or is exchanged, while the pool is in use: in thousandths of turns.
     pub exchanges_per_mille: u64,
+    /// The journal.
+    pub journal: Option<JournalSpec>,
     /// The cycles.
     pub cycles: Vec<Cycle>,
+}
+
+/// Half of the pools have a journal; often one that is small enough to be full.
+fn draw_journal(seed: u64) -> Option<JournalSpec> {
+    let mut rng = Rng::stream(seed, "journal");
+    let bytes_each = rng.pick(&[64 << 10, 80 << 10, 128 << 10, 512 << 10]);
+    let granule = rng.pick(&[512, 512, 4096]);
+    rng.chance(500).then_some(JournalSpec { bytes_each: Some(bytes_each), granule })
 }
 
 impl Scenario {
@@ -169,11 +179,13 @@ impl Scenario {
         let segment_rows = (wanted_rows as u32).clamp(8, 64).next_multiple_of(chunk_rows).min(64);
         let extents = rng.between(24, 72);
         let extent_bytes = u64::from(segment_rows) * BLOCK_BYTES;
+        let journal = draw_journal(seed);
+        let journal_bytes = journal.and_then(|journal| journal.bytes_each).unwrap_or(0);
         let uneven = rng.chance(300);
         let sizes = (0..count)
             .map(|_| {
                 let more = if uneven { rng.pick(&[0, 0, extents / 2, extents]) } else { 0 };
-                RESERVED_BYTES + (extents + more) * extent_bytes + rng.below(2) * BLOCK_BYTES
+                RESERVED_BYTES + journal_bytes + (extents + more) * extent_bytes + rng.below(2) * BLOCK_BYTES
             })
             .collect();
         let properties = draw_properties(&mut rng);
@@ -183,7 +195,7 @@ impl Scenario {
         let discard_fill = rng.pick(&[0x00, 0xff, 0xa5]);
         let cycles = draw_cycles(&mut rng, blocks);
         let exchanges_per_mille = if redundancy.tolerance() > 0 { rng.pick(&[0, 0, 1, 3]) } else { 0 };
-        Self { sizes, redundancy, chunk_rows, segment_rows, properties, limits, fill_per_mille, discard_fill, exchanges_per_mille, cycles }
+        Self { sizes, redundancy, chunk_rows, segment_rows, properties, limits, fill_per_mille, discard_fill, exchanges_per_mille, journal, cycles }
     }
 
     /// The pool to create.
@@ -197,7 +209,7 @@ impl Scenario {
             pool: Uuid::from_random(rng.bytes16()),
             members: self.sizes.iter().map(|size| (Uuid::from_random(rng.bytes16()), *size)).collect(),
             created_unix_s: 1_700_000_000,
-            journal: None,
+            journal: self.journal,
             properties: self.properties,
         }
     }
