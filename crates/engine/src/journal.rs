@@ -167,6 +167,11 @@ impl Journal {
         self.ring.as_ref().map(|ring| &ring.area)
     }
 
+    /// When what is kept of admitted writes is let go of.
+    pub(crate) fn wake_at_ns(&self) -> Option<u64> {
+        (!self.backlog.entries.is_empty()).then_some(self.backlog.flushed_ns + JOURNAL_LISTEN_NS + 1)
+    }
+
     /// One line for a diagnosis.
     pub(crate) fn describe(&self) -> String {
         let ring = self.ring.as_ref().map(|r| (r.chunk, r.offset, r.area.chunks));
@@ -176,6 +181,11 @@ impl Journal {
 }
 
 impl Engine {
+    /// Where the journal lies, if the pool has one.
+    pub fn journal_area(&self) -> Option<&JournalArea> {
+        self.journal.area()
+    }
+
     /// For `status`.
     pub(crate) fn journal_status(&self) -> JournalStatus {
         let Some(ring) = &self.journal.ring else { return JournalStatus::default() };
@@ -196,14 +206,23 @@ impl Engine {
         let (entry, payload) = (placing.entry(), placing.payload().cloned());
         let Some((first, count)) = entry.orders() else { return };
         let backlog = &mut self.journal.backlog;
-        let late = self.now_ns > backlog.flushed_ns + JOURNAL_LISTEN_NS;
-        if late || backlog.bytes > JOURNAL_BACKLOG_BYTES || (first != backlog.end && !backlog.entries.is_empty()) {
+        if backlog.bytes > JOURNAL_BACKLOG_BYTES || (first != backlog.end && !backlog.entries.is_empty()) {
             return backlog.clear();
         }
         let last = Order(first.0 + count - 1);
         backlog.bytes += payload.as_ref().map_or(0, |p| p.len() as u64);
         backlog.end = last.next();
         backlog.entries.push_back(Logged { entry, payload, last });
+    }
+
+    /// Forgets what is durable, and everything if no flushes come any more.
+    pub(crate) fn trim_backlog(&mut self) {
+        let promised = self.promised();
+        let backlog = &mut self.journal.backlog;
+        if backlog.listening && self.now_ns > backlog.flushed_ns + JOURNAL_LISTEN_NS {
+            backlog.clear();
+        }
+        backlog.release(promised);
     }
 
     /// A flush has come: what is admitted from now on is kept.

@@ -158,6 +158,7 @@ impl Engine {
             self.place(out);
             self.walk_ranges();
             self.seal_aged(out);
+            self.trim_backlog();
             self.slow_step(out);
             self.rebuild_step(out);
             self.scrub_step(out);
@@ -278,6 +279,7 @@ impl Engine {
             .chain(self.scrub.wake_at_ns(self.now_ns))
             .chain(self.rebuild.wake_at_ns(self.now_ns))
             .chain(self.slow_wake_ns())
+            .chain(self.journal.wake_at_ns())
             .min()
     }
 }

@@ -13,22 +13,25 @@ pub struct Orders {
     committed: u64,
     ahead: BTreeMap<u64, u64>,
     durable: u64,
+    /// The last order that was in effect at the start, and the first one that was given since: those between were never used.
+    unused: (u64, u64),
 }
 
 impl Orders {
     /// A clock that will give `next` first; everything below is durable.
     pub fn new(next: Order) -> Self {
         let before = next.0 - 1;
-        Self { next: next.0, committed: before, ahead: BTreeMap::new(), durable: before }
+        Self { next: next.0, committed: before, ahead: BTreeMap::new(), durable: before, unused: (before, next.0) }
     }
 
     /// A clock after a start: everything up to `covered` is durable, what follows up to `accepted` will be committed again, and what lies between
     /// `accepted` and `next` was never used.
     pub fn resume(covered: Order, accepted: Order, next: Order) -> Self {
+        let unused = (accepted.0, next.0);
         if covered >= accepted {
-            return Self::new(next);
+            return Self { unused, ..Self::new(next) };
         }
-        let mut orders = Self { next: next.0, committed: covered.0, ahead: BTreeMap::new(), durable: covered.0 };
+        let mut orders = Self { next: next.0, committed: covered.0, ahead: BTreeMap::new(), durable: covered.0, unused };
         if next > accepted.next() {
             orders.commit(accepted.next(), Order(next.0 - 1));
         }
@@ -60,6 +63,12 @@ impl Orders {
             }
             self.committed = self.committed.max(entry.remove());
         }
+    }
+
+    /// The last order up to `order` that was ever used: for those who look from outside.
+    pub fn used(&self, order: Order) -> Order {
+        let (accepted, first) = self.unused;
+        if order.0 < first { order.min(Order(accepted)) } else { order }
     }
 
     /// Every order up to this one is committed.

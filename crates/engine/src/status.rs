@@ -118,7 +118,7 @@ impl Engine {
             restripe: self.restripe_status(),
             journal: self.journal_status(),
             order: self.orders.last(),
-            durable_order: self.orders.durable(),
+            durable_order: self.orders.used(self.promised()),
             lifetime_user_bytes,
             lifetime_member_bytes,
         }

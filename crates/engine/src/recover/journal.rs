@@ -167,11 +167,17 @@ impl Found {
 
     /// The last order that is in effect when the log has everything up to `covered`, and the highest one that any record names.
     pub(super) fn accepted(&self, superblock: &Superblock, covered: Order) -> (Order, Order) {
+        let of_records = self.records.iter().map(|record| {
+            let h = &record.decoded.header;
+            (h.first, h.last.min(valid_through(superblock, record.epoch())))
+        });
+        let skipped = superblock.fences.iter().map(|f| (f.accepted_order.next(), Order(f.next_order.0 - 1)));
+        let mut ranges: Vec<(Order, Order)> = of_records.chain(skipped).filter(|(first, last)| first <= last).collect();
+        ranges.sort_unstable();
         let mut accepted = covered;
-        for record in &self.records {
-            let (h, through) = (&record.decoded.header, valid_through(superblock, record.epoch()));
-            if h.first <= accepted.next() {
-                accepted = accepted.max(h.last.min(through));
+        for (first, last) in ranges {
+            if first <= accepted.next() {
+                accepted = accepted.max(last);
             }
         }
         (accepted, self.records.iter().map(|record| record.decoded.header.last).max().unwrap_or_default())
@@ -228,9 +234,16 @@ impl Found {
                     continue;
                 }
                 let first = first.max(done.next());
+                if first > done.next() {
+                    // Orders that a start between skipped: their fence covers them.
+                    list.push(nothing(done.next(), Order(first.0 - 1)));
+                }
                 done = last;
                 self.readmit_entry(record, decoded, (first, last), &mut newest, &mut list, tables)?;
             }
+        }
+        if done < accepted {
+            list.push(nothing(done.next(), accepted));
         }
         // A block of a volume that is gone, or that has become smaller, is nothing but its order.
         for item in &mut list {

@@ -125,13 +125,15 @@ impl Engine {
             segments: crate::segment::Segments::new(&zones, victim_policy(&superblock.properties)),
             volumes: crate::volume::Volumes::new(options.limits.map_bytes),
         };
-        let covered = accepted_order(superblock, &found);
+        // Fences may have accepted what only the journal has.
+        let covered = highest_in_log(superblock, &found);
         let since = superblock.checkpoints.iter().flatten().map(|root| root.epoch).max().unwrap_or_default();
         let journal = journal::collect(&mut reader, superblock, covered, since)?;
-        let (accepted, highest_journalled) = journal.accepted(superblock, covered);
-        let mut gather = Gather::new(superblock, covered, options.limits.map_bytes);
+        let (journalled, highest_journalled) = journal.accepted(superblock, covered);
+        let accepted = superblock.fences.iter().map(|f| f.accepted_order).chain([journalled]).max().unwrap_or_default();
+        let mut gather = Gather::new(superblock, accepted, options.limits.map_bytes);
         gather.run(&mut reader, &found, &mut tables, watch)?;
-        let readmitted = journal.apply(superblock, covered, accepted, &mut tables)?;
+        let readmitted = journal.apply(superblock, covered, journalled, &mut tables)?;
         drop(reader);
         let mut report = describe(&found, &gather, &tables, accepted);
         if write {
@@ -143,7 +145,7 @@ impl Engine {
             recovered::count_live(&mut tables, &Loaded::default());
             let positions = choose_segments(&found, seq, plan.checkpoint_segments + SEGMENTS_BESIDE, &mut tables)?;
             let next_order = found.highest_order.max(accepted).max(highest_journalled).next();
-            let restart = Restart { accepted, covered, next_order, last_seq: [Seq(0); MAX_STREAMS], positions };
+            let restart = Restart { accepted: journalled, covered, next_order, last_seq: [Seq(0); MAX_STREAMS], positions };
             let mut superblock = superblock.clone();
             superblock.epoch = Epoch(found.highest_epoch.0 + 1);
             superblock.host = options.host;
@@ -161,7 +163,7 @@ impl Engine {
             limits.batches_in_flight = limits.batches_in_flight.max(1);
             let mut engine = build(superblock, tables, Loaded::default(), &restart, checkpoint, online, plan, limits, buffers, false);
             engine.superblock_writer = SuperblockWriter::after(&ruling.found);
-            engine.journal = crate::journal::Journal::new(engine.superblock.journal, &journal.resume(accepted));
+            engine.journal = crate::journal::Journal::new(engine.superblock.journal, &journal.resume(journalled));
             engine.readmit(readmitted)?;
             report.written_bytes = shut_down(&mut engine, io, watch)?;
         }
@@ -169,12 +171,11 @@ impl Engine {
     }
 }
 
-/// The last order that is in effect: what batches that count bring, and what roots and fences say.
-fn accepted_order(superblock: &Superblock, found: &Scan) -> Order {
+/// The last order that the log has: what batches that count bring, and what roots say.
+fn highest_in_log(superblock: &Superblock, found: &Scan) -> Order {
     let roots = superblock.checkpoints.iter().flatten().map(|r| r.order);
-    let fences = superblock.fences.iter().map(|f| f.accepted_order);
     let batches = found.streams[STREAM_USER].iter().flat_map(|t| &t.orders).map(|(_, last)| Order(*last));
-    roots.chain(fences).chain(batches).max().unwrap_or_default()
+    roots.chain(batches).max().unwrap_or_default()
 }
 
 fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Order) -> RebuildReport {

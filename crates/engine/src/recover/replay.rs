@@ -55,20 +55,20 @@ pub(super) fn replay(
     report: &mut OpenReport,
 ) -> Result<Outcome, OpenError> {
     let mut chains = collect(reader, superblock, root)?;
-    let (covered, _) = accepted_order(superblock, root, &chains.of(STREAM_USER).batches, &[]);
+    let covered = found_orders(superblock, root, &chains.of(STREAM_USER).batches, &[]).accepted;
     let journal = journal::collect(reader, superblock, covered, root.epoch)?;
-    let (accepted, next_order) = accepted_order(superblock, root, &chains.of(STREAM_USER).batches, &journal.records);
+    let FoundOrders { accepted, passed, next_order } = found_orders(superblock, root, &chains.of(STREAM_USER).batches, &journal.records);
     for (epoch, durable) in journal.claims() {
         chains.durable.claim(superblock, epoch, &[Seq(0); MAX_STREAMS], durable);
     }
-    refuse_damage(reader, &chains, accepted, &mut report.notes)?;
+    refuse_damage(reader, &chains, passed, &mut report.notes)?;
     apply(reader, superblock, root.order, covered, &chains, tables)?;
     let readmitted = journal.apply(superblock, covered, accepted, tables)?;
     let mut positions = closed_positions();
     let mut last_seq = [Seq(0); MAX_STREAMS];
     let mut checkpoint_broken = false;
     for chain in chains.iter() {
-        let broken = chains.damage(chain, accepted).is_some();
+        let broken = chains.damage(chain, passed).is_some();
         settle_segments(root, chain, broken, tables);
         if broken {
             // Only the checkpoint stream comes to here. What lies behind the damage is in use: it goes on elsewhere.
@@ -90,12 +90,22 @@ pub(super) fn replay(
     Ok(Outcome { restart: Restart { accepted, covered, next_order, last_seq, positions }, chains, journal, readmitted, checkpoint_broken })
 }
 
-/// P and the first order of the new epoch.
-fn accepted_order(superblock: &Superblock, root: &CheckpointRoot, batches: &[Taken], records: &[journal::Record]) -> (Order, Order) {
-    let mut ranges: Vec<(u64, u64)> = Vec::new();
+/// What the orders that are there say.
+struct FoundOrders {
+    /// P: the last order that is in effect.
+    accepted: Order,
+    /// P and what a fence skipped right behind it: orders that were never used are not missing.
+    passed: Order,
+    /// The first order of the new epoch.
+    next_order: Order,
+}
+
+fn found_orders(superblock: &Superblock, root: &CheckpointRoot, batches: &[Taken], records: &[journal::Record]) -> FoundOrders {
+    // First, last, and whether something is in it.
+    let mut ranges: Vec<(u64, u64, bool)> = Vec::new();
     let mut seen = root.order.0;
     for fence in &superblock.fences {
-        ranges.push((fence.accepted_order.0 + 1, fence.next_order.0 - 1));
+        ranges.push((fence.accepted_order.0 + 1, fence.next_order.0 - 1, false));
         seen = seen.max(fence.next_order.0 - 1);
     }
     for batch in batches {
@@ -103,7 +113,7 @@ fn accepted_order(superblock: &Superblock, root: &CheckpointRoot, batches: &[Tak
         for (first, last) in &batch.orders {
             seen = seen.max(*last);
             if *first <= through {
-                ranges.push((*first, (*last).min(through)));
+                ranges.push((*first, (*last).min(through), true));
             }
         }
     }
@@ -111,18 +121,20 @@ fn accepted_order(superblock: &Superblock, root: &CheckpointRoot, batches: &[Tak
         let (h, through) = (&record.decoded.header, valid_through(superblock, record.epoch()).0);
         seen = seen.max(h.last.0);
         if h.first.0 <= through {
-            ranges.push((h.first.0, h.last.0.min(through)));
+            ranges.push((h.first.0, h.last.0.min(through), true));
         }
     }
     ranges.sort_unstable();
-    let mut accepted = root.order.0;
-    for (first, last) in ranges {
-        if first > accepted + 1 {
+    // What a fence skipped is passed over, and is no end: nothing of it is in effect.
+    let (mut passed, mut accepted) = (root.order.0, root.order.0);
+    for (first, last, content) in ranges {
+        if first > passed + 1 {
             break;
         }
-        accepted = accepted.max(last);
+        passed = passed.max(last);
+        accepted = if content { accepted.max(last) } else { accepted };
     }
-    (Order(accepted), Order(seen.max(accepted) + 1))
+    FoundOrders { accepted: Order(accepted), passed: Order(passed), next_order: Order(seen.max(passed) + 1) }
 }
 
 /// Newest replayed order of the blocks that moves touch.

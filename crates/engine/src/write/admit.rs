@@ -304,7 +304,10 @@ impl Engine {
         let surveyed = self.survey(volume, lba, &content, &mut scratch);
         self.admission.scratch = scratch;
         surveyed?;
+        // Users wrote it before the start.
+        let counted = self.counters.fill_blocks;
         self.admit_surveyed(volume, lba, order, content);
+        self.counters.fill_blocks = counted;
         Ok(())
     }
 

@@ -11,7 +11,10 @@ impl World {
     pub(super) fn check_command(&mut self, command: &MemberCommand, kind: u64, offset: u64, length: u64) -> Result<(), Violation> {
         let member = command.member;
         let size = self.members.member(member).size();
-        let aligned = offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES) && (length > 0 || kind == 3);
+        // In the journal the unit is what its records are measured in; the zones begin behind it.
+        let in_journal = self.engine.as_ref().and_then(|engine| engine.journal_area()).filter(|area| (area.start..area.end()).contains(&offset));
+        let unit = in_journal.map_or(BLOCK_BYTES, |area| u64::from(area.granule));
+        let aligned = offset.is_multiple_of(unit) && length.is_multiple_of(unit) && (length > 0 || kind == 3);
         ensure!(aligned && offset + length <= size, Protocol, "member {member}: {kind} at {offset} + {length} of {size} bytes");
         if kind == 2 || kind == 4 {
             let busy = &mut self.busy[member.index()];
