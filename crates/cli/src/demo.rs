@@ -199,6 +199,7 @@ impl Stage<'_> {
             segment_rows: None,
             align_bytes: 1 << 20,
             properties: Properties { spare_per_mille: 100, seal_age_ms: 50, victim_policy: 0, discard: false, ..Properties::DEFAULT },
+            journal_bytes: None,
             force: true,
         };
         let plan = offline::plan(&request)?;

@@ -38,6 +38,11 @@ pub fn random_uuid() -> Result<Uuid, Failure> {
     Ok(Uuid::from_random(bytes))
 }
 
+/// What journal records of a pool on these members are measured in: the smallest unit that all of them can write, 512 or 4096 bytes.
+pub fn granule(members: &windrow_device::queue::Members) -> u32 {
+    if members.iter().flatten().all(|member| member.info().logical_sector <= 512) { 512 } else { 4096 }
+}
+
 /// The alignment of extents where nobody asks for another one: 1 MiB, or what a smaller segment is a multiple of.
 pub fn alignment(segment_rows: Option<u32>) -> u64 {
     const USUAL: u64 = 1 << 20;

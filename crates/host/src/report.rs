@@ -331,6 +331,9 @@ pub struct PoolReport {
     /// How far data has moved to all members, after the pool has grown.
     #[serde(default)]
     pub restripe: windrow_engine::RestripeStatus,
+    /// The journal.
+    #[serde(default)]
+    pub journal: windrow_engine::JournalStatus,
     /// Latencies since start.
     pub latency: LatencyReport,
 }
@@ -400,6 +403,7 @@ impl PoolReport {
             scrub,
             rebuild: RebuildReport::from(&status.rebuild),
             restripe: status.restripe,
+            journal: status.journal,
             latency,
             name: status.name,
         }

@@ -50,6 +50,9 @@ pub struct CreateArguments {
     /// Most milliseconds that acknowledged data waits in memory before it is written out.
     #[arg(long, value_name = "MS", default_value = "50")]
     seal_age: u32,
+    /// Bytes of each member for the journal that makes small flushes cheap; 0: none; else 1/256 of the smallest member, 256K to 16M.
+    #[arg(long, value_name = "SIZE")]
+    journal: Option<Size>,
     /// Create members that do not exist as files of this size.
     #[arg(long, value_name = "SIZE")]
     size: Option<Size>,
@@ -95,6 +98,7 @@ impl CreateArguments {
             segment_rows,
             align_bytes: self.align.map_or_else(|| offline::alignment(segment_rows), |align| align.0),
             properties: Properties { spare_per_mille: self.spare.0, seal_age_ms: self.seal_age, victim_policy: 0, discard: true, ..Properties::DEFAULT },
+            journal_bytes: self.journal.map(|size| size.0),
             force: self.force,
         })
     }

@@ -372,6 +372,19 @@ pub fn restripe(report: &PoolReport) -> String {
     format!("growth     {} of {} segments moved to all members, {time}{damaged}\n", restripe.segments_done, restripe.segments_total)
 }
 
+/// The journal as a line: how full it is, and what it has done.
+pub fn journal(report: &PoolReport) -> String {
+    let journal = &report.journal;
+    if journal.bytes == 0 {
+        return "none: flushes pad rows".to_owned();
+    }
+    let done = match report.served {
+        true => format!("; {} flush rounds, {} records, {}", journal.rounds, journal.records, Size(journal.record_bytes)),
+        false => String::new(),
+    };
+    format!("{} in {} copies, {} of {} chunks in use{done}", Size(journal.bytes), journal.copies, journal.chunks_used, journal.chunks)
+}
+
 /// A pool as text.
 pub fn describe(report: &PoolReport) -> String {
     let capacity = &report.capacity;
@@ -385,7 +398,7 @@ pub fn describe(report: &PoolReport) -> String {
         members.row([member.member.to_string(), state, Size(member.size_bytes).to_string(), errors, member.path.clone()]);
     }
     format!(
-        "pool       {} ({})\nstate      {}{reason}{served}\nredundancy {}\nused       {} of {} ({}.{} %)\nsegments   {} free of {}\nat risk    {} not durable yet\nscrub      {}\n{}{}{}{}",
+        "pool       {} ({})\nstate      {}{reason}{served}\nredundancy {}\nused       {} of {} ({}.{} %)\nsegments   {} free of {}\nat risk    {} not durable yet\njournal    {}\nscrub      {}\n{}{}{}{}",
         report.name,
         report.pool,
         report.state,
@@ -397,6 +410,7 @@ pub fn describe(report: &PoolReport) -> String {
         capacity.free_segments,
         capacity.segments,
         Size(report.bounds.at_risk_bytes),
+        journal(report),
         scrub::line(&report.scrub, report.served, None),
         scrub::lost(&report.scrub),
         rebuild(report) + &restripe(report),

@@ -131,6 +131,7 @@ impl StateMachine for FakeMachine {
             scrub: ScrubStatus::default(),
             rebuild: windrow_engine::RebuildStatus::default(),
             restripe: windrow_engine::RestripeStatus::default(),
+            journal: windrow_engine::JournalStatus::default(),
             order: Order(0),
             durable_order: Order(0),
             lifetime_user_bytes: 0,

@@ -14,7 +14,7 @@ use windrow_device::probe::{ProbeReport, Target, probe};
 use windrow_device::queue::Members as MemberTable;
 use windrow_device::{Allocation, FileMember, Member, OpenOptions, SyncMembers, create_file_with_progress};
 use windrow_engine::Engine;
-use windrow_engine::api::{PoolPlan, PoolSpec};
+use windrow_engine::api::{JournalSpec, PoolPlan, PoolSpec};
 use windrow_io::MemberIo;
 use windrow_layout::superblock::{Label, Properties};
 use windrow_units::{BLOCK_BYTES, MemberId, Redundancy, Uuid};
@@ -40,6 +40,8 @@ pub struct CreateRequest {
     pub align_bytes: u64,
     /// Properties.
     pub properties: Properties,
+    /// Bytes of the journal on each member; `None`: by member size; 0: no journal.
+    pub journal_bytes: Option<u64>,
     /// Overwrite members that bear data.
     pub force: bool,
 }
@@ -142,7 +144,8 @@ pub fn plan(request: &CreateRequest) -> Result<CreatePlan, Failure> {
         pool: random_uuid()?,
         members: identified,
         created_unix_s: created,
-        journal: None,
+        // The granule is that of the members as they are when they have been made.
+        journal: (request.journal_bytes != Some(0)).then_some(JournalSpec { bytes_each: request.journal_bytes, granule: BLOCK_BYTES as u32 }),
         properties: request.properties,
     };
     let plan = Engine::plan(&spec).map_err(|error| Failure::new(id::POOL_CREATE, what(request), error))?;
@@ -193,9 +196,13 @@ fn format(request: &CreateRequest, plan: &CreatePlan) -> Result<(), Failure> {
         }
         table.push(Some(Arc::new(opened)));
     }
+    let mut spec = plan.spec.clone();
+    if let Some(journal) = &mut spec.journal {
+        journal.granule = super::granule(&table);
+    }
     let mut io = SyncMembers::new(table);
     erase_old(&mut io).map_err(|error| Failure::new(id::MEMBER_IO, what(request), error))?;
-    Engine::format(&mut io, &plan.spec).map_err(|error| Failure::new(id::POOL_CREATE, what(request), error))
+    Engine::format(&mut io, &spec).map_err(|error| Failure::new(id::POOL_CREATE, what(request), error))
 }
 
 /// Zeroes the first mebibyte, so that no older signature, label or superblock is left beside the new ones.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use windrow_device::queue::Members as MemberTable;
 use windrow_device::{Member, RamAllocation, RamMember, SyncMembers};
-use windrow_engine::api::{Control, Limits, MemberChange, OpenOptions, OpenPhase, PoolSpec};
+use windrow_engine::api::{Control, JournalSpec, Limits, MemberChange, OpenOptions, OpenPhase, PoolSpec};
 use windrow_engine::{Engine, RebuildReport};
 use windrow_io::BufPool;
 use windrow_layout::superblock::Properties;
@@ -30,12 +30,14 @@ pub struct ScratchSpec {
     pub properties: Properties,
     /// Bounds.
     pub limits: Limits,
+    /// Bytes of the journal on each member; `None`: by member size; 0: no journal.
+    pub journal_bytes: Option<u64>,
 }
 
 impl Default for ScratchSpec {
     fn default() -> Self {
         let properties = Properties { spare_per_mille: 100, seal_age_ms: 50, victim_policy: 0, discard: false, ..Properties::DEFAULT };
-        Self { redundancy: Redundancy::Double, chunk_rows: None, segment_rows: None, properties, limits: Limits::default() }
+        Self { redundancy: Redundancy::Double, chunk_rows: None, segment_rows: None, properties, limits: Limits::default(), journal_bytes: None }
     }
 }
 
@@ -68,7 +70,7 @@ pub fn scratch_pool(table: MemberTable, spec: &ScratchSpec) -> Result<OpenedPool
         pool: random_uuid()?,
         members,
         created_unix_s: 0,
-        journal: None,
+        journal: (spec.journal_bytes != Some(0)).then_some(JournalSpec { bytes_each: spec.journal_bytes, granule: super::granule(&table) }),
         properties: spec.properties,
     };
     let mut io = SyncMembers::new(table);

@@ -26,6 +26,7 @@ fn request(dir: &Path) -> CreateRequest {
         segment_rows: Some(64),
         align_bytes: 1 << 16,
         properties: Properties { spare_per_mille: 100, seal_age_ms: 10, victim_policy: 0, discard: false, ..Properties::DEFAULT },
+        journal_bytes: None,
         force: false,
     }
 }

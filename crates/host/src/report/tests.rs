@@ -81,6 +81,7 @@ pub(crate) fn sample() -> PoolReport {
             ..RebuildReport::default()
         },
         restripe: windrow_engine::RestripeStatus::default(),
+        journal: windrow_engine::JournalStatus::default(),
         scrub: ScrubReport {
             state: ScrubState::Running,
             started_unix_s: 1_700_000_000,
