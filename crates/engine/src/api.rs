@@ -80,6 +80,13 @@ pub enum Control {
         /// Which.
         volume: VolumeId,
     },
+    /// What flushes of a volume do. Durable when answered. Only pools with a journal can.
+    VolumeSync {
+        /// Which.
+        volume: VolumeId,
+        /// What they do.
+        sync: windrow_layout::checkpoint::SyncMode,
+    },
     /// Set properties (all of them; take the current ones from [`PoolStatus`]).
     SetProperties(windrow_layout::superblock::Properties),
     /// Use further members of the table for data. Answered when the new layout is in force; what lies in the old one then moves over by

@@ -8,7 +8,7 @@ use crate::flush::Waiter;
 use crate::limits::{MAX_NAME_BYTES, MAX_VOLUME_BYTES, RATE_MAX, REBUILD_RATE_MIN, STREAM_USER};
 use crate::{Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest, Engine, Outbox, StopReason};
 use windrow_layout::batch::{Entry, RangeState, VolumeChange};
-use windrow_layout::checkpoint::{VolumeRecord, VolumeState};
+use windrow_layout::checkpoint::{SyncMode, VolumeRecord};
 use windrow_layout::superblock::{PoolState, Properties};
 use windrow_units::{BLOCK_BYTES, Lba, VolumeId};
 
@@ -67,7 +67,8 @@ impl Engine {
         if self.read_only && writes {
             return control_answer(id, Err(ControlError::Invalid("the pool is open read-only".into())), out);
         }
-        let takes_order = matches!(request.command, Control::VolumeCreate { .. } | Control::VolumeResize { .. } | Control::VolumeDelete { .. });
+        let takes_order =
+            matches!(request.command, Control::VolumeCreate { .. } | Control::VolumeResize { .. } | Control::VolumeDelete { .. } | Control::VolumeSync { .. });
         if takes_order && (self.admission.is_held_up() || self.ranges.barrier || self.room_units() == 0) {
             return self.control.waiting.push_back(request);
         }
@@ -79,6 +80,7 @@ impl Engine {
             Control::VolumeCreate { name, size_bytes } => self.volume_create(id, name, size_bytes, out),
             Control::VolumeResize { volume, size_bytes } => self.volume_resize(id, volume, size_bytes, out),
             Control::VolumeDelete { volume } => self.volume_delete(id, volume, out),
+            Control::VolumeSync { volume, sync } => self.volume_sync(id, volume, sync, out),
             Control::SetProperties(properties) => self.set_properties(id, properties, out),
             Control::Grow { members } => self.grow(id, members, out),
             Control::Checkpoint => {
@@ -121,7 +123,7 @@ impl Engine {
         let volume = VolumeId(self.volumes.last_id + 1);
         let order = self.orders.take(1);
         self.checkpoint.applied = order;
-        self.volumes.add(VolumeRecord { id: volume, state: VolumeState::Active, read_only: false, size_bytes, name: name.clone() });
+        self.volumes.add(VolumeRecord::new(volume, size_bytes, name.clone()));
         self.queue_record(Entry::Volume { volume, order, change: VolumeChange::Create { name, size_bytes } }, order);
         self.flush_through(order, Waiter::Control { id, reply: ControlReply::Volume(volume) }, out);
         Ok(())
@@ -146,6 +148,20 @@ impl Engine {
         let order = self.orders.take(1);
         self.begin_delete(volume, order);
         self.queue_record(Entry::Volume { volume, order, change: VolumeChange::Delete }, order);
+        self.flush_through(order, Waiter::Control { id, reply: ControlReply::Done }, out);
+        Ok(())
+    }
+
+    fn volume_sync(&mut self, id: ControlId, volume: VolumeId, sync: SyncMode, out: &mut Outbox) -> Result<(), ControlError> {
+        self.volumes.active(volume).ok_or(ControlError::NoVolume)?;
+        if self.journal_area().is_none() {
+            // The format has the operation only together with the journal's flag.
+            return Err(ControlError::Invalid("the pool was made without a journal: its flushes can not be set".into()));
+        }
+        let order = self.orders.take(1);
+        self.volumes.change(volume, |record| record.sync = sync);
+        self.checkpoint.applied = order;
+        self.queue_record(Entry::Volume { volume, order, change: VolumeChange::SetSync(sync) }, order);
         self.flush_through(order, Waiter::Control { id, reply: ControlReply::Done }, out);
         Ok(())
     }

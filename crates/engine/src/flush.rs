@@ -15,7 +15,8 @@ use crate::member::Purpose;
 use crate::{ControlCompletion, ControlId, ControlReply, Engine, Outbox, stream_slot};
 use std::collections::VecDeque;
 use windrow_io::{Completion, MemberOp, Reply, RequestError, RequestId};
-use windrow_units::{MemberId, Order, Seq};
+use windrow_layout::checkpoint::SyncMode;
+use windrow_units::{MemberId, Order, Seq, VolumeId};
 
 /// Who waits for durability.
 #[derive(Debug)]
@@ -94,8 +95,8 @@ impl Engine {
     }
 
     /// A flush request.
-    pub(crate) fn flush_request(&mut self, id: RequestId, out: &mut Outbox) {
-        if self.read_only {
+    pub(crate) fn flush_request(&mut self, id: RequestId, volume: VolumeId, out: &mut Outbox) {
+        if self.read_only || self.sync_of(volume) == SyncMode::Disabled {
             return self.answer(id, None, out);
         }
         let horizon = self.orders.last();

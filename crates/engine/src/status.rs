@@ -156,6 +156,7 @@ impl Engine {
                 size_bytes: v.record.size_bytes,
                 mapped_bytes: v.map.mapped_blocks * BLOCK_BYTES,
                 read_only: v.record.read_only,
+                sync: v.record.sync,
                 deleting: v.record.state == VolumeState::Deleting,
             })
             .collect()

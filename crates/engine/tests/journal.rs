@@ -5,6 +5,7 @@ mod machine;
 use machine::{Machine, pass, state};
 use windrow_engine::*;
 use windrow_io::*;
+use windrow_layout::checkpoint::SyncMode;
 use windrow_layout::journal::RECORD_MAGIC;
 use windrow_units::{MemberId, Redundancy, VolumeId};
 
@@ -272,4 +273,39 @@ fn an_open_batch_is_sealed_in_the_end_although_it_is_promised() {
     assert!(!machine.engine.is_quiet(), "nothing is at risk: it waits for company");
     pass(&mut machine, 30);
     assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
+}
+
+fn set_sync(machine: &mut Machine, volume: VolumeId, sync: SyncMode) {
+    assert_eq!(machine.command(Control::VolumeSync { volume, sync }), Some(Ok(ControlReply::Done)));
+}
+
+#[test]
+fn a_volume_says_what_its_flushes_do_and_the_pool_remembers() {
+    let (mut machine, volume) = pool(MIB);
+    set_sync(&mut machine, volume, SyncMode::Always);
+    machine.write(volume, 7, 70);
+    machine.request(volume, Op::Trim { offset: 4000 * 4096, length: 4096, fua: false });
+    machine.settle();
+    assert_eq!(machine.engine.status().at_risk_bytes, 0, "durable before the answer, without a flush");
+    let mut machine = machine.crash();
+    assert_eq!((machine.byte(volume, 7), machine.byte(volume, 4000)), (70, 0));
+    assert_eq!(machine.engine.status().volumes[0].sync, SyncMode::Always);
+    set_sync(&mut machine, volume, SyncMode::Disabled);
+    pass(&mut machine, 3);
+    let before = flushes(&machine);
+    machine.request(volume, Op::Write { offset: 8 * 4096, data: Payload::copy_of(&[8; 4096]), fua: true });
+    sync(&mut machine, volume, 9, 90);
+    assert_eq!(flushes(&machine), before, "nothing is flushed");
+    let mut machine = machine.crash();
+    assert_eq!((machine.byte(volume, 7), machine.byte(volume, 9)), (70, 0), "in order: what came last is lost");
+    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    assert_eq!(machine.crash().engine.status().volumes[0].sync, SyncMode::Disabled);
+}
+
+#[test]
+fn a_pool_without_a_journal_has_ordinary_flushes() {
+    let mut machine = Machine::new(4, 24, 100);
+    let volume = machine.volume(MIB);
+    let refused = machine.command(Control::VolumeSync { volume, sync: SyncMode::Always });
+    assert!(matches!(refused, Some(Err(ControlError::Invalid(_)))), "{refused:?}");
 }

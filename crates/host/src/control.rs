@@ -48,6 +48,13 @@ pub enum Command {
         /// Its size.
         size_bytes: u64,
     },
+    /// What flushes of a volume do.
+    VolumeSync {
+        /// Which.
+        name: String,
+        /// `standard`, `always` or `disabled`.
+        sync: windrow_layout::checkpoint::SyncMode,
+    },
     /// Delete a volume.
     VolumeDelete {
         /// Which.

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 use windrow_engine::api::{Control, ControlError, ControlReply, ScrubCommand};
+use windrow_layout::checkpoint::SyncMode;
 use windrow_units::MemberId;
 
 #[derive(Default)]
@@ -127,6 +128,7 @@ impl ControlHandler for Daemon {
         match command {
             Command::Status => report(&self.pool).map(|report| Reply::Pool(Box::new(report))),
             Command::VolumeCreate { name, size_bytes } => create_volume(&self.pool, &name, size_bytes).map(Reply::Volume),
+            Command::VolumeSync { name, sync } => set_sync(&self.pool, &name, sync).map(Reply::Volume),
             Command::VolumeResize { name, size_bytes } => resize_volume(&self.pool, &name, size_bytes).map(Reply::Volume),
             Command::VolumeDelete { name } => self.delete_volume(&name),
             Command::PoolSet(change) => set_properties(&self.pool, &change).map(|()| Reply::Done),
@@ -208,6 +210,14 @@ pub fn resize_volume(pool: &Pool, name: &str, size_bytes: u64) -> Result<VolumeR
     let what = format!("cannot resize volume '{name}'");
     let id = volume(pool, &what, name)?.id;
     pool.control(Control::VolumeResize { volume: id, size_bytes }).map_err(|error| control_failure(what.clone(), &error))?;
+    volume(pool, &what, name)
+}
+
+/// Sets what flushes of a volume do.
+pub fn set_sync(pool: &Pool, name: &str, sync: SyncMode) -> Result<VolumeReport, Failure> {
+    let what = format!("cannot set the flushes of volume '{name}'");
+    let id = volume(pool, &what, name)?.id;
+    pool.control(Control::VolumeSync { volume: id, sync }).map_err(|error| control_failure(what.clone(), &error))?;
     volume(pool, &what, name)
 }
 

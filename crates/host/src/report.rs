@@ -70,6 +70,9 @@ pub struct VolumeReport {
     pub mapped_bytes: u64,
     /// Writes are refused.
     pub read_only: bool,
+    /// What flushes do: `standard`, `always` or `disabled`.
+    #[serde(default)]
+    pub sync: windrow_layout::checkpoint::SyncMode,
     /// Being deleted.
     pub deleting: bool,
 }
@@ -432,6 +435,7 @@ impl From<&windrow_engine::api::VolumeStatus> for VolumeReport {
             size_bytes: volume.size_bytes,
             mapped_bytes: volume.mapped_bytes,
             read_only: volume.read_only,
+            sync: volume.sync,
             deleting: volume.deleting,
         }
     }

@@ -133,7 +133,7 @@ impl Tables {
     pub(crate) fn change_volume(&mut self, id: VolumeId, change: &VolumeChange) {
         match change {
             VolumeChange::Create { name, size_bytes } => {
-                let record = VolumeRecord { id, state: VolumeState::Active, read_only: false, size_bytes: *size_bytes, name: name.clone() };
+                let record = VolumeRecord::new(id, *size_bytes, name.clone());
                 self.volumes.insert(id, record);
             }
             VolumeChange::Resize { size_bytes } => {
@@ -152,6 +152,11 @@ impl Tables {
             VolumeChange::SetReadOnly(read_only) => {
                 if let Some(volume) = self.volumes.get_mut(&id) {
                     volume.read_only = *read_only;
+                }
+            }
+            VolumeChange::SetSync(sync) => {
+                if let Some(volume) = self.volumes.get_mut(&id) {
+                    volume.sync = *sync;
                 }
             }
         }

@@ -278,7 +278,7 @@ impl TestPool {
         let order = self.next_order();
         let change = VolumeChange::Create { name: name.into(), size_bytes: blocks * BLOCK_BYTES };
         self.batch(USER, &[(Entry::Volume { volume: VolumeId(id), order, change }, None)]);
-        let record = VolumeRecord { id: VolumeId(id), state: VolumeState::Active, read_only: false, size_bytes: blocks * BLOCK_BYTES, name: name.into() };
+        let record = VolumeRecord::new(VolumeId(id), blocks * BLOCK_BYTES, name.into());
         self.volumes.insert(id, record);
     }
 

@@ -21,6 +21,7 @@ pub use plan::{BatchPlan, max_payload_blocks, plan_batch, tail_block};
 pub(crate) use table::TableReader;
 pub use table::TableWriter;
 
+use crate::checkpoint::SyncMode;
 use serde::Serialize;
 use windrow_units::{Epoch, Lba, MAX_STREAMS, Order, Place, PoolUuid, SegmentId, Seq, Shape, StreamId, VolumeId};
 
@@ -128,6 +129,8 @@ pub enum VolumeChange {
     Delete,
     /// Read-only flag.
     SetReadOnly(bool),
+    /// What flushes do.
+    SetSync(SyncMode),
 }
 
 /// State of all blocks of a range entry.

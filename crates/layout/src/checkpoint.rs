@@ -105,6 +105,34 @@ pub enum VolumeState {
     Deleting,
 }
 
+/// What a flush of a volume does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SyncMode {
+    /// What the client asks for.
+    #[default]
+    Standard,
+    /// Every write, trim and zeroing is durable before it is answered.
+    Always,
+    /// Flushes are answered at once, and forced unit access is not looked at: what was written last may be lost in a crash, in order.
+    Disabled,
+}
+
+impl SyncMode {
+    /// The number that stands for it on disk.
+    pub(crate) fn to_u8(self) -> u8 {
+        match self {
+            Self::Standard => 0,
+            Self::Always => 1,
+            Self::Disabled => 2,
+        }
+    }
+
+    pub(crate) fn from_u8(value: u8) -> Option<Self> {
+        [Self::Standard, Self::Always, Self::Disabled].into_iter().find(|mode| mode.to_u8() == value)
+    }
+}
+
 /// A volume in the table (128 bytes on disk, 32 in a page; an all-zero record is free).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct VolumeRecord {
@@ -114,10 +142,19 @@ pub struct VolumeRecord {
     pub state: VolumeState,
     /// Read-only flag.
     pub read_only: bool,
+    /// What flushes do.
+    pub sync: SyncMode,
     /// Size in bytes.
     pub size_bytes: u64,
     /// Name, at most 63 bytes.
     pub name: String,
+}
+
+impl VolumeRecord {
+    /// A volume as it is made: active, writable, with ordinary flushes.
+    pub fn new(id: VolumeId, size_bytes: u64, name: String) -> Self {
+        Self { id, state: VolumeState::Active, read_only: false, sync: SyncMode::Standard, size_bytes, name }
+    }
 }
 
 /// A segment in the table. On disk: 32 bytes + `rows/8` bytes of batch starts, rounded up to 32; records do not cross pages.

@@ -163,7 +163,7 @@ fn checkpoint_bytes_are_frozen() {
     let records = (0..20).map(|i| LeafRecord { object: OBJECT_MAP + i / 4, leaf: i % 4, pointer: pointer(i + 500) }).collect();
     encode_list(&ListPage { checkpoint: 12, previous: pointer(999), records }, &mut page);
     golden("list-v1.bin", &page);
-    let volume = |id: u32, state| VolumeRecord { id: VolumeId(id), state, read_only: id == 3, size_bytes: u64::from(id) << 30, name: format!("volume-{id}") };
+    let volume = |id: u32, state| VolumeRecord { state, read_only: id == 3, ..VolumeRecord::new(VolumeId(id), u64::from(id) << 30, format!("volume-{id}")) };
     encode_volumes(&[Some(volume(1, VolumeState::Active)), None, Some(volume(3, VolumeState::Deleting))], &mut page);
     golden("volumes-v1.bin", &page);
     let map = [MapEntry::HOLE, MapEntry::ZERO, MapEntry::ONES, MapEntry::plain(Place(0x2222_3333_4400), 0x5566_7788)];

@@ -8,6 +8,7 @@ use clap::Subcommand;
 use windrow_host::Failure;
 use windrow_host::control::{Command, Reply};
 use windrow_host::report::VolumeReport;
+use windrow_layout::checkpoint::SyncMode;
 
 /// What can be done with volumes.
 #[derive(Subcommand)]
@@ -43,6 +44,20 @@ pub enum VolumeCommand {
         #[command(flatten)]
         place: PoolPlace,
     },
+    /// Say what flushes of a volume do. `standard`: what the client asks for; `always`: every write is durable before it is answered; `disabled`: flushes
+    /// are answered at once, and a crash may lose what was written last.
+    #[command(
+        after_help = "Examples:\n  windrow volume sync tank/database always\n  windrow volume sync tank/scratch disabled\n  windrow volume sync tank/data standard -o json"
+    )]
+    Sync {
+        /// POOL/VOLUME.
+        volume: VolumePath,
+        /// What flushes do.
+        #[arg(value_parser = ["standard", "always", "disabled"])]
+        sync: String,
+        #[command(flatten)]
+        place: PoolPlace,
+    },
     /// Delete a volume with all its data.
     #[command(after_help = "Examples:\n  windrow volume delete tank/data --yes")]
     Delete {
@@ -75,6 +90,17 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
             }
             let reply = context::ask(&volume.pool, &place, Command::VolumeResize { name: volume.volume.clone(), size_bytes: size.0 })?;
             show("volume-resize", &volume, reply, output)
+        }
+        VolumeCommand::Sync { volume, sync, place } => {
+            let mode = match sync.as_str() {
+                "always" => SyncMode::Always,
+                "disabled" => SyncMode::Disabled,
+                _ => SyncMode::Standard,
+            };
+            let reply = context::ask(&volume.pool, &place, Command::VolumeSync { name: volume.volume.clone(), sync: mode })?;
+            let Reply::Volume(report) = reply else { return Err(unexpected()) };
+            output.result("volume-sync", &report, || format!("{}/{}: flushes are {sync}", volume.pool, volume.volume));
+            Ok(0)
         }
         VolumeCommand::Delete { volume, yes, place } => {
             if !yes {
@@ -113,7 +139,13 @@ pub fn table(volumes: &[VolumeReport]) -> String {
             (false, true) => "read-only",
             (false, false) => "active",
         };
-        table.row([volume.name.clone(), volume.id.to_string(), Size(volume.size_bytes).to_string(), Size(volume.mapped_bytes).to_string(), state.to_owned()]);
+        let flushes = match volume.sync {
+            SyncMode::Standard => "",
+            SyncMode::Always => ", sync always",
+            SyncMode::Disabled => ", sync disabled",
+        };
+        let state = format!("{state}{flushes}");
+        table.row([volume.name.clone(), volume.id.to_string(), Size(volume.size_bytes).to_string(), Size(volume.mapped_bytes).to_string(), state]);
     }
     table.render()
 }

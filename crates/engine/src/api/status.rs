@@ -94,6 +94,8 @@ pub struct VolumeStatus {
     pub mapped_bytes: u64,
     /// Read-only.
     pub read_only: bool,
+    /// What flushes do.
+    pub sync: windrow_layout::checkpoint::SyncMode,
     /// Being deleted.
     pub deleting: bool,
 }

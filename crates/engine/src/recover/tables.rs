@@ -67,8 +67,7 @@ fn apply_volume(tables: &mut Tables, volume: VolumeId, change: &VolumeChange) ->
         VolumeChange::Create { name, size_bytes } => {
             // The table's image may be older than this entry, or newer (then it has the volume, or its delete follows in the replay).
             if tables.volumes.get(volume).is_none() {
-                let record = VolumeRecord { id: volume, state: VolumeState::Active, read_only: false, size_bytes: *size_bytes, name: name.clone() };
-                tables.volumes.add(record);
+                tables.volumes.add(VolumeRecord::new(volume, *size_bytes, name.clone()));
             }
         }
         VolumeChange::Resize { size_bytes } => {
@@ -78,6 +77,7 @@ fn apply_volume(tables: &mut Tables, volume: VolumeId, change: &VolumeChange) ->
         }
         VolumeChange::Delete => tables.volumes.change(volume, |r| r.state = VolumeState::Deleting),
         VolumeChange::SetReadOnly(read_only) => tables.volumes.change(volume, |r| r.read_only = *read_only),
+        VolumeChange::SetSync(sync) => tables.volumes.change(volume, |r| r.sync = *sync),
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ use crate::{Engine, Outbox};
 use std::collections::VecDeque;
 use windrow_io::{Op, Payload, Request, RequestError, RequestId};
 use windrow_layout::batch::{Entry, FillState, RangeState};
-use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
+use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, SyncMode};
 use windrow_reduce::BlockClass;
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, Order, VolumeId};
 
@@ -169,7 +169,7 @@ impl Engine {
         match request.op {
             Op::Read { offset, length } => self.read_request(request.id, request.volume, offset, length, out),
             Op::BlockStatus { offset, length, max_extents } => self.block_status(request.id, request.volume, offset, length, max_extents, out),
-            Op::Flush => self.flush_request(request.id, out),
+            Op::Flush => self.flush_request(request.id, request.volume, out),
             Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. } => {
                 if let Err(error) = self.check_change(&request) {
                     return self.fail(request.id, error, out);
@@ -181,6 +181,11 @@ impl Engine {
                 self.admit_waiting(out);
             }
         }
+    }
+
+    /// What flushes of a volume do.
+    pub(crate) fn sync_of(&self, volume: VolumeId) -> SyncMode {
+        self.volumes.active(volume).map_or(SyncMode::Standard, |v| v.record.sync)
     }
 
     /// Checks offset and length against the volume.
@@ -243,7 +248,14 @@ impl Engine {
         }
     }
 
-    fn admit(&mut self, request: Request, out: &mut Outbox) {
+    fn admit(&mut self, mut request: Request, out: &mut Outbox) {
+        if let Op::Write { fua, .. } | Op::Trim { fua, .. } | Op::WriteZeroes { fua, .. } = &mut request.op {
+            *fua = match self.sync_of(request.volume) {
+                SyncMode::Standard => *fua,
+                SyncMode::Always => true,
+                SyncMode::Disabled => false,
+            };
+        }
         // The volume may have been deleted or shrunk while the request waited.
         if let Err(error) = self.check_change(&request) {
             return self.fail(request.id, error, out);

@@ -20,7 +20,15 @@ pub(crate) struct FakeMachine {
 
 impl FakeMachine {
     pub(crate) fn new() -> Self {
-        let volume = VolumeStatus { id: VolumeId(1), name: "data".to_owned(), size_bytes: 1 << 20, mapped_bytes: 0, read_only: false, deleting: false };
+        let volume = VolumeStatus {
+            id: VolumeId(1),
+            name: "data".to_owned(),
+            size_bytes: 1 << 20,
+            mapped_bytes: 0,
+            read_only: false,
+            sync: Default::default(),
+            deleting: false,
+        };
         Self { applied: Arc::default(), reads: HashMap::new(), flushes: Vec::new(), volumes: vec![volume], next_tag: 0, now: 0 }
     }
 
@@ -47,7 +55,7 @@ impl FakeMachine {
         match command {
             Control::VolumeCreate { name, size_bytes } => {
                 let id = VolumeId(self.volumes.len() as u32 + 1);
-                self.volumes.push(VolumeStatus { id, name, size_bytes, mapped_bytes: 0, read_only: false, deleting: false });
+                self.volumes.push(VolumeStatus { id, name, size_bytes, mapped_bytes: 0, read_only: false, sync: Default::default(), deleting: false });
                 Ok(ControlReply::Volume(id))
             }
             Control::Shutdown { .. } => Ok(ControlReply::Done),

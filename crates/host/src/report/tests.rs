@@ -25,7 +25,15 @@ pub(crate) fn sample() -> PoolReport {
             slow: false,
             counters: MemberCounters { written, ..MemberCounters::default() },
         }],
-        volumes: vec![VolumeReport { id: VolumeId(1), name: "data".to_owned(), size_bytes: 1 << 20, mapped_bytes: 4096, read_only: false, deleting: false }],
+        volumes: vec![VolumeReport {
+            id: VolumeId(1),
+            name: "data".to_owned(),
+            size_bytes: 1 << 20,
+            mapped_bytes: 4096,
+            sync: Default::default(),
+            read_only: false,
+            deleting: false,
+        }],
         properties: PropertyReport {
             spare_per_mille: 100,
             seal_age_ms: 50,

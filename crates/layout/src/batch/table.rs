@@ -15,6 +15,7 @@
 
 use super::{BatchError, Entry, FillState, RangeState, VolumeChange};
 use crate::MAX_NAME_BYTES;
+use crate::checkpoint::SyncMode;
 use windrow_units::{BLOCK_BYTES, Lba, Order, Place, VolumeId};
 
 /// More than the longest entry needs (tag, volume, order and a creation: at most 91 bytes). A power of two, so that the
@@ -40,6 +41,7 @@ const CHANGE_CREATE: u8 = 1;
 const CHANGE_RESIZE: u8 = 2;
 const CHANGE_DELETE: u8 = 3;
 const CHANGE_READ_ONLY: u8 = 4;
+const CHANGE_SYNC: u8 = 5;
 
 /// What the next entry is encoded against.
 #[derive(Clone, Copy, Default, Debug)]
@@ -261,6 +263,10 @@ fn push_change(pen: &mut Pen<'_>, change: &VolumeChange) {
             pen.byte(CHANGE_READ_ONLY);
             pen.byte(u8::from(*read_only));
         }
+        VolumeChange::SetSync(mode) => {
+            pen.byte(CHANGE_SYNC);
+            pen.byte(mode.to_u8());
+        }
     }
 }
 
@@ -436,6 +442,7 @@ impl<'a> TableReader<'a> {
                 1 => VolumeChange::SetReadOnly(true),
                 _ => return Err(BatchError::Malformed("a flag that is neither 0 nor 1")),
             },
+            CHANGE_SYNC => VolumeChange::SetSync(SyncMode::from_u8(self.byte()?).ok_or(BatchError::Malformed("an unknown kind of flushes"))?),
             _ => return Err(BatchError::Malformed("a volume operation of unknown kind")),
         })
     }

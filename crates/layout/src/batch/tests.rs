@@ -62,6 +62,7 @@ pub(super) fn any_entry() -> impl Strategy<Value = Entry> {
         size().prop_map(|size_bytes| VolumeChange::Resize { size_bytes }),
         Just(VolumeChange::Delete),
         any::<bool>().prop_map(VolumeChange::SetReadOnly),
+        (0u8..3).prop_map(|mode| VolumeChange::SetSync(SyncMode::from_u8(mode).unwrap())),
     ];
     prop_oneof![
         6 => (volume(), lba(), order()).prop_map(|(volume, lba, birth)| Entry::Data { volume, lba, birth }),

@@ -12,8 +12,9 @@ fn any_pointer() -> impl Strategy<Value = PagePointer> {
 
 fn any_volume() -> impl Strategy<Value = VolumeRecord> {
     let state = prop_oneof![Just(VolumeState::Active), Just(VolumeState::Deleting)];
-    let parts = (1u32.., state, any::<bool>(), 0u64..1 << 50, "[a-zé0-9-]{1,30}");
-    parts.prop_map(|(id, state, read_only, blocks, name)| VolumeRecord { id: VolumeId(id), state, read_only, size_bytes: blocks * 4096, name })
+    let sync = prop_oneof![Just(SyncMode::Standard), Just(SyncMode::Always), Just(SyncMode::Disabled)];
+    let parts = (1u32.., state, any::<bool>(), sync, 0u64..1 << 50, "[a-zé0-9-]{1,30}");
+    parts.prop_map(|(id, state, read_only, sync, blocks, name)| VolumeRecord { state, read_only, sync, ..VolumeRecord::new(VolumeId(id), blocks * 4096, name) })
 }
 
 #[test]
@@ -70,11 +71,11 @@ fn a_list_page_is_recognised() {
 
 #[test]
 fn impossible_volumes_are_refused() {
-    let volume = VolumeRecord { id: VolumeId(3), state: VolumeState::Active, read_only: false, size_bytes: 8192, name: "a".into() };
+    let volume = VolumeRecord::new(VolumeId(3), 8192, "a".into());
     let mut page = [0; 4096];
     encode_volumes(&[None, Some(volume.clone())], &mut page);
     assert_eq!(decode_volumes(&page).unwrap()[1], Some(volume));
-    for (at, value) in [(128, 0), (132, 3), (133, 2), (136, 1), (144, 0), (144, 0xff), (207, b'x')] {
+    for (at, value) in [(128, 0), (132, 3), (133, 6), (133, 8), (136, 1), (144, 0), (144, 0xff), (207, b'x')] {
         let mut wrong = page;
         wrong[at] = value;
         assert!(decode_volumes(&wrong).is_err(), "byte {at}");

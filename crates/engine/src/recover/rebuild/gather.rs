@@ -16,7 +16,7 @@ use super::{RebuildPhase, RebuildProgress};
 use crate::limits::{LBA_BITS, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER};
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
-use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, OBJECT_VOLUMES, PagePointer, VolumeRecord, VolumeState, decode_volumes};
+use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, OBJECT_VOLUMES, PagePointer, SyncMode, VolumeRecord, VolumeState, decode_volumes};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::Superblock;
 use windrow_units::{BLOCK_BYTES, Lba, Order, VolumeId};
@@ -27,6 +27,7 @@ struct Known {
     name: Option<String>,
     size_bytes: Option<u64>,
     read_only: bool,
+    sync: SyncMode,
     deleted: bool,
     /// Highest block seen, plus one.
     end: u64,
@@ -87,7 +88,8 @@ impl<'g> Gather<'g> {
         for page in reader.pages(&pointers)?.into_iter().flatten() {
             for record in decode_volumes(&page).unwrap_or_default().into_iter().flatten() {
                 let deleted = record.state == VolumeState::Deleting;
-                let known = Known { name: Some(record.name), size_bytes: Some(record.size_bytes), read_only: record.read_only, deleted, end: 0 };
+                let known =
+                    Known { name: Some(record.name), size_bytes: Some(record.size_bytes), read_only: record.read_only, sync: record.sync, deleted, end: 0 };
                 self.known.insert(record.id, known);
             }
         }
@@ -125,6 +127,7 @@ impl<'g> Gather<'g> {
             VolumeChange::Resize { size_bytes } => known.size_bytes = Some(*size_bytes),
             VolumeChange::Delete => known.deleted = true,
             VolumeChange::SetReadOnly(read_only) => known.read_only = *read_only,
+            VolumeChange::SetSync(sync) => known.sync = *sync,
         }
     }
 
@@ -135,7 +138,7 @@ impl<'g> Gather<'g> {
         let known = self.known.entry(volume).or_default();
         known.end = known.end.max(lba.0 + 1);
         if tables.volumes.get(volume).is_none() {
-            let record = VolumeRecord { id: volume, state: VolumeState::Active, read_only: false, size_bytes: 0, name: String::new() };
+            let record = VolumeRecord::new(volume, 0, String::new());
             tables.volumes.add(record);
         }
         let Some((v, arena)) = tables.volumes.get_mut(volume) else { return Ok(()) };
@@ -216,6 +219,7 @@ impl<'g> Gather<'g> {
                 id,
                 state: VolumeState::Active,
                 read_only: known.read_only,
+                sync: known.sync,
                 size_bytes: known.size_bytes.unwrap_or(known.end.max(1) * BLOCK_BYTES),
                 name: name.unwrap_or_else(|| format!("recovered-{id}")),
             };
