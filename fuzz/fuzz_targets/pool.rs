@@ -126,7 +126,7 @@ fuzz_target!(|input: &[u8]| {
         rest = behind;
     }
     let mut members = Members(memory);
-    let options = |read_only, force| OpenOptions { host: Uuid([1; 16]), read_only, force, limits: Limits::default() };
+    let options = |read_only, force| OpenOptions { host: Uuid([1; 16]), read_only, force, discard_journal: false, limits: Limits::default() };
     let buffers = BufPool::new(16 << 20);
     windrow_inspect::check(&mut members, &CheckOptions { verify_payload: true, verify_parity: true }, &mut |_| ());
     _ = Engine::open(&mut members, buffers.clone(), &options(true, false));

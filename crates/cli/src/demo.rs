@@ -200,6 +200,8 @@ impl Stage<'_> {
             align_bytes: 1 << 20,
             properties: Properties { spare_per_mille: 100, seal_age_ms: 50, victim_policy: 0, discard: false, ..Properties::DEFAULT },
             journal_bytes: None,
+            journal_devices: Vec::new(),
+            journal_power_safe: false,
             force: true,
         };
         let plan = offline::plan(&request)?;

@@ -154,7 +154,7 @@ impl Driver {
         let mut io = Stores { members: (0..MEMBERS).map(store).collect(), contents };
         Engine::format(&mut io, &spec).expect("format");
         let limits = Limits { map_bytes: u64::MAX, ..Limits::default() };
-        let options = OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, limits };
+        let options = OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, discard_journal: false, limits };
         let (engine, _) = Engine::open(&mut io, buffers.clone(), &options).expect("open");
         let (to_worker, from_worker) = worker();
         let (applied, volume) = (Duration::ZERO, VolumeId(0));

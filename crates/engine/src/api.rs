@@ -317,6 +317,8 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Import although another host has the pool, or although members are absent that nobody recorded as absent.
     pub force: bool,
+    /// Start although a journal is lost that may hold, or surely holds, what was promised to be durable: that is lost then.
+    pub discard_journal: bool,
     /// Bounds.
     pub limits: Limits,
 }
@@ -404,13 +406,24 @@ pub struct PoolSpec {
     pub journal: Option<JournalSpec>,
 }
 
-/// What journal a new pool is to have.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What journals a new pool is to have.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JournalSpec {
-    /// Bytes of it on each member; `None`: by member size.
+    /// Bytes of the internal one on each member; `None`: by member size; 0: only devices of its own.
     pub bytes_each: Option<u64>,
     /// The largest sector of the members: 512 or 4096 bytes.
     pub granule: u32,
+    /// Devices that hold nothing but the journal, each all of it: identifiers and usable sizes in bytes. They are the last members of the pool.
+    pub devices: Vec<(Uuid, u64)>,
+    /// What is written to these devices is durable without a flush.
+    pub power_safe: bool,
+}
+
+impl JournalSpec {
+    /// An internal one.
+    pub fn internal(bytes_each: Option<u64>, granule: u32) -> Self {
+        Self { bytes_each, granule, devices: Vec::new(), power_safe: false }
+    }
 }
 
 /// What `--dry-run` shows.

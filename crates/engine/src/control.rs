@@ -154,7 +154,7 @@ impl Engine {
 
     fn volume_sync(&mut self, id: ControlId, volume: VolumeId, sync: SyncMode, out: &mut Outbox) -> Result<(), ControlError> {
         self.volumes.active(volume).ok_or(ControlError::NoVolume)?;
-        if self.journal_area().is_none() {
+        if self.journals().areas().next().is_none() {
             // The format has the operation only together with the journal's flag.
             return Err(ControlError::Invalid("the pool was made without a journal: its flushes can not be set".into()));
         }

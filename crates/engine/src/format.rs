@@ -13,16 +13,16 @@
 
 use crate::limits::{
     CHECKPOINT_RESERVE, CLEANER_RESERVE, CLEANING_AHEAD_MAX, CLEANING_AHEAD_MIN, DEFAULT_CHUNK_ROWS, JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN,
-    JOURNAL_CHUNK_DEFAULT, MAX_CHUNK_ROWS, MAX_NAME_BYTES, MAX_SEGMENT_ROWS, MAX_VICTIMS, MIN_SEGMENT_ROWS, MIN_SEGMENTS, RESERVED_AHEAD, SEGMENTS_WANTED,
-    STREAMS,
+    JOURNAL_CHUNK_DEFAULT, JOURNAL_DEVICES_MAX, MAX_CHUNK_ROWS, MAX_NAME_BYTES, MAX_SEGMENT_ROWS, MAX_VICTIMS, MIN_SEGMENT_ROWS, MIN_SEGMENTS, RESERVED_AHEAD,
+    SEGMENTS_WANTED, STREAMS,
 };
 use crate::stream::Stream;
 use crate::{Engine, PoolPlan, PoolSpec};
 use windrow_io::{MemberError, MemberIo};
 use windrow_layout::checkpoint::{LEAF_POINTERS, LIST_RECORDS, MAP_PAGE_ENTRIES, PagePointer, SegmentTableGeometry};
 use windrow_layout::superblock::{
-    CheckpointRoot, Features, LABEL_OFFSET, Label, MemberRecord, MemberState, PoolState, RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE,
-    StreamPosition, Superblock, slot_offset,
+    CheckpointRoot, Features, Journals, LABEL_OFFSET, Label, MemberRecord, MemberState, PoolState, RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET,
+    SLOT_STRIDE, StreamPosition, Superblock, slot_offset,
 };
 use windrow_units::{
     BLOCK_BYTES, Epoch, Generation, JOURNAL_CHUNK_MIN, JournalArea, MAX_MEMBERS, MAX_STREAMS, MemberId, Order, PlaceCodec, Redundancy, RedundancyError,
@@ -141,20 +141,40 @@ fn journal_bytes(spec: &PoolSpec) -> u64 {
     let smallest = spec.members.iter().map(|m| m.1).min().unwrap_or(0);
     let by_size = (smallest / 256).clamp(JOURNAL_BYTES_MIN, JOURNAL_BYTES_MAX);
     let chunk = u64::from(JOURNAL_CHUNK_MIN);
-    spec.journal.map_or(0, |journal| journal.bytes_each.unwrap_or(by_size) / chunk * chunk)
+    spec.journal.as_ref().map_or(0, |journal| journal.bytes_each.unwrap_or(by_size) / chunk * chunk)
 }
 
-/// The journal of a pool. Chunks are large enough that most rounds fit into one, and small enough that there are many.
-fn journal_area(spec: &PoolSpec) -> Result<Option<JournalArea>, FormatError> {
-    let Some(journal) = spec.journal else { return Ok(None) };
+/// The journals of a pool. Chunks are large enough that most rounds fit into one, and small enough that there are many.
+fn journals(spec: &PoolSpec) -> Result<Journals, FormatError> {
+    let Some(journal) = &spec.journal else { return Ok(Journals::default()) };
     let (bytes, members) = (journal_bytes(spec), spec.members.len());
-    let mask = (0..members).fold(0u64, |mask, m| mask | 1 << m);
-    let copies = spec.redundancy.tolerance() as u8 + 1;
-    let chunk = floor_power((bytes / 16).max(1)).clamp(u64::from(JOURNAL_CHUNK_MIN), JOURNAL_CHUNK_DEFAULT);
-    match JournalArea::fit(mask, copies, RESERVED_BYTES, bytes, chunk as u32, journal.granule) {
-        Some(area) => Ok(Some(area)),
-        None => invalid(format!("a journal takes at least {} KiB of each member, {} KiB given", JOURNAL_BYTES_MIN >> 10, bytes >> 10)),
+    let chunk = |bytes: u64| floor_power((bytes / 16).max(1)).clamp(u64::from(JOURNAL_CHUNK_MIN), JOURNAL_CHUNK_DEFAULT) as u32;
+    let mask = |range: std::ops::Range<usize>| range.fold(0u64, |mask, m| mask | 1 << m);
+    let mut journals = Journals::default();
+    if bytes > 0 || journal.devices.is_empty() {
+        let copies = spec.redundancy.tolerance() as u8 + 1;
+        journals.internal = JournalArea::fit(mask(0..members), copies, RESERVED_BYTES, bytes, chunk(bytes), journal.granule);
+        if journals.internal.is_none() {
+            return invalid(format!("a journal takes at least {} KiB of each member, {} KiB given", JOURNAL_BYTES_MIN >> 10, bytes >> 10));
+        }
     }
+    if let Some(least) = journal.devices.iter().map(|device| device.1).min() {
+        let (count, bytes) = (journal.devices.len(), least.saturating_sub(RESERVED_BYTES));
+        let area = JournalArea::fit(mask(members..members + count), count as u8, RESERVED_BYTES, bytes, chunk(bytes), journal.granule);
+        let Some(area) = area.filter(|_| members + count <= MAX_MEMBERS && count <= JOURNAL_DEVICES_MAX) else {
+            return invalid(format!(
+                "a pool has at most {JOURNAL_DEVICES_MAX} journal devices, of at least {} KiB",
+                (RESERVED_BYTES + JOURNAL_BYTES_MIN) >> 10
+            ));
+        };
+        journals.external = Some(JournalArea { power_safe: journal.power_safe, ..area });
+    }
+    Ok(journals)
+}
+
+/// All members of a new pool, in the order of their numbers: those for data, then those for the journal.
+fn all_members(spec: &PoolSpec) -> impl Iterator<Item = &(Uuid, u64)> {
+    spec.members.iter().chain(spec.journal.iter().flat_map(|journal| &journal.devices))
 }
 
 /// How places of a pool with these zones are packed, with room for the widest segments that the redundancy has.
@@ -265,7 +285,7 @@ impl Engine {
     /// As [`Engine::format`], but for members that fail.
     pub fn plan(spec: &PoolSpec) -> Result<PoolPlan, FormatError> {
         check_spec(spec)?;
-        journal_area(spec)?;
+        journals(spec)?;
         let zones = ZoneMap::new(zones(spec)?);
         if u64::from(zones.segment_count()) > place_codec(spec.redundancy, &zones).max_segments() {
             return invalid("the pool has more segments than places can name; use larger segments");
@@ -280,9 +300,9 @@ impl Engine {
     /// If the wishes do not fit together, the members are too small, or one of them fails.
     pub fn format(io: &mut dyn MemberIo, spec: &PoolSpec) -> Result<(), FormatError> {
         let plan = Self::plan(spec)?;
-        let superblock = first_superblock(spec, plan.zones, journal_area(spec)?);
+        let superblock = first_superblock(spec, plan.zones, journals(spec)?);
         let empty = vec![0u8; SLOT_BYTES];
-        for (index, (uuid, _)) in spec.members.iter().enumerate() {
+        for (index, (uuid, _)) in all_members(spec).enumerate() {
             let member = MemberId(index as u8);
             for slot in 0..SLOT_COUNT {
                 io.write(member, SLOT_OFFSET + slot * SLOT_STRIDE, &empty)?;
@@ -293,7 +313,7 @@ impl Engine {
             let image = Superblock { member, member_uuid: *uuid, ..superblock.clone() }.encode();
             io.write(member, slot_offset(superblock.generation), &padded(image, SLOT_BYTES))?;
         }
-        for index in 0..spec.members.len() {
+        for index in 0..all_members(spec).count() {
             io.flush(MemberId(index as u8))?;
         }
         Ok(())
@@ -305,7 +325,7 @@ fn padded(mut bytes: Vec<u8>, len: usize) -> Vec<u8> {
     bytes
 }
 
-fn first_superblock(spec: &PoolSpec, zones: Vec<Zone>, journal: Option<JournalArea>) -> Superblock {
+fn first_superblock(spec: &PoolSpec, zones: Vec<Zone>, journals: Journals) -> Superblock {
     let mut replay = [Stream::closed_position(); MAX_STREAMS];
     for (segment, stream) in STREAMS.into_iter().enumerate() {
         replay[stream] = StreamPosition { segment: SegmentId(segment as u32), row: 0, seq: Seq(1), next_segment: SegmentId::NONE };
@@ -321,10 +341,10 @@ fn first_superblock(spec: &PoolSpec, zones: Vec<Zone>, journal: Option<JournalAr
         list_pages: 0,
         last_volume: 0,
     };
-    let members = spec.members.iter();
+    let members = all_members(spec);
     Superblock {
-        features: Features { incompatible: if journal.is_some() { Features::JOURNAL } else { 0 }, ..Features::default() },
-        journal,
+        features: Features { incompatible: if journals == Journals::default() { 0 } else { Features::JOURNAL }, ..Features::default() },
+        journals,
         pool: spec.pool,
         pool_name: spec.name.clone(),
         member: MemberId(0),
@@ -360,5 +380,5 @@ pub(crate) fn first_for_model(redundancy: windrow_units::Redundancy, members: us
         properties: windrow_layout::superblock::Properties::DEFAULT,
         journal: None,
     };
-    first_superblock(&spec, zones(&spec).expect("members that fit"), None)
+    first_superblock(&spec, zones(&spec).expect("members that fit"), Journals::default())
 }

@@ -9,126 +9,42 @@
 //! Invariants: the backlog has no gap in its orders; `promised` never falls, and every order up to it is durable in the log or in a record whose
 //! chunk is not free; nothing that is decided by places in the log (reuse of segments, checkpoint roots) looks at `promised`.
 
+mod backlog;
 mod choice;
+mod ring;
 mod round;
 
 pub(crate) use round::JournalWork;
 
-use crate::limits::{JOURNAL_BACKLOG_BYTES, JOURNAL_LISTEN_NS, STREAM_USER};
+use crate::limits::{JOURNAL_BACKLOG_BYTES, JOURNAL_LISTEN_NS, JOURNAL_LIVE_BYTES_MAX, STREAM_USER};
 use crate::write::Placing;
 use crate::{Engine, JournalStatus, Outbox};
+use backlog::{Backlog, Logged};
+use ring::Ring;
 use round::Round;
-use std::collections::VecDeque;
-use windrow_io::Payload;
-use windrow_layout::batch::Entry;
+use windrow_layout::superblock::Journals;
 use windrow_units::{BLOCK_BYTES, JournalArea, Order, Seq};
 
-/// Something admitted that is not durable yet.
-#[derive(Debug)]
-struct Logged {
-    entry: Entry,
-    payload: Option<Payload>,
-    /// The last order that the entry covers.
-    last: Order,
-}
-
-/// What flushes may have to make durable, in order and without a gap.
-#[derive(Debug, Default)]
-struct Backlog {
-    /// Flushes come: new entries are kept.
-    listening: bool,
-    /// When the last flush came.
-    flushed_ns: u64,
-    entries: VecDeque<Logged>,
-    bytes: u64,
-    /// The first order that is not in it.
-    end: Order,
-}
-
-impl Backlog {
-    fn clear(&mut self) {
-        self.entries.clear();
-        self.bytes = 0;
-        self.listening = false;
-    }
-
-    /// Forgets what is durable.
-    fn release(&mut self, through: Order) {
-        while let Some(front) = self.entries.front()
-            && front.last <= through
-        {
-            self.bytes -= front.payload.as_ref().map_or(0, |p| p.len() as u64);
-            self.entries.pop_front();
-        }
-    }
-
-    /// True if everything in `first ..= last` is in it.
-    fn covers(&self, first: Order, last: Order) -> bool {
-        let begins = self.entries.front().and_then(|front| front.entry.orders()).map(|(begin, _)| begin);
-        self.listening && last < self.end && begins.is_some_and(|begin| begin <= first)
-    }
-}
-
-/// The chunks.
-#[derive(Debug)]
-struct Ring {
-    area: JournalArea,
-    /// The last order in each chunk; 0 if nothing in it is needed.
-    last: Vec<Order>,
-    /// The chunk that is being filled, and how far it is.
-    chunk: u32,
-    offset: u32,
-    /// The number of the next record.
-    seq: Seq,
-}
-
-impl Ring {
-    fn is_free(&self, chunk: u32, durable: Order) -> bool {
-        self.last[chunk as usize] <= durable
-    }
-
-    fn next_chunk(&self) -> u32 {
-        (self.chunk + 1) % self.area.chunks
-    }
-
-    /// Chunks in use, the one that is being filled among them.
-    fn used(&self, durable: Order) -> u32 {
-        (0..self.area.chunks).filter(|chunk| !self.is_free(*chunk, durable)).count() as u32
-    }
-
-    /// Bytes left in the chunk at hand.
-    fn left(&self) -> usize {
-        (self.area.chunk_bytes - self.offset) as usize
-    }
-
-    /// Goes on in the next chunk; false if that is not free.
-    fn turn(&mut self, durable: Order) -> bool {
-        let next = self.next_chunk();
-        if !self.is_free(next, durable) {
-            return false;
-        }
-        (self.chunk, self.offset) = (next, 0);
-        true
-    }
-}
-
-/// Where a pool's journal goes on after a start.
+/// Where a pool's journals go on after a start.
 #[derive(Debug, Default)]
 pub(crate) struct Resume {
-    /// What is needed of each chunk; empty: nothing of any.
-    pub(crate) last: Vec<Order>,
-    /// The chunk that was filled last.
-    pub(crate) chunk: u32,
+    /// For each journal, in the order of [`Journals::areas`]: what is needed of each chunk, and the chunk that was filled last.
+    pub(crate) rings: Vec<(Vec<Order>, u32)>,
     /// The highest number of a record.
     pub(crate) seq: Seq,
     /// P: everything up to it is promised, and to be durable in the log before a checkpoint begins.
     pub(crate) accepted: Order,
 }
 
-/// State of the journal; of a pool without one, all flushes go to the log.
+/// State of the journals; of a pool without one, all flushes go to the log.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
-    ring: Option<Ring>,
+    /// The one on devices of its own first: it is used as long as one of them is there.
+    rings: Vec<Ring>,
+    /// The one in use.
+    at: usize,
+    /// The number of the next record.
+    seq: Seq,
     backlog: Backlog,
     round: Option<Round>,
     /// Every order up to this one is durable, in the log or in records.
@@ -144,17 +60,23 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// The journal of a pool that has just been opened.
-    pub(crate) fn new(area: Option<JournalArea>, resume: &Resume) -> Self {
-        let ring = area.map(|area| {
-            let mut last = resume.last.clone();
-            last.resize(area.chunks as usize, Order(0));
-            // Never on behind a record that may have been torn.
-            Ring { area, last, chunk: resume.chunk, offset: area.chunk_bytes, seq: resume.seq.next() }
-        });
-        let settle = if ring.is_some() { resume.accepted } else { Order(0) };
-        let by_log = if ring.is_some() { settle } else { Order(u64::MAX) };
-        Self { ring, promised: resume.accepted, by_log, settle, whole_from: settle, ..Self::default() }
+    /// The journals of a pool that has just been opened.
+    pub(crate) fn new(journals: &Journals, resume: &Resume) -> Self {
+        let mut known = resume.rings.iter();
+        let rings: Vec<Ring> = journals
+            .areas()
+            .map(|area| {
+                let (last, chunk) = known.next().cloned().unwrap_or((Vec::new(), area.chunks - 1));
+                Ring::new(*area, last, chunk)
+            })
+            .collect();
+        let settle = if rings.is_empty() { Order(0) } else { resume.accepted };
+        let by_log = if rings.is_empty() { Order(u64::MAX) } else { settle };
+        Self { rings, seq: resume.seq.next(), promised: resume.accepted, by_log, settle, whole_from: settle, ..Self::default() }
+    }
+
+    fn ring(&self) -> Option<&Ring> {
+        self.rings.get(self.at)
     }
 
     /// True if nothing of it is under way.
@@ -162,9 +84,9 @@ impl Journal {
         self.round.is_none()
     }
 
-    /// Where it lies.
+    /// Where the one in use lies.
     pub(crate) fn area(&self) -> Option<&JournalArea> {
-        self.ring.as_ref().map(|ring| &ring.area)
+        self.ring().map(|ring| &ring.area)
     }
 
     /// When what is kept of admitted writes is let go of.
@@ -174,23 +96,39 @@ impl Journal {
 
     /// One line for a diagnosis.
     pub(crate) fn describe(&self) -> String {
-        let ring = self.ring.as_ref().map(|r| (r.chunk, r.offset, r.area.chunks));
+        let ring = self.ring().map(|r| (self.at, r.chunk, r.offset, r.area.chunks));
         let backlog = (self.backlog.listening, self.backlog.entries.len(), self.backlog.end);
         format!("journal {ring:?} promised {} by log {} settle {} backlog {backlog:?} round {:?}", self.promised, self.by_log, self.settle, self.round)
     }
 }
 
 impl Engine {
-    /// Where the journal lies, if the pool has one.
-    pub fn journal_area(&self) -> Option<&JournalArea> {
-        self.journal.area()
+    /// Where the journals lie.
+    pub fn journals(&self) -> &Journals {
+        &self.superblock.journals
+    }
+
+    /// Which journal is used: the one on its own devices as long as one of them is there and whole. A ring that was left goes on in a fresh chunk, as the
+    /// numbers in a chunk are consecutive. When the last device is gone, the log must have what was promised on it.
+    pub(crate) fn choose_journal(&mut self) {
+        let is_usable = |ring: &Ring| self.online_members().iter().any(|m| ring.area.members >> m.0 & 1 == 1 && !self.members.list[m.index()].rebuilding);
+        let at = self.journal.rings.iter().position(is_usable).unwrap_or(self.journal.at);
+        if at == self.journal.at || self.journal.round.is_some() {
+            return;
+        }
+        if at > self.journal.at {
+            self.journal.by_log = self.journal.by_log.max(self.journal.promised);
+        }
+        self.journal.at = at;
+        self.journal.rings[at].leave_chunk();
     }
 
     /// For `status`.
     pub(crate) fn journal_status(&self) -> JournalStatus {
-        let Some(ring) = &self.journal.ring else { return JournalStatus::default() };
+        let Some(ring) = self.journal.ring() else { return JournalStatus::default() };
         let (area, chunks_used) = (&ring.area, ring.used(self.orders.durable()));
-        JournalStatus { bytes: area.capacity_bytes(), copies: area.copies, chunks: area.chunks, chunks_used, ..self.journal.sums }
+        let external = self.superblock.journals.devices() & area.members != 0;
+        JournalStatus { bytes: area.capacity_bytes(), copies: area.copies, external, chunks: area.chunks, chunks_used, ..self.journal.sums }
     }
 
     /// Every order up to this one is durable, in the log or in the journal: what flushes are answered by.
@@ -227,7 +165,7 @@ impl Engine {
 
     /// A flush has come: what is admitted from now on is kept.
     pub(crate) fn listen(&mut self) {
-        if self.journal.ring.is_none() {
+        if self.journal.rings.is_empty() {
             return;
         }
         let next = self.orders.last().next();
@@ -245,6 +183,7 @@ impl Engine {
         if self.journal.round.is_some() || self.members.unrecorded_loss {
             return;
         }
+        self.choose_journal();
         if horizon > self.promised() && self.orders.durable() >= self.journal.by_log && !self.begin_journal_round(horizon, out) {
             self.journal.by_log = horizon;
         }
@@ -254,9 +193,10 @@ impl Engine {
     /// whole. `None`: nothing.
     pub(crate) fn log_needs(&mut self) -> Option<Order> {
         let durable = self.orders.durable();
-        let ring = self.journal.ring.as_ref()?;
+        let ring = self.journal.ring()?;
         let used = ring.used(durable);
-        let (half, most) = (2 * used > ring.area.chunks, 4 * used > 3 * ring.area.chunks);
+        let much = u64::from(used) * u64::from(ring.area.chunk_bytes) > JOURNAL_LIVE_BYTES_MAX / 2;
+        let (half, most) = (much || 2 * used > ring.area.chunks, much || 4 * used > 3 * ring.area.chunks);
         if self.orders.committed() > durable {
             self.flush.wanted |= half;
         } else if most && self.stream(STREAM_USER).in_flight.is_empty() {
@@ -279,13 +219,11 @@ impl Engine {
 
     /// A member has come back, or another one is in its place: the records that were written before have no copy on it.
     pub(crate) fn journal_lost_copies(&mut self) {
-        if self.journal.ring.is_some() {
+        if !self.journal.rings.is_empty() {
             self.journal.whole_from = self.orders.last();
         }
         // What is written from now on must not be reached through records that the newcomer does not have.
-        if let Some(ring) = &mut self.journal.ring {
-            ring.offset = ring.area.chunk_bytes;
-        }
+        self.journal.rings.iter_mut().for_each(Ring::leave_chunk);
     }
 
     /// True if no record that is needed was written before the last member came back. If not, it asks for that.

@@ -147,6 +147,12 @@ pub const JOURNAL_BYTES_MIN: u64 = 256 << 10;
 pub const JOURNAL_BYTES_MAX: u64 = 16 << 20;
 /// Largest chunk that a new journal gets.
 pub const JOURNAL_CHUNK_DEFAULT: u64 = 256 << 10;
+/// Most journal devices of a pool: each holds a copy of every record.
+pub const JOURNAL_DEVICES_MAX: usize = 4;
+/// What the journal holds and the log does not have yet, at most: a start reads all of it into memory.
+pub const JOURNAL_LIVE_BYTES_MAX: u64 = 64 << 20;
+/// Records up to this size go to journal devices whatever they cost.
+pub const JOURNAL_DEVICE_BYTES: u64 = 256 << 10;
 /// Payload of admitted and not yet durable writes that is kept for the journal while flushes come. What is more makes full rows anyway.
 pub const JOURNAL_BACKLOG_BYTES: u64 = 8 << 20;
 /// For so long after a flush the next one is expected.

@@ -187,6 +187,7 @@ impl Engine {
         if refused || !redundancy_holds(&self.zones, &self.members.list) {
             return self.stop(StopReason::TooManyLost, out);
         }
+        self.choose_journal();
         self.members.unrecorded_loss = true;
         self.superblock_writer.wanted += 1;
         self.members.list[member.index()].lost_wish = self.superblock_writer.wanted;

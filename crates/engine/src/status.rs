@@ -141,7 +141,7 @@ impl Engine {
                 // Whole, but not on record yet.
                 state: if self.members.list[i].rebuilding { "rebuilding" } else { life::name(life::life(record)) },
                 size_bytes: record.size_bytes,
-                needed_bytes: crate::member::needed_bytes(&self.zones, MemberId(i as u8)),
+                needed_bytes: crate::member::needed_bytes(&self.zones, &self.superblock.journals, MemberId(i as u8)),
                 slow: self.slow.is_slow(MemberId(i as u8)),
             })
             .collect()

@@ -34,7 +34,7 @@ fn flushes(machine: &Machine) -> Vec<u64> {
 
 /// Bytes of the area of the journal on a member.
 fn area(machine: &Machine, member: usize) -> std::ops::Range<usize> {
-    let journal = machine.memory.superblock().journal.expect("a journal");
+    let journal = machine.memory.superblock().journals.internal.expect("a journal");
     assert!(journal.members >> member & 1 == 1);
     journal.start as usize..journal.end() as usize
 }

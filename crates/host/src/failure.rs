@@ -40,6 +40,8 @@ pub mod id {
     pub const POOL_MEMBERS: &str = "WR-POOL-012";
     /// The map needs more memory than it may use.
     pub const POOL_MEMORY: &str = "WR-POOL-013";
+    /// The journal devices are missing, and something may be on them alone.
+    pub const POOL_JOURNAL: &str = "WR-POOL-014";
     /// A member can not be opened.
     pub const MEMBER_OPEN: &str = "WR-MEMBER-001";
     /// A member is in use or bears data.

@@ -123,7 +123,7 @@ impl TestPool {
             fences: vec![],
             checkpoints: [None, None],
             properties: Properties { spare_per_mille: 100, seal_age_ms: 10, victim_policy: 0, discard: false, ..Properties::DEFAULT },
-            journal: None,
+            journals: Journals::default(),
         };
         let segment = SegmentModel { stream: StreamId(0), last_seq: Seq(0), filled_rows: 0, starts: vec![0; 1] };
         let mut pool = Self {

@@ -313,8 +313,31 @@ pub struct Superblock {
     pub checkpoints: [Option<CheckpointRoot>; 2],
     /// Properties.
     pub properties: Properties,
-    /// The journal, if the pool has one; there with [`Features::JOURNAL`].
-    pub journal: Option<JournalArea>,
+    /// The journals, if the pool has any; there with [`Features::JOURNAL`].
+    pub journals: Journals,
+}
+
+/// The journals of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Journals {
+    /// In front of the zones, on the members that hold data.
+    pub internal: Option<JournalArea>,
+    /// On devices of its own: members that are in no zone. It is used as long as one of them is there.
+    pub external: Option<JournalArea>,
+    /// Every order up to this one was durable when the superblock was written: if it is not there at a start, a journal was lost.
+    pub promised: Order,
+}
+
+impl Journals {
+    /// Members that hold nothing but a journal, as a bit mask.
+    pub fn devices(&self) -> u64 {
+        self.external.map_or(0, |area| area.members)
+    }
+
+    /// The areas, the one that is used first before the other.
+    pub fn areas(&self) -> impl Iterator<Item = &JournalArea> {
+        self.external.iter().chain(&self.internal)
+    }
 }
 
 impl Superblock {

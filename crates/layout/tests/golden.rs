@@ -82,7 +82,7 @@ fn superblock() -> Superblock {
         ],
         checkpoints: [Some(root(12)), Some(root(11))],
         properties: Properties { spare_per_mille: 100, seal_age_ms: 20, victim_policy: 1, discard: true, ..Properties::DEFAULT },
-        journal: None,
+        journals: Journals::default(),
     }
 }
 

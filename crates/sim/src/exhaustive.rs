@@ -45,14 +45,14 @@ pub fn run(seed: u64, actions: u64) -> Result<Tried, Violation> {
 fn scenario(seed: u64, rng: &mut Rng) -> Scenario {
     let (redundancy, count) = rng.pick(&[(Redundancy::None, 1), (Redundancy::Copies(2), 2), (Redundancy::Single, 3), (Redundancy::Double, 4)]);
     let drawn = Scenario::draw(seed, 0);
-    let size = RESERVED_BYTES + drawn.journal.and_then(|journal| journal.bytes_each).unwrap_or(0) + EXTENTS * u64::from(SEGMENT_ROWS) * BLOCK_BYTES;
+    let size = RESERVED_BYTES + drawn.journal.as_ref().and_then(|journal| journal.bytes_each).unwrap_or(0) + EXTENTS * u64::from(SEGMENT_ROWS) * BLOCK_BYTES;
     Scenario { redundancy, sizes: vec![size; count], chunk_rows: 4, segment_rows: SEGMENT_ROWS, ..drawn }
 }
 
 fn all(seed: u64, actions: u64) -> Result<Tried, Violation> {
     let mut rng = Rng::stream(seed, "exhaustive");
     let scenario = scenario(seed, &mut rng);
-    let options = OpenOptions { host: Uuid::from_random(rng.bytes16()), read_only: false, force: false, limits: scenario.limits };
+    let options = OpenOptions { host: Uuid::from_random(rng.bytes16()), read_only: false, force: false, discard_journal: false, limits: scenario.limits };
     let mut members = VirtualMembers::new(&scenario.sizes, scenario.discard_fill, Rng::stream(seed, "members"));
     Engine::format(&mut members, &scenario.spec(&mut rng)).map_err(|error| Violation::new(Broken::Open, error.to_string()))?;
     let mut world = World::new(seed, members, false);

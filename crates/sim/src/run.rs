@@ -332,7 +332,7 @@ impl Run {
     /// A host that the pool does not belong to: nothing but a refusal happens.
     fn refuse_foreign_host(&mut self) -> Result<(), Violation> {
         let host = Uuid::from_random(self.rng.bytes16());
-        let options = OpenOptions { host, read_only: false, force: false, limits: self.scenario.limits };
+        let options = OpenOptions { host, read_only: false, force: false, discard_journal: false, limits: self.scenario.limits };
         let started = self.world.start(&options);
         ensure!(matches!(started, Err(StartFailure::Refused(_))), Open, "another host started the pool");
         self.world.check_untouched()
@@ -355,7 +355,7 @@ impl Run {
     }
 
     fn open_with(&mut self, read_only: bool) -> Result<OpenReport, StartFailure> {
-        let mut options = OpenOptions { host: self.host, read_only, force: false, limits: self.scenario.limits };
+        let mut options = OpenOptions { host: self.host, read_only, force: false, discard_journal: false, limits: self.scenario.limits };
         match self.world.start(&options) {
             Err(StartFailure::Refused(_)) if self.quorum_is_lost() => {
                 options.force = true;

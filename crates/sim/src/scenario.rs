@@ -159,7 +159,7 @@ fn draw_journal(seed: u64) -> Option<JournalSpec> {
     let mut rng = Rng::stream(seed, "journal");
     let bytes_each = rng.pick(&[64 << 10, 80 << 10, 128 << 10, 512 << 10]);
     let granule = rng.pick(&[512, 512, 4096]);
-    rng.chance(500).then_some(JournalSpec { bytes_each: Some(bytes_each), granule })
+    rng.chance(500).then(|| JournalSpec::internal(Some(bytes_each), granule))
 }
 
 impl Scenario {
@@ -180,7 +180,7 @@ impl Scenario {
         let extents = rng.between(24, 72);
         let extent_bytes = u64::from(segment_rows) * BLOCK_BYTES;
         let journal = draw_journal(seed);
-        let journal_bytes = journal.and_then(|journal| journal.bytes_each).unwrap_or(0);
+        let journal_bytes = journal.as_ref().and_then(|journal| journal.bytes_each).unwrap_or(0);
         let uneven = rng.chance(300);
         let sizes = (0..count)
             .map(|_| {
@@ -209,7 +209,7 @@ impl Scenario {
             pool: Uuid::from_random(rng.bytes16()),
             members: self.sizes.iter().map(|size| (Uuid::from_random(rng.bytes16()), *size)).collect(),
             created_unix_s: 1_700_000_000,
-            journal: self.journal,
+            journal: self.journal.clone(),
             properties: self.properties,
         }
     }

@@ -30,6 +30,8 @@ pub struct JournalArea {
     pub chunks: u32,
     /// What records are measured in: 512 or 4096 bytes.
     pub granule: u32,
+    /// What is written is durable without a flush (MRAM, NVDIMM, caches that survive).
+    pub power_safe: bool,
 }
 
 impl JournalArea {
@@ -37,7 +39,7 @@ impl JournalArea {
     pub fn fit(members: u64, copies: u8, start: u64, bytes: u64, chunk_bytes: u32, granule: u32) -> Option<Self> {
         let places = bytes / u64::from(chunk_bytes) * u64::from(members.count_ones());
         let chunks = u32::try_from(places / u64::from(copies.max(1))).ok()?;
-        let area = Self { members, copies, start, chunk_bytes, chunks, granule };
+        let area = Self { members, copies, start, chunk_bytes, chunks, granule, power_safe: false };
         area.is_valid().then_some(area)
     }
 

@@ -22,7 +22,8 @@ use windrow_units::{BLOCK_BYTES, Redundancy};
   windrow pool create --redundancy 6 tank /dev/sdb /dev/sdc /dev/sdd /dev/sde /dev/sdf
   windrow pool create --redundancy 5 --dry-run tank /dev/sdb /dev/sdc /dev/sdd
   windrow pool create --redundancy 6 --size 10G tank a.img b.img c.img d.img
-  windrow pool create --redundancy 1 --copies 2 --spare 20% tank /dev/sdb /dev/sdc")]
+  windrow pool create --redundancy 1 --copies 2 --spare 20% tank /dev/sdb /dev/sdc
+  windrow pool create --journal-device /dev/nvme0n1 --journal-device /dev/nvme1n1 tank /dev/sdb /dev/sdc /dev/sdd /dev/sde")]
 pub struct CreateArguments {
     /// Name of the pool.
     name: String,
@@ -53,6 +54,12 @@ pub struct CreateArguments {
     /// Bytes of each member for the journal that makes small flushes cheap; 0: none; else 1/256 of the smallest member, 256K to 16M.
     #[arg(long, value_name = "SIZE")]
     journal: Option<Size>,
+    /// A device or file that holds nothing but a journal; several hold copies. Data members then get full rows only.
+    #[arg(long, value_name = "PATH")]
+    journal_device: Vec<PathBuf>,
+    /// What is written to the journal devices is durable without a flush (MRAM, NVDIMM, a cache that survives loss of power).
+    #[arg(long, requires = "journal_device")]
+    journal_power_safe: bool,
     /// Create members that do not exist as files of this size.
     #[arg(long, value_name = "SIZE")]
     size: Option<Size>,
@@ -99,6 +106,8 @@ impl CreateArguments {
             align_bytes: self.align.map_or_else(|| offline::alignment(segment_rows), |align| align.0),
             properties: Properties { spare_per_mille: self.spare.0, seal_age_ms: self.seal_age, victim_policy: 0, discard: true, ..Properties::DEFAULT },
             journal_bytes: self.journal.map(|size| size.0),
+            journal_devices: self.journal_device.clone(),
+            journal_power_safe: self.journal_power_safe,
             force: self.force,
         })
     }

@@ -86,6 +86,9 @@ pub struct ImportArguments {
     /// Import although another host has the pool, or too many members are missing. The other side is refused for ever afterwards.
     #[arg(long)]
     force: bool,
+    /// Start without the journal devices although what was promised to be durable may be on them alone: it is lost then.
+    #[arg(long)]
+    discard_journal: bool,
 }
 
 /// Arguments of `pool destroy`.
@@ -182,7 +185,7 @@ fn import(arguments: &ImportArguments, output: &Output) -> Result<u8, Failure> {
     if context::daemon_of(&found.name, &arguments.place).is_some() {
         return Err(Failure::new(id::POOL_BUSY, format!("cannot import pool '{}'", found.name), "a daemon serves it already"));
     }
-    let request = OpenRequest { read_only: arguments.dry_run, force: arguments.force, ..OpenRequest::default() };
+    let request = OpenRequest { read_only: arguments.dry_run, force: arguments.force, discard_journal: arguments.discard_journal, ..OpenRequest::default() };
     let opened = OpenedAtRest::open(&found, &registry, &request)?;
     let (recovery, mut report) = (opened.report.clone(), windrow_host::daemon::report(&opened.pool)?);
     report.served = false;

@@ -87,6 +87,9 @@ pub struct ServeArguments {
     /// Import although another host has the pool, or too many members are missing.
     #[arg(long)]
     force: bool,
+    /// Start without the journal devices although what was promised to be durable may be on them alone: it is lost then.
+    #[arg(long)]
+    discard_journal: bool,
     /// Let discards punch holes in file members.
     #[arg(long)]
     punch_holes: bool,
@@ -221,7 +224,15 @@ fn request(arguments: &ServeArguments) -> OpenRequest {
         None => MemberBackEnd::Plain,
         Some(seed) => MemberBackEnd::VolatileCache(VolatileOptions { seed, drop_flush_every: arguments.drop_flush_every, ..VolatileOptions::default() }),
     };
-    OpenRequest { read_only: arguments.read_only, force: arguments.force, limits, punch_holes: arguments.punch_holes, back_end, lock_patience: LOCK_PATIENCE }
+    OpenRequest {
+        read_only: arguments.read_only,
+        force: arguments.force,
+        discard_journal: arguments.discard_journal,
+        limits,
+        punch_holes: arguments.punch_holes,
+        back_end,
+        lock_patience: LOCK_PATIENCE,
+    }
 }
 
 fn open(arguments: &ServeArguments, request: &OpenRequest) -> Result<(OpenedPool, String, ExportTable), Failure> {

@@ -61,6 +61,8 @@ pub struct JournalStatus {
     pub bytes: u64,
     /// Copies of each record.
     pub copies: u8,
+    /// True if it is on devices of its own.
+    pub external: bool,
     /// Chunks.
     pub chunks: u32,
     /// Chunks that hold what the log does not have yet.

@@ -5,7 +5,7 @@
 
 use super::choice::Situation;
 use crate::jobs::{Job, Work};
-use crate::limits::STREAM_USER;
+use crate::limits::{JOURNAL_DEVICE_BYTES, STREAM_USER};
 use crate::member::Purpose;
 use crate::{Engine, Outbox, WrittenBytes};
 use windrow_io::{Buf, BufPool, MemberOp, Payload};
@@ -68,7 +68,7 @@ impl JournalWork {
 impl Engine {
     /// Begins a round that covers everything up to `horizon`, if the journal can and should do that. False: it is a matter of the log.
     pub(super) fn begin_journal_round(&mut self, horizon: Order, out: &mut Outbox) -> bool {
-        if self.journal.ring.is_none() || self.read_only {
+        if self.journal.rings.is_empty() || self.read_only {
             return false;
         }
         let promised = self.promised();
@@ -93,7 +93,7 @@ impl Engine {
     }
 
     fn is_for_journal(&self, horizon: Order) -> bool {
-        let Some(ring) = &self.journal.ring else { return false };
+        let Some(ring) = self.journal.ring() else { return false };
         let needed = self.journal.backlog.entries.iter().take_while(|logged| logged.entry.orders().is_some_and(|(first, _)| first <= horizon));
         let (blocks, entries) = needed.fold((0usize, 0usize), |(b, e), logged| (b + usize::from(logged.payload.is_some()), e + 1));
         let user = self.stream(STREAM_USER);
@@ -109,13 +109,16 @@ impl Engine {
             record_bytes: record_bytes(entries * 8, blocks as u32, ring.area.granule) as u64,
             copies: u64::from(ring.area.copies),
         };
-        situation.is_for_journal()
+        // Journal devices are there to spare the others, which then get nothing but full rows.
+        let device = self.superblock.journals.devices() & ring.area.members != 0;
+        situation.is_for_journal() || (device && situation.record_bytes <= JOURNAL_DEVICE_BYTES)
     }
 
     /// Takes room in the ring for everything up to `horizon`, or as much as there is.
     fn make_records(&mut self, horizon: Order) -> Vec<JournalWork> {
         let (pool, epoch, durable, promised) = (self.superblock.pool, self.superblock.epoch, self.orders.durable(), self.promised());
-        let Some(ring) = self.journal.ring.as_mut() else { return Vec::new() };
+        let seq = &mut self.journal.seq;
+        let Some(ring) = self.journal.rings.get_mut(self.journal.at) else { return Vec::new() };
         let granule = ring.area.granule;
         let mut works = Vec::new();
         let mut entries = self.journal.backlog.entries.iter().peekable();
@@ -139,10 +142,10 @@ impl Engine {
                 entries.next();
             }
             let Some(first) = first else { break };
-            let header = RecordHeader { pool, epoch, seq: ring.seq, chunk: ring.chunk, offset: ring.offset, durable: promised, first, last };
+            let header = RecordHeader { pool, epoch, seq: *seq, chunk: ring.chunk, offset: ring.offset, durable: promised, first, last };
             let copies = usize::from(ring.area.copies);
             let work = JournalWork { header, table, payloads, granule, copies, buffers: self.buffers.clone(), records: Vec::new() };
-            ring.seq = ring.seq.next();
+            *seq = seq.next();
             ring.offset += work.bytes() as u32;
             ring.last[ring.chunk as usize] = last;
             works.push(work);
@@ -179,6 +182,7 @@ impl Engine {
     }
 
     fn journal_step_done(&mut self, written: Option<MemberId>, out: &mut Outbox) {
+        let power_safe = self.journal.area().is_some_and(|area| area.power_safe);
         let Some(round) = &mut self.journal.round else { return };
         round.left -= 1;
         round.members |= written.map_or(0, |member| 1 << member.0);
@@ -187,7 +191,7 @@ impl Engine {
         }
         if round.stage == Stage::Writing {
             round.stage = Stage::Flushing;
-            let members = round.members;
+            let members = if power_safe { 0 } else { round.members };
             let flushed: Vec<MemberId> = self.online_members().into_iter().filter(|m| members >> m.0 & 1 == 1).collect();
             self.journal.sums.member_flushes += flushed.len() as u64;
             if let Some(round) = &mut self.journal.round {

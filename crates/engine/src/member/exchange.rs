@@ -11,8 +11,8 @@ use super::{Member, add};
 use crate::limits::STREAMS;
 use crate::rebuild::missed_segments;
 use crate::{ControlError, ControlId, Engine, MemberChange, Outbox};
-use windrow_layout::superblock::{MemberRecord, MemberState, Superblock};
-use windrow_units::{MAX_MEMBERS, MemberId, Seq, Uuid, Zone, ZoneMap};
+use windrow_layout::superblock::{Journals, MemberRecord, MemberState, Superblock};
+use windrow_units::{JournalArea, MAX_MEMBERS, MemberId, Seq, Uuid, Zone, ZoneMap};
 
 /// Changes of members that are under way.
 #[derive(Debug, Default)]
@@ -98,7 +98,7 @@ impl Engine {
                 None => return Err(refused(spare, "it is no spare")),
             },
         };
-        let needed = needed_bytes(&self.zones, member);
+        let needed = needed_bytes(&self.zones, &self.superblock.journals, member);
         if size_bytes < needed {
             return Err(refused(member, format!("the device has {size_bytes} bytes, the member's place needs {needed}")));
         }
@@ -182,7 +182,7 @@ impl Engine {
 }
 
 /// End of the last extent on a member, bytes: what a device in its place must have. 0 if it has no place.
-pub(crate) fn needed_bytes(zones: &ZoneMap, member: MemberId) -> u64 {
+pub(crate) fn needed_bytes(zones: &ZoneMap, journals: &Journals, member: MemberId) -> u64 {
     let in_zone = zones.zones().iter().filter(|zone| zone.members >> member.0 & 1 == 1);
     let end = |zone: &Zone| {
         // Extents go round the members of a zone (see `SegmentLocation::extent`).
@@ -191,5 +191,6 @@ pub(crate) fn needed_bytes(zones: &ZoneMap, member: MemberId) -> u64 {
         let extents = slots.saturating_sub(position).div_ceil(zone.member_count() as u64);
         zone.start + extents * zone.shape.extent_bytes()
     };
-    in_zone.map(end).max().unwrap_or(0)
+    let in_journals = journals.areas().filter(|area| area.members >> member.0 & 1 == 1).map(JournalArea::end);
+    in_zone.map(end).chain(in_journals).max().unwrap_or(0)
 }

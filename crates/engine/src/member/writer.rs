@@ -36,6 +36,9 @@ impl Engine {
         if self.superblock_writer.active || self.superblock_writer.wanted == self.superblock_writer.done || self.stopped.is_some() || self.read_only {
             return;
         }
+        if self.superblock.journals.areas().next().is_some() {
+            self.superblock.journals.promised = self.promised();
+        }
         self.superblock.parent_hash = self.superblock_writer.written_hash;
         self.superblock.generation = self.superblock.generation.next();
         self.superblock_writer.written_hash = self.superblock.content_hash();

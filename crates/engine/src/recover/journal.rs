@@ -35,6 +35,8 @@ impl Record {
 
 /// A chunk that holds records that count.
 struct Chunk {
+    /// Its journal, in the order of `Journals::areas`.
+    ring: usize,
     number: u32,
     /// The records as they must be, from the first byte of the chunk to the end of the last one.
     bytes: Payload,
@@ -45,14 +47,14 @@ struct Chunk {
 /// All records that may bring something.
 #[derive(Default)]
 pub(super) struct Found {
-    area: Option<JournalArea>,
+    areas: Vec<JournalArea>,
     chunks: Vec<Chunk>,
     /// In ascending order of epoch and number.
     pub(super) records: Vec<Record>,
     /// What was durable, as records say that are not reached: epoch and order.
     pub(super) claims: Vec<(Epoch, Order)>,
-    /// The chunk that seems to have been filled last.
-    newest_chunk: u32,
+    /// Of each journal the chunk that seems to have been filled last.
+    newest_chunks: Vec<u32>,
 }
 
 /// Something to be put into the log again.
@@ -80,8 +82,16 @@ pub(crate) enum Readmitted {
 /// Reads the records that may hold orders above `covered`. Those of epochs before that of the checkpoint root, `since`, do not count: what a start
 /// readmits is durable in the log before a checkpoint begins.
 pub(super) fn collect(reader: &mut Reader<'_>, superblock: &Superblock, covered: Order, since: Epoch) -> Result<Found, OpenError> {
-    let Some(area) = superblock.journal else { return Ok(Found::default()) };
-    let mut found = Found { area: Some(area), newest_chunk: area.chunks - 1, ..Found::default() };
+    let mut found = Found { areas: superblock.journals.areas().copied().collect(), ..Found::default() };
+    for ring in 0..found.areas.len() {
+        collect_ring(reader, superblock, ring, (covered, since), &mut found)?;
+    }
+    found.records.sort_by_key(|record| (record.decoded.header.epoch, record.decoded.header.seq));
+    Ok(found)
+}
+
+fn collect_ring(reader: &mut Reader<'_>, superblock: &Superblock, ring: usize, (covered, since): (Order, Epoch), found: &mut Found) -> Result<(), OpenError> {
+    let area = found.areas[ring];
     // The first record of each chunk; `None`: one that is not wholly in its first block.
     let mut firsts: Vec<(Option<RecordHeader>, u32)> = Vec::new();
     for chunk in 0..area.chunks {
@@ -95,27 +105,26 @@ pub(super) fn collect(reader: &mut Reader<'_>, superblock: &Superblock, covered:
         }
     }
     firsts.sort_by_key(|(first, _)| first.as_ref().map(|h| (h.epoch, h.seq)));
-    found.newest_chunk = firsts.last().map_or(found.newest_chunk, |(_, chunk)| *chunk);
+    found.newest_chunks.push(firsts.last().map_or(area.chunks - 1, |(_, chunk)| *chunk));
     for (at, (first, chunk)) in firsts.iter().enumerate() {
         // All orders of a chunk are below those of the chunk that was filled after it.
         let after = firsts.get(at + 1).and_then(|(after, _)| after.as_ref());
         if first.is_none() || after.is_none_or(|after| after.last > covered) {
-            follow(reader, superblock, &area, *chunk, (covered, since), &mut found)?;
+            follow(reader, superblock, (ring, *chunk), (covered, since), found)?;
         }
     }
-    found.records.sort_by_key(|record| (record.decoded.header.epoch, record.decoded.header.seq));
-    Ok(found)
+    Ok(())
 }
 
 fn follow(
     reader: &mut Reader<'_>,
     superblock: &Superblock,
-    area: &JournalArea,
-    chunk: u32,
+    (ring, chunk): (usize, u32),
     (covered, since): (Order, Epoch),
     found: &mut Found,
 ) -> Result<(), MemberError> {
-    let copies = reader.journal_copies(area, chunk, area.chunk_bytes as usize)?;
+    let area = found.areas[ring];
+    let copies = reader.journal_copies(&area, chunk, area.chunk_bytes as usize)?;
     let (mut bytes, mut records) = (Vec::new(), Vec::new());
     let (mut epoch, mut seq) = (since, None::<Seq>);
     loop {
@@ -143,7 +152,7 @@ fn follow(
     kept.copy_from_slice(&bytes);
     let at = found.chunks.len();
     found.records.extend(records.into_iter().map(|decoded| Record { decoded, chunk: at }));
-    found.chunks.push(Chunk { number: chunk, bytes: kept.freeze(), differing });
+    found.chunks.push(Chunk { ring, number: chunk, bytes: kept.freeze(), differing });
     Ok(())
 }
 
@@ -189,17 +198,18 @@ impl Found {
         self.chunks[record.chunk].bytes.slice(at, BLOCK_SIZE)
     }
 
-    /// Where the journal goes on.
+    /// Where the journals go on.
     pub(super) fn resume(&self, accepted: Order) -> Resume {
-        let mut last = vec![Order(0); self.area.map_or(0, |area| area.chunks as usize)];
+        let mut rings: Vec<(Vec<Order>, u32)> =
+            self.areas.iter().map(|area| vec![Order(0); area.chunks as usize]).zip(self.newest_chunks.iter().copied()).collect();
         let mut seq = Seq(0);
         for record in &self.records {
-            let h = &record.decoded.header;
-            let of_chunk = &mut last[self.chunks[record.chunk].number as usize];
+            let (h, chunk) = (&record.decoded.header, &self.chunks[record.chunk]);
+            let of_chunk = &mut rings[chunk.ring].0[chunk.number as usize];
             *of_chunk = (*of_chunk).max(h.last.min(accepted));
             seq = seq.max(h.seq);
         }
-        Resume { last, chunk: self.newest_chunk, seq, accepted }
+        Resume { rings, seq, accepted }
     }
 
     /// Writes the needed chunks again where a copy differs. Nothing is needed that no order up to P was in.
@@ -208,7 +218,7 @@ impl Found {
         let needed = accepted > covered;
         for chunk in self.chunks.iter().filter(|chunk| needed && !chunk.differing.is_empty()) {
             for copy in &chunk.differing {
-                let Some((member, offset)) = self.area.map(|area| area.locate(chunk.number, *copy)) else { continue };
+                let (member, offset) = self.areas[chunk.ring].locate(chunk.number, *copy);
                 if reader.online[member.index()] {
                     reader.write(member, offset, &chunk.bytes)?;
                     spent[member.index()].written.journal += chunk.bytes.len() as u64;

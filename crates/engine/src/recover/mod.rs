@@ -82,6 +82,14 @@ pub enum OpenError {
         /// Redundancy name.
         redundancy: &'static str,
     },
+    /// The journal devices are missing, and nobody recorded that.
+    #[error(
+        "the journal devices are missing ({which}): what was promised to be durable may be on them alone; bring them back, or give it up with --discard-journal"
+    )]
+    JournalMissing {
+        /// Which.
+        which: String,
+    },
     /// Another host has the pool.
     #[error("the pool is in use by host {0}, or was when that host stopped; if it is surely down, import with --force")]
     HostMismatch(Uuid),
@@ -187,7 +195,7 @@ impl Engine {
         watch(OpenPhase::Checkpoint);
         let (mut tables, loaded, root) = load::newest_checkpoint(&mut reader, &superblock, limits.map_bytes, &mut report)?;
         watch(OpenPhase::Replay);
-        let outcome = replay::replay(&mut reader, &superblock, &root, &mut tables, &mut report)?;
+        let outcome = replay::replay(&mut reader, &superblock, &root, &mut tables, options.discard_journal, &mut report)?;
         watch(OpenPhase::Fence);
         let chain = outcome.chains.of(STREAM_CHECKPOINT);
         let stray = if outcome.checkpoint_broken { stray::settle(&mut reader, &root, chain, &loaded, &mut tables)? } else { Default::default() };
@@ -209,7 +217,7 @@ impl Engine {
         }
         let mut engine = build(superblock, tables, loaded, &outcome.restart, root.id, online, plan, limits, buffers, options.read_only);
         engine.restore_counters(&counters);
-        engine.journal = crate::journal::Journal::new(engine.superblock.journal, &outcome.journal.resume(outcome.restart.accepted));
+        engine.journal = crate::journal::Journal::new(&engine.superblock.journals, &outcome.journal.resume(outcome.restart.accepted));
         engine.readmit(outcome.readmitted)?;
         if outcome.checkpoint_broken {
             engine.leave_stray(&stray)?;
@@ -272,6 +280,7 @@ fn raise_fence(superblock: &mut Superblock, restart: &replay::Restart, host: Uui
     // This version does not keep up what belongs to flags that it does not know.
     superblock.features.compatible &= Features::KNOWN.compatible;
     superblock.checkpoints = [Some(*root), None];
+    superblock.journals.promised = if superblock.journals.areas().next().is_some() { restart.accepted } else { Order(0) };
     superblock.fences.retain(|f| f.epoch > root.epoch);
     if superblock.fences.len() == MAX_FENCES {
         // Only after so many crashes without one checkpoint between them. What a fence voids that a later one accepts was overwritten or

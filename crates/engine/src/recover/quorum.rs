@@ -16,7 +16,7 @@ use crate::OpenOptions;
 use crate::member::life::{self, Change, Found};
 use crate::member::needed_bytes;
 use windrow_io::MemberIo;
-use windrow_layout::superblock::{MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError};
+use windrow_layout::superblock::{MemberRecord, MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError};
 use windrow_units::{MemberId, Redundancy, Uuid, ZoneMap};
 
 /// The newest valid superblock of one member.
@@ -108,7 +108,8 @@ pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions, failing: u64)
     if newest.host != Uuid::default() && newest.host != options.host && !options.force && !options.read_only {
         return Err(OpenError::HostMismatch(newest.host));
     }
-    check_quorum(&newest, &present, failing.count_ones() as usize, options)?;
+    check_quorum(&newest, &present, failing, options)?;
+    notes.extend(check_journal_devices(&newest, &present, options)?);
     let as_found = newest.clone();
     let behind = |(member, s): &(MemberId, Superblock)| (s.generation < newest.generation && present[member.index()]).then_some(*member);
     let lagging = found.iter().filter_map(behind).collect();
@@ -127,7 +128,7 @@ fn unfit(io: &dyn MemberIo, newest: &Superblock, member: MemberId, own: &Superbl
     if size >= newest.members[member.index()].size_bytes {
         return None;
     }
-    let needed = needed_bytes(&ZoneMap::new(newest.zones.clone()), member);
+    let needed = needed_bytes(&ZoneMap::new(newest.zones.clone()), &newest.journals, member);
     (size < needed).then(|| format!("it has {size} bytes, the pool needs {needed}"))
 }
 
@@ -174,14 +175,32 @@ fn check_features(superblock: &Superblock, options: &OpenOptions) -> Result<(), 
     Ok(())
 }
 
-fn check_quorum(newest: &Superblock, present: &[bool], failing: usize, options: &OpenOptions) -> Result<(), OpenError> {
-    let total = newest.members.iter().filter(|r| !matches!(r.state, MemberState::Removed | MemberState::Spare)).count();
-    let there = present.iter().filter(|p| **p).count() + failing;
-    let all_recorded = newest.members.iter().zip(present).all(|(r, p)| *p || r.state != MemberState::Online);
+fn check_quorum(newest: &Superblock, present: &[bool], failing: u64, options: &OpenOptions) -> Result<(), OpenError> {
+    // Devices that hold nothing but a journal have no vote.
+    let votes = |member: usize| newest.journals.devices() >> member & 1 == 0;
+    let has_place = |record: &MemberRecord| !matches!(record.state, MemberState::Removed | MemberState::Spare);
+    let total = newest.members.iter().enumerate().filter(|(member, record)| votes(*member) && has_place(record)).count();
+    let there = (0..present.len()).filter(|member| votes(*member) && (present[*member] || failing >> member & 1 == 1)).count();
+    let all_recorded = newest.members.iter().enumerate().all(|(m, r)| present[m] || r.state != MemberState::Online || !votes(m));
     if there * 2 > total || all_recorded || options.force || options.read_only {
         return Ok(());
     }
     Err(OpenError::NoQuorum { present: there, total })
+}
+
+/// A pool that was not shut down is started without its journal devices only if their loss is on record: what was promised may be there and nowhere else.
+fn check_journal_devices(newest: &Superblock, present: &[bool], options: &OpenOptions) -> Result<Option<String>, OpenError> {
+    let devices = newest.journals.devices();
+    let of_journal = |state: MemberState| (0..present.len()).filter(move |m| devices >> m & 1 == 1 && newest.members[*m].state == state);
+    let expected: Vec<usize> = of_journal(MemberState::Online).collect();
+    if newest.state != PoolState::Active || expected.is_empty() || expected.iter().any(|m| present[*m]) {
+        return Ok(None);
+    }
+    let which = expected.iter().map(|m| format!("{m} ({})", newest.members[*m].uuid)).collect::<Vec<_>>().join(", ");
+    if options.discard_journal {
+        return Ok(Some(format!("the journal devices {which} are given up: what had been promised to be durable and was on them alone is lost")));
+    }
+    Err(OpenError::JournalMissing { which })
 }
 
 pub(super) fn check_redundancy(newest: &Superblock) -> Result<(), OpenError> {

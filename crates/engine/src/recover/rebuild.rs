@@ -163,7 +163,7 @@ impl Engine {
             limits.batches_in_flight = limits.batches_in_flight.max(1);
             let mut engine = build(superblock, tables, Loaded::default(), &restart, checkpoint, online, plan, limits, buffers, false);
             engine.superblock_writer = SuperblockWriter::after(&ruling.found);
-            engine.journal = crate::journal::Journal::new(engine.superblock.journal, &journal.resume(journalled));
+            engine.journal = crate::journal::Journal::new(&engine.superblock.journals, &journal.resume(journalled));
             engine.readmit(readmitted)?;
             report.written_bytes = shut_down(&mut engine, io, watch)?;
         }

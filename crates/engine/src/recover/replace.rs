@@ -20,7 +20,7 @@ impl Engine {
     pub fn replace_member(io: &mut dyn MemberIo, buffers: &BufPool, options: &OpenOptions, member: MemberId, uuid: Uuid) -> Result<(), OpenError> {
         let ruling = quorum::newest(io, options, 0)?;
         let mut superblock: Superblock = ruling.found.clone();
-        let needed = crate::member::needed_bytes(&ZoneMap::new(superblock.zones.clone()), member);
+        let needed = crate::member::needed_bytes(&ZoneMap::new(superblock.zones.clone()), &superblock.journals, member);
         let size = io.size(member);
         let Some(record) = superblock.members.get(member.index()).filter(|record| record.state != MemberState::Removed) else {
             return Err(OpenError::Damage(format!("there is no member {member}")));

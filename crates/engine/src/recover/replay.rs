@@ -52,6 +52,7 @@ pub(super) fn replay(
     superblock: &Superblock,
     root: &CheckpointRoot,
     tables: &mut Tables,
+    discard_journal: bool,
     report: &mut OpenReport,
 ) -> Result<Outcome, OpenError> {
     let mut chains = collect(reader, superblock, root)?;
@@ -61,6 +62,18 @@ pub(super) fn replay(
     for (epoch, durable) in journal.claims() {
         chains.durable.claim(superblock, epoch, &[Seq(0); MAX_STREAMS], durable);
     }
+    chains.durable.claim(superblock, superblock.epoch, &[Seq(0); MAX_STREAMS], superblock.journals.promised);
+    // Whoever gives up a lost journal gives up what it had promised; what the log had promised stays.
+    let passed = if discard_journal && chains.durable.through > passed {
+        report.notes.push(format!(
+            "the journal is given up: operations {} to {} were promised to be durable and are lost",
+            passed.next(),
+            chains.durable.through
+        ));
+        chains.durable.through
+    } else {
+        passed
+    };
     refuse_damage(reader, &chains, passed, &mut report.notes)?;
     apply(reader, superblock, root.order, covered, &chains, tables)?;
     let readmitted = journal.apply(superblock, covered, accepted, tables)?;

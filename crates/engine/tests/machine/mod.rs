@@ -138,10 +138,18 @@ impl Machine {
 
     /// With a journal of so many bytes on each member.
     pub fn journalled(redundancy: Redundancy, members: usize, mib: usize, bytes_each: u64) -> Self {
-        Self::made(redundancy, members, mib, 100, Some(JournalSpec { bytes_each: Some(bytes_each), granule: 512 }))
+        Self::made(redundancy, members, mib, 100, Some(JournalSpec::internal(Some(bytes_each), 512)))
+    }
+
+    /// With an internal journal, and one on devices of its own, of 4 MiB each.
+    pub fn with_journal_devices(redundancy: Redundancy, members: usize, mib: usize, devices: usize, power_safe: bool) -> Self {
+        let devices = (0..devices).map(|i| (Uuid([0xd0 + i as u8; 16]), 4 << 20)).collect();
+        Self::made(redundancy, members, mib, 100, Some(JournalSpec { devices, power_safe, ..JournalSpec::internal(Some(1 << 20), 512) }))
     }
 
     fn made(redundancy: Redundancy, members: usize, mib: usize, spare_per_mille: u16, journal: Option<JournalSpec>) -> Self {
+        let devices: Vec<usize> = journal.iter().flat_map(|journal| &journal.devices).map(|device| device.1 as usize).collect();
+        let count = members + devices.len();
         let spec = PoolSpec {
             name: "story".into(),
             redundancy,
@@ -155,13 +163,13 @@ impl Machine {
             properties: Properties { spare_per_mille, ..PROPERTIES },
         };
         let mut memory = Memory {
-            data: vec![vec![0; mib << 20]; members],
-            present: vec![true; members],
-            failing: vec![false; members],
+            data: (0..members).map(|_| mib << 20).chain(devices).map(|bytes| vec![0; bytes]).collect(),
+            present: vec![true; count],
+            failing: vec![false; count],
             writes_left: None,
             bad: Vec::new(),
-            written: vec![0; members],
-            flushed: vec![0; members],
+            written: vec![0; count],
+            flushed: vec![0; count],
         };
         Engine::format(&mut memory, &spec).expect("format");
         Self::open(memory)
@@ -169,7 +177,7 @@ impl Machine {
 
     /// How the pool is opened.
     pub fn options() -> OpenOptions {
-        OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, limits: Limits::default() }
+        OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, discard_journal: false, limits: Limits::default() }
     }
 
     pub fn open(memory: Memory) -> Self {

@@ -42,6 +42,10 @@ pub struct CreateRequest {
     pub properties: Properties,
     /// Bytes of the journal on each member; `None`: by member size; 0: no journal.
     pub journal_bytes: Option<u64>,
+    /// Devices or files that hold nothing but a journal.
+    pub journal_devices: Vec<PathBuf>,
+    /// What is written to them is durable without a flush.
+    pub journal_power_safe: bool,
     /// Overwrite members that bear data.
     pub force: bool,
 }
@@ -119,7 +123,7 @@ fn target(request: &CreateRequest, path: &Path) -> Result<MemberTarget, Failure>
 /// # Errors
 /// A member cannot be examined, is named twice, or the engine refuses the geometry.
 pub fn plan(request: &CreateRequest) -> Result<CreatePlan, Failure> {
-    let members = request.members.iter().map(|path| target(request, path)).collect::<Result<Vec<_>, _>>()?;
+    let members = request.members.iter().chain(&request.journal_devices).map(|path| target(request, path)).collect::<Result<Vec<_>, _>>()?;
     let mut seen = std::collections::HashSet::new();
     for member in &members {
         let path = std::fs::canonicalize(&member.path).unwrap_or_else(|_| member.path.clone());
@@ -135,6 +139,13 @@ pub fn plan(request: &CreateRequest) -> Result<CreatePlan, Failure> {
         identified.push((random_uuid()?, member.size_bytes));
     }
     let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
+    let devices = identified.split_off(request.members.len());
+    let journal = (request.journal_bytes != Some(0) || !devices.is_empty()).then(|| JournalSpec {
+        devices,
+        power_safe: request.journal_power_safe,
+        // The granule is that of the members as they are when they have been made.
+        ..JournalSpec::internal(request.journal_bytes, BLOCK_BYTES as u32)
+    });
     let spec = PoolSpec {
         name: request.name.clone(),
         redundancy: request.redundancy,
@@ -144,8 +155,7 @@ pub fn plan(request: &CreateRequest) -> Result<CreatePlan, Failure> {
         pool: random_uuid()?,
         members: identified,
         created_unix_s: created,
-        // The granule is that of the members as they are when they have been made.
-        journal: (request.journal_bytes != Some(0)).then_some(JournalSpec { bytes_each: request.journal_bytes, granule: BLOCK_BYTES as u32 }),
+        journal,
         properties: request.properties,
     };
     let plan = Engine::plan(&spec).map_err(|error| Failure::new(id::POOL_CREATE, what(request), error))?;

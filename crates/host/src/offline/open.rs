@@ -30,6 +30,8 @@ pub struct OpenRequest {
     pub read_only: bool,
     /// Import although another host has the pool or members are absent that nobody recorded as absent.
     pub force: bool,
+    /// Start although the journal devices are lost, and with them what they had promised.
+    pub discard_journal: bool,
     /// Bounds.
     pub limits: Limits,
     /// Discards punch holes in file members.
@@ -103,12 +105,15 @@ pub(super) fn refusal_of(what: &str, found: &FoundPool, error: &OpenError) -> Fa
         OpenError::NewerVersion(_) | OpenError::Features { .. } => id::POOL_NEWER,
         OpenError::HostMismatch(_) => id::POOL_FOREIGN,
         OpenError::NoQuorum { .. } | OpenError::TooManyMissing { .. } => id::POOL_MEMBERS,
+        OpenError::JournalMissing { .. } => id::POOL_JOURNAL,
         OpenError::MapMemory { .. } => id::POOL_MEMORY,
         OpenError::Member(_) => id::MEMBER_IO,
     };
     let failure = Failure::new(id, what, error);
     let missing = found.missing();
-    if !missing.is_empty() {
+    if id == id::POOL_JOURNAL {
+        failure.remedy("connect them and name them with --members; --discard-journal starts without them and loses what had been promised since the last batch")
+    } else if !missing.is_empty() {
         failure.remedy(format!("members {missing:?} were not found: name them with --members, or see --force in `windrow pool import --help`"))
     } else if id == id::POOL_DAMAGED {
         failure.remedy("see \"Emergency\" in docs/operations.md; `windrow check --rebuild-map` shows what can be brought back, without changing anything")
@@ -132,7 +137,13 @@ pub fn rebuild(
 ) -> Result<RebuildReport, Failure> {
     let mut io = SyncMembers::new(open_members(found, request)?);
     let buffers = BufPool::new(KEEP_BYTES);
-    let options = windrow_engine::api::OpenOptions { host: host_id(registry)?, read_only: !write, force: request.force, limits: request.limits };
+    let options = windrow_engine::api::OpenOptions {
+        host: host_id(registry)?,
+        read_only: !write,
+        force: request.force,
+        discard_journal: request.discard_journal,
+        limits: request.limits,
+    };
     if write && !even_if_sound {
         let look = windrow_engine::api::OpenOptions { read_only: true, ..options.clone() };
         if Engine::open(&mut io, buffers.clone(), &look).is_ok() {
@@ -150,7 +161,13 @@ pub fn rebuild(
 pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Result<OpenedPool, Failure> {
     let table = open_members(found, request)?;
     let buffers = BufPool::new(KEEP_BYTES);
-    let options = windrow_engine::api::OpenOptions { host: host_id(registry)?, read_only: request.read_only, force: request.force, limits: request.limits };
+    let options = windrow_engine::api::OpenOptions {
+        host: host_id(registry)?,
+        read_only: request.read_only,
+        force: request.force,
+        discard_journal: request.discard_journal,
+        limits: request.limits,
+    };
     let mut io = SyncMembers::new(table);
     let begin = Instant::now();
     let (engine, mut report) = Engine::open(&mut io, buffers.clone(), &options).map_err(|error| refusal(found, &error))?;

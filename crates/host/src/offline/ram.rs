@@ -70,7 +70,7 @@ pub fn scratch_pool(table: MemberTable, spec: &ScratchSpec) -> Result<OpenedPool
         pool: random_uuid()?,
         members,
         created_unix_s: 0,
-        journal: (spec.journal_bytes != Some(0)).then_some(JournalSpec { bytes_each: spec.journal_bytes, granule: super::granule(&table) }),
+        journal: (spec.journal_bytes != Some(0)).then(|| JournalSpec::internal(spec.journal_bytes, super::granule(&table))),
         properties: spec.properties,
     };
     let mut io = SyncMembers::new(table);
@@ -85,7 +85,7 @@ pub fn scratch_pool(table: MemberTable, spec: &ScratchSpec) -> Result<OpenedPool
 pub fn reopen_scratch(table: MemberTable, limits: Limits, watch: &mut dyn FnMut(OpenPhase)) -> Result<OpenedPool, Failure> {
     let mut io = SyncMembers::new(table);
     let buffers = BufPool::new(super::open::KEEP_BYTES);
-    let options = OpenOptions { host: SCRATCH_HOST, read_only: false, force: false, limits };
+    let options = OpenOptions { host: SCRATCH_HOST, read_only: false, force: false, discard_journal: false, limits };
     let begin = Instant::now();
     let opened = Engine::open_watched(&mut io, buffers.clone(), &options, watch);
     let (engine, report) = opened.map_err(|error| Failure::new(id::POOL_OPEN, "cannot open the scratch pool", error))?;
@@ -98,7 +98,7 @@ pub fn reopen_scratch(table: MemberTable, limits: Limits, watch: &mut dyn FnMut(
 /// The engine refuses the pool, or a member fails.
 pub fn rebuild_scratch(table: MemberTable, limits: Limits) -> Result<RebuildReport, Failure> {
     let mut io = SyncMembers::new(table);
-    let options = OpenOptions { host: SCRATCH_HOST, read_only: false, force: false, limits };
+    let options = OpenOptions { host: SCRATCH_HOST, read_only: false, force: false, discard_journal: false, limits };
     let rebuilt = Engine::rebuild_map(&mut io, BufPool::new(super::open::KEEP_BYTES), &options, true, &mut |_| {});
     rebuilt.map_err(|error| Failure::new(id::POOL_OPEN, "cannot rebuild the scratch pool", error))
 }

@@ -27,6 +27,8 @@ fn request(dir: &Path) -> CreateRequest {
         align_bytes: 1 << 16,
         properties: Properties { spare_per_mille: 100, seal_age_ms: 10, victim_policy: 0, discard: false, ..Properties::DEFAULT },
         journal_bytes: None,
+        journal_devices: Vec::new(),
+        journal_power_safe: false,
         force: false,
     }
 }

@@ -117,7 +117,7 @@ impl Superblock {
     fn encode_content(&self) -> Vec<u8> {
         let (members, zones, fences) = (self.members.len(), self.zones.len(), self.fences.len());
         assert!(members <= MAX_MEMBERS && zones <= MAX_ZONES && fences <= MAX_FENCES, "{members} members, {zones} zones, {fences} fences");
-        assert_eq!(self.journal.is_some(), self.features.incompatible & Features::JOURNAL != 0, "a journal and its flag go together");
+        assert_eq!(self.journals != Journals::default(), self.features.incompatible & Features::JOURNAL != 0, "a journal and its flag go together");
         let mut out = vec![0; SLOT_BYTES];
         self.put_fixed(&mut out);
         put_properties(&mut out[PROPERTIES..], &self.properties);
@@ -133,7 +133,9 @@ impl Superblock {
         for (slot, zone) in out[ZONES..].chunks_exact_mut(ZONE_BYTES).zip(&self.zones) {
             put_zone(slot, zone);
         }
-        self.journal.iter().for_each(|journal| put_journal(&mut out[JOURNAL..], journal));
+        self.journals.internal.iter().for_each(|area| put_journal(&mut out[JOURNAL..], area));
+        self.journals.external.iter().for_each(|area| put_journal(&mut out[JOURNAL + EXTERNAL..], area));
+        put(&mut out, JOURNAL + PROMISED, &self.journals.promised.0.to_le_bytes());
         out
     }
 
@@ -217,7 +219,7 @@ impl Superblock {
             fences: bytes[FENCES..].chunks_exact(FENCE_BYTES).take(fences).map(decode_fence).collect(),
             checkpoints: [decode_checkpoint(&bytes[CHECKPOINTS..])?, decode_checkpoint(&bytes[CHECKPOINTS + CHECKPOINT_BYTES..])?],
             properties: decode_properties(&bytes[PROPERTIES..])?,
-            journal: if features.incompatible & Features::JOURNAL == 0 { None } else { Some(decode_journal(&bytes[JOURNAL..])?) },
+            journals: if features.incompatible & Features::JOURNAL == 0 { Journals::default() } else { decode_journals(&bytes[JOURNAL..])? },
         };
         superblock.check()?;
         Ok(superblock)
@@ -230,8 +232,12 @@ impl Superblock {
             _ => return malformed("the member is not in its own table"),
         }
         check_zones(&self.zones, self.members.len(), self.place_offset_bits)?;
-        if let Some(journal) = &self.journal {
-            check_journal(journal, &self.zones, self.members.len())?;
+        for area in self.journals.areas() {
+            check_journal(area, &self.zones, self.members.len())?;
+        }
+        let in_zones = self.zones.iter().fold(0, |mask, zone| mask | zone.members);
+        if self.journals.devices() & in_zones != 0 || self.journals.internal.is_some_and(|area| area.members & self.journals.devices() != 0) {
+            return malformed("a journal device that holds data");
         }
         if !self.fences.is_sorted_by(|a, b| a.epoch < b.epoch) || self.fences.last().is_some_and(|f| f.epoch > self.epoch) {
             return malformed("the fences are not in order of their epochs");
@@ -448,19 +454,29 @@ fn decode_zone(bytes: &[u8]) -> Result<Zone, SuperblockError> {
     })
 }
 
+/// Behind the area of the internal journal: that of the external one, and the order up to which everything was durable.
+const EXTERNAL: usize = 64;
+const PROMISED: usize = 128;
+
 /// ```text
-/// 0..8 members   8..16 start   16..20 bytes of a chunk   20..24 chunks   24 copies   25..28 reserved   28..32 granule   32..512 reserved
+/// 0..8 members (0: there is none)   8..16 start   16..20 bytes of a chunk   20..24 chunks   24 copies   25 flags (bit 0 power-safe)
+/// 26..28 reserved   28..32 granule   32..64 reserved
 /// ```
 fn put_journal(out: &mut [u8], journal: &JournalArea) {
     put(out, 0, &journal.members.to_le_bytes());
     put(out, 8, &journal.start.to_le_bytes());
     put(out, 16, &journal.chunk_bytes.to_le_bytes());
     put(out, 20, &journal.chunks.to_le_bytes());
-    put(out, 24, &[journal.copies]);
+    put(out, 24, &[journal.copies, u8::from(journal.power_safe)]);
     put(out, 28, &journal.granule.to_le_bytes());
 }
 
-fn decode_journal(bytes: &[u8]) -> Result<JournalArea, SuperblockError> {
+fn decode_journals(bytes: &[u8]) -> Result<Journals, SuperblockError> {
+    let (internal, external) = (decode_journal(bytes)?, decode_journal(&bytes[EXTERNAL..])?);
+    Ok(Journals { internal, external, promised: Order(u64_at(bytes, PROMISED)) })
+}
+
+fn decode_journal(bytes: &[u8]) -> Result<Option<JournalArea>, SuperblockError> {
     let journal = JournalArea {
         members: u64_at(bytes, 0),
         copies: u8_at(bytes, 24),
@@ -468,8 +484,13 @@ fn decode_journal(bytes: &[u8]) -> Result<JournalArea, SuperblockError> {
         chunk_bytes: u32_at(bytes, 16),
         chunks: u32_at(bytes, 20),
         granule: u32_at(bytes, 28),
+        power_safe: u8_at(bytes, 25) & 1 == 1,
     };
-    if journal.is_valid() { Ok(journal) } else { malformed("an impossible journal") }
+    match journal.members {
+        0 => Ok(None),
+        _ if journal.is_valid() && u8_at(bytes, 25) <= 1 => Ok(Some(journal)),
+        _ => malformed("an impossible journal"),
+    }
 }
 
 /// ```text

@@ -40,9 +40,9 @@ fn full() -> Superblock {
         missed_from: i * 3,
         listed_from: i * 5,
     };
-    let shape = Shape { width: 64, data: 62, code: Code::PQ, rows: 32, chunk_rows: 32 };
+    let shape = Shape { width: 63, data: 61, code: Code::PQ, rows: 32, chunk_rows: 32 };
     let start = |i: u32| RESERVED_BYTES + JOURNAL_BYTES + u64::from(i % 32) * 100 * shape.extent_bytes();
-    let zone = |i: u32| Zone { members: u64::MAX, start: start(i), first_segment: i * 100, segments: 100, shape, layout: i / 32 };
+    let zone = |i: u32| Zone { members: u64::MAX >> 1, start: start(i), first_segment: i * 100, segments: 100, shape, layout: i / 32 };
     let fence = |i: u64| Fence { epoch: Epoch(i + 1), accepted_order: Order(i), next_order: Order(u64::MAX), last_seq: [Seq(u64::MAX - i); MAX_STREAMS] };
     Superblock {
         features: Features { compatible: 1 << 63, read_only: 1, incompatible: Features::JOURNAL },
@@ -72,7 +72,11 @@ fn full() -> Superblock {
             scrub_interval_days: u16::MAX,
             read_latency_bound_ms: u32::MAX,
         },
-        journal: JournalArea::fit(u64::MAX, 3, RESERVED_BYTES, JOURNAL_BYTES, 64 << 10, 4096),
+        journals: Journals {
+            internal: JournalArea::fit(u64::MAX >> 1, 3, RESERVED_BYTES, JOURNAL_BYTES, 64 << 10, 4096),
+            external: JournalArea::fit(1 << 63, 1, RESERVED_BYTES, 1 << 30, 256 << 10, 512).map(|area| JournalArea { power_safe: true, ..area }),
+            promised: Order(u64::MAX),
+        },
     }
 }
 
@@ -109,7 +113,7 @@ fn the_smallest_superblock_comes_back() {
     superblock.redundancy = Redundancy::None;
     superblock.place_offset_bits = 11;
     superblock.state = PoolState::Destroyed;
-    superblock.journal = None;
+    superblock.journals = Journals::default();
     superblock.features.incompatible = 0;
     assert_eq!(Superblock::decode(&superblock.encode()).unwrap(), superblock);
     superblock.checkpoints[0] = Some(root(1));
@@ -160,12 +164,12 @@ fn the_kinds_of_refusal_are_told_apart() {
 }
 
 fn journal(superblock: &mut Superblock) -> &mut JournalArea {
-    superblock.journal.as_mut().expect("the full superblock has a journal")
+    superblock.journals.internal.as_mut().expect("the full superblock has a journal")
 }
 
 #[test]
 fn impossible_relations_are_refused() {
-    let wrong: [(&str, &Change<Superblock>); 19] = [
+    let wrong: [(&str, &Change<Superblock>); 20] = [
         ("no zone", &|s| s.zones.clear()),
         ("zones out of order", &|s| s.zones[1].first_segment -= 1),
         ("a zone off the grid", &|s| s.zones[40].start += 4096),
@@ -185,6 +189,7 @@ fn impossible_relations_are_refused() {
         ("a journal in the reserved area", &|s| journal(s).start = 4096),
         ("a journal in a zone", &|s| journal(s).start += 4096),
         ("a journal with more copies than members", &|s| journal(s).members = 3),
+        ("a journal device that holds data", &|s| s.zones[0].members = u64::MAX),
         ("a journal of odd chunks", &|s| journal(s).chunk_bytes += 512),
         ("fences out of order", &|s| s.fences.swap(0, 1)),
         ("orders used again", &|s| s.fences[3].next_order = s.fences[3].accepted_order),

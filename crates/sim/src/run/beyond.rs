@@ -149,7 +149,7 @@ impl Run {
         self.world.model.lenient = true;
         let opinion = self.opinion()?;
         for force in [false, true] {
-            let options = OpenOptions { host: self.host, read_only: false, force, limits: self.scenario.limits };
+            let options = OpenOptions { host: self.host, read_only: false, force, discard_journal: false, limits: self.scenario.limits };
             match self.world.start(&options) {
                 Ok(report) => {
                     self.beyond.started += 1;
@@ -267,7 +267,7 @@ impl Run {
         self.rest()?;
         self.shut_down()?;
         self.world.model.lenient = false;
-        let options = OpenOptions { host: self.host, read_only: false, force: true, limits: self.scenario.limits };
+        let options = OpenOptions { host: self.host, read_only: false, force: true, discard_journal: false, limits: self.scenario.limits };
         let report = self.world.start(&options).map_err(|failure| Violation::new(Broken::Open, format!("not whole again: {failure:?}")))?;
         self.opened(&report)?;
         self.compare()?;

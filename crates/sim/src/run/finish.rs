@@ -172,7 +172,7 @@ impl Run {
         healthy.truncate(wanted);
         healthy.iter().for_each(|member| self.world.members.ailment_mut(*member).gone = true);
         let force = self.rng.chance(500);
-        let options = OpenOptions { host: self.host, read_only: false, force, limits: self.scenario.limits };
+        let options = OpenOptions { host: self.host, read_only: false, force, discard_journal: false, limits: self.scenario.limits };
         let started = self.world.start(&options);
         ensure!(started.is_err(), Open, "the pool started (force: {force}) although the members {healthy:?} are absent");
         self.world.check_untouched()?;

@@ -65,7 +65,7 @@ impl Run {
         self.show_only(others);
         (self.world.model, self.newest_order, self.host, self.clean) = (side.model, side.newest_order, side.host, false);
         self.world.ailing = others.iter().copied().collect();
-        let options = OpenOptions { host: self.host, read_only: false, force: true, limits: self.scenario.limits };
+        let options = OpenOptions { host: self.host, read_only: false, force: true, discard_journal: false, limits: self.scenario.limits };
         let report = self.world.start(&options).map_err(|failure| Violation::new(Broken::Open, format!("half a pool, with force: {failure:?}")))?;
         self.opened(&report)?;
         self.compare()?;
@@ -84,7 +84,7 @@ impl Run {
     /// A half without force.
     fn refuse_half(&mut self, side: &Side, others: &[MemberId]) -> Result<(), Violation> {
         self.show_only(others);
-        let options = OpenOptions { host: side.host, read_only: false, force: false, limits: self.scenario.limits };
+        let options = OpenOptions { host: side.host, read_only: false, force: false, discard_journal: false, limits: self.scenario.limits };
         let started = self.world.start(&options);
         ensure!(matches!(started, Err(StartFailure::Refused(_))), Open, "{:?} started without force although others may be in use", side.members);
         self.world.check_untouched()
@@ -106,7 +106,7 @@ impl Run {
         let (force, read_only) = (self.rng.chance(500), self.rng.chance(300));
         self.world.ailing = (0..self.scenario.sizes.len() as u8).map(MemberId).collect();
         for host in [first.host, second.host] {
-            let options = OpenOptions { host, read_only, force, limits: self.scenario.limits };
+            let options = OpenOptions { host, read_only, force, discard_journal: false, limits: self.scenario.limits };
             // It must be one of the two histories, and wholly.
             self.shows(first, &options).or_else(|_| self.shows(second, &options))?;
         }

@@ -16,7 +16,7 @@ impl Run {
         let old = self.world.members.exchange(member, device);
         self.note_fault(member, false);
         let force = self.quorum_is_lost();
-        let options = OpenOptions { host: self.host, read_only: false, force, limits: self.scenario.limits };
+        let options = OpenOptions { host: self.host, read_only: false, force, discard_journal: false, limits: self.scenario.limits };
         let cut = self.rng.chance(300).then(|| self.rng.below(12));
         self.world.members.set_countdown(cut);
         let uuid = Uuid::from_random(self.rng.bytes16());

@@ -115,7 +115,7 @@ impl MemberIo for World {
 }
 
 fn options(force: bool) -> OpenOptions {
-    OpenOptions { host: Uuid([1; 16]), read_only: false, force, limits: Default::default() }
+    OpenOptions { host: Uuid([1; 16]), read_only: false, force, discard_journal: false, limits: Default::default() }
 }
 
 impl World {

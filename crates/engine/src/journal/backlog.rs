@@ -1,0 +1,52 @@
+//! The backlog: what was admitted since the last promise, in order and without a gap, while flushes come.
+
+use std::collections::VecDeque;
+use windrow_io::Payload;
+use windrow_layout::batch::Entry;
+use windrow_units::Order;
+
+/// Something admitted that is not durable yet.
+#[derive(Debug)]
+pub(super) struct Logged {
+    pub(super) entry: Entry,
+    pub(super) payload: Option<Payload>,
+    /// The last order that the entry covers.
+    pub(super) last: Order,
+}
+
+/// What flushes may have to make durable, in order and without a gap.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    /// Flushes come: new entries are kept.
+    pub(super) listening: bool,
+    /// When the last flush came.
+    pub(super) flushed_ns: u64,
+    pub(super) entries: VecDeque<Logged>,
+    pub(super) bytes: u64,
+    /// The first order that is not in it.
+    pub(super) end: Order,
+}
+
+impl Backlog {
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+        self.bytes = 0;
+        self.listening = false;
+    }
+
+    /// Forgets what is durable.
+    pub(super) fn release(&mut self, through: Order) {
+        while let Some(front) = self.entries.front()
+            && front.last <= through
+        {
+            self.bytes -= front.payload.as_ref().map_or(0, |p| p.len() as u64);
+            self.entries.pop_front();
+        }
+    }
+
+    /// True if everything in `first ..= last` is in it.
+    pub(super) fn covers(&self, first: Order, last: Order) -> bool {
+        let begins = self.entries.front().and_then(|front| front.entry.orders()).map(|(begin, _)| begin);
+        self.listening && last < self.end && begins.is_some_and(|begin| begin <= first)
+    }
+}

@@ -1,0 +1,55 @@
+//! The ring: chunks that are filled one after the other, and taken again when the log has what they hold.
+
+use windrow_units::{JournalArea, Order};
+
+/// The chunks.
+#[derive(Debug)]
+pub(super) struct Ring {
+    pub(super) area: JournalArea,
+    /// The last order in each chunk; 0 if nothing in it is needed.
+    pub(super) last: Vec<Order>,
+    /// The chunk that is being filled, and how far it is.
+    pub(super) chunk: u32,
+    pub(super) offset: u32,
+}
+
+impl Ring {
+    /// A ring that goes on behind `chunk`: never behind a record that may have been torn. `last` says what is needed of each chunk.
+    pub(super) fn new(area: JournalArea, mut last: Vec<Order>, chunk: u32) -> Self {
+        last.resize(area.chunks as usize, Order(0));
+        Self { area, last, chunk, offset: area.chunk_bytes }
+    }
+
+    /// The next record begins a chunk.
+    pub(super) fn leave_chunk(&mut self) {
+        self.offset = self.area.chunk_bytes;
+    }
+
+    pub(super) fn is_free(&self, chunk: u32, durable: Order) -> bool {
+        self.last[chunk as usize] <= durable
+    }
+
+    pub(super) fn next_chunk(&self) -> u32 {
+        (self.chunk + 1) % self.area.chunks
+    }
+
+    /// Chunks in use, the one that is being filled among them.
+    pub(super) fn used(&self, durable: Order) -> u32 {
+        (0..self.area.chunks).filter(|chunk| !self.is_free(*chunk, durable)).count() as u32
+    }
+
+    /// Bytes left in the chunk at hand.
+    pub(super) fn left(&self) -> usize {
+        (self.area.chunk_bytes - self.offset) as usize
+    }
+
+    /// Goes on in the next chunk; false if that is not free.
+    pub(super) fn turn(&mut self, durable: Order) -> bool {
+        let next = self.next_chunk();
+        if !self.is_free(next, durable) {
+            return false;
+        }
+        (self.chunk, self.offset) = (next, 0);
+        true
+    }
+}

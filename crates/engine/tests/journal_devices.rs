@@ -1,0 +1,174 @@
+//! Stories of a journal on devices of its own: data members get full rows only, and losing the devices loses nothing that is not told.
+
+mod machine;
+
+use machine::{Machine, pass, state};
+use windrow_engine::*;
+use windrow_io::*;
+use windrow_units::{MemberId, Redundancy, VolumeId};
+
+const MIB: u64 = 1 << 20;
+/// RAID-5 over four members; the devices are members 4 and 5.
+const DEVICES: [usize; 2] = [4, 5];
+
+fn pool(power_safe: bool) -> (Machine, VolumeId) {
+    let mut machine = Machine::with_journal_devices(Redundancy::Single, 4, 24, 2, power_safe);
+    let volume = machine.volume(8 * MIB);
+    machine.write(volume, 1500, 1);
+    machine.flush(volume);
+    // Block 1500 goes to the log.
+    pass(&mut machine, 60);
+    (machine, volume)
+}
+
+fn sync(machine: &mut Machine, volume: VolumeId, lba: u64, byte: u8) {
+    machine.write(volume, lba, byte);
+    machine.completions.clear();
+    machine.flush(volume);
+    assert!(machine.completions.iter().all(|c| c.result.is_ok()) && !machine.completions.is_empty(), "the flush was answered: {}", machine.engine.describe());
+}
+
+fn fill(machine: &mut Machine, volume: VolumeId, count: u64) {
+    (0..count).for_each(|lba| sync(machine, volume, lba, lba as u8 + 1));
+}
+
+fn check(machine: &mut Machine, volume: VolumeId, count: u64) {
+    (0..count).for_each(|lba| assert_eq!(machine.byte(volume, lba), lba as u8 + 1, "block {lba}"));
+}
+
+fn without(machine: Machine, away: &[usize], options: &OpenOptions) -> Result<(Engine, OpenReport), OpenError> {
+    let mut memory = machine.memory;
+    away.iter().for_each(|member| memory.present[*member] = false);
+    Engine::open(&mut memory, BufPool::new(64 << 20), options)
+}
+
+#[test]
+fn data_members_get_nothing_for_a_flush() {
+    for power_safe in [false, true] {
+        let (mut machine, volume) = pool(power_safe);
+        let before = machine.engine.status().member_stats;
+        fill(&mut machine, volume, 10);
+        let after = machine.engine.status().member_stats;
+        for member in 0..4 {
+            assert_eq!((after[member].written, after[member].flushes), (before[member].written, before[member].flushes), "member {member}");
+        }
+        for member in DEVICES {
+            assert_eq!(after[member].written.total() - before[member].written.total(), 10 * (512 + 4096));
+            assert_eq!(after[member].flushes - before[member].flushes, if power_safe { 0 } else { 10 });
+        }
+        assert!(machine.engine.status().journal.external);
+        let mut machine = machine.crash();
+        check(&mut machine, volume, 10);
+    }
+}
+
+#[test]
+fn one_device_of_two_is_enough() {
+    let (mut machine, volume) = pool(false);
+    fill(&mut machine, volume, 10);
+    machine.memory.failing[4] = true;
+    fill(&mut machine, volume, 30);
+    assert_eq!((state(&machine, 4), state(&machine, 5)), ("faulted", "online"));
+    assert!(machine.engine.status().journal.external);
+    let mut machine = machine.crash();
+    check(&mut machine, volume, 30);
+}
+
+#[test]
+fn when_all_devices_are_gone_the_log_and_the_internal_journal_take_over() {
+    let (mut machine, volume) = pool(false);
+    fill(&mut machine, volume, 20);
+    DEVICES.iter().for_each(|device| machine.memory.failing[*device] = true);
+    sync(&mut machine, volume, 20, 21);
+    assert!(DEVICES.iter().all(|device| state(&machine, *device) == "faulted"));
+    fill(&mut machine, volume, 40);
+    let journal = machine.engine.status().journal;
+    assert!(!journal.external && journal.rounds > 20, "{journal:?}");
+    // Their loss is on record: a start does without them.
+    DEVICES.iter().for_each(|device| machine.memory.present[*device] = false);
+    let mut machine = machine.crash();
+    check(&mut machine, volume, 40);
+}
+
+#[test]
+fn promises_on_lost_devices_are_missed_even_if_their_loss_is_on_record() {
+    let (mut machine, volume) = pool(false);
+    fill(&mut machine, volume, 20);
+    DEVICES.iter().for_each(|device| machine.memory.failing[*device] = true);
+    machine.write(volume, 20, 21);
+    machine.flush(volume);
+    // The log has been sealed for what the devices had promised, and power goes before a byte of it arrives: all that is left is the record of the loss.
+    for segment in 0..4u32 {
+        machine.memory.overwrite(windrow_units::SegmentId(segment), 0..1, 0);
+    }
+    DEVICES.iter().for_each(|device| machine.memory.present[*device] = false);
+    let error = Engine::open(&mut machine.memory, BufPool::new(64 << 20), &Machine::options()).err().expect("refused");
+    assert!(matches!(error, OpenError::Lost(_)), "{error}");
+}
+
+#[test]
+fn a_start_without_the_devices_is_refused_unless_nothing_was_on_them_or_they_are_given_up() {
+    let (mut machine, volume) = pool(false);
+    fill(&mut machine, volume, 20);
+    let memory = machine.memory.clone();
+    let error = without(machine, &DEVICES, &Machine::options()).err().expect("refused");
+    assert!(matches!(&error, OpenError::JournalMissing { which } if which.contains('4') && which.contains('5')), "{error}");
+    // Given up: the pool is as it was before the flushes that only the devices had, and says so.
+    let options = OpenOptions { discard_journal: true, ..Machine::options() };
+    let mut given_up = memory.clone();
+    DEVICES.iter().for_each(|device| given_up.present[*device] = false);
+    let (_, report) = Engine::open(&mut given_up.clone(), BufPool::new(64 << 20), &options).expect("opens");
+    assert!(report.notes[0].contains("given up"), "{:?}", report.notes);
+    let mut machine = Machine::open_with(given_up, &options);
+    assert_eq!((machine.byte(volume, 3), machine.byte(volume, 1500)), (0, 1));
+    sync(&mut machine, volume, 3, 33);
+    // The devices are there again: what they hold is of a history that was given up.
+    DEVICES.iter().for_each(|device| machine.memory.present[*device] = true);
+    let mut machine = machine.crash();
+    assert_eq!((machine.byte(volume, 3), machine.byte(volume, 4)), (33, 0));
+    pass(&mut machine, 60);
+    assert!(DEVICES.iter().all(|device| state(&machine, *device) == "online"), "{}", machine.engine.describe());
+    fill(&mut machine, volume, 10);
+    assert!(machine.engine.status().journal.external);
+    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    let (engine, _) = without(machine, &DEVICES, &Machine::options()).expect("after a clean shutdown nothing is on them");
+    assert!(!engine.status().journal.external);
+}
+
+#[test]
+fn a_device_that_comes_back_is_used_when_it_is_whole() {
+    let (mut machine, volume) = pool(false);
+    fill(&mut machine, volume, 5);
+    let superblocks: Vec<_> = DEVICES.iter().map(|device| machine.memory.superblock_of(*device)).collect();
+    for device in DEVICES {
+        for change in [MemberChange::TakeOut, MemberChange::Settle] {
+            machine.command(Control::Member { member: MemberId(device as u8), change });
+        }
+    }
+    fill(&mut machine, volume, 10);
+    assert!(!machine.engine.status().journal.external);
+    for (device, superblock) in DEVICES.into_iter().zip(superblocks) {
+        machine.command(Control::Member { member: MemberId(device as u8), change: MemberChange::BringBack { superblock: Box::new(superblock) } });
+    }
+    fill(&mut machine, volume, 15);
+    pass(&mut machine, 60);
+    fill(&mut machine, volume, 20);
+    assert!(machine.engine.status().journal.external, "{}", machine.engine.describe());
+    let mut machine = machine.crash();
+    check(&mut machine, volume, 20);
+}
+
+#[test]
+fn a_journal_device_has_no_vote() {
+    // Two of four data members and both devices: not more than half of those that hold data.
+    let (mut machine, volume) = pool(false);
+    fill(&mut machine, volume, 5);
+    let error = without(machine, &[0, 1], &Machine::options()).err().expect("refused");
+    assert!(matches!(error, OpenError::NoQuorum { present: 2, total: 4 }), "{error}");
+    let mut machine = Machine::with_journal_devices(Redundancy::Double, 5, 24, 2, false);
+    let volume = machine.volume(MIB);
+    sync(&mut machine, volume, 1, 11);
+    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    let (engine, _) = without(machine, &[0, 1, 5, 6], &Machine::options()).expect("three of five");
+    assert_eq!(engine.status().state, "degraded");
+}
