@@ -19,7 +19,7 @@ pub(crate) use round::JournalWork;
 use crate::limits::{JOURNAL_BACKLOG_BYTES, JOURNAL_LISTEN_NS, JOURNAL_LIVE_BYTES_MAX, STREAM_USER};
 use crate::write::Placing;
 use crate::{Engine, JournalStatus, Outbox};
-use backlog::{Backlog, Logged};
+use backlog::Backlog;
 use ring::Ring;
 use round::Round;
 use windrow_layout::superblock::Journals;
@@ -141,16 +141,10 @@ impl Engine {
         if !self.journal.backlog.listening {
             return;
         }
-        let (entry, payload) = (placing.entry(), placing.payload().cloned());
-        let Some((first, count)) = entry.orders() else { return };
-        let backlog = &mut self.journal.backlog;
-        if backlog.bytes > JOURNAL_BACKLOG_BYTES || (first != backlog.end && !backlog.entries.is_empty()) {
-            return backlog.clear();
+        if self.journal.backlog.bytes > JOURNAL_BACKLOG_BYTES {
+            return self.journal.backlog.clear();
         }
-        let last = Order(first.0 + count - 1);
-        backlog.bytes += payload.as_ref().map_or(0, |p| p.len() as u64);
-        backlog.end = last.next();
-        backlog.entries.push_back(Logged { entry, payload, last });
+        self.journal.backlog.push(placing.entry(), placing.payload().cloned());
     }
 
     /// Forgets what is durable, and everything if no flushes come any more.
@@ -163,18 +157,25 @@ impl Engine {
         backlog.release(promised);
     }
 
-    /// A flush has come: what is admitted from now on is kept.
+    /// A flush has come: what is admitted from now on is kept. What was admitted before is taken from the open batch, as far as it is there.
     pub(crate) fn listen(&mut self) {
         if self.journal.rings.is_empty() {
             return;
         }
-        let next = self.orders.last().next();
-        let backlog = &mut self.journal.backlog;
-        backlog.flushed_ns = self.now_ns;
-        if !backlog.listening {
-            backlog.clear();
-            backlog.listening = true;
-            backlog.end = next;
+        self.journal.backlog.flushed_ns = self.now_ns;
+        if self.journal.backlog.listening {
+            return;
+        }
+        self.journal.backlog.clear();
+        self.journal.backlog.listening = true;
+        let open = &self.streams[crate::stream_slot(STREAM_USER)].open;
+        let mut payloads = open.payloads.iter();
+        for entry in open.table.decode() {
+            let payload = if entry.has_payload() { payloads.next().cloned() } else { None };
+            self.journal.backlog.push(entry, payload);
+        }
+        for placing in &self.admission.placing {
+            self.journal.backlog.push(placing.entry(), placing.payload().cloned());
         }
     }
 
@@ -235,12 +236,22 @@ impl Engine {
         whole
     }
 
-    /// Nanoseconds for which the open batch of the user stream may stay open: what is promised is not at risk, but keeps memory, chunks and
-    /// dead segments waiting.
-    pub(crate) fn open_batch_age_ns(&self, stream: usize) -> u64 {
+    /// What only the journal may have.
+    pub(crate) fn journal_promised(&self) -> Order {
+        self.journal.promised
+    }
+
+    /// When the open batch of a stream is to be sealed at the latest: what is promised is not at risk, but keeps memory, chunks and dead segments
+    /// waiting.
+    pub(crate) fn open_batch_due_ns(&self, stream: usize) -> u64 {
         let age = u64::from(self.superblock.properties.seal_age_ms) * 1_000_000;
-        let promised = stream == STREAM_USER && self.stream(stream).open.orders.is_some_and(|(_, last)| last <= self.journal.promised);
-        if promised { age * PROMISED_AGE } else { age }
+        let open = &self.stream(stream).open;
+        if stream != STREAM_USER {
+            return open.since_ns + age;
+        }
+        let promised = open.orders.is_some_and(|(_, last)| last <= self.journal.promised);
+        let latest = open.since_ns + age * PROMISED_AGE;
+        if promised { latest } else { latest.min(open.at_risk_since_ns + age) }
     }
 }
 

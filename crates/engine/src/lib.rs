@@ -273,7 +273,7 @@ impl Engine {
             return Some(self.now_ns);
         }
         let open = self.streams.iter().filter(|s| !s.open.is_empty() && s.id != limits::STREAM_CHECKPOINT);
-        let due = open.map(|s| s.open.since_ns + self.open_batch_age_ns(s.id));
+        let due = open.map(|s| self.open_batch_due_ns(s.id));
         // What is overdue could not be sealed and waits for a completion, not for time.
         due.filter(|due| *due > self.now_ns)
             .chain(self.scrub.wake_at_ns(self.now_ns))

@@ -62,6 +62,8 @@ pub struct OpenBatch {
     pub orders: Option<(Order, Order)>,
     /// When its first item came, in driver time.
     pub since_ns: u64,
+    /// When the first of its items came that no journal holds.
+    pub at_risk_since_ns: u64,
 }
 
 impl OpenBatch {

@@ -28,6 +28,18 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
+    /// Adds what was admitted next. What comes with a gap makes the rest worthless.
+    pub(super) fn push(&mut self, entry: Entry, payload: Option<Payload>) {
+        let Some((first, count)) = entry.orders() else { return };
+        if first != self.end && !self.entries.is_empty() {
+            self.entries.clear();
+            self.bytes = 0;
+        }
+        self.end = Order(first.0 + count);
+        self.bytes += payload.as_ref().map_or(0, |p| p.len() as u64);
+        self.entries.push_back(Logged { entry, payload, last: Order(first.0 + count - 1) });
+    }
+
     pub(super) fn clear(&mut self) {
         self.entries.clear();
         self.bytes = 0;

@@ -218,6 +218,7 @@ impl Engine {
         let mut engine = build(superblock, tables, loaded, &outcome.restart, root.id, online, plan, limits, buffers, options.read_only);
         engine.restore_counters(&counters);
         engine.journal = crate::journal::Journal::new(&engine.superblock.journals, &outcome.journal.resume(outcome.restart.accepted));
+        engine.choose_journal();
         engine.readmit(outcome.readmitted)?;
         if outcome.checkpoint_broken {
             engine.leave_stray(&stray)?;

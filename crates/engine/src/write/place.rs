@@ -66,10 +66,13 @@ impl Engine {
 
     /// Adds an entry for which [`Engine::make_room`] found room.
     pub(crate) fn append(&mut self, stream: usize, entry: &Entry, item: Item, payload: Option<Payload>, order: Option<Order>) {
-        let now = self.now_ns;
+        let (now, promised) = (self.now_ns, self.journal_promised());
         let open = &mut self.stream_mut(stream).open;
         if open.is_empty() {
             open.since_ns = now;
+        }
+        if open.orders.is_none_or(|(_, last)| last <= promised) {
+            open.at_risk_since_ns = now;
         }
         open.table.push(entry);
         open.items.push(item);

@@ -230,11 +230,11 @@ impl Engine {
     /// Seals what has waited for the age bound, so that acknowledged data is not at risk for long.
     pub(crate) fn seal_aged(&mut self, out: &mut Outbox) {
         for stream in [STREAM_USER, STREAM_CLEANED] {
-            let age = self.open_batch_age_ns(stream);
+            let due = self.open_batch_due_ns(stream);
             let s = self.stream(stream);
             // Moves put nothing at risk: their batch is sealed part-filled only when no more of them can come.
             let wait = stream == STREAM_CLEANED && self.cleaner.is_reading();
-            if !s.open.is_empty() && !wait && self.now_ns >= s.open.since_ns + age {
+            if !s.open.is_empty() && !wait && self.now_ns >= due {
                 self.seal(stream, out);
             }
         }

@@ -175,6 +175,12 @@ impl TableWriter {
         self.room.resize(len, 0);
     }
 
+    /// The entries, in order.
+    pub fn decode(&self) -> Vec<Entry> {
+        let mut reader = TableReader::new(self.bytes());
+        (0..self.entries).map_while(|_| reader.next().ok()).collect()
+    }
+
     /// Empties the table; memory is kept.
     pub fn clear(&mut self) {
         self.used = 0;
