@@ -44,7 +44,9 @@ pub fn run(seed: u64, actions: u64) -> Result<Tried, Violation> {
 
 fn scenario(seed: u64, rng: &mut Rng) -> Scenario {
     let (redundancy, count) = rng.pick(&[(Redundancy::None, 1), (Redundancy::Copies(2), 2), (Redundancy::Single, 3), (Redundancy::Double, 4)]);
-    let drawn = Scenario::draw(seed, 0);
+    let mut drawn = Scenario::draw(seed, 0);
+    // Faults are placed on all members: journal devices have stories of their own.
+    drawn.journal.iter_mut().for_each(|journal| journal.devices.clear());
     let size = RESERVED_BYTES + drawn.journal.as_ref().and_then(|journal| journal.bytes_each).unwrap_or(0) + EXTENTS * u64::from(SEGMENT_ROWS) * BLOCK_BYTES;
     Scenario { redundancy, sizes: vec![size; count], chunk_rows: 4, segment_rows: SEGMENT_ROWS, ..drawn }
 }

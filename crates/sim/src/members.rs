@@ -61,6 +61,8 @@ pub struct VirtualMembers {
     members: Vec<VirtualMember>,
     ailments: Vec<Ailment>,
     canary: Canary,
+    /// Members whose writes are durable when they end, as a bit mask.
+    power_safe: u64,
     countdown: Option<u64>,
     cut: bool,
     rng: Rng,
@@ -70,7 +72,7 @@ impl VirtualMembers {
     /// Empty members of these sizes.
     pub fn new(sizes: &[u64], discard_fill: u8, rng: Rng) -> Self {
         let members: Vec<_> = sizes.iter().map(|size| VirtualMember::new(*size, discard_fill)).collect();
-        Self { ailments: vec![Ailment::default(); members.len()], members, canary: Canary::None, countdown: None, cut: false, rng }
+        Self { ailments: vec![Ailment::default(); members.len()], members, canary: Canary::None, power_safe: 0, countdown: None, cut: false, rng }
     }
 
     /// New sizes; members only grow.
@@ -106,6 +108,11 @@ impl VirtualMembers {
     /// Turns over bits of a range of a member.
     pub fn corrupt(&mut self, member: MemberId, offset: u64, length: u64) {
         self.members[member.index()].corrupt(&mut self.rng, offset, length);
+    }
+
+    /// Writes to these members, a bit mask, are durable when they end.
+    pub fn set_power_safe(&mut self, members: u64) {
+        self.power_safe = members;
     }
 
     /// Plants a canary from now on.
@@ -243,6 +250,10 @@ impl VirtualMembers {
         let last = (member.size() - buf.len() as u64) / BLOCK_BYTES;
         let offset = if wrong { self.rng.below(last + 1) * BLOCK_BYTES } else { offset };
         member.write(offset, buf);
+        if self.power_safe >> id.0 & 1 == 1 {
+            let mark = member.flush_begin();
+            member.flush_end(mark, false);
+        }
         Ok(())
     }
 

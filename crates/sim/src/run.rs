@@ -201,7 +201,8 @@ impl Run {
                 Canary::DiscardBeforeFlush
             }
         };
-        let members = VirtualMembers::new(&scenario.sizes, scenario.discard_fill, Rng::stream(seed, "members"));
+        let mut members = VirtualMembers::new(&scenario.all_sizes(), scenario.discard_fill, Rng::stream(seed, "members"));
+        members.set_power_safe(scenario.power_safe());
         let host = Uuid::from_random(rng.bytes16());
         let mut world = World::new(seed, members, options.story);
         world.planted = options.canary;

@@ -154,12 +154,22 @@ pub struct Scenario {
     pub cycles: Vec<Cycle>,
 }
 
-/// Half of the pools have a journal; often one that is small enough to be full.
-fn draw_journal(seed: u64) -> Option<JournalSpec> {
+/// Half of the pools have a journal; often one that is small enough to be full. Some of them have devices of their own for it.
+fn draw_journal(seed: u64, redundancy: Redundancy) -> Option<JournalSpec> {
     let mut rng = Rng::stream(seed, "journal");
     let bytes_each = rng.pick(&[64 << 10, 80 << 10, 128 << 10, 512 << 10]);
     let granule = rng.pick(&[512, 512, 4096]);
-    rng.chance(500).then(|| JournalSpec::internal(Some(bytes_each), granule))
+    if !rng.chance(500) {
+        return None;
+    }
+    let mut journal = JournalSpec::internal(Some(bytes_each), granule);
+    // Not with mirrors: their halves go to two hosts, and the devices could go to one only.
+    if rng.chance(300) && !matches!(redundancy, Redundancy::Copies(_)) {
+        let bytes = RESERVED_BYTES + rng.pick(&[64 << 10, 128 << 10, 1 << 20]);
+        journal.devices = (0..rng.between(1, 2)).map(|_| (Uuid::from_random(rng.bytes16()), bytes)).collect();
+        journal.power_safe = rng.chance(300);
+    }
+    Some(journal)
 }
 
 impl Scenario {
@@ -179,7 +189,7 @@ impl Scenario {
         let segment_rows = (wanted_rows as u32).clamp(8, 64).next_multiple_of(chunk_rows).min(64);
         let extents = rng.between(24, 72);
         let extent_bytes = u64::from(segment_rows) * BLOCK_BYTES;
-        let journal = draw_journal(seed);
+        let journal = draw_journal(seed, redundancy);
         let journal_bytes = journal.as_ref().and_then(|journal| journal.bytes_each).unwrap_or(0);
         let uneven = rng.chance(300);
         let sizes = (0..count)
@@ -196,6 +206,19 @@ impl Scenario {
         let cycles = draw_cycles(&mut rng, blocks);
         let exchanges_per_mille = if redundancy.tolerance() > 0 { rng.pick(&[0, 0, 1, 3]) } else { 0 };
         Self { sizes, redundancy, chunk_rows, segment_rows, properties, limits, fill_per_mille, discard_fill, exchanges_per_mille, journal, cycles }
+    }
+
+    /// The sizes of all members: those for data, then the journal devices.
+    pub fn all_sizes(&self) -> Vec<u64> {
+        let devices = self.journal.iter().flat_map(|journal| &journal.devices).map(|device| device.1);
+        self.sizes.iter().copied().chain(devices).collect()
+    }
+
+    /// Journal devices that need no flush, as a bit mask.
+    pub fn power_safe(&self) -> u64 {
+        let devices = self.sizes.len()..self.all_sizes().len();
+        let safe = self.journal.as_ref().is_some_and(|journal| journal.power_safe);
+        devices.filter(|_| safe).fold(0, |mask, member| mask | 1 << member)
     }
 
     /// The pool to create.
