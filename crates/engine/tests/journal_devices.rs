@@ -102,7 +102,7 @@ fn promises_on_lost_devices_are_missed_even_if_their_loss_is_on_record() {
         machine.memory.overwrite(windrow_units::SegmentId(segment), 0..1, 0);
     }
     DEVICES.iter().for_each(|device| machine.memory.present[*device] = false);
-    let error = Engine::open(&mut machine.memory, BufPool::new(64 << 20), &Machine::options()).err().expect("refused");
+    let error = Engine::open(&mut machine.memory, BufPool::new(64 << 20), &Machine::options()).expect_err("refused");
     assert!(matches!(error, OpenError::Lost(_)), "{error}");
 }
 
@@ -111,7 +111,7 @@ fn a_start_without_the_devices_is_refused_unless_nothing_was_on_them_or_they_are
     let (mut machine, volume) = pool(false);
     fill(&mut machine, volume, 20);
     let memory = machine.memory.clone();
-    let error = without(machine, &DEVICES, &Machine::options()).err().expect("refused");
+    let error = without(machine, &DEVICES, &Machine::options()).expect_err("refused");
     assert!(matches!(&error, OpenError::JournalMissing { which } if which.contains('4') && which.contains('5')), "{error}");
     // Given up: the pool is as it was before the flushes that only the devices had, and says so.
     let options = OpenOptions { discard_journal: true, ..Machine::options() };
@@ -163,7 +163,7 @@ fn a_journal_device_has_no_vote() {
     // Two of four data members and both devices: not more than half of those that hold data.
     let (mut machine, volume) = pool(false);
     fill(&mut machine, volume, 5);
-    let error = without(machine, &[0, 1], &Machine::options()).err().expect("refused");
+    let error = without(machine, &[0, 1], &Machine::options()).expect_err("refused");
     assert!(matches!(error, OpenError::NoQuorum { present: 2, total: 4 }), "{error}");
     let mut machine = Machine::with_journal_devices(Redundancy::Double, 5, 24, 2, false);
     let volume = machine.volume(MIB);

@@ -50,7 +50,7 @@ impl JournalArea {
         let length = self.chunks_each().checked_mul(u64::from(self.chunk_bytes.max(1)));
         let end = length.and_then(|length| length.checked_add(self.start));
         let granule = self.granule == 512 || u64::from(self.granule) == BLOCK_BYTES;
-        chunk && copies && granule && self.start % BLOCK_BYTES == 0 && end.is_some() && (JOURNAL_CHUNKS_MIN..=1 << 24).contains(&self.chunks)
+        chunk && copies && granule && self.start.is_multiple_of(BLOCK_BYTES) && end.is_some() && (JOURNAL_CHUNKS_MIN..=1 << 24).contains(&self.chunks)
     }
 
     /// Places for chunks that the area has on each member.

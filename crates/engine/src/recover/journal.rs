@@ -13,7 +13,7 @@ use super::{OpenError, Tables};
 use crate::journal::Resume;
 use crate::pending::BlockKey;
 use crate::{Engine, MemberStats};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use windrow_io::{Buf, MemberError, Payload};
 use windrow_layout::batch::{Entry, FillState, VolumeChange};
 use windrow_layout::journal::{DecodedRecord, RecordError, RecordHeader, decode_record, decode_record_header};
@@ -232,7 +232,7 @@ impl Found {
     /// Applies what only records have to the tables, as far as it has no content; gives what is to be readmitted, in ascending order, for every
     /// order in `covered + 1 ..= accepted` that a record has.
     pub(super) fn apply(&self, superblock: &Superblock, covered: Order, accepted: Order, tables: &mut Tables) -> Result<Vec<Readmitted>, OpenError> {
-        let mut newest: HashMap<u64, usize> = HashMap::new();
+        let mut newest: BTreeMap<u64, usize> = BTreeMap::new();
         let mut list: Vec<Readmitted> = Vec::new();
         let mut done = covered;
         for record in &self.records {
@@ -272,7 +272,7 @@ impl Found {
         record: &Record,
         decoded: &windrow_layout::batch::DecodedEntry,
         (first, last): (Order, Order),
-        newest: &mut HashMap<u64, usize>,
+        newest: &mut BTreeMap<u64, usize>,
         list: &mut Vec<Readmitted>,
         tables: &mut Tables,
     ) -> Result<(), OpenError> {
