@@ -1,7 +1,7 @@
 //! Cleaning: what is still live in a victim moves to the cleaned stream, so that its segment can be used again.
 //!
 //! 1 When too few segments are free or coming free, the policy picks a victim. 2 Of each of its batches the two ends are read:
-//! the table says which blocks it holds, the map says which are live. 3 Live blocks are read in runs (singly where a run can not be had), verified, and appended
+//! the table says which blocks it holds, the map says which are live. (What if the ends are wrong: `clean/damage.rs`.) 3 Live blocks are read in runs (singly where a run can not be had), verified, and appended
 //! as moves that keep their birth and name their old place. 4 When its last move has committed, the victim is dead; it becomes
 //! free by the reuse rule. Checkpoint pages are not moved: they are marked changed, so that the next checkpoint writes them
 //! elsewhere. 5 If space is short, whatever keeps dead segments from being free is hurried: a flush, a checkpoint.
@@ -10,10 +10,13 @@
 //! checkpoints later. So every victim pays back the segment that its moves may need after one flush, and a checkpoint is forced
 //! only when nothing else is left to clean.
 //!
-//! Repairs found by reads go the same way: a move with the rebuilt bytes.
+//! Repairs found by reads and scrubs go the same way: a move with the rebuilt bytes (`clean/repair.rs`).
+
+mod damage;
+mod repair;
 
 use crate::fetch::{FetchGoal, FetchSpec};
-use crate::limits::{CHECKPOINT_RESERVE, MAX_VICTIMS, STREAM_CLEANED, STREAM_USER, VICTIM_BATCHES_AHEAD};
+use crate::limits::{CHECKPOINT_RESERVE, MAX_VICTIMS, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, VICTIM_BATCHES_AHEAD};
 use crate::member::Purpose;
 use crate::pending::BlockKey;
 use crate::segment::ReuseHorizon;
@@ -22,6 +25,10 @@ use crate::stream::Item;
 use crate::write::EDGE_UNITS;
 use crate::write::pace::Gain;
 use crate::{Engine, Outbox};
+pub(crate) use damage::MappedBlock;
+use damage::Pass;
+pub(crate) use repair::RepairFor;
+use repair::Repairs;
 use std::collections::VecDeque;
 use windrow_io::{MemberOp, Payload};
 use windrow_layout::batch::{DecodedBatch, Entry, decode_batch, decode_header};
@@ -73,7 +80,8 @@ struct Ends {
     head: Vec<Option<Payload>>,
     tail: Option<Payload>,
     left: u8,
-    rebuilt: bool,
+    /// They are wrong: the whole batch waits to be examined, or is.
+    wrong: bool,
 }
 
 impl Ends {
@@ -101,15 +109,21 @@ pub(crate) struct Victim {
     ready: u32,
     /// Number of the cleaned batch that takes its last move.
     last_seq: Seq,
-    /// Something of it could not be read: it is not tried again.
-    damaged: bool,
+    /// Which way what lives in it is found.
+    pass: Pass,
+    /// Something in it could not be had on this way.
+    missed: bool,
     /// What users get for it.
     gain: Gain,
 }
 
 impl Victim {
     fn reading(&self, filled: u32) -> bool {
-        self.next_row < filled || !self.ends.is_empty() || !self.runs.is_empty()
+        self.next_row < filled || self.has_reads()
+    }
+
+    fn has_reads(&self) -> bool {
+        !self.ends.is_empty() || !self.runs.is_empty() || self.is_searching()
     }
 }
 
@@ -118,8 +132,12 @@ impl Victim {
 pub(crate) struct Cleaner {
     victims: Slab<Victim>,
     ready: VecDeque<(u32, Move)>,
-    repairs: VecDeque<Move>,
+    repairs: Repairs,
     moves_in_flight: u32,
+    /// A batch of a victim is being examined: one at a time, for the memory that it takes.
+    examining: bool,
+    /// A search in the map was left with nothing under way: it goes on at once.
+    again: bool,
 }
 
 impl Cleaner {
@@ -130,9 +148,9 @@ impl Cleaner {
 
     /// One line for a diagnosis.
     pub(crate) fn describe(&self) -> String {
-        let victims: Vec<_> = self.victims.iter().map(|v| (v.segment.0, v.next_row, v.ends.len(), v.runs.len(), v.last_seq.0)).collect();
+        let victims: Vec<_> = self.victims.iter().map(|v| (v.segment.0, v.pass, v.next_row, v.ends.len(), v.runs.len(), v.last_seq.0)).collect();
         format!(
-            "victims (segment, row, ends, runs, last batch) {victims:?}, ready {}, repairs {}, moves {}",
+            "victims (segment, pass, row, ends, runs, last batch) {victims:?}, ready {}, repairs {}, moves {}",
             self.ready.len(),
             self.repairs.len(),
             self.moves_in_flight
@@ -141,12 +159,12 @@ impl Cleaner {
 
     /// True if reads of victims are under way.
     pub(crate) fn has_reads(&self) -> bool {
-        self.victims.iter().any(|v| !v.ends.is_empty() || !v.runs.is_empty())
+        self.victims.iter().any(Victim::has_reads)
     }
 
     /// True if more moves will come by themselves.
     pub(crate) fn is_reading(&self) -> bool {
-        !self.ready.is_empty() || self.victims.iter().any(|v| !v.ends.is_empty() || !v.runs.is_empty())
+        !self.ready.is_empty() || self.has_reads()
     }
 
     /// True if nothing is under way.
@@ -164,13 +182,16 @@ impl Engine {
     /// Goes on with cleaning.
     pub(crate) fn clean_step(&mut self, out: &mut Outbox) {
         if self.read_only || (self.control.shutting_down() && !self.wants_room() && self.checkpoint.is_idle()) {
+            self.cleaner.again = false;
             return;
         }
+        self.cleaner.again = false;
         self.take_victims();
         let victims: Vec<u32> = self.cleaner.victims.iter_mut().map(|(at, _)| at).collect();
         for at in &victims {
             self.read_victim(*at, out);
         }
+        self.examine_victims(out);
         self.append_moves(out);
         for at in victims {
             self.end_victim(at);
@@ -209,7 +230,9 @@ impl Engine {
         self.counters.victims += 1;
         let (live, dead) = self.segments.live_and_dead_blocks(segment);
         let gain = Gain::new(live, dead);
-        self.cleaner.victims.insert(Victim { segment, next_row: 0, ends: Vec::new(), runs: Slab::default(), ready: 0, last_seq: Seq(0), damaged: false, gain });
+        let victim =
+            Victim { segment, next_row: 0, ends: Vec::new(), runs: Slab::default(), ready: 0, last_seq: Seq(0), pass: Pass::Ends, missed: false, gain };
+        self.cleaner.victims.insert(victim);
     }
 
     /// Starts reading the ends of the victim's next batches.
@@ -217,6 +240,9 @@ impl Engine {
         loop {
             let ready = self.cleaner.ready.len();
             let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
+            if victim.is_searching() {
+                return self.search_map(at, out);
+            }
             let segment = victim.segment;
             let s = self.segments.get(segment);
             let busy = victim.ends.len() + victim.runs.len().min(1);
@@ -230,13 +256,16 @@ impl Engine {
             }
             let (row, rows) = s.batch_at(victim.next_row);
             victim.next_row = row + rows;
-            victim.ends.push(Ends { row, rows, head: Vec::new(), tail: None, left: 0, rebuilt: false });
-            self.read_ends(at, row, rows.min(HEAD_ROWS), 1, false, out);
+            let whole = victim.pass == Pass::Whole;
+            victim.ends.push(Ends { row, rows, head: Vec::new(), tail: None, left: 0, wrong: whole });
+            if !whole {
+                self.read_ends(at, row, rows.min(HEAD_ROWS), 1, out);
+            }
         }
     }
 
     /// Reads the tail and `head_rows` rows of the first `head_columns` columns of a batch.
-    fn read_ends(&mut self, at: u32, row: u32, head_rows: u32, head_columns: u8, rebuild: bool, out: &mut Outbox) {
+    fn read_ends(&mut self, at: u32, row: u32, head_rows: u32, head_columns: u8, out: &mut Outbox) {
         let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
         let segment = victim.segment;
         let Some(ends) = victim.ends.iter_mut().find(|e| e.row == row) else { return };
@@ -246,10 +275,10 @@ impl Engine {
         let tail_column = Column(self.zones.shape(segment).data - 1);
         let goal = |part| FetchGoal::CleanEnd { victim: at, batch_row: row, part };
         for c in 0..head_columns {
-            let spec = FetchSpec { segment, column: Column(c), row, rows: head_rows, checksums: Vec::new(), goal: goal(Some(c)), rebuild };
+            let spec = FetchSpec { segment, column: Column(c), row, rows: head_rows, checksums: Vec::new(), goal: goal(Some(c)) };
             self.start_fetch(spec, out);
         }
-        self.start_fetch(FetchSpec { segment, column: tail_column, row: tail_row, rows: 1, checksums: Vec::new(), goal: goal(None), rebuild }, out);
+        self.start_fetch(FetchSpec { segment, column: tail_column, row: tail_row, rows: 1, checksums: Vec::new(), goal: goal(None) }, out);
     }
 
     /// One end of a batch has come.
@@ -265,12 +294,12 @@ impl Engine {
         if ends.left > 0 {
             return;
         }
-        let (rows, rebuilt) = (ends.rows, ends.rebuilt);
+        let rows = ends.rows;
         let head = ends.head_bytes(&self.superblock.pool, segment);
         if let Some(Err(blocks)) = head {
             // A long table: the header says how far it reaches.
             let columns = blocks.div_ceil(rows) as u8;
-            return self.read_ends(at, row, rows.min(blocks), columns, rebuilt, out);
+            return self.read_ends(at, row, rows.min(blocks), columns, out);
         }
         let decoded = match (head, &ends.tail) {
             (Some(Ok(head)), Some(tail)) => decode_batch(&head, tail, &self.superblock.pool, segment, row).ok(),
@@ -278,12 +307,12 @@ impl Engine {
         };
         let current = decoded.is_some_and(|batch| self.read_live(at, segment, row, &batch, out));
         let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
-        if !current && !rebuilt && self.zones.shape(segment).tolerance() > 0 {
-            victim.ends.iter_mut().filter(|e| e.row == row).for_each(|e| e.rebuilt = true);
-            return self.read_ends(at, row, rows.min(HEAD_ROWS), 1, true, out);
+        if current {
+            victim.ends.retain(|e| e.row != row);
+        } else {
+            victim.ends.iter_mut().filter(|e| e.row == row).for_each(|e| e.wrong = true);
+            self.examine_victims(out);
         }
-        victim.damaged |= !current;
-        victim.ends.retain(|e| e.row != row);
     }
 
     /// Finds the live blocks of a batch and reads them in runs. False if it is a former batch, left where a member lost a write: the map knows
@@ -338,7 +367,7 @@ impl Engine {
         let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
         let (segment, column, row, rows) = (victim.segment, run.column, run.row, run.rows);
         let goal = FetchGoal::CleanRun { victim: at, run: victim.runs.insert(run) };
-        self.start_fetch(FetchSpec { segment, column, row, rows, checksums, goal, rebuild: false }, out);
+        self.start_fetch(FetchSpec { segment, column, row, rows, checksums, goal }, out);
     }
 
     /// The blocks of a run have come.
@@ -354,9 +383,13 @@ impl Engine {
                 }
                 return;
             }
-            victim.damaged = true;
+            victim.missed = true;
+            // What another way may still find is not lost yet.
+            let last = victim.is_last_pass();
             for block in run.blocks {
-                self.note_lost(block.key, out);
+                if last && self.shows(block.key.volume(), block.key.lba(), block.from) {
+                    self.note_lost(block.key, out);
+                }
             }
             return;
         };
@@ -376,7 +409,7 @@ impl Engine {
             }
             let seq = self.stream(STREAM_CLEANED).position.seq;
             // Repairs gain no space: they never take what the moves of a victim need.
-            let repair = if spare { self.cleaner.repairs.pop_front() } else { None };
+            let repair = if spare { self.cleaner.repairs.pop() } else { None };
             let (victim, moved) = match repair {
                 Some(repair) => (None, repair),
                 None => match self.cleaner.ready.pop_front() {
@@ -393,6 +426,9 @@ impl Engine {
             if !alive {
                 continue;
             }
+            if victim.is_none() {
+                self.cleaner.repairs.note_placed(seq);
+            }
             self.cleaner.moves_in_flight += 1;
             let entry = Entry::Move { volume: moved.key.volume(), lba: moved.key.lba(), birth: moved.birth, from: moved.from };
             self.append(STREAM_CLEANED, &entry, Item::Move { key: moved.key, from: moved.from }, Some(moved.payload), None);
@@ -404,7 +440,7 @@ impl Engine {
         self.cleaner.moves_in_flight -= count;
     }
 
-    /// Ends a victim whose moves have all committed.
+    /// Ends a victim whose moves have all committed, or goes another way to what is left of it.
     fn end_victim(&mut self, at: u32) {
         let committed = self.stream(STREAM_CLEANED).committed;
         let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
@@ -412,35 +448,25 @@ impl Engine {
         if victim.reading(s.filled_rows) || victim.ready > 0 || victim.last_seq > committed {
             return;
         }
-        let (segment, damaged) = (victim.segment, victim.damaged);
-        self.admission.pace.earn_rest(&victim.gain);
+        let (segment, missed, gain) = (victim.segment, victim.missed, victim.gain);
+        let (is_left, is_checkpoint) = (s.live_units > 0, usize::from(s.stream) == STREAM_CHECKPOINT);
+        if is_left && !is_checkpoint && victim.goes_another_way() {
+            return;
+        }
+        if is_left && is_checkpoint && missed {
+            // Nobody can tell which pages they are but those who point to them.
+            let codec = self.codec;
+            self.rewrite_pages_where(|place| codec.segment(place) == segment);
+        }
+        self.admission.pace.earn_rest(&gain);
         self.cleaner.victims.remove(at);
         let clock = self.counters.log_bytes / BLOCK_BYTES;
-        let is_checkpoint = self.segments.get(segment).live_units > 0 && usize::from(self.segments.get(segment).stream) == crate::limits::STREAM_CHECKPOINT;
-        if self.segments.get(segment).live_units > 0 && (damaged || is_checkpoint) {
-            // Checkpoint pages leave with the next two checkpoints; damaged blocks stay until they are overwritten.
+        if is_left {
+            // Checkpoint pages leave with the next two checkpoints; blocks that can not be had stay until they are overwritten.
             self.segments.set_aside(segment);
         } else {
             self.segments.end_cleaning(segment, clock);
             self.counters.segments_cleaned += 1;
-        }
-    }
-
-    /// Repairs may take a segment now.
-    fn has_room_for_repairs(&self) -> bool {
-        self.segments.free_count() > self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE
-    }
-
-    /// Repairs wait for room although nobody else does: hurry what keeps dead segments from being free. What is asked for brings some back, so
-    /// this ends.
-    fn hurry_for_repairs(&mut self) {
-        if self.cleaner.repairs.is_empty() || self.has_room_for_repairs() {
-            return;
-        }
-        if self.segments.wait_for_flush(&self.reuse_horizon()) {
-            self.flush.wanted = true;
-        } else if self.segments.dead_in_replay_count() > 0 && self.checkpoint.is_idle() {
-            self.checkpoint.request();
         }
     }
 
@@ -523,29 +549,6 @@ impl Engine {
         if self.segments.unpin(segment) == 0 {
             self.segments.discarded(segment);
         }
-    }
-
-    /// Queues the rebuilt bytes of a damaged block to be logged anew. `birth`: 0 where it is not known, which is right for recovery: the move
-    /// installs only over its old place, and any replayed user write of the block is newer. (A rebuild of the map from batches alone needs it.)
-    pub(crate) fn queue_repair(&mut self, key: BlockKey, birth: Order, from: Place, payload: Payload) {
-        if !self.read_only && self.is_settled(key) && self.cleaner.repairs.len() < READY_BOUND {
-            self.cleaner.repairs.push_back(Move { key, birth, from, payload });
-        }
-    }
-
-    /// True if there is room for another repair.
-    pub(crate) fn takes_repairs(&self) -> bool {
-        self.cleaner.repairs.len() < READY_BOUND
-    }
-
-    /// True if moves are on their way.
-    pub(crate) fn has_moves(&self) -> bool {
-        self.cleaner.moves_in_flight > 0
-    }
-
-    /// True if repairs wait for room in the log.
-    pub(crate) fn has_repairs(&self) -> bool {
-        !self.cleaner.repairs.is_empty()
     }
 
     /// A checkpoint page lies in a segment to be emptied, or in a damaged row: has it written elsewhere if it is still in use. True if it is.

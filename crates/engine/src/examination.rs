@@ -15,6 +15,7 @@ use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, SegmentId, StreamId};
 pub(crate) enum ExamineGoal {
     Scrub,
     Rebuild,
+    Clean { victim: u32 },
 }
 
 /// A batch being read.
@@ -97,7 +98,23 @@ impl Engine {
         let (pool, shape, buffers) = (self.superblock.pool, *self.zones.shape(segment), self.buffers.clone());
         let wanted = if goal == ExamineGoal::Rebuild && lean::is_for(&shape) { self.stale_columns(segment, row) } else { 0 };
         let stream = StreamId(self.segments.get(segment).stream);
-        let work = ExamineWork { examination: at, pool, segment, row, rows, shape, stream, columns, absent, wanted, skipped, buffers, found: None };
+        let work = ExamineWork {
+            examination: at,
+            pool,
+            segment,
+            row,
+            rows,
+            shape,
+            stream,
+            columns,
+            absent,
+            wanted,
+            skipped,
+            buffers,
+            refused: Vec::new(),
+            live: 0,
+            found: None,
+        };
         out.jobs.push(Job(Work::Examine(Box::new(work))));
     }
 
@@ -115,6 +132,7 @@ impl Engine {
         match goal {
             ExamineGoal::Scrub => self.scrub_reads_again(u64::from(rows) * BLOCK_BYTES),
             ExamineGoal::Rebuild => self.rebuild_reads_again(rows),
+            ExamineGoal::Clean { .. } => {}
         }
         for row in 0..rows {
             let (member, offset) = self.zones.locate(segment).address(first + row, Column(column));
@@ -124,7 +142,22 @@ impl Engine {
     }
 
     /// A batch has been examined.
-    pub(crate) fn examined(&mut self, work: ExamineWork, out: &mut Outbox) {
+    pub(crate) fn examined(&mut self, mut work: ExamineWork, out: &mut Outbox) {
+        // (The short way of a rebuild has spent its columns, and head and tail that it believes are in columns of different members.)
+        if work.wanted == 0
+            && let Some(found) = &work.found
+        {
+            let (segment, row, batch) = (work.segment, work.row, &found.batch);
+            match self.live_in_batch(segment, row, batch) {
+                Some(live) => work.live = live,
+                None => {
+                    // There are no more headers than columns and what follows from them, so this ends.
+                    work.refused.push(batch.frame.clone());
+                    work.found = None;
+                    return out.jobs.push(Job(Work::Examine(Box::new(work))));
+                }
+            }
+        }
         let Some(examination) = self.examinations.remove(work.examination) else { return };
         let Examination { goal, segment, row, rows, skipped, .. } = examination;
         match goal {
@@ -140,7 +173,8 @@ impl Engine {
                     self.rebuild_examined(segment, row, rows, None, out);
                 }
             }
-            ExamineGoal::Scrub => self.scrub_examined(segment, row, rows, work.found, out),
+            ExamineGoal::Scrub => self.scrub_examined(segment, row, rows, work, out),
+            ExamineGoal::Clean { victim } => self.clean_examined(victim, row, work.found),
             ExamineGoal::Rebuild => self.rebuild_examined(segment, row, rows, work.found, out),
         }
         self.segments.unpin(segment);

@@ -5,7 +5,7 @@
 //! redundancy that could still repair it.
 //!
 //! A column that missed its writes may hold a valid batch of the segment's former life, with one copy or one data column even a whole one.
-//! So if anything is wrong, all headers of the segment's stream that can be had are tried, the newest first: by their epochs, because a batch
+//! So if anything is wrong, or the map knows other checksums than the table, all headers of the segment's stream that can be had are tried, the newest first: by their epochs, because a batch
 //! that a fence calls void and the one written over it have the same number, then by their numbers.
 
 pub(crate) mod lean;
@@ -38,6 +38,10 @@ pub(crate) struct ExamineWork {
     /// Columns among `absent` that could be read: then there is only the short way.
     pub(crate) skipped: u64,
     pub(crate) buffers: BufPool,
+    /// Headers that the map contradicts: former batches.
+    pub(crate) refused: Vec<HeaderFrame>,
+    /// Blocks of the batch found that live in it; the engine fills it in.
+    pub(crate) live: u32,
     /// Result; `None`: its ends can not be had.
     pub(crate) found: Option<Examined>,
 }
@@ -92,7 +96,7 @@ impl ExamineWork {
     fn header(&self, block: &[u8]) -> Option<HeaderFrame> {
         let frame = decode_header(block, &self.pool, self.segment, self.row).ok()?;
         let header = &frame.header;
-        (header.stream == self.stream && header.rows == self.rows && header.shape == self.shape).then_some(frame)
+        (header.stream == self.stream && header.rows == self.rows && header.shape == self.shape && !self.refused.contains(&frame)).then_some(frame)
     }
 
     /// Every header that can be had, the newest first.

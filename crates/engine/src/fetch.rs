@@ -29,6 +29,8 @@ pub(crate) enum FetchGoal {
     CleanEnd { victim: u32, batch_row: u32, part: Option<u8> },
     /// Live blocks of a batch being cleaned.
     CleanRun { victim: u32, run: u32 },
+    /// Block `doubt` of those that live in batches whose tables can not be had.
+    Doubt { doubt: u32 },
     /// Row `row` of a run that is fetched row by row.
     Row { split: u32, row: u32 },
 }
@@ -46,8 +48,6 @@ pub(crate) struct FetchSpec {
     /// One for each row; empty: not known, the caller verifies.
     pub(crate) checksums: Vec<u32>,
     pub(crate) goal: FetchGoal,
-    /// Do not trust the column itself: rebuild it.
-    pub(crate) rebuild: bool,
 }
 
 impl FetchSpec {
@@ -93,12 +93,12 @@ impl Engine {
     pub(crate) fn start_fetch(&mut self, spec: FetchSpec, out: &mut Outbox) {
         self.segments.get_mut(spec.segment).pins += 1;
         let (member, offset) = self.zones.locate(spec.segment).address(spec.row, spec.column);
-        let (column, bytes, rebuild) = (spec.column.0, spec.rows as usize * BLOCK_SIZE, spec.rebuild);
+        let (column, bytes) = (spec.column.0, spec.rows as usize * BLOCK_SIZE);
         let (segment_of, is_of_user) = (spec.segment, spec.is_of_user());
         let serial = self.slow.next_serial();
         let was_held = self.holds(member, segment_of);
         let fetch = self.fetches.insert(Fetch { spec, stage: Stage::Direct, direct_since_ns: None, was_held, around: false, under_way: 0, serial });
-        if rebuild || !was_held {
+        if !was_held {
             return self.gather(fetch, None, out);
         }
         let since_ns = self.now_ns;
@@ -320,6 +320,7 @@ impl Engine {
             FetchGoal::Edge { write, edge } => self.edge_read(write, edge, fetched.ok()),
             FetchGoal::CleanEnd { victim, batch_row, part } => self.clean_end_read(victim, batch_row, part, fetched.ok(), out),
             FetchGoal::CleanRun { victim, run } => self.clean_run_read(victim, run, fetched.ok(), out),
+            FetchGoal::Doubt { doubt } => self.doubt_read(doubt, fetched.ok(), out),
             FetchGoal::Row { split, row } => self.row_fetched(split, row, fetched.ok(), out),
         }
     }

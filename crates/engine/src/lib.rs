@@ -4,7 +4,7 @@
 //! batch), `write/seal.rs` (plan, header, job, member writes), `write/commit.rs` (map and live counters), `flush.rs`
 //! (durability), `journal.rs` (small flushes). A read: `read.rs` (pending blocks, map, runs), `fetch.rs` (member reads, verification, rebuilding), `fetch/split.rs` (row by row),
 //! `slow.rs` (around slow members).
-//! Space: `segment.rs` (states, reuse rule), `clean.rs` (victims, moves), `checkpoint.rs` (images of the tables). Health:
+//! Space: `segment.rs` (states, reuse rule), `clean.rs` (victims, moves), `clean/damage.rs` (victims with wrong tables), `checkpoint.rs` (images of the tables). Health:
 //! `examination.rs` and `examine.rs` (what each block of a batch must be), `scrub.rs` (one batch after the other), `rebuild.rs` (members that
 //! come back), `background.rs` (the pace of both). Growth: `segment/layers.rs` (which segments may be used while two layouts are there),
 //! `restripe.rs`. Start:
@@ -278,6 +278,7 @@ impl Engine {
         due.filter(|due| *due > self.now_ns)
             .chain(self.scrub.wake_at_ns(self.now_ns))
             .chain(self.rebuild.wake_at_ns(self.now_ns))
+            .chain(self.search_goes_on().then_some(self.now_ns))
             .chain(self.slow_wake_ns())
             .chain(self.journal.wake_at_ns())
             .min()

@@ -79,10 +79,14 @@ pub const REBUILD_FLUSH_SEGMENTS: usize = 16;
 pub const REBUILD_RETRY_NS: u64 = 60_000_000_000;
 /// Segments without live data that a scrub passes over in one step.
 pub const SCRUB_SEGMENTS_PER_STEP: usize = 4096;
-/// Batches that a scrub can not have and looks up in the map at its end; those beyond count as damaged without a look.
+/// Batches that a scrub can not have, above which it looks them up in the map at once, and not at its end.
 pub const SCRUB_DOUBTS_MAX: usize = 256;
-/// Map pages that it looks at in one step of that.
-pub const DOUBT_PAGES_PER_STEP: u32 = 256;
+/// Map pages that are looked at in one step of a search for what lives in a segment or batch whose tables can not be had.
+pub const MAP_PAGES_PER_STEP: u32 = 256;
+/// Checkpoints that repairs without room ask for before they are given up: after two the log before them can be cleaned and used again.
+pub const REPAIR_CHECKPOINTS: u32 = 3;
+/// Blocks that are read at the same time in such a search: above it no further page is looked at.
+pub const MAP_READS: usize = 64;
 /// Lost blocks that a scrub lists; all are counted.
 pub const SCRUB_LOST_MAX: usize = 1024;
 /// Map pages touched by one step of a range walk.

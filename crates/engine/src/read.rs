@@ -4,6 +4,7 @@
 //! ones. 3 Blocks whose payloads lie one after the other in one column become one fetch. 4 When all parts are there, the
 //! edges are cut to the bytes asked for and the answer is the list of parts: no byte is copied on the way.
 
+use crate::clean::RepairFor;
 use crate::fetch::{FetchGoal, FetchSpec, Fetched};
 use crate::pending::{BlockKey, Content};
 use crate::{Engine, Notice, Outbox};
@@ -88,7 +89,7 @@ impl Engine {
         for (part, run) in runs {
             let rows = run.checksums.len() as u32;
             let goal = FetchGoal::Read { read: at, part };
-            let spec = FetchSpec { segment: run.segment, column: run.column, row: run.row, rows, checksums: run.checksums, goal, rebuild: false };
+            let spec = FetchSpec { segment: run.segment, column: run.column, row: run.row, rows, checksums: run.checksums, goal };
             self.start_fetch(spec, out);
         }
     }
@@ -200,7 +201,7 @@ impl Engine {
         for i in 0..bytes.len() / BLOCK_SIZE {
             let from = self.codec.pack_block(segment, block + i as u64);
             let key = BlockKey::new(volume, Lba(first.0 + i as u64));
-            self.queue_repair(key, windrow_units::Order(0), from, bytes.slice(i * BLOCK_SIZE, BLOCK_SIZE));
+            self.queue_repair(RepairFor::Read, key, windrow_units::Order(0), from, bytes.slice(i * BLOCK_SIZE, BLOCK_SIZE));
         }
     }
 
@@ -213,7 +214,7 @@ impl Engine {
                 Some(Part::Ready(payload)) => self.edge_read(write, edge, Some(payload)),
                 Some(Part::Fetch(run)) => {
                     let goal = FetchGoal::Edge { write, edge };
-                    let spec = FetchSpec { segment: run.segment, column: run.column, row: run.row, rows: 1, checksums: run.checksums, goal, rebuild: false };
+                    let spec = FetchSpec { segment: run.segment, column: run.column, row: run.row, rows: 1, checksums: run.checksums, goal };
                     self.start_fetch(spec, out);
                 }
                 None => self.edge_read(write, edge, None),

@@ -2,24 +2,27 @@
 //!
 //! 1 The next batch is read, all columns of it. 2 A job finds what each block must be (`examine.rs`). 3 Live blocks of rows in which something
 //! is wrong are moved with their verified bytes, as cleaning moves them; if an end of the batch is concerned, all its live blocks are. Checkpoint
-//! pages are marked changed. 4 What can not be had is counted and listed.
+//! pages are marked changed. 4 Of a batch that can not be had the map says what lives in it (`scrub/doubts.rs`). 5 What is lost is listed. 6 The pass
+//! ends when all that it had moved has its new place, and a checkpoint says so: whatever a scrub finds after that is new.
 //!
 //! Only the batches under way pin their segments, and none is begun while repairs wait for room: a full pool never waits for a scrub.
 //! Where it stands and what it has found is in the counters that every checkpoint keeps, so it goes on after a restart.
 
+mod doubts;
+
 use crate::background::{Throttle, time_at};
+use crate::clean::RepairFor;
 use crate::examination::ExamineGoal;
-use crate::examine::Examined;
-use crate::limits::{DOUBT_PAGES_PER_STEP, SCRUB_DOUBTS_MAX, SCRUB_LOST_MAX, SCRUB_PAUSE_NS, SCRUB_SEGMENTS_PER_STEP, STREAM_CHECKPOINT};
-use crate::map::PageSlot;
+use crate::examine::{ExamineWork, Examined};
+use crate::limits::{SCRUB_LOST_MAX, SCRUB_PAUSE_NS, SCRUB_SEGMENTS_PER_STEP, TICK_NS};
 use crate::pending::BlockKey;
 use crate::segment::SegmentState;
 use crate::{ControlError, Engine, Notice, Outbox, ScrubCommand, ScrubState, ScrubStatus, VolumeBlock};
+use doubts::Doubts;
 use std::collections::VecDeque;
 use windrow_io::Payload;
 use windrow_layout::batch::Entry;
-use windrow_layout::map_entry::BlockState;
-use windrow_units::{BLOCK_SIZE, Order, Place, SegmentId};
+use windrow_units::{Order, Place, SegmentId};
 
 /// A live block of a damaged row.
 #[derive(Debug)]
@@ -48,19 +51,18 @@ pub(crate) struct Scrub {
     later: bool,
     throttle: Throttle,
     repairs: VecDeque<Repair>,
-    /// Batches that can not be had, until it is known whether anything in them lives.
-    doubts: Vec<Doubt>,
-    /// Where the search for that goes on in the map.
-    doubts_page: u32,
-}
-
-/// A batch that can not be had.
-#[derive(Debug)]
-struct Doubt {
-    segment: SegmentId,
-    row: u32,
-    rows: u32,
-    lives: bool,
+    /// Live blocks that the tables of the present segment name.
+    live_blocks: u32,
+    /// The segment that was left last with its examined rows, until all of it is there.
+    left: Option<(SegmentId, u32)>,
+    /// Batches that can not be had, until it is known what in them lives.
+    doubts: Doubts,
+    /// Pages of the checkpoint are to be written elsewhere.
+    rewritten: bool,
+    /// All is where it belongs when the checkpoint with this number is durable.
+    checkpoint: Option<u64>,
+    /// It looks then whether what it waits for has happened: not everything makes an event that would wake it. 0: it waits for nothing.
+    look_at_ns: u64,
 }
 
 impl Scrub {
@@ -89,13 +91,14 @@ impl Scrub {
             damaged_batches: next(),
             ended_unix_s: next(),
             completed_unix_s: next(),
+            unmoved_blocks: next(),
             ..ScrubStatus::default()
         };
         Self { sums, segment, settled: segment, active_ns, ..Self::default() }
     }
 
     /// For the counters of a checkpoint; their order is part of the format.
-    pub(crate) fn saved(&self, now_ns: u64) -> [u64; 13] {
+    pub(crate) fn saved(&self, now_ns: u64) -> [u64; 14] {
         let s = &self.sums;
         let state = match s.state {
             ScrubState::None => 0,
@@ -105,12 +108,10 @@ impl Scrub {
             ScrubState::Stopped => 4,
         };
         let segment = u64::from(self.settled);
-        // After a restart nobody looks for what lives in those that are in doubt.
-        let damaged = s.damaged_batches + self.doubts.len() as u64;
-        let sums = [s.batches, s.read_bytes, s.wrong_blocks, s.moved_blocks, s.lost_blocks, damaged];
+        let sums = [s.batches, s.read_bytes, s.wrong_blocks, s.moved_blocks, s.lost_blocks, s.damaged_batches];
         let [batches, read_bytes, wrong, moved, lost, damaged] = sums;
         let (active_ns, [ended, completed]) = (self.active_ns(now_ns), [s.ended_unix_s, s.completed_unix_s]);
-        [state, segment, active_ns, s.started_unix_s, s.bytes_per_second, batches, read_bytes, wrong, moved, lost, damaged, ended, completed]
+        [state, segment, active_ns, s.started_unix_s, s.bytes_per_second, batches, read_bytes, wrong, moved, lost, damaged, ended, completed, s.unmoved_blocks]
     }
 
     /// For `status`.
@@ -128,7 +129,7 @@ impl Scrub {
 
     /// True if none of its reads, jobs or repairs is under way.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.throttle.is_at_rest() && self.repairs.is_empty()
+        self.throttle.is_at_rest() && self.repairs.is_empty() && !self.doubts.has_reads()
     }
 
     /// True if nothing more comes of it.
@@ -139,6 +140,7 @@ impl Scrub {
     /// When it goes on, if nothing else makes it.
     pub(crate) fn wake_at_ns(&self, now_ns: u64) -> Option<u64> {
         let wake = if self.later { Some(now_ns + 1) } else { self.throttle.wake_at_ns(now_ns) };
+        let wake = wake.into_iter().chain((self.look_at_ns > now_ns).then_some(self.look_at_ns)).min();
         wake.filter(|_| self.sums.state == ScrubState::Running)
     }
 
@@ -175,7 +177,7 @@ impl Engine {
         };
         if command == ScrubCommand::Stop {
             self.scrub.sums.ended_unix_s = self.wall.unix_s(self.now_ns);
-            self.scrub.sums.damaged_batches += std::mem::take(&mut self.scrub.doubts).len() as u64;
+            self.scrub.sums.damaged_batches += std::mem::take(&mut self.scrub.doubts).count();
         }
         Ok(())
     }
@@ -187,6 +189,9 @@ impl Engine {
             self.scrub.repairs.clear();
         }
         self.feed_repairs();
+        let given_up = self.take_given_up();
+        self.scrub.sums.unmoved_blocks += given_up;
+        self.scrub.sums.moved_blocks = self.scrub.sums.moved_blocks.saturating_sub(given_up);
         if self.scrub.sums.state != ScrubState::Running || self.read_only || self.control.shutting_down() {
             return;
         }
@@ -194,13 +199,18 @@ impl Engine {
             // It goes on after a restart.
             self.scrub.running_since_ns = self.now_ns;
         }
-        self.scrub.later = false;
+        (self.scrub.later, self.scrub.look_at_ns) = (false, 0);
         // Redundancy that is missing comes before redundancy that may be wrong.
         if !self.rebuild.is_idle() {
             return;
         }
         while self.scrub.throttle.may_begin(self.now_ns, &self.users) {
             if !self.scrub.repairs.is_empty() || self.has_repairs() {
+                return self.scrub_waits();
+            }
+            if self.scrub.doubts.is_due() && self.scrub.throttle.is_at_rest() && !self.settle_doubts(out) {
+                // Blocks on their way wake it.
+                self.scrub.later = !self.scrub.doubts.has_reads();
                 return;
             }
             match self.next_batch() {
@@ -220,8 +230,18 @@ impl Engine {
     fn next_batch(&mut self) -> Next {
         for _ in 0..SCRUB_SEGMENTS_PER_STEP {
             // Repairs do not wait here, see above.
-            if self.scrub.row == 0 && self.scrub.throttle.is_at_rest() && !self.has_moves() {
-                self.scrub.settled = self.scrub.segment;
+            if self.scrub.left.is_some() && !self.scrub.throttle.is_at_rest() {
+                // The next segment begins when nothing of this one is open.
+                return Next::Wait;
+            }
+            if self.scrub.row == 0 && self.scrub.throttle.is_at_rest() {
+                if let Some((left, rows)) = self.scrub.left.take() {
+                    self.compare_live(left, rows);
+                }
+                self.scrub.live_blocks = 0;
+                if self.scrub.doubts.is_empty() && self.repairs_committed() {
+                    self.scrub.settled = self.scrub.segment;
+                }
             }
             if self.scrub.segment >= self.segments.count() {
                 return Next::End;
@@ -237,64 +257,26 @@ impl Engine {
                     return Next::Batch { segment, row, rows };
                 }
             }
+            self.scrub.left = Some((segment, self.scrub.row)).filter(|(_, rows)| *rows > 0);
             self.scrub.segment += 1;
             self.scrub.row = 0;
-            if !self.scrub.throttle.is_at_rest() {
-                // The next segment begins when nothing of this one is open.
-                return Next::Wait;
-            }
         }
         Next::Later
     }
 
     /// A batch has been examined.
-    pub(crate) fn scrub_examined(&mut self, segment: SegmentId, row: u32, rows: u32, found: Option<Examined>, out: &mut Outbox) {
+    pub(crate) fn scrub_examined(&mut self, segment: SegmentId, row: u32, rows: u32, work: ExamineWork, out: &mut Outbox) {
         self.scrub.throttle.end(self.now_ns, self.batch_bytes(segment, rows));
         self.scrub.sums.batches += 1;
-        match found {
+        if work.found.is_some() {
+            self.scrub.live_blocks += work.live;
+        }
+        match work.found {
             Some(found) if found.is_whole() => {}
             Some(found) => self.take_damage(segment, row, &found, out),
-            None => self.note_damage(segment, row, rows),
+            // Only the map can tell what lives there.
+            None => self.scrub.doubts.add(segment, row, rows),
         }
-    }
-
-    /// A batch can not be had: whether anything in it lives, only the map can tell now, and that is looked up at the end.
-    fn note_damage(&mut self, segment: SegmentId, row: u32, rows: u32) {
-        let holds_tables = usize::from(self.segments.get(segment).stream) == STREAM_CHECKPOINT;
-        if holds_tables || self.scrub.doubts.len() >= SCRUB_DOUBTS_MAX {
-            self.scrub.sums.damaged_batches += 1;
-        } else {
-            self.scrub.doubts.push(Doubt { segment, row, rows, lives: false });
-        }
-    }
-
-    /// Goes on through the map in search of what lives in batches that can not be had; true at its end.
-    fn settle_doubts(&mut self) -> bool {
-        if self.scrub.doubts.is_empty() {
-            return true;
-        }
-        let mut doubts = std::mem::take(&mut self.scrub.doubts);
-        let pages = self.volumes.arena.slots();
-        let end = pages.min(self.scrub.doubts_page + DOUBT_PAGES_PER_STEP);
-        for slot in (self.scrub.doubts_page..end).map(PageSlot) {
-            let Some(meta) = self.volumes.arena.meta(slot) else { continue };
-            let image = meta.pointer.present.then_some(meta.pointer.place);
-            let entries = self.volumes.arena.page(slot).iter().filter(|entry| entry.state() == Some(BlockState::Plain));
-            for place in entries.map(|entry| entry.place()).chain(image) {
-                let segment = self.codec.segment(place);
-                for doubt in doubts.iter_mut().filter(|doubt| doubt.segment == segment && !doubt.lives) {
-                    doubt.lives = self.locate_block(segment, self.codec.block(place)).2 == doubt.row + doubt.rows;
-                }
-            }
-        }
-        self.scrub.doubts_page = end;
-        self.scrub.doubts = doubts;
-        if end < pages {
-            return false;
-        }
-        let lives = std::mem::take(&mut self.scrub.doubts).iter().filter(|doubt| doubt.lives).count();
-        self.scrub.sums.damaged_batches += lives as u64;
-        true
     }
 
     /// A column is read once more, row by row.
@@ -333,14 +315,16 @@ impl Engine {
                     if live && lost {
                         self.note_scrub_loss(key, out);
                     } else if live {
-                        let column = &found.columns[(payload.block / rows) as usize];
-                        let mut copy = self.buffers.get(BLOCK_SIZE);
-                        copy.copy_from_slice(&column[at * BLOCK_SIZE..(at + 1) * BLOCK_SIZE]);
-                        self.scrub.repairs.push_back(Repair { key, birth, from: place, payload: copy.freeze() });
+                        let payload = self.examined_block(found, payload.block);
+                        self.scrub.repairs.push_back(Repair { key, birth, from: place, payload });
                     }
                     live
                 }
-                Entry::Page { object, index } => self.rewrite_page(object, index, place),
+                Entry::Page { object, index } => {
+                    let used = self.rewrite_page(object, index, place);
+                    self.scrub.rewritten |= used;
+                    used
+                }
                 _ => false,
             };
             concerned[at] |= live;
@@ -365,18 +349,27 @@ impl Engine {
             let Some(Repair { key, birth, from, payload }) = self.scrub.repairs.pop_front() else { return };
             if self.shows(key.volume(), key.lba(), from) {
                 self.scrub.sums.moved_blocks += 1;
-                self.queue_repair(key, birth, from, payload);
+                self.queue_repair(RepairFor::Scrub, key, birth, from, payload);
             }
         }
     }
 
+    /// Waits for what gives no sign of its own.
+    fn scrub_waits(&mut self) {
+        self.scrub.look_at_ns = self.now_ns + TICK_NS;
+    }
+
+    /// Everything has been examined: ends when all that follows from it is done.
     fn end_scrub(&mut self, out: &mut Outbox) {
         if !self.scrub.is_at_rest() {
             return;
         }
-        if !self.settle_doubts() {
-            self.scrub.later = true;
+        if !self.settle_doubts(out) {
+            self.scrub.later = !self.scrub.doubts.has_reads();
             return;
+        }
+        if !self.scrub.repairs.is_empty() || !self.repairs_are_in_place(out) {
+            return self.scrub_waits();
         }
         self.scrub.pause_clock(self.now_ns);
         let ended_unix_s = self.wall.unix_s(self.now_ns);
@@ -384,8 +377,27 @@ impl Engine {
         sums.state = ScrubState::Completed;
         (sums.ended_unix_s, sums.completed_unix_s) = (ended_unix_s, ended_unix_s.max(sums.completed_unix_s));
         out.notices.push(Notice::ScrubEnded { wrong_blocks: sums.wrong_blocks, lost_blocks: sums.lost_blocks, damaged_batches: sums.damaged_batches });
-        // What recovery would read leaves damaged rows, too, and a crash does not forget that the scrub was done.
+        // A crash does not forget that the scrub was done. If checkpoint pages were rewritten, the older of the two checkpoints has none of the
+        // damaged ones any more, too.
         self.checkpoint.request();
+    }
+
+    /// True if all that was moved is durable in its new place, and so are checkpoint pages that lay in damaged rows.
+    fn repairs_are_in_place(&mut self, out: &mut Outbox) -> bool {
+        if let Some(wanted) = self.scrub.checkpoint {
+            return self.checkpoint.completed >= wanted;
+        }
+        if !self.repairs_committed() {
+            self.hurry_repairs(out);
+            return false;
+        }
+        if self.scrub.sums.moved_blocks == 0 && !self.scrub.rewritten {
+            return true;
+        }
+        // It waits until all that its pages show is durable.
+        self.checkpoint.request();
+        self.scrub.checkpoint = Some(self.checkpoint.begun + 1);
+        false
     }
 }
 

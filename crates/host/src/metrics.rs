@@ -227,6 +227,7 @@ fn scrub(page: &mut Page, report: &PoolReport) {
     page.single("scrub_read_bytes_total", "counter", "Bytes that the scrub read from members.", scrub.read_bytes);
     page.single("scrub_wrong_blocks_total", "counter", "Blocks of members that were not what they must be.", scrub.wrong_blocks);
     page.single("scrub_moved_blocks_total", "counter", "Live blocks that the scrub logged anew.", scrub.moved_blocks);
+    page.single("scrub_unmoved_blocks_total", "counter", "Live blocks that it could not log anew for want of room.", scrub.unmoved_blocks);
     page.single("scrub_lost_blocks_total", "counter", "Live blocks that can neither be read nor be rebuilt.", scrub.lost_blocks);
     page.single("scrub_damaged_batches_total", "counter", "Batches whose tables can neither be read nor be rebuilt.", scrub.damaged_batches);
 }

@@ -48,6 +48,8 @@ pub struct ScrubReport {
     pub wrong_blocks: u64,
     /// Live blocks that were logged anew because something in their rows was wrong.
     pub moved_blocks: u64,
+    /// Live blocks that should have been and were not, because the pool has no room for it. They can be read, but lack redundancy.
+    pub unmoved_blocks: u64,
     /// Live blocks that can neither be read nor be rebuilt.
     pub lost_blocks: u64,
     /// Batches whose tables can neither be read nor be rebuilt.
@@ -76,6 +78,7 @@ impl ScrubReport {
             left_bytes: 0,
             wrong_blocks: scrub.wrong_blocks,
             moved_blocks: scrub.moved_blocks,
+            unmoved_blocks: scrub.unmoved_blocks,
             lost_blocks: scrub.lost_blocks,
             damaged_batches: scrub.damaged_batches,
             lost: scrub.lost.iter().map(|lost| LostBlock { volume: name(lost.volume), block: lost.lba }).collect(),
@@ -122,10 +125,11 @@ impl ScrubReport {
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 
-    /// Exit code of `pool scrub --wait`, as `check` has them: 0 all was right, 1 something was wrong and has been repaired, 4 something is lost,
+    /// Exit code of `pool scrub --wait`, as `check` has them: 0 all was right, 1 something was wrong and has been repaired, 4 something is lost, or
+    /// not repaired for want of room,
     /// 8 the end was not reached.
     pub fn exit_code(&self) -> u8 {
-        match (self.state, self.has_losses(), self.has_found()) {
+        match (self.state, self.has_losses() || self.unmoved_blocks > 0, self.has_found()) {
             (ScrubState::Completed, true, _) => 4,
             (ScrubState::Completed, false, true) => 1,
             (ScrubState::Completed, false, false) => 0,

@@ -174,6 +174,10 @@ fn found(scrub: &ScrubReport) -> String {
         return "0 wrong blocks".to_owned();
     }
     let mut text = format!("{} wrong blocks, {} moved, {} lost", scrub.wrong_blocks, scrub.moved_blocks, scrub.lost_blocks);
+    if scrub.unmoved_blocks > 0 {
+        // Writing to a string does not fail.
+        _ = write!(text, ", {} not moved for want of room", scrub.unmoved_blocks);
+    }
     if scrub.damaged_batches > 0 {
         // Writing to a string does not fail.
         _ = write!(text, ", {} damaged batches", scrub.damaged_batches);

@@ -193,6 +193,8 @@ pub struct ScrubStatus {
     pub wrong_blocks: u64,
     /// Live blocks that were logged anew because something in their rows was wrong.
     pub moved_blocks: u64,
+    /// Live blocks that should have been and were not, because the pool has no room for it. They can be read, but lack redundancy.
+    pub unmoved_blocks: u64,
     /// Live blocks that can neither be read nor be rebuilt.
     pub lost_blocks: u64,
     /// Batches whose tables can neither be read nor be rebuilt. Their blocks may still be readable one by one.

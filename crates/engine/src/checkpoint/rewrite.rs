@@ -28,21 +28,27 @@ impl CheckpointState {
         }
     }
 
-    /// Has the table pages and leaves that lie where `lies` says written anew.
-    fn rewrite_where(&mut self, lies: &impl Fn(Place) -> bool) {
-        let leaves = self.leaves.iter().filter(|(_, p)| p.present && lies(p.place)).map(|(key, _)| *key);
-        self.dirty_leaves.extend(leaves);
-        for (object, pages) in &self.tables {
-            let pages = (0..).zip(pages).filter(|(_, p)| p.present && lies(p.place));
-            self.rewrite.extend(pages.map(|(index, _)| (*object, index)));
+    /// Has the table pages and leaves that lie where `lies` says written anew; list pages always are. True if there are any.
+    pub(crate) fn rewrite_where(&mut self, lies: &mut impl FnMut(Place) -> bool) -> bool {
+        let mut any = self.list.iter().fold(false, |any, p| p.present && lies(p.place) || any);
+        for (key, _) in self.leaves.iter().filter(|(_, p)| p.present && lies(p.place)) {
+            any = true;
+            self.dirty_leaves.insert(*key);
         }
+        for (object, pages) in &self.tables {
+            for (index, _) in (0..).zip(pages).filter(|(_, p)| p.present && lies(p.place)) {
+                any = true;
+                self.rewrite.insert((*object, index));
+            }
+        }
+        any
     }
 }
 
 impl Engine {
     /// Has every page of the checkpoint that lies where `lies` says written anew. (List pages always are.) Walks all pages of the maps.
     pub(crate) fn rewrite_pages_where(&mut self, lies: impl Fn(Place) -> bool) {
-        self.checkpoint.rewrite_where(&lies);
+        self.checkpoint.rewrite_where(&mut |place| lies(place));
         for slot in (0..self.volumes.arena.slots()).map(PageSlot) {
             if self.volumes.arena.meta(slot).is_some_and(|m| m.pointer.present && lies(m.pointer.place)) {
                 self.volumes.arena.mark_dirty(slot);

@@ -51,7 +51,23 @@ fn examined(shape: Shape, former: Vec<Buf>, present: (Vec<Buf>, u32), stale: usi
     let absent = absent.map_or(0, |c| 1 << c);
     let buffers = BufPool::new(1 << 20);
     let (pool, segment, stream) = (pool(), SEGMENT, USER);
-    let mut work = ExamineWork { examination: 0, pool, segment, row: 0, rows, shape, stream, columns, absent, wanted: 0, skipped: 0, buffers, found: None };
+    let mut work = ExamineWork {
+        examination: 0,
+        pool,
+        segment,
+        row: 0,
+        rows,
+        shape,
+        stream,
+        columns,
+        absent,
+        wanted: 0,
+        skipped: 0,
+        buffers,
+        refused: Vec::new(),
+        live: 0,
+        found: None,
+    };
     work.run();
     work.found.unwrap()
 }

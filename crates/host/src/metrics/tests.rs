@@ -56,6 +56,7 @@ fn a_scrub_has_one_state_and_its_sums() {
         ("scrub_read_bytes_total", "300"),
         ("scrub_wrong_blocks_total", "12"),
         ("scrub_moved_blocks_total", "13"),
+        ("scrub_unmoved_blocks_total", "15"),
         ("scrub_lost_blocks_total", "1"),
         ("scrub_damaged_batches_total", "14"),
     ] {

@@ -105,6 +105,7 @@ pub(crate) fn sample() -> PoolReport {
             left_bytes: 700,
             wrong_blocks: 12,
             moved_blocks: 13,
+            unmoved_blocks: 15,
             lost_blocks: 1,
             damaged_batches: 14,
             lost: vec![LostBlock { volume: "data".to_owned(), block: 5 }],

@@ -17,6 +17,8 @@ fn each_state_in_a_line() {
     assert_eq!(line(&scrub(ScrubState::Paused), true, None), "paused at 30 %, begun 2023-11-14 22:13 UTC, 0 wrong blocks");
     let completed = ScrubReport { active_ms: 761_999, wrong_blocks: 3, moved_blocks: 12, ..scrub(ScrubState::Completed) };
     assert_eq!(line(&completed, true, None), "completed, begun 2023-11-14 22:13 UTC, in 0:12:41, 3 wrong blocks, 12 moved, 0 lost");
+    let full = ScrubReport { unmoved_blocks: 4, ..completed.clone() };
+    assert!(line(&full, true, None).ends_with("3 wrong blocks, 12 moved, 0 lost, 4 not moved for want of room"));
     let ended = ScrubReport { ended_unix_s: 1_700_000_900, next_unix_s: Some(1_700_864_900), ..completed };
     assert_eq!(line(&ended, true, None), "completed 2023-11-14 22:28 UTC, in 0:12:41, 3 wrong blocks, 12 moved, 0 lost, next 2023-11-24 22:28 UTC");
     let stopped = ScrubReport { segments_done: 1, segments_total: 2, damaged_batches: 2, ..scrub(ScrubState::Stopped) };

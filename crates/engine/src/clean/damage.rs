@@ -1,0 +1,215 @@
+//! Victims whose tables are wrong. Three ways lead to what lives in a segment, each slower and surer than the one before:
+//!
+//! 1 *Ends*: the two ends of each batch, as they are read (`clean.rs`). What they say is held against the map: a former batch, left where a
+//!   member lost a write, names other checksums than the map. Where the ends do not verify, or are of a former batch, the whole batch is
+//!   examined (`examine.rs`): one header after the other that its columns can give, until one does not contradict the map. (To rebuild the two
+//!   ends by themselves is not enough: a member with wrong columns takes part in rebuilding the end that it does not hold.)
+//! 2 *Whole*: all batches are examined. A former batch with other blocks in the same place contradicts nothing; it is noticed by what is still
+//!   alive when all moves have committed.
+//! 3 *Map*: all pages of the map are searched for what lives in the segment, and each of these blocks is read by itself, as users read it. What
+//!   can not be had now is lost, and is told by volume and block. (The birth of a block is not known then, see [`Engine::queue_repair`].)
+//!
+//! So a victim ends: it is dead, or what is left can be read by nobody. Then it is set aside, and not cleaned again before a start.
+
+use super::{LiveBlock, Move, READY_BOUND, Run, Victim};
+use crate::examination::ExamineGoal;
+use crate::examine::Examined;
+use crate::limits::{MAP_PAGES_PER_STEP, MAP_READS};
+use crate::map::PageSlot;
+use crate::pending::BlockKey;
+use crate::{Engine, Outbox};
+use windrow_io::Payload;
+use windrow_layout::batch::{DecodedBatch, Entry};
+use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
+use windrow_layout::map_entry::BlockState;
+use windrow_units::{BLOCK_SIZE, Lba, Order, Place, SegmentId};
+
+/// Which way what lives in a victim is found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pass {
+    Ends,
+    Whole,
+    /// `page`: where the search in the map goes on; `None`: it is over.
+    Map {
+        page: Option<u32>,
+    },
+}
+
+/// A block of the map.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MappedBlock {
+    pub(crate) key: BlockKey,
+    pub(crate) place: Place,
+    pub(crate) checksum: u32,
+}
+
+/// A live block of a batch, by its number in it.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    key: BlockKey,
+    birth: Order,
+    from: Place,
+    block: u32,
+}
+
+impl Victim {
+    /// True if the map is being searched for what lives in it.
+    pub(super) fn is_searching(&self) -> bool {
+        matches!(self.pass, Pass::Map { page: Some(_) })
+    }
+
+    /// True if there is no further way to what can not be had on this one.
+    pub(super) fn is_last_pass(&self) -> bool {
+        matches!(self.pass, Pass::Map { .. })
+    }
+
+    /// Something still lives in it. False if there is no further way to it.
+    pub(super) fn goes_another_way(&mut self) -> bool {
+        let next = match self.pass {
+            Pass::Ends if !self.missed => Pass::Whole,
+            Pass::Ends | Pass::Whole => Pass::Map { page: Some(0) },
+            Pass::Map { .. } => return false,
+        };
+        if next == Pass::Whole {
+            self.next_row = 0;
+        }
+        (self.pass, self.missed) = (next, false);
+        true
+    }
+}
+
+impl Engine {
+    /// Begins to examine the next batch whose ends are wrong.
+    pub(super) fn examine_victims(&mut self, out: &mut Outbox) {
+        while !self.cleaner.examining && self.cleaner.ready.len() < READY_BOUND {
+            let wrong = |(at, victim): (u32, &mut Victim)| {
+                let ends = victim.ends.iter().find(|ends| ends.wrong)?;
+                Some((at, victim.segment, ends.row, ends.rows))
+            };
+            let Some((at, segment, row, rows)) = self.cleaner.victims.iter_mut().find_map(wrong) else { return };
+            self.cleaner.examining = true;
+            if self.examine(ExamineGoal::Clean { victim: at }, segment, row, rows, out) == 0 {
+                // No column is there.
+                self.clean_examined(at, row, None);
+            }
+        }
+    }
+
+    /// A batch of a victim has been examined.
+    pub(crate) fn clean_examined(&mut self, at: u32, row: u32, found: Option<Examined>) {
+        self.cleaner.examining = false;
+        let missed = match found {
+            None => true,
+            Some(found) => {
+                self.move_examined(at, row, &found);
+                !found.lost.is_empty()
+            }
+        };
+        let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
+        victim.missed |= missed;
+        victim.ends.retain(|ends| ends.row != row);
+    }
+
+    /// The live blocks of a batch are there already.
+    fn move_examined(&mut self, at: u32, row: u32, found: &Examined) {
+        let Some(segment) = self.cleaner.victims.get(at).map(|victim| victim.segment) else { return };
+        for Found { key, birth, from, block } in self.live_blocks(segment, row, &found.batch) {
+            if found.lost.contains(&block) {
+                continue;
+            }
+            let payload = self.examined_block(found, block);
+            self.cleaner.ready.push_back((at, Move { key, birth, from, payload }));
+            if let Some(victim) = self.cleaner.victims.get_mut(at) {
+                victim.ready += 1;
+            }
+        }
+    }
+
+    /// A copy of a block of a batch, by its number in it.
+    pub(crate) fn examined_block(&self, found: &Examined, block: u32) -> Payload {
+        let rows = found.batch.frame.header.rows;
+        let (column, at) = (&found.columns[(block / rows) as usize], (block % rows) as usize * BLOCK_SIZE);
+        let mut copy = self.buffers.get(BLOCK_SIZE);
+        copy.copy_from_slice(&column[at..at + BLOCK_SIZE]);
+        copy.freeze()
+    }
+
+    /// The live blocks of a batch. Pages that are in use are written elsewhere by the next checkpoint.
+    fn live_blocks(&mut self, segment: SegmentId, row: u32, batch: &DecodedBatch) -> Vec<Found> {
+        let first = u64::from(row) * u64::from(self.zones.shape(segment).data);
+        let mut live = Vec::with_capacity(batch.entries.len());
+        for decoded in &batch.entries {
+            let Some(payload) = &decoded.payload else { continue };
+            let from = self.codec.pack_block(segment, first + u64::from(payload.block));
+            match decoded.entry {
+                Entry::Data { volume, lba, birth } | Entry::Move { volume, lba, birth, .. } if self.shows(volume, lba, from) => {
+                    live.push(Found { key: BlockKey::new(volume, lba), birth, from, block: payload.block });
+                }
+                Entry::Page { object, index } => {
+                    self.rewrite_page(object, index, from);
+                }
+                _ => {}
+            }
+        }
+        live
+    }
+
+    /// How many blocks of a batch live where it says, by the map; `None` if the map contradicts it: then it is a former batch, left where a
+    /// member lost a write.
+    pub(crate) fn live_in_batch(&self, segment: SegmentId, row: u32, batch: &DecodedBatch) -> Option<u32> {
+        let first = u64::from(row) * u64::from(self.zones.shape(segment).data);
+        let mut live = 0;
+        for decoded in &batch.entries {
+            let (Some(payload), Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. }) = (&decoded.payload, &decoded.entry) else { continue };
+            let place = self.codec.pack_block(segment, first + u64::from(payload.block));
+            match self.shown(*volume, *lba, place) {
+                Some(checksum) if checksum != payload.checksum => return None,
+                Some(_) => live += 1,
+                None => {}
+            }
+        }
+        Some(live)
+    }
+
+    /// The blocks of a map page whose places `lies` holds for.
+    pub(crate) fn mapped_blocks(&self, slot: PageSlot, lies: impl Fn(Place) -> bool, found: &mut Vec<MappedBlock>) {
+        let Some(meta) = self.volumes.arena.meta(slot) else { return };
+        let first = u64::from(meta.index) * MAP_PAGE_ENTRIES as u64;
+        for (lba, entry) in (first..).zip(self.volumes.arena.page(slot)) {
+            if entry.state() == Some(BlockState::Plain) && lies(entry.place()) {
+                found.push(MappedBlock { key: BlockKey::new(meta.volume, Lba(lba)), place: entry.place(), checksum: entry.checksum() });
+            }
+        }
+    }
+
+    /// Goes on through the map in search of what lives in a victim.
+    pub(super) fn search_map(&mut self, at: u32, out: &mut Outbox) {
+        let ready = self.cleaner.ready.len();
+        let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
+        let Pass::Map { page: Some(first) } = victim.pass else { return };
+        if victim.runs.len() >= MAP_READS || ready >= READY_BOUND {
+            return;
+        }
+        let (segment, pages) = (victim.segment, self.volumes.arena.slots());
+        let mut found = Vec::new();
+        let mut page = first;
+        while page < pages && page < first + MAP_PAGES_PER_STEP && found.len() < MAP_READS {
+            self.mapped_blocks(PageSlot(page), |place| self.codec.segment(place) == segment, &mut found);
+            page += 1;
+        }
+        self.cleaner.again |= found.is_empty();
+        if let Some(victim) = self.cleaner.victims.get_mut(at) {
+            victim.pass = Pass::Map { page: (page < pages).then_some(page) };
+        }
+        for MappedBlock { key, place, checksum } in found {
+            let (column, row, _) = self.locate_block(segment, self.codec.block(place));
+            let block = LiveBlock { offset: 0, key, birth: Order(0), from: place, checksum };
+            self.read_run(at, Run { column, row, rows: 1, blocks: vec![block] }, vec![checksum], out);
+        }
+    }
+
+    /// True if a search in the map goes on at once, although nothing is under way that would make it.
+    pub(crate) fn search_goes_on(&self) -> bool {
+        self.cleaner.again
+    }
+}

@@ -1,0 +1,132 @@
+//! Repairs: moves with rebuilt bytes, asked for by reads and by scrubs.
+//!
+//! They gain no space, so they never take what the moves of a victim or a checkpoint need. If that is all there is, flushes and checkpoints bring back
+//! what is dead. If nothing comes back so, nothing will before users make room: then the repairs are given up. Nothing is lost by that, the
+//! blocks stay where they are and can be read; but a scrub that would wait for room would never end.
+
+use super::{Move, READY_BOUND};
+use crate::limits::{CHECKPOINT_RESERVE, REPAIR_CHECKPOINTS, STREAM_CLEANED};
+use crate::pending::BlockKey;
+use crate::{Engine, Outbox};
+use std::collections::VecDeque;
+use windrow_io::Payload;
+use windrow_units::{Order, Place, Seq};
+
+/// Who asked for a repair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RepairFor {
+    Read,
+    Scrub,
+}
+
+/// Repairs that wait for their place, and what has become of the others.
+#[derive(Debug, Default)]
+pub(super) struct Repairs {
+    waiting: VecDeque<(RepairFor, Move)>,
+    /// Number of the cleaned batch that takes the last of those that were placed.
+    last: Seq,
+    /// Checkpoints asked for since there was room for repairs.
+    in_vain: u32,
+    /// Those of scrubs that were given up since it was last asked.
+    given_up: u64,
+}
+
+impl Repairs {
+    /// True if none waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The next one.
+    pub(super) fn pop(&mut self) -> Option<Move> {
+        self.waiting.pop_front().map(|(_, repair)| repair)
+    }
+
+    /// One goes into the cleaned batch with this number.
+    pub(super) fn note_placed(&mut self, seq: Seq) {
+        self.last = seq;
+    }
+
+    fn give_up(&mut self) {
+        self.given_up += self.waiting.iter().filter(|(asker, _)| *asker == RepairFor::Scrub).count() as u64;
+        self.waiting.clear();
+    }
+}
+
+impl Engine {
+    /// Repairs may take a segment now.
+    pub(super) fn has_room_for_repairs(&self) -> bool {
+        self.segments.free_count() > self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE
+    }
+
+    /// Repairs wait for room although nobody else does: hurries what keeps dead segments from being free, or gives the repairs up.
+    pub(super) fn hurry_for_repairs(&mut self) {
+        if self.has_room_for_repairs() {
+            self.cleaner.repairs.in_vain = 0;
+            return;
+        }
+        if self.cleaner.repairs.is_empty() {
+            return;
+        }
+        if self.segments.wait_for_flush(&self.reuse_horizon()) {
+            self.flush.wanted = true;
+            return;
+        }
+        let is_moving =
+            !self.cleaner.victims.is_empty() || self.cleaner.moves_in_flight > 0 || self.segments.dead_count() > self.segments.dead_in_replay_count();
+        if is_moving || !self.checkpoint.is_idle() {
+            return;
+        }
+        if self.cleaner.repairs.in_vain < REPAIR_CHECKPOINTS && self.segments.checkpoint_frees() {
+            self.cleaner.repairs.in_vain += 1;
+            self.checkpoint.request();
+        } else {
+            self.cleaner.repairs.give_up();
+        }
+    }
+
+    /// Queues the rebuilt bytes of a damaged block to be logged anew. `birth`: 0 where it is not known, which is right for recovery: the move
+    /// installs only over its old place, and any replayed user write of the block is newer. (A rebuild of the map from batches alone needs it.)
+    pub(crate) fn queue_repair(&mut self, asker: RepairFor, key: BlockKey, birth: Order, from: Place, payload: Payload) {
+        if !self.read_only && self.is_settled(key) && self.takes_repairs() {
+            self.cleaner.repairs.waiting.push_back((asker, Move { key, birth, from, payload }));
+        }
+    }
+
+    /// True if there is room for another repair.
+    pub(crate) fn takes_repairs(&self) -> bool {
+        self.cleaner.repairs.len() < READY_BOUND
+    }
+
+    /// True if moves are on their way.
+    pub(crate) fn has_moves(&self) -> bool {
+        self.cleaner.moves_in_flight > 0
+    }
+
+    /// True if repairs wait for room in the log.
+    pub(crate) fn has_repairs(&self) -> bool {
+        !self.cleaner.repairs.is_empty()
+    }
+
+    /// How many repairs of scrubs were given up since it was last asked.
+    pub(crate) fn take_given_up(&mut self) -> u64 {
+        std::mem::take(&mut self.cleaner.repairs.given_up)
+    }
+
+    /// True if no repair waits, and all are where they belong. (What is moved for other reasons does not count.)
+    pub(crate) fn repairs_committed(&self) -> bool {
+        self.cleaner.repairs.is_empty() && self.stream(STREAM_CLEANED).committed >= self.cleaner.repairs.last
+    }
+
+    /// Seals the part-filled batch that the last repairs lie in, if nothing else will soon.
+    pub(crate) fn hurry_repairs(&mut self, out: &mut Outbox) {
+        if self.cleaner.repairs.is_empty() && self.stream(STREAM_CLEANED).in_flight.is_empty() {
+            self.seal(STREAM_CLEANED, out);
+        }
+    }
+}

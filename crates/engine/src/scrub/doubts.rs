@@ -1,0 +1,169 @@
+//! Batches that a scrub can not have: no table says what is in them. The map does.
+//!
+//! 1 They are collected; at the end of the pass, or when they are many, all pages of the map are searched for what lies in them, a bounded part at a
+//!   time. 2 Each block of a user is read by itself, as users read it. If it can be had it is moved like any other repair; if not it is lost, and is
+//!   listed by volume and block. 3 Pages of the checkpoint are in memory: they are marked changed, so that the next checkpoint writes them
+//!   elsewhere. 4 A batch in which nothing lives is not worth a word.
+//!
+//! A whole segment is in doubt if more lives in it than its tables say: then batches of it are former ones on all members that can be read.
+
+use super::Repair;
+use crate::clean::MappedBlock;
+use crate::fetch::{FetchGoal, FetchSpec};
+use crate::limits::{MAP_PAGES_PER_STEP, MAP_READS, SCRUB_DOUBTS_MAX, STREAM_CHECKPOINT};
+use crate::map::PageSlot;
+use crate::slab::Slab;
+use crate::{Engine, Outbox};
+use windrow_io::Payload;
+use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Order, SegmentId};
+
+/// A batch that can not be had, or a segment.
+#[derive(Debug)]
+struct Doubt {
+    segment: SegmentId,
+    row: u32,
+    rows: u32,
+    lives: bool,
+}
+
+impl Doubt {
+    fn covers(&self, segment: SegmentId, row: u32) -> bool {
+        self.segment == segment && (self.row..self.row + self.rows).contains(&row)
+    }
+}
+
+/// All that can not be had, until it is known what of it lives.
+#[derive(Debug, Default)]
+pub(super) struct Doubts {
+    list: Vec<Doubt>,
+    /// The map is being searched; what comes meanwhile has to wait.
+    searching: bool,
+    /// Where the search goes on.
+    page: u32,
+    /// Blocks being read.
+    reads: Slab<MappedBlock>,
+    /// The last segment with any.
+    last: Option<SegmentId>,
+}
+
+impl Doubts {
+    /// True if there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty() && self.reads.is_empty()
+    }
+
+    /// True if blocks are being read.
+    pub(super) fn has_reads(&self) -> bool {
+        !self.reads.is_empty()
+    }
+
+    /// True if they have to be settled before there may be more.
+    pub(super) fn is_due(&self) -> bool {
+        self.searching || self.list.len() >= SCRUB_DOUBTS_MAX
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> u64 {
+        self.list.len() as u64
+    }
+
+    /// Notes a batch.
+    pub(super) fn add(&mut self, segment: SegmentId, row: u32, rows: u32) {
+        self.last = Some(segment);
+        self.list.push(Doubt { segment, row, rows, lives: false });
+    }
+}
+
+impl Engine {
+    /// All batches of a segment have been examined, `rows` rows of it. Do their tables say all that lives in it?
+    pub(super) fn compare_live(&mut self, segment: SegmentId, rows: u32) {
+        let s = self.segments.get(segment);
+        // (Older checkpoints keep pages alive that nothing points to any more; and to a segment that is written more has come.)
+        let is_comparable = usize::from(s.stream) != STREAM_CHECKPOINT && self.committed_rows(segment) == rows;
+        let known = u64::from(self.scrub.live_blocks) * u64::from(FULL_BLOCK_UNITS);
+        // (If a batch of it is in doubt, that is why.)
+        if is_comparable && u64::from(s.live_units) > known && self.scrub.doubts.last != Some(segment) {
+            self.scrub.doubts.add(segment, 0, rows);
+        }
+    }
+
+    /// Goes on through the map in search of what lives in what is in doubt; true when all is settled.
+    pub(super) fn settle_doubts(&mut self, out: &mut Outbox) -> bool {
+        if self.scrub.doubts.is_empty() {
+            return true;
+        }
+        if self.scrub.doubts.reads.len() >= MAP_READS {
+            return false;
+        }
+        let (pages, first) = (self.volumes.arena.slots(), if self.scrub.doubts.searching { self.scrub.doubts.page } else { 0 });
+        self.scrub.doubts.searching = true;
+        let mut doubts = std::mem::take(&mut self.scrub.doubts.list);
+        let mut found = Vec::new();
+        let mut page = first;
+        while page < pages && page < first + MAP_PAGES_PER_STEP && found.len() < MAP_READS {
+            let slot = PageSlot(page);
+            let lies = |place| {
+                let segment = self.codec.segment(place);
+                doubts.iter().any(|doubt| doubt.segment == segment && doubt.covers(segment, self.locate_block(segment, self.codec.block(place)).1))
+            };
+            let first = found.len();
+            self.mapped_blocks(slot, lies, &mut found);
+            let image = self.volumes.arena.meta(slot).map(|meta| meta.pointer).filter(|pointer| pointer.present && lies(pointer.place));
+            if image.is_some() {
+                self.volumes.arena.mark_dirty(slot);
+                self.scrub.rewritten = true;
+            }
+            for place in found[first..].iter().map(|block| block.place).chain(image.map(|image| image.place)) {
+                let segment = self.codec.segment(place);
+                let row = self.locate_block(segment, self.codec.block(place)).1;
+                doubts.iter_mut().filter(|doubt| doubt.covers(segment, row)).for_each(|doubt| doubt.lives = true);
+            }
+            page += 1;
+        }
+        self.scrub.doubts.list = doubts;
+        self.scrub.doubts.page = page;
+        found.into_iter().for_each(|block| self.read_doubtful(block, out));
+        if page < pages || self.scrub.doubts.has_reads() {
+            return false;
+        }
+        self.end_doubts();
+        true
+    }
+
+    /// The map has been searched, and what was found has been read.
+    fn end_doubts(&mut self) {
+        let mut doubts = std::mem::take(&mut self.scrub.doubts.list);
+        (self.scrub.doubts.searching, self.scrub.doubts.page) = (false, 0);
+        if doubts.iter().any(|doubt| usize::from(self.segments.get(doubt.segment).stream) == STREAM_CHECKPOINT) {
+            let (codec, zones, segments) = (self.codec, &self.zones, &self.segments);
+            self.scrub.rewritten |= self.checkpoint.rewrite_where(&mut |place| {
+                let (segment, block) = (codec.segment(place), codec.block(place));
+                let row = segments.get(segment).batch_at(zones.shape(segment).row_hint(block));
+                let batch = doubts.iter_mut().find(|doubt| doubt.covers(segment, row.0));
+                batch.map(|doubt| doubt.lives = true).is_some()
+            });
+        }
+        self.scrub.sums.damaged_batches += doubts.iter().filter(|doubt| doubt.lives).count() as u64;
+    }
+
+    fn read_doubtful(&mut self, block: MappedBlock, out: &mut Outbox) {
+        let (segment, number) = (self.codec.segment(block.place), self.codec.block(block.place));
+        let (column, row, _) = self.locate_block(segment, number);
+        let checksums = vec![block.checksum];
+        let goal = FetchGoal::Doubt { doubt: self.scrub.doubts.reads.insert(block) };
+        self.scrub_reads_again(BLOCK_BYTES);
+        self.start_fetch(FetchSpec { segment, column, row, rows: 1, checksums, goal }, out);
+    }
+
+    /// A block in doubt has been read, or can not be had.
+    pub(crate) fn doubt_read(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) {
+        let Some(MappedBlock { key, place, .. }) = self.scrub.doubts.reads.remove(at) else { return };
+        if !self.shows(key.volume(), key.lba(), place) {
+            return;
+        }
+        match bytes {
+            Some(payload) => self.scrub.repairs.push_back(Repair { key, birth: Order(0), from: place, payload }),
+            None => self.note_scrub_loss(key, out),
+        }
+    }
+}
