@@ -134,9 +134,11 @@ pub(crate) struct Cleaner {
     ready: VecDeque<(u32, Move)>,
     repairs: Repairs,
     moves_in_flight: u32,
+    /// Victims one after the other that left something behind: they take space and give none.
+    fruitless: u32,
     /// A batch of a victim is being examined: one at a time, for the memory that it takes.
     examining: bool,
-    /// A search in the map was left with nothing under way: it goes on at once.
+    /// A victim was left with nothing under way and more to do: it goes on at once.
     again: bool,
 }
 
@@ -213,7 +215,7 @@ impl Engine {
             // Each victim may need a segment of its own for its moves before any of them comes free. Below what a checkpoint may
             // need one is begun at a time.
             let outputs = free.saturating_sub(self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE).max(1);
-            if self.is_clean_enough() || running >= outputs.min(MAX_VICTIMS as u32) {
+            if self.is_fruitless() || self.is_clean_enough() || running >= outputs.min(MAX_VICTIMS as u32) {
                 return;
             }
             let clock = self.counters.log_bytes / BLOCK_BYTES;
@@ -402,8 +404,11 @@ impl Engine {
 
     /// Appends what is ready to the cleaned stream.
     fn append_moves(&mut self, out: &mut Outbox) {
-        let spare = self.has_room_for_repairs();
-        while !self.cleaner.ready.is_empty() || (spare && !self.cleaner.repairs.is_empty()) {
+        loop {
+            let spare = self.has_room_for_repairs();
+            if self.cleaner.ready.is_empty() && !(spare && self.has_repairs()) {
+                return;
+            }
             if !self.make_room(STREAM_CLEANED, 64, 1, out) {
                 return;
             }
@@ -419,6 +424,10 @@ impl Engine {
             };
             let alive = self.shows(moved.key.volume(), moved.key.lba(), moved.from);
             if let Some(victim) = victim.and_then(|at| self.cleaner.victims.get_mut(at)) {
+                if alive && !spare && victim.leaves_something() {
+                    victim.ready -= 1;
+                    continue;
+                }
                 self.admission.pace.earn_by_move(&mut victim.gain);
                 victim.ready -= 1;
                 victim.last_seq = if alive { seq } else { victim.last_seq };
@@ -451,6 +460,7 @@ impl Engine {
         let (segment, missed, gain) = (victim.segment, victim.missed, victim.gain);
         let (is_left, is_checkpoint) = (s.live_units > 0, usize::from(s.stream) == STREAM_CHECKPOINT);
         if is_left && !is_checkpoint && victim.goes_another_way() {
+            self.cleaner.again = true;
             return;
         }
         if is_left && is_checkpoint && missed {
@@ -464,7 +474,9 @@ impl Engine {
         if is_left {
             // Checkpoint pages leave with the next two checkpoints; blocks that can not be had stay until they are overwritten.
             self.segments.set_aside(segment);
+            self.cleaner.fruitless += u32::from(!is_checkpoint);
         } else {
+            self.cleaner.fruitless = 0;
             self.segments.end_cleaning(segment, clock);
             self.counters.segments_cleaned += 1;
         }

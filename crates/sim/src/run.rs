@@ -76,8 +76,6 @@ pub struct Beyond {
     pub refused: u64,
     /// Blocks that could not be read.
     pub lost: u64,
-    /// Of those the ones that a scrub did not name.
-    pub untold: u64,
     /// Batches that scrubs called damaged.
     pub damaged_batches: u64,
 }

@@ -29,7 +29,7 @@ impl CheckpointState {
     }
 
     /// Has the table pages and leaves that lie where `lies` says written anew; list pages always are. True if there are any.
-    pub(crate) fn rewrite_where(&mut self, lies: &mut impl FnMut(Place) -> bool) -> bool {
+    pub(crate) fn rewrite_where(&mut self, lies: impl Fn(Place) -> bool) -> bool {
         let mut any = self.list.iter().fold(false, |any, p| p.present && lies(p.place) || any);
         for (key, _) in self.leaves.iter().filter(|(_, p)| p.present && lies(p.place)) {
             any = true;
@@ -43,12 +43,18 @@ impl CheckpointState {
         }
         any
     }
+
+    /// Where the table pages, leaves and list pages lie.
+    pub(crate) fn table_places(&self, tell: impl FnMut(Place)) {
+        let pages = self.tables.values().flatten().chain(self.leaves.values()).chain(&self.list);
+        pages.filter(|pointer| pointer.present).map(|pointer| pointer.place).for_each(tell);
+    }
 }
 
 impl Engine {
     /// Has every page of the checkpoint that lies where `lies` says written anew. (List pages always are.) Walks all pages of the maps.
     pub(crate) fn rewrite_pages_where(&mut self, lies: impl Fn(Place) -> bool) {
-        self.checkpoint.rewrite_where(&mut |place| lies(place));
+        self.checkpoint.rewrite_where(&lies);
         for slot in (0..self.volumes.arena.slots()).map(PageSlot) {
             if self.volumes.arena.meta(slot).is_some_and(|m| m.pointer.present && lies(m.pointer.place)) {
                 self.volumes.arena.mark_dirty(slot);

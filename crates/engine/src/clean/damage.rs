@@ -9,12 +9,13 @@
 //! 3 *Map*: all pages of the map are searched for what lives in the segment, and each of these blocks is read by itself, as users read it. What
 //!   can not be had now is lost, and is told by volume and block. (The birth of a block is not known then, see [`Engine::queue_repair`].)
 //!
-//! So a victim ends: it is dead, or what is left can be read by nobody. Then it is set aside, and not cleaned again before a start.
+//! So a victim ends: it is dead, or what is left can be read by nobody. Then it is set aside, and not cleaned again before a start. Such victims take
+//! space and give none back; they never take what checkpoints need.
 
 use super::{LiveBlock, Move, READY_BOUND, Run, Victim};
 use crate::examination::ExamineGoal;
 use crate::examine::Examined;
-use crate::limits::{MAP_PAGES_PER_STEP, MAP_READS};
+use crate::limits::{FRUITLESS_VICTIMS, MAP_PAGES_PER_STEP, MAP_READS};
 use crate::map::PageSlot;
 use crate::pending::BlockKey;
 use crate::{Engine, Outbox};
@@ -63,6 +64,11 @@ impl Victim {
         matches!(self.pass, Pass::Map { .. })
     }
 
+    /// True if it is known that blocks of it are lost: then what is moved out of it gives no space back, and is moved only if there is plenty.
+    pub(super) fn leaves_something(&self) -> bool {
+        self.missed && self.is_last_pass()
+    }
+
     /// Something still lives in it. False if there is no further way to it.
     pub(super) fn goes_another_way(&mut self) -> bool {
         let next = match self.pass {
@@ -79,6 +85,12 @@ impl Victim {
 }
 
 impl Engine {
+    /// True if victims only take what checkpoints need: the last ones left something behind, and space is short. What users overwrite comes free
+    /// by itself.
+    pub(super) fn is_fruitless(&self) -> bool {
+        self.cleaner.fruitless >= FRUITLESS_VICTIMS && !self.has_room_for_repairs()
+    }
+
     /// Begins to examine the next batch whose ends are wrong.
     pub(super) fn examine_victims(&mut self, out: &mut Outbox) {
         while !self.cleaner.examining && self.cleaner.ready.len() < READY_BOUND {
@@ -208,8 +220,8 @@ impl Engine {
         }
     }
 
-    /// True if a search in the map goes on at once, although nothing is under way that would make it.
-    pub(crate) fn search_goes_on(&self) -> bool {
+    /// True if a victim goes on at once, although nothing is under way that would make it.
+    pub(crate) fn cleaning_goes_on(&self) -> bool {
         self.cleaner.again
     }
 }

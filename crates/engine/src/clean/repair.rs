@@ -1,6 +1,7 @@
 //! Repairs: moves with rebuilt bytes, asked for by reads and by scrubs.
 //!
-//! They gain no space, so they never take what the moves of a victim or a checkpoint need. If that is all there is, flushes and checkpoints bring back
+//! They gain no space, so they never take what the moves of a victim or the next two checkpoints need: only the second gives back what the one
+//! before the first took. If that is all there is, flushes and checkpoints bring back
 //! what is dead. If nothing comes back so, nothing will before users make room: then the repairs are given up. Nothing is lost by that, the
 //! blocks stay where they are and can be read; but a scrub that would wait for room would never end.
 
@@ -61,7 +62,7 @@ impl Repairs {
 impl Engine {
     /// Repairs may take a segment now.
     pub(super) fn has_room_for_repairs(&self) -> bool {
-        self.segments.free_count() > self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE
+        self.segments.free_count() > 2 * self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE
     }
 
     /// Repairs wait for room although nobody else does: hurries what keeps dead segments from being free, or gives the repairs up.

@@ -14,8 +14,9 @@ use crate::limits::{MAP_PAGES_PER_STEP, MAP_READS, SCRUB_DOUBTS_MAX, STREAM_CHEC
 use crate::map::PageSlot;
 use crate::slab::Slab;
 use crate::{Engine, Outbox};
+use std::collections::BTreeSet;
 use windrow_io::Payload;
-use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Order, SegmentId};
+use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Order, Place, SegmentId};
 
 /// A batch that can not be had, or a segment.
 #[derive(Debug)]
@@ -62,9 +63,10 @@ impl Doubts {
         self.searching || self.list.len() >= SCRUB_DOUBTS_MAX
     }
 
-    /// How many there are.
-    pub(super) fn count(&self) -> u64 {
-        self.list.len() as u64
+    /// Nobody will look for what lives in them; how many there are. (What is being read comes all the same.)
+    pub(super) fn forget(&mut self) -> u64 {
+        (self.searching, self.page) = (false, 0);
+        std::mem::take(&mut self.list).len() as u64
     }
 
     /// Notes a batch.
@@ -76,11 +78,11 @@ impl Doubts {
 
 impl Engine {
     /// All batches of a segment have been examined, `rows` rows of it. Do their tables say all that lives in it?
-    pub(super) fn compare_live(&mut self, segment: SegmentId, rows: u32) {
+    pub(super) fn compare_live(&mut self, segment: SegmentId, rows: u32, live: u32) {
         let s = self.segments.get(segment);
         // (Older checkpoints keep pages alive that nothing points to any more; and to a segment that is written more has come.)
         let is_comparable = usize::from(s.stream) != STREAM_CHECKPOINT && self.committed_rows(segment) == rows;
-        let known = u64::from(self.scrub.live_blocks) * u64::from(FULL_BLOCK_UNITS);
+        let known = u64::from(live) * u64::from(FULL_BLOCK_UNITS);
         // (If a batch of it is in doubt, that is why.)
         if is_comparable && u64::from(s.live_units) > known && self.scrub.doubts.last != Some(segment) {
             self.scrub.doubts.add(segment, 0, rows);
@@ -95,28 +97,25 @@ impl Engine {
         if self.scrub.doubts.reads.len() >= MAP_READS {
             return false;
         }
-        let (pages, first) = (self.volumes.arena.slots(), if self.scrub.doubts.searching { self.scrub.doubts.page } else { 0 });
-        self.scrub.doubts.searching = true;
         let mut doubts = std::mem::take(&mut self.scrub.doubts.list);
+        if !std::mem::replace(&mut self.scrub.doubts.searching, true) {
+            doubts.sort_unstable_by_key(|doubt| (doubt.segment, doubt.row));
+        }
+        let (pages, first) = (self.volumes.arena.slots(), self.scrub.doubts.page);
         let mut found = Vec::new();
         let mut page = first;
         while page < pages && page < first + MAP_PAGES_PER_STEP && found.len() < MAP_READS {
             let slot = PageSlot(page);
-            let lies = |place| {
-                let segment = self.codec.segment(place);
-                doubts.iter().any(|doubt| doubt.segment == segment && doubt.covers(segment, self.locate_block(segment, self.codec.block(place)).1))
-            };
-            let first = found.len();
+            let lies = |place| self.doubt_at(&doubts, place).is_some();
+            let before = found.len();
             self.mapped_blocks(slot, lies, &mut found);
             let image = self.volumes.arena.meta(slot).map(|meta| meta.pointer).filter(|pointer| pointer.present && lies(pointer.place));
             if image.is_some() {
                 self.volumes.arena.mark_dirty(slot);
                 self.scrub.rewritten = true;
             }
-            for place in found[first..].iter().map(|block| block.place).chain(image.map(|image| image.place)) {
-                let segment = self.codec.segment(place);
-                let row = self.locate_block(segment, self.codec.block(place)).1;
-                doubts.iter_mut().filter(|doubt| doubt.covers(segment, row)).for_each(|doubt| doubt.lives = true);
+            for place in found[before..].iter().map(|block| block.place).chain(image.map(|image| image.place)) {
+                self.doubt_at(&doubts, place).into_iter().for_each(|at| doubts[at].lives = true);
             }
             page += 1;
         }
@@ -124,10 +123,24 @@ impl Engine {
         self.scrub.doubts.page = page;
         found.into_iter().for_each(|block| self.read_doubtful(block, out));
         if page < pages || self.scrub.doubts.has_reads() {
+            // Blocks on their way wake it.
+            self.scrub.later = !self.scrub.doubts.has_reads();
             return false;
         }
         self.end_doubts();
         true
+    }
+
+    /// Which of these, in their order, this place lies in.
+    fn doubt_at(&self, doubts: &[Doubt], place: Place) -> Option<usize> {
+        let segment = self.codec.segment(place);
+        let of_segment = doubts.partition_point(|doubt| doubt.segment < segment);
+        if doubts.get(of_segment)?.segment != segment {
+            return None;
+        }
+        let row = self.locate_block(segment, self.codec.block(place)).1;
+        let at = doubts.partition_point(|doubt| (doubt.segment, doubt.row) <= (segment, row)).checked_sub(1)?;
+        doubts[at].covers(segment, row).then_some(at)
     }
 
     /// The map has been searched, and what was found has been read.
@@ -135,13 +148,11 @@ impl Engine {
         let mut doubts = std::mem::take(&mut self.scrub.doubts.list);
         (self.scrub.doubts.searching, self.scrub.doubts.page) = (false, 0);
         if doubts.iter().any(|doubt| usize::from(self.segments.get(doubt.segment).stream) == STREAM_CHECKPOINT) {
-            let (codec, zones, segments) = (self.codec, &self.zones, &self.segments);
-            self.scrub.rewritten |= self.checkpoint.rewrite_where(&mut |place| {
-                let (segment, block) = (codec.segment(place), codec.block(place));
-                let row = segments.get(segment).batch_at(zones.shape(segment).row_hint(block));
-                let batch = doubts.iter_mut().find(|doubt| doubt.covers(segment, row.0));
-                batch.map(|doubt| doubt.lives = true).is_some()
-            });
+            let mut tables = Vec::new();
+            self.checkpoint.table_places(|place| tables.extend(self.doubt_at(&doubts, place).map(|at| (at, place))));
+            tables.iter().for_each(|(at, _)| doubts[*at].lives = true);
+            let places: BTreeSet<Place> = tables.into_iter().map(|(_, place)| place).collect();
+            self.scrub.rewritten |= self.checkpoint.rewrite_where(|place| places.contains(&place));
         }
         self.scrub.sums.damaged_batches += doubts.iter().filter(|doubt| doubt.lives).count() as u64;
     }

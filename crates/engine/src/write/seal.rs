@@ -27,7 +27,8 @@ impl Engine {
             // Each victim that was begun may need one segment for its moves and gives one back; one more may always be begun.
             STREAM_CHECKPOINT => victims.max(1),
             STREAM_CLEANED if victims > 0 => 0,
-            STREAM_CLEANED => checkpoint + CHECKPOINT_RESERVE,
+            // Repairs leave more alone than this (`clean/repair.rs`); what is in the open batch can be sealed although a checkpoint came between.
+            STREAM_CLEANED => CHECKPOINT_RESERVE,
             _ => 2 * checkpoint + CHECKPOINT_RESERVE + CLEANER_RESERVE,
         }
     }

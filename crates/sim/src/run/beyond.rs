@@ -2,8 +2,7 @@
 //!
 //! 1 A read brings the right bytes or an error, never others. 2 A start works or is refused for a reason that an offline check confirms; a
 //! refused start writes nothing, and when what was missing is there again the pool starts and everything is right. 3 Where the pool is up,
-//! exactly those blocks cannot be read that an offline check finds beyond repair. 4 A scrub names exactly those, unless it counts batches
-//! whose tables are lost (it cannot tell their blocks). 5 When the lost blocks have been written again, the pool is whole.
+//! exactly those blocks cannot be read that an offline check finds beyond repair. 4 A scrub names exactly those. 5 When the lost blocks have been written again, the pool is whole.
 //!
 //! Media are damaged after a clean shutdown only: after a crash nobody can tell a last batch that was durable and is damaged from one that
 //! never arrived.
@@ -253,8 +252,7 @@ impl Run {
         ensure!(told.is_subset(&lost), Content, "a scrub calls lost {:?}, which can be read", told.difference(&lost).collect::<Vec<_>>());
         ensure!(told.len() as u64 == scrub.lost_blocks, Accounting, "{} blocks told to be lost, {} counted", told.len(), scrub.lost_blocks);
         self.beyond.damaged_batches += scrub.damaged_batches;
-        self.beyond.untold += (lost.len() - told.len()) as u64;
-        ensure!(told == lost || scrub.damaged_batches > 0, Content, "a scrub calls lost {told:?}, unreadable are {lost:?}");
+        ensure!(told == lost, Content, "a scrub calls lost {told:?}, unreadable are {lost:?}");
         let again = self.read_singly()?;
         ensure!(again == lost, Content, "before the scrub unreadable were {lost:?}, after it {again:?}");
         for (number, (volume, lba)) in (0..).zip(&lost) {

@@ -62,8 +62,8 @@ impl Run {
         self.two_hosts()
     }
 
-    /// Scrubs twice. Nothing may be lost. Without faults nothing is wrong; what the first scrub finds wrong and moves, the second does not
-    /// find any more, unless a member has places that can never be read.
+    /// Scrubs twice, the second time at once. Nothing may be lost. Without faults nothing is wrong; what the first scrub finds wrong and moves, the
+    /// second does not find any more, unless a member has places that can never be read.
     fn scrub(&mut self) -> Result<(), Violation> {
         for again in [false, true] {
             self.world.command(Control::Scrub(ScrubCommand::Start { unix_s: 0, bytes_per_second: 0 }));
@@ -76,8 +76,8 @@ impl Run {
             let steady = self.world.ailing.iter().all(|member| self.world.members.member(*member).read_errors.is_empty());
             let allowed = if again { !steady } else { !self.world.ailing.is_empty() };
             ensure!(wrong == 0 || allowed, Durability, "scrub (second: {again}): {wrong} wrong blocks, ailing members {:?}", self.world.ailing);
-            self.rest()?;
         }
+        self.rest()?;
         self.compare()
     }
 
