@@ -39,6 +39,8 @@ struct Tally {
     segment: SegmentId,
     /// Live blocks that they name so far.
     live: u32,
+    /// Blocks of them that are lost, and have been told.
+    lost: Vec<BlockKey>,
     /// Batches being examined.
     open: u32,
     /// Rows, all of them begun; `None`: there are more.
@@ -275,7 +277,7 @@ impl Engine {
             Some(found) if found.is_whole() => {}
             Some(found) => self.take_damage(segment, row, &found, out),
             // Only the map can tell what lives there.
-            None => self.scrub.doubts.add(segment, row, rows),
+            None => self.scrub.doubts.add(segment, row, rows, Vec::new()),
         }
         self.close_tally(segment);
     }
@@ -284,9 +286,7 @@ impl Engine {
     fn close_tally(&mut self, segment: SegmentId) {
         let is_closed = |tally: &mut Tally| tally.segment == segment && tally.open == 0 && tally.rows.is_some();
         let closed: Vec<Tally> = self.scrub.tallies.extract_if(.., is_closed).collect();
-        for Tally { segment, live, rows, .. } in closed {
-            self.compare_live(segment, rows.unwrap_or(0), live);
-        }
+        closed.into_iter().for_each(|tally| self.compare_live(tally));
     }
 
     /// A column is read once more, row by row.
@@ -303,7 +303,7 @@ impl Engine {
             self.scrub.throttle.begin(self.now_ns, bytes, bound, SCRUB_PAUSE_NS);
             match self.scrub.tallies.iter_mut().find(|tally| tally.segment == segment) {
                 Some(tally) => tally.open += 1,
-                None => self.scrub.tallies.push(Tally { segment, live: 0, open: 1, rows: None }),
+                None => self.scrub.tallies.push(Tally { segment, live: 0, lost: Vec::new(), open: 1, rows: None }),
             }
         }
     }
@@ -327,6 +327,7 @@ impl Engine {
                     let live = self.shows(volume, lba, place);
                     let key = BlockKey::new(volume, lba);
                     if live && lost {
+                        self.scrub.tallies.iter_mut().filter(|tally| tally.segment == segment).for_each(|tally| tally.lost.push(key));
                         self.note_scrub_loss(key, out);
                     } else if live {
                         let payload = self.examined_block(found, payload.block);

@@ -2,7 +2,7 @@
 
 use crate::reader::{Origin, PoolReader, Rows};
 use windrow_layout::batch::{BatchError, DecodedBatch, HeaderFrame, decode_batch, decode_header};
-use windrow_units::{BLOCK_SIZE, Epoch, SegmentId, Seq, StreamId};
+use windrow_units::{BLOCK_SIZE, Code, Epoch, SegmentId, Seq, StreamId};
 
 /// Combinations of rebuilt head blocks that are tried. Heads have a few blocks, each with about as many candidates as columns.
 const MAX_COMBINATIONS: usize = 1 << 14;
@@ -124,6 +124,9 @@ pub(crate) struct WholeBatch {
     pub(crate) lost: Vec<u32>,
     /// What is not on the members as it should be: missing parts, wrong parts, in words.
     pub(crate) flaws: Flaws,
+    /// A row has more wrong or missing blocks than its redundancy covers, and all the same what the tables need was found: a torn block can be right as
+    /// far as its checksum reaches, and wrong behind it. Of a batch that need not have been durable that is not enough (docs/on-disk-format.md, 12.3, A).
+    pub(crate) is_beyond: bool,
 }
 
 /// Parts of a batch that its redundancy made good.
@@ -160,15 +163,27 @@ pub(crate) fn verify_whole(reader: &mut PoolReader<'_>, frame: &HeaderFrame) -> 
     let payloads = batch.entries.iter().filter_map(|e| e.payload);
     let lost: Vec<u32> = payloads.filter(|p| rows.find_checksum(reader, p.block, p.checksum).is_none()).map(|p| p.block).collect();
     let mut flaws = Flaws { wrong: lost.len() as u32, ..Flaws::default() };
+    // For each row the blocks that had to be rebuilt, and all that are not as they should be.
+    let mut of_rows = vec![(0, 0); header.rows as usize];
     let blocks = (0..frame.head_blocks + frame.payload_blocks).chain([frame.tail_block()]);
     for block in blocks.filter(|block| !lost.contains(block)) {
+        let of_row = &mut of_rows[rows.position(block).1 as usize];
         match rows.origin(block) {
-            Origin::Member => {}
+            Origin::Member => continue,
             Origin::Missing => flaws.missing += 1,
             Origin::Wrong => flaws.wrong += 1,
         }
+        *of_row = (of_row.0 + 1, of_row.1 + 1);
+    }
+    for block in frame.head_blocks + frame.payload_blocks..frame.tail_block() {
+        if rows.bytes(block).iter().any(|byte| *byte != 0) || rows.origin(block) != Origin::Member {
+            of_rows[rows.position(block).1 as usize].1 += 1;
+            rows.correct(block, &[0; BLOCK_SIZE]);
+        }
     }
     let (_, wrong) = rows.compare_redundancy(reader);
+    wrong.iter().for_each(|(row, _)| of_rows[*row as usize].1 += 1);
     flaws.redundancy = wrong.len() as u32;
-    Some(WholeBatch { batch, lost, flaws })
+    let is_beyond = header.shape.code != Code::Copies && of_rows.iter().any(|(rebuilt, wrong)| *rebuilt > 0 && *wrong > header.shape.tolerance());
+    Some(WholeBatch { batch, lost, flaws, is_beyond })
 }

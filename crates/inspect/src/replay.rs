@@ -131,7 +131,7 @@ impl Chain {
         for frame in std::mem::take(&mut self.frames) {
             let header = &frame.header;
             match verify_whole(reader, &frame) {
-                Some(whole) if whole.lost.is_empty() || header.seq <= durable => self.batches.push(whole),
+                Some(whole) if (whole.lost.is_empty() && !whole.is_beyond) || header.seq <= durable => self.batches.push(whole),
                 _ => {
                     self.next = StreamPosition { segment: header.segment, row: header.row, seq: header.seq, next_segment: header.next_segment };
                     self.end = End::Torn;

@@ -7,11 +7,12 @@
 //!
 //! A whole segment is in doubt if more lives in it than its tables say: then batches of it are former ones on all members that can be read.
 
-use super::Repair;
+use super::{Repair, Tally};
 use crate::clean::MappedBlock;
 use crate::fetch::{FetchGoal, FetchSpec};
 use crate::limits::{MAP_PAGES_PER_STEP, MAP_READS, SCRUB_DOUBTS_MAX, STREAM_CHECKPOINT};
 use crate::map::PageSlot;
+use crate::pending::BlockKey;
 use crate::slab::Slab;
 use crate::{Engine, Outbox};
 use std::collections::BTreeSet;
@@ -25,6 +26,8 @@ struct Doubt {
     row: u32,
     rows: u32,
     lives: bool,
+    /// Lost blocks in it that have been told.
+    told: Vec<BlockKey>,
 }
 
 impl Doubt {
@@ -70,22 +73,24 @@ impl Doubts {
     }
 
     /// Notes a batch.
-    pub(super) fn add(&mut self, segment: SegmentId, row: u32, rows: u32) {
+    pub(super) fn add(&mut self, segment: SegmentId, row: u32, rows: u32, told: Vec<BlockKey>) {
         self.last = Some(segment);
-        self.list.push(Doubt { segment, row, rows, lives: false });
+        self.list.push(Doubt { segment, row, rows, lives: false, told });
     }
 }
 
 impl Engine {
-    /// All batches of a segment have been examined, `rows` rows of it. Do their tables say all that lives in it?
-    pub(super) fn compare_live(&mut self, segment: SegmentId, rows: u32, live: u32) {
+    /// All batches of a segment have been examined. Do their tables say all that lives in it?
+    pub(super) fn compare_live(&mut self, tally: Tally) {
+        let Tally { segment, live, lost, rows, .. } = tally;
+        let rows = rows.unwrap_or(0);
         let s = self.segments.get(segment);
         // (Older checkpoints keep pages alive that nothing points to any more; and to a segment that is written more has come.)
         let is_comparable = usize::from(s.stream) != STREAM_CHECKPOINT && self.committed_rows(segment) == rows;
         let known = u64::from(live) * u64::from(FULL_BLOCK_UNITS);
         // (If a batch of it is in doubt, that is why.)
         if is_comparable && u64::from(s.live_units) > known && self.scrub.doubts.last != Some(segment) {
-            self.scrub.doubts.add(segment, 0, rows);
+            self.scrub.doubts.add(segment, 0, rows, lost);
         }
     }
 
@@ -174,7 +179,12 @@ impl Engine {
         }
         match bytes {
             Some(payload) => self.scrub.repairs.push_back(Repair { key, birth: Order(0), from: place, payload }),
-            None => self.note_scrub_loss(key, out),
+            None => {
+                let doubt = self.doubt_at(&self.scrub.doubts.list, place).map(|at| &self.scrub.doubts.list[at]);
+                if !doubt.is_some_and(|doubt| doubt.told.contains(&key)) {
+                    self.note_scrub_loss(key, out);
+                }
+            }
         }
     }
 }
