@@ -365,6 +365,23 @@ fn first_superblock(spec: &PoolSpec, zones: Vec<Zone>, journals: Journals) -> Su
     }
 }
 
+/// Zones over so many small members, of the layout behind the pool's first one.
+#[cfg(test)]
+pub(crate) fn grown_for_model(superblock: &Superblock, members: usize) -> Vec<Zone> {
+    let old = &superblock.zones;
+    let sizes: Vec<(MemberId, u64)> = (0..members as u8).map(|m| (MemberId(m), 24 << 20)).collect();
+    let layout = Layout {
+        redundancy: superblock.redundancy,
+        segment_rows: old[0].shape.rows,
+        chunk_rows: old[0].shape.chunk_rows,
+        start: old[0].start,
+        first_segment: old.last().map_or(0, Zone::end_segment),
+        number: 1,
+        members: &sizes,
+    };
+    old.iter().cloned().chain(lay_out(&layout).expect("members that fit")).collect()
+}
+
 /// The superblock of a new pool of small members, whose identifiers are their numbers from 1 on.
 #[cfg(test)]
 pub(crate) fn first_for_model(redundancy: windrow_units::Redundancy, members: usize) -> Superblock {

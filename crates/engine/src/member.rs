@@ -13,12 +13,13 @@ pub(crate) use exchange::{Exchanges, needed_bytes};
 pub(crate) use writer::{SuperblockWriter, superblock_image};
 
 use crate::api::{MemberStats, Notice, Outbox, WrittenBytes};
+use crate::restripe::AfterLoss;
 use crate::slab::Slab;
 use crate::{Engine, StopReason};
 use life::Change;
 use windrow_io::{Buf, IoTag, MemberCommand, MemberDone, MemberOp};
 use windrow_layout::superblock::{SLOT_BYTES, Superblock};
-use windrow_units::{MemberId, SegmentId, Seq, ZoneMap};
+use windrow_units::{MemberId, SegmentId, Seq, Zone, ZoneMap};
 
 /// What a member command was for.
 #[derive(Debug)]
@@ -180,11 +181,14 @@ impl Engine {
         self.members.list[member.index()].online = false;
         self.members.list[member.index()].rebuilding = false;
         out.notices.push(if change == Change::Fault { Notice::MemberFailed { member, error } } else { Notice::MemberOffline { member } });
+        match self.after_loss(member, out) {
+            AfterLoss::Record => {}
+            AfterLoss::Done => return,
+            AfterLoss::Stop => return self.stop(StopReason::TooManyLost, out),
+        }
         let changed = self.change_member(member, change);
         debug_assert_eq!(changed, Ok(()));
-        // While a growth is put on record: what a start would refuse is never recorded.
-        let refused = self.restripe.zones_on_the_way().is_some_and(|zones| !redundancy_holds(zones, &self.members.list));
-        if refused || !redundancy_holds(&self.zones, &self.members.list) {
+        if !redundancy_holds(&self.zones, &self.members.list) {
             return self.stop(StopReason::TooManyLost, out);
         }
         self.choose_journal();
@@ -213,6 +217,11 @@ pub(crate) fn redundancy_holds(zones: &ZoneMap, members: &[Member]) -> bool {
         let lost = (0..members.len()).filter(|m| zone.members >> m & 1 == 1 && (!members[*m].online || members[*m].rebuilding)).count();
         lost <= zone.shape.tolerance()
     })
+}
+
+/// True if a pool of these zones and any others beside them does not start without these members (a mask): more than the redundancy covers.
+pub(crate) fn nobody_without(zones: &[Zone], members: u64) -> bool {
+    zones.iter().any(|zone| (zone.members & members).count_ones() as usize > zone.shape.tolerance())
 }
 
 /// Adds counters.

@@ -1,7 +1,8 @@
 //! Growth: the pool takes a new layout over more members, and what lies in the old one moves over (docs/growth.md).
 //!
 //! 1 A fresh list of zones over all members is computed, by the function that lays out a new pool, with segment numbers of its own. 2 One superblock
-//! generation brings members and zones into force. 3 From then on streams take segments of the new layout; those of the old one are read,
+//! generation, marked as growing, introduces the new members as spares; the next one brings members and zones into force, or is taken back by a
+//! third if more members fail meanwhile than the redundancy covers. 3 From then on streams take segments of the new layout; those of the old one are read,
 //! rebuilt and cleaned as ever, and given up when they come free (`segment/layers.rs`). 4 Cleaning empties them, the emptiest first, when it has
 //! nothing more urgent to do. 5 When nothing is in use in the old layout any more, and no kept checkpoint can name its segments, its zones leave the
 //! superblock.
@@ -12,9 +13,9 @@
 use crate::control::control_answer;
 use crate::format::{Holding, Layout, lay_out, plan_holdings, plan_zones};
 use crate::limits::{RESTRIPE_VICTIMS, STREAM_CLEANED, STREAM_USER, STREAMS};
-use crate::member::{life, redundancy_holds};
+use crate::member::{life, nobody_without, redundancy_holds};
 use crate::segment::{ReuseHorizon, SegmentState};
-use crate::{ControlError, ControlId, ControlReply, Engine, FormatError, Notice, Outbox, PoolPlan, StopReason};
+use crate::{ControlError, ControlId, ControlReply, Engine, FormatError, Notice, Outbox, PoolPlan};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use windrow_layout::superblock::MAX_ZONES;
@@ -41,7 +42,8 @@ pub struct RestripeStatus {
 
 /// A layout that is on its way into the superblock. Its new members bear no superblock yet. They get the one that is, in which they are spares,
 /// before the one in which they are members is written to anybody: else a crash in between could leave more members without a superblock than the
-/// redundancy covers.
+/// redundancy covers. The first one is marked as growing: a start by it needs so many of the old members that nobody can start without them by the
+/// second one.
 #[derive(Debug)]
 struct Coming {
     id: ControlId,
@@ -52,12 +54,25 @@ struct Coming {
     wish: u64,
 }
 
+/// What is to be done when a member has left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AfterLoss {
+    /// Its loss goes on record.
+    Record,
+    /// It is a spare again.
+    Done,
+    /// A start would refuse the pool with this on record, or might not be the only one.
+    Stop,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    /// The new members get the superblock as it is.
+    /// The new members get the superblock as it is, marked as growing.
     Introduce,
-    /// The generation with the new layout is written.
+    /// The generation with the new layout is written, without the mark.
     Record,
+    /// Too many members failed while it was, this one last: a generation without the new layout is written, marked as growing.
+    TakeBack(MemberId),
 }
 
 /// What a look for victims depends on.
@@ -67,6 +82,8 @@ type Seen = (u32, u64, u64, u32);
 #[derive(Debug, Default)]
 pub(crate) struct Restripe {
     coming: Option<Coming>,
+    /// A generation with a layout that was taken back may be on devices out of our sight.
+    dropped: bool,
     /// There are older layouts.
     active: bool,
     /// Segments to be emptied, the next one last.
@@ -93,11 +110,6 @@ impl Restripe {
     }
 
     /// The pool has stopped: whose request is not answered any more.
-    /// The zones that are being put on record and not in force yet: from then on a start needs members for them, too.
-    pub(crate) fn zones_on_the_way(&self) -> Option<&ZoneMap> {
-        self.coming.as_ref().filter(|coming| coming.stage == Stage::Record).map(|coming| &coming.zones)
-    }
-
     pub(crate) fn give_up_coming(&mut self) -> Option<ControlId> {
         self.coming.take().map(|coming| coming.id)
     }
@@ -107,11 +119,10 @@ impl Engine {
     /// After a start: `map_bytes_wanted` is what maps may use if the pool is large enough.
     pub(crate) fn settle_restripe(&mut self, map_bytes_wanted: u64) {
         self.restripe.map_bytes_wanted = map_bytes_wanted;
+        self.restripe.dropped = self.superblock.is_growing();
         if self.zones.has_superseded() {
             self.begin_restripe();
-            if let Ok(plan) = self.plan_now(self.superblock.properties.spare_per_mille) {
-                self.take_plan(plan);
-            }
+            self.reckon_plan();
         }
     }
 
@@ -149,10 +160,19 @@ impl Engine {
         for member in &members {
             self.members.list[member.index()].online = true;
         }
+        self.superblock.set_growing(true);
         self.superblock_writer.wanted += 1;
         self.restripe.coming = Some(Coming { id, members, zones, stage: Stage::Introduce, wish: self.superblock_writer.wanted });
+        self.reckon_plan();
         self.superblock_step(out);
         Ok(())
+    }
+
+    /// Capacity is what [`Engine::plan_now`] says.
+    fn reckon_plan(&mut self) {
+        if let Ok(plan) = self.plan_now(self.superblock.properties.spare_per_mille) {
+            self.take_plan(plan);
+        }
     }
 
     /// All members that the pool is to use, with their sizes.
@@ -220,19 +240,33 @@ impl Engine {
         if target.usable_bytes <= self.plan.usable_bytes {
             return Err(ControlError::Invalid("the pool would not have more usable space: the new members are too small".into()));
         }
-        if self.volumes.used_blocks * BLOCK_BYTES > self.plan_over(&zones, &self.zones).map_err(refuse)?.usable_bytes {
+        if self.volumes.used_blocks * BLOCK_BYTES > self.plan_over(&zones, self.superblock.properties.spare_per_mille).map_err(refuse)?.usable_bytes {
             return Err(ControlError::NoSpace("the pool is too full to hold the tables of two layouts; trim or delete something first".into()));
         }
         Ok(zones)
     }
 
-    /// Capacity when nothing of `zones` may be used yet but what may be of `old`.
-    fn plan_over(&self, zones: &ZoneMap, old: &ZoneMap) -> Result<PoolPlan, FormatError> {
-        plan_holdings(&self.segments.holdings(old), zones, self.superblock.properties.spare_per_mille)
+    /// Capacity when nothing of `zones` may be used yet but what may be now.
+    fn plan_over(&self, zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
+        plan_holdings(&self.segments.holdings(&self.zones), zones, spare_per_mille)
     }
 
-    /// Capacity now: of the segments that may be used, and never less than the oldest layout had alone.
+    /// Capacity now: of the segments that may be used, and never less than the oldest layout had alone. While a layout is on its way, no more than
+    /// there will be at the moment in which it comes into force.
     pub(crate) fn plan_now(&self, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
+        let mut plan = self.plan_in_force(spare_per_mille)?;
+        if let Some(coming) = self.restripe.coming.as_ref().filter(|coming| matches!(coming.stage, Stage::Introduce | Stage::Record)) {
+            let then = self.plan_over(&coming.zones, spare_per_mille)?;
+            plan.usable_bytes = plan.usable_bytes.min(then.usable_bytes);
+            plan.map_bytes = plan.map_bytes.min(then.map_bytes);
+            plan.map_pages_max = plan.map_pages_max.min(then.map_pages_max);
+            plan.checkpoint_segments = plan.checkpoint_segments.max(then.checkpoint_segments);
+            plan.reserve_segments = plan.reserve_segments.max(then.reserve_segments);
+        }
+        Ok(plan)
+    }
+
+    fn plan_in_force(&self, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
         let target = plan_zones(&self.zones, spare_per_mille)?;
         if !self.zones.has_superseded() {
             return Ok(target);
@@ -317,11 +351,77 @@ impl Engine {
     /// Goes on with bringing a new layout into force.
     fn coming_step(&mut self, out: &mut Outbox) {
         let done = self.superblock_writer.done;
-        let Some(coming) = self.restripe.coming.take_if(|coming| coming.wish <= done) else { return };
-        if coming.stage == Stage::Record {
-            control_answer(coming.id, Ok(ControlReply::Done), out);
-            return self.take_layout(coming.zones, out);
+        let Some(coming) = self.restripe.coming.take_if(|coming| coming.wish <= done) else { return self.end_growing(out) };
+        match coming.stage {
+            Stage::Introduce => self.record_layout(coming, out),
+            Stage::Record => {
+                control_answer(coming.id, Ok(ControlReply::Done), out);
+                self.take_layout(coming.zones, out);
+            }
+            Stage::TakeBack(member) => self.refuse_layout(coming.id, member, out),
         }
+    }
+
+    /// No growth is under way, and a generation that says so is in force: the mark goes, unless a pool with the layout that was taken back could
+    /// start without the members in use.
+    fn end_growing(&mut self, out: &mut Outbox) {
+        let idle = self.restripe.coming.is_none() && self.superblock.is_growing() && !self.read_only && self.stopped.is_none();
+        if idle && (!self.restripe.dropped || self.nobody_without_us()) {
+            self.restripe.dropped = false;
+            self.superblock.set_growing(false);
+            self.superblock_writer.wanted += 1;
+            self.superblock_step(out);
+        }
+    }
+
+    /// True if a pool with these zones, and any others beside them, can not start without the members in use.
+    fn nobody_without_us(&self) -> bool {
+        let in_use = |m: &usize| self.members.list[*m].online && self.superblock.members[*m].is_in_use();
+        let in_use = (0..self.members.list.len()).filter(in_use).fold(0u64, |mask, m| mask | 1 << m);
+        nobody_without(self.zones.zones(), in_use)
+    }
+
+    /// The pool does not grow, because of this member.
+    fn refuse_layout(&mut self, id: ControlId, member: MemberId, out: &mut Outbox) {
+        self.reckon_plan();
+        let why = "it failed or was used otherwise while the pool was about to grow".into();
+        control_answer(id, Err(ControlError::Member { member, why }), out);
+    }
+
+    /// A member has left. If more have than the redundancy covers while a layout is put on record, the layout is taken back: nothing was written by
+    /// it, and the pool must not depend on members that may be gone for good.
+    pub(crate) fn after_loss(&mut self, member: MemberId, out: &mut Outbox) -> AfterLoss {
+        let list = &self.members.list;
+        let too_many = |coming: &mut Coming| coming.stage == Stage::Record && !redundancy_holds(&coming.zones, list);
+        let Some(mut coming) = self.restripe.coming.take_if(too_many) else {
+            // (A pool with the layout that is being taken back must not be able to go on without us.)
+            let takes_back = self.restripe.coming.as_ref().is_some_and(|coming| matches!(coming.stage, Stage::TakeBack(_)));
+            return if takes_back && !self.nobody_without_us() { AfterLoss::Stop } else { AfterLoss::Record };
+        };
+        if !redundancy_holds(&self.zones, list) || !self.nobody_without_us() {
+            self.restripe.coming = Some(coming);
+            return AfterLoss::Stop;
+        }
+        for new in &coming.members {
+            (self.members.list[new.index()].online, self.members.list[new.index()].rebuilding) = (false, false);
+            let changed = self.change_member(*new, life::Change::Leave);
+            debug_assert_eq!(changed, Ok(()));
+        }
+        let is_new = coming.members.contains(&member);
+        self.restripe.dropped = true;
+        self.superblock.zones = self.zones.zones().to_vec();
+        // Until this is in force on all that are left, somebody may hold the generation with the new layout.
+        self.superblock.set_growing(true);
+        self.superblock_writer.wanted += 1;
+        (coming.stage, coming.wish) = (Stage::TakeBack(member), self.superblock_writer.wanted);
+        self.restripe.coming = Some(coming);
+        self.reckon_plan();
+        self.superblock_step(out);
+        if is_new { AfterLoss::Done } else { AfterLoss::Record }
+    }
+
+    /// The new members are introduced: now they become members.
+    fn record_layout(&mut self, coming: Coming, out: &mut Outbox) {
         // What failed meanwhile does not come in, and with a member lost the pool does not grow.
         let mut members = (0..self.members.list.len() as u8).map(MemberId).filter(|m| coming.zones.current().any(|zone| zone.members >> m.0 & 1 == 1));
         let is_spare = |m: &MemberId| life::life(&self.superblock.members[m.index()]) == life::Life::Spare;
@@ -330,14 +430,14 @@ impl Engine {
             for member in coming.members.iter().filter(|m| !self.superblock.members[m.index()].is_in_use()) {
                 self.members.list[member.index()].online = false;
             }
-            let why = "it failed or was used otherwise while the pool was about to grow".into();
-            return control_answer(coming.id, Err(ControlError::Member { member, why }), out);
+            return self.refuse_layout(coming.id, member, out);
         }
         for member in &coming.members {
             let changed = self.change_member(*member, life::Change::Join);
             debug_assert_eq!(changed, Ok(()));
         }
         self.superblock.zones = coming.zones.zones().to_vec();
+        self.superblock.set_growing(false);
         self.superblock_writer.wanted += 1;
         self.restripe.coming = Some(Coming { stage: Stage::Record, wish: self.superblock_writer.wanted, ..coming });
         self.superblock_step(out);
@@ -350,14 +450,11 @@ impl Engine {
         self.begin_restripe();
         let chunk = self.zones.zones().iter().map(|z| u64::from(z.shape.chunk_rows) * u64::from(z.shape.data) * BLOCK_BYTES).max().unwrap_or(0);
         self.limits.pending_bytes = self.limits.pending_bytes.max(4 * chunk);
-        if let Ok(plan) = self.plan_now(self.superblock.properties.spare_per_mille) {
-            self.take_plan(plan);
-        }
+        self.reckon_plan();
         let members = self.zones.current().fold(0, |mask, zone| mask | zone.members).count_ones();
         out.notices.push(Notice::Grown { members, segments: self.segments.older_count() });
-        if !redundancy_holds(&self.zones, &self.members.list) {
-            return self.stop(StopReason::TooManyLost, out);
-        }
+        // Whoever failed meanwhile was few enough.
+        debug_assert!(redundancy_holds(&self.zones, &self.members.list));
         self.ensure_next_segment();
     }
 
@@ -443,9 +540,7 @@ impl Engine {
         self.segments.lay_over(&self.zones);
         self.restripe.active = false;
         self.restripe.ended_ns = self.now_ns;
-        if let Ok(plan) = self.plan_now(self.superblock.properties.spare_per_mille) {
-            self.take_plan(plan);
-        }
+        self.reckon_plan();
         out.notices.push(Notice::Restriped);
         self.superblock_writer.wanted += 1;
         self.superblock_step(out);

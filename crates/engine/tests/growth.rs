@@ -5,6 +5,7 @@ mod machine;
 use machine::{Machine, Memory, pass, verify, write};
 use windrow_engine::*;
 use windrow_io::*;
+use windrow_layout::superblock::{SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
 use windrow_units::{MemberId, Redundancy, Uuid, VolumeId};
 
 /// A pool with spares of so many MiB.
@@ -393,39 +394,119 @@ fn a_pool_that_nobody_uses_moves_to_the_last_segment() {
     }
 }
 
-/// New members failed while the generation that makes them members was written: their loss was put on record beside it, and no start accepted
-/// that ever again, not even with all devices back. Now the pool stops, and starts again when they are.
+/// Sends a request to grow and carries out what comes of it; before each command `watch` may look at it and at the members.
+fn grow_watched(machine: &mut Machine, members: std::ops::Range<u8>, watch: &mut dyn FnMut(&mut Memory, &MemberCommand)) {
+    let command = Control::Grow { members: members.map(MemberId).collect() };
+    machine.events.push(Event::Control(ControlRequest { id: ControlId(77), command }));
+    loop {
+        machine.held = Some(Vec::new());
+        machine.settle();
+        let commands = machine.held.take().unwrap_or_default();
+        if commands.is_empty() {
+            return;
+        }
+        for command in commands {
+            watch(&mut machine.memory, &command);
+            machine.carry_out(command);
+        }
+    }
+}
+
+fn is_growth(command: &MemberCommand) -> bool {
+    let MemberOp::Write { buf, .. } = &command.op else { return false };
+    Superblock::decode(&buf[..]).is_ok_and(|s| s.zones.iter().any(|zone| zone.layout > 0))
+}
+
+/// New members failed while the generation that makes them members was written, more than the redundancy covers. The pool stopped, and started only
+/// when they were back. Nothing was written by the new layout yet: now the growth is taken back, and the pool goes on without a pause; and the new
+/// members, when they return, are spares, whatever they bear.
 #[test]
-fn new_members_that_fail_while_the_growth_is_recorded_do_not_lock_the_pool() {
-    for (redundancy, members, spares, lost) in [(Redundancy::Single, 4, vec![12, 12], vec![4, 5]), (Redundancy::None, 2, vec![12], vec![2])] {
+fn a_growth_whose_new_members_fail_is_taken_back() {
+    for (redundancy, members, spares, lost) in [
+        (Redundancy::Single, 4, vec![12, 12], vec![4, 5]),
+        (Redundancy::None, 2, vec![12], vec![2]),
+        (Redundancy::Copies(2), 2, vec![12, 12], vec![2, 3]),
+        // One old member beside one of the new ones.
+        (Redundancy::Single, 4, vec![12, 12], vec![1, 5]),
+    ] {
         let mut machine = with_spares(redundancy, members, 12, &spares);
         let volume = machine.volume(1 << 30);
         write(&mut machine, volume, 0..300, 1);
+        let usable = machine.engine.status().plan.usable_bytes;
         let last = (members + spares.len()) as u8;
-        let command = Control::Grow { members: (members as u8..last).map(MemberId).collect() };
-        machine.events.push(Event::Control(ControlRequest { id: ControlId(77), command }));
-        loop {
-            machine.held = Some(Vec::new());
-            machine.settle();
-            let commands = machine.held.take().unwrap_or_default();
-            if commands.is_empty() {
-                break;
+        grow_watched(&mut machine, members as u8..last, &mut |memory, command| {
+            if is_growth(command) {
+                lost.iter().for_each(|m| memory.failing[*m] = true);
             }
-            for command in commands {
-                let has_layouts = |s: windrow_layout::superblock::Superblock| s.zones.iter().any(|zone| zone.layout > 0);
-                if let MemberOp::Write { buf, .. } = &command.op
-                    && windrow_layout::superblock::Superblock::decode(&buf[..]).is_ok_and(has_layouts)
-                {
-                    lost.iter().for_each(|m| machine.memory.failing[*m] = true);
-                }
-                machine.carry_out(command);
-            }
-        }
-        assert!(machine.engine.is_stopped(), "{redundancy:?}");
+        });
+        let answer = machine.control.iter().find(|c| c.id == ControlId(77)).map(|c| c.result.clone());
+        assert!(matches!(answer, Some(Err(ControlError::Member { .. }))), "{redundancy:?}: {answer:?}");
+        let status = machine.engine.status();
+        assert!(!machine.engine.is_stopped() && !status.restripe.active && status.plan.usable_bytes == usable, "{redundancy:?}");
+        assert!((members..usize::from(last)).all(|m| status.members[m].state == "spare"));
+        write(&mut machine, volume, 0..20, 2);
+        // The new devices are gone, then back: with the growth on record or without, it is not in force.
+        let mut memory = machine.crash().memory;
+        (members..usize::from(last)).for_each(|m| memory.present[m] = false);
+        let machine = Machine::open(memory);
+        assert!(!machine.memory.superblock().is_growing());
         let mut memory = machine.memory;
         memory.failing.fill(false);
+        memory.present.fill(true);
         let mut machine = Machine::open(memory);
-        verify(&mut machine, volume, 0..300, 1);
-        write(&mut machine, volume, 0..20, 2);
+        verify(&mut machine, volume, 0..20, 2);
+        verify(&mut machine, volume, 20..300, 1);
+        pass(&mut machine, 60);
+        assert_eq!(machine.engine.status().plan.zones[0].layout, 0);
+        assert_eq!(grow(&mut machine, members as u8..last), Some(Ok(ControlReply::Done)));
+        restripe(&mut machine, volume);
+        verify(&mut machine, volume, 0..20, 2);
     }
+}
+
+/// Power fails at any moment of a growth, and the new devices never come back. As long as no old member bears the generation with the new layout
+/// the pool starts without them, and it is as it was; from then on they are members like any others. A device that comes back later does not bring
+/// the layout back.
+#[test]
+fn a_pool_does_not_depend_on_new_members_before_they_are_members() {
+    for (redundancy, members, spares) in [(Redundancy::Single, 4, 2), (Redundancy::Copies(2), 2, 2), (Redundancy::None, 1, 1)] {
+        let mut machine = with_spares(redundancy, members, 12, &vec![12; spares]);
+        let volume = machine.volume(1 << 30);
+        write(&mut machine, volume, 0..200, 1);
+        let mut cuts: Vec<Memory> = Vec::new();
+        grow_watched(&mut machine, members as u8..(members + spares) as u8, &mut |memory, _| {
+            (cuts.len() < 24).then(|| cuts.push(memory.clone())).unwrap_or_default()
+        });
+        let (mut without, mut with) = (0, 0);
+        for cut in cuts {
+            let mut alone = cut.clone();
+            (members..members + spares).for_each(|m| alone.present[m] = false);
+            let recorded = (0..members).any(|m| superblock_of(&cut, m).is_some_and(|s| s.zones.iter().any(|z| z.layout > 0)));
+            let opened = Engine::open(&mut alone, BufPool::new(64 << 20), &Machine::options());
+            assert_eq!(opened.is_err(), recorded, "{redundancy:?}");
+            if recorded {
+                with += 1;
+                let mut machine = Machine::open(cut);
+                verify(&mut machine, volume, 0..200, 1);
+                continue;
+            }
+            without += 1;
+            // Whatever the new ones bear: they are spares of a pool that went on.
+            let mut machine = Machine::open(alone);
+            write(&mut machine, volume, 0..50, 2);
+            let mut memory = machine.memory;
+            memory.present.fill(true);
+            let mut machine = Machine::open(memory);
+            verify(&mut machine, volume, 0..50, 2);
+            verify(&mut machine, volume, 50..200, 1);
+            assert_eq!(machine.engine.status().plan.zones[0].layout, 0);
+        }
+        assert!(without > 3 && with > 3, "{redundancy:?}: {without} without, {with} with them");
+    }
+}
+
+/// The newest superblock that a member bears.
+fn superblock_of(memory: &Memory, member: usize) -> Option<Superblock> {
+    let slots = (0..SLOT_COUNT).map(|slot| (SLOT_OFFSET + slot * SLOT_STRIDE) as usize);
+    slots.filter_map(|at| Superblock::decode(&memory.data[member][at..at + SLOT_BYTES]).ok()).max_by_key(|s| s.generation)
 }

@@ -2,8 +2,11 @@
 //!
 //! 1 Every present member: label, all four slots. 2 The pool is the one that most members belong to. 3 The newest valid
 //! generation of that pool rules, and who is not in its table is as good as not there; the same generation with another content, or a child that does not name its parent, is a divergence.
+//! Of several contents of one generation the one rules that has no use for whoever bears another one.
 //! 4 A member is usable if it is online in the ruling superblock and at most one generation
 //! behind it. 5 Quorum: more than half of the members that are not removed are usable, or every other one is recorded as absent.
+//! 6 While the pool is marked as growing, more members of one zone must be here than the redundancy covers: there may be a generation with more
+//! members elsewhere, which must not start without them.
 
 use crate::report::{Finding, FindingKind, Findings, InspectReport, MemberReport, Severity, SlotReport};
 use std::collections::BTreeMap;
@@ -28,7 +31,7 @@ pub fn inspect_members(io: &mut dyn MemberIo) -> InspectReport {
     for member in &mut found {
         drop_foreign(member, pool, &mut findings);
     }
-    let newest = found.iter().flat_map(|f| &f.superblocks).max_by_key(|s| s.generation).cloned();
+    let newest = ruling(&found).cloned();
     let mut quorum = false;
     if let Some(newest) = &newest {
         found.iter_mut().for_each(|member| drop_stranger(member, newest, &mut findings));
@@ -103,6 +106,17 @@ fn most_common_pool(found: &[Found]) -> Option<PoolUuid> {
     votes.into_iter().max_by_key(|(_, votes)| *votes).map(|(pool, _)| pool)
 }
 
+/// Of the superblocks of the newest generation the one that has no use for the members that bear another one, or else any.
+fn ruling(found: &[Found]) -> Option<&Superblock> {
+    let all = || found.iter().flat_map(|f| &f.superblocks);
+    let generation = all().map(|s| s.generation).max()?;
+    let holders = || all().filter(|s| s.generation == generation);
+    let has_use_for =
+        |s: &Superblock, other: &Superblock| s.members.get(other.member.index()).is_some_and(|record| record.uuid == other.member_uuid && record.is_in_use());
+    let rules = |s: &&Superblock| holders().all(|other| other.content_hash() == s.content_hash() || !has_use_for(s, other));
+    holders().find(rules).or_else(|| holders().next_back())
+}
+
 /// Drops superblocks of other pools and other members, and compares the label.
 fn drop_foreign(found: &mut Found, pool: Option<PoolUuid>, findings: &mut Findings) {
     let member = found.report.member;
@@ -149,7 +163,10 @@ fn check_history(found: &[Found], newest: &Superblock, findings: &mut Findings) 
             };
             if diverged {
                 let message = format!("generation {} is not of the same history as generation {}", superblock.generation, newest.generation);
-                findings.add(Finding::new(Severity::Error, FindingKind::Diverged, message).member(member.report.member));
+                // A growth that was taken back leaves this behind on what are spares again.
+                let is_spare = newest.members.get(member.report.member.index()).is_some_and(|record| record.state == MemberState::Spare);
+                let severity = if is_spare { Severity::Note } else { Severity::Error };
+                findings.add(Finding::new(severity, FindingKind::Diverged, message).member(member.report.member));
             }
         }
     }
@@ -183,8 +200,14 @@ fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findin
         };
         findings.add(Finding::new(severity, FindingKind::MemberAbsent, message).member(member));
     }
-    let quorum = 2 * present > counted || unexplained == 0;
-    if !quorum {
+    let here = found.iter().filter(|f| !f.superblocks.is_empty()).fold(0u64, |mask, f| mask | 1 << f.report.member.0);
+    let needed_elsewhere = newest.zones.iter().any(|zone| (zone.members & here).count_ones() as usize > zone.shape.tolerance());
+    let alone = !newest.is_growing() || needed_elsewhere;
+    let quorum = alone && (2 * present > counted || unexplained == 0);
+    if !alone {
+        let message = "too few members are there while the pool is growing: the others may have gone on with the new ones";
+        findings.add(Finding::new(Severity::Error, FindingKind::QuorumMissing, message));
+    } else if !quorum {
         let message = format!("{present} of {counted} members are there: another host may have the others");
         findings.add(Finding::new(Severity::Error, FindingKind::QuorumMissing, message));
     }

@@ -94,10 +94,13 @@ pub struct Features {
 }
 
 impl Features {
+    /// Compatible: a growth is being put on record or taken back. Somebody may bear a generation beside this one in which further members hold
+    /// data; nothing was written by it.
+    pub const GROWING: u64 = 1;
     /// Incompatible: the pool has a journal, and what is durable may be there alone.
     pub const JOURNAL: u64 = 1;
     /// The flags that this version knows.
-    pub const KNOWN: Self = Self { compatible: 0, read_only: 0, incompatible: Self::JOURNAL };
+    pub const KNOWN: Self = Self { compatible: Self::GROWING, read_only: 0, incompatible: Self::JOURNAL };
 
     /// The flags that this version does not know.
     #[must_use]
@@ -344,6 +347,16 @@ impl Superblock {
     /// How this pool's places are packed.
     pub fn place_codec(&self) -> PlaceCodec {
         PlaceCodec::new(self.place_offset_bits)
+    }
+
+    /// A generation with more members may be somewhere: [`Features::GROWING`].
+    pub fn is_growing(&self) -> bool {
+        self.features.compatible & Features::GROWING != 0
+    }
+
+    /// Sets or clears [`Features::GROWING`].
+    pub fn set_growing(&mut self, growing: bool) {
+        self.features.compatible = self.features.compatible & !Features::GROWING | u64::from(growing);
     }
 }
 

@@ -64,6 +64,8 @@ pub(crate) enum Change {
     Add,
     /// The pool grows over it.
     Join,
+    /// The growth is taken back before anything was written by the new layout.
+    Leave,
 }
 
 /// Since when the member may have missed something, from then on.
@@ -93,7 +95,7 @@ pub(crate) enum Answer {
 }
 
 use Answer::{Never, Refused, Stays, To};
-use Change::{Add, BringBack, Exchange, Fault, GiveUp, Join, Start, TakeOut, Whole};
+use Change::{Add, BringBack, Exchange, Fault, GiveUp, Join, Leave, Start, TakeOut, Whole};
 use Found::{Apart, AsLeft, Current, Nothing, Older};
 use Life::{Failed, Missing, Offline, Online, Rebuilding, Removed, Spare};
 
@@ -162,6 +164,8 @@ pub(crate) const fn next(life: Life, change: Change) -> Answer {
         (Spare | Removed, TakeOut | BringBack(_) | Exchange) => NO_MEMBER,
         (Removed, GiveUp | Join) => NO_MEMBER,
         (Online | Rebuilding | Missing | Failed | Offline, Join) => NO_SPARE,
+        (Online | Failed | Offline, Leave) => To(Spare, Missed::Nothing),
+        (Rebuilding | Missing | Spare | Removed, Leave) => Never,
         (Online | Rebuilding | Missing | Failed | Offline | Spare, Add) => TAKEN,
     }
 }

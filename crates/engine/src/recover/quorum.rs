@@ -5,6 +5,10 @@
 //! but whose own superblock is more than one generation old has missed something and is not used (a generation is complete on
 //! all online members before the next begins, so one generation of lag is what a crash leaves).
 //!
+//! Where the generation that rules is marked as growing, there may be another one beside it in which further members hold data, and by which
+//! nothing was written. A start without that one takes it back for good. It needs, beside its own quorum, more members of one of its zones here than
+//! the redundancy covers: then the other one can not start without them (docs/growth.md).
+//!
 //! A member that was recorded absent and is there again is rebuilt (docs/members.md): from what it has if it is the one that left, else from
 //! nothing. Until that is done it is not read, and counts as lost. One whose own history went on without the pool stays out.
 //!
@@ -14,7 +18,7 @@
 use super::OpenError;
 use crate::OpenOptions;
 use crate::member::life::{self, Change, Found};
-use crate::member::needed_bytes;
+use crate::member::{needed_bytes, nobody_without};
 use windrow_io::MemberIo;
 use windrow_layout::superblock::{MemberRecord, MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError};
 use windrow_units::{MemberId, Redundancy, Uuid, ZoneMap};
@@ -108,7 +112,8 @@ pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions, failing: u64)
     if newest.host != Uuid::default() && newest.host != options.host && !options.force && !options.read_only {
         return Err(OpenError::HostMismatch(newest.host));
     }
-    check_quorum(&newest, &present, failing, options)?;
+    let here = found.iter().fold(failing, |mask, (member, _)| mask | 1 << member.0);
+    check_quorum(&newest, &present, here, failing, options)?;
     notes.extend(check_journal_devices(&newest, &present, options)?);
     let as_found = newest.clone();
     let behind = |(member, s): &(MemberId, Superblock)| (s.generation < newest.generation && present[member.index()]).then_some(*member);
@@ -175,14 +180,15 @@ fn check_features(superblock: &Superblock, options: &OpenOptions) -> Result<(), 
     Ok(())
 }
 
-fn check_quorum(newest: &Superblock, present: &[bool], failing: u64, options: &OpenOptions) -> Result<(), OpenError> {
+fn check_quorum(newest: &Superblock, present: &[bool], here: u64, failing: u64, options: &OpenOptions) -> Result<(), OpenError> {
     // Devices that hold nothing but a journal have no vote.
     let votes = |member: usize| newest.journals.devices() >> member & 1 == 0;
     let has_place = |record: &MemberRecord| !matches!(record.state, MemberState::Removed | MemberState::Spare);
     let total = newest.members.iter().enumerate().filter(|(member, record)| votes(*member) && has_place(record)).count();
     let there = (0..present.len()).filter(|member| votes(*member) && (present[*member] || failing >> member & 1 == 1)).count();
     let all_recorded = newest.members.iter().enumerate().all(|(m, r)| present[m] || r.state != MemberState::Online || !votes(m));
-    if there * 2 > total || all_recorded || options.force || options.read_only {
+    let alone = !newest.is_growing() || nobody_without(&newest.zones, here);
+    if (alone && (there * 2 > total || all_recorded)) || options.force || options.read_only {
         return Ok(());
     }
     Err(OpenError::NoQuorum { present: there, total })

@@ -1,7 +1,7 @@
 use super::*;
 use crate::report::Severity;
 use crate::test_pool::TestPool;
-use windrow_layout::superblock::slot_offset;
+use windrow_layout::superblock::{FORMAT_VERSION, MemberRecord, RESERVED_BYTES, slot_offset};
 use windrow_units::{Generation, Redundancy, Uuid};
 
 fn pool() -> TestPool {
@@ -110,4 +110,39 @@ fn a_member_of_another_pool_and_a_damaged_label_are_reported() {
     assert!(found.contains(&(FindingKind::LabelWrong, Severity::Repairable)) && found.contains(&(FindingKind::LabelWrong, Severity::Error)));
     assert!(report.members[2].label_problem.is_some() && report.members[2].usable);
     assert_eq!(report.newest.unwrap().pool, pool.superblock.pool);
+}
+
+/// Power failed while a growth was put on record: one new member bears the generation with it, and the old members have gone on without it by one of
+/// the same number.
+#[test]
+fn what_a_growth_left_behind_on_a_spare_does_not_rule() {
+    let mut pool = pool();
+    let (spare, uuid) = (MemberId(6), Uuid([99; 16]));
+    pool.superblock.members.push(MemberRecord::new(uuid, MemberState::Spare, 1 << 30));
+    pool.io.members.push(Some(vec![0; RESERVED_BYTES as usize]));
+    let label = Label { version: FORMAT_VERSION, pool: pool.superblock.pool, pool_name: pool.superblock.pool_name.clone(), member_uuid: uuid, member: spare };
+    pool.put(spare, LABEL_OFFSET, &label.encode());
+    pool.save();
+    let mut left = Superblock { member: spare, member_uuid: uuid, ..pool.superblock.clone() };
+    left.members[6].state = MemberState::Online;
+    (0..SLOT_COUNT).for_each(|slot| pool.put(spare, SLOT_OFFSET + slot * SLOT_STRIDE, &[0; 8]));
+    pool.put(spare, slot_offset(left.generation), &left.encode());
+    let report = inspect_members(&mut pool.io);
+    assert_eq!(report.newest.as_ref().map(|newest| newest.members[6].state), Some(MemberState::Spare));
+    assert!(report.quorum && kinds(&report) == [(FindingKind::Diverged, Severity::Note)], "{:?}", report.findings);
+}
+
+/// Two of three old members with the redundancy of two: the third may have gone on with the new ones.
+#[test]
+fn a_growing_pool_needs_more_members_than_its_redundancy() {
+    let mut pool = TestPool::new(Redundancy::Copies(3), 3);
+    pool.superblock.set_growing(true);
+    pool.save();
+    assert!(inspect_members(&mut pool.io).quorum);
+    pool.io.members[1] = None;
+    let report = inspect_members(&mut pool.io);
+    assert!(!report.quorum && kinds(&report).contains(&(FindingKind::QuorumMissing, Severity::Error)));
+    pool.superblock.set_growing(false);
+    pool.save();
+    assert!(inspect_members(&mut pool.io).quorum);
 }

@@ -21,6 +21,7 @@ fn changes() -> Vec<(Change, String)> {
     list.push((GiveUp, "`pool remove`, or a spare takes another's place".to_owned()));
     list.push((Add, "`pool add --spare`".to_owned()));
     list.push((Join, "`pool add`: the pool grows over it".to_owned()));
+    list.push((Leave, "that growth is taken back before it is in force".to_owned()));
     list
 }
 

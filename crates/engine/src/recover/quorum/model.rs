@@ -8,6 +8,10 @@
 //! 3. Of two halves of the members never both start by themselves.
 //! 4. A pool that was not used apart, with all its devices there, starts. (But for one case: power failed twice while the loss of a member was put
 //!    on record, each time on another member: that is refused as two histories, and starts without one of the two.)
+//! 5. Nothing that was written is forgotten: a pool that starts has every batch in its log.
+//! 6. As long as no old member bears the generation with a new layout, the old members start without the new ones; also when it was taken back.
+//!
+//! A growth goes through the generations that `restripe.rs` writes; power may fail when any of them is on any subset of the devices.
 
 use super::*;
 use crate::member::life::change;
@@ -15,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use windrow_io::{MemberError, MemberErrorKind};
+use windrow_layout::superblock::MemberRecord;
 use windrow_layout::superblock::slot_offset;
 
 const BATCHES_MAX: u32 = 3;
@@ -65,6 +70,25 @@ struct World {
     /// As the devices were in the beginning.
     images: Rc<Vec<Device>>,
     restored: bool,
+    /// Members of the pool as it was made; the devices behind them are spares.
+    old: usize,
+    grows: u32,
+}
+
+/// How far a growth gets. Power is cut when a generation is on those devices only that the mask names.
+#[derive(Clone, Copy, Debug)]
+enum Growth {
+    /// In force.
+    Done,
+    /// The generation that introduces the new members.
+    CutIntroducing(usize),
+    /// The one with the new layout.
+    CutRecording(usize),
+    /// That one is on the devices of the mask, and the others (second mask) fail, more than the redundancy covers: the growth is taken back, and the
+    /// pool goes on.
+    TakenBack(usize, usize),
+    /// The same, and power is cut when the generation that takes it back is on the first so many of the members left.
+    CutTakingBack(usize, usize, usize),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +104,7 @@ enum Step {
     Rebuild(usize),
     PowerOff,
     Plug(usize),
+    Grow(Growth),
     Start,
     StartAndCut,
     /// By force, on another machine, with this device only. What it held is cleaned away there.
@@ -130,6 +155,8 @@ impl World {
             used_apart: false,
             images: Rc::default(),
             restored: false,
+            old: members,
+            grows: 0,
         };
         world.devices = (0..members).map(|m| Device::new(m as u8 + 1)).collect();
         world.log.insert(superblock.content_hash(), Vec::new());
@@ -146,20 +173,110 @@ impl World {
         device.slots[slot] = Some(Rc::new(copy));
     }
 
+    /// A pool in use that has spares, too.
+    fn with_spares(redundancy: Redundancy, members: usize, spares: usize) -> Self {
+        let mut world = Self::new(redundancy, members);
+        assert!(world.start(false, false));
+        for _ in 0..spares {
+            world.devices_made += 1;
+            let device = Device::new(world.devices_made);
+            if let Some(running) = &mut world.running {
+                running.superblock.members.push(MemberRecord::new(device.uuid, MemberState::Spare, 24 << 20));
+                running.stale.push(0);
+            }
+            world.devices.push(device);
+        }
+        world.write_generation(false);
+        world
+    }
+
     /// The next generation goes to the members in use, or, if the power is cut, to the first of them.
     fn write_generation(&mut self, cut: bool) {
+        let in_use = |r: &Running| r.superblock.members.iter().enumerate().fold(0, |mask, (m, record)| mask | usize::from(record.is_in_use()) << m);
+        let mask: usize = self.running.as_ref().map_or(0, in_use);
+        self.write_generation_to(if cut { mask & mask.wrapping_neg() } else { mask });
+        if cut {
+            self.running = None;
+        }
+    }
+
+    fn write_generation_to(&mut self, mask: usize) {
         let Some(running) = &mut self.running else { return };
         running.superblock.parent_hash = running.written;
         running.superblock.generation = running.superblock.generation.next();
         running.written = running.superblock.content_hash();
         let superblock = running.superblock.clone();
         self.log.insert(running.written, running.batches.clone());
-        let in_use: Vec<usize> = (0..self.devices.len()).filter(|m| superblock.members[*m].is_in_use()).collect();
-        for member in in_use.iter().take(if cut { 1 } else { usize::MAX }) {
-            self.put(*member, &superblock);
+        for member in (0..self.devices.len()).filter(|m| mask >> m & 1 == 1) {
+            self.put(member, &superblock);
         }
-        if cut {
-            self.running = None;
+    }
+
+    /// As `restripe.rs` goes about it. All members and spares are there and whole.
+    fn grow(&mut self, growth: Growth) -> Option<()> {
+        let all = (1 << self.devices.len()) - 1;
+        let running = self.running.as_mut()?;
+        let ready = |(m, r): (usize, &MemberRecord)| r.state == if m < self.old { MemberState::Online } else { MemberState::Spare };
+        (running.superblock.members.iter().enumerate().all(ready) && self.devices.iter().all(|d| d.present)).then_some(())?;
+        self.grows += 1;
+        running.superblock.set_growing(true);
+        let cut = |mut world: Self, mask: usize| {
+            world.write_generation_to(mask);
+            world.running = None;
+            world
+        };
+        if let Growth::CutIntroducing(mask) = growth {
+            *self = cut(self.clone(), mask);
+            return Some(());
+        }
+        self.write_generation_to(all);
+        let running = self.running.as_mut()?;
+        let before = running.superblock.zones.clone();
+        running.superblock.set_growing(false);
+        running.superblock.zones = crate::format::grown_for_model(&running.superblock, self.devices.len());
+        for new in self.old..self.devices.len() {
+            // Nothing of what was written before lies on it.
+            self.devices[new].holds = (1 << self.batches) - 1;
+            self.record(new, Change::Join);
+        }
+        let (mask, fails, written) = match growth {
+            Growth::TakenBack(mask, fails) => (mask, fails, None),
+            Growth::CutTakingBack(mask, fails, written) => (mask, fails, Some(written)),
+            Growth::CutRecording(mask) => {
+                *self = cut(self.clone(), mask);
+                return Some(());
+            }
+            Growth::Done | Growth::CutIntroducing(_) => {
+                self.write_generation_to(all);
+                return Some(());
+            }
+        };
+        self.write_generation_to(mask);
+        (self.old..self.devices.len()).for_each(|new| assert!(self.record(new, Change::Leave)));
+        (0..self.old).filter(|m| fails >> m & 1 == 1).for_each(|m| assert!(self.record(m, Change::Fault)));
+        let running = self.running.as_mut()?;
+        running.superblock.zones = before;
+        running.superblock.set_growing(true);
+        World::survives(&running.superblock).then_some(())?;
+        let left = (0..self.old).filter(|m| fails >> m & 1 == 0);
+        let reached = left.take(written.unwrap_or(self.old)).fold(0, |mask, m| mask | 1 << m);
+        match written {
+            Some(_) => *self = cut(self.clone(), reached),
+            None => {
+                self.write_generation_to(reached);
+                self.end_growing();
+            }
+        }
+        Some(())
+    }
+
+    /// As `Engine::end_growing`.
+    fn end_growing(&mut self) {
+        let Some(running) = self.running.as_mut().filter(|running| running.superblock.is_growing()) else { return };
+        let in_use = running.superblock.members.iter().enumerate().fold(0, |mask, (m, record)| mask | u64::from(record.is_in_use()) << m);
+        if nobody_without(&running.superblock.zones, in_use) {
+            running.superblock.set_growing(false);
+            self.write_generation(false);
         }
     }
 
@@ -180,6 +297,7 @@ impl World {
         // As `raise_fence` does: the next one follows what was found.
         self.running = Some(Running { superblock: ruling.superblock, written: parent, stale, batches });
         self.write_generation(cut);
+        self.end_growing();
         true
     }
 
@@ -244,6 +362,7 @@ impl World {
                 world.record(m, Change::Whole);
                 world.write_generation(false);
             }
+            (Step::Grow(growth), Some(_)) if self.grows < 2 => world.grow(growth)?,
             (Step::PowerOff, Some(_)) => world.running = None,
             (Step::Plug(m), None) => world.devices[m].present ^= true,
             (Step::Start, None) => world.start(false, false).then_some(())?,
@@ -287,6 +406,9 @@ impl World {
             if !World::survives(&running.superblock) {
                 return Err("the pool runs with more lost than the redundancy covers".to_owned());
             }
+            if !self.used_apart && !self.restored && running.batches.len() < self.batches as usize {
+                return Err(format!("the pool runs with {} batches of {}", running.batches.len(), self.batches));
+            }
             return Ok(());
         }
         let startable = |mask: usize| {
@@ -298,6 +420,14 @@ impl World {
         for half in 1..=all / 2 {
             if !self.used_apart && !self.restored && startable(half) && startable(all & !half) {
                 return Err(format!("the members {half:#b} and the others start without each other"));
+            }
+        }
+        let (old, by_itself) = (&self.devices[..self.old], (1 << self.old) - 1);
+        let grown = |device: &Device| device.newest().is_some_and(|s| s.zones.iter().any(|z| z.layout > 0));
+        let whole = |s: &Rc<Superblock>| s.members[..self.old].iter().all(|r| r.state == MemberState::Online);
+        if self.devices.len() > self.old && !self.used_apart && !self.restored && !old.iter().any(grown) && old.iter().flat_map(Device::newest).all(whole) {
+            if !startable(by_itself) {
+                return Err("the old members do not start without the new ones".to_owned());
             }
         }
         if !self.used_apart && !self.restored && !startable(all) {
@@ -317,12 +447,12 @@ impl World {
     /// What tells worlds apart.
     fn key(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        let superblock = |s: &Superblock| (s.content_hash(), s.parent_hash);
+        let superblock = |s: &Superblock| (s.content_hash(), s.parent_hash, s.is_growing());
         for device in &self.devices {
             (device.uuid, device.holds, device.present, device.slots.clone().map(|s| s.map(|s| superblock(&s)))).hash(&mut hasher);
         }
         self.running.as_ref().map(|r| (superblock(&r.superblock), &r.stale, &r.batches)).hash(&mut hasher);
-        (self.batches, self.used_apart, self.restored).hash(&mut hasher);
+        (self.batches, self.used_apart, self.restored, self.grows).hash(&mut hasher);
         hasher.finish()
     }
 }
@@ -334,11 +464,34 @@ fn steps(members: usize) -> Vec<Step> {
     general.into_iter().chain(each.into_iter().flat_map(|of| (0..members).map(of))).collect()
 }
 
+/// Ways of a growth of `members` by `new`.
+fn growths(redundancy: Redundancy, members: usize, new: usize) -> Vec<Step> {
+    let (all, tolerance) = (members + new, redundancy.tolerance() as u32);
+    let mut list = vec![Growth::Done];
+    list.extend((0..1 << all).map(Growth::CutIntroducing));
+    list.extend((0..1 << all).map(Growth::CutRecording));
+    for fails in 0..1usize << all {
+        let old = (fails & ((1 << members) - 1)).count_ones();
+        if fails.count_ones() <= tolerance || old > tolerance || members as u32 - old <= tolerance {
+            continue;
+        }
+        // Those that do not fail have the generation, and those that do may have got it.
+        for mask in (0..1usize << all).filter(|mask| (mask | fails) + 1 == 1 << all) {
+            list.push(Growth::TakenBack(mask, fails));
+            list.extend((0..members).map(|written| Growth::CutTakingBack(mask, fails, written)));
+        }
+    }
+    list.into_iter().map(Step::Grow).collect()
+}
+
 /// All worlds within `depth` steps of a new pool that has gone through `prefix`; their number.
 fn explore(redundancy: Redundancy, members: usize, prefix: &[Step], depth: usize) -> usize {
-    let steps = steps(members);
     let mut first = World::new(redundancy, members);
     assert!(first.start(false, false));
+    explore_from(first, &steps(members), prefix, depth)
+}
+
+fn explore_from(mut first: World, steps: &[Step], prefix: &[Step], depth: usize) -> usize {
     first.images = Rc::new(first.devices.clone());
     for step in prefix {
         first = first.step(*step).unwrap_or_else(|| panic!("{step:?} of {prefix:?} is possible"));
@@ -348,7 +501,7 @@ fn explore(redundancy: Redundancy, members: usize, prefix: &[Step], depth: usize
     for _ in 0..depth {
         let mut next = Vec::new();
         for (world, path) in &layer {
-            for step in &steps {
+            for step in steps {
                 let Some(after) = world.step(*step) else { continue };
                 if !seen.insert(after.key()) {
                     continue;
@@ -391,4 +544,25 @@ fn no_old_image_is_trusted() {
     let image = [Write, Checkpoint, TakeOut(1), BringBack(1), Rebuild(1), Fault(1), Write, PowerOff, Restore(1)];
     let worlds = explore(Redundancy::Copies(2), 2, &image, 4) + explore(Redundancy::Single, 3, &image, 4);
     assert!(worlds > 500, "{worlds}");
+}
+
+/// Before a growth was put on record in two steps, old members without the generation with the new layout, and the new members with it and the rest
+/// of the old ones, could both start.
+#[test]
+fn no_growth_that_is_cut_off_splits_a_pool_or_makes_it_depend_on_the_new_members() {
+    use Step::*;
+    let mut worlds = 0;
+    let pools = [(Redundancy::Copies(2), 2, 2, 2), (Redundancy::Single, 3, 2, 2), (Redundancy::Copies(3), 3, 2, 2), (Redundancy::None, 1, 2, 3)];
+    for (redundancy, members, new, depth) in pools {
+        let first = World::with_spares(redundancy, members, new);
+        let grown = growths(redundancy, members, new).into_iter().filter_map(|step| Some((step, first.step(Write)?.step(step)?)));
+        let mut steps = vec![Write, PowerOff, Start, StartAndCut, Grow(Growth::Done)];
+        steps.extend((0..members + new).flat_map(|m| [Plug(m), FaultAndCut(m), Rebuild(m)]));
+        for (step, world) in grown {
+            world.check().unwrap_or_else(|why| panic!("{why}\nafter {step:?} of {members} and {new}"));
+            println!("{step:?} of {redundancy:?} {members} and {new}");
+            worlds += explore_from(world, &steps, &[], depth);
+        }
+    }
+    assert!(worlds > 10_000, "{worlds}");
 }
