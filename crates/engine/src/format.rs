@@ -232,7 +232,12 @@ pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mil
     // The last batch of a segment can be sealed only with the next one at hand.
     let checkpoint_segments = (image + partial).div_ceil(payload_least) as u32 + 1;
     let cleaning = cleaning_ahead(segments) + CLEANER_RESERVE + MAX_VICTIMS as u32;
-    let reserve = STREAMS.len() as u32 + RESERVED_AHEAD + cleaning + CHECKPOINT_RESERVE + 2 * image_segments + 2 * checkpoint_segments;
+    let reserve = STREAMS.len() as u32
+        + RESERVED_AHEAD.max(crate::write::segments_ahead(zones))
+        + cleaning
+        + CHECKPOINT_RESERVE
+        + 2 * image_segments
+        + 2 * checkpoint_segments;
     let needed = (reserve + 2).max(MIN_SEGMENTS);
     if segments < needed {
         return Err(FormatError::TooSmall { segments, needed });

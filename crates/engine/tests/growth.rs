@@ -394,6 +394,43 @@ fn a_pool_that_nobody_uses_moves_to_the_last_segment() {
     }
 }
 
+/// A grow takes pages for its larger segment table. What was written between the request and the moment in which the layout was in force could exceed
+/// what fits from then on: now the smaller plan counts from the request on.
+#[test]
+fn what_is_written_while_a_growth_is_recorded_fits_the_plan_of_that_moment() {
+    let pool = || with_spares(Redundancy::Single, 3, 10, &[10; 6]);
+    let grow = || Control::Grow { members: (3..9).map(MemberId).collect() };
+    // How full it may be for the growth to be accepted.
+    let full = pool().engine.status().plan.usable_bytes / 4096;
+    let mut machine = pool();
+    let volume = machine.volume(1 << 30);
+    write(&mut machine, volume, 0..full, 1);
+    let refusal = machine.command(grow());
+    assert!(matches!(refusal, Some(Err(ControlError::NoSpace(_)))), "a full pool has no room for the tables: {refusal:?}");
+    let mut machine = pool();
+    let volume = machine.volume(1 << 30);
+    write(&mut machine, volume, 0..full / 2, 1);
+    machine.events.push(Event::Control(ControlRequest { id: ControlId(77), command: grow() }));
+    machine.held = Some(Vec::new());
+    machine.settle();
+    // Its superblocks are on their way for long, and writes are not.
+    machine.completions.clear();
+    for lba in full / 2..full {
+        machine.request(volume, Op::Write { offset: lba * 4096, data: Payload::copy_of(&[1; 4096]), fua: false });
+        machine.settle();
+        let held = machine.held.take().unwrap_or_default();
+        let (slots, others): (Vec<_>, Vec<_>) =
+            held.into_iter().partition(|c| matches!(&c.op, MemberOp::Write { offset, .. } if *offset < 1 << 20) || matches!(c.op, MemberOp::Flush));
+        others.into_iter().for_each(|command| machine.carry_out(command));
+        machine.held = Some(slots);
+    }
+    let refused = machine.completions.iter().filter(|c| c.result.is_err()).count();
+    machine.release();
+    let status = machine.engine.status();
+    assert!(status.restripe.active && refused > 0, "{refused} refused");
+    assert!(status.used_bytes <= status.plan.usable_bytes, "{} bytes used of {}", status.used_bytes, status.plan.usable_bytes);
+}
+
 /// Sends a request to grow and carries out what comes of it; before each command `watch` may look at it and at the members.
 fn grow_watched(machine: &mut Machine, members: std::ops::Range<u8>, watch: &mut dyn FnMut(&mut Memory, &MemberCommand)) {
     let command = Control::Grow { members: members.map(MemberId).collect() };
@@ -475,7 +512,9 @@ fn a_pool_does_not_depend_on_new_members_before_they_are_members() {
         write(&mut machine, volume, 0..200, 1);
         let mut cuts: Vec<Memory> = Vec::new();
         grow_watched(&mut machine, members as u8..(members + spares) as u8, &mut |memory, _| {
-            (cuts.len() < 24).then(|| cuts.push(memory.clone())).unwrap_or_default()
+            if cuts.len() < 24 {
+                cuts.push(memory.clone());
+            }
         });
         let (mut without, mut with) = (0, 0);
         for cut in cuts {

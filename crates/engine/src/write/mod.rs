@@ -10,4 +10,4 @@ mod room;
 mod seal;
 
 pub(crate) use admit::{Admission, Placing};
-pub(crate) use room::EDGE_UNITS;
+pub(crate) use room::{EDGE_UNITS, segments_ahead};

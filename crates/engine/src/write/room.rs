@@ -12,7 +12,7 @@
 
 use crate::Engine;
 use crate::limits::STREAM_USER;
-use windrow_units::Shape;
+use windrow_units::{Shape, ZoneMap};
 
 /// A block with payload: the block and its share of the table.
 pub(crate) const DATA_UNITS: u64 = 17;
@@ -28,6 +28,14 @@ fn chunk_units(shape: &Shape, rows: u32) -> u64 {
 
 fn segment_units(shape: &Shape) -> u64 {
     chunk_units(shape, shape.chunk_rows) * u64::from(shape.rows / shape.chunk_rows)
+}
+
+/// Segments that the user stream takes in advance: what the largest piece that is admitted at once needs, a chunk, and one more, so that the open
+/// segment can be filled to its last row. As many as that takes of the zone that needs most: the chunk that must not be begun is one of the last
+/// segment taken, so zones with larger ones beside it take nothing from the room. The reserve reckons with the same number.
+pub(crate) fn segments_ahead(zones: &ZoneMap) -> u32 {
+    let of = |shape: &Shape| (EDGE_UNITS + chunk_units(shape, shape.chunk_rows)).div_ceil(segment_units(shape).max(1)) as u32;
+    1 + zones.zones().iter().map(|z| of(&z.shape)).max().unwrap_or(1)
 }
 
 impl Engine {
@@ -63,12 +71,9 @@ impl Engine {
         units.saturating_sub(chunk_units(last, last.chunk_rows))
     }
 
-    /// Segments that the user stream takes in advance: what the largest piece that is admitted at once needs, and one more, so
-    /// that the open segment can be filled to its last row.
+    /// Segments that the user stream takes in advance.
     pub(crate) fn segments_wanted(&self) -> u32 {
-        let segment = self.least_segment_units().max(1);
-        let chunk = self.zones.zones().iter().map(|z| chunk_units(&z.shape, z.shape.chunk_rows)).max().unwrap_or(0);
-        1 + (EDGE_UNITS + chunk).div_ceil(segment) as u32
+        segments_ahead(&self.zones)
     }
 
     /// Units in a segment of the zone with the fewest.
@@ -76,3 +81,6 @@ impl Engine {
         self.zones.zones().iter().map(|z| segment_units(&z.shape)).min().unwrap_or(0)
     }
 }
+
+#[cfg(test)]
+mod tests;
