@@ -11,7 +11,7 @@ use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, PagePointer};
 use windrow_layout::map_entry::MapEntry;
 use windrow_units::{Lba, VolumeId};
 
-/// Pages allocated together: one huge page of 2 MiB.
+/// Pages allocated together: one huge page of 2 MiB. An arena whose bound is lower has one chunk of just so many.
 const CHUNK_PAGES: usize = 512;
 const NODE_PAGES: usize = 1024;
 
@@ -56,11 +56,23 @@ impl MapArena {
     pub fn set_max_bytes(&mut self, max_bytes: u64) {
         let page_bytes = (MAP_PAGE_ENTRIES * 16) as u64;
         self.max_pages = (max_bytes / page_bytes).min(u64::from(u32::MAX - 2)) as usize;
+        let wanted = self.chunk_pages();
+        if let Some(first) = self.chunks.first_mut().filter(|first| first.len() < wanted) {
+            // Short because the bound was low: it is the only one.
+            let mut longer = Table::filled(wanted, [MapEntry::HOLE; MAP_PAGE_ENTRIES]);
+            longer[..first.len()].copy_from_slice(first);
+            *first = longer;
+        }
+    }
+
+    /// Pages of a new chunk.
+    fn chunk_pages(&self) -> usize {
+        self.max_pages.min(CHUNK_PAGES)
     }
 
     /// Bytes of memory for pages now.
     pub fn bytes(&self) -> u64 {
-        (self.chunks.len() * CHUNK_PAGES * MAP_PAGE_ENTRIES * 16) as u64 + (self.meta.capacity() * size_of::<PageMeta>()) as u64
+        (self.chunks.iter().map(|chunk| chunk.len()).sum::<usize>() * MAP_PAGE_ENTRIES * 16) as u64 + (self.meta.capacity() * size_of::<PageMeta>()) as u64
     }
 
     /// A fresh page of holes; `None` if the bound is reached.
@@ -77,7 +89,7 @@ impl MapArena {
         }
         let slot = self.meta.len();
         if slot / CHUNK_PAGES == self.chunks.len() {
-            self.chunks.push(Table::filled(CHUNK_PAGES, [MapEntry::HOLE; MAP_PAGE_ENTRIES]));
+            self.chunks.push(Table::filled(self.chunk_pages(), [MapEntry::HOLE; MAP_PAGE_ENTRIES]));
         }
         self.meta.push(meta);
         self.changed.push(false);

@@ -8,13 +8,11 @@ use crate::clean::RepairFor;
 use crate::fetch::{FetchGoal, FetchSpec, Fetched};
 use crate::pending::{BlockKey, Content};
 use crate::{Engine, Notice, Outbox};
-use windrow_io::{Completion, Extent, ExtentState, Payload, Reply, RequestError, RequestId};
+use windrow_io::{CONSTANT_BYTES, Completion, Extent, ExtentState, Payload, Reply, RequestError, RequestId};
 use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_layout::map_entry::{BlockState, MapEntry};
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, Lba, MemberId, Place, SegmentId, VolumeId};
 
-/// Bytes of the shared buffers of zeroes and ones.
-pub(crate) const CONSTANT_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 struct Run {

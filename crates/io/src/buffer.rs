@@ -13,12 +13,14 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Alignment and granule of every buffer: what O_DIRECT needs on any device with sectors up to 4 KiB.
 const ALIGN: usize = 4096;
 /// Size classes are powers of two from 4 KiB to 64 MiB.
 const CLASSES: usize = 15;
+/// Bytes of the payloads of equal bytes.
+pub const CONSTANT_BYTES: usize = 1 << 20;
 /// A pool that keeps at least so many huge pages uses them.
 const HUGE_PAGES_WORTH_IT: usize = 8;
 
@@ -229,6 +231,25 @@ pub struct Payload {
 }
 
 impl Payload {
+    /// [`CONSTANT_BYTES`] zeroes: one buffer for the whole process.
+    pub fn zeroes() -> Self {
+        static ZEROES: OnceLock<Payload> = OnceLock::new();
+        ZEROES.get_or_init(|| Self::constant(0)).clone()
+    }
+
+    /// [`CONSTANT_BYTES`] bytes of 0xFF: one buffer for the whole process.
+    pub fn ones() -> Self {
+        static ONES: OnceLock<Payload> = OnceLock::new();
+        ONES.get_or_init(|| Self::constant(0xff)).clone()
+    }
+
+    /// Written also if it is zero: a later read causes no page fault.
+    fn constant(byte: u8) -> Self {
+        let mut buf = Buf::unpooled(CONSTANT_BYTES);
+        buf.fill(byte);
+        buf.freeze()
+    }
+
     /// A payload with a copy of `bytes`, outside any pool.
     pub fn copy_of(bytes: &[u8]) -> Self {
         let mut buf = Buf::unpooled(bytes.len());

@@ -8,7 +8,7 @@ mod member;
 mod region;
 mod request;
 
-pub use buffer::{Buf, BufPool, Payload};
+pub use buffer::{Buf, BufPool, CONSTANT_BYTES, Payload};
 pub use member::{IoTag, MemberCommand, MemberDone, MemberError, MemberErrorKind, MemberIo, MemberOp, ReadItem};
 pub use region::Table;
 pub use request::{Completion, Extent, ExtentState, Op, Reply, Request, RequestError, RequestId};

@@ -5,7 +5,8 @@
 //!
 //! Invariants: a region is mapped as inaccessible first, then advised, then opened, in this order: under `mlockall` with
 //! future mappings, an accessible mapping would be filled with small pages before the advice could be given. A system
-//! without huge pages gives small ones; nothing but speed depends on it.
+//! without huge pages gives small ones; nothing but speed depends on it. A region of less than half a huge page is made of small ones:
+//! the rest of a huge one would be cleared for nothing.
 
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use std::alloc::{Layout, handle_alloc_error};
@@ -14,8 +15,10 @@ use std::ptr::NonNull;
 
 /// Size and alignment of a huge page.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
+/// Size of a small page, at least.
+const SMALL_PAGE: usize = 4096;
 
-/// Zeroed anonymous memory, aligned to 2 MiB, a whole number of them long.
+/// Zeroed anonymous memory, aligned to 2 MiB and a whole number of them long unless it is small.
 #[derive(Debug)]
 pub(crate) struct Region {
     start: NonNull<u8>,
@@ -30,7 +33,10 @@ unsafe impl Sync for Region {}
 impl Region {
     /// A region of at least `len` bytes; ends the process as any failed allocation does.
     pub(crate) fn new(len: usize) -> Self {
-        let len = len.max(1).next_multiple_of(HUGE_PAGE);
+        if len < HUGE_PAGE / 2 {
+            return Self::small(len);
+        }
+        let len = len.next_multiple_of(HUGE_PAGE);
         // SAFETY: a new private mapping at an address that the system chooses touches no other memory.
         let mapped = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len + HUGE_PAGE, ProtFlags::empty(), MapFlags::PRIVATE) };
         let Some(base) = mapped.ok().and_then(|p| NonNull::new(p.cast::<u8>())) else { Self::fail(len) };
@@ -55,6 +61,17 @@ impl Region {
             Self::fail(len);
         }
         region
+    }
+
+    /// A region of small pages.
+    fn small(len: usize) -> Self {
+        let len = len.max(1).next_multiple_of(SMALL_PAGE);
+        // SAFETY: a new private mapping at an address that the system chooses touches no other memory.
+        let mapped = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) };
+        match mapped.ok().and_then(|p| NonNull::new(p.cast::<u8>())) {
+            Some(start) => Self { start, len },
+            None => Self::fail(len),
+        }
     }
 
     fn fail(len: usize) -> ! {
@@ -93,7 +110,7 @@ pub struct Table<T: Copy> {
 impl<T: Copy> Table<T> {
     /// A table of `len` copies of `value`.
     pub fn filled(len: usize, value: T) -> Self {
-        const { assert!(align_of::<T>() <= HUGE_PAGE) };
+        const { assert!(align_of::<T>() <= SMALL_PAGE) };
         let bytes = len.checked_mul(size_of::<T>()).unwrap_or(usize::MAX / 2);
         let region = Region::new(bytes);
         let first = region.start().cast::<T>();
@@ -134,13 +151,13 @@ mod tests {
 
     #[test]
     fn a_table_is_aligned_filled_and_writable_to_its_end() {
-        for len in [1, 1000, HUGE_PAGE / 16, HUGE_PAGE / 16 + 1] {
+        for (len, page) in [(1, SMALL_PAGE), (1000, SMALL_PAGE), (HUGE_PAGE / 32, HUGE_PAGE), (HUGE_PAGE / 16, HUGE_PAGE), (HUGE_PAGE / 16 + 1, HUGE_PAGE)] {
             let mut table = Table::filled(len, [7u64, 9]);
-            assert_eq!(table.as_ptr() as usize % HUGE_PAGE, 0);
+            assert_eq!(table.as_ptr() as usize % page, 0);
             assert!(table.iter().all(|item| *item == [7, 9]) && table.len() == len);
             table[len - 1] = [1, 2];
             assert_eq!(table[len - 1], [1, 2]);
-            assert_eq!(table.bytes(), (len * 16).next_multiple_of(HUGE_PAGE));
+            assert_eq!(table.bytes(), (len * 16).next_multiple_of(page));
         }
     }
 

@@ -5,6 +5,7 @@
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
+use windrow_sim::exhaustive::Tried;
 use windrow_sim::shrink::shrink;
 use windrow_sim::{Outcome, Planted, RunOptions, run_seed};
 
@@ -193,20 +194,20 @@ fn exhaust(arguments: &Arguments, actions: u64) -> ExitCode {
         }
     });
     let (results, progress, ..) = results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let (mut moments, mut starts, mut with_faults, mut images, mut failed) = (0, 0, 0, 0, 0);
-    for (_, result) in &results {
-        match result {
-            Ok(tried) => {
-                (moments, starts) = (moments + tried.moments, starts + tried.starts);
-                (with_faults, images) = (with_faults + tried.with_faults, images + tried.images);
-            }
-            Err(_) => failed += 1,
-        }
-    }
+    let passed: Vec<Tried> = results.iter().filter_map(|(_, result)| result.as_ref().ok()).copied().collect();
+    let failed = results.len() - passed.len();
+    let sum = |of: fn(&Tried) -> u64| passed.iter().map(of).sum::<u64>();
     println!(
-        "{} seeds, {failed} failed, {:.0} s; {moments} moments, {images} different images of crashes, {starts} starts, {with_faults} of them with faults",
+        "{} seeds, {failed} failed, {:.0} s; {} moments, {} power cuts, {} different images of crashes; {} starts, {} of them with faults; {} times what an \
+         image had given was held against another moment",
         results.len(),
-        progress.began.elapsed().as_secs_f64()
+        progress.began.elapsed().as_secs_f64(),
+        sum(|tried| tried.moments),
+        sum(|tried| tried.cuts),
+        sum(|tried| tried.images),
+        sum(|tried| tried.starts),
+        sum(|tried| tried.with_faults),
+        sum(|tried| tried.again),
     );
     ExitCode::from(u8::from(failed > 0))
 }

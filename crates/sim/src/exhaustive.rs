@@ -11,7 +11,7 @@ use crate::violation::{Broken, Violation};
 use crate::workload::{Action, Workload};
 use crate::world::{Cuts, World};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use windrow_engine::{Control, Engine, OpenOptions};
+use windrow_engine::{Control, Engine, Limits, OpenOptions};
 use windrow_layout::superblock::RESERVED_BYTES;
 use windrow_units::{BLOCK_BYTES, MemberId, Redundancy, Uuid};
 
@@ -21,17 +21,24 @@ const SEGMENT_ROWS: u32 = 8;
 /// Blocks of all volumes: few, so that they are written over again and again.
 const VOLUME_BLOCKS: u64 = 24;
 
+/// Memory for the map: a page for each volume that there may be, and for some that are being deleted.
+const MAP_BYTES: u64 = 32 * BLOCK_BYTES;
+
 /// What a run tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tried {
     /// Moments.
     pub moments: u64,
-    /// Starts.
+    /// Power cuts: moments with each of the sets of writes that may survive.
+    pub cuts: u64,
+    /// Different images that they left.
+    pub images: u64,
+    /// Starts: once for each image, with and without faults.
     pub starts: u64,
     /// Starts with faults on top of the power cut.
     pub with_faults: u64,
-    /// Different images that power cuts left.
-    pub images: u64,
+    /// Images that had been started before: what came of it was held against the model of another moment.
+    pub again: u64,
 }
 
 /// All power cuts of a run of `actions` actions.
@@ -48,7 +55,8 @@ fn scenario(seed: u64, rng: &mut Rng) -> Scenario {
     // Faults are placed on all members: journal devices have stories of their own.
     drawn.journal.iter_mut().for_each(|journal| journal.devices.clear());
     let size = RESERVED_BYTES + drawn.journal.as_ref().and_then(|journal| journal.bytes_each).unwrap_or(0) + EXTENTS * u64::from(SEGMENT_ROWS) * BLOCK_BYTES;
-    Scenario { redundancy, sizes: vec![size; count], chunk_rows: 4, segment_rows: SEGMENT_ROWS, ..drawn }
+    let limits = Limits { pending_bytes: 1 << 20, map_bytes: MAP_BYTES, waiting_requests: 64, ..drawn.limits };
+    Scenario { redundancy, sizes: vec![size; count], chunk_rows: 4, segment_rows: SEGMENT_ROWS, limits, ..drawn }
 }
 
 fn all(seed: u64, actions: u64) -> Result<Tried, Violation> {
@@ -91,7 +99,8 @@ fn all(seed: u64, actions: u64) -> Result<Tried, Violation> {
             world.try_all_cuts(&options, scenario.redundancy.tolerance(), &mut rng, &mut cuts)?;
         }
     }
-    Ok(Tried { moments, starts: cuts.starts, with_faults: cuts.with_faults, images: cuts.images.len() as u64 })
+    let Cuts { cuts, starts, with_faults, again, images, .. } = cuts;
+    Ok(Tried { moments, cuts, images: images.len() as u64, starts, with_faults, again })
 }
 
 fn act(world: &mut World, action: Action) {

@@ -100,9 +100,9 @@ impl VirtualMembers {
         self.members[member.index()].corrupt_recent(&mut self.rng);
     }
 
-    /// A hash of what is on all media.
+    /// A hash of what is on all media that are there.
     pub fn hash(&self) -> u64 {
-        self.members.iter().fold(0, |hash, member| mix(hash ^ member.hash()))
+        self.members.iter().zip(&self.ailments).fold(0, |hash, (member, ailment)| mix(hash ^ if ailment.gone { 1 } else { member.hash() }))
     }
 
     /// Turns over bits of a range of a member.
@@ -163,24 +163,24 @@ impl VirtualMembers {
         std::mem::replace(&mut self.members[member.index()], device)
     }
 
-    /// A copy as a power cut leaves it of which exactly the unflushed writes survive that `keep` names, by a number that counts all of them.
+    /// A copy, without cache, as a power cut leaves it of which exactly the unflushed writes survive that `keep` names, by a number that counts
+    /// all of them.
     pub fn after_cut(&self, in_flight: &[&Started], keep: impl Fn(usize) -> bool) -> Self {
-        let mut copy = self.clone();
         let mut number = 0;
-        for (index, member) in copy.members.iter_mut().enumerate() {
+        let mut next = || {
+            number += 1;
+            keep(number - 1)
+        };
+        let members = self.members.iter().enumerate().map(|(index, member)| {
             let own = in_flight.iter().filter(|started| started.command.member.index() == index);
             let writes = own.filter_map(|started| match &started.command.op {
-                MemberOp::Write { offset, buf } => Some((*offset, buf.to_vec())),
+                MemberOp::Write { offset, buf } => Some((*offset, &buf[..])),
                 _ => None,
             });
-            let next = || {
-                number += 1;
-                keep(number - 1)
-            };
-            member.power_cut_exactly(next, writes.collect());
-        }
-        (copy.cut, copy.countdown) = (false, None);
-        copy
+            member.after_cut(&mut next, writes)
+        });
+        let members = members.collect();
+        Self { members, ailments: self.ailments.clone(), canary: self.canary, countdown: None, cut: false, rng: self.rng.clone() }
     }
 
     /// The engine sends a command.

@@ -21,7 +21,7 @@ use windrow_io::RequestId;
 use windrow_layout::superblock::Properties;
 use windrow_units::{BLOCK_BYTES, VolumeId};
 
-pub use recovery::shown_properties;
+pub use recovery::{Contents, shown_properties};
 pub use requests::{Asked, InFlight, MAX_EXTENTS};
 
 /// A change of size under way, in blocks.

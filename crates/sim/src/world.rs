@@ -31,6 +31,8 @@ const SILENT_TURNS_MAX: u32 = 20_000;
 const REST_TURNS_MAX: u32 = 50_000;
 /// Turns that one wait may take.
 const TURNS_MAX: u64 = 2_000_000;
+/// Idle memory that the buffers of a world keep.
+pub const BUFFER_BYTES_KEPT: usize = 16 << 20;
 
 enum Pending {
     Command(Started),
@@ -97,6 +99,8 @@ pub struct World {
     read_before: Vec<u64>,
     /// The least that user data could fill since properties began to change.
     usable_bytes: u64,
+    /// Owners of the buffers that are not the engine.
+    handles_outside: usize,
     /// Buffers alive when the start was over.
     handles_at_start: usize,
     next_id: u64,
@@ -109,6 +113,11 @@ pub struct World {
 impl World {
     /// A world around members.
     pub fn new(seed: u64, members: VirtualMembers, story: bool) -> Self {
+        Self::with_buffers(seed, members, story, BufPool::new(BUFFER_BYTES_KEPT))
+    }
+
+    /// A world around members, with buffers that others have used before.
+    pub fn with_buffers(seed: u64, members: VirtualMembers, story: bool, buffers: BufPool) -> Self {
         let mut rng = Rng::stream(seed, "devices");
         let count = members.member_count();
         let paces = (0..count).map(|_| pace::Pace::new(rng.between(50, 200))).collect();
@@ -122,7 +131,8 @@ impl World {
             told_lost: BTreeSet::new(),
             planted: Planted::None,
             engine: None,
-            buffers: BufPool::new(16 << 20),
+            handles_outside: buffers.handles(),
+            buffers,
             rng,
             paces,
             now_ns: 1_000_000,
@@ -155,7 +165,7 @@ impl World {
     /// Starts the engine on the members as they are.
     pub fn start(&mut self, options: &OpenOptions) -> Result<OpenReport, StartFailure> {
         // The engine that was here before is gone, and so is everything that it held.
-        assert_eq!(self.buffers.handles(), 1, "buffers outlive their engine");
+        assert_eq!(self.buffers.handles(), self.handles_outside, "buffers outlive their engine");
         self.members.reset_received();
         self.former_bytes = 0;
         self.flaky.clear();

@@ -33,7 +33,7 @@ use crate::order::Orders;
 use crate::pending::Pending;
 use crate::stream::Stream;
 use crate::{Engine, MemberStats, OpenOptions, OpenPhase, OpenReport};
-use windrow_io::{BufPool, MemberError, MemberErrorKind, MemberIo};
+use windrow_io::{BufPool, MemberError, MemberErrorKind, MemberIo, Payload};
 use windrow_layout::checkpoint::VolumeState;
 use windrow_layout::superblock::{Features, Fence, MAX_FENCES, MemberState, PoolState, Properties, SLOT_BYTES, Superblock, slot_offset};
 use windrow_policy::VictimPolicy;
@@ -311,14 +311,9 @@ fn build(
     let max_rows = tables.zones.zones().iter().map(|z| z.shape.rows).max().unwrap_or(64);
     let root = checkpoint;
     let checkpoint = CheckpointState::new(checkpoint, loaded, max_rows, &plan, restart.covered);
-    let constant = |byte: u8| {
-        let mut buf = buffers.get(crate::read::CONSTANT_BYTES);
-        buf.fill(byte);
-        buf.freeze()
-    };
     let mut engine = Engine {
-        zeroes: constant(0),
-        ones: constant(0xff),
+        zeroes: Payload::zeroes(),
+        ones: Payload::ones(),
         members: Members {
             list: online
                 .iter()

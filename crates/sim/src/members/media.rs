@@ -5,6 +5,8 @@
 //! chooses, for each remembered write, whether it is lost, kept or torn at sectors, applies the kept ones to `durable` in a random order, and
 //! makes `current` equal to `durable` again. A discard destroys the content at once, in both images and in the cache: that is
 //! the harshest thing a device may do.
+//!
+//! A member *without cache* is one whose power goes no more: every write is durable at once, and there is only `current`.
 
 use crate::content::SECTOR;
 use crate::rng::{Rng, mix};
@@ -126,6 +128,8 @@ pub struct VirtualMember {
     /// Writes that a flush should have made durable, when the canary of the reordered discard is on.
     limbo: Vec<CachedWrite>,
     discarded_since_flush: bool,
+    /// Without cache.
+    uncached: bool,
     /// Offset and length of the newest writes.
     recent: VecDeque<(u64, u64)>,
     next_number: u64,
@@ -170,8 +174,10 @@ impl VirtualMember {
         if self.recent.len() > RECENT {
             self.recent.pop_front();
         }
-        self.cached.push(CachedWrite { number: self.next_number, offset, bytes: bytes.to_vec() });
-        self.next_number += 1;
+        if !self.uncached {
+            self.cached.push(CachedWrite { number: self.next_number, offset, bytes: bytes.to_vec() });
+            self.next_number += 1;
+        }
         if !self.read_errors.is_empty() {
             // A write makes the sectors readable again; only whole ranges, which is enough for the faults that we draw.
             self.read_errors.retain(|(start, len)| *start < offset || start + len > offset + bytes.len() as u64);
@@ -205,6 +211,9 @@ impl VirtualMember {
     pub fn discard(&mut self, offset: u64, length: u64) {
         let fill = vec![self.discard_fill; length as usize];
         self.current.write(offset, &fill);
+        if self.uncached {
+            return;
+        }
         self.durable.write(offset, &fill);
         self.discarded_since_flush = true;
         let end = offset + length;
@@ -254,17 +263,19 @@ impl VirtualMember {
         self.discarded_since_flush = false;
     }
 
-    /// The power goes, and exactly those writes survive of which `keep` says so; it is asked once for each, in the order of their start.
-    pub fn power_cut_exactly(&mut self, mut keep: impl FnMut() -> bool, in_flight: Vec<(u64, Vec<u8>)>) {
-        self.settle_limbo();
-        let cached = std::mem::take(&mut self.cached).into_iter().map(|write| (write.offset, write.bytes));
+    /// A copy without cache, as a power cut leaves it of which exactly those writes survive of which `keep` says so; it is asked once for each,
+    /// in the order of their start.
+    pub fn after_cut<'a>(&'a self, mut keep: impl FnMut() -> bool, in_flight: impl Iterator<Item = (u64, &'a [u8])>) -> Self {
+        let mut current = self.durable.clone();
+        self.limbo.iter().for_each(|write| current.write(write.offset, &write.bytes));
+        let cached = self.cached.iter().map(|write| (write.offset, &write.bytes[..]));
         for (offset, bytes) in cached.chain(in_flight) {
             if keep() {
-                self.durable.write(offset, &bytes);
+                current.write(offset, bytes);
             }
-            self.current.copy_from(&self.durable, offset, bytes.len());
         }
-        self.discarded_since_flush = false;
+        let (recent, read_errors) = (self.recent.clone(), self.read_errors.clone());
+        Self { size: self.size, current, uncached: true, recent, discard_fill: self.discard_fill, read_errors, received: self.received, ..Self::default() }
     }
 
     /// Some sectors of the write reach the medium: a first part, a last part, or any.
@@ -287,7 +298,8 @@ impl VirtualMember {
     /// Turns over bits of a range without telling anybody.
     pub fn corrupt(&mut self, rng: &mut Rng, offset: u64, length: u64) {
         let mut bytes = vec![0; length as usize];
-        for image in [&mut self.current, &mut self.durable] {
+        let durable = (!self.uncached).then_some(&mut self.durable);
+        for image in std::iter::once(&mut self.current).chain(durable) {
             image.read(offset, &mut bytes);
             let pattern = rng.bits() | 1;
             for (index, byte) in bytes.iter_mut().enumerate() {
@@ -313,7 +325,7 @@ impl VirtualMember {
 
     /// A hash of what is on the medium.
     pub fn hash(&self) -> u64 {
-        self.durable.hash()
+        if self.uncached { self.current.hash() } else { self.durable.hash() }
     }
 
     /// Writes that a power cut could lose now.

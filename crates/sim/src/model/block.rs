@@ -60,7 +60,8 @@ impl Seen {
     }
 }
 
-fn is_empty(stamp: u64) -> bool {
+/// True if sectors with this stamp read as zeroes.
+pub(super) fn is_empty(stamp: u64) -> bool {
     matches!(stamp, ZERO | HOLE | EMPTY)
 }
 
@@ -213,10 +214,16 @@ impl BlockModel {
         }
     }
 
-    /// True if the newest content is neither all zeroes nor all ones.
-    pub fn has_data(&self) -> bool {
+    /// What it holds when nothing is open.
+    pub fn newest_content(&self) -> Stamps {
         let mut content = self.base;
         self.known.iter().for_each(|write| overlay(&mut content, write));
+        content
+    }
+
+    /// True if the newest content is neither all zeroes nor all ones.
+    pub fn has_data(&self) -> bool {
+        let content = self.newest_content();
         !content.iter().all(|stamp| is_empty(*stamp)) && content != [ONES; SECTORS]
     }
 

@@ -1,8 +1,10 @@
 //! What a crash, a start and the reading that follows mean for the model.
 
+use super::block::{FULL, is_empty};
 use super::{Model, VolumeModel};
-use crate::content::{SECTORS, observe_sector};
+use crate::content::{EMPTY, HOLE, SECTORS, Stamps, ZERO, observe_sector};
 use crate::violation::{Violation, ensure};
+use std::collections::BTreeMap;
 use windrow_engine::{ControlError, ControlId, ControlReply, OpenReport, PoolStatus};
 use windrow_io::ExtentState;
 use windrow_layout::superblock::Properties;
@@ -100,6 +102,41 @@ impl Model {
                 block.settle(&stamps);
             }
         }
+    }
+}
+
+/// What every block of every volume holds.
+pub type Contents = BTreeMap<VolumeId, Vec<Stamps>>;
+
+/// What one start gave, for another with the same outcome.
+impl Model {
+    /// What everything holds, when everything was read and nothing is in flight.
+    pub fn contents(&self) -> Contents {
+        self.volumes.iter().map(|(id, volume)| (*id, volume.blocks.iter().map(|block| block.newest_content()).collect())).collect()
+    }
+
+    /// After a start, before anything was read: reads and block status that bring this are legal.
+    pub fn check_contents(&self, contents: &Contents) -> Result<(), Violation> {
+        let (own, other) = (self.volumes.keys(), contents.keys());
+        ensure!(own.eq(other), Content, "volumes {:?} were read, there are {:?}", contents.keys(), self.volumes.keys());
+        for (id, volume) in &self.volumes {
+            let blocks = contents.get(id).map_or(&[][..], Vec::as_slice);
+            ensure!(blocks.len() == volume.blocks.len(), Content, "{} blocks of volume {id} were read, it has {}", blocks.len(), volume.blocks.len());
+            for (lba, (block, content)) in volume.blocks.iter().zip(blocks).enumerate() {
+                let required = block.newest();
+                let states: &[ExtentState] = match content {
+                    // Read as zeroes after block status had been told: it was one of the two.
+                    [EMPTY, ..] => &[ExtentState::Hole, ExtentState::Zero],
+                    [HOLE, rest @ ..] if *rest == [HOLE; SECTORS - 1] => &[ExtentState::Hole],
+                    all if all.iter().all(|stamp| is_empty(*stamp)) => &[ExtentState::Zero],
+                    _ => &[ExtentState::Data],
+                };
+                let read = content.map(|stamp| if is_empty(stamp) { ZERO } else { stamp });
+                let legal = block.explains(&read, FULL, required) && states.iter().any(|state| block.explains_status(*state, required));
+                ensure!(legal, Content, "block {lba} of volume {id} reads {content:?} ({states:?}); required order {required}; legal: {}", block.describe());
+            }
+        }
+        Ok(())
     }
 }
 

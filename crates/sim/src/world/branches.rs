@@ -1,14 +1,17 @@
 //! What would be if the power went now: copies of the world, one for each set of unflushed writes that may survive, and copies of those with
 //! faults within redundancy: each member absent, each with its newest columns wrong, and with two redundancy columns each pair of those.
+//!
+//! A start is a function of the image, faults included. What it gave is kept by the hash of the image, and where the same image comes about at a
+//! later moment, or by another set of writes, that is held against what the model demands by then.
 
-use super::{Pending, World};
+use super::{BUFFER_BYTES_KEPT, Pending, World};
 use crate::members::{Started, VirtualMembers};
-use crate::model::Asked;
-use crate::rng::Rng;
+use crate::model::{Asked, Contents, Model};
+use crate::rng::{Rng, mix};
 use crate::violation::{Broken, Violation, ensure};
-use std::collections::BTreeSet;
-use windrow_engine::OpenOptions;
-use windrow_io::{MemberIo, MemberOp};
+use rustc_hash::{FxHashMap, FxHashSet};
+use windrow_engine::{OpenOptions, OpenReport, PoolStatus};
+use windrow_io::{BufPool, MemberIo, MemberOp};
 use windrow_units::{MemberId, VolumeId};
 
 /// Up to so many unflushed writes every set of them is tried.
@@ -17,6 +20,8 @@ const ALL_SETS_WRITES_MAX: usize = 6;
 const DRAWN_SETS: u64 = 24;
 /// Blocks that one read of the comparison covers.
 const READ_BLOCKS: u64 = 32;
+/// What a start gave is kept for at least so many moments after the last that needed it.
+const MOMENTS_KEPT: u64 = 8;
 
 /// What else is wrong at the start after a power cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,14 +47,40 @@ fn placements(count: usize, tolerance: usize) -> Vec<Vec<Wrong>> {
 }
 
 /// What was tried of one moment, or of a whole run.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub struct Cuts {
+    /// Moments with each of the sets of writes that may survive.
+    pub cuts: u64,
     /// Starts, those with faults included.
     pub starts: u64,
     /// Starts with faults.
     pub with_faults: u64,
+    /// Images, faults included, that an earlier start had recovered: what it gave was held against the model of the moment.
+    pub again: u64,
     /// Hashes of the images before faults.
-    pub images: BTreeSet<u64>,
+    pub images: FxHashSet<u64>,
+    moments: u64,
+    recovered: FxHashMap<u64, Recovered>,
+    /// Every start uses the same memory.
+    buffers: BufPool,
+}
+
+impl Default for Cuts {
+    fn default() -> Self {
+        let buffers = BufPool::new(BUFFER_BYTES_KEPT);
+        Self { cuts: 0, starts: 0, with_faults: 0, again: 0, images: Default::default(), moments: 0, recovered: Default::default(), buffers }
+    }
+}
+
+/// What a start made of an image. The same image gives the same, so that nobody need start it twice.
+#[derive(Debug)]
+struct Recovered {
+    report: OpenReport,
+    status: PoolStatus,
+    /// What was read of all volumes, and block status told.
+    contents: Contents,
+    /// Number of the moment that has needed it last.
+    moment: u64,
 }
 
 impl World {
@@ -62,17 +93,21 @@ impl World {
         let cached: usize = (0..self.members.member_count()).map(|m| self.members.member(MemberId(m as u8)).cached_writes()).sum();
         let writes = in_flight + cached;
         let placements = placements(self.members.member_count(), tolerance);
+        cuts.moments += 1;
+        if cuts.moments.is_multiple_of(MOMENTS_KEPT) {
+            let since = cuts.moments - MOMENTS_KEPT;
+            cuts.recovered.retain(|_, recovered| recovered.moment >= since);
+        }
         let mut attempt = |keep: &dyn Fn(usize) -> bool| {
             let image = self.members.after_cut(&started, keep);
             cuts.images.insert(image.hash());
             let kept = (0..writes).filter(|write| keep(*write)).count();
             let all = kept == 0 || kept == writes;
-            let turn = cuts.starts as usize;
+            let turn = cuts.cuts as usize;
+            cuts.cuts += 1;
             let chosen = placements.iter().enumerate().filter(|(n, _)| all || n % placements.len() == turn % placements.len()).map(|(_, wrong)| &wrong[..]);
             for wrong in std::iter::once(&[][..]).chain(chosen) {
-                cuts.starts += 1;
-                cuts.with_faults += u64::from(!wrong.is_empty());
-                self.try_cut(options, image.clone(), wrong).map_err(|violation| {
+                self.try_cut(options, image.clone(), wrong, cuts).map_err(|violation| {
                     let kept: Vec<usize> = (0..writes).filter(|write| keep(*write)).collect();
                     let text = format!("power cut at {} ns, of {writes} unflushed writes {kept:?} survive, {wrong:?}: {}", self.now_ns, violation.text);
                     Violation::new(violation.broken, text)
@@ -96,40 +131,69 @@ impl World {
         Ok(())
     }
 
-    fn try_cut(&self, options: &OpenOptions, image: VirtualMembers, wrong: &[Wrong]) -> Result<(), Violation> {
-        let mut world = World::new(0, image, false);
+    /// One image with one placement of faults.
+    fn try_cut(&self, options: &OpenOptions, mut image: VirtualMembers, wrong: &[Wrong], cuts: &mut Cuts) -> Result<(), Violation> {
         for wrong in wrong {
             match *wrong {
-                Wrong::Absent(member) => world.members.ailment_mut(member).gone = true,
-                Wrong::Recent(member) => world.members.corrupt_recent(member),
+                Wrong::Absent(member) => image.ailment_mut(member).gone = true,
+                Wrong::Recent(member) => image.corrupt_recent(member),
             }
-            let (Wrong::Absent(member) | Wrong::Recent(member)) = *wrong;
-            world.ailing.insert(member);
         }
-        // Half of the members or fewer do not start by themselves; a member whose newest superblock is wrong may count as absent.
-        let few = 2 * (self.members.member_count() - world.ailing.len()) <= self.members.member_count();
-        let options = &OpenOptions { force: options.force || few, ..options.clone() };
-        world.model = self.model.clone();
+        let hash = mix(image.hash() ^ wrong.len() as u64);
+        if let Some(recovered) = cuts.recovered.get_mut(&hash) {
+            cuts.again += 1;
+            recovered.moment = cuts.moments;
+            let (mut model, newest) = self.model_at_cut();
+            model.reopened(&recovered.report, &recovered.status, newest)?;
+            return model.check_contents(&recovered.contents);
+        }
+        cuts.starts += 1;
+        cuts.with_faults += u64::from(!wrong.is_empty());
+        let mut world = World::with_buffers(0, image, false, cuts.buffers.clone());
+        world.ailing.extend(wrong.iter().map(|(Wrong::Absent(member) | Wrong::Recent(member))| *member));
+        let recovered = world.recover(self, options, cuts.moments)?;
+        drop(world);
+        ensure!(cuts.buffers.handles() == 1, Leak, "{} buffers outlive their engine", cuts.buffers.handles() - 1);
+        cuts.recovered.insert(hash, recovered);
+        Ok(())
+    }
+
+    /// The model if the power goes now, and the newest order that the engine has given.
+    fn model_at_cut(&self) -> (Model, u64) {
+        let mut model = self.model.clone();
         let newest = self.engine.as_ref().map_or(0, |engine| {
             let status = engine.status();
-            world.model.claimed_durable(status.durable_order.0);
+            model.claimed_durable(status.durable_order.0);
             status.order.0
         });
-        let report = world.start(options).map_err(|failure| Violation::new(Broken::Open, format!("start failed: {failure:?}")))?;
-        let status = world.status();
-        world.model.reopened(&report, &status, newest)?;
-        let volumes: Vec<(VolumeId, u64)> = world.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64)).collect();
+        (model, newest)
+    }
+
+    /// Starts what a power cut of another world left; compares everything.
+    fn recover(&mut self, before: &World, options: &OpenOptions, moment: u64) -> Result<Recovered, Violation> {
+        // Half of the members or fewer do not start by themselves; a member whose newest superblock is wrong may count as absent.
+        let count = self.members.member_count();
+        let few = 2 * (count - self.ailing.len()) <= count;
+        let options = &OpenOptions { force: options.force || few, ..options.clone() };
+        let (model, newest) = before.model_at_cut();
+        self.model = model;
+        let report = self.start(options).map_err(|failure| Violation::new(Broken::Open, format!("start failed: {failure:?}")))?;
+        let status = self.status();
+        self.model.reopened(&report, &status, newest)?;
+        let volumes: Vec<(VolumeId, u64)> = self.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64)).collect();
         for (id, blocks) in &volumes {
             for first in (0..*blocks).step_by(READ_BLOCKS as usize) {
-                world.read_back(*id, first, READ_BLOCKS.min(blocks - first));
-                world.look_at_status(*id, first, READ_BLOCKS.min(blocks - first));
+                self.read_back(*id, first, READ_BLOCKS.min(blocks - first));
+                self.look_at_status(*id, first, READ_BLOCKS.min(blocks - first));
             }
-            world.run_while("comparing", |world| world.unanswered() > 0)?;
+            self.run_while("comparing", |world| world.unanswered() > 0)?;
         }
-        let uncertain = world.model.uncertain_blocks();
+        let uncertain = self.model.uncertain_blocks();
         ensure!(uncertain == 0, Protocol, "{uncertain} blocks are uncertain after reading everything");
-        world.submit(volumes.first().map_or(VolumeId(1), |(id, _)| *id), Asked::Flush);
-        world.run_to_rest()?;
-        world.check_rest()
+        let contents = self.model.contents();
+        self.submit(volumes.first().map_or(VolumeId(1), |(id, _)| *id), Asked::Flush);
+        self.run_to_rest()?;
+        self.check_rest()?;
+        Ok(Recovered { report, status, contents, moment })
     }
 }
