@@ -13,7 +13,6 @@ use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_layout::map_entry::{BlockState, MapEntry};
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, Lba, MemberId, Place, SegmentId, VolumeId};
 
-
 #[derive(Debug)]
 struct Run {
     first: Lba,

@@ -5,7 +5,7 @@
 //!
 //! Invariants: a region is mapped as inaccessible first, then advised, then opened, in this order: under `mlockall` with
 //! future mappings, an accessible mapping would be filled with small pages before the advice could be given. A system
-//! without huge pages gives small ones; nothing but speed depends on it. A region of less than half a huge page is made of small ones:
+//! without huge pages gives small ones; nothing but speed depends on it. A table much smaller than a huge page is made of small ones:
 //! the rest of a huge one would be cleared for nothing.
 
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
@@ -17,8 +17,10 @@ use std::ptr::NonNull;
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 /// Size of a small page, at least.
 const SMALL_PAGE: usize = 4096;
+/// Tables below this are made of small pages: to clear the rest of a huge page takes longer than so many page faults.
+const SMALL_BYTES_MAX: usize = HUGE_PAGE / 8;
 
-/// Zeroed anonymous memory, aligned to 2 MiB and a whole number of them long unless it is small.
+/// Zeroed anonymous memory, aligned to 2 MiB and a whole number of them long, or of small pages.
 #[derive(Debug)]
 pub(crate) struct Region {
     start: NonNull<u8>,
@@ -33,10 +35,7 @@ unsafe impl Sync for Region {}
 impl Region {
     /// A region of at least `len` bytes; ends the process as any failed allocation does.
     pub(crate) fn new(len: usize) -> Self {
-        if len < HUGE_PAGE / 2 {
-            return Self::small(len);
-        }
-        let len = len.next_multiple_of(HUGE_PAGE);
+        let len = len.max(1).next_multiple_of(HUGE_PAGE);
         // SAFETY: a new private mapping at an address that the system chooses touches no other memory.
         let mapped = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len + HUGE_PAGE, ProtFlags::empty(), MapFlags::PRIVATE) };
         let Some(base) = mapped.ok().and_then(|p| NonNull::new(p.cast::<u8>())) else { Self::fail(len) };
@@ -112,7 +111,7 @@ impl<T: Copy> Table<T> {
     pub fn filled(len: usize, value: T) -> Self {
         const { assert!(align_of::<T>() <= SMALL_PAGE) };
         let bytes = len.checked_mul(size_of::<T>()).unwrap_or(usize::MAX / 2);
-        let region = Region::new(bytes);
+        let region = if bytes < SMALL_BYTES_MAX { Region::small(bytes) } else { Region::new(bytes) };
         let first = region.start().cast::<T>();
         for at in 0..len {
             // SAFETY: at < len, and the region has room for len items and a greater alignment than theirs.

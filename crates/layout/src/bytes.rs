@@ -29,6 +29,11 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(array_at(bytes, at))
 }
 
+/// True if every byte is zero. In pieces, so that the compiler looks at many bytes at a time.
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
+    bytes.chunks(256).all(|piece| piece.iter().fold(0, |any, byte| any | byte) == 0)
+}
+
 pub(crate) fn uuid_at(bytes: &[u8], at: usize) -> Uuid {
     Uuid(array_at(bytes, at))
 }
@@ -61,5 +66,5 @@ pub(crate) fn name_at(bytes: &[u8], at: usize) -> Option<String> {
     let end = field.iter().position(|b| *b == 0)?;
     let (name, rest) = field.split_at(end);
     let name = std::str::from_utf8(name).ok()?;
-    (name_fits(name) && rest.iter().all(|b| *b == 0)).then(|| name.to_owned())
+    (name_fits(name) && is_zero(rest)).then(|| name.to_owned())
 }

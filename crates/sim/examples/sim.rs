@@ -177,7 +177,7 @@ fn exhaust(arguments: &Arguments, actions: u64) -> ExitCode {
                     if seed >= arguments.seeds.end {
                         return;
                     }
-                    let result = windrow_sim::exhaustive::run(seed, actions);
+                    let result = windrow_sim::exhaustive::run(seed, actions, arguments.options.canary);
                     let mut results = results.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     let (list, progress, failed, images) = &mut *results;
                     match &result {

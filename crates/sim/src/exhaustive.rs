@@ -3,9 +3,10 @@
 //! each one, and some drawn ones), and after those that keep all writes or none with every placement of one and two faults within redundancy
 //! (see `world/branches.rs`). Writes survive whole or not at all; torn ones are the business of the random runs.
 
-use crate::members::VirtualMembers;
+use crate::members::{Canary, VirtualMembers};
 use crate::model::Asked;
 use crate::rng::Rng;
+use crate::run::Planted;
 use crate::scenario::Scenario;
 use crate::violation::{Broken, Violation};
 use crate::workload::{Action, Workload};
@@ -22,7 +23,7 @@ const SEGMENT_ROWS: u32 = 8;
 const VOLUME_BLOCKS: u64 = 24;
 
 /// Memory for the map: a page for each volume that there may be, and for some that are being deleted.
-const MAP_BYTES: u64 = 32 * BLOCK_BYTES;
+const MAP_BYTES: u64 = 12 * BLOCK_BYTES;
 
 /// What a run tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -41,9 +42,9 @@ pub struct Tried {
     pub again: u64,
 }
 
-/// All power cuts of a run of `actions` actions.
-pub fn run(seed: u64, actions: u64) -> Result<Tried, Violation> {
-    catch_unwind(AssertUnwindSafe(|| all(seed, actions))).unwrap_or_else(|panic| {
+/// All power cuts of a run of `actions` actions. With a canary they must break a promise.
+pub fn run(seed: u64, actions: u64, canary: Planted) -> Result<Tried, Violation> {
+    catch_unwind(AssertUnwindSafe(|| all(seed, actions, canary))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
         Err(Violation::new(Broken::Panic, text.unwrap_or_default()))
     })
@@ -59,16 +60,22 @@ fn scenario(seed: u64, rng: &mut Rng) -> Scenario {
     Scenario { redundancy, sizes: vec![size; count], chunk_rows: 4, segment_rows: SEGMENT_ROWS, limits, ..drawn }
 }
 
-fn all(seed: u64, actions: u64) -> Result<Tried, Violation> {
+fn all(seed: u64, actions: u64, canary: Planted) -> Result<Tried, Violation> {
     let mut rng = Rng::stream(seed, "exhaustive");
     let scenario = scenario(seed, &mut rng);
     let options = OpenOptions { host: Uuid::from_random(rng.bytes16()), read_only: false, force: false, discard_journal: false, limits: scenario.limits };
     let mut members = VirtualMembers::new(&scenario.sizes, scenario.discard_fill, Rng::stream(seed, "members"));
     Engine::format(&mut members, &scenario.spec(&mut rng)).map_err(|error| Violation::new(Broken::Open, error.to_string()))?;
     let mut world = World::new(seed, members, false);
+    world.planted = canary;
     let report = world.start(&options).map_err(|failure| Violation::new(Broken::Open, format!("{failure:?}")))?;
     let status = world.status();
     world.model.reopened(&report, &status, 0)?;
+    match canary {
+        Planted::DroppedFlush => world.members.set_canary(Canary::DroppedFlush { members: scenario.redundancy.tolerance() + 1 }),
+        Planted::DiscardBeforeFlush => world.members.set_canary(Canary::DiscardBeforeFlush),
+        Planted::None | Planted::EarlyReuse | Planted::HollowRebuild => {}
+    }
     let mut workload = Workload::new(seed, VOLUME_BLOCKS);
     let first = workload.first_volume();
     act(&mut world, first);

@@ -504,7 +504,7 @@ impl World {
             engine.is_none_or(|engine| {
                 let status = engine.status();
                 // Each block of a request may need a page of the map, and one more leads up to it.
-                let map_is_full = status.map_bytes + bytes + BLOCK_BYTES > status.limits.map_bytes;
+                let map_is_full = status.map_pages + bytes / BLOCK_BYTES + 1 > status.map_pages_max;
                 map_is_full || status.used_bytes + status.pending_bytes + bytes > status.plan.usable_bytes.min(usable_before)
             })
         };

@@ -7,7 +7,7 @@
 use super::plan::{BatchPlan, head_blocks_for, table_capacity};
 use super::table::{TableReader, TableWriter};
 use super::{BatchError, BatchHeader, Entry, FOOTER_BYTES, HEADER_BYTES};
-use crate::bytes::{put, u8_at, u16_at, u32_at, u64_at, uuid_at};
+use crate::bytes::{is_zero, put, u8_at, u16_at, u32_at, u64_at, uuid_at};
 use crate::{SHAPE_BYTES, put_shape, shape_at};
 use windrow_units::{BLOCK_SIZE, Epoch, MAX_STREAMS, Order, PoolUuid, SegmentId, Seq, StreamId};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -291,7 +291,7 @@ fn check_header(frame: &HeaderFrame, block: &[u8]) -> Result<(), BatchError> {
         return Err(BatchError::Malformed("more entries than the table can hold"));
     }
     let unused = &block[H_RESERVED..];
-    if unused.iter().chain(&block[H_STREAM + 1..H_SEGMENT]).any(|b| *b != 0) {
+    if !(is_zero(unused) && is_zero(&block[H_STREAM + 1..H_SEGMENT])) {
         return Err(BatchError::Malformed("bytes that must be zero are not"));
     }
     Ok(())
@@ -349,7 +349,7 @@ fn check_footer(frame: &HeaderFrame, tail: &[u8], seed: u64) -> Result<(), Batch
     if xxh3_64_with_seed(&tail[..F_CHECKSUM], seed) != u64_at(tail, F_CHECKSUM) {
         return Err(BatchError::FooterChecksum);
     }
-    if tail[F_STREAM + 1..F_HEADER_CHECKSUM].iter().chain(&tail[F_RESERVED..F_CHECKSUM]).any(|b| *b != 0) {
+    if !(is_zero(&tail[F_STREAM + 1..F_HEADER_CHECKSUM]) && is_zero(&tail[F_RESERVED..F_CHECKSUM])) {
         return Err(BatchError::Malformed("bytes that must be zero are not"));
     }
     Ok(())
@@ -362,7 +362,7 @@ fn decode_table(frame: &HeaderFrame, head: &[u8], tail: &[u8]) -> Result<Vec<Dec
     let mut table = Vec::with_capacity(table_len);
     table.extend_from_slice(&head[..in_head]);
     table.extend_from_slice(tail.get(..table_len - in_head).ok_or(BatchError::WrongLength)?);
-    if head[in_head..].iter().chain(&tail[table_len - in_head..]).any(|b| *b != 0) {
+    if !(is_zero(&head[in_head..]) && is_zero(&tail[table_len - in_head..])) {
         return Err(BatchError::Malformed("bytes that must be zero are not"));
     }
 

@@ -10,7 +10,7 @@
 
 use super::{PageError, STALE_MEMBERS_MAX, SegmentRecord};
 use crate::MAX_SEGMENT_ROWS;
-use crate::bytes::{put, u8_at, u16_at, u32_at, u64_at};
+use crate::bytes::{is_zero, put, u8_at, u16_at, u32_at, u64_at};
 use windrow_units::{BLOCK_SIZE, MAX_STREAMS, SegmentId, Seq, StreamId};
 
 const S_FILLED: usize = 8;
@@ -80,7 +80,7 @@ pub fn decode_segment(bytes: &[u8], segment: SegmentId, rows: u32) -> Result<Seg
     if bytes.len() < S_STARTS + 8 * words {
         return Err(PageError::WrongLength);
     }
-    let written = bytes.iter().any(|b| *b != 0);
+    let written = !is_zero(bytes);
     if written && u32_at(bytes, 0) != segment.0 {
         return Err(PageError::Malformed("the record of another segment"));
     }
@@ -96,7 +96,7 @@ pub fn decode_segment(bytes: &[u8], segment: SegmentId, rows: u32) -> Result<Seg
     let (starts, rest) = bytes[S_STARTS..].split_at(8 * words);
     let starts: Vec<u64> = starts.chunks_exact(8).map(|word| u64_at(word, 0)).collect();
     let beyond = !rows.is_multiple_of(64) && starts.last().is_some_and(|word| word >> (rows % 64) != 0);
-    if beyond || rest.iter().any(|b| *b != 0) {
+    if beyond || !is_zero(rest) {
         return Err(PageError::Malformed("a batch that starts beyond the end of its segment"));
     }
     let listed = &bytes[S_STALE..S_STALE + STALE_MEMBERS_MAX];
