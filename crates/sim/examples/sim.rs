@@ -3,7 +3,8 @@
 //! on tiny pools with the power cut at every moment. Ends with code 1 if a seed fails.
 
 use std::process::ExitCode;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use windrow_sim::exhaustive::Tried;
 use windrow_sim::shrink::shrink;
@@ -126,9 +127,26 @@ fn tell(arguments: &Arguments, failed: &Outcome) {
     story[skip..].iter().for_each(|line| println!("  | {line}"));
 }
 
+/// A thread that runs the seeds it is given, one after another. (A new thread for each would begin with new memory, and fault it in.)
+fn start_worker(seeds: &Arc<Mutex<Receiver<u64>>>, outcomes: &Sender<Outcome>, options: RunOptions) {
+    let (seeds, outcomes) = (seeds.clone(), outcomes.clone());
+    std::thread::spawn(move || {
+        loop {
+            let next = seeds.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).recv();
+            let Ok(seed) = next else { return };
+            if outcomes.send(run_seed(seed, &options)).is_err() {
+                return;
+            }
+        }
+    });
+}
+
 /// Runs all seeds; also gives those that do not end.
 fn run_all(arguments: &Arguments) -> (Vec<Outcome>, Vec<u64>) {
+    let (orders, waiting) = channel();
+    let waiting = Arc::new(Mutex::new(waiting));
     let (sender, receiver) = channel();
+    (0..arguments.jobs).for_each(|_| start_worker(&waiting, &sender, arguments.options));
     let mut running: Vec<(u64, Instant)> = Vec::new();
     let (mut outcomes, mut hanging) = (Vec::new(), Vec::new());
     let mut seeds = arguments.seeds.clone();
@@ -138,9 +156,9 @@ fn run_all(arguments: &Arguments) -> (Vec<Outcome>, Vec<u64>) {
         while running.len() < arguments.jobs
             && let Some(seed) = seeds.next()
         {
-            let (sender, options) = (sender.clone(), arguments.options);
             running.push((seed, Instant::now()));
-            std::thread::spawn(move || _ = sender.send(run_seed(seed, &options)));
+            // The receiver lives here, too.
+            _ = orders.send(seed);
         }
         if running.is_empty() {
             return (outcomes, hanging);
@@ -159,7 +177,11 @@ fn run_all(arguments: &Arguments) -> (Vec<Outcome>, Vec<u64>) {
         progress.tell(outcomes.len() as u64, failed, "");
         running.retain(|(seed, since)| {
             let hangs = since.elapsed().as_secs() > HANG_S;
-            hanging.extend(hangs.then_some(*seed));
+            if hangs {
+                hanging.push(*seed);
+                // Its thread is lost.
+                start_worker(&waiting, &sender, arguments.options);
+            }
             !hangs
         });
     }
@@ -168,7 +190,7 @@ fn run_all(arguments: &Arguments) -> (Vec<Outcome>, Vec<u64>) {
 /// Every power cut of short runs.
 fn exhaust(arguments: &Arguments, actions: u64) -> ExitCode {
     let next = std::sync::atomic::AtomicU64::new(arguments.seeds.start);
-    let results = std::sync::Mutex::new((Vec::new(), Progress::new(arguments.seeds.end.saturating_sub(arguments.seeds.start)), 0, 0));
+    let results = Mutex::new((Vec::new(), Progress::new(arguments.seeds.end.saturating_sub(arguments.seeds.start)), 0, 0));
     std::thread::scope(|scope| {
         for _ in 0..arguments.jobs {
             scope.spawn(|| {
