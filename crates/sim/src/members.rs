@@ -180,7 +180,7 @@ impl VirtualMembers {
             member.after_cut(&mut next, writes)
         });
         let members = members.collect();
-        Self { members, ailments: self.ailments.clone(), canary: self.canary, countdown: None, cut: false, rng: self.rng.clone() }
+        Self { members, ailments: self.ailments.clone(), canary: self.canary, power_safe: self.power_safe, countdown: None, cut: false, rng: self.rng.clone() }
     }
 
     /// The engine sends a command.
