@@ -227,6 +227,8 @@ impl Engine {
             let promised = self.promised();
             self.journal.backlog.release(promised);
         }
+        // The devices may have gone while it was under way: then the log has to have what it promised.
+        self.choose_journal();
         self.answer_waiters(out);
         self.flush_round_check(out);
     }
