@@ -107,7 +107,7 @@ fn what_more_members_lost_than_the_redundancy_covers_is_named() {
             let former = life(&memory, volume, if other_blocks { blocks..blocks * 2 } else { 0..blocks }, 1);
             let mut machine = life(&memory, volume, 0..blocks, 2);
             (0..=redundancy.tolerance()).for_each(|member| take_over(&mut machine, member, &former));
-            let round = |lba: u64| if lba % 2 == 0 { 3 } else { 2 };
+            let round = |lba: u64| if lba.is_multiple_of(2) { 3 } else { 2 };
             churn(&mut machine, volume, 0..blocks / 4, 3..4);
             let victims = machine.engine.status().segments_cleaned;
             machine.out.notices.clear();

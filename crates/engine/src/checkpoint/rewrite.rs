@@ -30,7 +30,7 @@ impl CheckpointState {
 
     /// Has the table pages and leaves that lie where `lies` says written anew; list pages always are. True if there are any.
     pub(crate) fn rewrite_where(&mut self, lies: impl Fn(Place) -> bool) -> bool {
-        let mut any = self.list.iter().fold(false, |any, p| p.present && lies(p.place) || any);
+        let mut any = self.list.iter().any(|p| p.present && lies(p.place));
         for (key, _) in self.leaves.iter().filter(|(_, p)| p.present && lies(p.place)) {
             any = true;
             self.dirty_leaves.insert(*key);

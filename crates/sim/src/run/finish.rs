@@ -5,7 +5,7 @@ use crate::model::Asked;
 use crate::scenario::Cycle;
 use crate::violation::{Violation, ensure};
 use windrow_engine::{Control, OpenOptions, ScrubCommand, ScrubState};
-use windrow_units::{MemberId, VolumeId};
+use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
 
 impl Run {
     /// Answers everything, flushes, comes to rest and checks.
@@ -206,7 +206,11 @@ impl Run {
         ensure!(self.world.status().used_bytes == 0, Accounting, "{} bytes are used after everything was trimmed", self.world.status().used_bytes);
         self.segments_come_back()?;
         let refused = self.world.model.refused;
+        // Many volumes of a tiny pool do not all get eight blocks.
+        let mut left = self.world.status().plan.usable_bytes / BLOCK_BYTES;
         for (id, sectors) in volumes {
+            let Some(rest) = left.checked_sub(sectors.min(64).div_ceil(8)) else { break };
+            left = rest;
             self.world.submit(id, Asked::Write { at: 0, count: sectors.min(64), stamps: vec![u64::MAX / 2 + u64::from(id.0); 8], fua: true });
         }
         self.rest()?;
