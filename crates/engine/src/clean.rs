@@ -470,6 +470,7 @@ impl Engine {
         }
         self.admission.pace.earn_rest(&gain);
         self.cleaner.victims.remove(at);
+        self.restripe.victim_ended(segment, self.now_ns);
         let clock = self.counters.log_bytes / BLOCK_BYTES;
         if is_left {
             // Checkpoint pages leave with the next two checkpoints; blocks that can not be had stay until they are overwritten.

@@ -279,6 +279,7 @@ impl Engine {
             .chain(self.scrub.wake_at_ns(self.now_ns))
             .chain(self.rebuild.wake_at_ns(self.now_ns))
             .chain(self.cleaning_goes_on().then_some(self.now_ns))
+            .chain(self.restripe.wake_at_ns(self.now_ns))
             .chain(self.slow_wake_ns())
             .chain(self.journal.wake_at_ns())
             .min()

@@ -4,12 +4,13 @@
 //! generation, marked as growing, introduces the new members as spares; the next one brings members and zones into force, or is taken back by a
 //! third if more members fail meanwhile than the redundancy covers. 3 From then on streams take segments of the new layout; those of the old one are read,
 //! rebuilt and cleaned as ever, and given up when they come free (`segment/layers.rs`). 4 Cleaning empties them, the emptiest first, when it has
-//! nothing more urgent to do. 5 When nothing is in use in the old layout any more, and no kept checkpoint can name its segments, its zones leave the
+//! nothing more urgent to do, at the pace of a rebuild (`background.rs`): a segment at a time while users are about, with pauses. 5 When nothing is in use in the old layout any more, and no kept checkpoint can name its segments, its zones leave the
 //! superblock.
 //!
 //! Space: what is held back is reckoned from the segments that may be used at the moment ([`Engine::plan_now`]), so usable space, the bound on
 //! map pages and the checkpoint's reserve grow together, step by step.
 
+use crate::background::{Throttle, time_at};
 use crate::control::control_answer;
 use crate::format::{Holding, Layout, lay_out, plan_holdings, plan_zones};
 use crate::limits::{RESTRIPE_VICTIMS, STREAM_CLEANED, STREAM_USER, STREAMS};
@@ -90,6 +91,9 @@ pub(crate) struct Restripe {
     queue: Vec<SegmentId>,
     /// As it was when nothing was found.
     looked: Option<Seen>,
+    /// Segments being emptied for restriping alone, with what is read of each member for it.
+    victims: Vec<(SegmentId, u64)>,
+    throttle: Throttle,
     /// Segments of older layouts in use when usable space was last reckoned, and when this began.
     planned_for: u32,
     left_at_begin: u32,
@@ -110,6 +114,19 @@ impl Restripe {
     }
 
     /// The pool has stopped: whose request is not answered any more.
+    /// When it goes on after a pause.
+    pub(crate) fn wake_at_ns(&self, now_ns: u64) -> Option<u64> {
+        self.throttle.wake_at_ns(now_ns).filter(|_| self.active)
+    }
+
+    /// A victim has been emptied, or could not be.
+    pub(crate) fn victim_ended(&mut self, segment: SegmentId, now_ns: u64) {
+        if let Some(at) = self.victims.iter().position(|(victim, _)| *victim == segment) {
+            let (_, bytes) = self.victims.swap_remove(at);
+            self.throttle.end(now_ns, bytes);
+        }
+    }
+
     pub(crate) fn give_up_coming(&mut self) -> Option<ControlId> {
         self.coming.take().map(|coming| coming.id)
     }
@@ -462,8 +479,17 @@ impl Engine {
     fn take_older_victims(&mut self) {
         // (One that can not go on for damage waits for its segments to be emptied, perhaps just by this.)
         while self.rebuild.is_idle() && self.cleaner.victim_count() < RESTRIPE_VICTIMS && self.is_clean_enough() && self.has_room_to_restripe() {
+            if !self.restripe.throttle.may_begin(self.now_ns, &self.users) {
+                return;
+            }
             let Some(segment) = self.next_older() else { return };
-            self.restripe.moved_bytes += u64::from(self.segments.get(segment).live_units / u32::from(FULL_BLOCK_UNITS)) * BLOCK_BYTES;
+            let bytes = u64::from(self.segments.get(segment).live_units / u32::from(FULL_BLOCK_UNITS)) * BLOCK_BYTES;
+            self.restripe.moved_bytes += bytes;
+            let of_each = bytes / u64::from(self.zones.shape(segment).data);
+            let properties = &self.superblock.properties;
+            let (bound, floor) = (time_at(of_each, properties.rebuild_rate), time_at(of_each, properties.rebuild_rate_min));
+            self.restripe.throttle.begin(self.now_ns, of_each, bound, floor);
+            self.restripe.victims.push((segment, of_each));
             self.begin_victim(segment);
         }
     }
@@ -505,7 +531,8 @@ impl Engine {
     /// Hurries what keeps old segments from being free: a flush if several wait for it or nothing else can be done, a checkpoint in the
     /// latter case only.
     fn hurry_restripe(&mut self) {
-        let working = self.cleaner.victim_count() > 0 && self.has_room_to_restripe();
+        let pauses = self.restripe.throttle.wake_at_ns(self.now_ns).is_some();
+        let working = pauses || (self.cleaner.victim_count() > 0 && self.has_room_to_restripe());
         let waiting = self.segments.dead_count() - self.segments.dead_in_replay_count();
         if waiting > 0 && (!working || waiting >= RESTRIPE_VICTIMS * 2) {
             let written = ReuseHorizon {

@@ -5,7 +5,7 @@ mod machine;
 use machine::{Machine, Memory, pass, verify, write};
 use windrow_engine::*;
 use windrow_io::*;
-use windrow_layout::superblock::{SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_layout::superblock::{Properties, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
 use windrow_units::{MemberId, Redundancy, Uuid, VolumeId};
 
 /// A pool with spares of so many MiB.
@@ -429,6 +429,37 @@ fn what_is_written_while_a_growth_is_recorded_fits_the_plan_of_that_moment() {
     let status = machine.engine.status();
     assert!(status.restripe.active && refused > 0, "{refused} refused");
     assert!(status.used_bytes <= status.plan.usable_bytes, "{} bytes used of {}", status.used_bytes, status.plan.usable_bytes);
+}
+
+/// Restriping took two segments at a time whatever users did. Now it gives way to them as a rebuild does, and the bounds of a rebuild are its own.
+#[test]
+fn restriping_gives_way_to_users_and_keeps_its_rates() {
+    let took = |rebuild_rate, rebuild_rate_min| {
+        let mut machine = with_spares(Redundancy::Single, 4, 12, &[12]);
+        let volume = machine.volume(1 << 30);
+        write(&mut machine, volume, 0..800, 1);
+        let properties = Properties { rebuild_rate, rebuild_rate_min, ..machine::PROPERTIES };
+        assert_eq!(machine.command(Control::SetProperties(properties)), Some(Ok(ControlReply::Done)));
+        assert_eq!(grow(&mut machine, 4..5), Some(Ok(ControlReply::Done)));
+        for ms in 1..600_000u64 {
+            machine.byte(volume, ms % 800);
+            machine.now_ns += 1_000_000;
+            machine.events.push(Event::Tick(machine.now_ns));
+            machine.settle();
+            let restripe = machine.engine.status().restripe;
+            if !restripe.active {
+                return (ms, restripe.moved_bytes);
+            }
+        }
+        panic!("it starves: {:?}", machine.engine.status().restripe);
+    };
+    let (guaranteed, _) = took(0, 1 << 30);
+    let (gives_way, _) = took(0, 64 << 10);
+    let (bounded, moved) = took(1 << 20, 1 << 20);
+    // Three columns of data; at most 20 ms are made up for.
+    let at_the_bound = moved / 3 * 1000 / (1 << 20);
+    assert!(guaranteed * 4 < gives_way, "{guaranteed} ms with a high rate that is guaranteed, {gives_way} with a low one");
+    assert!(guaranteed < at_the_bound && at_the_bound < bounded + 20 + at_the_bound / 10, "{guaranteed} and {bounded} ms, {at_the_bound} at the bound");
 }
 
 /// Sends a request to grow and carries out what comes of it; before each command `watch` may look at it and at the members.

@@ -425,10 +425,9 @@ impl World {
         let (old, by_itself) = (&self.devices[..self.old], (1 << self.old) - 1);
         let grown = |device: &Device| device.newest().is_some_and(|s| s.zones.iter().any(|z| z.layout > 0));
         let whole = |s: &Rc<Superblock>| s.members[..self.old].iter().all(|r| r.state == MemberState::Online);
-        if self.devices.len() > self.old && !self.used_apart && !self.restored && !old.iter().any(grown) && old.iter().flat_map(Device::newest).all(whole) {
-            if !startable(by_itself) {
-                return Err("the old members do not start without the new ones".to_owned());
-            }
+        let untouched = !self.used_apart && !self.restored && !old.iter().any(grown) && old.iter().flat_map(Device::newest).all(whole);
+        if self.devices.len() > self.old && untouched && !startable(by_itself) {
+            return Err("the old members do not start without the new ones".to_owned());
         }
         if !self.used_apart && !self.restored && !startable(all) {
             let mut copy = self.clone();
