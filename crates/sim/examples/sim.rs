@@ -252,7 +252,7 @@ fn main() -> ExitCode {
     let failed: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.violation.is_some()).collect();
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     println!(
-        "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations, {} power cuts, {} faults of members, {} checkpoints, {} segments cleaned, {} refused for space, {} blocks found wrong by scrubs, {} members rebuilt, {} replaced, {} exchanged in service",
+        "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations, {} power cuts, {} faults of members, {} checkpoints, {} segments cleaned, {} refused for space, {} blocks found wrong by scrubs, {} members rebuilt, {} replaced, {} exchanged in service, {} growths",
         outcomes.len(),
         failed.len(),
         seconds,
@@ -267,6 +267,7 @@ fn main() -> ExitCode {
         sum(|o| o.rebuilt),
         sum(|o| o.replaced),
         sum(|o| o.exchanged),
+        sum(|o| o.grown),
     );
     if arguments.options.beyond {
         println!(

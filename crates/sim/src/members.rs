@@ -157,6 +157,12 @@ impl VirtualMembers {
         self.countdown = None;
     }
 
+    /// One more device.
+    pub fn push(&mut self, device: VirtualMember) {
+        self.members.push(device);
+        self.ailments.push(Ailment::default());
+    }
+
     /// A new, empty device in the place of a member. Returns the old one, as its power went long ago.
     pub fn exchange(&mut self, member: MemberId, device: VirtualMember) -> VirtualMember {
         self.ailments[member.index()] = Ailment::default();

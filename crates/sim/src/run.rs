@@ -10,6 +10,7 @@ mod check;
 mod exchange;
 mod faults;
 mod finish;
+mod growth;
 mod halves;
 mod replace;
 
@@ -107,6 +108,8 @@ pub struct Outcome {
     pub replaced: u64,
     /// Members that left and came back, or were exchanged, while the pool was in use.
     pub exchanged: u64,
+    /// Growths that came into force while the pool was in use.
+    pub grown: u64,
     /// Offline checks.
     pub checks: u64,
     /// What came of going beyond redundancy.
@@ -143,6 +146,7 @@ pub fn run_seed(seed: u64, options: &RunOptions) -> Outcome {
         faults: run.faults,
         replaced: run.replaced,
         exchanged: run.exchanged,
+        grown: run.grown,
         checks: run.checks,
         beyond: run.beyond,
         virtual_ns: run.world.now_ns(),
@@ -175,6 +179,10 @@ struct Run {
     /// Members that left and came back in service.
     exchanged: u64,
     exchange: Option<exchange::Exchange>,
+    /// Growths that came into force.
+    grown: u64,
+    growth: Option<growth::Growth>,
+    growth_rng: Rng,
     /// Offline checks.
     checks: u64,
     beyond: Beyond,
@@ -222,6 +230,9 @@ impl Run {
             replaced: 0,
             exchanged: 0,
             exchange: None,
+            grown: 0,
+            growth: None,
+            growth_rng: Rng::stream(seed, "growth"),
             checks: 0,
             beyond: Beyond::default(),
             goes_beyond: options.beyond,
@@ -368,10 +379,12 @@ impl Run {
     fn quorum_is_lost(&self) -> bool {
         let count = self.scenario.sizes.len();
         let present = (0..count).filter(|m| self.world.members.is_present(MemberId(*m as u8)) && !self.world.ailing.contains(&MemberId(*m as u8))).count();
-        present * 2 <= count
+        // (While a growth is on its way, also as many as the redundancy covers.)
+        present * 2 <= count || (self.scenario.grows > 0 && present <= self.scenario.redundancy.tolerance())
     }
 
     fn opened(&mut self, report: &OpenReport) -> Result<(), Violation> {
+        self.note_members();
         let status = self.world.status();
         self.world.model.reopened(report, &status, self.newest_order)?;
         ensure!(report.clean || !self.clean, Durability, "the pool was exported, but the start says that it was not clean");
@@ -431,6 +444,7 @@ impl Run {
                 self.plant(fault);
             }
             self.exchange_step()?;
+            self.growth_step()?;
             let alive = self.world.turn()?;
             ensure!(alive || self.world.unanswered() == 0, Stuck, "nothing under way; {}", self.world.summary());
         }
@@ -474,6 +488,7 @@ impl Run {
 
     fn cut_power(&mut self) {
         self.exchange = None;
+        self.leave_growth();
         self.newest_order = self.newest_order.max(self.world.power_cut());
         self.power_cuts += 1;
     }

@@ -150,6 +150,10 @@ pub struct Scenario {
     pub exchanges_per_mille: u64,
     /// The journal.
     pub journal: Option<JournalSpec>,
+    /// How many times the pool grows at most, and how soon: in thousandths of turns.
+    pub grows: u64,
+    /// See [`Scenario::grows`].
+    pub grows_per_mille: u64,
     /// The cycles.
     pub cycles: Vec<Cycle>,
 }
@@ -205,7 +209,24 @@ impl Scenario {
         let discard_fill = rng.pick(&[0x00, 0xff, 0xa5]);
         let cycles = draw_cycles(&mut rng, blocks);
         let exchanges_per_mille = if redundancy.tolerance() > 0 { rng.pick(&[0, 0, 1, 3]) } else { 0 };
-        Self { sizes, redundancy, chunk_rows, segment_rows, properties, limits, fill_per_mille, discard_fill, exchanges_per_mille, journal, cycles }
+        let (grows, grows_per_mille) = (rng.pick(&[0, 0, 0, 1, 1, 2, 3]), rng.pick(&[1, 3, 10]));
+        // Journal devices have the numbers behind the members that there are at first.
+        let grows = if journal.as_ref().is_some_and(|journal| !journal.devices.is_empty()) { 0 } else { grows };
+        Self {
+            sizes,
+            redundancy,
+            chunk_rows,
+            segment_rows,
+            properties,
+            limits,
+            fill_per_mille,
+            discard_fill,
+            exchanges_per_mille,
+            grows,
+            grows_per_mille,
+            journal,
+            cycles,
+        }
     }
 
     /// The sizes of all members: those for data, then the journal devices.

@@ -97,10 +97,13 @@ pub struct World {
     reading_back: BTreeMap<RequestId, (VolumeId, u64)>,
     /// What the members had read when the start was over: recovery counts no reads.
     read_before: Vec<u64>,
-    /// The least that user data could fill since properties began to change.
+    /// The least that user data could fill since properties began to change, or in the last turn of a pool that grows.
     usable_bytes: u64,
     /// Owners of the buffers that are not the engine.
     handles_outside: usize,
+    /// The same of the memory for maps.
+    map_bytes: u64,
+    grows: bool,
     /// Buffers alive when the start was over.
     handles_at_start: usize,
     next_id: u64,
@@ -148,6 +151,8 @@ impl World {
             reading_back: BTreeMap::new(),
             read_before: vec![0; count],
             usable_bytes: u64::MAX,
+            map_bytes: u64::MAX,
+            grows: false,
             handles_at_start: 0,
             next_id: 1,
             idle_turns: 0,
@@ -283,6 +288,36 @@ impl World {
         self.control(Control::Member { member, change }, Commanded::Member)
     }
 
+    /// Lets the pool grow over spares.
+    pub fn grow(&mut self, members: Vec<MemberId>) -> ControlId {
+        self.grows = true;
+        self.control(Control::Grow { members }, Commanded::Member)
+    }
+
+    /// A new device in a place that the pool has no use for yet.
+    pub fn put_device(&mut self, member: MemberId, device: VirtualMember) {
+        if member.index() < self.members.member_count() {
+            self.members.exchange(member, device);
+            self.read_before[member.index()] = 0;
+            return;
+        }
+        self.members.push(device);
+        self.paces.push(pace::Pace::new(self.rng.between(50, 200)));
+        self.busy.push(Vec::new());
+        self.read_before.push(0);
+    }
+
+    /// Nothing happens for so long.
+    pub fn let_time_pass(&mut self, ns: u64) {
+        self.now_ns += ns;
+        self.events.push(Event::Tick(self.now_ns));
+    }
+
+    /// True if a command about a member is answered.
+    pub fn has_answer(&self, id: ControlId) -> bool {
+        self.answers.contains_key(&id)
+    }
+
     /// The answer to a command about a member, once.
     pub fn take_answer(&mut self, id: ControlId) -> Option<Result<ControlReply, ControlError>> {
         self.answers.remove(&id)
@@ -379,7 +414,12 @@ impl World {
             self.events.push(Event::Tick(self.now_ns));
         }
         let Some(engine) = &mut self.engine else { return Ok(false) };
-        self.usable_bytes = if self.model.is_changing_properties() { engine.status().plan.usable_bytes } else { u64::MAX };
+        (self.usable_bytes, self.map_bytes) = (u64::MAX, u64::MAX);
+        if self.grows || self.model.is_changing_properties() {
+            let status = engine.status();
+            self.usable_bytes = status.plan.usable_bytes;
+            self.map_bytes = if self.grows { status.limits.map_bytes } else { u64::MAX };
+        }
         engine.apply(&mut self.events, &mut self.outbox);
         ensure!(self.events.is_empty(), Protocol, "apply left {} events", self.events.len());
         if let Err(text) = engine.self_check() {
@@ -499,12 +539,13 @@ impl World {
             format!("{} request {}: {result:?} {orders:?}", self.now_ns, completion.id.0)
         });
         let engine = self.engine.as_ref();
-        let usable_before = self.usable_bytes;
+        let (usable_before, map_before) = (self.usable_bytes, self.map_bytes);
         let full = |bytes: u64| {
             engine.is_none_or(|engine| {
                 let status = engine.status();
                 // Each block of a request may need a page of the map, and one more leads up to it.
                 let map_is_full = status.map_pages + bytes / BLOCK_BYTES + 1 > status.map_pages_max;
+                let map_is_full = map_is_full || status.map_bytes + bytes + BLOCK_BYTES > status.limits.map_bytes.min(map_before);
                 map_is_full || status.used_bytes + status.pending_bytes + bytes > status.plan.usable_bytes.min(usable_before)
             })
         };

@@ -142,7 +142,7 @@ impl Run {
     }
 
     /// What a host writes to a new device before the engine hears of it.
-    fn label(&mut self, member: MemberId, uuid: Uuid) -> Result<(), Violation> {
+    pub(super) fn label(&mut self, member: MemberId, uuid: Uuid) -> Result<(), Violation> {
         let status = self.world.status();
         let label = Label { version: FORMAT_VERSION, pool: status.pool, pool_name: status.name, member_uuid: uuid, member };
         let mut bytes = label.encode();

@@ -46,6 +46,7 @@ impl Run {
         self.begin(&cycle)?;
         self.end_exchanges()?;
         self.rebuild()?;
+        self.end_restripe()?;
         self.rest()?;
         self.compare()?;
         self.scrub()?;

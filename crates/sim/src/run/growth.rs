@@ -1,0 +1,164 @@
+//! The pool grows in the middle of everything: new devices are labelled, wait as spares, and become members for data.
+//!
+//! What must hold: nothing that is promised is broken by it, whenever the power goes; a growth is refused only for a reason; new devices that die before
+//! the layout is in force, as many as they may be, cost nothing.
+
+use super::Run;
+use crate::members::VirtualMember;
+use crate::violation::{Broken, Violation, ensure};
+use windrow_engine::{ControlError, ControlId, MemberChange};
+use windrow_units::{MemberId, Uuid};
+
+/// Turns that restriping may take at the end, and the time that goes by when nothing happens.
+const RESTRIPE_TURNS_MAX: u32 = 400_000;
+const PAUSE_NS: u64 = 50_000_000;
+
+/// What is waited for.
+#[derive(Clone, Debug)]
+enum Stage {
+    /// The answers that the new devices are spares.
+    Adding(Vec<ControlId>),
+    /// The answer that they are members.
+    Growing(ControlId),
+}
+
+/// A growth that is under way.
+#[derive(Clone, Debug)]
+pub(super) struct Growth {
+    new: Vec<MemberId>,
+    stage: Stage,
+    /// So many of the new ones die when it is recorded.
+    dying: usize,
+}
+
+impl Run {
+    /// Begins with a growth now and then, and goes on with one that is under way.
+    pub(super) fn growth_step(&mut self) -> Result<(), Violation> {
+        let Some(growth) = self.growth.take() else {
+            let due = !self.goes_beyond && self.scenario.grows > self.grown && self.growth_rng.below(1000) < self.scenario.grows_per_mille;
+            if due && self.exchange.is_none() {
+                self.begin_growth()?;
+            }
+            return Ok(());
+        };
+        match &growth.stage {
+            Stage::Adding(ids) => {
+                if !ids.iter().all(|id| self.world.has_answer(*id)) {
+                    self.growth = Some(growth);
+                    return Ok(());
+                }
+                for id in ids {
+                    if let Some(Err(error)) = self.world.take_answer(*id) {
+                        return Err(Violation::new(Broken::Error, format!("a spare is refused: {error}")));
+                    }
+                }
+                let id = self.world.grow(growth.new.clone());
+                for member in growth.new.iter().take(growth.dying) {
+                    self.note_fault(*member, true);
+                    self.world.members.ailment_mut(*member).gone = true;
+                }
+                self.growth = Some(Growth { stage: Stage::Growing(id), ..growth });
+                Ok(())
+            }
+            Stage::Growing(id) => match self.world.take_answer(*id) {
+                None => {
+                    self.growth = Some(growth);
+                    Ok(())
+                }
+                Some(answer) => self.growth_ended(&growth, answer.map(|_| ())),
+            },
+        }
+    }
+
+    fn begin_growth(&mut self) -> Result<(), Violation> {
+        self.heal();
+        let old = self.scenario.sizes.len();
+        let count = self.growth_rng.between(1, 4) as usize;
+        let mut ids = Vec::new();
+        let new: Vec<MemberId> = (old..old + count).map(|m| MemberId(m as u8)).collect();
+        for member in &new {
+            let slots = self.world.status().members;
+            if slots.get(member.index()).is_some_and(|slot| slot.state == "spare") {
+                continue;
+            }
+            let like = MemberId(self.growth_rng.below(old as u64) as u8);
+            let size = self.world.members.member(like).size();
+            self.world.put_device(*member, VirtualMember::new(size, self.scenario.discard_fill));
+            let uuid = Uuid::from_random(self.growth_rng.bytes16());
+            self.label(*member, uuid)?;
+            ids.push(self.world.member_command(*member, MemberChange::AddSpare { uuid, size_bytes: size }));
+        }
+        // Either all that fails is within the redundancy, or the growth can not come into force.
+        let (tolerance, ailing) = (self.scenario.redundancy.tolerance(), self.world.ailing.len());
+        let dying = match self.growth_rng.below(10) {
+            0..7 => 0,
+            7 if ailing < tolerance => 1,
+            _ if count > tolerance => self.growth_rng.between(tolerance as u64 + 1, count as u64) as usize,
+            _ => 0,
+        };
+        self.world.trace.tell(|| format!("the pool is to grow by {new:?}, of which {dying} die"));
+        self.growth = Some(Growth { new, stage: Stage::Adding(ids), dying });
+        Ok(())
+    }
+
+    fn growth_ended(&mut self, growth: &Growth, answer: Result<(), ControlError>) -> Result<(), Violation> {
+        match answer {
+            Ok(()) => {
+                let lost = growth.new.iter().filter(|member| self.world.members.ailment_mut(**member).gone).count();
+                ensure!(lost <= self.scenario.redundancy.tolerance(), Error, "the pool grew over {lost} members that are gone");
+                self.grown += 1;
+                self.note_members();
+            }
+            // There is a reason: a member is away or was, the data leave no room, or nothing would be gained.
+            Err(ControlError::Member { .. } | ControlError::NoSpace(_) | ControlError::Invalid(_)) => self.revive_spares(),
+            Err(error) => return Err(Violation::new(Broken::Error, format!("the pool does not grow: {error}"))),
+        }
+        Ok(())
+    }
+
+    /// New devices that died before they were members are well again.
+    fn revive_spares(&mut self) {
+        let new: Vec<MemberId> = self.world.ailing.iter().copied().filter(|member| member.index() >= self.scenario.sizes.len()).collect();
+        for member in new {
+            self.world.members.ailment_mut(member).gone = false;
+            self.world.ailing.remove(&member);
+            self.curable.remove(&member);
+        }
+    }
+
+    /// The power goes in the middle of a growth.
+    pub(super) fn leave_growth(&mut self) {
+        self.growth = None;
+        // More than the redundancy covers: a start may need them.
+        let new = self.world.ailing.iter().filter(|member| member.index() >= self.scenario.sizes.len()).count();
+        if new > self.scenario.redundancy.tolerance() {
+            self.revive_spares();
+        }
+    }
+
+    /// After a start, or when a growth is in force: who is a member now?
+    pub(super) fn note_members(&mut self) {
+        let status = self.world.status();
+        let old = self.scenario.sizes.len();
+        for slot in &status.members[old..] {
+            if slot.state != "spare" && slot.state != "removed" {
+                self.scenario.sizes.push(self.world.members.member(slot.member).size());
+            }
+        }
+        self.revive_spares();
+    }
+
+    /// Time goes by until everything is in the newest layout.
+    pub(super) fn end_restripe(&mut self) -> Result<(), Violation> {
+        for _ in 0..RESTRIPE_TURNS_MAX {
+            let restripe = self.world.status().restripe;
+            if !restripe.active || restripe.segments_damaged > 0 {
+                return Ok(());
+            }
+            if !self.world.turn()? || self.world.under_way() == 0 {
+                self.world.let_time_pass(PAUSE_NS);
+            }
+        }
+        Err(Violation::new(Broken::Stuck, format!("restriping does not end: {:?}; {}", self.world.status().restripe, self.world.summary())))
+    }
+}
