@@ -12,7 +12,7 @@ use crate::member::Purpose;
 use crate::slow::Watch;
 use crate::{Engine, Notice, Outbox};
 use windrow_io::{Buf, MemberOp, Payload};
-use windrow_units::{BLOCK_SIZE, Code, Column, SegmentId};
+use windrow_units::{BLOCK_SIZE, Code, Column, MemberId, SegmentId};
 
 mod split;
 
@@ -76,6 +76,8 @@ enum Stage {
 #[derive(Debug)]
 pub(crate) struct Fetch {
     spec: FetchSpec,
+    /// The member of its own column. A late read may come back when the segment's layout is gone.
+    member: MemberId,
     stage: Stage,
     /// Since when the read of its own column has been on its way, if it is.
     direct_since_ns: Option<u64>,
@@ -97,7 +99,7 @@ impl Engine {
         let (segment_of, is_of_user) = (spec.segment, spec.is_of_user());
         let serial = self.slow.next_serial();
         let was_held = self.holds(member, segment_of);
-        let fetch = self.fetches.insert(Fetch { spec, stage: Stage::Direct, direct_since_ns: None, was_held, around: false, under_way: 0, serial });
+        let fetch = self.fetches.insert(Fetch { spec, member, stage: Stage::Direct, direct_since_ns: None, was_held, around: false, under_way: 0, serial });
         if !was_held {
             return self.gather(fetch, None, out);
         }
@@ -124,7 +126,7 @@ impl Engine {
         if column == fetch.spec.column.0 {
             let since_ns = fetch.direct_since_ns.take().unwrap_or(now_ns);
             if fetch.spec.is_of_user() {
-                let (member, _) = self.zones.locate(fetch.spec.segment).address(fetch.spec.row, fetch.spec.column);
+                let member = fetch.member;
                 self.slow.end(member, since_ns, now_ns);
             }
             return self.direct_read_done(at, buf.filter(|_| !failed), out);

@@ -123,6 +123,10 @@ impl Engine {
             return;
         }
         self.end_journal_round(out);
+        if !self.members.unrecorded_loss {
+            // Who came while a loss was put on record may have been promised everything before.
+            self.answer_waiters(out);
+        }
         let newest = self.flush.waiters.back().map(|w| w.horizon);
         if let Some(horizon) = newest {
             self.serve_waiters(horizon, out);

@@ -13,8 +13,8 @@
 
 use crate::limits::{
     CHECKPOINT_RESERVE, CLEANER_RESERVE, CLEANING_AHEAD_MAX, CLEANING_AHEAD_MIN, DEFAULT_CHUNK_ROWS, JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN,
-    JOURNAL_CHUNK_DEFAULT, JOURNAL_DEVICES_MAX, MAX_CHUNK_ROWS, MAX_NAME_BYTES, MAX_SEGMENT_ROWS, MAX_VICTIMS, MIN_SEGMENT_ROWS, MIN_SEGMENTS, RESERVED_AHEAD,
-    SEGMENTS_WANTED, STREAMS,
+    JOURNAL_CHUNK_DEFAULT, JOURNAL_DEVICE_AREA_MAX, JOURNAL_DEVICES_MAX, MAX_CHUNK_ROWS, MAX_NAME_BYTES, MAX_SEGMENT_ROWS, MAX_VICTIMS, MIN_SEGMENT_ROWS,
+    MIN_SEGMENTS, RESERVED_AHEAD, SEGMENTS_WANTED, STREAMS,
 };
 use crate::stream::Stream;
 use crate::{Engine, PoolPlan, PoolSpec};
@@ -159,7 +159,7 @@ fn journals(spec: &PoolSpec) -> Result<Journals, FormatError> {
         }
     }
     if let Some(least) = journal.devices.iter().map(|device| device.1).min() {
-        let (count, bytes) = (journal.devices.len(), least.saturating_sub(RESERVED_BYTES));
+        let (count, bytes) = (journal.devices.len(), least.saturating_sub(RESERVED_BYTES).min(JOURNAL_DEVICE_AREA_MAX));
         let area = JournalArea::fit(mask(members..members + count), count as u8, RESERVED_BYTES, bytes, chunk(bytes), journal.granule);
         let Some(area) = area.filter(|_| members + count <= MAX_MEMBERS && count <= JOURNAL_DEVICES_MAX) else {
             return invalid(format!(

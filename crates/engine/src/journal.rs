@@ -41,7 +41,7 @@ pub(crate) struct Resume {
 pub(crate) struct Journal {
     /// The one on devices of its own first: it is used as long as one of them is there.
     rings: Vec<Ring>,
-    /// The one in use.
+    /// The one in use; none if there are no more.
     at: usize,
     /// The number of the next record.
     seq: Seq,
@@ -112,7 +112,7 @@ impl Engine {
     /// numbers in a chunk are consecutive. When the last device is gone, the log must have what was promised on it.
     pub(crate) fn choose_journal(&mut self) {
         let is_usable = |ring: &Ring| self.online_members().iter().any(|m| ring.area.members >> m.0 & 1 == 1 && !self.members.list[m.index()].rebuilding);
-        let at = self.journal.rings.iter().position(is_usable).unwrap_or(self.journal.at);
+        let at = self.journal.rings.iter().position(is_usable).unwrap_or(self.journal.rings.len());
         if at == self.journal.at || self.journal.round.is_some() {
             return;
         }
@@ -120,7 +120,7 @@ impl Engine {
             self.journal.by_log = self.journal.by_log.max(self.journal.promised);
         }
         self.journal.at = at;
-        self.journal.rings[at].leave_chunk();
+        self.journal.rings.get_mut(at).into_iter().for_each(Ring::leave_chunk);
     }
 
     /// For `status`.
@@ -194,10 +194,15 @@ impl Engine {
     /// whole. `None`: nothing.
     pub(crate) fn log_needs(&mut self) -> Option<Order> {
         let durable = self.orders.durable();
-        let ring = self.journal.ring()?;
-        let used = ring.used(durable);
-        let much = u64::from(used) * u64::from(ring.area.chunk_bytes) > JOURNAL_LIVE_BYTES_MAX / 2;
-        let (half, most) = (much || 2 * used > ring.area.chunks, much || 4 * used > 3 * ring.area.chunks);
+        if self.journal.rings.is_empty() {
+            return None;
+        }
+        let (mut half, mut most) = (false, false);
+        if let Some(ring) = self.journal.ring() {
+            let used = ring.used(durable);
+            let much = u64::from(used) * u64::from(ring.area.chunk_bytes) > JOURNAL_LIVE_BYTES_MAX / 2;
+            (half, most) = (much || 2 * used > ring.area.chunks, much || 4 * used > 3 * ring.area.chunks);
+        }
         if self.orders.committed() > durable {
             self.flush.wanted |= half;
         } else if most && self.stream(STREAM_USER).in_flight.is_empty() {

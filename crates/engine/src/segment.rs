@@ -538,7 +538,7 @@ impl Segments {
                 SegmentState::Reserved
             } else if segment.live_units > 0 {
                 SegmentState::Sealed
-            } else if written && segment.last_checkpoint >= oldest_checkpoint {
+            } else if written && (segment.last_checkpoint >= oldest_checkpoint || segment.superseded_by > Order(0)) {
                 SegmentState::Dead
             } else {
                 SegmentState::Free

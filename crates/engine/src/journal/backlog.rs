@@ -1,9 +1,15 @@
 //! The backlog: what was admitted since the last promise, in order and without a gap, while flushes come.
 
+use crate::write::admit::RECORD_COST;
 use std::collections::VecDeque;
 use windrow_io::Payload;
 use windrow_layout::batch::Entry;
 use windrow_units::Order;
+
+/// About what an entry takes in memory, its payload included.
+fn cost(payload: Option<&Payload>) -> u64 {
+    RECORD_COST + payload.map_or(0, |payload| payload.len() as u64)
+}
 
 /// Something admitted that is not durable yet.
 #[derive(Debug)]
@@ -36,7 +42,7 @@ impl Backlog {
             self.bytes = 0;
         }
         self.end = Order(first.0 + count);
-        self.bytes += payload.as_ref().map_or(0, |p| p.len() as u64);
+        self.bytes += cost(payload.as_ref());
         self.entries.push_back(Logged { entry, payload, last: Order(first.0 + count - 1) });
     }
 
@@ -51,7 +57,7 @@ impl Backlog {
         while let Some(front) = self.entries.front()
             && front.last <= through
         {
-            self.bytes -= front.payload.as_ref().map_or(0, |p| p.len() as u64);
+            self.bytes -= cost(front.payload.as_ref());
             self.entries.pop_front();
         }
     }

@@ -33,9 +33,10 @@ impl Ring {
         (self.chunk + 1) % self.area.chunks
     }
 
-    /// Chunks in use, the one that is being filled among them.
+    /// Chunks in use: the one that is being filled and those before it, as far back as they are needed.
     pub(super) fn used(&self, durable: Order) -> u32 {
-        (0..self.area.chunks).filter(|chunk| !self.is_free(*chunk, durable)).count() as u32
+        let chunks = self.area.chunks;
+        (0..chunks).take_while(|back| !self.is_free((self.chunk + chunks - back) % chunks, durable)).count() as u32
     }
 
     /// Bytes left in the chunk at hand.

@@ -13,13 +13,14 @@ use super::{OpenError, Tables};
 use crate::journal::Resume;
 use crate::pending::BlockKey;
 use crate::{Engine, MemberStats};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use windrow_io::{Buf, MemberError, Payload};
 use windrow_layout::batch::{Entry, FillState, VolumeChange};
+use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_layout::journal::{DecodedRecord, RecordError, RecordHeader, decode_record, decode_record_header};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::Superblock;
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Epoch, JournalArea, Lba, Order, PoolUuid, Seq, VolumeId};
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Epoch, JournalArea, Lba, Order, PoolUuid, SegmentId, Seq, VolumeId};
 
 /// A record that counts.
 pub(super) struct Record {
@@ -111,6 +112,9 @@ fn collect_ring(reader: &mut Reader<'_>, superblock: &Superblock, ring: usize, (
         let after = firsts.get(at + 1).and_then(|(after, _)| after.as_ref());
         if first.is_none() || after.is_none_or(|after| after.last > covered) {
             follow(reader, superblock, (ring, *chunk), (covered, since), found)?;
+            // What the first record says counts even if the rest of it can not be had any more.
+            let known = first.as_ref().filter(|h| h.epoch >= since && h.epoch <= superblock.epoch);
+            found.claims.extend(known.map(|h| (h.epoch, h.durable)));
         }
     }
     Ok(())
@@ -232,6 +236,7 @@ impl Found {
     /// Applies what only records have to the tables, as far as it has no content; gives what is to be readmitted, in ascending order, for every
     /// order in `covered + 1 ..= accepted` that a record has.
     pub(super) fn apply(&self, superblock: &Superblock, covered: Order, accepted: Order, tables: &mut Tables) -> Result<Vec<Readmitted>, OpenError> {
+        let mut emptied: BTreeSet<SegmentId> = BTreeSet::new();
         let mut newest: BTreeMap<u64, usize> = BTreeMap::new();
         let mut list: Vec<Readmitted> = Vec::new();
         let mut done = covered;
@@ -249,6 +254,7 @@ impl Found {
                     list.push(nothing(done.next(), Order(first.0 - 1)));
                 }
                 done = last;
+                emptied.extend(places_of(&decoded.entry, tables));
                 self.readmit_entry(record, decoded, (first, last), &mut newest, &mut list, tables)?;
             }
         }
@@ -262,6 +268,10 @@ impl Found {
             if !there || tables.volumes.get(key.volume()).is_some_and(|v| key.lba().0 >= v.blocks()) {
                 *item = nothing(*order, *order);
             }
+        }
+        // What took blocks from these segments is in the journal only: they are not to be written again before the log has it.
+        for segment in emptied {
+            tables.segments.get_mut(segment).superseded_by = accepted;
         }
         tables.volumes.used_blocks = tables.volumes.iter().map(|v| v.map.mapped_blocks).sum();
         Ok(list)
@@ -323,6 +333,20 @@ fn cleared(entry: &Entry) -> (VolumeId, u64, u64) {
         Entry::Volume { volume, change: VolumeChange::Resize { size_bytes }, .. } => (*volume, size_bytes / BLOCK_BYTES, u64::MAX),
         _ => (VolumeId(0), 0, 0),
     }
+}
+
+/// Segments that hold blocks which a range or volume operation takes from the map.
+fn places_of(entry: &Entry, tables: &Tables) -> BTreeSet<SegmentId> {
+    let (volume, begin, end) = cleared(entry);
+    let Some(v) = tables.volumes.get(volume) else { return BTreeSet::new() };
+    let page = MAP_PAGE_ENTRIES as u64;
+    let (mut segments, mut next) = (BTreeSet::new(), begin / page);
+    while let Some(index) = v.map.next_page(next, end.div_ceil(page)) {
+        next = index + 1;
+        let blocks = (begin.max(index * page)..end.min(next * page)).map(|lba| v.map.get(&tables.volumes.arena, Lba(lba)));
+        segments.extend(blocks.filter(MapEntry::has_payload).map(|entry| tables.codec.segment(entry.place())));
+    }
+    segments
 }
 
 impl Engine {

@@ -301,14 +301,29 @@ impl<'a> Reader<'a> {
             }
         }
         self.io.read_many(&mut items);
-        for (item, copy) in items.into_iter().zip(names) {
+        for (mut item, copy) in items.into_iter().zip(names) {
             match item.result {
                 Ok(()) => copies[copy] = Some(item.buf),
                 Err(error) if fatal(&error) => return Err(error),
+                // A bad sector takes no more with it than its own block.
+                Err(_) if self.block_by_block(item.member, item.offset, &mut item.buf)? => copies[copy] = Some(item.buf),
                 Err(_) => {}
             }
         }
         Ok(copies)
+    }
+
+    /// Reads single blocks; what can not be read is zero. False if nothing could be.
+    fn block_by_block(&mut self, member: MemberId, offset: u64, buf: &mut Buf) -> Result<bool, MemberError> {
+        let mut some = false;
+        for (index, block) in buf.chunks_mut(BLOCK_SIZE).enumerate() {
+            match self.io.read(member, offset + (index * BLOCK_SIZE) as u64, block) {
+                Ok(()) => some = true,
+                Err(error) if fatal(&error) => return Err(error),
+                Err(_) => block.fill(0),
+            }
+        }
+        Ok(some)
     }
 
     /// Writes. A member that fails is left out, and the start begins anew.

@@ -29,6 +29,9 @@ impl Engine {
             STREAM_CLEANED if victims > 0 => 0,
             // Repairs leave more alone than this (`clean/repair.rs`); what is in the open batch can be sealed although a checkpoint came between.
             STREAM_CLEANED => CHECKPOINT_RESERVE,
+            // What a start readmits was given its room before the crash; a checkpoint that was cut off may have taken as much since. None begins before
+            // it is in the log, and then one more must fit.
+            _ if !self.is_settled_after_start() => checkpoint + CHECKPOINT_RESERVE,
             _ => 2 * checkpoint + CHECKPOINT_RESERVE + CLEANER_RESERVE,
         }
     }

@@ -138,6 +138,9 @@ impl Run {
 
     /// After a start, or when a growth is in force: who is a member now?
     pub(super) fn note_members(&mut self) {
+        if self.scenario.grows == 0 {
+            return;
+        }
         let status = self.world.status();
         let old = self.scenario.sizes.len();
         for slot in &status.members[old..] {
