@@ -310,3 +310,19 @@ fn a_pool_without_a_journal_has_ordinary_flushes() {
     let refused = machine.command(Control::VolumeSync { volume, sync: SyncMode::Always });
     assert!(matches!(refused, Some(Err(ControlError::Invalid(_)))), "{refused:?}");
 }
+
+/// The flush found everything promised, but a loss was being put on record; afterwards nobody thought of it, and the shutdown waited for it for ever.
+#[test]
+fn a_flush_that_comes_while_a_loss_is_put_on_record_is_answered() {
+    let (mut machine, volume) = pool(MIB);
+    sync(&mut machine, volume, 1, 11);
+    machine.held = Some(Vec::new());
+    machine.events.push(Event::Control(ControlRequest { id: ControlId(7), command: Control::Member { member: MemberId(5), change: MemberChange::TakeOut } }));
+    machine.settle();
+    machine.completions.clear();
+    machine.flush(volume);
+    assert!(machine.completions.is_empty(), "the loss is not on record yet");
+    machine.release();
+    assert_eq!(machine.completions.len(), 1, "{}", machine.engine.describe());
+    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+}

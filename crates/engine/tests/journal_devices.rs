@@ -102,7 +102,7 @@ fn promises_on_lost_devices_are_missed_even_if_their_loss_is_on_record() {
         machine.memory.overwrite(windrow_units::SegmentId(segment), 0..1, 0);
     }
     DEVICES.iter().for_each(|device| machine.memory.present[*device] = false);
-    let error = Engine::open(&mut machine.memory, BufPool::new(64 << 20), &Machine::options()).expect_err("refused");
+    let error = Engine::open(&mut machine.memory, BufPool::new(64 << 20), &Machine::options()).map(|_| ()).expect_err("refused");
     assert!(matches!(error, OpenError::Lost(_)), "{error}");
 }
 
@@ -111,7 +111,7 @@ fn a_start_without_the_devices_is_refused_unless_nothing_was_on_them_or_they_are
     let (mut machine, volume) = pool(false);
     fill(&mut machine, volume, 20);
     let memory = machine.memory.clone();
-    let error = without(machine, &DEVICES, &Machine::options()).expect_err("refused");
+    let error = without(machine, &DEVICES, &Machine::options()).map(|_| ()).expect_err("refused");
     assert!(matches!(&error, OpenError::JournalMissing { which } if which.contains('4') && which.contains('5')), "{error}");
     // Given up: the pool is as it was before the flushes that only the devices had, and says so.
     let options = OpenOptions { discard_journal: true, ..Machine::options() };
@@ -163,7 +163,7 @@ fn a_journal_device_has_no_vote() {
     // Two of four data members and both devices: not more than half of those that hold data.
     let (mut machine, volume) = pool(false);
     fill(&mut machine, volume, 5);
-    let error = without(machine, &[0, 1], &Machine::options()).expect_err("refused");
+    let error = without(machine, &[0, 1], &Machine::options()).map(|_| ()).expect_err("refused");
     assert!(matches!(error, OpenError::NoQuorum { present: 2, total: 4 }), "{error}");
     let mut machine = Machine::with_journal_devices(Redundancy::Double, 5, 24, 2, false);
     let volume = machine.volume(MIB);
@@ -171,4 +171,43 @@ fn a_journal_device_has_no_vote() {
     assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
     let (engine, _) = without(machine, &[0, 1, 5, 6], &Machine::options()).expect("three of five");
     assert_eq!(engine.status().state, "degraded");
+}
+
+/// There is no other journal: what the only device had promised was left to the age of the open batch, and status called nothing at risk.
+#[test]
+fn when_the_only_journal_is_gone_the_log_has_what_it_promised_at_once() {
+    let mut machine = Machine::with_journal_device_only(Redundancy::Single, 4, 24);
+    let volume = machine.volume(8 * MIB);
+    fill(&mut machine, volume, 10);
+    machine.memory.failing[4] = true;
+    sync(&mut machine, volume, 10, 11);
+    assert_eq!(state(&machine, 4), "faulted");
+    fill(&mut machine, volume, 20);
+    machine.memory.present[4] = false;
+    let mut machine = machine.crash();
+    check(&mut machine, volume, 20);
+}
+
+/// One unreadable sector behind the records made the whole chunk unreadable, as it was read in one piece: the pool started as it was before them, and said nothing.
+#[test]
+fn a_bad_sector_takes_no_more_than_its_block() {
+    let mut machine = Machine::with_journal_device_only(Redundancy::Single, 4, 24);
+    let volume = machine.volume(8 * MIB);
+    fill(&mut machine, volume, 10);
+    let area = machine.memory.superblock().journals.external.expect("a journal");
+    machine.memory.bad.push((4, (area.start + u64::from(area.chunk_bytes) - 4096) as usize));
+    let mut machine = machine.crash();
+    check(&mut machine, volume, 10);
+    // In the middle of them: what is behind it is lost, and that is told.
+    let mut machine = {
+        pass(&mut machine, 60);
+        fill(&mut machine, volume, 30);
+        machine
+    };
+    let records: Vec<u64> = (0..u64::from(area.chunks)).map(|chunk| area.start + chunk * u64::from(area.chunk_bytes)).collect();
+    let begins = |at: &u64| machine.memory.data[4][*at as usize..].starts_with(&windrow_layout::journal::RECORD_MAGIC);
+    let begun: Vec<u64> = records.into_iter().filter(begins).collect();
+    machine.memory.bad.extend(begun.iter().map(|chunk| (4, *chunk as usize + 2 * 4096)));
+    let error = Engine::open(&mut machine.memory, BufPool::new(64 << 20), &Machine::options()).map(|_| ()).expect_err("refused");
+    assert!(matches!(error, OpenError::Lost(_)), "{error}");
 }

@@ -147,6 +147,12 @@ impl Machine {
         Self::made(redundancy, members, mib, 100, Some(JournalSpec { devices, power_safe, ..JournalSpec::internal(Some(1 << 20), 512) }))
     }
 
+    /// With one journal device, and no other journal.
+    pub fn with_journal_device_only(redundancy: Redundancy, members: usize, mib: usize) -> Self {
+        let devices = vec![(Uuid([0xd0; 16]), 4 << 20)];
+        Self::made(redundancy, members, mib, 100, Some(JournalSpec { devices, ..JournalSpec::internal(Some(0), 512) }))
+    }
+
     fn made(redundancy: Redundancy, members: usize, mib: usize, spare_per_mille: u16, journal: Option<JournalSpec>) -> Self {
         let devices: Vec<usize> = journal.iter().flat_map(|journal| &journal.devices).map(|device| device.1 as usize).collect();
         let count = members + devices.len();
