@@ -5,9 +5,10 @@ mod hostile;
 
 /// Targets with what they take apart: files beside the tests of `layout`.
 const FROZEN: &[(&str, &[&str])] = &[
-    ("superblock", &["superblock-v1.bin", "superblock-hash-v1.bin"]),
+    ("superblock", &["superblock-v1.bin", "superblock-journal-v1.bin", "superblock-hash-v1.bin"]),
     ("label", &["label-v1.bin"]),
     ("batch", &["batch-head-v1.bin"]),
+    ("journal", &["record-512-v1.bin", "record-4096-v1.bin"]),
     ("pages", &["leaf-v1.bin", "list-v1.bin", "map-v1.bin", "segment-v1.bin", "volumes-v1.bin"]),
 ];
 

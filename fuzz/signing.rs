@@ -42,6 +42,40 @@ pub fn sign_batch(head: &mut [u8], tail: &mut [u8]) -> Address {
     Address { pool: Uuid(array(head, 32)), segment: SegmentId(u32::from_le_bytes(array(head, 20))), row: u32::from_le_bytes(array(head, 24)) }
 }
 
+/// What a journal record says of itself.
+pub struct RecordAddress {
+    /// Pool.
+    pub pool: PoolUuid,
+    /// Chunk.
+    pub chunk: u32,
+    /// Byte in the chunk.
+    pub offset: u32,
+}
+
+/// Signs a journal record of at least 128 bytes: its payload blocks, as far as there are checksums for them where it says, and its head.
+pub fn sign_record(record: &mut [u8]) -> RecordAddress {
+    record[..8].copy_from_slice(b"WNDRWJRN");
+    let number = |record: &[u8], at| u32::from_le_bytes(array(record, at)) as usize;
+    let head = number(record, 28).clamp(128, record.len());
+    record[28..32].copy_from_slice(&(head as u32).to_le_bytes());
+    let (payloads, checksums) = (number(record, 88), 128 + number(record, 96).min(head));
+    for block in 0..payloads.min(256) {
+        let (from, at) = (head + block * 4096, checksums + block * 4);
+        if from + 4096 <= record.len() && at + 4 <= head {
+            let sum = windrow_layout::batch::payload_checksum(&record[from..from + 4096]);
+            record[at..at + 4].copy_from_slice(&sum.to_le_bytes());
+        }
+    }
+    let mut owner = [0; 40];
+    owner[..8].copy_from_slice(b"WNDRWJRN");
+    owner[8..24].copy_from_slice(&record[32..48]);
+    owner[24..32].copy_from_slice(&record[48..56]);
+    owner[32..40].copy_from_slice(&record[20..28]);
+    let sum = xxh3_64_with_seed(&record[16..head], xxh3_64(&owner));
+    record[8..16].copy_from_slice(&sum.to_le_bytes());
+    RecordAddress { pool: Uuid(array(record, 32)), chunk: number(record, 20) as u32, offset: number(record, 24) as u32 }
+}
+
 /// Signs a superblock slot of 16384 bytes.
 pub fn sign_superblock(slot: &mut [u8]) {
     slot[..8].copy_from_slice(b"WNDRWSUP");

@@ -6,7 +6,8 @@ mod machine;
 use machine::{Machine, Memory};
 use windrow_engine::{Engine, Event, OpenError, OpenOptions};
 use windrow_inspect::{CheckOptions, CheckReport, FindingKind, Severity, check};
-use windrow_io::BufPool;
+use windrow_io::{BufPool, Op};
+use windrow_layout::journal::decode_record;
 use windrow_units::{BLOCK_BYTES, Redundancy, SegmentId};
 
 #[derive(PartialEq, Eq, Debug)]
@@ -117,4 +118,77 @@ fn both_call_the_last_batch_a_torn_tail() {
     let (segment, rows) = batches(&memory).pop().expect("a batch");
     let Verdict::Sound { accepted_order: before } = verdict(&mut memory) else { panic!("a sound pool") };
     assert_eq!(verdict_without(&mut memory, segment, rows), Verdict::Sound { accepted_order: before - 1 });
+}
+
+/// A pool with flushes in its journal, some of them of the start before; the last one was never answered.
+fn journalled(redundancy: Redundancy, members: usize, seed: u64) -> Memory {
+    let mut machine = Machine::journalled(redundancy, members, 24, 128 << 10);
+    let volume = machine.volume(16 << 20);
+    machine.flush(volume);
+    for lba in 0..8 + seed % 5 {
+        machine.write(volume, lba, lba as u8);
+        machine.flush(volume);
+    }
+    if seed.is_multiple_of(2) {
+        machine = machine.crash();
+    }
+    for lba in 0..12 {
+        if lba % 5 == 3 {
+            machine.request(volume, Op::Trim { offset: lba * BLOCK_BYTES, length: 3 * BLOCK_BYTES, fua: false });
+            machine.settle();
+        }
+        machine.write(volume, 3 * lba, lba as u8);
+        machine.flush(volume);
+    }
+    assert!(machine.engine.status().journal.rounds > 5, "{:?}", machine.engine.status().journal);
+    machine.memory
+}
+
+/// The records of the journal, by chunk, first byte in it, and length.
+fn records(memory: &Memory) -> Vec<(u32, usize, usize)> {
+    let (superblock, mut found) = (memory.superblock(), Vec::new());
+    let area = superblock.journals.internal.expect("a journal");
+    for chunk in 0..area.chunks {
+        let (member, start) = area.locate(chunk, 0);
+        let bytes = &memory.data[member.index()][start as usize..][..area.chunk_bytes as usize];
+        let mut at = 0;
+        while let Ok(record) = decode_record(&bytes[at..], &superblock.pool, chunk, at as u32, area.granule) {
+            found.push((chunk, at, record.length as usize));
+            at += record.length as usize;
+        }
+    }
+    found
+}
+
+/// Copies of records are changed at random places, one after another, until none is left of some: at each step both say the same.
+#[test]
+fn whatever_becomes_of_the_journal_both_say_the_same() {
+    let (mut damages, mut torn) = (0, 0);
+    for (redundancy, members) in [(Redundancy::None, 2), (Redundancy::Single, 3), (Redundancy::Double, 6), (Redundancy::Copies(2), 2)] {
+        for seed in 0..6u64 {
+            let mut memory = journalled(redundancy, members, seed);
+            let (area, records) = (memory.superblock().journals.internal.expect("a journal"), records(&memory));
+            assert!(records.len() > 8, "{records:?}");
+            let whole = verdict(&mut memory);
+            let mut number = seed + 1;
+            let mut below = |bound: usize| {
+                number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (number >> 33) as usize % bound
+            };
+            for _ in 0..40 {
+                // Mostly the newest ones: of the oldest nothing is needed.
+                let (chunk, at, length) = records[records.len() - 1 - below(records.len()).min(below(records.len()))];
+                let every = below(2) == 0;
+                let byte = at + if below(3) == 0 { below(128) } else { below(length) };
+                for copy in (0..area.copies).filter(|copy| every || usize::from(*copy) == byte % usize::from(area.copies)) {
+                    let (member, start) = area.locate(chunk, copy);
+                    memory.data[member.index()][start as usize + byte] ^= 0x40;
+                }
+                let verdict = verdict(&mut memory);
+                damages += u32::from(verdict == Verdict::Damage);
+                torn += u32::from(verdict != Verdict::Damage && verdict != whole);
+            }
+        }
+    }
+    assert!(damages > 50 && torn > 10, "{damages} times damage, {torn} times a torn end");
 }

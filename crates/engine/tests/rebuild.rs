@@ -217,3 +217,49 @@ fn lost_batches_are_listed_and_the_rest_is_rebuilt() {
     let lost = report.losses[0].end_row - 7;
     assert_eq!(held, 80 - lost as usize / 2, "rows 7..{}", report.losses[0].end_row);
 }
+
+/// Without any checkpoint, and with blocks, trims and a volume of which only the journal knows: what was promised is there after the rebuild.
+#[test]
+fn what_only_the_journal_has_survives_a_rebuild() {
+    let mut machine = Machine::journalled(windrow_units::Redundancy::Double, 6, 24, 1 << 20);
+    let volume = machine.volume(16 << 20);
+    let mut model: BTreeMap<u64, u8> = (0..300).map(|lba| (lba, lba as u8 | 1)).collect();
+    model.iter().for_each(|(lba, byte)| machine.write(volume, *lba, *byte));
+    machine.flush(volume);
+    // A start leaves a checkpoint, and a superblock of a newer epoch.
+    let mut machine = machine.crash();
+    machine::pass(&mut machine, 3);
+    assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+    machine.flush(volume);
+    let log = machine.memory.headers().len();
+    for lba in [7, 8, 1000, 7] {
+        let byte = model.get(&lba).map_or(200, |byte| byte.wrapping_add(40)) | 1;
+        machine.write(volume, lba, byte);
+        machine.flush(volume);
+        model.insert(lba, byte);
+    }
+    machine.request(volume, Op::Trim { offset: 20 * BLOCK_BYTES, length: 4 * BLOCK_BYTES, fua: true });
+    machine.settle();
+    (20..24).for_each(|lba| _ = model.insert(lba, 0));
+    assert_eq!(machine.memory.headers().len(), log, "nothing of it is in a batch: {:?}", machine.engine.status().journal);
+    let mut memory = machine.memory;
+    assert!(destroy_checkpoints(&mut memory) > 0);
+    assert!(Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).is_err(), "without its checkpoints the pool can not be opened");
+    let before = memory.data.clone();
+    let looked = rebuild(&mut memory, false).expect("a look");
+    assert!(memory.data == before && looked.losses.is_empty());
+    let report = rebuild(&mut memory, true).expect("rebuilt");
+    assert!(report.losses.is_empty() && report.accepted_order == looked.accepted_order, "{report:?}");
+    // Two members are lost at once: what was in the journal is in the log now.
+    memory.present[1] = false;
+    memory.present[4] = false;
+    let mut machine = Machine::open(memory);
+    compare(&mut machine, volume, &model);
+    // It goes on: the journal is used again, and survives a crash.
+    machine.write(volume, 9, 99);
+    machine.flush(volume);
+    machine.write(volume, 10, 98);
+    machine.flush(volume);
+    model.extend([(9, 99), (10, 98)]);
+    compare(&mut machine.crash(), volume, &model);
+}

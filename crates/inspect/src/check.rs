@@ -6,6 +6,7 @@
 
 use crate::batches::{Expected, all_headers, find_ends, find_header};
 use crate::image::{self, Image, PageRef, block_of};
+use crate::journal;
 use crate::members::inspect_members;
 use crate::reader::{Origin, PoolReader, Rows};
 use crate::replay::{Replay, replay};
@@ -72,6 +73,8 @@ pub fn check(io: &mut dyn MemberIo, options: &CheckOptions, progress: &mut dyn F
         return report;
     };
     (report.pool, report.pool_name, report.generation) = (superblock.pool, superblock.pool_name.clone(), superblock.generation);
+    let sizes: Vec<Option<u64>> = members.members.iter().map(|m| m.present.then_some(m.size_bytes)).collect();
+    journal::check_area(&superblock, |member| sizes.get(member.index()).copied().flatten(), &mut report.findings);
     let mut reader = PoolReader::new(io, &superblock, usable);
     progress(CheckProgress { phase: CheckPhase::Checkpoint, done: 0, total: 0, read_bytes: reader.read_bytes });
     match load_newest(&mut reader, &superblock, options, &mut report.findings) {
@@ -133,6 +136,7 @@ fn check_from(
     let mut replayed = replay(reader, superblock, root, &mut tables, &mut report.findings);
     (report.accepted_order, report.flushed_through, report.streams) =
         (replayed.accepted_order, replayed.flushed_through, std::mem::take(&mut replayed.streams));
+    (report.log_order, report.journals) = (replayed.log_order, std::mem::take(&mut replayed.journals));
     check_volumes(&tables, &mut report.findings);
     tables.drop_unreachable();
     let references = collect_references(reader, &tables, &pages, report);
@@ -148,7 +152,8 @@ fn check_from(
         by_segment.entry(reader.codec.segment(reference.place)).or_insert(i..i).end = i + 1;
     }
     check_extents(reader, &by_segment, &mut report.findings);
-    (report.live_blocks, report.live_segments) = (references.len() as u64, by_segment.len() as u64);
+    report.journal_blocks = report.volumes.iter().map(|volume| volume.journal_blocks).sum();
+    (report.live_blocks, report.live_segments) = (references.len() as u64 + report.journal_blocks, by_segment.len() as u64);
     let total = by_segment.len() as u64;
     for (done, (segment, range)) in by_segment.into_iter().enumerate() {
         progress(CheckProgress { phase: CheckPhase::Segments, done: done as u64, total, read_bytes: reader.read_bytes });
@@ -268,7 +273,8 @@ fn collect_references(reader: &PoolReader<'_>, tables: &Tables, pages: &[PageRef
         size_bytes: v.size_bytes,
         read_only: v.read_only,
         deleting: v.state == VolumeState::Deleting,
-        mapped_blocks: mapped.get(&v.id).copied().unwrap_or(0),
+        mapped_blocks: mapped.get(&v.id).copied().unwrap_or(0) + tables.journalled_blocks(v.id),
+        journal_blocks: tables.journalled_blocks(v.id),
     };
     report.volumes = tables.volumes.values().map(volume).collect();
     references

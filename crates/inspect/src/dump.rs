@@ -1,4 +1,8 @@
-//! Looking at single batches.
+//! Looking at single batches and journal records.
+
+mod records;
+
+pub use records::{ChunkDump, CopyLocation, RecordDump, RecordSummary, dump_chunk, list_records};
 
 use crate::batches::{Expected, find_ends, find_header};
 use crate::check::usable_members;
@@ -33,6 +37,15 @@ pub enum DumpError {
         row: u32,
         /// What is there instead.
         problem: String,
+    },
+    /// The pool has no journal.
+    #[error("the pool has no such journal")]
+    NoJournal,
+    /// No such chunk.
+    #[error("the journal has no chunk {chunk}")]
+    NoChunk {
+        /// Chunk.
+        chunk: u32,
     },
 }
 
@@ -141,11 +154,15 @@ pub struct BatchSummary {
     pub padding_blocks: u32,
 }
 
-fn open(io: &mut dyn MemberIo) -> Result<PoolReader<'_>, DumpError> {
+fn open_pool(io: &mut dyn MemberIo) -> Result<(PoolReader<'_>, Superblock), DumpError> {
     let report = inspect_members(io);
     let usable = usable_members(&report);
     let superblock: Superblock = report.newest.ok_or(DumpError::NoPool)?;
-    Ok(PoolReader::new(io, &superblock, usable))
+    Ok((PoolReader::new(io, &superblock, usable), superblock))
+}
+
+fn open(io: &mut dyn MemberIo) -> Result<PoolReader<'_>, DumpError> {
+    open_pool(io).map(|(reader, _)| reader)
 }
 
 /// The batch that begins at `row` of `segment`, whatever its stream and epoch, with its payload verified.

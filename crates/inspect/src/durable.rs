@@ -1,6 +1,6 @@
 //! What the members say was durable: the rule D of `docs/on-disk-format.md` section 12.3.
 //!
-//! The checkpoint root, every fence, and every header that is met (whether or not its batch verifies) say up to which number of each stream
+//! The superblock, the checkpoint root, every fence, and every header that is met (whether or not its batch or journal record verifies) say up to which number of each stream
 //! and up to which order a completed flush had made everything durable. What an epoch says ends at the fence behind that epoch: what lay
 //! beyond it was given up, numbers begin anew there, and orders that the fence skipped were never missing.
 
@@ -11,6 +11,51 @@ use windrow_units::{Epoch, MAX_STREAMS, Order, Seq, StreamId};
 /// The earliest fence that begins an epoch above `epoch`.
 pub(crate) fn fence_for(fences: &[Fence], epoch: Epoch) -> Option<&Fence> {
     fences.iter().filter(|f| f.epoch > epoch).min_by_key(|f| f.epoch)
+}
+
+/// The highest order that something written in an epoch may bring: the next fence calls what is above void.
+pub(crate) fn order_limit(fences: &[Fence], epoch: Epoch) -> u64 {
+    fence_for(fences, epoch).map_or(u64::MAX, |f| f.accepted_order.0)
+}
+
+/// Orders that something covers: a checkpoint, batches, records; or that a fence skipped, so that they were never used.
+pub(crate) struct Coverage {
+    /// First and last ones, ascending, with gaps between; the first begins at 0.
+    ranges: Vec<(u64, u64)>,
+    highest: u64,
+}
+
+impl Coverage {
+    /// Everything up to `root`, what is in these ranges, and what fences skipped.
+    pub(crate) fn new(root: Order, used: &[(u64, u64)], fences: &[Fence]) -> Self {
+        let skipped = fences.iter().map(|f| (f.accepted_order.0 + 1, f.next_order.0 - 1)).filter(|(first, last)| first <= last);
+        let mut ranges: Vec<(u64, u64)> = std::iter::once((0, root.0)).chain(used.iter().copied()).chain(skipped).collect();
+        ranges.sort_unstable();
+        ranges.dedup_by(|next, before| {
+            let joins = next.0 <= before.1.saturating_add(1);
+            before.1 = if joins { before.1.max(next.1) } else { before.1 };
+            joins
+        });
+        let passed = ranges[0].1;
+        let highest = used.iter().filter(|(first, _)| *first <= passed).map(|(_, last)| *last).max().unwrap_or(0);
+        Self { ranges, highest: highest.max(root.0) }
+    }
+
+    /// P: the highest order that is used and has no gap below it.
+    pub(crate) fn highest(&self) -> Order {
+        Order(self.highest)
+    }
+
+    /// P, and behind it what was never used: none of these is missing.
+    pub(crate) fn passed(&self) -> Order {
+        Order(self.ranges[0].1)
+    }
+
+    /// True if an order of `first ..= last` is not covered.
+    pub(crate) fn lacks(&self, first: u64, last: u64) -> bool {
+        let at = self.ranges.partition_point(|(_, end)| *end < first);
+        first <= last && !self.ranges.get(at).is_some_and(|(begin, end)| *begin <= first && last <= *end)
+    }
 }
 
 /// What is known to have been durable.
@@ -35,6 +80,11 @@ impl<'f> Durable<'f> {
     /// What a header says.
     pub(crate) fn said_by(&mut self, header: &BatchHeader) {
         self.said(header.epoch, &header.flushed_seq, header.flushed_through);
+    }
+
+    /// What a journal record or the superblock says of orders alone.
+    pub(crate) fn said_otherwise(&mut self, epoch: Epoch, through: Order) {
+        self.said(epoch, &[Seq(0); MAX_STREAMS], through);
     }
 
     fn said(&mut self, epoch: Epoch, seqs: &[Seq; MAX_STREAMS], through: Order) {

@@ -175,23 +175,29 @@ fn check_history(found: &[Found], newest: &Superblock, findings: &mut Findings) 
 /// Sets `usable`; returns true if there is a quorum.
 fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findings) -> bool {
     let (mut counted, mut present, mut unexplained, mut missing) = (0, 0, 0, 0);
+    let (mut devices, mut devices_there) = (0, 0);
     for (index, record) in newest.members.iter().enumerate() {
         if matches!(record.state, MemberState::Removed | MemberState::Spare) {
             continue;
         }
-        counted += 1;
         let member = MemberId(index as u8);
+        // Devices that hold nothing but a journal have no vote, and no part of a row.
+        let votes = newest.journals.devices() >> member.0 & 1 == 0;
+        counted += usize::from(votes);
         let report = found.get_mut(index).map(|f| &mut f.report);
         let generation = report.as_ref().and_then(|r| r.generation);
         let recorded_absent = matches!(record.state, MemberState::Absent | MemberState::Rebuilding);
         let current = generation.is_some_and(|g| g.next() >= newest.generation);
-        present += usize::from(current && !recorded_absent);
-        unexplained += usize::from(!current && !recorded_absent);
-        if current && !recorded_absent {
+        let is_there = current && !recorded_absent;
+        present += usize::from(votes && is_there);
+        unexplained += usize::from(votes && !current && !recorded_absent);
+        devices += usize::from(!votes && !recorded_absent);
+        devices_there += usize::from(!votes && is_there);
+        if is_there {
             report.into_iter().for_each(|r| r.usable = true);
             continue;
         }
-        missing += 1;
+        missing += usize::from(votes);
         let (severity, message) = match (recorded_absent, generation) {
             (true, _) if record.state == MemberState::Rebuilding => (Severity::Repairable, "being rebuilt: it does not count yet".to_owned()),
             (true, _) => (Severity::Repairable, format!("recorded as absent since generation {}", record.absent_since)),
@@ -199,6 +205,10 @@ fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findin
             (false, Some(g)) => (Severity::Repairable, format!("left behind at generation {g} of {}", newest.generation)),
         };
         findings.add(Finding::new(severity, FindingKind::MemberAbsent, message).member(member));
+    }
+    if newest.state == PoolState::Active && devices > 0 && devices_there == 0 {
+        let message = "no journal device is there: what was durable may be on them alone";
+        findings.add(Finding::new(Severity::Error, FindingKind::JournalMissing, message));
     }
     let here = found.iter().filter(|f| !f.superblocks.is_empty()).fold(0u64, |mask, f| mask | 1 << f.report.member.0);
     let needed_elsewhere = newest.zones.iter().any(|zone| (zone.members & here).count_ones() as usize > zone.shape.tolerance());

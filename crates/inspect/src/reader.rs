@@ -27,8 +27,46 @@ impl<'a> PoolReader<'a> {
         Self { io, zones, codec, pool: superblock.pool, usable, read_bytes: 0 }
     }
 
+    /// Bytes of members that count; where a read fails, block by block.
+    pub(crate) fn pieces(&mut self, places: &[(MemberId, u64)], bytes: usize) -> Vec<Piece> {
+        let usable = places.iter().filter(|(member, _)| self.is_usable(*member));
+        let mut items: Vec<ReadItem> =
+            usable.map(|(member, offset)| ReadItem { member: *member, offset: *offset, buf: Buf::unpooled(bytes), result: Ok(()) }).collect();
+        self.io.read_many(&mut items);
+        items.into_iter().map(|item| self.piece(item)).collect()
+    }
+
+    fn piece(&mut self, item: ReadItem) -> Piece {
+        let mut piece = Piece { member: item.member, bytes: item.buf.to_vec(), bad: Vec::new() };
+        if item.result.is_err() {
+            for (block, bytes) in piece.bytes.chunks_mut(BLOCK_SIZE).enumerate() {
+                if self.io.read(item.member, item.offset + block as u64 * BLOCK_BYTES, bytes).is_err() {
+                    bytes.fill(0);
+                    piece.bad.push(block);
+                }
+            }
+        }
+        self.read_bytes += (piece.bytes.len() - piece.bad.len() * BLOCK_SIZE) as u64;
+        piece
+    }
+
     fn is_usable(&self, member: MemberId) -> bool {
         self.usable >> member.0 & 1 == 1
+    }
+}
+
+/// Bytes of a member.
+pub(crate) struct Piece {
+    pub(crate) member: MemberId,
+    pub(crate) bytes: Vec<u8>,
+    /// Blocks of them that can not be read.
+    bad: Vec<usize>,
+}
+
+impl Piece {
+    /// True if all of these bytes could be read.
+    pub(crate) fn is_whole(&self, range: std::ops::Range<usize>) -> bool {
+        !self.bad.iter().any(|block| block * BLOCK_SIZE < range.end && range.start < (block + 1) * BLOCK_SIZE)
     }
 }
 

@@ -3,13 +3,14 @@
 //! 1 Follow each stream's chain from its replay position; a batch counts if its head and tail verify and no fence voids it. Where a chain
 //!   ends, later batches of the stream at the known positions behind it tell what was durable; nothing is taken from there.
 //! 2 Look at every byte: batches above what was durable must verify wholly, the chain is cut at the first that does not.
-//! 3 P: the highest order with no gap below it. 4 Judge the chain ends by the table of `docs/on-disk-format.md` section 12.3: torn, void,
-//!   nothing there, or damage. 5 Apply user entries up to P in ascending order, then moves by compare-and-set.
+//! 3 P: the highest order with no gap below it, in batches and journal records. 4 Judge the chain ends by the table of `docs/on-disk-format.md` section 12.3: torn, void,
+//!   nothing there, or damage. 5 Apply user entries up to P in ascending order, those that only records have among them, then moves by compare-and-set.
 
 use crate::batches::{Expected, WholeBatch, find_header, look_for_header, verify_ends, verify_whole};
-use crate::durable::{Durable, fence_for};
+use crate::durable::{Coverage, Durable, fence_for, order_limit};
+use crate::journal::Journal;
 use crate::reader::PoolReader;
-use crate::report::{Finding, FindingKind, Findings, Severity, StreamReport};
+use crate::report::{Finding, FindingKind, Findings, JournalReport, Severity, StreamReport};
 use crate::state::Tables;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -62,6 +63,8 @@ pub(crate) struct Replay {
     pub(crate) accepted_order: Order,
     pub(crate) flushed_through: Order,
     pub(crate) streams: Vec<StreamReport>,
+    pub(crate) log_order: Order,
+    pub(crate) journals: Vec<JournalReport>,
     /// The epoch of every accepted batch, by segment and first row: where a batch was written again after a crash, the former one has the
     /// same number, and a member that missed the second write still bears it.
     pub(crate) epochs: BTreeMap<(SegmentId, u32), Epoch>,
@@ -90,17 +93,27 @@ pub(crate) fn replay(reader: &mut PoolReader<'_>, superblock: &Superblock, root:
     for chain in &mut chains {
         chain.verify(reader, durable.seq(chain.stream));
     }
-    let accepted_order = highest_order(fences, root, &chains);
+    let journal = Journal::read(reader, superblock, root.epoch);
+    journal.claim(&mut durable);
+    durable.said_otherwise(superblock.epoch, superblock.journals.promised);
+    let mut used = used_by_batches(fences, &chains);
+    let log = Coverage::new(root.order, &used, fences);
+    used.extend(journal.records().filter_map(|record| record.orders(fences)));
+    let all = Coverage::new(root.order, &used, fences);
+    let accepted_order = all.highest();
     for chain in &chains {
-        let broken = judge(chain, &durable, accepted_order, findings);
+        let broken = judge(chain, &durable, all.passed(), superblock.journals.areas().next().is_some(), findings);
         settle_segments(reader, chain, broken, tables);
     }
     let flushed_through = durable.through();
-    if accepted_order < flushed_through {
+    if all.passed() < flushed_through {
         let message = format!("orders up to {flushed_through} were durable, only those up to {accepted_order} are there");
         findings.add(Finding::new(Severity::Error, FindingKind::OrdersLost, message));
     }
-    let replayed = apply_user_entries(reader, fences, root, &chains, accepted_order, tables);
+    let journals = journal.judge(fences, &log, &all, flushed_through, findings);
+    let mut entries = entries_of_batches(reader, fences, root, &chains, accepted_order);
+    entries.extend(entries_of_records(fences, &journal, &log, accepted_order));
+    let replayed = apply_user_entries(entries, tables);
     apply_moves(reader, &chains, &replayed, tables);
     let streams = chains.iter().filter(|c| c.end != End::NeverOpened).map(Chain::report).collect();
     let batches = || chains.iter().flat_map(|c| &c.batches);
@@ -108,7 +121,7 @@ pub(crate) fn replay(reader: &mut PoolReader<'_>, superblock: &Superblock, root:
     let epochs = batches().map(|b| (at(b), b.batch.frame.header.epoch)).collect();
     let incomplete = batches().filter(|b| b.flaws.are_on_members()).map(at).collect();
     let lost = batches().flat_map(|b| b.lost.iter().map(|block| place_of(reader, &b.batch.frame, *block))).collect();
-    Replay { accepted_order, flushed_through, streams, epochs, incomplete, lost }
+    Replay { accepted_order, flushed_through, streams, log_order: log.highest(), journals, epochs, incomplete, lost }
 }
 
 impl Chain {
@@ -227,13 +240,14 @@ impl Follow<'_> {
 }
 
 /// The table of cases: each chain end and each accepted batch is exactly one of them. True if the end is damage.
-fn judge(chain: &Chain, durable: &Durable<'_>, accepted: Order, findings: &mut Findings) -> bool {
+fn judge(chain: &Chain, durable: &Durable<'_>, passed: Order, has_journal: bool, findings: &mut Findings) -> bool {
     let StreamPosition { segment, row, seq, .. } = chain.next;
     let (flushed, through) = (durable.seq(chain.stream), durable.through());
-    let by_order = chain.stream == USER && accepted < through;
+    let by_order = chain.stream == USER && passed < through;
     let damaged = |why: &str| {
         let up_to = if seq <= flushed { format!("all up to {flushed} were") } else { format!("orders up to {through} were") };
-        let message = format!("batch {seq} of stream {} was durable ({up_to}), but {why}", chain.stream);
+        let nor = if has_journal && seq > flushed { ", nor has the journal what is missing" } else { "" };
+        let message = format!("batch {seq} of stream {} was durable ({up_to}), but {why}{nor}", chain.stream);
         let severity = if chain.stream == CHECKPOINT { Severity::Note } else { Severity::Error };
         Finding::new(severity, FindingKind::BatchDamaged, message).at(segment, row)
     };
@@ -281,24 +295,14 @@ fn settle_segments(reader: &PoolReader<'_>, chain: &Chain, broken: bool, tables:
     }
 }
 
-/// The highest order that a batch's entries may have.
-fn order_limit(fences: &[Fence], frame: &HeaderFrame) -> u64 {
-    fence_for(fences, frame.header.epoch).map_or(u64::MAX, |f| f.accepted_order.0)
-}
-
-/// P.
-fn highest_order(fences: &[Fence], root: &CheckpointRoot, chains: &[Chain]) -> Order {
+/// The orders of user entries of batches that count.
+fn used_by_batches(fences: &[Fence], chains: &[Chain]) -> Vec<(u64, u64)> {
     let mut covered: Vec<(u64, u64)> = Vec::new();
     for whole in chains.iter().flat_map(|c| &c.batches) {
-        let limit = order_limit(fences, &whole.batch.frame);
+        let limit = order_limit(fences, whole.batch.frame.header.epoch);
         for decoded in &whole.batch.entries {
-            let (first, count) = match &decoded.entry {
-                Entry::Data { birth, .. } | Entry::Fill { birth, .. } => (birth.0, 1),
-                Entry::Range { order, .. } | Entry::Volume { order, .. } => (order.0, 1),
-                Entry::Covered { first, count } => (first.0, *count),
-                Entry::Move { .. } | Entry::Page { .. } => continue,
-            };
-            let last = (first + (count - 1)).min(limit);
+            let Some((first, count)) = decoded.entry.orders() else { continue };
+            let (first, last) = (first.0, (first.0 + (count - 1)).min(limit));
             match covered.last_mut() {
                 _ if first > last => {}
                 Some((_, end)) if *end + 1 == first => *end = last,
@@ -306,18 +310,34 @@ fn highest_order(fences: &[Fence], root: &CheckpointRoot, chains: &[Chain]) -> O
             }
         }
     }
-    // Orders that a fence skipped were never given out.
-    covered.extend(fences.iter().map(|f| (f.accepted_order.0 + 1, f.next_order.0 - 1)).filter(|(first, last)| first <= last));
-    covered.sort_unstable();
-    covered.into_iter().fold(root.order, |p, (first, last)| if first <= p.0.saturating_add(1) { p.max(Order(last)) } else { p })
+    covered
 }
 
 enum UserEntry<'a> {
-    Data { lba: Lba, entry: MapEntry },
-    Fill { lba: Lba, state: FillState },
-    Range { lba: Lba, count: u64, state: RangeState },
-    Volume { change: &'a VolumeChange },
+    Data {
+        lba: Lba,
+        entry: MapEntry,
+    },
+    Fill {
+        lba: Lba,
+        state: FillState,
+    },
+    Range {
+        lba: Lba,
+        count: u64,
+        state: RangeState,
+    },
+    Volume {
+        change: &'a VolumeChange,
+    },
+    /// A block whose payload is in the journal alone.
+    Journalled {
+        lba: Lba,
+    },
 }
+
+/// An entry with its order and volume.
+type Ordered<'a> = (Order, VolumeId, UserEntry<'a>);
 
 /// Where a payload block of a batch lies.
 fn place_of(reader: &PoolReader<'_>, frame: &HeaderFrame, block: u32) -> Place {
@@ -325,19 +345,12 @@ fn place_of(reader: &PoolReader<'_>, frame: &HeaderFrame, block: u32) -> Place {
     reader.codec.pack_block(frame.header.segment, first + u64::from(block))
 }
 
-/// Applies user entries above the checkpoint's order and up to P. Returns the highest order applied to each block.
-fn apply_user_entries(
-    reader: &PoolReader<'_>,
-    fences: &[Fence],
-    root: &CheckpointRoot,
-    chains: &[Chain],
-    accepted: Order,
-    tables: &mut Tables,
-) -> HashMap<(VolumeId, Lba), Order> {
-    let mut entries: Vec<(Order, VolumeId, UserEntry<'_>)> = Vec::new();
+/// User entries of batches above the checkpoint's order and up to P.
+fn entries_of_batches<'c>(reader: &PoolReader<'_>, fences: &[Fence], root: &CheckpointRoot, chains: &'c [Chain], accepted: Order) -> Vec<Ordered<'c>> {
+    let mut entries = Vec::new();
     for whole in chains.iter().flat_map(|c| &c.batches) {
         let frame = &whole.batch.frame;
-        let limit = accepted.min(Order(order_limit(fences, frame)));
+        let limit = accepted.min(Order(order_limit(fences, frame.header.epoch)));
         for decoded in &whole.batch.entries {
             let (order, volume, entry) = match &decoded.entry {
                 Entry::Data { volume, lba, birth } => {
@@ -345,16 +358,46 @@ fn apply_user_entries(
                     let entry = MapEntry::plain(place_of(reader, frame, payload.block), payload.checksum);
                     (*birth, *volume, UserEntry::Data { lba: *lba, entry })
                 }
-                Entry::Fill { volume, lba, birth, state } => (*birth, *volume, UserEntry::Fill { lba: *lba, state: *state }),
-                Entry::Range { volume, lba, count, order, state } => (*order, *volume, UserEntry::Range { lba: *lba, count: *count, state: *state }),
-                Entry::Volume { volume, order, change } => (*order, *volume, UserEntry::Volume { change }),
-                Entry::Move { .. } | Entry::Covered { .. } | Entry::Page { .. } => continue,
+                other => match without_payload(other) {
+                    Some(entry) => entry,
+                    None => continue,
+                },
             };
             if order > root.order && order <= limit {
                 entries.push((order, volume, entry));
             }
         }
     }
+    entries
+}
+
+fn without_payload(entry: &Entry) -> Option<Ordered<'_>> {
+    match entry {
+        Entry::Fill { volume, lba, birth, state } => Some((*birth, *volume, UserEntry::Fill { lba: *lba, state: *state })),
+        Entry::Range { volume, lba, count, order, state } => Some((*order, *volume, UserEntry::Range { lba: *lba, count: *count, state: *state })),
+        Entry::Volume { volume, order, change } => Some((*order, *volume, UserEntry::Volume { change })),
+        Entry::Data { .. } | Entry::Move { .. } | Entry::Covered { .. } | Entry::Page { .. } => None,
+    }
+}
+
+/// Entries of records with orders up to P that the log does not have.
+fn entries_of_records<'j>(fences: &[Fence], journal: &'j Journal, log: &Coverage, accepted: Order) -> Vec<Ordered<'j>> {
+    let mut entries = Vec::new();
+    for record in journal.records() {
+        let limit = accepted.0.min(order_limit(fences, record.header().epoch));
+        for decoded in &record.decoded.entries {
+            let entry = match &decoded.entry {
+                Entry::Data { volume, lba, birth } => Some((*birth, *volume, UserEntry::Journalled { lba: *lba })),
+                other => without_payload(other),
+            };
+            entries.extend(entry.filter(|(order, ..)| order.0 <= limit && log.lacks(order.0, order.0)));
+        }
+    }
+    entries
+}
+
+/// Applies user entries in ascending order. Returns the highest order applied to each block.
+fn apply_user_entries(mut entries: Vec<Ordered<'_>>, tables: &mut Tables) -> HashMap<(VolumeId, Lba), Order> {
     // Stable, so that equal orders (which no correct pool has) apply in the order of streams.
     entries.sort_by_key(|(order, ..)| *order);
     let mut newest = HashMap::new();
@@ -366,6 +409,10 @@ fn apply_user_entries(
             }
             UserEntry::Fill { lba, state } => {
                 tables.fill(volume, lba, state);
+                newest.insert((volume, lba), order);
+            }
+            UserEntry::Journalled { lba } => {
+                tables.set_journalled(volume, lba);
                 newest.insert((volume, lba), order);
             }
             UserEntry::Range { lba, count, state } => tables.set_range(volume, lba, count, state),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::collections::BTreeMap;
 use windrow_layout::superblock::{Label, Superblock};
-use windrow_units::{Epoch, Generation, Lba, MemberId, Order, SegmentId, Seq, StreamId, Uuid, VolumeId};
+use windrow_units::{Epoch, Generation, JournalArea, Lba, MemberId, Order, SegmentId, Seq, StreamId, Uuid, VolumeId};
 
 /// Exit codes of a checking command, as `fsck` has them.
 pub mod exit {
@@ -54,7 +54,7 @@ pub enum FindingKind {
     BatchTorn,
     /// An accepted batch lacks parts that its redundancy made good.
     BatchIncomplete,
-    /// Orders that were durable are not in any accepted batch.
+    /// Orders that were durable are neither in an accepted batch nor in a journal record.
     OrdersLost,
     /// A payload block is wrong on its member.
     BlockWrong,
@@ -72,6 +72,16 @@ pub enum FindingKind {
     StartsMismatch,
     /// The volume table contradicts itself.
     VolumeWrong,
+    /// A copy of a journal record that is needed differs or can not be read; another one verifies.
+    JournalCopyWrong,
+    /// A journal record that was durable verifies in none of its copies.
+    JournalDamaged,
+    /// A journal record did not arrive as a whole: it does not count.
+    JournalTorn,
+    /// The journal lies where it can not.
+    JournalMisplaced,
+    /// No journal device is there, and that is not on record: what was durable may be on them alone.
+    JournalMissing,
 }
 
 /// One finding.
@@ -90,6 +100,9 @@ pub struct Finding {
     /// Row in the segment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub row: Option<u32>,
+    /// Chunk of the journal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chunk: Option<u32>,
     /// Volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume: Option<VolumeId>,
@@ -102,7 +115,7 @@ pub struct Finding {
 
 impl Finding {
     pub(crate) fn new(severity: Severity, kind: FindingKind, message: impl Into<String>) -> Self {
-        Self { severity, kind, member: None, segment: None, row: None, volume: None, lba: None, message: message.into() }
+        Self { severity, kind, member: None, segment: None, row: None, chunk: None, volume: None, lba: None, message: message.into() }
     }
 
     pub(crate) fn member(mut self, member: MemberId) -> Self {
@@ -112,6 +125,11 @@ impl Finding {
 
     pub(crate) fn at(mut self, segment: SegmentId, row: u32) -> Self {
         (self.segment, self.row) = (Some(segment), Some(row));
+        self
+    }
+
+    pub(crate) fn chunk(mut self, chunk: u32) -> Self {
+        self.chunk = Some(chunk);
         self
     }
 
@@ -243,8 +261,62 @@ pub struct VolumeReport {
     pub read_only: bool,
     /// Being deleted.
     pub deleting: bool,
-    /// Blocks with a payload.
+    /// Blocks with a payload, those whose payload is in the journal alone included.
     pub mapped_blocks: u64,
+    /// Those whose payload is in the journal alone.
+    pub journal_blocks: u64,
+}
+
+/// A journal of a pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct JournalReport {
+    /// On devices of its own.
+    pub external: bool,
+    /// Members that hold it.
+    pub members: Vec<MemberId>,
+    /// First byte of its area on each of them.
+    pub start: u64,
+    /// First byte behind the area.
+    pub end: u64,
+    /// Copies of each chunk.
+    pub copies: u8,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u32,
+    /// Chunks.
+    pub chunks: u32,
+    /// What records are measured in.
+    pub granule: u32,
+    /// Chunks with records that are needed.
+    pub chunks_in_use: u32,
+    /// Records that verify.
+    pub records: u64,
+    /// Those that bring an order which the log does not have, or lead to such a one.
+    pub records_needed: u64,
+    /// Copies of needed records that were compared.
+    pub copies_compared: u64,
+    /// Those that differ or can not be read.
+    pub copies_wrong: u64,
+}
+
+impl JournalReport {
+    /// An area of which nothing is known yet.
+    pub(crate) fn of(area: &JournalArea, external: bool) -> Self {
+        Self {
+            external,
+            members: crate::journal::members_of(area).collect(),
+            start: area.start,
+            end: area.end(),
+            copies: area.copies,
+            chunk_bytes: area.chunk_bytes,
+            chunks: area.chunks,
+            granule: area.granule,
+            chunks_in_use: 0,
+            records: 0,
+            records_needed: 0,
+            copies_compared: 0,
+            copies_wrong: 0,
+        }
+    }
 }
 
 /// The result of a check.
@@ -269,7 +341,14 @@ pub struct CheckReport {
     pub streams: Vec<StreamReport>,
     /// Volumes.
     pub volumes: Vec<VolumeReport>,
-    /// Blocks with a payload, checkpoint pages included.
+    /// Every order up to this one is in the log; what is in effect above it comes from a journal.
+    pub log_order: Order,
+    /// The journals.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub journals: Vec<JournalReport>,
+    /// Blocks whose payload is in a journal alone.
+    pub journal_blocks: u64,
+    /// Blocks with a payload, checkpoint pages and blocks in the journal alone included.
     pub live_blocks: u64,
     /// Segments that hold live blocks.
     pub live_segments: u64,

@@ -1,6 +1,6 @@
 //! The tables of a pool: volumes, maps, segments. Loaded from a checkpoint, changed by replay.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use windrow_layout::batch::{BatchHeader, FillState, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
 use windrow_layout::map_entry::MapEntry;
@@ -69,6 +69,8 @@ pub(crate) struct Tables {
     pub(crate) volumes: BTreeMap<VolumeId, VolumeRecord>,
     maps: BTreeMap<(VolumeId, u64), Box<[MapEntry; MAP_PAGE_ENTRIES]>>,
     pub(crate) segments: Vec<Segment>,
+    /// Blocks whose newest version is in the journal alone. They have no place; their entry in the map is a hole.
+    journalled: BTreeSet<(VolumeId, Lba)>,
 }
 
 impl Tables {
@@ -99,9 +101,23 @@ impl Tables {
     /// Sets the entry of a block. Blocks of deleted volumes and beyond the end are left alone: a later operation took them away.
     pub(crate) fn set(&mut self, volume: VolumeId, lba: Lba, entry: MapEntry) {
         if self.is_writable(volume, lba) {
+            self.journalled.remove(&(volume, lba));
             let page = self.maps.entry((volume, lba.0 / PAGE)).or_insert_with(|| Box::new([MapEntry::HOLE; MAP_PAGE_ENTRIES]));
             page[(lba.0 % PAGE) as usize] = entry;
         }
+    }
+
+    /// A block is in the journal alone: its former place is of no account any more.
+    pub(crate) fn set_journalled(&mut self, volume: VolumeId, lba: Lba) {
+        self.set(volume, lba, MapEntry::HOLE);
+        if self.is_writable(volume, lba) {
+            self.journalled.insert((volume, lba));
+        }
+    }
+
+    /// Blocks of a volume that are in the journal alone.
+    pub(crate) fn journalled_blocks(&self, volume: VolumeId) -> u64 {
+        self.journalled.range((volume, Lba(0))..=(volume, Lba(u64::MAX))).count() as u64
     }
 
     /// Sets a block without payload.
@@ -121,6 +137,7 @@ impl Tables {
             RangeState::Zero => MapEntry::ZERO,
         };
         let end = lba.0.saturating_add(count);
+        self.forget_journalled(volume, lba, Lba(end - 1));
         for ((_, page), entries) in self.maps.range_mut((volume, lba.0 / PAGE)..=(volume, (end - 1) / PAGE)) {
             let first = page * PAGE;
             let from = lba.0.saturating_sub(first) as usize;
@@ -162,7 +179,13 @@ impl Tables {
         }
     }
 
+    fn forget_journalled(&mut self, volume: VolumeId, first: Lba, last: Lba) {
+        let gone: Vec<_> = self.journalled.range((volume, first)..=(volume, last)).copied().collect();
+        gone.iter().for_each(|key| _ = self.journalled.remove(key));
+    }
+
     fn drop_map(&mut self, volume: VolumeId) {
+        self.forget_journalled(volume, Lba(0), Lba(u64::MAX));
         let pages: Vec<_> = self.maps.range((volume, 0)..=(volume, u64::MAX)).map(|(key, _)| *key).collect();
         for key in pages {
             self.maps.remove(&key);

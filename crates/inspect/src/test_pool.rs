@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use windrow_io::{MemberError, MemberErrorKind, MemberIo};
 use windrow_layout::batch::{BatchHeader, Entry, FillState, RangeState, TableWriter, VolumeChange, encode_ends, payload_checksum, plan_batch};
 use windrow_layout::checkpoint::*;
+use windrow_layout::journal::{RecordHeader, encode_record, record_bytes};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::*;
 use windrow_units::*;
@@ -83,6 +84,10 @@ pub(crate) struct TestPool {
     pub(crate) saved_hash: u64,
     /// Every batch written: segment, row, rows.
     pub(crate) batches: Vec<(SegmentId, u32, u32)>,
+    /// Where the next journal record begins, and its number.
+    pub(crate) record: (u32, u32, u64),
+    /// Blocks whose newest version is in the journal alone.
+    pub(crate) journalled: BTreeSet<(u32, u64)>,
 }
 
 /// A block of content that depends on `seed`.
@@ -96,16 +101,38 @@ fn uuid(seed: u8) -> Uuid {
 
 impl TestPool {
     pub(crate) fn new(redundancy: Redundancy, members: u8) -> Self {
+        Self::with_journal(redundancy, members, None)
+    }
+
+    /// A pool with a journal of 64 KiB on each member.
+    pub(crate) fn journalled(redundancy: Redundancy, members: u8) -> Self {
+        let copies = redundancy.tolerance() as u8 + 1;
+        Self::with_journal(redundancy, members, JournalArea::fit((1 << members) - 1, copies, RESERVED_BYTES, 64 << 10, 16 << 10, 512))
+    }
+
+    /// A pool with a journal on devices of its own, which are the last members.
+    pub(crate) fn with_journal_devices(redundancy: Redundancy, members: u8, devices: u8) -> Self {
+        let mask = ((1 << devices) - 1) << members;
+        let external = JournalArea::fit(mask, devices, RESERVED_BYTES, 64 << 10, 16 << 10, 512);
+        Self::with(redundancy, members, devices, Journals { external, ..Journals::default() })
+    }
+
+    fn with_journal(redundancy: Redundancy, members: u8, internal: Option<JournalArea>) -> Self {
+        Self::with(redundancy, members, 0, Journals { internal, ..Journals::default() })
+    }
+
+    fn with(redundancy: Redundancy, members: u8, devices: u8, journals: Journals) -> Self {
+        let start = journals.internal.map_or(RESERVED_BYTES, |area| area.end());
         let shape = redundancy.shape(usize::from(members), ROWS, CHUNK).unwrap();
         let mask = (1u64 << members) - 1;
-        let zone = Zone { members: mask, start: RESERVED_BYTES, first_segment: 0, segments: SEGMENTS, shape, layout: 0 };
-        let size = RESERVED_BYTES + u64::from(SEGMENTS) * shape.extent_bytes();
+        let zone = Zone { members: mask, start, first_segment: 0, segments: SEGMENTS, shape, layout: 0 };
+        let size = start + u64::from(SEGMENTS) * shape.extent_bytes();
         let record = |m| MemberRecord::new(uuid(m + 10), MemberState::Online, size);
         let zones = ZoneMap::new(vec![zone.clone()]);
         let codec = PlaceCodec::for_segment_blocks(zones.max_data_blocks());
         let closed = StreamPosition { segment: SegmentId::NONE, row: 0, seq: Seq(1), next_segment: SegmentId::NONE };
         let superblock = Superblock {
-            features: Features::default(),
+            features: Features { incompatible: if journals.areas().next().is_some() { Features::JOURNAL } else { 0 }, ..Features::default() },
             pool: uuid(1),
             pool_name: "test".into(),
             member: MemberId(0),
@@ -118,16 +145,16 @@ impl TestPool {
             redundancy,
             place_offset_bits: codec.offset_bits(),
             created_unix_s: 0,
-            members: (0..members).map(record).collect(),
+            members: (0..members + devices).map(record).collect(),
             zones: vec![zone],
             fences: vec![],
             checkpoints: [None, None],
             properties: Properties { spare_per_mille: 100, seal_age_ms: 10, victim_policy: 0, discard: false, ..Properties::DEFAULT },
-            journals: Journals::default(),
+            journals,
         };
         let segment = SegmentModel { stream: StreamId(0), last_seq: Seq(0), filled_rows: 0, starts: vec![0; 1] };
         let mut pool = Self {
-            io: Memory { members: vec![Some(vec![0; size as usize]); usize::from(members)], unreadable: BTreeSet::new() },
+            io: Memory { members: vec![Some(vec![0; size as usize]); usize::from(members + devices)], unreadable: BTreeSet::new() },
             superblock,
             zones,
             codec,
@@ -142,6 +169,8 @@ impl TestPool {
             next_segment: 0,
             saved_hash: 0,
             batches: Vec::new(),
+            record: (0, 0, 1),
+            journalled: BTreeSet::new(),
         };
         for stream in [USER, CLEANED, CHECKPOINT] {
             pool.positions[stream].segment = pool.take_segment();
@@ -272,6 +301,67 @@ impl TestPool {
             let (member, offset) = self.zones.locate(header.segment).address(header.row, Column(column as u8));
             self.put(member, offset, bytes);
         }
+    }
+
+    /// Writes a journal record to all copies of the chunk at hand. Returns where it lies there, and its length.
+    pub(crate) fn journal(&mut self, entries: &[(Entry, Option<Vec<u8>>)]) -> (u32, usize, usize) {
+        let area = self.journal_area();
+        let (chunk, offset, seq) = self.record;
+        let mut table = TableWriter::new();
+        entries.iter().for_each(|(e, _)| table.push(e));
+        let orders = || entries.iter().filter_map(|(e, _)| e.orders());
+        let header = RecordHeader {
+            pool: self.superblock.pool,
+            epoch: self.superblock.epoch,
+            seq: Seq(seq),
+            chunk,
+            offset,
+            durable: Order(self.flushed_through),
+            first: orders().next().expect("an order").0,
+            last: orders().last().map(|(first, count)| Order(first.0 + count - 1)).expect("an order"),
+        };
+        let mut bytes = vec![0; record_bytes(table.bytes().len(), table.payload_blocks(), area.granule)];
+        assert!(offset as usize + bytes.len() <= area.chunk_bytes as usize, "the chunk is full");
+        encode_record(&header, &table, entries.iter().filter_map(|(_, p)| p.as_deref()), area.granule, &mut bytes);
+        for (member, at) in area.copies_of(chunk) {
+            self.put(member, at + u64::from(offset), &bytes);
+        }
+        self.record = (chunk, offset + bytes.len() as u32, seq + 1);
+        (chunk, offset as usize, bytes.len())
+    }
+
+    /// The journal that is written to.
+    pub(crate) fn journal_area(&self) -> JournalArea {
+        *self.superblock.journals.areas().next().expect("a journal")
+    }
+
+    /// The next chunk of the journal is at hand.
+    pub(crate) fn turn(&mut self) {
+        let area = self.journal_area();
+        self.record = ((self.record.0 + 1) % area.chunks, 0, self.record.2);
+    }
+
+    /// Writes blocks to the journal alone; what was written before is durable.
+    pub(crate) fn sync(&mut self, volume: u32, lbas: &[u64]) -> (u32, usize, usize) {
+        let mut entries = Vec::new();
+        for lba in lbas {
+            let birth = self.next_order();
+            entries.push((Entry::Data { volume: VolumeId(volume), lba: Lba(*lba), birth }, Some(content(birth.0))));
+            self.journalled.insert((volume, *lba));
+            self.map.remove(&(volume, *lba));
+        }
+        let place = self.journal(&entries);
+        self.flushed_through = self.order;
+        place
+    }
+
+    /// Flips a bit of a copy of a chunk.
+    pub(crate) fn damage_copy(&mut self, chunk: u32, copy: u8, byte: usize) -> MemberId {
+        let (member, at) = self.journal_area().locate(chunk, copy);
+        if let Some(bytes) = &mut self.io.members[member.index()] {
+            bytes[at as usize + byte] ^= 0x10;
+        }
+        member
     }
 
     pub(crate) fn create(&mut self, id: u32, name: &str, blocks: u64) {
@@ -453,9 +543,10 @@ impl TestPool {
         assert_eq!(report.exit_code(), 0, "{:?}", report.failure);
         assert_eq!(report.accepted_order.0, self.order);
         for (id, volume) in &self.volumes {
-            let mapped = self.map.iter().filter(|((v, _), e)| v == id && e.has_payload()).count() as u64;
+            let journalled = self.journalled.iter().filter(|(v, _)| v == id).count() as u64;
+            let mapped = self.map.iter().filter(|((v, _), e)| v == id && e.has_payload()).count() as u64 + journalled;
             let reported = report.volumes.iter().find(|v| v.id.0 == *id).unwrap();
-            assert_eq!((&reported.name, reported.mapped_blocks), (&volume.name, mapped));
+            assert_eq!((&reported.name, reported.mapped_blocks, reported.journal_blocks), (&volume.name, mapped, journalled));
         }
         report
     }

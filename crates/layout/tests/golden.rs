@@ -5,6 +5,7 @@
 use std::path::Path;
 use windrow_layout::batch::{BatchHeader, BatchPlan, Entry, FillState, RangeState, TableWriter, VolumeChange, decode_batch, encode_ends, plan_batch};
 use windrow_layout::checkpoint::*;
+use windrow_layout::journal::{RecordHeader, decode_record, encode_record, record_bytes};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::*;
 use windrow_units::*;
@@ -122,6 +123,56 @@ fn superblock_bytes_are_frozen() {
     golden("superblock-v1.bin", &superblock.encode());
     assert_eq!(Superblock::decode(&superblock.encode()).unwrap(), superblock);
     golden("superblock-hash-v1.bin", &superblock.content_hash().to_le_bytes());
+}
+
+#[test]
+fn superblock_with_a_journal_is_frozen() {
+    let mut superblock = superblock();
+    superblock.features.incompatible = Features::JOURNAL;
+    let device = JournalArea::fit(0x40, 1, 1 << 20, 16 << 20, 256 << 10, 4096).map(|area| JournalArea { power_safe: true, ..area });
+    superblock.journals =
+        Journals { internal: JournalArea::fit(0x3f, 3, 1 << 20, 1 << 20, 64 << 10, 512), external: device, promised: Order(0x1234_5678_9abc) };
+    superblock.members.push(MemberRecord { uuid: uuid(16), size_bytes: 32 << 20, ..superblock.members[0].clone() });
+    for zone in &mut superblock.zones {
+        zone.start += 1 << 20;
+    }
+    golden("superblock-journal-v1.bin", &superblock.encode());
+    assert_eq!(Superblock::decode(&superblock.encode()).unwrap(), superblock);
+}
+
+/// Every kind of entry that a record may have, in ascending order of what they cover.
+fn record_entries() -> Vec<Entry> {
+    let (volume, other) = (VolumeId(1), VolumeId(300));
+    let block = |lba, birth| Entry::Data { volume, lba: Lba(lba), birth: Order(birth) };
+    vec![
+        Entry::Volume { volume: other, order: Order(5000), change: VolumeChange::Create { name: "sync".into(), size_bytes: 1 << 30 } },
+        block(77, 5001),
+        Entry::Fill { volume, lba: Lba(78), birth: Order(5002), state: FillState::Ones },
+        Entry::Range { volume, lba: Lba(1000), count: 5000, order: Order(5003), state: RangeState::Hole },
+        Entry::Covered { first: Order(5004), count: 9 },
+        block(79, 5013),
+        Entry::Range { volume: other, lba: Lba(3), count: 1, order: Order(5014), state: RangeState::Zero },
+        block(12, 5015),
+    ]
+}
+
+#[test]
+fn journal_record_bytes_are_frozen() {
+    for granule in [512, 4096] {
+        let mut table = TableWriter::new();
+        record_entries().iter().for_each(|e| table.push(e));
+        let (chunk, offset) = (7, 8192);
+        let header = RecordHeader { pool: uuid(1), epoch: Epoch(4), seq: Seq(33), chunk, offset, durable: Order(4990), first: Order(5000), last: Order(5015) };
+        let blocks: Vec<Vec<u8>> = (0..3u8).map(|b| (0..BLOCK_SIZE).map(|i| (i as u8).wrapping_mul(b + 3) ^ b).collect()).collect();
+        let mut record = vec![0xaa; record_bytes(table.bytes().len(), table.payload_blocks(), granule)];
+        encode_record(&header, &table, blocks.iter().map(Vec::as_slice), granule, &mut record);
+        golden(&format!("record-{granule}-v1.bin"), &record);
+        let decoded = decode_record(&record, &uuid(1), chunk, offset, granule).unwrap();
+        assert_eq!(decoded.header, header);
+        assert!(decoded.entries.iter().map(|e| e.entry.clone()).eq(record_entries()));
+        let payload: Vec<&[u8]> = decoded.entries.iter().filter_map(|e| e.payload).map(|p| decoded.payload(&record, &p)).collect();
+        assert_eq!(payload, blocks);
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_host::offline::{self, FoundMember};
-use windrow_inspect::{BatchSummary, CheckOptions, CheckReport, FindingKind, Findings, InspectReport};
+use windrow_inspect::{BatchSummary, CheckOptions, CheckReport, FindingKind, Findings, InspectReport, RecordSummary};
 use windrow_units::SegmentId;
 
 /// Arguments of `inspect`.
@@ -20,7 +20,9 @@ use windrow_units::SegmentId;
   windrow inspect /dev/sdb
   windrow inspect a.img b.img c.img d.img -o json
   windrow inspect a.img b.img c.img d.img --segment 7
-  windrow inspect a.img b.img c.img d.img --segment 7 --row 64 -o json")]
+  windrow inspect a.img b.img c.img d.img --segment 7 --row 64 -o json
+  windrow inspect a.img b.img c.img d.img --journal
+  windrow inspect a.img b.img c.img d.img --chunk 3 -o json")]
 pub struct InspectArguments {
     /// Members. One is enough for its label and superblocks.
     #[arg(required = true, num_args = 1.., value_name = "MEMBER")]
@@ -31,6 +33,15 @@ pub struct InspectArguments {
     /// Decode the batch that begins at this row of the segment.
     #[arg(long, requires = "segment")]
     row: Option<u32>,
+    /// List the records of the journal, oldest first; also those that no start would count any more.
+    #[arg(long, conflicts_with = "segment")]
+    journal: bool,
+    /// Decode the records of this chunk of the journal.
+    #[arg(long, conflicts_with_all = ["segment", "journal"])]
+    chunk: Option<u32>,
+    /// The chunk is one of the journal devices.
+    #[arg(long, requires = "chunk")]
+    journal_device: bool,
 }
 
 /// Arguments of `check`.
@@ -43,7 +54,7 @@ pub struct InspectArguments {
   windrow check tank --rebuild-map --repair
 
 Exit codes: 0 sound, 1 rebuilt (--rebuild-map --repair), 4 errors found or left, 8 the check could not be made. Without --repair nothing is
-written; the next import repairs what redundancy covers.")]
+written; the next import repairs what redundancy covers, and writes copies of journal records that are wrong again.")]
 pub struct CheckArguments {
     /// Pool; it must not be served.
     pool: String,
@@ -75,6 +86,16 @@ pub fn inspect(arguments: &InspectArguments, output: &Output) -> Result<u8, Fail
         return Err(Failure::new(id::USAGE, "cannot inspect these members together", "they belong to different pools"));
     }
     let mut io = offline::open_for_reading(&members, false)?;
+    if let Some(chunk) = arguments.chunk {
+        let dump = windrow_inspect::dump_chunk(&mut io, arguments.journal_device, chunk).map_err(inspect_failure)?;
+        output.result("inspect-chunk", &dump, || serde_json::to_string_pretty(&dump).unwrap_or_default());
+        return Ok(0);
+    }
+    if arguments.journal {
+        let records = windrow_inspect::list_records(&mut io).map_err(inspect_failure)?;
+        output.result("inspect-journal", &serde_json::json!({ "records": records }), || record_table(&records));
+        return Ok(0);
+    }
     match (arguments.segment, arguments.row) {
         (Some(segment), Some(row)) => {
             let dump = windrow_inspect::dump_batch(&mut io, SegmentId(segment), row).map_err(inspect_failure)?;
@@ -106,6 +127,27 @@ fn batch_table(batches: &[BatchSummary]) -> String {
             batch.payload_blocks.to_string(),
             batch.padding_blocks.to_string(),
             batch.flushed_through.to_string(),
+        ]);
+    }
+    table.render()
+}
+
+fn record_table(records: &[RecordSummary]) -> String {
+    let mut table = Table::new(&["RECORD", "EPOCH", "JOURNAL", "CHUNK", "BYTE", "LENGTH", "ORDERS", "ENTRIES", "PAYLOAD", "DURABLE", "COPIES"]);
+    for record in records {
+        let header = &record.header;
+        table.row([
+            header.seq.to_string(),
+            header.epoch.to_string(),
+            if record.external { "devices" } else { "members" }.to_owned(),
+            header.chunk.to_string(),
+            header.offset.to_string(),
+            record.length.map_or("-".to_owned(), |length| length.to_string()),
+            format!("{}..{}", header.first, header.last),
+            record.entry_count.to_string(),
+            record.payload_blocks.to_string(),
+            header.durable.to_string(),
+            if record.whole { format!("{} of {}", record.copies as usize - record.wrong.len(), record.copies) } else { "torn".to_owned() },
         ]);
     }
     table.render()
@@ -152,6 +194,18 @@ fn describe_members(report: &InspectReport) -> String {
                 shape.chunk_rows
             );
         }
+        for journal in newest.journals.areas() {
+            let what = if journal.members & newest.journals.devices() == 0 { "members" } else { "devices of its own" };
+            _ = writeln!(
+                text,
+                "journal at {}: {} chunks of {}, {} copies on {} {what}",
+                journal.start,
+                journal.chunks,
+                Size(u64::from(journal.chunk_bytes)),
+                journal.copies,
+                journal.members.count_ones()
+            );
+        }
     }
     let quorum = if report.quorum { "these members can be imported" } else { "these members alone cannot be imported without force" };
     _ = writeln!(text, "{quorum}");
@@ -171,6 +225,7 @@ fn describe_findings(findings: &Findings, text: &mut String) {
         part("member", finding.member.map(|member| member.to_string()));
         part("segment", finding.segment.map(|segment| segment.to_string()));
         part("row", finding.row.map(|row| row.to_string()));
+        part("chunk", finding.chunk.map(|chunk| chunk.to_string()));
         part("volume", finding.volume.map(|volume| volume.to_string()));
         part("block", finding.lba.map(|block| block.to_string()));
         _ = writeln!(text, "{:?}{place}: {}", finding.severity, finding.message);
@@ -231,6 +286,24 @@ fn describe_check(report: &CheckReport) -> String {
     _ = writeln!(text, "orders accepted up to {}, durable up to {}", report.accepted_order, report.flushed_through);
     for stream in &report.streams {
         _ = writeln!(text, "stream {}: {} batches after the checkpoint; {}", stream.stream, stream.batches, stream.end);
+    }
+    for journal in &report.journals {
+        let what = if journal.external { "devices of its own" } else { "members" };
+        _ = writeln!(
+            text,
+            "journal: bytes {} to {} of {} {what}, {} of {} chunks in use, {} records needed; {} of {} copies wrong",
+            journal.start,
+            journal.end,
+            journal.members.len(),
+            journal.chunks_in_use,
+            journal.chunks,
+            journal.records_needed,
+            journal.copies_wrong,
+            journal.copies_compared
+        );
+    }
+    if report.log_order < report.accepted_order {
+        _ = writeln!(text, "in the journal alone: orders above {}, {} blocks", report.log_order, report.journal_blocks);
     }
     for volume in &report.volumes {
         _ = writeln!(text, "volume '{}': {}, {} blocks", volume.name, Size(volume.size_bytes), volume.mapped_blocks);

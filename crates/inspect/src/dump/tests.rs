@@ -67,3 +67,25 @@ fn what_is_not_there_is_refused_with_the_reason() {
     assert_eq!(list_batches(&mut pool.io, segment), Err(DumpError::NoPool));
     assert_ne!(Uuid::default(), pool.superblock.pool);
 }
+
+#[test]
+fn records_of_the_journal_are_listed_and_shown() {
+    let mut pool = TestPool::journalled(Redundancy::Double, 5);
+    pool.create(1, "v", 100);
+    pool.sync(1, &[3, 4]);
+    pool.turn();
+    pool.sync(1, &[5]);
+    let (chunk, at, _) = pool.sync(1, &[6]);
+    let wrong = pool.damage_copy(chunk, 1, 600);
+    (0..3).for_each(|copy| _ = pool.damage_copy(chunk, copy, at + 600));
+    let list = list_records(&mut pool.io).unwrap();
+    let found: Vec<_> = list.iter().map(|r| (r.header.seq.0, r.header.chunk, r.whole, r.payload_blocks, r.wrong.clone())).collect();
+    assert_eq!(found, [(1, 0, true, 2, vec![]), (2, 1, true, 1, vec![wrong]), (3, 1, false, 0, vec![])]);
+    let dump = dump_chunk(&mut pool.io, false, 1).unwrap();
+    assert_eq!((dump.copies.len(), dump.records.len(), dump.records[0].entries.len(), dump.records[0].summary.copies), (3, 2, 1, 3));
+    let json = serde_json::to_value(&dump).unwrap();
+    assert_eq!((&json["records"][0]["entries"][0]["entry"]["data"]["lba"], &json["records"][1]["header"]["offset"]), (&5.into(), &at.into()));
+    assert_eq!(dump_chunk(&mut pool.io, false, 99), Err(DumpError::NoChunk { chunk: 99 }));
+    assert_eq!(dump_chunk(&mut pool.io, true, 0), Err(DumpError::NoJournal));
+    assert_eq!(list_records(&mut self::pool().io), Err(DumpError::NoJournal));
+}
