@@ -15,6 +15,7 @@ mod report;
 mod rounds;
 mod scratch;
 mod steady;
+mod sync;
 mod table;
 
 use crate::output::Output;
@@ -32,6 +33,8 @@ pub enum BenchCommand {
     Read(read::ReadArguments),
     /// Fill to a share of the space, overwrite at random, compare cleaning with the closed form.
     Steady(steady::SteadyArguments),
+    /// Small synchronous writes on full pools in their steady state, with and without a journal.
+    Sync(sync::SyncArguments),
     /// NBD with fio: this server against other ones.
     Nbd(nbd::NbdArguments),
     /// Time to open a pool after a kill just before the next checkpoint was due.
@@ -47,6 +50,7 @@ pub fn run(command: BenchCommand, output: &Output) -> Result<u8, Failure> {
         BenchCommand::Table(arguments) => table::run(&arguments, output),
         BenchCommand::Read(arguments) => read::run(&arguments, output),
         BenchCommand::Steady(arguments) => steady::run(&arguments, output),
+        BenchCommand::Sync(arguments) => sync::run(&arguments, output),
         BenchCommand::Nbd(arguments) => nbd::run(&arguments, output),
         BenchCommand::Recovery(arguments) => recovery::run(&arguments, output),
         BenchCommand::Rebuild(arguments) => rebuild::run(&arguments, output),

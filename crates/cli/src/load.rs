@@ -7,3 +7,4 @@ pub mod random;
 pub mod raw_read;
 pub mod raw_rebuild;
 pub mod session;
+pub mod sync;

@@ -98,6 +98,11 @@ impl Scratch {
 
     /// Formats the members anew and starts a pool on them, with one volume `data` over this share of the usable space.
     pub fn pool(&self, spare_per_mille: u16, volume_percent: u64) -> Result<Pool, Failure> {
+        self.pool_with_journal(spare_per_mille, volume_percent, None)
+    }
+
+    /// The same with so many bytes of journal on each member; `None`: by member size; 0: no journal.
+    pub fn pool_with_journal(&self, spare_per_mille: u16, volume_percent: u64, journal_bytes: Option<u64>) -> Result<Pool, Failure> {
         let rows = |size: Size| u32::try_from(size.0 / BLOCK_BYTES).ok();
         let mut spec = ScratchSpec {
             redundancy: match self.arguments.redundancy.as_str() {
@@ -108,6 +113,7 @@ impl Scratch {
             },
             chunk_rows: rows(self.arguments.chunk),
             segment_rows: self.arguments.segment.and_then(rows),
+            journal_bytes,
             ..ScratchSpec::default()
         };
         spec.properties.spare_per_mille = spare_per_mille;
@@ -117,6 +123,15 @@ impl Scratch {
         let size = usable * volume_percent / 100 / BLOCK_BYTES * BLOCK_BYTES;
         daemon::create_volume(&pool, "data", size.max(BLOCK_BYTES))?;
         Ok(pool)
+    }
+
+    /// Members that a pool may lose.
+    pub fn tolerance(&self) -> u64 {
+        match self.arguments.redundancy.as_str() {
+            "0" => 0,
+            "6" => 2,
+            _ => 1,
+        }
     }
 
     /// Data columns as a share of all columns.

@@ -6,7 +6,7 @@
 //! extend the live set by what it is off, until it fits; 4 measure write amplification and `U` together over one overwrite of the live set; if `U` has
 //! drifted, adjust and measure again. Slots are what batches really had: data blocks of a segment x payload / (payload + headers + padding).
 
-mod window;
+pub mod window;
 
 use super::case::{EXPORT, fill};
 use super::chart::{Group, groups};

@@ -78,8 +78,9 @@ impl LoadResult {
     }
 }
 
+/// Answers that have come.
 #[derive(Default)]
-struct Arrivals {
+pub(super) struct Arrivals {
     done: Mutex<Vec<Completion>>,
     changed: Condvar,
 }
@@ -94,7 +95,7 @@ impl Sink for Arrivals {
 /// Requests are handed over in groups of at most this many, as a front-end does that drains its socket.
 const GROUP_MAX: usize = 32;
 /// Data to write comes from this much noise.
-const NOISE_BYTES: usize = 32 << 20;
+pub(super) const NOISE_BYTES: usize = 32 << 20;
 
 struct Shared<'a> {
     spec: &'a LoadSpec,
@@ -103,6 +104,12 @@ struct Shared<'a> {
     stop: AtomicBool,
     begin: Instant,
     noise: Payload,
+}
+
+/// Data to write. Made once for all loads, and before their clocks start; what a request takes of it depends on the seed.
+pub(super) fn shared_noise() -> Payload {
+    static NOISE: OnceLock<Payload> = OnceLock::new();
+    NOISE.get_or_init(|| noise(1, NOISE_BYTES)).clone()
 }
 
 /// How often who watches a load hears of it.
@@ -121,9 +128,7 @@ pub fn run(pool: &Pool, export: &str, spec: &LoadSpec) -> Result<LoadResult, Fai
 /// # Errors
 /// There is no such export.
 pub fn run_watched(pool: &Pool, export: &str, spec: &LoadSpec, watch: &mut dyn FnMut(u64)) -> Result<LoadResult, Failure> {
-    // Made once for all loads, and before the clock starts. What a request takes of it depends on the seed.
-    static NOISE: OnceLock<Payload> = OnceLock::new();
-    let noise = NOISE.get_or_init(|| noise(1, NOISE_BYTES)).clone();
+    let noise = shared_noise();
     let (issued_bytes, done_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
     let shared = Shared { spec, issued_bytes, done_bytes, stop: AtomicBool::new(false), begin: Instant::now(), noise };
     let (ended, ends) = channel();
@@ -292,7 +297,7 @@ fn writer(pool: &Pool, export: &str, shared: &Shared<'_>, number: u64) -> Result
 }
 
 /// Takes what has arrived; with `wait` at least one, unless there is one in `ready` already.
-fn collect(arrivals: &Arrivals, ready: &mut Vec<Completion>, wait: bool) {
+pub(super) fn collect(arrivals: &Arrivals, ready: &mut Vec<Completion>, wait: bool) {
     let mut done = arrivals.done.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     while wait && ready.is_empty() && done.is_empty() {
         done = arrivals.changed.wait(done).unwrap_or_else(|poisoned| poisoned.into_inner());

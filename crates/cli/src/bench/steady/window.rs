@@ -56,7 +56,8 @@ impl Window {
     }
 }
 
-fn since(after: &WrittenBytes, before: &WrittenBytes) -> WrittenBytes {
+/// What was written between two looks at the counters.
+pub fn since(after: &WrittenBytes, before: &WrittenBytes) -> WrittenBytes {
     WrittenBytes {
         user: after.user - before.user,
         header: after.header - before.header,

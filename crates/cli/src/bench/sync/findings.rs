@@ -1,0 +1,183 @@
+//! Figures, tables and goals of `bench sync`.
+
+use super::super::chart::{Group, groups};
+use super::super::report::{Findings, Goal};
+use super::super::rounds::{middle, ppm, ratio};
+use super::stage::{Sample, Side};
+use super::{Case, SyncArguments};
+use crate::figures::{factor, nanoseconds};
+use crate::load::sync::Commit;
+use crate::table::Table;
+use serde_json::{Value, json};
+use std::time::Duration;
+use windrow_engine::api::WrittenBytes;
+use windrow_host::Histogram;
+use windrow_units::BLOCK_BYTES;
+
+/// Rate with a journal, as a multiple of that without; bytes to members, as a share.
+const GOALS: (f64, f64) = (3.0, 1.0 / 3.0);
+/// Percentiles shown, of 100 000.
+const PARTS: [(&str, u64); 4] = [("50 %", 50_000), ("99 %", 99_000), ("99.9 %", 99_900), ("99.99 %", 99_990)];
+
+/// A load on one of the pools, over all rounds.
+struct Figures {
+    per_second: f64,
+    commits_per_second: f64,
+    latency: Histogram,
+    commits: f64,
+    user_bytes: f64,
+    by_cause: Vec<(&'static str, u64)>,
+    member_bytes: u64,
+    member_flushes: u64,
+    /// Rounds, bytes of records, flushes left to the log because: cheaper, not all listed, no free chunk.
+    journal: [u64; 5],
+    cpu_seconds: f64,
+}
+
+impl Figures {
+    fn new(rounds: &[Sample]) -> Self {
+        let mut latency = Histogram::default();
+        rounds.iter().for_each(|sample| latency.merge(&sample.load.latency));
+        let sum = |of: &dyn Fn(&Sample) -> u64| rounds.iter().map(of).sum::<u64>();
+        let causes = causes(&WrittenBytes::default()).map(|(name, _)| name);
+        let by_cause: Vec<(&str, u64)> = causes.iter().enumerate().map(|(at, name)| (*name, sum(&|sample| causes_of(sample)[at]))).collect();
+        Self {
+            per_second: middle(rounds, |sample| sample.load.writes_per_second()),
+            commits_per_second: middle(rounds, |sample| sample.load.commits_per_second()),
+            latency,
+            commits: sum(&|sample| sample.load.commits).max(1) as f64,
+            user_bytes: (sum(&|sample| sample.load.blocks).max(1) * BLOCK_BYTES) as f64,
+            by_cause,
+            member_bytes: sum(&|sample| sample.written.total()),
+            member_flushes: sum(&|sample| sample.member_flushes),
+            journal: [
+                sum(&|sample| sample.journal.rounds),
+                sum(&|sample| sample.journal.record_bytes),
+                sum(&|sample| sample.journal.log_cheaper),
+                sum(&|sample| sample.journal.log_unlisted),
+                sum(&|sample| sample.journal.log_full),
+            ],
+            cpu_seconds: rounds.iter().map(|sample| sample.cpu_seconds).sum(),
+        }
+    }
+
+    fn bytes_per_user_byte(&self) -> f64 {
+        self.member_bytes as f64 / self.user_bytes
+    }
+
+    fn flushes_per_commit(&self) -> f64 {
+        self.member_flushes as f64 / self.commits
+    }
+
+    fn json(&self, case: &Case<'_>, side: &Side, rounds: &[Sample]) -> Value {
+        let per_user_byte: serde_json::Map<String, Value> =
+            self.by_cause.iter().map(|(name, bytes)| ((*name).to_owned(), json!(ppm(*bytes as f64 / self.user_bytes)))).collect();
+        let [journal_rounds, record_bytes, log_cheaper, log_unlisted, log_full] = self.journal;
+        json!({
+            "load": case.load.name, "threads": case.threads, "pool": side.name,
+            "writes_per_second": self.per_second as u64, "commits_per_second": self.commits_per_second as u64, "latency": self.latency.summary(),
+            "member_bytes_per_user_byte_ppm": ppm(self.bytes_per_user_byte()), "by_cause_per_user_byte_ppm": per_user_byte,
+            "member_flushes_per_commit_ppm": ppm(self.flushes_per_commit()), "cpu_ns_per_commit": (self.cpu_seconds * 1e9 / self.commits) as u64,
+            "journal": {
+                "rounds": journal_rounds, "record_bytes": record_bytes, "log_cheaper": log_cheaper, "log_unlisted": log_unlisted, "log_full": log_full,
+            },
+            "rounds": rounds.iter().map(|sample| json!({
+                "writes_per_second": sample.load.writes_per_second() as u64, "commits": sample.load.commits, "written": sample.written,
+                "member_flushes": sample.member_flushes, "latency_p50_ns": sample.load.latency.quantile_ns(50_000),
+            })).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn causes(written: &WrittenBytes) -> [(&'static str, u64); 9] {
+    [
+        ("user", written.user),
+        ("header", written.header),
+        ("parity", written.parity),
+        ("padding", written.padding),
+        ("moved", written.moved),
+        ("journal", written.journal),
+        ("checkpoint", written.checkpoint),
+        ("superblock", written.superblock),
+        ("repair", written.repair + written.rebuild),
+    ]
+}
+
+fn causes_of(sample: &Sample) -> [u64; 9] {
+    causes(&sample.written).map(|(_, bytes)| bytes)
+}
+
+/// All of it.
+pub fn make(arguments: &SyncArguments, sides: &[Side; 2], time: Duration, cases: &[(&Case<'_>, [&[Sample]; 2])]) -> Findings {
+    let mut heading = vec!["LOAD", "THREADS", "POOL", "WRITES/S", "TIMES", "FLUSHES/S"];
+    heading.extend(PARTS.iter().map(|(name, _)| *name));
+    heading.extend(["MAX", "CPU/FLUSH", "BYTES", "SHARE", "DEVICE FLUSHES"]);
+    let mut rates = Table::new(&heading);
+    let names: Vec<String> = causes(&WrittenBytes::default()).iter().map(|(name, _)| name.to_uppercase()).collect();
+    let heading: Vec<&str> = ["LOAD", "THREADS", "POOL"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    let mut bytes = Table::new(&heading);
+    let mut journal = Table::new(&["LOAD", "THREADS", "FLUSHES", "ROUNDS", "RECORD BYTES", "LOG CHEAPER", "LOG UNLISTED", "LOG FULL"]);
+    let (mut rows, mut bars, mut goals) = (Vec::new(), Vec::new(), Vec::new());
+    for (case, samples) in cases {
+        let both = samples.map(Figures::new);
+        let times = ratio(samples[0], samples[1], |sample| sample.load.writes_per_second(), |sample| sample.load.writes_per_second());
+        let share = both[0].bytes_per_user_byte() / both[1].bytes_per_user_byte().max(1e-9);
+        for (at, (figures, side)) in both.iter().zip(sides).enumerate() {
+            let own = [case.load.name.clone(), case.threads.to_string(), side.name.to_owned()];
+            let of_other = |value: f64| if at == 0 { factor(ppm(value)) } else { "1.000".to_owned() };
+            let mut cells = own.to_vec();
+            cells.extend([format!("{:.0}", figures.per_second), of_other(times), format!("{:.0}", figures.commits_per_second)]);
+            cells.extend(PARTS.iter().map(|(_, part)| nanoseconds(figures.latency.quantile_ns(*part))));
+            cells.extend([nanoseconds(figures.latency.quantile_ns(100_000)), nanoseconds((figures.cpu_seconds * 1e9 / figures.commits) as u64)]);
+            cells.extend([factor(ppm(figures.bytes_per_user_byte())), of_other(share), factor(ppm(figures.flushes_per_commit()))]);
+            rates.row(cells);
+            let per_user_byte = figures.by_cause.iter().map(|(_, bytes)| factor(ppm(*bytes as f64 / figures.user_bytes)));
+            bytes.row(own.into_iter().chain(per_user_byte));
+            rows.push(figures.json(case, side, samples[at]));
+        }
+        let counts = both[0].journal.map(|count| count.to_string());
+        journal.row([case.load.name.clone(), case.threads.to_string(), format!("{:.0}", both[0].commits)].into_iter().chain(counts));
+        bars.push(Group::new(format!("{} x {}", case.load.name, case.threads), both.each_ref().map(|figures| figures.per_second)));
+        goals.extend(judged(case, &both[0], times, share, sides[0].scratch.tolerance()));
+    }
+    let text = format!(
+        "Synchronous writes of 4 KiB: {}, {} of the usable space live, {} rounds of {:.1} s; rates and their ratio are medians, latencies and bytes of all rounds\n{}{}\
+         bytes to members for each byte that users wrote\n{}of the journal\n{}",
+        sides[0].scratch.describe(),
+        arguments.full,
+        arguments.rounds.rounds,
+        time.as_secs_f64(),
+        sides.each_ref().map(settled).concat(),
+        rates.render(),
+        bytes.render(),
+        journal.render()
+    );
+    let value = json!({
+        "scratch": sides[0].scratch.json(), "full_per_mille": arguments.full.0, "journal_bytes": arguments.journal.map(|size| size.0),
+        "rounds": arguments.rounds.rounds, "seconds_ppm": ppm(time.as_secs_f64()),
+        "pools": sides.each_ref().map(|side| json!({
+            "pool": side.name, "live_bytes": side.span, "utilisation_ppm": ppm(side.utilisation), "settled_ppm": ppm(side.settled),
+        })),
+        "results": rows,
+    });
+    let picture = groups("Synchronous writes per second", &sides.each_ref().map(|side| side.name), &bars);
+    Findings { name: "sync", value, text, picture, goals }
+}
+
+fn settled(side: &Side) -> String {
+    let (name, share, times) = (side.name, side.utilisation, side.settled);
+    format!("{name}: U {share:.3} after overwrites without flushes, then the space that was left written {times:.2} times by synchronous writers\n")
+}
+
+/// Goals speak of flushes of a single block.
+fn judged(case: &Case<'_>, with_journal: &Figures, times: f64, share: f64, tolerance: u64) -> Vec<Goal> {
+    if !matches!(case.load.commit, Commit::Flush(1) | Commit::Fua) {
+        return Vec::new();
+    }
+    let of = |what: &str| format!("{} x {}, {what}", case.load.name, case.threads);
+    vec![
+        Goal::at_least(of("rate with a journal, of that with padding:"), times, GOALS.0),
+        Goal::at_most(of("bytes to members with a journal, of those with padding:"), share, GOALS.1),
+        Goal::at_most(of("device flushes for each flush:"), with_journal.flushes_per_commit(), (tolerance + 1) as f64),
+    ]
+}

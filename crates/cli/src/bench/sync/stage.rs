@@ -1,0 +1,120 @@
+//! A pool in the steady state of synchronous writes, and what a load on it does.
+
+use super::super::case::{EXPORT, SPARE_PER_MILLE, fill};
+use super::super::machine::cpu_seconds;
+use super::super::scratch::Scratch;
+use super::super::steady::window::{self, Overwrites, since};
+use super::SyncArguments;
+use crate::load::sync::{Commit, SyncResult, SyncSpec, run};
+use crate::progress::Progress;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use windrow_engine::JournalStatus;
+use windrow_engine::api::WrittenBytes;
+use windrow_host::report::PoolReport;
+use windrow_host::{Failure, Pool, daemon};
+
+/// Requests in flight of the overwrites without flushes.
+const DEPTH: usize = 128;
+/// Writers that bring a pool to its steady state.
+const SETTLERS: usize = 16;
+/// Time of each of their stretches.
+const STRETCH: Duration = Duration::from_secs(1);
+
+/// One of the two pools.
+pub struct Side {
+    /// `journal` or `padding`.
+    pub name: &'static str,
+    /// It runs.
+    pub pool: Pool,
+    /// Live bytes.
+    pub span: u64,
+    /// Live blocks / payload slots of the closed segments, after the overwrites without flushes.
+    pub utilisation: f64,
+    /// Bytes that members were written by synchronous writers before the measurements, in multiples of the space that was left.
+    pub settled: f64,
+    /// Its members; dropped after the pool.
+    pub scratch: Scratch,
+}
+
+/// What a load did.
+pub struct Sample {
+    /// As the writers saw it.
+    pub load: SyncResult,
+    /// Bytes to members by cause.
+    pub written: WrittenBytes,
+    /// Flushes of all members.
+    pub member_flushes: u64,
+    /// What the journal did.
+    pub journal: JournalStatus,
+    /// Processor time of the process, load included.
+    pub cpu_seconds: f64,
+}
+
+fn member_flushes(report: &PoolReport) -> u64 {
+    report.members.iter().map(|member| member.counters.flushes).sum()
+}
+
+impl Side {
+    /// Steps 1 and 2 of the module's list.
+    pub fn make(arguments: &SyncArguments, journal: bool) -> Result<Self, Failure> {
+        let name = if journal { "journal" } else { "padding" };
+        let scratch = Scratch::make(&arguments.scratch)?;
+        let journal_bytes = if journal { arguments.journal.map(|size| size.0) } else { Some(0) };
+        let pool = scratch.pool_with_journal(SPARE_PER_MILLE, 100, journal_bytes)?;
+        let usable = daemon::report(&pool)?.capacity.usable_bytes;
+        let span = fill(&pool, usable / 1000 * u64::from(arguments.full.0), name)?;
+        let overwrites = Overwrites { span_bytes: span, bytes: span * arguments.overwrites as u64, depth: DEPTH, seed: 7 };
+        let utilisation = window::measure(&pool, &overwrites, &format!("{name}: overwriting"))?.utilisation;
+        let mut side = Self { name, pool, span, utilisation, settled: 0.0, scratch };
+        side.settle(arguments.settle)?;
+        Ok(side)
+    }
+
+    /// Space of members that holds nothing live, in bytes.
+    fn space_left(&self, report: &PoolReport) -> u64 {
+        let all: u64 = report.members.iter().map(|member| member.size_bytes).sum();
+        all.saturating_sub((self.span as f64 / self.scratch.data_share()) as u64).max(1)
+    }
+
+    fn settle(&mut self, time: Duration) -> Result<(), Failure> {
+        let left = self.space_left(&daemon::report(&self.pool)?);
+        let (mut progress, mut written, mut spent) = (Progress::new(format!("{}: settling", self.name)), 0, Duration::ZERO);
+        while written < left && spent < time {
+            let sample = self.measure(SETTLERS, Commit::Flush(1), STRETCH.min(time), 1000 + written)?;
+            written += sample.written.total();
+            spent += sample.load.elapsed;
+            progress.bytes(written.min(left), left);
+        }
+        self.settled = written as f64 / left as f64;
+        Ok(())
+    }
+
+    /// Runs a load.
+    pub fn measure(&self, writers: usize, commit: Commit, time: Duration, seed: u64) -> Result<Sample, Failure> {
+        let spec = SyncSpec { writers, commit, span_bytes: self.span, time, seed };
+        let (before, cpu) = (daemon::report(&self.pool)?, cpu_seconds());
+        let load = run(&self.pool, EXPORT, &spec, &AtomicBool::new(false))?;
+        let (after, cpu) = (daemon::report(&self.pool)?, cpu_seconds() - cpu);
+        Ok(Sample {
+            load,
+            written: since(&after.counters.written, &before.counters.written),
+            member_flushes: member_flushes(&after) - member_flushes(&before),
+            journal: journal_since(&after.journal, &before.journal),
+            cpu_seconds: cpu,
+        })
+    }
+}
+
+fn journal_since(after: &JournalStatus, before: &JournalStatus) -> JournalStatus {
+    JournalStatus {
+        rounds: after.rounds - before.rounds,
+        records: after.records - before.records,
+        record_bytes: after.record_bytes - before.record_bytes,
+        member_flushes: after.member_flushes - before.member_flushes,
+        log_cheaper: after.log_cheaper - before.log_cheaper,
+        log_unlisted: after.log_unlisted - before.log_unlisted,
+        log_full: after.log_full - before.log_full,
+        ..*after
+    }
+}
