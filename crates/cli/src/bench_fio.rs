@@ -20,6 +20,12 @@ pub struct FioResult {
     pub p50_ns: u64,
     /// 99.9 % completion latency.
     pub p99_9_ns: u64,
+    /// Median latency of flushes; 0 if there were none.
+    pub flush_p50_ns: u64,
+    /// 99 %.
+    pub flush_p99_ns: u64,
+    /// 99.9 %.
+    pub flush_p99_9_ns: u64,
 }
 
 /// A fio load over NBD.
@@ -30,8 +36,12 @@ pub struct FioLoad<'a> {
     pub export: &'a str,
     /// `randwrite` ...
     pub pattern: &'a str,
-    /// Requests in flight.
+    /// Requests in flight of each job.
     pub depth: u32,
+    /// Jobs, each with a connection of its own.
+    pub jobs: u32,
+    /// A flush follows each write.
+    pub flush: bool,
     /// Request size.
     pub block_bytes: u64,
     /// Bytes of the export that are used.
@@ -71,6 +81,7 @@ pub fn fio(load: &FioLoad<'_>) -> Result<FioResult, Failure> {
     arguments.push("--ioengine=nbd".to_owned());
     arguments.push(format!("--uri=nbd+unix:///{}?socket={}", load.export, load.socket.display()));
     arguments.push(format!("--size={}", load.span_bytes));
+    arguments.extend([format!("--numjobs={}", load.jobs), "--group_reporting=1".to_owned(), format!("--fsync={}", u8::from(load.flush))]);
     run(arguments, load.seconds)
 }
 
@@ -127,5 +138,14 @@ fn run(arguments: Vec<String>, seconds: u64) -> Result<FioResult, Failure> {
     let sides = [&job["read"], &job["write"]];
     let sum = |field: &str| sides.iter().filter_map(|side| side[field].as_f64()).sum::<f64>();
     let worst = |percentile: &str| sides.iter().filter_map(|side| side["clat_ns"]["percentile"][percentile].as_u64()).max().unwrap_or(0);
-    Ok(FioResult { per_second: sum("iops"), bytes_per_second: sum("bw_bytes"), p50_ns: worst("50.000000"), p99_9_ns: worst("99.900000") })
+    let of_flushes = |percentile: &str| job["sync"]["lat_ns"]["percentile"][percentile].as_u64().unwrap_or(0);
+    Ok(FioResult {
+        per_second: sum("iops"),
+        bytes_per_second: sum("bw_bytes"),
+        p50_ns: worst("50.000000"),
+        p99_9_ns: worst("99.900000"),
+        flush_p50_ns: of_flushes("50.000000"),
+        flush_p99_ns: of_flushes("99.000000"),
+        flush_p99_9_ns: of_flushes("99.900000"),
+    })
 }

@@ -273,6 +273,8 @@ impl Stage<'_> {
                     export: "data",
                     pattern: "randwrite",
                     depth: 64,
+                    jobs: 1,
+                    flush: false,
                     block_bytes: 4096,
                     span_bytes: span,
                     seconds: self.arguments.seconds,

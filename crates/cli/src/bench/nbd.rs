@@ -150,7 +150,8 @@ fn start(arguments: &NbdArguments, peers: &[&Peer], sockets: &Path) -> Result<Se
         Progress::new(peer.name).note("filling");
         let socket = running.socket.clone();
         // It has all its memory, or all its blocks, from here on.
-        fio(&FioLoad { socket: &socket, export: "", pattern: "write", depth: 8, block_bytes: 256 << 10, span_bytes: servers.span, seconds: 0 })?;
+        let (pattern, block_bytes, span_bytes) = ("write", 256 << 10, servers.span);
+        fio(&FioLoad { socket: &socket, export: "", pattern, depth: 8, jobs: 1, flush: false, block_bytes, span_bytes, seconds: 0 })?;
         servers.targets.push(Target { name: peer.name.to_owned(), socket, export: "", process: Some(running.process()) });
         servers._peers.push(running);
     }
@@ -187,6 +188,8 @@ fn load(arguments: &NbdArguments, servers: &Servers, target: &Target, pattern: &
         export: target.export,
         pattern,
         depth: depth as u32,
+        jobs: 1,
+        flush: false,
         block_bytes: arguments.block.0,
         span_bytes: servers.span,
         seconds,

@@ -180,6 +180,8 @@ impl Stage<'_> {
                     export: EXPORT,
                     pattern: "randread",
                     depth: depth as u32,
+                    jobs: 1,
+                    flush: false,
                     block_bytes: u64::from(self.block),
                     span_bytes: self.span,
                     seconds,

@@ -193,7 +193,8 @@ impl Stage<'_> {
             replace_scratch(&pool, TARGET)?;
         }
         let arguments = self.arguments;
-        let spec = PacedSpec { block_bytes: 4096, span_bytes: self.span, per_second: arguments.per_second, time: self.time, seed: step.round as u64 + 1 };
+        let (per_second, seed) = (arguments.per_second, step.round as u64 + 1);
+        let spec = PacedSpec { block_bytes: 4096, span_bytes: self.span, per_second, reads: true, time: self.time, seed };
         let stop = AtomicBool::new(false);
         let load = std::thread::scope(|scope| {
             let load = scope.spawn(|| paced::run(&pool, EXPORT, &spec, &stop));

@@ -4,18 +4,24 @@
 //! 2 Synchronous writers go on until members were written as often as there was space left: then rows that flushes padded are part of what is cleaned.
 //! 3 Every load runs on both pools in turn, round by round. Rates and latencies are those of the writers; bytes by cause and device flushes are those of the
 //!   members' own counters, summed over all rounds, so that a batch that begins in one measurement and ends in the next counts once.
+//! 4 On the same pools: fio over NBD (`nbd.rs`), and what requests at a fixed rate notice of cleaning and of a neighbour that flushes (`latency.rs`).
 
 mod findings;
+mod latency;
+mod nbd;
 mod stage;
 
 use super::machine::Meter;
+use super::report::Goal;
 use super::report::ReportArguments;
 use super::rounds::{RoundArguments, alternate, at_least_one, seconds};
 use super::scratch::ScratchArguments;
+use crate::bench_fio::fio_available;
 use crate::load::sync::Commit;
 use crate::output::Output;
 use crate::values::{Share, Size};
 use clap::Args;
+use serde_json::Value;
 use stage::{Sample, Side};
 use std::time::Duration;
 use windrow_host::failure::Failure;
@@ -25,7 +31,8 @@ use windrow_host::failure::Failure;
 #[command(after_help = "Examples:
   windrow bench sync
   windrow bench sync --dir /var/tmp --size 1G --threads 1,16
-  windrow bench sync --load flush,fua --full 70% --seconds 5 -o json")]
+  windrow bench sync --load flush,fua --full 70% --seconds 5 -o json
+  windrow bench sync --part latency --per-second 2000 --seconds 20")]
 pub struct SyncArguments {
     #[command(flatten)]
     scratch: ScratchArguments,
@@ -33,6 +40,13 @@ pub struct SyncArguments {
     rounds: RoundArguments,
     #[command(flatten)]
     report: ReportArguments,
+    /// What to measure: `writes` (the loads, in process), `nbd` (fio, a flush behind each write; left out where fio is not installed), `latency` (a fixed rate
+    /// beside cleaning, and beside a neighbour that flushes).
+    #[arg(long = "part", value_delimiter = ',', default_value = "writes,nbd,latency", value_parser = ["writes", "nbd", "latency"])]
+    parts: Vec<String>,
+    /// Requests each second of the part `latency`.
+    #[arg(long, default_value = "4000", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    per_second: u64,
     /// Numbers of writers, each with a thread.
     #[arg(long, value_delimiter = ',', default_value = "1,4,16", value_parser = at_least_one)]
     threads: Vec<usize>,
@@ -81,12 +95,20 @@ struct Case<'a> {
 /// Seconds of a measurement.
 const SECONDS: u64 = 2;
 
+/// What one part found.
+struct Part {
+    value: Value,
+    text: String,
+    goals: Vec<Goal>,
+}
+
 /// Runs it.
 pub fn run(arguments: &SyncArguments, output: &Output) -> Result<u8, Failure> {
     let meter = Meter::start();
     let time = arguments.rounds.time(SECONDS);
+    let has = |part: &str| arguments.parts.iter().any(|name| name == part);
     let sides = [Side::make(arguments, true)?, Side::make(arguments, false)?];
-    let cases: Vec<Case<'_>> = arguments.load.iter().flat_map(|load| arguments.threads.iter().map(move |threads| Case { threads: *threads, load })).collect();
+    let cases = if has("writes") { cases(arguments) } else { Vec::new() };
     let both = |case: &Case<'_>| sides.each_ref().map(|side| format!("{} x {} on {}", case.load.name, case.threads, side.name));
     let names: Vec<String> = cases.iter().flat_map(both).collect();
     let rounds = alternate(&names, arguments.rounds.rounds, &mut |number, step| {
@@ -95,7 +117,23 @@ pub fn run(arguments: &SyncArguments, output: &Output) -> Result<u8, Failure> {
         sides[number % 2].measure(case.threads, case.load.commit, time, step.round as u64 + 1)
     })?;
     let pairs: Vec<(&Case<'_>, [&[Sample]; 2])> = cases.iter().zip(rounds.chunks(2)).map(|(case, both)| (case, [&both[0][..], &both[1][..]])).collect();
-    findings::make(arguments, &sides, time, &pairs).publish(&meter, &arguments.report, output)
+    let mut findings = findings::make(arguments, &sides, time, &pairs);
+    let mut add = |name: &str, part: Part| {
+        findings.value[name] = part.value;
+        findings.text.push_str(&part.text);
+        findings.goals.extend(part.goals);
+    };
+    if has("nbd") && fio_available() {
+        add("nbd", nbd::measure_all(arguments, &sides)?);
+    }
+    if has("latency") {
+        add("latency", latency::measure_all(arguments, &sides)?);
+    }
+    findings.publish(&meter, &arguments.report, output)
+}
+
+fn cases(arguments: &SyncArguments) -> Vec<Case<'_>> {
+    arguments.load.iter().flat_map(|load| arguments.threads.iter().map(move |threads| Case { threads: *threads, load })).collect()
 }
 
 #[cfg(test)]

@@ -17,8 +17,10 @@ pub struct PacedSpec {
     pub block_bytes: u32,
     /// Bytes of the volume that are used.
     pub span_bytes: u64,
-    /// Requests each second; every second one is a read.
+    /// Requests each second.
     pub per_second: u64,
+    /// Every second one is a read; else there are only writes.
+    pub reads: bool,
     /// How long.
     pub time: Duration,
     /// Seed.
@@ -80,7 +82,7 @@ pub fn run(pool: &Pool, export: &str, spec: &PacedSpec, stop: &AtomicBool) -> Re
         over = over || now >= spec.time || stop.load(Ordering::Relaxed) || result.errors > 0;
         while !over && due(sent) <= now {
             let offset = random.below(blocks) * block;
-            let op = if sent % 2 == 0 {
+            let op = if spec.reads && sent % 2 == 0 {
                 Op::Read { offset, length: spec.block_bytes }
             } else {
                 let at = random.below((data.len() as u64 - block) / 512) as usize * 512;
@@ -103,7 +105,7 @@ pub fn run(pool: &Pool, export: &str, spec: &PacedSpec, stop: &AtomicBool) -> Re
         }
         for (completion, at) in done.drain(..) {
             let number = completion.id.0;
-            let histogram = if number % 2 == 0 { &mut result.reads } else { &mut result.writes };
+            let histogram = if spec.reads && number % 2 == 0 { &mut result.reads } else { &mut result.writes };
             histogram.record(at.saturating_sub(due(number)).as_nanos() as u64);
             if let Err(error) = completion.result {
                 result.errors += 1;

@@ -15,7 +15,7 @@ use windrow_host::Histogram;
 use windrow_units::BLOCK_BYTES;
 
 /// Rate with a journal, as a multiple of that without; bytes to members, as a share.
-const GOALS: (f64, f64) = (3.0, 1.0 / 3.0);
+pub const GOALS: (f64, f64) = (3.0, 1.0 / 3.0);
 /// Percentiles shown, of 100 000.
 const PARTS: [(&str, u64); 4] = [("50 %", 50_000), ("99 %", 99_000), ("99.9 %", 99_900), ("99.99 %", 99_990)];
 
@@ -140,18 +140,18 @@ pub fn make(arguments: &SyncArguments, sides: &[Side; 2], time: Duration, cases:
         bars.push(Group::new(format!("{} x {}", case.load.name, case.threads), both.each_ref().map(|figures| figures.per_second)));
         goals.extend(judged(case, &both[0], times, share, sides[0].scratch.tolerance()));
     }
-    let text = format!(
-        "Synchronous writes of 4 KiB: {}, {} of the usable space live, {} rounds of {:.1} s; rates and their ratio are medians, latencies and bytes of all rounds\n{}{}\
-         bytes to members for each byte that users wrote\n{}of the journal\n{}",
+    let mut text = format!(
+        "Synchronous writes of 4 KiB: {}, {} of the usable space live, {} rounds\n{}",
         sides[0].scratch.describe(),
         arguments.full,
         arguments.rounds.rounds,
-        time.as_secs_f64(),
         sides.each_ref().map(settled).concat(),
-        rates.render(),
-        bytes.render(),
-        journal.render()
     );
+    if !cases.is_empty() {
+        text.push_str(&format!("in process, {:.1} s each; rates and their ratio are medians, latencies and bytes of all rounds\n", time.as_secs_f64()));
+        text.push_str(&format!("{}bytes to members for each byte that users wrote\n{}", rates.render(), bytes.render()));
+        text.push_str(&format!("of the journal\n{}", journal.render()));
+    }
     let value = json!({
         "scratch": sides[0].scratch.json(), "full_per_mille": arguments.full.0, "journal_bytes": arguments.journal.map(|size| size.0),
         "rounds": arguments.rounds.rounds, "seconds_ppm": ppm(time.as_secs_f64()),

@@ -51,7 +51,8 @@ pub struct Sample {
     pub cpu_seconds: f64,
 }
 
-fn member_flushes(report: &PoolReport) -> u64 {
+/// Flushes of all members so far.
+pub fn member_flushes(report: &PoolReport) -> u64 {
     report.members.iter().map(|member| member.counters.flushes).sum()
 }
 

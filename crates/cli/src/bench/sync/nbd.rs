@@ -1,0 +1,94 @@
+//! Synchronous writes over NBD: fio with a flush behind every write, against both pools in turn.
+
+use super::super::case::EXPORT;
+use super::super::nbd::serve_here;
+use super::super::report::Goal;
+use super::super::rounds::{alternate, middle, ppm, ratio};
+use super::stage::{Side, member_flushes};
+use super::{Part, SyncArguments};
+use crate::bench_fio::{FioLoad, FioResult, fio};
+use crate::figures::{factor, nanoseconds};
+use crate::table::Table;
+use serde_json::{Value, json};
+use windrow_host::daemon;
+use windrow_host::failure::{Failure, id};
+use windrow_units::BLOCK_BYTES;
+
+/// Jobs of fio, each with a connection of its own, and requests in flight of each.
+const LOADS: [(u32, u32); 3] = [(1, 1), (1, 4), (4, 1)];
+/// Seconds of a measurement.
+const SECONDS: u64 = 3;
+
+struct Measured {
+    fio: FioResult,
+    member_bytes: u64,
+    user_bytes: u64,
+    member_flushes: u64,
+    flushes: u64,
+}
+
+fn measure(side: &Side, load: &FioLoad<'_>) -> Result<Measured, Failure> {
+    let before = daemon::report(&side.pool)?;
+    let fio = fio(load)?;
+    let after = daemon::report(&side.pool)?;
+    Ok(Measured {
+        fio,
+        member_bytes: after.counters.written.total() - before.counters.written.total(),
+        user_bytes: after.counters.user_write_bytes - before.counters.user_write_bytes,
+        member_flushes: member_flushes(&after) - member_flushes(&before),
+        flushes: after.counters.flushes - before.counters.flushes,
+    })
+}
+
+/// Measures it.
+pub fn measure_all(arguments: &SyncArguments, sides: &[Side; 2]) -> Result<Part, Failure> {
+    let dir = tempfile::tempdir().map_err(|error| Failure::new(id::LOCAL_FILE, "cannot make a folder for sockets", error))?;
+    let sockets = sides.each_ref().map(|side| dir.path().join(format!("{}.sock", side.name)));
+    let _servers = [serve_here(&sides[0].pool, &sockets[0])?, serve_here(&sides[1].pool, &sockets[1])?];
+    let seconds = arguments.rounds.time(SECONDS).as_secs_f64().ceil() as u64;
+    let name = |(jobs, depth): (u32, u32), side: &Side| format!("NBD, {jobs} jobs of depth {depth} on {}", side.name);
+    let names: Vec<String> = LOADS.iter().flat_map(|load| sides.each_ref().map(|side| name(*load, side))).collect();
+    let rounds = alternate(&names, arguments.rounds.rounds, &mut |number, step| {
+        step.progress().note("");
+        let ((jobs, depth), side) = (LOADS[number / 2], &sides[number % 2]);
+        let (socket, block_bytes) = (&sockets[number % 2], BLOCK_BYTES);
+        let load = FioLoad { socket, export: EXPORT, pattern: "randwrite", depth, jobs, block_bytes, span_bytes: side.span, seconds, flush: true };
+        measure(side, &load)
+    })?;
+    Ok(part(sides, seconds, &rounds))
+}
+
+fn part(sides: &[Side; 2], seconds: u64, rounds: &[Vec<Measured>]) -> Part {
+    let mut table = Table::new(&["JOBS", "DEPTH", "POOL", "WRITES/S", "TIMES", "FLUSH 50 %", "FLUSH 99 %", "FLUSH 99.9 %", "BYTES", "SHARE", "DEVICE FLUSHES"]);
+    let (mut rows, mut goals) = (Vec::new(), Vec::new());
+    for ((jobs, depth), rounds) in LOADS.iter().zip(rounds.chunks(2)) {
+        let rate = |measured: &Measured| measured.fio.per_second;
+        let times = ratio(&rounds[0], &rounds[1], rate, rate);
+        let sum = |at: usize, of: fn(&Measured) -> u64| rounds[at].iter().map(of).sum::<u64>() as f64;
+        let bytes = [0, 1].map(|at| sum(at, |measured| measured.member_bytes) / sum(at, |measured| measured.user_bytes).max(1.0));
+        let flushes = [0, 1].map(|at| sum(at, |measured| measured.member_flushes) / sum(at, |measured| measured.flushes).max(1.0));
+        let share = bytes[0] / bytes[1].max(1e-9);
+        for (at, side) in sides.iter().enumerate() {
+            let latency = |of: fn(&FioResult) -> u64| middle(&rounds[at], |measured| of(&measured.fio) as f64) as u64;
+            let parts = [latency(|fio| fio.flush_p50_ns), latency(|fio| fio.flush_p99_ns), latency(|fio| fio.flush_p99_9_ns)];
+            let of_other = |value: f64| if at == 0 { factor(ppm(value)) } else { "1.000".to_owned() };
+            let mut cells = vec![jobs.to_string(), depth.to_string(), side.name.to_owned(), format!("{:.0}", middle(&rounds[at], rate)), of_other(times)];
+            cells.extend(parts.map(nanoseconds));
+            cells.extend([factor(ppm(bytes[at])), of_other(share), factor(ppm(flushes[at]))]);
+            table.row(cells);
+            rows.push(json!({
+                "jobs": jobs, "depth": depth, "pool": side.name, "writes_per_second": middle(&rounds[at], rate) as u64, "flush_p50_ns": parts[0],
+                "flush_p99_ns": parts[1], "flush_p99_9_ns": parts[2], "member_bytes_per_user_byte_ppm": ppm(bytes[at]),
+                "member_flushes_per_flush_ppm": ppm(flushes[at]),
+                "rounds": rounds[at].iter().map(|measured| measured.fio.per_second as u64).collect::<Vec<_>>(),
+            }));
+        }
+        let of = |what: &str| format!("NBD, {jobs} jobs of depth {depth}, {what}");
+        goals.push(Goal::at_least(of("rate with a journal, of that with padding:"), times, super::findings::GOALS.0));
+        goals.push(Goal::at_most(of("bytes to members with a journal, of those with padding:"), share, super::findings::GOALS.1));
+        let bound = (sides[0].scratch.tolerance() + 1) as f64;
+        goals.push(Goal::at_most(of("device flushes for each flush:"), flushes[0], bound));
+    }
+    let text = format!("over NBD: fio, 4 KiB random writes, a flush behind each, {seconds} s each; latencies of flushes alone\n{}", table.render());
+    Part { value: Value::Array(rows), text, goals }
+}
