@@ -23,12 +23,24 @@ const SHORT: &[Short] = &[
         needs_fio: false,
     },
     Short {
+        folder: "memory",
+        arguments: &["sync", "--size", "256M", "--seconds", "1", "--rounds", "3", "--threads", "1,16"],
+        on_files: false,
+        needs_fio: false,
+    },
+    Short {
         folder: "files",
         arguments: &["engine", "--size", "512M", "--seconds", "5", "--rounds", "3", "--full", "70%,90%"],
         on_files: true,
         needs_fio: false,
     },
     Short { folder: "files", arguments: &["read", "--size", "512M", "--seconds", "2", "--rounds", "3"], on_files: true, needs_fio: true },
+    Short {
+        folder: "files",
+        arguments: &["sync", "--size", "256M", "--seconds", "2", "--rounds", "3", "--load", "flush,fua", "--part", "writes,nbd"],
+        on_files: true,
+        needs_fio: true,
+    },
     Short { folder: "files", arguments: &["nbd", "--size", "256M", "--seconds", "2", "--rounds", "3"], on_files: true, needs_fio: true },
 ];
 
