@@ -289,6 +289,16 @@ impl Payload {
         self.len as usize
     }
 
+    /// Bytes of memory that it keeps from being used again: those of the whole buffer, however small the slice.
+    pub fn held_bytes(&self) -> usize {
+        self.buf.memory().capacity()
+    }
+
+    /// True if both are slices of one buffer.
+    pub fn shares_buffer(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.buf, &other.buf)
+    }
+
     /// True if there is no byte.
     pub fn is_empty(&self) -> bool {
         self.len == 0

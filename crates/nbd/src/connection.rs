@@ -250,6 +250,10 @@ impl<'a> Transmission<'a> {
         let mut held = self.link.held();
         let stopping = self.control.is_stopping();
         while self.link.has_room(held) {
+            // Thousands of requests may lie in the buffer of a client that has gone: nobody is there to take the replies.
+            if self.link.is_broken() {
+                return Pause::End(Ending::Closed);
+            }
             if self.group.len() == GROUP_REQUESTS {
                 return Pause::Group;
             }

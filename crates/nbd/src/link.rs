@@ -165,6 +165,7 @@ impl Link {
             match self.socket.send(&slices[..count]) {
                 Ok(Some(length)) => add(queue.sent(length)),
                 Ok(None) => {
+                    queue.settle();
                     self.blocked.store(true, Ordering::SeqCst);
                     return released;
                 }

@@ -15,7 +15,7 @@ mod request;
 pub(crate) mod wire;
 
 pub use handshake::{Agreement, Exports, Handshake, HandshakeStep};
-pub(crate) use queue::Question;
+pub(crate) use queue::{HELD_TIMES, Question};
 pub use queue::{Released, ReplyQueue};
 pub use refusal::{ErrorCode, Refusal};
 pub(crate) use request::COPY_BYTES;

@@ -8,7 +8,7 @@ use crate::intake::INTAKE_BYTES;
 use crate::ledger::Bounds;
 use crate::link::Link;
 use crate::listen::{Listen, Listener};
-use crate::protocol::MAX_REQUEST_BYTES;
+use crate::protocol::{HELD_TIMES, MAX_REQUEST_BYTES};
 use crate::socket::{Bell, Socket, timespec};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::BTreeMap;
@@ -101,7 +101,8 @@ impl ServerOptions {
     /// The most memory in bytes that clients can make the server hold.
     pub fn memory_bytes_max(&self) -> u64 {
         let buffers = INTAKE_BYTES as u64 + u64::from(self.requests_in_flight_max) * (64 << 10);
-        self.connections_max as u64 * (self.bytes_in_flight_max + buffers)
+        // Buffers come in powers of two.
+        self.connections_max as u64 * (HELD_TIMES as u64 * self.bytes_in_flight_max + buffers)
     }
 
     fn check(&self) -> io::Result<()> {

@@ -269,5 +269,5 @@ fn tcp_serves_as_well_and_options_are_checked() {
     assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
     assert!(start(ServerOptions { requests_in_flight_max: 0, ..ServerOptions::default() }).is_err());
     assert!(start(ServerOptions { bytes_in_flight_max: 1 << 20, ..ServerOptions::default() }).is_err());
-    assert!(ServerOptions::default().memory_bytes_max() < 5 << 30);
+    assert!(ServerOptions::default().memory_bytes_max() < 9 << 30);
 }

@@ -25,6 +25,7 @@ use crate::{Control, ControlId, ControlReply, ControlRequest, Engine, Event, Los
 use gather::Gather;
 use scan::{Scan, scan};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use windrow_io::{BufPool, MemberDone, MemberError, MemberErrorKind, MemberIo, MemberOp};
 use windrow_layout::superblock::{MemberState, StreamPosition, Superblock, slot_offset};
 use windrow_units::{Epoch, MAX_STREAMS, MemberId, Order, SegmentId, Seq, VolumeId, ZoneMap};
@@ -200,11 +201,11 @@ fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Order)
     }
 }
 
-/// Enters the batches into the segment table. What can not be read between two batches stands there as a batch of its own, so that
-/// the extent of the one before is right.
+/// Enters the batches into the segment table, but for remains: their extents belong to others. What can not be read between two batches
+/// stands there as a batch of its own, so that the extent of the one before is right.
 fn settle_segments(found: &Scan, checkpoint: u64, tables: &mut Tables) {
     for (stream, batches) in found.streams.iter().enumerate() {
-        for batch in batches {
+        for batch in batches.iter().filter(|batch| !found.remains.contains(&batch.segment)) {
             let segment = tables.segments.get_mut(batch.segment);
             segment.stream = stream as u8;
             segment.starts[batch.row as usize / 64] |= 1 << (batch.row % 64);
@@ -239,10 +240,23 @@ fn choose_segments(found: &Scan, seq: Seq, wanted: u32, tables: &mut Tables) -> 
     // What is written there goes over what segments of older layouts hold in the same extents.
     let in_extents = |id: SegmentId| std::iter::once(id).chain(zones.overlapping(id));
     let dead = |id: &SegmentId| in_extents(*id).all(|s| tables.segments.get(s).live_units == 0);
-    let of_layout = zones.segments().filter(|id| zones.zone(*id).layout == layout);
-    let mut free: Vec<(u8, SegmentId)> = of_layout.filter(dead).map(|id| (in_extents(id).map(rank).max().unwrap_or(0), id)).collect();
+    let ranked = |id: SegmentId| (in_extents(id).map(rank).max().unwrap_or(0), id);
+    let in_force = |id: &SegmentId| zones.zone(*id).layout == layout;
+    let mut free: Vec<(u8, SegmentId)> = zones.segments().filter(in_force).filter(dead).map(ranked).collect();
     free.sort_unstable();
     free.truncate(wanted as usize);
+    // Where a segment of the layout in force waits for several old ones (mirrors of an odd number of members), those of them that are dead
+    // serve in the meantime, as they do in use: the last ones first.
+    let gives = |id: &SegmentId| !in_force(id) && zones.overlapping(*id).iter().any(in_force);
+    let mut older: Vec<(u8, SegmentId)> = zones.segments().filter(gives).filter(dead).map(ranked).collect();
+    older.sort_unstable_by_key(|(rank, id)| (*rank, std::cmp::Reverse(*id)));
+    let mut chosen: BTreeSet<SegmentId> = free.iter().map(|(_, id)| *id).collect();
+    for (rank, id) in older {
+        if free.len() < wanted as usize && in_extents(id).all(|s| !chosen.contains(&s)) {
+            free.push((rank, id));
+            chosen.insert(id);
+        }
+    }
     if free.len() < STREAMS.len() + 2 {
         return Err(OpenError::Damage("there is no free segment to write a checkpoint to".into()));
     }

@@ -1,7 +1,8 @@
 //! Replies on their way out: encoding, and the order of bytes and payload slices.
 //!
 //! Heads (everything but read data) lie one after another in one byte vector; read data stays in the slices the volume gave and
-//! is never copied. Pieces name in sending order how many bytes of heads, or which slice, comes next; neighbouring heads
+//! is not copied, with one exception: what the socket does not take may have to wait for as long as the client likes, and then a small slice of a
+//! large buffer (a block of a large write that is on its way) must not keep all of it ([`ReplyQueue::settle`]). Pieces name in sending order how many bytes of heads, or which slice, comes next; neighbouring heads
 //! are one piece. Each reply remembers the position in the stream where it ends, so that what it holds of the connection's bounds
 //! is released when its last byte has left.
 //!
@@ -17,6 +18,10 @@ use windrow_io::{Extent, ExtentState, Payload, Reply, RequestError};
 
 /// Sent heads are dropped from memory when more than this many bytes of them have gathered.
 const COMPACT_BYTES: usize = 64 << 10;
+/// A waiting reply holds at most so many times its own bytes. Buffers come in powers of two, so one that is just large enough may be twice as large.
+pub(crate) const HELD_TIMES: usize = 2;
+/// The smallest buffer.
+const BUFFER_BYTES_MIN: usize = 4096;
 
 enum Piece {
     Head(usize),
@@ -81,6 +86,8 @@ pub struct ReplyQueue {
     heads_sent: usize,
     pieces: VecDeque<Piece>,
     piece_sent: usize,
+    /// So many pieces hold no more than they may.
+    settled: usize,
     ends: VecDeque<End>,
     sent: u64,
     queued: u64,
@@ -225,6 +232,7 @@ impl ReplyQueue {
             if self.piece_sent == piece.len() {
                 self.pieces.pop_front();
                 self.piece_sent = 0;
+                self.settled = self.settled.saturating_sub(1);
             }
         }
         self.sent += length as u64;
@@ -238,11 +246,40 @@ impl ReplyQueue {
         self.release()
     }
 
+    /// What is queued has to wait: slices that would keep much larger buffers are copied, once.
+    pub fn settle(&mut self) {
+        let mut at = std::mem::replace(&mut self.settled, self.pieces.len());
+        while let Some(piece) = self.pieces.get(at) {
+            let Piece::Data(first) = piece else {
+                at += 1;
+                continue;
+            };
+            let of_it = |piece: &Piece| if let Piece::Data(data) = piece { data.shares_buffer(first).then(|| data.len()) } else { None };
+            let lengths: Vec<usize> = self.pieces.range(at..).map_while(of_it).collect();
+            let bytes: usize = lengths.iter().sum();
+            if first.held_bytes() > HELD_TIMES * bytes.max(BUFFER_BYTES_MIN) {
+                let mut copy = Vec::with_capacity(bytes);
+                for piece in self.pieces.range(at..at + lengths.len()) {
+                    if let Piece::Data(data) = piece {
+                        copy.extend_from_slice(data);
+                    }
+                }
+                let copy = Payload::copy_of(&copy);
+                let mut start = 0;
+                for (piece, length) in self.pieces.range_mut(at..at + lengths.len()).zip(&lengths) {
+                    *piece = Piece::Data(copy.slice(start, *length));
+                    start += length;
+                }
+            }
+            at += lengths.len();
+        }
+    }
+
     /// Throws everything away, as if it had been sent.
     pub fn clear(&mut self) -> Released {
         self.pieces.clear();
         self.heads.clear();
-        (self.heads_sent, self.piece_sent, self.sent) = (0, 0, self.queued);
+        (self.heads_sent, self.piece_sent, self.settled, self.sent) = (0, 0, 0, self.queued);
         self.release()
     }
 

@@ -35,6 +35,11 @@ impl Fixture {
         Self { source, server: Some(server), path, _folder: folder }
     }
 
+    /// A server over something else; `source` is not served.
+    pub fn around(server: Server, path: PathBuf, folder: tempfile::TempDir) -> Self {
+        Self { source: Arc::new(RamSource::single(512)), server: Some(server), path, _folder: folder }
+    }
+
     pub fn server(&self) -> &Server {
         self.server.as_ref().unwrap()
     }

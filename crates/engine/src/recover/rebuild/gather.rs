@@ -62,7 +62,7 @@ impl<'g> Gather<'g> {
         self.volumes_from_pages(reader, &scan.streams[STREAM_CHECKPOINT])?;
         for taken in scan.streams[STREAM_USER].iter().chain(&scan.streams[STREAM_CLEANED]) {
             step();
-            self.blocks_of(reader, taken, tables)?;
+            self.blocks_of(reader, taken, scan.remains.contains(&taken.segment), tables)?;
         }
         for taken in &scan.streams[STREAM_USER] {
             step();
@@ -96,11 +96,13 @@ impl<'g> Gather<'g> {
         Ok(())
     }
 
-    fn blocks_of(&mut self, reader: &mut Reader<'_>, taken: &Taken, tables: &mut Tables) -> Result<(), OpenError> {
+    /// The entries of a batch. What `remains` of a segment whose extents another one has since is no place for a block.
+    fn blocks_of(&mut self, reader: &mut Reader<'_>, taken: &Taken, remains: bool, tables: &mut Tables) -> Result<(), OpenError> {
         let through = valid_through(self.superblock, taken.epoch).min(self.accepted);
         let batch = taken.batch(reader)?;
         for decoded in &batch.entries {
             match &decoded.entry {
+                Entry::Data { .. } | Entry::Move { .. } if remains => {}
                 Entry::Data { volume, lba, birth } | Entry::Move { volume, lba, birth, .. } if *birth <= through => {
                     self.install(*volume, *lba, *birth, shown(&reader.codec, &batch, decoded), tables)?;
                 }

@@ -8,6 +8,9 @@
 //! 3 *Void* is what a fence says; what is of an older epoch than a checkpoint root and not before its replay position; and every batch that
 //!   another one of the stream with an equal or lower number and a higher epoch has overtaken.
 //! 4 What nothing calls durable must follow on in number without a gap and verify to the last byte, as at an ordinary start.
+//! 5 Where segments of two layouts have both left batches in the same extents, the *newer life* has them ([`Life`]). The other segment had been
+//!   given up before: every block of it is elsewhere or dead, and what is left are *remains*. Of remains no block counts, and nothing is missed;
+//!   records count where they can be read. Of the newer life everything counts, and what is missing is listed, as in any other segment.
 
 use super::super::OpenError;
 use super::super::chain::{Durable, Taken, fence_of};
@@ -33,6 +36,32 @@ pub(super) struct Gap {
     pub(super) seq: Seq,
 }
 
+/// What the headers of a segment say of its present life.
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    /// Of the last batch.
+    epoch: Epoch,
+    stream: usize,
+    /// Of the last batch.
+    seq: Seq,
+    /// What was flushed of each stream when the last batch was sealed.
+    flushed: [Seq; MAX_STREAMS],
+}
+
+impl Life {
+    /// True if this life began after the other one, in the same extents, had ended. It ended when all of its batches had been flushed and given up,
+    /// so within an epoch the one that knows the last of the other's batches to be flushed is the newer one.
+    fn is_newer_than(&self, other: &Self) -> Option<bool> {
+        if self.epoch != other.epoch {
+            return Some(self.epoch > other.epoch);
+        }
+        match (self.flushed[other.stream] >= other.seq, other.flushed[self.stream] >= self.seq) {
+            (own, others) if own != others => Some(own),
+            _ => None,
+        }
+    }
+}
+
 /// What the scan found.
 pub(super) struct Scan {
     /// Batches that count, by stream, in order of their numbers.
@@ -44,6 +73,9 @@ pub(super) struct Scan {
     pub(super) highest_order: Order,
     /// Segments in which a batch of any kind begins.
     pub(super) written: Vec<bool>,
+    /// Segments that are remains.
+    pub(super) remains: BTreeSet<SegmentId>,
+    lives: Vec<Option<Life>>,
     pub(super) void_batches: u64,
     pub(super) torn_batches: u64,
     pub(super) losses: Vec<Loss>,
@@ -59,6 +91,8 @@ pub(super) fn scan(reader: &mut Reader<'_>, superblock: &Superblock, watch: &mut
         highest_epoch: superblock.epoch,
         highest_order: Order(0),
         written: vec![false; count as usize],
+        remains: BTreeSet::new(),
+        lives: vec![None; count as usize],
         void_batches: 0,
         torn_batches: 0,
         losses: Vec::new(),
@@ -140,6 +174,8 @@ impl Scan {
     fn header(&mut self, superblock: &Superblock, frame: &HeaderFrame, durable: &mut Durable) {
         let h = &frame.header;
         self.written[h.segment.index()] = true;
+        // Found in the order of rows: the last one stays.
+        self.lives[h.segment.index()] = Some(Life { epoch: h.epoch, stream: h.stream.index(), seq: h.seq, flushed: h.flushed_seq });
         self.highest_seq = self.highest_seq.max(h.seq);
         self.highest_epoch = self.highest_epoch.max(h.epoch);
         // A later epoch than the superblock's is of a rebuild that did not come to its end.
@@ -149,19 +185,21 @@ impl Scan {
         }
     }
 
-    /// Where segments of two layouts have both left batches in the same extents, one of them was given up: of it only remains are there, and all of
-    /// its blocks are elsewhere. Batches there count if they verify to the last byte, and what is missing is not lost.
+    /// Finds out what is remains; of those only what verifies to the last byte is kept, for its records.
     fn drop_overwritten(&mut self, reader: &mut Reader<'_>) -> Result<(), OpenError> {
-        if !reader.zones.has_superseded() {
+        let zones = reader.zones;
+        if !zones.has_superseded() {
             return Ok(());
         }
-        let zones = reader.zones;
-        let shared = |id: &SegmentId| self.written[id.index()] && zones.overlapping(*id).iter().any(|other| self.written[other.index()]);
-        let shared: BTreeSet<SegmentId> = zones.segments().filter(shared).collect();
+        let is_newer = |one: SegmentId, other: SegmentId| {
+            let (Some(own), Some(others)) = (&self.lives[one.index()], &self.lives[other.index()]) else { return false };
+            own.is_newer_than(others).unwrap_or(zones.zone(one).layout > zones.zone(other).layout)
+        };
+        self.remains = zones.segments().filter(|id| zones.overlapping(*id).iter().any(|over| is_newer(*over, *id))).collect();
         for list in &mut self.streams {
             let mut kept = Vec::with_capacity(list.len());
             for taken in std::mem::take(list) {
-                let whole = !shared.contains(&taken.segment) || {
+                let whole = !self.remains.contains(&taken.segment) || {
                     let (batch, ends) = taken.read(reader)?;
                     verify_payload(reader, &batch, &ends)? != Found::Unverified
                 };
@@ -171,7 +209,7 @@ impl Scan {
             }
             *list = kept;
         }
-        self.gaps.retain(|gap| !shared.contains(&gap.segment));
+        self.gaps.retain(|gap| !self.remains.contains(&gap.segment));
         Ok(())
     }
 

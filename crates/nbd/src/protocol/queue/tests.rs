@@ -96,3 +96,24 @@ proptest! {
         prop_assert_eq!(sum.requests as usize, lengths.len());
     }
 }
+
+#[test]
+fn what_waits_keeps_no_buffer_that_is_much_larger_and_loses_no_byte() {
+    let large = Payload::copy_of(&(0..1 << 20).map(|at: u32| (at / 512) as u8).collect::<Vec<u8>>());
+    let mut queue = ReplyQueue::new(false);
+    // The second reply has most of the buffer: that may stay.
+    queue.push(&question(Command::Read, 1024), Ok(Reply::Data(vec![large.slice(4096, 512), large.slice(8192, 512)])));
+    queue.push(&question(Command::Read, 600 << 10), Ok(Reply::Data((0..150).map(|block| large.slice(block * 4096, 4096)).collect())));
+    let expected: Vec<u8> = queue.pieces.iter().flat_map(|piece| if let Piece::Data(data) = piece { data.to_vec() } else { vec![0xee; piece.len()] }).collect();
+    let (first, _) = take(&mut queue, 16 + 100, 1000);
+    queue.settle();
+    queue.push(&question(Command::Read, 512), Ok(Reply::Data(vec![large.slice(0, 512)])));
+    queue.settle();
+    let held = |piece: &Piece| if let Piece::Data(data) = piece { data.held_bytes() } else { 0 };
+    assert_eq!(queue.pieces.iter().map(held).filter(|bytes| *bytes == 4096).count(), 3, "both of the first, and the last");
+    assert_eq!(queue.pieces.iter().map(held).filter(|bytes| *bytes == 1 << 20).count(), 150);
+    let sent = [first, all(&mut queue)].concat();
+    assert_eq!(sent[16..1040], expected[16..1040]);
+    assert_eq!(sent[1056..1056 + (600 << 10)], expected[1056..]);
+    assert_eq!((sent.len(), queue.settled), (expected.len() + 16 + 512, 0));
+}
