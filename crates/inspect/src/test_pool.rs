@@ -318,7 +318,7 @@ impl TestPool {
             offset,
             durable: Order(self.flushed_through),
             first: orders().next().expect("an order").0,
-            last: orders().last().map(|(first, count)| Order(first.0 + count - 1)).expect("an order"),
+            last: orders().next_back().map(|(first, count)| Order(first.0 + count - 1)).expect("an order"),
         };
         let mut bytes = vec![0; record_bytes(table.bytes().len(), table.payload_blocks(), area.granule)];
         assert!(offset as usize + bytes.len() <= area.chunk_bytes as usize, "the chunk is full");
