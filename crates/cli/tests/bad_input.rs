@@ -228,7 +228,7 @@ fn pools_of_newer_versions_are_left_alone() {
 
     let unknown_feature = World::with_volume(CREATE, "16M");
     patch_superblocks(&unknown_feature, |mut superblock| {
-        superblock.features.incompatible = 1 << 40;
+        superblock.features.incompatible |= 1 << 40;
         superblock.encode()
     });
     refused(&unknown_feature, "serve tank", "WR-POOL-010", "features");
