@@ -36,7 +36,8 @@ impl Ring {
     /// Chunks in use: the one that is being filled and those before it, as far back as they are needed.
     pub(super) fn used(&self, durable: Order) -> u32 {
         let chunks = self.area.chunks;
-        (0..chunks).take_while(|back| !self.is_free((self.chunk + chunks - back) % chunks, durable)).count() as u32
+        let is_used = |back: u32| !self.is_free((self.chunk + chunks - back) % chunks, durable);
+        u32::from(is_used(0)) + (1..chunks).take_while(|back| is_used(*back)).count() as u32
     }
 
     /// Bytes left in the chunk at hand.

@@ -1,16 +1,14 @@
-use super::backlog::Logged;
 use super::*;
 use windrow_layout::batch::Entry;
 use windrow_units::{Lba, VolumeId};
 
-fn logged(first: u64, count: u64) -> Logged {
-    Logged { entry: Entry::Covered { first: Order(first), count }, payload: None, last: Order(first + count - 1) }
-}
-
 #[test]
 fn a_backlog_covers_what_it_has_without_a_gap() {
-    let mut backlog = Backlog { listening: true, end: Order(20), ..Backlog::default() };
-    backlog.entries.extend([logged(10, 1), logged(11, 5), logged(16, 4)]);
+    let mut backlog = Backlog { listening: true, ..Backlog::default() };
+    for (first, count) in [(3, 2), (10, 1), (11, 5), (16, 4)] {
+        backlog.push(Entry::Covered { first: Order(first), count }, None);
+    }
+    assert_eq!((backlog.entries.len(), backlog.end), (3, Order(20)), "what came before a gap is worth nothing");
     assert!(backlog.covers(Order(10), Order(19)) && backlog.covers(Order(12), Order(12)));
     assert!(!backlog.covers(Order(9), Order(12)) && !backlog.covers(Order(10), Order(20)));
     backlog.release(Order(14));
