@@ -483,27 +483,30 @@ fn no_two_segments_in_use_share_an_extent_after_a_rebuild() {
 }
 
 /// With mirrors of an odd number of members a new segment waits for several old ones. In a full pool that has been written over for long
-/// hardly any has got all of them, and a rebuild found none to write to.
+/// hardly any has got all of them: a rebuild found too few to write its checkpoint to.
 #[test]
 fn the_map_of_a_full_pool_of_mirrors_that_has_just_begun_to_grow_is_rebuilt() {
-    let mut machine = with_spares(Redundancy::Copies(2), 3, 12, &[12]);
-    let volume = machine.volume(1 << 30);
-    let blocks = machine.engine.status().plan.usable_bytes / 4096 * 92 / 100;
-    write(&mut machine, volume, 0..blocks, 1);
-    // Once more from a third on, in an order that leaves no segment whole.
-    (0..blocks).filter(|at| at % 3 > 0).for_each(|at| machine.write(volume, at * 1009 % blocks, 0));
-    machine.flush(volume);
-    write(&mut machine, volume, 0..blocks / 8, 1);
-    assert_eq!(grow(&mut machine, 3..4), Some(Ok(ControlReply::Done)));
-    let expected: Vec<u8> = (0..blocks).map(|lba| machine.byte(volume, lba)).collect();
-    let mut memory = shut_down(machine).memory;
-    assert_eq!(rebuild_map(&mut memory, true).losses, []);
-    let mut machine = Machine::open(memory);
-    machine.engine.self_check().unwrap_or_else(|text| panic!("{text}"));
-    assert!((0..blocks).all(|lba| machine.byte(volume, lba) == expected[lba as usize]));
-    write(&mut machine, volume, 0..blocks / 4, 2);
-    verify(&mut machine, volume, 0..blocks / 4, 2);
-    machine.engine.self_check().unwrap_or_else(|text| panic!("{text}"));
+    for (mib, percent) in [(5, 97), (6, 97), (7, 92), (8, 97)] {
+        let mut machine = Machine::with(Redundancy::Copies(2), 3, mib, 100);
+        add_spare(&mut machine, mib);
+        let volume = machine.volume(1 << 30);
+        let blocks = machine.engine.status().plan.usable_bytes / 4096 * percent / 100;
+        write(&mut machine, volume, 0..blocks, 1);
+        // Two thirds once more, in an order that leaves no segment whole.
+        (0..blocks).filter(|at| at % 3 > 0).for_each(|at| machine.write(volume, at * 1009 % blocks, 0));
+        machine.flush(volume);
+        write(&mut machine, volume, 0..blocks / 8, 1);
+        assert_eq!(grow(&mut machine, 3..4), Some(Ok(ControlReply::Done)));
+        let expected: Vec<u8> = (0..blocks).map(|lba| machine.byte(volume, lba)).collect();
+        let mut memory = shut_down(machine).memory;
+        assert_eq!(rebuild_map(&mut memory, true).losses, [], "{mib} MiB, {percent} % full");
+        let mut machine = Machine::open(memory);
+        machine.engine.self_check().unwrap_or_else(|text| panic!("{text}"));
+        assert!((0..blocks).all(|lba| machine.byte(volume, lba) == expected[lba as usize]), "{mib} MiB, {percent} % full");
+        write(&mut machine, volume, 0..blocks / 4, 2);
+        verify(&mut machine, volume, 0..blocks / 4, 2);
+        machine.engine.self_check().unwrap_or_else(|text| panic!("{text}"));
+    }
 }
 
 #[test]
