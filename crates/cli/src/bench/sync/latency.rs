@@ -4,6 +4,7 @@
 //! 2 *Neighbour*: reads and writes of one volume while one writer flushes each of its blocks on another volume, against the same without it.
 
 use super::super::case::{EXPORT, SPARE_PER_MILLE, fill};
+use super::super::machine::cpu_seconds;
 use super::super::report::Goal;
 use super::super::rounds::{Step, alternate, ppm};
 use super::super::scratch::{Scratch, ScratchArguments};
@@ -46,6 +47,8 @@ struct Measured {
     cleaned: u64,
     /// Flushes of the neighbour.
     flushes: u64,
+    /// Processor time of the process, loads included.
+    cpu_seconds: f64,
 }
 
 /// Measures it.
@@ -96,7 +99,7 @@ fn measure(arguments: &SyncArguments, sides: &[Side; 2], room: &Scratch, kind: K
 
 /// A load at a fixed rate, with the neighbour beside it or without.
 fn users(pool: &Pool, spec: &PacedSpec, flusher: bool) -> Result<Measured, Failure> {
-    let before = daemon::report(pool)?;
+    let (before, cpu) = (daemon::report(pool)?, cpu_seconds());
     let stop = AtomicBool::new(false);
     let noisy = SyncSpec { writers: 1, commit: Commit::Flush(1), span_bytes: NEIGHBOUR.1, time: spec.time * 100, seed: spec.seed };
     let (load, neighbour) = std::thread::scope(|scope| {
@@ -111,7 +114,7 @@ fn users(pool: &Pool, spec: &PacedSpec, flusher: bool) -> Result<Measured, Failu
         return Err(Failure::new(id::BENCH, "requests of users failed", error));
     }
     let cleaned = daemon::report(pool)?.counters.segments_cleaned - before.counters.segments_cleaned;
-    Ok(Measured { load, cleaned, flushes: neighbour.map_or(0, |neighbour| neighbour.commits) })
+    Ok(Measured { load, cleaned, flushes: neighbour.map_or(0, |neighbour| neighbour.commits), cpu_seconds: cpu_seconds() - cpu })
 }
 
 fn merged(rounds: &[Measured], of: fn(&PacedResult) -> &Histogram) -> Histogram {
@@ -121,7 +124,8 @@ fn merged(rounds: &[Measured], of: fn(&PacedResult) -> &Histogram) -> Histogram 
 }
 
 fn part(arguments: &SyncArguments, names: &[String], rounds: &[Vec<Measured>]) -> Part {
-    let heading = ["LOAD", "READS 50 %", "99 %", "99.9 %", "WRITES 50 %", "99 %", "99.9 %", "99.99 %", "MAX", "SEGMENTS CLEANED", "FLUSHES/S OF THE NEIGHBOUR"];
+    let heading =
+        ["LOAD", "READS 50 %", "99 %", "99.9 %", "WRITES 50 %", "99 %", "99.9 %", "99.99 %", "MAX", "CPU", "SEGMENTS CLEANED", "FLUSHES/S OF THE NEIGHBOUR"];
     let mut table = Table::new(&heading);
     let (mut rows, mut all) = (Vec::new(), Vec::new());
     for (name, rounds) in names.iter().zip(rounds) {
@@ -129,14 +133,20 @@ fn part(arguments: &SyncArguments, names: &[String], rounds: &[Vec<Measured>]) -
         let seconds: f64 = rounds.iter().map(|measured| measured.load.elapsed.as_secs_f64()).sum();
         let cleaned: u64 = rounds.iter().map(|measured| measured.cleaned).sum();
         let flushes = rounds.iter().map(|measured| measured.flushes).sum::<u64>() as f64 / seconds.max(1e-9);
+        let cpu: f64 = rounds.iter().map(|measured| measured.cpu_seconds).sum();
         let shown = |histogram: &Histogram, part: u64| if histogram.count() == 0 { "-".to_owned() } else { nanoseconds(histogram.quantile_ns(part)) };
         let mut cells = vec![name.clone()];
         cells.extend(READS.map(|part| shown(&reads, part)));
         cells.extend(WRITES.map(|part| shown(&writes, part)));
-        cells.extend([shown(&writes, 100_000), cleaned.to_string(), format!("{flushes:.0}")]);
+        cells.extend([shown(&writes, 100_000), format!("{:.0} %", cpu / seconds.max(1e-9) * 100.0), cleaned.to_string(), format!("{flushes:.0}")]);
         table.row(cells);
         rows.push(json!({
             "what": name, "reads": reads.summary(), "writes": writes.summary(), "segments_cleaned": cleaned, "neighbour_flushes_per_second": flushes as u64,
+            "cpu_ppm": ppm(cpu / seconds.max(1e-9)),
+            "rounds": rounds.iter().map(|measured| json!({
+                "reads": measured.load.reads.summary(), "writes": measured.load.writes.summary(), "segments_cleaned": measured.cleaned,
+                "cpu_ppm": ppm(measured.cpu_seconds / measured.load.elapsed.as_secs_f64().max(1e-9)),
+            })).collect::<Vec<_>>(),
         }));
         all.push((reads, writes));
     }
