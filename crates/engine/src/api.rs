@@ -9,6 +9,7 @@ mod status;
 pub use status::*;
 
 use crate::jobs::Job;
+use crate::limits::{FLUSH_COST_BYTES, JOURNAL_DEVICE_BYTES};
 use serde::{Deserialize, Serialize};
 use windrow_io::{Completion, MemberCommand, MemberDone, Request};
 use windrow_units::{MemberId, Order, Redundancy, Uuid, VolumeId};
@@ -334,11 +335,22 @@ pub struct Limits {
     pub map_bytes: u64,
     /// Most requests that may wait for admission.
     pub waiting_requests: u32,
+    /// What a write and a flush of one member cost, in bytes that it could have written meanwhile (docs/journal.md, Cost).
+    pub flush_cost_bytes: u64,
+    /// Records of one flush up to this size go to journal devices whatever they cost; of a larger one, what does not fill rows.
+    pub journal_device_bytes: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { pending_bytes: 64 << 20, batches_in_flight: 16, map_bytes: 4 << 30, waiting_requests: 65536 }
+        Self {
+            pending_bytes: 64 << 20,
+            batches_in_flight: 16,
+            map_bytes: 4 << 30,
+            waiting_requests: 65536,
+            flush_cost_bytes: FLUSH_COST_BYTES,
+            journal_device_bytes: JOURNAL_DEVICE_BYTES,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The journal: synchronous writes are durable before their rows are full (docs/journal.md).
 //!
 //! 1 While flushes come, whatever is admitted is kept in the **backlog**, in order, until it is durable.
-//! 2 A flush is served by the log or by the journal, whichever costs members less (`choice.rs`).
+//! 2 A flush is served by the log, by the journal, or by both, whichever costs members less (`choice.rs`): full rows can be sealed apart from the rest.
 //! 3 A **round** (`round.rs`) writes what the waiters need as records to the copies of a chunk, flushes these members, and then everything up to
 //!   its last order is *promised*. One round at a time; what comes meanwhile shares the next one.
 //! 4 The **ring**: chunks are filled one after the other. A chunk is taken again when the last order in it is durable in the log.
@@ -179,14 +179,14 @@ impl Engine {
         }
     }
 
-    /// Sees to it that the waiters up to `horizon` are served: seals what the log needs for them, or begins a round of the journal.
+    /// Sees to it that the waiters up to `horizon` are served, as soon as nothing is under way for others.
     pub(crate) fn serve_waiters(&mut self, horizon: Order, out: &mut Outbox) {
         if self.journal.round.is_some() || self.members.unrecorded_loss {
             return;
         }
         self.choose_journal();
-        if horizon > self.promised() && self.orders.durable() >= self.journal.by_log && !self.begin_journal_round(horizon, out) {
-            self.journal.by_log = horizon;
+        if horizon > self.promised() && self.orders.durable() >= self.journal.by_log {
+            self.serve(horizon, out);
         }
     }
 

@@ -176,6 +176,19 @@ fn draw_journal(seed: u64, redundancy: Redundancy) -> Option<JournalSpec> {
     Some(journal)
 }
 
+/// Bounds; what a flush costs is drawn too, so that all ways of serving one are taken (docs/journal.md, Cost).
+fn draw_limits(rng: &mut Rng, seed: u64) -> Limits {
+    let limits = Limits {
+        pending_bytes: rng.between(1, 8) << 20,
+        batches_in_flight: rng.between(2, 8) as u32,
+        map_bytes: 64 << 20,
+        waiting_requests: 4096,
+        ..Limits::default()
+    };
+    let mut rng = Rng::stream(seed, "ways of flushes");
+    Limits { flush_cost_bytes: rng.pick(&[0, 4 << 10, limits.flush_cost_bytes]), journal_device_bytes: rng.pick(&[16 << 10, 64 << 10, 256 << 10]), ..limits }
+}
+
 impl Scenario {
     /// Draws everything. `blocks` is the number of block operations of all cycles together.
     pub fn draw(seed: u64, blocks: u64) -> Self {
@@ -203,8 +216,7 @@ impl Scenario {
             })
             .collect();
         let properties = draw_properties(&mut rng);
-        let limits =
-            Limits { pending_bytes: rng.between(1, 8) << 20, batches_in_flight: rng.between(2, 8) as u32, map_bytes: 64 << 20, waiting_requests: 4096 };
+        let limits = draw_limits(&mut rng, seed);
         let fill_per_mille = rng.pick(&[300, 600, 800, 900, 1000, 1300]);
         let discard_fill = rng.pick(&[0x00, 0xff, 0xa5]);
         let cycles = draw_cycles(&mut rng, blocks);

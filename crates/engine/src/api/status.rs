@@ -81,6 +81,8 @@ pub struct JournalStatus {
     pub log_unlisted: u64,
     /// Because there was no free chunk.
     pub log_full: u64,
+    /// Times that full rows were sealed apart, and the rest journalled.
+    pub both: u64,
 }
 
 /// A volume as `status` shows it.

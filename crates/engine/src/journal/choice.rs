@@ -1,38 +1,80 @@
-//! What a flush costs members by way of the log, and by way of the journal (docs/journal.md, Cost): a pure function of a few numbers.
+//! What a flush costs members by way of the log, by way of the journal, and by both (docs/journal.md, Cost): a pure function of a few numbers.
 
-use crate::limits::FLUSH_COST_BYTES;
-use windrow_units::{BLOCK_BYTES, Shape};
+use crate::Limits;
+use windrow_units::{BLOCK_BYTES, JournalArea, Shape};
+
+/// How a flush is served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    /// The open batch is sealed with padding, and members are flushed.
+    Log,
+    /// Everything that is pending is written to the journal.
+    Journal,
+    /// What fills rows is sealed, the rest is written to the journal.
+    Both,
+}
 
 /// What is known when a flush has to be served.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Situation<'a> {
+    /// Bounds, and what a flush costs.
+    pub(super) limits: &'a Limits,
     /// Shape of the user stream's segment.
     pub(super) shape: &'a Shape,
+    /// The journal in use.
+    pub(super) area: &'a JournalArea,
+    /// It lies on devices of its own.
+    pub(super) on_devices: bool,
     /// Data blocks that sealing the open batch would leave empty, header and footer among them; `None`: nothing is to be sealed.
     pub(super) wasted_blocks: Option<u64>,
     /// Members that a round of the log would flush.
     pub(super) log_members: u64,
-    /// Bytes of the records that would be written, each counted once.
+    /// Bytes of the records of all that is pending, each counted once.
     pub(super) record_bytes: u64,
-    /// Copies of a record.
-    pub(super) copies: u64,
+    /// What would be left if full rows were sealed.
+    pub(super) rest: Option<Rest>,
+}
+
+/// What full rows leave.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rest {
+    /// A batch is sealed for them: one header and one footer more.
+    pub(super) sealed: bool,
+    /// Bytes of the records of what is left, each counted once.
+    pub(super) record_bytes: u64,
 }
 
 impl Situation<'_> {
-    /// Bytes of members that the log would waste, and what its flushes cost.
+    /// Bytes of members that so many data blocks take in which nothing lives: they have to be won back by cleaning, about one block moved for each.
+    fn waste(&self, blocks: u64) -> u64 {
+        2 * blocks * BLOCK_BYTES * u64::from(self.shape.width) / u64::from(self.shape.data)
+    }
+
     fn log_cost(&self) -> u64 {
-        let wasted = self.wasted_blocks.unwrap_or(0) * BLOCK_BYTES * u64::from(self.shape.width) / u64::from(self.shape.data);
-        // A block that nothing lives in has to be won back by cleaning: about one block moved for each.
-        2 * wasted + self.log_members * FLUSH_COST_BYTES
+        self.waste(self.wasted_blocks.unwrap_or(0)) + self.log_members * self.limits.flush_cost_bytes
     }
 
-    fn journal_cost(&self) -> u64 {
-        self.copies * (self.record_bytes + FLUSH_COST_BYTES)
+    fn records_cost(&self, bytes: u64) -> u64 {
+        let flush = if self.area.power_safe || bytes == 0 { 0 } else { self.limits.flush_cost_bytes };
+        u64::from(self.area.copies) * (bytes + flush)
     }
 
-    /// True if the journal is the cheaper way.
-    pub(super) fn is_for_journal(&self) -> bool {
-        self.journal_cost() < self.log_cost()
+    fn both_cost(&self, rest: &Rest) -> u64 {
+        self.waste(if rest.sealed { 2 } else { 0 }) + self.log_members * self.limits.flush_cost_bytes + self.records_cost(rest.record_bytes)
+    }
+
+    /// The cheapest way. Journal devices are there to spare the others, which then get nothing but full rows: what their bytes cost is not asked.
+    pub(super) fn way(&self) -> Way {
+        if self.on_devices {
+            return match self.rest {
+                _ if self.record_bytes <= self.limits.journal_device_bytes => Way::Journal,
+                Some(rest) if rest.record_bytes <= self.limits.journal_device_bytes => Way::Both,
+                _ => Way::Log,
+            };
+        }
+        let one = if self.records_cost(self.record_bytes) < self.log_cost() { Way::Journal } else { Way::Log };
+        let cost = self.log_cost().min(self.records_cost(self.record_bytes));
+        if self.rest.is_some_and(|rest| self.both_cost(&rest) < cost) { Way::Both } else { one }
     }
 }
 
@@ -43,28 +85,59 @@ mod tests {
 
     const WIDE: Shape = Shape { width: 8, data: 6, code: Code::PQ, rows: 64, chunk_rows: 64 };
 
-    fn situation(blocks: u64, wasted_blocks: Option<u64>) -> Situation<'static> {
-        Situation { shape: &WIDE, wasted_blocks, log_members: 8, record_bytes: 512 + blocks * BLOCK_BYTES, copies: 3 }
+    fn area(copies: u8, power_safe: bool) -> JournalArea {
+        JournalArea { power_safe, ..JournalArea::fit(0xff, copies, 1 << 20, 64 << 10, 16 << 10, 512).expect("a journal") }
+    }
+
+    fn way(blocks: u64, wasted_blocks: Option<u64>, rest: Option<u64>) -> Way {
+        situation(&area(3, false), blocks, wasted_blocks, rest).way()
+    }
+
+    fn limits() -> &'static Limits {
+        static LIMITS: std::sync::LazyLock<Limits> = std::sync::LazyLock::new(Limits::default);
+        &LIMITS
+    }
+
+    fn situation(area: &JournalArea, blocks: u64, wasted_blocks: Option<u64>, rest: Option<u64>) -> Situation<'_> {
+        let rest = rest.map(|blocks| Rest { sealed: true, record_bytes: if blocks == 0 { 0 } else { 512 + blocks * BLOCK_BYTES } });
+        Situation { limits: limits(), shape: &WIDE, area, on_devices: false, wasted_blocks, log_members: 8, record_bytes: 512 + blocks * BLOCK_BYTES, rest }
     }
 
     #[test]
     fn a_single_block_goes_to_the_journal_and_a_full_batch_to_the_log() {
-        assert!(situation(1, Some(5)).is_for_journal());
-        assert!(situation(8, Some(2 + 2)).is_for_journal(), "two rows, two blocks empty");
-        assert!(!situation(300, Some(2)).is_for_journal());
-        assert!(situation(4, Some(2)).log_cost() < situation(4, Some(5)).log_cost());
+        assert_eq!(way(1, Some(5), None), Way::Journal);
+        assert_eq!(way(8, Some(2 + 2), None), Way::Journal, "two rows, two blocks empty");
+        assert_eq!(way(300, Some(2), None), Way::Log);
+        let area = area(3, false);
+        assert!(situation(&area, 4, Some(2), None).log_cost() < situation(&area, 4, Some(5), None).log_cost());
     }
 
     #[test]
     fn what_is_committed_and_only_wants_a_flush_is_journalled_if_it_is_small() {
-        assert!(situation(1, None).is_for_journal());
-        assert!(!situation(20, None).is_for_journal());
+        assert_eq!(way(1, None, None), Way::Journal);
+        assert_eq!(way(20, None, None), Way::Log);
+    }
+
+    #[test]
+    fn full_rows_are_sealed_where_nothing_or_little_for_a_cheap_journal_is_left() {
+        assert_eq!(way(100, Some(2 + 5), Some(1)), Way::Log, "padding costs less than another round of three members");
+        assert_eq!(way(100, Some(2 + 5), Some(0)), Way::Both, "the flush asks for full rows only");
+        assert_eq!(situation(&area(1, true), 100, Some(2 + 5), Some(1)).way(), Way::Both, "a journal that needs no flush");
+    }
+
+    #[test]
+    fn with_journal_devices_members_get_full_rows_only() {
+        let area = area(1, false);
+        let on_devices = |blocks, rest| Situation { on_devices: true, ..situation(&area, blocks, Some(3), rest) }.way();
+        assert_eq!(on_devices(40, Some(1)), Way::Journal);
+        assert_eq!((on_devices(100, Some(1)), on_devices(100, None)), (Way::Both, Way::Log));
     }
 
     #[test]
     fn a_pool_of_one_member_gains_nothing_by_many_blocks() {
         let shape = Shape { width: 1, data: 1, code: Code::None, rows: 64, chunk_rows: 64 };
-        let one = |blocks: u64| Situation { shape: &shape, wasted_blocks: Some(2), log_members: 1, record_bytes: 512 + blocks * BLOCK_BYTES, copies: 1 };
-        assert!(one(1).is_for_journal() && !one(8).is_for_journal());
+        let area = JournalArea::fit(1, 1, 1 << 20, 64 << 10, 16 << 10, 512).expect("a journal");
+        let one = |blocks: u64| Situation { shape: &shape, log_members: 1, ..situation(&area, blocks, Some(2), None) }.way();
+        assert_eq!((one(1), one(8)), (Way::Journal, Way::Log));
     }
 }

@@ -1,12 +1,15 @@
 //! A round of the journal: records are made, written to the copies of their chunks, and these members flushed.
 //!
 //! `Writing` (jobs and member writes) -> `Flushing` -> `Recording` (only if a member was lost meanwhile: its loss must be on record before anything is
-//! promised that depends on the other copies) -> everything up to `through` is promised.
+//! promised that depends on the other copies; or if full rows went to the log at the same time: what is before the records must be durable there) ->
+//! everything up to `through` is promised.
 
-use super::choice::Situation;
+use super::backlog::Logged;
+use super::choice::{Rest, Situation, Way};
 use crate::jobs::{Job, Work};
-use crate::limits::{JOURNAL_DEVICE_BYTES, STREAM_USER};
+use crate::limits::STREAM_USER;
 use crate::member::Purpose;
+use crate::write::FullRows;
 use crate::{Engine, Outbox, WrittenBytes};
 use windrow_io::{Buf, BufPool, MemberOp, Payload};
 use windrow_layout::batch::{TableWriter, plan_batch};
@@ -26,6 +29,8 @@ enum Stage {
 /// The round under way.
 #[derive(Debug)]
 pub(super) struct Round {
+    /// The log has everything up to this one, or is to have it before anything of the round is promised.
+    after: Order,
     through: Order,
     stage: Stage,
     /// Jobs, writes or flushes that have not ended.
@@ -66,36 +71,52 @@ impl JournalWork {
 }
 
 impl Engine {
-    /// Begins a round that covers everything up to `horizon`, if the journal can and should do that. False: it is a matter of the log.
-    pub(super) fn begin_journal_round(&mut self, horizon: Order, out: &mut Outbox) -> bool {
-        if self.journal.rings.is_empty() || self.read_only {
-            return false;
-        }
+    /// Serves what flushes up to `horizon` wait for: a round of the journal is begun, the log is told what to make durable, or both.
+    pub(super) fn serve(&mut self, horizon: Order, out: &mut Outbox) {
         let promised = self.promised();
+        let (way, rows) = self.way(horizon, promised);
+        let after = match (way, rows) {
+            (Way::Both, Some(rows)) if rows.entries == 0 || self.seal_full_rows(&rows, out) => rows.last,
+            (Way::Journal, _) => promised,
+            _ => horizon,
+        };
+        if after > promised {
+            self.journal.by_log = self.journal.by_log.max(after);
+        }
+        if after >= horizon {
+            self.journal.sums.both += u64::from(way == Way::Both);
+            return;
+        }
+        let works = self.make_records(after, horizon);
+        let Some(through) = works.last().map(|work| work.header.last) else {
+            self.journal.sums.log_full += 1;
+            self.journal.by_log = horizon;
+            return;
+        };
+        self.journal.round = Some(Round { after, through, stage: Stage::Writing, left: works.len() as u32, members: 0 });
+        self.journal.sums.records += works.len() as u64;
+        self.journal.sums.both += u64::from(way == Way::Both);
+        out.jobs.extend(works.into_iter().map(|work| Job(Work::Journal(Box::new(work)))));
+    }
+
+    /// How it is to be done, and what of the open batch fills rows.
+    fn way(&mut self, horizon: Order, promised: Order) -> (Way, Option<FullRows>) {
+        if self.journal.rings.is_empty() || self.read_only {
+            return (Way::Log, None);
+        }
         self.journal.backlog.release(promised);
         if !self.journal.backlog.covers(promised.next(), horizon) {
             self.journal.sums.log_unlisted += 1;
-            return false;
+            return (Way::Log, None);
         }
-        if !self.is_for_journal(horizon) {
-            self.journal.sums.log_cheaper += 1;
-            return false;
-        }
-        let works = self.make_records(horizon);
-        let Some(through) = works.last().map(|work| work.header.last) else {
-            self.journal.sums.log_full += 1;
-            return false;
-        };
-        self.journal.round = Some(Round { through, stage: Stage::Writing, left: works.len() as u32, members: 0 });
-        self.journal.sums.records += works.len() as u64;
-        out.jobs.extend(works.into_iter().map(|work| Job(Work::Journal(Box::new(work)))));
-        true
+        let rows = self.full_rows(horizon).filter(|rows| rows.last > promised);
+        let way = self.cheapest_way(horizon, rows.as_ref());
+        self.journal.sums.log_cheaper += u64::from(way == Way::Log);
+        (way, rows)
     }
 
-    fn is_for_journal(&self, horizon: Order) -> bool {
-        let Some(ring) = self.journal.ring() else { return false };
-        let needed = self.journal.backlog.entries.iter().take_while(|logged| logged.entry.orders().is_some_and(|(first, _)| first <= horizon));
-        let (blocks, entries) = needed.fold((0usize, 0usize), |(b, e), logged| (b + usize::from(logged.payload.is_some()), e + 1));
+    fn cheapest_way(&self, horizon: Order, rows: Option<&FullRows>) -> Way {
+        let Some(ring) = self.journal.ring() else { return Way::Log };
         let user = self.stream(STREAM_USER);
         let shape = self.zones.shape(if self.zones.contains(user.position.segment) { user.position.segment } else { windrow_units::SegmentId(0) });
         let open = user.open.orders.is_some_and(|(first, _)| first <= horizon);
@@ -103,25 +124,34 @@ impl Engine {
         let wasted_blocks = plan.map(|plan| u64::from(plan.rows) * u64::from(shape.data) - u64::from(plan.payload_blocks));
         let dirty = self.members.list.iter().filter(|m| m.online && m.dirty).count() as u64;
         let situation = Situation {
+            limits: &self.limits,
             shape,
+            area: &ring.area,
+            on_devices: self.superblock.journals.devices() & ring.area.members != 0,
             wasted_blocks,
             log_members: if open { u64::from(shape.width) } else { dirty },
-            record_bytes: record_bytes(entries * 8, blocks as u32, ring.area.granule) as u64,
-            copies: u64::from(ring.area.copies),
+            record_bytes: self.backlog_bytes(Order(0), horizon, ring.area.granule),
+            rest: rows.map(|rows| Rest { sealed: rows.entries > 0, record_bytes: self.backlog_bytes(rows.last, horizon, ring.area.granule) }),
         };
-        // Journal devices are there to spare the others, which then get nothing but full rows.
-        let device = self.superblock.journals.devices() & ring.area.members != 0;
-        situation.is_for_journal() || (device && situation.record_bytes <= JOURNAL_DEVICE_BYTES)
+        situation.way()
     }
 
-    /// Takes room in the ring for everything up to `horizon`, or as much as there is.
-    fn make_records(&mut self, horizon: Order) -> Vec<JournalWork> {
+    /// Bytes of the records of what is in the backlog behind `after` and up to `horizon`, about.
+    fn backlog_bytes(&self, after: Order, horizon: Order, granule: u32) -> u64 {
+        let of = |logged: &&Logged| logged.last > after && logged.entry.orders().is_some_and(|(first, _)| first <= horizon);
+        let (blocks, entries) =
+            self.journal.backlog.entries.iter().filter(of).fold((0usize, 0usize), |(b, e), logged| (b + usize::from(logged.payload.is_some()), e + 1));
+        if entries == 0 { 0 } else { record_bytes(entries * 8, blocks as u32, granule) as u64 }
+    }
+
+    /// Takes room in the ring for everything behind `after` and up to `horizon`, or as much as there is.
+    fn make_records(&mut self, after: Order, horizon: Order) -> Vec<JournalWork> {
         let (pool, epoch, durable, promised) = (self.superblock.pool, self.superblock.epoch, self.orders.durable(), self.promised());
         let seq = &mut self.journal.seq;
         let Some(ring) = self.journal.rings.get_mut(self.journal.at) else { return Vec::new() };
         let granule = ring.area.granule;
         let mut works = Vec::new();
-        let mut entries = self.journal.backlog.entries.iter().peekable();
+        let mut entries = self.journal.backlog.entries.iter().skip_while(|logged| logged.last <= after).peekable();
         let is_needed = |first: Order| first <= horizon;
         while entries.peek().is_some_and(|logged| logged.entry.orders().is_some_and(|(first, _)| is_needed(first))) {
             if ring.left() < record_bytes(ENTRY_BOUND, 1, granule) && !ring.turn(durable) {
@@ -216,7 +246,8 @@ impl Engine {
         if !ended || self.members.unrecorded_loss || self.stopped.is_some() {
             return;
         }
-        let Some(round) = self.journal.round.take() else { return };
+        let durable = self.orders.durable();
+        let Some(round) = self.journal.round.take_if(|round| round.after <= durable.max(self.journal.promised)) else { return };
         let is_read_at_start = |m: &MemberId| round.members >> m.0 & 1 == 1 && !self.members.list[m.index()].rebuilding;
         if !self.online_members().iter().any(is_read_at_start) {
             // Not one copy that counts: the log has to do it.

@@ -7,7 +7,9 @@ pub(crate) mod pace;
 mod part;
 mod place;
 mod room;
+mod rows;
 mod seal;
 
 pub(crate) use admit::{Admission, Placing};
 pub(crate) use room::{EDGE_UNITS, segments_ahead};
+pub(crate) use rows::FullRows;

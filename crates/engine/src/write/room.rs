@@ -6,12 +6,14 @@
 //! rest of the open segment + segments taken in advance - one chunk of the last of them - what is admitted and not sealed
 //! ```
 //! One chunk is left out because without a further segment the last chunk of the last one must not be begun. Sealing early for
-//! a flush wastes rows, but then nothing is unsealed, and the room is reckoned anew from where the stream stands.
+//! a flush wastes rows, but then nothing is unsealed, and the room is reckoned anew from where the stream stands. Where only full rows are
+//! sealed (`rows.rs`), the rest needs a header and a footer of its own: there must be room for these.
 //!
 //! Room is counted in sixteenths of a block, so that table entries of records count too.
 
 use crate::Engine;
 use crate::limits::STREAM_USER;
+use crate::stream::Item;
 use windrow_units::{Shape, ZoneMap};
 
 /// A block with payload: the block and its share of the table.
@@ -20,6 +22,11 @@ pub(crate) const DATA_UNITS: u64 = 17;
 pub(crate) const RECORD_UNITS: u64 = 1;
 /// What an unaligned change may take: a range and two blocks at each end, with a margin for volume operations.
 pub(crate) const EDGE_UNITS: u64 = 8 * DATA_UNITS;
+
+/// Room that an item of an open batch takes.
+pub(super) fn item_units(item: &Item) -> u64 {
+    if matches!(item, Item::Data { .. }) { DATA_UNITS } else { RECORD_UNITS }
+}
 
 /// Units in `rows` rows of one chunk: without header and footer.
 fn chunk_units(shape: &Shape, rows: u32) -> u64 {

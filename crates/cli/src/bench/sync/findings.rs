@@ -30,7 +30,7 @@ struct Figures {
     member_bytes: u64,
     member_flushes: u64,
     /// Rounds, bytes of records, flushes left to the log because: cheaper, not all listed, no free chunk.
-    journal: [u64; 5],
+    journal: [u64; 6],
     cpu_seconds: f64,
 }
 
@@ -56,6 +56,7 @@ impl Figures {
                 sum(&|sample| sample.journal.log_cheaper),
                 sum(&|sample| sample.journal.log_unlisted),
                 sum(&|sample| sample.journal.log_full),
+                sum(&|sample| sample.journal.both),
             ],
             cpu_seconds: rounds.iter().map(|sample| sample.cpu_seconds).sum(),
         }
@@ -72,14 +73,14 @@ impl Figures {
     fn json(&self, case: &Case<'_>, side: &Side, rounds: &[Sample]) -> Value {
         let per_user_byte: serde_json::Map<String, Value> =
             self.by_cause.iter().map(|(name, bytes)| ((*name).to_owned(), json!(ppm(*bytes as f64 / self.user_bytes)))).collect();
-        let [journal_rounds, record_bytes, log_cheaper, log_unlisted, log_full] = self.journal;
+        let [journal_rounds, record_bytes, log_cheaper, log_unlisted, log_full, both] = self.journal;
         json!({
             "load": case.load.name, "threads": case.threads, "pool": side.name,
             "writes_per_second": self.per_second as u64, "commits_per_second": self.commits_per_second as u64, "latency": self.latency.summary(),
             "member_bytes_per_user_byte_ppm": ppm(self.bytes_per_user_byte()), "by_cause_per_user_byte_ppm": per_user_byte,
             "member_flushes_per_commit_ppm": ppm(self.flushes_per_commit()), "cpu_ns_per_commit": (self.cpu_seconds * 1e9 / self.commits) as u64,
             "journal": {
-                "rounds": journal_rounds, "record_bytes": record_bytes, "log_cheaper": log_cheaper, "log_unlisted": log_unlisted, "log_full": log_full,
+                "rounds": journal_rounds, "record_bytes": record_bytes, "log_cheaper": log_cheaper, "log_unlisted": log_unlisted, "log_full": log_full, "both": both,
             },
             "rounds": rounds.iter().map(|sample| json!({
                 "writes_per_second": sample.load.writes_per_second() as u64, "commits": sample.load.commits, "written": sample.written,

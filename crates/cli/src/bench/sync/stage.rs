@@ -116,6 +116,7 @@ fn journal_since(after: &JournalStatus, before: &JournalStatus) -> JournalStatus
         log_cheaper: after.log_cheaper - before.log_cheaper,
         log_unlisted: after.log_unlisted - before.log_unlisted,
         log_full: after.log_full - before.log_full,
+        both: after.both - before.both,
         ..*after
     }
 }

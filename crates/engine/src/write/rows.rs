@@ -1,0 +1,105 @@
+//! Full rows: what of the open batch fills rows to the last block is sealed apart from the rest, which stays open (docs/journal.md, Both ways).
+//!
+//! A batch may end behind any entry, as long as orders ascend over that point. The rest must still fit where the next batch begins, so nothing is
+//! split where less of the chunk is left than the rest takes.
+
+use crate::limits::STREAM_USER;
+use super::room::{DATA_UNITS, item_units};
+use crate::stream::OpenBatch;
+use crate::{Engine, Outbox};
+use windrow_layout::batch::{Entry, TableWriter, plan_batch};
+use windrow_units::{Order, Shape};
+
+/// The part of the open user batch that can go to the log without padding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FullRows {
+    /// Its entries.
+    pub(crate) entries: usize,
+    /// The last order that is in it or in a batch before it.
+    pub(crate) last: Order,
+}
+
+/// More than an entry grows when it is the first one of its table.
+const ENTRY_WITHOUT_CONTEXT: usize = 64;
+
+/// The longest part of a table that fills rows from `row` of a segment to the last block and leaves room for the rest: number of entries. 0: none.
+fn full_entries(entries: &[Entry], whole: &TableWriter, shape: &Shape, row: u32) -> usize {
+    let (mut table, mut found) = (TableWriter::new(), 0);
+    for (at, entry) in entries.iter().enumerate() {
+        table.push(entry);
+        let Some(plan) = plan_batch(shape, row, table.encoded_len(), table.payload_blocks()) else { break };
+        // The next segment may have rows of another width.
+        let behind = row + plan.rows;
+        if plan.padding_blocks > 0 || at + 1 == entries.len() || behind == shape.rows {
+            continue;
+        }
+        let rest = whole.encoded_len() - table.encoded_len() + ENTRY_WITHOUT_CONTEXT;
+        if plan_batch(shape, behind, rest, whole.payload_blocks() - table.payload_blocks()).is_some() {
+            found = at + 1;
+        }
+    }
+    found
+}
+
+impl Engine {
+    /// What of the open user batch fills rows; with no entries if none is full. `None`: there is no open batch, or it has nothing that a flush up to
+    /// `horizon` asks for.
+    pub(crate) fn full_rows(&self, horizon: Order) -> Option<FullRows> {
+        let user = self.stream(STREAM_USER);
+        let (first, _) = user.open.orders.filter(|(first, _)| *first <= horizon)?;
+        let none = FullRows { entries: 0, last: Order(first.0 - 1) };
+        if user.position.segment == windrow_units::SegmentId::NONE {
+            return Some(none);
+        }
+        let shape = self.zones.shape(user.position.segment);
+        if user.open.table.payload_blocks() + 2 < u32::from(shape.data) {
+            return Some(none);
+        }
+        let entries = user.open.table.decode();
+        let count = full_entries(&entries, &user.open.table, shape, user.position.row);
+        let orders = |entry: &Entry| entry.orders().map_or((Order(0), Order(0)), |(first, count)| (first, Order(first.0 + count - 1)));
+        let last = entries[..count].iter().map(|entry| orders(entry).1).max();
+        let behind = entries[count..].iter().map(|entry| orders(entry).0).min();
+        match (last, behind) {
+            (Some(last), Some(behind)) if last < behind => Some(FullRows { entries: count, last }),
+            _ => Some(none),
+        }
+    }
+
+    /// Seals the full rows of the open user batch; the rest stays open. False if that is not possible now: then nothing has changed.
+    pub(crate) fn seal_full_rows(&mut self, rows: &FullRows, out: &mut Outbox) -> bool {
+        if self.room_units() < 2 * DATA_UNITS {
+            return false;
+        }
+        let units = self.admission.opened_units;
+        let whole = std::mem::take(&mut self.stream_mut(STREAM_USER).open);
+        let (front, rest) = split(&whole, rows.entries);
+        let units_of_rest: u64 = rest.items.iter().map(item_units).sum();
+        self.stream_mut(STREAM_USER).open = front;
+        self.admission.opened_units = units - units_of_rest;
+        let sealed = self.seal(STREAM_USER, out);
+        self.stream_mut(STREAM_USER).open = if sealed { rest } else { whole };
+        self.admission.opened_units = if sealed { units_of_rest } else { units };
+        sealed
+    }
+}
+
+/// The first entries of an open batch, and the others.
+fn split(whole: &OpenBatch, entries: usize) -> (OpenBatch, OpenBatch) {
+    let ages = || OpenBatch { since_ns: whole.since_ns, at_risk_since_ns: whole.at_risk_since_ns, ..OpenBatch::default() };
+    let (mut front, mut rest) = (ages(), ages());
+    let mut payloads = whole.payloads.iter();
+    for (at, (entry, item)) in whole.table.decode().iter().zip(&whole.items).enumerate() {
+        let part = if at < entries { &mut front } else { &mut rest };
+        part.table.push(entry);
+        part.items.push(*item);
+        if entry.has_payload() {
+            part.payloads.extend(payloads.next().cloned());
+        }
+        if let Some((first, count)) = entry.orders() {
+            part.cover(first);
+            part.cover(Order(first.0 + count - 1));
+        }
+    }
+    (front, rest)
+}
