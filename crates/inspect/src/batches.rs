@@ -147,6 +147,25 @@ impl Flaws {
     }
 }
 
+/// What of a row is not as it should be.
+#[derive(Clone, Copy, Default)]
+struct RowFlaws {
+    /// Head, payload and tail blocks that had to be rebuilt.
+    rebuilt: usize,
+    /// Head and tail among them: their checksums do not reach every byte.
+    rebuilt_ends: usize,
+    padding: usize,
+    redundancy: usize,
+}
+
+impl RowFlaws {
+    /// Payload that was rebuilt is right to the last byte: then wrong padding was none of what it was rebuilt from, or its wrong bytes made up for each other.
+    fn is_beyond(&self, tolerance: usize) -> bool {
+        let padding = if self.rebuilt_ends > 0 { self.padding } else { 0 };
+        self.rebuilt > 0 && self.rebuilt + self.redundancy + padding > tolerance
+    }
+}
+
 /// Verifies head and tail alone.
 pub(crate) fn verify_ends(reader: &mut PoolReader<'_>, frame: &HeaderFrame) -> Option<DecodedBatch> {
     let header = &frame.header;
@@ -163,8 +182,7 @@ pub(crate) fn verify_whole(reader: &mut PoolReader<'_>, frame: &HeaderFrame) -> 
     let payloads = batch.entries.iter().filter_map(|e| e.payload);
     let lost: Vec<u32> = payloads.filter(|p| rows.find_checksum(reader, p.block, p.checksum).is_none()).map(|p| p.block).collect();
     let mut flaws = Flaws { wrong: lost.len() as u32, ..Flaws::default() };
-    // For each row the blocks that had to be rebuilt, and all that are not as they should be.
-    let mut of_rows = vec![(0, 0); header.rows as usize];
+    let mut of_rows = vec![RowFlaws::default(); header.rows as usize];
     let blocks = (0..frame.head_blocks + frame.payload_blocks).chain([frame.tail_block()]);
     for block in blocks.filter(|block| !lost.contains(block)) {
         let of_row = &mut of_rows[rows.position(block).1 as usize];
@@ -173,17 +191,18 @@ pub(crate) fn verify_whole(reader: &mut PoolReader<'_>, frame: &HeaderFrame) -> 
             Origin::Missing => flaws.missing += 1,
             Origin::Wrong => flaws.wrong += 1,
         }
-        *of_row = (of_row.0 + 1, of_row.1 + 1);
+        of_row.rebuilt += 1;
+        of_row.rebuilt_ends += usize::from(!(frame.head_blocks..frame.head_blocks + frame.payload_blocks).contains(&block));
     }
     for block in frame.head_blocks + frame.payload_blocks..frame.tail_block() {
         if rows.bytes(block).iter().any(|byte| *byte != 0) || rows.origin(block) != Origin::Member {
-            of_rows[rows.position(block).1 as usize].1 += 1;
+            of_rows[rows.position(block).1 as usize].padding += 1;
             rows.correct(block, &[0; BLOCK_SIZE]);
         }
     }
     let (_, wrong) = rows.compare_redundancy(reader);
-    wrong.iter().for_each(|(row, _)| of_rows[*row as usize].1 += 1);
+    wrong.iter().for_each(|(row, _)| of_rows[*row as usize].redundancy += 1);
     flaws.redundancy = wrong.len() as u32;
-    let is_beyond = header.shape.code != Code::Copies && of_rows.iter().any(|(rebuilt, wrong)| *rebuilt > 0 && *wrong > header.shape.tolerance());
+    let is_beyond = header.shape.code != Code::Copies && of_rows.iter().any(|row| row.is_beyond(header.shape.tolerance()));
     Some(WholeBatch { batch, lost, flaws, is_beyond })
 }

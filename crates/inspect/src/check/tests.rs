@@ -228,6 +228,25 @@ fn a_batch_that_lost_no_more_than_its_redundancy_counts() {
     pool.expect_clean();
 }
 
+/// Two members did not get their padding, and what was there before is the same on both: the parity agrees with it, and a start rebuilds the payload of
+/// the third one.
+#[test]
+fn a_payload_that_can_be_rebuilt_counts_whatever_padding_there_is() {
+    let mut pool = used_pool(Redundancy::Single, 8);
+    let last = pool.batches.len();
+    pool.write(1, &[20, 21]);
+    let (segment, row, rows) = pool.batches[last];
+    assert_eq!(rows, 1, "head, two payload blocks, three of padding, tail");
+    pool.lose_columns(last, 1..2);
+    for column in [3, 4] {
+        let (member, offset) = pool.zones.locate(segment).address(row, Column(column));
+        pool.io.members[member.index()].as_mut().unwrap()[offset as usize..][..4096].fill(0xff);
+    }
+    let report = pool.check();
+    assert_eq!(report.accepted_order.0, pool.order);
+    assert_eq!(kinds(&report), [(BatchIncomplete, Note)], "{:#?}", report.findings.list);
+}
+
 /// A write to one member was lost, and what is there is a valid batch of the segment's former life.
 #[test]
 fn a_header_of_a_former_life_is_not_taken_for_the_present_one() {
