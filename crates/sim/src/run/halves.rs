@@ -24,7 +24,9 @@ impl Run {
     pub(super) fn two_hosts(&mut self) -> Result<(), Violation> {
         let count = self.scenario.sizes.len();
         let tolerance = self.scenario.redundancy.tolerance();
-        if count < 2 || count > 2 * tolerance || !self.world.ailing.is_empty() || !self.rng.chance(600) {
+        // Journal devices could go to one of the hosts only.
+        let devices = self.scenario.journal.as_ref().is_some_and(|journal| !journal.devices.is_empty());
+        if devices || count < 2 || count > 2 * tolerance || !self.world.ailing.is_empty() || !self.rng.chance(600) {
             return Ok(());
         }
         let (first, second) = self.draw_halves(count, tolerance);
