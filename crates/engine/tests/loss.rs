@@ -110,16 +110,8 @@ fn orders_behind_a_fence_are_not_lost() {
     }
 }
 
-/// A page of the newest checkpoint is lost. The one before serves, with a longer replay; the batches of the lost one are in that replay,
-/// and their absence must not be taken for a loss of data.
-#[test]
-fn a_lost_checkpoint_is_noted_and_the_one_before_serves() {
-    let mut machine = Machine::new(3, 64, 100);
-    let volume = machine.volume(1 << 30);
-    for lba in 0..30 {
-        machine.write(volume, lba, 7);
-        machine.flush(volume);
-    }
+/// The pool after two shutdowns, the list of its newest checkpoint lost; and the number of the one before.
+fn without_newest_checkpoint(mut machine: Machine, volume: VolumeId) -> (Memory, u64) {
     for byte in [101, 102] {
         // Each shutdown writes a checkpoint; the start after it keeps the one that it used.
         machine = machine.crash();
@@ -132,8 +124,39 @@ fn a_lost_checkpoint_is_noted_and_the_one_before_serves() {
     let codec = sb.place_codec();
     let (row, rows) = (u32::from(newest.list.batch_row), u32::from(newest.list.batch_rows));
     memory.overwrite(codec.segment(newest.list.place), row..row + rows, 0);
+    (memory, older.id)
+}
+
+/// The last batch was lost together with the newest checkpoint. The one before knew nothing of that batch, no later header either: it was taken for a
+/// torn tail, and what had been flushed was gone without a word. But the root of the checkpoint that was not used told how far the log was durable.
+#[test]
+fn a_checkpoint_that_is_lost_still_tells_what_was_durable() {
+    let mut machine = Machine::new(3, 64, 100);
+    let volume = machine.volume(1 << 30);
+    machine.write(volume, 50, 7);
+    machine.flush(volume);
+    let (mut memory, _) = without_newest_checkpoint(machine, volume);
+    let (segment, row, header) = memory.headers().into_iter().filter(|(.., h)| h.stream.0 == 0).max_by_key(|(.., h)| h.seq).expect("a batch");
+    memory.overwrite(segment, row..row + header.rows, 0);
+    let before = memory.data.clone();
+    let OpenError::Lost(Losses(losses)) = open(&mut memory).map(|_| ()).expect_err("the loss is found") else { panic!("another error") };
+    assert!(memory.data == before, "nothing was written");
+    assert_eq!((losses.len(), losses[0].stream, losses[0].seq, losses[0].durable_seq), (1, 0, header.seq, header.seq));
+}
+
+/// A page of the newest checkpoint is lost. The one before serves, with a longer replay; the batches of the lost one are in that replay,
+/// and their absence must not be taken for a loss of data.
+#[test]
+fn a_lost_checkpoint_is_noted_and_the_one_before_serves() {
+    let mut machine = Machine::new(3, 64, 100);
+    let volume = machine.volume(1 << 30);
+    for lba in 0..30 {
+        machine.write(volume, lba, 7);
+        machine.flush(volume);
+    }
+    let (mut memory, older) = without_newest_checkpoint(machine, volume);
     let report = open(&mut memory).expect("the older checkpoint serves");
-    assert_eq!(report.checkpoint, older.id);
+    assert_eq!(report.checkpoint, older);
     assert!(report.notes.iter().any(|n| n.contains("checkpoint")), "{:?}", report.notes);
     let mut machine = Machine::open(memory);
     assert!((0..30).all(|lba| machine.byte(volume, lba) == 7));

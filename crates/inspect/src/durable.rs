@@ -66,10 +66,10 @@ pub(crate) struct Durable<'f> {
 }
 
 impl<'f> Durable<'f> {
-    /// What root and fences say.
-    pub(crate) fn new(fences: &'f [Fence], root: &CheckpointRoot) -> Self {
+    /// What the roots and fences say; also a root whose pages can not be had any more.
+    pub(crate) fn new<'r>(fences: &'f [Fence], roots: impl Iterator<Item = &'r CheckpointRoot>) -> Self {
         let mut durable = Self { fences, seqs: [Seq(0); MAX_STREAMS], through: Order(0) };
-        durable.said(root.epoch, &root.flushed_seq, root.flushed_through);
+        roots.for_each(|root| durable.said(root.epoch, &root.flushed_seq, root.flushed_through));
         for fence in fences {
             // What a fence accepts was made durable before it was written.
             durable.said(fence.epoch, &fence.last_seq, fence.accepted_order);

@@ -82,7 +82,7 @@ fn is_void(fences: &[Fence], frame: &HeaderFrame) -> bool {
 /// Replays everything after `root` into `tables`.
 pub(crate) fn replay(reader: &mut PoolReader<'_>, superblock: &Superblock, root: &CheckpointRoot, tables: &mut Tables, findings: &mut Findings) -> Replay {
     let fences = &superblock.fences;
-    let mut durable = Durable::new(fences, root);
+    let mut durable = Durable::new(fences, superblock.checkpoints.iter().flatten());
     let mut chains = Vec::with_capacity(MAX_STREAMS);
     for stream in (0..MAX_STREAMS as u8).map(StreamId) {
         chains.push(Follow { superblock, root, stream }.run(reader, &mut durable));

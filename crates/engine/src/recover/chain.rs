@@ -146,7 +146,7 @@ impl Durable {
         self.through = self.through.max(claimed);
     }
 
-    /// What checkpoint root and fences say.
+    /// What a checkpoint root and fences say; also one whose pages can not be had any more.
     pub(super) fn claim_root(&mut self, superblock: &Superblock, root: &CheckpointRoot) {
         self.claim(superblock, root.epoch, &root.flushed_seq, root.flushed_through);
         for fence in &superblock.fences {
@@ -204,7 +204,9 @@ impl Chains {
 /// Follows all streams from `root`.
 pub(super) fn collect(reader: &mut Reader<'_>, superblock: &Superblock, root: &CheckpointRoot) -> Result<Chains, OpenError> {
     let mut chains = Chains { list: Vec::new(), durable: Durable::nothing() };
-    chains.durable.claim_root(superblock, root);
+    for root in superblock.checkpoints.iter().flatten() {
+        chains.durable.claim_root(superblock, root);
+    }
     let mut budget = REPLAY_TABLE_BYTES;
     for stream in STREAMS {
         let walk = Walk { superblock, root, stream };
