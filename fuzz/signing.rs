@@ -59,13 +59,20 @@ pub fn sign_record(record: &mut [u8]) -> RecordAddress {
     let head = number(record, 28).clamp(128, record.len());
     record[28..32].copy_from_slice(&(head as u32).to_le_bytes());
     let (payloads, checksums) = (number(record, 88), 128 + number(record, 96).min(head));
-    for block in 0..payloads.min(256) {
-        let (from, at) = (head + block * 4096, checksums + block * 4);
-        if from + 4096 <= record.len() && at + 4 <= head {
-            let sum = windrow_layout::batch::payload_checksum(&record[from..from + 4096]);
+    let (lengths, mut from) = (checksums + payloads.min(256) * 4, head);
+    for payload in 0..payloads.min(256) {
+        let (at, length_at) = (checksums + payload * 4, lengths + payload * 2);
+        if length_at + 2 > head {
+            break;
+        }
+        let length = usize::from(u16::from_le_bytes(array(record, length_at)));
+        if let Some(bytes) = record.get(from..from + length) {
+            let sum = windrow_layout::batch::payload_checksum(bytes);
             record[at..at + 4].copy_from_slice(&sum.to_le_bytes());
+            from += length;
         }
     }
+    record[100..104].copy_from_slice(&((from - head) as u32).to_le_bytes());
     let mut owner = [0; 40];
     owner[..8].copy_from_slice(b"WNDRWJRN");
     owner[8..24].copy_from_slice(&record[32..48]);

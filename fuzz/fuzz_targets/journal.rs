@@ -9,15 +9,15 @@ use windrow_units::Uuid;
 
 fuzz_target!(|data: &[u8]| {
     let pool = Uuid([7; 16]);
-    let _ = decode_record_header(data, &pool, 3, 512);
+    let _ = decode_record_header(data, &pool, 3, 512, 512);
     let _ = decode_record(data, &pool, 3, 512, 512);
     if data.len() < RECORD_HEADER_BYTES {
         return;
     }
     let mut bytes = data.to_vec();
     let address = signing::sign_record(&mut bytes);
-    let head = decode_record_header(&bytes, &address.pool, address.chunk, address.offset);
     for granule in [512, 4096] {
+        let head = decode_record_header(&bytes, &address.pool, address.chunk, address.offset, granule);
         let Ok(record) = decode_record(&bytes, &address.pool, address.chunk, address.offset, granule) else { continue };
         let length = record.length as usize;
         assert_eq!(head, Ok((record.header.clone(), length as u64)));

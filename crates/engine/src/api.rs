@@ -339,6 +339,8 @@ pub struct Limits {
     pub flush_cost_bytes: u64,
     /// Records of one flush up to this size go to journal devices whatever they cost; of a larger one, what does not fill rows.
     pub journal_device_bytes: u64,
+    /// Payloads of journal records are packed (LZ4) where that makes them smaller.
+    pub packs_records: bool,
 }
 
 impl Default for Limits {
@@ -350,6 +352,7 @@ impl Default for Limits {
             waiting_requests: 65536,
             flush_cost_bytes: FLUSH_COST_BYTES,
             journal_device_bytes: JOURNAL_DEVICE_BYTES,
+            packs_records: true,
         }
     }
 }

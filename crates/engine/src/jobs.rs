@@ -43,7 +43,7 @@ impl Job {
             Work::Verify(work) => work.blocks.len() * BLOCK_SIZE,
             Work::Rebuild(work) => work.columns.iter().flatten().map(|b| b.len()).sum(),
             Work::Examine(work) => work.bytes(),
-            Work::Journal(work) => work.bytes(),
+            Work::Journal(work) => work.bytes_at_most() as usize,
         }
     }
 }

@@ -200,7 +200,9 @@ impl Engine {
         let (mut half, mut most) = (false, false);
         if let Some(ring) = self.journal.ring() {
             let used = ring.used(durable);
-            let much = u64::from(used) * u64::from(ring.area.chunk_bytes) > JOURNAL_LIVE_BYTES_MAX / 2;
+            // Packed records hold more than their bytes; of what they hold no more than one block for each order.
+            let blocks = self.journal.promised.0.saturating_sub(durable.0);
+            let much = (u64::from(used) * u64::from(ring.area.chunk_bytes)).max(blocks * BLOCK_BYTES) > JOURNAL_LIVE_BYTES_MAX / 2;
             (half, most) = (much || 2 * used > ring.area.chunks, much || 4 * used > 3 * ring.area.chunks);
         }
         if self.orders.committed() > durable {

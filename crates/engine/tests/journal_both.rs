@@ -3,7 +3,6 @@
 mod machine;
 
 use machine::Machine;
-use windrow_engine::*;
 use windrow_io::*;
 use windrow_units::VolumeId;
 

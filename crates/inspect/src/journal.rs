@@ -107,7 +107,7 @@ impl Follow<'_> {
 
     /// Every header of these epochs at a byte of the chunk, with the length of its record.
     fn headers(&self, at: usize) -> Vec<(RecordHeader, u64)> {
-        let decode = |copy: &Piece| decode_record_header(copy.bytes.get(at..)?, &self.pool, self.chunk, at as u32).ok();
+        let decode = |copy: &Piece| decode_record_header(copy.bytes.get(at..)?, &self.pool, self.chunk, at as u32, self.area.granule).ok();
         self.copies.iter().filter_map(decode).filter(|(h, _)| self.epochs.contains(&h.epoch)).collect()
     }
 

@@ -3,8 +3,9 @@
 //! A record lies in one chunk of the journal ([`windrow_units::JournalArea`]), with the same bytes in each copy of the chunk:
 //! ```text
 //! 0 .. 128          header
-//! 128 .. head       the table: entries, then one CRC-32C for each payload block; zeroes up to a whole number of granules
-//! head .. end       payload blocks, in the order of the entries that have one
+//! 128 .. head       the table: entries, then for each payload one CRC-32C and its length (u16)
+//! head .. end       payloads, in the order of the entries that have one: 4096 bytes, or less if the block was packed; zeroes up to a whole
+//!                   number of granules
 //! ```
 //! The next record of the chunk begins at its end. Record 0 of a chunk begins at its first byte, so readers know where to look and
 //! search for nothing; numbers of the records of a chunk are consecutive, so what a former life of the chunk left is told apart.
@@ -39,7 +40,11 @@ const LAST: usize = 80;
 const PAYLOADS: usize = 88;
 const ENTRIES: usize = 92;
 const ENTRY_BYTES: usize = 96;
-const RESERVED: usize = 100;
+const PAYLOAD_BYTES: usize = 100;
+const RESERVED: usize = 104;
+
+/// Bytes in the head for each payload: its CRC-32C and its length.
+const PAYLOAD_INFO_BYTES: usize = 6;
 
 /// Why bytes are not a record that this version can use. Which of these is the end of a chunk and which is damage is for recovery to say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -112,28 +117,33 @@ pub struct DecodedRecord {
     pub header: RecordHeader,
     /// Bytes of the whole record: where the next one begins.
     pub length: u32,
-    /// The entries; `block` of a payload counts from the first payload block.
+    /// The entries; `block` of a payload is its number.
     pub entries: Vec<DecodedEntry>,
-    /// The byte at which the payload begins.
-    pub payload_at: u32,
+    /// First byte and bytes of each payload within the record.
+    pub payloads: Vec<(u32, u32)>,
 }
 
 impl DecodedRecord {
-    /// The bytes of a payload block within the bytes of the record.
+    /// The bytes of a payload within the bytes of the record: a block, or what it was packed into (LZ4) if they are less than that.
     pub fn payload<'a>(&self, record: &'a [u8], info: &PayloadInfo) -> &'a [u8] {
-        let at = self.payload_at as usize + info.block as usize * BLOCK_SIZE;
-        record.get(at..at + BLOCK_SIZE).unwrap_or(&[])
+        let (at, length) = self.payloads.get(info.block as usize).map_or((0, 0), |(at, length)| (*at as usize, *length as usize));
+        record.get(at..at + length).unwrap_or(&[])
     }
 }
 
-/// Bytes of header and table, in whole granules.
-fn head_bytes(entry_bytes: usize, payloads: u32, granule: u32) -> usize {
-    (RECORD_HEADER_BYTES + entry_bytes + 4 * payloads as usize).next_multiple_of(granule as usize)
+/// Bytes of header and table.
+fn head_bytes(entry_bytes: usize, payloads: u32) -> usize {
+    RECORD_HEADER_BYTES + entry_bytes + PAYLOAD_INFO_BYTES * payloads as usize
 }
 
-/// Bytes of a record with this table.
+/// Bytes of a record with a table of so many bytes, and so many payloads of so many bytes together.
+pub fn packed_record_bytes(entry_bytes: usize, payloads: u32, payload_bytes: usize, granule: u32) -> usize {
+    (head_bytes(entry_bytes, payloads) + payload_bytes).next_multiple_of(granule as usize)
+}
+
+/// Bytes of a record in which no payload is packed: no record with this table is longer.
 pub fn record_bytes(entry_bytes: usize, payloads: u32, granule: u32) -> usize {
-    head_bytes(entry_bytes, payloads, granule) + payloads as usize * BLOCK_SIZE
+    packed_record_bytes(entry_bytes, payloads, payloads as usize * BLOCK_SIZE, granule)
 }
 
 /// The seed of the checksum: bytes of another pool, of an older epoch or of another address do not verify, nor do batches.
@@ -147,27 +157,33 @@ fn seed(pool: &PoolUuid, epoch: Epoch, chunk: u32, offset: u32) -> u64 {
     xxh3_64_with_seed(&address, 0)
 }
 
-/// Writes a record into `out`, which has [`record_bytes`] bytes. Payload blocks are 4096 bytes, one for each entry that has one.
+/// Writes a record into `out`, which has [`packed_record_bytes`] bytes. Payloads are blocks of 4096 bytes, or what they were packed into, one for each
+/// entry that has one.
 ///
 /// # Panics
 /// If table, payloads, and the length of `out` do not agree.
 pub fn encode_record<'a>(header: &RecordHeader, table: &TableWriter, payloads: impl Iterator<Item = &'a [u8]>, granule: u32, out: &mut [u8]) {
     let entries = table.bytes();
-    let head = head_bytes(entries.len(), table.payload_blocks(), granule);
-    assert_eq!(out.len(), record_bytes(entries.len(), table.payload_blocks(), granule), "the room for a journal record");
-    assert!(header.first <= header.last && header.seq.0 > 0);
-    let (front, blocks) = out.split_at_mut(head);
+    let count = table.payload_blocks();
+    let (front, behind) = out.split_at_mut(head_bytes(entries.len(), count));
     front.fill(0);
     put(front, RECORD_HEADER_BYTES, entries);
-    let mut checksum_at = RECORD_HEADER_BYTES + entries.len();
-    let mut count = 0;
-    for (block, payload) in blocks.chunks_exact_mut(BLOCK_SIZE).zip(payloads) {
-        block.copy_from_slice(payload);
-        put(front, checksum_at, &crate::batch::payload_checksum(payload).to_le_bytes());
-        checksum_at += 4;
-        count += 1;
+    let checksums_at = RECORD_HEADER_BYTES + entries.len();
+    let lengths_at = checksums_at + 4 * count as usize;
+    let (mut number, mut used) = (0, 0);
+    for payload in payloads {
+        assert!((1..=BLOCK_SIZE).contains(&payload.len()), "a payload is a block or less");
+        put(front, checksums_at + 4 * number, &crate::batch::payload_checksum(payload).to_le_bytes());
+        put(front, lengths_at + 2 * number, &(payload.len() as u16).to_le_bytes());
+        put(behind, used, payload);
+        number += 1;
+        used += payload.len();
     }
-    assert_eq!(count, table.payload_blocks(), "one payload block for each entry that has one");
+    behind[used..].fill(0);
+    assert_eq!(number, count as usize, "one payload for each entry that has one");
+    assert_eq!(front.len() + behind.len(), packed_record_bytes(entries.len(), count, used, granule), "the room for a journal record");
+    assert!(header.first <= header.last && header.seq.0 > 0);
+    let head = front.len();
     put(front, 0, &RECORD_MAGIC);
     put(front, VERSION, &RECORD_VERSION.to_le_bytes());
     put(front, CHUNK, &header.chunk.to_le_bytes());
@@ -179,9 +195,10 @@ pub fn encode_record<'a>(header: &RecordHeader, table: &TableWriter, payloads: i
     put(front, DURABLE, &header.durable.0.to_le_bytes());
     put(front, FIRST, &header.first.0.to_le_bytes());
     put(front, LAST, &header.last.0.to_le_bytes());
-    put(front, PAYLOADS, &table.payload_blocks().to_le_bytes());
+    put(front, PAYLOADS, &count.to_le_bytes());
     put(front, ENTRIES, &table.entries().to_le_bytes());
     put(front, ENTRY_BYTES, &(entries.len() as u32).to_le_bytes());
+    put(front, PAYLOAD_BYTES, &(used as u32).to_le_bytes());
     let checksum = xxh3_64_with_seed(&front[VERSION..], seed(&header.pool, header.epoch, header.chunk, header.offset));
     put(front, CHECKSUM, &checksum.to_le_bytes());
 }
@@ -200,9 +217,9 @@ pub fn decode_record(bytes: &[u8], pool: &PoolUuid, chunk: u32, offset: u32, gra
 ///
 /// # Errors
 /// As [`decode_record`]; [`RecordError::Truncated`] if `bytes` ends inside the head.
-pub fn decode_record_header(bytes: &[u8], pool: &PoolUuid, chunk: u32, offset: u32) -> Result<(RecordHeader, u64), RecordError> {
+pub fn decode_record_header(bytes: &[u8], pool: &PoolUuid, chunk: u32, offset: u32, granule: u32) -> Result<(RecordHeader, u64), RecordError> {
     let (header, head) = decode_head(bytes, pool, chunk, offset)?;
-    Ok((header, head.len() as u64 + u64::from(u32_at(head, PAYLOADS)) * BLOCK_SIZE as u64))
+    Ok((header, (head.len() as u64 + u64::from(u32_at(head, PAYLOAD_BYTES))).next_multiple_of(u64::from(granule))))
 }
 
 fn decode_head<'b>(bytes: &'b [u8], pool: &PoolUuid, chunk: u32, offset: u32) -> Result<(RecordHeader, &'b [u8]), RecordError> {
@@ -251,28 +268,44 @@ fn malformed<T>(what: &'static str) -> Result<T, RecordError> {
 /// Table and payload of a record whose head verified.
 fn decode_body(header: RecordHeader, head: &[u8], bytes: &[u8], granule: u32) -> Result<DecodedRecord, RecordError> {
     let (payloads, count, entry_bytes) = (u32_at(head, PAYLOADS), u32_at(head, ENTRIES), u32_at(head, ENTRY_BYTES) as usize);
-    let table_bytes = entry_bytes as u64 + 4 * u64::from(payloads);
     if header.seq.0 == 0 || header.first > header.last || count == 0 || payloads > count || count as usize > entry_bytes / 2 {
         return malformed("numbers that do not go together");
     }
-    if table_bytes > head.len() as u64 || head.len() != head_bytes(entry_bytes, payloads, granule) {
+    let info_bytes = PAYLOAD_INFO_BYTES as u64 * u64::from(payloads);
+    if RECORD_HEADER_BYTES as u64 + entry_bytes as u64 + info_bytes != head.len() as u64 {
         return malformed("the table does not fill the head");
     }
-    let length = head.len() + payloads as usize * BLOCK_SIZE;
-    let Some(blocks) = bytes.get(head.len()..length) else { return malformed("a record that is longer than its chunk") };
-    let (encoded, rest) = head[RECORD_HEADER_BYTES..].split_at(entry_bytes);
-    let (checksums, padding) = rest.split_at(4 * payloads as usize);
+    let (encoded, infos) = head[RECORD_HEADER_BYTES..].split_at(entry_bytes);
+    let (checksums, lengths) = infos.split_at(4 * payloads as usize);
+    let payloads = decode_payloads(head.len(), lengths, u32_at(head, PAYLOAD_BYTES))?;
+    let end = payloads.last().map_or(head.len(), |(at, length)| (at + length) as usize);
+    let length = end.next_multiple_of(granule as usize);
+    let Some(padding) = bytes.get(end..length) else { return malformed("a record that is longer than its chunk") };
     let reserved = [u8_at(head, VERSION + 2), u8_at(head, VERSION + 3)];
     if padding.iter().chain(&head[RESERVED..RECORD_HEADER_BYTES]).chain(&reserved).any(|b| *b != 0) {
         return malformed("bytes that must be zero are not");
     }
     let entries = decode_entries(&header, encoded, checksums, count)?;
-    for (block, bytes) in blocks.chunks_exact(BLOCK_SIZE).enumerate() {
-        if crate::batch::payload_checksum(bytes) != u32_at(checksums, 4 * block) {
-            return Err(RecordError::Payload(block as u32));
+    for (number, (at, length)) in payloads.iter().enumerate() {
+        if crate::batch::payload_checksum(&bytes[*at as usize..(at + length) as usize]) != u32_at(checksums, 4 * number) {
+            return Err(RecordError::Payload(number as u32));
         }
     }
-    Ok(DecodedRecord { header, length: length as u32, entries, payload_at: head.len() as u32 })
+    Ok(DecodedRecord { header, length: length as u32, entries, payloads })
+}
+
+/// First byte and bytes of each payload; together they have as many bytes as the header says.
+fn decode_payloads(head: usize, lengths: &[u8], bytes_said: u32) -> Result<Vec<(u32, u32)>, RecordError> {
+    let mut at = head as u32;
+    let mut payloads = Vec::with_capacity(lengths.len() / 2);
+    for length in lengths.chunks_exact(2).map(|length| u32::from(u16_at(length, 0))) {
+        if !(1..=BLOCK_SIZE as u32).contains(&length) {
+            return malformed("a payload of no length that one can have");
+        }
+        payloads.push((at, length));
+        at += length;
+    }
+    if u64::from(at) == head as u64 + u64::from(bytes_said) { Ok(payloads) } else { malformed("payloads of another length than the header says") }
 }
 
 /// The entries; their orders must cover what the header says, one after the other.

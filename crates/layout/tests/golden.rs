@@ -5,7 +5,7 @@
 use std::path::Path;
 use windrow_layout::batch::{BatchHeader, BatchPlan, Entry, FillState, RangeState, TableWriter, VolumeChange, decode_batch, encode_ends, plan_batch};
 use windrow_layout::checkpoint::*;
-use windrow_layout::journal::{RecordHeader, decode_record, encode_record, record_bytes};
+use windrow_layout::journal::{RecordHeader, decode_record, encode_record, packed_record_bytes};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::*;
 use windrow_units::*;
@@ -163,8 +163,10 @@ fn journal_record_bytes_are_frozen() {
         record_entries().iter().for_each(|e| table.push(e));
         let (chunk, offset) = (7, 8192);
         let header = RecordHeader { pool: uuid(1), epoch: Epoch(4), seq: Seq(33), chunk, offset, durable: Order(4990), first: Order(5000), last: Order(5015) };
-        let blocks: Vec<Vec<u8>> = (0..3u8).map(|b| (0..BLOCK_SIZE).map(|i| (i as u8).wrapping_mul(b + 3) ^ b).collect()).collect();
-        let mut record = vec![0xaa; record_bytes(table.bytes().len(), table.payload_blocks(), granule)];
+        let bytes = |b: u8, length: usize| (0..length).map(|i| (i as u8).wrapping_mul(b + 3) ^ b).collect();
+        // The second one was packed.
+        let blocks: Vec<Vec<u8>> = vec![bytes(0, BLOCK_SIZE), bytes(1, 777), bytes(2, BLOCK_SIZE)];
+        let mut record = vec![0xaa; packed_record_bytes(table.bytes().len(), table.payload_blocks(), 2 * BLOCK_SIZE + 777, granule)];
         encode_record(&header, &table, blocks.iter().map(Vec::as_slice), granule, &mut record);
         golden(&format!("record-{granule}-v1.bin"), &record);
         let decoded = decode_record(&record, &uuid(1), chunk, offset, granule).unwrap();

@@ -1,10 +1,12 @@
-//! Data reduction as pure jobs over blocks: what a block is made of, and its checksum.
+//! Data reduction as pure jobs over blocks: what a block is made of, its checksum, and the block in less bytes.
 //!
 //! Workers call these on every block that passes through, so each must cost little beside the copy that the block needs
 //! anyway: [`classify`] looks at eight bytes of a block that is not a fill, [`checksum`] runs at several times the rate of memory.
 
 mod checksum;
 mod fill;
+mod pack;
 
 pub use checksum::{checksum, copy_and_checksum};
 pub use fill::{BlockClass, classify};
+pub use pack::{Packer, unpack};

@@ -186,7 +186,8 @@ fn draw_limits(rng: &mut Rng, seed: u64) -> Limits {
         ..Limits::default()
     };
     let mut rng = Rng::stream(seed, "ways of flushes");
-    Limits { flush_cost_bytes: rng.pick(&[0, 4 << 10, limits.flush_cost_bytes]), journal_device_bytes: rng.pick(&[16 << 10, 64 << 10, 256 << 10]), ..limits }
+    let (flush_cost_bytes, journal_device_bytes) = (rng.pick(&[0, 4 << 10, limits.flush_cost_bytes]), rng.pick(&[16 << 10, 64 << 10, 256 << 10]));
+    Limits { flush_cost_bytes, journal_device_bytes, packs_records: rng.chance(700), ..limits }
 }
 
 impl Scenario {

@@ -1,5 +1,6 @@
 //! The ring: chunks that are filled one after the other, and taken again when the log has what they hold.
 
+use windrow_layout::journal::RecordHeader;
 use windrow_units::{JournalArea, Order};
 
 /// The chunks.
@@ -11,18 +12,27 @@ pub(super) struct Ring {
     /// The chunk that is being filled, and how far it is.
     pub(super) chunk: u32,
     pub(super) offset: u32,
+    /// Nothing more comes into that chunk.
+    closed: bool,
 }
 
 impl Ring {
     /// A ring that goes on behind `chunk`: never behind a record that may have been torn. `last` says what is needed of each chunk.
     pub(super) fn new(area: JournalArea, mut last: Vec<Order>, chunk: u32) -> Self {
         last.resize(area.chunks as usize, Order(0));
-        Self { area, last, chunk, offset: area.chunk_bytes }
+        Self { area, last, chunk, offset: area.chunk_bytes, closed: true }
     }
 
     /// The next record begins a chunk.
     pub(super) fn leave_chunk(&mut self) {
-        self.offset = self.area.chunk_bytes;
+        (self.offset, self.closed) = (self.area.chunk_bytes, true);
+    }
+
+    /// The last record of the chunk takes less than it might have: the next one begins at its end.
+    pub(super) fn shorten(&mut self, record: &RecordHeader, at_most: u32, bytes: u32) {
+        if !self.closed && self.chunk == record.chunk && self.offset == record.offset + at_most {
+            self.offset = record.offset + bytes;
+        }
     }
 
     pub(super) fn is_free(&self, chunk: u32, durable: Order) -> bool {
@@ -51,7 +61,7 @@ impl Ring {
         if !self.is_free(next, durable) {
             return false;
         }
-        (self.chunk, self.offset) = (next, 0);
+        (self.chunk, self.offset, self.closed) = (next, 0, false);
         true
     }
 }

@@ -13,7 +13,7 @@ use crate::write::FullRows;
 use crate::{Engine, Outbox, WrittenBytes};
 use windrow_io::{Buf, BufPool, MemberOp, Payload};
 use windrow_layout::batch::{TableWriter, plan_batch};
-use windrow_layout::journal::{RecordHeader, encode_record, record_bytes};
+use windrow_layout::journal::{RecordHeader, encode_record, packed_record_bytes, record_bytes};
 use windrow_units::{MemberId, Order};
 
 /// More than any entry of a record takes in its table, checksum included.
@@ -47,6 +47,8 @@ pub(crate) struct JournalWork {
     payloads: Vec<Payload>,
     granule: u32,
     copies: usize,
+    /// Payloads are packed where that makes them smaller.
+    packs: bool,
     buffers: BufPool,
     /// Result: the same bytes in each.
     records: Vec<Buf>,
@@ -54,9 +56,12 @@ pub(crate) struct JournalWork {
 
 impl JournalWork {
     pub(crate) fn run(&mut self) {
-        let bytes = self.bytes();
+        let packed = self.packed();
+        let stored = || self.payloads.iter().zip(&packed).map(|(payload, packed)| packed.as_deref().unwrap_or_else(|| payload.bytes()));
+        let (entry_bytes, payloads) = (self.table.bytes().len(), self.table.payload_blocks());
+        let bytes = packed_record_bytes(entry_bytes, payloads, stored().map(<[u8]>::len).sum(), self.granule);
         let mut first = self.buffers.get(bytes);
-        encode_record(&self.header, &self.table, self.payloads.iter().map(|p| p.bytes()), self.granule, &mut first);
+        encode_record(&self.header, &self.table, stored(), self.granule, &mut first);
         for _ in 1..self.copies {
             let mut copy = self.buffers.get(bytes);
             copy.copy_from_slice(&first);
@@ -65,8 +70,15 @@ impl JournalWork {
         self.records.push(first);
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        record_bytes(self.table.bytes().len(), self.table.payload_blocks(), self.granule)
+    /// What the payloads are packed into, as far as that is smaller.
+    fn packed(&self) -> Vec<Option<Vec<u8>>> {
+        let mut packer = windrow_reduce::Packer::default();
+        self.payloads.iter().map(|payload| if self.packs { packer.pack(payload.bytes()).map(<[u8]>::to_vec) } else { None }).collect()
+    }
+
+    /// Bytes that it takes at most.
+    pub(crate) fn bytes_at_most(&self) -> u32 {
+        record_bytes(self.table.bytes().len(), self.table.payload_blocks(), self.granule) as u32
     }
 }
 
@@ -174,9 +186,9 @@ impl Engine {
             let Some(first) = first else { break };
             let header = RecordHeader { pool, epoch, seq: *seq, chunk: ring.chunk, offset: ring.offset, durable: promised, first, last };
             let copies = usize::from(ring.area.copies);
-            let work = JournalWork { header, table, payloads, granule, copies, buffers: self.buffers.clone(), records: Vec::new() };
+            let work = JournalWork { header, table, payloads, granule, copies, packs: self.limits.packs_records, buffers: self.buffers.clone(), records: Vec::new() };
             *seq = seq.next();
-            ring.offset += work.bytes() as u32;
+            ring.offset += work.bytes_at_most();
             ring.last[ring.chunk as usize] = last;
             works.push(work);
         }
@@ -186,7 +198,11 @@ impl Engine {
     /// A worker has encoded a record: write its copies.
     pub(crate) fn record_encoded(&mut self, work: JournalWork, out: &mut Outbox) {
         let Some(area) = self.journal.area().copied().filter(|_| self.stopped.is_none()) else { return };
-        self.journal.sums.record_bytes += work.bytes() as u64;
+        let bytes = work.records.first().map_or(0, |record| record.len());
+        self.journal.sums.record_bytes += bytes as u64;
+        if let Some(ring) = self.journal.rings.get_mut(self.journal.at) {
+            ring.shorten(&work.header, work.bytes_at_most(), bytes as u32);
+        }
         let mut writes = 0;
         for ((member, start), buf) in area.copies_of(work.header.chunk).zip(work.records) {
             if self.is_online(member) {

@@ -20,7 +20,8 @@ fn a_backlog_covers_what_it_has_without_a_gap() {
 #[test]
 fn chunks_are_taken_again_when_the_log_has_what_they_hold() {
     let area = JournalArea::fit(0b111, 3, 1 << 20, 64 << 10, 16 << 10, 512).expect("four chunks");
-    let mut ring = Ring { area, last: vec![Order(0); 4], chunk: 0, offset: 0 };
+    let mut ring = Ring::new(area, Vec::new(), 3);
+    assert!(ring.turn(Order(0)));
     for (chunk, last) in [(0, 10), (1, 20), (2, 30), (3, 40)] {
         assert_eq!(ring.chunk, chunk);
         ring.last[chunk as usize] = Order(last);

@@ -14,8 +14,8 @@ use crate::journal::Resume;
 use crate::pending::BlockKey;
 use crate::{Engine, MemberStats};
 use std::collections::{BTreeMap, BTreeSet};
-use windrow_io::{Buf, MemberError, Payload};
-use windrow_layout::batch::{Entry, FillState, VolumeChange};
+use windrow_io::{Buf, BufPool, MemberError, Payload};
+use windrow_layout::batch::{DecodedEntry, Entry, FillState, PayloadInfo, VolumeChange};
 use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_layout::journal::{DecodedRecord, RecordError, RecordHeader, decode_record, decode_record_header};
 use windrow_layout::map_entry::MapEntry;
@@ -97,7 +97,7 @@ fn collect_ring(reader: &mut Reader<'_>, superblock: &Superblock, ring: usize, (
     let mut firsts: Vec<(Option<RecordHeader>, u32)> = Vec::new();
     for chunk in 0..area.chunks {
         let heads = reader.journal_copies(&area, chunk, BLOCK_SIZE)?;
-        let decoded: Vec<_> = heads.iter().flatten().map(|head| decode_record_header(head, &reader.pool, chunk, 0)).collect();
+        let decoded: Vec<_> = heads.iter().flatten().map(|head| decode_record_header(head, &reader.pool, chunk, 0, area.granule)).collect();
         let newest = decoded.iter().flatten().max_by_key(|(h, _)| (h.epoch, h.seq));
         if decoded.iter().any(|first| matches!(first, Err(RecordError::Truncated))) {
             firsts.push((None, chunk));
@@ -146,7 +146,7 @@ fn follow(
         (epoch, seq) = (record.header.epoch, Some(record.header.seq));
         records.push(record);
     }
-    claims_behind(&copies, &reader.pool, chunk, bytes.len(), (epoch.max(since), superblock.epoch), &mut found.claims);
+    claims_behind(&copies, (&reader.pool, chunk, area.granule), bytes.len(), (epoch.max(since), superblock.epoch), &mut found.claims);
     if records.last().is_none_or(|record| record.header.last <= covered) {
         return Ok(());
     }
@@ -162,9 +162,15 @@ fn follow(
 
 /// Behind the last record that counts: one whose payload is damaged may still say how long it is, and what was durable when it was made; so may those
 /// behind it. None of them counts, but a lost record is thereby told from a torn one.
-fn claims_behind(copies: &[Option<Buf>], pool: &PoolUuid, chunk: u32, mut at: usize, (least, most): (Epoch, Epoch), claims: &mut Vec<(Epoch, Order)>) {
+fn claims_behind(
+    copies: &[Option<Buf>],
+    (pool, chunk, granule): (&PoolUuid, u32, u32),
+    mut at: usize,
+    (least, most): (Epoch, Epoch),
+    claims: &mut Vec<(Epoch, Order)>,
+) {
     loop {
-        let header = |copy: &Buf| decode_record_header(copy.get(at..)?, pool, chunk, at as u32).ok();
+        let header = |copy: &Buf| decode_record_header(copy.get(at..)?, pool, chunk, at as u32, granule).ok();
         let newest = copies.iter().flatten().filter_map(header).max_by_key(|(h, _)| (h.epoch, h.seq));
         let Some((header, length)) = newest.filter(|(h, _)| h.epoch >= least && h.epoch <= most) else { return };
         claims.push((header.epoch, header.durable));
@@ -197,9 +203,17 @@ impl Found {
     }
 
     /// The content of a block of a record.
-    fn content(&self, record: &Record, block: u32) -> Payload {
-        let at = record.decoded.header.offset as usize + record.decoded.payload_at as usize + block as usize * BLOCK_SIZE;
-        self.chunks[record.chunk].bytes.slice(at, BLOCK_SIZE)
+    fn content(&self, record: &Record, info: &PayloadInfo, buffers: &BufPool) -> Result<Payload, OpenError> {
+        let bytes = &self.chunks[record.chunk].bytes.bytes()[record.decoded.header.offset as usize..];
+        let stored = record.decoded.payload(bytes, info);
+        let mut block = buffers.get(BLOCK_SIZE);
+        if stored.len() == BLOCK_SIZE {
+            block.copy_from_slice(stored);
+        } else if !windrow_reduce::unpack(stored, &mut block) {
+            let seq = record.decoded.header.seq;
+            return Err(OpenError::Damage(format!("payload {} of journal record {seq} verifies, but it can not be unpacked", info.block)));
+        }
+        Ok(block.freeze())
     }
 
     /// Where the journals go on.
@@ -235,7 +249,13 @@ impl Found {
 
     /// Applies what only records have to the tables, as far as it has no content; gives what is to be readmitted, in ascending order, for every
     /// order in `covered + 1 ..= accepted` that a record has.
-    pub(super) fn apply(&self, superblock: &Superblock, covered: Order, accepted: Order, tables: &mut Tables) -> Result<Vec<Readmitted>, OpenError> {
+    pub(super) fn apply(
+        &self,
+        superblock: &Superblock,
+        (covered, accepted): (Order, Order),
+        buffers: &BufPool,
+        tables: &mut Tables,
+    ) -> Result<Vec<Readmitted>, OpenError> {
         let mut emptied: BTreeSet<SegmentId> = BTreeSet::new();
         let mut newest: BTreeMap<u64, usize> = BTreeMap::new();
         let mut list: Vec<Readmitted> = Vec::new();
@@ -255,7 +275,7 @@ impl Found {
                 }
                 done = last;
                 emptied.extend(places_of(&decoded.entry, tables));
-                self.readmit_entry(record, decoded, (first, last), &mut newest, &mut list, tables)?;
+                self.readmit_entry((record, decoded, buffers), (first, last), &mut newest, &mut list, tables)?;
             }
         }
         if done < accepted {
@@ -279,8 +299,7 @@ impl Found {
 
     fn readmit_entry(
         &self,
-        record: &Record,
-        decoded: &windrow_layout::batch::DecodedEntry,
+        (record, decoded, buffers): (&Record, &DecodedEntry, &BufPool),
         (first, last): (Order, Order),
         newest: &mut BTreeMap<u64, usize>,
         list: &mut Vec<Readmitted>,
@@ -297,7 +316,7 @@ impl Found {
                 if let Some(older) = newest.insert(key.0, list.len()) {
                     supersede(older, list);
                 }
-                let content = decoded.payload.as_ref().map(|p| self.content(record, p.block));
+                let content = decoded.payload.as_ref().map(|info| self.content(record, info, buffers)).transpose()?;
                 let ones = matches!(decoded.entry, Entry::Fill { state: FillState::Ones, .. });
                 list.push(Readmitted::Block { key, order: first, content, ones });
             }

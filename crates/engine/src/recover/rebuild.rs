@@ -134,7 +134,7 @@ impl Engine {
         let accepted = superblock.fences.iter().map(|f| f.accepted_order).chain([journalled]).max().unwrap_or_default();
         let mut gather = Gather::new(superblock, accepted, options.limits.map_bytes);
         gather.run(&mut reader, &found, &mut tables, watch)?;
-        let readmitted = journal.apply(superblock, covered, journalled, &mut tables)?;
+        let readmitted = journal.apply(superblock, (covered, journalled), reader.buffers, &mut tables)?;
         drop(reader);
         let mut report = describe(&found, &gather, &tables, accepted);
         if write {

@@ -76,7 +76,7 @@ pub(super) fn replay(
     };
     refuse_damage(reader, &chains, passed, &mut report.notes)?;
     apply(reader, superblock, root.order, covered, &chains, tables)?;
-    let readmitted = journal.apply(superblock, covered, accepted, tables)?;
+    let readmitted = journal.apply(superblock, (covered, accepted), reader.buffers, tables)?;
     let mut positions = closed_positions();
     let mut last_seq = [Seq(0); MAX_STREAMS];
     let mut checkpoint_broken = false;

@@ -138,7 +138,12 @@ impl Machine {
 
     /// With a journal of so many bytes on each member.
     pub fn journalled(redundancy: Redundancy, members: usize, mib: usize, bytes_each: u64) -> Self {
-        Self::made(redundancy, members, mib, 100, Some(JournalSpec::internal(Some(bytes_each), 512)))
+        Self::journalled_with(redundancy, members, mib, JournalSpec::internal(Some(bytes_each), 512))
+    }
+
+    /// With this journal.
+    pub fn journalled_with(redundancy: Redundancy, members: usize, mib: usize, journal: JournalSpec) -> Self {
+        Self::made(redundancy, members, mib, 100, Some(journal))
     }
 
     /// With an internal journal, and one on devices of its own, of 4 MiB each.
@@ -181,9 +186,10 @@ impl Machine {
         Self::open(memory)
     }
 
-    /// How the pool is opened.
+    /// How the pool is opened. Records are not packed: their sizes are those of what they hold.
     pub fn options() -> OpenOptions {
-        OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, discard_journal: false, limits: Limits::default() }
+        let limits = Limits { packs_records: false, ..Limits::default() };
+        OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, discard_journal: false, limits }
     }
 
     pub fn open(memory: Memory) -> Self {

@@ -29,14 +29,19 @@ fn entries(kinds: &[u8], first: u64) -> Vec<Entry> {
     entries
 }
 
+/// The payload with this number; every third one was packed into less than a block.
+fn payload(number: u32) -> Vec<u8> {
+    vec![number as u8 + 1; if number % 3 == 1 { 40 + number as usize } else { BLOCK_SIZE }]
+}
+
 fn encoded(kinds: &[u8], granule: u32) -> (RecordHeader, Vec<Entry>, Vec<u8>) {
     let entries = entries(kinds, 100);
     let mut table = TableWriter::new();
     entries.iter().for_each(|e| table.push(e));
     let last = entries.iter().filter_map(Entry::orders).map(|(first, count)| first.0 + count - 1).max().unwrap();
     let header = header(100, last);
-    let blocks: Vec<Vec<u8>> = (0..table.payload_blocks()).map(|b| vec![b as u8 + 1; BLOCK_SIZE]).collect();
-    let mut out = vec![0xaa; record_bytes(table.bytes().len(), table.payload_blocks(), granule)];
+    let blocks: Vec<Vec<u8>> = (0..table.payload_blocks()).map(payload).collect();
+    let mut out = vec![0xaa; packed_record_bytes(table.bytes().len(), table.payload_blocks(), blocks.iter().map(Vec::len).sum(), granule)];
     encode_record(&header, &table, blocks.iter().map(Vec::as_slice), granule, &mut out);
     (header, entries, out)
 }
@@ -56,7 +61,7 @@ proptest! {
         prop_assert_eq!(record.length as usize, length);
         prop_assert_eq!(record.entries.iter().map(|e| e.entry.clone()).collect::<Vec<_>>(), entries);
         for (nth, info) in record.entries.iter().filter_map(|e| e.payload).enumerate() {
-            prop_assert_eq!(record.payload(&bytes, &info), &[nth as u8 + 1; BLOCK_SIZE][..]);
+            prop_assert_eq!(record.payload(&bytes, &info), &payload(nth as u32)[..]);
         }
     }
 
@@ -91,4 +96,5 @@ fn a_record_is_of_one_address_pool_and_granule() {
 fn one_block_takes_one_granule_beside_it() {
     assert_eq!(encoded(&[0], 512).2.len(), 512 + 4096);
     assert_eq!(encoded(&[0], 4096).2.len(), 2 * 4096);
+    assert_eq!(encoded(&[0, 0], 4096).2.len(), 2 * 4096, "the packed one lies beside the head");
 }
