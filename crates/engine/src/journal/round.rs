@@ -186,7 +186,8 @@ impl Engine {
             let Some(first) = first else { break };
             let header = RecordHeader { pool, epoch, seq: *seq, chunk: ring.chunk, offset: ring.offset, durable: promised, first, last };
             let copies = usize::from(ring.area.copies);
-            let work = JournalWork { header, table, payloads, granule, copies, packs: self.limits.packs_records, buffers: self.buffers.clone(), records: Vec::new() };
+            let work =
+                JournalWork { header, table, payloads, granule, copies, packs: self.limits.packs_records, buffers: self.buffers.clone(), records: Vec::new() };
             *seq = seq.next();
             ring.offset += work.bytes_at_most();
             ring.last[ring.chunk as usize] = last;

@@ -3,8 +3,8 @@
 //! A batch may end behind any entry, as long as orders ascend over that point. The rest must still fit where the next batch begins, so nothing is
 //! split where less of the chunk is left than the rest takes.
 
-use crate::limits::STREAM_USER;
 use super::room::{DATA_UNITS, item_units};
+use crate::limits::STREAM_USER;
 use crate::stream::OpenBatch;
 use crate::{Engine, Outbox};
 use windrow_layout::batch::{Entry, TableWriter, plan_batch};
