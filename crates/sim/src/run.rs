@@ -429,7 +429,9 @@ impl Run {
     fn work(&mut self, cycle: &Cycle) -> Result<(), Violation> {
         let Some(mut workload) = self.workload.take() else { return Ok(()) };
         let end = self.bound.min(self.done + cycle.blocks);
-        self.resume_exchange();
+        if self.exchange.is_none() {
+            self.resume_exchange();
+        }
         let mut faults: std::collections::VecDeque<_> = cycle.faults.iter().map(|(after, fault)| (self.done + after, *fault)).collect();
         while self.done < end {
             let mut burst = workload.burst();

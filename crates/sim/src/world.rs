@@ -333,9 +333,12 @@ impl World {
 
     /// The engine said that nothing is in flight to this member.
     pub fn check_settled(&self, member: MemberId) -> Result<(), Violation> {
-        let of_it = |pending: &&Pending| matches!(pending, Pending::Command(started) if started.command.member == member);
-        let left = self.pending.values().filter(of_it).count();
-        ensure!(left == 0, Protocol, "member {member} is settled with {left} commands in flight");
+        let of_it = |pending: &Pending| match pending {
+            Pending::Command(started) if started.command.member == member => Some(format!("{:?}", started.command.op)),
+            _ => None,
+        };
+        let left: Vec<String> = self.pending.values().filter_map(of_it).map(|op| op.chars().take(60).collect()).collect();
+        ensure!(left.is_empty(), Protocol, "member {member} is settled with commands in flight: {left:?}");
         Ok(())
     }
 

@@ -126,9 +126,10 @@ impl Run {
         let whole = self.world.members.clone();
         let is_old = disaster == Disaster::Old && victims.len() == self.scenario.sizes.len();
         // All members as they were a while ago are a whole pool of that time. An image of one generation before can not be told from a member that
-        // a power cut kept from getting the last one.
+        // a power cut kept from getting the last one; nor can any if those that are left have lost the slots that tell.
         let newest = |members: &VirtualMembers, member: MemberId| newest_generation(members, member).unwrap_or(0);
-        let ruling = (0..self.scenario.sizes.len() as u8).map(|m| newest(&self.world.members, MemberId(m))).max().unwrap_or(0);
+        let others = (0..self.scenario.sizes.len() as u8).map(MemberId).filter(|member| !victims.contains(member));
+        let ruling = others.map(|member| newest(&self.world.members, member)).max().unwrap_or(0);
         if is_old || (disaster == Disaster::Old && victims.iter().any(|member| newest(before, *member) + 1 >= ruling)) {
             return Ok(());
         }
