@@ -70,8 +70,8 @@ fn is_authentic(bytes: &[u8]) -> bool {
 pub fn observe_sector(bytes: &[u8], volume: VolumeId, lba: u64, sector: usize) -> u64 {
     let first = word(bytes, 0);
     match first {
-        0 if bytes.iter().all(|byte| *byte == 0) => ZERO,
-        u64::MAX if bytes.iter().all(|byte| *byte == 0xff) => ONES,
+        0 if bytes == [0; SECTOR] => ZERO,
+        u64::MAX if bytes == [0xff; SECTOR] => ONES,
         _ if word(bytes, 1) == location(volume, lba, sector) && is_authentic(bytes) => first,
         _ => GARBAGE,
     }
