@@ -28,7 +28,8 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     ("inspect", &["layout", "device", "parity", "reduce", "io", "units"]),
     // `inspect` for a second opinion on what a run left on the members.
     ("sim", &["engine", "inspect", "layout", "io", "units"]),
-    ("lab", &["policy", "engine", "units"]),
+    // Drives the engine as the host and the simulator do, on members of its own.
+    ("lab", &["policy", "engine", "layout", "io", "units"]),
     // Wiring. `engine`, `device`, `io`, `layout`, `units` and `export` for the types that travel through it.
     // `policy` for the closed forms that `bench` prints beside what it measured.
     ("cli", &["nbd", "ublk", "vhost", "host", "inspect", "lab", "export", "engine", "device", "layout", "policy", "io", "units"]),

@@ -1,0 +1,139 @@
+//! What the blocks of a member hold. A block is kept as one word of eight bytes that is repeated to its end, and the words before that, if
+//! there are any: blocks of users are all one word, so are sums of such blocks (P and Q); headers and records have a head. So large members fit
+//! into memory, and nothing is left out.
+
+use rustc_hash::FxHashMap;
+use windrow_units::BLOCK_SIZE;
+
+const WORDS: usize = BLOCK_SIZE / 8;
+
+/// The blocks of one member.
+#[derive(Clone, Debug)]
+pub struct Content {
+    words: Vec<u64>,
+    has_head: Vec<bool>,
+    heads: FxHashMap<usize, Box<[u64]>>,
+}
+
+fn word_at(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at * 8..at * 8 + 8]);
+    u64::from_le_bytes(word)
+}
+
+impl Content {
+    /// So many blocks of zeroes.
+    pub fn new(blocks: u64) -> Self {
+        Self { words: vec![0; blocks as usize], has_head: vec![false; blocks as usize], heads: FxHashMap::default() }
+    }
+
+    /// Blocks.
+    pub fn blocks(&self) -> u64 {
+        self.words.len() as u64
+    }
+
+    /// Bytes of memory that heads take.
+    pub fn head_bytes(&self) -> usize {
+        self.heads.values().map(|head| head.len() * 8).sum()
+    }
+
+    /// Writes whole blocks, or a part of one.
+    ///
+    /// # Panics
+    /// Beyond the end.
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) {
+        let (first, into) = (offset as usize / BLOCK_SIZE, offset as usize % BLOCK_SIZE);
+        if into != 0 || !bytes.len().is_multiple_of(BLOCK_SIZE) {
+            let blocks = (into + bytes.len()).div_ceil(BLOCK_SIZE);
+            let mut whole = vec![0; blocks * BLOCK_SIZE];
+            self.read((first * BLOCK_SIZE) as u64, &mut whole);
+            whole[into..into + bytes.len()].copy_from_slice(bytes);
+            return self.write((first * BLOCK_SIZE) as u64, &whole);
+        }
+        bytes.chunks_exact(BLOCK_SIZE).enumerate().for_each(|(i, block)| self.put(first + i, block));
+    }
+
+    fn put(&mut self, at: usize, block: &[u8]) {
+        let word = word_at(block, WORDS - 1);
+        let head = block.chunks_exact(8).rposition(|bytes| bytes != word.to_le_bytes()).map_or(0, |last| last + 1);
+        self.words[at] = word;
+        if head > 0 {
+            self.heads.insert(at, (0..head).map(|i| word_at(block, i)).collect());
+        } else if self.has_head[at] {
+            self.heads.remove(&at);
+        }
+        self.has_head[at] = head > 0;
+    }
+
+    /// Fills a buffer from anywhere.
+    ///
+    /// # Panics
+    /// Beyond the end.
+    pub fn read(&self, offset: u64, bytes: &mut [u8]) {
+        let (mut at, mut into, mut rest) = (offset as usize / BLOCK_SIZE, offset as usize % BLOCK_SIZE, bytes);
+        while !rest.is_empty() {
+            let (part, behind) = rest.split_at_mut(rest.len().min(BLOCK_SIZE - into));
+            if into == 0 && part.len() == BLOCK_SIZE {
+                self.get(at, part);
+            } else {
+                let mut block = [0; BLOCK_SIZE];
+                self.get(at, &mut block);
+                part.copy_from_slice(&block[into..into + part.len()]);
+            }
+            (at, into, rest) = (at + 1, 0, behind);
+        }
+    }
+
+    fn get(&self, at: usize, block: &mut [u8]) {
+        let word = self.words[at].to_le_bytes();
+        block.chunks_exact_mut(8).for_each(|bytes| bytes.copy_from_slice(&word));
+        if self.has_head[at]
+            && let Some(head) = self.heads.get(&at)
+        {
+            block.chunks_exact_mut(8).zip(head).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_le_bytes()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+
+    #[test]
+    fn whatever_is_written_is_read_again() {
+        const BLOCKS: usize = 16;
+        let (mut content, mut truth, mut rng) = (Content::new(BLOCKS as u64), vec![0u8; BLOCKS * BLOCK_SIZE], Rng::stream(3, "content"));
+        for round in 0..500 {
+            let blocks = 1 + rng.below(3) as usize;
+            let at = rng.below((BLOCKS - blocks) as u64) as usize;
+            let mut bytes = rng.bits().to_le_bytes().repeat(blocks * BLOCK_SIZE / 8);
+            // Blocks of one word, blocks with a head, and blocks that differ in their last byte only.
+            match round % 3 {
+                0 => {}
+                1 => (0..rng.below(BLOCK_SIZE as u64) as usize).for_each(|i| bytes[i] = rng.bits() as u8),
+                _ => bytes[blocks * BLOCK_SIZE - 1] ^= 1,
+            }
+            let (from, length) = if round % 5 == 0 { (at * BLOCK_SIZE + 512, 512) } else { (at * BLOCK_SIZE, blocks * BLOCK_SIZE) };
+            truth[from..from + length].copy_from_slice(&bytes[..length]);
+            content.write(from as u64, &bytes[..length]);
+            let mut read = vec![1; BLOCKS * BLOCK_SIZE];
+            content.read(0, &mut read);
+            assert!(read == truth, "round {round}");
+            let mut part = [0; 1024];
+            content.read(from as u64, &mut part[..512]);
+            assert!(part[..512] == truth[from..from + 512]);
+        }
+    }
+
+    #[test]
+    fn blocks_of_one_word_take_no_head() {
+        let mut content = Content::new(4);
+        content.write(0, &[7; 4 * BLOCK_SIZE]);
+        assert_eq!(content.head_bytes(), 0);
+        content.write(0, &[&[1u8; 16][..], &[0; BLOCK_SIZE - 16]].concat());
+        assert_eq!(content.head_bytes(), 16);
+        content.write(0, &[7; BLOCK_SIZE]);
+        assert_eq!(content.head_bytes(), 0);
+    }
+}

@@ -1,0 +1,655 @@
+//! The talk's own array: RAID-6 in place, and a file system on it that journals data in full. A model, on the same members; it holds no content.
+//!
+//! **Array**, after md: rows of 4 KiB blocks over all members, chunks, P and Q turning. A write of some columns of a row reads either what it
+//! replaces with P and Q, or the other columns, whichever is less; what the stripe cache knows is not read. Then the new blocks, P and Q are written.
+//!
+//! **Journal**, after jbd2: 1 whoever writes waits for the next commit; one commit is under way at a time, and takes all who wait. 2 Descriptors and
+//! data go to the ring; 3 a flush; 4 the commit block; 5 a flush. All who waited are answered. 6 Home: from a quarter of the ring on, the oldest
+//! commits are written to their places, [`HOME_AT_ONCE`] writes at a time; blocks that a later commit has again are left to that one. A commit
+//! without room in the ring waits for that. Reads find blocks that are not home yet in memory.
+//!
+//! Left out, each of which would cost the baseline more: metadata blocks, the write-intent bitmap, waits for rows that another write is busy with.
+
+use crate::device::{Device, sum};
+use crate::load::{Target, Want};
+use crate::mix::{DATA, TRANSACTION};
+use crate::nand::{Ask, Counters, Wake};
+use crate::rng::Rng;
+use crate::timings::InPlaceTimings;
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use windrow_units::BLOCK_BYTES;
+
+/// Writes to their places that are under way at the same time.
+const HOME_AT_ONCE: u32 = 32;
+/// Blocks that one descriptor block names.
+const DESCRIPTOR_BLOCKS: u64 = 500;
+/// Answers or steps after which something is stuck.
+const STEPS_MAX: u32 = 10_000_000;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum What {
+    Device(usize, Wake),
+    Begin(usize),
+    Answer(usize),
+}
+
+/// What is done when all parts of something have ended.
+#[derive(Clone, Copy, Debug)]
+enum Then {
+    Read(usize),
+    Commit,
+    Home(u64),
+    Nothing,
+}
+
+/// Something of several parts.
+#[derive(Clone, Debug)]
+struct Whole {
+    left: u32,
+    then: Then,
+}
+
+/// A row group: commands of its stage that have not ended, and what is written when its reads have.
+#[derive(Clone, Debug)]
+struct Part {
+    left: u32,
+    writes: Vec<(usize, u64, u64)>,
+    whole: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Data,
+    FlushData,
+    Mark,
+    FlushMark,
+}
+
+#[derive(Clone, Debug)]
+struct Commit {
+    number: u64,
+    writes: Vec<(u64, u64)>,
+    tasks: Vec<usize>,
+    ring_blocks: u64,
+    stage: Stage,
+    home_left: u32,
+    home_begun: bool,
+}
+
+/// Where the journal is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JournalPlace {
+    /// At the beginning of the array.
+    Array,
+    /// On the device behind the members.
+    Device,
+}
+
+/// Rows that the stripe cache knows.
+#[derive(Clone, Debug, Default)]
+struct Cache {
+    rows: FxHashMap<u64, u32>,
+    order: VecDeque<u64>,
+}
+
+impl Cache {
+    fn known(&self, row: u64) -> u32 {
+        self.rows.get(&row).copied().unwrap_or(0)
+    }
+
+    fn learn(&mut self, row: u64, columns: u32, most: usize) {
+        match self.rows.get_mut(&row) {
+            Some(known) => *known |= columns,
+            None => {
+                self.rows.insert(row, columns);
+                self.order.push_back(row);
+                while self.order.len() > most {
+                    if let Some(oldest) = self.order.pop_front() {
+                        self.rows.remove(&oldest);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Rows of one stripe in which the same columns are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Group {
+    stripe: u64,
+    row: u64,
+    rows: u64,
+    columns: u32,
+}
+
+/// The array with its file system.
+#[derive(Clone, Debug)]
+pub struct InPlace {
+    devices: Vec<Device>,
+    members: usize,
+    place: JournalPlace,
+    timings: InPlaceTimings,
+    chunk: u64,
+    span: u64,
+    ring: u64,
+    ring_head: u64,
+    ring_used: u64,
+    cache: Cache,
+    dirty: u64,
+    now_ns: u64,
+    heap: BinaryHeap<Reverse<(u64, u64, What)>>,
+    sequence: u64,
+    wholes: Vec<Option<Whole>>,
+    parts: Vec<Option<Part>>,
+    commands: Vec<FxHashMap<u64, usize>>,
+    wanted: Vec<Want>,
+    waiting: Vec<usize>,
+    committing: Option<Commit>,
+    commits: VecDeque<Commit>,
+    last_commit: u64,
+    /// The newest commit that has a block which is not home.
+    newest: FxHashMap<u64, u64>,
+    home_under_way: u32,
+    home_bytes: u64,
+    journal_bytes: u64,
+    parity_bytes: u64,
+}
+
+impl InPlace {
+    /// An array of these members, the journal device behind them if there is one; so many per cent of it are used.
+    pub fn new(devices: Vec<Device>, members: usize, member_blocks: u64, timings: &InPlaceTimings, live_percent: u64) -> Self {
+        let chunk = timings.chunk_bytes.value / BLOCK_BYTES;
+        let blocks = member_blocks / chunk * chunk * (members as u64 - 2);
+        let ring = (timings.journal_bytes.value / BLOCK_BYTES).min(blocks / 16);
+        Self {
+            place: if devices.len() > members { JournalPlace::Device } else { JournalPlace::Array },
+            commands: vec![FxHashMap::default(); devices.len()],
+            devices,
+            members,
+            timings: timings.clone(),
+            chunk,
+            span: (blocks - ring) * live_percent / 100,
+            ring,
+            ring_head: 0,
+            ring_used: 0,
+            cache: Cache::default(),
+            dirty: 0,
+            now_ns: 0,
+            heap: BinaryHeap::new(),
+            sequence: 0,
+            wholes: Vec::new(),
+            parts: Vec::new(),
+            wanted: Vec::new(),
+            waiting: Vec::new(),
+            committing: None,
+            commits: VecDeque::new(),
+            last_commit: 0,
+            newest: FxHashMap::default(),
+            home_under_way: 0,
+            home_bytes: 0,
+            journal_bytes: 0,
+            parity_bytes: 0,
+        }
+    }
+
+    fn data_columns(&self) -> u64 {
+        self.members as u64 - 2
+    }
+
+    /// The member of a column; P and Q are the last two.
+    fn member(&self, stripe: u64, column: u64) -> usize {
+        let (members, data) = (self.members as u64, self.data_columns());
+        let p = members - 1 - stripe % members;
+        let at = if column < data { p + 2 + column } else { p + column - data };
+        (at % members) as usize
+    }
+
+    /// The row groups of a range of blocks of the array.
+    fn groups(&self, first: u64, count: u64) -> Vec<Group> {
+        let mut groups = Vec::new();
+        let stripe_blocks = self.chunk * self.data_columns();
+        let (mut at, end) = (first, first + count);
+        while at < end {
+            let stripe = at / stripe_blocks;
+            let (low, high) = (at % stripe_blocks, (end - stripe * stripe_blocks).min(stripe_blocks));
+            let (from, to) = (low % self.chunk, (high - 1) % self.chunk + 1);
+            let mut marks = [0, from, to, self.chunk];
+            marks.sort_unstable();
+            for pair in marks.windows(2).filter(|pair| pair[0] < pair[1]) {
+                let is_written = |column: &u64| (low..high).contains(&(column * self.chunk + pair[0]));
+                let columns = (0..self.data_columns()).filter(is_written).fold(0u32, |mask, column| mask | 1 << column);
+                if columns != 0 {
+                    groups.push(Group { stripe, row: pair[0], rows: pair[1] - pair[0], columns });
+                }
+            }
+            at = (stripe + 1) * stripe_blocks;
+        }
+        groups
+    }
+
+    /// Columns to be read before a group can be written, and those that are written.
+    fn plan(&mut self, group: &Group) -> (u32, u32) {
+        let (all, parity) = ((1u32 << self.data_columns()) - 1, 0b11 << self.data_columns());
+        let rows = (group.row..group.row + group.rows).map(|row| group.stripe * self.chunk + row);
+        let known = rows.clone().fold(u32::MAX, |known, row| known & self.cache.known(row));
+        let (modify, others) = ((group.columns | parity) & !known, all & !group.columns & !known);
+        let reads = if modify.count_ones() < others.count_ones() { modify } else { others };
+        let most = self.timings.stripe_cache_rows.value as usize;
+        rows.for_each(|row| self.cache.learn(row, reads | group.columns | parity, most));
+        (reads, group.columns | parity)
+    }
+
+    fn ranges(&self, group: &Group, columns: u32) -> Vec<(usize, u64, u64)> {
+        let block = group.stripe * self.chunk + group.row;
+        (0..self.members as u64).filter(|column| columns >> column & 1 == 1).map(|column| (self.member(group.stripe, column), block, group.rows)).collect()
+    }
+
+    /// Fills the array, and overwrites it at random until `overwrites` times the live blocks are written, outside time.
+    pub fn settle(&mut self, overwrites_percent: u64, seed: u64, progress: &mut dyn FnMut(u64, u64)) {
+        let mut rng = Rng::stream(seed, "settle");
+        let all = self.span + self.span * overwrites_percent / 100;
+        let mut done = 0;
+        while done < self.span {
+            let count = 64.min(self.span - done);
+            self.write_now(self.ring + done, count);
+            done += count;
+            progress(done, all);
+        }
+        while done < all {
+            let count = [TRANSACTION, DATA][rng.below(2) as usize].draw_write(&mut rng);
+            let block = rng.below(self.span - count + 1);
+            self.journal_now(count + 2);
+            self.write_now(self.ring + block, count);
+            done += count;
+            progress(done, all);
+        }
+        // As much waits in the ring as always will.
+        let mut waiting = 0;
+        while waiting < self.ring / 4 {
+            let count = DATA.draw_write(&mut rng);
+            let block = rng.below(self.span - count + 1);
+            self.last_commit += 1;
+            let commit = Commit {
+                number: self.last_commit,
+                writes: vec![(block, count)],
+                tasks: Vec::new(),
+                ring_blocks: count + 2,
+                stage: Stage::FlushMark,
+                home_left: 0,
+                home_begun: false,
+            };
+            self.journal_now(count + 2);
+            self.remember(&commit);
+            self.ring_used += count + 2;
+            self.commits.push_back(commit);
+            waiting += count + 2;
+        }
+        self.dirty = 0;
+    }
+
+    fn journal_now(&mut self, count: u64) {
+        let (first, rest) = self.ring_ranges(count);
+        for (block, count) in [first, rest].into_iter().filter(|(_, count)| *count > 0) {
+            match self.place {
+                JournalPlace::Array => self.write_now(block, count),
+                JournalPlace::Device => self.devices[self.members].do_now(Ask::Write { block, count }),
+            }
+        }
+    }
+
+    fn write_now(&mut self, block: u64, count: u64) {
+        for group in self.groups(block, count) {
+            let (_, writes) = self.plan(&group);
+            for (member, block, count) in self.ranges(&group, writes) {
+                self.devices[member].do_now(Ask::Write { block, count });
+            }
+        }
+    }
+
+    /// The next so many blocks of the ring: one range, or two.
+    fn ring_ranges(&mut self, count: u64) -> ((u64, u64), (u64, u64)) {
+        let first = count.min(self.ring - self.ring_head);
+        let ranges = ((self.ring_head, first), (0, count - first));
+        self.ring_head = (self.ring_head + count) % self.ring;
+        ranges
+    }
+
+    fn remember(&mut self, commit: &Commit) {
+        for (block, count) in &commit.writes {
+            (*block..block + count).for_each(|block| _ = self.newest.insert(block, commit.number));
+        }
+    }
+
+    fn at(&mut self, time_ns: u64, what: What) {
+        self.sequence += 1;
+        self.heap.push(Reverse((time_ns, self.sequence, what)));
+    }
+
+    fn turn(&mut self) -> Result<(), String> {
+        let Some(Reverse((time, _, what))) = self.heap.pop() else { return Err("nothing is under way in the array".into()) };
+        self.now_ns = self.now_ns.max(time);
+        match what {
+            What::Device(device, wake) => {
+                self.devices[device].wake(self.now_ns, wake);
+                self.look_at(device);
+            }
+            What::Begin(task) => self.begin(task),
+            What::Answer(task) => return Err(format!("an answer to task {task} that nobody waits for")),
+        }
+        Ok(())
+    }
+
+    fn look_at(&mut self, device: usize) {
+        let wakes = std::mem::take(self.devices[device].wakes());
+        wakes.into_iter().for_each(|(time, wake)| self.at(time, What::Device(device, wake)));
+        for id in std::mem::take(self.devices[device].done()) {
+            if let Some(part) = self.commands[device].remove(&id) {
+                self.command_ended(part);
+            }
+        }
+    }
+
+    fn command(&mut self, device: usize, ask: Ask, part: usize) {
+        let id = self.devices[device].submit(self.now_ns, ask);
+        self.commands[device].insert(id, part);
+        self.look_at(device);
+    }
+
+    fn whole(&mut self, left: usize, then: Then) -> usize {
+        put(&mut self.wholes, Whole { left: left as u32, then })
+    }
+
+    fn command_ended(&mut self, number: usize) {
+        let Some(part) = &mut self.parts[number] else { return };
+        part.left -= 1;
+        if part.left > 0 {
+            return;
+        }
+        let writes = std::mem::take(&mut part.writes);
+        let whole = part.whole;
+        if !writes.is_empty() {
+            part.left = writes.len() as u32;
+            for (device, block, count) in writes {
+                self.dirty |= 1 << device;
+                self.command(device, Ask::Write { block, count }, number);
+            }
+            return;
+        }
+        self.parts[number] = None;
+        self.part_ended(whole);
+    }
+
+    fn part_ended(&mut self, number: usize) {
+        let Some(whole) = &mut self.wholes[number] else { return };
+        whole.left -= 1;
+        if whole.left == 0 {
+            let then = whole.then;
+            self.wholes[number] = None;
+            self.go_on(then);
+        }
+    }
+
+    fn go_on(&mut self, then: Then) {
+        match then {
+            Then::Read(task) => self.at(self.now_ns, What::Answer(task)),
+            Then::Commit => self.commit_step(),
+            Then::Home(number) => self.home_ended(number),
+            Then::Nothing => {}
+        }
+    }
+
+    /// Writes ranges of the array.
+    fn array_write(&mut self, ranges: &[(u64, u64)], then: Then) {
+        let groups: Vec<Group> = ranges.iter().flat_map(|(block, count)| self.groups(*block, *count)).collect();
+        let whole = self.whole(groups.len(), then);
+        for group in groups {
+            let (reads, columns) = self.plan(&group);
+            self.parity_bytes += 2 * group.rows * BLOCK_BYTES;
+            let (reads, writes) = (self.ranges(&group, reads), self.ranges(&group, columns));
+            let (begin, is_read, later) = if reads.is_empty() { (writes, false, Vec::new()) } else { (reads, true, writes) };
+            let part = put(&mut self.parts, Part { left: begin.len() as u32, writes: later, whole });
+            for (device, block, count) in begin {
+                self.dirty |= if is_read { 0 } else { 1 << device };
+                self.command(device, if is_read { Ask::Read { block, count } } else { Ask::Write { block, count } }, part);
+            }
+        }
+    }
+
+    fn journal_write(&mut self, count: u64) {
+        self.journal_bytes += count * BLOCK_BYTES;
+        let (first, rest) = self.ring_ranges(count);
+        let ranges: Vec<(u64, u64)> = [first, rest].into_iter().filter(|(_, count)| *count > 0).collect();
+        match self.place {
+            JournalPlace::Array => self.array_write(&ranges, Then::Commit),
+            JournalPlace::Device => {
+                let whole = self.whole(ranges.len(), Then::Commit);
+                for (block, count) in ranges {
+                    let part = put(&mut self.parts, Part { left: 1, writes: Vec::new(), whole });
+                    self.command(self.members, Ask::Write { block, count }, part);
+                }
+            }
+        }
+    }
+
+    /// Flushes the journal: its device, or the members written since the last flush.
+    fn journal_flush(&mut self) {
+        let devices: Vec<usize> = match self.place {
+            JournalPlace::Array => (0..self.members).filter(|member| self.dirty >> member & 1 == 1).collect(),
+            JournalPlace::Device => vec![self.members],
+        };
+        self.flush(&devices, Then::Commit);
+    }
+
+    fn flush(&mut self, devices: &[usize], then: Then) {
+        if devices.is_empty() {
+            return self.go_on(then);
+        }
+        let whole = self.whole(devices.len(), then);
+        for device in devices {
+            self.dirty &= !(1 << device);
+            let part = put(&mut self.parts, Part { left: 1, writes: Vec::new(), whole });
+            self.command(*device, Ask::Flush, part);
+        }
+    }
+
+    /// A task's request reaches the file system.
+    fn begin(&mut self, task: usize) {
+        match self.wanted[task] {
+            Want::Read { block, count } => self.read(task, block, count),
+            Want::Write { .. } => {
+                self.waiting.push(task);
+                self.begin_commit();
+            }
+            Want::Flush => self.at(self.now_ns, What::Answer(task)),
+        }
+    }
+
+    fn read(&mut self, task: usize, block: u64, count: u64) {
+        // Runs of blocks that are not in memory, and then those of each chunk.
+        let mut runs: Vec<(usize, u64, u64)> = Vec::new();
+        for block in (block..block + count).filter(|block| !self.newest.contains_key(block)) {
+            let at = self.ring + block;
+            let (stripe, inside) = (at / (self.chunk * self.data_columns()), at % (self.chunk * self.data_columns()));
+            let (member, place) = (self.member(stripe, inside / self.chunk), stripe * self.chunk + inside % self.chunk);
+            match runs.last_mut() {
+                Some((last, first, count)) if *last == member && *first + *count == place => *count += 1,
+                _ => runs.push((member, place, 1)),
+            }
+        }
+        if runs.is_empty() {
+            return self.at(self.now_ns, What::Answer(task));
+        }
+        let whole = self.whole(runs.len(), Then::Read(task));
+        for (member, block, count) in runs {
+            let part = put(&mut self.parts, Part { left: 1, writes: Vec::new(), whole });
+            self.command(member, Ask::Read { block, count }, part);
+        }
+    }
+
+    fn begin_commit(&mut self) {
+        if self.committing.is_some() || self.waiting.is_empty() {
+            return;
+        }
+        let (mut writes, mut blocks, mut taken) = (Vec::new(), 0, 0);
+        for task in &self.waiting {
+            let Want::Write { block, count, .. } = self.wanted[*task] else { continue };
+            let with = blocks + count;
+            if self.ring_used + with + with.div_ceil(DESCRIPTOR_BLOCKS) + 1 > self.ring {
+                break;
+            }
+            (blocks, taken) = (with, taken + 1);
+            writes.push((block, count));
+        }
+        if taken == 0 {
+            return;
+        }
+        let tasks = self.waiting.drain(..taken).collect();
+        self.last_commit += 1;
+        let data = blocks + blocks.div_ceil(DESCRIPTOR_BLOCKS);
+        let commit = Commit { number: self.last_commit, writes, tasks, ring_blocks: data + 1, stage: Stage::Data, home_left: 0, home_begun: false };
+        self.ring_used += commit.ring_blocks;
+        self.remember(&commit);
+        self.committing = Some(commit);
+        self.journal_write(data);
+    }
+
+    fn commit_step(&mut self) {
+        let Some(commit) = &mut self.committing else { return };
+        match commit.stage {
+            Stage::Data => {
+                commit.stage = Stage::FlushData;
+                self.journal_flush();
+            }
+            Stage::FlushData => {
+                commit.stage = Stage::Mark;
+                self.journal_write(1);
+            }
+            Stage::Mark => {
+                commit.stage = Stage::FlushMark;
+                self.journal_flush();
+            }
+            Stage::FlushMark => {
+                let Some(mut commit) = self.committing.take() else { return };
+                for task in std::mem::take(&mut commit.tasks) {
+                    self.at(self.now_ns, What::Answer(task));
+                }
+                self.commits.push_back(commit);
+                self.begin_commit();
+                self.go_home();
+            }
+        }
+    }
+
+    /// Begins writes to their places, while more than a quarter of the ring is in use.
+    fn go_home(&mut self) {
+        let (mut number, mut ahead) = (0, 0);
+        while self.home_under_way < HOME_AT_ONCE && number < self.commits.len() && self.ring_used - ahead > self.ring / 4 {
+            let commit = &mut self.commits[number];
+            (ahead, number) = (ahead + commit.ring_blocks, number + 1);
+            if std::mem::replace(&mut commit.home_begun, true) {
+                continue;
+            }
+            let (of, writes) = (commit.number, commit.writes.clone());
+            let mut runs: Vec<(u64, u64)> = Vec::new();
+            for block in writes.iter().flat_map(|(block, count)| *block..block + count).filter(|block| self.newest.get(block) == Some(&of)) {
+                match runs.last_mut() {
+                    Some((first, count)) if *first + *count == block => *count += 1,
+                    _ => runs.push((block, 1)),
+                }
+            }
+            self.commits[number - 1].home_left = runs.len() as u32;
+            for (block, count) in runs {
+                self.home_under_way += 1;
+                self.home_bytes += count * BLOCK_BYTES;
+                self.array_write(&[(self.ring + block, count)], Then::Home(of));
+            }
+        }
+        self.free_ring();
+    }
+
+    fn home_ended(&mut self, number: u64) {
+        self.home_under_way -= 1;
+        if let Some(commit) = self.commits.iter_mut().find(|commit| commit.number == number) {
+            commit.home_left -= 1;
+        }
+        self.go_home();
+    }
+
+    /// Commits that are home make room, oldest first; what they were flushed for is not waited for.
+    fn free_ring(&mut self) {
+        let mut freed = false;
+        while self.commits.front().is_some_and(|commit| commit.home_begun && commit.home_left == 0) {
+            let Some(commit) = self.commits.pop_front() else { break };
+            self.ring_used -= commit.ring_blocks;
+            for block in commit.writes.iter().flat_map(|(block, count)| *block..block + count) {
+                if self.newest.get(&block) == Some(&commit.number) {
+                    self.newest.remove(&block);
+                }
+            }
+            freed = true;
+        }
+        if freed && self.committing.is_none() && !self.waiting.is_empty() {
+            let dirty: Vec<usize> = (0..self.members).filter(|member| self.dirty >> member & 1 == 1).collect();
+            self.flush(&dirty, Then::Nothing);
+            self.begin_commit();
+        }
+    }
+}
+
+/// Puts a value into the first free place.
+fn put<T>(list: &mut Vec<Option<T>>, value: T) -> usize {
+    match list.iter().position(Option::is_none) {
+        Some(at) => {
+            list[at] = Some(value);
+            at
+        }
+        None => {
+            list.push(Some(value));
+            list.len() - 1
+        }
+    }
+}
+
+impl Target for InPlace {
+    fn span(&self) -> u64 {
+        self.span
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn ask(&mut self, task: usize, want: Want) {
+        if self.wanted.len() <= task {
+            self.wanted.resize(task + 1, Want::Flush);
+        }
+        self.wanted[task] = want;
+        self.at(self.now_ns + self.timings.request_ns.value, What::Begin(task));
+    }
+
+    fn answers(&mut self, answers: &mut Vec<(usize, u64)>) -> Result<(), String> {
+        for _ in 0..STEPS_MAX {
+            if let Some(Reverse((time, _, What::Answer(task)))) = self.heap.peek().copied() {
+                self.heap.pop();
+                self.now_ns = self.now_ns.max(time);
+                answers.push((task, self.now_ns));
+                return Ok(());
+            }
+            self.turn()?;
+        }
+        Err("the array gives no answer".into())
+    }
+
+    fn counters(&self) -> Counters {
+        sum(self.devices.iter().map(Device::counters))
+    }
+
+    fn causes(&self) -> Vec<(&'static str, u64)> {
+        vec![("home", self.home_bytes), ("journal", self.journal_bytes), ("parity", self.parity_bytes)]
+    }
+}
+
+#[cfg(test)]
+mod tests;
