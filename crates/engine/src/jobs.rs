@@ -40,7 +40,7 @@ impl Job {
     pub fn bytes(&self) -> usize {
         match &self.0 {
             Work::Seal(work) => work.plan.rows as usize * usize::from(work.header.shape.width) * BLOCK_SIZE,
-            Work::Verify(work) => work.blocks.len() * BLOCK_SIZE,
+            Work::Verify(work) => work.blocks.len(),
             Work::Rebuild(work) => work.columns.iter().flatten().map(|b| b.len()).sum(),
             Work::Examine(work) => work.bytes(),
             Work::Journal(work) => work.bytes_at_most() as usize,
