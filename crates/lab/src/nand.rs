@@ -502,6 +502,13 @@ impl Ssd {
         self.counters.erases += 1;
     }
 
+    /// One line for a diagnosis.
+    pub fn describe(&self) -> String {
+        let die = |die: &DieQueue| format!("{}/{}/{}", die.reads.len(), die.programs.len(), die.moves.len());
+        let dies: Vec<String> = self.dies.iter().enumerate().map(|(at, of)| format!("{} free {}", die(of), self.ftl.free_blocks(at))).collect();
+        format!("buffered {} of {}, entering {}, dies (reads/programs/moves) {}", self.buffered, self.buffer_blocks, self.entering.len(), dies.join(", "))
+    }
+
     /// True if it has nothing to do.
     pub fn is_idle(&self) -> bool {
         self.free.len() == self.commands.len() && self.dies.iter().all(|die| die.doing.is_none())
