@@ -6,6 +6,7 @@
 mod case;
 mod chart;
 mod engine;
+mod journal_study;
 mod machine;
 mod nbd;
 mod read;
@@ -35,6 +36,8 @@ pub enum BenchCommand {
     Steady(steady::SteadyArguments),
     /// Small synchronous writes on full pools in their steady state, with and without a journal.
     Sync(sync::SyncArguments),
+    /// Journals on devices of their own: a published study repeated on modelled members, in virtual time.
+    JournalStudy(journal_study::JournalStudyArguments),
     /// NBD with fio: this server against other ones.
     Nbd(nbd::NbdArguments),
     /// Time to open a pool after a kill just before the next checkpoint was due.
@@ -51,6 +54,7 @@ pub fn run(command: BenchCommand, output: &Output) -> Result<u8, Failure> {
         BenchCommand::Read(arguments) => read::run(&arguments, output),
         BenchCommand::Steady(arguments) => steady::run(&arguments, output),
         BenchCommand::Sync(arguments) => sync::run(&arguments, output),
+        BenchCommand::JournalStudy(arguments) => journal_study::run(&arguments, output),
         BenchCommand::Nbd(arguments) => nbd::run(&arguments, output),
         BenchCommand::Recovery(arguments) => recovery::run(&arguments, output),
         BenchCommand::Rebuild(arguments) => rebuild::run(&arguments, output),

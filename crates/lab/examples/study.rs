@@ -9,7 +9,7 @@ fn main() {
     let spec = StudySpec {
         members: 8, member_bytes: mib << 20, live_percent: 85,
         configurations: Configuration::ALL.into_iter().filter(|c| which == "all" || which.split(',').any(|w| w == c.name())).collect(),
-        workloads: Workload::ALL.to_vec(), pressures: vec![Pressure::Full, Pressure::Tenth], flushes: vec![], requests, flush_requests: requests / 4, seed: 1,
+        workloads: Workload::ALL.to_vec(), pressures: vec![Pressure::Full, Pressure::Tenth], flushes: vec![], flush_workloads: vec![], judged_requests: requests, requests, flush_requests: requests / 4, seed: 1,
         devices: DeviceOptions { protected: true, suspend: a.iter().any(|a| a == "suspend") },
     };
     let mut study = Study::new(&spec);

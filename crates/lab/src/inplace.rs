@@ -10,12 +10,15 @@
 //!
 //! Left out, each of which would cost the baseline more: metadata blocks, the write-intent bitmap, waits for rows that another write is busy with.
 
+mod layout;
+
 use crate::device::{Device, sum};
 use crate::load::{Target, Want};
 use crate::mix::{DATA, TRANSACTION};
 use crate::nand::{Ask, Counters, Wake};
 use crate::rng::Rng;
 use crate::timings::InPlaceTimings;
+use layout::{Array, Group};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -87,56 +90,18 @@ pub enum JournalPlace {
     Device,
 }
 
-/// Rows that the stripe cache knows.
-#[derive(Clone, Debug, Default)]
-struct Cache {
-    rows: FxHashMap<u64, u32>,
-    order: VecDeque<u64>,
-}
-
-impl Cache {
-    fn known(&self, row: u64) -> u32 {
-        self.rows.get(&row).copied().unwrap_or(0)
-    }
-
-    fn learn(&mut self, row: u64, columns: u32, most: usize) {
-        match self.rows.get_mut(&row) {
-            Some(known) => *known |= columns,
-            None => {
-                self.rows.insert(row, columns);
-                self.order.push_back(row);
-                while self.order.len() > most {
-                    if let Some(oldest) = self.order.pop_front() {
-                        self.rows.remove(&oldest);
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Rows of one stripe in which the same columns are written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Group {
-    stripe: u64,
-    row: u64,
-    rows: u64,
-    columns: u32,
-}
-
 /// The array with its file system.
 #[derive(Clone, Debug)]
 pub struct InPlace {
     devices: Vec<Device>,
+    array: Array,
     members: usize,
     place: JournalPlace,
     timings: InPlaceTimings,
-    chunk: u64,
     span: u64,
     ring: u64,
     ring_head: u64,
     ring_used: u64,
-    cache: Cache,
     dirty: u64,
     now_ns: u64,
     heap: BinaryHeap<Reverse<(u64, u64, What)>>,
@@ -168,13 +133,12 @@ impl InPlace {
             commands: vec![FxHashMap::default(); devices.len()],
             devices,
             members,
+            array: Array::new(members as u64, chunk, timings.stripe_cache_rows.value as usize),
             timings: timings.clone(),
-            chunk,
             span: (blocks - ring) * live_percent / 100,
             ring,
             ring_head: 0,
             ring_used: 0,
-            cache: Cache::default(),
             dirty: 0,
             now_ns: 0,
             heap: BinaryHeap::new(),
@@ -192,58 +156,6 @@ impl InPlace {
             journal_bytes: 0,
             parity_bytes: 0,
         }
-    }
-
-    fn data_columns(&self) -> u64 {
-        self.members as u64 - 2
-    }
-
-    /// The member of a column; P and Q are the last two.
-    fn member(&self, stripe: u64, column: u64) -> usize {
-        let (members, data) = (self.members as u64, self.data_columns());
-        let p = members - 1 - stripe % members;
-        let at = if column < data { p + 2 + column } else { p + column - data };
-        (at % members) as usize
-    }
-
-    /// The row groups of a range of blocks of the array.
-    fn groups(&self, first: u64, count: u64) -> Vec<Group> {
-        let mut groups = Vec::new();
-        let stripe_blocks = self.chunk * self.data_columns();
-        let (mut at, end) = (first, first + count);
-        while at < end {
-            let stripe = at / stripe_blocks;
-            let (low, high) = (at % stripe_blocks, (end - stripe * stripe_blocks).min(stripe_blocks));
-            let (from, to) = (low % self.chunk, (high - 1) % self.chunk + 1);
-            let mut marks = [0, from, to, self.chunk];
-            marks.sort_unstable();
-            for pair in marks.windows(2).filter(|pair| pair[0] < pair[1]) {
-                let is_written = |column: &u64| (low..high).contains(&(column * self.chunk + pair[0]));
-                let columns = (0..self.data_columns()).filter(is_written).fold(0u32, |mask, column| mask | 1 << column);
-                if columns != 0 {
-                    groups.push(Group { stripe, row: pair[0], rows: pair[1] - pair[0], columns });
-                }
-            }
-            at = (stripe + 1) * stripe_blocks;
-        }
-        groups
-    }
-
-    /// Columns to be read before a group can be written, and those that are written.
-    fn plan(&mut self, group: &Group) -> (u32, u32) {
-        let (all, parity) = ((1u32 << self.data_columns()) - 1, 0b11 << self.data_columns());
-        let rows = (group.row..group.row + group.rows).map(|row| group.stripe * self.chunk + row);
-        let known = rows.clone().fold(u32::MAX, |known, row| known & self.cache.known(row));
-        let (modify, others) = ((group.columns | parity) & !known, all & !group.columns & !known);
-        let reads = if modify.count_ones() < others.count_ones() { modify } else { others };
-        let most = self.timings.stripe_cache_rows.value as usize;
-        rows.for_each(|row| self.cache.learn(row, reads | group.columns | parity, most));
-        (reads, group.columns | parity)
-    }
-
-    fn ranges(&self, group: &Group, columns: u32) -> Vec<(usize, u64, u64)> {
-        let block = group.stripe * self.chunk + group.row;
-        (0..self.members as u64).filter(|column| columns >> column & 1 == 1).map(|column| (self.member(group.stripe, column), block, group.rows)).collect()
     }
 
     /// Fills the array, and overwrites it at random until `overwrites` times the live blocks are written, outside time.
@@ -300,9 +212,9 @@ impl InPlace {
     }
 
     fn write_now(&mut self, block: u64, count: u64) {
-        for group in self.groups(block, count) {
-            let (_, writes) = self.plan(&group);
-            for (member, block, count) in self.ranges(&group, writes) {
+        for group in self.array.groups(block, count) {
+            let (_, writes) = self.array.plan(&group);
+            for (member, block, count) in self.array.ranges(&group, writes) {
                 self.devices[member].do_now(Ask::Write { block, count });
             }
         }
@@ -344,11 +256,10 @@ impl InPlace {
     fn look_at(&mut self, device: usize) {
         let wakes = std::mem::take(self.devices[device].wakes());
         wakes.into_iter().for_each(|(time, wake)| self.at(time, What::Device(device, wake)));
-        for id in std::mem::take(self.devices[device].done()) {
-            if let Some(part) = self.commands[device].remove(&id) {
-                self.command_ended(part);
-            }
-        }
+        // All of them before anything is asked again: numbers are used again.
+        let done = std::mem::take(self.devices[device].done());
+        let parts: Vec<usize> = done.iter().filter_map(|id| self.commands[device].remove(id)).collect();
+        parts.into_iter().for_each(|part| self.command_ended(part));
     }
 
     fn command(&mut self, device: usize, ask: Ask, part: usize) {
@@ -402,12 +313,12 @@ impl InPlace {
 
     /// Writes ranges of the array.
     fn array_write(&mut self, ranges: &[(u64, u64)], then: Then) {
-        let groups: Vec<Group> = ranges.iter().flat_map(|(block, count)| self.groups(*block, *count)).collect();
+        let groups: Vec<Group> = ranges.iter().flat_map(|(block, count)| self.array.groups(*block, *count)).collect();
         let whole = self.whole(groups.len(), then);
         for group in groups {
-            let (reads, columns) = self.plan(&group);
+            let (reads, columns) = self.array.plan(&group);
             self.parity_bytes += 2 * group.rows * BLOCK_BYTES;
-            let (reads, writes) = (self.ranges(&group, reads), self.ranges(&group, columns));
+            let (reads, writes) = (self.array.ranges(&group, reads), self.array.ranges(&group, columns));
             let (begin, is_read, later) = if reads.is_empty() { (writes, false, Vec::new()) } else { (reads, true, writes) };
             let part = put(&mut self.parts, Part { left: begin.len() as u32, writes: later, whole });
             for (device, block, count) in begin {
@@ -470,9 +381,7 @@ impl InPlace {
         // Runs of blocks that are not in memory, and then those of each chunk.
         let mut runs: Vec<(usize, u64, u64)> = Vec::new();
         for block in (block..block + count).filter(|block| !self.newest.contains_key(block)) {
-            let at = self.ring + block;
-            let (stripe, inside) = (at / (self.chunk * self.data_columns()), at % (self.chunk * self.data_columns()));
-            let (member, place) = (self.member(stripe, inside / self.chunk), stripe * self.chunk + inside % self.chunk);
+            let (member, place) = self.array.place(self.ring + block);
             match runs.last_mut() {
                 Some((last, first, count)) if *last == member && *first + *count == place => *count += 1,
                 _ => runs.push((member, place, 1)),

@@ -452,3 +452,6 @@ impl Target for Pool {
         ]
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,11 +15,11 @@ fn array() -> InPlace {
 fn every_column_of_a_stripe_is_on_a_member_of_its_own() {
     let array = array();
     for stripe in 0..16 {
-        let mut members: Vec<usize> = (0..8).map(|column| array.member(stripe, column)).collect();
+        let mut members: Vec<usize> = (0..8).map(|column| array.array.member(stripe, column)).collect();
         members.sort_unstable();
         assert_eq!(members, [0, 1, 2, 3, 4, 5, 6, 7]);
     }
-    assert_ne!(array.member(0, 6), array.member(1, 6), "P turns");
+    assert_ne!(array.array.member(0, 6), array.array.member(1, 6), "P turns");
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn groups_cover_a_range_and_nothing_else() {
     for _ in 0..2000 {
         let (first, count) = (rng.below(3000), 1 + rng.below(1600));
         let mut blocks = Vec::new();
-        for group in array.groups(first, count) {
+        for group in array.array.groups(first, count) {
             for column in (0..6).filter(|column| group.columns >> column & 1 == 1) {
                 blocks.extend((group.row..group.row + group.rows).map(|row| group.stripe * 768 + column * 128 + row));
             }
@@ -42,19 +42,19 @@ fn groups_cover_a_range_and_nothing_else() {
 #[test]
 fn a_small_write_reads_three_blocks_and_writes_three_and_a_full_stripe_reads_nothing() {
     let mut array = array();
-    let one = array.groups(5, 1)[0];
-    let (reads, writes) = array.plan(&one);
+    let one = array.array.groups(5, 1)[0];
+    let (reads, writes) = array.array.plan(&one);
     assert_eq!((reads, writes), (0b1100_0001, 0b1100_0001));
     // The row is known now.
-    assert_eq!(array.plan(&one).0, 0);
+    assert_eq!(array.array.plan(&one).0, 0);
     // Its neighbour in another column: only what it replaces is not known.
-    let other = array.groups(128 + 5, 1)[0];
-    assert_eq!(array.plan(&other).0, 0b10);
-    let all = array.groups(768, 768);
-    assert_eq!((all.len(), array.plan(&all[0])), (1, (0, 0xff)));
+    let other = array.array.groups(128 + 5, 1)[0];
+    assert_eq!(array.array.plan(&other).0, 0b10);
+    let all = array.array.groups(768, 768);
+    assert_eq!((all.len(), array.array.plan(&all[0])), (1, (0, 0xff)));
     // Four of six columns: the other two are less than four and P and Q.
     let four = Group { stripe: 4, row: 0, rows: 1, columns: 0b1111 };
-    assert_eq!(array.plan(&four).0, 0b11_0000);
+    assert_eq!(array.array.plan(&four).0, 0b11_0000);
 }
 
 #[test]
