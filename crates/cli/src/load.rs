@@ -2,6 +2,7 @@
 
 pub mod chained;
 pub mod linear;
+pub mod mixed;
 pub mod paced;
 pub mod random;
 pub mod raw_read;

@@ -16,7 +16,9 @@ use crate::rng::mix;
 use crate::timings::ProcessorTimings;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use windrow_engine::{Control, ControlCompletion, ControlId, ControlReply, ControlRequest, Engine, Event, Job, Limits, OpenOptions, Outbox, PoolSpec, PoolStatus};
+use windrow_engine::{
+    Control, ControlCompletion, ControlId, ControlReply, ControlRequest, Engine, Event, Job, Limits, OpenOptions, Outbox, PoolSpec, PoolStatus,
+};
 use windrow_io::{BufPool, Completion, MemberCommand, MemberDone, MemberOp, Op, Payload, Reply, Request, RequestId};
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Uuid, VolumeId};
 

@@ -99,7 +99,7 @@ impl Workload {
     }
 
     /// The mixes of so many tasks.
-    fn tasks(self, count: usize) -> Vec<Mix> {
+    pub fn tasks(self, count: usize) -> Vec<Mix> {
         let mix = |task: usize| match self {
             Self::Transaction => TRANSACTION,
             Self::Data => DATA,
@@ -218,7 +218,14 @@ impl<'a> Study<'a> {
         Ok(())
     }
 
-    fn case(&mut self, configuration: Configuration, workload: Workload, pressure: Pressure, durability: Durability, progress: &mut Progress<'_>) -> Result<(), String> {
+    fn case(
+        &mut self,
+        configuration: Configuration,
+        workload: Workload,
+        pressure: Pressure,
+        durability: Durability,
+        progress: &mut Progress<'_>,
+    ) -> Result<(), String> {
         let tasks = match pressure {
             Pressure::Full => FULL_TASKS,
             Pressure::Tenth => self.tenth(configuration.baseline(), workload, progress)?,
@@ -257,7 +264,15 @@ impl<'a> Study<'a> {
         }
     }
 
-    fn measure(&mut self, configuration: Configuration, workload: Workload, tasks: usize, durability: Durability, requests: u64, progress: &mut Progress<'_>) -> Result<Outcome, String> {
+    fn measure(
+        &mut self,
+        configuration: Configuration,
+        workload: Workload,
+        tasks: usize,
+        durability: Durability,
+        requests: u64,
+        progress: &mut Progress<'_>,
+    ) -> Result<Outcome, String> {
         let label = format!("{}: {} x {tasks}", configuration.name(), workload.name());
         let spec = LoadSpec { tasks: workload.tasks(tasks), durability, warm: requests / 10, requests, seed: self.spec.seed };
         let mut tell = |done: u64, all: u64| {
@@ -292,7 +307,9 @@ impl<'a> Study<'a> {
     /// The journal device, if there is one, and its blocks.
     fn journal_device(&self, configuration: Configuration) -> Option<(Device, u64)> {
         match configuration {
-            Configuration::Ssd | Configuration::InPlaceSsd => Some((Device::ssd(&self.timings, self.member_blocks(), &self.spec.devices), self.member_blocks())),
+            Configuration::Ssd | Configuration::InPlaceSsd => {
+                Some((Device::ssd(&self.timings, self.member_blocks(), &self.spec.devices), self.member_blocks()))
+            }
             Configuration::Memory | Configuration::InPlaceMemory => Some((Device::memory(&self.timings), MEMORY_BYTES / BLOCK_BYTES)),
             _ => None,
         }
@@ -309,8 +326,7 @@ impl<'a> Study<'a> {
     fn steady_pool(&mut self, configuration: Configuration, tell: &mut dyn FnMut(u64, u64)) -> Result<Steady, String> {
         let blocks = self.member_blocks();
         let member = |device: Device, blocks: u64| Member { content: Content::new(blocks), device };
-        let mut members: Vec<Member> =
-            (0..self.spec.members).map(|_| member(Device::ssd(&self.timings, blocks, &self.spec.devices), blocks)).collect();
+        let mut members: Vec<Member> = (0..self.spec.members).map(|_| member(Device::ssd(&self.timings, blocks, &self.spec.devices), blocks)).collect();
         let mut journal = JournalSpec::internal(None, BLOCK_BYTES as u32);
         if let Some((device, blocks)) = self.journal_device(configuration) {
             journal.devices.push((Uuid([0xd0; 16]), blocks * BLOCK_BYTES));

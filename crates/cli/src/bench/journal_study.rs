@@ -3,15 +3,18 @@
 //! Time is virtual: figures depend on nothing but the arguments. What is shown beside them as published was measured with both loads at once, at
 //! about a tenth of the load.
 
+mod files;
 mod findings;
 
 use super::machine::Meter;
 use super::report::ReportArguments;
-use super::rounds::at_least_one;
+use super::rounds::{at_least_one, seconds};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::values::{Share, Size};
 use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
 use windrow_host::failure::{Failure, id};
 use windrow_lab::device::DeviceOptions;
 use windrow_lab::study::{Configuration, Pressure, Study, StudySpec, Workload};
@@ -22,7 +25,8 @@ use windrow_lab::study::{Configuration, Pressure, Study, StudySpec, Workload};
   windrow bench journal-study
   windrow bench journal-study --quick
   windrow bench journal-study --configuration internal,ssd,memory --workload both --pressure tenth --requests 4000000 -o json
-  windrow bench journal-study --suspend --results results")]
+  windrow bench journal-study --suspend --results results
+  windrow bench journal-study --dir /var/tmp --size 1G --seconds 10")]
 pub struct JournalStudyArguments {
     #[command(flatten)]
     report: ReportArguments,
@@ -62,6 +66,12 @@ pub struct JournalStudyArguments {
     /// Drives suspend programs for reads.
     #[arg(long)]
     suspend: bool,
+    /// Not modelled members but files in this folder, with threads and a clock (removed afterwards); Windrow's configurations only.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Seconds of each measurement on files.
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds, requires = "dir")]
+    seconds: Duration,
     /// Drives without capacitors: a flush waits until everything is programmed.
     #[arg(long)]
     no_power_loss_protection: bool,
@@ -124,11 +134,29 @@ fn study_spec(arguments: &JournalStudyArguments) -> StudySpec {
 /// Runs it.
 pub fn run(arguments: &JournalStudyArguments, output: &Output) -> Result<u8, Failure> {
     let (meter, spec) = (Meter::start(), study_spec(arguments));
+    if let Some(dir) = &arguments.dir {
+        let rows = files::measure(&spec, dir, arguments.seconds)?;
+        let text = format!(
+            "RAID-6 of {} files of {}, {} % of the usable space live; real time, {:.1} s each",
+            spec.members,
+            Size(spec.member_bytes),
+            spec.live_percent,
+            arguments.seconds.as_secs_f64()
+        );
+        return findings::make(&spec, &text, &rows, &[], false).publish(&meter, &arguments.report, output);
+    }
     let mut study = Study::new(&spec);
     let mut progress = Progress::new("journal study");
     study
         .run(&mut |what, done, all| progress.text(&format!("{what}, {} of {all}", done.min(all))))
         .map_err(|why| Failure::new(id::BENCH, "the study stopped", why))?;
     drop(progress);
-    findings::make(&spec, &study).publish(&meter, &arguments.report, output)
+    let text = format!(
+        "RAID-6 of {} modelled members of {}, {} % of the usable space live, seed {}; virtual time",
+        spec.members,
+        Size(spec.member_bytes),
+        spec.live_percent,
+        spec.seed
+    );
+    findings::make(&spec, &text, &study.rows, &study.settling, true).publish(&meter, &arguments.report, output)
 }

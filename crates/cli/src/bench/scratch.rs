@@ -3,7 +3,7 @@
 use crate::progress::Progress;
 use crate::values::Size;
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use windrow_device::queue::Members;
 use windrow_device::{Allocation, FileMember, OpenOptions, create_file_with_progress};
@@ -36,6 +36,14 @@ pub struct ScratchArguments {
     /// Worker threads; else one less than there are cores.
     #[arg(long)]
     pub workers: Option<usize>,
+}
+
+impl ScratchArguments {
+    /// So many files of this size, RAID-6.
+    pub fn of_files(members: usize, size_bytes: u64, dir: &Path) -> Self {
+        let (size, dir, chunk) = (Size(size_bytes), Some(dir.to_owned()), Size(256 << 10));
+        Self { members, size, dir, redundancy: "6".to_owned(), chunk, segment: None, workers: None }
+    }
 }
 
 /// Members for one run; files go when it is dropped.
@@ -103,6 +111,18 @@ impl Scratch {
 
     /// The same with so many bytes of journal on each member; `None`: by member size; 0: no journal.
     pub fn pool_with_journal(&self, spare_per_mille: u16, volume_percent: u64, journal_bytes: Option<u64>) -> Result<Pool, Failure> {
+        self.pool_with_devices(spare_per_mille, volume_percent, journal_bytes, &Vec::new(), false)
+    }
+
+    /// The same with journal devices.
+    pub fn pool_with_devices(
+        &self,
+        spare_per_mille: u16,
+        volume_percent: u64,
+        journal_bytes: Option<u64>,
+        devices: &Members,
+        power_safe: bool,
+    ) -> Result<Pool, Failure> {
         let rows = |size: Size| u32::try_from(size.0 / BLOCK_BYTES).ok();
         let mut spec = ScratchSpec {
             redundancy: match self.arguments.redundancy.as_str() {
@@ -114,10 +134,12 @@ impl Scratch {
             chunk_rows: rows(self.arguments.chunk),
             segment_rows: self.arguments.segment.and_then(rows),
             journal_bytes,
+            journal_devices: devices.len(),
+            journal_power_safe: power_safe,
             ..ScratchSpec::default()
         };
         spec.properties.spare_per_mille = spare_per_mille;
-        let OpenedPool { engine, members, buffers, .. } = scratch_pool(self.members.clone(), &spec)?;
+        let OpenedPool { engine, members, buffers, .. } = scratch_pool([&self.members[..], &devices[..]].concat(), &spec)?;
         let pool = Pool::start(engine, members, buffers, HostOptions { workers: self.arguments.workers, ..HostOptions::default() })?;
         let usable = daemon::report(&pool)?.capacity.usable_bytes;
         let size = usable * volume_percent / 100 / BLOCK_BYTES * BLOCK_BYTES;

@@ -9,7 +9,7 @@
 mod findings;
 mod latency;
 mod nbd;
-mod stage;
+pub mod stage;
 
 use super::machine::Meter;
 use super::report::Goal;

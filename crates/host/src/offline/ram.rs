@@ -32,12 +32,25 @@ pub struct ScratchSpec {
     pub limits: Limits,
     /// Bytes of the journal on each member; `None`: by member size; 0: no journal.
     pub journal_bytes: Option<u64>,
+    /// So many of the members, the last ones, hold nothing but a journal.
+    pub journal_devices: usize,
+    /// What is written to these is durable without a flush.
+    pub journal_power_safe: bool,
 }
 
 impl Default for ScratchSpec {
     fn default() -> Self {
         let properties = Properties { spare_per_mille: 100, seal_age_ms: 50, victim_policy: 0, discard: false, ..Properties::DEFAULT };
-        Self { redundancy: Redundancy::Double, chunk_rows: None, segment_rows: None, properties, limits: Limits::default(), journal_bytes: None }
+        Self {
+            redundancy: Redundancy::Double,
+            chunk_rows: None,
+            segment_rows: None,
+            properties,
+            limits: Limits::default(),
+            journal_bytes: None,
+            journal_devices: 0,
+            journal_power_safe: false,
+        }
     }
 }
 
@@ -61,6 +74,12 @@ pub fn scratch_pool(table: MemberTable, spec: &ScratchSpec) -> Result<OpenedPool
     for member in &table {
         members.push((random_uuid()?, member.as_ref().map_or(0, |member| member.info().size_bytes)));
     }
+    let devices = members.split_off(members.len().saturating_sub(spec.journal_devices));
+    let journal = (spec.journal_bytes != Some(0) || !devices.is_empty()).then(|| JournalSpec {
+        devices,
+        power_safe: spec.journal_power_safe,
+        ..JournalSpec::internal(spec.journal_bytes, super::granule(&table))
+    });
     let spec_of_pool = PoolSpec {
         name: "scratch".to_owned(),
         redundancy: spec.redundancy,
@@ -70,7 +89,7 @@ pub fn scratch_pool(table: MemberTable, spec: &ScratchSpec) -> Result<OpenedPool
         pool: random_uuid()?,
         members,
         created_unix_s: 0,
-        journal: (spec.journal_bytes != Some(0)).then(|| JournalSpec::internal(spec.journal_bytes, super::granule(&table))),
+        journal,
         properties: spec.properties,
     };
     let mut io = SyncMembers::new(table);

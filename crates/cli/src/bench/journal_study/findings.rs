@@ -6,10 +6,9 @@ use super::super::rounds::ppm;
 use super::pressure_name;
 use crate::figures::{factor, nanoseconds};
 use crate::table::Table;
-use crate::values::Size;
 use serde_json::{Value, json};
 use windrow_lab::load::{Durability, percentile};
-use windrow_lab::study::{Configuration, Pressure, Row, Study, StudySpec, Workload};
+use windrow_lab::study::{Configuration, Pressure, Row, StudySpec, Workload};
 
 /// Percentiles shown, of a million.
 const PARTS: [(&str, u64); 5] = [("50 %", 500_000), ("99 %", 990_000), ("99.9 %", 999_000), ("99.99 %", 999_900), ("99.9999 %", 999_999)];
@@ -28,7 +27,8 @@ struct Effects {
 
 fn effects(rows: &[Row], row: &Row) -> Option<Effects> {
     let same = |other: &&Row| {
-        (other.workload, other.pressure, other.durability) == (row.workload, row.pressure, row.durability) && other.configuration == row.configuration.baseline()
+        (other.workload, other.pressure, other.durability) == (row.workload, row.pressure, row.durability)
+            && other.configuration == row.configuration.baseline()
     };
     let base = rows.iter().find(same).filter(|_| row.configuration != row.configuration.baseline())?;
     let times = |mine: &[u32], others: &[u32]| Some(f64::from(percentile(mine, JUDGED)?) / f64::from(percentile(others, JUDGED)?.max(1)));
@@ -115,14 +115,13 @@ fn table(rows: &[Row], case: &[&Row]) -> String {
         let flush = |part| percentile(&outcome.flushes, part).map_or("-".to_owned(), |ns| nanoseconds(u64::from(ns)));
         cells.extend([flush(500_000), flush(JUDGED)]);
         cells.push(factor(ppm(per_user_byte(outcome.devices.written_bytes, row))));
-        cells.push(factor(ppm(per_user_byte(outcome.devices.programmed_bytes, row))));
+        let programmed = outcome.devices.programmed_bytes;
+        cells.push(if programmed == 0 { "-".to_owned() } else { factor(ppm(per_user_byte(programmed, row))) });
         cells.push(factor(ppm(outcome.devices.flushes as f64 / outcome.writes.len().max(1) as f64)));
         let found = effects(rows, row);
         cells.extend([found.map(|e| e.rate), found.and_then(|e| e.read), found.and_then(|e| e.write)].map(percent));
         let published = published_write(row.configuration).filter(|_| row.workload == Workload::Both && row.pressure == Pressure::Tenth);
-        cells.push(published.map_or(String::new(), |write| {
-            format!("{} {} {}", percent(Some(PUBLISHED.0)), percent(Some(PUBLISHED.1)), percent(Some(write)))
-        }));
+        cells.push(published.map_or(String::new(), |write| format!("{} {} {}", percent(Some(PUBLISHED.0)), percent(Some(PUBLISHED.1)), percent(Some(write)))));
         table.row(cells);
     }
     table.render()
@@ -193,19 +192,18 @@ fn picture(spec: &StudySpec, rows: &[Row]) -> String {
 }
 
 /// All of it.
-pub fn make(spec: &StudySpec, study: &Study<'_>) -> Findings {
-    let rows = &study.rows;
+pub fn make(spec: &StudySpec, what: &str, rows: &[Row], settling: &[(Configuration, Vec<f64>)], modelled: bool) -> Findings {
     let mut text = format!(
-        "RAID-6 of {} modelled members of {}, {} % of the usable space live, seed {}; virtual time. +-: against the journal on the data drives\n\
-         of the same kind of array (internal, in-place); PUBLISHED: the same of the talk. WRITTEN: bytes written each second, of the baseline's at full load\n",
-        spec.members,
-        Size(spec.member_bytes),
-        spec.live_percent,
-        spec.seed
+        "{what}.\n+-: against the journal on the data drives of the same kind of array (internal, in-place); PUBLISHED: the same of the talk.\n\
+         WRITTEN: bytes written each second, of the baseline's at full load\n",
     );
-    for (configuration, steps) in &study.settling {
+    for (configuration, steps) in settling {
         let steps: Vec<String> = steps.iter().map(|waf| format!("{waf:.2}")).collect();
-        text.push_str(&format!("{}: bytes to devices for each byte of users, each half of the live data overwritten: {}\n", configuration.name(), steps.join(" ")));
+        text.push_str(&format!(
+            "{}: bytes to devices for each byte of users, each half of the live data overwritten: {}\n",
+            configuration.name(),
+            steps.join(" ")
+        ));
     }
     for case in cases(rows) {
         text.push_str(&format!("{}\n{}", case_name(case[0]), table(rows, &case)));
@@ -214,7 +212,7 @@ pub fn make(spec: &StudySpec, study: &Study<'_>) -> Findings {
         "members": spec.members, "member_bytes": spec.member_bytes, "live_percent": spec.live_percent, "requests": spec.requests,
         "judged_requests": spec.judged_requests, "flush_requests": spec.flush_requests, "seed": spec.seed, "power_loss_protection": spec.devices.protected, "program_suspend": spec.devices.suspend,
         "published": { "requests_ppm": ppm(PUBLISHED.0), "read_p99_99_ppm": ppm(PUBLISHED.1), "write_p99_99_ssd_ppm": ppm(PUBLISHED.2), "write_p99_99_memory_ppm": ppm(PUBLISHED.3) },
-        "settling": study.settling.iter().map(|(configuration, steps)| json!({
+        "modelled": modelled, "settling": settling.iter().map(|(configuration, steps)| json!({
             "configuration": configuration.name(), "device_bytes_per_user_byte_ppm": steps.iter().map(|waf| ppm(*waf)).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
         "results": rows.iter().map(|row| row_json(rows, row)).collect::<Vec<_>>(),
