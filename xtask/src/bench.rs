@@ -28,6 +28,7 @@ const SHORT: &[Short] = &[
         on_files: false,
         needs_fio: false,
     },
+    Short { folder: "modelled", arguments: &["journal-study", "--quick"], on_files: false, needs_fio: false },
     Short {
         folder: "files",
         arguments: &["engine", "--size", "512M", "--seconds", "5", "--rounds", "3", "--full", "70%,90%"],
