@@ -108,6 +108,10 @@ fn load_newest(
                     let message = format!("checkpoint {}: {} pages had to be rebuilt from redundancy", root.id, image.rebuilt);
                     findings.add(Finding::new(Severity::Repairable, FindingKind::CheckpointWrong, message));
                 }
+                if image.lost_counters {
+                    let message = format!("checkpoint {}: the counters can not be read or rebuilt; they only inform, and begin anew", root.id);
+                    findings.add(Finding::new(Severity::Repairable, FindingKind::CheckpointWrong, message));
+                }
                 loaded = loaded.or(Some((**root, image)));
             }
             Err(error) => {

@@ -46,12 +46,14 @@ pub(crate) struct Image {
     pub(crate) pages: Vec<PageRef>,
     /// Pages that had to be rebuilt.
     pub(crate) rebuilt: u64,
+    /// The page of the counters can not be had.
+    pub(crate) lost_counters: bool,
 }
 
 /// Loads a checkpoint.
 pub(crate) fn load(reader: &mut PoolReader<'_>, root: &CheckpointRoot) -> Result<Image, ImageError> {
     let tables = Tables::new(&reader.zones);
-    let mut loader = Loader { reader, image: Image { tables, pages: Vec::new(), rebuilt: 0 } };
+    let mut loader = Loader { reader, image: Image { tables, pages: Vec::new(), rebuilt: 0, lost_counters: false } };
     let leaves = loader.list(root)?;
     for record in leaves {
         loader.leaf(&record)?;
@@ -106,7 +108,14 @@ impl Loader<'_, '_> {
             if pointer.present {
                 let index = record.leaf.checked_mul(256).and_then(|first| first.checked_add(i as u32));
                 let index = index.ok_or(ImageError::Beyond { object: record.object, index: record.leaf })?;
-                let page = self.page(pointer, record.object, Some(index))?;
+                let page = match self.page(pointer, record.object, Some(index)) {
+                    // They only inform: a start goes on without them, with the checkpoint.
+                    Err(ImageError::Unreadable { .. }) if record.object == OBJECT_COUNTERS => {
+                        self.image.lost_counters = true;
+                        continue;
+                    }
+                    page => page?,
+                };
                 self.table_page(record.object, index, &page)?;
             }
         }

@@ -241,7 +241,8 @@ impl Run {
         };
         // Of a batch that has lost its table the check names all blocks, whether they can be read or not.
         let (least, most) = (blocks(&|finding| finding.kind == FindingKind::BlockWrong), blocks(&|_| true));
-        ensure!(opinion.failure.is_none(), Check, "the pool started, but an offline check can not be made: {:?}", opinion.failure);
+        let errors = || opinion.findings.list.iter().filter(|finding| finding.severity == Severity::Error).map(|finding| &finding.message).collect::<Vec<_>>();
+        ensure!(opinion.failure.is_none(), Check, "the pool started, but an offline check can not be made: {:?}, {:?}", opinion.failure, errors());
         let (readable, more) = (least.difference(&lost).collect::<Vec<_>>(), lost.difference(&most).collect::<Vec<_>>());
         ensure!(readable.is_empty(), Check, "an offline check finds beyond repair what can be read: {readable:?}");
         ensure!(more.is_empty(), Check, "unreadable, but an offline check finds nothing wrong: {more:?}");
