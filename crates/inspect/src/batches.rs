@@ -160,9 +160,10 @@ struct RowFlaws {
 
 impl RowFlaws {
     /// Payload that was rebuilt is right to the last byte: then wrong padding was none of what it was rebuilt from, or its wrong bytes made up for each other.
+    /// Head and tail alone count if they verify, as they do for a start.
     fn is_beyond(&self, tolerance: usize) -> bool {
         let padding = if self.rebuilt_ends > 0 { self.padding } else { 0 };
-        self.rebuilt > 0 && self.rebuilt + self.redundancy + padding > tolerance
+        self.rebuilt > self.rebuilt_ends && self.rebuilt + self.redundancy + padding > tolerance
     }
 }
 
