@@ -456,6 +456,8 @@ impl TestPool {
             encode_map_page(&entries, &mut page);
             pages.push((OBJECT_MAP + volume, number as u32, page.clone()));
         }
+        encode_counters(&[1, 2, 3], &mut page);
+        pages.push((OBJECT_COUNTERS, 0, page));
         pages
     }
 

@@ -477,6 +477,24 @@ fn the_older_checkpoint_takes_over_when_the_newest_is_lost() {
     assert_eq!(report.volumes[0].mapped_blocks, pool.map.iter().filter(|((v, _), e)| *v == 1 && e.has_payload()).count() as u64);
 }
 
+/// The pool starts without the counters of its checkpoint; but the check took an older one, or found none.
+#[test]
+fn a_checkpoint_without_its_counters_can_be_used() {
+    let mut pool = TestPool::new(Redundancy::None, 3);
+    pool.create(1, "v", 10_000);
+    pool.write(1, &[1, 2, 3]);
+    pool.checkpoint();
+    // Behind the head: volumes, segments, one map page, counters.
+    let tables = pool.batches.len() - 4;
+    pool.damage(tables, 4);
+    let report = pool.check();
+    assert_eq!(report.checkpoint, 2);
+    assert_eq!(kinds(&report), [(CheckpointWrong, Repairable)], "{:#?}", report.findings.list);
+    pool.damage(tables, 4);
+    pool.damage(tables, 3);
+    assert_eq!(pool.check().checkpoint, 1, "a map page is another matter");
+}
+
 #[test]
 fn without_a_readable_checkpoint_there_is_no_check() {
     let mut pool = used_pool(Redundancy::None, 2);
