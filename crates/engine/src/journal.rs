@@ -23,7 +23,7 @@ use backlog::Backlog;
 use ring::Ring;
 use round::Round;
 use windrow_layout::superblock::Journals;
-use windrow_units::{BLOCK_BYTES, JournalArea, Order, Seq};
+use windrow_units::{BLOCK_BYTES, JournalArea, MemberId, Order, Seq};
 
 /// Where a pool's journals go on after a start.
 #[derive(Debug, Default)]
@@ -53,6 +53,8 @@ pub(crate) struct Journal {
     by_log: Order,
     /// No checkpoint begins before the log is durable up to here.
     settle: Order,
+    /// Journals that were left had promised everything up to here.
+    left: Order,
     /// No member is whole before the log is durable up to here.
     whole_from: Order,
     /// Counters since start.
@@ -72,7 +74,7 @@ impl Journal {
             .collect();
         let settle = if rings.is_empty() { Order(0) } else { resume.accepted };
         let by_log = if rings.is_empty() { Order(u64::MAX) } else { settle };
-        Self { rings, seq: resume.seq.next(), promised: resume.accepted, by_log, settle, whole_from: settle, ..Self::default() }
+        Self { rings, seq: resume.seq.next(), promised: resume.accepted, by_log, settle, left: settle, whole_from: settle, ..Self::default() }
     }
 
     fn ring(&self) -> Option<&Ring> {
@@ -108,19 +110,34 @@ impl Engine {
         &self.superblock.journals
     }
 
+    /// Every order up to the first one is durable in the log, up to the second one in the log or in a journal.
+    pub fn durable_orders(&self) -> (Order, Order) {
+        (self.orders.used(self.orders.durable()), self.orders.used(self.promised()))
+    }
+
+    /// True if the member is in service, and not being rebuilt.
+    pub fn is_whole(&self, member: MemberId) -> bool {
+        self.members.list.get(member.index()).is_some_and(|m| m.online && !m.rebuilding)
+    }
+
     /// Which journal is used: the one on its own devices as long as one of them is there and whole. A ring that was left goes on in a fresh chunk, as the
     /// numbers in a chunk are consecutive. When the last device is gone, the log must have what was promised on it.
     pub(crate) fn choose_journal(&mut self) {
-        let is_usable = |ring: &Ring| self.online_members().iter().any(|m| ring.area.members >> m.0 & 1 == 1 && !self.members.list[m.index()].rebuilding);
-        let at = self.journal.rings.iter().position(is_usable).unwrap_or(self.journal.rings.len());
+        let at = self.journal.rings.iter().position(|ring| self.is_usable(ring)).unwrap_or(self.journal.rings.len());
         if at == self.journal.at || self.journal.round.is_some() {
             return;
         }
         if at > self.journal.at {
             self.journal.by_log = self.journal.by_log.max(self.journal.promised);
+            self.journal.left = self.journal.promised;
         }
         self.journal.at = at;
         self.journal.rings.get_mut(at).into_iter().for_each(Ring::leave_chunk);
+    }
+
+    /// True if a member that is in service and whole holds copies of it.
+    fn is_usable(&self, ring: &Ring) -> bool {
+        self.online_members().iter().any(|m| ring.area.members >> m.0 & 1 == 1 && self.is_whole(*m))
     }
 
     /// For `status`.
@@ -241,6 +258,14 @@ impl Engine {
             self.journal.by_log = self.journal.by_log.max(self.journal.whole_from);
         }
         whole
+    }
+
+    /// True if the member is a journal device that has left, and nobody else may have what was promised on it.
+    pub(crate) fn journal_needs(&self, member: MemberId) -> bool {
+        let is_device = self.superblock.journals.devices() >> member.0 & 1 == 1;
+        // A round that is under way decides later that its journal is left.
+        let undecided = self.journal.round.is_some() && self.journal.ring().is_some_and(|ring| !self.is_usable(ring));
+        is_device && (undecided || self.orders.durable() < self.journal.left.max(self.journal.settle))
     }
 
     /// What only the journal may have.

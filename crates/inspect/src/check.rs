@@ -62,11 +62,16 @@ pub(crate) fn usable_members(report: &InspectReport) -> u64 {
     report.members.iter().filter(|m| m.usable).fold(0, |mask, m| mask | 1 << m.member.0)
 }
 
+/// Journal devices that may be read where something is missed, as a bit mask.
+pub(crate) fn members_aside(report: &InspectReport) -> u64 {
+    report.members.iter().filter(|m| m.aside).fold(0, |mask, m| mask | 1 << m.member.0)
+}
+
 /// Checks a pool. Nothing is written, so nothing is corrected.
 pub fn check(io: &mut dyn MemberIo, options: &CheckOptions, progress: &mut dyn FnMut(CheckProgress)) -> CheckReport {
     progress(CheckProgress { phase: CheckPhase::Members, done: 0, total: 0, read_bytes: 0 });
     let members = inspect_members(io);
-    let usable = usable_members(&members);
+    let (usable, aside) = (usable_members(&members), members_aside(&members));
     let mut report = CheckReport { findings: members.findings, ..Default::default() };
     let Some(superblock) = members.newest else {
         report.failure = Some("no member bears a valid superblock".to_owned());
@@ -75,7 +80,7 @@ pub fn check(io: &mut dyn MemberIo, options: &CheckOptions, progress: &mut dyn F
     (report.pool, report.pool_name, report.generation) = (superblock.pool, superblock.pool_name.clone(), superblock.generation);
     let sizes: Vec<Option<u64>> = members.members.iter().map(|m| m.present.then_some(m.size_bytes)).collect();
     journal::check_area(&superblock, |member| sizes.get(member.index()).copied().flatten(), &mut report.findings);
-    let mut reader = PoolReader::new(io, &superblock, usable);
+    let mut reader = PoolReader::new(io, &superblock, usable).with_aside(aside);
     progress(CheckProgress { phase: CheckPhase::Checkpoint, done: 0, total: 0, read_bytes: reader.read_bytes });
     match load_newest(&mut reader, &superblock, options, &mut report.findings) {
         Ok(None) => {}

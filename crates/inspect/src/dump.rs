@@ -5,7 +5,7 @@ mod records;
 pub use records::{ChunkDump, CopyLocation, RecordDump, RecordSummary, dump_chunk, list_records};
 
 use crate::batches::{Expected, find_ends, find_header};
-use crate::check::usable_members;
+use crate::check::{members_aside, usable_members};
 use crate::members::inspect_members;
 use crate::reader::{Origin, PoolReader, Rows};
 use serde::Serialize;
@@ -156,9 +156,11 @@ pub struct BatchSummary {
 
 fn open_pool(io: &mut dyn MemberIo) -> Result<(PoolReader<'_>, Superblock), DumpError> {
     let report = inspect_members(io);
-    let usable = usable_members(&report);
+    let (usable, aside) = (usable_members(&report), members_aside(&report));
     let superblock: Superblock = report.newest.ok_or(DumpError::NoPool)?;
-    Ok((PoolReader::new(io, &superblock, usable), superblock))
+    let mut reader = PoolReader::new(io, &superblock, usable).with_aside(aside);
+    reader.read_aside();
+    Ok((reader, superblock))
 }
 
 fn open(io: &mut dyn MemberIo) -> Result<PoolReader<'_>, DumpError> {

@@ -5,6 +5,7 @@
 //! Of several contents of one generation the one rules that has no use for whoever bears another one.
 //! 4 A member is usable if it is online in the ruling superblock and at most one generation
 //! behind it. 5 Quorum: more than half of the members that are not removed are usable, or every other one is recorded as absent.
+//! A journal device that has left may be read nevertheless (`mark_aside`), where something that was durable is missed.
 //! 6 While the pool is marked as growing, more members of one zone must be here than the redundancy covers: there may be a generation with more
 //! members elsewhere, which must not start without them.
 
@@ -37,6 +38,7 @@ pub fn inspect_members(io: &mut dyn MemberIo) -> InspectReport {
         found.iter_mut().for_each(|member| drop_stranger(member, newest, &mut findings));
         check_history(&found, newest, &mut findings);
         quorum = judge_members(&mut found, newest, &mut findings);
+        mark_aside(&mut found, newest);
         if newest.state == PoolState::Destroyed {
             findings.add(Finding::new(Severity::Note, FindingKind::LabelWrong, "the pool was destroyed"));
         }
@@ -47,7 +49,7 @@ pub fn inspect_members(io: &mut dyn MemberIo) -> InspectReport {
 fn read_member(io: &mut dyn MemberIo, member: MemberId, findings: &mut Findings) -> Found {
     let present = io.is_present(member);
     let size_bytes = if present { io.size(member) } else { 0 };
-    let mut report = MemberReport { member, present, size_bytes, label: None, label_problem: None, slots: Vec::new(), generation: None, usable: false };
+    let mut report = MemberReport { member, present, size_bytes, label: None, label_problem: None, slots: Vec::new(), generation: None, usable: false, aside: false };
     let mut superblocks = Vec::new();
     if !present {
         return Found { report, superblocks };
@@ -169,6 +171,24 @@ fn check_history(found: &[Found], newest: &Superblock, findings: &mut Findings) 
                 findings.add(Finding::new(severity, FindingKind::Diverged, message).member(member.report.member));
             }
         }
+    }
+}
+
+/// Marks the journal devices that have left, or are being rebuilt, and whose newest superblock is of the past of the one that rules: that is followed back
+/// from parent to parent by content, as far as somebody still bears them.
+fn mark_aside(found: &mut [Found], newest: &Superblock) {
+    let mut past = vec![(newest.generation.0, newest.content_hash())];
+    let mut parent = Some((newest.generation.0.wrapping_sub(1), newest.parent_hash));
+    while let Some((generation, hash)) = parent {
+        past.push((generation, hash));
+        let of_it = found.iter().flat_map(|f| &f.superblocks).find(|s| s.generation.0 == generation && s.content_hash() == hash);
+        parent = of_it.filter(|s| s.generation.0 > 0).map(|s| (s.generation.0 - 1, s.parent_hash));
+    }
+    for member in found.iter_mut().filter(|f| newest.journals.devices() >> f.report.member.0 & 1 == 1) {
+        let record = newest.members.get(member.report.member.index());
+        let left = record.is_some_and(|record| matches!(record.state, MemberState::Absent | MemberState::Rebuilding));
+        let own = member.superblocks.iter().max_by_key(|s| s.generation);
+        member.report.aside = left && own.is_some_and(|s| past.contains(&(s.generation.0, s.content_hash())));
     }
 }
 

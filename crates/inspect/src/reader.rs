@@ -16,6 +16,9 @@ pub(crate) struct PoolReader<'a> {
     pub(crate) codec: PlaceCodec,
     pub(crate) pool: PoolUuid,
     usable: u64,
+    /// Journal devices that have left, and whether they are read nevertheless.
+    aside: u64,
+    reads_aside: bool,
     pub(crate) read_bytes: u64,
 }
 
@@ -24,7 +27,18 @@ impl<'a> PoolReader<'a> {
     pub(crate) fn new(io: &'a mut dyn MemberIo, superblock: &Superblock, usable: u64) -> Self {
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.place_codec();
-        Self { io, zones, codec, pool: superblock.pool, usable, read_bytes: 0 }
+        Self { io, zones, codec, pool: superblock.pool, usable, aside: 0, reads_aside: false, read_bytes: 0 }
+    }
+
+    /// With these journal devices beside, which are read only when that is asked for.
+    pub(crate) fn with_aside(self, aside: u64) -> Self {
+        Self { aside, ..self }
+    }
+
+    /// From now on the devices that have left are read, too. False if there are none.
+    pub(crate) fn read_aside(&mut self) -> bool {
+        self.reads_aside = self.aside != 0;
+        self.reads_aside
     }
 
     /// Bytes of members that count; where a read fails, block by block.
@@ -51,7 +65,7 @@ impl<'a> PoolReader<'a> {
     }
 
     fn is_usable(&self, member: MemberId) -> bool {
-        self.usable >> member.0 & 1 == 1
+        (self.usable | if self.reads_aside { self.aside } else { 0 }) >> member.0 & 1 == 1
     }
 }
 

@@ -93,13 +93,23 @@ pub(crate) fn replay(reader: &mut PoolReader<'_>, superblock: &Superblock, root:
     for chain in &mut chains {
         chain.verify(reader, durable.seq(chain.stream));
     }
-    let journal = Journal::read(reader, superblock, root.epoch);
-    journal.claim(&mut durable);
     durable.said_otherwise(superblock.epoch, superblock.journals.promised);
-    let mut used = used_by_batches(fences, &chains);
+    let used = used_by_batches(fences, &chains);
     let log = Coverage::new(root.order, &used, fences);
-    used.extend(journal.records().filter_map(|record| record.orders(fences)));
-    let all = Coverage::new(root.order, &used, fences);
+    let with_records = |journal: &Journal| {
+        let records = journal.records().filter_map(|record| record.orders(fences));
+        Coverage::new(root.order, &used.iter().copied().chain(records).collect::<Vec<_>>(), fences)
+    };
+    let mut journal = Journal::read(reader, superblock, root.epoch);
+    journal.claim(&mut durable);
+    let mut all = with_records(&journal);
+    if all.passed() < durable.through() && reader.read_aside() {
+        journal = Journal::read(reader, superblock, root.epoch);
+        journal.claim(&mut durable);
+        all = with_records(&journal);
+        let message = "journal devices that are not in service were read: the log has not got what they had promised";
+        findings.add(Finding::new(Severity::Repairable, FindingKind::JournalAside, message));
+    }
     let accepted_order = all.highest();
     for chain in &chains {
         let broken = judge(chain, &durable, all.passed(), superblock.journals.areas().next().is_some(), findings);

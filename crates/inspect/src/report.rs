@@ -74,6 +74,8 @@ pub enum FindingKind {
     VolumeWrong,
     /// A copy of a journal record that is needed differs or can not be read; another one verifies.
     JournalCopyWrong,
+    /// Journal devices that are not in service have what was durable and the log does not have.
+    JournalAside,
     /// A journal record that was durable verifies in none of its copies.
     JournalDamaged,
     /// A journal record did not arrive as a whole: it does not count.
@@ -215,6 +217,8 @@ pub struct MemberReport {
     pub generation: Option<Generation>,
     /// True if its content counts: online, and not left behind.
     pub usable: bool,
+    /// True if it is a journal device that has left, and its records may be read where something that was durable is missed.
+    pub aside: bool,
 }
 
 /// What the members say of themselves.

@@ -1,5 +1,6 @@
 //! Runs seeds of the simulator: `--seeds A..B` (or one number), `--jobs J`, `--blocks N` block operations each, `--verbose` for the whole story of a
-//! failure, `--no-shrink`, `--canary flush|discard|reuse|rebuild`, `--beyond` to go beyond redundancy. `--exhaustive N`: instead, runs of N actions
+//! failure, `--no-shrink`, `--canary flush|discard|reuse|rebuild`, `--beyond` to go beyond redundancy, `--journal-devices` to leave out
+//! seeds whose pools have none. `--exhaustive N`: instead, runs of N actions
 //! on tiny pools with the power cut at every moment. Ends with code 1 if a seed fails.
 
 use std::process::ExitCode;
@@ -7,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use windrow_sim::exhaustive::Tried;
+use windrow_sim::scenario::Scenario;
 use windrow_sim::shrink::shrink;
 use windrow_sim::{Outcome, Planted, RunOptions, run_seed};
 
@@ -28,11 +30,13 @@ struct Arguments {
     verbose: bool,
     shrink: bool,
     exhaustive: Option<u64>,
+    /// Only seeds whose pools have journal devices.
+    devices: bool,
     options: RunOptions,
 }
 
 fn arguments() -> Result<Arguments, String> {
-    let mut parsed = Arguments { seeds: 0..100, jobs: 1, verbose: false, shrink: true, exhaustive: None, options: RunOptions::default() };
+    let mut parsed = Arguments { seeds: 0..100, jobs: 1, verbose: false, shrink: true, exhaustive: None, devices: false, options: RunOptions::default() };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
@@ -49,6 +53,7 @@ fn arguments() -> Result<Arguments, String> {
             "--blocks" => parsed.options.block_operations = number(value()?)?,
             "--exhaustive" => parsed.exhaustive = Some(number(value()?)?),
             "--beyond" => parsed.options.beyond = true,
+            "--journal-devices" => parsed.devices = true,
             "--verbose" => parsed.verbose = true,
             "--no-shrink" => parsed.shrink = false,
             "--canary" => {
@@ -154,7 +159,7 @@ fn run_all(arguments: &Arguments) -> (Vec<Outcome>, Vec<u64>) {
     let mut failed = 0;
     loop {
         while running.len() < arguments.jobs
-            && let Some(seed) = seeds.next()
+            && let Some(seed) = seeds.find(|seed| !arguments.devices || Scenario::has_journal_devices(*seed))
         {
             running.push((seed, Instant::now()));
             // The receiver lives here, too.
@@ -198,6 +203,9 @@ fn exhaust(arguments: &Arguments, actions: u64) -> ExitCode {
                     let seed = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     if seed >= arguments.seeds.end {
                         return;
+                    }
+                    if arguments.devices && !Scenario::has_journal_devices(seed) {
+                        continue;
                     }
                     let result = windrow_sim::exhaustive::run(seed, actions, arguments.options.canary);
                     let mut results = results.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -252,7 +260,7 @@ fn main() -> ExitCode {
     let failed: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.violation.is_some()).collect();
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     println!(
-        "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations, {} power cuts, {} faults of members, {} checkpoints, {} segments cleaned, {} refused for space, {} blocks found wrong by scrubs, {} members rebuilt, {} replaced, {} exchanged in service, {} growths",
+        "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations, {} power cuts, {} faults of members, {} checkpoints, {} segments cleaned, {} refused for space, {} blocks found wrong by scrubs, {} members rebuilt, {} replaced, {} exchanged in service, {} growths, {} starts refused for journal devices, {} journals given up",
         outcomes.len(),
         failed.len(),
         seconds,
@@ -268,6 +276,8 @@ fn main() -> ExitCode {
         sum(|o| o.replaced),
         sum(|o| o.exchanged),
         sum(|o| o.grown),
+        sum(|o| o.devices_missed),
+        sum(|o| o.journals_given_up),
     );
     if arguments.options.beyond {
         println!(

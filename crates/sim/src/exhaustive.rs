@@ -1,7 +1,7 @@
 //! A short run on a tiny pool in which the power goes at every moment: after each turn that ended a member command, in copies of the world,
 //! with every set of the unflushed writes that may survive (all sets of up to six writes; of more: all, none, each one alone, all but
 //! each one, and some drawn ones), and after those that keep all writes or none with every placement of one and two faults within redundancy
-//! (see `world/branches.rs`). Writes survive whole or not at all; torn ones are the business of the random runs.
+//! (see `world/branches.rs`). Half of the pools have a journal, of the smallest size, and most of their actions are flushed; some have it on devices. Writes survive whole or not at all; torn ones are the business of the random runs.
 
 use crate::members::{Canary, VirtualMembers};
 use crate::model::Asked;
@@ -13,6 +13,7 @@ use crate::workload::{Action, Workload};
 use crate::world::{Cuts, World};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use windrow_engine::{Control, Engine, Limits, OpenOptions};
+use windrow_io::MemberIo;
 use windrow_layout::superblock::RESERVED_BYTES;
 use windrow_units::{BLOCK_BYTES, MemberId, Redundancy, Uuid};
 
@@ -21,6 +22,9 @@ const EXTENTS: u64 = 160;
 const SEGMENT_ROWS: u32 = 8;
 /// Blocks of all volumes: few, so that they are written over again and again.
 const VOLUME_BLOCKS: u64 = 24;
+
+/// Bytes of the journal on each member.
+const JOURNAL_BYTES: u64 = 64 << 10;
 
 /// Memory for the map: a page for each volume that there may be, and for some that are being deleted.
 const MAP_BYTES: u64 = 12 * BLOCK_BYTES;
@@ -53,8 +57,8 @@ pub fn run(seed: u64, actions: u64, canary: Planted) -> Result<Tried, Violation>
 fn scenario(seed: u64, rng: &mut Rng) -> Scenario {
     let (redundancy, count) = rng.pick(&[(Redundancy::None, 1), (Redundancy::Copies(2), 2), (Redundancy::Single, 3), (Redundancy::Double, 4)]);
     let mut drawn = Scenario::draw(seed, 0);
-    // Faults are placed on all members: journal devices have stories of their own.
-    drawn.journal.iter_mut().for_each(|journal| journal.devices.clear());
+    // The smallest journal: it goes round and is full within a few flushes.
+    drawn.journal.iter_mut().for_each(|journal| journal.bytes_each = Some(JOURNAL_BYTES));
     let size = RESERVED_BYTES + drawn.journal.as_ref().and_then(|journal| journal.bytes_each).unwrap_or(0) + EXTENTS * u64::from(SEGMENT_ROWS) * BLOCK_BYTES;
     let limits = Limits { pending_bytes: 1 << 20, map_bytes: MAP_BYTES, waiting_requests: 64, ..drawn.limits };
     Scenario { redundancy, sizes: vec![size; count], chunk_rows: 4, segment_rows: SEGMENT_ROWS, limits, ..drawn }
@@ -64,7 +68,8 @@ fn all(seed: u64, actions: u64, canary: Planted) -> Result<Tried, Violation> {
     let mut rng = Rng::stream(seed, "exhaustive");
     let scenario = scenario(seed, &mut rng);
     let options = OpenOptions { host: Uuid::from_random(rng.bytes16()), read_only: false, force: false, discard_journal: false, limits: scenario.limits };
-    let mut members = VirtualMembers::new(&scenario.sizes, scenario.discard_fill, Rng::stream(seed, "members"));
+    let mut members = VirtualMembers::new(&scenario.all_sizes(), scenario.discard_fill, Rng::stream(seed, "members"));
+    members.set_power_safe(scenario.power_safe());
     Engine::format(&mut members, &scenario.spec(&mut rng)).map_err(|error| Violation::new(Broken::Open, error.to_string()))?;
     let mut world = World::new(seed, members, false);
     world.planted = canary;
@@ -87,7 +92,8 @@ fn all(seed: u64, actions: u64, canary: Planted) -> Result<Tried, Violation> {
             let (action, _) = workload.next(&world.model);
             act(&mut world, action);
             left -= 1;
-            if left == 0
+            let synchronous = scenario.journal.is_some() && rng.chance(600);
+            if (left == 0 || synchronous)
                 && let Some(volume) = world.model.volumes().keys().next().copied()
             {
                 world.submit(volume, Asked::Flush);
@@ -98,11 +104,15 @@ fn all(seed: u64, actions: u64, canary: Planted) -> Result<Tried, Violation> {
             break;
         }
         // A moment differs from the one before by a command that has ended.
-        let ended: u64 =
-            (0..scenario.sizes.len()).map(|m| world.members.member(MemberId(m as u8)).received).map(|r| r.written_bytes + r.flushes + r.discarded_bytes).sum();
+        let received = (0..world.members.member_count()).map(|m| world.members.member(MemberId(m as u8)).received);
+        let ended: u64 = received.map(|r| r.written_bytes + r.flushes + r.discarded_bytes).sum();
         if ended != seen {
             seen = ended;
             moments += 1;
+            if !scenario.journal.as_ref().is_none_or(|journal| journal.devices.is_empty()) {
+                let log = world.durable_orders().0;
+                world.model.keep_history(log);
+            }
             world.try_all_cuts(&options, scenario.redundancy.tolerance(), &mut rng, &mut cuts)?;
         }
     }

@@ -86,6 +86,10 @@ pub struct Model {
     acknowledged: u64,
     /// Every order up to this one was promised to survive.
     promised: u64,
+    /// What is beyond this order may still be given up with a journal: only what is older becomes history.
+    history: Option<u64>,
+    /// The newest order when a volume operation was answered last.
+    changed: u64,
     /// P of the last start.
     accepted: u64,
     /// Properties: what was answered last, then what was asked since.
@@ -143,6 +147,36 @@ impl Model {
     /// Every order up to this one must survive.
     pub fn promised(&self) -> u64 {
         self.promised
+    }
+
+    /// P of the last start.
+    pub fn accepted(&self) -> u64 {
+        self.accepted
+    }
+
+    /// Everything beyond this order may still be given up.
+    pub fn keep_history(&mut self, order: u64) {
+        self.history = Some(order);
+    }
+
+    /// A volume operation has been answered; no order above `newest` had been given.
+    pub fn note_change(&mut self, newest: u64) {
+        self.changed = self.changed.max(newest);
+    }
+
+    /// True if the state at any order from this one on is known: it lies behind the last start, and behind the last volume operation.
+    pub fn knows(&self, order: u64) -> bool {
+        order >= self.accepted && order >= self.changed
+    }
+
+    /// A journal is given up: of what was promised only this is left for certain.
+    pub fn give_up(&mut self, order: u64) {
+        self.promised = self.promised.min(order);
+    }
+
+    /// What can never be undone.
+    fn settled(&self) -> u64 {
+        self.promised.min(self.history.unwrap_or(u64::MAX))
     }
 
     /// True if a request in flight touches these blocks of a volume.

@@ -7,6 +7,7 @@
 
 mod beyond;
 mod check;
+mod devices;
 mod exchange;
 mod faults;
 mod finish;
@@ -110,6 +111,10 @@ pub struct Outcome {
     pub exchanged: u64,
     /// Growths that came into force while the pool was in use.
     pub grown: u64,
+    /// Starts refused for want of a journal device, and journals given up.
+    pub devices_missed: u64,
+    /// See [`Outcome::devices_missed`].
+    pub journals_given_up: u64,
     /// Offline checks.
     pub checks: u64,
     /// What came of going beyond redundancy.
@@ -147,6 +152,8 @@ pub fn run_seed(seed: u64, options: &RunOptions) -> Outcome {
         replaced: run.replaced,
         exchanged: run.exchanged,
         grown: run.grown,
+        devices_missed: run.devices.refused,
+        journals_given_up: run.devices.given_up,
         checks: run.checks,
         beyond: run.beyond,
         virtual_ns: run.world.now_ns(),
@@ -183,6 +190,8 @@ struct Run {
     grown: u64,
     growth: Option<growth::Growth>,
     growth_rng: Rng,
+    /// What is known of the journal devices.
+    devices: devices::Devices,
     /// Offline checks.
     checks: u64,
     beyond: Beyond,
@@ -209,6 +218,8 @@ impl Run {
         };
         let mut members = VirtualMembers::new(&scenario.all_sizes(), scenario.discard_fill, Rng::stream(seed, "members"));
         members.set_power_safe(scenario.power_safe());
+        let ids = (scenario.sizes.len() as u8..scenario.all_sizes().len() as u8).map(MemberId).collect();
+        let devices = devices::Devices::new(seed, if options.beyond { Vec::new() } else { ids });
         let host = Uuid::from_random(rng.bytes16());
         let mut world = World::new(seed, members, options.story);
         world.planted = options.canary;
@@ -233,6 +244,7 @@ impl Run {
             grown: 0,
             growth: None,
             growth_rng: Rng::stream(seed, "growth"),
+            devices,
             checks: 0,
             beyond: Beyond::default(),
             goes_beyond: options.beyond,
@@ -298,7 +310,11 @@ impl Run {
         if cycle.foreign_host && self.owned {
             self.refuse_foreign_host()?;
         }
+        if cycle.blocks > 0 && !self.devices.ids.is_empty() {
+            self.devices_before_start()?;
+        }
         for count in &cycle.cut_starts {
+            self.settle_devices()?;
             self.world.members.set_countdown(Some(*count));
             match self.open() {
                 Err(StartFailure::PowerCut) => {
@@ -316,6 +332,7 @@ impl Run {
             }
             self.world.members.set_countdown(None);
         }
+        self.settle_devices()?;
         if cycle.look_first {
             self.look()?;
         }
@@ -326,6 +343,7 @@ impl Run {
         };
         self.compare_predicted(predicted, report.accepted_order)?;
         self.opened(&report)?;
+        self.devices.discards = false;
         (self.clean, self.owned) = (false, true);
         self.compare()?;
         if self.workload.is_none() {
@@ -365,7 +383,7 @@ impl Run {
     }
 
     fn open_with(&mut self, read_only: bool) -> Result<OpenReport, StartFailure> {
-        let mut options = OpenOptions { host: self.host, read_only, force: false, discard_journal: false, limits: self.scenario.limits };
+        let mut options = OpenOptions { read_only, ..self.options() };
         match self.world.start(&options) {
             Err(StartFailure::Refused(_)) if self.quorum_is_lost() => {
                 options.force = true;
@@ -389,6 +407,7 @@ impl Run {
         self.world.model.reopened(report, &status, self.newest_order)?;
         ensure!(report.clean || !self.clean, Durability, "the pool was exported, but the start says that it was not clean");
         self.newest_order = status.order.0;
+        self.note_devices();
         Ok(())
     }
 
@@ -432,6 +451,8 @@ impl Run {
         if self.exchange.is_none() {
             self.resume_exchange();
         }
+        let of_devices = self.devices.draw_faults(cycle.blocks).into_iter();
+        let mut of_devices: std::collections::VecDeque<_> = of_devices.map(|(after, fault)| (self.done + after, fault)).collect();
         let mut faults: std::collections::VecDeque<_> = cycle.faults.iter().map(|(after, fault)| (self.done + after, *fault)).collect();
         while self.done < end {
             let mut burst = workload.burst();
@@ -445,9 +466,14 @@ impl Run {
                 faults.pop_front();
                 self.plant(fault);
             }
+            while let Some((_, fault)) = of_devices.front().copied().filter(|(at, _)| *at <= self.done) {
+                of_devices.pop_front();
+                self.plant_on_device(fault);
+            }
             self.exchange_step()?;
             self.growth_step()?;
             let alive = self.world.turn()?;
+            self.note_devices();
             ensure!(alive || self.world.unanswered() == 0, Stuck, "nothing under way; {}", self.world.summary());
         }
         self.workload = Some(workload);
@@ -480,8 +506,11 @@ impl Run {
         if cycle.end == End::CrashInShutdown && self.world.unanswered_controls() == 0 {
             self.world.model.shut_down();
             self.clean = export;
+            self.cut_power();
+            self.devices_shut_down();
+        } else {
+            self.cut_power();
         }
-        self.cut_power();
         if cycle.end == End::CrashAndLoss {
             self.lose_member();
         }
@@ -489,6 +518,7 @@ impl Run {
     }
 
     fn cut_power(&mut self) {
+        self.note_devices();
         self.exchange = None;
         self.leave_growth();
         self.newest_order = self.newest_order.max(self.world.power_cut());

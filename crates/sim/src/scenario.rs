@@ -159,7 +159,7 @@ pub struct Scenario {
 }
 
 /// Half of the pools have a journal; often one that is small enough to be full. Some of them have devices of their own for it.
-fn draw_journal(seed: u64, redundancy: Redundancy) -> Option<JournalSpec> {
+fn draw_journal(seed: u64) -> Option<JournalSpec> {
     let mut rng = Rng::stream(seed, "journal");
     let bytes_each = rng.pick(&[64 << 10, 80 << 10, 128 << 10, 512 << 10]);
     let granule = rng.pick(&[512, 512, 4096]);
@@ -167,8 +167,7 @@ fn draw_journal(seed: u64, redundancy: Redundancy) -> Option<JournalSpec> {
         return None;
     }
     let mut journal = JournalSpec::internal(Some(bytes_each), granule);
-    // Not with mirrors: their halves go to two hosts, and the devices could go to one only.
-    if rng.chance(300) && !matches!(redundancy, Redundancy::Copies(_)) {
+    if rng.chance(450) {
         let bytes = RESERVED_BYTES + rng.pick(&[64 << 10, 128 << 10, 1 << 20]);
         journal.devices = (0..rng.between(1, 2)).map(|_| (Uuid::from_random(rng.bytes16()), bytes)).collect();
         journal.power_safe = rng.chance(300);
@@ -191,6 +190,11 @@ fn draw_limits(rng: &mut Rng, seed: u64) -> Limits {
 }
 
 impl Scenario {
+    /// True if the seed's pool has journal devices.
+    pub fn has_journal_devices(seed: u64) -> bool {
+        draw_journal(seed).is_some_and(|journal| !journal.devices.is_empty())
+    }
+
     /// Draws everything. `blocks` is the number of block operations of all cycles together.
     pub fn draw(seed: u64, blocks: u64) -> Self {
         let mut rng = Rng::stream(seed, "scenario");
@@ -207,7 +211,7 @@ impl Scenario {
         let segment_rows = (wanted_rows as u32).clamp(8, 64).next_multiple_of(chunk_rows).min(64);
         let extents = rng.between(24, 72);
         let extent_bytes = u64::from(segment_rows) * BLOCK_BYTES;
-        let journal = draw_journal(seed, redundancy);
+        let journal = draw_journal(seed);
         let journal_bytes = journal.as_ref().and_then(|journal| journal.bytes_each).unwrap_or(0);
         let uneven = rng.chance(300);
         let sizes = (0..count)

@@ -17,8 +17,8 @@ use crate::trace::Trace;
 use crate::violation::{Broken, Violation, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_engine::{
-    Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest, Engine, Event, Job, MemberChange, Notice, OpenOptions, OpenReport,
-    Outbox, PoolStatus,
+    Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest, Engine, Event, Job, MemberChange, Notice, OpenError,
+    OpenOptions, OpenReport, Outbox, PoolStatus,
 };
 use windrow_io::{BufPool, Completion, MemberCommand, MemberIo, MemberOp, Reply, Request, RequestId};
 use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
@@ -79,6 +79,8 @@ pub struct World {
     pub told_lost: BTreeSet<(VolumeId, u64)>,
     /// A bug of the engine that is planted on purpose.
     pub planted: Planted,
+    /// Why the last start was refused.
+    pub refusal: Option<OpenError>,
     engine: Option<Engine>,
     buffers: BufPool,
     rng: Rng,
@@ -136,6 +138,7 @@ impl World {
             unreadable: BTreeSet::new(),
             told_lost: BTreeSet::new(),
             planted: Planted::None,
+            refusal: None,
             engine: None,
             handles_outside: buffers.handles(),
             buffers,
@@ -182,7 +185,10 @@ impl World {
         if self.members.is_cut() {
             return Err(StartFailure::PowerCut);
         }
-        let (mut engine, report) = opened.map_err(|error| StartFailure::Refused(error.to_string()))?;
+        let (mut engine, report) = opened.map_err(|error| {
+            self.refusal = Some(error.clone());
+            StartFailure::Refused(error.to_string())
+        })?;
         match self.planted {
             Planted::EarlyReuse => engine.plant_early_reuse(),
             Planted::HollowRebuild => engine.plant_hollow_rebuild(),
@@ -207,6 +213,22 @@ impl World {
             Some(engine) => engine.status(),
             None => unreachable!("status is asked of a running pool only"),
         }
+    }
+
+    /// What is durable in the log, and what in the log or in a journal; nothing is without an engine.
+    pub fn durable_orders(&self) -> (u64, u64) {
+        let orders = self.engine.as_ref().map(Engine::durable_orders);
+        orders.map_or((0, 0), |(log, all)| (log.0, all.0))
+    }
+
+    /// True if the member is in service and not being rebuilt.
+    pub fn is_whole(&self, member: MemberId) -> bool {
+        self.engine.as_ref().is_some_and(|engine| engine.is_whole(member))
+    }
+
+    /// True if there is an engine.
+    pub fn is_up(&self) -> bool {
+        self.engine.is_some()
     }
 
     /// The power goes: the engine is lost with everything in flight. Returns the newest order that it had given.
@@ -579,7 +601,11 @@ impl World {
             None => Err(Violation::new(Broken::Protocol, format!("control command {} is not in flight", completion.id.0))),
             // As if the power had gone before an answer.
             Some(_) if self.model.lenient && completion.result.is_err() => Ok(()),
-            Some(Commanded::Volume(change)) => self.model.complete_change(&change, &completion.result),
+            Some(Commanded::Volume(change)) => {
+                let newest = self.engine.as_ref().map_or(0, |engine| engine.status().order.0);
+                self.model.note_change(newest);
+                self.model.complete_change(&change, &completion.result)
+            }
             Some(Commanded::Properties) => self.model.complete_properties(completion.id, &completion.result),
             Some(Commanded::Scrub) if matches!(completion.result, Ok(_) | Err(ControlError::Invalid(_) | ControlError::Stopped)) => Ok(()),
             Some(Commanded::Member) => {

@@ -128,7 +128,7 @@ impl Engine {
     /// True if the member is out of use, that is on record, and none of its commands is in flight.
     fn is_out(&self, member: MemberId) -> bool {
         let m = &self.members.list[member.index()];
-        !m.online && m.in_flight == 0 && m.lost_wish <= self.superblock_writer.done
+        !m.online && m.in_flight == 0 && m.lost_wish <= self.superblock_writer.done && !self.journal_needs(member)
     }
 
     /// From now on the member gets every write, and is rebuilt.

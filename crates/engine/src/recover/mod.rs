@@ -9,6 +9,7 @@
 //! It is sequential code over [`MemberIo`]: there are no clients yet. A crash at any point of it leaves everything as it was, or
 //! completed with the very bytes it should have had.
 
+mod aside;
 mod chain;
 mod journal;
 mod judge;
@@ -177,7 +178,7 @@ impl Engine {
         spent: &mut [MemberStats],
     ) -> Result<(Self, OpenReport), OpenError> {
         watch(OpenPhase::Superblocks);
-        let quorum::Ruling { found, mut superblock, lagging, notes } = quorum::newest(io, options, failing)?;
+        let quorum::Ruling { found, mut superblock, lagging, notes, aside } = quorum::newest(io, options, failing)?;
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.place_codec();
         let plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille).map_err(|e| OpenError::Damage(e.to_string()))?;
@@ -191,6 +192,7 @@ impl Engine {
         let online: Vec<bool> =
             superblock.members.iter().enumerate().map(|(m, r)| r.state == MemberState::Online && io.is_present(MemberId(m as u8))).collect();
         let mut reader = reader::Reader::new(io, &zones, codec, &buffers, online, superblock.pool);
+        reader.aside = aside;
         let mut report = OpenReport { clean: superblock.state == PoolState::Exported, notes, ..Default::default() };
         watch(OpenPhase::Checkpoint);
         let (mut tables, loaded, root) = load::newest_checkpoint(&mut reader, &superblock, limits.map_bytes, &mut report)?;

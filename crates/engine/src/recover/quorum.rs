@@ -15,7 +15,8 @@
 //! A device that bears superblocks of the pool but is not in its table (the old one after a replacement), or that is smaller than what the pool has
 //! on it (a file cut short, a partition made smaller), is as good as not there, and is noted.
 
-use super::OpenError;
+use super::aside::Slots;
+use super::{OpenError, aside};
 use crate::OpenOptions;
 use crate::member::life::{self, Change, Found};
 use crate::member::{needed_bytes, nobody_without};
@@ -23,9 +24,9 @@ use windrow_io::MemberIo;
 use windrow_layout::superblock::{MemberRecord, MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError};
 use windrow_units::{MemberId, Redundancy, Uuid, ZoneMap};
 
-/// The newest valid superblock of one member.
-fn newest_of(io: &mut dyn MemberIo, member: MemberId, why: &mut String, newer: &mut Option<OpenError>) -> Option<Superblock> {
-    let mut best: Option<Superblock> = None;
+/// The valid superblocks of one member.
+fn slots_of(io: &mut dyn MemberIo, member: MemberId, why: &mut String, newer: &mut Option<OpenError>) -> Vec<Superblock> {
+    let mut valid = Vec::new();
     let mut slot_bytes = vec![0u8; SLOT_BYTES];
     for slot in 0..SLOT_COUNT {
         let read = io.read(member, SLOT_OFFSET + slot * SLOT_STRIDE, &mut slot_bytes);
@@ -40,15 +41,11 @@ fn newest_of(io: &mut dyn MemberIo, member: MemberId, why: &mut String, newer: &
             })
         };
         match read.map_err(|e| e.to_string()).and_then(decode) {
-            Ok(superblock) => {
-                if best.as_ref().is_none_or(|b| b.generation < superblock.generation) {
-                    best = Some(superblock);
-                }
-            }
+            Ok(superblock) => valid.push(superblock),
             Err(error) => *why = error,
         }
     }
-    best
+    valid
 }
 
 /// The superblock that rules.
@@ -62,6 +59,8 @@ pub(super) struct Ruling {
     pub(super) lagging: Vec<MemberId>,
     /// Devices in the place of a member that are not used, and why.
     pub(super) notes: Vec<String>,
+    /// Journal devices that may be read although they are not in service, as a bit mask.
+    pub(super) aside: u64,
 }
 
 /// Finds the superblock that rules.
@@ -69,16 +68,11 @@ pub(super) struct Ruling {
 pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions, failing: u64) -> Result<Ruling, OpenError> {
     let mut why = String::from("no member is present");
     let mut newer = None;
-    let mut found: Vec<(MemberId, Superblock)> = Vec::new();
-    for index in 0..io.member_count() {
-        let member = MemberId(index as u8);
-        if io.is_present(member)
-            && failing >> member.0 & 1 == 0
-            && let Some(superblock) = newest_of(io, member, &mut why, &mut newer)
-        {
-            found.push((member, superblock));
-        }
-    }
+    let there = (0..io.member_count() as u8).map(MemberId).filter(|member| io.is_present(*member)).collect::<Vec<_>>();
+    let slots: Vec<Slots> = there.into_iter().map(|member| (member, slots_of(io, member, &mut why, &mut newer))).collect();
+    let is_sound = |(member, _): &&Slots| failing >> member.0 & 1 == 0;
+    let mut found: Vec<(MemberId, Superblock)> =
+        slots.iter().filter(is_sound).filter_map(|of| Some((of.0, aside::newest_of(of)?.clone()))).collect();
     // Newer software was here. What it left in other slots is of a time before that, and must not be taken for the present.
     if let Some(newer) = newer {
         return Err(newer);
@@ -114,13 +108,14 @@ pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions, failing: u64)
     }
     let here = found.iter().fold(failing, |mask, (member, _)| mask | 1 << member.0);
     check_quorum(&newest, &present, here, failing, options)?;
-    notes.extend(check_journal_devices(&newest, &present, options)?);
+    let aside = aside::readable(&newest, &slots, &present, failing);
+    notes.extend(check_journal_devices(&newest, &present, aside, options)?);
     let as_found = newest.clone();
     let behind = |(member, s): &(MemberId, Superblock)| (s.generation < newest.generation && present[member.index()]).then_some(*member);
     let lagging = found.iter().filter_map(behind).collect();
     note_start(&mut newest, &there, options.read_only);
     check_redundancy(&newest)?;
-    Ok(Ruling { found: as_found, superblock: newest, lagging, notes })
+    Ok(Ruling { found: as_found, superblock: newest, lagging, notes, aside })
 }
 
 /// Why a device cannot be what the pool has in this place.
@@ -195,11 +190,12 @@ fn check_quorum(newest: &Superblock, present: &[bool], here: u64, failing: u64, 
 }
 
 /// A pool that was not shut down is started without its journal devices only if their loss is on record: what was promised may be there and nowhere else.
-fn check_journal_devices(newest: &Superblock, present: &[bool], options: &OpenOptions) -> Result<Option<String>, OpenError> {
+/// (One that is whole and can not be written is `aside`, and can be read.)
+fn check_journal_devices(newest: &Superblock, present: &[bool], aside: u64, options: &OpenOptions) -> Result<Option<String>, OpenError> {
     let devices = newest.journals.devices();
     let of_journal = |state: MemberState| (0..present.len()).filter(move |m| devices >> m & 1 == 1 && newest.members[*m].state == state);
     let expected: Vec<usize> = of_journal(MemberState::Online).collect();
-    if newest.state != PoolState::Active || expected.is_empty() || expected.iter().any(|m| present[*m]) {
+    if newest.state != PoolState::Active || expected.is_empty() || expected.iter().any(|m| present[*m] || aside >> m & 1 == 1) {
         return Ok(None);
     }
     let which = expected.iter().map(|m| format!("{m} ({})", newest.members[*m].uuid)).collect::<Vec<_>>().join(", ");
@@ -207,6 +203,17 @@ fn check_journal_devices(newest: &Superblock, present: &[bool], options: &OpenOp
         return Ok(Some(format!("the journal devices {which} are given up: what had been promised to be durable and was on them alone is lost")));
     }
     Err(OpenError::JournalMissing { which })
+}
+
+/// A journal device is replaced, while the pool is not open, only if nothing can be on it alone: the pool was shut down, or another device is whole.
+/// (Its loss may be on record, and the log may not have what it had promised: only a start can tell.)
+pub(super) fn check_journal_device_replaced(ruling: &Ruling, member: MemberId, options: &OpenOptions) -> Result<(), OpenError> {
+    let (devices, judged) = (ruling.found.journals.devices(), &ruling.superblock.members);
+    let whole = |m: &usize| devices >> m & 1 == 1 && *m != member.index() && judged[*m].state == MemberState::Online;
+    if devices >> member.0 & 1 == 0 || ruling.found.state != PoolState::Active || options.discard_journal || (0..judged.len()).any(|m| whole(&m)) {
+        return Ok(());
+    }
+    Err(OpenError::JournalMissing { which: format!("{member} ({})", judged[member.index()].uuid) })
 }
 
 pub(super) fn check_redundancy(newest: &Superblock) -> Result<(), OpenError> {

@@ -16,6 +16,9 @@ pub(super) struct Reader<'a> {
     pub(super) buffers: &'a BufPool,
     pub(super) online: Vec<bool>,
     pub(super) pool: PoolUuid,
+    /// Journal devices that are not in service and may be read, as a bit mask; and whether they are.
+    pub(super) aside: u64,
+    pub(super) reads_aside: bool,
     /// Blocks read ahead, by member and offset.
     ahead: BTreeMap<(MemberId, u64), Buf>,
 }
@@ -30,7 +33,7 @@ fn fatal(error: &MemberError) -> bool {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(io: &'a mut dyn MemberIo, zones: &'a ZoneMap, codec: PlaceCodec, buffers: &'a BufPool, online: Vec<bool>, pool: PoolUuid) -> Self {
-        Self { io, zones, codec, buffers, online, pool, ahead: BTreeMap::new() }
+        Self { io, zones, codec, buffers, online, pool, aside: 0, reads_aside: false, ahead: BTreeMap::new() }
     }
 
     /// `rows` rows of a column; `None` if the member is absent or fails.
@@ -295,7 +298,7 @@ impl<'a> Reader<'a> {
         let mut copies: Vec<Option<Buf>> = (0..area.copies).map(|_| None).collect();
         let (mut items, mut names) = (Vec::new(), Vec::new());
         for (copy, (member, offset)) in area.copies_of(chunk).enumerate() {
-            if self.online[member.index()] {
+            if self.online[member.index()] || (self.reads_aside && self.aside >> member.0 & 1 == 1) {
                 items.push(ReadItem { member, offset, buf: self.buffers.get(bytes), result: Ok(()) });
                 names.push(copy);
             }

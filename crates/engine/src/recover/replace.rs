@@ -22,6 +22,7 @@ impl Engine {
         let mut superblock: Superblock = ruling.found.clone();
         let needed = crate::member::needed_bytes(&ZoneMap::new(superblock.zones.clone()), &superblock.journals, member);
         let size = io.size(member);
+        quorum::check_journal_device_replaced(&ruling, member, options)?;
         let Some(record) = superblock.members.get(member.index()).filter(|record| record.state != MemberState::Removed) else {
             return Err(OpenError::Damage(format!("there is no member {member}")));
         };

@@ -57,12 +57,16 @@ pub(super) fn replay(
 ) -> Result<Outcome, OpenError> {
     let mut chains = collect(reader, superblock, root)?;
     let covered = found_orders(superblock, root, &chains.of(STREAM_USER).batches, &[]).accepted;
-    let journal = journal::collect(reader, superblock, covered, root.epoch)?;
-    let FoundOrders { accepted, passed, next_order } = found_orders(superblock, root, &chains.of(STREAM_USER).batches, &journal.records);
-    for (epoch, durable) in journal.claims() {
-        chains.durable.claim(superblock, epoch, &[Seq(0); MAX_STREAMS], durable);
-    }
     chains.durable.claim(superblock, superblock.epoch, &[Seq(0); MAX_STREAMS], superblock.journals.promised);
+    let (mut journal, mut orders) = read_journal(reader, superblock, root, covered, &mut chains)?;
+    if orders.passed < chains.durable.through && reader.aside != 0 {
+        // Something that was durable is not there: devices that have left may have it.
+        reader.reads_aside = true;
+        (journal, orders) = read_journal(reader, superblock, root, covered, &mut chains)?;
+        let which: Vec<String> = (0..64).filter(|m| reader.aside >> m & 1 == 1).map(|m| m.to_string()).collect();
+        report.notes.push(format!("journal devices that are not in service were read ({}): the log had not got what they had promised", which.join(", ")));
+    }
+    let FoundOrders { accepted, passed, next_order } = orders;
     // Whoever gives up a lost journal gives up what it had promised; what the log had promised stays.
     let passed = if discard_journal && chains.durable.through > passed {
         report.notes.push(format!(
@@ -101,6 +105,22 @@ pub(super) fn replay(
     }
     report.accepted_order = accepted;
     Ok(Outcome { restart: Restart { accepted, covered, next_order, last_seq, positions }, chains, journal, readmitted, checkpoint_broken })
+}
+
+/// Reads the journal; what its records say was durable joins what is known to be.
+fn read_journal(
+    reader: &mut Reader<'_>,
+    superblock: &Superblock,
+    root: &CheckpointRoot,
+    covered: Order,
+    chains: &mut Chains,
+) -> Result<(journal::Found, FoundOrders), OpenError> {
+    let journal = journal::collect(reader, superblock, covered, root.epoch)?;
+    for (epoch, durable) in journal.claims() {
+        chains.durable.claim(superblock, epoch, &[Seq(0); MAX_STREAMS], durable);
+    }
+    let orders = found_orders(superblock, root, &chains.of(STREAM_USER).batches, &journal.records);
+    Ok((journal, orders))
 }
 
 /// What the orders that are there say.

@@ -44,6 +44,7 @@ impl Model {
         self.accepted = accepted;
         self.promised = accepted;
         self.acknowledged = accepted;
+        self.changed = self.changed.min(accepted);
         Ok(())
     }
 

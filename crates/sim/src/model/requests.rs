@@ -236,7 +236,7 @@ impl Model {
                 ensure!(length as u64 == count * SECTOR as u64, Protocol, "{length} bytes came back");
                 let mut bytes = Vec::with_capacity(length);
                 slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
-                let promised = self.promised;
+                let promised = self.settled();
                 self.served.read_bytes += length as u64;
                 if let Some(volume) = self.volumes.get_mut(&request.volume) {
                     check_read(volume, request, *at, &bytes, promised)?;
@@ -280,7 +280,7 @@ impl Model {
         if request.asked.is_fua() {
             self.promised = self.promised.max(last);
         }
-        let promised = self.promised;
+        let promised = self.settled();
         let (Some(range), Some(volume)) = (request.asked.block_range(), self.volumes.get_mut(&request.volume)) else { return };
         for (index, lba) in range.enumerate() {
             let Some(block) = volume.blocks.get_mut(lba as usize) else { continue };

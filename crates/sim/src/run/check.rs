@@ -27,7 +27,7 @@ impl Run {
 
     /// The start that follows must find the P that a check finds.
     pub(super) fn predict(&mut self) -> Result<Option<CheckReport>, Violation> {
-        if self.rng.chance(300) { self.check_members(false) } else { Ok(None) }
+        if self.rng.chance(300) && !self.devices.discards { self.check_members(false) } else { Ok(None) }
     }
 
     /// The start has found this P.

@@ -40,7 +40,13 @@ impl Run {
     pub(super) fn exchange_step(&mut self) -> Result<(), Violation> {
         let Some(exchange) = self.exchange else {
             if self.scenario.exchanges_per_mille > 0 && self.rng.below(1000) < self.scenario.exchanges_per_mille {
-                self.begin_exchange();
+                self.heal();
+                if let Some(member) = self.victim() {
+                    self.begin_exchange(member);
+                }
+            } else if let Some(device) = self.device_to_exchange() {
+                self.heal();
+                self.begin_exchange(device);
             }
             return Ok(());
         };
@@ -50,6 +56,7 @@ impl Run {
             Stage::Settling(id) => match self.done(id, member)? {
                 true => {
                     self.world.check_settled(member)?;
+                    self.device_let_go(member)?;
                     Some(Stage::Away { until: self.done + self.rng.pick(&[0, 10, 300, 2000]) })
                 }
                 false => None,
@@ -102,9 +109,7 @@ impl Run {
         }
     }
 
-    fn begin_exchange(&mut self) {
-        self.heal();
-        let Some(member) = self.victim() else { return };
+    fn begin_exchange(&mut self, member: MemberId) {
         let new_device = self.rng.chance(400);
         self.world.trace.tell(|| format!("member {member} is taken out, a new device: {new_device}"));
         self.note_fault(member, true);
@@ -136,6 +141,7 @@ impl Run {
         ensure!(*self.world.members.ailment_mut(member) == Ailment::default(), Protocol, "a new device is in order");
         // What is on it is right as far as it is there: the rebuild puts it right.
         self.curable.insert(member);
+        self.device_exchanged(member);
         let uuid = Uuid::from_random(self.rng.bytes16());
         self.label(member, uuid)?;
         Ok(Stage::ComingIn(self.world.member_command(member, MemberChange::Exchange { uuid, size_bytes: size, spare: None })))

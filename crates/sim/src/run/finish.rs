@@ -33,6 +33,7 @@ impl Run {
         self.world.model.shut_down();
         self.count_session();
         self.cut_power();
+        self.devices_shut_down();
         (self.clean, self.owned) = (export, self.owned && !export);
         Ok(())
     }
@@ -101,7 +102,7 @@ impl Run {
             let count = self.scenario.sizes.len() as u8;
             let mut healthy: Vec<MemberId> = (0..count).map(MemberId).filter(|member| !self.world.ailing.contains(member)).collect();
             self.rng.shuffle(&mut healthy);
-            healthy.truncate(self.scenario.redundancy.tolerance().saturating_sub(self.world.ailing.len()));
+            healthy.truncate(self.scenario.redundancy.tolerance().saturating_sub(self.ailing_data()));
             for member in healthy {
                 self.world.trace.tell(|| format!("member {member} goes"));
                 self.note_fault(member, true);

@@ -89,7 +89,7 @@ impl Run {
             ids.push(self.world.member_command(*member, MemberChange::AddSpare { uuid, size_bytes: size }));
         }
         // Either all that fails is within the redundancy, or the growth can not come into force.
-        let (tolerance, ailing) = (self.scenario.redundancy.tolerance(), self.world.ailing.len());
+        let (tolerance, ailing) = (self.scenario.redundancy.tolerance(), self.ailing_data());
         let dying = match self.growth_rng.below(10) {
             0..7 => 0,
             7 if ailing < tolerance => 1,
@@ -116,9 +116,14 @@ impl Run {
         Ok(())
     }
 
+    /// A new device that is no member for data yet.
+    fn is_coming(&self, member: MemberId) -> bool {
+        member.index() >= self.scenario.sizes.len() && !self.devices.is_one(member)
+    }
+
     /// New devices that died before they were members are well again.
     fn revive_spares(&mut self) {
-        let new: Vec<MemberId> = self.world.ailing.iter().copied().filter(|member| member.index() >= self.scenario.sizes.len()).collect();
+        let new: Vec<MemberId> = self.world.ailing.iter().copied().filter(|member| self.is_coming(*member)).collect();
         for member in new {
             self.world.members.ailment_mut(member).gone = false;
             self.world.ailing.remove(&member);
@@ -130,7 +135,7 @@ impl Run {
     pub(super) fn leave_growth(&mut self) {
         self.growth = None;
         // More than the redundancy covers: a start may need them.
-        let new = self.world.ailing.iter().filter(|member| member.index() >= self.scenario.sizes.len()).count();
+        let new = self.world.ailing.iter().filter(|member| self.is_coming(**member)).count();
         if new > self.scenario.redundancy.tolerance() {
             self.revive_spares();
         }

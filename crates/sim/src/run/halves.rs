@@ -4,11 +4,13 @@
 //! it shows one of the two histories wholly or refuses; and each half alone goes on showing its own.
 
 use super::Run;
+use super::devices::Promises;
 use crate::model::Model;
 use crate::scenario::Cycle;
 use crate::violation::{Broken, Violation, ensure};
 use crate::world::StartFailure;
 use windrow_engine::OpenOptions;
+use windrow_io::MemberIo;
 use windrow_units::{MemberId, Uuid};
 
 /// One of the hosts, and what its clients know.
@@ -17,6 +19,8 @@ struct Side {
     host: Uuid,
     model: Model,
     newest_order: u64,
+    /// Who has what was promised.
+    promises: Promises,
 }
 
 impl Run {
@@ -36,7 +40,7 @@ impl Run {
         let second = if both { self.use_half(second, &first.members.clone())? } else { second };
         if !both {
             // The other half, alone and not forced: never, not even by the host that had the pool. More than half may start: they cannot know.
-            if 2 * second.members.len() <= count {
+            if 2 * second.members.iter().filter(|member| !self.devices.is_one(**member)).count() <= count {
                 self.refuse_half(&second, &first.members)?;
             }
             return self.all_together(&first, None);
@@ -48,16 +52,22 @@ impl Run {
         let mut members: Vec<MemberId> = (0..count as u8).map(MemberId).collect();
         self.rng.shuffle(&mut members);
         let least = (count - tolerance).max(1);
-        let others = members.split_off(self.rng.between(least as u64, (count - least) as u64) as usize);
+        let mut others = members.split_off(self.rng.between(least as u64, (count - least) as u64) as usize);
+        // The journal devices go to one of them.
+        if !self.devices.ids.is_empty() {
+            let side = if self.rng.chance(500) { &mut members } else { &mut others };
+            side.extend(&self.devices.ids);
+        }
         let foreign = Uuid::from_random(self.rng.bytes16());
         let hosts = if self.rng.chance(500) { (self.host, foreign) } else { (foreign, self.host) };
-        let side = |members, host| Side { members, host, model: self.world.model.clone(), newest_order: self.newest_order };
+        let side =
+            |members, host| Side { members, host, model: self.world.model.clone(), newest_order: self.newest_order, promises: self.devices.promises() };
         (side(members, hosts.0), side(others, hosts.1))
     }
 
     /// Only these members are there.
     fn show_only(&mut self, absent: &[MemberId]) {
-        for member in (0..self.scenario.sizes.len() as u8).map(MemberId) {
+        for member in (0..self.world.members.member_count() as u8).map(MemberId) {
             self.world.members.ailment_mut(member).gone = absent.contains(&member);
         }
     }
@@ -66,6 +76,7 @@ impl Run {
     fn use_half(&mut self, side: Side, others: &[MemberId]) -> Result<Side, Violation> {
         self.show_only(others);
         (self.world.model, self.newest_order, self.host, self.clean) = (side.model, side.newest_order, side.host, false);
+        self.devices.set_promises(side.promises.clone());
         self.world.ailing = others.iter().copied().collect();
         let options = OpenOptions { host: self.host, read_only: false, force: true, discard_journal: false, limits: self.scenario.limits };
         let report = self.world.start(&options).map_err(|failure| Violation::new(Broken::Open, format!("half a pool, with force: {failure:?}")))?;
@@ -80,7 +91,7 @@ impl Run {
             self.cut_power();
         }
         self.world.ailing.clear();
-        Ok(Side { model: self.world.model.clone(), newest_order: self.newest_order, ..side })
+        Ok(Side { model: self.world.model.clone(), newest_order: self.newest_order, promises: self.devices.promises(), ..side })
     }
 
     /// A half without force.
@@ -98,7 +109,8 @@ impl Run {
         let Some(second) = second else {
             // Nothing happened on the other side: its members come back and are rebuilt.
             (self.world.model, self.newest_order, self.host) = (first.model.clone(), first.newest_order, first.host);
-            let absent = (0..self.scenario.sizes.len() as u8).map(MemberId).filter(|member| !first.members.contains(member));
+            self.devices.set_promises(first.promises.clone());
+            let absent = (0..self.world.members.member_count() as u8).map(MemberId).filter(|member| !first.members.contains(member));
             absent.for_each(|member| self.note_fault(member, true));
             self.begin(&Cycle::idle())?;
             self.rebuild()?;
@@ -106,7 +118,7 @@ impl Run {
             return self.shut_down();
         };
         let (force, read_only) = (self.rng.chance(500), self.rng.chance(300));
-        self.world.ailing = (0..self.scenario.sizes.len() as u8).map(MemberId).collect();
+        self.world.ailing = (0..self.world.members.member_count() as u8).map(MemberId).collect();
         for host in [first.host, second.host] {
             let options = OpenOptions { host, read_only, force, discard_journal: false, limits: self.scenario.limits };
             // It must be one of the two histories, and wholly.
@@ -124,6 +136,7 @@ impl Run {
     fn shows(&mut self, side: &Side, options: &OpenOptions) -> Result<(), Violation> {
         let members = self.world.members.clone();
         (self.world.model, self.newest_order, self.clean) = (side.model.clone(), side.newest_order, false);
+        self.devices.set_promises(side.promises.clone());
         let shown = match self.world.start(options) {
             Err(_) => self.world.check_untouched(),
             Ok(report) => self.opened(&report).and_then(|()| self.compare()),
@@ -137,6 +150,7 @@ impl Run {
     fn half_alone(&mut self, side: &Side, others: &[MemberId]) -> Result<(), Violation> {
         self.show_only(others);
         (self.world.model, self.newest_order, self.host, self.clean) = (side.model.clone(), side.newest_order, side.host, false);
+        self.devices.set_promises(side.promises.clone());
         self.world.ailing = others.iter().copied().collect();
         self.begin(&Cycle::idle())?;
         self.rest()?;

@@ -42,7 +42,7 @@ impl Run {
 
     /// Whom to replace, and if it was healthy.
     fn replaced(&mut self) -> Option<(MemberId, bool)> {
-        let ailing: Vec<MemberId> = self.world.ailing.iter().copied().collect();
+        let ailing: Vec<MemberId> = self.world.ailing.iter().copied().filter(|member| !self.devices.is_one(*member)).collect();
         if !ailing.is_empty() {
             return Some((self.rng.pick(&ailing), false));
         }

@@ -10,7 +10,7 @@ use crate::model::{Asked, Contents, Model};
 use crate::rng::{Rng, mix};
 use crate::violation::{Broken, Violation, ensure};
 use rustc_hash::{FxHashMap, FxHashSet};
-use windrow_engine::{OpenOptions, OpenReport, PoolStatus};
+use windrow_engine::{OpenError, OpenOptions, OpenReport, PoolStatus};
 use windrow_io::{BufPool, MemberIo, MemberOp};
 use windrow_units::{MemberId, VolumeId};
 
@@ -32,8 +32,9 @@ enum Wrong {
     Recent(MemberId),
 }
 
-/// Every placement of up to `tolerance` (at most two) faults over `count` members.
-fn placements(count: usize, tolerance: usize) -> Vec<Vec<Wrong>> {
+/// Every placement of up to `tolerance` (at most two) faults over `count` members; then of one on the journal devices, if another one is left, and the
+/// absence of all of these: then a start may be refused.
+fn placements(count: usize, tolerance: usize, devices: &[MemberId]) -> Vec<Vec<Wrong>> {
     let single = |m: usize| [Wrong::Absent(MemberId(m as u8)), Wrong::Recent(MemberId(m as u8))];
     let mut all: Vec<Vec<Wrong>> = Vec::new();
     if tolerance >= 1 {
@@ -42,6 +43,12 @@ fn placements(count: usize, tolerance: usize) -> Vec<Vec<Wrong>> {
     if tolerance >= 2 {
         let pairs = (0..count).flat_map(|a| (a + 1..count).map(move |b| (a, b)));
         all.extend(pairs.flat_map(|(a, b)| single(a).into_iter().flat_map(move |one| single(b).into_iter().map(move |other| vec![one, other]))));
+    }
+    if devices.len() >= 2 {
+        all.extend(devices.iter().flat_map(|device| single(device.index())).map(|wrong| vec![wrong]));
+    }
+    if !devices.is_empty() {
+        all.push(devices.iter().map(|device| Wrong::Absent(*device)).collect());
     }
     all
 }
@@ -57,6 +64,8 @@ pub struct Cuts {
     pub with_faults: u64,
     /// Images, faults included, that an earlier start had recovered: what it gave was held against the model of the moment.
     pub again: u64,
+    /// Starts without the journal devices that were refused.
+    pub refused: u64,
     /// Hashes of the images before faults.
     pub images: FxHashSet<u64>,
     moments: u64,
@@ -68,7 +77,7 @@ pub struct Cuts {
 impl Default for Cuts {
     fn default() -> Self {
         let buffers = BufPool::new(BUFFER_BYTES_KEPT);
-        Self { cuts: 0, starts: 0, with_faults: 0, again: 0, images: Default::default(), moments: 0, recovered: Default::default(), buffers }
+        Self { cuts: 0, starts: 0, with_faults: 0, again: 0, refused: 0, images: Default::default(), moments: 0, recovered: Default::default(), buffers }
     }
 }
 
@@ -92,7 +101,8 @@ impl World {
         let in_flight = started.iter().filter(|started| matches!(started.command.op, MemberOp::Write { .. })).count();
         let cached: usize = (0..self.members.member_count()).map(|m| self.members.member(MemberId(m as u8)).cached_writes()).sum();
         let writes = in_flight + cached;
-        let placements = placements(self.members.member_count(), tolerance);
+        let devices = self.journal_devices();
+        let placements = placements(self.members.member_count() - devices.len(), tolerance, &devices);
         cuts.moments += 1;
         if cuts.moments.is_multiple_of(MOMENTS_KEPT) {
             let since = cuts.moments - MOMENTS_KEPT;
@@ -151,11 +161,22 @@ impl World {
         cuts.with_faults += u64::from(!wrong.is_empty());
         let mut world = World::with_buffers(0, image, false, cuts.buffers.clone());
         world.ailing.extend(wrong.iter().map(|(Wrong::Absent(member) | Wrong::Recent(member))| *member));
-        let recovered = world.recover(self, options, cuts.moments)?;
+        let devices = self.journal_devices();
+        let without_devices = !devices.is_empty() && devices.iter().all(|device| wrong.contains(&Wrong::Absent(*device)));
+        let recovered = world.recover(self, options, without_devices, cuts.moments)?;
         drop(world);
         ensure!(cuts.buffers.handles() == 1, Leak, "{} buffers outlive their engine", cuts.buffers.handles() - 1);
-        cuts.recovered.insert(hash, recovered);
+        match recovered {
+            Some(recovered) => _ = cuts.recovered.insert(hash, recovered),
+            None => cuts.refused += 1,
+        }
         Ok(())
+    }
+
+    /// Members that hold nothing but a journal.
+    fn journal_devices(&self) -> Vec<MemberId> {
+        let devices = self.engine.as_ref().map_or(0, |engine| engine.journals().devices());
+        (0..64).filter(|member| devices >> member & 1 == 1).map(MemberId).collect()
     }
 
     /// The model if the power goes now, and the newest order that the engine has given.
@@ -169,15 +190,28 @@ impl World {
         (model, newest)
     }
 
-    /// Starts what a power cut of another world left; compares everything.
-    fn recover(&mut self, before: &World, options: &OpenOptions, moment: u64) -> Result<Recovered, Violation> {
+    /// Starts what a power cut of another world left; compares everything. Without the journal devices it may be refused; then the journal is given up, and
+    /// what comes of that is no news for other moments.
+    fn recover(&mut self, before: &World, options: &OpenOptions, without_devices: bool, moment: u64) -> Result<Option<Recovered>, Violation> {
         // Half of the members or fewer do not start by themselves; a member whose newest superblock is wrong may count as absent.
-        let count = self.members.member_count();
-        let few = 2 * (count - self.ailing.len()) <= count;
+        let devices = before.journal_devices();
+        let count = self.members.member_count() - devices.len();
+        let few = 2 * (count - self.ailing.iter().filter(|member| !devices.contains(member)).count()) <= count;
         let options = &OpenOptions { force: options.force || few, ..options.clone() };
         let (model, newest) = before.model_at_cut();
         self.model = model;
-        let report = self.start(options).map_err(|failure| Violation::new(Broken::Open, format!("start failed: {failure:?}")))?;
+        let log = before.durable_orders().0;
+        let mut started = self.start(options);
+        let refused = started.is_err() && matches!(self.refusal, Some(OpenError::JournalMissing { .. } | OpenError::Lost(_))) && without_devices;
+        if refused {
+            self.check_untouched()?;
+            if !self.model.knows(log) {
+                return Ok(None);
+            }
+            self.model.give_up(log);
+            started = self.start(&OpenOptions { discard_journal: true, ..options.clone() });
+        }
+        let report = started.map_err(|failure| Violation::new(Broken::Open, format!("start failed: {failure:?}")))?;
         let status = self.status();
         self.model.reopened(&report, &status, newest)?;
         let volumes: Vec<(VolumeId, u64)> = self.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64)).collect();
@@ -194,6 +228,6 @@ impl World {
         self.submit(volumes.first().map_or(VolumeId(1), |(id, _)| *id), Asked::Flush);
         self.run_to_rest()?;
         self.check_rest()?;
-        Ok(Recovered { report, status, contents, moment })
+        Ok((!refused).then_some(Recovered { report, status, contents, moment }))
     }
 }

@@ -1,0 +1,463 @@
+//! Faults of journal devices.
+//!
+//! A device is a *keeper* while it is in service, whole, and nothing on it is silently wrong: then it has everything that is promised and that the log does
+//! not have. When the last keeper leaves, it stays one until the log has what was promised by then: nobody else has it. What must hold:
+//!
+//! 1 With one keeper there as it left, a start works and brings all that was promised.
+//! 2 Without any it is refused, for the right reason, and writes nothing; or it works and brings all that was promised. When a keeper is there again, it
+//!   works. If the journal is given up instead, the pool is as it was at one moment, not before what the log had for certain.
+//! 3 Nobody is told that a device may be unplugged while it is the only keeper.
+//!
+//! Silent faults strike a device only while another one is a keeper, and that one stays.
+
+use super::Run;
+use crate::members::{Ailment, VirtualMember};
+use crate::rng::Rng;
+use crate::scenario::Fault;
+use crate::violation::{Broken, Violation, ensure};
+use crate::world::StartFailure;
+use std::collections::BTreeSet;
+use windrow_engine::{Engine, OpenError, OpenOptions};
+use windrow_inspect::{CheckOptions, Severity, check};
+use windrow_io::{BufPool, MemberIo};
+use windrow_layout::superblock::{MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_units::{BLOCK_BYTES, MemberId, Uuid};
+
+/// What a run knows of the journal devices.
+pub(super) struct Devices {
+    rng: Rng,
+    /// The members that are.
+    pub(super) ids: Vec<MemberId>,
+    /// Any one of these, as it left, has what was promised and the log may not have. None: the log has everything.
+    keepers: Vec<MemberId>,
+    /// Something on these is wrong, and nobody knows.
+    spoiled: BTreeSet<MemberId>,
+    /// Of those the ones that have left service since: they are rebuilt when they come back.
+    leaving: BTreeSet<MemberId>,
+    /// A device as it was at some start.
+    old: Option<(MemberId, VirtualMember)>,
+    /// What the log had when the power went.
+    log: u64,
+    /// The next start gives the journal up.
+    pub(super) discards: bool,
+    /// How often a device is exchanged in service: in thousandths of turns.
+    pub(super) exchanges_per_mille: u64,
+    /// Starts that were refused for want of a device.
+    pub(super) refused: u64,
+    /// Journals given up.
+    pub(super) given_up: u64,
+}
+
+/// What a start has to do about the journal devices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Expected {
+    /// It works.
+    Works,
+    /// It is refused, as devices are missing and nobody recorded that.
+    Missing,
+    /// It is refused, as something is lost, or it works.
+    Lost,
+}
+
+/// Who has what was promised, and what the log has.
+#[derive(Clone, Debug)]
+pub(super) struct Promises {
+    keepers: Vec<MemberId>,
+    log: u64,
+}
+
+impl Devices {
+    pub(super) fn promises(&self) -> Promises {
+        Promises { keepers: self.keepers.clone(), log: self.log }
+    }
+
+    pub(super) fn set_promises(&mut self, promises: Promises) {
+        (self.keepers, self.log) = (promises.keepers, promises.log);
+    }
+
+    pub(super) fn new(seed: u64, ids: Vec<MemberId>) -> Self {
+        let mut rng = Rng::stream(seed, "journal devices");
+        let exchanges_per_mille = if ids.is_empty() { 0 } else { rng.pick(&[0, 0, 1, 3]) };
+        Self {
+            rng,
+            ids,
+            keepers: Vec::new(),
+            spoiled: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+            old: None,
+            log: 0,
+            discards: false,
+            exchanges_per_mille,
+            refused: 0,
+            given_up: 0,
+        }
+    }
+
+    pub(super) fn is_one(&self, member: MemberId) -> bool {
+        self.ids.contains(&member)
+    }
+
+    /// Faults of a cycle of so many block operations.
+    pub(super) fn draw_faults(&mut self, blocks: u64) -> Vec<(u64, Fault)> {
+        if self.ids.is_empty() {
+            return Vec::new();
+        }
+        let count = self.rng.pick(&[0, 0, 1, 1, 2, 3]);
+        let mut faults: Vec<(u64, Fault)> = (0..count).map(|_| (self.rng.below(blocks + 1), Fault::draw(&mut self.rng))).collect();
+        faults.sort_by_key(|(after, _)| *after);
+        faults
+    }
+}
+
+impl Run {
+    /// Members for data that have faults.
+    pub(super) fn ailing_data(&self) -> usize {
+        self.world.ailing.iter().filter(|member| !self.devices.is_one(**member)).count()
+    }
+
+    /// After every turn, and after a start: who has what was promised.
+    pub(super) fn note_devices(&mut self) {
+        if self.devices.ids.is_empty() || !self.world.is_up() {
+            return;
+        }
+        let (log, promised) = self.world.durable_orders();
+        self.devices.log = log;
+        self.world.model.keep_history(log);
+        for device in self.devices.spoiled.clone() {
+            let well = self.world.is_whole(device);
+            if !well {
+                self.devices.leaving.insert(device);
+            } else if self.devices.leaving.contains(&device) && *self.world.members.ailment_mut(device) == Ailment::default() {
+                // What is needed of it was written since it came back.
+                self.unspoil(device);
+            }
+        }
+        let keepers: Vec<MemberId> =
+            self.devices.ids.iter().copied().filter(|device| self.world.is_whole(*device) && !self.devices.spoiled.contains(device)).collect();
+        if !keepers.is_empty() {
+            self.devices.keepers = keepers;
+        } else if log >= promised {
+            self.devices.keepers.clear();
+        }
+    }
+
+    fn unspoil(&mut self, device: MemberId) {
+        self.devices.spoiled.remove(&device);
+        self.devices.leaving.remove(&device);
+        self.world.members.member_mut(device).read_errors.clear();
+        self.world.ailing.remove(&device);
+    }
+
+    /// After a clean shutdown nothing is needed of any device.
+    pub(super) fn devices_shut_down(&mut self) {
+        self.devices.keepers.clear();
+        for device in self.devices.spoiled.clone() {
+            self.devices.leaving.insert(device);
+        }
+    }
+
+    /// True if the device may leave: none of those that stay lies.
+    fn may_leave(&self, device: MemberId) -> bool {
+        self.devices.ids.iter().all(|other| *other == device || !self.devices.spoiled.contains(other))
+    }
+
+    /// True if the device may lie: another one is a keeper, and is well.
+    fn may_lie(&self, device: MemberId) -> bool {
+        let well = |other: &MemberId| *other != device && self.devices.keepers.contains(other) && !self.world.ailing.contains(other);
+        let others_lie = self.devices.spoiled.iter().any(|other| *other != device);
+        !others_lie && self.devices.ids.iter().any(|other| well(other) && self.world.is_whole(*other))
+    }
+
+    /// A fault of a device in service.
+    pub(super) fn plant_on_device(&mut self, fault: Fault) {
+        self.heal();
+        let device = self.devices.rng.pick(&self.devices.ids.clone());
+        let silent = !fault.is_harmless() && (!fault.is_curable() || fault == Fault::TransientReads);
+        let busy = self.exchange.is_some_and(|exchange| exchange.is_of(device));
+        let allowed = fault.is_harmless() || if silent { self.may_lie(device) } else { self.may_leave(device) };
+        if !allowed || busy || fault == Fault::Superblocks {
+            return;
+        }
+        if !fault.is_harmless() {
+            self.note_fault(device, !silent);
+        }
+        self.world.trace.tell(|| format!("fault: {fault:?} of journal device {device}"));
+        self.faults += 1;
+        if silent {
+            self.devices.spoiled.insert(device);
+            self.devices.leaving.remove(&device);
+            self.note_devices();
+        }
+        let few = self.devices.rng.pick(&[1, 1, 2, 8]);
+        match fault {
+            Fault::Slow | Fault::Stall => {
+                let (factor, hangs) = if fault == Fault::Slow { (self.devices.rng.pick(&[10, 100, 1000]), 0) } else { (1, 60_000_000_000) };
+                self.world.slow_down(device, factor, 1_000_000_000, hangs);
+            }
+            Fault::ReadErrors => (0..few).for_each(|_| {
+                let range = self.range_of_journal(device);
+                self.world.members.member_mut(device).read_errors.push(range);
+            }),
+            Fault::Corruption => (0..few * 2).for_each(|_| {
+                let (offset, length) = self.range_of_journal(device);
+                self.world.members.corrupt(device, offset, length);
+            }),
+            Fault::Death => self.world.members.ailment_mut(device).gone = true,
+            Fault::WriteError => self.world.members.ailment_mut(device).next_write_fails = true,
+            Fault::FlushError => self.world.members.ailment_mut(device).next_flush_fails = true,
+            Fault::TransientReads => self.world.members.ailment_mut(device).failing_reads = few,
+            Fault::LostWrites => self.world.members.ailment_mut(device).lost_writes = few,
+            Fault::MisdirectedWrites => self.world.members.ailment_mut(device).misdirected_writes = few,
+            Fault::Superblocks => {}
+        }
+    }
+
+    fn range_of_journal(&mut self, device: MemberId) -> (u64, u64) {
+        let start = windrow_layout::superblock::RESERVED_BYTES;
+        let blocks = (self.world.members.member(device).size() - start) / BLOCK_BYTES;
+        let length = self.devices.rng.pick(&[1, 1, 4]).min(blocks);
+        (start + self.devices.rng.below(blocks - length + 1) * BLOCK_BYTES, length * BLOCK_BYTES)
+    }
+
+    /// Before the starts of a cycle: devices do not come back, come back, bear what they bore a while ago, or are replaced.
+    pub(super) fn devices_before_start(&mut self) -> Result<(), Violation> {
+        for device in self.devices.ids.clone() {
+            let gone = !self.world.members.is_present(device);
+            match self.devices.rng.below(10) {
+                0..6 if gone => self.device_returns(device),
+                0..2 if self.may_leave(device) => {
+                    self.world.trace.tell(|| format!("journal device {device} does not come back"));
+                    self.faults += 1;
+                    self.note_fault(device, true);
+                    self.world.members.ailment_mut(device).gone = true;
+                }
+                2 if !gone => self.device_ages(device)?,
+                3 => self.replace_device(device)?,
+                4 if !gone && self.may_lie_at_start(device) => {
+                    self.world.trace.tell(|| format!("the next reads of journal device {device} fail"));
+                    self.note_fault(device, false);
+                    self.devices.spoiled.insert(device);
+                    self.world.members.ailment_mut(device).failing_reads = self.devices.rng.pick(&[1, 3, 10, 100]);
+                }
+                _ => {}
+            }
+        }
+        let device = self.devices.rng.pick(&self.devices.ids.clone());
+        if self.devices.rng.chance(300) && self.world.members.is_present(device) {
+            self.devices.old = Some((device, self.world.members.member(device).clone()));
+        }
+        Ok(())
+    }
+
+    fn device_returns(&mut self, device: MemberId) {
+        self.world.trace.tell(|| format!("journal device {device} is there again"));
+        self.world.members.ailment_mut(device).gone = false;
+    }
+
+    /// The device bears what it bore at an earlier start. If no other one has what was promised, and its age can be seen, the real one comes back later.
+    fn device_ages(&mut self, device: MemberId) -> Result<(), Violation> {
+        let Some((_, old)) = self.devices.old.take_if(|(of, _)| *of == device) else { return Ok(()) };
+        let Some(ruling) = self.ruling() else { return Ok(()) };
+        let age = |member: &VirtualMember| newest_on(member).map_or(u64::MAX, |superblock| ruling.generation.0.saturating_sub(superblock.generation.0));
+        let is_known = newest_on(&old).is_some_and(|s| Some(s.member_uuid) == ruling.members.get(device.index()).map(|record| record.uuid));
+        if !is_known {
+            return Ok(());
+        }
+        if self.may_lie_at_start(device) {
+            self.world.trace.tell(|| format!("journal device {device} bears old content"));
+            self.faults += 1;
+            self.world.members.exchange(device, old);
+            self.note_fault(device, false);
+            self.devices.spoiled.insert(device);
+            return Ok(());
+        }
+        // Of one generation before nobody can tell it from the device itself.
+        let others = self.devices.keepers.iter().any(|keeper| *keeper != device);
+        if age(&old) < 2 || !self.devices.spoiled.is_empty() || others {
+            return Ok(());
+        }
+        self.world.trace.tell(|| format!("journal device {device} bears old content for one start"));
+        let real = self.world.members.exchange(device, old);
+        self.devices.spoiled.insert(device);
+        let refused = self.refused_start();
+        self.devices.spoiled.remove(&device);
+        self.world.members.exchange(device, real);
+        refused.map(|_| ())
+    }
+
+    /// True if another device has everything, is there, and is well.
+    fn may_lie_at_start(&self, device: MemberId) -> bool {
+        let Some(ruling) = self.ruling() else { return false };
+        let lying = self.devices.spoiled.iter().any(|other| *other != device);
+        let has_all = |other: &MemberId| self.devices.keepers.is_empty() || self.devices.keepers.contains(other);
+        !lying && self.devices.ids.iter().any(|other| *other != device && self.counts(*other, &ruling) && has_all(other))
+    }
+
+    /// True if the device is there and in service, as the superblock that rules says.
+    fn counts(&self, device: MemberId, ruling: &Superblock) -> bool {
+        let record = &ruling.members[device.index()];
+        let own = newest_on(self.world.members.member(device)).filter(|_| self.world.members.is_present(device));
+        let current = own.is_some_and(|s| s.member_uuid == record.uuid && s.generation.next() >= ruling.generation);
+        current && record.state == MemberState::Online
+    }
+
+    /// A new device takes the place of this one, while the pool is not served.
+    fn replace_device(&mut self, device: MemberId) -> Result<(), Violation> {
+        let there = self.world.members.is_present(device);
+        let spoiled = self.devices.spoiled.contains(&device);
+        self.world.members.ailment_mut(device).gone = true;
+        let (without, is_clean) = (self.expected(), self.ruling().is_none_or(|ruling| ruling.state != PoolState::Active));
+        let others_count = self.ruling().is_some_and(|ruling| self.devices.ids.iter().any(|other| *other != device && self.counts(*other, &ruling)));
+        self.world.members.ailment_mut(device).gone = !there;
+        if without == Expected::Lost || !self.may_leave(device) {
+            return Ok(());
+        }
+        let new = VirtualMember::new(self.world.members.member(device).size(), self.scenario.discard_fill);
+        let ailment = *self.world.members.ailment_mut(device);
+        let old = self.world.members.exchange(device, new);
+        let options = OpenOptions { force: self.quorum_is_lost(), ..self.options() };
+        let works = is_clean || others_count;
+        let cut = (works && self.devices.rng.chance(300)).then(|| self.devices.rng.below(12));
+        self.world.members.set_countdown(cut);
+        let uuid = Uuid::from_random(self.devices.rng.bytes16());
+        let result = Engine::replace_member(&mut self.world.members, &BufPool::new(1 << 20), &options, device, uuid);
+        self.world.trace.tell(|| format!("a new journal device {device}, cut after {cut:?}: {result:?}"));
+        if !works {
+            // It may be the only one that has what was promised.
+            ensure!(matches!(result, Err(OpenError::JournalMissing { .. })), Open, "a journal device that may be needed can be replaced: {result:?}");
+            self.world.members.set_countdown(None);
+            self.world.members.exchange(device, old);
+            *self.world.members.ailment_mut(device) = ailment;
+            return Ok(());
+        }
+        self.note_fault(device, true);
+        self.curable.insert(device);
+        self.devices.keepers.retain(|keeper| *keeper != device);
+        if spoiled {
+            self.devices.spoiled.remove(&device);
+            self.devices.leaving.remove(&device);
+        }
+        self.devices.old.take_if(|(of, _)| *of == device);
+        self.clean = false;
+        if self.world.members.is_cut() {
+            self.cut_power();
+            return Ok(());
+        }
+        self.world.members.set_countdown(None);
+        result.map_err(|error| Violation::new(Broken::Open, format!("journal device {device} can not be replaced: {error}")))?;
+        self.replaced += 1;
+        Ok(())
+    }
+
+    pub(super) fn options(&self) -> OpenOptions {
+        OpenOptions { host: self.host, read_only: false, force: false, discard_journal: self.devices.discards, limits: self.scenario.limits }
+    }
+
+    /// The newest superblock on the members that are there.
+    fn ruling(&self) -> Option<Superblock> {
+        let there = (0..self.world.members.member_count() as u8).map(MemberId).filter(|member| self.world.members.is_present(*member));
+        there.filter_map(|member| newest_on(self.world.members.member(member))).max_by_key(|superblock| superblock.generation)
+    }
+
+    /// What the next start has to do.
+    fn expected(&self) -> Expected {
+        let Some(ruling) = self.ruling().filter(|_| !self.devices.ids.is_empty()) else { return Expected::Works };
+        if ruling.state != PoolState::Active {
+            return Expected::Works;
+        }
+        let online = |device: &&MemberId| ruling.members[device.index()].state == MemberState::Online;
+        let expected: Vec<MemberId> = self.devices.ids.iter().filter(online).copied().collect();
+        if !expected.is_empty() && !expected.iter().any(|device| self.counts(*device, &ruling)) {
+            return Expected::Missing;
+        }
+        let has_all = |device: &MemberId| self.world.members.is_present(*device) && !self.devices.spoiled.contains(device);
+        if !self.devices.keepers.is_empty() && !self.devices.keepers.iter().any(has_all) { Expected::Lost } else { Expected::Works }
+    }
+
+    /// Before a start: if it has to be refused, it is; then the devices come back, or the journal is given up.
+    pub(super) fn settle_devices(&mut self) -> Result<(), Violation> {
+        if self.devices.discards || self.refused_start()? {
+            return Ok(());
+        }
+        self.devices.refused += 1;
+        let log = self.devices.log;
+        if self.devices.rng.chance(500) && self.world.model.knows(log) {
+            self.world.trace.tell(|| format!("the journal is given up; the log has everything up to {log}"));
+            self.world.model.give_up(log);
+            self.devices.given_up += 1;
+            self.devices.keepers.clear();
+            self.devices.discards = true;
+            return Ok(());
+        }
+        let missing = self.devices.ids.clone();
+        missing.into_iter().filter(|device| !self.world.members.is_present(*device)).collect::<Vec<_>>().into_iter().for_each(|device| self.device_returns(device));
+        let expected = self.expected();
+        ensure!(expected == Expected::Works, Open, "all journal devices are there, but a start is expected to be refused: {expected:?}");
+        Ok(())
+    }
+
+    /// True if the next start has to work. If it has to be refused, it is tried, and nothing is changed.
+    fn refused_start(&mut self) -> Result<bool, Violation> {
+        let expected = self.expected();
+        if expected == Expected::Works {
+            return Ok(true);
+        }
+        let options = OpenOptions { force: self.quorum_is_lost(), ..self.options() };
+        let (before, model) = (self.world.members.clone(), self.world.model.clone());
+        let started = self.world.start(&options);
+        let refusal = self.world.refusal.take();
+        let opinion = check(&mut self.world.members.clone(), &CheckOptions::default(), &mut |_| ());
+        let confirmed = opinion.failure.is_some() || opinion.findings.worst == Some(Severity::Error);
+        match (started, expected, refusal) {
+            (Err(StartFailure::Refused(_)), Expected::Missing, Some(OpenError::JournalMissing { .. })) => {}
+            (Err(StartFailure::Refused(_)), Expected::Lost, Some(OpenError::Lost(_))) => {}
+            (Ok(report), Expected::Lost, _) => {
+                // It was there by chance: unflushed writes may arrive.
+                let status = self.world.status();
+                let opened = self.world.model.clone().reopened(&report, &status, self.newest_order);
+                self.world.power_cut();
+                (self.world.members, self.world.model) = (before, model);
+                return opened.map(|()| true);
+            }
+            (started, ..) => {
+                let text = format!("without the journal devices ({expected:?}) a start gives {:?}", started.map(|report| report.accepted_order));
+                return Err(Violation::new(Broken::Open, text));
+            }
+        }
+        ensure!(confirmed, Check, "refused ({expected:?}), but an offline check finds nothing beyond repair");
+        self.world.check_untouched()?;
+        Ok(false)
+    }
+
+    /// An exchange of a device begins only if it may leave.
+    pub(super) fn device_to_exchange(&mut self) -> Option<MemberId> {
+        let due = self.devices.exchanges_per_mille > 0 && self.devices.rng.below(1000) < self.devices.exchanges_per_mille;
+        let device = due.then(|| self.devices.rng.pick(&self.devices.ids.clone()))?;
+        self.may_leave(device).then_some(device)
+    }
+
+    /// The pool says that a device may be unplugged.
+    pub(super) fn device_let_go(&mut self, device: MemberId) -> Result<(), Violation> {
+        self.note_devices();
+        ensure!(self.devices.keepers != [device], Durability, "journal device {device} is let go of, and nobody else has what was promised");
+        Ok(())
+    }
+
+    /// There is another device in its place.
+    pub(super) fn device_exchanged(&mut self, device: MemberId) {
+        self.devices.keepers.retain(|keeper| *keeper != device);
+        self.devices.spoiled.remove(&device);
+        self.devices.leaving.remove(&device);
+        self.devices.old.take_if(|(of, _)| *of == device);
+    }
+}
+
+/// The newest superblock on a device.
+fn newest_on(device: &VirtualMember) -> Option<Superblock> {
+    let mut bytes = vec![0; SLOT_BYTES];
+    let mut slot = |slot: u64| {
+        device.read(SLOT_OFFSET + slot * SLOT_STRIDE, &mut bytes);
+        Superblock::decode(&bytes).ok()
+    };
+    (0..SLOT_COUNT).filter_map(&mut slot).max_by_key(|superblock| superblock.generation)
+}
