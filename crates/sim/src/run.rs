@@ -301,7 +301,7 @@ impl Run {
         if cycle.returns {
             self.return_members();
         }
-        if cycle.replaces {
+        if cycle.replaces && self.start_works() {
             self.replace_member()?;
         }
         if cycle.slots_rot {

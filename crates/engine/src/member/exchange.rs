@@ -103,6 +103,9 @@ impl Engine {
             return Err(refused(member, format!("the device has {size_bytes} bytes, the member's place needs {needed}")));
         }
         self.check_settled(member)?;
+        if self.journal_needs(member) {
+            return Err(refused(member, "the log has not got yet what this journal device promised; try again"));
+        }
         self.change_member(member, Change::Exchange).map_err(|why| refused(member, why))?;
         if let Some(spare) = spare {
             self.change_member(spare, Change::GiveUp).map_err(|why| refused(spare, why))?;
@@ -128,7 +131,7 @@ impl Engine {
     /// True if the member is out of use, that is on record, and none of its commands is in flight.
     fn is_out(&self, member: MemberId) -> bool {
         let m = &self.members.list[member.index()];
-        !m.online && m.in_flight == 0 && m.lost_wish <= self.superblock_writer.done && !self.journal_needs(member)
+        !m.online && m.in_flight == 0 && m.lost_wish <= self.superblock_writer.done
     }
 
     /// From now on the member gets every write, and is rebuilt.
@@ -175,7 +178,9 @@ impl Engine {
 
     /// Those of the waiting that are settled now.
     pub(crate) fn take_settled(&mut self) -> Vec<ControlId> {
-        let (ready, waiting) = std::mem::take(&mut self.exchanges.settling).into_iter().partition(|(_, member)| self.is_out(*member));
+        // (Another device may come in its place, so nothing may be on it alone.)
+        let is_settled = |member| self.is_out(member) && !self.journal_needs(member);
+        let (ready, waiting) = std::mem::take(&mut self.exchanges.settling).into_iter().partition(|(_, member)| is_settled(*member));
         self.exchanges.settling = waiting;
         ready.into_iter().map(|(id, _): (ControlId, MemberId)| id).collect()
     }

@@ -383,7 +383,7 @@ impl Engine {
             }
         }
         if !self.read_only {
-            self.ensure_next_segment();
+            self.reserve_for_readmitted();
         }
         Ok(())
     }

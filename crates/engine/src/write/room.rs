@@ -57,6 +57,16 @@ impl Engine {
         }
     }
 
+    /// What a start readmits from the journal has its place already, and may be more than what is taken in advance in use: batches that were not durable are
+    /// gone, and so are the segments that they were to go to.
+    pub(crate) fn reserve_for_readmitted(&mut self) {
+        self.ensure_next_segment();
+        while self.admission.unsealed_units > self.log_units() && self.segments.free_count() > self.floor(STREAM_USER) {
+            let Some(next) = self.segments.reserve() else { return };
+            self.stream_mut(STREAM_USER).reserved.push_back(next);
+        }
+    }
+
     /// Units that may be admitted now.
     pub(crate) fn room_units(&self) -> u64 {
         self.log_units().saturating_sub(self.admission.unsealed_units)

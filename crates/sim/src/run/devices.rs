@@ -374,6 +374,11 @@ impl Run {
         if !self.devices.keepers.is_empty() && !self.devices.keepers.iter().any(has_all) { Expected::Lost } else { Expected::Works }
     }
 
+    /// True if the next start is not refused for want of a journal device.
+    pub(super) fn start_works(&self) -> bool {
+        self.expected() == Expected::Works
+    }
+
     /// Before a start: if it has to be refused, it is; then the devices come back, or the journal is given up.
     pub(super) fn settle_devices(&mut self) -> Result<(), Violation> {
         if self.devices.discards || self.refused_start()? {

@@ -90,6 +90,11 @@ impl Run {
         let offline = self.world.status().members.iter().find(|member| member.state == "offline").map(|member| member.member);
         if let Some(member) = offline {
             let until = self.done + self.rng.below(500);
+            if self.devices.is_one(member) {
+                let settling = Stage::Settling(self.world.member_command(member, MemberChange::Settle));
+                self.exchange = Some(Exchange { member, new_device: self.rng.chance(300), stage: settling });
+                return;
+            }
             self.exchange = Some(Exchange { member, new_device: self.rng.chance(300), stage: Stage::Away { until } });
         }
     }
