@@ -120,6 +120,11 @@ impl Engine {
         self.members.list.get(member.index()).is_some_and(|m| m.online && !m.rebuilding)
     }
 
+    /// True if the journal in use is the one on devices of its own.
+    pub fn uses_journal_devices(&self) -> bool {
+        self.journal.ring().is_some_and(|ring| self.superblock.journals.devices() & ring.area.members != 0)
+    }
+
     /// Which journal is used: the one on its own devices as long as one of them is there and whole. A ring that was left goes on in a fresh chunk, as the
     /// numbers in a chunk are consecutive. When the last device is gone, the log must have what was promised on it.
     pub(crate) fn choose_journal(&mut self) {
@@ -144,7 +149,7 @@ impl Engine {
     pub(crate) fn journal_status(&self) -> JournalStatus {
         let Some(ring) = self.journal.ring() else { return JournalStatus::default() };
         let (area, chunks_used) = (&ring.area, ring.used(self.orders.durable()));
-        let external = self.superblock.journals.devices() & area.members != 0;
+        let external = self.uses_journal_devices();
         JournalStatus { bytes: area.capacity_bytes(), copies: area.copies, external, chunks: area.chunks, chunks_used, ..self.journal.sums }
     }
 

@@ -2,7 +2,7 @@
 
 mod machine;
 
-use machine::{Machine, pass, state};
+use machine::{Machine, Memory, pass, state};
 use windrow_engine::*;
 use windrow_io::*;
 use windrow_units::{MemberId, Redundancy, VolumeId};
@@ -210,4 +210,143 @@ fn a_bad_sector_takes_no_more_than_its_block() {
     machine.memory.bad.extend(begun.iter().map(|chunk| (4, *chunk as usize + 2 * 4096)));
     let error = Engine::open(&mut machine.memory, BufPool::new(64 << 20), &Machine::options()).map(|_| ()).expect_err("refused");
     assert!(matches!(error, OpenError::Lost(_)), "{error}");
+}
+
+/// A pool whose journal devices have failed in service: that is on record, and power fails before the log has anything of what they had promised. The
+/// devices themselves can be written again.
+fn failed_and_cut() -> (Machine, VolumeId) {
+    let (mut machine, volume) = pool(false);
+    fill(&mut machine, volume, 20);
+    DEVICES.iter().for_each(|device| machine.memory.failing[*device] = true);
+    machine.write(volume, 20, 21);
+    machine.flush(volume);
+    for segment in 0..4u32 {
+        machine.memory.overwrite(windrow_units::SegmentId(segment), 0..1, 0);
+    }
+    DEVICES.iter().for_each(|device| machine.memory.failing[*device] = false);
+    (machine, volume)
+}
+
+fn start(memory: &Memory) -> Result<OpenReport, OpenError> {
+    Engine::open(&mut memory.clone(), BufPool::new(64 << 20), &Machine::options()).map(|(_, report)| report)
+}
+
+/// The pool was refused although the records were there: a device whose loss was on record was not looked at.
+#[test]
+fn a_device_that_failed_in_service_is_read_when_the_log_has_not_got_what_it_promised() {
+    let (machine, volume) = failed_and_cut();
+    let report = start(&machine.memory).expect("opens");
+    assert!(report.notes.iter().any(|note| note.contains("were read")), "{:?}", report.notes);
+    // Each device alone is enough, also one that can only be read.
+    for alone in DEVICES {
+        let mut memory = machine.memory.clone();
+        DEVICES.iter().for_each(|device| memory.present[*device] = *device == alone);
+        start(&memory).expect("opens with one of them");
+        memory.failing[alone] = true;
+        start(&memory).expect("opens with one that fails writes");
+    }
+    // A crash before the log has it: what the fence promises is on devices that are being rebuilt.
+    let fenced = Machine::open(machine.memory).memory;
+    let mut machine = Machine::open(fenced);
+    check(&mut machine, volume, 20);
+    pass(&mut machine, 60);
+    fill(&mut machine, volume, 20);
+    assert!(DEVICES.iter().all(|device| state(&machine, *device) == "online") && machine.engine.status().journal.external, "{}", machine.engine.describe());
+    let mut machine = machine.crash();
+    check(&mut machine, volume, 20);
+}
+
+/// What a device bears must be of this pool's own past: by content, not by the number of its generation.
+#[test]
+fn a_device_of_another_history_is_not_read_and_an_old_one_does_not_do() {
+    let (machine, volume) = failed_and_cut();
+    let mut memory = machine.memory.clone();
+    memory.present[5] = false;
+    // Another host has written a generation of the same number.
+    let mut apart = memory.superblock_of(4);
+    apart.host = windrow_units::Uuid([7; 16]);
+    let image = apart.encode();
+    let at = windrow_layout::superblock::slot_offset(apart.generation) as usize;
+    memory.data[4][at..at + image.len()].copy_from_slice(&image);
+    let error = start(&memory).expect_err("refused");
+    assert!(matches!(error, OpenError::Lost(_)), "{error}");
+    // Where copies disagree, the newest that verifies counts: with the other device as it left nothing is lost.
+    memory.present[5] = true;
+    start(&memory).expect("opens");
+    // The journal of one device is gone, that of the other one is whole.
+    let mut memory = machine.memory.clone();
+    let area = memory.superblock().journals.external.expect("a journal");
+    memory.data[4][area.start as usize..area.end() as usize].fill(0);
+    let mut machine = Machine::open(memory.clone());
+    check(&mut machine, volume, 20);
+    memory.present[5] = false;
+    let error = start(&memory).expect_err("refused");
+    assert!(matches!(error, OpenError::Lost(_)), "{error}");
+}
+
+/// A lone device that reads and fails every write is as good as one that is there, once.
+#[test]
+fn a_start_takes_what_a_device_has_that_can_not_be_written() {
+    let mut machine = Machine::with_journal_device_only(Redundancy::Single, 4, 24);
+    let volume = machine.volume(8 * MIB);
+    fill(&mut machine, volume, 10);
+    machine.memory.failing[4] = true;
+    let mut machine = machine.crash();
+    check(&mut machine, volume, 10);
+    assert_eq!(state(&machine, 4), "missing");
+    pass(&mut machine, 60);
+    machine.memory.present[4] = false;
+    let mut machine = machine.crash();
+    check(&mut machine, volume, 10);
+}
+
+/// A device was let go of, and could be exchanged, while it alone had what was promised.
+#[test]
+fn a_device_is_let_go_of_when_the_log_has_what_it_promised() {
+    let mut machine = Machine::with_journal_device_only(Redundancy::Single, 4, 24);
+    let volume = machine.volume(8 * MIB);
+    fill(&mut machine, volume, 10);
+    machine.held = Some(Vec::new());
+    for change in [MemberChange::TakeOut, MemberChange::Settle] {
+        machine.events.push(Event::Control(ControlRequest { id: ControlId(7), command: Control::Member { member: MemberId(4), change } }));
+        machine.settle();
+        // Superblocks get through, the log does not.
+        for _ in 0..6 {
+            let (through, held): (Vec<_>, Vec<_>) = machine.held.take().unwrap_or_default().into_iter().partition(|command| match &command.op {
+                MemberOp::Write { offset, .. } => *offset < MIB,
+                _ => true,
+            });
+            machine.held = Some(held);
+            through.into_iter().for_each(|command| machine.carry_out(command));
+            machine.settle();
+        }
+    }
+    assert_eq!(machine.control.len(), 1, "taken out, and not settled: {:?}", machine.control);
+    machine.release();
+    pass(&mut machine, 4);
+    assert_eq!(machine.control.len(), 2, "settled: {}", machine.engine.describe());
+    machine.memory.present[4] = false;
+    let mut machine = machine.crash();
+    check(&mut machine, volume, 10);
+}
+
+/// `pool replace` of a pool that is not open looked at the record of the loss only: the device that was given up could have had what the log lacked.
+#[test]
+fn a_device_that_may_be_needed_is_not_replaced_while_the_pool_is_not_open() {
+    let (machine, volume) = failed_and_cut();
+    let replace = |memory: &mut Memory, options: &OpenOptions| {
+        memory.data[4] = vec![0; memory.data[4].len()];
+        Engine::replace_member(memory, &BufPool::new(1 << 20), options, MemberId(4), windrow_units::Uuid([0xee; 16]))
+    };
+    let mut memory = machine.memory.clone();
+    let error = replace(&mut memory, &Machine::options()).expect_err("refused");
+    assert!(matches!(error, OpenError::JournalMissing { .. }), "{error}");
+    replace(&mut machine.memory.clone(), &OpenOptions { discard_journal: true, ..Machine::options() }).expect("given up");
+    // When the pool was shut down nothing is on it.
+    let mut machine = Machine::open(machine.memory);
+    check(&mut machine, volume, 20);
+    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    replace(&mut machine.memory, &Machine::options()).expect("replaced");
+    let mut machine = Machine::open(machine.memory);
+    check(&mut machine, volume, 20);
 }

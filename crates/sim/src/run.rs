@@ -407,7 +407,7 @@ impl Run {
         self.world.model.reopened(report, &status, self.newest_order)?;
         ensure!(report.clean || !self.clean, Durability, "the pool was exported, but the start says that it was not clean");
         self.newest_order = status.order.0;
-        self.note_devices();
+        self.devices_opened();
         Ok(())
     }
 

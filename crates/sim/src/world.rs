@@ -226,6 +226,11 @@ impl World {
         self.engine.as_ref().is_some_and(|engine| engine.is_whole(member))
     }
 
+    /// True if flushes are served by journal devices.
+    pub fn uses_journal_devices(&self) -> bool {
+        self.engine.as_ref().is_some_and(Engine::uses_journal_devices)
+    }
+
     /// True if there is an engine.
     pub fn is_up(&self) -> bool {
         self.engine.is_some()

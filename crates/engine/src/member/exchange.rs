@@ -179,8 +179,8 @@ impl Engine {
     /// Those of the waiting that are settled now.
     pub(crate) fn take_settled(&mut self) -> Vec<ControlId> {
         // (Another device may come in its place, so nothing may be on it alone.)
-        let is_settled = |member| self.is_out(member) && !self.journal_needs(member);
-        let (ready, waiting) = std::mem::take(&mut self.exchanges.settling).into_iter().partition(|(_, member)| is_settled(*member));
+        let settling = std::mem::take(&mut self.exchanges.settling);
+        let (ready, waiting) = settling.into_iter().partition(|(_, member)| self.is_out(*member) && !self.journal_needs(*member));
         self.exchanges.settling = waiting;
         ready.into_iter().map(|(id, _): (ControlId, MemberId)| id).collect()
     }

@@ -30,6 +30,9 @@ pub(super) struct Devices {
     pub(super) ids: Vec<MemberId>,
     /// Any one of these, as it left, has what was promised and the log may not have. None: the log has everything.
     keepers: Vec<MemberId>,
+    /// What was promised when devices were in use last, and whether they were after the last turn.
+    needed_through: u64,
+    was_in_use: bool,
     /// Something on these is wrong, and nobody knows.
     spoiled: BTreeSet<MemberId>,
     /// Of those the ones that have left service since: they are rebuilt when they come back.
@@ -82,6 +85,8 @@ impl Devices {
             rng,
             ids,
             keepers: Vec::new(),
+            needed_through: 0,
+            was_in_use: false,
             spoiled: BTreeSet::new(),
             leaving: BTreeSet::new(),
             old: None,
@@ -134,11 +139,23 @@ impl Run {
         }
         let keepers: Vec<MemberId> =
             self.devices.ids.iter().copied().filter(|device| self.world.is_whole(*device) && !self.devices.spoiled.contains(device)).collect();
-        if !keepers.is_empty() {
+        // A device that has become whole has nothing yet as long as the internal journal is in use.
+        let in_use = self.world.uses_journal_devices();
+        if in_use || self.devices.was_in_use {
+            self.devices.needed_through = promised;
+        }
+        if in_use && !keepers.is_empty() {
             self.devices.keepers = keepers;
-        } else if log >= promised {
+        } else if log >= self.devices.needed_through {
             self.devices.keepers.clear();
         }
+        self.devices.was_in_use = in_use;
+    }
+
+    /// A start has worked: all that it found is promised, and may be on devices alone.
+    pub(super) fn devices_opened(&mut self) {
+        self.devices.was_in_use = true;
+        self.note_devices();
     }
 
     fn unspoil(&mut self, device: MemberId) {
