@@ -454,7 +454,7 @@ impl Run {
         let of_devices = self.devices.draw_faults(cycle.blocks).into_iter();
         let mut of_devices: std::collections::VecDeque<_> = of_devices.map(|(after, fault)| (self.done + after, fault)).collect();
         let mut faults: std::collections::VecDeque<_> = cycle.faults.iter().map(|(after, fault)| (self.done + after, *fault)).collect();
-        while self.done < end {
+        while self.done < end && !self.is_ambushed() {
             let mut burst = workload.burst();
             while burst > 0 && self.done < end && (self.world.unanswered() as u64) < workload.depth() {
                 let (action, cost) = workload.next(&self.world.model);
@@ -497,7 +497,8 @@ impl Run {
             }
             End::Crash | End::CrashAndLoss => {}
         }
-        for _ in 0..cycle.turns_to_crash {
+        let turns = if self.is_ambushed() { self.rng.below(3) } else { cycle.turns_to_crash };
+        for _ in 0..turns {
             if !self.world.turn()? {
                 break;
             }

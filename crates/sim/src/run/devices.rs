@@ -39,6 +39,8 @@ pub(super) struct Devices {
     leaving: BTreeSet<MemberId>,
     /// A device as it was at some start.
     old: Option<(MemberId, VirtualMember)>,
+    /// The power goes when this device has failed and its loss is being put on record; then it is there again, and the others are not.
+    ambush: Option<MemberId>,
     /// What the log had when the power went.
     log: u64,
     /// The next start gives the journal up.
@@ -90,6 +92,7 @@ impl Devices {
             spoiled: BTreeSet::new(),
             leaving: BTreeSet::new(),
             old: None,
+            ambush: None,
             log: 0,
             discards: false,
             exchanges_per_mille,
@@ -205,6 +208,9 @@ impl Run {
             self.devices.leaving.remove(&device);
             self.note_devices();
         }
+        if matches!(fault, Fault::WriteError | Fault::FlushError) && self.devices.spoiled.is_empty() && self.devices.rng.chance(500) {
+            self.devices.ambush = Some(device);
+        }
         let few = self.devices.rng.pick(&[1, 1, 2, 8]);
         match fault {
             Fault::Slow | Fault::Stall => {
@@ -229,6 +235,12 @@ impl Run {
         }
     }
 
+    /// True if the power is to go within a turn or two: a device has just failed, and the others did what was left.
+    pub(super) fn is_ambushed(&mut self) -> bool {
+        let Some(device) = self.devices.ambush else { return false };
+        !self.world.is_whole(device)
+    }
+
     fn range_of_journal(&mut self, device: MemberId) -> (u64, u64) {
         let start = windrow_layout::superblock::RESERVED_BYTES;
         let blocks = (self.world.members.member(device).size() - start) / BLOCK_BYTES;
@@ -238,6 +250,17 @@ impl Run {
 
     /// Before the starts of a cycle: devices do not come back, come back, bear what they bore a while ago, or are replaced.
     pub(super) fn devices_before_start(&mut self) -> Result<(), Violation> {
+        if let Some(ambushed) = self.devices.ambush.take()
+            && self.world.members.is_present(ambushed)
+            && self.devices.spoiled.is_empty()
+        {
+            for device in self.devices.ids.clone().into_iter().filter(|device| *device != ambushed) {
+                self.world.trace.tell(|| format!("journal device {device} does not come back, {ambushed} does"));
+                self.note_fault(device, true);
+                self.world.members.ailment_mut(device).gone = true;
+            }
+            return Ok(());
+        }
         for device in self.devices.ids.clone() {
             let gone = !self.world.members.is_present(device);
             match self.devices.rng.below(10) {
