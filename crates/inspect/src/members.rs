@@ -49,7 +49,8 @@ pub fn inspect_members(io: &mut dyn MemberIo) -> InspectReport {
 fn read_member(io: &mut dyn MemberIo, member: MemberId, findings: &mut Findings) -> Found {
     let present = io.is_present(member);
     let size_bytes = if present { io.size(member) } else { 0 };
-    let mut report = MemberReport { member, present, size_bytes, label: None, label_problem: None, slots: Vec::new(), generation: None, usable: false, aside: false };
+    let mut report =
+        MemberReport { member, present, size_bytes, label: None, label_problem: None, slots: Vec::new(), generation: None, usable: false, aside: false };
     let mut superblocks = Vec::new();
     if !present {
         return Found { report, superblocks };

@@ -17,8 +17,8 @@ use crate::trace::Trace;
 use crate::violation::{Broken, Violation, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_engine::{
-    Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest, Engine, Event, Job, MemberChange, Notice, OpenError,
-    OpenOptions, OpenReport, Outbox, PoolStatus,
+    Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest, Engine, Event, Job, MemberChange, Notice, OpenError, OpenOptions,
+    OpenReport, Outbox, PoolStatus,
 };
 use windrow_io::{BufPool, Completion, MemberCommand, MemberIo, MemberOp, Reply, Request, RequestId};
 use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};

@@ -71,8 +71,7 @@ pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions, failing: u64)
     let there = (0..io.member_count() as u8).map(MemberId).filter(|member| io.is_present(*member)).collect::<Vec<_>>();
     let slots: Vec<Slots> = there.into_iter().map(|member| (member, slots_of(io, member, &mut why, &mut newer))).collect();
     let is_sound = |(member, _): &&Slots| failing >> member.0 & 1 == 0;
-    let mut found: Vec<(MemberId, Superblock)> =
-        slots.iter().filter(is_sound).filter_map(|of| Some((of.0, aside::newest_of(of)?.clone()))).collect();
+    let mut found: Vec<(MemberId, Superblock)> = slots.iter().filter(is_sound).filter_map(|of| Some((of.0, aside::newest_of(of)?.clone()))).collect();
     // Newer software was here. What it left in other slots is of a time before that, and must not be taken for the present.
     if let Some(newer) = newer {
         return Err(newer);

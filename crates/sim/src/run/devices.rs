@@ -435,7 +435,12 @@ impl Run {
             return Ok(());
         }
         let missing = self.devices.ids.clone();
-        missing.into_iter().filter(|device| !self.world.members.is_present(*device)).collect::<Vec<_>>().into_iter().for_each(|device| self.device_returns(device));
+        missing
+            .into_iter()
+            .filter(|device| !self.world.members.is_present(*device))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|device| self.device_returns(device));
         let expected = self.expected();
         ensure!(expected == Expected::Works, Open, "all journal devices are there, but a start is expected to be refused: {expected:?}");
         Ok(())

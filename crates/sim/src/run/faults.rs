@@ -12,7 +12,8 @@ impl Run {
     pub(super) fn victim(&mut self) -> Option<MemberId> {
         let count = self.scenario.sizes.len();
         let tolerance = self.scenario.redundancy.tolerance();
-        let ailing: Vec<MemberId> = self.world.ailing.iter().copied().filter(|member| self.world.members.is_present(*member) && !self.devices.is_one(*member)).collect();
+        let ailing: Vec<MemberId> =
+            self.world.ailing.iter().copied().filter(|member| self.world.members.is_present(*member) && !self.devices.is_one(*member)).collect();
         if self.ailing_data() < tolerance {
             let healthy: Vec<MemberId> = (0..count as u8).map(MemberId).filter(|member| !self.world.ailing.contains(member)).collect();
             Some(self.rng.pick(&healthy))

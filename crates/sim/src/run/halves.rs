@@ -60,8 +60,7 @@ impl Run {
         }
         let foreign = Uuid::from_random(self.rng.bytes16());
         let hosts = if self.rng.chance(500) { (self.host, foreign) } else { (foreign, self.host) };
-        let side =
-            |members, host| Side { members, host, model: self.world.model.clone(), newest_order: self.newest_order, promises: self.devices.promises() };
+        let side = |members, host| Side { members, host, model: self.world.model.clone(), newest_order: self.newest_order, promises: self.devices.promises() };
         (side(members, hosts.0), side(others, hosts.1))
     }
 
