@@ -25,7 +25,8 @@ pub enum Event {
     Job(Job),
     /// An administrator's command.
     Control(ControlRequest),
-    /// Time goes on; nanoseconds of a monotonic clock. To be sent at least as often as [`Outbox::wake_at_ns`] says.
+    /// Time goes on; nanoseconds of a monotonic clock. To be sent at least as often as [`Outbox::wake_at_ns`] says. As the last event of a group it is the
+    /// time of the whole group.
     Tick(u64),
 }
 

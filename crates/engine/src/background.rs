@@ -23,6 +23,11 @@ impl Users {
         self.last_ns = Some(now_ns);
     }
 
+    /// True while they are about.
+    pub(crate) fn are_about(&self, now_ns: u64) -> bool {
+        self.about_until(now_ns) > 0
+    }
+
     /// Until when they count as being about; 0: they do not.
     fn about_until(&self, now_ns: u64) -> u64 {
         self.last_ns.map(|last| last + USERS_ABOUT_NS).filter(|until| *until > now_ns).unwrap_or(0)

@@ -177,7 +177,7 @@ impl Cleaner {
 
 impl Engine {
     /// True if something waits for room in the log.
-    fn wants_room(&self) -> bool {
+    pub(crate) fn wants_room(&self) -> bool {
         self.admission.wants_room() || self.control.is_waiting() || !self.is_settled_after_start()
     }
 

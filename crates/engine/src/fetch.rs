@@ -10,6 +10,7 @@ use crate::jobs::{Job, RebuildWork, VerifyWork, Work, verify};
 use crate::limits::INLINE_VERIFY_BLOCKS;
 use crate::member::Purpose;
 use crate::slow::Watch;
+use crate::stages::Stage as Times;
 use crate::{Engine, Notice, Outbox};
 use windrow_io::{Buf, MemberOp, Payload};
 use windrow_units::{BLOCK_SIZE, Code, Column, MemberId, SegmentId};
@@ -81,6 +82,8 @@ pub(crate) struct Fetch {
     stage: Stage,
     /// Since when the read of its own column has been on its way, if it is.
     direct_since_ns: Option<u64>,
+    /// Since when it is verified by a worker, or had from other columns.
+    since_ns: Option<u64>,
     /// Its member held the segment when it began: what is not right there then is damage, and not what a rebuild will bring.
     was_held: bool,
     /// Just enough other columns were read, not all there are.
@@ -99,7 +102,7 @@ impl Engine {
         let (segment_of, is_of_user) = (spec.segment, spec.is_of_user());
         let serial = self.slow.next_serial();
         let was_held = self.holds(member, segment_of);
-        let fetch = self.fetches.insert(Fetch { spec, member, stage: Stage::Direct, direct_since_ns: None, was_held, around: false, under_way: 0, serial });
+        let fetch = self.fetches.insert(Fetch { spec, member, stage: Stage::Direct, direct_since_ns: None, since_ns: None, was_held, around: false, under_way: 0, serial });
         if !was_held {
             return self.gather(fetch, None, out);
         }
@@ -128,6 +131,7 @@ impl Engine {
             if fetch.spec.is_of_user() {
                 let member = fetch.member;
                 self.slow.end(member, since_ns, now_ns);
+                self.stages.record(Times::ReadMember, since_ns, now_ns);
             }
             return self.direct_read_done(at, buf.filter(|_| !failed), out);
         }
@@ -169,6 +173,11 @@ impl Engine {
         if self.fetches.get_mut(at).is_some_and(|fetch| fetch.under_way == 0 && matches!(fetch.stage, Stage::Answered)) {
             self.fetches.remove(at);
         }
+    }
+
+    /// True if a user waits for it.
+    pub(crate) fn is_fetch_of_user(&self, at: u32) -> bool {
+        self.fetches.get(at).is_some_and(|fetch| fetch.spec.is_of_user())
     }
 
     /// True if the read is still on its way to its member.
@@ -224,6 +233,7 @@ impl Engine {
         }
         let work = VerifyWork { fetch: at, blocks: bytes.clone(), checksums: sums.clone(), good: false };
         fetch.stage = Stage::Verifying(bytes);
+        fetch.since_ns = Some(self.now_ns);
         out.jobs.push(Job(Work::Verify(Box::new(work))));
     }
 
@@ -231,6 +241,9 @@ impl Engine {
     pub(crate) fn fetch_verified(&mut self, at: u32, good: bool, out: &mut Outbox) {
         let Some(fetch) = self.fetches.get_mut(at) else { return };
         let Stage::Verifying(bytes) = std::mem::replace(&mut fetch.stage, Stage::Direct) else { return };
+        if let Some(since_ns) = fetch.since_ns.take().filter(|_| fetch.spec.is_of_user()) {
+            self.stages.record(Times::ReadVerify, since_ns, self.now_ns);
+        }
         if good { self.finish_fetch(at, Some(bytes), out) } else { self.gather(at, Some(bytes), out) }
     }
 
@@ -253,6 +266,7 @@ impl Engine {
         let columns = (0..self.zones.shape(segment).width).map(|_| None).collect();
         fetch.stage = Stage::Gathering { columns, own, left: others.len() as u32 };
         fetch.under_way += others.len() as u32;
+        fetch.since_ns = fetch.since_ns.or(Some(self.now_ns));
         for column in others {
             let (member, offset) = self.zones.locate(segment).address(row, Column(*column));
             let buf = self.buffers.get(bytes);
@@ -301,6 +315,9 @@ impl Engine {
     fn finish_fetch(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) {
         let Some(fetch) = self.fetches.get_mut(at) else { return };
         fetch.stage = Stage::Answered;
+        if let Some(since_ns) = fetch.since_ns.take().filter(|_| fetch.spec.is_of_user()) {
+            self.stages.record(Times::ReadRebuild, since_ns, self.now_ns);
+        }
         let (segment, goal, rows) = (fetch.spec.segment, fetch.spec.goal, fetch.spec.rows);
         // Cleaning goes on with the live blocks of a run by itself.
         let split = (bytes.is_none() && rows > 1 && !matches!(goal, FetchGoal::CleanRun { .. })).then(|| fetch.spec.clone());

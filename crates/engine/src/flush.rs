@@ -12,6 +12,7 @@
 
 use crate::limits::{STREAM_USER, STREAMS, UNFLUSHED_LOG_BYTES};
 use crate::member::Purpose;
+use crate::stages::Stage;
 use crate::{ControlCompletion, ControlId, ControlReply, Engine, Outbox, stream_slot};
 use std::collections::VecDeque;
 use windrow_io::{Completion, MemberOp, Reply, RequestError, RequestId};
@@ -32,6 +33,8 @@ pub(crate) enum Waiter {
 pub(crate) struct Waiting {
     pub(crate) horizon: Order,
     waiter: Waiter,
+    /// When it came, until a round begins that is for it.
+    since_ns: Option<u64>,
 }
 
 impl Waiting {
@@ -57,6 +60,8 @@ struct Round {
     seqs: [Seq; STREAMS.len()],
     committed_bytes: u64,
     left: u32,
+    /// When its members began to be flushed, if there are any.
+    since_ns: Option<u64>,
 }
 
 /// State of flushing.
@@ -105,7 +110,10 @@ impl Engine {
 
     /// Answers `waiter` when everything up to `horizon` is durable.
     pub(crate) fn flush_through(&mut self, horizon: Order, waiter: Waiter, out: &mut Outbox) {
-        let waiting = Waiting { horizon, waiter };
+        if matches!(waiter, Waiter::Request { .. }) {
+            self.note_prompt();
+        }
+        let waiting = Waiting { horizon, waiter, since_ns: Some(self.now_ns) };
         self.listen();
         if horizon <= self.promised() && !self.members.unrecorded_loss {
             return self.answer_waiting(waiting, out);
@@ -155,11 +163,13 @@ impl Engine {
         self.flush.begun += 1;
         self.flush.log_bytes_at_round = self.counters.log_bytes;
         let dirty: Vec<MemberId> = self.online_members().into_iter().filter(|m| self.members.list[m.index()].dirty).collect();
+        self.note_round_for(self.orders.committed());
         self.flush.round = Some(Round {
             through: self.orders.committed(),
             seqs: STREAMS.map(|s| self.streams[stream_slot(s)].committed),
             committed_bytes: self.counters.committed_user_bytes,
             left: dirty.len() as u32,
+            since_ns: (!dirty.is_empty()).then_some(self.now_ns),
         });
         for member in &dirty {
             self.members.list[member.index()].dirty = false;
@@ -189,6 +199,9 @@ impl Engine {
             return;
         }
         let Some(round) = self.flush.round.take() else { return };
+        if let Some(since_ns) = round.since_ns {
+            self.stages.record(Stage::LogFlush, since_ns, self.now_ns);
+        }
         self.flush.ended = self.flush.begun;
         self.orders.set_durable(round.through);
         for (stream, seq) in STREAMS.into_iter().zip(round.seqs) {
@@ -213,9 +226,26 @@ impl Engine {
         }
     }
 
+    /// A round begins that is for the waiters up to this order.
+    pub(crate) fn note_round_for(&mut self, through: Order) {
+        for waiting in self.flush.waiters.iter_mut().take_while(|waiting| waiting.horizon <= through) {
+            if let Some(since_ns) = waiting.since_ns.take()
+                && matches!(waiting.waiter, Waiter::Request { .. })
+            {
+                self.stages.record(Stage::FlushWait, since_ns, self.now_ns);
+            }
+        }
+    }
+
     /// Answers a waiter. Volume operations wait here too, but are no flushes of a user.
     fn answer_waiting(&mut self, waiting: Waiting, out: &mut Outbox) {
-        self.counters.flushes += u64::from(matches!(waiting.waiter, Waiter::Request { .. }));
+        if matches!(waiting.waiter, Waiter::Request { .. }) {
+            self.counters.flushes += 1;
+            // What it asked for was durable before a round began for it.
+            if let Some(since_ns) = waiting.since_ns {
+                self.stages.record(Stage::FlushWait, since_ns, self.now_ns);
+            }
+        }
         waiting.answer(out);
     }
 }

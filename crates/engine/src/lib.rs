@@ -3,7 +3,7 @@
 //! Read in this order to follow a write: `write/admit.rs` (bounds, space, order, acknowledgement), `write/place.rs` (the open
 //! batch), `write/seal.rs` (plan, header, job, member writes), `write/commit.rs` (map and live counters), `flush.rs`
 //! (durability), `journal.rs` (small flushes). A read: `read.rs` (pending blocks, map, runs), `fetch.rs` (member reads, verification, rebuilding), `fetch/split.rs` (row by row),
-//! `slow.rs` (around slow members).
+//! `slow.rs` (around slow members). Member commands: `member/send.rs`, `member/dispatch.rs` (which of them wait for others).
 //! Space: `segment.rs` (states, reuse rule), `clean.rs` (victims, moves), `clean/damage.rs` (victims with wrong tables), `checkpoint.rs` (images of the tables). Health:
 //! `examination.rs` and `examine.rs` (what each block of a batch must be), `scrub.rs` (one batch after the other), `rebuild.rs` (members that
 //! come back), `background.rs` (the pace of both). Growth: `segment/layers.rs` (which segments may be used while two layouts are there),
@@ -39,6 +39,7 @@ mod scrub;
 mod segment;
 mod slab;
 mod slow;
+mod stages;
 mod status;
 mod stream;
 mod volume;
@@ -49,9 +50,11 @@ pub use format::FormatError;
 pub use jobs::Job;
 pub use recover::{Loss, Losses, LostBlocks, OpenError, RebuildPhase, RebuildProgress, RebuildReport, RebuiltVolume};
 pub use restripe::RestripeStatus;
+pub use stages::StageTimes;
 
 use order::Orders;
 use std::collections::VecDeque;
+use write::Arrived;
 use windrow_io::{BufPool, Completion, Reply, RequestError, RequestId};
 use windrow_layout::superblock::Superblock;
 use windrow_units::{MAX_STREAMS, Order, PlaceCodec, Seq, ZoneMap};
@@ -105,6 +108,8 @@ pub struct Engine {
     exchanges: member::Exchanges,
     users: background::Users,
     slow: slow::SlowReads,
+    dispatch: member::Dispatch,
+    stages: stages::Stages,
     wall: background::WallClock,
     restripe: restripe::Restripe,
     counters: status::Counters,
@@ -117,6 +122,11 @@ pub struct Engine {
 impl Engine {
     /// Takes all events and adds the effects to `out`.
     pub fn apply(&mut self, events: &mut Vec<Event>, out: &mut Outbox) {
+        // Told last, it is the time of the whole group.
+        if let Some(Event::Tick(now)) = events.last() {
+            self.now_ns = self.now_ns.max(*now);
+        }
+        self.look_at_company();
         self.warm(events);
         for event in events.drain(..) {
             match event {
@@ -127,7 +137,15 @@ impl Engine {
                 Event::Tick(now) => self.now_ns = self.now_ns.max(now),
             }
         }
-        self.advance(out);
+        loop {
+            self.end_cancelled(out);
+            self.advance(out);
+            // A member may have been taken out of use on the way.
+            if !self.end_cancelled(out) {
+                break;
+            }
+        }
+        self.dispatch(out);
     }
 
     /// Looks at the map entries that a group of writes will need, all of them before any is used: the cache misses then overlap
@@ -201,6 +219,7 @@ impl Engine {
             out.notices.push(Notice::Stopped { reason: text });
         }
         self.stopped = Some(reason);
+        self.cancel_all_held();
         self.refuse_waiting(out);
     }
 
@@ -234,10 +253,10 @@ impl Engine {
     /// Fails everything that waits: the pool has stopped.
     fn refuse_waiting(&mut self, out: &mut Outbox) {
         let waiting: VecDeque<_> = std::mem::take(&mut self.admission.waiting);
-        for request in waiting {
+        for Arrived { request, .. } in waiting {
             self.fail(request.id, RequestError::Stopped, out);
         }
-        for request in self.admission.take_locked() {
+        for Arrived { request, .. } in self.admission.take_locked() {
             self.fail(request.id, RequestError::Stopped, out);
         }
         for id in self.admission.take_begun() {

@@ -69,6 +69,17 @@ pub const SLOW_SPANS: u32 = 3;
 pub const SLOW_LEAST: u32 = 16;
 /// Nor does one in which less than one read in so many was late.
 pub const SLOW_SHARE: u32 = 4;
+/// What a small member command takes of a window (`member/dispatch.rs`): it keeps a drive about as busy as so many bytes.
+pub const COMMAND_COST_BYTES: u64 = 32 << 10;
+/// What a discard takes of it, whatever its length.
+pub const DISCARD_COST_BYTES: u64 = 256 << 10;
+/// Commands of each class that are always let go at a member, so that it never waits for the next one.
+pub const LANE_COMMANDS_LEAST: u32 = 2;
+/// Beyond this much of users' batches under way at a member, further commands for them are held back while somebody reads or flushes: with two chunks of the default size at the
+/// drive and two behind them it never runs dry.
+pub const FOREGROUND_BESIDE_BYTES: u64 = 1 << 20;
+/// The same of cleaning, checkpoints, rebuild, scrub and discards while users are about.
+pub const BACKGROUND_BESIDE_BYTES: u64 = 512 << 10;
 /// Smallest rate that a rebuild can be given, bytes per second and member.
 pub const REBUILD_RATE_MIN: u64 = 64 << 10;
 /// Largest rate that a property can name.
@@ -180,5 +191,8 @@ const _: () = assert!(MAX_SEGMENT_ROWS.is_multiple_of(MAX_CHUNK_ROWS) && MAX_SEG
 // A victim's blocks need at most one segment each of the cleaned stream; what MAX_VICTIMS may need is drawn from segments
 // that user writes can not take.
 const _: () = assert!(CLEANER_RESERVE >= 2);
+// Two commands of the largest default size fit into each window: it, and not the number of commands, is the usual bound.
+const _: () = assert!(BACKGROUND_BESIDE_BYTES >= LANE_COMMANDS_LEAST as u64 * DEFAULT_CHUNK_ROWS as u64 * BLOCK_BYTES);
+const _: () = assert!(BACKGROUND_BESIDE_BYTES <= FOREGROUND_BESIDE_BYTES);
 // Victims that give nothing back stop before they take a checkpoint's segments.
 const _: () = assert!(FRUITLESS_VICTIMS <= CHECKPOINT_RESERVE);

@@ -1,15 +1,18 @@
 //! Members: state, commands in flight, exact accounting. `member/life.rs` is the table of states and events, `member/exchange.rs` what the
-//! administrator can do with members, `member/writer.rs` the superblock writer.
+//! administrator can do with members, `member/writer.rs` the superblock writer, `member/send.rs` how commands go, `member/dispatch.rs` which of them wait for others.
 //!
 //! **A failed write or flush latches the member** at once: nothing is sent to it any more, and before the next
 //! acknowledgement that depends on its absence (a commit that lost a column, a flush) the loss is recorded in a new
 //! superblock generation on all others. Failed reads only count; the reader rebuilds.
 
+mod dispatch;
 mod exchange;
 pub(crate) mod life;
+mod send;
 mod writer;
 
 pub(crate) use exchange::{Exchanges, needed_bytes};
+pub(crate) use send::{Dispatch, UnderWay};
 pub(crate) use writer::{SuperblockWriter, superblock_image};
 
 use crate::api::{MemberStats, Notice, Outbox, WrittenBytes};
@@ -17,7 +20,7 @@ use crate::restripe::AfterLoss;
 use crate::slab::Slab;
 use crate::{Engine, StopReason};
 use life::Change;
-use windrow_io::{Buf, IoTag, MemberCommand, MemberDone, MemberOp};
+use windrow_io::{Buf, MemberDone, MemberOp};
 use windrow_layout::superblock::{SLOT_BYTES, Superblock};
 use windrow_units::{MemberId, SegmentId, Seq, Zone, ZoneMap};
 
@@ -82,7 +85,7 @@ pub struct Member {
     pub rebuilding: bool,
     /// Has completed writes that no flush covers yet.
     pub dirty: bool,
-    /// Commands that have not ended.
+    /// Commands that have not ended, those included that are held back.
     pub in_flight: u32,
     /// The wish of the superblock writer that puts its loss on record.
     pub lost_wish: u64,
@@ -95,8 +98,8 @@ pub struct Member {
 pub struct Members {
     /// By member id.
     pub list: Vec<Member>,
-    /// Commands in flight.
-    pub in_flight: Slab<Purpose>,
+    /// Commands in flight or held back.
+    pub in_flight: Slab<UnderWay>,
     /// True if a latched member is not recorded yet: commits and flushes wait.
     pub unrecorded_loss: bool,
     /// What was written to devices that other ones have replaced since.
@@ -104,27 +107,6 @@ pub struct Members {
 }
 
 impl Engine {
-    /// Sends a write and counts its bytes.
-    pub(crate) fn send_write(&mut self, member: MemberId, offset: u64, buf: Buf, purpose: Purpose, written: &WrittenBytes, out: &mut Outbox) {
-        debug_assert_eq!(written.total(), buf.len() as u64);
-        add(&mut self.members.list[member.index()].stats.written, written);
-        self.send(member, MemberOp::Write { offset, buf }, purpose, out);
-    }
-
-    /// Sends any command.
-    pub(crate) fn send(&mut self, member: MemberId, op: MemberOp, purpose: Purpose, out: &mut Outbox) {
-        self.members.list[member.index()].in_flight += 1;
-        let stats = &mut self.members.list[member.index()].stats;
-        match &op {
-            MemberOp::Read { buf, .. } => stats.read_bytes += buf.len() as u64,
-            MemberOp::Flush => stats.flushes += 1,
-            MemberOp::Discard { length, .. } => stats.discarded_bytes += length,
-            MemberOp::Write { .. } => {}
-        }
-        let tag = IoTag(u64::from(self.members.in_flight.insert(purpose)));
-        out.commands.push(MemberCommand { member, tag, op });
-    }
-
     pub(crate) fn is_online(&self, member: MemberId) -> bool {
         self.members.list[member.index()].online
     }
@@ -138,9 +120,11 @@ impl Engine {
 
     /// A member command has ended.
     pub(crate) fn member_done(&mut self, done: MemberDone, out: &mut Outbox) {
-        let Some(purpose) = self.members.in_flight.remove(done.tag.0 as u32) else {
+        let Some(under_way) = self.members.in_flight.remove(done.tag.0 as u32) else {
             return self.stop(StopReason::Internal("a member command came back twice"), out);
         };
+        self.leave_lane(done.member, &under_way);
+        let purpose = under_way.purpose;
         self.members.list[done.member.index()].in_flight -= 1;
         let failed = done.result.is_err();
         if let Err(error) = done.result {
@@ -152,21 +136,26 @@ impl Engine {
                 self.latch_member(done.member, Change::Fault, error.to_string(), out);
             }
         }
+        self.command_ended(done.member, purpose, done.buf, failed, out);
+    }
+
+    /// A command has ended, or will not go because its member is out of use or the pool has stopped: then it has failed.
+    fn command_ended(&mut self, member: MemberId, purpose: Purpose, buf: Option<Buf>, failed: bool, out: &mut Outbox) {
         match purpose {
             Purpose::BatchWrite { stream, seq, column } => {
                 if !failed {
-                    self.members.list[done.member.index()].dirty = true;
+                    self.members.list[member.index()].dirty = true;
                 }
                 self.batch_write_done(stream, seq, column, failed, out);
             }
-            Purpose::Fetch { fetch, column } => self.fetch_read_done(fetch, column, done.buf, failed, out),
-            Purpose::Examine { examination, column, row } => self.examine_read(examination, column, row, done.buf.filter(|_| !failed), out),
+            Purpose::Fetch { fetch, column } => self.fetch_read_done(fetch, column, buf, failed, out),
+            Purpose::Examine { examination, column, row } => self.examine_read(examination, column, row, buf.filter(|_| !failed), out),
             Purpose::Rebuild { segment, bytes } => {
-                self.members.list[done.member.index()].dirty |= !failed;
+                self.members.list[member.index()].dirty |= !failed;
                 self.column_rebuilt(segment, bytes);
             }
-            Purpose::Flush => self.flush_done(done.member, failed, out),
-            Purpose::JournalWrite => self.record_written(done.member, failed, out),
+            Purpose::Flush => self.flush_done(member, failed, out),
+            Purpose::JournalWrite => self.record_written(member, failed, out),
             Purpose::JournalFlush => self.records_flushed(out),
             Purpose::SuperblockWrite | Purpose::SuperblockFlush => self.superblock_step_done(out),
             Purpose::Discard { segment } => self.discard_done(segment),
@@ -180,6 +169,7 @@ impl Engine {
         }
         self.members.list[member.index()].online = false;
         self.members.list[member.index()].rebuilding = false;
+        self.cancel_held(member);
         out.notices.push(if change == Change::Fault { Notice::MemberFailed { member, error } } else { Notice::MemberOffline { member } });
         match self.after_loss(member, out) {
             AfterLoss::Record => {}

@@ -2,7 +2,7 @@
 
 use crate::limits::STREAM_USER;
 use crate::member::{add, life};
-use crate::{Engine, MemberStatus, Notice, Outbox, PoolStatus, StopReason, VolumeStatus};
+use crate::{Engine, MemberStatus, Notice, Outbox, PoolStatus, StageTimes, StopReason, VolumeStatus};
 use windrow_layout::checkpoint::VolumeState;
 use windrow_layout::superblock::{MemberRecord, MemberState};
 use windrow_units::{BLOCK_BYTES, MemberId};
@@ -117,11 +117,18 @@ impl Engine {
             rebuild: self.rebuild.status(self.now_ns),
             restripe: self.restripe_status(),
             journal: self.journal_status(),
+            held_commands: self.dispatch.held() as u64,
+            stages: Vec::new(),
             order: self.orders.last(),
             durable_order: self.orders.used(self.promised()),
             lifetime_user_bytes,
             lifetime_member_bytes,
         }
+    }
+
+    /// What the stages of requests took since start, for [`PoolStatus::stages`]: reckoned from histograms, so not for those who ask all the time.
+    pub fn stage_times(&self) -> Vec<StageTimes> {
+        self.stages.report()
     }
 
     /// Acknowledged bytes that a power cut could lose now: committed but not flushed, and everything before that.
@@ -182,6 +189,7 @@ impl Engine {
     /// Checks what must hold when nothing is under way; the text of the first violation.
     pub fn self_check(&self) -> Result<(), String> {
         self.segments.self_check()?;
+        self.dispatch.self_check()?;
         // (What a start readmits stays where it is if nothing may be written.)
         if !self.read_only && self.admission.unsealed_units > self.log_units() {
             return Err(format!("{} units admitted and not sealed, the log has room for {}", self.admission.unsealed_units, self.log_units()));
@@ -239,7 +247,7 @@ impl Engine {
             format!("stream {id} at {:?}, open {} items, in flight {stages:?}, durable {}", s.position, s.open.items.len(), s.durable)
         };
         format!(
-            "{}; {}; {}; orders committed {} durable {}; room {} units, unsealed {}, placing {}; {} free, {} dead, {} aside, floor {}, wanted {}, waiting for a flush {:?}; {}; {}; {}; {}; {}; commands {}, fetches {}, stopped {:?}",
+            "{}; {}; {}; orders committed {} durable {}; room {} units, unsealed {}, placing {}; {} free, {} dead, {} aside, floor {}, wanted {}, waiting for a flush {:?}; {}; {}; {}; {}; {}; commands {}, {}, fetches {}, stopped {:?}",
             stream(STREAM_USER),
             stream(crate::limits::STREAM_CLEANED),
             stream(crate::limits::STREAM_CHECKPOINT),
@@ -260,6 +268,7 @@ impl Engine {
             self.flush.describe(),
             self.journal.describe(),
             self.members.in_flight.len(),
+            self.dispatch.describe(),
             self.fetches.len(),
             self.stopped,
         )

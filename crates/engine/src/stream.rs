@@ -118,6 +118,10 @@ pub struct Batch {
     pub checksums: Vec<u32>,
     /// Orders it covers.
     pub orders: Option<(Order, Order)>,
+    /// When its first item came.
+    pub opened_ns: u64,
+    /// When its stage began.
+    pub stage_ns: u64,
     /// Columns that did not reach their member.
     pub lost_columns: u64,
     /// True if it is the last batch of its segment.

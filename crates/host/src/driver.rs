@@ -50,7 +50,7 @@ impl StateMachine for windrow_engine::Engine {
     }
 
     fn status(&self) -> PoolStatus {
-        Self::status(self)
+        PoolStatus { stages: self.stage_times(), ..Self::status(self) }
     }
 }
 
@@ -58,8 +58,6 @@ impl StateMachine for windrow_engine::Engine {
 const INLINE_BYTES: usize = 64 << 10;
 /// A client's thread drives at most this many rounds before the service thread takes over.
 const ROUNDS_MAX: u32 = 64;
-/// The engine is told the time at least this often while there is traffic.
-const TICK_NS: u64 = 1_000_000;
 
 /// Who drives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,7 +74,6 @@ struct Core {
     machine: Box<dyn StateMachine>,
     events: Vec<Event>,
     outbox: Outbox,
-    ticked_ns: u64,
 }
 
 /// Vectors that a driving thread needs, kept by thread so that driving allocates nothing once they have grown.
@@ -135,7 +132,7 @@ impl Driver {
         workers: usize,
         notify: Box<dyn Fn(Notice) + Send + Sync>,
     ) -> Self {
-        let core = Core { machine, events: Vec::new(), outbox: Outbox::default(), ticked_ns: 0 };
+        let core = Core { machine, events: Vec::new(), outbox: Outbox::default() };
         Self {
             inbox: Mutex::default(),
             core: Mutex::new(core),
@@ -268,11 +265,8 @@ impl Driver {
             if core.events.is_empty() || self.is_stopped() {
                 return Ok(());
             }
-            let now = self.clock.now_ns();
-            if now >= core.ticked_ns + TICK_NS {
-                core.ticked_ns = now;
-                core.events.insert(0, Event::Tick(now));
-            }
+            // The last one of a group, so that nothing is moved for it.
+            core.events.push(Event::Tick(self.clock.now_ns()));
             core.outbox.wake_at_ns = None;
             let (machine, events, outbox) = (&mut core.machine, &mut core.events, &mut core.outbox);
             catch_unwind(AssertUnwindSafe(|| machine.apply(events, outbox))).map_err(|panic| format!("the engine failed: {}", panic_text(&*panic)))?;

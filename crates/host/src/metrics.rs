@@ -145,7 +145,11 @@ pub fn render(report: &PoolReport) -> String {
     let operations = [("read", report.latency.read), ("write", report.latency.write), ("flush", report.latency.flush), ("trim", report.latency.trim)];
     page.head("request_latency_nanoseconds", "summary", "Latency of requests since start.");
     for (operation, summary) in operations {
-        latency(&mut page, operation, &summary);
+        latency(&mut page, "request_latency_nanoseconds", ("operation", operation), &summary);
+    }
+    page.head("stage_latency_nanoseconds", "summary", "Time that stages of requests and of cleaning took since start.");
+    for shown in &report.stages {
+        latency(&mut page, "stage_latency_nanoseconds", ("stage", &shown.stage), &shown.times);
     }
     page.text
 }
@@ -160,6 +164,7 @@ fn gauges(page: &mut Page, report: &PoolReport) {
     page.single("pending_bytes", "gauge", "Writes waiting or in flight.", report.bounds.pending_bytes);
     page.single("at_risk_bytes", "gauge", "Acknowledged bytes that are not durable yet.", report.bounds.at_risk_bytes);
     page.single("pending_limit_bytes", "gauge", "Bound of pending bytes.", report.bounds.limits.pending_bytes);
+    page.single("held_commands", "gauge", "Member commands held back now.", report.bounds.held_commands);
 }
 
 fn counters(page: &mut Page, report: &PoolReport) {
@@ -264,13 +269,13 @@ fn members(page: &mut Page, report: &PoolReport) {
     }
 }
 
-fn latency(page: &mut Page, operation: &str, summary: &LatencySummary) {
+fn latency(page: &mut Page, name: &str, label: (&str, &str), summary: &LatencySummary) {
     let LatencySummary { count, mean_ns, p50_ns, p90_ns, p99_ns, p99_9_ns, p99_99_ns, max_ns } = *summary;
     for (quantile, value) in [("0.5", p50_ns), ("0.9", p90_ns), ("0.99", p99_ns), ("0.999", p99_9_ns), ("0.9999", p99_99_ns), ("1", max_ns)] {
-        page.sample("request_latency_nanoseconds", &[("operation", operation), ("quantile", quantile)], value);
+        page.sample(name, &[label, ("quantile", quantile)], value);
     }
-    page.sample("request_latency_nanoseconds_sum", &[("operation", operation)], u128::from(mean_ns) * u128::from(count));
-    page.sample("request_latency_nanoseconds_count", &[("operation", operation)], count);
+    page.sample(&format!("{name}_sum"), &[label], u128::from(mean_ns) * u128::from(count));
+    page.sample(&format!("{name}_count"), &[label], count);
 }
 
 #[cfg(test)]

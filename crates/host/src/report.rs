@@ -175,6 +175,9 @@ pub struct BoundsReport {
     pub at_risk_bytes: u64,
     /// User blocks that are admitted for 1024 blocks that cleaning gains; none while users are not held to its pace.
     pub users_per_1024_gained: Option<u64>,
+    /// Member commands held back now, so that others do not stand behind them.
+    #[serde(default)]
+    pub held_commands: u64,
 }
 
 /// Write amplification since start, in millionths.
@@ -337,6 +340,9 @@ pub struct PoolReport {
     /// The journal.
     #[serde(default)]
     pub journal: windrow_engine::JournalStatus,
+    /// What the stages of requests took since start.
+    #[serde(default)]
+    pub stages: Vec<windrow_engine::StageTimes>,
     /// Latencies since start.
     pub latency: LatencyReport,
 }
@@ -388,6 +394,7 @@ impl PoolReport {
                 pending_bytes: status.pending_bytes,
                 at_risk_bytes: status.at_risk_bytes,
                 users_per_1024_gained: status.users_per_1024_gained,
+                held_commands: status.held_commands,
             },
             counters: CounterReport {
                 user_write_bytes: status.user_write_bytes,
@@ -407,6 +414,7 @@ impl PoolReport {
             rebuild: RebuildReport::from(&status.rebuild),
             restripe: status.restripe,
             journal: status.journal,
+            stages: status.stages,
             latency,
             name: status.name,
         }

@@ -1,14 +1,17 @@
 //! Newtypes, sizes and geometry: the words of Windrow as types.
 //!
 //! Nothing here does I/O or allocates on a hot path. Every number that crosses a crate boundary has a
-//! type of its own, so that an order cannot be passed where a sequence number is wanted.
+//! type of its own, so that an order cannot be passed where a sequence number is wanted. (And the histogram of latencies, which the engine
+//! and those around it share.)
 
 mod geometry;
+mod histogram;
 mod ids;
 mod journal;
 mod place;
 
 pub use geometry::{Code, Column, MAX_MEMBERS, Redundancy, RedundancyError, SegmentLocation, Shape, Zone, ZoneMap};
+pub use histogram::{Histogram, LatencySummary};
 pub use ids::{Epoch, Generation, Lba, MemberId, Order, PoolUuid, SegmentId, Seq, StreamId, Uuid, VolumeId};
 pub use journal::{JOURNAL_CHUNK_MAX, JOURNAL_CHUNK_MIN, JOURNAL_CHUNKS_MIN, JournalArea};
 pub use place::{FULL_BLOCK_UNITS, Place, PlaceCodec};

@@ -6,7 +6,7 @@ use crate::output::Output;
 use crate::table::Table;
 use crate::values::Size;
 use clap::Args;
-use windrow_host::Failure;
+use windrow_host::{Failure, LatencySummary};
 use windrow_host::metrics::written_by_cause;
 use windrow_host::report::{BoundsReport, PoolReport};
 
@@ -36,7 +36,7 @@ pub fn run(arguments: &StatsArguments, output: &Output) -> Result<u8, Failure> {
 
 /// The figures as text.
 pub fn describe(report: &PoolReport) -> String {
-    [amplification(report), members(report), latencies(report), bounds(&report.bounds)].join("\n")
+    [amplification(report), members(report), latencies(report), stages(report), bounds(&report.bounds)].join("\n")
         + &super::pool::rebuild(report)
         + &super::pool::restripe(report)
 }
@@ -79,9 +79,18 @@ fn members(report: &PoolReport) -> String {
 }
 
 fn latencies(report: &PoolReport) -> String {
-    let mut table = Table::new(&["REQUESTS", "COUNT", "MEAN", "50 %", "90 %", "99 %", "99.9 %", "99.99 %", "LONGEST"]);
     let latency = &report.latency;
-    for (name, summary) in [("read", latency.read), ("write", latency.write), ("flush", latency.flush), ("trim", latency.trim)] {
+    times("REQUESTS", [("read", latency.read), ("write", latency.write), ("flush", latency.flush), ("trim", latency.trim)].into_iter())
+}
+
+/// Where the time went; stages in which nothing was are left out.
+fn stages(report: &PoolReport) -> String {
+    times("STAGES", report.stages.iter().filter(|shown| shown.times.count > 0).map(|shown| (&*shown.stage, shown.times)))
+}
+
+fn times<'a>(what: &str, rows: impl Iterator<Item = (&'a str, LatencySummary)>) -> String {
+    let mut table = Table::new(&[what, "COUNT", "MEAN", "50 %", "90 %", "99 %", "99.9 %", "99.99 %", "LONGEST"]);
+    for (name, summary) in rows {
         let times = [summary.mean_ns, summary.p50_ns, summary.p90_ns, summary.p99_ns, summary.p99_9_ns, summary.p99_99_ns, summary.max_ns];
         table.row([name.to_owned(), summary.count.to_string()].into_iter().chain(times.map(nanoseconds)));
     }
@@ -97,6 +106,7 @@ fn bounds(bounds: &BoundsReport) -> String {
     row("requests waiting for admission", "-".to_owned(), bounds.limits.waiting_requests.to_string());
     row("batches of a stream in flight", "-".to_owned(), bounds.limits.batches_in_flight.to_string());
     row("acknowledged but not durable", Size(bounds.at_risk_bytes).to_string(), Size(bounds.limits.pending_bytes).to_string());
+    row("member commands held back", bounds.held_commands.to_string(), "-".to_owned());
     let pace = bounds.users_per_1024_gained.map_or("no limit".to_owned(), |blocks| blocks.to_string());
     row("blocks admitted for 1024 that cleaning gains", pace, "-".to_owned());
     table.render()

@@ -290,6 +290,10 @@ pub struct PoolStatus {
     pub restripe: RestripeStatus,
     /// The journal.
     pub journal: JournalStatus,
+    /// Member commands held back now, so that others do not stand behind them.
+    pub held_commands: u64,
+    /// What the stages of requests took since start; left empty by the engine, see [`crate::Engine::stage_times`].
+    pub stages: Vec<crate::StageTimes>,
     /// Newest order, and the newest durable one.
     pub order: Order,
     /// Every order up to this one is durable.

@@ -9,6 +9,7 @@ use super::choice::{Rest, Situation, Way};
 use crate::jobs::{Job, Work};
 use crate::limits::STREAM_USER;
 use crate::member::Purpose;
+use crate::stages::Stage as Times;
 use crate::write::FullRows;
 use crate::{Engine, Outbox, WrittenBytes};
 use windrow_io::{Buf, BufPool, MemberOp, Payload};
@@ -37,6 +38,8 @@ pub(super) struct Round {
     left: u32,
     /// Members with a copy of a record of it, as a bit mask.
     members: u64,
+    /// When the stage began.
+    since_ns: u64,
 }
 
 /// Encodes a record, once for each copy.
@@ -105,7 +108,8 @@ impl Engine {
             self.journal.by_log = horizon;
             return;
         };
-        self.journal.round = Some(Round { after, through, stage: Stage::Writing, left: works.len() as u32, members: 0 });
+        self.journal.round = Some(Round { after, through, stage: Stage::Writing, left: works.len() as u32, members: 0, since_ns: self.now_ns });
+        self.note_round_for(through);
         self.journal.sums.records += works.len() as u64;
         self.journal.sums.both += u64::from(way == Way::Both);
         out.jobs.extend(works.into_iter().map(|work| Job(Work::Journal(Box::new(work)))));
@@ -236,8 +240,10 @@ impl Engine {
         if round.left > 0 || self.stopped.is_some() {
             return;
         }
+        let (now_ns, since_ns) = (self.now_ns, std::mem::replace(&mut round.since_ns, self.now_ns));
         if round.stage == Stage::Writing {
             round.stage = Stage::Flushing;
+            self.stages.record(Times::JournalWrite, since_ns, now_ns);
             let members = if power_safe { 0 } else { round.members };
             let flushed: Vec<MemberId> = self.online_members().into_iter().filter(|m| members >> m.0 & 1 == 1).collect();
             self.journal.sums.member_flushes += flushed.len() as u64;
@@ -250,6 +256,8 @@ impl Engine {
             if !flushed.is_empty() {
                 return;
             }
+        } else {
+            self.stages.record(Times::JournalFlush, since_ns, now_ns);
         }
         if let Some(round) = &mut self.journal.round {
             round.stage = Stage::Recording;

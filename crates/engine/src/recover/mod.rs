@@ -348,6 +348,8 @@ fn build(
         exchanges: Default::default(),
         users: Default::default(),
         slow: Default::default(),
+        dispatch: Default::default(),
+        stages: Default::default(),
         wall: Default::default(),
         restripe: Default::default(),
         counters: Default::default(),

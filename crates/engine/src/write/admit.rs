@@ -16,6 +16,7 @@ use super::part::{PartTarget, PartWrite};
 use super::room::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS};
 use crate::limits::STREAM_USER;
 use crate::pending::{BlockKey, Content, PendingSlot};
+use crate::stages::Stage;
 use crate::{Engine, Outbox};
 use std::collections::VecDeque;
 use windrow_io::{Op, Payload, Request, RequestError, RequestId};
@@ -75,13 +76,20 @@ pub(super) struct Surveyed {
     pending: Option<PendingSlot>,
 }
 
+/// A request that waits, and when it came.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub(crate) request: Request,
+    since_ns: u64,
+}
+
 /// State of admission.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     /// Requests that wait for credit, in order of arrival.
-    pub(crate) waiting: VecDeque<Request>,
+    pub(crate) waiting: VecDeque<Arrived>,
     /// Requests that wait for a held block.
-    pub(super) stepped_aside: Vec<Request>,
+    pub(super) stepped_aside: Vec<Arrived>,
     /// Runs of blocks (first and last) held by read-modify-writes: all blocks that the change touches, not only its edges, as
     /// another read-modify-write must not read an inner block that is about to change.
     pub(super) held: Vec<(BlockKey, BlockKey)>,
@@ -105,7 +113,7 @@ pub(crate) struct Admission {
 
 impl Admission {
     /// Takes the requests that wait for held blocks (the pool has stopped).
-    pub(crate) fn take_locked(&mut self) -> Vec<Request> {
+    pub(crate) fn take_locked(&mut self) -> Vec<Arrived> {
         std::mem::take(&mut self.stepped_aside)
     }
 
@@ -167,7 +175,10 @@ impl Engine {
         }
         self.users.note(self.now_ns);
         match request.op {
-            Op::Read { offset, length } => self.read_request(request.id, request.volume, offset, length, out),
+            Op::Read { offset, length } => {
+                self.note_prompt();
+                self.read_request(request.id, request.volume, offset, length, out);
+            }
             Op::BlockStatus { offset, length, max_extents } => self.block_status(request.id, request.volume, offset, length, max_extents, out),
             Op::Flush => self.flush_request(request.id, request.volume, out),
             Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. } => {
@@ -177,7 +188,7 @@ impl Engine {
                 if self.admission.waiting.len() + self.admission.stepped_aside.len() >= self.limits.waiting_requests as usize {
                     return self.fail(request.id, RequestError::Io, out);
                 }
-                self.admission.waiting.push_back(request);
+                self.admission.waiting.push_back(Arrived { request, since_ns: self.now_ns });
                 self.admit_waiting(out);
             }
         }
@@ -223,7 +234,7 @@ impl Engine {
                 self.admit_edge_write(&write, out);
                 continue;
             }
-            let Some(request) = self.admission.waiting.front() else { return };
+            let Some(Arrived { request, .. }) = self.admission.waiting.front() else { return };
             let (_, length) = changed_range(&request.op);
             let cost = if matches!(request.op, Op::Write { .. }) { length } else { RECORD_COST };
             let full = self.admission.pending_bytes > 0 && self.admission.pending_bytes + cost > self.limits.pending_bytes;
@@ -242,13 +253,13 @@ impl Engine {
             if full || self.room_units() < least || (paced && self.admission.pace.units() == 0) {
                 return;
             }
-            let Some(request) = self.admission.waiting.pop_front() else { return };
-            self.admit(request, out);
+            let Some(arrived) = self.admission.waiting.pop_front() else { return };
+            self.admit(arrived, out);
             self.place(out);
         }
     }
 
-    fn admit(&mut self, mut request: Request, out: &mut Outbox) {
+    fn admit(&mut self, Arrived { mut request, since_ns }: Arrived, out: &mut Outbox) {
         if let Op::Write { fua, .. } | Op::Trim { fua, .. } | Op::WriteZeroes { fua, .. } = &mut request.op {
             *fua = match self.sync_of(request.volume) {
                 SyncMode::Standard => *fua,
@@ -262,8 +273,9 @@ impl Engine {
         }
         let (offset, length) = changed_range(&request.op);
         if self.touches_held(request.volume, offset, length) {
-            return self.admission.stepped_aside.push(request);
+            return self.admission.stepped_aside.push(Arrived { request, since_ns });
         }
+        self.stages.record(Stage::WriteAdmission, since_ns, self.now_ns);
         let aligned = offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES);
         match request.op {
             Op::Write { data, fua, .. } if aligned && self.room_units() < length / BLOCK_BYTES * DATA_UNITS => {

@@ -2,6 +2,7 @@
 //! of a member that kept one from it is on record).
 
 use crate::limits::{STREAM_CLEANED, STREAM_USER, STREAMS};
+use crate::stages::Stage;
 use crate::stream::{Batch, BatchStage, Item};
 use crate::write::admit::RECORD_COST;
 use crate::{Engine, Outbox};
@@ -82,7 +83,9 @@ impl Engine {
         }
         let clock = self.counters.log_bytes / BLOCK_BYTES;
         self.segments.batch_committed(batch.segment, clock, batch.last_of_segment);
+        self.batch_stage(stream, Stage::WriteCommit, batch.stage_ns);
         if stream == STREAM_CLEANED {
+            self.stages.record(Stage::CleaningBatch, batch.opened_ns, self.now_ns);
             self.moves_committed(batch.items.len() as u32);
         }
         let s = self.stream_mut(stream);

@@ -10,6 +10,6 @@ mod room;
 mod rows;
 mod seal;
 
-pub(crate) use admit::{Admission, Placing};
+pub(crate) use admit::{Admission, Arrived, Placing};
 pub(crate) use room::{EDGE_UNITS, segments_ahead};
 pub(crate) use rows::FullRows;

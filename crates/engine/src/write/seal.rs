@@ -7,6 +7,7 @@
 use crate::jobs::{Job, SealWork, Work};
 use crate::limits::{CHECKPOINT_RESERVE, CLEANER_RESERVE, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER};
 use crate::member::Purpose;
+use crate::stages::Stage;
 use crate::stream::{Batch, BatchStage, BlockCause};
 use crate::{Engine, Outbox, StopReason};
 use windrow_io::Payload;
@@ -135,9 +136,11 @@ impl Engine {
 
     /// Moves the open batch to the batches in flight; returns what the seal job needs of it.
     fn close_open_batch(&mut self, stream: usize, plan: &BatchPlan, last_of_segment: bool) -> (TableWriter, Vec<Payload>) {
+        let now_ns = self.now_ns;
         let s = self.stream_mut(stream);
         let position = s.position;
         let open = std::mem::take(&mut s.open);
+        let opened_ns = if open.is_empty() { now_ns } else { open.since_ns };
         if let Some((items, payloads)) = s.spare.pop() {
             s.open.items = items;
             s.open.payloads = payloads;
@@ -153,9 +156,12 @@ impl Engine {
             payloads: Vec::new(),
             checksums: Vec::new(),
             orders: open.orders,
+            opened_ns,
+            stage_ns: now_ns,
             lost_columns: 0,
             last_of_segment,
         });
+        self.batch_stage(stream, Stage::WriteOpen, opened_ns);
         (open.table, open.payloads)
     }
 
@@ -184,6 +190,7 @@ impl Engine {
             // Nothing is written any more, and nobody waits for it.
             return;
         }
+        let now_ns = self.now_ns;
         let segment = work.header.segment;
         let row = work.header.row;
         let columns = work.columns;
@@ -192,6 +199,8 @@ impl Engine {
         };
         batch.checksums = work.checksums;
         batch.payloads = work.payloads;
+        let since_ns = std::mem::replace(&mut batch.stage_ns, now_ns);
+        self.batch_stage(work.stream, Stage::WriteEncode, since_ns);
         let mut lost = 0u64;
         let mut left = 0u8;
         for (c, (buf, written)) in columns.into_iter().zip(&work.written).enumerate() {
@@ -215,6 +224,7 @@ impl Engine {
 
     /// One column of a batch has been written, or not.
     pub(crate) fn batch_write_done(&mut self, stream: usize, seq: Seq, column: u8, failed: bool, out: &mut Outbox) {
+        let now_ns = self.now_ns;
         let Some(batch) = self.stream_mut(stream).batch_mut(seq) else {
             return self.stop(StopReason::Internal("a written batch is not in flight"), out);
         };
@@ -227,7 +237,16 @@ impl Engine {
         *left -= 1;
         if *left == 0 {
             batch.stage = BatchStage::Written;
+            let since_ns = std::mem::replace(&mut batch.stage_ns, now_ns);
+            self.batch_stage(stream, Stage::WriteMembers, since_ns);
             self.commit_ready(out);
+        }
+    }
+
+    /// A stage of a batch has ended: those of users are counted.
+    pub(super) fn batch_stage(&mut self, stream: usize, stage: Stage, since_ns: u64) {
+        if stream == STREAM_USER {
+            self.stages.record(stage, since_ns, self.now_ns);
         }
     }
 

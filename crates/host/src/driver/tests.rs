@@ -1,4 +1,4 @@
-//! A small machine in the engine's place. It answers writes at once, reads after a member command, flushes at the next tick after 1 ms,
+//! A small machine in the engine's place. It answers writes at once, reads after a member command, flushes at the first tick after 1 ms,
 //! and fails on trims.
 
 use super::*;
@@ -12,7 +12,8 @@ use windrow_units::{MemberId, Order, Uuid, VolumeId};
 pub(crate) struct FakeMachine {
     pub(crate) applied: Arc<AtomicU64>,
     reads: HashMap<u64, RequestId>,
-    flushes: Vec<RequestId>,
+    /// When they are due, and which.
+    flushes: Vec<(u64, RequestId)>,
     volumes: Vec<VolumeStatus>,
     next_tag: u64,
     now: u64,
@@ -43,8 +44,7 @@ impl FakeMachine {
                 outbox.commands.push(MemberCommand { member: MemberId(0), tag: IoTag(self.next_tag), op });
             }
             Op::Flush => {
-                self.flushes.push(request.id);
-                outbox.wake_at_ns = Some(self.now + 1_000_000);
+                self.flushes.push((self.now + 1_000_000, request.id));
             }
             Op::Trim { .. } => panic!("the machine breaks"),
             _ => outbox.completions.push(done(Err(RequestError::Invalid))),
@@ -66,6 +66,9 @@ impl FakeMachine {
 
 impl StateMachine for FakeMachine {
     fn apply(&mut self, events: &mut Vec<Event>, outbox: &mut Outbox) {
+        if let Some(Event::Tick(now)) = events.last() {
+            self.now = self.now.max(*now);
+        }
         for event in events.drain(..) {
             self.applied.fetch_add(1, Ordering::Relaxed);
             match event {
@@ -80,12 +83,14 @@ impl StateMachine for FakeMachine {
                     outbox.control.push(ControlCompletion { id: request.id, result });
                 }
                 Event::Tick(now) => {
-                    self.now = now;
-                    outbox.completions.extend(self.flushes.drain(..).map(|id| Completion { id, result: Ok(Reply::Done), orders: None }));
+                    self.now = self.now.max(now);
+                    let due = self.flushes.extract_if(.., |(at, _)| *at <= self.now);
+                    outbox.completions.extend(due.map(|(_, id)| Completion { id, result: Ok(Reply::Done), orders: None }));
                 }
                 Event::Job(_) => {}
             }
         }
+        outbox.wake_at_ns = self.flushes.iter().map(|(at, _)| *at).min();
     }
 
     fn status(&self) -> PoolStatus {
@@ -140,6 +145,8 @@ impl StateMachine for FakeMachine {
             rebuild: windrow_engine::RebuildStatus::default(),
             restripe: windrow_engine::RestripeStatus::default(),
             journal: windrow_engine::JournalStatus::default(),
+            held_commands: 0,
+            stages: Vec::new(),
             order: Order(0),
             durable_order: Order(0),
             lifetime_user_bytes: 0,

@@ -63,6 +63,7 @@ pub(crate) fn sample() -> PoolReport {
             pending_bytes: 3,
             at_risk_bytes: 4,
             users_per_1024_gained: Some(512),
+            held_commands: 9,
         },
         counters: CounterReport {
             user_write_bytes: 60,
@@ -90,6 +91,10 @@ pub(crate) fn sample() -> PoolReport {
         },
         restripe: windrow_engine::RestripeStatus::default(),
         journal: windrow_engine::JournalStatus::default(),
+        stages: vec![windrow_engine::StageTimes {
+            stage: "write_admission".to_owned(),
+            times: windrow_units::LatencySummary { count: 3, mean_ns: 7, p50_ns: 6, p90_ns: 8, p99_ns: 9, p99_9_ns: 9, p99_99_ns: 9, max_ns: 9 },
+        }],
         scrub: ScrubReport {
             state: ScrubState::Running,
             started_unix_s: 1_700_000_000,
@@ -132,6 +137,16 @@ fn a_report_survives_json() {
     assert_eq!(serde_json::to_string(&back).unwrap(), text);
     assert_eq!(back.bounds.users_per_1024_gained, Some(512));
     assert_eq!((back.exit_code(), back.volume("data").map(|volume| volume.id)), (1, Some(VolumeId(1))));
+}
+
+#[test]
+fn the_report_of_a_daemon_without_stages_is_understood() {
+    let mut value = serde_json::to_value(sample()).unwrap();
+    assert_eq!((&value["stages"][0]["stage"], &value["stages"][0]["p50_ns"]), (&"write_admission".into(), &6.into()));
+    value.as_object_mut().unwrap().remove("stages");
+    value["bounds"].as_object_mut().unwrap().remove("held_commands");
+    let report: PoolReport = serde_json::from_value(value).unwrap();
+    assert_eq!((report.stages.len(), report.bounds.held_commands), (0, 0));
 }
 
 #[test]

@@ -1,0 +1,157 @@
+//! Member commands on their way: each has a class (what it is for), goes at once or is held back (`dispatch.rs`), is counted when it goes, and
+//! comes back exactly once: from its member, or as failed without having gone when the member is out of use or the pool has stopped.
+
+use super::dispatch::{self, Class, Company, Dispatcher};
+use super::{Purpose, add};
+use crate::limits::{STREAM_USER, USERS_ABOUT_NS};
+use crate::stages::Stage;
+use crate::{Engine, Outbox, WrittenBytes};
+use std::collections::VecDeque;
+use windrow_io::{Buf, IoTag, MemberCommand, MemberOp};
+use windrow_units::MemberId;
+
+/// A command in the table of those under way or held.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    pub(super) purpose: Purpose,
+    pub(super) class: Class,
+    pub(super) cost: u64,
+}
+
+/// A command that is held back, and what it will write.
+#[derive(Debug)]
+pub(crate) struct HeldCommand {
+    command: MemberCommand,
+    written: WrittenBytes,
+}
+
+/// State of dispatching.
+#[derive(Debug, Default)]
+pub(crate) struct Dispatch {
+    lanes: Dispatcher<HeldCommand>,
+    /// What goes at the end of this `apply`, by class.
+    going: [Vec<MemberCommand>; Class::ALL.len()],
+    /// What will not go any more and is to end as failed.
+    cancelled: VecDeque<MemberCommand>,
+    /// When a user read or flushed last.
+    prompt_ns: Option<u64>,
+}
+
+impl Dispatch {
+    /// Commands that are held back.
+    pub(crate) fn held(&self) -> usize {
+        self.lanes.held()
+    }
+
+    /// See [`Dispatcher::self_check`].
+    pub(crate) fn self_check(&self) -> Result<(), String> {
+        self.lanes.self_check()
+    }
+
+    /// One line for a diagnosis.
+    pub(crate) fn describe(&self) -> String {
+        self.lanes.describe()
+    }
+}
+
+impl Engine {
+    /// Sends a write.
+    pub(crate) fn send_write(&mut self, member: MemberId, offset: u64, buf: Buf, purpose: Purpose, written: &WrittenBytes, out: &mut Outbox) {
+        debug_assert_eq!(written.total(), buf.len() as u64);
+        self.send_counted(member, MemberOp::Write { offset, buf }, purpose, written, out);
+    }
+
+    /// Sends any other command.
+    pub(crate) fn send(&mut self, member: MemberId, op: MemberOp, purpose: Purpose, out: &mut Outbox) {
+        self.send_counted(member, op, purpose, &WrittenBytes::default(), out);
+    }
+
+    fn send_counted(&mut self, member: MemberId, op: MemberOp, purpose: Purpose, written: &WrittenBytes, _out: &mut Outbox) {
+        let (class, cost) = (self.class_of(&purpose), dispatch::cost(&op));
+        self.members.list[member.index()].in_flight += 1;
+        let tag = IoTag(u64::from(self.members.in_flight.insert(UnderWay { purpose, class, cost })));
+        let command = MemberCommand { member, tag, op };
+        if self.dispatch.lanes.begin(member, class, cost) {
+            return self.go(command, class, written);
+        }
+        self.dispatch.lanes.hold(member, class, cost, self.now_ns, HeldCommand { command, written: *written });
+    }
+
+    /// What a command is for, as far as its turn goes.
+    fn class_of(&self, purpose: &Purpose) -> Class {
+        match purpose {
+            Purpose::Fetch { fetch, .. } if self.is_fetch_of_user(*fetch) => Class::Read,
+            Purpose::Flush | Purpose::JournalWrite | Purpose::JournalFlush | Purpose::SuperblockWrite | Purpose::SuperblockFlush => Class::Journal,
+            Purpose::BatchWrite { stream: STREAM_USER, .. } => Class::Foreground,
+            Purpose::BatchWrite { .. } | Purpose::Fetch { .. } | Purpose::Examine { .. } | Purpose::Rebuild { .. } | Purpose::Discard { .. } => Class::Background,
+        }
+    }
+
+    /// A command goes: it is counted.
+    fn go(&mut self, command: MemberCommand, class: Class, written: &WrittenBytes) {
+        let stats = &mut self.members.list[command.member.index()].stats;
+        match &command.op {
+            MemberOp::Read { buf, .. } => stats.read_bytes += buf.len() as u64,
+            MemberOp::Flush => stats.flushes += 1,
+            MemberOp::Discard { length, .. } => stats.discarded_bytes += length,
+            MemberOp::Write { .. } => add(&mut stats.written, written),
+        }
+        self.dispatch.going[class as usize].push(command);
+    }
+
+    /// A user reads or flushes.
+    pub(crate) fn note_prompt(&mut self) {
+        self.dispatch.prompt_ns = Some(self.now_ns);
+        let company = Company { users: true, prompt: true, ..self.dispatch.lanes.company() };
+        self.dispatch.lanes.set_company(company);
+    }
+
+    /// Looks who is about: at the begin of `apply`, and at its end.
+    pub(crate) fn look_at_company(&mut self) {
+        let prompt = self.dispatch.prompt_ns.is_some_and(|at| self.now_ns < at + USERS_ABOUT_NS);
+        let short = self.wants_room() || self.checkpoint.wants_segment() || self.control.shutting_down();
+        self.dispatch.lanes.set_company(Company { users: self.users.are_about(self.now_ns), prompt, short });
+    }
+
+    /// A command has ended, or will not go.
+    pub(super) fn leave_lane(&mut self, member: MemberId, under_way: &UnderWay) {
+        self.dispatch.lanes.end(member, under_way.class, under_way.cost);
+    }
+
+    /// Nothing goes to a member any more: what is held for it will end as failed.
+    pub(super) fn cancel_held(&mut self, member: MemberId) {
+        let cancelled = self.dispatch.lanes.cancel(member);
+        self.dispatch.cancelled.extend(cancelled.into_iter().map(|held| held.command));
+    }
+
+    /// Nothing that has not gone goes any more: the pool has stopped.
+    pub(crate) fn cancel_all_held(&mut self) {
+        (0..self.members.list.len() as u8).for_each(|member| self.cancel_held(MemberId(member)));
+    }
+
+    /// Ends what was cancelled; true if there was something.
+    pub(crate) fn end_cancelled(&mut self, out: &mut Outbox) -> bool {
+        let any = !self.dispatch.cancelled.is_empty();
+        while let Some(MemberCommand { member, tag, .. }) = self.dispatch.cancelled.pop_front() {
+            if let Some(UnderWay { purpose, .. }) = self.members.in_flight.remove(tag.0 as u32) {
+                self.members.list[member.index()].in_flight -= 1;
+                self.command_ended(member, purpose, None, true, out);
+            }
+        }
+        any
+    }
+
+    /// The end of an `apply`: what is held and may go goes, and everything leaves by class.
+    pub(crate) fn dispatch(&mut self, out: &mut Outbox) {
+        if self.dispatch.held() > 0 {
+            self.look_at_company();
+            while let Some((HeldCommand { command, written }, class, since_ns)) = self.dispatch.lanes.next() {
+                self.stages.record(if class == Class::Foreground { Stage::HeldForeground } else { Stage::HeldBackground }, since_ns, self.now_ns);
+                self.go(command, class, &written);
+            }
+        }
+        for going in &mut self.dispatch.going {
+            out.commands.append(going);
+        }
+    }
+}
