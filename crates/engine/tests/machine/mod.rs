@@ -158,14 +158,23 @@ impl Machine {
         Self::made(redundancy, members, mib, 100, Some(JournalSpec { devices, ..JournalSpec::internal(Some(0), 512) }))
     }
 
+    /// With a journal of 1 MiB on each member, and chunks and segments of so many rows: those of a large pool.
+    pub fn with_rows(redundancy: Redundancy, members: usize, mib: usize, chunk: u32, segment: u32) -> Self {
+        Self::made_of(redundancy, members, mib, 100, Some(JournalSpec::internal(Some(1 << 20), 512)), [Some(chunk), Some(segment)])
+    }
+
     fn made(redundancy: Redundancy, members: usize, mib: usize, spare_per_mille: u16, journal: Option<JournalSpec>) -> Self {
+        Self::made_of(redundancy, members, mib, spare_per_mille, journal, [None; 2])
+    }
+
+    fn made_of(redundancy: Redundancy, members: usize, mib: usize, spare_per_mille: u16, journal: Option<JournalSpec>, rows: [Option<u32>; 2]) -> Self {
         let devices: Vec<usize> = journal.iter().flat_map(|journal| &journal.devices).map(|device| device.1 as usize).collect();
         let count = members + devices.len();
         let spec = PoolSpec {
             name: "story".into(),
             redundancy,
-            chunk_rows: None,
-            segment_rows: None,
+            chunk_rows: rows[0],
+            segment_rows: rows[1],
             align_bytes: 4096,
             pool: Uuid([9; 16]),
             members: (0..members).map(|i| (Uuid([i as u8 + 1; 16]), (mib as u64) << 20)).collect(),

@@ -14,6 +14,7 @@ fn the_pace_of_cleaning_is_shown_while_it_holds() {
         pending_bytes: 0,
         at_risk_bytes: 0,
         users_per_1024_gained: Some(1536),
+        held_commands: 0,
     };
     let line = |figures: &BoundsReport| bounds(figures).lines().find(|line| line.contains("cleaning gains")).map(str::to_owned).expect("a line");
     assert!(line(&figures).contains(" 1536 "), "{}", line(&figures));
