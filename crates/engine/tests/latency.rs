@@ -299,3 +299,43 @@ fn what_is_held_for_a_member_that_hangs_ends_when_it_is_taken_out() {
     assert_eq!(load.machine.engine.status().member_stats[member].errors, 0, "it saw nothing of what was held for it");
     load.check();
 }
+
+/// Ends what is held by the harness at a time, and keeps back what follows.
+fn end_at(machine: &mut Machine, ms: u64) {
+    machine.now_ns = ms * 1_000_000;
+    for command in machine.held.replace(Vec::new()).unwrap_or_default() {
+        machine.carry_out(command);
+    }
+    machine.events.push(Event::Tick(machine.now_ns));
+    machine.settle();
+}
+
+/// One write, its flush, its way to the log, and its read, with members that take a known time for each.
+#[test]
+fn stages_tell_where_the_time_went() {
+    let mut machine = Machine::journalled(Redundancy::Single, 4, 32, 1 << 20);
+    let volume = machine.volume(1 << 20);
+    let stage = |machine: &Machine, name: &str| {
+        let times = machine.engine.stage_times().into_iter().find(|shown| shown.stage == name).expect("a stage").times;
+        (times.count, times.max_ns / 1_000_000)
+    };
+    let before = ["log_flush", "write_open", "write_members"].map(|name| stage(&machine, name).0);
+    end_at(&mut machine, 10);
+    machine.write(volume, 3, 9);
+    machine.flush(volume);
+    end_at(&mut machine, 13);
+    assert_eq!((stage(&machine, "journal_write"), stage(&machine, "journal_flush").0), ((1, 3), 0));
+    end_at(&mut machine, 18);
+    assert_eq!(machine.completions.len(), 2, "the flush is answered");
+    assert_eq!([stage(&machine, "write_admission"), stage(&machine, "flush_wait"), stage(&machine, "journal_flush")], [(1, 0), (1, 0), (1, 5)]);
+    // The open batch is sealed when it is old, and its members take 4 ms.
+    end_at(&mut machine, 1010);
+    end_at(&mut machine, 1014);
+    assert_eq!(stage(&machine, "write_open"), (before[1] + 1, 1000));
+    assert_eq!((stage(&machine, "write_members"), stage(&machine, "write_commit").1), ((before[2] + 1, 4), 0));
+    machine.request(volume, Op::Read { offset: 3 * 4096, length: 4096 });
+    machine.settle();
+    end_at(&mut machine, 1021);
+    assert_eq!((stage(&machine, "read_member"), stage(&machine, "read_verify").0, stage(&machine, "read_rebuild").0), ((1, 7), 0, 0));
+    assert_eq!((stage(&machine, "held_background").0, stage(&machine, "log_flush").0 >= before[0]), (0, true));
+}

@@ -5,6 +5,7 @@ use super::dispatch::{self, Class, Company, Dispatcher};
 use super::{Purpose, add};
 use crate::limits::{STREAM_USER, USERS_ABOUT_NS};
 use crate::stages::Stage;
+use crate::write::EDGE_UNITS;
 use crate::{Engine, Outbox, WrittenBytes};
 use std::collections::VecDeque;
 use windrow_io::{Buf, IoTag, MemberCommand, MemberOp};
@@ -109,7 +110,9 @@ impl Engine {
     /// Looks who is about: at the begin of `apply`, and at its end.
     pub(crate) fn look_at_company(&mut self) {
         let prompt = self.dispatch.prompt_ns.is_some_and(|at| self.now_ns < at + USERS_ABOUT_NS);
-        let short = self.wants_room() || self.checkpoint.wants_segment() || self.control.shutting_down();
+        // Who waits while there is room waits for the members, and cleaning does not help.
+        let no_room = || self.admission.pace.per_1024().is_some() || self.room_units() < EDGE_UNITS || !self.is_settled_after_start();
+        let short = (self.wants_room() && no_room()) || self.checkpoint.wants_segment() || self.control.shutting_down();
         self.dispatch.lanes.set_company(Company { users: self.users.are_about(self.now_ns), prompt, short });
     }
 

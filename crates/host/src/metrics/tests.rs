@@ -18,6 +18,8 @@ fn serves_one_page_and_refuses_the_rest() {
     assert!(page.contains("windrow_pool_state{pool=\"ta\\\"nk\",state=\"degraded\"} 1\n"));
     assert!(page.contains("windrow_written_bytes_total{pool=\"ta\\\"nk\",cause=\"parity\"} 30\n"));
     assert!(page.contains("windrow_request_latency_nanoseconds_count{pool=\"ta\\\"nk\",operation=\"write\"} 0\n"));
+    assert!(page.contains("windrow_stage_latency_nanoseconds{pool=\"ta\\\"nk\",stage=\"write_admission\",quantile=\"0.9\"} 8\n"));
+    assert!(page.contains("windrow_stage_latency_nanoseconds_sum{pool=\"ta\\\"nk\",stage=\"write_admission\"} 21\n"));
     let body = page.split("\r\n\r\n").nth(1).unwrap();
     let stated: usize = page.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().trim().parse().unwrap();
     assert_eq!(body.len(), stated);
