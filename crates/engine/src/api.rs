@@ -9,7 +9,7 @@ mod status;
 pub use status::*;
 
 use crate::jobs::Job;
-use crate::limits::{FLUSH_COST_BYTES, JOURNAL_DEVICE_BYTES};
+use crate::limits::{BACKGROUND_BESIDE_BYTES, FLUSH_COST_BYTES, FOREGROUND_BESIDE_BYTES, JOURNAL_DEVICE_BYTES};
 use serde::{Deserialize, Serialize};
 use windrow_io::{Completion, MemberCommand, MemberDone, Request};
 use windrow_units::{MemberId, Order, Redundancy, Uuid, VolumeId};
@@ -327,6 +327,7 @@ pub struct OpenOptions {
 
 /// Bounds that are fixed at start.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Limits {
     /// Most bytes of acknowledged or waiting writes in memory.
     pub pending_bytes: u64,
@@ -342,6 +343,10 @@ pub struct Limits {
     pub journal_device_bytes: u64,
     /// Payloads of journal records are packed (LZ4) where that makes them smaller.
     pub packs_records: bool,
+    /// Most of users' batches under way at one member while somebody reads or flushes (docs/latency.md, Windows).
+    pub foreground_window_bytes: u64,
+    /// Most of cleaning, checkpoints, rebuild, scrub and discards while users are about.
+    pub background_window_bytes: u64,
 }
 
 impl Default for Limits {
@@ -354,6 +359,8 @@ impl Default for Limits {
             flush_cost_bytes: FLUSH_COST_BYTES,
             journal_device_bytes: JOURNAL_DEVICE_BYTES,
             packs_records: true,
+            foreground_window_bytes: FOREGROUND_BESIDE_BYTES,
+            background_window_bytes: BACKGROUND_BESIDE_BYTES,
         }
     }
 }

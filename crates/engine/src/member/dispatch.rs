@@ -3,14 +3,15 @@
 //!
 //! 1 Commands of the classes `Read` and `Journal` go at once, always.
 //! 2 The two lower classes have a **lane** each at each member: what is under way of them, and what is held. A command goes at once if nothing is
-//!   held in its lane and there is room: fewer than [`LANE_COMMANDS_LEAST`] are under way, or its cost fits into the [`window`].
+//!   held in its lane and there is room: fewer than [`LANE_COMMANDS_LEAST`] are under way, or its cost fits into the [window](Windows::of).
 //! 3 What does not go is held in the order in which it came, and goes when there is room ([`Dispatcher::next`]).
 //!
 //! Invariants: no command is lost or goes twice; within a lane they go in the order in which they came; after `next` has given `None`, a lane
 //! that holds something has at least [`LANE_COMMANDS_LEAST`] commands under way, so whatever is held waits for ends that come by
 //! themselves, and for nothing else. Windows depend on who is about, never on what is held in another lane.
 
-use crate::limits::{BACKGROUND_BESIDE_BYTES, COMMAND_COST_BYTES, DISCARD_COST_BYTES, FOREGROUND_BESIDE_BYTES, LANE_COMMANDS_LEAST};
+use crate::Limits;
+use crate::limits::{COMMAND_COST_BYTES, DISCARD_COST_BYTES, LANE_COMMANDS_LEAST};
 use std::collections::VecDeque;
 use windrow_io::MemberOp;
 use windrow_units::MemberId;
@@ -56,16 +57,25 @@ pub(crate) struct Company {
     pub(crate) short: bool,
 }
 
-/// Most that may be under way of a class at a member, beyond which commands are held back.
-pub(crate) const fn window(class: Class, company: Company) -> u64 {
-    match class {
-        Class::Read | Class::Journal => u64::MAX,
-        Class::Foreground if company.prompt => FOREGROUND_BESIDE_BYTES,
-        Class::Foreground => u64::MAX,
-        Class::Background if !company.users && !company.prompt => u64::MAX,
-        Class::Background if company.short && company.prompt => FOREGROUND_BESIDE_BYTES,
-        Class::Background if company.short => u64::MAX,
-        Class::Background => BACKGROUND_BESIDE_BYTES,
+/// The windows of the two lower classes while they step aside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Windows {
+    foreground: u64,
+    background: u64,
+}
+
+impl Windows {
+    /// Most that may be under way of a class at a member, beyond which commands are held back.
+    const fn of(self, class: Class, company: Company) -> u64 {
+        match class {
+            Class::Read | Class::Journal => u64::MAX,
+            Class::Foreground if company.prompt => self.foreground,
+            Class::Foreground => u64::MAX,
+            Class::Background if !company.users && !company.prompt => u64::MAX,
+            Class::Background if company.short && company.prompt => self.foreground,
+            Class::Background if company.short => u64::MAX,
+            Class::Background => self.background,
+        }
     }
 }
 
@@ -113,18 +123,19 @@ impl<T> Lane<T> {
 #[derive(Debug)]
 pub(crate) struct Dispatcher<T> {
     members: Vec<[Lane<T>; LANES.len()]>,
+    windows: Windows,
     company: Company,
     /// Commands held, in all lanes.
     held: usize,
 }
 
-impl<T> Default for Dispatcher<T> {
-    fn default() -> Self {
-        Self { members: Vec::new(), company: Company::default(), held: 0 }
-    }
-}
-
 impl<T> Dispatcher<T> {
+    /// Without members: their lanes begin empty.
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let windows = Windows { foreground: limits.foreground_window_bytes, background: limits.background_window_bytes };
+        Self { members: Vec::new(), windows, company: Company::default(), held: 0 }
+    }
+
     /// Says who is about from now on.
     pub(crate) fn set_company(&mut self, company: Company) {
         self.company = company;
@@ -151,7 +162,7 @@ impl<T> Dispatcher<T> {
     #[must_use]
     pub(crate) fn begin(&mut self, member: MemberId, class: Class, cost: u64) -> bool {
         let Some(lane) = class.lane() else { return true };
-        let window = window(class, self.company);
+        let window = self.windows.of(class, self.company);
         let lane = self.lane(member, lane);
         let goes = lane.held.is_empty() && lane.has_room(cost, window);
         if goes {
@@ -183,7 +194,7 @@ impl<T> Dispatcher<T> {
             return None;
         }
         for (at, class) in LANES.into_iter().enumerate() {
-            let window = window(class, self.company);
+            let window = self.windows.of(class, self.company);
             for lanes in &mut self.members {
                 let lane = &mut lanes[at];
                 if let Some(cost) = lane.held.front().map(|held| held.cost).filter(|cost| lane.has_room(*cost, window))

@@ -6,7 +6,7 @@ use super::{Purpose, add};
 use crate::limits::{STREAM_USER, USERS_ABOUT_NS};
 use crate::stages::Stage;
 use crate::write::EDGE_UNITS;
-use crate::{Engine, Outbox, WrittenBytes};
+use crate::{Engine, Limits, Outbox, WrittenBytes};
 use std::collections::VecDeque;
 use windrow_io::{Buf, IoTag, MemberCommand, MemberOp};
 use windrow_units::MemberId;
@@ -27,7 +27,7 @@ pub(crate) struct HeldCommand {
 }
 
 /// State of dispatching.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Dispatch {
     lanes: Dispatcher<HeldCommand>,
     /// What goes at the end of this `apply`, by class.
@@ -39,6 +39,11 @@ pub(crate) struct Dispatch {
 }
 
 impl Dispatch {
+    /// With nothing on its way.
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self { lanes: Dispatcher::new(limits), going: Default::default(), cancelled: VecDeque::new(), prompt_ns: None }
+    }
+
     /// Commands that are held back.
     pub(crate) fn held(&self) -> usize {
         self.lanes.held()

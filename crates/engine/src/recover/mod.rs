@@ -348,7 +348,7 @@ fn build(
         exchanges: Default::default(),
         users: Default::default(),
         slow: Default::default(),
-        dispatch: Default::default(),
+        dispatch: crate::member::Dispatch::new(&limits),
         stages: Default::default(),
         wall: Default::default(),
         restripe: Default::default(),

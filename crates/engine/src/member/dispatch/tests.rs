@@ -9,7 +9,7 @@ const SHORT: Company = Company { users: true, prompt: true, short: true };
 const MEMBER: MemberId = MemberId(0);
 
 fn with(company: Company) -> Dispatcher<u32> {
-    let mut dispatcher = Dispatcher::default();
+    let mut dispatcher = Dispatcher::new(&Limits::default());
     dispatcher.set_company(company);
     dispatcher
 }
@@ -103,7 +103,13 @@ impl Model {
             return false;
         }
         let mine = || self.under_way.values().filter(|(m, c, _)| (*m, *c) == (member, class));
-        window(class, company) == u64::MAX || mine().count() < 2 || mine().map(|(.., cost)| cost).sum::<u64>() + cost <= window(class, company)
+        // (What the windows are is said in words of its own.)
+        let window = match (class, company.prompt, company.users || company.prompt, company.short) {
+            (Class::Foreground, true, ..) | (Class::Background, true, _, true) => 1024 * KIB,
+            (Class::Background, _, true, false) => 512 * KIB,
+            _ => return true,
+        };
+        mine().count() < 2 || mine().map(|(.., cost)| cost).sum::<u64>() + cost <= window
     }
 
     /// The numbers of those that go now.
