@@ -102,7 +102,17 @@ impl Engine {
         let (segment_of, is_of_user) = (spec.segment, spec.is_of_user());
         let serial = self.slow.next_serial();
         let was_held = self.holds(member, segment_of);
-        let fetch = self.fetches.insert(Fetch { spec, member, stage: Stage::Direct, direct_since_ns: None, since_ns: None, was_held, around: false, under_way: 0, serial });
+        let fetch = self.fetches.insert(Fetch {
+            spec,
+            member,
+            stage: Stage::Direct,
+            direct_since_ns: None,
+            since_ns: None,
+            was_held,
+            around: false,
+            under_way: 0,
+            serial,
+        });
         if !was_held {
             return self.gather(fetch, None, out);
         }

@@ -54,10 +54,10 @@ pub use stages::StageTimes;
 
 use order::Orders;
 use std::collections::VecDeque;
-use write::Arrived;
 use windrow_io::{BufPool, Completion, Reply, RequestError, RequestId};
 use windrow_layout::superblock::Superblock;
 use windrow_units::{MAX_STREAMS, Order, PlaceCodec, Seq, ZoneMap};
+use write::Arrived;
 
 /// Why the pool stopped. It never starts again by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -319,15 +319,17 @@ fn stages_tell_where_the_time_went() {
         let times = machine.engine.stage_times().into_iter().find(|shown| shown.stage == name).expect("a stage").times;
         (times.count, times.max_ns / 1_000_000)
     };
+    // The volume is on record: by the journal, at a time that stood still.
     let before = ["log_flush", "write_open", "write_members"].map(|name| stage(&machine, name).0);
+    assert_eq!(["journal_write", "journal_flush", "flush_wait", "write_admission"].map(|name| stage(&machine, name)), [(1, 0), (1, 0), (0, 0), (0, 0)]);
     end_at(&mut machine, 10);
     machine.write(volume, 3, 9);
     machine.flush(volume);
     end_at(&mut machine, 13);
-    assert_eq!((stage(&machine, "journal_write"), stage(&machine, "journal_flush").0), ((1, 3), 0));
+    assert_eq!((stage(&machine, "journal_write"), stage(&machine, "journal_flush").0), ((2, 3), 1));
     end_at(&mut machine, 18);
     assert_eq!(machine.completions.len(), 2, "the flush is answered");
-    assert_eq!([stage(&machine, "write_admission"), stage(&machine, "flush_wait"), stage(&machine, "journal_flush")], [(1, 0), (1, 0), (1, 5)]);
+    assert_eq!([stage(&machine, "write_admission"), stage(&machine, "flush_wait"), stage(&machine, "journal_flush")], [(1, 0), (1, 0), (2, 5)]);
     // The open batch is sealed when it is old, and its members take 4 ms.
     end_at(&mut machine, 1010);
     end_at(&mut machine, 1014);

@@ -6,9 +6,9 @@ use crate::output::Output;
 use crate::table::Table;
 use crate::values::Size;
 use clap::Args;
-use windrow_host::{Failure, LatencySummary};
 use windrow_host::metrics::written_by_cause;
 use windrow_host::report::{BoundsReport, PoolReport};
+use windrow_host::{Failure, LatencySummary};
 
 /// Arguments of `stats`.
 #[derive(Args)]

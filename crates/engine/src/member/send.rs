@@ -89,7 +89,9 @@ impl Engine {
             Purpose::Fetch { fetch, .. } if self.is_fetch_of_user(*fetch) => Class::Read,
             Purpose::Flush | Purpose::JournalWrite | Purpose::JournalFlush | Purpose::SuperblockWrite | Purpose::SuperblockFlush => Class::Journal,
             Purpose::BatchWrite { stream: STREAM_USER, .. } => Class::Foreground,
-            Purpose::BatchWrite { .. } | Purpose::Fetch { .. } | Purpose::Examine { .. } | Purpose::Rebuild { .. } | Purpose::Discard { .. } => Class::Background,
+            Purpose::BatchWrite { .. } | Purpose::Fetch { .. } | Purpose::Examine { .. } | Purpose::Rebuild { .. } | Purpose::Discard { .. } => {
+                Class::Background
+            }
         }
     }
 
