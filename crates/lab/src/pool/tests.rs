@@ -95,7 +95,8 @@ fn a_durable_write_takes_time_and_a_volatile_one_that_of_the_processor() {
     };
     // The engine's call and four blocks.
     assert_eq!(took(Want::Write { block: 100, count: 4, durable: false }), 1000 + 4 * 530);
-    // Beside that a write and a flush of a member, both of the controller alone.
+    // The first flush after a pause also takes what waited. Beside the processor's time: a write and a flush of members, both of the controller alone.
+    took(Want::Write { block: 300, count: 1, durable: true });
     let durable = took(Want::Write { block: 200, count: 1, durable: true });
     assert!((20_000..100_000).contains(&durable), "{durable}");
     // What is on its way is read from memory; what is not, from a member.

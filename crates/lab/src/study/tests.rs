@@ -10,11 +10,11 @@ fn spec(configurations: &[Configuration]) -> StudySpec {
         configurations: configurations.to_vec(),
         workloads: vec![Workload::Both],
         pressures: vec![Pressure::Tenth, Pressure::Full],
-        flushes: vec![8],
+        flushes: vec![2],
         flush_workloads: vec![Workload::Both],
         judged_requests: 1500,
         requests: 1500,
-        flush_requests: 400,
+        flush_requests: 800,
         seed: 11,
         devices: DeviceOptions { protected: true, suspend: false },
     }

@@ -120,7 +120,7 @@ fn table(rows: &[Row], case: &[&Row]) -> String {
         cells.push(factor(ppm(outcome.devices.flushes as f64 / outcome.writes.len().max(1) as f64)));
         let found = effects(rows, row);
         cells.extend([found.map(|e| e.rate), found.and_then(|e| e.read), found.and_then(|e| e.write)].map(percent));
-        let published = published_write(row.configuration).filter(|_| row.workload == Workload::Both && row.pressure == Pressure::Tenth);
+        let published = published_write(row.configuration).filter(|_| is_judged(row));
         cells.push(published.map_or(String::new(), |write| format!("{} {} {}", percent(Some(PUBLISHED.0)), percent(Some(PUBLISHED.1)), percent(Some(write)))));
         table.row(cells);
     }
@@ -159,11 +159,15 @@ fn row_json(rows: &[Row], row: &Row) -> Value {
     })
 }
 
+/// The case that the talk measured.
+fn is_judged(row: &Row) -> bool {
+    (row.workload, row.pressure, row.durability) == (Workload::Both, Pressure::Tenth, Durability::Each)
+}
+
 /// The three effects, as they were published: both loads at once, at a tenth of the load.
 fn goals(rows: &[Row]) -> Vec<Goal> {
     let mut goals = Vec::new();
-    let judged = rows.iter().filter(|row| (row.workload, row.pressure, row.durability) == (Workload::Both, Pressure::Tenth, Durability::Each));
-    for row in judged {
+    for row in rows.iter().filter(|row| is_judged(row)) {
         let (Some(found), Some(write)) = (effects(rows, row), published_write(row.configuration)) else { continue };
         let of = |what: &str| format!("{}, {what}, of that with the journal on the data drives:", row.configuration.name());
         goals.push(Goal::at_least(of("IOPS"), found.rate, PUBLISHED.0));
