@@ -130,6 +130,33 @@ fn nbd_compares_with_others() {
 }
 
 #[test]
+fn journal_study_is_the_same_every_time_and_runs_on_files_too() {
+    let world = World::new();
+    let line = "journal-study --size 32M --members 6 --requests 200 --workload both,data --configuration internal,memory,in-place,in-place-memory --flush 2";
+    let value = bench(&world, line, "journal-study");
+    let rows = value["results"].as_array().unwrap();
+    // Two workloads at two pressures for four configurations; with flushes one workload for those two that have them.
+    assert_eq!(rows.len(), 2 * 2 * 4 + 2 * 2);
+    for row in rows {
+        positive(row, &["requests_per_second", "write_bytes_per_second", "device_bytes_per_user_byte_ppm", "programmed_bytes_per_user_byte_ppm", "tasks"]);
+        positive(&row["read"], &["count", "p50_ns", "max_ns"]);
+        assert!(row["read"]["p99_99_ns"].is_null(), "100 reads have no such percentile: {row}");
+        let is_base = ["internal", "in-place"].contains(&row["configuration"].as_str().unwrap());
+        assert_eq!(row["to_baseline"].is_null(), is_base, "{row}");
+    }
+    assert_eq!(value["goals"].as_array().unwrap().len(), 2 * 3, "three effects for each journal device");
+    assert_eq!(bench(&world, line, "journal-study")["results"], value["results"], "virtual time");
+    std::fs::create_dir(world.file("scratch")).unwrap();
+    let line =
+        "journal-study --size 32M --members 4 --seconds 0.1 --workload transaction --configuration padding,ssd,memory --pressure full --flush 0 --dir scratch";
+    let value = bench(&world, line, "journal-study");
+    let rows = value["results"].as_array().unwrap();
+    assert_eq!((rows.len(), std::fs::read_dir(world.file("scratch")).unwrap().count()), (3, 0));
+    rows.iter().for_each(|row| positive(row, &["requests_per_second", "device_bytes_per_user_byte_ppm"]));
+    assert_eq!(rows[2]["device_flushes"].as_u64().map(|flushes| flushes < rows[0]["device_flushes"].as_u64().unwrap()), Some(true), "{rows:?}");
+}
+
+#[test]
 fn wrong_requests_are_refused() {
     let world = World::new();
     for line in ["engine --block 1000", "read --block 512 --no-nbd", "rebuild --redundancy 0", "nbd --peers nbdkit-file"] {
@@ -140,4 +167,5 @@ fn wrong_requests_are_refused() {
     }
     assert_eq!(world.run("bench engine --seconds 0").status.code(), Some(2));
     assert_eq!(world.run("bench table --rounds 0").status.code(), Some(2));
+    assert_eq!(world.run("bench journal-study --configuration mirror").status.code(), Some(2));
 }

@@ -50,7 +50,7 @@ pub enum Device {
     /// An SSD.
     Ssd(Box<Ssd>),
     /// A memory device.
-    Memory(Memory),
+    Memory(Box<Memory>),
 }
 
 impl Device {
@@ -62,7 +62,7 @@ impl Device {
     /// A memory device.
     pub fn memory(timings: &Timings) -> Self {
         let timings = timings.memory.clone();
-        Self::Memory(Memory { timings, busy_until: 0, next: 0, counters: Counters::default(), wakes: Vec::new(), done: Vec::new() })
+        Self::Memory(Box::new(Memory { timings, busy_until: 0, next: 0, counters: Counters::default(), wakes: Vec::new(), done: Vec::new() }))
     }
 
     /// Takes a command; its number comes back among those that have ended.
