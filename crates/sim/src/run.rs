@@ -497,7 +497,8 @@ impl Run {
             }
             End::Crash | End::CrashAndLoss => {}
         }
-        let turns = if self.is_ambushed() { self.rng.below(3) } else { cycle.turns_to_crash };
+        // While the loss is put on record, or when it is and the log has not got yet what the device had promised.
+        let turns = if self.is_ambushed() { self.rng.pick(&[0, 1, 2, 5, 10, 15, 20, 30, 40]) } else { cycle.turns_to_crash };
         for _ in 0..turns {
             if !self.world.turn()? {
                 break;

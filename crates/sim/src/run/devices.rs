@@ -259,6 +259,10 @@ impl Run {
                 self.note_fault(device, true);
                 self.world.members.ailment_mut(device).gone = true;
             }
+            if self.devices.ids.len() == 1 && self.devices.rng.chance(400) {
+                self.world.trace.tell(|| format!("journal device {ambushed} does not come back"));
+                self.world.members.ailment_mut(ambushed).gone = true;
+            }
             return Ok(());
         }
         for device in self.devices.ids.clone() {
