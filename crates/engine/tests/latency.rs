@@ -114,7 +114,7 @@ impl Load {
     fn step(&mut self) {
         let lba = self.random() % self.blocks;
         self.write(lba);
-        if self.random() % 16 == 0 {
+        if self.random().is_multiple_of(16) {
             // Those who wait for these are not kept waiting by what was sent before, if that can be.
             let sent = self.queue.len();
             self.ask(0, Op::Flush);
@@ -333,7 +333,8 @@ fn stages_tell_where_the_time_went() {
     // The open batch is sealed when it is old, and its members take 4 ms.
     end_at(&mut machine, 1010);
     end_at(&mut machine, 1014);
-    assert_eq!(stage(&machine, "write_open"), (before[1] + 1, 1000));
+    // The volume's record has been in it since the beginning.
+    assert_eq!(stage(&machine, "write_open"), (before[1] + 1, 1010));
     assert_eq!((stage(&machine, "write_members"), stage(&machine, "write_commit").1), ((before[2] + 1, 4), 0));
     machine.request(volume, Op::Read { offset: 3 * 4096, length: 4096 });
     machine.settle();
