@@ -53,6 +53,8 @@ pub(crate) struct Rebuild {
     retry_at_ns: u64,
     /// The wish of the superblock writer that puts on record that members are whole.
     recording: Option<u64>,
+    /// The wish of the superblock writer that puts on record that the last member that came in takes part.
+    joined_wish: u64,
     /// Rebuilt on these members, and not covered by a flush.
     unflushed: Vec<(SegmentId, u64)>,
     /// Rebuilt, and covered by the round of flushes with this number.
@@ -173,6 +175,8 @@ impl Engine {
     /// A member comes in while the pool is in use. What is rebuilt by now, or half, is so on the others only.
     pub(crate) fn rebuild_joined(&mut self, member: MemberId) {
         self.journal_lost_copies();
+        // The wish that follows puts it on record that it takes part.
+        self.rebuild.joined_wish = self.superblock_writer.wanted + 1;
         let rebuild = &mut self.rebuild;
         rebuild.active = true;
         rebuild.sums.members.retain(|other| *other != member);
@@ -390,7 +394,9 @@ impl Engine {
         if !self.rebuild.queue.is_empty() {
             return false;
         }
-        if !self.journal_is_whole() {
+        // A generation that calls it whole must not be the first one that it gets: if the power goes while that is written, its own superblock is too
+        // old for it to count, and a journal device that does not count though it should is waited for.
+        if self.superblock_writer.done < self.rebuild.joined_wish || !self.journal_is_whole() {
             return true;
         }
         for member in self.rebuild.sums.members.clone() {

@@ -5,6 +5,7 @@ mod machine;
 use machine::{Machine, Memory, pass, state};
 use windrow_engine::*;
 use windrow_io::*;
+use windrow_layout::superblock::{MemberState, Properties, Superblock};
 use windrow_units::{MemberId, Redundancy, VolumeId};
 
 const MIB: u64 = 1 << 20;
@@ -349,4 +350,39 @@ fn a_device_that_may_be_needed_is_not_replaced_while_the_pool_is_not_open() {
     replace(&mut machine.memory, &Machine::options()).expect("replaced");
     let mut machine = Machine::open(machine.memory);
     check(&mut machine, volume, 20);
+}
+
+/// A device came back while a generation was being written that knew nothing of it. It had nothing to be rebuilt, so the next one, its first, called it
+/// whole. The power went while that was written, and the device did not get it: its own superblock was three generations old, it did not count, and the
+/// pool waited for a journal device that was there (simulator, seed 31499).
+#[test]
+fn the_first_generation_that_a_device_gets_does_not_call_it_whole() {
+    let (mut machine, volume) = pool(false);
+    fill(&mut machine, volume, 5);
+    let device = DEVICES[1];
+    let superblock = machine.memory.superblock_of(device);
+    for change in [MemberChange::TakeOut, MemberChange::Settle] {
+        machine.command(Control::Member { member: MemberId(device as u8), change });
+    }
+    machine.held = Some(Vec::new());
+    machine.command(Control::SetProperties(Properties { seal_age_ms: 30, ..machine::PROPERTIES }));
+    machine.command(Control::Member { member: MemberId(device as u8), change: MemberChange::BringBack { superblock: Box::new(superblock) } });
+    let mut states = Vec::new();
+    for _ in 0..40 {
+        for command in machine.held.replace(Vec::new()).unwrap_or_default() {
+            if let MemberOp::Write { buf, .. } = &command.op
+                && command.member.index() == device
+                && let Ok(written) = Superblock::decode(buf)
+            {
+                states.push(written.members[device].state);
+            }
+            machine.carry_out(command);
+        }
+        machine.settle();
+        machine.now_ns += 50_000_000;
+        machine.events.push(Event::Tick(machine.now_ns));
+        machine.settle();
+    }
+    assert_eq!(states.first(), Some(&MemberState::Rebuilding), "{states:?}");
+    assert_eq!(states.last(), Some(&MemberState::Online), "{}", machine.engine.describe());
 }
