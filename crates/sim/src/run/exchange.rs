@@ -17,6 +17,8 @@ enum Stage {
     Settling(ControlId),
     /// So many block operations, during which it is away.
     Away { until: u64 },
+    /// The answer that it may be replaced still.
+    SettlingAgain(ControlId),
     /// The answer that it is in again.
     ComingIn(ControlId),
 }
@@ -62,8 +64,17 @@ impl Run {
                 false => None,
             },
             Stage::Away { until } if self.done < until => None,
+            // Another journal device may have failed meanwhile, and nobody looks which of them has what: none is replaced before the log has it.
+            Stage::Away { .. } if self.devices.is_one(member) => Some(Stage::SettlingAgain(self.world.member_command(member, MemberChange::Settle))),
             // Out before a crash: it must be at rest first.
             Stage::Away { .. } => Some(self.come_in(exchange)?),
+            Stage::SettlingAgain(id) => {
+                if self.done(id, member)? {
+                    Some(self.come_in(exchange)?)
+                } else {
+                    None
+                }
+            }
             Stage::ComingIn(id) => {
                 return match self.world.take_answer(id) {
                     None => Ok(()),
