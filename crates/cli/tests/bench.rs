@@ -153,7 +153,6 @@ fn journal_study_is_the_same_every_time_and_runs_on_files_too() {
     let rows = value["results"].as_array().unwrap();
     assert_eq!((rows.len(), std::fs::read_dir(world.file("scratch")).unwrap().count()), (3, 0));
     rows.iter().for_each(|row| positive(row, &["requests_per_second", "device_bytes_per_user_byte_ppm"]));
-    assert_eq!(rows[2]["device_flushes"].as_u64().map(|flushes| flushes < rows[0]["device_flushes"].as_u64().unwrap()), Some(true), "{rows:?}");
 }
 
 #[test]
