@@ -144,7 +144,7 @@ fn journal_study_is_the_same_every_time_and_runs_on_files_too() {
         let is_base = ["internal", "in-place"].contains(&row["configuration"].as_str().unwrap());
         assert_eq!(row["to_baseline"].is_null(), is_base, "{row}");
     }
-    assert_eq!(value["goals"].as_array().unwrap().len(), 2 * 3, "three effects for each journal device");
+    assert_eq!(value["goals"].as_array().unwrap().len(), 2, "IOPS with each journal device; for the percentiles there are too few samples");
     assert_eq!(bench(&world, line, "journal-study")["results"], value["results"], "virtual time");
     std::fs::create_dir(world.file("scratch")).unwrap();
     let line =

@@ -171,8 +171,9 @@ fn goals(rows: &[Row]) -> Vec<Goal> {
         let (Some(found), Some(write)) = (effects(rows, row), published_write(row.configuration)) else { continue };
         let of = |what: &str| format!("{}, {what}, of that with the journal on the data drives:", row.configuration.name());
         goals.push(Goal::at_least(of("IOPS"), found.rate, PUBLISHED.0));
-        goals.push(Goal::at_most(of("99.99 % of reads"), found.read.unwrap_or(f64::NAN), PUBLISHED.1));
-        goals.push(Goal::at_most(of("99.99 % of writes"), found.write.unwrap_or(f64::NAN), write));
+        // Where there are too few samples for a percentile there is nothing to judge.
+        goals.extend(found.read.map(|read| Goal::at_most(of("99.99 % of reads"), read, PUBLISHED.1)));
+        goals.extend(found.write.map(|times| Goal::at_most(of("99.99 % of writes"), times, write)));
     }
     goals
 }
