@@ -1,4 +1,4 @@
-//! What the engine's two drivers (host and simulator) see of it.
+//! What the engine's drivers (host, simulator, lab) see of it.
 //!
 //! A driver owns an [`Engine`](crate::Engine), hands it [`Event`]s by `apply`, and carries out what it finds in the [`Outbox`]:
 //! member commands, CPU jobs, answers. Every command and job comes back exactly once as an event. The engine never waits,

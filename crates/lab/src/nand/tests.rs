@@ -67,6 +67,9 @@ fn two_reads_of_a_die_wait_for_each_other_and_of_two_dies_do_not() {
     // Dies 0 and 1 have channels of their own; only the link is shared.
     let apart = drive(&mut one_line_each(), &[(0, Ask::Read { block: 0, count: 1 }), (0, Ask::Read { block: 24, count: 1 })]);
     assert_eq!(apart[1] - apart[0], LINK);
+    // Dies 0 and 8 share a channel: the cells are read at the same time, the transfers follow each other.
+    let shared = drive(&mut one_line_each(), &[(0, Ask::Read { block: 0, count: 8 }), (0, Ask::Read { block: 8 * 24, count: 8 })]);
+    assert!((shared[1] - shared[0]).abs_diff(8 * PAGE_PART) < 16, "{shared:?}");
 }
 
 #[test]
