@@ -5,7 +5,7 @@
 //!
 //! **Journal**, after jbd2: 1 whoever writes waits for the next commit; one commit is under way at a time, and takes all who wait. 2 Descriptors and
 //! data go to the ring; 3 a flush; 4 the commit block; 5 a flush. All who waited are answered. 6 Home: from a quarter of the ring on, the oldest
-//! commits are written to their places, [`HOME_AT_ONCE`] writes at a time; blocks that a later commit has again are left to that one. A commit
+//! commits are written to their places, `HOME_AT_ONCE` writes at a time; blocks that a later commit has again are left to that one. A commit
 //! without room in the ring waits for that. Reads find blocks that are not home yet in memory.
 //!
 //! Left out, each of which would cost the baseline more: metadata blocks, the write-intent bitmap, waits for rows that another write is busy with.

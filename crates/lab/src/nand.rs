@@ -3,7 +3,7 @@
 //! 1 A command goes over the link and through the controller. 2 A write is answered when all its blocks are in the buffer, in order of arrival. A
 //! word line of blocks that is full waits for its die. 3 A read of what is in the buffer is answered from there; else each page that it touches is a
 //! read of a die and a transfer over its channel, and the answer goes over the link. 4 A die that has nothing to do takes, in this order: a waiting
-//! read (at most [`READS_AHEAD`] one after the other while something else waits); garbage collection, if hardly a block is free; else garbage
+//! read (at most `READS_AHEAD` one after the other while something else waits); garbage collection, if hardly a block is free; else garbage
 //! collection and programs in turn. What a die has begun it ends, unless programs may be suspended.
 //!
 //! Small drives have small blocks: one erase in `erase_every` takes the time of a whole real one, the others none.
