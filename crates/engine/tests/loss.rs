@@ -6,7 +6,7 @@ use machine::{Machine, Memory};
 use windrow_engine::*;
 use windrow_io::*;
 use windrow_layout::superblock::slot_offset;
-use windrow_units::{Order, SegmentId, Seq, VolumeId};
+use windrow_units::{Order, Redundancy, SegmentId, Seq, VolumeId};
 
 fn open(memory: &mut Memory) -> Result<OpenReport, OpenError> {
     Engine::open(memory, BufPool::new(64 << 20), &Machine::options()).map(|(_, report)| report)
@@ -89,6 +89,32 @@ fn what_nothing_calls_durable_is_a_torn_tail() {
     let report = open(&mut memory).expect("a torn tail is no damage");
     assert_eq!(report.accepted_order, Order(2));
     assert!(report.notes.is_empty());
+}
+
+/// A bad sector in one row of a batch took the whole column of its member from all its rows: with a member away, and one that had lost its write of another
+/// row, a batch that was there was taken for torn (simulator, seed 38241).
+#[test]
+fn a_bad_sector_takes_nothing_from_other_rows_of_a_batch() {
+    let mut machine = Machine::with(Redundancy::Double, 5, 64, 100);
+    let volume = machine.volume(1 << 30);
+    machine.write(volume, 0, 1);
+    machine.flush(volume);
+    (1..40).for_each(|lba| machine.write(volume, lba, lba as u8));
+    machine.now_ns += 1_000_000_000;
+    machine.events.push(Event::Tick(machine.now_ns));
+    machine.settle();
+    let mut memory = machine.memory;
+    let (segment, row, header) = memory.headers().into_iter().max_by_key(|(.., header)| header.seq).expect("the batch");
+    assert!(header.rows > 8, "{} rows", header.rows);
+    let width = memory.data.len();
+    let (bad, lost) = (memory.blocks(segment, row + 3..row + 4)[1], memory.blocks(segment, row + 6..row + 7)[2]);
+    let away = (0..width).find(|member| ![bad.0, lost.0].contains(member)).expect("a third one");
+    memory.present[away] = false;
+    memory.bad.push(bad);
+    memory.data[lost.0][lost.1..lost.1 + 4096].fill(0x99);
+    let (engine, report) = Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).expect("a start");
+    assert_eq!((report.accepted_order, report.completed_batches), (Order(41), 1));
+    drop(engine);
 }
 
 /// Orders between two epochs were given out and lost with the power; the fence says so, and no later start may call them damage.

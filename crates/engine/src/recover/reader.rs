@@ -26,6 +26,12 @@ pub(super) struct Reader<'a> {
 /// Chunks whose ends are read ahead.
 const CHUNKS_AHEAD: usize = 64;
 
+/// Bytes of a block that could not be read, where its neighbours could. (Not zero: padding is, and would be taken for read.)
+const UNREAD: u8 = 0xA7;
+
+/// A member of which so many blocks in a row can not be read is not asked for each one that follows: every one may take it seconds to refuse.
+const BLOCKS_TRIED: usize = 16;
+
 /// A power cut (of a simulated machine) ends recovery at once; every other fault is handled by redundancy.
 fn fatal(error: &MemberError) -> bool {
     error.kind == MemberErrorKind::PowerCut
@@ -50,7 +56,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// All columns of a run of rows.
+    /// All columns of a run of rows. A block that can not be read is [`UNREAD`] in a column of which others can: rows are rebuilt one by one, and
+    /// a bad sector in one of them takes nothing from the others.
     pub(super) fn all_columns(&mut self, segment: SegmentId, row: u32, rows: u32) -> Result<Vec<Option<Buf>>, MemberError> {
         let width = self.zones.shape(segment).width;
         let mut columns: Vec<Option<Buf>> = (0..width).map(|_| None).collect();
@@ -64,10 +71,11 @@ impl<'a> Reader<'a> {
             }
         }
         self.io.read_many(&mut items);
-        for (item, c) in items.into_iter().zip(names) {
+        for (mut item, c) in items.into_iter().zip(names) {
             match item.result {
                 Ok(()) => columns[c] = Some(item.buf),
                 Err(error) if fatal(&error) => return Err(error),
+                Err(_) if rows > 1 && self.block_by_block(item.member, item.offset, &mut item.buf)? => columns[c] = Some(item.buf),
                 Err(_) => {}
             }
         }
@@ -316,14 +324,15 @@ impl<'a> Reader<'a> {
         Ok(copies)
     }
 
-    /// Reads single blocks; what can not be read is zero. False if nothing could be.
+    /// Reads single blocks; what can not be read is [`UNREAD`]. False if nothing could be, of all or of the first [`BLOCKS_TRIED`].
     fn block_by_block(&mut self, member: MemberId, offset: u64, buf: &mut Buf) -> Result<bool, MemberError> {
         let mut some = false;
         for (index, block) in buf.chunks_mut(BLOCK_SIZE).enumerate() {
             match self.io.read(member, offset + (index * BLOCK_SIZE) as u64, block) {
                 Ok(()) => some = true,
                 Err(error) if fatal(&error) => return Err(error),
-                Err(_) => block.fill(0),
+                Err(_) if !some && index + 1 == BLOCKS_TRIED => return Ok(false),
+                Err(_) => block.fill(UNREAD),
             }
         }
         Ok(some)
