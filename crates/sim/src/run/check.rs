@@ -1,7 +1,6 @@
 //! A second opinion on what is on the members: `windrow-inspect`, which knows the format and nothing of the engine.
 
 use super::Run;
-use crate::members::Ailment;
 use crate::violation::{Violation, ensure};
 use windrow_inspect::{CheckOptions, CheckReport, Finding, FindingKind, Severity, check};
 use windrow_io::MemberIo;
@@ -10,9 +9,7 @@ use windrow_units::{BLOCK_BYTES, MemberId, Order};
 impl Run {
     /// Checks the members as they are. Within redundancy nothing may be beyond repair. Returns the report unless some reads fail by chance.
     pub(super) fn check_members(&mut self, deep: bool) -> Result<Option<CheckReport>, Violation> {
-        let count = self.world.members.member_count() as u8;
-        let fickle = |ailment: &Ailment| ailment.failing_reads > 0;
-        if (0..count).map(MemberId).any(|member| fickle(self.world.members.ailment_mut(member))) {
+        if self.reads_are_fickle() {
             return Ok(None);
         }
         let options = CheckOptions { verify_payload: deep, verify_parity: deep };
@@ -24,6 +21,12 @@ impl Run {
         ensure!(report.accepted_order.0 >= promised, Check, "the check finds P = {}, promised was {promised}", report.accepted_order);
         self.checks += 1;
         Ok(Some(report))
+    }
+
+    /// True if reads fail that would not fail again: who looks now may see less than who looks next.
+    pub(super) fn reads_are_fickle(&mut self) -> bool {
+        let count = self.world.members.member_count() as u8;
+        (0..count).map(MemberId).any(|member| self.world.members.ailment_mut(member).failing_reads > 0)
     }
 
     /// The start that follows must find the P that a check finds.
