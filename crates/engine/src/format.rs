@@ -208,19 +208,21 @@ pub(crate) struct Holding {
 /// Capacity of a pool whose segments of the layout in force may all be used.
 pub(crate) fn plan_zones(zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
     let holdings: Vec<Holding> = zones.current().map(|z| Holding { shape: z.shape, segments: z.segments }).collect();
-    plan_holdings(&holdings, zones, spare_per_mille)
+    plan_holdings(&holdings, zones, spare_per_mille, u64::MAX)
 }
 
-/// Capacity of a pool that may use these segments.
-pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
+/// Capacity of a pool that may use these segments, with no more pages of the map than `map_pages`.
+pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mille: u16, map_pages: u64) -> Result<PoolPlan, FormatError> {
     let used = || holdings.iter().filter(|h| h.segments > 0);
     let segments: u32 = used().map(|h| h.segments).sum();
-    let payload_least = used().map(|h| payload_blocks(&h.shape)).min().unwrap_or(1).max(1);
-    let data_most = used().map(|h| u64::from(h.shape.data)).max().unwrap_or(1);
+    // Segments of the layout in force may come into use at any time.
+    let shapes = || used().map(|h| &h.shape).chain(zones.current().map(|z| &z.shape));
+    let payload_least = shapes().map(payload_blocks).min().unwrap_or(1).max(1);
+    let data_most = shapes().map(|shape| u64::from(shape.data)).max().unwrap_or(1);
     let payload_total: u64 = used().map(|h| payload_blocks(&h.shape) * u64::from(h.segments)).sum();
     let max_rows = zones.zones().iter().map(|z| z.shape.rows).max().unwrap_or(64);
     let table_pages = u64::from(SegmentTableGeometry::new(max_rows).pages(zones.segment_count())) + 2;
-    let map_pages_max = payload_total / MAP_PAGE_ENTRIES as u64 * 5 / 4 + 64;
+    let map_pages_max = (payload_total / MAP_PAGE_ENTRIES as u64 * 5 / 4 + 64).min(map_pages);
     let pages = map_pages_max + table_pages;
     let leaves = pages.div_ceil(LEAF_POINTERS as u64) + 4;
     let list = leaves.div_ceil(LIST_RECORDS as u64);

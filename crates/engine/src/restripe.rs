@@ -265,7 +265,7 @@ impl Engine {
 
     /// Capacity when nothing of `zones` may be used yet but what may be now.
     fn plan_over(&self, zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
-        plan_holdings(&self.segments.holdings(&self.zones), zones, spare_per_mille)
+        plan_holdings(&self.segments.holdings(&self.zones), zones, spare_per_mille, u64::MAX)
     }
 
     /// Capacity now: of the segments that may be used, and never less than the oldest layout had alone. While a layout is on its way, no more than
@@ -288,12 +288,14 @@ impl Engine {
         if !self.zones.has_superseded() {
             return Ok(target);
         }
-        let now = plan_holdings(&self.segments.holdings(&self.zones), &self.zones, spare_per_mille);
+        let holdings = self.segments.holdings(&self.zones);
+        // Wider segments bring payload, and payload map pages, which cost small segments of the reserve: as many as there may be already will do.
+        let now = [self.plan.map_pages_max, u64::MAX].map(|pages| plan_holdings(&holdings, &self.zones, spare_per_mille, pages));
         let oldest = self.zones.zones().iter().map(|z| z.layout).min().unwrap_or_default();
         let of_oldest = self.zones.zones().iter().filter(|z| z.layout == oldest);
         let before: Vec<Holding> = of_oldest.map(|z| Holding { shape: z.shape, segments: z.segments }).collect();
-        let before = plan_holdings(&before, &self.zones, spare_per_mille);
-        let best = now.into_iter().chain(before).max_by_key(|plan| plan.usable_bytes);
+        let before = plan_holdings(&before, &self.zones, spare_per_mille, u64::MAX);
+        let best = now.into_iter().flatten().chain(before).max_by_key(|plan| plan.usable_bytes);
         let mut plan = best.unwrap_or_else(|| target.clone());
         plan.usable_bytes = plan.usable_bytes.min(target.usable_bytes);
         plan.map_bytes = plan.map_bytes.min(target.map_bytes);

@@ -6,8 +6,9 @@
 //!   and nothing that takes space is admitted, until it is done. 3 Each part is as large as the room allows; parts are visible to
 //!   reads as they are admitted (the unit of atomicity is the block). 4 The write is answered with its last part.
 //!
-//! So a part cannot be refused after parts before it were admitted. Should it happen all the same, what was admitted stays, as after
-//! any write that ends in an error, and the orders that are left over are marked as used in the log.
+//! So a part is not refused for space after parts before it were admitted, also if the plan was lowered meanwhile (a layout that comes into force may
+//! do so by a few segments): what was promised is kept. Should a part fail otherwise, what was admitted stays, as after any write that ends in an
+//! error, and the orders that are left over are marked as used in the log.
 
 use super::room::DATA_UNITS;
 use crate::pending::BlockKey;
@@ -99,7 +100,7 @@ impl Engine {
             let first = Lba(start.0 + part.done);
             let bytes = data.slice(part.done as usize * BLOCK_SIZE, blocks as usize * BLOCK_SIZE);
             let mut scratch = std::mem::take(&mut self.admission.scratch);
-            let room = self.survey(part.target.volume, first, &bytes, &mut scratch).and_then(|more| self.check_space(more));
+            let room = self.survey(part.target.volume, first, &bytes, &mut scratch);
             self.admission.scratch = scratch;
             if let Err(error) = room {
                 // Its remaining orders are never used: say so in the log, or P could not pass them.
