@@ -214,6 +214,24 @@ fn a_spare_takes_the_place_of_a_member_that_failed() {
     verify(&mut machine, volume, 10..BLOCKS, 1);
 }
 
+/// A device put in the place of a spare while the pool was not open became a member in use without a place in any zone: it was rebuilt at once, counted as
+/// whole, and no growth gave it a place (simulator, seed 52392).
+#[test]
+fn no_device_takes_the_place_of_a_spare() {
+    let (mut machine, _) = filled(Redundancy::Single, 4);
+    machine.memory.data.push(vec![0; 24 << 20]);
+    machine.memory.present.push(true);
+    machine.memory.failing.push(false);
+    machine.memory.written.push(0);
+    machine.memory.flushed.push(0);
+    assert_eq!(change(&mut machine, 4, MemberChange::AddSpare { uuid: NEW, size_bytes: 24 << 20 }), DONE);
+    let mut memory = machine.crash().memory;
+    let before = memory.data.clone();
+    let refused = Engine::replace_member(&mut memory, &BufPool::new(1 << 20), &Machine::options(), MemberId(4), Uuid([0xcd; 16]));
+    assert!(refused.as_ref().is_err_and(|error| error.to_string().contains("is a spare")), "{refused:?}");
+    assert!(memory.data == before, "nothing was written");
+}
+
 /// A member comes in while another is being rebuilt: what was done for the first alone is not taken for done for both.
 #[test]
 fn a_second_member_comes_in_while_the_first_is_rebuilt() {

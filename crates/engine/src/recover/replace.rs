@@ -26,6 +26,10 @@ impl Engine {
         let Some(record) = superblock.members.get(member.index()).filter(|record| record.state != MemberState::Removed) else {
             return Err(OpenError::Damage(format!("there is no member {member}")));
         };
+        if record.state == MemberState::Spare {
+            // It would be a member in use without a place in any zone, and no later growth would give it one.
+            return Err(OpenError::Damage(format!("member {member} is a spare: it has no place that another device could take")));
+        }
         if size < needed {
             return Err(OpenError::Damage(format!("the device has {size} bytes, the place needs {needed}")));
         }

@@ -117,7 +117,7 @@ impl Run {
     }
 
     /// A new device that is no member for data yet.
-    fn is_coming(&self, member: MemberId) -> bool {
+    pub(super) fn is_coming(&self, member: MemberId) -> bool {
         member.index() >= self.scenario.sizes.len() && !self.devices.is_one(member)
     }
 

@@ -42,7 +42,8 @@ impl Run {
 
     /// Whom to replace, and if it was healthy.
     fn replaced(&mut self) -> Option<(MemberId, bool)> {
-        let ailing: Vec<MemberId> = self.world.ailing.iter().copied().filter(|member| !self.devices.is_one(*member)).collect();
+        let has_place = |member: &MemberId| !self.devices.is_one(*member) && !self.is_coming(*member);
+        let ailing: Vec<MemberId> = self.world.ailing.iter().copied().filter(has_place).collect();
         if !ailing.is_empty() {
             return Some((self.rng.pick(&ailing), false));
         }
