@@ -133,9 +133,10 @@ impl Run {
         self.world.model.keep_history(log);
         for device in self.devices.spoiled.clone() {
             let well = self.world.is_whole(device);
-            if !well {
-                self.devices.leaving.insert(device);
-            } else if self.devices.leaving.contains(&device) && *self.world.members.ailment_mut(device) == Ailment::default() {
+            let state = self.world.status().members[device.index()].state;
+            if !well && !["online", "rebuilding"].contains(&state) {
+                self.note_left(device);
+            } else if well && self.devices.leaving.contains(&device) && *self.world.members.ailment_mut(device) == Ailment::default() {
                 // What is needed of it was written since it came back.
                 self.unspoil(device);
             }
@@ -161,6 +162,17 @@ impl Run {
         self.note_devices();
     }
 
+    /// A device that lied has left: when it is whole again, what is needed of it was written since, unless it goes on lying. (Its lies may have hit what was
+    /// written while it was rebuilt: seed 56757.)
+    fn note_left(&mut self, device: MemberId) {
+        let ailment = *self.world.members.ailment_mut(device);
+        if ailment.lost_writes == 0 && ailment.misdirected_writes == 0 {
+            self.devices.leaving.insert(device);
+        } else {
+            self.devices.leaving.remove(&device);
+        }
+    }
+
     fn unspoil(&mut self, device: MemberId) {
         self.devices.spoiled.remove(&device);
         self.devices.leaving.remove(&device);
@@ -172,7 +184,7 @@ impl Run {
     pub(super) fn devices_shut_down(&mut self) {
         self.devices.keepers.clear();
         for device in self.devices.spoiled.clone() {
-            self.devices.leaving.insert(device);
+            self.note_left(device);
         }
     }
 
