@@ -263,9 +263,16 @@ impl Engine {
         Ok(zones)
     }
 
-    /// Capacity when nothing of `zones` may be used yet but what may be now.
+    /// Capacity when nothing of `zones` may be used yet but what may be now. Wider segments bring payload, and payload map pages, which cost small segments
+    /// of the reserve: where a larger map costs more than it brings, as many pages as there may be already will do.
     fn plan_over(&self, zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
-        plan_holdings(&self.segments.holdings(&self.zones), zones, spare_per_mille, u64::MAX)
+        let holdings = self.segments.holdings(&self.zones);
+        let plan = |pages| plan_holdings(&holdings, zones, spare_per_mille, pages);
+        match (plan(u64::MAX), plan(self.plan.map_pages_max)) {
+            (Ok(large), Ok(small)) if small.usable_bytes > large.usable_bytes => Ok(small),
+            (Err(_), Ok(small)) => Ok(small),
+            (large, _) => large,
+        }
     }
 
     /// Capacity now: of the segments that may be used, and never less than the oldest layout had alone. While a layout is on its way, no more than
@@ -288,14 +295,11 @@ impl Engine {
         if !self.zones.has_superseded() {
             return Ok(target);
         }
-        let holdings = self.segments.holdings(&self.zones);
-        // Wider segments bring payload, and payload map pages, which cost small segments of the reserve: as many as there may be already will do.
-        let now = [self.plan.map_pages_max, u64::MAX].map(|pages| plan_holdings(&holdings, &self.zones, spare_per_mille, pages));
         let oldest = self.zones.zones().iter().map(|z| z.layout).min().unwrap_or_default();
         let of_oldest = self.zones.zones().iter().filter(|z| z.layout == oldest);
         let before: Vec<Holding> = of_oldest.map(|z| Holding { shape: z.shape, segments: z.segments }).collect();
         let before = plan_holdings(&before, &self.zones, spare_per_mille, u64::MAX);
-        let best = now.into_iter().flatten().chain(before).max_by_key(|plan| plan.usable_bytes);
+        let best = self.plan_over(&self.zones, spare_per_mille).into_iter().chain(before).max_by_key(|plan| plan.usable_bytes);
         let mut plan = best.unwrap_or_else(|| target.clone());
         plan.usable_bytes = plan.usable_bytes.min(target.usable_bytes);
         plan.map_bytes = plan.map_bytes.min(target.map_bytes);
