@@ -597,6 +597,34 @@ fn a_layout_that_comes_into_force_takes_nothing_of_what_was_promised() {
     assert!(lowered.is_empty(), "(rounds of the first growth, bytes promised, bytes there) {lowered:?}");
 }
 
+/// A volume is deleted, its segments of the old layout come free, and segments of the new one are written in their extents. A start from a checkpoint of the
+/// time before found the volume's blocks in its map again, until it had deleted them again: then the old segments came free once more, and what the
+/// new ones hold was discarded (simulator, seed 53868).
+#[test]
+fn a_volume_that_is_deleted_again_after_a_crash_takes_nothing_from_the_new_layout() {
+    let mut machine = with_spares(Redundancy::Single, 3, 12, &[12, 12]);
+    let discard = Properties { discard: true, ..machine::PROPERTIES };
+    assert_eq!(machine.command(Control::SetProperties(discard)), Some(Ok(ControlReply::Done)));
+    let kept = machine.volume(1 << 30);
+    let create = Control::VolumeCreate { name: "deleted".into(), size_bytes: 4 << 20 };
+    let Some(Ok(ControlReply::Volume(deleted))) = machine.command(create) else { panic!("no volume") };
+    let full = machine.engine.status().plan.usable_bytes / 4096;
+    write(&mut machine, deleted, 0..1000, 1);
+    write(&mut machine, kept, 0..100, 1);
+    (0..2).for_each(|_| assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done))));
+    assert_eq!(grow(&mut machine, 3..5), Some(Ok(ControlReply::Done)));
+    assert_eq!(machine.command(Control::VolumeDelete { volume: deleted }), Some(Ok(ControlReply::Done)));
+    let checkpoint = machine.engine.status().checkpoints;
+    write(&mut machine, kept, 100..600, 2);
+    assert_eq!(machine.engine.status().checkpoints, checkpoint, "the start begins before the delete");
+    let freed = machine.engine.status().restripe.segments_done;
+    let mut machine = machine.crash();
+    assert_eq!(machine.engine.status().restripe.segments_done, freed, "no segment that came free is in use again");
+    pass(&mut machine, 20);
+    verify(&mut machine, kept, 0..100, 1);
+    verify(&mut machine, kept, 100..600, 2);
+}
+
 /// Restriping took two segments at a time whatever users did. Now it gives way to them as a rebuild does, and the bounds of a rebuild are its own.
 #[test]
 fn restriping_gives_way_to_users_and_keeps_its_rates() {

@@ -201,6 +201,7 @@ impl Engine {
         watch(OpenPhase::Fence);
         let chain = outcome.chains.of(STREAM_CHECKPOINT);
         let stray = if outcome.checkpoint_broken { stray::settle(&mut reader, &root, chain, &loaded, &mut tables)? } else { Default::default() };
+        tables::clear_deleted(&mut tables)?;
         tables::count_live(&mut tables, &loaded);
         let counters = load::counters(&mut reader, &loaded)?;
         let mut online = reader.online.clone();

@@ -143,6 +143,7 @@ impl Engine {
             let last_volume = superblock.checkpoints.iter().flatten().map(|c| c.last_volume).max().unwrap_or(0);
             tables.volumes.last_id = tables.volumes.last_id.max(last_volume);
             settle_segments(&found, checkpoint, &mut tables);
+            recovered::clear_deleted(&mut tables)?;
             recovered::count_live(&mut tables, &Loaded::default());
             let positions = choose_segments(&found, seq, plan.checkpoint_segments + SEGMENTS_BESIDE, &mut tables)?;
             let next_order = found.highest_order.max(accepted).max(highest_journalled).next();

@@ -107,6 +107,17 @@ pub(super) fn settle_segments(root: &CheckpointRoot, chain: &Chain, broken: bool
     }
 }
 
+/// Takes all blocks of deleted volumes from the map: where they lay other data may be since, also in segments of another layout over the same extents.
+/// (What a delete that only the journal has takes is put on record before, by `journal::Found::apply`.)
+pub(super) fn clear_deleted(tables: &mut Tables) -> Result<(), OpenError> {
+    let deleted: Vec<VolumeId> = tables.volumes.iter().filter(|v| v.record.state == VolumeState::Deleting).map(|v| v.record.id).collect();
+    for volume in deleted {
+        set_range(tables, volume, Lba(0), 1 << LBA_BITS, RangeState::Hole)?;
+    }
+    tables.volumes.used_blocks = tables.volumes.iter().map(|v| v.map.mapped_blocks).sum();
+    Ok(())
+}
+
 /// Counts live payload of every segment from the maps and from the checkpoint's own pages.
 pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpoint::Loaded) {
     let mut live = vec![0u32; tables.segments.count() as usize];

@@ -246,7 +246,12 @@ impl Machine {
                 let result = self.memory.write(member, offset, &buf);
                 (Some(buf), result)
             }
-            MemberOp::Flush | MemberOp::Discard { .. } => (None, Ok(())),
+            MemberOp::Flush => (None, Ok(())),
+            // What is discarded reads as anything.
+            MemberOp::Discard { offset, length } => {
+                self.memory.data[member.index()][offset as usize..(offset + length) as usize].fill(0xdd);
+                (None, Ok(()))
+            }
         };
         self.events.push(Event::Member(MemberDone { member, tag, buf, result }));
     }
