@@ -149,7 +149,14 @@ pub enum MemberChange {
         /// Its usable bytes.
         size_bytes: u64,
     },
-    /// The slot of a spare is free from then on.
+    /// A spare becomes a journal device.
+    Serve {
+        /// What its device can write: 512 or 4096 bytes. Not more than what records are measured in, if the pool has journal devices.
+        granule: u32,
+        /// What is written to it is durable without a flush.
+        power_safe: bool,
+    },
+    /// The slot of a spare is free from then on, or that of a journal device that is out of use, if the log has what it promised.
     GiveUp,
 }
 

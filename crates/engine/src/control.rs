@@ -6,7 +6,7 @@
 
 use crate::flush::Waiter;
 use crate::limits::{MAX_NAME_BYTES, MAX_VOLUME_BYTES, RATE_MAX, REBUILD_RATE_MIN, STREAM_USER};
-use crate::{Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest, Engine, Outbox, StopReason};
+use crate::{Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest, Engine, MemberChange, Outbox, StopReason};
 use windrow_layout::batch::{Entry, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{SyncMode, VolumeRecord};
 use windrow_layout::superblock::{PoolState, Properties};
@@ -74,6 +74,13 @@ impl Engine {
         }
         // A write that is admitted in parts was promised all its space: a larger spare factor has to wait, or a part would be refused.
         if matches!(request.command, Control::SetProperties(_) | Control::Grow { .. }) && self.admission.is_held_up() {
+            return self.control.waiting.push_back(request);
+        }
+        // Rounds of the journal reckon with the devices that there were when they began.
+        if let Control::Member { member, change } = &request.command
+            && (matches!(change, MemberChange::Serve { .. }) || (matches!(change, MemberChange::GiveUp) && self.is_journal_device(*member)))
+            && !self.journal_may_change()
+        {
             return self.control.waiting.push_back(request);
         }
         let result = match request.command {

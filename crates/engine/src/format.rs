@@ -144,32 +144,46 @@ fn journal_bytes(spec: &PoolSpec) -> u64 {
     spec.journal.as_ref().map_or(0, |journal| journal.bytes_each.unwrap_or(by_size) / chunk * chunk)
 }
 
-/// The journals of a pool. Chunks are large enough that most rounds fit into one, and small enough that there are many.
+/// The journals of a pool.
 fn journals(spec: &PoolSpec) -> Result<Journals, FormatError> {
     let Some(journal) = &spec.journal else { return Ok(Journals::default()) };
     let (bytes, members) = (journal_bytes(spec), spec.members.len());
-    let chunk = |bytes: u64| floor_power((bytes / 16).max(1)).clamp(u64::from(JOURNAL_CHUNK_MIN), JOURNAL_CHUNK_DEFAULT) as u32;
     let mask = |range: std::ops::Range<usize>| range.fold(0u64, |mask, m| mask | 1 << m);
     let mut journals = Journals::default();
     if bytes > 0 || journal.devices.is_empty() {
         let copies = spec.redundancy.tolerance() as u8 + 1;
-        journals.internal = JournalArea::fit(mask(0..members), copies, RESERVED_BYTES, bytes, chunk(bytes), journal.granule);
+        journals.internal = JournalArea::fit(mask(0..members), copies, RESERVED_BYTES, bytes, journal_chunk(bytes), journal.granule);
         if journals.internal.is_none() {
             return invalid(format!("a journal takes at least {} KiB of each member, {} KiB given", JOURNAL_BYTES_MIN >> 10, bytes >> 10));
         }
     }
     if let Some(least) = journal.devices.iter().map(|device| device.1).min() {
-        let (count, bytes) = (journal.devices.len(), least.saturating_sub(RESERVED_BYTES).min(JOURNAL_DEVICE_AREA_MAX));
-        let area = JournalArea::fit(mask(members..members + count), count as u8, RESERVED_BYTES, bytes, chunk(bytes), journal.granule);
-        let Some(area) = area.filter(|_| members + count <= MAX_MEMBERS && count <= JOURNAL_DEVICES_MAX) else {
-            return invalid(format!(
-                "a pool has at most {JOURNAL_DEVICES_MAX} journal devices, of at least {} KiB",
-                (RESERVED_BYTES + JOURNAL_BYTES_MIN) >> 10
-            ));
-        };
-        journals.external = Some(JournalArea { power_safe: journal.power_safe, ..area });
+        let end = members + journal.devices.len();
+        let area = if end <= MAX_MEMBERS { journal_devices(mask(members..end), least, journal.granule, journal.power_safe) } else { None };
+        journals.external = area;
+        if area.is_none() {
+            return invalid(journal_devices_rule());
+        }
     }
     Ok(journals)
+}
+
+/// The journal on these devices of its own, the smallest of which has so many bytes: a copy of each chunk on each of them. `None` if they are too small or
+/// too many.
+pub(crate) fn journal_devices(devices: u64, least_bytes: u64, granule: u32, power_safe: bool) -> Option<JournalArea> {
+    let (count, bytes) = (devices.count_ones() as usize, least_bytes.saturating_sub(RESERVED_BYTES).min(JOURNAL_DEVICE_AREA_MAX));
+    let area = JournalArea::fit(devices, count as u8, RESERVED_BYTES, bytes, journal_chunk(bytes), granule)?;
+    (count <= JOURNAL_DEVICES_MAX).then_some(JournalArea { power_safe, ..area })
+}
+
+/// What journal devices have to be.
+pub(crate) fn journal_devices_rule() -> String {
+    format!("a pool has at most {JOURNAL_DEVICES_MAX} journal devices, of at least {} KiB", (RESERVED_BYTES + JOURNAL_BYTES_MIN) >> 10)
+}
+
+/// Bytes of a chunk of a journal of so many: large enough that most rounds fit into one, and small enough that there are many.
+fn journal_chunk(bytes: u64) -> u32 {
+    floor_power((bytes / 16).max(1)).clamp(u64::from(JOURNAL_CHUNK_MIN), JOURNAL_CHUNK_DEFAULT) as u32
 }
 
 /// All members of a new pool, in the order of their numbers: those for data, then those for the journal.

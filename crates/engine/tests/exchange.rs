@@ -2,7 +2,7 @@
 
 mod machine;
 
-use machine::{Machine, pass, state, verify, write};
+use machine::{Machine, pass, state, verify, why, write};
 use windrow_engine::*;
 use windrow_io::{BufPool, MemberError, MemberIo};
 use windrow_layout::superblock::{LABEL_OFFSET, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
@@ -25,13 +25,6 @@ const DONE: Answer = Some(Ok(ControlReply::Done));
 
 fn change(machine: &mut Machine, member: usize, change: MemberChange) -> Answer {
     machine.command(Control::Member { member: MemberId(member as u8), change })
-}
-
-fn why(answer: Answer) -> String {
-    match answer {
-        Some(Err(error @ ControlError::Member { .. })) => error.to_string(),
-        other => panic!("answered {other:?}"),
-    }
 }
 
 /// The newest superblock on a member.
@@ -181,12 +174,8 @@ fn an_exchange_may_be_cut_off_anywhere() {
 #[test]
 fn a_spare_takes_the_place_of_a_member_that_failed() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
-    for list in [&mut machine.memory.written, &mut machine.memory.flushed] {
-        list.push(0);
-    }
-    machine.memory.data.push(vec![0x55; 24 << 20]);
-    machine.memory.present.push(true);
-    machine.memory.failing.push(false);
+    let device = machine.memory.add(24 << 20);
+    machine.memory.data[device].fill(0x55);
     assert_eq!(change(&mut machine, 4, MemberChange::AddSpare { uuid: NEW, size_bytes: 24 << 20 }), DONE);
     let status = machine.engine.status();
     assert_eq!((state(&machine, 4), status.state), ("spare", "online"));
@@ -219,11 +208,7 @@ fn a_spare_takes_the_place_of_a_member_that_failed() {
 #[test]
 fn no_device_takes_the_place_of_a_spare() {
     let (mut machine, _) = filled(Redundancy::Single, 4);
-    machine.memory.data.push(vec![0; 24 << 20]);
-    machine.memory.present.push(true);
-    machine.memory.failing.push(false);
-    machine.memory.written.push(0);
-    machine.memory.flushed.push(0);
+    machine.memory.add(24 << 20);
     assert_eq!(change(&mut machine, 4, MemberChange::AddSpare { uuid: NEW, size_bytes: 24 << 20 }), DONE);
     let mut memory = machine.crash().memory;
     let before = memory.data.clone();

@@ -17,13 +17,7 @@ fn with_spares(redundancy: Redundancy, members: usize, mib: usize, spares: &[usi
 }
 
 fn add_spare(machine: &mut Machine, mib: usize) {
-    let memory = &mut machine.memory;
-    let slot = memory.data.len() as u8;
-    memory.data.push(vec![0; mib << 20]);
-    memory.present.push(true);
-    memory.failing.push(false);
-    memory.written.push(0);
-    memory.flushed.push(0);
+    let slot = machine.memory.add(mib << 20) as u8;
     let change = MemberChange::AddSpare { uuid: Uuid([slot + 100; 16]), size_bytes: (mib as u64) << 20 };
     assert_eq!(machine.command(Control::Member { member: MemberId(slot), change }), Some(Ok(ControlReply::Done)));
 }

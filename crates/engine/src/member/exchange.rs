@@ -46,6 +46,14 @@ impl Engine {
             }
             MemberChange::BringBack { superblock } => self.bring_back(member, &superblock)?,
             MemberChange::Exchange { uuid, size_bytes, spare } => self.exchange(member, uuid, size_bytes, spare)?,
+            MemberChange::Serve { granule, power_safe } => {
+                self.add_journal_device(member, granule, power_safe)?;
+                self.take_part(member);
+            }
+            MemberChange::GiveUp if self.is_journal_device(member) && !record.is_in_use() => {
+                self.check_settled(member)?;
+                self.dismiss_journal_device(member)?;
+            }
             MemberChange::GiveUp => {
                 self.change_member(member, Change::GiveUp).map_err(|why| refused(member, why))?;
                 self.superblock.members[member.index()].uuid = Uuid::default();

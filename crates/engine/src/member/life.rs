@@ -66,6 +66,10 @@ pub(crate) enum Change {
     Join,
     /// The growth is taken back before anything was written by the new layout.
     Leave,
+    /// It becomes a journal device.
+    Serve,
+    /// A journal device that is out of use is given up for good.
+    Dismiss,
 }
 
 /// Since when the member may have missed something, from then on.
@@ -95,7 +99,7 @@ pub(crate) enum Answer {
 }
 
 use Answer::{Never, Refused, Stays, To};
-use Change::{Add, BringBack, Exchange, Fault, GiveUp, Join, Leave, Start, TakeOut, Whole};
+use Change::{Add, BringBack, Dismiss, Exchange, Fault, GiveUp, Join, Leave, Serve, Start, TakeOut, Whole};
 use Found::{Apart, AsLeft, Current, Nothing, Older};
 use Life::{Failed, Missing, Offline, Online, Rebuilding, Removed, Spare};
 
@@ -167,6 +171,13 @@ pub(crate) const fn next(life: Life, change: Change) -> Answer {
         (Online | Failed | Offline, Leave) => To(Spare, Missed::Nothing),
         (Rebuilding | Missing | Spare | Removed, Leave) => Never,
         (Online | Rebuilding | Missing | Failed | Offline | Spare, Add) => TAKEN,
+
+        // Records that were written before have no copy on it: it is whole when the log has what they promised.
+        (Spare, Serve) => To(Rebuilding, Missed::Everything),
+        (Removed, Serve | Dismiss) | (Spare, Dismiss) => NO_MEMBER,
+        (Online | Rebuilding | Missing | Failed | Offline, Serve) => NO_SPARE,
+        (Missing | Failed | Offline, Dismiss) => To(Removed, Missed::Nothing),
+        (Online | Rebuilding, Dismiss) => IN_USE,
     }
 }
 

@@ -60,6 +60,16 @@ impl MemberIo for Memory {
 }
 
 impl Memory {
+    /// Another device of so many bytes; gives its slot.
+    pub fn add(&mut self, bytes: usize) -> usize {
+        self.data.push(vec![0; bytes]);
+        self.present.push(true);
+        self.failing.push(false);
+        self.written.push(0);
+        self.flushed.push(0);
+        self.data.len() - 1
+    }
+
     /// The newest superblock.
     pub fn superblock(&self) -> Superblock {
         (0..self.data.len()).filter_map(|member| self.newest_on(member)).max_by_key(|s| s.generation).expect("a superblock")
@@ -375,6 +385,14 @@ pub fn pass(machine: &mut Machine, times: usize) {
 }
 
 /// The state of a member as status shows it.
+/// Why a change of a member was refused.
+pub fn why(answer: Option<Result<ControlReply, ControlError>>) -> String {
+    match answer {
+        Some(Err(error @ ControlError::Member { .. })) => error.to_string(),
+        other => panic!("answered {other:?}"),
+    }
+}
+
 pub fn state(machine: &Machine, member: usize) -> &'static str {
     machine.engine.status().members[member].state
 }

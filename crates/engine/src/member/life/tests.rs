@@ -22,6 +22,8 @@ fn changes() -> Vec<(Change, String)> {
     list.push((Add, "`pool add --spare`".to_owned()));
     list.push((Join, "`pool add`: the pool grows over it".to_owned()));
     list.push((Leave, "that growth is taken back before it is in force".to_owned()));
+    list.push((Serve, "`pool add --journal`: it becomes a journal device".to_owned()));
+    list.push((Dismiss, "`pool remove` of a journal device, whose promises the log has".to_owned()));
     list
 }
 

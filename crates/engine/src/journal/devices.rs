@@ -1,0 +1,105 @@
+//! Journal devices that come and go while the pool is served.
+//!
+//! 1 A spare becomes a journal device: it is a member that is being rebuilt from then on. It gets a copy of every record, and counts when the log has
+//!   everything that was admitted before (`rebuild.rs`): nothing is copied. The first one brings a ring of its own, which is used when it is whole. 2 A device
+//!   that was taken out is given up when the log has what it promised. With the last one its ring goes. 3 Both happen between two rounds, and are on record
+//!   before they are answered.
+//!
+//! With as many copies as devices every device holds every chunk at the same offset, so chunks stay where they are whoever comes or goes.
+
+use super::{Journal, Ring};
+use crate::format::{journal_devices, journal_devices_rule};
+use crate::member::life::Change;
+use crate::{ControlError, Engine};
+use windrow_layout::superblock::Features;
+use windrow_units::{JournalArea, MemberId, Order, Uuid};
+
+impl Engine {
+    /// True if no round is under way; else none begins any more before what asked has been done.
+    pub(crate) fn journal_may_change(&mut self) -> bool {
+        self.journal.changing = self.journal.round.is_some();
+        !self.journal.changing
+    }
+
+    /// True if the member is a journal device, in service or not.
+    pub(crate) fn is_journal_device(&self, member: MemberId) -> bool {
+        self.superblock.journals.devices() >> member.0 & 1 == 1
+    }
+
+    /// A spare becomes a journal device.
+    pub(crate) fn add_journal_device(&mut self, member: MemberId, granule: u32, power_safe: bool) -> Result<(), ControlError> {
+        let refused = |why: String| Err(ControlError::Member { member, why });
+        let size = self.superblock.members[member.index()].size_bytes;
+        let area = match self.superblock.journals.external {
+            None => journal_devices(1 << member.0, size, granule, power_safe),
+            Some(area) if granule > area.granule => {
+                return refused(format!("it is written in units of {granule} bytes, records of this journal in units of {}", area.granule));
+            }
+            Some(area) if area.power_safe && !power_safe => {
+                return refused("the journal's devices are declared power-safe, and it is not: what is written to it would not be flushed".into());
+            }
+            Some(area) if size < area.end() => return refused(format!("the device has {size} bytes, a copy of the journal needs {}", area.end())),
+            Some(area) => {
+                let (members, copies) = (area.members | 1 << member.0, area.copies + 1);
+                journal_devices(members, u64::MAX, granule, power_safe).map(|_| JournalArea { members, copies, ..area })
+            }
+        };
+        let Some(area) = area else { return refused(journal_devices_rule()) };
+        self.change_member(member, Change::Serve).map_err(|why| ControlError::Member { member, why: why.into() })?;
+        self.set_journal_devices(Some(area));
+        Ok(())
+    }
+
+    /// A journal device that is out of use is none any more.
+    pub(crate) fn dismiss_journal_device(&mut self, member: MemberId) -> Result<(), ControlError> {
+        let refused = |why: &str| Err(ControlError::Member { member, why: why.into() });
+        self.choose_journal();
+        if self.journal_needs(member) {
+            return refused("the log has not got yet what this journal device promised; try again");
+        }
+        self.change_member(member, Change::Dismiss).map_err(|why| ControlError::Member { member, why: why.into() })?;
+        self.superblock.members[member.index()].uuid = Uuid::default();
+        let left = self.superblock.journals.external.map(|area| JournalArea { members: area.members & !(1 << member.0), copies: area.copies - 1, ..area });
+        self.set_journal_devices(left.filter(|area| area.members != 0));
+        Ok(())
+    }
+
+    fn set_journal_devices(&mut self, area: Option<JournalArea>) {
+        let had = self.superblock.journals.external.is_some();
+        self.superblock.journals.external = area;
+        let any = self.superblock.journals.areas().next().is_some();
+        let flags = &mut self.superblock.features.incompatible;
+        *flags = if any { *flags | Features::JOURNAL } else { *flags & !Features::JOURNAL };
+        if !any {
+            self.superblock.journals.promised = Order(0);
+        }
+        let last = self.orders.last();
+        self.journal.set_devices(had, area, last);
+    }
+}
+
+impl Journal {
+    /// `had`: the first ring is that of devices. `last`: what was admitted until now.
+    fn set_devices(&mut self, had: bool, area: Option<JournalArea>, last: Order) {
+        match area {
+            Some(area) if had => self.rings[0].area = area,
+            Some(area) => {
+                if self.rings.is_empty() {
+                    // What was admitted while nobody listened is a matter of the log.
+                    self.by_log = last;
+                }
+                self.rings.insert(0, Ring::new(area, Vec::new(), area.chunks - 1));
+                self.at += 1;
+            }
+            None if had => {
+                self.rings.remove(0);
+                self.at = self.at.saturating_sub(1);
+                if self.rings.is_empty() {
+                    self.by_log = Order(u64::MAX);
+                    self.backlog.clear();
+                }
+            }
+            None => {}
+        }
+    }
+}
