@@ -224,6 +224,60 @@ fn a_pool_grows_while_it_is_served() {
     assert!(server.stop());
 }
 
+/// Small flushes by many: nothing of them stays open.
+fn sync(client: &mut Client, round: u64) {
+    for number in 0..50 {
+        client.write(number, number * 4096, &Random(number * 77 + round).bytes(4096), false);
+        client.flush(number);
+        client.push().expect("sent");
+        client.answer().expect("answered");
+        client.answer().expect("flushed");
+    }
+}
+
+#[test]
+fn journal_devices_come_and_go() {
+    let world = World::with_volume(CREATE, "64M");
+    let server = world.serve("");
+    let mut client = server.client();
+    sync(&mut client, 1);
+    let external = |world: &World| status(world)["journal"]["external"].as_bool().expect("a flag");
+    assert!(!external(&world));
+    for (device, file) in [(4, "j0"), (5, "j1")] {
+        let shown: Value = serde_json::from_str(&world.succeeds(&format!("pool add tank --journal {file} --sparse -o json"))).expect("JSON");
+        assert_eq!((shown["member"].as_u64(), shown["journal"].as_bool()), (Some(device as u64), Some(true)), "{shown}");
+        sync(&mut client, 2);
+        wait_for(&world, device, "online");
+    }
+    assert!(!world.run("pool add tank --journal j2 --sparse --power-safe=yes").status.success());
+    sync(&mut client, 3);
+    assert!(external(&world) && world.succeeds("pool status tank").contains("online (journal)"));
+    let text = String::from_utf8_lossy(&world.run("pool remove tank 1").stderr).into_owned();
+    assert!(text.contains("replace it instead"), "{text}");
+    // One goes while the pool is served, the other one while it is not; what it is named by is its path or its number.
+    world.succeeds("pool remove tank j0");
+    assert_eq!(member_state(&world, 4), "removed");
+    sync(&mut client, 4);
+    assert!(external(&world));
+    drop(client);
+    server.kill();
+    world.succeeds("pool remove tank 5");
+    world.check().expect("everything is whole");
+    world.succeeds("pool add tank --journal j1 --overwrite");
+    let server = world.serve("");
+    wait_for(&world, 4, "online");
+    let mut client = server.client();
+    let all = client.read_all().expect("everything");
+    for number in 0..50 {
+        assert!(all[number as usize * 4096..][..4096] == Random(number * 77 + 4).bytes(4096), "block {number}");
+    }
+    sync(&mut client, 5);
+    assert!(external(&world));
+    drop(client);
+    assert!(server.stop());
+    world.check().expect("everything is whole");
+}
+
 #[test]
 fn a_spare_takes_the_place_of_a_member_that_is_gone() {
     let world = World::with_volume(CREATE, "64M");

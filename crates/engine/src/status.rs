@@ -150,6 +150,7 @@ impl Engine {
                 size_bytes: record.size_bytes,
                 needed_bytes: crate::member::needed_bytes(&self.zones, &self.superblock.journals, MemberId(i as u8)),
                 slow: self.slow.is_slow(MemberId(i as u8)),
+                journal: self.is_journal_device(MemberId(i as u8)),
             })
             .collect()
     }

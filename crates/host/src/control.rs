@@ -131,7 +131,18 @@ pub enum Command {
         /// Their slots.
         members: Vec<u8>,
     },
-    /// Remove a spare.
+    /// Add a journal device.
+    JournalAdd {
+        /// It.
+        path: PathBuf,
+        /// Although it holds something.
+        #[serde(default)]
+        overwrite: bool,
+        /// What is written to it is durable without a flush.
+        #[serde(default)]
+        power_safe: bool,
+    },
+    /// Remove a spare or a journal device.
     SpareRemove {
         /// Its slot.
         member: u8,

@@ -155,12 +155,16 @@ impl ControlHandler for Daemon {
                 let slot = self.pool.add_spare(&Newcomer { path, overwrite })?;
                 self.change_member(slot, |_| Ok(()))
             }
+            Command::JournalAdd { path, overwrite, power_safe } => {
+                let slot = self.pool.add_journal_device(&Newcomer { path, overwrite }, power_safe)?;
+                self.change_member(slot, |_| Ok(()))
+            }
             Command::Grow { members } => {
                 let members: Vec<MemberId> = members.into_iter().map(MemberId).collect();
                 self.pool.grow(members)?;
                 Ok(Reply::Pool(Box::new(report(&self.pool)?)))
             }
-            Command::SpareRemove { member } => self.change_member(MemberId(member), |pool| pool.remove_spare(MemberId(member))),
+            Command::SpareRemove { member } => self.change_member(MemberId(member), |pool| pool.remove(MemberId(member))),
             Command::Shutdown { export } => self.end(export),
         }
     }

@@ -53,6 +53,9 @@ pub struct MemberReport {
     /// True if many of its reads have been late for a while: others are asked at the same time.
     #[serde(default)]
     pub slow: bool,
+    /// It holds nothing but a journal.
+    #[serde(default)]
+    pub journal: bool,
     /// Counters since start.
     pub counters: MemberCounters,
 }
@@ -357,6 +360,7 @@ impl PoolReport {
             state: member.state.to_owned(),
             size_bytes: member.size_bytes,
             slow: member.slow,
+            journal: member.journal,
             counters: status.member_stats.get(index).map(MemberCounters::from).unwrap_or_default(),
         });
         let scrub = ScrubReport::new(&status);

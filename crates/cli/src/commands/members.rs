@@ -13,6 +13,9 @@ use windrow_host::failure::id;
 use windrow_host::offline;
 use windrow_host::report::{MemberReport, PoolReport};
 
+/// Bytes of a file that is made for a journal device of a pool that has none: as much as a journal uses at most, and its label and superblocks.
+const JOURNAL_FILE_BYTES: u64 = 257 << 20;
+
 /// Arguments of `pool replace`.
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -83,15 +86,23 @@ pub struct OnlineArguments {
   windrow pool add tank /dev/sdg /dev/sdh
   windrow pool add tank --spare /dev/sdi
   windrow pool add tank --spare spare.img --sparse
+  windrow pool add tank --journal /dev/nvme0n1
 
 Devices without --spare hold data from now on: new stripes go over all members at once, cleaning moves the old ones in the background (`windrow pool
-status` tells how far), and usable space grows step by step. This cannot be undone. A spare takes the place of a member that fails, by itself, and is rebuilt. It should be as large as the largest member.")]
+status` tells how far), and usable space grows step by step. This cannot be undone. A spare takes the place of a member that fails, by itself, and is rebuilt. It should be as large as the largest member.
+A journal device takes what small flushes ask for, and has a copy of all of it; it counts when the log has what was written before.")]
 pub struct AddArguments {
     /// Pool.
     pool: String,
     /// A block device or a file that waits to take a member's place; a file that does not exist is made.
-    #[arg(long, value_name = "PATH", required_unless_present = "devices", conflicts_with = "devices")]
+    #[arg(long, value_name = "PATH", required_unless_present_any = ["devices", "journal"], conflicts_with = "devices")]
     spare: Option<PathBuf>,
+    /// A block device or a file that holds nothing but a journal (a copy, if there are others); a file that does not exist is made.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["devices", "spare"])]
+    journal: Option<PathBuf>,
+    /// What is written to the journal device is durable without a flush (MRAM, NVDIMM, a cache that survives loss of power).
+    #[arg(long, requires = "journal")]
+    power_safe: bool,
     /// Block devices or files that the pool grows over; files that do not exist are made.
     #[arg(value_name = "PATH")]
     devices: Vec<PathBuf>,
@@ -110,11 +121,11 @@ pub struct AddArguments {
 #[command(after_help = "Examples:
   windrow pool remove tank 8
 
-Only spares can be removed: members that hold data can be replaced.")]
+Spares and journal devices can be removed: members that hold data can be replaced. A journal device goes when the log has what it promised.")]
 pub struct RemoveArguments {
     /// Pool.
     pool: String,
-    /// The spare: its index, identifier or path.
+    /// The spare or journal device: its index, identifier or path.
     member: String,
     #[command(flatten)]
     place: PoolPlace,
@@ -160,6 +171,9 @@ pub fn online(arguments: &OnlineArguments, output: &Output) -> Result<u8, Failur
 
 /// Runs `pool add`.
 pub fn add(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
+    if let Some(device) = &arguments.journal {
+        return add_journal(arguments, device, output);
+    }
     let Some(spare) = &arguments.spare else { return grow(arguments, output) };
     let what = format!("cannot add a spare to pool '{}'", arguments.pool);
     let report = context::status(&arguments.pool, &arguments.place)?;
@@ -173,8 +187,21 @@ pub fn add(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// A file that is made is as large as the journal devices that there are, or large enough for the largest journal.
+fn add_journal(arguments: &AddArguments, path: &Path, output: &Output) -> Result<u8, Failure> {
+    let what = format!("cannot add a journal device to pool '{}'", arguments.pool);
+    let report = context::status(&arguments.pool, &arguments.place)?;
+    let size = report.members.iter().filter(|member| member.journal).map(|member| member.size_bytes).max().unwrap_or(JOURNAL_FILE_BYTES);
+    let made = make(path, size, arguments.sparse, &what)?;
+    let command = Command::JournalAdd { path: offline::absolute(path), overwrite: arguments.overwrite, power_safe: arguments.power_safe };
+    let member = ask(&arguments.pool, &arguments.place, command, false).inspect_err(|failure| unmake(made, path, failure))?;
+    let when = if report.served { "when the log has what was written before" } else { "when the pool is served" };
+    output.result("pool-add", &member, || format!("{} is journal device {} of pool '{}'; it is used {when}", path.display(), member.member, arguments.pool));
+    Ok(0)
+}
+
 fn largest_member(report: &PoolReport) -> u64 {
-    let members = report.members.iter().filter(|member| !["spare", "removed"].contains(&member.state.as_str()));
+    let members = report.members.iter().filter(|member| !member.journal && !["spare", "removed"].contains(&member.state.as_str()));
     members.map(|member| member.size_bytes).max().unwrap_or(0)
 }
 
@@ -224,11 +251,12 @@ fn grow(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
 
 /// Runs `pool remove`.
 pub fn remove(arguments: &RemoveArguments, output: &Output) -> Result<u8, Failure> {
-    let what = format!("cannot remove a spare from pool '{}'", arguments.pool);
+    let what = format!("cannot remove a member from pool '{}'", arguments.pool);
     let report = context::status(&arguments.pool, &arguments.place)?;
-    let member = find(&report, &arguments.member, &what)?.member;
+    let found = find(&report, &arguments.member, &what)?;
+    let (member, kind) = (found.member, if found.journal { "journal device" } else { "spare" });
     let member = ask(&arguments.pool, &arguments.place, Command::SpareRemove { member }, false)?;
-    output.result("pool-remove", &member, || format!("spare {} is no part of pool '{}' any more", member.member, arguments.pool));
+    output.result("pool-remove", &member, || format!("{kind} {} is no part of pool '{}' any more", member.member, arguments.pool));
     Ok(0)
 }
 

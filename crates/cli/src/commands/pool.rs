@@ -42,9 +42,9 @@ pub enum PoolCommand {
     Offline(OfflineArguments),
     /// Bring a member back that is out of service.
     Online(OnlineArguments),
-    /// Add a spare.
+    /// Add members that data spreads over, a spare, or a journal device.
     Add(AddArguments),
-    /// Remove a spare.
+    /// Remove a spare or a journal device.
     Remove(RemoveArguments),
     /// Read and verify all live data of a served pool, and repair what is wrong.
     Scrub(ScrubArguments),
@@ -397,7 +397,8 @@ pub fn describe(report: &PoolReport) -> String {
     let mut members = Table::new(&["MEMBER", "STATE", "SIZE", "ERRORS", "PATH"]);
     for member in report.members.iter().filter(|member| member.state != "removed") {
         let errors = member.counters.errors.to_string();
-        let state = if member.slow { format!("{} (slow)", member.state) } else { member.state.clone() };
+        let remark = |is: bool, text: &str| if is { format!(" ({text})") } else { String::new() };
+        let state = member.state.clone() + &remark(member.journal, "journal") + &remark(member.slow, "slow");
         members.row([member.member.to_string(), state, Size(member.size_bytes).to_string(), errors, member.path.clone()]);
     }
     format!(

@@ -119,6 +119,8 @@ pub struct MemberStatus {
     pub needed_bytes: u64,
     /// True if many of its reads have been late for a while: others are asked at the same time.
     pub slow: bool,
+    /// It holds nothing but a journal.
+    pub journal: bool,
 }
 
 /// State of a scrub.

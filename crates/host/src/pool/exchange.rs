@@ -95,13 +95,33 @@ impl Pool {
     /// The device is in use or holds something, or the pool has no slot left.
     pub fn add_spare(&self, newcomer: &Newcomer) -> Result<MemberId, Failure> {
         let _one = lock(&self.0.exchanging);
-        let what = format!("cannot add {} as a spare", newcomer.path.display());
-        let pool = self.status_now(&what)?;
-        let member =
-            free_slot(&pool).ok_or_else(|| Failure::new(id::POOL_VALUE, what.clone(), format!("a pool has {MAX_MEMBERS} slots for members and spares")))?;
-        let opened = self.open_newcomer(&pool, member, newcomer, 0, &what)?;
-        self.put(member, Some(opened.device), &what)?;
-        self.tell(member, MemberChange::AddSpare { uuid: opened.uuid, size_bytes: opened.size_bytes }, &what)?;
+        self.wait_in_a_slot(newcomer, &format!("cannot add {} as a spare", newcomer.path.display()))
+    }
+
+    /// Adds a journal device; returns its slot. It is used when the log has everything that was written before.
+    ///
+    /// # Errors
+    /// The device is in use or holds something, or does not fit the journal that there is, or the pool has no slot left.
+    pub fn add_journal_device(&self, newcomer: &Newcomer, power_safe: bool) -> Result<MemberId, Failure> {
+        let _one = lock(&self.0.exchanging);
+        let what = format!("cannot add {} as a journal device", newcomer.path.display());
+        let member = self.wait_in_a_slot(newcomer, &what)?;
+        let sector = self.0.driver.device(member).map_or(BLOCK_BYTES, |device| device.info().logical_sector.into());
+        let granule = if sector <= 512 { 512 } else { BLOCK_BYTES as u32 };
+        let served = self.change(member, MemberChange::Serve { granule, power_safe }, &what);
+        served.map(|()| member).inspect_err(|_| {
+            // The refusal is the failure to tell; a spare that could not be given back shows in the status.
+            drop(self.give_up(member, &what));
+        })
+    }
+
+    /// A device becomes a spare.
+    fn wait_in_a_slot(&self, newcomer: &Newcomer, what: &str) -> Result<MemberId, Failure> {
+        let pool = self.status_now(what)?;
+        let member = free_slot(&pool).ok_or_else(|| Failure::new(id::POOL_VALUE, what, format!("a pool has {MAX_MEMBERS} slots for members and spares")))?;
+        let opened = self.open_newcomer(&pool, member, newcomer, 0, what)?;
+        self.put(member, Some(opened.device), what)?;
+        self.tell(member, MemberChange::AddSpare { uuid: opened.uuid, size_bytes: opened.size_bytes }, what)?;
         Ok(member)
     }
 
@@ -115,18 +135,29 @@ impl Pool {
         self.control(Control::Grow { members }).map(|_| ()).map_err(|error| control_failure(what, &error))
     }
 
-    /// Removes a spare and erases its label.
+    /// Removes a spare or a journal device, and erases its label. A journal device goes when the log has what it promised.
     ///
     /// # Errors
-    /// It is no spare.
-    pub fn remove_spare(&self, member: MemberId) -> Result<(), Failure> {
+    /// It is neither.
+    pub fn remove(&self, member: MemberId) -> Result<(), Failure> {
         let _one = lock(&self.0.exchanging);
         let what = format!("cannot remove member {member}");
-        self.change(member, MemberChange::GiveUp, &what)?;
-        if let Some(device) = self.0.driver.device(member) {
-            offline::erase(&*device).map_err(|error| Failure::new(id::MEMBER_IO, what.clone(), error.of(member)))?;
+        let (_, status) = self.member_status(member, &what)?;
+        if status.journal {
+            if ["online", "rebuilding"].contains(&status.state) {
+                self.change(member, MemberChange::TakeOut, &what)?;
+            }
+            self.settle(member, &what)?;
         }
-        self.put(member, None, &what)
+        self.give_up(member, &what)
+    }
+
+    fn give_up(&self, member: MemberId, what: &str) -> Result<(), Failure> {
+        self.change(member, MemberChange::GiveUp, what)?;
+        if let Some(device) = self.0.driver.device(member) {
+            offline::erase(&*device).map_err(|error| Failure::new(id::MEMBER_IO, what, error.of(member)))?;
+        }
+        self.put(member, None, what)
     }
 
     /// Lets a spare take the place of a member that is out of use.

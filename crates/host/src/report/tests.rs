@@ -23,6 +23,7 @@ pub(crate) fn sample() -> PoolReport {
             state: "online".to_owned(),
             size_bytes: 1 << 30,
             slow: false,
+            journal: false,
             counters: MemberCounters { written, ..MemberCounters::default() },
         }],
         volumes: vec![VolumeReport {
