@@ -166,9 +166,15 @@ fn check_history(found: &[Found], newest: &Superblock, findings: &mut Findings) 
             };
             if diverged {
                 let message = format!("generation {} is not of the same history as generation {}", superblock.generation, newest.generation);
-                // A growth that was taken back leaves this behind on what are spares again.
+                // A growth that was taken back leaves this behind on what are spares again. A journal device that alone had got a generation when the power
+                // went, and could not be read by the next start, has no say: it counts no more until it is replaced.
                 let is_spare = newest.members.get(member.report.member.index()).is_some_and(|record| record.state == MemberState::Spare);
-                let severity = if is_spare { Severity::Note } else { Severity::Error };
+                let is_device = newest.journals.devices() >> member.report.member.0 & 1 == 1;
+                let severity = match () {
+                    () if is_spare => Severity::Note,
+                    () if is_device => Severity::Repairable,
+                    () => Severity::Error,
+                };
                 findings.add(Finding::new(severity, FindingKind::Diverged, message).member(member.report.member));
             }
         }

@@ -121,11 +121,16 @@ impl Engine {
         }
         let record = &mut self.superblock.members[member.index()];
         (record.uuid, record.size_bytes) = (uuid, size_bytes);
+        self.forget_device(member);
+        self.take_part(member);
+        Ok(())
+    }
+
+    /// Another device is in the member's place: what was counted of the old one is none of its own.
+    fn forget_device(&mut self, member: MemberId) {
         let stats = std::mem::take(&mut self.members.list[member.index()].stats);
         add(&mut self.members.former, &stats.written);
         self.slow.forget(member);
-        self.take_part(member);
-        Ok(())
     }
 
     /// The driver must have put another device in its place only when nothing was in flight to the old one.
@@ -181,6 +186,7 @@ impl Engine {
         self.change_member(member, Change::Add).map_err(|why| refused(member, why))?;
         let record = &mut self.superblock.members[member.index()];
         (record.uuid, record.size_bytes) = (uuid, size_bytes);
+        self.forget_device(member);
         Ok(())
     }
 

@@ -97,6 +97,22 @@ fn two_histories_are_told_apart() {
     assert_eq!(kinds(&report)[0], (FindingKind::Diverged, Severity::Error));
 }
 
+/// Power failed while the last generation was written, and only the journal device had got it; the next start could not read the device, and went on by one of
+/// the same number (simulator, seed 4155 with journal devices only).
+#[test]
+fn a_journal_device_that_went_its_own_way_is_to_be_replaced() {
+    let mut pool = TestPool::with_journal_devices(Redundancy::Double, 6, 1);
+    let device = MemberId(6);
+    pool.superblock.members[6].state = MemberState::Absent;
+    pool.save();
+    let mut other = pool.superblock_of(device.0);
+    other.members[6].state = MemberState::Online;
+    pool.put(device, slot_offset(pool.superblock.generation), &other.encode());
+    let report = inspect_members(&mut pool.io);
+    assert!(kinds(&report).contains(&(FindingKind::Diverged, Severity::Repairable)), "{:?}", report.findings);
+    assert!(report.quorum && report.findings.worst == Some(Severity::Repairable), "{:?}", report.findings);
+}
+
 #[test]
 fn a_member_of_another_pool_and_a_damaged_label_are_reported() {
     let mut pool = pool();

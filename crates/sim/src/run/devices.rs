@@ -105,6 +105,11 @@ impl Devices {
         self.ids.contains(&member)
     }
 
+    /// True if the device is given up and another one added, instead of one put in its place.
+    pub(super) fn is_removed_first(&mut self, member: MemberId) -> bool {
+        self.is_one(member) && self.rng.chance(500)
+    }
+
     /// Faults of a cycle of so many block operations.
     pub(super) fn draw_faults(&mut self, blocks: u64) -> Vec<(u64, Fault)> {
         if self.ids.is_empty() {
@@ -361,6 +366,11 @@ impl Run {
     fn replace_device(&mut self, device: MemberId) -> Result<(), Violation> {
         let there = self.world.members.is_present(device);
         let spoiled = self.devices.spoiled.contains(&device);
+        // It may be on its way out for good.
+        let has_place = |state: MemberState| !matches!(state, MemberState::Spare | MemberState::Removed);
+        if !self.ruling().is_some_and(|ruling| has_place(ruling.members[device.index()].state)) {
+            return Ok(());
+        }
         self.world.members.ailment_mut(device).gone = true;
         let (without, is_clean) = (self.expected(), self.ruling().is_none_or(|ruling| ruling.state != PoolState::Active));
         let others_count = self.ruling().is_some_and(|ruling| self.devices.ids.iter().any(|other| *other != device && self.counts(*other, &ruling)));

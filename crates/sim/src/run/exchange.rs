@@ -19,6 +19,10 @@ enum Stage {
     Away { until: u64 },
     /// The answer that it may be replaced still.
     SettlingAgain(ControlId),
+    /// The answer that the journal device is none any more.
+    Removing(ControlId),
+    /// The answer that another device waits in its slot.
+    Adding(ControlId),
     /// The answer that it is in again.
     ComingIn(ControlId),
 }
@@ -75,6 +79,11 @@ impl Run {
                     None
                 }
             }
+            Stage::Removing(id) => match self.done(id, member)? {
+                true => Some(self.add_in_slot(member)?),
+                false => None,
+            },
+            Stage::Adding(id) => self.done(id, member)?.then(|| self.serve_journal(member)),
             Stage::ComingIn(id) => {
                 return match self.world.take_answer(id) {
                     None => Ok(()),
@@ -98,7 +107,15 @@ impl Run {
     /// What a crash has left out of service is to come in again.
     pub(super) fn resume_exchange(&mut self) {
         self.exchange = None;
-        let offline = self.world.status().members.iter().find(|member| member.state == "offline").map(|member| member.member);
+        let members = self.world.status().members;
+        let unfinished = |member: &MemberId| ["removed", "spare"].contains(&members[member.index()].state);
+        if let Some(member) = self.devices.ids.iter().copied().find(unfinished) {
+            let waits = members[member.index()].state == "spare";
+            let stage = if waits { Ok(self.serve_journal(member)) } else { self.add_in_slot(member) };
+            self.exchange = stage.ok().map(|stage| Exchange { member, new_device: true, stage });
+            return;
+        }
+        let offline = members.iter().find(|member| member.state == "offline").map(|member| member.member);
         if let Some(member) = offline {
             let until = self.done + self.rng.below(500);
             if self.devices.is_one(member) {
@@ -152,6 +169,27 @@ impl Run {
             let change = MemberChange::BringBack { superblock: Box::new(superblock) };
             return Ok(Stage::ComingIn(self.world.member_command(member, change)));
         }
+        if self.devices.is_removed_first(member) {
+            return Ok(Stage::Removing(self.world.member_command(member, MemberChange::GiveUp)));
+        }
+        let (uuid, size_bytes) = self.new_device(member)?;
+        Ok(Stage::ComingIn(self.world.member_command(member, MemberChange::Exchange { uuid, size_bytes, spare: None })))
+    }
+
+    /// A journal device has been given up: another one comes into its slot, as a spare first.
+    fn add_in_slot(&mut self, member: MemberId) -> Result<Stage, Violation> {
+        let (uuid, size_bytes) = self.new_device(member)?;
+        Ok(Stage::Adding(self.world.member_command(member, MemberChange::AddSpare { uuid, size_bytes })))
+    }
+
+    fn serve_journal(&mut self, member: MemberId) -> Stage {
+        let (granule, power_safe) = self.scenario.journal.as_ref().map_or((4096, false), |journal| (journal.granule, journal.power_safe));
+        let change = MemberChange::Serve { granule, power_safe };
+        Stage::ComingIn(self.world.member_command(member, change))
+    }
+
+    /// Another device in the member's place, with a label: its identifier and size.
+    fn new_device(&mut self, member: MemberId) -> Result<(Uuid, u64), Violation> {
         let size = self.world.members.member(member).size();
         self.world.exchange_device(member, VirtualMember::new(size, self.scenario.discard_fill))?;
         ensure!(*self.world.members.ailment_mut(member) == Ailment::default(), Protocol, "a new device is in order");
@@ -160,7 +198,7 @@ impl Run {
         self.device_exchanged(member);
         let uuid = Uuid::from_random(self.rng.bytes16());
         self.label(member, uuid)?;
-        Ok(Stage::ComingIn(self.world.member_command(member, MemberChange::Exchange { uuid, size_bytes: size, spare: None })))
+        Ok((uuid, size))
     }
 
     /// What a host writes to a new device before the engine hears of it.
