@@ -317,7 +317,7 @@ impl Engine {
             let Some(building) = self.checkpoint.building.as_mut() else { return };
             let Some(work) = building.work.front().copied() else { break };
             self.checkpoint.wants_segment = false;
-            if !self.make_room(STREAM_CHECKPOINT, 32, 1, out) {
+            if !self.make_room(STREAM_CHECKPOINT, 32, FULL_BLOCK_UNITS, out) {
                 return self.note_starved();
             }
             if let Some(building) = self.checkpoint.building.as_mut() {

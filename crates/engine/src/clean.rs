@@ -19,6 +19,8 @@ use crate::fetch::{FetchGoal, FetchSpec};
 use crate::limits::{CHECKPOINT_RESERVE, MAX_VICTIMS, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, VICTIM_BATCHES_AHEAD};
 use crate::member::Purpose;
 use crate::pending::BlockKey;
+use crate::piece::{Piece, units_of};
+use crate::recover::place_in;
 use crate::segment::ReuseHorizon;
 use crate::slab::Slab;
 use crate::stream::Item;
@@ -31,14 +33,14 @@ pub(crate) use repair::RepairFor;
 use repair::Repairs;
 use std::collections::VecDeque;
 use windrow_io::{MemberOp, Payload};
-use windrow_layout::batch::{DecodedBatch, Entry, decode_batch, decode_header};
+use windrow_layout::batch::{DecodedBatch, Entry, PayloadInfo, decode_batch, decode_header};
 use windrow_layout::checkpoint::OBJECT_MAP;
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, Order, Place, PoolUuid, SegmentId, Seq};
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, FULL_BLOCK_UNITS, Order, Place, PoolUuid, SegmentId, Seq};
 
 /// Rows of column 0 that are read in the hope that they hold the whole head.
 const HEAD_ROWS: u32 = 3;
 /// Dead blocks between live ones that are read along rather than split a run.
-const GAP_BLOCKS: u64 = 2;
+const GAP_BLOCKS: u32 = 2;
 /// Blocks waiting for their place, above which no more batches are read.
 const READY_BOUND: usize = 4096;
 
@@ -48,18 +50,18 @@ struct Move {
     key: BlockKey,
     birth: Order,
     from: Place,
+    /// What is stored of it.
     payload: Payload,
 }
 
 /// A live block of a run.
 #[derive(Clone, Copy, Debug)]
 struct LiveBlock {
-    /// Rows from the run's first.
-    offset: u32,
+    /// Its bytes in the run.
+    piece: Piece,
     key: BlockKey,
     birth: Order,
     from: Place,
-    checksum: u32,
 }
 
 /// Live blocks that are read together, with the dead ones between them.
@@ -277,10 +279,11 @@ impl Engine {
         let tail_column = Column(self.zones.shape(segment).data - 1);
         let goal = |part| FetchGoal::CleanEnd { victim: at, batch_row: row, part };
         for c in 0..head_columns {
-            let spec = FetchSpec { segment, column: Column(c), row, rows: head_rows, checksums: Vec::new(), goal: goal(Some(c)) };
+            let spec = FetchSpec { segment, column: Column(c), row, rows: head_rows, pieces: Vec::new(), goal: goal(Some(c)), singly: false };
             self.start_fetch(spec, out);
         }
-        self.start_fetch(FetchSpec { segment, column: tail_column, row: tail_row, rows: 1, checksums: Vec::new(), goal: goal(None) }, out);
+        let spec = FetchSpec { segment, column: tail_column, row: tail_row, rows: 1, pieces: Vec::new(), goal: goal(None), singly: false };
+        self.start_fetch(spec, out);
     }
 
     /// One end of a batch has come.
@@ -324,13 +327,10 @@ impl Engine {
         let first = u64::from(row) * u64::from(shape.data);
         let rows = batch.frame.header.rows;
         self.warm_entries(batch);
-        let mut sums: Vec<(u64, u32)> = Vec::with_capacity(batch.entries.len());
-        let mut live: Vec<(u64, LiveBlock)> = Vec::with_capacity(batch.entries.len());
+        let mut live: Vec<(PayloadInfo, LiveBlock)> = Vec::with_capacity(batch.entries.len());
         for decoded in &batch.entries {
             let Some(payload) = &decoded.payload else { continue };
-            let block = u64::from(payload.block);
-            sums.push((block, payload.checksum));
-            let place = self.codec.pack_block(segment, first + block);
+            let place = place_in(&self.codec, segment, row, shape.data, payload);
             let (key, birth) = match decoded.entry {
                 Entry::Data { volume, lba, birth } | Entry::Move { volume, lba, birth, .. } => (BlockKey::new(volume, lba), birth),
                 Entry::Page { object, index } => {
@@ -343,33 +343,37 @@ impl Engine {
                 if checksum != payload.checksum {
                     return false;
                 }
-                live.push((block, LiveBlock { offset: 0, key, birth, from: place, checksum: payload.checksum }));
+                live.push((*payload, LiveBlock { piece: Piece::row(0, 0), key, birth, from: place }));
             }
+        }
+        if batch.frame.packed_blocks > 0 {
+            // Packed payload lies behind the whole blocks, whatever the order of the entries.
+            live.sort_unstable_by_key(|(payload, _)| payload.unit);
         }
         let mut index = 0;
         while index < live.len() {
-            let start = live[index].0;
-            let column_end = (start / u64::from(rows) + 1) * u64::from(rows);
+            let start = live[index].0.block();
+            let column_end = (start / rows + 1) * rows;
             let mut end = index + 1;
-            while end < live.len() && live[end].0 < column_end && live[end].0 - live[end - 1].0 <= GAP_BLOCKS + 1 {
+            while end < live.len() && live[end].0.block() < column_end && live[end].0.block() <= live[end - 1].0.last_block() + GAP_BLOCKS + 1 {
                 end += 1;
             }
-            let last = live[end - 1].0;
-            let (from, to) = (sums.partition_point(|(b, _)| *b < start), sums.partition_point(|(b, _)| *b <= last));
-            let checksums: Vec<u32> = sums[from..to].iter().map(|(_, s)| *s).collect();
-            let blocks = live[index..end].iter().map(|(b, l)| LiveBlock { offset: (b - start) as u32, ..*l }).collect();
+            let run_rows = live[end - 1].0.last_block() - start + 1;
+            let piece = |payload: &PayloadInfo| Piece::of_units(payload.unit - start * u32::from(FULL_BLOCK_UNITS), payload.units, payload.checksum);
+            let blocks = live[index..end].iter().map(|(payload, block)| LiveBlock { piece: piece(payload), ..*block }).collect();
             index = end;
-            let (column, run_row) = shape.locate(row, rows, first + start);
-            self.read_run(at, Run { column, row: run_row, rows: checksums.len() as u32, blocks }, checksums, out);
+            let (column, run_row) = shape.locate(row, rows, first + u64::from(start));
+            self.read_run(at, Run { column, row: run_row, rows: run_rows, blocks }, out);
         }
         true
     }
 
-    fn read_run(&mut self, at: u32, run: Run, checksums: Vec<u32>, out: &mut Outbox) {
+    fn read_run(&mut self, at: u32, run: Run, out: &mut Outbox) {
         let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
         let (segment, column, row, rows) = (victim.segment, run.column, run.row, run.rows);
+        let pieces = run.blocks.iter().map(|block| block.piece).collect();
         let goal = FetchGoal::CleanRun { victim: at, run: victim.runs.insert(run) };
-        self.start_fetch(FetchSpec { segment, column, row, rows, checksums, goal }, out);
+        self.start_fetch(FetchSpec { segment, column, row, rows, pieces, goal, singly: false }, out);
     }
 
     /// The blocks of a run have come.
@@ -377,11 +381,12 @@ impl Engine {
         let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
         let Some(run) = victim.runs.remove(run) else { return };
         let Some(bytes) = bytes else {
-            if run.rows > 1 {
-                // One block that can not be had, dead perhaps, must not take its neighbours along.
+            if run.blocks.len() > 1 {
+                // One block that can not be had must not take its neighbours along.
                 for block in run.blocks {
-                    let single = Run { column: run.column, row: run.row + block.offset, rows: 1, blocks: vec![LiveBlock { offset: 0, ..block }] };
-                    self.read_run(at, single, vec![block.checksum], out);
+                    let (first, last) = block.piece.rows();
+                    let blocks = vec![LiveBlock { piece: block.piece.behind(first), ..block }];
+                    self.read_run(at, Run { column: run.column, row: run.row + first, rows: last - first + 1, blocks }, out);
                 }
                 return;
             }
@@ -397,7 +402,7 @@ impl Engine {
         };
         victim.ready += run.blocks.len() as u32;
         for block in run.blocks {
-            let payload = bytes.slice(block.offset as usize * BLOCK_SIZE, BLOCK_SIZE);
+            let payload = bytes.slice(block.piece.at as usize, block.piece.length as usize);
             self.cleaner.ready.push_back((at, Move { key: block.key, birth: block.birth, from: block.from, payload }));
         }
     }
@@ -409,11 +414,13 @@ impl Engine {
             if self.cleaner.ready.is_empty() && !(spare && self.has_repairs()) {
                 return;
             }
-            if !self.make_room(STREAM_CLEANED, 64, 1, out) {
+            // Repairs gain no space: they never take what the moves of a victim need.
+            let first = if spare { self.cleaner.repairs.first() } else { None };
+            let Some(units) = first.or(self.cleaner.ready.front().map(|(_, moved)| moved)).map(|moved| units_of(&moved.payload)) else { return };
+            if !self.make_room(STREAM_CLEANED, 64, units, out) {
                 return;
             }
             let seq = self.stream(STREAM_CLEANED).position.seq;
-            // Repairs gain no space: they never take what the moves of a victim need.
             let repair = if spare { self.cleaner.repairs.pop() } else { None };
             let (victim, moved) = match repair {
                 Some(repair) => (None, repair),

@@ -14,7 +14,7 @@ use crate::ends::{Ends, find_ends, of_row};
 use crate::jobs::encode_redundancy;
 use crate::reconstruct::search;
 use windrow_io::{Buf, BufPool};
-use windrow_layout::batch::{DecodedBatch, HeaderFrame, decode_header};
+use windrow_layout::batch::{DecodedBatch, HeaderFrame, PayloadInfo, decode_header};
 use windrow_units::{BLOCK_SIZE, PoolUuid, SegmentId, Shape, StreamId};
 
 /// Examines one batch.
@@ -40,7 +40,7 @@ pub(crate) struct ExamineWork {
     pub(crate) buffers: BufPool,
     /// Headers that the map contradicts: former batches.
     pub(crate) refused: Vec<HeaderFrame>,
-    /// Blocks of the batch found that live in it; the engine fills it in.
+    /// Units of the batch found that live in it; the engine fills it in.
     pub(crate) live: u32,
     /// Result; `None`: its ends can not be had.
     pub(crate) found: Option<Examined>,
@@ -62,6 +62,17 @@ impl Examined {
     /// True if nothing is wrong or lost.
     pub(crate) fn is_whole(&self) -> bool {
         self.lost.is_empty() && self.wrong.iter().all(|columns| *columns == 0)
+    }
+
+    /// True if payload lies in a block that can not be had.
+    pub(crate) fn is_lost(&self, payload: &PayloadInfo) -> bool {
+        self.lost.iter().any(|block| (payload.block()..=payload.last_block()).contains(block))
+    }
+
+    /// True if something is wrong in a row in which payload lies.
+    pub(crate) fn is_weak(&self, payload: &PayloadInfo) -> bool {
+        let rows = self.batch.frame.header.rows;
+        (payload.block()..=payload.last_block()).any(|block| self.wrong[(block % rows) as usize] != 0)
     }
 
     /// True if a row with a part of the head, or the tail, has something wrong.
@@ -154,12 +165,12 @@ pub(crate) fn data_columns(buffers: &BufPool, batch: &DecodedBatch, ends: &Ends,
         columns[column][within(row)].fill(0);
     }
     let mut lost = Vec::new();
-    for payload in batch.entries.iter().filter_map(|entry| entry.payload.as_ref()) {
-        let (column, row) = place(payload.block);
-        let right = |bytes: &[u8]| windrow_reduce::checksum(bytes) == payload.checksum;
+    for (block, checksum) in batch.payload_blocks() {
+        let (column, row) = place(block);
+        let right = |bytes: &[u8]| windrow_reduce::checksum(bytes) == checksum;
         if !search(&header.shape, column, &of_row(read, row), &mut columns[column][within(row)], right) {
             columns[column][within(row)].fill(0);
-            lost.push(payload.block);
+            lost.push(block);
         }
     }
     (columns, lost)

@@ -7,6 +7,7 @@
 //! 6 What can not be verified is an error, never bytes. The segment is pinned meanwhile, so that it is not used again under the read.
 
 use crate::jobs::{Job, RebuildWork, VerifyWork, Work, verify};
+use crate::piece::Piece;
 use crate::limits::INLINE_VERIFY_BLOCKS;
 use crate::member::Purpose;
 use crate::slow::Watch;
@@ -24,19 +25,19 @@ pub(crate) use split::Split;
 pub(crate) enum FetchGoal {
     /// Part `part` of read request `read`.
     Read { read: u32, part: u32 },
-    /// Edge `edge` of a read-modify-write.
-    Edge { write: u32, edge: u32 },
+    /// Edge `edge` of a read-modify-write, which is packed.
+    Edge { write: u32, edge: u32, packed: Option<Piece> },
     /// Header or footer of a batch being cleaned: no checksum is known. The tail, or the part of the head in column `part`.
     CleanEnd { victim: u32, batch_row: u32, part: Option<u8> },
     /// Live blocks of a batch being cleaned.
     CleanRun { victim: u32, run: u32 },
     /// Block `doubt` of those that live in batches whose tables can not be had.
     Doubt { doubt: u32 },
-    /// Row `row` of a run that is fetched row by row.
+    /// Row or piece `row` of a run that is fetched row by row.
     Row { split: u32, row: u32 },
 }
 
-/// The bytes, or the rows of the run that can not be had.
+/// The bytes, or the rows or pieces of the run that can not be had, by their numbers.
 pub(crate) type Fetched = Result<Payload, Vec<u32>>;
 
 /// What to fetch.
@@ -46,15 +47,38 @@ pub(crate) struct FetchSpec {
     pub(crate) column: Column,
     pub(crate) row: u32,
     pub(crate) rows: u32,
-    /// One for each row; empty: not known, the caller verifies.
-    pub(crate) checksums: Vec<u32>,
+    /// What is wanted of these rows, in ascending order; empty: all, but no checksum is known, the caller verifies.
+    pub(crate) pieces: Vec<Piece>,
     pub(crate) goal: FetchGoal,
+    /// All columns are read row by row: a piece in two rows could not be had otherwise.
+    pub(crate) singly: bool,
 }
 
 impl FetchSpec {
     /// True if a user waits for it, and what comes can be verified here.
     fn is_of_user(&self) -> bool {
-        matches!(self.goal, FetchGoal::Read { .. } | FetchGoal::Edge { .. } | FetchGoal::Row { .. }) && !self.checksums.is_empty()
+        matches!(self.goal, FetchGoal::Read { .. } | FetchGoal::Edge { .. } | FetchGoal::Row { .. }) && !self.pieces.is_empty()
+    }
+}
+
+/// What may still be tried where a run can not be had as a whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Further {
+    /// Its rows or pieces one by one.
+    Split,
+    /// Each column of it row by row.
+    Singly,
+}
+
+impl FetchSpec {
+    fn further(&self) -> Option<Further> {
+        // Cleaning goes on with the live blocks of a run by itself.
+        let is_cleaning = matches!(self.goal, FetchGoal::CleanRun { .. });
+        match self.pieces.len() {
+            1 => (self.rows > 1 && !self.singly).then_some(Further::Singly),
+            0 if self.rows == 1 => None,
+            _ => (!is_cleaning).then_some(Further::Split),
+        }
     }
 }
 
@@ -99,7 +123,7 @@ impl Engine {
         self.segments.get_mut(spec.segment).pins += 1;
         let (member, offset) = self.zones.locate(spec.segment).address(spec.row, spec.column);
         let (column, bytes) = (spec.column.0, spec.rows as usize * BLOCK_SIZE);
-        let (segment_of, is_of_user) = (spec.segment, spec.is_of_user());
+        let (segment_of, is_of_user, singly) = (spec.segment, spec.is_of_user(), spec.singly);
         let serial = self.slow.next_serial();
         let was_held = self.holds(member, segment_of);
         let fetch = self.fetches.insert(Fetch {
@@ -113,6 +137,9 @@ impl Engine {
             under_way: 0,
             serial,
         });
+        if singly {
+            return self.gather_singly(fetch, out);
+        }
         if !was_held {
             return self.gather(fetch, None, out);
         }
@@ -122,7 +149,7 @@ impl Engine {
             fetch.under_way = 1;
         }
         let buf = self.buffers.get(bytes);
-        self.send(member, MemberOp::Read { offset, buf }, Purpose::Fetch { fetch, column }, out);
+        self.send(member, MemberOp::Read { offset, buf }, Purpose::Fetch { fetch, column, row: None }, out);
         if is_of_user && self.superblock.properties.read_latency_bound_ms > 0 {
             self.slow.begin(Watch { fetch, serial, member, since_ns });
             if self.slow.is_slow(member) && self.can_go_around(fetch) && self.slow.take_budget() {
@@ -132,10 +159,13 @@ impl Engine {
     }
 
     /// A member read of a fetch has ended.
-    pub(crate) fn fetch_read_done(&mut self, at: u32, column: u8, buf: Option<Buf>, failed: bool, out: &mut Outbox) {
+    pub(crate) fn fetch_read_done(&mut self, at: u32, column: u8, row: Option<u8>, buf: Option<Buf>, failed: bool, out: &mut Outbox) {
         let now_ns = self.now_ns;
         let Some(fetch) = self.fetches.get_mut(at) else { return };
         fetch.under_way -= 1;
+        if let Some(row) = row {
+            return self.single_read_done(at, column, row, buf.filter(|_| !failed), out);
+        }
         if column == fetch.spec.column.0 {
             let since_ns = fetch.direct_since_ns.take().unwrap_or(now_ns);
             if fetch.spec.is_of_user() {
@@ -168,7 +198,7 @@ impl Engine {
             Stage::Gathering { .. } | Stage::Rebuilding => {
                 // Others have been asked meanwhile: the first right answer counts. It is looked at here, few reads come this way.
                 let Some(bytes) = buf.map(Buf::freeze) else { return };
-                if verify(&bytes, &fetch.spec.checksums) {
+                if verify(&bytes, &fetch.spec.pieces) {
                     self.finish_fetch(at, Some(bytes), out);
                 } else if let Stage::Gathering { own, .. } = &mut fetch.stage {
                     *own = Some(bytes);
@@ -231,17 +261,17 @@ impl Engine {
 
     fn check(&mut self, at: u32, bytes: Payload, out: &mut Outbox) {
         let Some(fetch) = self.fetches.get_mut(at) else { return };
-        let sums = &fetch.spec.checksums;
-        if sums.is_empty() {
+        let pieces = &fetch.spec.pieces;
+        if pieces.is_empty() {
             return self.finish_fetch(at, Some(bytes), out);
         }
-        if sums.len() <= INLINE_VERIFY_BLOCKS {
-            if verify(&bytes, sums) {
+        if pieces.len() <= INLINE_VERIFY_BLOCKS {
+            if verify(&bytes, pieces) {
                 return self.finish_fetch(at, Some(bytes), out);
             }
             return self.gather(at, Some(bytes), out);
         }
-        let work = VerifyWork { fetch: at, blocks: bytes.clone(), checksums: sums.clone(), good: false };
+        let work = VerifyWork { fetch: at, blocks: bytes.clone(), pieces: pieces.clone(), good: false };
         fetch.stage = Stage::Verifying(bytes);
         fetch.since_ns = Some(self.now_ns);
         out.jobs.push(Job(Work::Verify(Box::new(work))));
@@ -280,8 +310,59 @@ impl Engine {
         for column in others {
             let (member, offset) = self.zones.locate(segment).address(row, Column(*column));
             let buf = self.buffers.get(bytes);
-            self.send(member, MemberOp::Read { offset, buf }, Purpose::Fetch { fetch: at, column: *column }, out);
+            self.send(member, MemberOp::Read { offset, buf }, Purpose::Fetch { fetch: at, column: *column, row: None }, out);
         }
+    }
+
+    /// Reads each row of each column by itself. Rows that can not be read are zeroes, which no checksum takes for anything else.
+    fn gather_singly(&mut self, at: u32, out: &mut Outbox) {
+        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        let (segment, first, rows, wanted) = (fetch.spec.segment, fetch.spec.row, fetch.spec.rows, fetch.spec.column.0);
+        let (shape, location) = (*self.zones.shape(segment), self.zones.locate(segment));
+        let related = |c: &u8| match shape.code {
+            Code::None => *c == wanted,
+            Code::Copies => c % shape.data == wanted % shape.data,
+            Code::P | Code::PQ => true,
+        };
+        let columns: Vec<u8> = (0..shape.width).filter(related).filter(|c| self.holds(location.address(first, Column(*c)).0, segment)).collect();
+        if columns.is_empty() {
+            return self.finish_fetch(at, None, out);
+        }
+        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        fetch.stage = Stage::Gathering { columns: (0..shape.width).map(|_| None).collect(), own: None, left: columns.len() as u32 * rows };
+        fetch.under_way += columns.len() as u32 * rows;
+        fetch.since_ns = fetch.since_ns.or(Some(self.now_ns));
+        for (column, row) in columns.into_iter().flat_map(|c| (0..rows).map(move |row| (c, row))) {
+            let (member, offset) = self.zones.locate(segment).address(first + row, Column(column));
+            let buf = self.buffers.get(BLOCK_SIZE);
+            self.send(member, MemberOp::Read { offset, buf }, Purpose::Fetch { fetch: at, column, row: Some(row as u8) }, out);
+        }
+    }
+
+    /// A row of a column has been read by itself, or not.
+    fn single_read_done(&mut self, at: u32, column: u8, row: u8, buf: Option<Buf>, out: &mut Outbox) {
+        let buffers = self.buffers.clone();
+        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        let bytes = fetch.spec.rows as usize * BLOCK_SIZE;
+        let wanted = usize::from(fetch.spec.column.0);
+        let Stage::Gathering { columns, own, left } = &mut fetch.stage else { return self.drop_answered(at) };
+        if let Some(buf) = buf {
+            let whole = columns[usize::from(column)].get_or_insert_with(|| buffers.zeroed(bytes));
+            whole[usize::from(row) * BLOCK_SIZE..][..BLOCK_SIZE].copy_from_slice(&buf);
+        }
+        *left -= 1;
+        if *left == 0 {
+            *own = columns[wanted].take().map(Buf::freeze);
+            self.rebuild(at, out);
+        }
+    }
+
+    /// What a user gets of a stored block: itself, or what it was before it was packed. `None` if it does not unpack (the software that wrote it was
+    /// at fault: its checksum is right).
+    pub(crate) fn unpacked(&self, bytes: Payload, packed: Option<Piece>) -> Option<Payload> {
+        let Some(piece) = packed else { return Some(bytes) };
+        let mut block = self.buffers.get(BLOCK_SIZE);
+        windrow_reduce::unpack_stored(&bytes[piece.range()], &mut block).then(|| block.freeze())
     }
 
     fn rebuild(&mut self, at: u32, out: &mut Outbox) {
@@ -289,8 +370,8 @@ impl Engine {
         let Stage::Gathering { columns, own, .. } = std::mem::replace(&mut fetch.stage, Stage::Rebuilding) else { return };
         fetch.under_way += 1;
         let shape = *self.zones.shape(fetch.spec.segment);
-        let (column, checksums) = (fetch.spec.column, fetch.spec.checksums.clone());
-        let work = RebuildWork { fetch: at, shape, column, columns, own, checksums, buffers: self.buffers.clone(), rebuilt: None };
+        let (column, rows, pieces) = (fetch.spec.column, fetch.spec.rows, fetch.spec.pieces.clone());
+        let work = RebuildWork { fetch: at, shape, column, columns, own, rows, pieces, buffers: self.buffers.clone(), rebuilt: None };
         out.jobs.push(Job(Work::Rebuild(Box::new(work))));
     }
 
@@ -312,11 +393,11 @@ impl Engine {
         }
         // A column that is only late is not known to be wrong.
         if work.rebuilt.is_some() && fetch.direct_since_ns.is_none() && fetch.was_held {
-            let (segment, goal, has_checksums) = (fetch.spec.segment, fetch.spec.goal, !fetch.spec.checksums.is_empty());
+            let (segment, goal) = (fetch.spec.segment, fetch.spec.goal);
             let (member, _) = self.zones.locate(segment).address(fetch.spec.row, fetch.spec.column);
-            if has_checksums && self.holds(member, segment) {
+            if !work.pieces.is_empty() && self.holds(member, segment) {
                 self.counters.repaired_reads += 1;
-                self.note_repair(member, goal, work.rebuilt.as_ref(), out);
+                self.note_repair(member, goal, &work.pieces, work.rebuilt.as_ref(), out);
             }
         }
         self.finish_fetch(at, work.rebuilt, out);
@@ -328,13 +409,16 @@ impl Engine {
         if let Some(since_ns) = fetch.since_ns.take().filter(|_| fetch.spec.is_of_user()) {
             self.stages.record(Times::ReadRebuild, since_ns, self.now_ns);
         }
-        let (segment, goal, rows) = (fetch.spec.segment, fetch.spec.goal, fetch.spec.rows);
-        // Cleaning goes on with the live blocks of a run by itself.
-        let split = (bytes.is_none() && rows > 1 && !matches!(goal, FetchGoal::CleanRun { .. })).then(|| fetch.spec.clone());
+        let (segment, goal) = (fetch.spec.segment, fetch.spec.goal);
+        let further = if bytes.is_none() { fetch.spec.further() } else { None };
+        let spec = further.map(|further| (further, fetch.spec.clone()));
         self.drop_answered(at);
-        if let Some(spec) = split {
-            self.split_fetch(spec, out);
-            // Only now: the rows have it pinned.
+        if let Some((further, spec)) = spec {
+            match further {
+                Further::Split => self.split_fetch(spec, out),
+                Further::Singly => self.start_fetch(FetchSpec { singly: true, ..spec }, out),
+            }
+            // Only now: what goes on has it pinned.
             self.segments.unpin(segment);
             return;
         }
@@ -346,7 +430,10 @@ impl Engine {
     fn fetched(&mut self, goal: FetchGoal, fetched: Fetched, out: &mut Outbox) {
         match goal {
             FetchGoal::Read { read, part } => self.read_part(read, part, fetched, out),
-            FetchGoal::Edge { write, edge } => self.edge_read(write, edge, fetched.ok()),
+            FetchGoal::Edge { write, edge, packed } => {
+                let bytes = fetched.ok().and_then(|bytes| self.unpacked(bytes, packed));
+                self.edge_read(write, edge, bytes);
+            }
             FetchGoal::CleanEnd { victim, batch_row, part } => self.clean_end_read(victim, batch_row, part, fetched.ok(), out),
             FetchGoal::CleanRun { victim, run } => self.clean_run_read(victim, run, fetched.ok(), out),
             FetchGoal::Doubt { doubt } => self.doubt_read(doubt, fetched.ok(), out),

@@ -5,11 +5,12 @@
 
 use crate::api::WrittenBytes;
 use crate::examine::ExamineWork;
+use crate::piece::{Piece, units_of};
 use crate::reconstruct::{rebuild, search};
 use crate::stream::BlockCause;
 use windrow_io::{Buf, BufPool, Payload};
 use windrow_layout::batch::{self, BatchHeader, BatchPlan, TableWriter};
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Code, Column, Seq, Shape};
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Code, Column, FULL_BLOCK_UNITS, PLACE_UNIT, Seq, Shape};
 
 /// A piece of work. Made by the engine, run once by the driver, handed back.
 #[derive(Debug)]
@@ -22,6 +23,7 @@ pub(crate) enum Work {
     Rebuild(Box<RebuildWork>),
     Examine(Box<ExamineWork>),
     Journal(Box<crate::journal::JournalWork>),
+    Unpack(Box<crate::read::UnpackWork>),
 }
 
 impl Job {
@@ -33,6 +35,7 @@ impl Job {
             Work::Rebuild(work) => work.run(),
             Work::Examine(work) => work.run(),
             Work::Journal(work) => work.run(),
+            Work::Unpack(work) => work.run(),
         }
     }
 
@@ -44,6 +47,7 @@ impl Job {
             Work::Rebuild(work) => work.columns.iter().flatten().map(|b| b.len()).sum(),
             Work::Examine(work) => work.bytes(),
             Work::Journal(work) => work.bytes_at_most() as usize,
+            Work::Unpack(work) => work.bytes(),
         }
     }
 }
@@ -57,7 +61,7 @@ pub(crate) struct SealWork {
     pub plan: BatchPlan,
     pub table: TableWriter,
     pub payloads: Vec<Payload>,
-    /// Cause of the payload blocks: `(cause, blocks)` runs; together `plan.payload_blocks`.
+    /// Cause of the payload.
     pub cause: BlockCause,
     pub buffers: BufPool,
     /// Result: one buffer for each column.
@@ -96,16 +100,23 @@ impl SealWork {
             }
         };
         self.checksums.clear();
-        for (i, payload) in self.payloads.iter().enumerate() {
+        let whole = (self.plan.payload_blocks - self.plan.packed_blocks) as usize;
+        for (i, payload) in self.payloads.iter().filter(|payload| payload.len() == BLOCK_SIZE).enumerate() {
             let sum = put(&mut self.columns, &mut self.written, head + i, payload, self.cause);
             self.checksums.push(sum);
         }
-        for block in head + self.payloads.len()..last {
+        debug_assert_eq!(self.checksums.len(), whole);
+        let mut of_table = Vec::new();
+        if whole < self.payloads.len() {
+            of_table = self.put_packed(rows);
+        }
+        for block in head + self.plan.payload_blocks as usize..last {
             put(&mut self.columns, &mut self.written, block, &[], BlockCause::Padding);
         }
         let mut ends = self.buffers.get((head + 1) * BLOCK_SIZE);
         let (head_bytes, tail_bytes) = ends.split_at_mut(head * BLOCK_SIZE);
-        batch::encode_ends(&self.header, &self.table, &self.checksums, &self.plan, head_bytes, tail_bytes);
+        let of_table = if of_table.is_empty() { &self.checksums } else { &of_table };
+        batch::encode_ends(&self.header, &self.table, of_table, &self.plan, head_bytes, tail_bytes);
         for block in 0..head {
             let source = &ends[block * BLOCK_SIZE..(block + 1) * BLOCK_SIZE];
             put(&mut self.columns, &mut self.written, block, source, BlockCause::Header);
@@ -115,6 +126,55 @@ impl SealWork {
         for written in &mut self.written[usize::from(shape.data)..] {
             written.parity += bytes as u64;
         }
+    }
+}
+
+impl SealWork {
+    /// Puts the packed payload behind the whole blocks. `checksums`, which has those of the whole blocks, becomes that of all payload in order;
+    /// returned are those of the table: of all payload blocks, then of the packed payload.
+    fn put_packed(&mut self, rows: usize) -> Vec<u32> {
+        let column_units = (rows * BLOCK_SIZE / PLACE_UNIT) as u64;
+        let mut places = self.plan.places();
+        let whole = std::mem::take(&mut self.checksums);
+        let (mut of_whole, mut packed) = (whole.iter(), Vec::with_capacity(self.payloads.len() - whole.len()));
+        let first = u64::from(self.plan.head_blocks + self.plan.payload_blocks - self.plan.packed_blocks) * u64::from(FULL_BLOCK_UNITS);
+        let end = u64::from(self.plan.head_blocks + self.plan.payload_blocks) * u64::from(FULL_BLOCK_UNITS);
+        let mut behind = first;
+        for payload in &self.payloads {
+            if payload.len() == BLOCK_SIZE {
+                self.checksums.extend(of_whole.next());
+                continue;
+            }
+            let at = places.next(units_of(payload));
+            fill_gap(&mut self.columns, &mut self.written, behind..at, column_units);
+            let (column, byte) = ((at / column_units) as usize, (at % column_units) as usize * PLACE_UNIT);
+            let sum = windrow_reduce::copy_and_checksum(&mut self.columns[column][byte..byte + payload.len()], payload);
+            self.cause.add(payload.len() as u64, &mut self.written[column]);
+            behind = at + u64::from(units_of(payload));
+            packed.push(sum);
+            self.checksums.push(sum);
+        }
+        fill_gap(&mut self.columns, &mut self.written, behind..end, column_units);
+        let mut of_table = whole;
+        for block in first / u64::from(FULL_BLOCK_UNITS)..end / u64::from(FULL_BLOCK_UNITS) {
+            let (column, row) = (block as usize / rows, block as usize % rows);
+            of_table.push(windrow_reduce::checksum(&self.columns[column][row * BLOCK_SIZE..][..BLOCK_SIZE]));
+        }
+        of_table.extend(packed);
+        of_table
+    }
+}
+
+/// Zeroes the units between packed payload, which may lie at the end of one column and the start of the next.
+fn fill_gap(columns: &mut [Buf], written: &mut [WrittenBytes], gap: std::ops::Range<u64>, column_units: u64) {
+    let mut at = gap.start;
+    while at < gap.end {
+        let end = gap.end.min((at / column_units + 1) * column_units);
+        let (column, byte) = ((at / column_units) as usize, (at % column_units) as usize * PLACE_UNIT);
+        let bytes = (end - at) as usize * PLACE_UNIT;
+        columns[column][byte..byte + bytes].fill(0);
+        BlockCause::Padding.add(bytes as u64, &mut written[column]);
+        at = end;
     }
 }
 
@@ -146,24 +206,24 @@ pub(crate) fn encode_redundancy(shape: &Shape, columns: &mut [Buf]) {
 pub(crate) struct VerifyWork {
     pub fetch: u32,
     pub blocks: Payload,
-    pub checksums: Vec<u32>,
+    pub pieces: Vec<Piece>,
     /// Result: true if all agree.
     pub good: bool,
 }
 
 impl VerifyWork {
     fn run(&mut self) {
-        self.good = verify(&self.blocks, &self.checksums);
+        self.good = verify(&self.blocks, &self.pieces);
     }
 }
 
-/// True if each block of `bytes` has its checksum.
-pub(crate) fn verify(bytes: &[u8], checksums: &[u32]) -> bool {
-    bytes.chunks_exact(BLOCK_SIZE).zip(checksums).all(|(block, sum)| windrow_reduce::checksum(block) == *sum)
+/// True if each piece of `bytes` has its checksum.
+pub(crate) fn verify(bytes: &[u8], pieces: &[Piece]) -> bool {
+    pieces.iter().all(|piece| piece.is_in(bytes))
 }
 
-/// Rebuilds a run of rows of one column. With checksums only verified bytes are a result: every row is tried with all that it may be
-/// while the redundancy covers what is missing and wrong in it.
+/// Rebuilds a run of rows of one column. With pieces only verified bytes are a result, and only those of the pieces: the rows of each are tried
+/// with all that they may be while the redundancy covers what is missing and wrong in them.
 #[derive(Debug)]
 pub(crate) struct RebuildWork {
     pub fetch: u32,
@@ -173,8 +233,9 @@ pub(crate) struct RebuildWork {
     pub columns: Vec<Option<Buf>>,
     /// What was read of the wanted column, if it could be read: some of its rows may be right.
     pub own: Option<Payload>,
-    /// Checksums of the wanted blocks; empty: take the first reconstruction that is possible, the caller verifies.
-    pub checksums: Vec<u32>,
+    pub rows: u32,
+    /// What is wanted of it; nothing: take the first reconstruction that is possible, the caller verifies.
+    pub pieces: Vec<Piece>,
     pub buffers: BufPool,
     /// Result.
     pub rebuilt: Option<Payload>,
@@ -182,22 +243,47 @@ pub(crate) struct RebuildWork {
 
 impl RebuildWork {
     fn run(&mut self) {
-        let bytes = self.checksums.len() * BLOCK_SIZE;
-        let length = self.columns.iter().flatten().map(|c| c.len()).next().or(self.own.as_ref().map(|own| own.len())).unwrap_or(bytes);
         let wanted = usize::from(self.column.0);
         let mut columns: Vec<Option<&[u8]>> = self.columns.iter().map(|c| c.as_deref()).collect();
-        let mut out = self.buffers.get(length);
+        let mut out = self.buffers.get(self.rows as usize * BLOCK_SIZE);
         // The usual case first: nothing is wrong but what is known to be missing, in all rows at once.
-        let mut good = rebuild(&self.shape, wanted, &columns, None, &mut out) && verify(&out, &self.checksums);
-        if !good && !self.checksums.is_empty() {
+        let mut good = rebuild(&self.shape, wanted, &columns, None, &mut out) && verify(&out, &self.pieces);
+        if !good && !self.pieces.is_empty() {
             columns[wanted] = self.own.as_deref();
-            good = out.chunks_exact_mut(BLOCK_SIZE).zip(&self.checksums).enumerate().all(|(row, (out, sum))| {
-                let of_row: Vec<Option<&[u8]>> = columns.iter().map(|c| c.map(|c| &c[row * BLOCK_SIZE..(row + 1) * BLOCK_SIZE])).collect();
-                search(&self.shape, wanted, &of_row, out, |bytes| windrow_reduce::checksum(bytes) == *sum)
-            });
+            good = self.pieces.iter().all(|piece| search_piece(&self.shape, wanted, &columns, piece, &mut out));
         }
         self.rebuilt = good.then(|| out.freeze());
     }
+}
+
+/// Puts a piece of column `wanted` into `out`: its row, or its two rows together, are tried with all that they may be.
+fn search_piece(shape: &Shape, wanted: usize, columns: &[Option<&[u8]>], piece: &Piece, out: &mut [u8]) -> bool {
+    let of_row = |row: u32| -> Vec<Option<&[u8]>> { columns.iter().map(|c| c.map(|c| &c[row as usize * BLOCK_SIZE..][..BLOCK_SIZE])).collect() };
+    let (first, last) = piece.rows();
+    let start = piece.at as usize % BLOCK_SIZE;
+    let split = if first == last { piece.length as usize } else { BLOCK_SIZE - start };
+    let mut ends: Vec<Vec<u8>> = Vec::new();
+    let mut block = vec![0; BLOCK_SIZE];
+    if first != last {
+        search(shape, wanted, &of_row(last), &mut block, |bytes| {
+            let end = &bytes[..piece.length as usize - split];
+            if !ends.iter().any(|known| known == end) {
+                ends.push(end.to_vec());
+            }
+            false
+        });
+    }
+    let found = &mut out[piece.range()];
+    search(shape, wanted, &of_row(first), &mut block, |bytes| {
+        found[..split].copy_from_slice(&bytes[start..start + split]);
+        if first == last {
+            return windrow_reduce::checksum(found) == piece.checksum;
+        }
+        ends.iter().any(|end| {
+            found[split..].copy_from_slice(end);
+            windrow_reduce::checksum(found) == piece.checksum
+        })
+    })
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod round;
 pub(crate) use round::JournalWork;
 
 use crate::limits::{JOURNAL_BACKLOG_BYTES, JOURNAL_LISTEN_NS, JOURNAL_LIVE_BYTES_MAX, STREAM_USER};
+use crate::piece::Piece;
 use crate::write::Placing;
 use crate::{Engine, JournalStatus, Outbox};
 use backlog::Backlog;
@@ -195,9 +196,17 @@ impl Engine {
         self.journal.backlog.listening = true;
         let open = &self.streams[crate::stream_slot(STREAM_USER)].open;
         let mut payloads = open.payloads.iter();
-        for entry in open.table.decode() {
-            let payload = if entry.has_payload() { payloads.next().cloned() } else { None };
-            self.journal.backlog.push(entry, payload);
+        for (entry, _) in open.table.decode() {
+            let payload = if entry.has_payload() { payloads.next() } else { None };
+            // Records are packed in their own way.
+            let payload = payload.map(|payload| {
+                let packed = Some(Piece { at: 0, length: payload.len() as u32, checksum: 0 }).filter(Piece::is_packed);
+                self.unpacked(payload.clone(), packed)
+            });
+            match payload {
+                Some(None) => return self.journal.backlog.clear(),
+                payload => self.journal.backlog.push(entry, payload.flatten()),
+            }
         }
         for placing in &self.admission.placing {
             self.journal.backlog.push(placing.entry(), placing.payload().cloned());

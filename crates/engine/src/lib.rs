@@ -29,6 +29,7 @@ mod map;
 mod member;
 mod order;
 mod pending;
+mod piece;
 mod ranges;
 mod read;
 mod rebuild;
@@ -202,6 +203,7 @@ impl Engine {
             jobs::Work::Rebuild(work) => self.fetch_rebuilt(*work, out),
             jobs::Work::Examine(work) => self.examined(*work, out),
             jobs::Work::Journal(work) => self.record_encoded(*work, out),
+            jobs::Work::Unpack(work) => self.part_unpacked(*work, out),
         }
     }
 

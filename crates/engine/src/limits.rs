@@ -106,6 +106,9 @@ pub const SCRUB_LOST_MAX: usize = 1024;
 pub const WALK_PAGES_PER_STEP: usize = 64;
 /// Blocks verified inline on the engine's thread; more go to a job.
 pub const INLINE_VERIFY_BLOCKS: usize = 8;
+
+/// Packed blocks that are unpacked where they come; more of them by a job.
+pub const INLINE_UNPACK_BLOCKS: usize = 4;
 /// Segments that the user stream holds in advance, in the reckoning of the reserve; more if they are very small (`write/room.rs`).
 pub const RESERVED_AHEAD: u32 = 3;
 /// Segments that cleaning keeps coming free beyond what users need at once, so that one member flush serves several segments:

@@ -42,6 +42,8 @@ pub enum Purpose {
         fetch: u32,
         /// Column that was read.
         column: u8,
+        /// One row of it, where each is read by itself.
+        row: Option<u8>,
     },
     /// One column of a batch that is examined.
     Examine {
@@ -148,7 +150,7 @@ impl Engine {
                 }
                 self.batch_write_done(stream, seq, column, failed, out);
             }
-            Purpose::Fetch { fetch, column } => self.fetch_read_done(fetch, column, buf, failed, out),
+            Purpose::Fetch { fetch, column, row } => self.fetch_read_done(fetch, column, row, buf, failed, out),
             Purpose::Examine { examination, column, row } => self.examine_read(examination, column, row, buf.filter(|_| !failed), out),
             Purpose::Rebuild { segment, bytes } => {
                 self.members.list[member.index()].dirty |= !failed;

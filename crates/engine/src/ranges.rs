@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 use windrow_layout::batch::RangeState;
 use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, VolumeState};
 use windrow_layout::map_entry::MapEntry;
-use windrow_units::{FULL_BLOCK_UNITS, Lba, Order, Seq, VolumeId};
+use windrow_units::{Lba, Order, Seq, VolumeId};
 
 /// One walk.
 #[derive(Debug)]
@@ -161,7 +161,7 @@ impl Engine {
             let old = v.map.replace(arena, Lba(lba), entry);
             if old.has_payload() {
                 let segment = self.codec.segment(old.place());
-                self.segments.remove_live(segment, u32::from(FULL_BLOCK_UNITS), order, Seq(0));
+                self.segments.remove_live(segment, u32::from(old.length_units()), order, Seq(0));
                 if self.pending.get(BlockKey::new(volume, Lba(lba))).is_none() {
                     self.volumes.used_blocks -= 1;
                 }

@@ -1,27 +1,82 @@
 //! Reads: pending blocks first, then the map; neighbours on one member are read together.
 //!
 //! 1 For each block: content on its way, else the map's entry. 2 Blocks without payload are slices of one buffer of zeroes or
-//! ones. 3 Blocks whose payloads lie one after the other in one column become one fetch. 4 When all parts are there, the
-//! edges are cut to the bytes asked for and the answer is the list of parts: no byte is copied on the way.
+//! ones. 3 Blocks whose payloads lie one after the other in one column become one fetch, whole ones and packed ones apart. 4 Packed ones are
+//! unpacked when they come, many of them by a job. 5 When all parts are there, the
+//! edges are cut to the bytes asked for and the answer is the list of parts: no byte of a whole block is copied on the way.
 
 use crate::clean::RepairFor;
 use crate::fetch::{FetchGoal, FetchSpec, Fetched};
+use crate::jobs::{Job, Work};
+use crate::limits::INLINE_UNPACK_BLOCKS;
 use crate::pending::{BlockKey, Content};
+use crate::piece::Piece;
 use crate::{Engine, Notice, Outbox};
-use windrow_io::{CONSTANT_BYTES, Completion, Extent, ExtentState, Payload, Reply, RequestError, RequestId};
+use windrow_io::{BufPool, CONSTANT_BYTES, Completion, Extent, ExtentState, Payload, Reply, RequestError, RequestId};
 use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_layout::map_entry::{BlockState, MapEntry};
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, Lba, MemberId, Place, SegmentId, VolumeId};
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, FULL_BLOCK_UNITS, Lba, MemberId, PLACE_UNIT, SegmentId, VolumeId};
 
 #[derive(Debug)]
 struct Run {
     first: Lba,
-    place: Place,
     segment: SegmentId,
+    /// Number in the segment of the data block in its first row.
+    block: u64,
     column: Column,
     row: u32,
+    rows: u32,
     batch_end: u32,
-    checksums: Vec<u32>,
+    pieces: Vec<Piece>,
+}
+
+impl Run {
+    fn is_packed(&self) -> bool {
+        self.pieces.first().is_some_and(Piece::is_packed)
+    }
+
+    fn spec(self, goal: FetchGoal) -> FetchSpec {
+        FetchSpec { segment: self.segment, column: self.column, row: self.row, rows: self.rows, pieces: self.pieces, goal, singly: false }
+    }
+}
+
+/// What is known of a part that is fetched.
+#[derive(Debug)]
+struct PartInfo {
+    /// Its first block.
+    first: Lba,
+    /// Where its first row lies: segment, and number of the data block.
+    segment: SegmentId,
+    block: u64,
+    /// Its pieces, if they are packed.
+    packed: Vec<Piece>,
+}
+
+/// Unpacks part of a read.
+#[derive(Debug)]
+pub(crate) struct UnpackWork {
+    read: u32,
+    part: u32,
+    stored: Payload,
+    pieces: Vec<Piece>,
+    buffers: BufPool,
+    /// Result: the blocks, or those that do not unpack.
+    unpacked: Fetched,
+}
+
+impl UnpackWork {
+    pub(crate) fn run(&mut self) {
+        let mut blocks = self.buffers.get(self.pieces.len() * BLOCK_SIZE);
+        let unpack = |(piece, block): (&Piece, &mut [u8])| windrow_reduce::unpack_stored(&self.stored[piece.range()], block);
+        let good: Vec<bool> = self.pieces.iter().zip(blocks.chunks_exact_mut(BLOCK_SIZE)).map(unpack).collect();
+        let bad: Vec<u32> = (0..).zip(good).filter(|(_, good)| !good).map(|(number, _)| number).collect();
+        self.unpacked = if bad.is_empty() { Ok(blocks.freeze()) } else { Err(bad) };
+    }
+
+    /// Bytes it reads and writes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.pieces.len() * BLOCK_SIZE + self.stored.len()
+    }
 }
 
 #[derive(Debug)]
@@ -39,8 +94,8 @@ pub(crate) struct ReadRequest {
     skip: usize,
     length: usize,
     parts: Vec<Option<Payload>>,
-    /// First block of each part.
-    firsts: Vec<(Lba, Place)>,
+    /// One for each part.
+    infos: Vec<PartInfo>,
     left: u32,
     failed: bool,
 }
@@ -63,17 +118,18 @@ impl Engine {
         }
         let skip = (offset - first * BLOCK_BYTES) as usize;
         let mut read =
-            ReadRequest { id, volume, skip, length: length as usize, parts: Vec::with_capacity(parts.len()), firsts: Vec::new(), left: 0, failed: false };
+            ReadRequest { id, volume, skip, length: length as usize, parts: Vec::with_capacity(parts.len()), infos: Vec::new(), left: 0, failed: false };
         let mut runs = Vec::new();
         for (i, part) in parts.into_iter().enumerate() {
             match part {
                 Part::Ready(payload) => {
                     read.parts.push(Some(payload));
-                    read.firsts.push((Lba(0), Place(0)));
+                    read.infos.push(PartInfo { first: Lba(0), segment: SegmentId::NONE, block: 0, packed: Vec::new() });
                 }
                 Part::Fetch(run) => {
                     read.parts.push(None);
-                    read.firsts.push((run.first, run.place));
+                    let packed = if run.is_packed() { run.pieces.clone() } else { Vec::new() };
+                    read.infos.push(PartInfo { first: run.first, segment: run.segment, block: run.block, packed });
                     runs.push((i as u32, run));
                 }
             }
@@ -84,10 +140,7 @@ impl Engine {
         read.left = runs.len() as u32;
         let at = self.reads.insert(read);
         for (part, run) in runs {
-            let rows = run.checksums.len() as u32;
-            let goal = FetchGoal::Read { read: at, part };
-            let spec = FetchSpec { segment: run.segment, column: run.column, row: run.row, rows, checksums: run.checksums, goal };
-            self.start_fetch(spec, out);
+            self.start_fetch(run.spec(FetchGoal::Read { read: at, part }), out);
         }
     }
 
@@ -104,7 +157,7 @@ impl Engine {
             Some(BlockState::Hole) => self.push_content(Content::Hole, parts),
             Some(BlockState::Zero) => self.push_content(Content::Zero, parts),
             Some(BlockState::Ones) => self.push_content(Content::Ones, parts),
-            Some(BlockState::Plain) => self.push_mapped(lba, entry, parts),
+            Some(BlockState::Plain | BlockState::Lz4) => self.push_mapped(lba, entry, parts),
             // States of later features never appear in a pool that this version opened; `Lost` is an error by definition.
             _ => return Err(RequestError::Io),
         }
@@ -131,14 +184,24 @@ impl Engine {
         let segment = self.codec.segment(entry.place());
         let block = self.codec.block(entry.place());
         let (column, row, batch_end) = self.locate_block(segment, block);
-        if let Some(Part::Fetch(run)) = parts.last_mut() {
-            let next_row = run.row + run.checksums.len() as u32;
-            if run.segment == segment && run.column == column && next_row == row && row < run.batch_end {
-                run.checksums.push(entry.checksum());
+        let within = (self.codec.offset_units(entry.place()) % u64::from(FULL_BLOCK_UNITS)) as u32;
+        let piece = |row: u32| Piece::of_units(row * u32::from(FULL_BLOCK_UNITS) + within, entry.length_units(), entry.checksum());
+        if let Some(Part::Fetch(run)) = parts.last_mut()
+            && run.segment == segment
+            && run.column == column
+            && row < run.batch_end
+            && row >= run.row
+            && row <= run.row + run.rows
+        {
+            let (next, end) = (piece(row - run.row), run.pieces.last().map_or(0, |last| last.at + last.length));
+            if next.at >= end && next.is_packed() == run.is_packed() {
+                run.rows = next.rows().1 + 1;
+                run.pieces.push(next);
                 return;
             }
         }
-        parts.push(Part::Fetch(Run { first: lba, place: entry.place(), segment, column, row, batch_end, checksums: vec![entry.checksum()] }));
+        let first = piece(0);
+        parts.push(Part::Fetch(Run { first: lba, segment, block, column, row, rows: first.rows().1 + 1, batch_end, pieces: vec![first] }));
     }
 
     /// Column, row and end of the batch of a data block.
@@ -152,7 +215,21 @@ impl Engine {
     /// Part of a read has come, or blocks of it can not be had.
     pub(crate) fn read_part(&mut self, at: u32, part: u32, fetched: Fetched, out: &mut Outbox) {
         let Some(read) = self.reads.get_mut(at) else { return };
-        let (volume, first) = (read.volume, read.firsts[part as usize].0);
+        let info = &mut read.infos[part as usize];
+        if let Ok(stored) = &fetched
+            && !info.packed.is_empty()
+        {
+            // (Repairs are noted before.)
+            let pieces = std::mem::take(&mut info.packed);
+            let is_small = pieces.len() <= INLINE_UNPACK_BLOCKS;
+            let mut work = UnpackWork { read: at, part, stored: stored.clone(), pieces, buffers: self.buffers.clone(), unpacked: Err(Vec::new()) };
+            if !is_small {
+                return out.jobs.push(Job(Work::Unpack(Box::new(work))));
+            }
+            work.run();
+            return self.part_unpacked(work, out);
+        }
+        let (volume, first) = (read.volume, info.first);
         read.failed |= fetched.is_err();
         read.left -= 1;
         let ended = read.left == 0;
@@ -163,6 +240,11 @@ impl Engine {
         if ended && let Some(read) = self.reads.remove(at) {
             self.finish_read(read, out);
         }
+    }
+
+    /// Part of a read has been unpacked.
+    pub(crate) fn part_unpacked(&mut self, work: UnpackWork, out: &mut Outbox) {
+        self.read_part(work.read, work.part, work.unpacked, out);
     }
 
     fn finish_read(&mut self, read: ReadRequest, out: &mut Outbox) {
@@ -184,21 +266,22 @@ impl Engine {
         out.completions.push(Completion { id: read.id, result: Ok(Reply::Data(parts)), orders: None });
     }
 
-    /// A read was answered from redundancy although its member is online: say so, and log the block anew so that the damaged
-    /// copy is no longer needed.
-    pub(crate) fn note_repair(&mut self, member: MemberId, goal: FetchGoal, bytes: Option<&Payload>, out: &mut Outbox) {
-        let (FetchGoal::Read { read, part }, row) = self.whole_goal(goal) else { return };
+    /// A read was answered from redundancy although its member is online: say so, and log the blocks anew so that the damaged
+    /// copy is no longer needed. `pieces` are what was rebuilt, `bytes` the rows that they lie in.
+    pub(crate) fn note_repair(&mut self, member: MemberId, goal: FetchGoal, pieces: &[Piece], bytes: Option<&Payload>, out: &mut Outbox) {
+        let (FetchGoal::Read { read, part }, number) = self.whole_goal(goal) else { return };
         let Some(read) = self.reads.get_mut(read) else { return };
-        let (volume, (first, place)) = (read.volume, read.firsts[part as usize]);
-        let first = Lba(first.0 + u64::from(row));
+        let (volume, info) = (read.volume, &read.infos[part as usize]);
+        let (first, segment) = (Lba(info.first.0 + u64::from(number)), info.segment);
+        let of_run = |number: u32| info.packed.get(number as usize).copied().unwrap_or_else(|| Piece::row(number, 0));
+        let unit = |number: u32| info.block * u64::from(FULL_BLOCK_UNITS) + u64::from(of_run(number).at) / PLACE_UNIT as u64;
+        let units: Vec<u64> = (number..).take(pieces.len()).map(unit).collect();
         out.notices.push(Notice::Repaired { volume, lba: first.0, member });
         let Some(bytes) = bytes else { return };
-        let block = self.codec.block(place) + u64::from(row);
-        let segment = self.codec.segment(place);
-        for i in 0..bytes.len() / BLOCK_SIZE {
-            let from = self.codec.pack_block(segment, block + i as u64);
-            let key = BlockKey::new(volume, Lba(first.0 + i as u64));
-            self.queue_repair(RepairFor::Read, key, windrow_units::Order(0), from, bytes.slice(i * BLOCK_SIZE, BLOCK_SIZE));
+        for ((i, piece), unit) in (0..).zip(pieces).zip(units) {
+            let from = self.codec.pack(segment, unit);
+            let key = BlockKey::new(volume, Lba(first.0 + i));
+            self.queue_repair(RepairFor::Read, key, windrow_units::Order(0), from, bytes.slice(piece.at as usize, piece.length as usize));
         }
     }
 
@@ -210,9 +293,8 @@ impl Engine {
             Ok(()) => match parts.pop() {
                 Some(Part::Ready(payload)) => self.edge_read(write, edge, Some(payload)),
                 Some(Part::Fetch(run)) => {
-                    let goal = FetchGoal::Edge { write, edge };
-                    let spec = FetchSpec { segment: run.segment, column: run.column, row: run.row, rows: 1, checksums: run.checksums, goal };
-                    self.start_fetch(spec, out);
+                    let packed = run.pieces.first().copied().filter(Piece::is_packed);
+                    self.start_fetch(run.spec(FetchGoal::Edge { write, edge, packed }), out);
                 }
                 None => self.edge_read(write, edge, None),
             },

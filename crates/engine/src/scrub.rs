@@ -16,6 +16,7 @@ use crate::examination::ExamineGoal;
 use crate::examine::{ExamineWork, Examined};
 use crate::limits::{SCRUB_LOST_MAX, SCRUB_PAUSE_NS, SCRUB_SEGMENTS_PER_STEP};
 use crate::pending::BlockKey;
+use crate::recover::place_in;
 use crate::segment::SegmentState;
 use crate::{ControlError, Engine, Notice, Outbox, ScrubCommand, ScrubState, ScrubStatus, VolumeBlock};
 use doubts::Doubts;
@@ -37,7 +38,7 @@ struct Repair {
 #[derive(Debug)]
 struct Tally {
     segment: SegmentId,
-    /// Live blocks that they name so far.
+    /// Live units that they name so far.
     live: u32,
     /// Blocks of them that are lost, and have been told.
     lost: Vec<BlockKey>,
@@ -311,17 +312,16 @@ impl Engine {
     /// Has the live blocks of damaged rows moved, and notes those that are lost.
     fn take_damage(&mut self, segment: SegmentId, row: u32, found: &Examined, out: &mut Outbox) {
         let shape = *self.zones.shape(segment);
-        let (first, rows) = (u64::from(row) * u64::from(shape.data), found.batch.frame.header.rows);
+        let rows = found.batch.frame.header.rows;
         let weak_ends = found.ends_are_weak();
         let (mut concerned, mut any) = (vec![false; rows as usize], false);
         for decoded in &found.batch.entries {
             let Some(payload) = &decoded.payload else { continue };
-            let at = (payload.block % rows) as usize;
-            let lost = found.lost.contains(&payload.block);
-            if found.wrong[at] == 0 && !weak_ends && !lost {
+            let lost = found.is_lost(payload);
+            if !found.is_weak(payload) && !weak_ends && !lost {
                 continue;
             }
-            let place = self.codec.pack_block(segment, first + u64::from(payload.block));
+            let place = place_in(&self.codec, segment, row, shape.data, payload);
             let live = match decoded.entry {
                 Entry::Data { volume, lba, birth } | Entry::Move { volume, lba, birth, .. } => {
                     let live = self.shows(volume, lba, place);
@@ -330,7 +330,7 @@ impl Engine {
                         self.scrub.tallies.iter_mut().filter(|tally| tally.segment == segment).for_each(|tally| tally.lost.push(key));
                         self.note_scrub_loss(key, out);
                     } else if live {
-                        let payload = self.examined_block(found, payload.block);
+                        let payload = self.examined_payload(found, payload);
                         self.scrub.repairs.push_back(Repair { key, birth, from: place, payload });
                     }
                     live
@@ -342,7 +342,7 @@ impl Engine {
                 }
                 _ => false,
             };
-            concerned[at] |= live;
+            (payload.block()..=payload.last_block()).for_each(|block| concerned[(block % rows) as usize] |= live);
             any |= live;
         }
         // What is wrong beside blocks that nobody needs is not worth a word.

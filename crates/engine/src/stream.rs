@@ -108,6 +108,8 @@ pub struct Batch {
     pub rows: u32,
     /// Blocks before the payload.
     pub head_blocks: u32,
+    /// Payload blocks that are a whole payload.
+    pub whole_blocks: u32,
     /// Stage.
     pub stage: BatchStage,
     /// What it does.

@@ -180,8 +180,7 @@ pub(crate) fn verify_whole(reader: &mut PoolReader<'_>, frame: &HeaderFrame) -> 
     let mut rows = Rows::new(reader, header.segment, header.row, header.rows);
     rows.load(reader, 0..usize::from(header.shape.width), 0, header.rows);
     let batch = find_ends(reader, &mut rows, frame)?;
-    let payloads = batch.entries.iter().filter_map(|e| e.payload);
-    let lost: Vec<u32> = payloads.filter(|p| rows.find_checksum(reader, p.block, p.checksum).is_none()).map(|p| p.block).collect();
+    let lost: Vec<u32> = batch.payload_blocks().filter(|(block, sum)| rows.find_checksum(reader, *block, *sum).is_none()).map(|(block, _)| block).collect();
     let mut flaws = Flaws { wrong: lost.len() as u32, ..Flaws::default() };
     let mut of_rows = vec![RowFlaws::default(); header.rows as usize];
     let blocks = (0..frame.head_blocks + frame.payload_blocks).chain([frame.tail_block()]);

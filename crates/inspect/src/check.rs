@@ -5,7 +5,7 @@
 //! payload and redundancy. Memory: the maps (16 bytes for each block of touched pages) and 32 bytes for each live block.
 
 use crate::batches::{Expected, all_headers, find_ends, find_header};
-use crate::image::{self, Image, PageRef, block_of};
+use crate::image::{self, Image, PageRef, exists};
 use crate::journal;
 use crate::members::inspect_members;
 use crate::reader::{Origin, PoolReader, Rows};
@@ -15,11 +15,11 @@ use crate::state::{Segment, Tables};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_io::MemberIo;
-use windrow_layout::batch::{DecodedBatch, DecodedEntry, Entry, HeaderFrame};
+use windrow_layout::batch::{DecodedBatch, DecodedEntry, Entry, HeaderFrame, PayloadInfo, payload_checksum};
 use windrow_layout::checkpoint::{OBJECT_LEAF, VolumeState};
 use windrow_layout::map_entry::{BlockState, MapEntry};
 use windrow_layout::superblock::{CheckpointRoot, Superblock};
-use windrow_units::{Epoch, FULL_BLOCK_UNITS, Lba, Place, SegmentId, VolumeId};
+use windrow_units::{BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, Lba, PLACE_UNIT, Place, SegmentId, VolumeId};
 
 /// What to check beyond structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -244,6 +244,7 @@ impl Owner {
 #[derive(Clone, Copy, Debug)]
 struct Reference {
     place: Place,
+    units: u16,
     checksum: u32,
     owner: Owner,
 }
@@ -257,7 +258,8 @@ fn collect_references(reader: &PoolReader<'_>, tables: &Tables, pages: &[PageRef
             Ok(false) => {}
             Ok(true) => {
                 *mapped.entry(volume).or_default() += 1;
-                references.push(Reference { place: entry.place(), checksum: entry.checksum(), owner: Owner::Block { volume, lba } });
+                let owner = Owner::Block { volume, lba };
+                references.push(Reference { place: entry.place(), units: entry.length_units(), checksum: entry.checksum(), owner });
             }
             Err(message) => report.findings.add(Finding::new(Severity::Error, FindingKind::MapEntryWrong, message).block(volume, lba)),
         }
@@ -265,11 +267,11 @@ fn collect_references(reader: &PoolReader<'_>, tables: &Tables, pages: &[PageRef
     for page in pages {
         let rows = (u32::from(page.pointer.batch_row), u32::from(page.pointer.batch_rows));
         let owner = Owner::Page { object: page.object, index: page.index, rows };
-        references.push(Reference { place: page.pointer.place, checksum: page.pointer.checksum, owner });
+        references.push(Reference { place: page.pointer.place, units: FULL_BLOCK_UNITS, checksum: page.pointer.checksum, owner });
     }
     references.sort_unstable_by_key(|r| r.place);
     references.dedup_by(|later, first| {
-        let same = later.place == first.place;
+        let same = later.place.0 < first.place.0 + u64::from(first.units);
         if same {
             let message = format!("{} and {} are at the same place", first.owner, later.owner);
             report.findings.add(later.owner.mark(Finding::new(Severity::Error, FindingKind::PlaceShared, message)));
@@ -298,10 +300,14 @@ fn check_entry(reader: &PoolReader<'_>, entry: &MapEntry) -> Result<bool, String
             empty.then_some(false).ok_or_else(|| format!("a block of state {state:?} has a place, a length or a checksum"))
         }
         BlockState::Plain if entry.length_units() != FULL_BLOCK_UNITS => Err(format!("a plain block of {} units", entry.length_units())),
-        BlockState::Plain if entry.word1 >> 32 != 0 => Err("reserved bits are set".to_owned()),
-        BlockState::Plain if block_of(reader, entry.place()).is_none() => Err(format!("there is no place {:#x}", entry.place().0)),
-        BlockState::Plain => Ok(true),
-        BlockState::Lz4 | BlockState::Zstd | BlockState::Shared | BlockState::Unit => Err(format!("state {state:?} is not used by this version")),
+        BlockState::Lz4 if !(1..FULL_BLOCK_UNITS).contains(&entry.length_units()) => Err(format!("a packed block of {} units", entry.length_units())),
+        BlockState::Plain | BlockState::Lz4 if entry.word1 >> 32 != 0 => Err("reserved bits are set".to_owned()),
+        BlockState::Plain if !reader.codec.offset_units(entry.place()).is_multiple_of(u64::from(FULL_BLOCK_UNITS)) => {
+            Err(format!("the place {:#x} is not that of a block", entry.place().0))
+        }
+        BlockState::Plain | BlockState::Lz4 if !exists(reader, entry.place(), entry.length_units()) => Err(format!("there is no place {:#x}", entry.place().0)),
+        BlockState::Plain | BlockState::Lz4 => Ok(true),
+        BlockState::Zstd | BlockState::Shared | BlockState::Unit => Err(format!("state {state:?} is not used by this version")),
     }
 }
 
@@ -349,7 +355,7 @@ impl SegmentCheck<'_, '_, '_> {
                 None => {
                     let message = format!("head or tail of batch {} can not be read or rebuilt", frame.header.seq);
                     self.add(Finding::new(Severity::Error, FindingKind::BatchDamaged, message).at(self.segment, rows.row));
-                    self.blocks(&mut rows, inside);
+                    self.blocks(&mut rows, None, inside);
                 }
             }
         }
@@ -402,7 +408,7 @@ impl SegmentCheck<'_, '_, '_> {
         let (inside, _) = self.split(&found.frame, references);
         let holds = |batch: &DecodedBatch| {
             let with_payload = with_payload(batch);
-            inside.iter().all(|reference| self.entry(&found.rows, batch, &with_payload, reference).is_ok())
+            inside.iter().all(|reference| self.entry(&found.rows, &with_payload, reference).is_ok())
         };
         header.row + header.rows == ends && found.batch.as_ref().is_some_and(holds)
     }
@@ -413,19 +419,32 @@ impl SegmentCheck<'_, '_, '_> {
         references.split_at(references.partition_point(|r| self.reader.codec.block(r.place) < end))
     }
 
-    /// Whether the batch has the entry behind a reference; else what it has there.
-    fn entry(&self, rows: &Rows, batch: &DecodedBatch, with_payload: &[&DecodedEntry], reference: &Reference) -> Result<(), &'static str> {
-        let block = self.block_in(rows, reference);
-        match block.checked_sub(batch.frame.head_blocks).and_then(|i| with_payload.get(i as usize)) {
-            Some(e) if reference.owner.is(&e.entry, (rows.row, rows.rows)) && e.payload.is_some_and(|p| p.checksum == reference.checksum) => Ok(()),
+    /// Whether the batch has the entry behind a reference; else what it has there. `with_payload` is in order of places.
+    fn entry(&self, rows: &Rows, with_payload: &[&DecodedEntry], reference: &Reference) -> Result<(), &'static str> {
+        let unit = self.unit_in(rows, reference);
+        let same = |p: PayloadInfo| (p.units, p.checksum) == (reference.units, reference.checksum);
+        match with_payload.binary_search_by_key(&Some(unit), |e| e.payload.map(|p| p.unit)).ok().and_then(|i| with_payload.get(i)) {
+            Some(e) if reference.owner.is(&e.entry, (rows.row, rows.rows)) && e.payload.is_some_and(same) => Ok(()),
             Some(_) => Err("the batch holds something else there"),
             None => Err("the batch holds no payload there"),
         }
     }
 
-    /// Number of the block that a reference names, counted from the first of the batch.
+    /// Number of the unit that a reference names, counted from the first of the batch.
+    fn unit_in(&self, rows: &Rows, reference: &Reference) -> u32 {
+        let first = u64::from(rows.row) * u64::from(rows.shape.data) * u64::from(FULL_BLOCK_UNITS);
+        (self.reader.codec.offset_units(reference.place) - first) as u32
+    }
+
+    /// Number of the block in which what a reference names begins, counted from the first of the batch.
     fn block_in(&self, rows: &Rows, reference: &Reference) -> u32 {
-        (self.reader.codec.block(reference.place) - u64::from(rows.row) * u64::from(rows.shape.data)) as u32
+        self.unit_in(rows, reference) / u32::from(FULL_BLOCK_UNITS)
+    }
+
+    /// The blocks in which it lies: one, or two of packed payload.
+    fn blocks_in(&self, rows: &Rows, reference: &Reference) -> std::ops::RangeInclusive<u32> {
+        let unit = self.unit_in(rows, reference);
+        unit / u32::from(FULL_BLOCK_UNITS)..=(unit + u32::from(reference.units) - 1) / u32::from(FULL_BLOCK_UNITS)
     }
 
     /// Compares the references into one batch with its entries, then the payload and the redundancy.
@@ -438,39 +457,37 @@ impl SegmentCheck<'_, '_, '_> {
         for block in flawed.clone() {
             self.wrong_block(rows, block, severity, None, "header or footer: wrong, but can be rebuilt");
         }
-        let live_rows: BTreeSet<u32> = references.iter().map(|r| rows.position(self.block_in(rows, r)).1).collect();
+        let live_rows: BTreeSet<u32> = references.iter().flat_map(|r| self.blocks_in(rows, r)).map(|block| rows.position(block).1).collect();
         let with_payload = with_payload(batch);
         let mut sound = Vec::with_capacity(references.len());
         for reference in references {
-            match self.entry(rows, batch, &with_payload, reference) {
+            match self.entry(rows, &with_payload, reference) {
                 Ok(()) => sound.push(*reference),
                 Err(what) => self.mismatch(rows, self.block_in(rows, reference), reference, what),
             }
         }
         if self.options.verify_payload {
-            flawed.extend(self.blocks(rows, &sound));
+            flawed.extend(self.blocks(rows, Some(batch), &sound));
         }
         if self.options.verify_parity {
-            flawed.extend(self.dead_blocks(rows, &with_payload, references, &live_rows));
+            flawed.extend(self.dead_blocks(rows, batch, references, &live_rows));
             self.redundancy(rows, &flawed, &live_rows);
         }
     }
 
     /// Verifies the payload that nothing refers to any more: when it is wrong, its row can not give back its live blocks, if it has any.
-    fn dead_blocks(&mut self, rows: &mut Rows, entries: &[&DecodedEntry], references: &[Reference], live_rows: &BTreeSet<u32>) -> Vec<u32> {
-        let first = u64::from(rows.row) * u64::from(rows.shape.data);
+    fn dead_blocks(&mut self, rows: &mut Rows, batch: &DecodedBatch, references: &[Reference], live_rows: &BTreeSet<u32>) -> Vec<u32> {
+        let live: BTreeSet<u32> = references.iter().flat_map(|r| self.blocks_in(rows, r)).collect();
         let mut wrong = Vec::new();
-        for payload in entries.iter().filter_map(|e| e.payload) {
-            let block = first + u64::from(payload.block);
-            let is_live = references.binary_search_by_key(&block, |r| self.reader.codec.block(r.place)).is_ok();
-            let found = rows.find_checksum(self.reader, payload.block, payload.checksum);
-            if !is_live && !matches!(found, Some(Origin::Member | Origin::Missing)) {
-                let (severity, words) = match live_rows.contains(&rows.position(payload.block).1) {
+        for (block, checksum) in batch.payload_blocks() {
+            let found = rows.find_checksum(self.reader, block, checksum);
+            if !live.contains(&block) && !matches!(found, Some(Origin::Member | Origin::Missing)) {
+                let (severity, words) = match live_rows.contains(&rows.position(block).1) {
                     true => (Severity::Repairable, "not in use any more, but wrong: its row lacks redundancy"),
                     false => (Severity::Note, "not in use any more, and wrong: nothing in its row is in use"),
                 };
-                self.wrong_block(rows, payload.block, severity, None, words);
-                wrong.push(payload.block);
+                self.wrong_block(rows, block, severity, None, words);
+                wrong.push(block);
             }
         }
         wrong
@@ -483,20 +500,73 @@ impl SegmentCheck<'_, '_, '_> {
     }
 
     /// Verifies the payload behind references. Returns the blocks that are wrong on their members.
-    fn blocks(&mut self, rows: &mut Rows, references: &[Reference]) -> Vec<u32> {
+    fn blocks(&mut self, rows: &mut Rows, batch: Option<&DecodedBatch>, references: &[Reference]) -> Vec<u32> {
         let mut wrong = Vec::new();
         for reference in references {
-            let block = self.block_in(rows, reference);
             self.report.payload_blocks_verified += 1;
-            let (severity, words) = match rows.find_checksum(self.reader, block, reference.checksum) {
+            let blocks = self.blocks_in(rows, reference);
+            let origin = self.find_payload(rows, batch, reference);
+            let (severity, words) = match origin {
+                Some(Origin::Member | Origin::Missing) if !self.unpacks(rows, reference) => (Severity::Error, "its bytes are right, but they can not be unpacked"),
                 Some(Origin::Member | Origin::Missing) => continue,
                 Some(Origin::Wrong) => (Severity::Repairable, "wrong on its member, but can be rebuilt"),
                 None => (Severity::Error, "lost: wrong on its member, and its row does not give it back"),
             };
-            self.wrong_block(rows, block, severity, Some(reference.owner), words);
-            wrong.push(block);
+            let at = blocks.clone().find(|block| rows.origin(*block) == Origin::Wrong).unwrap_or(*blocks.start());
+            self.wrong_block(rows, at, severity, Some(reference.owner), words);
+            wrong.extend(blocks.filter(|block| rows.origin(*block) == Origin::Wrong || severity == Severity::Error));
         }
         wrong
+    }
+
+    /// Finds the payload behind a reference: by itself, or by the checksums of the blocks that packed payload lies in. Without these its one or two
+    /// blocks are tried with all that they may be.
+    fn find_payload(&mut self, rows: &mut Rows, batch: Option<&DecodedBatch>, reference: &Reference) -> Option<Origin> {
+        let blocks = self.blocks_in(rows, reference);
+        let (first, last) = (*blocks.start(), *blocks.end());
+        if reference.units == FULL_BLOCK_UNITS {
+            return rows.find_checksum(self.reader, first, reference.checksum);
+        }
+        match batch {
+            Some(batch) => {
+                for block in blocks.clone() {
+                    let sum = *batch.blocks.get(block.checked_sub(batch.frame.head_blocks)? as usize)?;
+                    rows.find_checksum(self.reader, block, sum)?;
+                }
+                (payload_checksum(&self.stored(rows, reference)) == reference.checksum).then_some(())?;
+            }
+            None => {
+                let ends = if last > first { rows.candidates(self.reader, last) } else { vec![Vec::new()] };
+                let starts = rows.candidates(self.reader, first);
+                let range = self.range_in(rows, reference);
+                let fits = |start: &[u8], end: &[u8]| payload_checksum(&[start, end].concat()[range.clone()]) == reference.checksum;
+                let (start, end) = starts.iter().find_map(|start| ends.iter().find(|end| fits(start, end)).map(|end| (start, end)))?;
+                rows.correct(first, start);
+                if last > first {
+                    rows.correct(last, end);
+                }
+            }
+        }
+        let mut origins = blocks.map(|block| rows.origin(block));
+        let one = origins.next()?;
+        Some(origins.fold(one, |one, other| if one == Origin::Wrong || other == Origin::Member { one } else { other }))
+    }
+
+    /// Bytes of a reference, from the first byte of the block in which it begins.
+    fn range_in(&self, rows: &Rows, reference: &Reference) -> std::ops::Range<usize> {
+        let start = (self.unit_in(rows, reference) % u32::from(FULL_BLOCK_UNITS)) as usize * PLACE_UNIT;
+        start..start + usize::from(reference.units) * PLACE_UNIT
+    }
+
+    /// What is stored of a reference, once its blocks were found.
+    fn stored(&self, rows: &Rows, reference: &Reference) -> Vec<u8> {
+        let bytes: Vec<u8> = self.blocks_in(rows, reference).flat_map(|block| rows.bytes(block).to_vec()).collect();
+        bytes.get(self.range_in(rows, reference)).map(<[u8]>::to_vec).unwrap_or_default()
+    }
+
+    /// True if it is a whole block, or what is stored of it becomes one.
+    fn unpacks(&self, rows: &Rows, reference: &Reference) -> bool {
+        reference.units == FULL_BLOCK_UNITS || windrow_reduce::unpack_stored(&self.stored(rows, reference), &mut [0; BLOCK_SIZE])
     }
 
     fn wrong_block(&mut self, rows: &Rows, block: u32, severity: Severity, owner: Option<Owner>, words: &str) {
@@ -530,7 +600,9 @@ impl SegmentCheck<'_, '_, '_> {
 }
 
 fn with_payload(batch: &DecodedBatch) -> Vec<&DecodedEntry> {
-    batch.entries.iter().filter(|e| e.payload.is_some()).collect()
+    let mut entries: Vec<&DecodedEntry> = batch.entries.iter().filter(|e| e.payload.is_some()).collect();
+    entries.sort_unstable_by_key(|e| e.payload.map(|p| p.unit));
+    entries
 }
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use crate::members::inspect_members;
 use crate::reader::{Origin, PoolReader, Rows};
 use serde::Serialize;
 use windrow_io::MemberIo;
-use windrow_layout::batch::{BatchError, Entry, HeaderFrame, decode_header};
+use windrow_layout::batch::{BatchError, DecodedBatch, Entry, HeaderFrame, decode_header};
 use windrow_layout::superblock::Superblock;
-use windrow_units::{BLOCK_SIZE, Column, Epoch, MemberId, Order, SegmentId, Seq, StreamId};
+use windrow_units::{BLOCK_SIZE, Column, Epoch, FULL_BLOCK_UNITS, MemberId, Order, SegmentId, Seq, StreamId};
 
 /// Why there is nothing to show.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -63,7 +63,7 @@ pub struct ColumnLocation {
 }
 
 /// How a block of a batch was found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BlockFound {
     /// On its member.
@@ -90,14 +90,26 @@ impl BlockFound {
 /// The payload block of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct PayloadDump {
-    /// Data block in the segment.
+    /// Data block in the segment (in which it begins).
     pub block: u64,
+    /// Where in that block it lies, if it is packed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packed: Option<PackedDump>,
     /// Member that holds it.
     pub member: MemberId,
     /// CRC-32C.
     pub checksum: u32,
     /// How it was found.
     pub found: BlockFound,
+}
+
+/// Packed payload (LZ4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct PackedDump {
+    /// First 16-byte unit in its block; it may go on in the next one.
+    pub unit: u32,
+    /// Units.
+    pub units: u16,
 }
 
 /// An entry and what became of its payload.
@@ -185,9 +197,11 @@ pub fn dump_batch(io: &mut dyn MemberIo, segment: SegmentId, row: u32) -> Result
     let mut entries = Vec::new();
     for decoded in batch.iter().flat_map(|b| &b.entries) {
         let payload = decoded.payload.map(|p| {
-            let found = BlockFound::of(rows.find_checksum(&mut reader, p.block, p.checksum));
-            let member = rows.member(&reader, rows.position(p.block).0);
-            PayloadDump { block: first + u64::from(p.block), member, checksum: p.checksum, found }
+            let sums = batch.iter().flat_map(DecodedBatch::payload_blocks).filter(|(block, _)| (p.block()..=p.last_block()).contains(block));
+            let found = sums.map(|(block, sum)| BlockFound::of(rows.find_checksum(&mut reader, block, sum))).max().unwrap_or(BlockFound::Lost);
+            let member = rows.member(&reader, rows.position(p.block()).0);
+            let packed = (p.units < FULL_BLOCK_UNITS).then_some(PackedDump { unit: p.unit % u32::from(FULL_BLOCK_UNITS), units: p.units });
+            PayloadDump { block: first + u64::from(p.block()), packed, member, checksum: p.checksum, found }
         });
         entries.push(EntryDump { entry: decoded.entry.clone(), payload });
     }

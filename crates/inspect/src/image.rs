@@ -191,10 +191,16 @@ impl Loader<'_, '_> {
 pub(crate) fn block_of(reader: &PoolReader<'_>, place: Place) -> Option<(SegmentId, u64)> {
     let segment = reader.codec.segment(place);
     let units = reader.codec.offset_units(place);
-    let whole = units.is_multiple_of(u64::from(FULL_BLOCK_UNITS)) && place.0 >> Place::BITS == 0;
+    let whole = units.is_multiple_of(u64::from(FULL_BLOCK_UNITS));
     let block = reader.codec.block(place);
-    let exists = reader.zones.contains(segment) && block < reader.zones.shape(segment).data_blocks();
-    (whole && exists).then_some((segment, block))
+    (whole && exists(reader, place, FULL_BLOCK_UNITS)).then_some((segment, block))
+}
+
+/// True if there is room for so many units at this place.
+pub(crate) fn exists(reader: &PoolReader<'_>, place: Place, units: u16) -> bool {
+    let (segment, end) = (reader.codec.segment(place), reader.codec.offset_units(place) + u64::from(units));
+    let is_in = |segment| end <= reader.zones.shape(segment).data_blocks() * u64::from(FULL_BLOCK_UNITS);
+    place.0 >> Place::BITS == 0 && reader.zones.contains(segment) && is_in(segment)
 }
 
 const _: () = assert!(BLOCK_SIZE == MAP_PAGE_ENTRIES * 16);

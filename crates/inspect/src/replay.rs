@@ -14,10 +14,10 @@ use crate::report::{Finding, FindingKind, Findings, JournalReport, Severity, Str
 use crate::state::Tables;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use windrow_layout::batch::{Entry, FillState, HeaderFrame, RangeState, VolumeChange};
+use windrow_layout::batch::{Entry, FillState, HeaderFrame, PayloadInfo, RangeState, VolumeChange};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::{CheckpointRoot, Fence, StreamPosition, Superblock};
-use windrow_units::{Epoch, Lba, MAX_STREAMS, Order, Place, SegmentId, Seq, StreamId, VolumeId};
+use windrow_units::{Epoch, FULL_BLOCK_UNITS, Lba, MAX_STREAMS, Order, Place, SegmentId, Seq, StreamId, VolumeId};
 
 /// Why a chain ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,7 +130,12 @@ pub(crate) fn replay(reader: &mut PoolReader<'_>, superblock: &Superblock, root:
     let at = |b: &WholeBatch| (b.batch.frame.header.segment, b.batch.frame.header.row);
     let epochs = batches().map(|b| (at(b), b.batch.frame.header.epoch)).collect();
     let incomplete = batches().filter(|b| b.flaws.are_on_members()).map(at).collect();
-    let lost = batches().flat_map(|b| b.lost.iter().map(|block| place_of(reader, &b.batch.frame, *block))).collect();
+    let lost_of = |b: &WholeBatch| -> Vec<Place> {
+        let is_lost = |p: &PayloadInfo| b.lost.iter().any(|block| (p.block()..=p.last_block()).contains(block));
+        let payloads = b.batch.entries.iter().filter_map(|e| e.payload).filter(is_lost);
+        payloads.map(|p| entry_of(reader, &b.batch.frame, &p).place()).collect()
+    };
+    let lost = batches().filter(|b| !b.lost.is_empty()).flat_map(lost_of).collect();
     Replay { accepted_order, flushed_through, streams, log_order: log.highest(), journals, epochs, incomplete, lost }
 }
 
@@ -349,10 +354,11 @@ enum UserEntry<'a> {
 /// An entry with its order and volume.
 type Ordered<'a> = (Order, VolumeId, UserEntry<'a>);
 
-/// Where a payload block of a batch lies.
-fn place_of(reader: &PoolReader<'_>, frame: &HeaderFrame, block: u32) -> Place {
-    let first = u64::from(frame.header.row) * u64::from(frame.header.shape.data);
-    reader.codec.pack_block(frame.header.segment, first + u64::from(block))
+/// What the map shows for payload of a batch.
+fn entry_of(reader: &PoolReader<'_>, frame: &HeaderFrame, payload: &PayloadInfo) -> MapEntry {
+    let first = u64::from(frame.header.row) * u64::from(frame.header.shape.data) * u64::from(FULL_BLOCK_UNITS);
+    let place = reader.codec.pack(frame.header.segment, first + u64::from(payload.unit));
+    MapEntry::stored(place, payload.units, payload.checksum)
 }
 
 /// User entries of batches above the checkpoint's order and up to P.
@@ -365,8 +371,7 @@ fn entries_of_batches<'c>(reader: &PoolReader<'_>, fences: &[Fence], root: &Chec
             let (order, volume, entry) = match &decoded.entry {
                 Entry::Data { volume, lba, birth } => {
                     let Some(payload) = decoded.payload else { continue };
-                    let entry = MapEntry::plain(place_of(reader, frame, payload.block), payload.checksum);
-                    (*birth, *volume, UserEntry::Data { lba: *lba, entry })
+                    (*birth, *volume, UserEntry::Data { lba: *lba, entry: entry_of(reader, frame, &payload) })
                 }
                 other => match without_payload(other) {
                     Some(entry) => entry,
@@ -440,8 +445,7 @@ fn apply_moves(reader: &PoolReader<'_>, chains: &[Chain], newest: &HashMap<(Volu
             let current = tables.get(*volume, *lba);
             let rewritten = newest.get(&(*volume, *lba)).is_some_and(|order| order > birth);
             if current.has_payload() && current.place() == *from && !rewritten {
-                let place = place_of(reader, &whole.batch.frame, payload.block);
-                tables.set(*volume, *lba, MapEntry::plain(place, payload.checksum));
+                tables.set(*volume, *lba, entry_of(reader, &whole.batch.frame, &payload));
             }
         }
     }

@@ -171,6 +171,11 @@ impl Tables {
                     volume.read_only = *read_only;
                 }
             }
+            VolumeChange::SetCompression(compression) => {
+                if let Some(volume) = self.volumes.get_mut(&id) {
+                    volume.compression = *compression;
+                }
+            }
             VolumeChange::SetSync(sync) => {
                 if let Some(volume) = self.volumes.get_mut(&id) {
                     volume.sync = *sync;

@@ -3,12 +3,13 @@
 //! Data space of a batch of `R` rows with `k` data columns (`k*R` blocks):
 //! ```text
 //! block 0 .. H        header (first 256 bytes), then the table's first part
-//! block H .. H+n      payload blocks, in the order of the entries that have payload
+//! block H .. H+n      payload blocks: whole payload in the order of its entries, then blocks of packed payload (`plan.rs`)
 //! block H+n .. k*R-1  padding, zero
 //! block k*R-1         the table's second part from byte 0, footer in the last 64 bytes
 //! ```
-//! The table is the encoded entries followed by one CRC-32C (4 bytes, little endian) for each payload block. Its first part
-//! fills the header blocks, the rest goes to the footer block. `H` is the smallest number that makes it fit.
+//! The table is the encoded entries followed by one CRC-32C (4 bytes, little endian) for each payload block, then one for each packed
+//! payload. Its first part fills the header blocks, the rest goes to the footer block. `H` is the smallest number that makes it fit, where each
+//! packed payload counts as if it had a block of its own.
 
 mod frame;
 mod plan;
@@ -17,11 +18,11 @@ mod table;
 pub use frame::{
     BATCH_VERSION, DecodedBatch, DecodedEntry, FOOTER_MAGIC, HEADER_MAGIC, HeaderFrame, PayloadInfo, decode_batch, decode_head, decode_header, encode_ends,
 };
-pub use plan::{BatchPlan, max_payload_blocks, plan_batch, tail_block};
+pub use plan::{BatchPlan, PayloadPlaces, max_payload_blocks, plan_batch, plan_packed, tail_block};
 pub(crate) use table::TableReader;
 pub use table::TableWriter;
 
-use crate::checkpoint::SyncMode;
+use crate::checkpoint::{Compression, SyncMode};
 use serde::Serialize;
 use windrow_units::{Epoch, Lba, MAX_STREAMS, Order, Place, PoolUuid, SegmentId, Seq, Shape, StreamId, VolumeId};
 
@@ -131,6 +132,8 @@ pub enum VolumeChange {
     SetReadOnly(bool),
     /// What flushes do.
     SetSync(SyncMode),
+    /// How blocks are stored from now on.
+    SetCompression(Compression),
 }
 
 /// State of all blocks of a range entry.
@@ -157,7 +160,7 @@ pub enum FillState {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
-    /// A user block with a payload block (uncompressed in this version).
+    /// A user block with payload.
     Data {
         /// Volume.
         volume: VolumeId,
@@ -199,7 +202,7 @@ pub enum Entry {
         /// What changed.
         change: VolumeChange,
     },
-    /// A block moved by cleaning, with a payload block; it keeps its birth and names its old place.
+    /// A block moved by cleaning, with payload; it keeps its birth and names its old place.
     Move {
         /// Volume.
         volume: VolumeId,
@@ -237,7 +240,7 @@ impl Entry {
         }
     }
 
-    /// True if one payload block belongs to the entry.
+    /// True if payload belongs to the entry.
     pub fn has_payload(&self) -> bool {
         matches!(self, Self::Data { .. } | Self::Move { .. } | Self::Page { .. })
     }

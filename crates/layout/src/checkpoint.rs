@@ -133,6 +133,31 @@ impl SyncMode {
     }
 }
 
+/// How the blocks of a volume are stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compression {
+    /// As they are.
+    #[default]
+    Off,
+    /// As LZ4 where that saves an eighth.
+    Lz4,
+}
+
+impl Compression {
+    /// The number that stands for it on disk.
+    pub(crate) fn to_u8(self) -> u8 {
+        match self {
+            Self::Off => 0,
+            Self::Lz4 => 1,
+        }
+    }
+
+    pub(crate) fn from_u8(value: u8) -> Option<Self> {
+        [Self::Off, Self::Lz4].into_iter().find(|compression| compression.to_u8() == value)
+    }
+}
+
 /// A volume in the table (128 bytes on disk, 32 in a page; an all-zero record is free).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct VolumeRecord {
@@ -144,6 +169,8 @@ pub struct VolumeRecord {
     pub read_only: bool,
     /// What flushes do.
     pub sync: SyncMode,
+    /// How blocks are stored.
+    pub compression: Compression,
     /// Size in bytes.
     pub size_bytes: u64,
     /// Name, at most 63 bytes.
@@ -151,9 +178,9 @@ pub struct VolumeRecord {
 }
 
 impl VolumeRecord {
-    /// A volume as it is made: active, writable, with ordinary flushes.
+    /// A volume as it is made: active, writable, with ordinary flushes, not compressed.
     pub fn new(id: VolumeId, size_bytes: u64, name: String) -> Self {
-        Self { id, state: VolumeState::Active, read_only: false, sync: SyncMode::Standard, size_bytes, name }
+        Self { id, state: VolumeState::Active, read_only: false, sync: SyncMode::Standard, compression: Compression::Off, size_bytes, name }
     }
 }
 

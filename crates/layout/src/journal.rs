@@ -15,7 +15,7 @@
 use crate::batch::{BatchError, DecodedEntry, PayloadInfo, TableReader, TableWriter};
 use crate::bytes::{put, u8_at, u16_at, u32_at, u64_at, uuid_at};
 use serde::Serialize;
-use windrow_units::{BLOCK_SIZE, Epoch, JOURNAL_CHUNK_MAX, Order, PoolUuid, Seq};
+use windrow_units::{BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, JOURNAL_CHUNK_MAX, Order, PoolUuid, Seq};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// First bytes of a record.
@@ -117,7 +117,7 @@ pub struct DecodedRecord {
     pub header: RecordHeader,
     /// Bytes of the whole record: where the next one begins.
     pub length: u32,
-    /// The entries; `block` of a payload is its number.
+    /// The entries; `unit` of a payload is its number.
     pub entries: Vec<DecodedEntry>,
     /// First byte and bytes of each payload within the record.
     pub payloads: Vec<(u32, u32)>,
@@ -126,7 +126,7 @@ pub struct DecodedRecord {
 impl DecodedRecord {
     /// The bytes of a payload within the bytes of the record: a block, or what it was packed into (LZ4) if they are less than that.
     pub fn payload<'a>(&self, record: &'a [u8], info: &PayloadInfo) -> &'a [u8] {
-        let (at, length) = self.payloads.get(info.block as usize).map_or((0, 0), |(at, length)| (*at as usize, *length as usize));
+        let (at, length) = self.payloads.get(info.unit as usize).map_or((0, 0), |(at, length)| (*at as usize, *length as usize));
         record.get(at..at + length).unwrap_or(&[])
     }
 }
@@ -321,7 +321,7 @@ fn decode_entries(header: &RecordHeader, encoded: &[u8], checksums: &[u8], count
         }
         next = Order(first.0.checked_add(orders).ok_or(RecordError::Malformed("orders beyond the last one"))?);
         let payload = entry.has_payload().then(|| {
-            let info = PayloadInfo { block, checksum: u32_at(checksums, 4 * block as usize) };
+            let info = PayloadInfo { unit: block, units: FULL_BLOCK_UNITS, checksum: u32_at(checksums, 4 * block as usize) };
             block += 1;
             info
         });

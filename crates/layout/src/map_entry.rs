@@ -24,7 +24,7 @@ pub enum BlockState {
     Ones = 2,
     /// Payload stored as it is.
     Plain = 3,
-    /// Payload stored as LZ4 (reserved).
+    /// Payload stored as LZ4.
     Lz4 = 4,
     /// Payload stored as Zstandard (reserved).
     Zstd = 5,
@@ -61,6 +61,14 @@ impl MapEntry {
     pub fn plain(place: Place, checksum: u32) -> Self {
         let word0 = place.0 | u64::from(FULL_BLOCK_UNITS) << LENGTH_SHIFT | (BlockState::Plain as u64) << STATE_SHIFT;
         Self { word0, word1: u64::from(checksum) }
+    }
+
+    /// A block stored in `units` units: as it is if these are a whole block, else as LZ4.
+    #[inline]
+    pub fn stored(place: Place, units: u16, checksum: u32) -> Self {
+        debug_assert!((1..=FULL_BLOCK_UNITS).contains(&units));
+        let state = if units == FULL_BLOCK_UNITS { BlockState::Plain } else { BlockState::Lz4 };
+        Self { word0: place.0 | u64::from(units) << LENGTH_SHIFT | (state as u64) << STATE_SHIFT, word1: u64::from(checksum) }
     }
 
     /// The state, or `None` for a value that this version does not know.

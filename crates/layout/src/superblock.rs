@@ -99,8 +99,10 @@ impl Features {
     pub const GROWING: u64 = 1;
     /// Incompatible: the pool has a journal, and what is durable may be there alone.
     pub const JOURNAL: u64 = 1;
+    /// Incompatible: volumes may be compressed, so batches may hold packed payload and maps may name it.
+    pub const PACKED: u64 = 2;
     /// The flags that this version knows.
-    pub const KNOWN: Self = Self { compatible: Self::GROWING, read_only: 0, incompatible: Self::JOURNAL };
+    pub const KNOWN: Self = Self { compatible: Self::GROWING, read_only: 0, incompatible: Self::JOURNAL | Self::PACKED };
 
     /// The flags that this version does not know.
     #[must_use]

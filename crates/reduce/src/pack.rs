@@ -1,4 +1,7 @@
 //! LZ4 of single blocks, in the raw block format (no frame, no length in front: whoever stores it knows both lengths).
+//!
+//! In the log packed blocks take whole units of 16 bytes: behind the LZ4 bytes come 1 to 16 bytes that fill the last unit, zeroes and then their
+//! number. So the number of units tells the length.
 
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 
@@ -18,6 +21,34 @@ impl Packer {
         let length = compress_into(block, &mut self.room).ok()?;
         (length <= block.len() - block.len() / LEAST_SAVING).then(|| &self.room[..length])
     }
+}
+
+/// Bytes of a unit in which packed blocks are stored.
+pub const UNIT: usize = 16;
+
+impl Packer {
+    /// Appends the block to `out` as it is stored in the log, in whole units; the bytes it takes, or `None` if it is not worth it (then nothing is
+    /// appended). With its filling, too, it is smaller by an eighth at least.
+    pub fn pack_stored(&mut self, block: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+        let most = block.len() - block.len() / LEAST_SAVING;
+        let packed = self.pack(block)?;
+        let stored = (packed.len() + 1).next_multiple_of(UNIT);
+        if stored > most {
+            return None;
+        }
+        let end = out.len() + stored;
+        out.extend_from_slice(packed);
+        out.resize(end - 1, 0);
+        out.push((stored - packed.len()) as u8);
+        Some(stored)
+    }
+}
+
+/// Unpacks what [`Packer::pack_stored`] made. False if it is no such thing; then `out` holds anything.
+pub fn unpack_stored(stored: &[u8], out: &mut [u8]) -> bool {
+    let Some(filling) = stored.last().map(|filling| usize::from(*filling)) else { return false };
+    let is_filled = stored.len().is_multiple_of(UNIT) && (1..=UNIT).contains(&filling);
+    is_filled && stored.len() > filling && unpack(&stored[..stored.len() - filling], out)
 }
 
 /// Unpacks into `out`, which has the length of the block. False if the bytes are not a packed block of that length; then `out` holds anything.

@@ -18,12 +18,13 @@ use crate::examine::Examined;
 use crate::limits::{FRUITLESS_VICTIMS, MAP_PAGES_PER_STEP, MAP_READS};
 use crate::map::PageSlot;
 use crate::pending::BlockKey;
+use crate::piece::Piece;
+use crate::recover::place_in;
 use crate::{Engine, Outbox};
 use windrow_io::Payload;
-use windrow_layout::batch::{DecodedBatch, Entry};
+use windrow_layout::batch::{DecodedBatch, Entry, PayloadInfo};
 use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
-use windrow_layout::map_entry::BlockState;
-use windrow_units::{BLOCK_SIZE, Lba, Order, Place, SegmentId};
+use windrow_units::{FULL_BLOCK_UNITS, Lba, Order, PLACE_UNIT, Place, PlaceCodec, SegmentId};
 
 /// Which way what lives in a victim is found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,16 +42,25 @@ pub(super) enum Pass {
 pub(crate) struct MappedBlock {
     pub(crate) key: BlockKey,
     pub(crate) place: Place,
+    pub(crate) units: u16,
     pub(crate) checksum: u32,
 }
 
-/// A live block of a batch, by its number in it.
+impl MappedBlock {
+    /// Its bytes in the rows that it lies in.
+    pub(crate) fn piece(&self, codec: &PlaceCodec) -> Piece {
+        let within = codec.offset_units(self.place) % u64::from(FULL_BLOCK_UNITS);
+        Piece::of_units(within as u32, self.units, self.checksum)
+    }
+}
+
+/// A live block of a batch, and what the batch says of its payload.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     key: BlockKey,
     birth: Order,
     from: Place,
-    block: u32,
+    payload: PayloadInfo,
 }
 
 impl Victim {
@@ -125,11 +135,11 @@ impl Engine {
     /// The live blocks of a batch are there already.
     fn move_examined(&mut self, at: u32, row: u32, found: &Examined) {
         let Some(segment) = self.cleaner.victims.get(at).map(|victim| victim.segment) else { return };
-        for Found { key, birth, from, block } in self.live_blocks(segment, row, &found.batch) {
-            if found.lost.contains(&block) {
+        for Found { key, birth, from, payload } in self.live_blocks(segment, row, &found.batch) {
+            if found.is_lost(&payload) {
                 continue;
             }
-            let payload = self.examined_block(found, block);
+            let payload = self.examined_payload(found, &payload);
             self.cleaner.ready.push_back((at, Move { key, birth, from, payload }));
             if let Some(victim) = self.cleaner.victims.get_mut(at) {
                 victim.ready += 1;
@@ -137,25 +147,26 @@ impl Engine {
         }
     }
 
-    /// A copy of a block of a batch, by its number in it.
-    pub(crate) fn examined_block(&self, found: &Examined, block: u32) -> Payload {
-        let rows = found.batch.frame.header.rows;
-        let (column, at) = (&found.columns[(block / rows) as usize], (block % rows) as usize * BLOCK_SIZE);
-        let mut copy = self.buffers.get(BLOCK_SIZE);
-        copy.copy_from_slice(&column[at..at + BLOCK_SIZE]);
+    /// A copy of payload of a batch, as it is stored.
+    pub(crate) fn examined_payload(&self, found: &Examined, payload: &PayloadInfo) -> Payload {
+        let column_units = found.batch.frame.header.rows * u32::from(FULL_BLOCK_UNITS);
+        let (column, at) = (&found.columns[(payload.unit / column_units) as usize], (payload.unit % column_units) as usize * PLACE_UNIT);
+        let length = usize::from(payload.units) * PLACE_UNIT;
+        let mut copy = self.buffers.get(length);
+        copy.copy_from_slice(&column[at..at + length]);
         copy.freeze()
     }
 
     /// The live blocks of a batch. Pages that are in use are written elsewhere by the next checkpoint.
     fn live_blocks(&mut self, segment: SegmentId, row: u32, batch: &DecodedBatch) -> Vec<Found> {
-        let first = u64::from(row) * u64::from(self.zones.shape(segment).data);
+        let data = self.zones.shape(segment).data;
         let mut live = Vec::with_capacity(batch.entries.len());
         for decoded in &batch.entries {
             let Some(payload) = &decoded.payload else { continue };
-            let from = self.codec.pack_block(segment, first + u64::from(payload.block));
+            let from = place_in(&self.codec, segment, row, data, payload);
             match decoded.entry {
                 Entry::Data { volume, lba, birth } | Entry::Move { volume, lba, birth, .. } if self.shows(volume, lba, from) => {
-                    live.push(Found { key: BlockKey::new(volume, lba), birth, from, block: payload.block });
+                    live.push(Found { key: BlockKey::new(volume, lba), birth, from, payload: *payload });
                 }
                 Entry::Page { object, index } => {
                     self.rewrite_page(object, index, from);
@@ -166,17 +177,17 @@ impl Engine {
         live
     }
 
-    /// How many blocks of a batch live where it says, by the map; `None` if the map contradicts it: then it is a former batch, left where a
+    /// How many units of a batch live where it says, by the map; `None` if the map contradicts it: then it is a former batch, left where a
     /// member lost a write.
     pub(crate) fn live_in_batch(&self, segment: SegmentId, row: u32, batch: &DecodedBatch) -> Option<u32> {
-        let first = u64::from(row) * u64::from(self.zones.shape(segment).data);
+        let data = self.zones.shape(segment).data;
         let mut live = 0;
         for decoded in &batch.entries {
             let (Some(payload), Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. }) = (&decoded.payload, &decoded.entry) else { continue };
-            let place = self.codec.pack_block(segment, first + u64::from(payload.block));
+            let place = place_in(&self.codec, segment, row, data, payload);
             match self.shown(*volume, *lba, place) {
                 Some(checksum) if checksum != payload.checksum => return None,
-                Some(_) => live += 1,
+                Some(_) => live += u32::from(payload.units),
                 None => {}
             }
         }
@@ -188,8 +199,9 @@ impl Engine {
         let Some(meta) = self.volumes.arena.meta(slot) else { return };
         let first = u64::from(meta.index) * MAP_PAGE_ENTRIES as u64;
         for (lba, entry) in (first..).zip(self.volumes.arena.page(slot)) {
-            if entry.state() == Some(BlockState::Plain) && lies(entry.place()) {
-                found.push(MappedBlock { key: BlockKey::new(meta.volume, Lba(lba)), place: entry.place(), checksum: entry.checksum() });
+            if entry.has_payload() && lies(entry.place()) {
+                let key = BlockKey::new(meta.volume, Lba(lba));
+                found.push(MappedBlock { key, place: entry.place(), units: entry.length_units(), checksum: entry.checksum() });
             }
         }
     }
@@ -213,10 +225,10 @@ impl Engine {
         if let Some(victim) = self.cleaner.victims.get_mut(at) {
             victim.pass = Pass::Map { page: (page < pages).then_some(page) };
         }
-        for MappedBlock { key, place, checksum } in found {
-            let (column, row, _) = self.locate_block(segment, self.codec.block(place));
-            let block = LiveBlock { offset: 0, key, birth: Order(0), from: place, checksum };
-            self.read_run(at, Run { column, row, rows: 1, blocks: vec![block] }, vec![checksum], out);
+        for mapped in found {
+            let (column, row, _) = self.locate_block(segment, self.codec.block(mapped.place));
+            let block = LiveBlock { piece: mapped.piece(&self.codec), key: mapped.key, birth: Order(0), from: mapped.place };
+            self.read_run(at, Run { column, row, rows: block.piece.rows().1 + 1, blocks: vec![block] }, out);
         }
     }
 

@@ -43,6 +43,11 @@ impl Repairs {
         self.waiting.len()
     }
 
+    /// The next one, which stays.
+    pub(super) fn first(&self) -> Option<&Move> {
+        self.waiting.front().map(|(_, repair)| repair)
+    }
+
     /// The next one.
     pub(super) fn pop(&mut self) -> Option<Move> {
         self.waiting.pop_front().map(|(_, repair)| repair)
@@ -91,7 +96,7 @@ impl Engine {
         }
     }
 
-    /// Queues the rebuilt bytes of a damaged block to be logged anew. `birth`: 0 where it is not known, which is right for recovery: the move
+    /// Queues the rebuilt bytes of a damaged block, as they are stored, to be logged anew. `birth`: 0 where it is not known, which is right for recovery: the move
     /// installs only over its old place, and any replayed user write of the block is newer. (A rebuild of the map from batches alone needs it.)
     pub(crate) fn queue_repair(&mut self, asker: RepairFor, key: BlockKey, birth: Order, from: Place, payload: Payload) {
         if !self.read_only && self.is_settled(key) && self.takes_repairs() {

@@ -69,10 +69,9 @@ impl ExamineWork {
         let ends_are_right = head_blocks.all(|(number, must)| block(number) == Some(must)) && block(tail) == Some(ends.tail());
         let is_zero = |bytes: &[u8]| bytes.as_chunks::<16>().0.iter().all(|part| u128::from_ne_bytes(*part) == 0);
         let padding_is_right = (head + frame.payload_blocks..tail).all(|number| block(number).is_some_and(is_zero));
-        let mut payloads = batch.entries.iter().filter_map(|entry| entry.payload.as_ref());
         let is_right = ends_are_right
             && padding_is_right
-            && payloads.all(|payload| block(payload.block).is_some_and(|bytes| windrow_reduce::checksum(bytes) == payload.checksum));
+            && batch.payload_blocks().all(|(number, checksum)| block(number).is_some_and(|bytes| windrow_reduce::checksum(bytes) == checksum));
         is_right.then_some(batch)
     }
 }

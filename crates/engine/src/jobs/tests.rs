@@ -22,14 +22,14 @@ fn columns(shape: &Shape, rows: usize) -> Vec<Buf> {
 /// What a rebuild of column `wanted` gives when the blocks `wrong` (column, row) are silently wrong and the columns `missing` can not be read.
 fn rebuilt(shape: Shape, wanted: usize, rows: usize, wrong: &[(usize, usize)], missing: &[usize]) -> Option<Payload> {
     let mut columns = columns(&shape, rows);
-    let checksums = columns[wanted].chunks_exact(BLOCK_SIZE).map(windrow_reduce::checksum).collect();
+    let pieces = (0..).zip(columns[wanted].chunks_exact(BLOCK_SIZE)).map(|(row, block)| Piece::row(row, windrow_reduce::checksum(block))).collect();
     for (n, (column, row)) in wrong.iter().enumerate() {
         columns[*column][row * BLOCK_SIZE..][..BLOCK_SIZE].copy_from_slice(&noise(BLOCK_SIZE, 1000 + n as u64));
     }
     let own = (!missing.contains(&wanted)).then(|| Payload::copy_of(&columns[wanted]));
     let columns = columns.into_iter().enumerate().map(|(c, column)| (c != wanted && !missing.contains(&c)).then_some(column)).collect();
     let buffers = BufPool::new(1 << 20);
-    let mut work = RebuildWork { fetch: 0, shape, column: Column(wanted as u8), columns, own, checksums, buffers, rebuilt: None };
+    let mut work = RebuildWork { fetch: 0, shape, column: Column(wanted as u8), columns, own, rows: rows as u32, pieces, buffers, rebuilt: None };
     work.run();
     work.rebuilt
 }
@@ -86,4 +86,98 @@ fn each_row_has_its_own_wrong_columns() {
     let single = Shape { width: 5, code: Code::P, ..shape };
     assert_eq!(rebuilt(single, 1, 3, &[(1, 0), (2, 1), (3, 2)], &[]).as_deref(), right(single, 1, 3).as_deref());
     assert!(rebuilt(single, 1, 3, &[(1, 0), (2, 0)], &[]).is_none());
+}
+
+/// What a rebuild gives of packed payload that lies in two rows of column `wanted`, when the blocks `wrong` (column, row) are silently wrong.
+fn rebuilt_piece(shape: Shape, wanted: usize, wrong: &[(usize, usize)]) -> Option<bool> {
+    let mut columns = columns(&shape, 2);
+    let mut piece = Piece { at: 3000, length: 2000, checksum: 0 };
+    let right = columns[wanted][piece.range()].to_vec();
+    piece.checksum = windrow_reduce::checksum(&right);
+    for (n, (column, row)) in wrong.iter().enumerate() {
+        columns[*column][row * BLOCK_SIZE..][..BLOCK_SIZE].copy_from_slice(&noise(BLOCK_SIZE, 1000 + n as u64));
+    }
+    let own = Some(Payload::copy_of(&columns[wanted]));
+    let columns = columns.into_iter().enumerate().map(|(c, column)| (c != wanted).then_some(column)).collect();
+    let buffers = BufPool::new(1 << 20);
+    let mut work = RebuildWork { fetch: 0, shape, column: Column(wanted as u8), columns, own, rows: 2, pieces: vec![piece], buffers, rebuilt: None };
+    work.run();
+    work.rebuilt.map(|bytes| bytes[piece.range()] == right)
+}
+
+/// Packed payload over two rows has one checksum for both: which columns are wrong in the one says nothing about the other.
+#[test]
+fn a_piece_in_two_rows_has_its_own_wrong_columns_in_each() {
+    let single = shape(Code::P, 4, 3);
+    for wrong in [vec![(1, 0)], vec![(1, 1)], vec![(1, 0), (1, 1)], vec![(1, 0), (2, 1)], vec![(0, 0), (1, 1)], vec![(3, 0), (1, 1)]] {
+        assert_eq!(rebuilt_piece(single, 1, &wrong), Some(true), "{wrong:?}");
+    }
+    assert_eq!(rebuilt_piece(single, 1, &[(1, 0), (2, 0)]), None, "beyond its redundancy, and nothing is made up");
+    let double = shape(Code::PQ, 6, 4);
+    assert_eq!(rebuilt_piece(double, 1, &[(1, 0), (4, 0), (1, 1), (0, 1)]), Some(true));
+    assert_eq!(rebuilt_piece(double, 1, &[(1, 0), (4, 0), (0, 0)]), None);
+    let copies = shape(Code::Copies, 3, 1);
+    assert_eq!(rebuilt_piece(copies, 0, &[(0, 0), (1, 0), (2, 1), (0, 1)]), Some(true));
+}
+
+fn regular(length: usize, seed: u64) -> Vec<u8> {
+    let mut block = noise(length, seed);
+    block.resize(BLOCK_SIZE, 7);
+    block
+}
+
+/// A batch with whole and packed payload decodes, its blocks have the checksums that the table says, each payload lies where it says, and every byte
+/// has a cause.
+#[test]
+fn a_batch_with_packed_payload_is_what_its_table_says() {
+    let shape = Shape { width: 4, data: 3, code: Code::P, rows: 64, chunk_rows: 64 };
+    let (mut table, mut payloads, mut packer) = (TableWriter::new(), Vec::new(), windrow_reduce::Packer::default());
+    for i in 0..60u64 {
+        let block = regular([4096, 100, 1500, 3000, 2222][i as usize % 5], i);
+        let mut stored = Vec::new();
+        let payload = if packer.pack_stored(&block, &mut stored).is_some() { stored } else { block };
+        let entry = batch::Entry::Data { volume: windrow_units::VolumeId(1), lba: windrow_units::Lba(i), birth: windrow_units::Order(i + 1) };
+        table.push_stored(&entry, units_of(&payload));
+        payloads.push(Payload::copy_of(&payload));
+    }
+    let plan = table.plan(&shape, 0).expect("room");
+    let pool = windrow_units::PoolUuid::from_random([7; 16]);
+    let header = BatchHeader {
+        pool,
+        epoch: windrow_units::Epoch(1),
+        stream: windrow_units::StreamId(0),
+        seq: Seq(1),
+        segment: windrow_units::SegmentId(0),
+        row: 0,
+        rows: plan.rows,
+        shape,
+        members: 0xf,
+        next_segment: windrow_units::SegmentId(1),
+        flushed_through: windrow_units::Order(0),
+        flushed_seq: [Seq(0); 8],
+    };
+    let (columns, checksums, written, buffers) = (Vec::new(), Vec::new(), Vec::new(), BufPool::new(1 << 20));
+    // Buffers come back with what was in them.
+    (0..4).map(|_| buffers.get(plan.rows as usize * BLOCK_SIZE)).collect::<Vec<_>>().iter_mut().for_each(|buf| buf.fill(0xee));
+    let mut work = SealWork {
+        stream: 0, seq: Seq(1), header, plan, table, payloads: payloads.clone(), cause: BlockCause::User, buffers, columns, checksums, written
+    };
+    work.run();
+    let space: Vec<u8> = work.columns[..3].iter().flat_map(|c| c.to_vec()).collect();
+    let (head, tail) = (&space[..plan.head_blocks as usize * BLOCK_SIZE], &space[space.len() - BLOCK_SIZE..]);
+    let decoded = batch::decode_batch(head, tail, &pool, windrow_units::SegmentId(0), 0).expect("it decodes");
+    for (block, sum) in decoded.payload_blocks() {
+        assert_eq!(windrow_reduce::checksum(&space[block as usize * BLOCK_SIZE..][..BLOCK_SIZE]), sum, "block {block}");
+    }
+    for ((entry, payload), sum) in decoded.entries.iter().zip(&payloads).zip(&work.checksums) {
+        let info = entry.payload.expect("payload");
+        assert_eq!(&space[info.unit as usize * PLACE_UNIT..][..payload.len()], &payload[..]);
+        assert_eq!((info.checksum, info.units), (*sum, units_of(payload)));
+    }
+    assert!(decoded.frame.packed_blocks > 3 && decoded.frame.whole_blocks() >= 12);
+    let user: u64 = work.written.iter().map(|w| w.user).sum();
+    assert_eq!(user, payloads.iter().map(|p| p.len() as u64).sum::<u64>(), "packed bytes are counted to the unit");
+    for written in &work.written[..3] {
+        assert_eq!(written.user + written.padding + written.header, plan.rows as u64 * BLOCK_BYTES);
+    }
 }

@@ -13,7 +13,7 @@ use crate::stages::Stage as Times;
 use crate::write::FullRows;
 use crate::{Engine, Outbox, WrittenBytes};
 use windrow_io::{Buf, BufPool, MemberOp, Payload};
-use windrow_layout::batch::{TableWriter, plan_batch};
+use windrow_layout::batch::TableWriter;
 use windrow_layout::journal::{RecordHeader, encode_record, packed_record_bytes, record_bytes};
 use windrow_units::{MemberId, Order};
 
@@ -136,7 +136,7 @@ impl Engine {
         let user = self.stream(STREAM_USER);
         let shape = self.zones.shape(if self.zones.contains(user.position.segment) { user.position.segment } else { windrow_units::SegmentId(0) });
         let open = user.open.orders.is_some_and(|(first, _)| first <= horizon);
-        let plan = plan_batch(shape, user.position.row, user.open.table.encoded_len(), user.open.table.payload_blocks()).filter(|_| open);
+        let plan = user.open.table.plan(shape, user.position.row).filter(|_| open);
         let wasted_blocks = plan.map(|plan| u64::from(plan.rows) * u64::from(shape.data) - u64::from(plan.payload_blocks));
         let dirty = self.members.list.iter().filter(|m| m.online && m.dirty).count() as u64;
         let situation = Situation {

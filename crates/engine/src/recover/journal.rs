@@ -211,7 +211,7 @@ impl Found {
             block.copy_from_slice(stored);
         } else if !windrow_reduce::unpack(stored, &mut block) {
             let seq = record.decoded.header.seq;
-            return Err(OpenError::Damage(format!("payload {} of journal record {seq} verifies, but it can not be unpacked", info.block)));
+            return Err(OpenError::Damage(format!("payload {} of journal record {seq} verifies, but it can not be unpacked", info.unit)));
         }
         Ok(block.freeze())
     }

@@ -24,6 +24,7 @@ mod replay;
 mod stray;
 mod tables;
 
+pub(crate) use replay::place_in;
 pub use loss::{Loss, Losses, LostBlocks};
 pub use rebuild::{RebuildPhase, RebuildProgress, RebuildReport, RebuiltVolume};
 

@@ -17,10 +17,10 @@ use crate::limits::{REPLAY_MOVES_AT_ONCE, STREAM_CLEANED, STREAM_USER};
 use crate::pending::BlockKey;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
-use windrow_layout::batch::{DecodedBatch, DecodedEntry, Entry};
+use windrow_layout::batch::{DecodedBatch, DecodedEntry, Entry, PayloadInfo};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::{CheckpointRoot, StreamPosition, Superblock};
-use windrow_units::{BLOCK_BYTES, MAX_STREAMS, Order, PlaceCodec, SegmentId, Seq};
+use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, MAX_STREAMS, Order, Place, PlaceCodec, SegmentId, Seq};
 
 /// Where a pool goes on.
 pub(super) struct Restart {
@@ -233,8 +233,12 @@ fn move_groups(batches: &[Taken], at_once: u64) -> Vec<&[Taken]> {
 /// What the map shows for an entry with payload; a hole for one without.
 pub(super) fn shown(codec: &PlaceCodec, batch: &DecodedBatch, decoded: &DecodedEntry) -> MapEntry {
     let h = &batch.frame.header;
-    let first_block = u64::from(h.row) * u64::from(h.shape.data);
-    decoded.payload.as_ref().map_or(MapEntry::HOLE, |p| MapEntry::plain(codec.pack_block(h.segment, first_block + u64::from(p.block)), p.checksum))
+    decoded.payload.as_ref().map_or(MapEntry::HOLE, |p| MapEntry::stored(place_in(codec, h.segment, h.row, h.shape.data, p), p.units, p.checksum))
+}
+
+/// The place of payload of a batch.
+pub(crate) fn place_in(codec: &PlaceCodec, segment: SegmentId, row: u32, data: u8, payload: &PayloadInfo) -> Place {
+    codec.pack(segment, u64::from(row) * u64::from(data) * u64::from(FULL_BLOCK_UNITS) + u64::from(payload.unit))
 }
 
 fn apply_moves(batch: &DecodedBatch, newest: &Newest, tables: &mut Tables) {

@@ -78,6 +78,7 @@ fn apply_volume(tables: &mut Tables, volume: VolumeId, change: &VolumeChange) ->
         VolumeChange::Delete => tables.volumes.change(volume, |r| r.state = VolumeState::Deleting),
         VolumeChange::SetReadOnly(read_only) => tables.volumes.change(volume, |r| r.read_only = *read_only),
         VolumeChange::SetSync(sync) => tables.volumes.change(volume, |r| r.sync = *sync),
+        VolumeChange::SetCompression(compression) => tables.volumes.change(volume, |r| r.compression = *compression),
     }
     Ok(())
 }
@@ -121,11 +122,10 @@ pub(super) fn clear_deleted(tables: &mut Tables) -> Result<(), OpenError> {
 /// Counts live payload of every segment from the maps and from the checkpoint's own pages.
 pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpoint::Loaded) {
     let mut live = vec![0u32; tables.segments.count() as usize];
-    let units = u32::from(FULL_BLOCK_UNITS);
-    let mut count = |place: Place| {
+    let mut count = |place: Place, units: u16| {
         let segment = tables.codec.segment(place);
         if let Some(slot) = live.get_mut(segment.index()) {
-            *slot += units;
+            *slot += u32::from(units);
         }
     };
     for v in tables.volumes.iter() {
@@ -134,16 +134,16 @@ pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpoint::Loaded
             next = index + 1;
             let Some(slot) = v.map.slot(index) else { continue };
             for entry in tables.volumes.arena.page(slot).iter().filter(|e| e.has_payload()) {
-                count(entry.place());
+                count(entry.place(), entry.length_units());
             }
             if let Some(pointer) = tables.volumes.arena.meta(slot).map(|m| m.pointer).filter(|p| p.present) {
-                count(pointer.place);
+                count(pointer.place, FULL_BLOCK_UNITS);
             }
         }
     }
     let pointers = loaded.tables.values().flatten().chain(loaded.leaves.values()).chain(&loaded.list);
     for pointer in pointers.filter(|p| p.present) {
-        count(pointer.place);
+        count(pointer.place, FULL_BLOCK_UNITS);
     }
     for (index, units) in live.into_iter().enumerate() {
         tables.segments.get_mut(SegmentId(index as u32)).live_units = units;

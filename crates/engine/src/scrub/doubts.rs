@@ -17,7 +17,7 @@ use crate::slab::Slab;
 use crate::{Engine, Outbox};
 use std::collections::BTreeSet;
 use windrow_io::Payload;
-use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Order, Place, SegmentId};
+use windrow_units::{BLOCK_BYTES, Order, Place, SegmentId};
 
 /// A batch that can not be had, or a segment.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Engine {
         let s = self.segments.get(segment);
         // (Older checkpoints keep pages alive that nothing points to any more; and to a segment that is written more has come.)
         let is_comparable = usize::from(s.stream) != STREAM_CHECKPOINT && self.committed_rows(segment) == rows;
-        let known = u64::from(live) * u64::from(FULL_BLOCK_UNITS);
+        let known = u64::from(live);
         // (If a batch of it is in doubt, that is why.)
         if is_comparable && u64::from(s.live_units) > known && self.scrub.doubts.last != Some(segment) {
             self.scrub.doubts.add(segment, 0, rows, lost);
@@ -165,20 +165,26 @@ impl Engine {
     fn read_doubtful(&mut self, block: MappedBlock, out: &mut Outbox) {
         let (segment, number) = (self.codec.segment(block.place), self.codec.block(block.place));
         let (column, row, _) = self.locate_block(segment, number);
-        let checksums = vec![block.checksum];
+        let pieces = vec![block.piece(&self.codec)];
+        let rows = pieces[0].rows().1 + 1;
         let goal = FetchGoal::Doubt { doubt: self.scrub.doubts.reads.insert(block) };
-        self.scrub_reads_again(BLOCK_BYTES);
-        self.start_fetch(FetchSpec { segment, column, row, rows: 1, checksums, goal }, out);
+        self.scrub_reads_again(u64::from(rows) * BLOCK_BYTES);
+        self.start_fetch(FetchSpec { segment, column, row, rows, pieces, goal, singly: false }, out);
     }
 
     /// A block in doubt has been read, or can not be had.
     pub(crate) fn doubt_read(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) {
-        let Some(MappedBlock { key, place, .. }) = self.scrub.doubts.reads.remove(at) else { return };
+        let Some(block) = self.scrub.doubts.reads.remove(at) else { return };
+        let (MappedBlock { key, place, .. }, piece) = (block, block.piece(&self.codec));
         if !self.shows(key.volume(), key.lba(), place) {
             return;
         }
         match bytes {
-            Some(payload) => self.scrub.repairs.push_back(Repair { key, birth: Order(0), from: place, payload }),
+            Some(bytes) => {
+                let range = piece.range();
+                let payload = bytes.slice(range.start, range.len());
+                self.scrub.repairs.push_back(Repair { key, birth: Order(0), from: place, payload });
+            }
             None => {
                 let doubt = self.doubt_at(&self.scrub.doubts.list, place).map(|at| &self.scrub.doubts.list[at]);
                 if !doubt.is_some_and(|doubt| doubt.told.contains(&key)) {

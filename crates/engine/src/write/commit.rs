@@ -2,11 +2,12 @@
 //! of a member that kept one from it is on record).
 
 use crate::limits::{STREAM_CLEANED, STREAM_USER, STREAMS};
+use crate::piece::units_of;
 use crate::stages::Stage;
 use crate::stream::{Batch, BatchStage, Item};
 use crate::write::admit::RECORD_COST;
 use crate::{Engine, Outbox};
-use windrow_layout::batch::{DecodedBatch, Entry};
+use windrow_layout::batch::{DecodedBatch, Entry, PayloadPlaces};
 use windrow_layout::checkpoint::PagePointer;
 use windrow_layout::map_entry::MapEntry;
 use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, Seq, VolumeId};
@@ -27,21 +28,25 @@ impl Engine {
 
     fn commit(&mut self, stream: usize, mut batch: Batch, out: &mut Outbox) {
         let shape = *self.zones.shape(batch.segment);
-        let first_block = u64::from(batch.row) * u64::from(shape.data) + u64::from(batch.head_blocks);
+        let first_unit = u64::from(batch.row) * u64::from(shape.data) * u64::from(FULL_BLOCK_UNITS);
+        let mut places = PayloadPlaces::new(batch.head_blocks, batch.whole_blocks, batch.rows);
         let last_order = batch.orders.map_or(Order(0), |o| o.1);
         self.warm_commit(&batch);
         let codec = self.codec;
-        let stored = |payload: u64| (codec.pack_block(batch.segment, first_block + payload), batch.checksums[payload as usize]);
-        let mut payload = 0u64;
+        let mut payloads = batch.payloads.iter().zip(&batch.checksums);
+        // As many as there are items with payload: both come from the same table.
+        let mut stored = || {
+            let (units, checksum) = payloads.next().map_or((FULL_BLOCK_UNITS, 0), |(payload, checksum)| (units_of(payload), *checksum));
+            MapEntry::stored(codec.pack(batch.segment, first_unit + places.next(units)), units, checksum)
+        };
         let mut freed = 0u64;
         for item in &batch.items {
             match *item {
                 Item::Data { key, order, pending } => {
-                    let (place, checksum) = stored(payload);
-                    payload += 1;
+                    let entry = stored();
                     freed += BLOCK_BYTES;
                     match self.pending.commit(pending, order) {
-                        None => self.install(key.volume(), key.lba(), MapEntry::plain(place, checksum), last_order, Seq(0)),
+                        None => self.install(key.volume(), key.lba(), entry, last_order, Seq(0)),
                         // Dead on arrival: what superseded it must be durable before this segment is used again, too.
                         Some(by) => {
                             let segment = self.segments.get_mut(batch.segment);
@@ -58,18 +63,16 @@ impl Engine {
                 }
                 Item::Record => freed += RECORD_COST,
                 Item::Move { key, from } => {
-                    let (place, checksum) = stored(payload);
-                    payload += 1;
+                    let entry = stored();
                     self.settle_range(key.volume(), key.lba());
                     if self.shows(key.volume(), key.lba(), from) {
-                        self.install(key.volume(), key.lba(), MapEntry::plain(place, checksum), Order(0), batch.seq);
+                        self.install(key.volume(), key.lba(), entry, Order(0), batch.seq);
                     }
                 }
                 Item::Page { object, index } => {
-                    let (place, checksum) = stored(payload);
-                    payload += 1;
+                    let page = stored();
                     self.segments.add_live(batch.segment, u32::from(FULL_BLOCK_UNITS));
-                    self.page_committed(object, index, PagePointer::to(place, checksum, batch.row as u16, batch.rows as u16));
+                    self.page_committed(object, index, PagePointer::to(page.place(), page.checksum(), batch.row as u16, batch.rows as u16));
                 }
             }
         }
@@ -141,10 +144,10 @@ impl Engine {
         let Some((v, arena)) = self.volumes.get_mut(volume) else { return };
         let old = v.map.replace(arena, lba, entry);
         if entry.has_payload() {
-            self.segments.add_live(self.codec.segment(entry.place()), u32::from(FULL_BLOCK_UNITS));
+            self.segments.add_live(self.codec.segment(entry.place()), u32::from(entry.length_units()));
         }
         if old.has_payload() {
-            self.segments.remove_live(self.codec.segment(old.place()), u32::from(FULL_BLOCK_UNITS), by, moved_by);
+            self.segments.remove_live(self.codec.segment(old.place()), u32::from(old.length_units()), by, moved_by);
         }
     }
 }

@@ -3,11 +3,12 @@
 use super::admit::Placing;
 use crate::limits::STREAM_USER;
 use crate::pending::BlockKey;
+use crate::piece::units_of;
 use crate::stream::Item;
 use crate::{Engine, Outbox};
 use windrow_io::Payload;
-use windrow_layout::batch::{Entry, plan_batch};
-use windrow_units::Order;
+use windrow_layout::batch::Entry;
+use windrow_units::{FULL_BLOCK_UNITS, Order};
 
 /// More than any entry's encoded length but a volume record's: the exact plan is made only near the end of a batch.
 const ENTRY_BOUND: usize = 64;
@@ -18,12 +19,12 @@ impl Engine {
     /// Places what was admitted, as far as batches, segments and the bound on batches in flight go.
     pub(crate) fn place(&mut self, out: &mut Outbox) {
         while let Some(front) = self.admission.placing.front() {
-            let (bound, payload) = match front {
-                Placing::Data { .. } => (ENTRY_BOUND, 1),
+            let (bound, units) = match front {
+                Placing::Data { payload, .. } => (ENTRY_BOUND, units_of(payload)),
                 Placing::Fill { .. } => (ENTRY_BOUND, 0),
                 Placing::Record { .. } => (RECORD_BOUND, 0),
             };
-            if !self.make_room(STREAM_USER, bound, payload, out) {
+            if !self.make_room(STREAM_USER, bound, units, out) {
                 return;
             }
             let Some(placing) = self.admission.placing.pop_front() else { return };
@@ -46,16 +47,15 @@ impl Engine {
         }
     }
 
-    /// True if the open batch of a stream takes one more entry, after sealing it if it is full.
-    pub(crate) fn make_room(&mut self, stream: usize, entry_bytes: usize, payloads: u32, out: &mut Outbox) -> bool {
+    /// True if the open batch of a stream takes one more entry, with payload of `units` units (0: none), after sealing it if it is full.
+    pub(crate) fn make_room(&mut self, stream: usize, entry_bytes: usize, units: u16, out: &mut Outbox) -> bool {
         loop {
             if !self.ready(stream) {
                 return false;
             }
             let s = self.stream(stream);
             let shape = self.zones.shape(s.position.segment);
-            let table = s.open.table.encoded_len() + entry_bytes + 4 * payloads as usize;
-            if plan_batch(shape, s.position.row, table, s.open.table.payload_blocks() + payloads).is_some() {
+            if s.open.table.takes(shape, s.position.row, entry_bytes, units) {
                 return true;
             }
             if !self.seal(stream, out) {
@@ -74,7 +74,7 @@ impl Engine {
         if open.orders.is_none_or(|(_, last)| last <= promised) {
             open.at_risk_since_ns = now;
         }
-        open.table.push(entry);
+        open.table.push_stored(entry, payload.as_deref().map_or(FULL_BLOCK_UNITS, units_of));
         open.items.push(item);
         open.payloads.extend(payload);
         if let Some(order) = order {

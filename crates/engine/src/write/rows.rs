@@ -7,8 +7,8 @@ use super::room::{DATA_UNITS, item_units};
 use crate::limits::STREAM_USER;
 use crate::stream::OpenBatch;
 use crate::{Engine, Outbox};
-use windrow_layout::batch::{Entry, TableWriter, plan_batch};
-use windrow_units::{Order, Shape};
+use windrow_layout::batch::{Entry, TableWriter, plan_packed};
+use windrow_units::{FULL_BLOCK_UNITS, Order, Shape};
 
 /// The part of the open user batch that can go to the log without padding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,22 +23,26 @@ pub(crate) struct FullRows {
 const ENTRY_WITHOUT_CONTEXT: usize = 64;
 
 /// The longest part of a table that fills rows from `row` of a segment to the last block and leaves room for the rest: number of entries. 0: none.
-fn full_entries(entries: &[Entry], whole: &TableWriter, shape: &Shape, row: u32) -> usize {
-    let (mut table, mut found) = (TableWriter::new(), 0);
-    for (at, entry) in entries.iter().enumerate() {
-        table.push(entry);
-        let Some(plan) = plan_batch(shape, row, table.encoded_len(), table.payload_blocks()) else { break };
+fn full_entries(entries: &[(Entry, u16)], whole: &TableWriter, shape: &Shape, row: u32) -> usize {
+    let mut table = TableWriter::new();
+    // Of each part the length of its table, and its payloads, whole and packed.
+    let mut parts = Vec::with_capacity(entries.len());
+    for (entry, units) in entries {
+        table.push_stored(entry, if entry.has_payload() { *units } else { FULL_BLOCK_UNITS });
+        parts.push((table.encoded_len(), table.payload_blocks(), table.packed().len()));
+    }
+    // From the end: the first one that fits is the longest, and few have to be looked at.
+    let is_full = |(length, blocks, packed): (usize, u32, usize)| {
+        let Some(plan) = plan_packed(shape, row, length, blocks, &whole.packed()[..packed]) else { return false };
         // The next segment may have rows of another width.
         let behind = row + plan.rows;
-        if plan.padding_blocks > 0 || at + 1 == entries.len() || behind == shape.rows {
-            continue;
+        if plan.padding_blocks > 0 || behind == shape.rows {
+            return false;
         }
-        let rest = whole.encoded_len() - table.encoded_len() + ENTRY_WITHOUT_CONTEXT;
-        if plan_batch(shape, behind, rest, whole.payload_blocks() - table.payload_blocks()).is_some() {
-            found = at + 1;
-        }
-    }
-    found
+        let rest = whole.encoded_len() - length + ENTRY_WITHOUT_CONTEXT;
+        plan_packed(shape, behind, rest, whole.payload_blocks() - blocks, &whole.packed()[packed..]).is_some()
+    };
+    (0..parts.len().saturating_sub(1)).rev().find(|at| is_full(parts[*at])).map_or(0, |at| at + 1)
 }
 
 impl Engine {
@@ -52,12 +56,13 @@ impl Engine {
             return Some(none);
         }
         let shape = self.zones.shape(user.position.segment);
-        if user.open.table.payload_blocks() + 2 < u32::from(shape.data) {
+        let table = &user.open.table;
+        if u64::from(table.payload_blocks()) + table.packed().len() as u64 + 2 < u64::from(shape.data) {
             return Some(none);
         }
         let entries = user.open.table.decode();
         let count = full_entries(&entries, &user.open.table, shape, user.position.row);
-        let orders = |entry: &Entry| entry.orders().map_or((Order(0), Order(0)), |(first, count)| (first, Order(first.0 + count - 1)));
+        let orders = |(entry, _): &(Entry, u16)| entry.orders().map_or((Order(0), Order(0)), |(first, count)| (first, Order(first.0 + count - 1)));
         let last = entries[..count].iter().map(|entry| orders(entry).1).max();
         let behind = entries[count..].iter().map(|entry| orders(entry).0).min();
         match (last, behind) {
@@ -89,9 +94,9 @@ fn split(whole: &OpenBatch, entries: usize) -> (OpenBatch, OpenBatch) {
     let ages = || OpenBatch { since_ns: whole.since_ns, at_risk_since_ns: whole.at_risk_since_ns, ..OpenBatch::default() };
     let (mut front, mut rest) = (ages(), ages());
     let mut payloads = whole.payloads.iter();
-    for (at, (entry, item)) in whole.table.decode().iter().zip(&whole.items).enumerate() {
+    for (at, ((entry, units), item)) in whole.table.decode().iter().zip(&whole.items).enumerate() {
         let part = if at < entries { &mut front } else { &mut rest };
-        part.table.push(entry);
+        part.table.push_stored(entry, if entry.has_payload() { *units } else { FULL_BLOCK_UNITS });
         part.items.push(*item);
         if entry.has_payload() {
             part.payloads.extend(payloads.next().cloned());

@@ -48,7 +48,7 @@ impl Engine {
             return true;
         }
         let (shape, row) = (*self.zones.shape(s.position.segment), s.position.row);
-        match plan_batch(&shape, row, s.open.table.encoded_len(), s.open.table.payload_blocks()) {
+        match s.open.table.plan(&shape, row) {
             Some(plan) => self.seal_as(stream, plan, out),
             None => {
                 self.stop(StopReason::Internal("an open batch outgrew its chunk"), out);
@@ -151,6 +151,7 @@ impl Engine {
             row: position.row,
             rows: plan.rows,
             head_blocks: plan.head_blocks,
+            whole_blocks: plan.payload_blocks - plan.packed_blocks,
             stage: BatchStage::Sealing,
             items: open.items,
             payloads: Vec::new(),

@@ -4,12 +4,12 @@
 //! in the header, the tail under the one in the footer, which also repeats the header's. Each is seeded with pool, epoch,
 //! segment and row, so that bytes of another pool, an older life or another address never verify.
 
-use super::plan::{BatchPlan, head_blocks_for, table_capacity};
+use super::plan::{BatchPlan, PayloadPlaces, head_blocks_for, table_capacity};
 use super::table::{TableReader, TableWriter};
 use super::{BatchError, BatchHeader, Entry, FOOTER_BYTES, HEADER_BYTES};
 use crate::bytes::{is_zero, put, u8_at, u16_at, u32_at, u64_at, uuid_at};
 use crate::{SHAPE_BYTES, put_shape, shape_at};
-use windrow_units::{BLOCK_SIZE, Epoch, MAX_STREAMS, Order, PoolUuid, SegmentId, Seq, StreamId};
+use windrow_units::{BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, MAX_STREAMS, Order, PoolUuid, SegmentId, Seq, StreamId};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// First bytes of a header.
@@ -39,7 +39,9 @@ const H_PAYLOAD_BLOCKS: usize = 164;
 const H_ENTRY_COUNT: usize = 168;
 const H_ENTRY_BYTES: usize = 172;
 const H_TABLE_CHECKSUM: usize = 176;
-const H_RESERVED: usize = 184;
+const H_PACKED_PAYLOADS: usize = 184;
+const H_PACKED_BLOCKS: usize = 188;
+const H_RESERVED: usize = 192;
 const _: () = assert!(H_SHAPE + SHAPE_BYTES == H_NEXT_SEGMENT && H_FLUSHED_SEQ + 8 * MAX_STREAMS == H_HEAD_BLOCKS && H_RESERVED < HEADER_BYTES);
 
 // Offsets in the tail block.
@@ -63,6 +65,12 @@ pub struct HeaderFrame {
     pub head_blocks: u32,
     /// Payload blocks that follow.
     pub payload_blocks: u32,
+    /// Packed payloads.
+    #[serde(skip_serializing_if = "is_none")]
+    pub packed_payloads: u32,
+    /// Those of the payload blocks that hold packed payload: the last ones.
+    #[serde(skip_serializing_if = "is_none")]
+    pub packed_blocks: u32,
     /// Entries of the table.
     pub entry_count: u32,
     /// Bytes of the encoded entries.
@@ -73,7 +81,27 @@ pub struct HeaderFrame {
     pub header_checksum: u64,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
+fn is_none(number: &u32) -> bool {
+    *number == 0
+}
+
 impl HeaderFrame {
+    /// Payload blocks that are a whole payload.
+    pub fn whole_blocks(&self) -> u32 {
+        self.payload_blocks - self.packed_blocks
+    }
+
+    /// Bytes for which the head is made: the table, and what it would be longer if each packed payload had a block of its own.
+    fn table_room(&self) -> u64 {
+        u64::from(self.entry_bytes) + 4 * u64::from(self.payload_blocks.saturating_sub(self.packed_blocks)) + 8 * u64::from(self.packed_payloads)
+    }
+
+    /// Bytes of the table.
+    fn table_bytes(&self) -> usize {
+        self.entry_bytes as usize + 4 * (self.payload_blocks as usize + self.packed_payloads as usize)
+    }
+
     /// Data blocks of the whole batch.
     pub fn data_blocks(&self) -> u32 {
         self.header.rows * u32::from(self.header.shape.data)
@@ -90,21 +118,35 @@ impl HeaderFrame {
     }
 }
 
-/// The payload block of an entry.
+/// The payload of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct PayloadInfo {
-    /// Data block within the batch.
-    pub block: u32,
-    /// CRC-32C of the block.
+    /// First 16-byte unit, from the first one of the batch.
+    pub unit: u32,
+    /// Units: 256 is a block as it is, less is LZ4.
+    pub units: u16,
+    /// CRC-32C of the stored bytes.
     pub checksum: u32,
 }
 
-/// An entry and its payload block.
+impl PayloadInfo {
+    /// Data block within the batch in which it begins.
+    pub fn block(&self) -> u32 {
+        self.unit / u32::from(FULL_BLOCK_UNITS)
+    }
+
+    /// Data block within the batch in which it ends.
+    pub fn last_block(&self) -> u32 {
+        (self.unit + u32::from(self.units.max(1)) - 1) / u32::from(FULL_BLOCK_UNITS)
+    }
+}
+
+/// An entry and its payload.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct DecodedEntry {
     /// The entry.
     pub entry: Entry,
-    /// Its payload block, if it has one.
+    /// Its payload, if it has one.
     pub payload: Option<PayloadInfo>,
 }
 
@@ -115,6 +157,15 @@ pub struct DecodedBatch {
     pub frame: HeaderFrame,
     /// The entries in their order.
     pub entries: Vec<DecodedEntry>,
+    /// CRC-32C of each payload block.
+    pub blocks: Vec<u32>,
+}
+
+impl DecodedBatch {
+    /// Each payload block, by its number within the batch, and its checksum.
+    pub fn payload_blocks(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        (self.frame.head_blocks..).zip(self.blocks.iter().copied())
+    }
 }
 
 /// The seed of the checksums of one batch.
@@ -150,14 +201,14 @@ impl TableArea<'_> {
 }
 
 /// Writes header and table into `head` (`plan.head_blocks * 4096` bytes), and the rest of the table and the footer into
-/// `tail` (4096 bytes). Every byte of both is written. `checksums` has one CRC-32C for each payload block.
+/// `tail` (4096 bytes). Every byte of both is written. `checksums` has one CRC-32C for each payload block, then one for each packed payload.
 ///
 /// # Panics
 /// If the lengths or `plan` do not agree with the header and the table.
 pub fn encode_ends(header: &BatchHeader, table: &TableWriter, checksums: &[u32], plan: &BatchPlan, head: &mut [u8], tail: &mut [u8]) {
     let table_len = table.encoded_len() as u64;
-    assert_eq!(checksums.len(), table.payload_blocks() as usize, "one checksum for each payload block");
-    assert_eq!(plan.payload_blocks, table.payload_blocks());
+    assert_eq!(checksums.len(), plan.payload_blocks as usize + table.packed().len(), "one checksum for each payload block and packed payload");
+    assert_eq!(plan.payload_blocks - plan.packed_blocks, table.payload_blocks());
     assert_eq!(u64::from(plan.head_blocks), head_blocks_for(table_len));
     assert_eq!((head.len(), tail.len()), (plan.head_blocks as usize * BLOCK_SIZE, BLOCK_SIZE));
     assert_eq!(plan.rows, header.rows);
@@ -200,6 +251,8 @@ fn put_header(header: &BatchHeader, plan: &BatchPlan, table: &TableWriter, head:
     put(head, H_PAYLOAD_BLOCKS, &plan.payload_blocks.to_le_bytes());
     put(head, H_ENTRY_COUNT, &table.entries().to_le_bytes());
     put(head, H_ENTRY_BYTES, &(table.bytes().len() as u32).to_le_bytes());
+    put(head, H_PACKED_PAYLOADS, &(table.packed().len() as u32).to_le_bytes());
+    put(head, H_PACKED_BLOCKS, &plan.packed_blocks.to_le_bytes());
 }
 
 fn put_footer(header: &BatchHeader, header_checksum: u64, seed: u64, tail: &mut [u8]) {
@@ -260,6 +313,8 @@ pub fn decode_header(block: &[u8], pool: &PoolUuid, segment: SegmentId, row: u32
         payload_blocks: u32_at(block, H_PAYLOAD_BLOCKS),
         entry_count: u32_at(block, H_ENTRY_COUNT),
         entry_bytes: u32_at(block, H_ENTRY_BYTES),
+        packed_payloads: u32_at(block, H_PACKED_PAYLOADS),
+        packed_blocks: u32_at(block, H_PACKED_BLOCKS),
         table_checksum: u64_at(block, H_TABLE_CHECKSUM),
         header_checksum,
     };
@@ -282,12 +337,16 @@ fn check_header(frame: &HeaderFrame, block: &[u8]) -> Result<(), BatchError> {
         return Err(BatchError::Malformed("fewer members than columns"));
     }
     let blocks = u64::from(frame.head_blocks) + u64::from(frame.payload_blocks) + 1;
-    let table_len = u64::from(frame.entry_bytes) + 4 * u64::from(frame.payload_blocks);
+    let table_len = frame.table_room();
+    let (packed, payloads) = (frame.packed_payloads, frame.packed_blocks);
+    if payloads > packed || payloads > frame.payload_blocks || (packed > 0) != (payloads > 0) {
+        return Err(BatchError::Malformed("packed payload that does not go with its blocks"));
+    }
     if blocks > u64::from(frame.data_blocks()) || u64::from(frame.head_blocks) != head_blocks_for(table_len) {
         return Err(BatchError::Malformed("the parts do not fit in the batch"));
     }
     debug_assert!(table_len <= table_capacity(frame.head_blocks));
-    if frame.entry_count > frame.entry_bytes / 2 || frame.payload_blocks > frame.entry_count {
+    if frame.entry_count > frame.entry_bytes / 2 || u64::from(frame.whole_blocks()) + u64::from(frame.packed_payloads) > u64::from(frame.entry_count) {
         return Err(BatchError::Malformed("more entries than the table can hold"));
     }
     let unused = &block[H_RESERVED..];
@@ -308,8 +367,8 @@ pub fn decode_batch(head: &[u8], tail: &[u8], pool: &PoolUuid, segment: SegmentI
         return Err(BatchError::TableChecksum);
     }
     check_footer(&frame, tail, seed)?;
-    let entries = decode_table(&frame, &head[HEADER_BYTES..], &tail[..FOOTER_AT])?;
-    Ok(DecodedBatch { frame, entries })
+    let (entries, blocks) = decode_table(&frame, &head[HEADER_BYTES..], &tail[..FOOTER_AT])?;
+    Ok(DecodedBatch { frame, entries, blocks })
 }
 
 /// The entries that the head alone tells of a batch whose tail is lost: as many as lie wholly in the head blocks, whose checksum is in
@@ -328,7 +387,7 @@ pub fn decode_head(head: &[u8], pool: &PoolUuid, segment: SegmentId, row: u32) -
     let table = &head[HEADER_BYTES..];
     let mut reader = TableReader::new(&table[..table.len().min(frame.entry_bytes as usize)]);
     // The last one may be cut off: then it does not decode.
-    Ok((0..frame.entry_count).map_while(|_| reader.next().ok()).collect())
+    Ok((0..frame.entry_count).map_while(|_| reader.next_stored().ok()).map(|(entry, _)| entry).collect())
 }
 
 fn check_footer(frame: &HeaderFrame, tail: &[u8], seed: u64) -> Result<(), BatchError> {
@@ -355,9 +414,9 @@ fn check_footer(frame: &HeaderFrame, tail: &[u8], seed: u64) -> Result<(), Batch
     Ok(())
 }
 
-fn decode_table(frame: &HeaderFrame, head: &[u8], tail: &[u8]) -> Result<Vec<DecodedEntry>, BatchError> {
-    let entry_bytes = frame.entry_bytes as usize;
-    let table_len = entry_bytes + 4 * frame.payload_blocks as usize;
+/// The entries, and the checksums of the payload blocks.
+fn decode_table(frame: &HeaderFrame, head: &[u8], tail: &[u8]) -> Result<(Vec<DecodedEntry>, Vec<u32>), BatchError> {
+    let table_len = frame.table_bytes();
     let in_head = table_len.min(head.len());
     let mut table = Vec::with_capacity(table_len);
     table.extend_from_slice(&head[..in_head]);
@@ -366,25 +425,30 @@ fn decode_table(frame: &HeaderFrame, head: &[u8], tail: &[u8]) -> Result<Vec<Dec
         return Err(BatchError::Malformed("bytes that must be zero are not"));
     }
 
-    let (encoded, checksums) = table.split_at(entry_bytes);
-    let mut checksums = checksums.chunks_exact(4).map(|c| u32_at(c, 0));
+    let (encoded, checksums) = table.split_at(frame.entry_bytes as usize);
+    let (blocks, of_packed) = checksums.split_at(4 * frame.payload_blocks as usize);
+    let blocks: Vec<u32> = blocks.chunks_exact(4).map(|c| u32_at(c, 0)).collect();
+    let (mut of_whole, mut of_packed) = (blocks[..frame.whole_blocks() as usize].iter(), of_packed.chunks_exact(4));
+    let mut places = PayloadPlaces::new(frame.head_blocks, frame.whole_blocks(), frame.header.rows);
     let mut reader = TableReader::new(encoded);
     let mut entries = Vec::with_capacity(frame.entry_count as usize);
-    let mut block = frame.head_blocks;
     for _ in 0..frame.entry_count {
-        let entry = reader.next()?;
+        let (entry, units) = reader.next_stored()?;
         let mut payload = None;
-        if entry.has_payload() {
-            let checksum = checksums.next().ok_or(BatchError::Malformed("more payload entries than payload blocks"))?;
-            payload = Some(PayloadInfo { block, checksum });
-            block += 1;
+        if units > 0 {
+            let checksum = if units == FULL_BLOCK_UNITS { of_whole.next().copied() } else { of_packed.next().map(|c| u32_at(c, 0)) };
+            let checksum = checksum.ok_or(BatchError::Malformed("more payload than there are checksums"))?;
+            payload = Some(PayloadInfo { unit: places.next(units) as u32, units, checksum });
         }
         entries.push(DecodedEntry { entry, payload });
     }
-    if !reader.is_at_end() || checksums.next().is_some() {
+    if !reader.is_at_end() || of_whole.next().is_some() || of_packed.next().is_some() {
         return Err(BatchError::Malformed("the table is longer than its entries"));
     }
-    Ok(entries)
+    if places.end_block() != u64::from(frame.head_blocks) + u64::from(frame.payload_blocks) {
+        return Err(BatchError::Malformed("packed payload that does not end where the header says"));
+    }
+    Ok((entries, blocks))
 }
 
 #[cfg(test)]

@@ -13,10 +13,11 @@
 //! is one number and every number is one difference. An entry has exactly one encoding; the decoder refuses any other,
 //! so that decode and encode are inverse and a fuzzer can say so.
 
+use super::plan::{BatchPlan, packed_fits, plan_batch, plan_packed};
 use super::{BatchError, Entry, FillState, RangeState, VolumeChange};
 use crate::MAX_NAME_BYTES;
-use crate::checkpoint::SyncMode;
-use windrow_units::{BLOCK_BYTES, Lba, Order, Place, VolumeId};
+use crate::checkpoint::{Compression, SyncMode};
+use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, Shape, VolumeId};
 
 /// More than the longest entry needs (tag, volume, order and a creation: at most 91 bytes). A power of two, so that the
 /// write position can be masked instead of checked.
@@ -32,6 +33,8 @@ const KIND_VOLUME: u8 = 6;
 const KIND_MOVE: u8 = 7;
 const KIND_COVERED: u8 = 8;
 const KIND_PAGE: u8 = 9;
+const KIND_PACKED_DATA: u8 = 10;
+const KIND_PACKED_MOVE: u8 = 11;
 
 const KIND_MASK: u8 = 0x0f;
 const VOLUME_BIT: u8 = 0x10;
@@ -42,6 +45,7 @@ const CHANGE_RESIZE: u8 = 2;
 const CHANGE_DELETE: u8 = 3;
 const CHANGE_READ_ONLY: u8 = 4;
 const CHANGE_SYNC: u8 = 5;
+const CHANGE_COMPRESSION: u8 = 6;
 
 /// What the next entry is encoded against.
 #[derive(Clone, Copy, Default, Debug)]
@@ -74,7 +78,11 @@ pub struct TableWriter {
     room: Vec<u8>,
     used: usize,
     entries: u32,
+    /// Whole payload.
     payload_blocks: u32,
+    /// Units of each packed payload, and of all of them.
+    packed: Vec<u16>,
+    packed_units: u64,
     context: Context,
 }
 
@@ -169,16 +177,54 @@ impl TableWriter {
         self.entries += 1;
     }
 
+    /// Adds a data or move entry whose payload is packed into `units` units.
+    ///
+    /// # Panics
+    /// If it is another entry, or packed payload cannot have that length.
+    pub fn push_packed(&mut self, entry: &Entry, units: u16) {
+        assert!((1..FULL_BLOCK_UNITS).contains(&units), "packed payload of {units} units");
+        if self.room.len() - self.used < ENTRY_ROOM {
+            self.grow();
+        }
+        let Some(room) = self.room[self.used..].first_chunk_mut::<ENTRY_ROOM>() else { unreachable!("grown above") };
+        let mut pen = Pen { room, at: 0 };
+        let context = &mut self.context;
+        match entry {
+            Entry::Data { volume, lba, birth } => {
+                pen.begin(context, KIND_PACKED_DATA, *volume, *birth);
+                pen.lba(context, *lba, 1);
+            }
+            Entry::Move { volume, lba, birth, from } => {
+                pen.begin(context, KIND_PACKED_MOVE, *volume, *birth);
+                pen.lba(context, *lba, 1);
+                pen.varint(zigzag(from.0.wrapping_sub(context.from)));
+                context.from = from.0;
+            }
+            _ => panic!("packed payload of an entry that has none"),
+        }
+        pen.byte(units as u8);
+        self.packed.push(units);
+        self.packed_units += u64::from(units);
+        self.used += pen.at;
+        self.entries += 1;
+    }
+
+    /// Adds an entry whose payload, if it has one, is stored in `units` units.
+    #[inline]
+    pub fn push_stored(&mut self, entry: &Entry, units: u16) {
+        if units == FULL_BLOCK_UNITS { self.push(entry) } else { self.push_packed(entry, units) }
+    }
+
     #[cold]
     fn grow(&mut self) {
         let len = (self.room.len() * 2).max(32 * ENTRY_ROOM);
         self.room.resize(len, 0);
     }
 
-    /// The entries, in order.
-    pub fn decode(&self) -> Vec<Entry> {
+    /// The entries, in order, with the units of their payload if they have one.
+    pub fn decode(&self) -> Vec<(Entry, u16)> {
         let mut reader = TableReader::new(self.bytes());
-        (0..self.entries).map_while(|_| reader.next().ok()).collect()
+        (0..self.entries).map_while(|_| reader.next_stored().ok()).collect()
     }
 
     /// Empties the table; memory is kept.
@@ -186,6 +232,8 @@ impl TableWriter {
         self.used = 0;
         self.entries = 0;
         self.payload_blocks = 0;
+        self.packed.clear();
+        self.packed_units = 0;
         self.context = Context::default();
     }
 
@@ -195,16 +243,49 @@ impl TableWriter {
         self.entries
     }
 
-    /// Number of entries with a payload block.
+    /// Number of entries with a whole payload block.
     #[inline]
     pub fn payload_blocks(&self) -> u32 {
         self.payload_blocks
     }
 
-    /// Bytes that the table takes in the batch: the entries and 4 for each payload block.
+    /// Units of each packed payload.
+    #[inline]
+    pub fn packed(&self) -> &[u16] {
+        &self.packed
+    }
+
+    /// Bytes that the table takes in the batch at most: the entries, 4 for each whole payload block, and 8 for each packed payload (its own
+    /// checksum, and that of a block; there are no more blocks than payloads).
     #[inline]
     pub fn encoded_len(&self) -> usize {
-        self.used + 4 * self.payload_blocks as usize
+        self.used + 4 * self.payload_blocks as usize + 8 * self.packed.len()
+    }
+
+    /// The smallest batch for this table at `row`; `None` if there is none.
+    pub fn plan(&self, shape: &Shape, row: u32) -> Option<BatchPlan> {
+        plan_packed(shape, row, self.encoded_len(), self.payload_blocks, &self.packed)
+    }
+
+    /// True if a batch at `row` takes one more entry, of so many bytes at most, with payload of `units` units (0: none).
+    #[inline]
+    pub fn takes(&self, shape: &Shape, row: u32, entry_bytes: usize, units: u16) -> bool {
+        let is_whole = units == FULL_BLOCK_UNITS;
+        let whole = self.payload_blocks + u32::from(is_whole);
+        let table = self.encoded_len() + entry_bytes;
+        if self.packed.is_empty() && (units == 0 || is_whole) {
+            return plan_batch(shape, row, table + 4 * usize::from(is_whole), whole).is_some();
+        }
+        self.takes_packed(shape, row, table + 8, whole, if is_whole { 0 } else { units })
+    }
+
+    #[cold]
+    fn takes_packed(&self, shape: &Shape, row: u32, table: usize, whole: u32, units: u16) -> bool {
+        packed_fits(shape, row, table, whole, self.packed_units + u64::from(units)).unwrap_or_else(|| {
+            let mut packed = self.packed.clone();
+            packed.extend((units > 0).then_some(units));
+            plan_packed(shape, row, table, whole, &packed).is_some()
+        })
     }
 
     /// The encoded entries, without checksums.
@@ -272,6 +353,10 @@ fn push_change(pen: &mut Pen<'_>, change: &VolumeChange) {
         VolumeChange::SetSync(mode) => {
             pen.byte(CHANGE_SYNC);
             pen.byte(mode.to_u8());
+        }
+        VolumeChange::SetCompression(compression) => {
+            pen.byte(CHANGE_COMPRESSION);
+            pen.byte(compression.to_u8());
         }
     }
 }
@@ -365,11 +450,34 @@ impl<'a> TableReader<'a> {
         Ok(Lba(lba))
     }
 
-    /// The next entry.
+    /// The next entry, which has no packed payload.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Entry, BatchError> {
+        match self.next_stored()? {
+            (entry, 0 | FULL_BLOCK_UNITS) => Ok(entry),
+            _ => Err(BatchError::Malformed("packed payload where there can be none")),
+        }
+    }
+
+    /// The next entry, and the units of its payload (0: none).
+    #[inline]
+    pub(crate) fn next_stored(&mut self) -> Result<(Entry, u16), BatchError> {
         let tag = self.byte()?;
         let kind = tag & KIND_MASK;
+        if kind == KIND_PACKED_DATA || kind == KIND_PACKED_MOVE {
+            let entry = self.entry(tag, if kind == KIND_PACKED_DATA { KIND_DATA } else { KIND_MOVE })?;
+            return match self.byte()? {
+                0 => Err(BatchError::Malformed("packed payload of no length")),
+                units => Ok((entry, u16::from(units))),
+            };
+        }
+        let entry = self.entry(tag, kind)?;
+        let units = if entry.has_payload() { FULL_BLOCK_UNITS } else { 0 };
+        Ok((entry, units))
+    }
+
+    #[inline]
+    fn entry(&mut self, tag: u8, kind: u8) -> Result<Entry, BatchError> {
         if kind == KIND_PAGE {
             return self.page(tag);
         }
@@ -449,6 +557,9 @@ impl<'a> TableReader<'a> {
                 _ => return Err(BatchError::Malformed("a flag that is neither 0 nor 1")),
             },
             CHANGE_SYNC => VolumeChange::SetSync(SyncMode::from_u8(self.byte()?).ok_or(BatchError::Malformed("an unknown kind of flushes"))?),
+            CHANGE_COMPRESSION => {
+                VolumeChange::SetCompression(Compression::from_u8(self.byte()?).ok_or(BatchError::Malformed("an unknown kind of compression"))?)
+            }
             _ => return Err(BatchError::Malformed("a volume operation of unknown kind")),
         })
     }

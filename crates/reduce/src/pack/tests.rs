@@ -26,6 +26,25 @@ proptest! {
     }
 
     #[test]
+    fn what_was_stored_is_unpacked(seed in any::<u64>(), random in 0usize..=BLOCK, period in 1usize..600) {
+        let mut x = seed | 1;
+        let mut block: Vec<u8> = (0..BLOCK).map(|at| (at % period) as u8).collect();
+        block[..random].fill_with(|| { x ^= x << 13; x ^= x >> 7; x ^= x << 17; x as u8 });
+        let mut stored = vec![1, 2, 3];
+        let length = Packer::default().pack_stored(&block, &mut stored);
+        prop_assert_eq!(stored.len(), 3 + length.unwrap_or(0));
+        if let Some(length) = length {
+            prop_assert!(length.is_multiple_of(UNIT) && length <= BLOCK - BLOCK / LEAST_SAVING);
+            let mut out = vec![0xaa; BLOCK];
+            prop_assert!(unpack_stored(&stored[3..], &mut out));
+            prop_assert_eq!(out, block);
+            // The filling is told by its last byte alone.
+            stored[2 + length] = 0;
+            prop_assert!(!unpack_stored(&stored[3..], &mut vec![0; BLOCK]));
+        }
+    }
+
+    #[test]
     fn rubbish_is_refused_or_fills_the_block(bytes in prop::collection::vec(any::<u8>(), 0..5000)) {
         let mut out = vec![0; BLOCK];
         let _ = unpack(&bytes, &mut out);

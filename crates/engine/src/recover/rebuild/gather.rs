@@ -16,7 +16,7 @@ use super::{RebuildPhase, RebuildProgress};
 use crate::limits::{LBA_BITS, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER};
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
-use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, OBJECT_VOLUMES, PagePointer, SyncMode, VolumeRecord, VolumeState, decode_volumes};
+use windrow_layout::checkpoint::{Compression, MAP_PAGE_ENTRIES, OBJECT_VOLUMES, PagePointer, SyncMode, VolumeRecord, VolumeState, decode_volumes};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::Superblock;
 use windrow_units::{BLOCK_BYTES, Lba, Order, VolumeId};
@@ -28,6 +28,7 @@ struct Known {
     size_bytes: Option<u64>,
     read_only: bool,
     sync: SyncMode,
+    compression: Compression,
     deleted: bool,
     /// Highest block seen, plus one.
     end: u64,
@@ -89,7 +90,7 @@ impl<'g> Gather<'g> {
             for record in decode_volumes(&page).unwrap_or_default().into_iter().flatten() {
                 let deleted = record.state == VolumeState::Deleting;
                 let known =
-                    Known { name: Some(record.name), size_bytes: Some(record.size_bytes), read_only: record.read_only, sync: record.sync, deleted, end: 0 };
+                    Known { name: Some(record.name), size_bytes: Some(record.size_bytes), read_only: record.read_only, sync: record.sync, compression: record.compression, deleted, end: 0 };
                 self.known.insert(record.id, known);
             }
         }
@@ -130,6 +131,7 @@ impl<'g> Gather<'g> {
             VolumeChange::Delete => known.deleted = true,
             VolumeChange::SetReadOnly(read_only) => known.read_only = *read_only,
             VolumeChange::SetSync(sync) => known.sync = *sync,
+            VolumeChange::SetCompression(compression) => known.compression = *compression,
         }
     }
 
@@ -222,6 +224,7 @@ impl<'g> Gather<'g> {
                 state: VolumeState::Active,
                 read_only: known.read_only,
                 sync: known.sync,
+                compression: known.compression,
                 size_bytes: known.size_bytes.unwrap_or(known.end.max(1) * BLOCK_BYTES),
                 name: name.unwrap_or_else(|| format!("recovered-{id}")),
             };

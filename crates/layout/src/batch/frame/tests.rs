@@ -31,12 +31,64 @@ fn check_round_trip(header: &mut BatchHeader, entries: &[Entry]) {
     );
     assert!(batch.entries.iter().map(|e| &e.entry).eq(entries));
     let payload: Vec<PayloadInfo> = batch.entries.iter().filter_map(|e| e.payload).collect();
-    let expected = (0..plan.payload_blocks).map(|i| PayloadInfo { block: plan.head_blocks + i, checksum: 1000 + i });
+    let expected = (0..plan.payload_blocks).map(|i| PayloadInfo { unit: (plan.head_blocks + i) * 256, units: 256, checksum: 1000 + i });
     assert!(payload.into_iter().eq(expected));
     // The head alone tells the first entries, and all of them if it holds them all.
     let told = decode_head(&head, &header.pool, header.segment, header.row).unwrap();
     assert!(entries.starts_with(&told));
     assert!(told.len() == entries.len() || batch.frame.entry_bytes as usize > head.len() - HEADER_BYTES);
+}
+
+/// Head and tail of a batch in which some payload is packed, the checksums of blocks counting from 1000, those of packed payload from 5000.
+fn encode_packed(header: &mut BatchHeader, entries: &[(Entry, u16)]) -> Option<(Vec<u8>, Vec<u8>, BatchPlan)> {
+    let mut table = TableWriter::new();
+    entries.iter().for_each(|(e, units)| table.push_stored(e, *units));
+    let plan = table.plan(&header.shape, header.row)?;
+    header.rows = plan.rows;
+    let checksums: Vec<u32> = (1000..).take(plan.payload_blocks as usize).chain((5000..).take(table.packed().len())).collect();
+    let (mut head, mut tail) = (vec![0xaa; plan.head_blocks as usize * BLOCK_SIZE], vec![0xaa; BLOCK_SIZE]);
+    encode_ends(header, &table, &checksums, &plan, &mut head, &mut tail);
+    Some((head, tail, plan))
+}
+
+/// Whole and packed payload in any mixture come back with their places, lengths and checksums.
+#[test]
+fn packed_payload_comes_back() {
+    for count in (1..60).chain(300..420).chain(1300..1340) {
+        let mut header = header(&shape(6, 96), 0);
+        let units = |i: usize| [256, 40, 224, 1, 100, 256, 17][i * i % 7];
+        let entries: Vec<(Entry, u16)> = data_entries(count).into_iter().enumerate().map(|(i, e)| (e, units(i))).collect();
+        let (head, tail, plan) = encode_packed(&mut header, &entries).expect("room");
+        let batch = decode_batch(&head, &tail, &header.pool, header.segment, header.row).unwrap();
+        let (mut places, mut whole, mut packed) = (plan.places(), 1000.., 5000..);
+        for (decoded, (entry, units)) in batch.entries.iter().zip(&entries) {
+            let checksum = if *units == 256 { whole.next() } else { packed.next() }.unwrap();
+            let payload = PayloadInfo { unit: places.next(*units) as u32, units: *units, checksum };
+            assert_eq!((&decoded.entry, decoded.payload), (entry, Some(payload)));
+        }
+        assert!(batch.payload_blocks().eq((plan.head_blocks..plan.head_blocks + plan.payload_blocks).zip(1000..)));
+        assert_eq!(batch.frame.padding_blocks(), plan.padding_blocks);
+    }
+}
+
+/// Lengths that do not lead to where the header says are a fault, whatever the checksums say: places follow from them.
+#[test]
+fn packed_payload_ends_where_the_header_says() {
+    let mut header = header(&shape(6, 96), 0);
+    let entries: Vec<(Entry, u16)> = data_entries(30).into_iter().map(|e| (e, 100)).collect();
+    let (mut head, tail, _) = encode_packed(&mut header, &entries).unwrap();
+    let seed = seed(&header.pool, header.epoch, header.segment, header.row);
+    // An entry's length is its last byte.
+    let entry_bytes = decode_header(&head, &header.pool, header.segment, header.row).unwrap().entry_bytes as usize;
+    assert_eq!(std::mem::replace(&mut head[HEADER_BYTES + entry_bytes - 1], 255), 100);
+    let table_checksum = xxh3_64_with_seed(&head[HEADER_BYTES..], seed);
+    put(&mut head, H_TABLE_CHECKSUM, &table_checksum.to_le_bytes());
+    let header_checksum = xxh3_64_with_seed(&head[H_VERSION..HEADER_BYTES], seed);
+    put(&mut head, H_CHECKSUM, &header_checksum.to_le_bytes());
+    let mut tail = tail;
+    put_footer(&header, header_checksum, seed, &mut tail);
+    let found = decode_batch(&head, &tail, &header.pool, header.segment, header.row);
+    assert_eq!(found, Err(BatchError::Malformed("packed payload that does not end where the header says")));
 }
 
 #[test]

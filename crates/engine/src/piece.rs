@@ -1,0 +1,59 @@
+//! Pieces: payload within bytes that were read, each with its checksum.
+//!
+//! A whole block is a piece of 4096 bytes in one row; packed payload is less, in one row or two neighbouring ones of one column.
+
+use windrow_units::{BLOCK_SIZE, FULL_BLOCK_UNITS, PLACE_UNIT};
+
+/// Payload in a run of rows of one column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Piece {
+    /// First byte, from the first one of the run.
+    pub(crate) at: u32,
+    /// Bytes.
+    pub(crate) length: u32,
+    /// CRC-32C of them.
+    pub(crate) checksum: u32,
+}
+
+impl Piece {
+    /// The whole block in row `row` of the run.
+    pub(crate) fn row(row: u32, checksum: u32) -> Self {
+        Self { at: row * BLOCK_SIZE as u32, length: BLOCK_SIZE as u32, checksum }
+    }
+
+    /// `units` units from unit `unit` of the run on.
+    pub(crate) fn of_units(unit: u32, units: u16, checksum: u32) -> Self {
+        Self { at: unit * PLACE_UNIT as u32, length: u32::from(units) * PLACE_UNIT as u32, checksum }
+    }
+
+    /// Its bytes within the run.
+    pub(crate) fn range(&self) -> std::ops::Range<usize> {
+        self.at as usize..(self.at + self.length) as usize
+    }
+
+    /// First and last row of the run that it lies in.
+    pub(crate) fn rows(&self) -> (u32, u32) {
+        (self.at / BLOCK_SIZE as u32, (self.at + self.length.max(1) - 1) / BLOCK_SIZE as u32)
+    }
+
+    /// The same piece in a run that begins `rows` rows later.
+    pub(crate) fn behind(self, rows: u32) -> Self {
+        Self { at: self.at - rows * BLOCK_SIZE as u32, ..self }
+    }
+
+    /// True if the bytes have their checksum.
+    pub(crate) fn is_in(&self, run: &[u8]) -> bool {
+        windrow_reduce::checksum(&run[self.range()]) == self.checksum
+    }
+
+    /// True if it is not a block as it is.
+    pub(crate) fn is_packed(&self) -> bool {
+        (self.length as usize) < BLOCK_SIZE
+    }
+}
+
+/// Units of a payload in memory: a block as it is, or what is stored of it.
+#[inline]
+pub(crate) fn units_of(payload: &[u8]) -> u16 {
+    if payload.len() == BLOCK_SIZE { FULL_BLOCK_UNITS } else { (payload.len() / PLACE_UNIT) as u16 }
+}
