@@ -89,6 +89,13 @@ pub enum Control {
         /// What they do.
         sync: windrow_layout::checkpoint::SyncMode,
     },
+    /// How blocks of a volume are stored from now on; those that are there stay as they are. Durable when answered.
+    VolumeCompression {
+        /// Which.
+        volume: VolumeId,
+        /// How.
+        compression: windrow_layout::checkpoint::Compression,
+    },
     /// Set properties (all of them; take the current ones from [`PoolStatus`]).
     SetProperties(windrow_layout::superblock::Properties),
     /// Use further members of the table for data. Answered when the new layout is in force; what lies in the old one then moves over by

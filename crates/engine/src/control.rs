@@ -8,8 +8,8 @@ use crate::flush::Waiter;
 use crate::limits::{MAX_NAME_BYTES, MAX_VOLUME_BYTES, RATE_MAX, REBUILD_RATE_MIN, STREAM_USER};
 use crate::{Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest, Engine, MemberChange, Outbox, StopReason};
 use windrow_layout::batch::{Entry, RangeState, VolumeChange};
-use windrow_layout::checkpoint::{SyncMode, VolumeRecord};
-use windrow_layout::superblock::{PoolState, Properties};
+use windrow_layout::checkpoint::{Compression, SyncMode, VolumeRecord};
+use windrow_layout::superblock::{Features, PoolState, Properties};
 use windrow_units::{BLOCK_BYTES, Lba, VolumeId};
 
 /// Smallest spare factor: below it cleaning would move nearly everything for every write.
@@ -35,6 +35,8 @@ pub(crate) struct ControlState {
     waiting: std::collections::VecDeque<ControlRequest>,
     /// Wait for a checkpoint that began after their request.
     checkpoints: Vec<(ControlId, u64)>,
+    /// The wish of the superblock writer that puts the flag for packed payload in force.
+    packed_wish: u64,
     /// Wait for a superblock generation.
     recorded: Vec<(ControlId, u64)>,
 }
@@ -67,8 +69,14 @@ impl Engine {
         if self.read_only && writes {
             return control_answer(id, Err(ControlError::Invalid("the pool is open read-only".into())), out);
         }
-        let takes_order =
-            matches!(request.command, Control::VolumeCreate { .. } | Control::VolumeResize { .. } | Control::VolumeDelete { .. } | Control::VolumeSync { .. });
+        let takes_order = matches!(
+            request.command,
+            Control::VolumeCreate { .. }
+                | Control::VolumeResize { .. }
+                | Control::VolumeDelete { .. }
+                | Control::VolumeSync { .. }
+                | Control::VolumeCompression { .. }
+        );
         if takes_order && (self.admission.is_held_up() || self.ranges.barrier || self.room_units() == 0) {
             return self.control.waiting.push_back(request);
         }
@@ -88,6 +96,7 @@ impl Engine {
             Control::VolumeResize { volume, size_bytes } => self.volume_resize(id, volume, size_bytes, out),
             Control::VolumeDelete { volume } => self.volume_delete(id, volume, out),
             Control::VolumeSync { volume, sync } => self.volume_sync(id, volume, sync, out),
+            Control::VolumeCompression { volume, compression } => self.volume_compression(id, volume, compression, out),
             Control::SetProperties(properties) => self.set_properties(id, properties, out),
             Control::Grow { members } => self.grow(id, members, out),
             Control::Checkpoint => {
@@ -171,6 +180,33 @@ impl Engine {
         self.queue_record(Entry::Volume { volume, order, change: VolumeChange::SetSync(sync) }, order);
         self.flush_through(order, Waiter::Control { id, reply: ControlReply::Done }, out);
         Ok(())
+    }
+
+    fn volume_compression(&mut self, id: ControlId, volume: VolumeId, compression: Compression, out: &mut Outbox) -> Result<(), ControlError> {
+        self.volumes.active(volume).ok_or(ControlError::NoVolume)?;
+        if !self.may_pack(out) {
+            // The format has the operation only behind a durable flag.
+            self.control.waiting.push_back(ControlRequest { id, command: Control::VolumeCompression { volume, compression } });
+            return Ok(());
+        }
+        let order = self.orders.take(1);
+        self.volumes.change(volume, |record| record.compression = compression);
+        self.checkpoint.applied = order;
+        self.queue_record(Entry::Volume { volume, order, change: VolumeChange::SetCompression(compression) }, order);
+        self.flush_through(order, Waiter::Control { id, reply: ControlReply::Done }, out);
+        Ok(())
+    }
+
+    /// True if the superblock that is in force says that there may be packed payload; else it is made to.
+    fn may_pack(&mut self, out: &mut Outbox) -> bool {
+        let features = &mut self.superblock.features.incompatible;
+        if *features & Features::PACKED == 0 {
+            *features |= Features::PACKED;
+            self.superblock_writer.wanted += 1;
+            self.control.packed_wish = self.superblock_writer.wanted;
+            self.superblock_step(out);
+        }
+        self.superblock_writer.done >= self.control.packed_wish
     }
 
     fn set_properties(&mut self, id: ControlId, properties: Properties, out: &mut Outbox) -> Result<(), ControlError> {

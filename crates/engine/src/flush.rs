@@ -1,6 +1,7 @@
 //! Flush: everything acknowledged before it becomes durable.
 //!
-//! 1 A flush notes the newest order given (its horizon) and has the open user batch sealed if that holds orders up to it.
+//! 1 A flush notes the newest order given (its horizon) and has the open user batch sealed if that holds orders up to it, as soon as no worker has
+//!   blocks of the oldest waiter to pack.
 //! 2 When everything up to the horizon of the oldest waiter is committed, a *round* begins: it notes what is committed, and
 //!   flushes every member with completed writes that no flush covers. Flushes that arrive meanwhile share the next round.
 //!   A pool with a journal serves most waiters by that (`journal.rs`); then 2 and 3 are for what the log alone can do.
@@ -142,6 +143,7 @@ impl Engine {
         let log_needs = self.log_needs();
         if let Some(needed) = log_needs.or(newest.filter(|horizon| self.is_served_by_log(*horizon)))
             && self.stream(STREAM_USER).open.orders.is_some_and(|(first, _)| first <= needed)
+            && !self.flush.waiters.front().is_some_and(|waiting| self.is_reducing(waiting.horizon))
         {
             self.seal(STREAM_USER, out);
         }

@@ -8,6 +8,7 @@ use crate::examine::ExamineWork;
 use crate::piece::{Piece, units_of};
 use crate::reconstruct::{rebuild, search};
 use crate::stream::BlockCause;
+use crate::write::ReduceWork;
 use windrow_io::{Buf, BufPool, Payload};
 use windrow_layout::batch::{self, BatchHeader, BatchPlan, TableWriter};
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Code, Column, FULL_BLOCK_UNITS, PLACE_UNIT, Seq, Shape};
@@ -24,6 +25,7 @@ pub(crate) enum Work {
     Examine(Box<ExamineWork>),
     Journal(Box<crate::journal::JournalWork>),
     Unpack(Box<crate::read::UnpackWork>),
+    Reduce(Box<ReduceWork>),
 }
 
 impl Job {
@@ -36,6 +38,7 @@ impl Job {
             Work::Examine(work) => work.run(),
             Work::Journal(work) => work.run(),
             Work::Unpack(work) => work.run(),
+            Work::Reduce(work) => work.run(),
         }
     }
 
@@ -48,6 +51,7 @@ impl Job {
             Work::Examine(work) => work.bytes(),
             Work::Journal(work) => work.bytes_at_most() as usize,
             Work::Unpack(work) => work.bytes(),
+            Work::Reduce(work) => work.bytes(),
         }
     }
 }

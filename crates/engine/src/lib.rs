@@ -1,6 +1,6 @@
 //! The core of Windrow as a state machine: `apply(events) -> effects`.
 //!
-//! Read in this order to follow a write: `write/admit.rs` (bounds, space, order, acknowledgement), `write/place.rs` (the open
+//! Read in this order to follow a write: `write/admit.rs` (bounds, space, order, acknowledgement), `write/reduce.rs` (compression), `write/place.rs` (the open
 //! batch), `write/seal.rs` (plan, header, job, member writes), `write/commit.rs` (map and live counters), `flush.rs`
 //! (durability), `journal.rs` (small flushes). A read: `read.rs` (pending blocks, map, runs), `fetch.rs` (member reads, verification, rebuilding), `fetch/split.rs` (row by row),
 //! `slow.rs` (around slow members). Member commands: `member/send.rs`, `member/dispatch.rs` (which of them wait for others).
@@ -52,6 +52,7 @@ pub use jobs::Job;
 pub use recover::{Loss, Losses, LostBlocks, OpenError, RebuildPhase, RebuildProgress, RebuildReport, RebuiltVolume};
 pub use restripe::RestripeStatus;
 pub use stages::StageTimes;
+pub use write::ReductionSums;
 
 use order::Orders;
 use std::collections::VecDeque;
@@ -174,6 +175,7 @@ impl Engine {
         }
         loop {
             self.admit_waiting(out);
+            self.send_group(true, out);
             self.place(out);
             self.walk_ranges();
             self.seal_aged(out);
@@ -204,6 +206,7 @@ impl Engine {
             jobs::Work::Examine(work) => self.examined(*work, out),
             jobs::Work::Journal(work) => self.record_encoded(*work, out),
             jobs::Work::Unpack(work) => self.part_unpacked(*work, out),
+            jobs::Work::Reduce(work) => self.reduced(*work),
         }
     }
 

@@ -107,6 +107,9 @@ pub const WALK_PAGES_PER_STEP: usize = 64;
 /// Blocks verified inline on the engine's thread; more go to a job.
 pub const INLINE_VERIFY_BLOCKS: usize = 8;
 
+/// Blocks that a worker packs in one go.
+pub const REDUCE_BLOCKS: usize = 32;
+
 /// Packed blocks that are unpacked where they come; more of them by a job.
 pub const INLINE_UNPACK_BLOCKS: usize = 4;
 /// Segments that the user stream holds in advance, in the reckoning of the reserve; more if they are very small (`write/room.rs`).

@@ -171,6 +171,8 @@ pub struct VolumeMap {
     nodes: Vec<Option<Box<[u32; NODE_PAGES]>>>,
     /// Blocks that have a payload.
     pub mapped_blocks: u64,
+    /// Units that these are stored in.
+    pub stored_units: u64,
 }
 
 impl VolumeMap {
@@ -218,6 +220,8 @@ impl VolumeMap {
         let old = std::mem::replace(&mut arena.page_mut(slot)[lba.0 as usize % MAP_PAGE_ENTRIES], entry);
         self.mapped_blocks += u64::from(entry.has_payload());
         self.mapped_blocks -= u64::from(old.has_payload());
+        self.stored_units += u64::from(entry.length_units());
+        self.stored_units -= u64::from(old.length_units());
         arena.mark_dirty(slot);
         old
     }
@@ -226,6 +230,7 @@ impl VolumeMap {
     pub fn load(&mut self, arena: &mut MapArena, slot: PageSlot, entries: &[MapEntry; MAP_PAGE_ENTRIES]) {
         *arena.page_mut(slot) = *entries;
         self.mapped_blocks += entries.iter().filter(|e| e.has_payload()).count() as u64;
+        self.stored_units += entries.iter().map(|e| u64::from(e.length_units())).sum::<u64>();
     }
 
     /// The first existing page at or after `index` and before `end`.

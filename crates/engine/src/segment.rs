@@ -560,15 +560,9 @@ impl Segments {
         data.fold((0, 0), |(count, bytes), s| (count + 1, bytes + u64::from(s.live_units) * (BLOCK_BYTES / u64::from(FULL_BLOCK_UNITS))))
     }
 
-    /// Sums of live blocks by kind of stream: (user and cleaned, checkpoint).
-    pub fn live_blocks(&self) -> (u64, u64) {
-        let mut user = 0;
-        let mut checkpoint = 0;
-        for s in &self.table {
-            let blocks = u64::from(s.live_units / u32::from(FULL_BLOCK_UNITS));
-            if usize::from(s.stream) == STREAM_CHECKPOINT { checkpoint += blocks } else { user += blocks }
-        }
-        (user, checkpoint)
+    /// Live units of user and cleaned data.
+    pub fn live_units(&self) -> u64 {
+        self.table.iter().filter(|s| usize::from(s.stream) != STREAM_CHECKPOINT).map(|s| u64::from(s.live_units)).sum()
     }
 
     /// Checks what must hold between two events; the text of the first violation, if any.

@@ -5,7 +5,7 @@ use crate::member::{add, life};
 use crate::{Engine, MemberStatus, Notice, Outbox, PoolStatus, StageTimes, StopReason, VolumeStatus};
 use windrow_layout::checkpoint::VolumeState;
 use windrow_layout::superblock::{MemberRecord, MemberState};
-use windrow_units::{BLOCK_BYTES, MemberId};
+use windrow_units::{BLOCK_BYTES, MemberId, PLACE_UNIT};
 
 /// Counters since start, and the lifetime totals they began with.
 #[derive(Debug, Default)]
@@ -108,6 +108,8 @@ impl Engine {
             user_write_bytes: self.counters.user_write_bytes,
             user_read_bytes: self.counters.user_read_bytes,
             fill_blocks: self.counters.fill_blocks,
+            reduction: self.admission.reducing.sums,
+            stored_bytes: self.volumes.iter().map(|v| v.map.stored_units).sum::<u64>() * PLACE_UNIT as u64,
             flushes: self.counters.flushes,
             checkpoints: self.counters.checkpoints,
             checkpoints_forced: self.counters.checkpoints_forced,
@@ -165,6 +167,8 @@ impl Engine {
                 mapped_bytes: v.map.mapped_blocks * BLOCK_BYTES,
                 read_only: v.record.read_only,
                 sync: v.record.sync,
+                compression: v.record.compression,
+                stored_bytes: v.map.stored_units * PLACE_UNIT as u64,
                 deleting: v.record.state == VolumeState::Deleting,
             })
             .collect()
@@ -201,9 +205,11 @@ impl Engine {
                 return Err(format!("{} pending bytes at rest", self.admission.pending_bytes));
             }
             let mapped: u64 = self.volumes.iter().map(|v| v.map.mapped_blocks).sum();
-            let (live, _) = self.segments.live_blocks();
-            if self.ranges.is_idle() && (mapped != live || mapped != self.volumes.used_blocks) {
-                return Err(format!("{mapped} blocks mapped, {live} live in segments, {} counted as used", self.volumes.used_blocks));
+            let stored: u64 = self.volumes.iter().map(|v| v.map.stored_units).sum();
+            let live = self.segments.live_units();
+            if self.ranges.is_idle() && (stored != live || mapped != self.volumes.used_blocks) {
+                let used = self.volumes.used_blocks;
+                return Err(format!("{mapped} blocks mapped in {stored} units, {live} units live in segments, {used} blocks counted as used"));
             }
         }
         Ok(())

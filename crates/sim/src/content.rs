@@ -5,8 +5,9 @@
 //! ```text
 //! word 0        stamp
 //! word 1        volume (24 bits), block (37 bits), sector (3 bits)
-//! word 2 .. 63  pseudo-random, derived from words 0 and 1
+//! word 2 .. 63  pseudo-random, derived from words 0 and 1; of most stamps only the first words, and the others repeat the last one
 //! ```
+//! So blocks are compressible to different degrees, and some not at all.
 
 use windrow_units::{BLOCK_SIZE, VolumeId};
 
@@ -33,11 +34,18 @@ fn location(volume: VolumeId, lba: u64, sector: usize) -> u64 {
     u64::from(volume.0) << 40 | lba << 3 | sector as u64
 }
 
+/// Pseudo-random words of a sector, by its stamp.
+const RANDOM_WORDS: [u32; 8] = [62, 62, 55, 48, 40, 24, 12, 2];
+
 #[inline]
 fn filler(stamp: u64, location: u64) -> impl Iterator<Item = u64> {
     let mut x = crate::rng::mix(stamp ^ location.rotate_left(32));
+    let mut random = RANDOM_WORDS[crate::rng::mix(stamp) as usize % RANDOM_WORDS.len()];
     std::iter::repeat_with(move || {
-        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        if random > 0 {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            random -= 1;
+        }
         x ^ (x >> 29)
     })
 }

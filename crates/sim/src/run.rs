@@ -443,6 +443,7 @@ impl Run {
             Action::Checkpoint => self.world.command(Control::Checkpoint),
             Action::Scrub(command) => self.world.command(Control::Scrub(command)),
             Action::Properties(properties) => self.world.command(Control::SetProperties(properties)),
+            Action::Compression(volume, compression) => self.world.command(Control::VolumeCompression { volume, compression }),
         }
     }
 

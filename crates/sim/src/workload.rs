@@ -3,7 +3,9 @@
 use crate::content::{FIRST_STAMP, ONES, SECTORS, ZERO};
 use crate::model::{Asked, Model, VolumeChange, VolumeModel};
 use crate::rng::Rng;
+use std::collections::BTreeSet;
 use windrow_engine::ScrubCommand;
+use windrow_layout::checkpoint::Compression;
 use windrow_layout::superblock::Properties;
 use windrow_units::VolumeId;
 
@@ -22,6 +24,8 @@ pub enum Action {
     Scrub(ScrubCommand),
     /// New properties.
     Properties(Properties),
+    /// How blocks of a volume are stored; its volume may be gone.
+    Compression(VolumeId, Compression),
 }
 
 /// How requests look for a while.
@@ -48,6 +52,12 @@ pub struct Workload {
     stamp: u64,
     cursor: u64,
     names: u64,
+    /// What is drawn of compression alone, so that everything else stays as it is; the volumes that were met; how many of them compress, and how often that
+    /// changes, in thousandths.
+    compression: Rng,
+    met: BTreeSet<VolumeId>,
+    compressing_per_mille: u64,
+    changes_per_mille: u64,
     /// Blocks that all volumes together may have.
     space_blocks: u64,
 }
@@ -57,7 +67,21 @@ impl Workload {
     pub fn new(seed: u64, space_blocks: u64) -> Self {
         let mut rng = Rng::stream(seed, "workload");
         let phase = draw_phase(&mut rng);
-        Self { rng, phase, stamp: FIRST_STAMP, cursor: 0, names: 0, space_blocks: space_blocks.max(16) }
+        let mut compression = Rng::stream(seed, "compression");
+        let (compressing_per_mille, changes_per_mille) = (compression.pick(&[0, 0, 500, 1000]), compression.pick(&[0, 2, 20]));
+        let changes_per_mille = if compressing_per_mille == 0 { 0 } else { changes_per_mille };
+        Self {
+            rng,
+            phase,
+            stamp: FIRST_STAMP,
+            cursor: 0,
+            names: 0,
+            compression,
+            met: BTreeSet::new(),
+            compressing_per_mille,
+            changes_per_mille,
+            space_blocks: space_blocks.max(16),
+        }
     }
 
     /// Requests that may be in flight now.
@@ -93,6 +117,9 @@ impl Workload {
 
     /// The next action; its cost in block operations.
     pub fn next(&mut self, model: &Model) -> (Action, u64) {
+        if let Some(action) = self.compression(model) {
+            return (action, 1);
+        }
         if self.phase.requests_left == 0 {
             self.phase = self.next_phase();
         }
@@ -118,6 +145,20 @@ impl Workload {
         let asked = self.request(kind, blocks);
         let cost = asked.blocks().clamp(1, 64);
         (Action::Request(volume, asked), cost)
+    }
+
+    /// A volume that was not met before may be set to compress, and now and then one changes.
+    fn compression(&mut self, model: &Model) -> Option<Action> {
+        let volumes = || model.volumes().iter().filter(|(_, volume)| !volume.deleting).map(|(id, _)| *id);
+        if let Some(volume) = volumes().find(|id| !self.met.contains(id)) {
+            self.met.insert(volume);
+            return self.compression.chance(self.compressing_per_mille).then_some(Action::Compression(volume, Compression::Lz4));
+        }
+        if !self.compression.chance(self.changes_per_mille) {
+            return None;
+        }
+        let volumes: Vec<VolumeId> = volumes().collect();
+        (!volumes.is_empty()).then(|| Action::Compression(self.compression.pick(&volumes), self.compression.pick(&[Compression::Off, Compression::Lz4, Compression::Lz4])))
     }
 
     fn scrub(&mut self) -> ScrubCommand {

@@ -47,6 +47,8 @@ enum Commanded {
     Properties,
     /// It may be refused.
     Scrub,
+    /// Its volume may be gone.
+    Compression,
     /// Whoever asked takes the answer.
     Member,
     Other,
@@ -309,6 +311,7 @@ impl World {
         let commanded = match command {
             Control::SetProperties(_) => Commanded::Properties,
             Control::Scrub(_) => Commanded::Scrub,
+            Control::VolumeCompression { .. } => Commanded::Compression,
             _ => Commanded::Other,
         };
         self.control(command, commanded);
@@ -612,13 +615,14 @@ impl World {
                 self.model.complete_change(&change, &completion.result)
             }
             Some(Commanded::Properties) => self.model.complete_properties(completion.id, &completion.result),
+            Some(Commanded::Compression) if matches!(completion.result, Ok(_) | Err(ControlError::NoVolume | ControlError::Stopped)) => Ok(()),
             Some(Commanded::Scrub) if matches!(completion.result, Ok(_) | Err(ControlError::Invalid(_) | ControlError::Stopped)) => Ok(()),
             Some(Commanded::Member) => {
                 self.answers.insert(completion.id, completion.result.clone());
                 Ok(())
             }
             Some(Commanded::Other) if completion.result.is_ok() => Ok(()),
-            Some(Commanded::Other | Commanded::Scrub) => Err(Violation::new(Broken::Error, format!("a control command failed: {:?}", completion.result))),
+            Some(Commanded::Other | Commanded::Scrub | Commanded::Compression) => Err(Violation::new(Broken::Error, format!("a control command failed: {:?}", completion.result))),
         }
     }
 

@@ -100,6 +100,10 @@ pub struct VolumeStatus {
     pub read_only: bool,
     /// What flushes do.
     pub sync: windrow_layout::checkpoint::SyncMode,
+    /// How its blocks are stored.
+    pub compression: windrow_layout::checkpoint::Compression,
+    /// Bytes that its blocks are stored in (committed): payload alone, in whole units.
+    pub stored_bytes: u64,
     /// Being deleted.
     pub deleting: bool,
 }
@@ -274,6 +278,10 @@ pub struct PoolStatus {
     pub user_read_bytes: u64,
     /// User blocks found to be all zeroes or all ones.
     pub fill_blocks: u64,
+    /// What compression did since start.
+    pub reduction: crate::ReductionSums,
+    /// Bytes that the blocks of all volumes are stored in (committed): payload alone, in whole units.
+    pub stored_bytes: u64,
     /// Flush and FUA requests completed.
     pub flushes: u64,
     /// Checkpoints completed.

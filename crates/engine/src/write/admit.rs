@@ -13,6 +13,7 @@
 use super::edge::EdgeWrite;
 use super::pace::Pace;
 use super::part::{PartTarget, PartWrite};
+use super::reduce::{Reducing, Reduction};
 use super::room::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS};
 use crate::limits::STREAM_USER;
 use crate::pending::{BlockKey, Content, PendingSlot};
@@ -32,7 +33,7 @@ pub(crate) const RECORD_COST: u64 = 256;
 #[derive(Debug)]
 pub(crate) enum Placing {
     /// A block with payload.
-    Data { key: BlockKey, order: Order, pending: PendingSlot, payload: Payload },
+    Data { key: BlockKey, order: Order, pending: PendingSlot, payload: Payload, reduction: Reduction },
     /// A block of zeroes or ones.
     Fill { key: BlockKey, order: Order, pending: PendingSlot, ones: bool },
     /// A range or volume record.
@@ -52,7 +53,7 @@ impl Placing {
         }
     }
 
-    /// Its payload.
+    /// Its payload, as the user wrote it.
     pub(crate) fn payload(&self) -> Option<&Payload> {
         match self {
             Self::Data { payload, .. } => Some(payload),
@@ -104,6 +105,8 @@ pub(crate) struct Admission {
     pub(crate) opened_units: u64,
     /// Admitted, not placed.
     pub(crate) placing: VecDeque<Placing>,
+    /// Blocks on their way to be packed.
+    pub(crate) reducing: Reducing,
     /// Bytes admitted and not committed.
     pub(crate) pending_bytes: u64,
     /// How fast users are admitted beside cleaning.
@@ -339,19 +342,20 @@ impl Engine {
     pub(super) fn admit_surveyed(&mut self, volume: VolumeId, first: Lba, order: Order, data: Payload) {
         let scratch = std::mem::take(&mut self.admission.scratch);
         let last = scratch.len().saturating_sub(1);
+        let compress = self.compresses(volume);
         for (i, surveyed) in scratch[..last].iter().enumerate() {
             let at = i as u64;
-            self.admit_block(BlockKey::new(volume, Lba(first.0 + at)), Order(order.0 + at), *surveyed, data.slice(i * BLOCK_SIZE, BLOCK_SIZE));
+            self.admit_block(BlockKey::new(volume, Lba(first.0 + at)), Order(order.0 + at), *surveyed, data.slice(i * BLOCK_SIZE, BLOCK_SIZE), compress);
         }
         if let Some(surveyed) = scratch.last() {
             let at = last as u64;
-            self.admit_block(BlockKey::new(volume, Lba(first.0 + at)), Order(order.0 + at), *surveyed, data.into_slice(last * BLOCK_SIZE, BLOCK_SIZE));
+            self.admit_block(BlockKey::new(volume, Lba(first.0 + at)), Order(order.0 + at), *surveyed, data.into_slice(last * BLOCK_SIZE, BLOCK_SIZE), compress);
         }
         self.admission.scratch = scratch;
     }
 
     #[inline]
-    fn admit_block(&mut self, key: BlockKey, order: Order, surveyed: Surveyed, payload: Payload) {
+    fn admit_block(&mut self, key: BlockKey, order: Order, surveyed: Surveyed, payload: Payload, compress: bool) {
         let Surveyed { class, was_data, pending } = surveyed;
         let is_data = class == BlockClass::Data;
         let content = match class {
@@ -360,8 +364,12 @@ impl Engine {
             BlockClass::Ones => Content::Ones,
         };
         let pending = self.pending.admit(key, pending, content);
-        let placing =
-            if is_data { Placing::Data { key, order, pending, payload } } else { Placing::Fill { key, order, pending, ones: class == BlockClass::Ones } };
+        let placing = if is_data {
+            let reduction = if compress { self.reduce(payload.clone()) } else { Reduction::Whole };
+            Placing::Data { key, order, pending, payload, reduction }
+        } else {
+            Placing::Fill { key, order, pending, ones: class == BlockClass::Ones }
+        };
         self.note_admitted(&placing);
         self.admission.placing.push_back(placing);
         self.counters.fill_blocks += u64::from(!is_data);

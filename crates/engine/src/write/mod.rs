@@ -1,4 +1,4 @@
-//! The write path: admit (edge, part) -> place -> seal -> commit.
+//! The write path: admit (edge, part) -> reduce -> place -> seal -> commit.
 
 pub(crate) mod admit;
 mod commit;
@@ -6,10 +6,13 @@ mod edge;
 pub(crate) mod pace;
 mod part;
 mod place;
+mod reduce;
 mod room;
 mod rows;
 mod seal;
 
 pub(crate) use admit::{Admission, Arrived, Placing};
+pub(crate) use reduce::ReduceWork;
+pub use reduce::ReductionSums;
 pub(crate) use room::{EDGE_UNITS, segments_ahead};
 pub(crate) use rows::FullRows;

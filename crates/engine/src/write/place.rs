@@ -1,6 +1,7 @@
 //! Placement: admitted blocks go, in order, into the open batch of the user stream; a full batch is sealed.
 
 use super::admit::Placing;
+use super::reduce::Reduction;
 use crate::limits::STREAM_USER;
 use crate::pending::BlockKey;
 use crate::piece::units_of;
@@ -18,9 +19,12 @@ const RECORD_BOUND: usize = 160;
 impl Engine {
     /// Places what was admitted, as far as batches, segments and the bound on batches in flight go.
     pub(crate) fn place(&mut self, out: &mut Outbox) {
+        self.send_group(false, out);
         while let Some(front) = self.admission.placing.front() {
             let (bound, units) = match front {
-                Placing::Data { payload, .. } => (ENTRY_BOUND, units_of(payload)),
+                Placing::Data { reduction: Reduction::UnderWay, .. } => return,
+                Placing::Data { reduction: Reduction::Packed(stored), .. } => (ENTRY_BOUND, units_of(stored)),
+                Placing::Data { reduction: Reduction::Whole, .. } => (ENTRY_BOUND, FULL_BLOCK_UNITS),
                 Placing::Fill { .. } => (ENTRY_BOUND, 0),
                 Placing::Record { .. } => (RECORD_BOUND, 0),
             };
@@ -28,11 +32,13 @@ impl Engine {
                 return;
             }
             let Some(placing) = self.admission.placing.pop_front() else { return };
+            self.admission.reducing.placed += 1;
             self.admission.opened_units += placing.units();
             let entry = placing.entry();
             match placing {
-                Placing::Data { key, order, pending, payload } => {
-                    self.append(STREAM_USER, &entry, Item::Data { key, order, pending }, Some(payload), Some(order));
+                Placing::Data { key, order, pending, payload, reduction } => {
+                    let stored = if let Reduction::Packed(stored) = reduction { stored } else { payload };
+                    self.append(STREAM_USER, &entry, Item::Data { key, order, pending }, Some(stored), Some(order));
                 }
                 Placing::Fill { key, order, pending, ones } => {
                     self.append(STREAM_USER, &entry, Item::Fill { key, order, pending, ones }, None, Some(order));
@@ -58,7 +64,7 @@ impl Engine {
             if s.open.table.takes(shape, s.position.row, entry_bytes, units) {
                 return true;
             }
-            if !self.seal(stream, out) {
+            if !self.seal_full(stream, out) {
                 return false;
             }
         }

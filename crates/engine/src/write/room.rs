@@ -6,7 +6,8 @@
 //! rest of the open segment + segments taken in advance - one chunk of the last of them - what is admitted and not sealed
 //! ```
 //! One chunk is left out because without a further segment the last chunk of the last one must not be begun. Sealing early for
-//! a flush wastes rows, but then nothing is unsealed, and the room is reckoned anew from where the stream stands. Where only full rows are
+//! a flush wastes rows, but then nothing is unsealed, and the room is reckoned anew from where the stream stands. (What is being packed is not placed yet:
+//! while it would lack room behind the padding, nothing is sealed early.) Where only full rows are
 //! sealed (`rows.rs`), the rest needs a header and a footer of its own: there must be room for these.
 //!
 //! Room is counted in sixteenths of a block, so that table entries of records count too.
@@ -14,6 +15,7 @@
 use crate::Engine;
 use crate::limits::STREAM_USER;
 use crate::stream::Item;
+use windrow_layout::batch::BatchPlan;
 use windrow_units::{Shape, ZoneMap};
 
 /// A block with payload: the block and its share of the table.
@@ -74,13 +76,23 @@ impl Engine {
 
     /// Units that surely fit in the segments that the user stream holds. What is admitted and not sealed never exceeds them.
     pub(crate) fn log_units(&self) -> u64 {
+        self.log_units_behind(0)
+    }
+
+    /// True if what is admitted and not placed has room behind this batch, the open one, which is not full: what it pads is lost to the room.
+    pub(super) fn leaves_room(&self, plan: &BatchPlan) -> bool {
+        self.admission.placing.is_empty() || self.admission.unsealed_units - self.admission.opened_units <= self.log_units_behind(plan.rows)
+    }
+
+    fn log_units_behind(&self, rows: u32) -> u64 {
         let position = self.stream(STREAM_USER).position;
         if !self.zones.contains(position.segment) {
             return 0;
         }
         let shape = self.zones.shape(position.segment);
-        let chunk_end = shape.chunk_end(position.row).min(shape.rows);
-        let mut units = chunk_units(shape, chunk_end - position.row);
+        let row = position.row + rows;
+        let chunk_end = shape.chunk_end(row).min(shape.rows);
+        let mut units = chunk_units(shape, chunk_end - row);
         units += chunk_units(shape, shape.chunk_rows) * u64::from((shape.rows - chunk_end) / shape.chunk_rows);
         units += self.stream(STREAM_USER).reserved.iter().map(|s| segment_units(self.zones.shape(*s))).sum::<u64>();
         // Not the open segment's chunk: segments of zones with more members have larger ones.

@@ -41,14 +41,25 @@ impl Engine {
         self.segments.free_count() > self.floor(stream)
     }
 
-    /// Seals the open batch of a stream. False if that is not possible now (too many batches in flight, no segment).
+    /// Seals the open batch of a stream, full or not. False if that is not possible now (too many batches in flight, no segment, or no room would be left
+    /// for what is admitted and not placed: then that comes first).
     pub(crate) fn seal(&mut self, stream: usize, out: &mut Outbox) -> bool {
+        self.seal_open(stream, true, out)
+    }
+
+    /// Seals an open batch that takes no more. False as for [`Engine::seal`]; what is full wastes nothing.
+    pub(super) fn seal_full(&mut self, stream: usize, out: &mut Outbox) -> bool {
+        self.seal_open(stream, false, out)
+    }
+
+    fn seal_open(&mut self, stream: usize, early: bool, out: &mut Outbox) -> bool {
         let s = self.stream(stream);
         if s.open.is_empty() {
             return true;
         }
         let (shape, row) = (*self.zones.shape(s.position.segment), s.position.row);
         match s.open.table.plan(&shape, row) {
+            Some(plan) if early && stream == STREAM_USER && !self.leaves_room(&plan) => false,
             Some(plan) => self.seal_as(stream, plan, out),
             None => {
                 self.stop(StopReason::Internal("an open batch outgrew its chunk"), out);
@@ -83,6 +94,9 @@ impl Engine {
         self.go_on(stream, plan.rows, ends_segment.then_some(next));
         let bytes = u64::from(plan.rows) * u64::from(shape.data) * BLOCK_BYTES;
         self.counters.log_bytes += bytes;
+        if stream == STREAM_USER {
+            self.admission.reducing.sums.area_bytes += u64::from(plan.packed_blocks) * BLOCK_BYTES;
+        }
         self.counters.checkpoint_log_bytes += if stream == STREAM_CHECKPOINT { bytes } else { 0 };
         let cause = match stream {
             STREAM_USER => BlockCause::User,

@@ -1,0 +1,137 @@
+//! Reduction: blocks of compressing volumes are packed by workers before they get their place.
+//!
+//! 1 Admission queues such a block for placement like any other, *under way*, and gives it to the group that is being collected. 2 A group goes to a
+//! worker when it is full, or when a round of the engine ends. 3 What comes back, in whatever order, is noted in the queue. Placement takes from the
+//! front of the queue and waits for what is under way there: orders stay as they were given. 4 A flush does not seal the open batch while what it waits
+//! for is under way: it would seal another one at once.
+//!
+//! A block that LZ4 does not make smaller by an eighth is stored as it is. LZ4 itself gives up quickly on such blocks.
+
+use super::admit::Placing;
+use crate::jobs::{Job, Work};
+use crate::limits::REDUCE_BLOCKS;
+use crate::{Engine, Outbox};
+use windrow_io::{BufPool, Payload};
+use windrow_layout::checkpoint::Compression;
+use windrow_reduce::Packer;
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Order, VolumeId};
+
+/// What becomes of an admitted block.
+#[derive(Debug)]
+pub(crate) enum Reduction {
+    /// It is stored as it is.
+    Whole,
+    /// A worker has it.
+    UnderWay,
+    /// This is stored.
+    Packed(Payload),
+}
+
+/// Packs a group of blocks.
+#[derive(Debug)]
+pub(crate) struct ReduceWork {
+    /// Numbers in the queue for placement, and contents.
+    blocks: Vec<(u64, Payload)>,
+    buffers: BufPool,
+    /// Result: for each block what is stored of it, unless it is stored as it is.
+    packed: Vec<Option<Payload>>,
+}
+
+impl ReduceWork {
+    pub(crate) fn run(&mut self) {
+        let mut packer = Packer::default();
+        let mut stored = Vec::with_capacity(self.blocks.len() * BLOCK_SIZE / 2);
+        let lengths: Vec<Option<usize>> = self.blocks.iter().map(|(_, block)| packer.pack_stored(block, &mut stored)).collect();
+        if stored.is_empty() {
+            self.packed = lengths.iter().map(|_| None).collect();
+            return;
+        }
+        let mut all = self.buffers.get(stored.len());
+        all.copy_from_slice(&stored);
+        let (all, mut at) = (all.freeze(), 0);
+        let slice = |length: Option<usize>| {
+            length.map(|length| {
+                at += length;
+                all.slice(at - length, length)
+            })
+        };
+        self.packed = lengths.into_iter().map(slice).collect();
+    }
+
+    /// LZ4 takes some ten times as long for a byte as copying does: drivers weigh jobs by what they copy.
+    pub(crate) fn bytes(&self) -> usize {
+        self.blocks.len() * BLOCK_SIZE * 8
+    }
+}
+
+/// Blocks that are collected for a worker, and sums since start.
+#[derive(Debug, Default)]
+pub(crate) struct Reducing {
+    group: Vec<(u64, Payload)>,
+    /// Entries that have left the queue for placement: the number of its front.
+    pub(super) placed: u64,
+    pub(crate) sums: ReductionSums,
+}
+
+/// What compression did since start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub struct ReductionSums {
+    /// Bytes of user blocks that were given to the codec.
+    pub tried_bytes: u64,
+    /// Bytes of those that were worth packing.
+    pub packed_user_bytes: u64,
+    /// What LZ4 made of these.
+    pub lz4_bytes: u64,
+    /// What is stored of these: LZ4 in whole units of 16 bytes.
+    pub stored_bytes: u64,
+    /// Whole blocks that the stored bytes took in batches, with the gaps between them.
+    pub area_bytes: u64,
+}
+
+impl Engine {
+    /// True if blocks of a volume are to be packed.
+    pub(super) fn compresses(&self, volume: VolumeId) -> bool {
+        self.volumes.get(volume).is_some_and(|v| v.record.compression == Compression::Lz4)
+    }
+
+    /// The next block that joins the queue for placement is given to the group.
+    pub(super) fn reduce(&mut self, block: Payload) -> Reduction {
+        let number = self.admission.reducing.placed + self.admission.placing.len() as u64;
+        self.admission.reducing.group.push((number, block));
+        Reduction::UnderWay
+    }
+
+    /// Gives what was collected to a worker: a full group, or with `all` whatever there is.
+    pub(crate) fn send_group(&mut self, all: bool, out: &mut Outbox) {
+        let group = &mut self.admission.reducing.group;
+        while group.len() >= REDUCE_BLOCKS || (all && !group.is_empty()) {
+            let rest = group.split_off(group.len().min(REDUCE_BLOCKS));
+            let work = ReduceWork { blocks: std::mem::replace(group, rest), buffers: self.buffers.clone(), packed: Vec::new() };
+            out.jobs.push(Job(Work::Reduce(Box::new(work))));
+        }
+    }
+
+    /// A worker has packed a group.
+    pub(crate) fn reduced(&mut self, work: ReduceWork) {
+        let (placing, reducing) = (&mut self.admission.placing, &mut self.admission.reducing);
+        for ((number, block), stored) in work.blocks.iter().zip(work.packed) {
+            reducing.sums.tried_bytes += BLOCK_BYTES;
+            if let Some(stored) = &stored {
+                let filling = stored.last().map_or(0, |filling| u64::from(*filling));
+                reducing.sums.packed_user_bytes += block.len() as u64;
+                reducing.sums.lz4_bytes += stored.len() as u64 - filling;
+                reducing.sums.stored_bytes += stored.len() as u64;
+            }
+            let entry = number.checked_sub(reducing.placed).and_then(|at| placing.get_mut(at as usize));
+            if let Some(Placing::Data { reduction, .. }) = entry {
+                *reduction = stored.map_or(Reduction::Whole, Reduction::Packed);
+            }
+        }
+    }
+
+    /// True if a block up to `horizon` that could be placed next is with a worker.
+    pub(crate) fn is_reducing(&self, horizon: Order) -> bool {
+        let front = self.admission.placing.front();
+        matches!(front, Some(Placing::Data { reduction: Reduction::UnderWay, order, .. }) if *order <= horizon)
+    }
+}
