@@ -12,6 +12,7 @@ mod nbd;
 mod read;
 mod rebuild;
 mod recovery;
+mod reduce;
 mod report;
 mod rounds;
 mod scratch;
@@ -42,6 +43,8 @@ pub enum BenchCommand {
     Nbd(nbd::NbdArguments),
     /// Time to open a pool after a kill just before the next checkpoint was due.
     Recovery(recovery::RecoveryArguments),
+    /// Compression: processor time against the plain path and the codec alone, and packed sizes against what the codec made.
+    Reduce(reduce::ReduceArguments),
     /// Rebuild of a member against the raw members, and what users notice of it.
     Rebuild(rebuild::RebuildBenchArguments),
 }
@@ -57,6 +60,7 @@ pub fn run(command: BenchCommand, output: &Output) -> Result<u8, Failure> {
         BenchCommand::JournalStudy(arguments) => journal_study::run(&arguments, output),
         BenchCommand::Nbd(arguments) => nbd::run(&arguments, output),
         BenchCommand::Recovery(arguments) => recovery::run(&arguments, output),
+        BenchCommand::Reduce(arguments) => reduce::run(&arguments, output),
         BenchCommand::Rebuild(arguments) => rebuild::run(&arguments, output),
     }
 }

@@ -229,6 +229,7 @@ impl Stage<'_> {
             time_max: time,
             bytes_max: u64::MAX,
             seed: self.arguments.seed,
+            random_percent: 100,
         };
         let mut progress = Progress::new("random writes in process");
         progress.time(time, "");

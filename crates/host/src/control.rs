@@ -55,6 +55,13 @@ pub enum Command {
         /// `standard`, `always` or `disabled`.
         sync: windrow_layout::checkpoint::SyncMode,
     },
+    /// How blocks of a volume are stored from now on.
+    VolumeCompression {
+        /// Which.
+        name: String,
+        /// `off` or `lz4`.
+        compression: windrow_layout::checkpoint::Compression,
+    },
     /// Delete a volume.
     VolumeDelete {
         /// Which.

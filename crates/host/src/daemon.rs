@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 use windrow_engine::api::{Control, ControlError, ControlReply, ScrubCommand};
-use windrow_layout::checkpoint::SyncMode;
+use windrow_layout::checkpoint::{Compression, SyncMode};
 use windrow_units::MemberId;
 
 #[derive(Default)]
@@ -129,6 +129,7 @@ impl ControlHandler for Daemon {
             Command::Status => report(&self.pool).map(|report| Reply::Pool(Box::new(report))),
             Command::VolumeCreate { name, size_bytes } => create_volume(&self.pool, &name, size_bytes).map(Reply::Volume),
             Command::VolumeSync { name, sync } => set_sync(&self.pool, &name, sync).map(Reply::Volume),
+            Command::VolumeCompression { name, compression } => set_compression(&self.pool, &name, compression).map(Reply::Volume),
             Command::VolumeResize { name, size_bytes } => resize_volume(&self.pool, &name, size_bytes).map(Reply::Volume),
             Command::VolumeDelete { name } => self.delete_volume(&name),
             Command::PoolSet(change) => set_properties(&self.pool, &change).map(|()| Reply::Done),
@@ -222,6 +223,14 @@ pub fn set_sync(pool: &Pool, name: &str, sync: SyncMode) -> Result<VolumeReport,
     let what = format!("cannot set the flushes of volume '{name}'");
     let id = volume(pool, &what, name)?.id;
     pool.control(Control::VolumeSync { volume: id, sync }).map_err(|error| control_failure(what.clone(), &error))?;
+    volume(pool, &what, name)
+}
+
+/// Sets how blocks of a volume are stored from now on.
+pub fn set_compression(pool: &Pool, name: &str, compression: Compression) -> Result<VolumeReport, Failure> {
+    let what = format!("cannot set the compression of volume '{name}'");
+    let id = volume(pool, &what, name)?.id;
+    pool.control(Control::VolumeCompression { volume: id, compression }).map_err(|error| control_failure(what.clone(), &error))?;
     volume(pool, &what, name)
 }
 

@@ -158,6 +158,9 @@ fn gauges(page: &mut Page, report: &PoolReport) {
     let capacity = &report.capacity;
     page.single("usable_bytes", "gauge", "Bytes that user data may fill.", capacity.usable_bytes);
     page.single("used_bytes", "gauge", "Bytes that user data fills.", capacity.used_bytes);
+    let sum = |bytes: fn(&crate::report::VolumeReport) -> u64| report.volumes.iter().map(bytes).sum::<u64>();
+    page.single("mapped_bytes", "gauge", "Bytes of blocks that hold data.", sum(|volume| volume.mapped_bytes));
+    page.single("stored_bytes", "gauge", "Bytes in which they are stored: payload alone.", sum(|volume| volume.stored_bytes));
     page.single("segments", "gauge", "Segments of the pool.", capacity.segments);
     page.single("free_segments", "gauge", "Segments that are free.", capacity.free_segments);
     page.single("map_bytes", "gauge", "Memory of the map.", report.bounds.map_bytes);
@@ -172,6 +175,12 @@ fn counters(page: &mut Page, report: &PoolReport) {
     page.single("user_written_bytes_total", "counter", "Bytes written by users.", counters.user_write_bytes);
     page.single("user_read_bytes_total", "counter", "Bytes read by users.", counters.user_read_bytes);
     page.single("fill_blocks_total", "counter", "Blocks of zeroes or ones that took no space.", counters.fill_blocks);
+    let reduction = &counters.reduction;
+    page.single("compression_tried_bytes_total", "counter", "Bytes of user blocks that were given to the codec.", reduction.tried_bytes);
+    page.single("compression_packed_bytes_total", "counter", "Bytes of those that were worth packing.", reduction.packed_user_bytes);
+    page.single("compression_codec_bytes_total", "counter", "What the codec made of these.", reduction.lz4_bytes);
+    page.single("compression_stored_bytes_total", "counter", "What is stored of these, in units of 16 bytes.", reduction.stored_bytes);
+    page.single("compression_area_bytes_total", "counter", "Blocks that these took in batches, gaps included.", reduction.area_bytes);
     page.single("flushes_total", "counter", "Flush and FUA requests.", counters.flushes);
     page.single("checkpoints_total", "counter", "Checkpoints.", counters.checkpoints);
     page.single("segments_cleaned_total", "counter", "Segments cleaned.", counters.segments_cleaned);

@@ -76,6 +76,12 @@ pub struct VolumeReport {
     /// What flushes do: `standard`, `always` or `disabled`.
     #[serde(default)]
     pub sync: windrow_layout::checkpoint::SyncMode,
+    /// How blocks are stored: `off` or `lz4`.
+    #[serde(default)]
+    pub compression: windrow_layout::checkpoint::Compression,
+    /// Bytes in which the blocks that hold data are stored: payload alone.
+    #[serde(default)]
+    pub stored_bytes: u64,
     /// Being deleted.
     pub deleting: bool,
 }
@@ -230,6 +236,9 @@ pub struct CounterReport {
     pub user_read_bytes: u64,
     /// User blocks of all zeroes or all ones.
     pub fill_blocks: u64,
+    /// What compression did.
+    #[serde(default)]
+    pub reduction: windrow_engine::ReductionSums,
     /// Flush and FUA requests.
     pub flushes: u64,
     /// Checkpoints.
@@ -404,6 +413,7 @@ impl PoolReport {
                 user_write_bytes: status.user_write_bytes,
                 user_read_bytes: status.user_read_bytes,
                 fill_blocks: status.fill_blocks,
+                reduction: status.reduction,
                 flushes: status.flushes,
                 checkpoints: status.checkpoints,
                 segments_cleaned: status.segments_cleaned,
@@ -448,6 +458,8 @@ impl From<&windrow_engine::api::VolumeStatus> for VolumeReport {
             mapped_bytes: volume.mapped_bytes,
             read_only: volume.read_only,
             sync: volume.sync,
+            compression: volume.compression,
+            stored_bytes: volume.stored_bytes,
             deleting: volume.deleting,
         }
     }

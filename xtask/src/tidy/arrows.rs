@@ -31,8 +31,8 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     // Drives the engine as the host and the simulator do, on members of its own.
     ("lab", &["policy", "engine", "layout", "io", "units"]),
     // Wiring. `engine`, `device`, `io`, `layout`, `units` and `export` for the types that travel through it.
-    // `policy` for the closed forms that `bench` prints beside what it measured.
-    ("cli", &["nbd", "ublk", "vhost", "host", "inspect", "lab", "export", "engine", "device", "layout", "policy", "io", "units"]),
+    // `policy` for the closed forms that `bench` prints beside what it measured, `reduce` for the codec that it measures alone.
+    ("cli", &["nbd", "ublk", "vhost", "host", "inspect", "lab", "export", "engine", "device", "layout", "policy", "reduce", "io", "units"]),
     ("xtask", &[]),
 ];
 

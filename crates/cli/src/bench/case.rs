@@ -36,7 +36,7 @@ impl Case {
     /// The load over `span_bytes`, ended by time.
     pub fn spec(&self, span_bytes: u64, time_max: Duration, seed: u64) -> LoadSpec {
         let Self { block_bytes, writers, depth, read_percent, linear } = *self;
-        LoadSpec { block_bytes, span_bytes, writers, depth, read_percent, linear, time_max, bytes_max: u64::MAX, seed }
+        LoadSpec { block_bytes, span_bytes, writers, depth, read_percent, linear, time_max, bytes_max: u64::MAX, seed, random_percent: 100 }
     }
 }
 
@@ -54,7 +54,8 @@ pub struct Sample {
 }
 
 impl Sample {
-    fn append(&mut self, part: &Self) {
+    /// Adds what another load did.
+    pub fn append(&mut self, part: &Self) {
         self.load.append(&part.load);
         self.cpu_seconds += part.cpu_seconds;
         self.member_bytes += part.member_bytes;

@@ -115,6 +115,7 @@ impl<'a> Bench<'a> {
             time_max: Duration::from_secs(3600),
             bytes_max: bytes,
             seed,
+            random_percent: 100,
         };
         match run_load(pool, "data", &spec)?.errors {
             0 => Ok(()),

@@ -388,6 +388,14 @@ pub fn journal(report: &PoolReport) -> String {
     format!("{} in {} copies, {} of {} chunks in use{done}", Size(journal.bytes), journal.copies, journal.chunks_used, journal.chunks)
 }
 
+/// What the blocks of all volumes take, and what compression made of them.
+fn stored(report: &PoolReport) -> String {
+    let sum = |bytes: fn(&windrow_host::report::VolumeReport) -> u64| report.volumes.iter().map(bytes).sum::<u64>();
+    let (mapped, stored) = (sum(|volume| volume.mapped_bytes), sum(|volume| volume.stored_bytes));
+    let hundredths = (u128::from(mapped) * 100).checked_div(u128::from(stored)).unwrap_or(100);
+    format!("{} for {} of blocks (1 : {}.{:02})", Size(stored), Size(mapped), hundredths / 100, hundredths % 100)
+}
+
 /// A pool as text.
 pub fn describe(report: &PoolReport) -> String {
     let capacity = &report.capacity;
@@ -402,7 +410,7 @@ pub fn describe(report: &PoolReport) -> String {
         members.row([member.member.to_string(), state, Size(member.size_bytes).to_string(), errors, member.path.clone()]);
     }
     format!(
-        "pool       {} ({})\nstate      {}{reason}{served}\nredundancy {}\nused       {} of {} ({}.{} %)\nsegments   {} free of {}\nat risk    {} not durable yet\njournal    {}\nscrub      {}\n{}{}{}{}",
+        "pool       {} ({})\nstate      {}{reason}{served}\nredundancy {}\nused       {} of {} ({}.{} %)\nstored     {}\nsegments   {} free of {}\nat risk    {} not durable yet\njournal    {}\nscrub      {}\n{}{}{}{}",
         report.name,
         report.pool,
         report.state,
@@ -411,6 +419,7 @@ pub fn describe(report: &PoolReport) -> String {
         Size(capacity.usable_bytes),
         percent / 10,
         percent % 10,
+        stored(report),
         capacity.free_segments,
         capacity.segments,
         Size(report.bounds.at_risk_bytes),

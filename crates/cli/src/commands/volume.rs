@@ -8,18 +8,21 @@ use clap::Subcommand;
 use windrow_host::Failure;
 use windrow_host::control::{Command, Reply};
 use windrow_host::report::VolumeReport;
-use windrow_layout::checkpoint::SyncMode;
+use windrow_layout::checkpoint::{Compression, SyncMode};
 
 /// What can be done with volumes.
 #[derive(Subcommand)]
 pub enum VolumeCommand {
     /// Make a thin volume.
-    #[command(after_help = "Examples:\n  windrow volume create tank/data 10G\n  windrow volume create tank/vm-7 512M -o json")]
+    #[command(after_help = "Examples:\n  windrow volume create tank/data 10G\n  windrow volume create tank/vm-7 512M --compression lz4\n  windrow volume create tank/vm-8 512M -o json")]
     Create {
         /// POOL/VOLUME.
         volume: VolumePath,
         /// Its size, a multiple of 4K; it takes no space before it is written.
         size: Size,
+        /// How blocks are stored: `off`, or `lz4` where that saves an eighth of a block (`zstd` is not there yet).
+        #[arg(long, value_parser = ["off", "lz4"], default_value = "off")]
+        compression: String,
         #[command(flatten)]
         place: PoolPlace,
     },
@@ -58,6 +61,17 @@ pub enum VolumeCommand {
         #[command(flatten)]
         place: PoolPlace,
     },
+    /// Set properties of a volume. Compression holds for what is written from now on: what is there stays as it is.
+    #[command(after_help = "Examples:\n  windrow volume set tank/data --compression lz4\n  windrow volume set tank/data --compression off -o json")]
+    Set {
+        /// POOL/VOLUME.
+        volume: VolumePath,
+        /// How blocks are stored: `off`, or `lz4` where that saves an eighth of a block (`zstd` is not there yet).
+        #[arg(long, value_parser = ["off", "lz4"])]
+        compression: String,
+        #[command(flatten)]
+        place: PoolPlace,
+    },
     /// Delete a volume with all its data.
     #[command(after_help = "Examples:\n  windrow volume delete tank/data --yes")]
     Delete {
@@ -74,8 +88,11 @@ pub enum VolumeCommand {
 /// Runs it.
 pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
     match command {
-        VolumeCommand::Create { volume, size, place } => {
-            let reply = context::ask(&volume.pool, &place, Command::VolumeCreate { name: volume.volume.clone(), size_bytes: size.0 })?;
+        VolumeCommand::Create { volume, size, compression, place } => {
+            let mut reply = context::ask(&volume.pool, &place, Command::VolumeCreate { name: volume.volume.clone(), size_bytes: size.0 })?;
+            if let Compression::Lz4 = named(&compression) {
+                reply = context::ask(&volume.pool, &place, Command::VolumeCompression { name: volume.volume.clone(), compression: Compression::Lz4 })?;
+            }
             show("volume-create", &volume, reply, output)
         }
         VolumeCommand::Resize { volume, size, shrink, place } => {
@@ -102,6 +119,12 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
             output.result("volume-sync", &report, || format!("{}/{}: flushes are {sync}", volume.pool, volume.volume));
             Ok(0)
         }
+        VolumeCommand::Set { volume, compression, place } => {
+            let command = Command::VolumeCompression { name: volume.volume.clone(), compression: named(&compression) };
+            let Reply::Volume(report) = context::ask(&volume.pool, &place, command)? else { return Err(unexpected()) };
+            output.result("volume-set", &report, || format!("{}/{}: compression {compression}", volume.pool, volume.volume));
+            Ok(0)
+        }
         VolumeCommand::Delete { volume, yes, place } => {
             if !yes {
                 return Err(Failure::new(windrow_host::failure::id::USAGE, format!("volume '{}' is not deleted", volume.volume), "its data would be lost")
@@ -121,6 +144,10 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
     }
 }
 
+fn named(compression: &str) -> Compression {
+    if compression == "lz4" { Compression::Lz4 } else { Compression::Off }
+}
+
 fn show(name: &str, path: &VolumePath, reply: Reply, output: &Output) -> Result<u8, Failure> {
     let Reply::Volume(report) = reply else { return Err(unexpected()) };
     output.result(name, &report, || format!("{}/{}: {}", path.pool, path.volume, Size(report.size_bytes)));
@@ -132,7 +159,7 @@ pub fn table(volumes: &[VolumeReport]) -> String {
     if volumes.is_empty() {
         return "no volumes\n".to_owned();
     }
-    let mut table = Table::new(&["VOLUME", "ID", "SIZE", "MAPPED", "STATE"]);
+    let mut table = Table::new(&["VOLUME", "ID", "SIZE", "MAPPED", "STORED", "STATE"]);
     for volume in volumes {
         let state = match (volume.deleting, volume.read_only) {
             (true, _) => "deleting",
@@ -144,8 +171,10 @@ pub fn table(volumes: &[VolumeReport]) -> String {
             SyncMode::Always => ", sync always",
             SyncMode::Disabled => ", sync disabled",
         };
-        let state = format!("{state}{flushes}");
-        table.row([volume.name.clone(), volume.id.to_string(), Size(volume.size_bytes).to_string(), Size(volume.mapped_bytes).to_string(), state]);
+        let compression = if volume.compression == Compression::Lz4 { ", lz4" } else { "" };
+        let state = format!("{state}{flushes}{compression}");
+        let [size, mapped, stored] = [volume.size_bytes, volume.mapped_bytes, volume.stored_bytes].map(|bytes| Size(bytes).to_string());
+        table.row([volume.name.clone(), volume.id.to_string(), size, mapped, stored, state]);
     }
     table.render()
 }

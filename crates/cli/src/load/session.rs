@@ -32,6 +32,8 @@ pub struct LoadSpec {
     pub bytes_max: u64,
     /// Seed.
     pub seed: u64,
+    /// Share of random bytes in what is written, in per cent: the rest of each 512 bytes repeats one byte.
+    pub random_percent: u32,
 }
 
 /// What came of it.
@@ -112,6 +114,15 @@ pub(super) fn shared_noise() -> Payload {
     NOISE.get_or_init(|| noise(1, NOISE_BYTES)).clone()
 }
 
+/// Data of which only a part is random.
+pub fn diluted(random_percent: u32) -> Payload {
+    let mut bytes = shared_noise().to_vec();
+    for sector in bytes.chunks_mut(512) {
+        sector[512 * random_percent as usize / 100..].fill(0x57);
+    }
+    Payload::copy_of(&bytes)
+}
+
 /// How often who watches a load hears of it.
 const WATCH_PAUSE: Duration = Duration::from_millis(50);
 
@@ -128,7 +139,7 @@ pub fn run(pool: &Pool, export: &str, spec: &LoadSpec) -> Result<LoadResult, Fai
 /// # Errors
 /// There is no such export.
 pub fn run_watched(pool: &Pool, export: &str, spec: &LoadSpec, watch: &mut dyn FnMut(u64)) -> Result<LoadResult, Failure> {
-    let noise = shared_noise();
+    let noise = if spec.random_percent >= 100 { shared_noise() } else { diluted(spec.random_percent) };
     let (issued_bytes, done_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
     let shared = Shared { spec, issued_bytes, done_bytes, stop: AtomicBool::new(false), begin: Instant::now(), noise };
     let (ended, ends) = channel();

@@ -28,6 +28,8 @@ impl FakeMachine {
             mapped_bytes: 0,
             read_only: false,
             sync: Default::default(),
+            compression: Default::default(),
+            stored_bytes: 0,
             deleting: false,
         };
         Self { applied: Arc::default(), reads: HashMap::new(), flushes: Vec::new(), volumes: vec![volume], next_tag: 0, now: 0 }
@@ -55,7 +57,7 @@ impl FakeMachine {
         match command {
             Control::VolumeCreate { name, size_bytes } => {
                 let id = VolumeId(self.volumes.len() as u32 + 1);
-                self.volumes.push(VolumeStatus { id, name, size_bytes, mapped_bytes: 0, read_only: false, sync: Default::default(), deleting: false });
+                self.volumes.push(VolumeStatus { id, name, size_bytes, mapped_bytes: 0, read_only: false, sync: Default::default(), compression: Default::default(), stored_bytes: 0, deleting: false });
                 Ok(ControlReply::Volume(id))
             }
             Control::Shutdown { .. } => Ok(ControlReply::Done),
@@ -137,6 +139,8 @@ impl StateMachine for FakeMachine {
             user_write_bytes: 0,
             user_read_bytes: 0,
             fill_blocks: 0,
+            reduction: Default::default(),
+            stored_bytes: 0,
             flushes: 0,
             checkpoints: 0,
             segments_cleaned: 0,

@@ -98,6 +98,7 @@ pub fn measure(pool: &Pool, overwrites: &Overwrites, label: &str) -> Result<Wind
         time_max: Duration::from_secs(24 * 3600),
         bytes_max: overwrites.bytes,
         seed: overwrites.seed,
+        random_percent: 100,
     };
     let before = daemon::report(pool)?;
     let mut closed = Closed::default();

@@ -1,0 +1,189 @@
+//! `bench reduce`: what compression costs and brings. 4 KiB random writes in process go to a volume without compression and to one with LZ4, and the
+//! codec packs the same blocks by itself, all in turn. Judged are the processor time of a compressed block against that of a plain one and the
+//! codec together, and the blocks that packed payload takes in batches against the bytes that the codec made.
+
+use super::case::{Case, EXPORT, SPARE_PER_MILLE, Sample, measure};
+use super::chart::{Group, groups};
+use super::machine::{Meter, cpu_seconds};
+use super::report::{Findings, Goal, ReportArguments};
+use super::rounds::{RoundArguments, Step, alternate, at_least_one, middle, ppm};
+use super::scratch::{Scratch, ScratchArguments};
+use crate::figures::{factor, median};
+use crate::load::session::diluted;
+use crate::output::Output;
+use crate::table::Table;
+use clap::Args;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use windrow_engine::ReductionSums;
+use windrow_host::daemon;
+use windrow_host::failure::Failure;
+use windrow_layout::checkpoint::Compression;
+use windrow_reduce::Packer;
+use windrow_units::BLOCK_SIZE;
+
+/// Arguments of `bench reduce`.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  windrow bench reduce --size 256M
+  windrow bench reduce --size 1G --random 25,50,100 --rounds 5 -o json")]
+pub struct ReduceArguments {
+    #[command(flatten)]
+    scratch: ScratchArguments,
+    #[command(flatten)]
+    rounds: RoundArguments,
+    #[command(flatten)]
+    report: ReportArguments,
+    /// Shares of random bytes in what is written, in per cent; the rest compresses away.
+    #[arg(long, value_delimiter = ',', default_value = "25,100", value_parser = clap::value_parser!(u32).range(1..=100))]
+    random: Vec<u32>,
+    /// Requests in flight.
+    #[arg(long, default_value = "128", value_parser = at_least_one)]
+    depth: usize,
+}
+
+/// Processor time of a compressed block, of that of a plain one and the codec together.
+const GOAL_CPU: f64 = 1.15;
+/// Blocks of packed payload, of the bytes that the codec made.
+const GOAL_PACKED: f64 = 1.03;
+
+/// What is measured of one content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Plain,
+    Lz4,
+    Codec,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Figures {
+    cpu_ns: f64,
+    requests_per_second: f64,
+    sums: ReductionSums,
+}
+
+/// Runs it.
+pub fn run(arguments: &ReduceArguments, output: &Output) -> Result<u8, Failure> {
+    let meter = Meter::start();
+    let scratch = Scratch::make(&arguments.scratch)?;
+    let time = arguments.rounds.time(5);
+    let kinds = [Kind::Plain, Kind::Lz4, Kind::Codec];
+    let cases: Vec<(u32, Kind)> = arguments.random.iter().flat_map(|random| kinds.map(|kind| (*random, kind))).collect();
+    let names: Vec<String> = cases.iter().map(|(random, kind)| format!("{random} % random, {kind:?}").to_lowercase()).collect();
+    let rounds = alternate(&names, arguments.rounds.rounds, &mut |case, step| {
+        let (random, kind) = cases[case];
+        if kind == Kind::Codec { Ok(codec(random, time)) } else { load(&scratch, arguments.depth, random, kind, time, step) }
+    })?;
+    let rows: Vec<Value> = arguments.random.iter().zip(rounds.chunks_exact(kinds.len())).map(|(random, of)| summarize(*random, of)).collect();
+    let text = text(&scratch, arguments.rounds.rounds, time, &rows);
+    let number = |row: &Value, field: &str| row[field].as_f64().map_or(f64::NAN, |value| value / 1e6);
+    let mut goals = Vec::new();
+    for row in &rows {
+        let random = &row["random_percent"];
+        goals.push(Goal::at_most(format!("processor time with {random} % random bytes, of (plain path + codec alone):"), number(row, "cpu_ratio_ppm"), GOAL_CPU));
+        if row["lz4_bytes"].as_u64().is_some_and(|bytes| bytes > 0) {
+            goals.push(Goal::at_most(format!("packed blocks with {random} % random bytes, of the codec's bytes:"), number(row, "packed_ratio_ppm"), GOAL_PACKED));
+        }
+    }
+    let cpu = |row: &Value, field: &str| row[field].as_f64();
+    let bars: Vec<Group> = rows
+        .iter()
+        .map(|row| {
+            let values = ["plain_cpu_ns", "codec_cpu_ns", "lz4_cpu_ns"].map(|field| cpu(row, field));
+            Group { label: format!("{} % random", row["random_percent"]), values: values.to_vec() }
+        })
+        .collect();
+    let picture = groups("Processor time of a 4 KiB write, ns", &["plain path", "codec alone", "lz4"], &bars);
+    let value = json!({ "scratch": scratch.json(), "rounds": arguments.rounds.rounds, "seconds_ppm": ppm(time.as_secs_f64()), "results": rows });
+    Findings { name: "reduce", value, text, picture, goals }.publish(&meter, &arguments.report, output)
+}
+
+/// Writes to new pools, each until its fresh space is nearly used up.
+fn load(scratch: &Scratch, depth: usize, random_percent: u32, kind: Kind, time: Duration, step: &Step<'_>) -> Result<Figures, Failure> {
+    let case = Case { block_bytes: BLOCK_SIZE as u32, writers: 1, depth, read_percent: 0, linear: false };
+    let (mut sum, mut sums) = (Sample::default(), ReductionSums::default());
+    let mut seed = step.round as u64 * 1000 + 1;
+    while sum.load.elapsed < time {
+        let pool = scratch.pool(SPARE_PER_MILLE, 100)?;
+        if kind == Kind::Lz4 {
+            daemon::set_compression(&pool, EXPORT, Compression::Lz4)?;
+        }
+        let capacity = daemon::report(&pool)?.capacity;
+        let mut spec = case.spec(capacity.usable_bytes, time, seed);
+        (spec.bytes_max, spec.random_percent) = (capacity.data_bytes / 10 * 8, random_percent);
+        let part = measure(&pool, &spec, &mut step.progress())?;
+        let of = daemon::report(&pool)?.counters.reduction;
+        sums.tried_bytes += of.tried_bytes;
+        sums.packed_user_bytes += of.packed_user_bytes;
+        sums.lz4_bytes += of.lz4_bytes;
+        sums.stored_bytes += of.stored_bytes;
+        sums.area_bytes += of.area_bytes;
+        sum.append(&part);
+        seed += 1;
+    }
+    let rate = sum.load.requests as f64 / sum.load.elapsed.as_secs_f64().max(1e-9);
+    Ok(Figures { cpu_ns: sum.cpu_ns(), requests_per_second: rate, sums })
+}
+
+/// The codec alone over the blocks that the loads write.
+fn codec(random_percent: u32, time: Duration) -> Figures {
+    let blocks = diluted(random_percent);
+    let (mut packer, mut stored) = (Packer::default(), Vec::new());
+    let (begin, cpu, mut done) = (Instant::now(), cpu_seconds(), 0u64);
+    while begin.elapsed() < time / 4 {
+        for block in blocks.chunks_exact(BLOCK_SIZE).take(256) {
+            stored.clear();
+            std::hint::black_box(packer.pack_stored(block, &mut stored));
+            done += 1;
+        }
+    }
+    let cpu_ns = (cpu_seconds() - cpu) * 1e9 / done.max(1) as f64;
+    Figures { cpu_ns, requests_per_second: done as f64 / begin.elapsed().as_secs_f64().max(1e-9), sums: ReductionSums::default() }
+}
+
+fn summarize(random_percent: u32, rounds: &[Vec<Figures>]) -> Value {
+    let [plain, lz4, codec] = rounds else { return Value::Null };
+    let together = plain.iter().zip(codec).map(|(plain, codec)| plain.cpu_ns + codec.cpu_ns);
+    let ratios: Vec<f64> = lz4.iter().zip(together).map(|(lz4, together)| lz4.cpu_ns / together.max(1e-9)).collect();
+    let sum = |figure: fn(&ReductionSums) -> u64| lz4.iter().map(|figures| figure(&figures.sums)).sum::<u64>();
+    let (area, made) = (sum(|sums| sums.area_bytes), sum(|sums| sums.lz4_bytes));
+    json!({
+        "random_percent": random_percent,
+        "plain_cpu_ns": middle(plain, |figures| figures.cpu_ns) as u64,
+        "codec_cpu_ns": middle(codec, |figures| figures.cpu_ns) as u64,
+        "lz4_cpu_ns": middle(lz4, |figures| figures.cpu_ns) as u64,
+        "cpu_ratio_ppm": ppm(median(&ratios)),
+        "plain_requests_per_second": middle(plain, |figures| figures.requests_per_second) as u64,
+        "lz4_requests_per_second": middle(lz4, |figures| figures.requests_per_second) as u64,
+        "tried_bytes": sum(|sums| sums.tried_bytes),
+        "packed_user_bytes": sum(|sums| sums.packed_user_bytes),
+        "lz4_bytes": made,
+        "stored_bytes": sum(|sums| sums.stored_bytes),
+        "area_bytes": area,
+        "packed_ratio_ppm": if made == 0 { 0 } else { ppm(area as f64 / made as f64) },
+    })
+}
+
+fn text(scratch: &Scratch, rounds: usize, time: Duration, rows: &[Value]) -> String {
+    let mut table = Table::new(&["RANDOM", "PLAIN NS", "CODEC NS", "LZ4 NS", "RATIO", "PLAIN/S", "LZ4/S", "USER : PACKED", "PACKED : CODEC"]);
+    for row in rows {
+        let number = |field: &str| row[field].as_u64().unwrap_or(0);
+        let (user, area) = (number("packed_user_bytes"), number("area_bytes"));
+        let share = if area == 0 { "-".to_owned() } else { factor(ppm(user as f64 / area as f64)) };
+        let packed = if area == 0 { "-".to_owned() } else { factor(number("packed_ratio_ppm")) };
+        table.row([
+            format!("{} %", number("random_percent")),
+            number("plain_cpu_ns").to_string(),
+            number("codec_cpu_ns").to_string(),
+            number("lz4_cpu_ns").to_string(),
+            factor(number("cpu_ratio_ppm")),
+            number("plain_requests_per_second").to_string(),
+            number("lz4_requests_per_second").to_string(),
+            share,
+            packed,
+        ]);
+    }
+    let seconds = time.as_secs_f64();
+    let what = "4 KiB random writes, processor time of all threads for a request, load included";
+    format!("{what}: {}, {rounds} rounds of {seconds:.1} s, medians; ratio: lz4 to (plain + codec)\n{}", scratch.describe(), table.render())
+}
