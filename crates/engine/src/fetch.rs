@@ -7,9 +7,9 @@
 //! 6 What can not be verified is an error, never bytes. The segment is pinned meanwhile, so that it is not used again under the read.
 
 use crate::jobs::{Job, RebuildWork, VerifyWork, Work, verify};
-use crate::piece::Piece;
 use crate::limits::INLINE_VERIFY_BLOCKS;
 use crate::member::Purpose;
+use crate::piece::Piece;
 use crate::slow::Watch;
 use crate::stages::Stage as Times;
 use crate::{Engine, Notice, Outbox};

@@ -507,7 +507,9 @@ impl SegmentCheck<'_, '_, '_> {
             let blocks = self.blocks_in(rows, reference);
             let origin = self.find_payload(rows, batch, reference);
             let (severity, words) = match origin {
-                Some(Origin::Member | Origin::Missing) if !self.unpacks(rows, reference) => (Severity::Error, "its bytes are right, but they can not be unpacked"),
+                Some(Origin::Member | Origin::Missing) if !self.unpacks(rows, reference) => {
+                    (Severity::Error, "its bytes are right, but they can not be unpacked")
+                }
                 Some(Origin::Member | Origin::Missing) => continue,
                 Some(Origin::Wrong) => (Severity::Repairable, "wrong on its member, but can be rebuilt"),
                 None => (Severity::Error, "lost: wrong on its member, and its row does not give it back"),

@@ -158,7 +158,8 @@ impl Workload {
             return None;
         }
         let volumes: Vec<VolumeId> = volumes().collect();
-        (!volumes.is_empty()).then(|| Action::Compression(self.compression.pick(&volumes), self.compression.pick(&[Compression::Off, Compression::Lz4, Compression::Lz4])))
+        (!volumes.is_empty())
+            .then(|| Action::Compression(self.compression.pick(&volumes), self.compression.pick(&[Compression::Off, Compression::Lz4, Compression::Lz4])))
     }
 
     fn scrub(&mut self) -> ScrubCommand {

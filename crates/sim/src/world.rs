@@ -622,7 +622,9 @@ impl World {
                 Ok(())
             }
             Some(Commanded::Other) if completion.result.is_ok() => Ok(()),
-            Some(Commanded::Other | Commanded::Scrub | Commanded::Compression) => Err(Violation::new(Broken::Error, format!("a control command failed: {:?}", completion.result))),
+            Some(Commanded::Other | Commanded::Scrub | Commanded::Compression) => {
+                Err(Violation::new(Broken::Error, format!("a control command failed: {:?}", completion.result)))
+            }
         }
     }
 

@@ -30,9 +30,13 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     ("sim", &["engine", "inspect", "layout", "io", "units"]),
     // Drives the engine as the host and the simulator do, on members of its own.
     ("lab", &["policy", "engine", "layout", "io", "units"]),
+    // Numbers in, numbers out; `policy` for the closed forms of cleaning.
+    ("plan", &["policy"]),
+    // Traces of others: untrusted bytes stay there. It hands out requests and knows nothing of Windrow.
+    ("trace", &[]),
     // Wiring. `engine`, `device`, `io`, `layout`, `units` and `export` for the types that travel through it.
     // `policy` for the closed forms that `bench` prints beside what it measured, `reduce` for the codec that it measures alone.
-    ("cli", &["nbd", "ublk", "vhost", "host", "inspect", "lab", "export", "engine", "device", "layout", "policy", "reduce", "io", "units"]),
+    ("cli", &["nbd", "ublk", "vhost", "host", "inspect", "lab", "plan", "trace", "export", "engine", "device", "layout", "policy", "reduce", "io", "units"]),
     ("xtask", &[]),
 ];
 

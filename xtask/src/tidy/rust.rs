@@ -7,7 +7,7 @@ use crate::source::{self, Views};
 const UNSAFE_ALLOWED: &[&str] = &["io", "parity", "device", "ublk", "vhost"];
 
 /// Crates whose results depend on their inputs alone: the engine, because the simulator replays it, and all it stands on.
-const PURE: &[&str] = &["engine", "layout", "policy", "parity", "reduce", "units"];
+const PURE: &[&str] = &["engine", "layout", "policy", "parity", "reduce", "units", "plan", "trace"];
 
 /// What pure crates may not name, with the reason. A path stands for all below it.
 const IMPURE: &[(&str, &str)] = &[

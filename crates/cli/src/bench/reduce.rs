@@ -80,9 +80,17 @@ pub fn run(arguments: &ReduceArguments, output: &Output) -> Result<u8, Failure> 
     let mut goals = Vec::new();
     for row in &rows {
         let random = &row["random_percent"];
-        goals.push(Goal::at_most(format!("processor time with {random} % random bytes, of (plain path + codec alone):"), number(row, "cpu_ratio_ppm"), GOAL_CPU));
+        goals.push(Goal::at_most(
+            format!("processor time with {random} % random bytes, of (plain path + codec alone):"),
+            number(row, "cpu_ratio_ppm"),
+            GOAL_CPU,
+        ));
         if row["lz4_bytes"].as_u64().is_some_and(|bytes| bytes > 0) {
-            goals.push(Goal::at_most(format!("packed blocks with {random} % random bytes, of the codec's bytes:"), number(row, "packed_ratio_ppm"), GOAL_PACKED));
+            goals.push(Goal::at_most(
+                format!("packed blocks with {random} % random bytes, of the codec's bytes:"),
+                number(row, "packed_ratio_ppm"),
+                GOAL_PACKED,
+            ));
         }
     }
     let cpu = |row: &Value, field: &str| row[field].as_f64();

@@ -14,7 +14,9 @@ use windrow_layout::checkpoint::{Compression, SyncMode};
 #[derive(Subcommand)]
 pub enum VolumeCommand {
     /// Make a thin volume.
-    #[command(after_help = "Examples:\n  windrow volume create tank/data 10G\n  windrow volume create tank/vm-7 512M --compression lz4\n  windrow volume create tank/vm-8 512M -o json")]
+    #[command(
+        after_help = "Examples:\n  windrow volume create tank/data 10G\n  windrow volume create tank/vm-7 512M --compression lz4\n  windrow volume create tank/vm-8 512M -o json"
+    )]
     Create {
         /// POOL/VOLUME.
         volume: VolumePath,

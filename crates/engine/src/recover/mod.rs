@@ -24,9 +24,9 @@ mod replay;
 mod stray;
 mod tables;
 
-pub(crate) use replay::place_in;
 pub use loss::{Loss, Losses, LostBlocks};
 pub use rebuild::{RebuildPhase, RebuildProgress, RebuildReport, RebuiltVolume};
+pub(crate) use replay::place_in;
 
 use crate::checkpoint::CheckpointState;
 use crate::limits::{STREAM_CHECKPOINT, STREAMS};

@@ -349,7 +349,13 @@ impl Engine {
         }
         if let Some(surveyed) = scratch.last() {
             let at = last as u64;
-            self.admit_block(BlockKey::new(volume, Lba(first.0 + at)), Order(order.0 + at), *surveyed, data.into_slice(last * BLOCK_SIZE, BLOCK_SIZE), compress);
+            self.admit_block(
+                BlockKey::new(volume, Lba(first.0 + at)),
+                Order(order.0 + at),
+                *surveyed,
+                data.into_slice(last * BLOCK_SIZE, BLOCK_SIZE),
+                compress,
+            );
         }
         self.admission.scratch = scratch;
     }

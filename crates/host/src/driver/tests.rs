@@ -57,7 +57,17 @@ impl FakeMachine {
         match command {
             Control::VolumeCreate { name, size_bytes } => {
                 let id = VolumeId(self.volumes.len() as u32 + 1);
-                self.volumes.push(VolumeStatus { id, name, size_bytes, mapped_bytes: 0, read_only: false, sync: Default::default(), compression: Default::default(), stored_bytes: 0, deleting: false });
+                self.volumes.push(VolumeStatus {
+                    id,
+                    name,
+                    size_bytes,
+                    mapped_bytes: 0,
+                    read_only: false,
+                    sync: Default::default(),
+                    compression: Default::default(),
+                    stored_bytes: 0,
+                    deleting: false,
+                });
                 Ok(ControlReply::Volume(id))
             }
             Control::Shutdown { .. } => Ok(ControlReply::Done),

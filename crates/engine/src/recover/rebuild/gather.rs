@@ -89,8 +89,15 @@ impl<'g> Gather<'g> {
         for page in reader.pages(&pointers)?.into_iter().flatten() {
             for record in decode_volumes(&page).unwrap_or_default().into_iter().flatten() {
                 let deleted = record.state == VolumeState::Deleting;
-                let known =
-                    Known { name: Some(record.name), size_bytes: Some(record.size_bytes), read_only: record.read_only, sync: record.sync, compression: record.compression, deleted, end: 0 };
+                let known = Known {
+                    name: Some(record.name),
+                    size_bytes: Some(record.size_bytes),
+                    read_only: record.read_only,
+                    sync: record.sync,
+                    compression: record.compression,
+                    deleted,
+                    end: 0,
+                };
                 self.known.insert(record.id, known);
             }
         }
