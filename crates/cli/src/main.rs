@@ -65,6 +65,11 @@ enum Command {
     Inspect(commands::inspect::InspectArguments),
     /// Check a pool that is not served, without changing it.
     Check(commands::inspect::CheckArguments),
+    /// Plan arrays: capacity, cost, random writes, endurance, by drive and topology; write amplification by layer.
+    Plan(commands::plan::PlanArguments),
+    /// Look at block traces, and convert them.
+    #[command(subcommand)]
+    Trace(commands::trace::TraceCommand),
     /// Reproducible benchmarks.
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -89,6 +94,8 @@ fn main() -> ExitCode {
         Command::Stats(arguments) => commands::stats::run(&arguments, &output),
         Command::Inspect(arguments) => commands::inspect::inspect(&arguments, &output),
         Command::Check(arguments) => commands::inspect::check(&arguments, &output),
+        Command::Plan(arguments) => commands::plan::run(&arguments, &output),
+        Command::Trace(command) => commands::trace::run(&command, &output),
         Command::Bench(command) => bench::run(command, &output),
         Command::Demo(arguments) => demo::run(&arguments, &output),
         Command::Completions(arguments) => commands::completions::run(&arguments),

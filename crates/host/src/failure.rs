@@ -64,6 +64,16 @@ pub mod id {
     pub const SCRUB_STATE: &str = "WR-SCRUB-001";
     /// A check found damage.
     pub const CHECK_DAMAGE: &str = "WR-CHECK-001";
+    /// A catalogue of drives, or what a drive says of itself, can not be understood.
+    pub const PLAN_INPUT: &str = "WR-PLAN-001";
+    /// What is to be planned can not be made: no such drive, or a topology that the drives do not make.
+    pub const PLAN_VALUE: &str = "WR-PLAN-002";
+    /// What kind of trace a file is can not be told.
+    pub const TRACE_FORMAT: &str = "WR-TRACE-001";
+    /// A trace has a record that can not be understood.
+    pub const TRACE_RECORD: &str = "WR-TRACE-002";
+    /// A trace is damaged: its compression or a checksum does not fit.
+    pub const TRACE_DAMAGED: &str = "WR-TRACE-003";
     /// A benchmark or demonstration did not hold what it should.
     pub const BENCH: &str = "WR-BENCH-001";
 }

@@ -4,6 +4,7 @@
 //! per cent and the hours it took give what is left at the same load. Makers name ATA attributes as they like and count in their own units; only
 //! attributes whose name says the unit, or whose unit is the same with all makers that use the name, are read.
 
+use crate::drive::Drive;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -152,6 +153,31 @@ pub fn findings(health: &Health, pages: Option<(u128, u128)>) -> Findings {
     }
 }
 
+/// The drive as it has measured itself: its rating is what its wear says of the load so far, its inside what it made of it. `None` if it does not
+/// say its capacity.
+pub fn as_drive(health: &Health, found: &Findings) -> Option<Drive> {
+    let capacity = health.capacity_bytes.filter(|bytes| *bytes > 0)? as f64;
+    let positive = |value: Option<f64>| value.filter(|value| *value > 0.0);
+    let (rated, wear) = (positive(found.rated_overwrites_per_day), positive(found.wear_amplification));
+    Some(Drive {
+        id: "measured".to_owned(),
+        name: health.model.clone().unwrap_or_else(|| "unnamed".to_owned()),
+        class: "measured".to_owned(),
+        capacity_gb: capacity / 1e9,
+        price: None,
+        currency: None,
+        random_write_iops: None,
+        random_read_iops: None,
+        linear_write_mb_s: None,
+        // What the load so far wore, without what the drive added to it.
+        erase_cycles: rated.zip(wear).map(|(rated, wear)| rated * wear * crate::FIVE_YEARS_DAYS),
+        overwrites_per_day: if wear.is_none() { rated } else { None },
+        wear_amplification: wear,
+        source: "the drive's own report".to_owned(),
+        year: None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,6 +205,10 @@ mod tests {
         let ocp = parse(r#"{"Physical media units written":{"hi":0,"lo":307200000000000}}"#).expect("a report");
         let both = Health { flash_bytes: ocp.flash_bytes, ..parse(NVME).expect("a report") };
         assert_eq!(findings(&both, None).wear_amplification, Some(3.0));
+        // 1.12 overwrites a day of a load that the drive tripled: the flash stands 3.37, or 6144 cycles.
+        let drive = as_drive(&both, &findings(&both, None)).expect("its size is known");
+        assert_eq!((drive.erase_cycles.map(|cycles| printed(cycles, 0)), drive.overwrites_per_day), (Some("6,144".into()), None));
+        assert_eq!(drive.linear_rating().map(|rating| printed(rating, 2)), Some("3.37".into()));
         let plain = parse(r#"{"percent_used":7,"data_units_written":"12","power_on_hours":1}"#).expect("a report");
         assert_eq!((plain.used_percent, plain.host_bytes), (Some(7), Some(12 * 512_000)));
     }

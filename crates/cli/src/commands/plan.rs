@@ -1,0 +1,146 @@
+//! `plan`: what arrays of drives hold, cost, write and survive, and what each layer adds to what is written. Nothing is written anywhere.
+
+mod array;
+mod layers;
+mod others;
+
+use crate::output::Output;
+use crate::values::Share;
+use clap::{Args, Subcommand};
+use std::path::{Path, PathBuf};
+use windrow_host::Failure;
+use windrow_host::failure::id;
+use windrow_plan::drive::{Catalogue, Drive};
+use windrow_plan::topology::DoesNotFit;
+
+/// Arguments of `plan`.
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+pub struct PlanArguments {
+    #[command(subcommand)]
+    command: Option<PlanCommand>,
+    #[command(flatten)]
+    array: array::ArrayArguments,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  windrow plan --drive micron-7600-max-6400 --drives 8 --topology 5,6,10
+  windrow plan --drive samsung-pm9d3a-7680 --price 900 --compression 50%
+  windrow plan --catalogue my-drives.toml -o json
+  windrow plan --smart report.json --drives 12
+  windrow plan layers
+  windrow plan sources";
+
+/// What else can be planned.
+#[derive(Subcommand)]
+pub enum PlanCommand {
+    /// List the drives of the catalogue with the sources of their figures.
+    Drives(others::DrivesArguments),
+    /// Show write amplification by layer, alone and with Windrow below the file system.
+    Layers(layers::LayersArguments),
+    /// Rates of reads and writes that share a drive's time.
+    Mixed(others::MixedArguments),
+    /// What drives say of themselves: amplification inside, wear, time left.
+    Smart(others::SmartArguments),
+    /// The published tables, computed again, and what contradicts itself there.
+    Sources(others::SourcesArguments),
+}
+
+/// Runs it.
+pub fn run(arguments: &PlanArguments, output: &Output) -> Result<u8, Failure> {
+    match &arguments.command {
+        None => array::run(&arguments.array, output),
+        Some(PlanCommand::Drives(arguments)) => others::drives(arguments, output),
+        Some(PlanCommand::Layers(arguments)) => layers::run(arguments, output),
+        Some(PlanCommand::Mixed(arguments)) => others::mixed(arguments, output),
+        Some(PlanCommand::Smart(arguments)) => others::smart(arguments, output),
+        Some(PlanCommand::Sources(arguments)) => others::sources(arguments, output),
+    }
+}
+
+/// Reads a text that the user names.
+fn read(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Failure::new(id::LOCAL_FILE, format!("cannot read {}", path.display()), error).remedy("check the path and your rights to it"))
+}
+
+/// The catalogue of a file, or the one that is built in.
+fn catalogue(path: Option<&PathBuf>) -> Result<Catalogue, Failure> {
+    let Some(path) = path else { return Ok(windrow_plan::drive::builtin()) };
+    Catalogue::parse(&read(path)?).map_err(|error| {
+        let remedy = "`windrow plan drives --toml` prints the catalogue that is built in, to start from";
+        Failure::new(id::PLAN_INPUT, format!("cannot use the catalogue {}", path.display()), error).remedy(remedy)
+    })
+}
+
+/// The drives of these ids; all of them if there are none.
+fn chosen(catalogue: &Catalogue, ids: &[String]) -> Result<Vec<Drive>, Failure> {
+    if ids.is_empty() {
+        return Ok(catalogue.drives.clone());
+    }
+    let find = |name: &String| {
+        catalogue.get(name).cloned().ok_or_else(|| {
+            Failure::new(id::PLAN_VALUE, format!("no drive '{name}'"), "the catalogue does not have it").remedy("`windrow plan drives` lists them")
+        })
+    };
+    ids.iter().map(find).collect()
+}
+
+fn does_not_fit(error: DoesNotFit) -> Failure {
+    Failure::new(id::PLAN_VALUE, format!("cannot plan {} drives", error.drives), error).remedy("choose another number or topology")
+}
+
+/// A share as a number.
+fn share(share: Share) -> f64 {
+    f64::from(share.0) / 1000.0
+}
+
+/// What cleaning costs.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Cleaning {
+    /// So much.
+    Factor(f64),
+    /// What it costs at worst: uniform random writes over all that users may fill.
+    Uniform,
+}
+
+impl std::str::FromStr for Cleaning {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "uniform" { Ok(Self::Uniform) } else { factor(text).map(Self::Factor).map_err(|error| format!("{error}, or 'uniform'")) }
+    }
+}
+
+impl std::fmt::Display for Cleaning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Factor(value) => write!(f, "{value}"),
+            Self::Uniform => write!(f, "uniform"),
+        }
+    }
+}
+
+impl Cleaning {
+    /// As a factor, if so much of the space is filled.
+    fn value(self, usable: f64) -> f64 {
+        match self {
+            Self::Factor(value) => value,
+            // Segments are large: the limit of greedy cleaning.
+            Self::Uniform => windrow_policy::analytic::fifo_waf(usable.min(0.9999)),
+        }
+    }
+}
+
+/// A factor of one or more.
+fn factor(text: &str) -> Result<f64, String> {
+    let good = |value: &f64| (1.0..=1e6).contains(value);
+    text.parse().ok().filter(good).ok_or_else(|| format!("'{text}' is not a factor; write it as 1 or more, such as 1.43"))
+}
+
+/// An amount of more than nothing.
+fn amount(text: &str) -> Result<f64, String> {
+    let good = |value: &f64| *value > 0.0 && *value <= 1e12;
+    text.parse().ok().filter(good).ok_or_else(|| format!("'{text}' is not an amount; write a number of more than 0"))
+}

@@ -1,0 +1,158 @@
+//! `plan` itself: drives by topologies.
+
+use super::{Cleaning, amount, catalogue, chosen, does_not_fit, share};
+use crate::output::Output;
+use crate::table::Table;
+use crate::values::Share;
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+use windrow_host::Failure;
+use windrow_host::failure::id;
+use windrow_plan::array::{Assumptions, Outcome, Use, plan};
+use windrow_plan::classes;
+use windrow_plan::drive::Drive;
+use windrow_plan::health::Findings;
+use windrow_plan::rounding::printed;
+use windrow_plan::topology::Topology;
+
+/// Arguments of `plan`.
+#[derive(Args)]
+pub struct ArrayArguments {
+    /// Drive, by its id in the catalogue (may be repeated); else all.
+    #[arg(long, value_name = "ID")]
+    drive: Vec<String>,
+    /// Drives in the array.
+    #[arg(long, value_name = "N", default_value_t = 24)]
+    drives: u32,
+    /// Topologies: 0, 5, 6, 10, 50, 60, 50xG and 60xG with G groups. Windrow is planned for 5 and 6.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "6,10")]
+    topology: Vec<Topology>,
+    /// Catalogue of drives (TOML); else the one that is built in.
+    #[arg(long, value_name = "FILE")]
+    catalogue: Option<PathBuf>,
+    /// Report of a drive (`smartctl -j -a`, `nvme smart-log -o json`, `nvme ocp smart-add-log -o json`; may be repeated for one drive): plan with what it
+    /// has measured of itself.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "catalogue"])]
+    smart: Vec<PathBuf>,
+    /// Price of a drive, instead of the catalogue's.
+    #[arg(long, value_name = "AMOUNT", value_parser = amount)]
+    price: Option<f64>,
+    /// Cost of all that is no drive.
+    #[arg(long, value_name = "AMOUNT", value_parser = amount)]
+    chassis: Option<f64>,
+    /// Share of the space that users fill under Windrow; the rest is the pool's spare.
+    #[arg(long, value_name = "SHARE", default_value = "90%")]
+    usable: Share,
+    /// What Windrow writes for each byte of users, without parity: a factor, or `uniform` for the worst case. The sources measured 1.43 on virtual
+    /// machines without trim; `windrow stats` shows a pool's.
+    #[arg(long, value_name = "FACTOR", default_value = "1.43")]
+    cleaning: Cleaning,
+    /// Share that compression removes: adds lines for more space, and for less wear.
+    #[arg(long, value_name = "SHARE")]
+    compression: Option<Share>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    drive: String,
+    topology: String,
+    written: &'static str,
+    outcome: Outcome,
+    endurance: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    drives: u32,
+    assumptions: Assumptions,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<Findings>,
+    catalogue: Vec<Drive>,
+    rows: Vec<Row>,
+}
+
+/// Runs it.
+pub fn run(arguments: &ArrayArguments, output: &Output) -> Result<u8, Failure> {
+    let (mut drives, measured) = if arguments.smart.is_empty() {
+        (chosen(&catalogue(arguments.catalogue.as_ref())?, &arguments.drive)?, None)
+    } else {
+        let (health, findings) = super::others::report(&arguments.smart)?;
+        let drive = windrow_plan::health::as_drive(&health, &findings).ok_or_else(|| {
+            Failure::new(id::PLAN_INPUT, "cannot plan with the report", "it does not say the drive's capacity").remedy("use `smartctl -j -a`, which does")
+        })?;
+        (vec![drive], Some(findings))
+    };
+    for drive in &mut drives {
+        drive.price = arguments.price.or(drive.price);
+    }
+    let assume = Assumptions {
+        usable_share: share(arguments.usable),
+        log_wear: arguments.cleaning.value(share(arguments.usable)),
+        chassis: arguments.chassis.unwrap_or(0.0),
+        compression: arguments.compression.map_or(1.0, |removed| 1.0 / (1.0 - share(removed).min(0.999))),
+        ..Assumptions::windrow()
+    };
+    if assume.usable_share <= 0.0 {
+        return Err(Failure::new(id::USAGE, "nothing is usable", "--usable must be more than 0").remedy("leave it out for 90%"));
+    }
+    let mut rows = Vec::new();
+    for drive in &drives {
+        for topology in &arguments.topology {
+            rows.extend(lines(drive, *topology, arguments, &assume)?);
+        }
+    }
+    let report = Report { drives: arguments.drives, assumptions: assume, measured, catalogue: drives, rows };
+    output.result("plan", &report, || describe(&report, arguments));
+    Ok(0)
+}
+
+/// The lines of a drive in a topology.
+fn lines(drive: &Drive, topology: Topology, arguments: &ArrayArguments, assume: &Assumptions) -> Result<Vec<Row>, Failure> {
+    let row = |written: &'static str, how: Use, wear_share: f64| {
+        let mut outcome = plan(drive, arguments.drives, topology, how, assume).map_err(does_not_fit)?;
+        outcome.overwrites_per_day = outcome.overwrites_per_day.map(|overwrites| overwrites / wear_share);
+        let endurance = outcome.overwrites_per_day.map(|overwrites| classes::endurance(overwrites).name());
+        Ok(Row { drive: drive.id.clone(), topology: topology.to_string(), written, outcome, endurance })
+    };
+    let mut rows = vec![row("in place", Use::InPlace, 1.0)?];
+    if matches!(topology, Topology::Raid5 | Topology::Raid6) {
+        rows.push(row("Windrow", Use::Log, 1.0)?);
+        if let Some(removed) = arguments.compression {
+            rows.push(row("Windrow, packed for space", Use::LogCompressed, 1.0)?);
+            rows.push(row("Windrow, packed for wear", Use::Log, 1.0 - share(removed).min(0.999))?);
+        }
+    }
+    Ok(rows)
+}
+
+fn describe(report: &Report, arguments: &ArrayArguments) -> String {
+    let mut table = Table::new(&["DRIVE", "TOPOLOGY", "WRITTEN", "LANDABLE GB", "COST/GB", "RANDOM WRITES/S", "OVERWRITES/DAY", "ENDURANCE OF"]);
+    for row in &report.rows {
+        let cell = |value: Option<f64>, decimals| value.map_or("-".to_owned(), |value| printed(value, decimals));
+        table.row([
+            row.drive.clone(),
+            row.topology.clone(),
+            row.written.to_owned(),
+            printed(row.outcome.landable_gb, 0),
+            cell(row.outcome.cost_per_gb, 2),
+            cell(row.outcome.random_write_iops, 0),
+            cell(row.outcome.overwrites_per_day, 2),
+            row.endurance.map_or("-".to_owned(), str::to_owned),
+        ]);
+    }
+    let mut text = report.measured.map_or(String::new(), |findings| super::others::describe_findings(&findings) + "\n");
+    text.push_str(&format!("{} drives, random writes of 4 KiB; overwrites of the landable space, each day for five years\n", report.drives));
+    text.push_str(&table.render());
+    text.push_str(&format!(
+        "\nUnder Windrow {} of the space is filled and {} bytes are written for each (--usable, --cleaning); a host may carry less than the members do.\n\
+         A drive of which only the maker's rating is known is planned with that rating, as if long linear writes spared it nothing.\n\
+         - : the catalogue does not say what it would take (--price, --catalogue).\n",
+        arguments.usable,
+        printed(report.assumptions.log_wear, 2)
+    ));
+    if arguments.compression.is_some() {
+        text.push_str("Windrow does not compress user data yet: the lines \"packed\" say what it would bring.\n");
+    }
+    text
+}

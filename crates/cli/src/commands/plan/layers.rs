@@ -1,0 +1,131 @@
+//! `plan layers`.
+
+use super::{Cleaning, does_not_fit, factor, share};
+use crate::output::Output;
+use crate::table::Table;
+use crate::values::{Share, Size};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use windrow_host::Failure;
+use windrow_plan::layers::{self, Factor, FileSystem, Inside, Log, Stack};
+use windrow_plan::rounding::printed;
+use windrow_plan::topology::Topology;
+
+/// Arguments of `plan layers`.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  windrow plan layers\n  windrow plan layers --file-system journalling --write-size 4K --topology 5 --drives 8\n  \
+    windrow plan layers --drive-spare 28% --cleaning 1.2\n  windrow plan layers --drive-wear 2.5 -o json")]
+pub struct LayersArguments {
+    /// Drives in the array.
+    #[arg(long, value_name = "N", default_value_t = 24)]
+    drives: u32,
+    /// Topology.
+    #[arg(long, value_name = "LEVEL", default_value = "6")]
+    topology: Topology,
+    /// File system.
+    #[arg(long, value_enum, default_value = "journalling")]
+    file_system: Kind,
+    /// Bytes of a write, for `journalling`.
+    #[arg(long, value_name = "SIZE", default_value = "32K")]
+    write_size: Size,
+    /// Bytes of journal and metadata with it, for `journalling`: 32K to 80K in the source.
+    #[arg(long, value_name = "SIZE", default_value = "32K")]
+    journal_size: Size,
+    /// Drive: spare of all its space, page-mapped and greedy; else an empty tail of 12 in 128 pages, as consumer drives had.
+    #[arg(long, value_name = "SHARE", conflicts_with = "drive_wear")]
+    drive_spare: Option<Share>,
+    /// Drive: what it makes of random writes, as its maker says or as `plan smart` measures.
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    drive_wear: Option<f64>,
+    /// Cleaning of Windrow: (user + moved) / user, or `uniform` for the worst case. `windrow stats` shows a pool's.
+    #[arg(long, value_name = "FACTOR", default_value = "1.3")]
+    cleaning: Cleaning,
+    /// Share of the space that users fill, for `uniform`.
+    #[arg(long, value_name = "SHARE", default_value = "90%")]
+    usable: Share,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Kind {
+    /// None.
+    None,
+    /// FAT with one table.
+    Fat,
+    /// FAT with two tables.
+    Fat2,
+    /// XFS, ext4, NTFS.
+    Journalling,
+    /// ZFS with one parity of its own.
+    ZfsZ1,
+    /// ZFS with three.
+    ZfsZ3,
+    /// SQLite on YAFFS2.
+    Sqlite,
+}
+
+#[derive(Serialize)]
+struct Report {
+    stack: Stack,
+    baselines: Vec<Baseline>,
+}
+
+#[derive(Serialize)]
+struct Baseline {
+    layer: &'static str,
+    #[serde(flatten)]
+    factor: Factor,
+}
+
+/// Runs it.
+pub fn run(arguments: &LayersArguments, output: &Output) -> Result<u8, Failure> {
+    let inside = match (arguments.drive_wear, arguments.drive_spare) {
+        (Some(wear), _) => Inside::Stated(wear),
+        // Without any spare nothing could ever be written again.
+        (None, Some(spare)) => Inside::PageMapped { spare: share(spare).clamp(0.001, 0.999) },
+        (None, None) => Inside::EmptyTail { tail: 12 },
+    };
+    let log = Log::with_cleaning(arguments.cleaning.value(share(arguments.usable)));
+    let stack = layers::stack(file_system(arguments), arguments.topology, arguments.drives, inside, log).map_err(does_not_fit)?;
+    let baselines = layers::baselines(arguments.drives).into_iter().map(|(layer, factor)| Baseline { layer, factor }).collect();
+    let report = Report { stack, baselines };
+    output.result("plan-layers", &report, || describe(&report));
+    Ok(0)
+}
+
+fn file_system(arguments: &LayersArguments) -> FileSystem {
+    match arguments.file_system {
+        Kind::None => FileSystem::None,
+        Kind::Fat => FileSystem::Fat { tables: 1 },
+        Kind::Fat2 => FileSystem::Fat { tables: 2 },
+        Kind::Journalling => FileSystem::Journalling { data: arguments.write_size.0.max(1) as f64, journal: arguments.journal_size.0 as f64 },
+        Kind::ZfsZ1 => FileSystem::ZfsZ1,
+        Kind::ZfsZ3 => FileSystem::ZfsZ3,
+        Kind::Sqlite => FileSystem::SqliteOnFlash,
+    }
+}
+
+fn describe(report: &Report) -> String {
+    let stack = &report.stack;
+    let mut table = Table::new(&["LAYER", "ALONE", "WHAT", "WINDROW", "WHAT"]);
+    for line in &stack.lines {
+        table.row([
+            line.layer.to_owned(),
+            printed(line.alone.factor, 2),
+            line.alone.name.clone(),
+            printed(line.under_windrow.factor, 2),
+            line.under_windrow.name.clone(),
+        ]);
+    }
+    table.row(["all together".to_owned(), printed(stack.alone, 2), String::new(), printed(stack.under_windrow, 2), String::new()]);
+    let mut known = Table::new(&["LAYER", "FACTOR", "WHAT", "SOURCE"]);
+    for Baseline { layer, factor } in &report.baselines {
+        known.row([(*layer).to_owned(), printed(factor.factor, 2), factor.name.clone(), factor.source.clone()]);
+    }
+    let less = stack.alone / stack.under_windrow;
+    format!(
+        "bytes to flash for each byte of the program\n{}\nWith Windrow {} times less is written.\n\nbaselines\n{}",
+        table.render(),
+        printed(less, 1),
+        known.render()
+    )
+}

@@ -1,0 +1,203 @@
+//! `plan drives`, `mixed`, `smart` and `sources`.
+
+use super::{amount, catalogue, read, share};
+use crate::output::Output;
+use crate::table::Table;
+use crate::values::Share;
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+use windrow_host::Failure;
+use windrow_host::failure::id;
+use windrow_plan::health::{self, Findings, Health};
+use windrow_plan::rounding::printed;
+use windrow_plan::{classes, drive, mixed as mixing, sources as papers};
+
+/// Arguments of `plan drives`.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  windrow plan drives\n  windrow plan drives --toml > my-drives.toml\n  windrow plan drives --catalogue my-drives.toml -o json"
+)]
+pub struct DrivesArguments {
+    /// Catalogue of drives (TOML); else the one that is built in.
+    #[arg(long, value_name = "FILE")]
+    catalogue: Option<PathBuf>,
+    /// Print the catalogue that is built in, as a file to start from.
+    #[arg(long, conflicts_with = "catalogue")]
+    toml: bool,
+}
+
+/// Runs `plan drives`.
+pub fn drives(arguments: &DrivesArguments, output: &Output) -> Result<u8, Failure> {
+    if arguments.toml {
+        crate::output::print(drive::BUILTIN);
+        return Ok(0);
+    }
+    let catalogue = catalogue(arguments.catalogue.as_ref())?;
+    output.result("plan-drives", &catalogue, || {
+        let mut table = Table::new(&["ID", "GB", "PRICE", "WRITES/S", "LINEAR MB/S", "CYCLES", "DWPD", "INSIDE", "YEAR", "SOURCE"]);
+        let cell = |value: Option<f64>, decimals| value.map_or("-".to_owned(), |value| printed(value, decimals));
+        for drive in &catalogue.drives {
+            table.row([
+                drive.id.clone(),
+                printed(drive.capacity_gb, 0),
+                cell(drive.price, 0),
+                cell(drive.random_write_iops, 0),
+                cell(drive.linear_write_mb_s, 0),
+                cell(drive.erase_cycles, 0),
+                cell(drive.overwrites_per_day, 2),
+                cell(drive.wear_amplification, 1),
+                drive.year.map_or("-".to_owned(), |year| year.to_string()),
+                drive.source.clone(),
+            ]);
+        }
+        table.render()
+    });
+    Ok(0)
+}
+
+/// Arguments of `plan mixed`.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  windrow plan mixed --reads 10000 --writes 1000 --read-share 70%\n  windrow plan mixed --reads 10000 --writes 20000 -o json"
+)]
+pub struct MixedArguments {
+    /// Reads each second if nothing is written.
+    #[arg(long, value_name = "RATE", value_parser = amount)]
+    reads: f64,
+    /// Writes each second if nothing is read.
+    #[arg(long, value_name = "RATE", value_parser = amount)]
+    writes: f64,
+    /// Share of reads in the mix.
+    #[arg(long, value_name = "SHARE", default_value = "70%")]
+    read_share: Share,
+}
+
+/// Runs `plan mixed`.
+pub fn mixed(arguments: &MixedArguments, output: &Output) -> Result<u8, Failure> {
+    let mix = mixing::mix(arguments.reads, arguments.writes, share(arguments.read_share))
+        .ok_or_else(|| Failure::new(id::USAGE, "cannot mix", "rates must be more than 0").remedy("see `windrow plan mixed --help`"))?;
+    output.result("plan-mixed", &mix, || {
+        format!(
+            "{} operations a second: {} reads, {} writes; {} ms of each second go to writes",
+            printed(mix.combined, 0),
+            printed(mix.reads, 0),
+            printed(mix.writes, 0),
+            printed(mix.write_time_share * 1000.0, 0)
+        )
+    });
+    Ok(0)
+}
+
+/// Arguments of `plan smart`.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  windrow plan smart smartctl.json\n  windrow plan smart nvme.json ocp.json -o json")]
+pub struct SmartArguments {
+    /// Reports of one drive: `smartctl -j -a /dev/X`, `nvme smart-log -o json /dev/X`, `nvme ocp smart-add-log -o json /dev/X`.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct SmartReport {
+    health: Health,
+    findings: Findings,
+}
+
+/// Reads the reports of one drive; what a later one says counts.
+pub fn report(files: &[PathBuf]) -> Result<(Health, Findings), Failure> {
+    let (mut health, mut pages) = (Health::default(), None);
+    for file in files {
+        let text = read(file)?;
+        let one = health::parse(&text).map_err(|error| {
+            let remedy = "give it the JSON of `smartctl -j -a`, `nvme smart-log -o json` or `nvme ocp smart-add-log -o json`";
+            Failure::new(id::PLAN_INPUT, format!("cannot understand {}", file.display()), error).remedy(remedy)
+        })?;
+        pages = health::page_counts(&text).or(pages);
+        health = Health {
+            model: one.model.or(health.model),
+            capacity_bytes: one.capacity_bytes.or(health.capacity_bytes),
+            host_bytes: one.host_bytes.or(health.host_bytes),
+            flash_bytes: one.flash_bytes.or(health.flash_bytes),
+            used_percent: one.used_percent.or(health.used_percent),
+            power_on_hours: one.power_on_hours.or(health.power_on_hours),
+        };
+    }
+    let findings = health::findings(&health, pages);
+    Ok((health, findings))
+}
+
+/// Runs `plan smart`.
+pub fn smart(arguments: &SmartArguments, output: &Output) -> Result<u8, Failure> {
+    let (health, findings) = report(&arguments.files)?;
+    let report = SmartReport { health, findings };
+    output.result("plan-smart", &report, || {
+        let name = report.health.model.as_deref().unwrap_or("drive");
+        let bytes = |bytes: Option<u128>| bytes.map_or("-".to_owned(), |bytes| format!("{} TB", printed(bytes as f64 / 1e12, 2)));
+        let used = report.health.used_percent.map_or("-".to_owned(), |used| format!("{used} %"));
+        let hours = report.health.power_on_hours.map_or("-".to_owned(), |hours| printed(hours as f64, 0));
+        format!(
+            "{name}\nwritten by the host  {}\nwritten to flash     {}\nrated life used      {used}\nhours under power    {hours}\n{}",
+            bytes(report.health.host_bytes),
+            bytes(report.health.flash_bytes),
+            describe_findings(&report.findings)
+        )
+    });
+    Ok(0)
+}
+
+/// The conclusions as text.
+pub fn describe_findings(findings: &Findings) -> String {
+    let cell = |value: Option<f64>, decimals, unit: &str| value.map_or("not said".to_owned(), |value| format!("{}{unit}", printed(value, decimals)));
+    let load = findings.overwrites_per_day.map_or(String::new(), |overwrites| match classes::duty(overwrites) {
+        classes::Duty::Low => " (low duty)".to_owned(),
+        classes::Duty::LowToMedium => " (low to medium duty)".to_owned(),
+        classes::Duty::Medium => " (medium duty)".to_owned(),
+        classes::Duty::Heavy => " (heavy duty)".to_owned(),
+    });
+    format!(
+        "amplified inside     {}\noverwritten a day    {}{load}\nrated for            {} overwrites a day over five years, by its wear so far\nleft at this load    {}\n",
+        cell(findings.wear_amplification, 2, ""),
+        cell(findings.overwrites_per_day, 3, ""),
+        cell(findings.rated_overwrites_per_day, 2, ""),
+        cell(findings.days_left.map(|days| days / 365.0), 1, " years"),
+    )
+}
+
+/// Arguments of `plan sources`.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  windrow plan sources\n  windrow plan sources --misprints\n  windrow plan sources -o json")]
+pub struct SourcesArguments {
+    /// Only what contradicts itself in the sources.
+    #[arg(long)]
+    misprints: bool,
+}
+
+#[derive(Serialize)]
+struct SourcesReport {
+    tables: Vec<papers::Printed>,
+    misprints: &'static [&'static str],
+}
+
+/// Runs `plan sources`.
+pub fn sources(arguments: &SourcesArguments, output: &Output) -> Result<u8, Failure> {
+    let tables = if arguments.misprints { Vec::new() } else { papers::all() };
+    let report = SourcesReport { tables, misprints: papers::MISPRINTS };
+    output.result("plan-sources", &report, || {
+        let mut text = String::new();
+        for printed in &report.tables {
+            let heading: Vec<&str> = std::iter::once("").chain(printed.columns.iter().map(String::as_str)).collect();
+            let mut table = Table::new(&heading);
+            for (name, cells) in &printed.rows {
+                table.row(std::iter::once(name.clone()).chain(cells.iter().cloned()));
+            }
+            text.push_str(&format!("{}\n{}\n", printed.title, table.render()));
+        }
+        text.push_str("What contradicts itself in the sources\n");
+        for misprint in report.misprints {
+            text.push_str(&format!("- {misprint}\n"));
+        }
+        text
+    });
+    Ok(0)
+}

@@ -1,0 +1,232 @@
+//! `trace`: block traces of others and our own, looked at and converted.
+
+mod info;
+mod plot;
+
+use crate::output::Output;
+use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
+use std::fs::File;
+use std::io::{BufWriter, Read};
+use std::path::{Path, PathBuf};
+use windrow_host::Failure;
+use windrow_host::failure::id;
+use windrow_trace::compact::Granule;
+use windrow_trace::text::{Columns, Event};
+use windrow_trace::{Format, Options, Reader, Target, TraceError, Writer};
+
+/// What can be done with traces.
+#[derive(Subcommand)]
+pub enum TraceCommand {
+    /// Show what a trace looks like: requests, bytes, working set, sizes, shares, sequentiality, rate.
+    Info(info::InfoArguments),
+    /// Convert a trace: to the compact format, CSV or fio's log.
+    Convert(ConvertArguments),
+    /// Draw where and when a trace writes (SVG).
+    Plot(plot::PlotArguments),
+}
+
+/// How a trace is read.
+#[derive(Args)]
+pub struct TraceSource {
+    /// Trace; `-` for standard input. gzip and zstd are unpacked.
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// Format, if it cannot be told: compact, blktrace, blkparse, fio, msr, alibaba, tencent, spc, vscsi, disksim, mqsim, fiu, jesd219, csv.
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// Columns of a text of another format, such as `op,lba,sectors,time_us`: op, offset, lba, block, length, sectors, blocks, time_s, time_ms, time_us, time_ns,
+    /// device, skip.
+    #[arg(long, value_name = "LIST", value_parser = Columns::parse, conflicts_with = "format")]
+    columns: Option<Columns>,
+    /// Which event of a request counts in a trace of the kernel's block layer; else the earliest it has.
+    #[arg(long, value_enum)]
+    event: Option<Events>,
+    /// Leave records out that cannot be understood, and count them.
+    #[arg(long)]
+    skip_bad: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Events {
+    /// Asked for.
+    Queued,
+    /// Given to the driver.
+    Issued,
+    /// Done.
+    Completed,
+}
+
+impl TraceSource {
+    /// Begins to read.
+    pub fn open(&self) -> Result<Reader<'static>, Failure> {
+        let source: Box<dyn Read> =
+            if self.trace.as_os_str() == "-" {
+                Box::new(std::io::stdin())
+            } else {
+                let opened = File::open(&self.trace);
+                Box::new(opened.map_err(|error| {
+                    Failure::new(id::LOCAL_FILE, format!("cannot read {}", self.name()), error).remedy("check the path and your rights to it")
+                })?)
+            };
+        let event = self.event.map(|event| match event {
+            Events::Queued => Event::Queued,
+            Events::Issued => Event::Issued,
+            Events::Completed => Event::Completed,
+        });
+        let options = Options { format: self.format, event, columns: self.columns.clone(), skip_bad: self.skip_bad };
+        Reader::new(source, &options).map_err(|error| self.failure(&error))
+    }
+
+    /// The name for messages.
+    pub fn name(&self) -> String {
+        self.trace.display().to_string()
+    }
+
+    /// What went wrong while reading.
+    pub fn failure(&self, error: &TraceError) -> Failure {
+        let what = format!("cannot read the trace {}", self.name());
+        match error {
+            TraceError::Unknown(_) => Failure::new(id::TRACE_FORMAT, what, error).remedy("name its format with --format, or its columns with --columns"),
+            TraceError::Record { .. } => {
+                Failure::new(id::TRACE_RECORD, what, error).remedy("is it of that format (--format)? --skip-bad leaves such records out")
+            }
+            TraceError::Damaged { .. } => Failure::new(id::TRACE_DAMAGED, what, error).remedy("get it again; what is before the damage can be read"),
+            TraceError::Io(_) => Failure::new(id::LOCAL_FILE, what, error),
+        }
+    }
+}
+
+/// What a reader noticed beside requests.
+#[derive(Serialize)]
+pub struct Noticed {
+    format: &'static str,
+    devices: Vec<String>,
+    skipped_records: u64,
+    end_is_missing: bool,
+}
+
+impl Noticed {
+    fn of(reader: &Reader<'_>) -> Self {
+        Self { format: reader.format().name(), devices: reader.devices().to_vec(), skipped_records: reader.skipped(), end_is_missing: reader.is_cut() }
+    }
+
+    /// Lines for what should be known of it.
+    fn remarks(&self) -> String {
+        let mut text = String::new();
+        if self.skipped_records > 0 {
+            text.push_str(&format!("{} records were left out because they could not be understood\n", self.skipped_records));
+        }
+        if self.end_is_missing {
+            text.push_str("the end of the trace is missing\n");
+        }
+        text
+    }
+}
+
+/// Arguments of `trace convert`.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  windrow trace convert blkparse.txt.zst trace.wtrc\n  windrow trace convert trace.wtrc --to fio trace.iolog\n  \
+    windrow trace convert disk.blktrace.gz blocks.wtrc.gz --granule block\n  windrow trace convert own.txt --columns time_s,op,lba,sectors own.csv")]
+pub struct ConvertArguments {
+    #[command(flatten)]
+    source: TraceSource,
+    /// File to write; packed if it ends in .gz.
+    #[arg(value_name = "OUT")]
+    out: PathBuf,
+    /// Format to write; else by the name: .csv, .iolog or .fio, and the compact format for all others.
+    #[arg(long, value_enum)]
+    to: Option<To>,
+    /// Units in which the compact format keeps places: reads and writes are extended to whole ones, trims cut to them.
+    #[arg(long, value_enum, default_value = "byte")]
+    granule: Granules,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum To {
+    /// Compact.
+    Compact,
+    /// Operation, offset, length, microseconds, device.
+    Csv,
+    /// fio's log, version 3.
+    Fio,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Granules {
+    /// Byte for byte.
+    Byte,
+    /// 512 bytes.
+    Sector,
+    /// 4 KiB.
+    Block,
+}
+
+#[derive(Serialize)]
+struct Converted {
+    #[serde(flatten)]
+    noticed: Noticed,
+    requests: u64,
+    dropped_trims: u64,
+    bytes: u64,
+}
+
+/// Runs it.
+pub fn run(command: &TraceCommand, output: &Output) -> Result<u8, Failure> {
+    match command {
+        TraceCommand::Info(arguments) => info::run(arguments, output),
+        TraceCommand::Convert(arguments) => convert(arguments, output),
+        TraceCommand::Plot(arguments) => plot::run(arguments, output),
+    }
+}
+
+fn target(arguments: &ConvertArguments) -> (Target, bool) {
+    let name = arguments.out.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let (plain, gzip) = name.strip_suffix(".gz").map_or((name.as_str(), false), |plain| (plain, true));
+    let to = arguments.to.unwrap_or(match plain.rsplit_once('.').map(|(_, ending)| ending) {
+        Some("csv") => To::Csv,
+        Some("iolog" | "fio") => To::Fio,
+        _ => To::Compact,
+    });
+    let target = match (to, arguments.granule) {
+        (To::Csv, _) => Target::Csv,
+        (To::Fio, _) => Target::Fio,
+        (To::Compact, Granules::Byte) => Target::Compact(Granule::Byte),
+        (To::Compact, Granules::Sector) => Target::Compact(Granule::Sector),
+        (To::Compact, Granules::Block) => Target::Compact(Granule::Block),
+    };
+    (target, gzip)
+}
+
+/// Converts into a file beside the one that is wanted, so that nothing half done takes its name.
+fn convert(arguments: &ConvertArguments, output: &Output) -> Result<u8, Failure> {
+    let mut reader = arguments.source.open()?;
+    let folder = arguments.out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let cannot = |error: std::io::Error| {
+        Failure::new(id::LOCAL_FILE, format!("cannot write {}", arguments.out.display()), error).remedy("check the folder, your rights to it and its room")
+    };
+    let part = tempfile::NamedTempFile::new_in(folder).map_err(cannot)?;
+    let (target, gzip) = target(arguments);
+    let mut writer = Writer::new(BufWriter::new(part), target, gzip).map_err(cannot)?;
+    while let Some(request) = reader.next_request().map_err(|error| arguments.source.failure(&error))? {
+        writer.add(&request, reader.devices()).map_err(cannot)?;
+    }
+    let (to, written) = writer.finish().map_err(cannot)?;
+    let part = to.into_inner().map_err(|error| cannot(error.into_error()))?;
+    let bytes = part.as_file().metadata().map_err(cannot)?.len();
+    part.persist(&arguments.out).map_err(|error| cannot(error.error))?;
+    let converted = Converted { noticed: Noticed::of(&reader), requests: written.requests, dropped_trims: written.dropped, bytes };
+    output.result("trace-convert", &converted, || {
+        let dropped =
+            if converted.dropped_trims > 0 { format!("{} trims of less than a granule were dropped\n", converted.dropped_trims) } else { String::new() };
+        format!(
+            "{}: {} requests of a {} trace, {}\n{dropped}{}",
+            arguments.out.display(),
+            converted.requests,
+            converted.noticed.format,
+            crate::values::Size(bytes),
+            converted.noticed.remarks()
+        )
+    });
+    Ok(0)
+}

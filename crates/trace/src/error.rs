@@ -1,0 +1,48 @@
+//! What can be wrong with a trace.
+
+use std::fmt;
+
+/// Where something is wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Line of a text, from 1.
+    Line(u64),
+    /// Byte of a binary trace (uncompressed), from 0.
+    Offset(u64),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(line) => write!(f, "line {line}"),
+            Self::Offset(offset) => write!(f, "byte {offset}"),
+        }
+    }
+}
+
+/// A trace that cannot be read, or read further.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// No format fits.
+    #[error("{0}")]
+    Unknown(String),
+    /// A record cannot be understood.
+    #[error("{place}: {what}")]
+    Record {
+        /// Where.
+        place: Place,
+        /// Why.
+        what: String,
+    },
+    /// The compression, or a checksum, does not fit.
+    #[error("{place}: {what}")]
+    Damaged {
+        /// Where.
+        place: Place,
+        /// Why.
+        what: String,
+    },
+    /// Reading failed.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+}

@@ -1,0 +1,82 @@
+//! The compact format when its end is missing, or when a byte of it is wrong.
+
+use super::*;
+
+fn many() -> Vec<Request> {
+    // Several chunks: 64 KiB close one.
+    (0..40_000u64).map(|at| request(Kind::Write, (at % 3) as u32, at * 7919 % 100_000 * 4096, 4096, at * 1_000)).collect()
+}
+
+fn outcome(bytes: &[u8]) -> (usize, Option<TraceError>, bool) {
+    let mut reader = Reader::new(bytes, &Options { format: Some(Format::Compact), ..Options::default() }).expect("named");
+    let (mut count, mut error) = (0, None);
+    for found in reader.by_ref() {
+        match found {
+            Ok(_) => count += 1,
+            Err(fault) => error = Some(fault),
+        }
+    }
+    (count, error, reader.is_cut())
+}
+
+#[test]
+fn a_cut_tail_costs_its_last_chunk_only() {
+    let (requests, bytes) = (many(), compact(&many(), Granule::Block));
+    assert_eq!(read(&bytes, &Options::default()).expect("readable"), requests);
+    assert!(!outcome(&bytes).2, "a whole file is not cut");
+    let mut before = requests.len();
+    for kept in (compact::HEAD_BYTES..bytes.len()).rev().step_by(997) {
+        let (count, error, cut) = outcome(&bytes[..kept]);
+        assert!(error.is_none() && cut, "cut at {kept}: {error:?}");
+        assert!(count <= before, "cut at {kept}: less of the file gives more requests");
+        before = count;
+        // What a file system may leave of a tail it lost: zeroes of the right length.
+        let mut zeroed = bytes[..kept].to_vec();
+        zeroed.resize(bytes.len(), 0);
+        let (with_zeroes, error, _) = outcome(&zeroed);
+        assert!(with_zeroes <= count && !matches!(error, Some(TraceError::Record { .. })), "zeroes from {kept}: {error:?}");
+    }
+    assert!(before < requests.len() / 2);
+}
+
+#[test]
+fn a_wrong_byte_is_found_wherever_it_is() {
+    let requests: Vec<Request> = many()[..500].to_vec();
+    let bytes = compact(&requests, Granule::Byte);
+    for at in 0..bytes.len() {
+        let mut wrong = bytes.clone();
+        wrong[at] ^= 1 << (at % 8);
+        let read_back = read(&wrong, &Options { format: Some(Format::Compact), ..Options::default() });
+        let (count, _, cut) = outcome(&wrong);
+        // It is damage, or as good as the cut end of the file; never other requests.
+        assert!(read_back.is_err() || cut && count <= requests.len(), "byte {at} was changed and nobody saw it");
+        if let Ok(found) = read_back {
+            assert_eq!(found, requests[..found.len()], "byte {at}");
+        }
+    }
+}
+
+#[test]
+fn chunks_know_where_they_stand() {
+    // Two files of one head: the chunks of one do not pass in the other at another place.
+    let (one, other) = (compact(&many()[..10], Granule::Block), compact(&many()[10..40], Granule::Block));
+    let spliced = [&one[..one.len() - 32], &other[compact::HEAD_BYTES..]].concat();
+    assert!(matches!(read(&spliced, &Options::default()), Err(TraceError::Damaged { .. })));
+}
+
+#[test]
+fn whole_granules() {
+    let align = |kind, offset, length| Granule::Block.align(&request(kind, 0, offset, length, 0)).map(|request| (request.offset, request.length));
+    assert_eq!((align(Kind::Write, 4095, 2), align(Kind::Read, 4096, 4096)), (Some((0, 8192)), Some((4096, 4096))));
+    // A trim of parts of blocks takes nothing away.
+    assert_eq!((align(Kind::Trim, 1, 8192), align(Kind::Trim, 1, 4096), align(Kind::Flush, 0, 0)), (Some((4096, 4096)), None, Some((0, 0))));
+    assert_eq!((align(Kind::Write, 5000, 0), align(Kind::Write, u64::MAX - 1, 1)), (Some((4096, 0)), None));
+}
+
+#[test]
+fn sequential_writes_of_one_size_take_a_byte_and_their_time() {
+    let run: Vec<Request> = (0..10_000).map(|at| request(Kind::Write, 0, at * 4096, 4096, at * 20_000)).collect();
+    let bytes = compact(&run, Granule::Block).len();
+    // 20 us take three bytes.
+    assert!(bytes < 10_000 * 4 + 300, "{bytes}");
+}

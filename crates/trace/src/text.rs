@@ -1,0 +1,109 @@
+//! Traces of lines. One function for each format takes a line apart; none keeps more than names of devices.
+//!
+//! | format | fields of a line |
+//! |---|---|
+//! | blkparse | device cpu sequence seconds pid event what sector + sectors \[process\] |
+//! | fio, versions 2 and 3 | \[us\] file action \[offset length\] |
+//! | MSR Cambridge | 100 ns since 1601, host, disk, Read or Write, offset, bytes, response time |
+//! | Alibaba | device, R or W, offset, bytes, us |
+//! | Tencent | seconds, sector, sectors, 0 read or 1 write, volume |
+//! | SPC (UMass) | unit, block of 512 bytes, bytes, R or W, seconds |
+//! | CSV (ours, others) | R, W, T or F, offset, bytes, us, \[device\] |
+//! | DiskSim | milliseconds device sector sectors flags (hexadecimal, bit 0: read) |
+//! | MQSim, SSDsim | ns device sector sectors 0 write or 1 read |
+//! | FIU | ns pid process sector sectors R or W major minor hash |
+//! | columns | as the user says |
+
+mod columns;
+mod fields;
+mod kernel;
+mod published;
+
+pub use columns::{Column, Columns};
+
+use crate::devices::Devices;
+use crate::request::Request;
+use fields::Fields;
+
+/// Which of a request's events counts, in traces of the kernel's block layer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Event {
+    /// Asked for, before requests are merged.
+    Queued,
+    /// Given to the driver.
+    Issued,
+    /// Done.
+    Completed,
+}
+
+/// A format of lines.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Lines {
+    /// blkparse's default output.
+    Blkparse(Event),
+    /// fio's log, version 2 or 3, told by its first line.
+    Fio {
+        /// The version, once the first line was seen.
+        version: Option<u8>,
+        /// Waits so far, of version 2.
+        waited_us: u64,
+    },
+    /// MSR Cambridge.
+    Msr,
+    /// Alibaba.
+    Alibaba,
+    /// Tencent.
+    Tencent,
+    /// SPC.
+    Spc,
+    /// CSV.
+    Csv,
+    /// DiskSim.
+    DiskSim,
+    /// MQSim and SSDsim.
+    Mqsim,
+    /// FIU.
+    Fiu,
+    /// Columns that the user names.
+    Columns(Columns),
+}
+
+/// What a line gives: nothing, one request, or a flush and a write.
+pub type Found = [Option<Request>; 2];
+
+const NOTHING: Found = [None, None];
+
+/// What is wrong with a line.
+pub type Problem = String;
+
+impl Lines {
+    /// Takes a line apart. `number` counts from 1.
+    pub fn line(&mut self, line: &[u8], number: u64, devices: &mut Devices) -> Result<Found, Problem> {
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") {
+            return Ok(NOTHING);
+        }
+        if number == 1 && !matches!(self, Self::Fio { .. } | Self::Blkparse(_)) && fields::is_heading(line) {
+            return Ok(NOTHING);
+        }
+        let one = |request: Request| [Some(request), None];
+        match self {
+            Self::Blkparse(event) => kernel::blkparse(line, *event, devices),
+            Self::Fio { version, waited_us } => kernel::fio(line, number, version, waited_us, devices),
+            Self::Msr => published::msr(Fields::commas(line), devices).map(one),
+            Self::Alibaba => published::alibaba(Fields::commas(line), devices).map(one),
+            Self::Tencent => published::tencent(Fields::commas(line), devices).map(one),
+            Self::Spc => published::spc(Fields::commas(line), devices).map(one),
+            Self::Csv => published::csv(Fields::commas(line), devices).map(one),
+            Self::DiskSim => published::disksim(Fields::spaces(line), devices).map(one),
+            Self::Mqsim => published::mqsim(Fields::spaces(line), devices).map(one),
+            Self::Fiu => published::fiu(Fields::spaces(line), devices).map(one),
+            Self::Columns(columns) => columns.line(line, devices).map(one),
+        }
+    }
+}
+
+/// The event of a line of blkparse, if it is one of those that count.
+pub fn blkparse_event(line: &[u8]) -> Option<Event> {
+    kernel::event(line)
+}

@@ -1,0 +1,127 @@
+//! What blkparse and fio write.
+
+use super::fields::{Fields, number, show};
+use super::{Event, Found, NOTHING, Problem};
+use crate::devices::Devices;
+use crate::request::{Kind, Request};
+
+const SECTOR: u64 = 512;
+
+/// Lines that blkparse writes before, between and after the events.
+const ASIDE: &[&[u8]] = &[b"CPU", b"Total", b"Throughput", b"Events", b"Input", b"Skips", b"Reads", b"Read", b"Writes", b"IO", b"PC"];
+
+/// True for `8,16`.
+fn is_device(field: &[u8]) -> bool {
+    let mut parts = field.splitn(2, |byte| *byte == b',');
+    let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    number(major).is_some() && number(minor).is_some()
+}
+
+/// The event of a line, if it is one of those that count.
+pub fn event(line: &[u8]) -> Option<Event> {
+    let mut fields = Fields::spaces(line);
+    let device = fields.next()?;
+    let event = fields.by_ref(4)?;
+    is_device(device).then_some(())?;
+    match event {
+        b"Q" => Some(Event::Queued),
+        b"D" => Some(Event::Issued),
+        b"C" => Some(Event::Completed),
+        _ => None,
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// Passes over so many fields and takes the next.
+    fn by_ref(&mut self, pass: usize) -> Option<&'a [u8]> {
+        for _ in 0..pass {
+            self.next()?;
+        }
+        self.next()
+    }
+}
+
+/// One line of blkparse's default output.
+pub fn blkparse(line: &[u8], wanted: Event, devices: &mut Devices) -> Result<Found, Problem> {
+    let mut fields = Fields::spaces(line);
+    let device = fields.need("device")?;
+    if !is_device(device) {
+        let aside = ASIDE.iter().any(|word| device.starts_with(word)) || device.iter().all(|byte| !byte.is_ascii_alphanumeric());
+        return if aside { Ok(NOTHING) } else { Err(format!("the device is '{}'", show(device))) };
+    }
+    fields.number("cpu")?;
+    fields.number("sequence")?;
+    let time = fields.time("time", 1_000_000_000)?;
+    fields.number("process")?;
+    fields.need("event")?;
+    if event(line) != Some(wanted) {
+        return Ok(NOTHING);
+    }
+    let what = fields.need("kind of request")?;
+    let (flush, rest) = what.strip_prefix(b"F").map_or((false, what), |rest| (true, rest));
+    let kind = match rest.first() {
+        Some(b'R') => Some(Kind::Read),
+        Some(b'W') => Some(Kind::Write),
+        Some(b'D') => Some(Kind::Trim),
+        Some(b'F' | b'N' | b'S' | b'M' | b'A') | None => None,
+        Some(_) => return Err(format!("the kind of request is '{}'", show(what))),
+    };
+    let fua = kind == Some(Kind::Write) && rest[1..].contains(&b'F');
+    let number_of = devices.number(device)?;
+    let before = flush.then(|| Request::new(Kind::Flush, number_of, 0, 0, time));
+    let Some(kind) = kind else { return Ok([before, None]) };
+    // A flush that carries nothing has no sector, and its process stands here.
+    let sector = match fields.next().map(number) {
+        Some(Some(sector)) => sector,
+        _ if flush => return Ok([before, None]),
+        _ => return Err("there is no sector".to_owned()),
+    };
+    let length = match fields.next() {
+        Some(b"+") => fields.scaled("size", SECTOR)?,
+        _ => 0,
+    };
+    if length == 0 {
+        return Ok([before, None]);
+    }
+    let offset = sector.checked_mul(SECTOR).ok_or("the sector is too large")?;
+    Ok([before, Some(Request { fua, ..Request::new(kind, number_of, offset, length, time) })])
+}
+
+/// One line of fio's log.
+pub fn fio(line: &[u8], at: u64, version: &mut Option<u8>, waited_us: &mut u64, devices: &mut Devices) -> Result<Found, Problem> {
+    if at == 1 || version.is_none() {
+        *version = match line {
+            b"fio version 2 iolog" => Some(2),
+            b"fio version 3 iolog" => Some(3),
+            _ => return Err("it does not begin with 'fio version 2 iolog' or 'fio version 3 iolog'".to_owned()),
+        };
+        return Ok(NOTHING);
+    }
+    let mut fields = Fields::spaces(line);
+    let time_us = if *version == Some(3) { fields.number("time")? } else { *waited_us };
+    let time = time_us.checked_mul(1000).ok_or("the time is too large")?;
+    let file = fields.need("file")?;
+    let action = fields.need("action")?;
+    let kind = match action {
+        b"add" | b"open" | b"close" => return Ok(NOTHING),
+        // Version 2: so many microseconds since the last wait. Version 3 has its times instead.
+        b"wait" => {
+            let microseconds = fields.number("time to wait")?;
+            if *version == Some(2) {
+                *waited_us = waited_us.checked_add(microseconds).ok_or("the times to wait are too large")?;
+            }
+            return Ok(NOTHING);
+        }
+        b"read" => Kind::Read,
+        b"write" => Kind::Write,
+        b"trim" => Kind::Trim,
+        b"sync" | b"datasync" | b"sync_file_range" => Kind::Flush,
+        other => return Err(format!("the action is '{}'", show(other))),
+    };
+    let device = devices.number(file)?;
+    if kind == Kind::Flush {
+        return Ok([Some(Request::new(kind, device, 0, 0, time)), None]);
+    }
+    let (offset, length) = (fields.number("offset")?, fields.number("length")?);
+    Ok([Some(Request::new(kind, device, offset, length, time)), None])
+}
