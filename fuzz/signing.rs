@@ -97,3 +97,25 @@ pub fn sign_label(label: &mut [u8]) {
     let sum = xxh3_64(&label[24..]);
     label[16..24].copy_from_slice(&sum.to_le_bytes());
 }
+
+/// Signs the chunks of a compact trace (`docs/trace-format.md`), as far as their lengths lead. The head of the file is put right, too.
+pub fn sign_trace(bytes: &mut [u8]) {
+    if bytes.len() < 16 {
+        return;
+    }
+    bytes[..8].copy_from_slice(b"WINDTRC1");
+    bytes[8] = [0, 9, 12][usize::from(bytes[8]) % 3];
+    bytes[9..16].fill(0);
+    let mut at = 16;
+    while let Some(chunk) = bytes.get_mut(at..).filter(|chunk| chunk.len() >= 24) {
+        // Lengths beyond the rest would end the trace at once.
+        let length = u32::from_le_bytes(array(chunk, 4)) as usize % (chunk.len() - 23);
+        chunk[1..4].fill(0);
+        chunk[4..8].copy_from_slice(&(length as u32).to_le_bytes());
+        chunk[12..16].fill(0);
+        let signed = [&chunk[..16], &chunk[24..24 + length]].concat();
+        let sum = xxh3_64_with_seed(&signed, at as u64);
+        chunk[16..24].copy_from_slice(&sum.to_le_bytes());
+        at += 24 + length;
+    }
+}

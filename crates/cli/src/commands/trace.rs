@@ -205,7 +205,9 @@ fn convert(arguments: &ConvertArguments, output: &Output) -> Result<u8, Failure>
     let cannot = |error: std::io::Error| {
         Failure::new(id::LOCAL_FILE, format!("cannot write {}", arguments.out.display()), error).remedy("check the folder, your rights to it and its room")
     };
-    let part = tempfile::NamedTempFile::new_in(folder).map_err(cannot)?;
+    // As any new file: what the user's mask leaves of it.
+    let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    let part = tempfile::Builder::new().permissions(open_to_all).tempfile_in(folder).map_err(cannot)?;
     let (target, gzip) = target(arguments);
     let mut writer = Writer::new(BufWriter::new(part), target, gzip).map_err(cannot)?;
     while let Some(request) = reader.next_request().map_err(|error| arguments.source.failure(&error))? {

@@ -1,0 +1,137 @@
+//! `windrow plan` and `windrow trace` as users meet them: figures, forms, what they refuse.
+
+mod support;
+
+use serde_json::Value;
+use support::{World, both};
+
+fn json(world: &World, line: &str) -> Value {
+    serde_json::from_str(&world.succeeds(&format!("{line} -o json"))).expect("one object")
+}
+
+/// One line with its id, exit code 4, nothing on standard output.
+fn refused(world: &World, line: &str, id: &str, says: &str) {
+    let output = world.run(line);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(4), "{line}: {}", both(&output));
+    assert!(error.starts_with(&format!("windrow: {id}: ")) && error.lines().count() == 1 && error.contains(says), "{line}: {error}");
+    assert!(output.stdout.is_empty(), "{line}");
+}
+
+#[test]
+fn arrays_of_a_catalogue_of_ones_own() {
+    let world = World::new();
+    let catalogue = "[[drive]]\nid = \"mine\"\nname = \"Mine\"\ncapacity_gb = 1000\nprice = 100\nrandom_write_iops = 50000\nlinear_write_mb_s = 409.6\nerase_cycles = 3650\nwear_amplification = 4\n";
+    std::fs::write(world.file("own.toml"), catalogue).unwrap();
+    let report = json(&world, "plan --catalogue own.toml --drives 10 --topology 5,10 --usable 80% --cleaning 2 --compression 50%");
+    assert_eq!(report["schema"], "windrow/plan/1");
+    let row = |at: usize| &report["rows"][at];
+    let figures = |at: usize| {
+        (
+            row(at)["written"].as_str().unwrap(),
+            ["landable_gb", "cost_per_gb", "random_write_iops", "overwrites_per_day"].map(|name| row(at)["outcome"][name].as_f64().unwrap()),
+        )
+    };
+    let near = |found: [f64; 4], expected: [f64; 4]| found.iter().zip(expected).all(|(found, expected)| (found / expected - 1.0).abs() < 1e-9);
+    // RAID-5 of ten: nine hold data. In place 2 / 4 / 2 * 10/9 overwrites; under the log 2 / 2 / 0.8, and nine times 100,000 writes over two.
+    for (at, written, expected) in [
+        (0, "in place", [9000.0, 1.0 / 9.0, 50_000.0, 2.0 / 8.0 * 10.0 / 9.0]),
+        (1, "Windrow", [7200.0, 1.0 / 7.2, 450_000.0, 1.25]),
+        (2, "Windrow, packed for space", [14_400.0, 1.0 / 14.4, 450_000.0, 1.25]),
+        (3, "Windrow, packed for wear", [7200.0, 1.0 / 7.2, 450_000.0, 2.5]),
+        (4, "in place", [5000.0, 0.2, 250_000.0, 2.0 / 8.0 * 2.0]),
+    ] {
+        let (found, values) = figures(at);
+        assert!(found == written && near(values, expected), "{written}: {values:?}");
+    }
+    assert!(world.succeeds("plan --catalogue own.toml --drives 10").contains("mine   RAID-6    Windrow"));
+    // The catalogue that is printed is one that is read.
+    std::fs::write(world.file("copy.toml"), world.succeeds("plan drives --toml")).unwrap();
+    assert_eq!(json(&world, "plan drives"), json(&world, "plan drives --catalogue copy.toml"));
+}
+
+#[test]
+fn layers_mixes_tables_and_reports_of_drives() {
+    let world = World::new();
+    let stack = json(&world, "plan layers --file-system fat --topology 6 --drives 24 --drive-wear 3 --cleaning 1.5");
+    let product = |name: &str| stack["stack"][name].as_f64().unwrap();
+    assert!((product("alone") - 18.0).abs() < 1e-9 && (product("under_windrow") - 2.0 * 1.5 * 1.003898 * 24.0 / 22.0 * 1.01).abs() < 1e-4);
+    assert!(world.succeeds("plan layers").contains("empty tail of 12 in 128 pages"));
+    assert!(world.succeeds("plan mixed --reads 10000 --writes 1000").starts_with("2,703 operations a second: 1,892 reads, 811 writes"));
+    let tables = world.succeeds("plan sources");
+    assert!(tables.contains("Crucial M550 1TB") && tables.contains("1,531,800") && tables.contains("2,703, 1,892 and 811 ms"));
+    let smart = r#"{"model_name":"A drive","user_capacity":{"bytes":1000000000000},"power_on_time":{"hours":8760},
+        "nvme_smart_health_information_log":{"percentage_used":5,"data_units_written":200000000}}"#;
+    std::fs::write(world.file("smart.json"), smart).unwrap();
+    std::fs::write(world.file("ocp.json"), r#"{"Physical media units written":{"hi":0,"lo":307200000000000}}"#).unwrap();
+    let report = json(&world, "plan smart smart.json ocp.json");
+    assert_eq!((report["findings"]["wear_amplification"].as_f64(), report["health"]["used_percent"].as_u64()), (Some(3.0), Some(5)));
+    // The drive stood 1.12 overwrites a day of a load that it tripled: 3.37 of its flash, over 1.5 and 0.9 under the log.
+    let planned = json(&world, "plan --smart smart.json --smart ocp.json --drives 4 --topology 6 --cleaning 1.5");
+    assert!((planned["rows"][1]["outcome"]["overwrites_per_day"].as_f64().unwrap() - 2048.0 * 3.0 / 1825.0 / 1.5 / 0.9).abs() < 1e-6);
+}
+
+#[test]
+fn traces_are_shown_converted_and_drawn() {
+    let world = World::new();
+    std::fs::write(world.file("t.csv"), "W,0,4096,0,a\nW,4096,4096,500000,a\nR,0,512,1000000,b\nT,100,8192,1000000,a\nF,0,0,2000000,a\n").unwrap();
+    let shown = |file: &str| {
+        let mut figures = json(&world, &format!("trace info {file}"));
+        figures["format"].take();
+        figures
+    };
+    let figures = shown("t.csv");
+    assert_eq!((figures["requests"].as_u64(), figures["write"]["sequential"].as_u64(), figures["written_set_bytes"].as_u64()), (Some(5), Some(1), Some(8192)));
+    assert!((figures["requests_per_second"].as_f64().unwrap() - 2.5).abs() < 1e-9);
+    for out in ["t.wtrc", "t.iolog", "t2.csv.gz", "t3.wtrc.gz"] {
+        world.succeeds(&format!("trace convert t.csv {out}"));
+        assert_eq!(shown(out), figures, "{out}");
+    }
+    // In whole blocks a trim keeps what it covers as a whole.
+    world.succeeds("trace convert t.wtrc blocks.wtrc --granule block");
+    assert_eq!((shown("blocks.wtrc")["trim"]["bytes"].as_u64(), shown("blocks.wtrc")["read"]["bytes"].as_u64()), (Some(4096), Some(4096)));
+    assert!(world.succeeds("trace info t.csv").contains("write         2"));
+    world.succeeds("trace plot t.csv t.svg --by-request");
+    assert!(std::fs::read_to_string(world.file("t.svg")).unwrap().ends_with("</svg>\n"));
+    // A tail that is cut is told, and what is before it is there.
+    let whole = std::fs::read(world.file("t.wtrc")).unwrap();
+    std::fs::write(world.file("cut.wtrc"), &whole[..whole.len() - 1]).unwrap();
+    assert!(world.succeeds("trace info cut.wtrc").contains("the end of the trace is missing"));
+    std::fs::write(world.file("own.txt"), "0.5 write 8 2\n1.5 write 9 2\nbroken\n").unwrap();
+    let own = json(&world, "trace info own.txt --columns time_s,op,block,blocks --skip-bad");
+    assert_eq!((own["requests"].as_u64(), own["skipped_records"].as_u64(), own["written_set_bytes"].as_u64()), (Some(2), Some(1), Some(3 * 4096)));
+}
+
+#[test]
+fn what_is_wrong_is_told_in_one_line() {
+    let world = World::new();
+    std::fs::write(world.file("bad.toml"), "[[drive]]\nid = \"a\"\nname = \"A\"\ncapacity_gb = 0\n").unwrap();
+    std::fs::write(world.file("odd.toml"), "[[drive]]\nid = 3\n").unwrap();
+    std::fs::write(world.file("text"), "no trace\n").unwrap();
+    std::fs::write(world.file("t.csv"), "W,0,4096,0\nW,0,4096,later\n").unwrap();
+    std::fs::write(world.file("t.gz"), [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0xff, 0xff]).unwrap();
+    world.succeeds("trace convert t.csv whole.wtrc --format csv --skip-bad");
+    let mut wrong = std::fs::read(world.file("whole.wtrc")).unwrap();
+    wrong[20] ^= 1;
+    std::fs::write(world.file("wrong.wtrc"), wrong).unwrap();
+    for (line, id, says) in [
+        ("plan --catalogue none.toml", "WR-CLI-003", "none.toml"),
+        ("plan --catalogue bad.toml", "WR-PLAN-001", "capacity_gb is 0"),
+        ("plan --catalogue odd.toml", "WR-PLAN-001", "line 2"),
+        ("plan --drive none", "WR-PLAN-002", "none"),
+        ("plan --drives 3 --topology 6", "WR-PLAN-002", "at least four"),
+        ("plan --usable 0%", "WR-CLI-001", "--usable"),
+        ("plan smart text", "WR-PLAN-001", "not JSON"),
+        ("trace info none", "WR-CLI-003", "none"),
+        ("trace info text", "WR-TRACE-001", "no known format"),
+        ("trace info t.csv --format csv", "WR-TRACE-002", "line 2: the time is 'later'"),
+        ("trace info t.gz --format csv", "WR-TRACE-003", "cannot be unpacked"),
+        ("trace info wrong.wtrc", "WR-TRACE-003", "checksum"),
+        ("trace convert t.csv out.wtrc --format csv", "WR-TRACE-002", "line 2"),
+        ("trace convert whole.wtrc none/out.wtrc", "WR-CLI-003", "none/out.wtrc"),
+        ("trace plot - x.svg", "WR-CLI-001", "read twice"),
+    ] {
+        refused(&world, line, id, says);
+    }
+    assert!(!world.file("out.wtrc").exists() && !world.file("x.svg").exists(), "nothing is left behind");
+}
