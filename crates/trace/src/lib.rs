@@ -7,10 +7,13 @@
 //!    turns records into [`Request`]s: [`text`] line by line, [`binary`] record by record, [`compact`] chunk by chunk. 4. [`Reader`] checks each, counts
 //!    time from the first one, and remembers the names of devices.
 //!
+//! [`Dense`] lays the blocks that a trace writes side by side, for those who replay it on a model.
+//!
 //! [`Writer`] writes the compact format, CSV and fio's; [`Summary`] adds up what `windrow trace info` shows. The formats are described in
 //! `docs/traces.md`, ours in `docs/trace-format.md`.
 
 pub mod binary;
+pub mod blocks;
 pub mod compact;
 pub mod detect;
 pub mod devices;
@@ -22,6 +25,7 @@ pub mod summary;
 pub mod text;
 pub mod writer;
 
+pub use blocks::Dense;
 pub use detect::Format;
 pub use error::{Place, TraceError};
 pub use reader::{Options, Reader};

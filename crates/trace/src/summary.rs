@@ -3,59 +3,15 @@
 //! The working set is counted exactly in blocks of 4 KiB, as bitmaps of 16 MiB each that exist only where something was asked for. Their number is
 //! bounded; beyond it the figure is a lower bound and says so.
 
+use crate::blocks::{BLOCK, Blocks};
 use crate::request::{KINDS, Kind, Request};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Bytes of a block.
-const BLOCK: u64 = 4096;
-/// Words of 64 blocks in a bitmap.
-const MAP_WORDS: usize = 64;
-/// Blocks in a bitmap.
-const MAP_BLOCKS: u64 = 64 * MAP_WORDS as u64;
 /// Most bitmaps: 512 bytes each, half a gigabyte in all, for at least 16 TiB that are read and written densely.
 const MAPS_MOST: usize = 1 << 20;
 /// Classes of size: class `n` has lengths up to `512 << n`, the last one all that is longer.
 const CLASSES: usize = 16;
-
-/// Blocks that were named.
-#[derive(Clone, Debug)]
-struct Blocks {
-    maps: BTreeMap<(u32, u64), Box<[u64; MAP_WORDS]>>,
-    most: usize,
-    count: u64,
-    at_least: bool,
-}
-
-impl Blocks {
-    fn new(most: usize) -> Self {
-        Self { maps: BTreeMap::new(), most, count: 0, at_least: false }
-    }
-
-    /// Names the blocks that a range touches.
-    fn add(&mut self, device: u32, offset: u64, length: u64) {
-        if length == 0 {
-            return;
-        }
-        let (first, last) = (offset / BLOCK, (offset + (length - 1)) / BLOCK);
-        let mut block = first;
-        while block <= last {
-            let map = block / MAP_BLOCKS;
-            let until = (map + 1).saturating_mul(MAP_BLOCKS).min(last + 1);
-            if self.maps.len() >= self.most && !self.maps.contains_key(&(device, map)) {
-                self.at_least = true;
-            } else {
-                let words = self.maps.entry((device, map)).or_insert_with(|| Box::new([0; MAP_WORDS]));
-                for bit in block % MAP_BLOCKS..=(until - 1) % MAP_BLOCKS {
-                    let (word, mask) = ((bit / 64) as usize, 1u64 << (bit % 64));
-                    self.count += u64::from(words[word] & mask == 0);
-                    words[word] |= mask;
-                }
-            }
-            block = until;
-        }
-    }
-}
 
 /// Figures of one kind of request.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
@@ -157,11 +113,11 @@ impl Summary {
             trim,
             flush,
             fua_writes: self.fua,
-            working_set_bytes: self.touched.count * BLOCK,
-            written_set_bytes: self.written.count * BLOCK,
-            sets_are_at_least: self.touched.at_least || self.written.at_least,
+            working_set_bytes: self.touched.count() * BLOCK,
+            written_set_bytes: self.written.count() * BLOCK,
+            sets_are_at_least: self.touched.is_at_least() || self.written.is_at_least(),
             written_blocks: self.written_blocks,
-            overwrites: (self.written.count > 0).then(|| self.written_blocks as f64 / self.written.count as f64),
+            overwrites: (self.written.count() > 0).then(|| self.written_blocks as f64 / self.written.count() as f64),
             address_end: self.address_end,
             backwards: self.backwards,
         }
