@@ -218,6 +218,11 @@ fn packed_traces_are_unpacked() {
     let (first, second) = text.split_at(11);
     for packed in [gzip(text), [gzip(first), gzip(second)].concat(), zstd(text), [skipped.clone(), zstd(first), skipped, zstd(second)].concat()] {
         assert_eq!(read(&packed, &Options::default()).expect("readable"), [request(Write, 0, 0, 4096, 0), request(Write, 0, 4096, 4096, 1000)]);
+        // A wrong checksum is found; it stands near the end of either.
+        let mut wrong = packed.clone();
+        let at = wrong.len() - if packed.starts_with(&[0x1f]) { 8 } else { 1 };
+        wrong[at] ^= 1;
+        assert!(matches!(read(&wrong, &Options::default()), Err(TraceError::Damaged { .. })), "a wrong checksum passes");
         // Cut short it is damaged, however much could be unpacked.
         assert!(matches!(read(&packed[..packed.len() - 3], &Options::default()), Err(TraceError::Damaged { .. })));
     }

@@ -80,3 +80,40 @@ fn sequential_writes_of_one_size_take_a_byte_and_their_time() {
     // 20 us take three bytes.
     assert!(bytes < 10_000 * 4 + 300, "{bytes}");
 }
+
+/// Chunks that say what no writer says, with right checksums: each is refused, and at its place.
+#[test]
+fn wrong_content_under_a_right_checksum() {
+    const NAME: (u8, u32, &[u8]) = (2, 0, b"a");
+    // A write (1) of the same device (8) at the same time (64): its offset and length follow.
+    const FIRST: u8 = 1 | 8 | 64;
+    let fault = |chunks: &[(u8, u32, &[u8])]| {
+        let chunks: Vec<(u8, u32, Vec<u8>)> = chunks.iter().map(|(kind, count, payload)| (*kind, *count, payload.to_vec())).collect();
+        let bytes = compact::tests_only::signed(&chunks);
+        read(&bytes, &Options::default()).map(|found| found.len()).map_err(|error| error.to_string())
+    };
+    let end = |total: u64| total.to_le_bytes();
+    assert_eq!(fault(&[NAME, (1, 1, &[FIRST, 2, 1]), (3, 0, &end(1))]), Ok(1), "the sound one");
+    let requests = |payload: &[u8]| fault(&[NAME, (1, 1, payload), (3, 0, &end(1))]).expect_err("wrong");
+    // The head of the file takes 16 bytes, a name of one letter 25, the head of the chunk 24.
+    assert_eq!(requests(&[FIRST | 128, 2, 1]), "byte 65: a bit that has no meaning");
+    assert_eq!(requests(&[3 | 8 | 16 | 64]), "byte 65: a bit that has no meaning");
+    assert_eq!(requests(&[FIRST, 0x82, 0, 1]), "byte 65: a number that is not written as it must be");
+    assert_eq!(requests(&[FIRST, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 1]), "byte 65: a number that is not written as it must be");
+    assert_eq!(requests(&[FIRST, 2]), "byte 65: a number that is cut");
+    assert_eq!(requests(&[1 | 64, 1, 2, 1]), "byte 65: a device without a name");
+    assert_eq!(requests(&[FIRST, 1, 2]), "byte 65: its range goes beyond 2^64 bytes");
+    assert_eq!(requests(&[8 | 4 | 64, 2, 1]), "byte 65: only writes have FUA");
+    assert_eq!(requests(&[FIRST, 2, 1, 0]), "byte 68: more bytes than requests");
+    for (chunks, says) in [
+        (&[NAME, NAME][..], "a name of a device out of turn"),
+        (&[NAME, (2, 2, b"c")], "a name of a device out of turn"),
+        (&[NAME, (3, 0, &[0; 7])], "an end that says nothing"),
+        (&[NAME, (3, 0, &[1, 0, 0, 0, 0, 0, 0, 0])], "an end that counts another number of requests"),
+        (&[NAME, (3, 0, &[0; 8]), NAME], "something behind the end"),
+        (&[NAME, (4, 0, b"")], "no head of a chunk"),
+    ] {
+        let error = fault(chunks).expect_err("wrong");
+        assert!(error.ends_with(says), "{error} instead of {says}");
+    }
+}
