@@ -36,7 +36,7 @@ fn exhaust(bytes: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(128) })]
 
     #[test]
     fn any_bytes_give_requests_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
