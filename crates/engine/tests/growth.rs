@@ -602,7 +602,6 @@ fn a_volume_that_is_deleted_again_after_a_crash_takes_nothing_from_the_new_layou
     let kept = machine.volume(1 << 30);
     let create = Control::VolumeCreate { name: "deleted".into(), size_bytes: 4 << 20 };
     let Some(Ok(ControlReply::Volume(deleted))) = machine.command(create) else { panic!("no volume") };
-    let full = machine.engine.status().plan.usable_bytes / 4096;
     write(&mut machine, deleted, 0..1000, 1);
     write(&mut machine, kept, 0..100, 1);
     (0..2).for_each(|_| assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done))));

@@ -196,9 +196,10 @@ fn power_may_go_at_any_time_while_a_device_comes_and_goes() {
                     assert_eq!(change(&mut machine, device, MemberChange::Settle), DONE);
                 }
                 machine.memory.writes_left = Some(left);
-                let mut synced = if leaves { 10 } else { 6 };
+                let before = if leaves { 10 } else { 6 };
+                let mut synced = before;
                 _ = change(&mut machine, device, if leaves { MemberChange::GiveUp } else { SERVE });
-                for lba in synced..20 {
+                for lba in before..20 {
                     machine.completions.clear();
                     machine.write(volume, lba, lba as u8 + 1);
                     machine.flush(volume);

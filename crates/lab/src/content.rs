@@ -98,7 +98,7 @@ impl Content {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Rng;
+    use windrow_random::Rng;
 
     #[test]
     fn whatever_is_written_is_read_again() {

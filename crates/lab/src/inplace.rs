@@ -16,12 +16,12 @@ use crate::device::{Device, sum};
 use crate::load::{Target, Want};
 use crate::mix::{DATA, TRANSACTION};
 use crate::nand::{Ask, Counters, Wake};
-use crate::rng::Rng;
 use crate::timings::InPlaceTimings;
 use layout::{Array, Group};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use windrow_random::Rng;
 use windrow_units::BLOCK_BYTES;
 
 /// Writes to their places that are under way at the same time.

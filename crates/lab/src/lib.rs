@@ -13,6 +13,7 @@ pub mod load;
 pub mod mix;
 pub mod nand;
 pub mod pool;
-pub mod rng;
 pub mod study;
 pub mod timings;
+
+pub use windrow_random as rng;

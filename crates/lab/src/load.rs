@@ -4,7 +4,7 @@
 
 use crate::mix::Mix;
 use crate::nand::Counters;
-use crate::rng::Rng;
+use windrow_random::Rng;
 
 /// What a task asks for, in blocks of 4 KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

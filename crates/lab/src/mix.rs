@@ -1,7 +1,7 @@
 //! The two workloads of the talk: block sizes of reads and writes, in parts as they were printed. Two columns do not add up to 100 (110,
 //! 101, 102), so each column is taken in parts of its own sum.
 
-use crate::rng::Rng;
+use windrow_random::Rng;
 
 /// Blocks of 4 KiB of each size, 4 KiB to 256 KiB.
 pub const SIZES: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];

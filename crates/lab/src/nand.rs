@@ -9,9 +9,9 @@
 //! Small drives have small blocks: one erase in `erase_every` takes the time of a whole real one, the others none.
 
 use crate::ftl::{Collection, Ftl, Line, Shape};
-use crate::rng::mix;
 use crate::timings::{SsdTimings, transfer_ns};
 use std::collections::{BTreeSet, VecDeque};
+use windrow_random::mix;
 use windrow_units::BLOCK_BYTES;
 
 /// Reads that a die does one after the other while something else waits for it.

@@ -12,7 +12,6 @@
 use crate::device::{Member, Members, blocks_of};
 use crate::load::{Target, Want};
 use crate::nand::{Ask, Counters, Wake};
-use crate::rng::mix;
 use crate::timings::ProcessorTimings;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,6 +19,7 @@ use windrow_engine::{
     Control, ControlCompletion, ControlId, ControlReply, ControlRequest, Engine, Event, Job, Limits, OpenOptions, Outbox, PoolSpec, PoolStatus,
 };
 use windrow_io::{BufPool, Completion, MemberCommand, MemberDone, MemberOp, Op, Payload, Reply, Request, RequestId};
+use windrow_random::mix;
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Uuid, VolumeId};
 
 /// Idle memory that buffers keep.

@@ -10,10 +10,10 @@ use crate::inplace::InPlace;
 use crate::load::{Durability, LoadSpec, Outcome, Target, Want, run};
 use crate::mix::{DATA, Mix, TRANSACTION};
 use crate::pool::{Image, Pool};
-use crate::rng::Rng;
 use crate::timings::Timings;
 use windrow_engine::{JournalSpec, PoolSpec};
 use windrow_layout::superblock::Properties;
+use windrow_random::Rng;
 use windrow_units::{BLOCK_BYTES, Redundancy, Uuid};
 
 /// A memory device has so many bytes: what the talk's card had.

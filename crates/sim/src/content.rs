@@ -39,8 +39,8 @@ const RANDOM_WORDS: [u32; 8] = [62, 62, 55, 48, 40, 24, 12, 2];
 
 #[inline]
 fn filler(stamp: u64, location: u64) -> impl Iterator<Item = u64> {
-    let mut x = crate::rng::mix(stamp ^ location.rotate_left(32));
-    let mut random = RANDOM_WORDS[crate::rng::mix(stamp) as usize % RANDOM_WORDS.len()];
+    let mut x = windrow_random::mix(stamp ^ location.rotate_left(32));
+    let mut random = RANDOM_WORDS[windrow_random::mix(stamp) as usize % RANDOM_WORDS.len()];
     std::iter::repeat_with(move || {
         if random > 0 {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

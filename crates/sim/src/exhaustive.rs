@@ -5,7 +5,6 @@
 
 use crate::members::{Canary, VirtualMembers};
 use crate::model::Asked;
-use crate::rng::Rng;
 use crate::run::Planted;
 use crate::scenario::Scenario;
 use crate::violation::{Broken, Violation};
@@ -15,6 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use windrow_engine::{Control, Engine, Limits, OpenOptions};
 use windrow_io::MemberIo;
 use windrow_layout::superblock::RESERVED_BYTES;
+use windrow_random::Rng;
 use windrow_units::{BLOCK_BYTES, MemberId, Redundancy, Uuid};
 
 /// Extents of a member.

@@ -11,7 +11,6 @@ pub mod content;
 pub mod exhaustive;
 pub mod members;
 pub mod model;
-pub mod rng;
 pub mod run;
 pub mod scenario;
 pub mod shrink;

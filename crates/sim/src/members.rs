@@ -11,8 +11,8 @@ mod media;
 
 pub use media::{Image, Received, VirtualMember};
 
-use crate::rng::{Rng, mix};
 use windrow_io::{MemberCommand, MemberDone, MemberError, MemberErrorKind, MemberIo, MemberOp};
+use windrow_random::{Rng, mix};
 use windrow_units::{BLOCK_BYTES, MemberId};
 
 /// A fault that the simulator plants on purpose: the checks must find it.

@@ -16,7 +16,6 @@ mod halves;
 mod replace;
 
 use crate::members::{Canary, VirtualMembers};
-use crate::rng::Rng;
 use crate::scenario::{Cycle, End, Scenario};
 use crate::violation::{Broken, Violation, ensure};
 use crate::workload::{Action, Workload};
@@ -25,6 +24,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use windrow_engine::{Control, Engine, OpenOptions, OpenReport};
 use windrow_io::MemberIo;
+use windrow_random::Rng;
 use windrow_units::{BLOCK_BYTES, MemberId, Uuid};
 
 /// Blocks that one read of the comparison covers.

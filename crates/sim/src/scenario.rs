@@ -1,9 +1,9 @@
 //! What a seed decides before the run begins: members, redundancy, geometry, limits, and when the power goes.
 
-use crate::rng::Rng;
 use crate::workload::draw_properties;
 use windrow_engine::{JournalSpec, Limits, PoolSpec};
 use windrow_layout::superblock::{Properties, RESERVED_BYTES};
+use windrow_random::Rng;
 use windrow_units::{BLOCK_BYTES, Redundancy, Uuid};
 
 /// A fault of one member.

@@ -1,6 +1,6 @@
 //! What happened: a hash of every command, always; a readable story, on demand.
 
-use crate::rng::mix;
+use windrow_random::mix;
 
 /// The trace of a run.
 #[derive(Default)]

@@ -2,11 +2,11 @@
 
 use crate::content::{FIRST_STAMP, ONES, SECTORS, ZERO};
 use crate::model::{Asked, Model, VolumeChange, VolumeModel};
-use crate::rng::Rng;
 use std::collections::BTreeSet;
 use windrow_engine::ScrubCommand;
 use windrow_layout::checkpoint::Compression;
 use windrow_layout::superblock::Properties;
+use windrow_random::Rng;
 use windrow_units::VolumeId;
 
 const VOLUMES_MAX: usize = 4;

@@ -11,7 +11,6 @@ pub use branches::Cuts;
 
 use crate::members::{Started, VirtualMember, VirtualMembers};
 use crate::model::{Asked, Model, VolumeChange};
-use crate::rng::Rng;
 use crate::run::Planted;
 use crate::trace::Trace;
 use crate::violation::{Broken, Violation, ensure};
@@ -21,6 +20,7 @@ use windrow_engine::{
     OpenReport, Outbox, PoolStatus,
 };
 use windrow_io::{BufPool, Completion, MemberCommand, MemberIo, MemberOp, Reply, Request, RequestId};
+use windrow_random::Rng;
 use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
 
 /// Turns without any effect after which a pool that should do something is stuck.

@@ -11,6 +11,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     ("units", &[]),
     // Pure arithmetic; they know slices and numbers, nothing of Windrow.
     ("parity", &[]),
+    ("random", &[]),
     ("reduce", &[]),
     ("policy", &[]),
     ("io", &["units"]),
@@ -27,9 +28,9 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     // Never the engine: a second reader of the format may disagree with it. Parity arithmetic is no reader of the format.
     ("inspect", &["layout", "device", "parity", "reduce", "io", "units"]),
     // `inspect` for a second opinion on what a run left on the members.
-    ("sim", &["engine", "inspect", "layout", "io", "units"]),
+    ("sim", &["random", "engine", "inspect", "layout", "io", "units"]),
     // Drives the engine as the host and the simulator do, on members of its own.
-    ("lab", &["policy", "engine", "layout", "io", "units"]),
+    ("lab", &["random", "policy", "engine", "layout", "io", "units"]),
     // Numbers in, numbers out; `policy` for the closed forms of cleaning.
     ("plan", &["policy"]),
     // Traces of others: untrusted bytes stay there. It hands out requests and knows nothing of Windrow.

@@ -1,11 +1,11 @@
 //! The model against reckonings by hand.
 
 use super::*;
-use crate::rng::Rng;
 use crate::timings::Timings;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use windrow_policy::analytic::greedy_waf;
+use windrow_random::Rng;
 
 const BLOCKS: u64 = 16 << 10;
 

@@ -5,10 +5,10 @@ use crate::content::Content;
 use crate::device::{Device, DeviceOptions};
 use crate::load::{Durability, LoadSpec, run};
 use crate::mix::{DATA, TRANSACTION};
-use crate::rng::Rng;
 use crate::timings::Timings;
 use windrow_engine::JournalSpec;
 use windrow_layout::superblock::Properties;
+use windrow_random::Rng;
 use windrow_units::Redundancy;
 
 const MIB: u64 = 32;

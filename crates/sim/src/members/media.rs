@@ -9,9 +9,9 @@
 //! A member *without cache* is one whose power goes no more: every write is durable at once, and there is only `current`.
 
 use crate::content::SECTOR;
-use crate::rng::{Rng, mix};
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
+use windrow_random::{Rng, mix};
 
 const PAGE: usize = 1 << 14;
 /// Writes of which a member remembers where they went.

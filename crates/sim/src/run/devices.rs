@@ -12,7 +12,6 @@
 
 use super::Run;
 use crate::members::{Ailment, VirtualMember};
-use crate::rng::Rng;
 use crate::scenario::Fault;
 use crate::violation::{Broken, Violation, ensure};
 use crate::world::StartFailure;
@@ -21,6 +20,7 @@ use windrow_engine::{Engine, OpenError, OpenOptions};
 use windrow_inspect::{CheckOptions, Severity, check};
 use windrow_io::{BufPool, MemberIo};
 use windrow_layout::superblock::{MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_random::Rng;
 use windrow_units::{BLOCK_BYTES, MemberId, Uuid};
 
 /// What a run knows of the journal devices.

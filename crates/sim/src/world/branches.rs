@@ -7,11 +7,11 @@
 use super::{BUFFER_BYTES_KEPT, Pending, World};
 use crate::members::{Started, VirtualMembers};
 use crate::model::{Asked, Contents, Model};
-use crate::rng::{Rng, mix};
 use crate::violation::{Broken, Violation, ensure};
 use rustc_hash::{FxHashMap, FxHashSet};
 use windrow_engine::{OpenError, OpenOptions, OpenReport, PoolStatus};
 use windrow_io::{BufPool, MemberIo, MemberOp};
+use windrow_random::{Rng, mix};
 use windrow_units::{MemberId, VolumeId};
 
 /// Up to so many unflushed writes every set of them is tried.

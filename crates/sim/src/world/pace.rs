@@ -1,7 +1,7 @@
 //! How long commands of a member take.
 
 use super::World;
-use crate::rng::Rng;
+use windrow_random::Rng;
 use windrow_units::MemberId;
 
 /// The pace of one member.

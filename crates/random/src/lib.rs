@@ -1,4 +1,5 @@
-//! The simulator's own random numbers: xoshiro256++ seeded by splitmix64.
+//! Random numbers of the simulator and the laboratory: xoshiro256++ seeded by splitmix64. They are our own so that a seed means the same run for ever, whatever
+//! a library makes of it in its next version.
 //!
 //! One seed feeds several named streams (workload, devices, faults ...), so that cutting the workload short leaves what the
 //! other streams draw unchanged up to that point: this is what makes shrinking work.
