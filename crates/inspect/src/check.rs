@@ -4,6 +4,8 @@
 //! share a place. 5 Segment by segment: batch starts, head and tail of every batch, the entry behind every reference, and on request
 //! payload and redundancy. Memory: the maps (16 bytes for each block of touched pages) and 32 bytes for each live block.
 
+mod payload;
+
 use crate::batches::{Expected, all_headers, find_ends, find_header};
 use crate::image::{self, Image, PageRef, exists};
 use crate::journal;
@@ -15,11 +17,11 @@ use crate::state::{Segment, Tables};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_io::MemberIo;
-use windrow_layout::batch::{DecodedBatch, DecodedEntry, Entry, HeaderFrame, PayloadInfo, payload_checksum};
+use windrow_layout::batch::{DecodedBatch, DecodedEntry, Entry, HeaderFrame, PayloadInfo};
 use windrow_layout::checkpoint::{OBJECT_LEAF, VolumeState};
 use windrow_layout::map_entry::{BlockState, MapEntry};
 use windrow_layout::superblock::{CheckpointRoot, Superblock};
-use windrow_units::{BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, Lba, PLACE_UNIT, Place, SegmentId, VolumeId};
+use windrow_units::{Epoch, FULL_BLOCK_UNITS, Lba, Place, SegmentId, VolumeId};
 
 /// What to check beyond structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -519,56 +521,6 @@ impl SegmentCheck<'_, '_, '_> {
             wrong.extend(blocks.filter(|block| rows.origin(*block) == Origin::Wrong || severity == Severity::Error));
         }
         wrong
-    }
-
-    /// Finds the payload behind a reference: by itself, or by the checksums of the blocks that packed payload lies in. Without these its one or two
-    /// blocks are tried with all that they may be.
-    fn find_payload(&mut self, rows: &mut Rows, batch: Option<&DecodedBatch>, reference: &Reference) -> Option<Origin> {
-        let blocks = self.blocks_in(rows, reference);
-        let (first, last) = (*blocks.start(), *blocks.end());
-        if reference.units == FULL_BLOCK_UNITS {
-            return rows.find_checksum(self.reader, first, reference.checksum);
-        }
-        match batch {
-            Some(batch) => {
-                for block in blocks.clone() {
-                    let sum = *batch.blocks.get(block.checked_sub(batch.frame.head_blocks)? as usize)?;
-                    rows.find_checksum(self.reader, block, sum)?;
-                }
-                (payload_checksum(&self.stored(rows, reference)) == reference.checksum).then_some(())?;
-            }
-            None => {
-                let ends = if last > first { rows.candidates(self.reader, last) } else { vec![Vec::new()] };
-                let starts = rows.candidates(self.reader, first);
-                let range = self.range_in(rows, reference);
-                let fits = |start: &[u8], end: &[u8]| payload_checksum(&[start, end].concat()[range.clone()]) == reference.checksum;
-                let (start, end) = starts.iter().find_map(|start| ends.iter().find(|end| fits(start, end)).map(|end| (start, end)))?;
-                rows.correct(first, start);
-                if last > first {
-                    rows.correct(last, end);
-                }
-            }
-        }
-        let mut origins = blocks.map(|block| rows.origin(block));
-        let one = origins.next()?;
-        Some(origins.fold(one, |one, other| if one == Origin::Wrong || other == Origin::Member { one } else { other }))
-    }
-
-    /// Bytes of a reference, from the first byte of the block in which it begins.
-    fn range_in(&self, rows: &Rows, reference: &Reference) -> std::ops::Range<usize> {
-        let start = (self.unit_in(rows, reference) % u32::from(FULL_BLOCK_UNITS)) as usize * PLACE_UNIT;
-        start..start + usize::from(reference.units) * PLACE_UNIT
-    }
-
-    /// What is stored of a reference, once its blocks were found.
-    fn stored(&self, rows: &Rows, reference: &Reference) -> Vec<u8> {
-        let bytes: Vec<u8> = self.blocks_in(rows, reference).flat_map(|block| rows.bytes(block).to_vec()).collect();
-        bytes.get(self.range_in(rows, reference)).map(<[u8]>::to_vec).unwrap_or_default()
-    }
-
-    /// True if it is a whole block, or what is stored of it becomes one.
-    fn unpacks(&self, rows: &Rows, reference: &Reference) -> bool {
-        reference.units == FULL_BLOCK_UNITS || windrow_reduce::unpack_stored(&self.stored(rows, reference), &mut [0; BLOCK_SIZE])
     }
 
     fn wrong_block(&mut self, rows: &Rows, block: u32, severity: Severity, owner: Option<Owner>, words: &str) {

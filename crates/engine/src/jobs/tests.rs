@@ -173,6 +173,13 @@ fn a_batch_with_packed_payload_is_what_its_table_says() {
         assert_eq!(&space[info.unit as usize * PLACE_UNIT..][..payload.len()], &payload[..]);
         assert_eq!((info.checksum, info.units), (*sum, units_of(payload)));
     }
+    // What no payload covers is zero.
+    let mut rest = space[plan.head_blocks as usize * BLOCK_SIZE..space.len() - BLOCK_SIZE].to_vec();
+    for info in decoded.entries.iter().filter_map(|entry| entry.payload) {
+        let at = info.unit as usize * PLACE_UNIT - plan.head_blocks as usize * BLOCK_SIZE;
+        rest[at..at + usize::from(info.units) * PLACE_UNIT].fill(0);
+    }
+    assert!(rest.iter().all(|byte| *byte == 0));
     assert!(decoded.frame.packed_blocks > 3 && decoded.frame.whole_blocks() >= 12);
     let user: u64 = work.written.iter().map(|w| w.user).sum();
     assert_eq!(user, payloads.iter().map(|p| p.len() as u64).sum::<u64>(), "packed bytes are counted to the unit");

@@ -84,6 +84,13 @@ impl Pace {
         }
     }
 
+    /// What was admitted takes less: so many units of room are given back.
+    pub(super) fn give_back(&mut self, units: u64) {
+        if self.on {
+            self.credit = self.credit.saturating_add((units * FINE) as i64).min(self.most);
+        }
+    }
+
     /// A block of a victim has been moved, or need not be any more.
     pub(crate) fn earn_by_move(&mut self, gain: &mut Gain) {
         self.earn(gain.of_move());

@@ -8,6 +8,7 @@
 //! A block that LZ4 does not make smaller by an eighth is stored as it is. LZ4 itself gives up quickly on such blocks.
 
 use super::admit::Placing;
+use super::room::DATA_UNITS;
 use crate::jobs::{Job, Work};
 use crate::limits::REDUCE_BLOCKS;
 use crate::{Engine, Outbox};
@@ -121,6 +122,7 @@ impl Engine {
                 reducing.sums.packed_user_bytes += block.len() as u64;
                 reducing.sums.lz4_bytes += stored.len() as u64 - filling;
                 reducing.sums.stored_bytes += stored.len() as u64;
+                self.admission.pace.give_back((block.len() - stored.len()) as u64 * DATA_UNITS / BLOCK_BYTES);
             }
             let entry = number.checked_sub(reducing.placed).and_then(|at| placing.get_mut(at as usize));
             if let Some(Placing::Data { reduction, .. }) = entry {
