@@ -110,6 +110,12 @@ pub const INLINE_VERIFY_BLOCKS: usize = 8;
 /// Blocks that a worker packs in one go.
 pub const REDUCE_BLOCKS: usize = 32;
 
+/// After so many blocks of a group that could not be packed, those that look random are not tried,
+pub const REDUCE_IN_VAIN: u32 = 2;
+
+/// but for each one of so many.
+pub const REDUCE_TRY_AGAIN: usize = 8;
+
 /// Packed blocks that are unpacked where they come; more of them by a job.
 pub const INLINE_UNPACK_BLOCKS: usize = 4;
 /// Segments that the user stream holds in advance, in the reckoning of the reserve; more if they are very small (`write/room.rs`).

@@ -120,7 +120,7 @@ fn orders_stay_as_they_were_given() {
     machine.completions.clear();
     let mut jobs = Vec::new();
     for round in 0..3u64 {
-        for (volume, lba) in [(packed, 7), (plain, 7)] {
+        for (volume, lba) in [(plain, 7), (packed, 7)] {
             let data = Payload::copy_of(&block(900, round * 10 + lba));
             machine.events.push(Event::Request(Request { id: RequestId(round), volume, op: Op::Write { offset: lba * 4096, data, fua: false } }));
         }

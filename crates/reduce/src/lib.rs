@@ -9,4 +9,4 @@ mod pack;
 
 pub use checksum::{checksum, copy_and_checksum};
 pub use fill::{BlockClass, classify};
-pub use pack::{Packer, UNIT, unpack, unpack_stored};
+pub use pack::{Packer, UNIT, looks_random, unpack, unpack_stored};

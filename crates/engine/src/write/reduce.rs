@@ -5,16 +5,17 @@
 //! front of the queue and waits for what is under way there: orders stay as they were given. 4 A flush does not seal the open batch while what it waits
 //! for is under way: it would seal another one at once.
 //!
-//! A block that LZ4 does not make smaller by an eighth is stored as it is. LZ4 itself gives up quickly on such blocks.
+//! A block that LZ4 does not make smaller by an eighth is stored as it is. Where that was so with two blocks of a group in a row, those behind them are not tried if
+//! they look random, but for each eighth one.
 
 use super::admit::Placing;
 use super::room::DATA_UNITS;
 use crate::jobs::{Job, Work};
-use crate::limits::REDUCE_BLOCKS;
+use crate::limits::{REDUCE_BLOCKS, REDUCE_IN_VAIN, REDUCE_TRY_AGAIN};
 use crate::{Engine, Outbox};
 use windrow_io::{BufPool, Payload};
 use windrow_layout::checkpoint::Compression;
-use windrow_reduce::Packer;
+use windrow_reduce::{Packer, looks_random};
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Order, VolumeId};
 
 /// What becomes of an admitted block.
@@ -42,7 +43,16 @@ impl ReduceWork {
     pub(crate) fn run(&mut self) {
         let mut packer = Packer::default();
         let mut stored = Vec::with_capacity(self.blocks.len() * BLOCK_SIZE / 2);
-        let lengths: Vec<Option<usize>> = self.blocks.iter().map(|(_, block)| packer.pack_stored(block, &mut stored)).collect();
+        let mut in_vain = 0;
+        let mut pack = |at: usize, block: &[u8]| {
+            if in_vain >= REDUCE_IN_VAIN && at % REDUCE_TRY_AGAIN != 0 && looks_random(block) {
+                return None;
+            }
+            let length = packer.pack_stored(block, &mut stored);
+            in_vain = if length.is_none() { in_vain + 1 } else { 0 };
+            length
+        };
+        let lengths: Vec<Option<usize>> = self.blocks.iter().enumerate().map(|(at, (_, block))| pack(at, block)).collect();
         if stored.is_empty() {
             self.packed = lengths.iter().map(|_| None).collect();
             return;
@@ -77,7 +87,7 @@ pub(crate) struct Reducing {
 /// What compression did since start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct ReductionSums {
-    /// Bytes of user blocks that were given to the codec.
+    /// Bytes of user blocks of compressing volumes. (Not all of them are tried: see `write/reduce.rs`.)
     pub tried_bytes: u64,
     /// Bytes of those that were worth packing.
     pub packed_user_bytes: u64,

@@ -72,3 +72,28 @@ fn a_block_of_another_length_is_none() {
     let packed = packer.pack(&[7; BLOCK]).expect("regular").to_vec();
     assert!(!unpack(&packed, &mut [0; 512]) && !unpack(&packed, &mut [0; 2 * BLOCK]) && !unpack(&packed[..packed.len() - 1], &mut [0; BLOCK]));
 }
+
+#[test]
+fn random_blocks_look_so_and_others_do_not() {
+    let mut x = 88_172_645_463_325_252u64;
+    let mut random = |bytes: usize| -> Vec<u8> {
+        let next = || {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            (x >> 32) as u8
+        };
+        std::iter::repeat_with(next).take(bytes).collect()
+    };
+    let seen = (0..2000).filter(|_| looks_random(&random(BLOCK))).count();
+    assert!(seen >= 1998, "{seen} of 2000 random blocks");
+    for random_bytes in [0, 1000, 3000, 3584] {
+        let mut block = random(random_bytes);
+        block.resize(BLOCK, 0x20);
+        assert!(!looks_random(&block), "{random_bytes} random bytes, and spaces");
+    }
+    let text: Vec<u8> = b"Nothing is acknowledged that depends on it before it is in force. ".iter().copied().cycle().take(BLOCK).collect();
+    assert!(!looks_random(&text));
+    let numbers: Vec<u8> = (0..512u64).flat_map(|n| (n * 7919 % 65_536).to_le_bytes()).collect();
+    assert!(!looks_random(&numbers));
+}
