@@ -3,6 +3,7 @@
 //! A *turn*: 1 the clock goes to the next thing that ends (or to the engine's wake time); 2 everything that has ended by then, and what was
 //! submitted since, goes to the engine in one `apply`; 3 what it wants done is started with a drawn duration, its answers go to the model.
 
+mod answers;
 mod branches;
 mod checks;
 mod pace;
@@ -16,10 +17,9 @@ use crate::trace::Trace;
 use crate::violation::{Broken, Violation, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_engine::{
-    Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest, Engine, Event, Job, MemberChange, Notice, OpenError, OpenOptions,
-    OpenReport, Outbox, PoolStatus,
+    Control, ControlError, ControlId, ControlReply, ControlRequest, Engine, Event, Job, MemberChange, OpenError, OpenOptions, OpenReport, Outbox, PoolStatus,
 };
-use windrow_io::{BufPool, Completion, MemberCommand, MemberIo, MemberOp, Reply, Request, RequestId};
+use windrow_io::{BufPool, MemberCommand, MemberIo, MemberOp, Request, RequestId};
 use windrow_random::Rng;
 use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
 
@@ -568,83 +568,6 @@ impl World {
         let duration = self.paces[member].duration_ns(self.now_ns, micros, &mut self.rng);
         let started = self.members.start(command);
         self.schedule(duration, Pending::Command(started));
-        Ok(())
-    }
-
-    fn completed(&mut self, completion: &Completion) -> Result<(), Violation> {
-        self.trace.add(completion.id.0);
-        self.trace.tell(|| {
-            let result = completion.result.as_ref().map(|_| "done");
-            let orders = completion.orders.map(|(first, last)| (first.0, last.0));
-            format!("{} request {}: {result:?} {orders:?}", self.now_ns, completion.id.0)
-        });
-        let engine = self.engine.as_ref();
-        let (usable_before, map_before) = (self.usable_bytes, self.map_bytes);
-        let full = |bytes: u64| {
-            engine.is_none_or(|engine| {
-                let status = engine.status();
-                // Each block of a request may need a page of the map, and one more leads up to it.
-                let map_is_full = status.map_pages + bytes / BLOCK_BYTES + 1 > status.map_pages_max;
-                let map_is_full = map_is_full || status.map_bytes + bytes + BLOCK_BYTES > status.limits.map_bytes.min(map_before);
-                map_is_full || status.used_bytes + status.pending_bytes + bytes > status.plan.usable_bytes.min(usable_before)
-            })
-        };
-        self.model.complete(completion, full)?;
-        match (self.reading_back.remove(&completion.id), &completion.result) {
-            (Some((volume, first)), Ok(Reply::Data(slices))) => {
-                let mut bytes = Vec::new();
-                slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
-                self.model.settle(volume, first, &bytes);
-            }
-            (Some((volume, first)), Err(_)) => _ = self.unreadable.insert((volume, first)),
-            (Some((volume, first)), Ok(Reply::Extents(extents))) => self.model.settle_status(volume, first, extents),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn control_completed(&mut self, completion: &ControlCompletion) -> Result<(), Violation> {
-        self.trace.tell(|| format!("{} control {}: {:?}", self.now_ns, completion.id.0, completion.result));
-        match self.changes.remove(&completion.id) {
-            None => Err(Violation::new(Broken::Protocol, format!("control command {} is not in flight", completion.id.0))),
-            // As if the power had gone before an answer.
-            Some(_) if self.model.lenient && completion.result.is_err() => Ok(()),
-            Some(Commanded::Volume(change)) => {
-                let newest = self.engine.as_ref().map_or(0, |engine| engine.status().order.0);
-                self.model.note_change(newest);
-                self.model.complete_change(&change, &completion.result)
-            }
-            Some(Commanded::Properties) => self.model.complete_properties(completion.id, &completion.result),
-            Some(Commanded::Compression) if matches!(completion.result, Ok(_) | Err(ControlError::NoVolume | ControlError::Stopped)) => Ok(()),
-            Some(Commanded::Scrub) if matches!(completion.result, Ok(_) | Err(ControlError::Invalid(_) | ControlError::Stopped)) => Ok(()),
-            Some(Commanded::Member) => {
-                self.answers.insert(completion.id, completion.result.clone());
-                Ok(())
-            }
-            Some(Commanded::Other) if completion.result.is_ok() => Ok(()),
-            Some(Commanded::Other | Commanded::Scrub | Commanded::Compression) => {
-                Err(Violation::new(Broken::Error, format!("a control command failed: {:?}", completion.result)))
-            }
-        }
-    }
-
-    fn noticed(&mut self, notice: &Notice) -> Result<(), Violation> {
-        self.trace.tell(|| format!("{} notice: {notice:?}", self.now_ns));
-        match notice {
-            // A read-only start cannot complete what a crash left incomplete.
-            Notice::Repaired { .. } if self.read_only => {}
-            Notice::Repaired { member, .. } if self.flaky.contains(member) => {}
-            Notice::MemberFailed { member, .. } | Notice::Repaired { member, .. } => {
-                ensure!(self.ailing.contains(member), Error, "member {member} is healthy, but: {notice:?}");
-            }
-            Notice::Unrecoverable { volume, lba } if self.model.lenient => _ = self.told_lost.insert((*volume, *lba)),
-            Notice::Unrecoverable { .. } | Notice::Stopped { .. } => {
-                ensure!(self.stopping || self.model.lenient, Error, "within redundancy, but: {notice:?}");
-            }
-            Notice::Filling { .. } | Notice::MapFull { .. } | Notice::ScrubEnded { .. } | Notice::MemberSlow { .. } | Notice::MemberNotSlow { .. } => {}
-            Notice::MemberRebuilding { .. } | Notice::MemberRebuilt { .. } | Notice::MemberOffline { .. } => {}
-            Notice::Grown { .. } | Notice::Restriped => {}
-        }
         Ok(())
     }
 }

@@ -37,7 +37,7 @@ use crate::stream::Stream;
 use crate::{Engine, MemberStats, OpenOptions, OpenPhase, OpenReport};
 use windrow_io::{BufPool, MemberError, MemberErrorKind, MemberIo, Payload};
 use windrow_layout::checkpoint::VolumeState;
-use windrow_layout::superblock::{Features, Fence, MAX_FENCES, MemberState, PoolState, Properties, SLOT_BYTES, Superblock, slot_offset};
+use windrow_layout::superblock::{Features, Fence, MAX_FENCES, MemberRecord, MemberState, PoolState, Properties, SLOT_BYTES, Superblock, slot_offset};
 use windrow_policy::VictimPolicy;
 use windrow_units::{BLOCK_BYTES, MAX_MEMBERS, MemberId, Order, PlaceCodec, SegmentId, Uuid, VolumeId, ZoneMap};
 
@@ -297,6 +297,16 @@ fn raise_fence(superblock: &mut Superblock, restart: &replay::Restart, host: Uui
     superblock.fences.push(Fence { epoch: superblock.epoch, accepted_order: restart.accepted, next_order: restart.next_order, last_seq: restart.last_seq });
 }
 
+fn members_of(superblock: &Superblock, online: &[bool]) -> Members {
+    let records = online.iter().zip(&superblock.members);
+    let member = |(online, record): (&bool, &MemberRecord)| Member {
+        online: *online,
+        rebuilding: *online && record.state == MemberState::Rebuilding,
+        ..Default::default()
+    };
+    Members { list: records.map(member).collect(), in_flight: Default::default(), unrecorded_loss: false, former: Default::default() }
+}
+
 #[expect(clippy::too_many_arguments, reason = "everything that recovery found, put together once")]
 fn build(
     superblock: Superblock,
@@ -318,16 +328,7 @@ fn build(
     let mut engine = Engine {
         zeroes: Payload::zeroes(),
         ones: Payload::ones(),
-        members: Members {
-            list: online
-                .iter()
-                .zip(&superblock.members)
-                .map(|(online, record)| Member { online: *online, rebuilding: *online && record.state == MemberState::Rebuilding, ..Default::default() })
-                .collect(),
-            in_flight: Default::default(),
-            unrecorded_loss: false,
-            former: Default::default(),
-        },
+        members: members_of(&superblock, &online),
         superblock_writer: SuperblockWriter::after(&superblock),
         segments: tables.segments,
         volumes: tables.volumes,
