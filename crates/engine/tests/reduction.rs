@@ -257,3 +257,37 @@ fn what_a_start_readmits_is_packed() {
     verify(&mut machine, volume, 0..30, |lba| content(lba, 2), "from the log");
     assert!(machine.engine.status().stored_bytes < 30 * 4096 * 9 / 10, "{}", machine.engine.status().stored_bytes);
 }
+
+/// While blocks were being packed, the batch in front of them got old and was sealed with padding: they had been admitted into the room that this took,
+/// and could not all be placed any more.
+#[test]
+fn padding_takes_no_room_from_what_is_being_packed() {
+    let mut machine = Machine::with_rows(Redundancy::Single, 4, 24, 8, 16);
+    let packed = machine.volume(8 * MIB);
+    compress(&mut machine, packed, Compression::Lz4);
+    let plain = match machine.command(Control::VolumeCreate { name: "plain".into(), size_bytes: MIB }) {
+        Some(Ok(ControlReply::Volume(volume))) => volume,
+        other => panic!("{other:?}"),
+    };
+    machine.flush(plain);
+    let all: Vec<u8> = (0..1024).flat_map(|lba| block(4096, lba)).collect();
+    for (volume, data) in [(plain, &all[..4096]), (packed, &all[..])] {
+        let op = Op::Write { offset: 0, data: Payload::copy_of(data), fua: false };
+        machine.events.push(Event::Request(Request { id: RequestId(1), volume, op }));
+    }
+    machine.engine.apply(&mut machine.events, &mut machine.out);
+    assert!(!machine.out.jobs.is_empty(), "as much as there is room for is with the workers");
+    let mut jobs = std::mem::take(&mut machine.out.jobs);
+    machine.now_ns += 60_000_000;
+    machine.events.push(Event::Tick(machine.now_ns));
+    machine.settle();
+    for mut job in jobs.drain(..) {
+        job.run();
+        machine.events.push(Event::Job(job));
+    }
+    machine.settle();
+    machine.flush(packed);
+    for (lba, expected) in (0..1024).zip(all.chunks_exact(4096)) {
+        assert!(machine.read(packed, lba * 4096, 4096) == expected, "block {lba}");
+    }
+}
