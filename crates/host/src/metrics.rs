@@ -176,8 +176,8 @@ fn counters(page: &mut Page, report: &PoolReport) {
     page.single("user_read_bytes_total", "counter", "Bytes read by users.", counters.user_read_bytes);
     page.single("fill_blocks_total", "counter", "Blocks of zeroes or ones that took no space.", counters.fill_blocks);
     let reduction = &counters.reduction;
-    page.single("compression_tried_bytes_total", "counter", "Bytes of user blocks that were given to the codec.", reduction.tried_bytes);
-    page.single("compression_packed_bytes_total", "counter", "Bytes of those that were worth packing.", reduction.packed_user_bytes);
+    page.single("compression_tried_bytes_total", "counter", "Bytes of user blocks of volumes with compression.", reduction.tried_bytes);
+    page.single("compression_packed_bytes_total", "counter", "Bytes of those that were packed.", reduction.packed_user_bytes);
     page.single("compression_codec_bytes_total", "counter", "What the codec made of these.", reduction.lz4_bytes);
     page.single("compression_stored_bytes_total", "counter", "What is stored of these, in units of 16 bytes.", reduction.stored_bytes);
     page.single("compression_area_bytes_total", "counter", "Blocks that these took in batches, gaps included.", reduction.area_bytes);

@@ -45,7 +45,7 @@ impl ReduceWork {
         let mut stored = Vec::with_capacity(self.blocks.len() * BLOCK_SIZE / 2);
         let mut in_vain = 0;
         let mut pack = |at: usize, block: &[u8]| {
-            if in_vain >= REDUCE_IN_VAIN && at % REDUCE_TRY_AGAIN != 0 && looks_random(block) {
+            if in_vain >= REDUCE_IN_VAIN && !at.is_multiple_of(REDUCE_TRY_AGAIN) && looks_random(block) {
                 return None;
             }
             let length = packer.pack_stored(block, &mut stored);
