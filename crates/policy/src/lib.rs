@@ -8,6 +8,9 @@
 
 pub mod analytic;
 pub mod index;
+pub mod learn;
+pub mod place;
+pub mod select;
 pub mod stream;
 pub mod victim;
 

@@ -1,0 +1,459 @@
+//! The log of the laboratory: a pool without its bytes, with the placements and victim rules of the engine's policy crate.
+//!
+//! 1. `map` says where a block is (4 bytes), `slots` which block a place was written with (4 bytes); a place is live iff the map points back
+//!    to it. No more is kept for each block here; placements have their own (see the table in `windrow_policy::place`).
+//! 2. Every stream has at most one open segment. A full one is sealed; the next write of the stream opens a free one.
+//! 3. *Strict* space ([`Space::Strict`]): `blocks / (1 - spare)` rounded up to whole segments is all there is: open segments and what
+//!    cleaning needs in hand come out of it. A write that needs a new segment cleans until two are free, so that one is always left for
+//!    cleaning; if moves need a second one within one victim, they go to the nearest stream that has room, and one victim never needs more
+//!    than a segment of room.
+//! 4. *Share* of garbage ([`Space::Share`]): the rule of the peers' simulator, for comparison with it: after each write, if garbage is more than
+//!    `spare` of all that is written, one victim is cleaned. What open segments have not written yet costs nothing, and there is no reserve.
+//! 5. Cleaning counts as moves; `(written + moved) / written` is the write amplification.
+
+use super::operation::Operation;
+use windrow_policy::place::{Place, Placement, STREAMS_MAX, Survey};
+use windrow_policy::select::{Candidate, Rule, Shortlist};
+use windrow_policy::{SegmentStats, VictimIndex, VictimPolicy};
+
+const NONE: u32 = u32::MAX;
+
+/// How much space there is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Space {
+    /// All of it: live blocks at most, over one less the spare share, in whole segments.
+    Strict,
+    /// Cleaning holds garbage at the spare share of what is written.
+    Share,
+}
+
+/// Size of a simulated pool.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Shape {
+    /// Blocks that can be addressed.
+    pub blocks: u32,
+    /// Blocks that are live at the same time, at most; `blocks` unless trims or holes leave some empty.
+    pub live_blocks: u32,
+    /// Blocks in a segment.
+    pub segment_blocks: u32,
+    /// Spare share of all space, 0 to 1.
+    pub spare: f64,
+    /// What counts as space.
+    pub space: Space,
+}
+
+impl Shape {
+    /// Segments of the pool.
+    pub fn segments(&self) -> u32 {
+        let all = f64::from(self.live_blocks) / (1.0 - self.spare) / f64::from(self.segment_blocks);
+        // The smallest log that can be cleaned has an open, a free and a sealed segment beside what is live.
+        (all - 1e-9).ceil() as u32 + if self.space == Space::Share { STREAMS_MAX as u32 + 4 } else { 0 }
+    }
+}
+
+/// What was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Blocks that users wrote.
+    pub written: u64,
+    /// Blocks that cleaning moved.
+    pub moved: u64,
+    /// Blocks that users trimmed and that were live.
+    pub trimmed: u64,
+    /// Victims.
+    pub victims: u64,
+}
+
+impl Counts {
+    /// What happened since `before`.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            written: self.written - before.written,
+            moved: self.moved - before.moved,
+            trimmed: self.trimmed - before.trimmed,
+            victims: self.victims - before.victims,
+        }
+    }
+
+    /// `(written + moved) / written`; 1 if nothing was written.
+    pub fn waf(self) -> f64 {
+        if self.written == 0 { 1.0 } else { (self.written + self.moved) as f64 / self.written as f64 }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Free,
+    Open,
+    Sealed,
+}
+
+/// A segment's numbers.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    live: u32,
+    sealed_at: u32,
+    opened_at: u32,
+    state: State,
+    tag: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OpenSegment {
+    segment: u32,
+    used: u32,
+}
+
+const SHUT: OpenSegment = OpenSegment { segment: NONE, used: 0 };
+
+struct Segments {
+    all: Vec<Segment>,
+    segment_blocks: u32,
+    now: u32,
+    used: u64,
+    live: u64,
+}
+
+impl Segments {
+    fn place(&self, segment: u32) -> Place {
+        let found = &self.all[segment as usize];
+        let age = if found.state == State::Sealed { self.now.wrapping_sub(found.sealed_at) } else { 0 };
+        Place { segment, tag: found.tag, age }
+    }
+}
+
+impl Survey for Segments {
+    fn sealed(&self, each: &mut dyn FnMut(Place, u32)) {
+        for (number, segment) in self.all.iter().enumerate() {
+            if segment.state == State::Sealed {
+                each(self.place(number as u32), segment.live);
+            }
+        }
+    }
+    fn garbage_and_live(&self) -> (u64, u64) {
+        (self.used - self.live, self.live)
+    }
+}
+
+/// A simulated pool.
+pub struct Log<P> {
+    shape: Shape,
+    rule: Rule,
+    placement: P,
+    map: Vec<u32>,
+    slots: Vec<u32>,
+    segments: Segments,
+    free: Vec<u32>,
+    open: [OpenSegment; STREAMS_MAX],
+    index: VictimIndex,
+    shortlist: Shortlist,
+    counts: Counts,
+    cleaning: bool,
+    survey_pause: u32,
+    survey_in: u32,
+    victim_live: Vec<u64>,
+}
+
+impl<P: Placement> Log<P> {
+    /// An empty pool.
+    ///
+    /// # Errors
+    /// If it could not be cleaned: fewer than three segments to spare.
+    pub fn new(shape: Shape, rule: Rule, placement: P, seed: u64) -> Result<Self, String> {
+        let segments = shape.segments();
+        let needed = shape.live_blocks.div_ceil(shape.segment_blocks) + 2;
+        if segments < needed {
+            return Err(format!("{segments} segments for {} blocks: at least {needed} are needed; more spare space or smaller segments", shape.live_blocks));
+        }
+        if u64::from(segments) * u64::from(shape.segment_blocks) >= u64::from(NONE) {
+            return Err("more than 2^32 blocks".into());
+        }
+        let empty = Segment { live: 0, sealed_at: 0, opened_at: 0, state: State::Free, tag: 0 };
+        let survey_pause = (segments / 8).max(1).saturating_mul(shape.segment_blocks / 8).max(64);
+        Ok(Self {
+            rule,
+            placement,
+            map: vec![NONE; shape.blocks as usize],
+            slots: vec![NONE; segments as usize * shape.segment_blocks as usize],
+            segments: Segments { all: vec![empty; segments as usize], segment_blocks: shape.segment_blocks, now: 0, used: 0, live: 0 },
+            free: (0..segments).rev().collect(),
+            open: [SHUT; STREAMS_MAX],
+            index: VictimIndex::new(segments, shape.segment_blocks, VictimPolicy::Greedy),
+            shortlist: Shortlist::new(seed),
+            counts: Counts::default(),
+            cleaning: false,
+            survey_pause,
+            survey_in: survey_pause,
+            victim_live: vec![0; shape.segment_blocks as usize + 1],
+            shape,
+        })
+    }
+
+    /// What was written so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The placement.
+    pub fn placement(&self) -> &P {
+        &self.placement
+    }
+
+    /// Number of victims by how many live blocks they had.
+    pub fn victims_by_live(&self) -> &[u64] {
+        &self.victim_live
+    }
+
+    /// Age (time since sealed, in blocks written by users) and live blocks of every sealed segment, oldest first.
+    pub fn ages(&self) -> Vec<(u32, u32)> {
+        let mut ages = Vec::new();
+        self.segments.sealed(&mut |place, live| ages.push((place.age, live)));
+        ages.sort_unstable_by(|a, b| b.cmp(a));
+        ages
+    }
+
+    /// Bytes of tables for each block that can be addressed, without the placement's.
+    pub fn bytes_per_block(&self) -> f64 {
+        let segments = self.segments.all.len() * (size_of::<Segment>() + 32);
+        (self.map.len() * 4 + self.slots.len() * 4 + segments) as f64 / self.map.len().max(1) as f64
+    }
+
+    /// Free segments.
+    pub fn free_segments(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    /// Does what an operation asks for.
+    pub fn apply(&mut self, operation: Operation) {
+        match operation {
+            Operation::Write { block, count } => (block..block + count).for_each(|block| self.write(block)),
+            Operation::Trim { block, count } => (block..block + count).for_each(|block| self.trim(block)),
+            Operation::Pause { .. } => {}
+        }
+    }
+
+    /// Writes a group of single blocks: the same as one by one, but the map is touched ahead, so that misses of the cache overlap.
+    pub fn write_all(&mut self, blocks: &[u32]) {
+        for group in blocks.chunks(32) {
+            let touched = group.iter().fold(0u32, |all, block| all ^ self.map[*block as usize]);
+            std::hint::black_box(touched);
+            group.iter().for_each(|block| self.write(*block));
+        }
+    }
+
+    /// Writes a block.
+    #[inline]
+    pub fn write(&mut self, block: u32) {
+        self.kill(block, false);
+        let stream = self.placement.user(block, self.segments.now);
+        if self.shape.space == Space::Strict {
+            self.make_room(stream);
+        }
+        self.append(block, stream);
+        self.counts.written += 1;
+        self.segments.now = self.segments.now.wrapping_add(1);
+        if self.shape.space == Space::Share {
+            self.hold_share();
+        }
+        self.survey_in -= 1;
+        if self.survey_in == 0 {
+            self.survey_in = self.survey_pause;
+            self.placement.survey(self.segments.now, &self.segments);
+        }
+    }
+
+    /// Trims a block.
+    pub fn trim(&mut self, block: u32) {
+        if self.map[block as usize] != NONE {
+            self.kill(block, true);
+            self.counts.trimmed += 1;
+        }
+    }
+
+    #[inline]
+    fn kill(&mut self, block: u32, trimmed: bool) {
+        let slot = self.map[block as usize];
+        if slot == NONE {
+            return;
+        }
+        // At once, because cleaning may come between the death of a version and the placing of the next.
+        self.map[block as usize] = NONE;
+        let number = slot / self.shape.segment_blocks;
+        let segment = &mut self.segments.all[number as usize];
+        segment.live -= 1;
+        self.segments.live -= 1;
+        if self.rule == Rule::Greedy {
+            self.index.update(number, segment.live);
+        }
+        if self.placement.watches_deaths() {
+            let place = self.segments.place(number);
+            self.placement.died(block, self.segments.now, place, trimmed);
+        }
+    }
+
+    #[inline]
+    fn append(&mut self, block: u32, stream: u8) {
+        let stream = self.stream_with_room(stream);
+        let open = &mut self.open[stream];
+        let slot = open.segment * self.shape.segment_blocks + open.used;
+        self.slots[slot as usize] = block;
+        self.map[block as usize] = slot;
+        let number = open.segment;
+        open.used += 1;
+        self.segments.all[number as usize].live += 1;
+        self.segments.used += 1;
+        self.segments.live += 1;
+        self.placement.placed(block, number, self.segments.now);
+        if open.used == self.shape.segment_blocks {
+            self.seal(stream);
+        }
+    }
+
+    /// The stream itself if it has an open segment or can open one; else the nearest that has room.
+    #[inline]
+    fn stream_with_room(&mut self, stream: u8) -> usize {
+        let stream = usize::from(stream);
+        if self.open[stream].segment == NONE {
+            let streams = self.placement.streams();
+            if let Some(orphan) = (streams..STREAMS_MAX).find(|other| self.open[*other].segment != NONE) {
+                self.open[stream] = self.open[orphan];
+                self.open[orphan] = SHUT;
+            } else if let Some(segment) = self.free.pop() {
+                self.segments.all[segment as usize] = Segment { live: 0, sealed_at: 0, opened_at: self.segments.now, state: State::Open, tag: 0 };
+                self.open[stream] = OpenSegment { segment, used: 0 };
+            } else {
+                let near = |other: &usize| (stream.abs_diff(*other), *other);
+                let other = (0..STREAMS_MAX).filter(|other| self.open[*other].segment != NONE).min_by_key(near);
+                return other.expect("a victim's live blocks fit into one segment, and cleaning began with a free one");
+            }
+        }
+        stream
+    }
+
+    fn seal(&mut self, stream: usize) {
+        let number = self.open[stream].segment;
+        self.open[stream] = SHUT;
+        let segment = &mut self.segments.all[number as usize];
+        segment.state = State::Sealed;
+        segment.sealed_at = self.segments.now;
+        segment.tag = self.placement.tag(stream as u8);
+        if self.rule == Rule::Greedy {
+            let stats = SegmentStats { live_units: segment.live, capacity_units: self.shape.segment_blocks, sealed_at: u64::from(self.segments.now) };
+            self.index.insert(number, stats);
+        }
+    }
+
+    /// Cleans until the stream can take a block and a free segment is left for cleaning.
+    #[inline]
+    fn make_room(&mut self, stream: u8) {
+        while self.open[usize::from(stream)].segment == NONE && self.free.len() < 2 {
+            let orphans = self.placement.streams()..STREAMS_MAX;
+            if orphans.into_iter().any(|other| self.open[other].segment != NONE) {
+                return;
+            }
+            if !self.clean_one() {
+                return;
+            }
+        }
+    }
+
+    /// The peers' rule: one victim at most for each write.
+    #[inline]
+    fn hold_share(&mut self) {
+        let garbage = self.segments.used - self.segments.live;
+        if garbage as f64 > self.shape.spare * self.segments.used as f64 {
+            self.clean_one();
+        }
+    }
+
+    /// Cleans one victim; false if there is none.
+    pub fn clean_one(&mut self) -> bool {
+        debug_assert!(!self.cleaning);
+        let Some(victim) = self.pick() else { return false };
+        self.clean(victim);
+        true
+    }
+
+    fn pick(&mut self) -> Option<u32> {
+        if self.rule == Rule::Greedy {
+            return self.index.pop_best(0).map(|(segment, _)| segment);
+        }
+        let (segments, placement, gain) = (&self.segments, &self.placement, self.rule == Rule::Gain);
+        let mut look = |number: u32| {
+            let segment = &segments.all[number as usize];
+            if segment.state != State::Sealed || segment.live >= segments.segment_blocks {
+                return None;
+            }
+            let place = segments.place(number);
+            let rate = if gain { placement.rate(place) } else { 0.0 };
+            Some(Candidate { place, live: segment.live, capacity: segments.segment_blocks, rate })
+        };
+        let (segment, price) = self.shortlist.pick(self.rule, segments.all.len() as u32, &mut look)?;
+        self.placement.chosen(price);
+        Some(segment)
+    }
+
+    fn clean(&mut self, victim: u32) {
+        self.cleaning = true;
+        let from = self.segments.place(victim);
+        let segment = &mut self.segments.all[victim as usize];
+        let live = segment.live;
+        segment.state = State::Open;
+        self.victim_live[live as usize] += 1;
+        self.counts.victims += 1;
+        self.placement.victim(from, live, segment.opened_at, self.segments.now);
+        if P::SURVEYS_VICTIMS {
+            self.placement.survey(self.segments.now, &self.segments);
+        }
+        let begin = victim * self.shape.segment_blocks;
+        let mut left = live;
+        for slot in begin..begin + self.shape.segment_blocks {
+            if left == 0 {
+                break;
+            }
+            let block = self.slots[slot as usize];
+            if self.map[block as usize] == slot {
+                left -= 1;
+                self.segments.live -= 1;
+                let stream = self.placement.moved(block, self.segments.now, from);
+                self.append(block, stream);
+            }
+        }
+        assert_eq!(left, 0, "segment {victim}");
+        self.counts.moved += u64::from(live);
+        let segment = &mut self.segments.all[victim as usize];
+        segment.live = 0;
+        segment.state = State::Free;
+        self.segments.used -= u64::from(self.shape.segment_blocks);
+        self.free.push(victim);
+        self.cleaning = false;
+    }
+
+    /// Recounts everything; for tests.
+    ///
+    /// # Errors
+    /// Says what is wrong.
+    pub fn self_check(&self) -> Result<(), String> {
+        let mut live = vec![0u32; self.segments.all.len()];
+        for (block, slot) in self.map.iter().enumerate().filter(|(_, slot)| **slot != NONE) {
+            if self.slots[*slot as usize] != block as u32 {
+                return Err(format!("block {block}"));
+            }
+            live[(slot / self.shape.segment_blocks) as usize] += 1;
+        }
+        for (number, segment) in self.segments.all.iter().enumerate() {
+            if segment.live != live[number] || (segment.state == State::Free && segment.live != 0) {
+                return Err(format!("segment {number}: {} live, counted {}", segment.live, live[number]));
+            }
+        }
+        let free = self.segments.all.iter().filter(|segment| segment.state == State::Free).count();
+        let sum: u64 = live.iter().map(|live| u64::from(*live)).sum();
+        match free == self.free.len() && sum == self.segments.live {
+            true => Ok(()),
+            false => Err(format!("{free} free, {sum} live")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

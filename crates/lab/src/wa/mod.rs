@@ -1,0 +1,4 @@
+//! The write-amplification laboratory.
+
+pub mod log;
+pub mod operation;

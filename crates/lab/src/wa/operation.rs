@@ -1,0 +1,33 @@
+//! What a simulated pool is asked to do.
+
+/// One operation of a workload or a trace, in blocks of 4 KiB. Several volumes are laid side by side in one range of blocks by whoever
+/// makes the operations.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Operation {
+    /// Blocks `block .. block + count` are written, one after the other.
+    Write {
+        /// First block.
+        block: u32,
+        /// Number of blocks.
+        count: u32,
+    },
+    /// Blocks `block .. block + count` are trimmed (or zeroed, which costs no space either).
+    Trim {
+        /// First block.
+        block: u32,
+        /// Number of blocks.
+        count: u32,
+    },
+    /// Nobody asks for anything for so long; matters to cleaning in idle time only.
+    Pause {
+        /// Blocks that members could have taken in that time.
+        blocks: u32,
+    },
+}
+
+impl Operation {
+    /// One block written.
+    pub const fn write(block: u32) -> Self {
+        Self::Write { block, count: 1 }
+    }
+}

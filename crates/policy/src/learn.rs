@@ -1,0 +1,186 @@
+//! Placement by learned lives.
+//!
+//! A block that is put into a segment makes two kinds of cost: while it is dead and its segment is not cleaned yet it holds space, and if
+//! it is alive when the segment is cleaned it is moved. With a price `p` of space (moves per block of garbage and unit of time), and with the
+//! chance `S(t)` to live at least for `t` more, a segment that is cleaned at age `T` costs for the block
+//! ```text
+//! J(T) = p * integral of (1 - S) up to T  +  S(T) * (1 + V(age + T)),     V = min over T of J
+//! ```
+//! so each block has a best `T`, whatever law its life follows: without memory (random writes: hot blocks short, cold ones long), periodic
+//! (just behind its next death), or written once. Blocks of like `T` share a stream. That is all; the rest is to know `S` and `p`.
+//!
+//! 1. *What is known of a block* (6 bytes): when it was last written, the mean of its lives so far (fading), its last life ([`trail`]).
+//! 2. *Lives* ([`lives`]): for each cell of (mean, last life) and age, deaths are counted, and the living by a sampling hand that passes over
+//!    all blocks: their quotient is the chance to die. All counts fade, so that it follows a load that changes.
+//! 3. *Plan* ([`plan`]): now and then `J` is minimised for each cell, and cells are cut into streams where that saves most; a stream must
+//!    save more than the unwritten half of its open segment costs at the price of space. The result is a table: cell and age to stream.
+//! 4. *Segments*: deaths by plan and age of the segment give the rate at which its live blocks die, which victims are chosen by
+//!    ([`crate::select::gain_price`]). The prices at which they are chosen are the price of space.
+//!
+//! What an operation costs: one or two table look-ups, one sample. Planning takes some milliseconds for each quarter of all live blocks written.
+
+pub mod lives;
+pub mod plan;
+pub mod trail;
+
+use crate::place::{Place, Placement, Survey};
+use lives::{AGES, Lives, age_bucket};
+use plan::{PLANS, Planner};
+use trail::Trail;
+
+/// Not live.
+const DEAD: u32 = u32::MAX;
+
+/// What may be chosen.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LearnedOptions {
+    /// Most streams.
+    pub streams: u8,
+    /// Blocks in a segment.
+    pub segment_blocks: u32,
+    /// What an open segment costs, in segments: half of one is not written yet. 0 where that is not counted.
+    pub open_cost: f64,
+}
+
+/// See the module.
+pub struct Learned {
+    options: LearnedOptions,
+    last: Vec<u32>,
+    trail: Vec<u16>,
+    lives: Lives,
+    planner: Planner,
+    segment_deaths: Vec<f32>,
+    segment_exposure: Vec<f32>,
+    segment_rate: Vec<f32>,
+    surveyed_at: u32,
+    hand: u32,
+    price: f64,
+    plan_in: u32,
+    live: u64,
+}
+
+impl Learned {
+    /// For blocks `0 .. blocks`.
+    pub fn new(blocks: u32, options: LearnedOptions) -> Self {
+        Self {
+            options,
+            last: vec![DEAD; blocks as usize],
+            trail: vec![0; blocks as usize],
+            lives: Lives::new(blocks),
+            planner: Planner::new(usize::from(options.streams)),
+            segment_deaths: vec![0.0; PLANS * AGES],
+            segment_exposure: vec![0.0; PLANS * AGES],
+            segment_rate: vec![0.0; PLANS * AGES],
+            surveyed_at: 0,
+            hand: 0,
+            price: 10.0 / f64::from(blocks.max(1)),
+            plan_in: 1024,
+            live: 0,
+        }
+    }
+
+    /// The plan that is in force; for reports.
+    pub fn planner(&self) -> &Planner {
+        &self.planner
+    }
+
+    /// The price of space.
+    pub fn price(&self) -> f64 {
+        self.price
+    }
+
+    /// One block is looked at for each that is written, in an order that covers all evenly.
+    #[inline]
+    fn sample(&mut self, now: u32) {
+        self.hand = self.hand.wrapping_add(0x9e37_79b9);
+        let block = ((u64::from(self.hand) * self.last.len() as u64) >> 32) as usize;
+        let last = self.last[block];
+        if last != DEAD {
+            self.lives.seen(Trail(self.trail[block]).cell(), now.wrapping_sub(last));
+        }
+    }
+
+    fn replan(&mut self) {
+        self.plan_in = (self.live as u32 / 4).max(1024);
+        let open_cost = self.options.open_cost * f64::from(self.options.segment_blocks);
+        self.planner.plan(&mut self.lives, self.price, open_cost, self.live);
+    }
+}
+
+impl Placement for Learned {
+    fn streams(&self) -> usize {
+        self.planner.streams()
+    }
+
+    #[inline]
+    fn user(&mut self, block: u32, now: u32) -> u8 {
+        let at = block as usize;
+        if self.last[at] == DEAD {
+            self.live += 1;
+        }
+        self.last[at] = now.min(DEAD - 1);
+        let cell = Trail(self.trail[at]).cell();
+        self.lives.born(cell);
+        self.sample(now);
+        self.plan_in -= 1;
+        if self.plan_in == 0 {
+            self.replan();
+        }
+        self.planner.stream(cell, 0)
+    }
+
+    #[inline]
+    fn moved(&mut self, block: u32, now: u32, _from: Place) -> u8 {
+        let at = block as usize;
+        let cell = Trail(self.trail[at]).cell();
+        let age = now.wrapping_sub(self.last[at]);
+        self.lives.moved(cell, age);
+        self.planner.stream(cell, age_bucket(age))
+    }
+
+    #[inline]
+    fn died(&mut self, block: u32, now: u32, place: Place, trimmed: bool) {
+        let at = block as usize;
+        let trail = Trail(self.trail[at]);
+        let age = now.wrapping_sub(self.last[at]);
+        self.lives.died(trail.cell(), age);
+        self.trail[at] = trail.lived(age).0;
+        if place.age > 0 {
+            self.segment_deaths[usize::from(place.tag) * AGES + age_bucket(place.age)] += 1.0;
+        }
+        if trimmed {
+            self.last[at] = DEAD;
+            self.live -= 1;
+        }
+    }
+
+    fn chosen(&mut self, price: f64) {
+        self.price += (price.min(self.price * 8.0) - self.price) / 64.0;
+        self.price = self.price.max(1e-12);
+    }
+
+    fn survey(&mut self, now: u32, log: &dyn Survey) {
+        let passed = now.wrapping_sub(self.surveyed_at) as f32;
+        self.surveyed_at = now;
+        log.sealed(&mut |place, live| {
+            self.segment_exposure[usize::from(place.tag) * AGES + age_bucket(place.age)] += live as f32 * passed;
+        });
+        for (at, rate) in self.segment_rate.iter_mut().enumerate() {
+            let (plan, age) = (at / AGES, at % AGES);
+            let guess = 1.0 / (lives::edge(plan) + lives::edge(age));
+            const DOUBT: f32 = 8.0;
+            *rate = (self.segment_deaths[at] + DOUBT) / (self.segment_exposure[at] + DOUBT / guess);
+            self.segment_deaths[at] *= 0.995;
+            self.segment_exposure[at] *= 0.995;
+        }
+    }
+
+    fn tag(&self, stream: u8) -> u8 {
+        self.planner.plan_of(stream)
+    }
+
+    #[inline]
+    fn rate(&self, place: Place) -> f32 {
+        self.segment_rate[usize::from(place.tag) * AGES + age_bucket(place.age)]
+    }
+}

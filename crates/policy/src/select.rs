@@ -1,0 +1,214 @@
+//! Victim selection for policies whose order changes with time, where an index kept up by every write would not help.
+//!
+//! 1. A [`Rule`] gives every sealed segment a price; the lowest is the best victim. Prices change with time and with every block that dies.
+//! 2. [`Shortlist`] looks at all segments once for every `segments / 64` victims (every victim, if they are few), keeps the best so many,
+//!    and takes victims from these by their prices of the moment: the work for each victim is bounded by some hundred looks.
+//! 3. Random choices come from a generator with a seed, so equal calls give equal victims.
+
+use crate::place::Place;
+
+/// What a price is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate {
+    /// Segment, stream tag, age since it was sealed.
+    pub place: Place,
+    /// Live blocks.
+    pub live: u32,
+    /// Blocks it holds.
+    pub capacity: u32,
+    /// Deaths per time and live block, if the rule asks for it.
+    pub rate: f32,
+}
+
+/// How victims are chosen.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Rule {
+    /// Least live share, by an exact index. The best when nothing is known of lives.
+    Greedy,
+    /// `(1 - u) age / (1 + u)` of the log-structured file system (Rosenblum and Ousterhout 1991).
+    CostBenefit,
+    /// `(1 - u) sqrt(age) / u`, as the simulators of SepBIT use it.
+    AgeRoot,
+    /// The one sealed first.
+    Fifo,
+    /// The least live of so many drawn at random.
+    Choices(u16),
+    /// The least live of the so many sealed first.
+    Window(u32),
+    /// Expected gain: see [`gain_price`].
+    Gain,
+}
+
+impl Rule {
+    /// The name, with its number if it has one.
+    pub fn name(self) -> String {
+        match self {
+            Self::Greedy => "greedy".into(),
+            Self::CostBenefit => "cost-benefit".into(),
+            Self::AgeRoot => "age-root".into(),
+            Self::Fifo => "fifo".into(),
+            Self::Choices(d) => format!("choices:{d}"),
+            Self::Window(w) => format!("window:{w}"),
+            Self::Gain => "gain".into(),
+        }
+    }
+
+    /// The rule of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let (word, number) = name.split_once(':').map_or((name, None), |(word, number)| (word, Some(number)));
+        let at_least_one = |text: Option<&str>, default: u32| text.map_or(Some(default), |text| text.parse().ok().filter(|n| *n > 0));
+        Some(match word {
+            "choices" => Self::Choices(u16::try_from(at_least_one(number, 10)?).ok()?),
+            "window" => Self::Window(at_least_one(number, 64)?),
+            _ if number.is_some() => return None,
+            "greedy" => Self::Greedy,
+            "cost-benefit" => Self::CostBenefit,
+            "age-root" => Self::AgeRoot,
+            "fifo" => Self::Fifo,
+            "gain" => Self::Gain,
+            _ => return None,
+        })
+    }
+
+    /// The price of a segment as a victim; the lowest goes first. [`Rule::Choices`] and [`Rule::Window`] price by what is live.
+    #[inline]
+    pub fn price(self, candidate: &Candidate) -> f64 {
+        let (live, capacity) = (f64::from(candidate.live), f64::from(candidate.capacity));
+        let age = f64::from(candidate.place.age.max(1));
+        match self {
+            Self::Greedy | Self::Choices(_) | Self::Window(_) => live / capacity,
+            Self::CostBenefit => -(capacity - live) * age / (capacity + live),
+            Self::AgeRoot => -(capacity - live) / live.max(0.001) * age.sqrt(),
+            Self::Fifo => -age,
+            Self::Gain => gain_price(candidate.live, candidate.capacity, f64::from(candidate.rate)),
+        }
+    }
+}
+
+/// The price of space (moves per block of garbage and unit of time) at which it begins to pay to clean a segment.
+///
+/// Waiting for `dt` costs `p G dt` for the garbage `G` it holds, and saves the moves of the `L h dt` blocks that die meanwhile (`h`
+/// deaths per time and live block), and puts off what its live blocks will cost in their next segment, `L c dt`, where `c` is the least
+/// cost rate of a live block of that rate: `c = min over T of [p (garbage per live block) + moves per time]` of a segment cleaned at age `T`.
+/// For lives without memory the minimum is at `p = h / (exp(hT) - 1 - hT)`, and the balance `p G = L (h + c)` becomes
+/// ```text
+/// p = h / (r - ln(1 + r)),   r = G / L
+/// ```
+/// whatever the age. Static blocks (`h` = 0) are worth gathering at any price; blocks about to die are worth waiting for.
+#[inline]
+pub fn gain_price(live: u32, capacity: u32, rate: f64) -> f64 {
+    if live == 0 {
+        return 0.0;
+    }
+    if live >= capacity {
+        return f64::INFINITY;
+    }
+    let ratio = f64::from(capacity - live) / f64::from(live);
+    // The series keeps the difference of near equals exact.
+    let gain = if ratio < 1e-3 { ratio * ratio * (0.5 - ratio / 3.0) } else { ratio - ratio.ln_1p() };
+    rate / gain
+}
+
+/// Looks at most so many segments for a victim on average, and remembers the best it saw.
+#[derive(Debug, Default)]
+pub struct Shortlist {
+    best: Vec<(f64, u32)>,
+    left: usize,
+    random: u64,
+}
+
+impl Shortlist {
+    /// An empty list; the seed matters to [`Rule::Choices`] only.
+    pub fn new(seed: u64) -> Self {
+        Self { best: Vec::new(), left: 0, random: seed | 1 }
+    }
+
+    /// The best victim of segments `0 .. segments` by `rule`, with its price. `look` gives a sealed segment that is not wholly live, or `None`.
+    pub fn pick(&mut self, rule: Rule, segments: u32, look: &mut dyn FnMut(u32) -> Option<Candidate>) -> Option<(u32, f64)> {
+        if let Rule::Choices(choices) = rule {
+            return self.draw(rule, segments, choices, look);
+        }
+        if self.left > 0 {
+            self.left -= 1;
+            if let Some(found) = self.best_of_list(rule, look) {
+                return Some(found);
+            }
+        }
+        self.refill(rule, segments, look);
+        self.best_of_list(rule, look)
+    }
+
+    fn best_of_list(&mut self, rule: Rule, look: &mut dyn FnMut(u32) -> Option<Candidate>) -> Option<(u32, f64)> {
+        let mut found: Option<(usize, u32, f64)> = None;
+        for (at, (_, segment)) in self.best.iter().enumerate() {
+            if let Some(price) = look(*segment).map(|candidate| rule.price(&candidate))
+                && found.is_none_or(|(_, _, best)| price < best)
+            {
+                found = Some((at, *segment, price));
+            }
+        }
+        let (at, segment, price) = found?;
+        self.best.remove(at);
+        Some((segment, price))
+    }
+
+    fn refill(&mut self, rule: Rule, segments: u32, look: &mut dyn FnMut(u32) -> Option<Candidate>) {
+        self.best.clear();
+        let victims = (segments / 64).max(1) as usize;
+        self.left = if segments < 1024 { 0 } else { victims };
+        if let Rule::Window(window) = rule {
+            self.oldest(segments, window as usize, look);
+            return;
+        }
+        let keep = 2 * victims + 16;
+        for segment in 0..segments {
+            let Some(candidate) = look(segment) else { continue };
+            self.best.push((rule.price(&candidate), segment));
+            if self.best.len() >= 4 * keep {
+                self.cut(keep);
+            }
+        }
+        self.cut(keep);
+    }
+
+    fn oldest(&mut self, segments: u32, window: usize, look: &mut dyn FnMut(u32) -> Option<Candidate>) {
+        for segment in 0..segments {
+            let Some(candidate) = look(segment) else { continue };
+            self.best.push((-f64::from(candidate.place.age), segment));
+        }
+        self.cut(window);
+        self.left = 0;
+    }
+
+    fn cut(&mut self, keep: usize) {
+        if self.best.len() > keep {
+            self.best.select_nth_unstable_by(keep, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            self.best.truncate(keep);
+        }
+    }
+
+    fn draw(&mut self, rule: Rule, segments: u32, choices: u16, look: &mut dyn FnMut(u32) -> Option<Candidate>) -> Option<(u32, f64)> {
+        let mut best: Option<(u32, f64)> = None;
+        let mut seen = 0;
+        // Free and open segments are drawn too; where most are, the search ends by looking at all.
+        for _ in 0..u32::from(choices) * 64 {
+            self.random ^= self.random << 13;
+            self.random ^= self.random >> 7;
+            self.random ^= self.random << 17;
+            let segment = ((u128::from(self.random) * u128::from(segments)) >> 64) as u32;
+            let Some(candidate) = look(segment) else { continue };
+            let price = rule.price(&candidate);
+            if best.is_none_or(|(_, least)| price < least) {
+                best = Some((segment, price));
+            }
+            seen += 1;
+            if seen == choices {
+                return best;
+            }
+        }
+        best.or_else(|| (0..segments).find_map(|segment| look(segment).map(|candidate| (segment, rule.price(&candidate)))))
+    }
+}
+
+#[cfg(test)]
+mod tests;
