@@ -46,7 +46,8 @@ pub struct LearnedOptions {
 pub struct Learned {
     options: LearnedOptions,
     last: Vec<u32>,
-    trail: Vec<u16>,
+    /// TUNE
+    pub trail: Vec<u16>,
     lives: Lives,
     planner: Planner,
     segment_deaths: Vec<f32>,
@@ -55,6 +56,8 @@ pub struct Learned {
     surveyed_at: u32,
     hand: u32,
     price: f64,
+    garbage: u64,
+    factor: f64,
     plan_in: u32,
     live: u64,
 }
@@ -75,6 +78,8 @@ impl Learned {
             hand: 0,
             price: 10.0 / f64::from(blocks.max(1)),
             plan_in: 1024,
+            garbage: 0,
+            factor: 1.0,
             live: 0,
         }
     }
@@ -100,10 +105,19 @@ impl Learned {
         }
     }
 
+    fn factor_note(&self) {
+        if t(11, 0.0) > 0.0 { eprintln!("planned/actual garbage {:.3} plans {:?}", self.planner.planned / self.garbage as f64, (0..self.planner.streams()).map(|i| self.planner.plan_of(i as u8)).collect::<Vec<_>>()); }
+    }
+
     fn replan(&mut self) {
-        self.plan_in = (self.live as u32 / 4).max(1024);
+        self.plan_in = ((self.live as f32 * t(2, 0.25)) as u32).max(1024);
         let open_cost = self.options.open_cost * f64::from(self.options.segment_blocks);
-        self.planner.plan(&mut self.lives, self.price, open_cost, self.live);
+        self.planner.plan(&mut self.lives, self.price * self.factor * f64::from(t(8, 1.0)), open_cost, self.live);
+        if self.garbage > 0 && self.planner.planned > 0.0 {
+            let cap = f64::from(t(13, 8.0));
+            self.factor = (self.factor * (self.planner.planned / self.garbage as f64).clamp(0.1, 10.0).powf(f64::from(t(12, 0.0)))).clamp(1.0 / cap, cap);
+        }
+        self.factor_note();
     }
 }
 
@@ -144,7 +158,7 @@ impl Placement for Learned {
         let trail = Trail(self.trail[at]);
         let age = now.wrapping_sub(self.last[at]);
         self.lives.died(trail.cell(), age);
-        self.trail[at] = trail.lived(age).0;
+        if t(7, 0.0) == 0.0 { self.trail[at] = trail.lived(age).0; }
         if place.age > 0 {
             self.segment_deaths[usize::from(place.tag) * AGES + age_bucket(place.age)] += 1.0;
         }
@@ -155,23 +169,29 @@ impl Placement for Learned {
     }
 
     fn chosen(&mut self, price: f64) {
-        self.price += (price.min(self.price * 8.0) - self.price) / 64.0;
+        self.price += (price.min(self.price * 8.0) - self.price) * f64::from(t(9, 1.0 / 64.0));
         self.price = self.price.max(1e-12);
     }
 
     fn survey(&mut self, now: u32, log: &dyn Survey) {
+        self.garbage = log.garbage_and_live().0;
         let passed = now.wrapping_sub(self.surveyed_at) as f32;
         self.surveyed_at = now;
         log.sealed(&mut |place, live| {
             self.segment_exposure[usize::from(place.tag) * AGES + age_bucket(place.age)] += live as f32 * passed;
         });
-        for (at, rate) in self.segment_rate.iter_mut().enumerate() {
-            let (plan, age) = (at / AGES, at % AGES);
-            let guess = 1.0 / (lives::edge(plan) + lives::edge(age));
-            const DOUBT: f32 = 8.0;
-            *rate = (self.segment_deaths[at] + DOUBT) / (self.segment_exposure[at] + DOUBT / guess);
-            self.segment_deaths[at] *= 0.995;
-            self.segment_exposure[at] *= 0.995;
+        let keep = t(0, 0.995);
+        let doubt = t(1, 50.0);
+        for plan in 0..PLANS {
+            let row = plan * AGES..(plan + 1) * AGES;
+            let deaths: f32 = self.segment_deaths[row.clone()].iter().sum();
+            let exposure: f32 = self.segment_exposure[row.clone()].iter().sum();
+            let all = (deaths + 8.0) / (exposure + 8.0 * lives::edge(plan));
+            for at in row {
+                self.segment_rate[at] = (self.segment_deaths[at] + doubt) / (self.segment_exposure[at] + doubt / all);
+                self.segment_deaths[at] *= keep;
+                self.segment_exposure[at] *= keep;
+            }
         }
     }
 
@@ -183,4 +203,11 @@ impl Placement for Learned {
     fn rate(&self, place: Place) -> f32 {
         self.segment_rate[usize::from(place.tag) * AGES + age_bucket(place.age)]
     }
+}
+
+/// TUNE
+pub static TUNE: std::sync::OnceLock<Vec<f32>> = std::sync::OnceLock::new();
+/// TUNE
+pub fn t(i: usize, d: f32) -> f32 {
+    TUNE.get().and_then(|v| v.get(i)).copied().filter(|v| *v > -1.0).unwrap_or(d)
 }

@@ -25,6 +25,8 @@ pub struct Lives {
     seen: Vec<f32>,
     moved: Vec<f32>,
     born: Vec<f32>,
+    /// Chances at the last plan.
+    pub(super) chance: Vec<f32>,
     /// Time that the counts stand for.
     pub(super) time: f32,
     passed: f32,
@@ -36,7 +38,7 @@ const DOUBT: f32 = 3.0;
 impl Lives {
     pub(super) fn new(blocks: u32) -> Self {
         let table = || vec![0.0; CELLS * AGES];
-        Self { blocks: blocks as f32, deaths: table(), seen: table(), moved: table(), born: vec![0.0; CELLS], time: 0.0, passed: 0.0 }
+        Self { blocks: blocks as f32, deaths: table(), seen: table(), moved: table(), born: vec![0.0; CELLS], chance: table(), time: 0.0, passed: 0.0 }
     }
 
     #[inline]
@@ -120,5 +122,5 @@ impl Lives {
 }
 
 fn blend(counts: &[(f32, f32); AGES], guess: impl Fn(usize) -> f32) -> [f32; AGES] {
-    std::array::from_fn(|age| (counts[age].0 + DOUBT) / (counts[age].1 + DOUBT / guess(age)))
+    std::array::from_fn(|age| (counts[age].0 + crate::learn::t(4, DOUBT)) / (counts[age].1 + crate::learn::t(4, DOUBT) / guess(age)))
 }

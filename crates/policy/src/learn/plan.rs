@@ -18,6 +18,9 @@ pub struct Planner {
     best: Vec<u8>,
     /// Cost of all that has the best plan `row`, if it is put into a stream with plan `column`.
     costs: Vec<f64>,
+    garbage: Vec<f64>,
+    /// TUNE
+    pub planned: f64,
 }
 
 impl Planner {
@@ -28,9 +31,16 @@ impl Planner {
             stream_of: vec![0; CELLS * AGES],
             best: vec![0; CELLS * AGES],
             costs: vec![0.0; PLANS * PLANS],
+            garbage: vec![0.0; PLANS * PLANS],
+            planned: 0.0,
         }
     }
 
+    /// TUNE
+    pub fn dump(&self) {
+        for from in 0..PLANS { let row = &self.costs[from * PLANS..][..PLANS]; let s: f64 = row.iter().copied().fold(f64::INFINITY, f64::min); if s.is_finite() && s > 0.0 { eprint!(" {from}:{s:.0}") } }
+        eprintln!();
+    }
     /// Number of streams.
     pub fn streams(&self) -> usize {
         self.plans.len()
@@ -50,6 +60,7 @@ impl Planner {
     pub(super) fn plan(&mut self, lives: &mut Lives, price: f64, open_cost: f64, live: u64) {
         lives.settle();
         self.costs.fill(0.0);
+        self.garbage.fill(0.0);
         let longest = (age_bucket(u32::try_from(live.saturating_mul(64)).unwrap_or(u32::MAX)) + 1).min(PLANS - 1);
         let mut used = Vec::new();
         for mean in 0..32 {
@@ -58,21 +69,28 @@ impl Planner {
                 continue;
             }
             let row = lives.row(mean);
-            for cell in cells.filter(|cell| lives.is_used(*cell)) {
-                self.weigh(lives, cell, &lives.cell(cell, &row), price as f32, longest);
+            for cell in cells {
+                if !lives.is_used(cell) {
+                    continue;
+                }
+                let chance = lives.cell(cell, &row);
+                lives.chance[cell * AGES..][..AGES].copy_from_slice(&chance);
+                self.weigh(lives, cell, &chance, price as f32, longest);
                 used.push(cell);
             }
         }
         let unknown = lives.cell(UNKNOWN, &[0.0; AGES]);
+        lives.chance[UNKNOWN * AGES..][..AGES].copy_from_slice(&unknown);
         self.weigh(lives, UNKNOWN, &unknown, price as f32, longest);
         used.push(UNKNOWN);
         let stream_of_plan = self.cut(price * open_cost * f64::from(lives.time));
+        self.planned /= f64::from(lives.time);
         for cell in used {
             for age in 0..AGES {
                 self.stream_of[cell * AGES + age] = stream_of_plan[usize::from(self.best[cell * AGES + age])];
             }
         }
-        lives.fade(KEEP);
+        lives.fade(crate::learn::t(5, KEEP));
     }
 
     /// The best plan of a cell for each age, and what it would cost under each plan.
@@ -92,26 +110,42 @@ impl Planner {
             let from = if age == 0 { 0.0 } else { edge(age) * 1.2 };
             let dead_before = if age == 0 { 0.0 } else { until(from).1 };
             let flow = f64::from(lives.flow(cell, age));
-            let mut costs = [0.0f32; PLANS];
+            let mut ends = [(0.0f32, 0.0f32, 0usize); PLANS];
             let (mut garbage, mut time, mut alive) = (0.0f32, 0.0f32, 1.0f32);
             let mut least = (f32::INFINITY, 0);
-            for (plan, cost) in costs.iter_mut().enumerate().take(longest + 1) {
+            for (plan, found) in ends.iter_mut().enumerate().take(longest + 1) {
                 let end = edge(plan);
                 let (bucket, dead) = until((from + end).max(1.0));
                 let left = (dead_before - dead).exp().min(alive);
                 garbage += (end - time) * (1.0 - 0.5 * (left + alive));
                 (time, alive) = (end, left);
-                *cost = price * garbage + left * (1.0 + worth[bucket.clamp(age + 1, top + 1)]);
-                if *cost < least.0 {
-                    least = (*cost, plan);
+                *found = (garbage, left, bucket.min(top + 1));
+                // Still in the same bucket of ages: what comes after is what comes now.
+                let cost = match bucket <= age {
+                    true => (price * garbage + left) / (1.0 - left).max(1e-9),
+                    false => price * garbage + left * (1.0 + worth[bucket.min(top + 1)]),
+                };
+                if cost < least.0 {
+                    least = (cost, plan);
                 }
             }
             worth[age] = least.0;
             self.best[cell * AGES + age] = least.1 as u8;
+            let mut costs = [0.0f32; PLANS];
+            let mut holds = [0.0f32; PLANS];
+            for plan in 0..=longest {
+                let (garbage, left, bucket) = ends[plan];
+                costs[plan] = price * garbage + left * (1.0 + worth[bucket.max(age)]);
+                holds[plan] = garbage;
+            }
             if flow > 0.0 {
                 let row = &mut self.costs[least.1 * PLANS..][..PLANS];
                 for (plan, sum) in row.iter_mut().enumerate() {
                     *sum += flow * f64::from(costs[plan.min(longest)]);
+                }
+                let row = &mut self.garbage[least.1 * PLANS..][..PLANS];
+                for (plan, sum) in row.iter_mut().enumerate() {
+                    *sum += flow * f64::from(holds[plan.min(longest)]);
                 }
             }
         }
@@ -152,8 +186,10 @@ impl Planner {
                 }
             }
         }
-        let total = |streams: usize| best[streams][PLANS] + open_cost * streams as f64;
+        let step = best[1][PLANS] * f64::from(crate::learn::t(6, 0.0005));
+        let total = |streams: usize| best[streams][PLANS] + (open_cost + step) * streams as f64;
         let mut streams = (1..=most).min_by(|a, b| total(*a).total_cmp(&total(*b))).expect("one");
+        self.planned = 0.0;
         let mut stream_of_plan = [0; PLANS];
         let mut to = PLANS;
         self.plans = vec![0; streams];
@@ -161,6 +197,7 @@ impl Planner {
             let from = cut[streams][to];
             self.plans[streams - 1] = group[from * (PLANS + 1) + to].1;
             stream_of_plan[from..to].fill(streams as u8 - 1);
+            for plan in from..to { self.planned += self.garbage[plan * PLANS + usize::from(self.plans[streams - 1])]; }
             (to, streams) = (from, streams - 1);
         }
         stream_of_plan

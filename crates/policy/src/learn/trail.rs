@@ -30,7 +30,7 @@ impl Trail {
             last
         } else {
             let before = value((self.0 & 0xff) as u8);
-            code(before + (life as f32 - before) * NEWEST)
+            code(before + (life as f32 - before) * crate::learn::t(3, NEWEST))
         };
         Self(u16::from(mean) | u16::from(last) << 8)
     }
