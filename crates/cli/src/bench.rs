@@ -7,7 +7,7 @@ mod case;
 mod chart;
 mod engine;
 mod journal_study;
-mod machine;
+pub mod machine;
 mod nbd;
 mod read;
 mod rebuild;

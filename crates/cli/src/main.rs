@@ -13,6 +13,7 @@ mod load;
 mod nbd_client;
 mod output;
 mod progress;
+mod sim;
 mod table;
 mod usage;
 mod values;
@@ -73,6 +74,9 @@ enum Command {
     /// Reproducible benchmarks.
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// Simulate write amplification: workloads, traces, policies, and what if.
+    #[command(subcommand)]
+    Sim(sim::SimCommand),
     /// Show everything once: members, pool, load, kill, recovery, verification, figures.
     Demo(demo::DemoArguments),
     /// Print the completion script of a shell.
@@ -97,6 +101,7 @@ fn main() -> ExitCode {
         Command::Plan(arguments) => commands::plan::run(&arguments, &output),
         Command::Trace(command) => commands::trace::run(&command, &output),
         Command::Bench(command) => bench::run(command, &output),
+        Command::Sim(command) => sim::run(command, &output),
         Command::Demo(arguments) => demo::run(&arguments, &output),
         Command::Completions(arguments) => commands::completions::run(&arguments),
     };

@@ -3,7 +3,7 @@
 //! Read in this order: [`timings`] (published figures of the members), [`ftl`] and [`nand`] (a timed SSD), [`device`] (what members are
 //! made of), [`content`] (what blocks hold), [`mix`] and [`load`] (the workloads), [`pool`] (Windrow on such members), [`inplace`] (an array written in
 //! place, with a journalling file system on it), [`study`] (configurations, loads, results). What it is for and how it may mislead:
-//! `docs/journal-study.md`.
+//! `docs/journal-study.md`. Apart from these: [`wa`], the write-amplification laboratory (`docs/wa-lab.md`).
 
 pub mod content;
 pub mod device;
@@ -15,5 +15,6 @@ pub mod nand;
 pub mod pool;
 pub mod study;
 pub mod timings;
+pub mod wa;
 
 pub use windrow_random as rng;

@@ -31,6 +31,17 @@ use trail::Trail;
 /// Not live.
 const DEAD: u32 = u32::MAX;
 
+/// Writes between two plans, at least; else a quarter of the live blocks.
+const PLAN_PAUSE_MIN: u32 = 1024;
+/// The price of space is the one that so many of the victims cost less than,
+const PRICE_QUANTILE: f64 = 0.9;
+/// followed in steps of this share.
+const PRICE_STEP: f64 = 0.02;
+/// Deaths that the mean rate of a plan weighs as much as, in the rate of its segments of one age.
+const SEGMENT_DOUBT: f32 = 20.0;
+/// What is kept of counts by segments from survey to survey.
+const SURVEY_KEEP: f32 = 0.995;
+
 /// What may be chosen.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LearnedOptions {
@@ -46,8 +57,7 @@ pub struct LearnedOptions {
 pub struct Learned {
     options: LearnedOptions,
     last: Vec<u32>,
-    /// TUNE
-    pub trail: Vec<u16>,
+    trail: Vec<u16>,
     lives: Lives,
     planner: Planner,
     segment_deaths: Vec<f32>,
@@ -56,8 +66,6 @@ pub struct Learned {
     surveyed_at: u32,
     hand: u32,
     price: f64,
-    garbage: u64,
-    factor: f64,
     plan_in: u32,
     live: u64,
 }
@@ -78,8 +86,6 @@ impl Learned {
             hand: 0,
             price: 10.0 / f64::from(blocks.max(1)),
             plan_in: 1024,
-            garbage: 0,
-            factor: 1.0,
             live: 0,
         }
     }
@@ -105,19 +111,10 @@ impl Learned {
         }
     }
 
-    fn factor_note(&self) {
-        if t(11, 0.0) > 0.0 { eprintln!("planned/actual garbage {:.3} plans {:?}", self.planner.planned / self.garbage as f64, (0..self.planner.streams()).map(|i| self.planner.plan_of(i as u8)).collect::<Vec<_>>()); }
-    }
-
     fn replan(&mut self) {
-        self.plan_in = ((self.live as f32 * t(2, 0.25)) as u32).max(1024);
+        self.plan_in = (self.live / 4).clamp(u64::from(PLAN_PAUSE_MIN), 1 << 30) as u32;
         let open_cost = self.options.open_cost * f64::from(self.options.segment_blocks);
-        self.planner.plan(&mut self.lives, self.price * self.factor * f64::from(t(8, 1.0)), open_cost, self.live);
-        if self.garbage > 0 && self.planner.planned > 0.0 {
-            let cap = f64::from(t(13, 8.0));
-            self.factor = (self.factor * (self.planner.planned / self.garbage as f64).clamp(0.1, 10.0).powf(f64::from(t(12, 0.0)))).clamp(1.0 / cap, cap);
-        }
-        self.factor_note();
+        self.planner.plan(&mut self.lives, self.price, open_cost, self.live);
     }
 }
 
@@ -158,7 +155,7 @@ impl Placement for Learned {
         let trail = Trail(self.trail[at]);
         let age = now.wrapping_sub(self.last[at]);
         self.lives.died(trail.cell(), age);
-        if t(7, 0.0) == 0.0 { self.trail[at] = trail.lived(age).0; }
+        self.trail[at] = trail.lived(age).0;
         if place.age > 0 {
             self.segment_deaths[usize::from(place.tag) * AGES + age_bucket(place.age)] += 1.0;
         }
@@ -169,28 +166,28 @@ impl Placement for Learned {
     }
 
     fn chosen(&mut self, price: f64) {
-        self.price += (price.min(self.price * 8.0) - self.price) * f64::from(t(9, 1.0 / 64.0));
-        self.price = self.price.max(1e-12);
+        // Follows a high quantile: segments that are wholly dead go at price 0 and say nothing of what the last one was worth.
+        let up = PRICE_STEP * PRICE_QUANTILE;
+        let down = PRICE_STEP * (1.0 - PRICE_QUANTILE);
+        self.price = (self.price * if price > self.price { 1.0 + up } else { 1.0 - down }).clamp(1e-15, 1.0);
     }
 
     fn survey(&mut self, now: u32, log: &dyn Survey) {
-        self.garbage = log.garbage_and_live().0;
         let passed = now.wrapping_sub(self.surveyed_at) as f32;
         self.surveyed_at = now;
         log.sealed(&mut |place, live| {
             self.segment_exposure[usize::from(place.tag) * AGES + age_bucket(place.age)] += live as f32 * passed;
         });
-        let keep = t(0, 0.995);
-        let doubt = t(1, 50.0);
         for plan in 0..PLANS {
             let row = plan * AGES..(plan + 1) * AGES;
             let deaths: f32 = self.segment_deaths[row.clone()].iter().sum();
             let exposure: f32 = self.segment_exposure[row.clone()].iter().sum();
+            // A segment of which nothing is known is taken to die as its plan says.
             let all = (deaths + 8.0) / (exposure + 8.0 * lives::edge(plan));
             for at in row {
-                self.segment_rate[at] = (self.segment_deaths[at] + doubt) / (self.segment_exposure[at] + doubt / all);
-                self.segment_deaths[at] *= keep;
-                self.segment_exposure[at] *= keep;
+                self.segment_rate[at] = (self.segment_deaths[at] + SEGMENT_DOUBT) / (self.segment_exposure[at] + SEGMENT_DOUBT / all);
+                self.segment_deaths[at] *= SURVEY_KEEP;
+                self.segment_exposure[at] *= SURVEY_KEEP;
             }
         }
     }
@@ -205,9 +202,5 @@ impl Placement for Learned {
     }
 }
 
-/// TUNE
-pub static TUNE: std::sync::OnceLock<Vec<f32>> = std::sync::OnceLock::new();
-/// TUNE
-pub fn t(i: usize, d: f32) -> f32 {
-    TUNE.get().and_then(|v| v.get(i)).copied().filter(|v| *v > -1.0).unwrap_or(d)
-}
+#[cfg(test)]
+mod tests;

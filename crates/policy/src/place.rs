@@ -11,12 +11,13 @@
 //! | [`Hotness`] | 8 | writes per time since the last, nearest of centres of segments (SFS) |
 //! | [`Fading`] | 2 | writes less moves, against a fading average, decades (FADaC) |
 //! | [`Invalidation`] | 4 | life of the version that dies, age of moved blocks (SepBIT) |
+//! | [`Generations`] | 0 | one stream further with each move (the chain of MiDAS, without its sizing) |
 //! | [`Learned`] | 6 | ours: learns how long blocks live, places for the cheapest end, see there |
 
 mod peers;
 
 pub use crate::learn::Learned;
-pub use peers::{Clusters, Fading, Hotness, Invalidation, Mixed, Separate};
+pub use peers::{Clusters, Fading, Generations, Hotness, Invalidation, Mixed, Separate};
 
 /// Most streams of any placement.
 pub const STREAMS_MAX: usize = 64;
@@ -36,8 +37,6 @@ pub struct Place {
 pub trait Survey {
     /// Calls `each` with place and live blocks of every sealed segment.
     fn sealed(&self, each: &mut dyn FnMut(Place, u32));
-    /// Blocks that hold nothing live, all over the log, and blocks that are live.
-    fn garbage_and_live(&self) -> (u64, u64);
 }
 
 /// Chooses streams. All calls are in the order of events.

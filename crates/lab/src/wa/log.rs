@@ -12,6 +12,7 @@
 //! 5. Cleaning counts as moves; `(written + moved) / written` is the write amplification.
 
 use super::operation::Operation;
+use serde::Serialize;
 use windrow_policy::place::{Place, Placement, STREAMS_MAX, Survey};
 use windrow_policy::select::{Candidate, Rule, Shortlist};
 use windrow_policy::{SegmentStats, VictimIndex, VictimPolicy};
@@ -34,8 +35,10 @@ pub struct Shape {
     pub blocks: u32,
     /// Blocks that are live at the same time, at most; `blocks` unless trims or holes leave some empty.
     pub live_blocks: u32,
-    /// Blocks in a segment.
+    /// Blocks in a segment that hold data.
     pub segment_blocks: u32,
+    /// Blocks of a segment beside these, for headers: they take space, and are written with every segment.
+    pub header_blocks: u32,
     /// Spare share of all space, 0 to 1.
     pub spare: f64,
     /// What counts as space.
@@ -45,14 +48,14 @@ pub struct Shape {
 impl Shape {
     /// Segments of the pool.
     pub fn segments(&self) -> u32 {
-        let all = f64::from(self.live_blocks) / (1.0 - self.spare) / f64::from(self.segment_blocks);
+        let all = f64::from(self.live_blocks) / (1.0 - self.spare) / f64::from(self.segment_blocks + self.header_blocks);
         // The smallest log that can be cleaned has an open, a free and a sealed segment beside what is live.
         (all - 1e-9).ceil() as u32 + if self.space == Space::Share { STREAMS_MAX as u32 + 4 } else { 0 }
     }
 }
 
 /// What was written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Counts {
     /// Blocks that users wrote.
     pub written: u64,
@@ -62,6 +65,10 @@ pub struct Counts {
     pub trimmed: u64,
     /// Victims.
     pub victims: u64,
+    /// Of the moved blocks, those that were moved in pauses.
+    pub moved_idle: u64,
+    /// Most blocks that were moved before one write.
+    pub longest_wait: u32,
 }
 
 impl Counts {
@@ -72,6 +79,8 @@ impl Counts {
             moved: self.moved - before.moved,
             trimmed: self.trimmed - before.trimmed,
             victims: self.victims - before.victims,
+            moved_idle: self.moved_idle - before.moved_idle,
+            longest_wait: self.longest_wait,
         }
     }
 
@@ -129,9 +138,6 @@ impl Survey for Segments {
                 each(self.place(number as u32), segment.live);
             }
         }
-    }
-    fn garbage_and_live(&self) -> (u64, u64) {
-        (self.used - self.live, self.live)
     }
 }
 
@@ -245,6 +251,7 @@ impl<P: Placement> Log<P> {
     #[inline]
     pub fn write(&mut self, block: u32) {
         self.kill(block, false);
+        let moved = self.counts.moved;
         let stream = self.placement.user(block, self.segments.now);
         if self.shape.space == Space::Strict {
             self.make_room(stream);
@@ -255,6 +262,7 @@ impl<P: Placement> Log<P> {
         if self.shape.space == Space::Share {
             self.hold_share();
         }
+        self.counts.longest_wait = self.counts.longest_wait.max((self.counts.moved - moved) as u32);
         self.survey_in -= 1;
         if self.survey_in == 0 {
             self.survey_in = self.survey_pause;
@@ -364,6 +372,25 @@ impl<P: Placement> Log<P> {
         if garbage as f64 > self.shape.spare * self.segments.used as f64 {
             self.clean_one();
         }
+    }
+
+    /// A pause in which so many blocks could be moved: cleans until so many segments are free.
+    pub fn idle(&mut self, mut blocks: u32, free: u32) {
+        while self.free_segments() < free {
+            let before = self.counts.moved;
+            // The last victim of a pause is finished even if that takes a little longer; a full one gains nothing.
+            if blocks == 0 || !self.clean_one() {
+                return;
+            }
+            let moved = self.counts.moved - before;
+            self.counts.moved_idle += moved;
+            blocks = blocks.saturating_sub(moved.max(1) as u32);
+        }
+    }
+
+    /// Begins the count of [`Log::victims_by_live`] anew.
+    pub fn forget_victims(&mut self) {
+        self.victim_live.fill(0);
     }
 
     /// Cleans one victim; false if there is none.

@@ -1,6 +1,6 @@
 //! How long blocks live: chances of death by what is known of a block and by its age.
 
-use super::trail::{CELLS, UNKNOWN};
+use super::trail::{CELLS, ROWS, UNKNOWN};
 
 /// Age buckets: half octaves.
 pub const AGES: usize = 64;
@@ -25,20 +25,18 @@ pub struct Lives {
     seen: Vec<f32>,
     moved: Vec<f32>,
     born: Vec<f32>,
-    /// Chances at the last plan.
-    pub(super) chance: Vec<f32>,
     /// Time that the counts stand for.
     pub(super) time: f32,
     passed: f32,
 }
 
 /// Deaths that a guess weighs as much as.
-const DOUBT: f32 = 3.0;
+const DOUBT: f32 = 2.0;
 
 impl Lives {
     pub(super) fn new(blocks: u32) -> Self {
         let table = || vec![0.0; CELLS * AGES];
-        Self { blocks: blocks as f32, deaths: table(), seen: table(), moved: table(), born: vec![0.0; CELLS], chance: table(), time: 0.0, passed: 0.0 }
+        Self { blocks: blocks as f32, deaths: table(), seen: table(), moved: table(), born: vec![0.0; CELLS], time: 0.0, passed: 0.0 }
     }
 
     #[inline]
@@ -103,8 +101,8 @@ impl Lives {
     /// Chances of death per time, by age, of all cells with the same mean life; the guess for each of them.
     pub(super) fn row(&self, mean: usize) -> [f32; AGES] {
         let mut sum = [(0.0, 0.0); AGES];
-        for last in 0..16 {
-            for (all, one) in sum.iter_mut().zip(self.raw(mean * 16 + last)) {
+        for last in 0..ROWS {
+            for (all, one) in sum.iter_mut().zip(self.raw(mean * ROWS + last)) {
                 *all = (all.0 + one.0, all.1 + one.1);
             }
         }
@@ -122,5 +120,8 @@ impl Lives {
 }
 
 fn blend(counts: &[(f32, f32); AGES], guess: impl Fn(usize) -> f32) -> [f32; AGES] {
-    std::array::from_fn(|age| (counts[age].0 + crate::learn::t(4, DOUBT)) / (counts[age].1 + crate::learn::t(4, DOUBT) / guess(age)))
+    std::array::from_fn(|age| (counts[age].0 + DOUBT) / (counts[age].1 + DOUBT / guess(age)))
 }
+
+#[cfg(test)]
+mod tests;

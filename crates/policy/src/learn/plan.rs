@@ -1,13 +1,22 @@
 //! From chances of death and the price of space to streams.
+//!
+//! For each cell and age the best plan is the age `T` at which a segment is to be cleaned that minimises `J` (see [`crate::learn`]). It is found from
+//! the greatest age downwards, because what comes after a move is then known. A plan that ends within the same bucket of ages as it began
+//! (half an octave is long beside the lives of cold segments) is followed by itself, so its cost is that of repeating it until the
+//! block dies: `(p G + S) / (1 - S)`. Without that, the guess for ages never seen would leak down through all buckets.
 
 use super::lives::{AGES, Lives, age_bucket, edge};
-use super::trail::{CELLS, UNKNOWN};
+use super::trail::{CELLS, ROWS, UNKNOWN};
 
 /// Plans: the age at which a segment is to be cleaned, in half octaves.
 pub const PLANS: usize = 64;
 
 /// Share of the counts that is kept from plan to plan.
-const KEEP: f32 = 0.93;
+const KEEP: f32 = 0.97;
+/// A further stream must save at least this share of all costs.
+const WORTH_A_STREAM: f64 = 0.0005;
+/// Plans may be this many half octaves longer than writing all live blocks takes.
+const LONGEST: usize = 12;
 
 /// The streams and which cell goes where.
 pub struct Planner {
@@ -18,9 +27,57 @@ pub struct Planner {
     best: Vec<u8>,
     /// Cost of all that has the best plan `row`, if it is put into a stream with plan `column`.
     costs: Vec<f64>,
-    garbage: Vec<f64>,
-    /// TUNE
-    pub planned: f64,
+    ends: Vec<(End, [End; PLANS])>,
+}
+
+/// A law of lives: what is left at the edges of ages.
+struct Law {
+    /// Chances summed over time up to the edge.
+    total: [f32; AGES + 1],
+    /// Share that reaches the edge.
+    left: [f32; AGES + 1],
+}
+
+impl Law {
+    fn new(chance: &[f32; AGES]) -> Self {
+        let (mut total, mut left) = ([0.0f32; AGES + 1], [1.0f32; AGES + 1]);
+        for age in 0..AGES {
+            total[age + 1] = total[age] + chance[age] * (edge(age + 1) - edge(age));
+            left[age + 1] = (-total[age + 1]).exp();
+        }
+        Self { total, left }
+    }
+
+    /// Share that reaches a time.
+    fn at(&self, end: End) -> f32 {
+        self.left[end.bucket] + (self.left[end.bucket + 1] - self.left[end.bucket]) * end.within
+    }
+
+    /// Chances summed up to a time.
+    fn sum(&self, end: End) -> f32 {
+        self.total[end.bucket] + (self.total[end.bucket + 1] - self.total[end.bucket]) * end.within
+    }
+}
+
+/// A time: its bucket of ages, and how far into it.
+#[derive(Clone, Copy, Default)]
+struct End {
+    bucket: usize,
+    within: f32,
+}
+
+impl End {
+    fn of(time: f32) -> Self {
+        let bucket = age_bucket(time as u32);
+        let (begin, end) = (edge(bucket), edge(bucket + 1));
+        Self { bucket, within: ((time - begin) / (end - begin)).clamp(0.0, 1.0) }
+    }
+}
+
+/// Where plans end that begin at an age, and where they begin.
+fn ends() -> Vec<(End, [End; PLANS])> {
+    let from = |age: usize| if age == 0 { 0.0 } else { edge(age) * 1.2 };
+    (0..AGES).map(|age| (End::of(from(age)), std::array::from_fn(|plan| End::of(from(age) + edge(plan))))).collect()
 }
 
 impl Planner {
@@ -31,24 +88,18 @@ impl Planner {
             stream_of: vec![0; CELLS * AGES],
             best: vec![0; CELLS * AGES],
             costs: vec![0.0; PLANS * PLANS],
-            garbage: vec![0.0; PLANS * PLANS],
-            planned: 0.0,
+            ends: ends(),
         }
     }
 
-    /// TUNE
-    pub fn dump(&self) {
-        for from in 0..PLANS { let row = &self.costs[from * PLANS..][..PLANS]; let s: f64 = row.iter().copied().fold(f64::INFINITY, f64::min); if s.is_finite() && s > 0.0 { eprint!(" {from}:{s:.0}") } }
-        eprintln!();
-    }
     /// Number of streams.
     pub fn streams(&self) -> usize {
         self.plans.len()
     }
 
-    /// The plan of a stream.
+    /// The plan of a stream; of the last if there are fewer now.
     pub fn plan_of(&self, stream: u8) -> u8 {
-        self.plans.get(usize::from(stream)).copied().unwrap_or(*self.plans.last().expect("one"))
+        self.plans[usize::from(stream).min(self.plans.len() - 1)]
     }
 
     /// The stream of a cell at an age.
@@ -60,67 +111,66 @@ impl Planner {
     pub(super) fn plan(&mut self, lives: &mut Lives, price: f64, open_cost: f64, live: u64) {
         lives.settle();
         self.costs.fill(0.0);
-        self.garbage.fill(0.0);
-        let longest = (age_bucket(u32::try_from(live.saturating_mul(64)).unwrap_or(u32::MAX)) + 1).min(PLANS - 1);
-        let mut used = Vec::new();
-        for mean in 0..32 {
-            let cells = mean * 16..mean * 16 + 16;
+        let all = age_bucket(u32::try_from(live).unwrap_or(u32::MAX));
+        let longest = (all + LONGEST).min(PLANS - 4);
+        let mut planned = Vec::new();
+        for mean in 0..ROWS {
+            let cells = mean * ROWS..(mean + 1) * ROWS;
             if !cells.clone().any(|cell| lives.is_used(cell)) {
                 continue;
             }
             let row = lives.row(mean);
+            // What is not in use yet is planned as what is like it.
+            let idle = cells.clone().find(|cell| !lives.is_used(*cell));
+            if let Some(idle) = idle {
+                self.weigh(lives, idle, &row, price as f32, longest);
+            }
             for cell in cells {
-                if !lives.is_used(cell) {
-                    continue;
+                match idle {
+                    Some(idle) if !lives.is_used(cell) => self.best.copy_within(idle * AGES..(idle + 1) * AGES, cell * AGES),
+                    _ => self.weigh(lives, cell, &lives.cell(cell, &row), price as f32, longest),
                 }
-                let chance = lives.cell(cell, &row);
-                lives.chance[cell * AGES..][..AGES].copy_from_slice(&chance);
-                self.weigh(lives, cell, &chance, price as f32, longest);
-                used.push(cell);
+                planned.push(cell);
             }
         }
         let unknown = lives.cell(UNKNOWN, &[0.0; AGES]);
-        lives.chance[UNKNOWN * AGES..][..AGES].copy_from_slice(&unknown);
         self.weigh(lives, UNKNOWN, &unknown, price as f32, longest);
-        used.push(UNKNOWN);
+        planned.push(UNKNOWN);
         let stream_of_plan = self.cut(price * open_cost * f64::from(lives.time));
-        self.planned /= f64::from(lives.time);
-        for cell in used {
-            for age in 0..AGES {
-                self.stream_of[cell * AGES + age] = stream_of_plan[usize::from(self.best[cell * AGES + age])];
+        for cell in planned {
+            for at in cell * AGES..(cell + 1) * AGES {
+                self.stream_of[at] = stream_of_plan[usize::from(self.best[at])];
             }
         }
-        lives.fade(crate::learn::t(5, KEEP));
+        lives.fade(KEEP);
     }
 
-    /// The best plan of a cell for each age, and what it would cost under each plan.
+    /// The best plan of a cell for each age; adds what the cell's blocks would cost under each plan.
     fn weigh(&mut self, lives: &Lives, cell: usize, chance: &[f32; AGES], price: f32, longest: usize) {
-        let mut total = [0.0f32; AGES + 1];
-        for age in 0..AGES {
-            total[age + 1] = total[age] + chance[age] * (edge(age + 1) - edge(age));
-        }
-        let until = |time: f32| {
-            let bucket = age_bucket(time as u32);
-            (bucket, total[bucket] + chance[bucket] * (time - edge(bucket)))
-        };
+        let law = Law::new(chance);
+        let top = longest + 2;
         let mut worth = [0.0f32; AGES + 1];
-        let top = (longest + 2).min(AGES - 1);
         worth[top + 1] = memoryless(price / chance[top]);
         for age in (0..=top).rev() {
-            let from = if age == 0 { 0.0 } else { edge(age) * 1.2 };
-            let dead_before = if age == 0 { 0.0 } else { until(from).1 };
-            let flow = f64::from(lives.flow(cell, age));
-            let mut ends = [(0.0f32, 0.0f32, 0usize); PLANS];
+            let (begin, plans) = &self.ends[age];
+            let before = if age == 0 { 1.0 } else { law.at(*begin) };
+            let per_alive = before.recip();
+            // Garbage held, share left, bucket of the end: of each plan.
+            let mut found = [(0.0f32, 0.0f32, 0usize); PLANS];
             let (mut garbage, mut time, mut alive) = (0.0f32, 0.0f32, 1.0f32);
             let mut least = (f32::INFINITY, 0);
-            for (plan, found) in ends.iter_mut().enumerate().take(longest + 1) {
+            for (plan, found) in found.iter_mut().enumerate().take(longest + 1) {
                 let end = edge(plan);
-                let (bucket, dead) = until((from + end).max(1.0));
-                let left = (dead_before - dead).exp().min(alive);
+                let bucket = plans[plan].bucket;
+                let left = match before > 1e-20 {
+                    true => law.at(plans[plan]) * per_alive,
+                    // Hardly any live so long; those that do are not less sure to die.
+                    false => (law.sum(*begin) - law.sum(plans[plan])).exp(),
+                };
+                let left = left.min(alive);
                 garbage += (end - time) * (1.0 - 0.5 * (left + alive));
                 (time, alive) = (end, left);
                 *found = (garbage, left, bucket.min(top + 1));
-                // Still in the same bucket of ages: what comes after is what comes now.
                 let cost = match bucket <= age {
                     true => (price * garbage + left) / (1.0 - left).max(1e-9),
                     false => price * garbage + left * (1.0 + worth[bucket.min(top + 1)]),
@@ -131,21 +181,12 @@ impl Planner {
             }
             worth[age] = least.0;
             self.best[cell * AGES + age] = least.1 as u8;
-            let mut costs = [0.0f32; PLANS];
-            let mut holds = [0.0f32; PLANS];
-            for plan in 0..=longest {
-                let (garbage, left, bucket) = ends[plan];
-                costs[plan] = price * garbage + left * (1.0 + worth[bucket.max(age)]);
-                holds[plan] = garbage;
-            }
+            let flow = f64::from(lives.flow(cell, age));
             if flow > 0.0 {
                 let row = &mut self.costs[least.1 * PLANS..][..PLANS];
                 for (plan, sum) in row.iter_mut().enumerate() {
-                    *sum += flow * f64::from(costs[plan.min(longest)]);
-                }
-                let row = &mut self.garbage[least.1 * PLANS..][..PLANS];
-                for (plan, sum) in row.iter_mut().enumerate() {
-                    *sum += flow * f64::from(holds[plan.min(longest)]);
+                    let (garbage, left, bucket) = found[plan.min(longest)];
+                    *sum += flow * f64::from(price * garbage + left * (1.0 + worth[bucket.max(age)]));
                 }
             }
         }
@@ -156,7 +197,38 @@ impl Planner {
 
     /// Cuts the best plans into streams, so that the sum of costs and of what open segments cost is least. Returns the stream of each plan.
     fn cut(&mut self, open_cost: f64) -> [u8; PLANS] {
-        // `group[from][to]`: cheapest common plan of best plans `from .. to`.
+        let group = self.groups();
+        let most = self.streams_max;
+        let mut best = vec![[f64::INFINITY; PLANS + 1]; most + 1];
+        let mut cut = vec![[0usize; PLANS + 1]; most + 1];
+        best[0][0] = 0.0;
+        for streams in 1..=most {
+            for to in 1..=PLANS {
+                for from in 0..to {
+                    let cost = best[streams - 1][from] + group[from * (PLANS + 1) + to].0;
+                    if cost < best[streams][to] {
+                        (best[streams][to], cut[streams][to]) = (cost, from);
+                    }
+                }
+            }
+        }
+        let step = open_cost + best[1][PLANS] * WORTH_A_STREAM;
+        let total = |streams: usize| best[streams][PLANS] + step * streams as f64;
+        let mut streams = (1..=most).min_by(|a, b| total(*a).total_cmp(&total(*b))).expect("at least one");
+        let mut stream_of_plan = [0; PLANS];
+        let mut to = PLANS;
+        self.plans = vec![0; streams];
+        while streams > 0 {
+            let from = cut[streams][to];
+            self.plans[streams - 1] = group[from * (PLANS + 1) + to].1;
+            stream_of_plan[from..to].fill(streams as u8 - 1);
+            (to, streams) = (from, streams - 1);
+        }
+        stream_of_plan
+    }
+
+    /// `[from][to]`: cost of the cheapest common plan of best plans `from .. to`, and that plan.
+    fn groups(&self) -> Vec<(f64, u8)> {
         let mut group = vec![(0.0f64, 0u8); PLANS * (PLANS + 1)];
         for from in 0..PLANS {
             let mut sums = [0.0f64; PLANS];
@@ -172,39 +244,11 @@ impl Planner {
                 group[from * (PLANS + 1) + to] = (least.0, least.1 as u8);
             }
         }
-        let most = self.streams_max;
-        let mut best = vec![[f64::INFINITY; PLANS + 1]; most + 1];
-        let mut cut = vec![[0usize; PLANS + 1]; most + 1];
-        best[0][0] = 0.0;
-        for streams in 1..=most {
-            for to in 1..=PLANS {
-                for from in 0..to {
-                    let cost = best[streams - 1][from] + group[from * (PLANS + 1) + to].0;
-                    if cost < best[streams][to] {
-                        (best[streams][to], cut[streams][to]) = (cost, from);
-                    }
-                }
-            }
-        }
-        let step = best[1][PLANS] * f64::from(crate::learn::t(6, 0.0005));
-        let total = |streams: usize| best[streams][PLANS] + (open_cost + step) * streams as f64;
-        let mut streams = (1..=most).min_by(|a, b| total(*a).total_cmp(&total(*b))).expect("one");
-        self.planned = 0.0;
-        let mut stream_of_plan = [0; PLANS];
-        let mut to = PLANS;
-        self.plans = vec![0; streams];
-        while streams > 0 {
-            let from = cut[streams][to];
-            self.plans[streams - 1] = group[from * (PLANS + 1) + to].1;
-            stream_of_plan[from..to].fill(streams as u8 - 1);
-            for plan in from..to { self.planned += self.garbage[plan * PLANS + usize::from(self.plans[streams - 1])]; }
-            (to, streams) = (from, streams - 1);
-        }
-        stream_of_plan
+        group
     }
 }
 
-/// Cost of a life without memory whose end is at chance 1 per time, at the price `y`.
+/// Cost of a life without memory whose chance of death is 1 per time, at the price `y`.
 fn memoryless(y: f32) -> f32 {
     let y = y.max(1e-9);
     let (mut low, mut high) = (1e-4f32, 40.0f32);
@@ -215,3 +259,6 @@ fn memoryless(y: f32) -> f32 {
     let left = (-low).exp();
     y * (low / (1.0 - left) - 1.0) + left / (1.0 - left)
 }
+
+#[cfg(test)]
+mod tests;

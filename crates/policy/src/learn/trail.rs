@@ -4,22 +4,24 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Trail(pub u16);
 
+/// Octaves of the mean, and of the last life.
+pub const ROWS: usize = 32;
 /// Cells that trails are sorted into.
-pub const CELLS: usize = 32 * 16 + 1;
+pub const CELLS: usize = ROWS * ROWS + 1;
 /// The cell of blocks that have not died yet.
-pub const UNKNOWN: usize = 32 * 16;
+pub const UNKNOWN: usize = ROWS * ROWS;
 
 /// Weight of the newest life in the mean.
-const NEWEST: f32 = 0.2;
+const NEWEST: f32 = 0.3;
 
 impl Trail {
-    /// The cell: octave of the mean, two octaves of the last life.
+    /// The cell: octave of the mean, octave of the last life.
     #[inline]
     pub fn cell(self) -> usize {
         if self.0 == 0 {
             return UNKNOWN;
         }
-        usize::from(self.0 & 0xff) / 8 * 16 + usize::from(self.0 >> 8) / 16
+        usize::from(self.0 & 0xff) / 8 * ROWS + usize::from(self.0 >> 8) / 8
     }
 
     /// After one more life.
@@ -30,7 +32,7 @@ impl Trail {
             last
         } else {
             let before = value((self.0 & 0xff) as u8);
-            code(before + (life as f32 - before) * crate::learn::t(3, NEWEST))
+            code(before + (life as f32 - before) * NEWEST)
         };
         Self(u16::from(mean) | u16::from(last) << 8)
     }
@@ -49,3 +51,6 @@ fn code(life: f32) -> u8 {
 fn value(code: u8) -> f32 {
     f32::from_bits(((u32::from(code) + (127 << 3)) << 20) + (1 << 19))
 }
+
+#[cfg(test)]
+mod tests;

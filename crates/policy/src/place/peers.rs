@@ -294,3 +294,34 @@ impl Placement for Invalidation {
         false
     }
 }
+
+/// Generations: what users write, then one stream further with each move, as in the chain of groups of MiDAS (Oh and others, FAST 2024).
+/// MiDAS also sizes its groups by a model and keeps the hottest blocks apart; this does neither.
+#[derive(Debug)]
+pub struct Generations {
+    streams: u8,
+}
+
+impl Generations {
+    /// So many generations.
+    pub fn new(streams: u8) -> Self {
+        Self { streams }
+    }
+}
+
+impl Placement for Generations {
+    fn streams(&self) -> usize {
+        usize::from(self.streams)
+    }
+    #[inline]
+    fn user(&mut self, _block: u32, _now: u32) -> u8 {
+        0
+    }
+    #[inline]
+    fn moved(&mut self, _block: u32, _now: u32, from: Place) -> u8 {
+        (from.tag + 1).min(self.streams - 1)
+    }
+    fn watches_deaths(&self) -> bool {
+        false
+    }
+}

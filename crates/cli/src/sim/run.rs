@@ -1,0 +1,283 @@
+//! `sim run` and `sim speed`.
+
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::table::Table;
+use crate::values::{Share, Size};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use std::fmt::Write;
+use std::io::Read;
+use std::path::PathBuf;
+use std::time::Instant;
+use windrow_host::failure::{Failure, id};
+use windrow_lab::wa::csv::Trace;
+use windrow_lab::wa::log::{Shape, Space};
+use windrow_lab::wa::operation::Operation;
+use windrow_lab::wa::run::{Outcome, Plan, Policy, run as simulate};
+use windrow_lab::wa::workload::{Pattern, Workload, fill};
+
+const BLOCK: u64 = 4096;
+
+/// What counts as space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum SpaceName {
+    /// Open segments and the reserve come out of the spare space.
+    Strict,
+    /// The SepBIT simulator's rule: one victim after each write while garbage is more than the spare share of what is written.
+    Share,
+}
+
+impl From<SpaceName> for Space {
+    fn from(name: SpaceName) -> Self {
+        match name {
+            SpaceName::Strict => Self::Strict,
+            SpaceName::Share => Self::Share,
+        }
+    }
+}
+
+/// A policy name; the error says what there is.
+fn policy(text: &str) -> Result<Policy, String> {
+    Policy::from_name(text)
+}
+
+/// A pattern of overwrites.
+pub fn pattern(text: &str) -> Result<Pattern, String> {
+    let all = "uniform, zipf:THETA, hot:WRITES/BLOCKS, sequential:STREAMS, mixed, moving, phases, journal";
+    Pattern::from_name(text).ok_or_else(|| format!("'{text}' is no workload; there are {all}"))
+}
+
+/// Arguments of `sim run`.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  windrow sim run                                                  ours and greedy on Zipf 0.99, 7, 10 and 15 % spare
+  windrow sim run --workload hot:80/20 --policy learned,sepbit,dac,fadac,sfs,none --space share
+  windrow sim run --workload uniform --policy none+fifo,none+choices:10,none --spare 5%,20%
+  windrow sim run --trace trace.csv --segment 1M --policy learned,sepbit -o json
+  windrow sim run --workload zipf --static 50% --trim 5% --policy learned --spare 7%
+
+Policies: PLACEMENT[+RULE][/STREAMS]. Placements: none, separate, dac, sfs, fadac, sepbit, generations, learned (ours), oracle (knows the
+future). Rules: greedy, cost-benefit, age-root, fifo, choices:N, window:N, gain.")]
+pub struct RunArguments {
+    /// Policies, by comma.
+    #[arg(long, value_delimiter = ',', default_value = "learned,none", value_parser = policy)]
+    policy: Vec<Policy>,
+    /// What is overwritten after the fill: uniform, zipf:0.99, hot:80/20, sequential:4, mixed, moving, phases, journal.
+    #[arg(long, default_value = "zipf:0.99", value_parser = pattern, conflicts_with = "trace")]
+    workload: Pattern,
+    /// A normalised trace (op,offset,length,time) instead; `-` for standard input.
+    #[arg(long)]
+    trace: Option<PathBuf>,
+    /// The trace so many times.
+    #[arg(long, default_value = "1", requires = "trace", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// Leave the trims of the trace out.
+    #[arg(long, requires = "trace")]
+    no_trims: bool,
+    /// Space that can be addressed.
+    #[arg(long, default_value = "1G")]
+    size: Size,
+    /// Size of a segment.
+    #[arg(long, default_value = "2M")]
+    segment: Size,
+    /// Spare shares of all space, by comma, 0.5 to 95 %.
+    #[arg(long, value_delimiter = ',', default_value = "7%,10%,15%")]
+    spare: Vec<Share>,
+    /// What counts as space.
+    #[arg(long, value_enum, default_value = "strict")]
+    space: SpaceName,
+    /// Overwrites after the fill, in sizes; the second half of all writes is the steady state.
+    #[arg(long, default_value = "20", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    passes: u32,
+    /// Share of the blocks that is filled and never written again.
+    #[arg(long = "static", default_value = "0%")]
+    static_share: Share,
+    /// Share of operations that trim a block.
+    #[arg(long, default_value = "0%")]
+    trim: Share,
+    /// Seed of all that is random.
+    #[arg(long, default_value = "1")]
+    seed: u64,
+}
+
+/// A line of the result.
+#[derive(Serialize)]
+struct Line {
+    policy: String,
+    spare_ppm: u64,
+    outcome: Outcome,
+}
+
+/// Operations to be run, again and again.
+enum Source {
+    Trace(Trace, u32),
+    Load { workload: Workload, blocks: u32, passes: u32, seed: u64 },
+}
+
+impl Source {
+    fn operations(&self) -> Box<dyn Iterator<Item = Operation> + '_> {
+        match self {
+            Self::Trace(trace, repeat) => Box::new((0..*repeat).flat_map(|_| trace.operations.iter().copied())),
+            Self::Load { workload, blocks, passes, seed } => {
+                let mut left = u64::from(*blocks) * u64::from(*passes);
+                let load = workload.stream(*blocks, *seed).take_while(move |operation| {
+                    let going = left > 0;
+                    left -= u64::from(going && matches!(operation, Operation::Write { .. }));
+                    going
+                });
+                Box::new(fill(*blocks).chain(load))
+            }
+        }
+    }
+
+    fn blocks(&self) -> u32 {
+        match self {
+            Self::Trace(trace, _) => trace.blocks,
+            Self::Load { blocks, .. } => *blocks,
+        }
+    }
+
+    fn written(&self) -> u64 {
+        match self {
+            Self::Trace(trace, repeat) => trace.written() * u64::from(*repeat),
+            Self::Load { blocks, passes, .. } => u64::from(*blocks) * (1 + u64::from(*passes)),
+        }
+    }
+}
+
+/// A failure of the simulator.
+pub fn failed(why: String) -> Failure {
+    Failure::new(id::BENCH, "the simulation cannot be run", why).remedy("see `windrow sim run --help`")
+}
+
+fn source(arguments: &RunArguments) -> Result<Source, Failure> {
+    let Some(path) = &arguments.trace else {
+        let blocks = u32::try_from(arguments.size.0 / BLOCK).map_err(|_| failed("more than 16 TiB".into()))?;
+        let share = |share: Share| f64::from(share.0) / 1000.0;
+        let workload = Workload { pattern: arguments.workload, static_share: share(arguments.static_share), trim_share: share(arguments.trim) };
+        return match blocks {
+            0 => Err(failed("a pool without blocks".into())),
+            _ => Ok(Source::Load { workload, blocks, passes: arguments.passes, seed: arguments.seed }),
+        };
+    };
+    let mut text = String::new();
+    let read = match path.as_os_str() == "-" {
+        true => std::io::stdin().read_to_string(&mut text),
+        false => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)),
+    };
+    read.map_err(|error| Failure::new(id::LOCAL_FILE, format!("the trace {} cannot be read", path.display()), error.to_string()))?;
+    let trace = Trace::parse(&text, !arguments.no_trims).map_err(failed)?;
+    if trace.blocks == 0 { Err(failed("the trace writes nothing".into())) } else { Ok(Source::Trace(trace, arguments.repeat)) }
+}
+
+fn shape(blocks: u32, segment: Size, spare: Share, space: SpaceName) -> Result<Shape, Failure> {
+    let segment_blocks = u32::try_from(segment.0 / BLOCK).ok().filter(|blocks| *blocks > 0).ok_or_else(|| failed("a segment has at least a block".into()))?;
+    if !(5..=950).contains(&spare.0) {
+        return Err(failed(format!("{spare} spare: 0.5 to 95 % can be simulated")));
+    }
+    Ok(Shape { blocks, live_blocks: blocks, segment_blocks, header_blocks: 0, spare: f64::from(spare.0) / 1000.0, space: space.into() })
+}
+
+/// `sim run`.
+pub fn run(arguments: &RunArguments, output: &Output) -> Result<u8, Failure> {
+    let source = source(arguments)?;
+    let written = source.written();
+    let mut lines = Vec::new();
+    for policy in &arguments.policy {
+        for spare in &arguments.spare {
+            let shape = shape(source.blocks(), arguments.segment, *spare, arguments.space)?;
+            let plan = Plan { shape, seed: arguments.seed, window: (written / 100).max(1), steady_after: written / 2, idle_free: 0 };
+            let mut progress = Progress::new(format!("{} at {spare}", policy.name()));
+            let mut tell = |done: u64| {
+                progress.steps(done, written);
+                true
+            };
+            let outcome = simulate(*policy, &plan, || source.operations(), &mut tell).map_err(failed)?;
+            lines.push(Line { policy: policy.name(), spare_ppm: u64::from(spare.0) * 1000, outcome });
+        }
+    }
+    let value = serde_json::json!({ "blocks": source.blocks(), "written_blocks": written, "lines": lines });
+    output.result("sim-run", &value, || text(arguments, &lines));
+    Ok(0)
+}
+
+fn text(arguments: &RunArguments, lines: &[Line]) -> String {
+    let heading: Vec<String> = std::iter::once("steady WAF".to_owned()).chain(arguments.spare.iter().map(ToString::to_string)).collect();
+    let mut table = Table::new(&heading.iter().map(String::as_str).collect::<Vec<_>>());
+    for row in lines.chunks(arguments.spare.len()) {
+        table.row(std::iter::once(row[0].policy.clone()).chain(row.iter().map(|line| format!("{:.3}", line.outcome.steady))));
+    }
+    let mut text = table.render();
+    if let [line] = lines {
+        let outcome = &line.outcome;
+        let tenths = |windows: &[f64]| windows.iter().map(|waf| format!("{waf:.2}")).collect::<Vec<_>>().join(" ");
+        let percent = |shares: &[f64]| shares.iter().map(|share| format!("{:.1}", share * 100.0)).collect::<Vec<_>>().join(" ");
+        _ = writeln!(text, "over time, in hundredths of all writes: {}", tenths(&outcome.windows));
+        _ = writeln!(text, "victims by emptiness, percent of them in each twentieth: {}", percent(&outcome.victims));
+        _ = writeln!(text, "emptiness by age, percent in each twentieth of the segments, youngest first: {}", percent(&outcome.emptiness));
+        _ = writeln!(text, "streams at the end: {}; tables: {:.1} bytes for each block", outcome.streams, outcome.bytes_per_block);
+    }
+    text
+}
+
+/// Arguments of `sim speed`.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  windrow sim speed
+  windrow sim speed --size 119.2G --segment 1M --passes 5 --policy learned   about as many blocks and writes as the JEDEC client trace has")]
+pub struct SpeedArguments {
+    /// Policies, by comma.
+    #[arg(long, value_delimiter = ',', default_value = "none,learned", value_parser = policy)]
+    policy: Vec<Policy>,
+    /// Overwrites.
+    #[arg(long, default_value = "uniform", value_parser = pattern)]
+    workload: Pattern,
+    /// Space that can be addressed.
+    #[arg(long, default_value = "1G")]
+    size: Size,
+    /// Size of a segment.
+    #[arg(long, default_value = "2M")]
+    segment: Size,
+    /// Spare share.
+    #[arg(long, default_value = "20%")]
+    spare: Share,
+    /// Overwrites, in sizes.
+    #[arg(long, default_value = "40", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    passes: u32,
+}
+
+/// `sim speed`: operations are made before the clock starts, unless there are too many to keep.
+pub fn speed(arguments: &SpeedArguments, output: &Output) -> Result<u8, Failure> {
+    const KEPT: u64 = 1 << 28;
+    let blocks = u32::try_from(arguments.size.0 / BLOCK).ok().filter(|blocks| *blocks > 0).ok_or_else(|| failed("1 block to 16 TiB".into()))?;
+    let source = Source::Load { workload: arguments.workload.into(), blocks, passes: arguments.passes, seed: 1 };
+    let written = source.written();
+    let shape = shape(blocks, arguments.segment, arguments.spare, SpaceName::Strict)?;
+    let plan = Plan { shape, seed: 1, window: u64::MAX, steady_after: written / 2, idle_free: 0 };
+    let kept: Vec<Operation> = if written <= KEPT { source.operations().collect() } else { Vec::new() };
+    let meter = crate::bench::machine::Meter::start();
+    let (mut rows, mut table) = (Vec::new(), Table::new(&["policy", "million user writes/s", "million blocks placed/s", "seconds", "WAF", "bytes/block"]));
+    for policy in &arguments.policy {
+        let mut progress = Progress::new(policy.name());
+        let mut tell = |done: u64| {
+            progress.steps(done, written);
+            true
+        };
+        let begin = Instant::now();
+        let operations = || if kept.is_empty() { source.operations() } else { Box::new(kept.iter().copied()) };
+        let outcome = simulate(*policy, &plan, operations, &mut tell).map_err(failed)?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let rate = outcome.counts.written as f64 / seconds / 1e6;
+        let placed = rate * outcome.whole;
+        let cells = [rate, placed, seconds, outcome.whole, outcome.bytes_per_block].map(|value| format!("{value:.2}"));
+        table.row(std::iter::once(policy.name()).chain(cells));
+        rows.push(serde_json::json!({ "policy": policy.name(), "seconds": seconds, "million_writes_per_second": rate, "million_placed_per_second": placed,
+            "waf": outcome.whole, "bytes_per_block": outcome.bytes_per_block }));
+    }
+    let others = meter.others_ppm();
+    output.result("sim-speed", &serde_json::json!({ "written_blocks": written, "others_ppm": others, "lines": rows }), || {
+        format!("{}{written} block writes; others took {:.0} % of the machine's processor time\n", table.render(), others as f64 / 1e4)
+    });
+    Ok(0)
+}

@@ -1,0 +1,182 @@
+//! `sim graph`, `sim table`, `sim bursts`: the 2017 source's graph and tables.
+
+use super::run::{failed, pattern};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::table::Table;
+use crate::values::Share;
+use clap::Args;
+use windrow_host::Failure;
+use windrow_lab::wa::run::Policy;
+use windrow_lab::wa::study::{Burst, Curve, Emptiness, Step, StudyPool, bursts as burst_study, curve, decomposition, emptiness};
+use windrow_lab::wa::workload::Pattern;
+
+/// The simulated pool.
+#[derive(Args)]
+struct PoolArguments {
+    /// Segments of data (1 MiB each, with one block of metadata).
+    #[arg(long, default_value = "2000", value_parser = clap::value_parser!(u32).range(20..=4_000_000))]
+    segments: u32,
+    /// Overwrites after the fill, in sizes; the second half is the steady state.
+    #[arg(long, default_value = "10", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    passes: u32,
+    /// Seed.
+    #[arg(long, default_value = "1")]
+    seed: u64,
+}
+
+impl PoolArguments {
+    fn pool(&self) -> StudyPool {
+        StudyPool { segments: self.segments, seed: self.seed }
+    }
+
+    /// Shows how far a run is.
+    fn teller(&self, what: &str) -> impl FnMut(u64) -> bool + use<> {
+        let mut progress = Progress::new(what);
+        let all = u64::from(self.segments) * 255 * u64::from(self.passes + 1);
+        move |done| {
+            progress.steps(done, all);
+            true
+        }
+    }
+}
+
+/// Arguments of `sim graph`.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  windrow sim graph
+  windrow sim graph --spare 5%,10%,20% --segments 10000 -o json")]
+pub struct GraphArguments {
+    #[command(flatten)]
+    pool: PoolArguments,
+    /// Free shares of all space.
+    #[arg(long, value_delimiter = ',', default_value = "5%,10%,15%,20%,30%,40%,50%,60%,70%,80%,90%,95%")]
+    spare: Vec<Share>,
+}
+
+/// `sim graph`.
+pub fn graph(arguments: &GraphArguments, output: &Output) -> Result<u8, Failure> {
+    let mut curves = Vec::new();
+    for spare in &arguments.spare {
+        let mut tell = arguments.pool.teller(&format!("{spare} free"));
+        curves.push(curve(arguments.pool.pool(), f64::from(spare.0) / 1000.0, f64::from(arguments.pool.passes), &mut tell).map_err(failed)?);
+    }
+    output.result("sim-graph", &serde_json::json!({ "curves": curves }), || graph_text(&curves));
+    Ok(0)
+}
+
+/// Steps of the text form: windows are fiftieths of a pass.
+const SHOWN: [usize; 12] = [2, 5, 7, 10, 15, 20, 25, 35, 50, 100, 200, 400];
+
+fn graph_text(curves: &[Curve]) -> String {
+    let times: Vec<String> = SHOWN.iter().map(|window| format!("{:.2}", *window as f64 / 50.0)).collect();
+    let heading: Vec<&str> = ["free"].into_iter().chain(times.iter().map(String::as_str)).chain(["steady", "first hump", "second hump"]).collect();
+    let mut table = Table::new(&heading);
+    for curve in curves {
+        let at = |window: &usize| curve.windows.get(window - 1).map_or(String::new(), |waf| format!("{waf:.2}"));
+        let hump = |hump: Option<(usize, f64)>| hump.map_or("-".to_owned(), |(at, waf)| format!("{waf:.2} at {:.2}", (at + 1) as f64 / 50.0));
+        let cells = SHOWN.iter().map(at).chain([format!("{:.2}", curve.steady), hump(curve.first_hump), hump(curve.second_hump)]);
+        table.row(std::iter::once(format!("{:.0}%", curve.spare * 100.0)).chain(cells));
+    }
+    format!("Write amplification after so many overwrites of the whole space (metadata included)\n{}", table.render())
+}
+
+/// Arguments of `sim table`.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  windrow sim table 1
+  windrow sim table 2 --static 50%
+  windrow sim table 3 -o json")]
+pub struct TableArguments {
+    /// 1: emptiness by age. 2: the same with static space. 3: the decomposition.
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=3))]
+    number: u8,
+    #[command(flatten)]
+    pool: PoolArguments,
+    /// Free share of all space (tables 1 and 2).
+    #[arg(long, default_value = "10%")]
+    spare: Share,
+    /// Static share of the live blocks (table 2).
+    #[arg(long = "static", default_value = "50%")]
+    static_share: Share,
+}
+
+/// `sim table`.
+pub fn table(arguments: &TableArguments, output: &Output) -> Result<u8, Failure> {
+    let mut tell = arguments.pool.teller(&format!("table {}", arguments.number));
+    let (pool, passes) = (arguments.pool.pool(), f64::from(arguments.pool.passes));
+    if arguments.number == 3 {
+        let steps = decomposition(pool, passes, &mut tell).map_err(failed)?;
+        output.result("sim-table", &serde_json::json!({ "table": 3, "steps": steps }), || steps_text(&steps));
+        return Ok(0);
+    }
+    let still = if arguments.number == 1 { 0.0 } else { f64::from(arguments.static_share.0) / 1000.0 };
+    let found = emptiness(pool, f64::from(arguments.spare.0) / 1000.0, still, passes, &mut tell).map_err(failed)?;
+    output.result("sim-table", &serde_json::json!({ "table": arguments.number, "emptiness": found }), || emptiness_text(&found));
+    Ok(0)
+}
+
+fn emptiness_text(found: &Emptiness) -> String {
+    let percent = |share: f64| format!("{:.1}%", share * 100.0);
+    let mut table = Table::new(&["write blocks by age", "simulated", "linear"]);
+    for (at, empty) in found.by_age.iter().enumerate() {
+        let linear = found.source.1 * (at as f64 + 0.5) / found.by_age.len() as f64;
+        table.row([format!("{} of {}", at + 1, found.by_age.len()), percent(*empty), percent(linear)]);
+    }
+    table.row(["average".into(), percent(found.average), percent(found.source.0)]);
+    table.row(["when cleaned".into(), percent(found.victims), percent(found.source.1)]);
+    let (free, still) = (percent(found.spare), percent(found.static_share));
+    format!("Emptiness with {free} free, {still} of the data static; steady WAF {:.2}\n{}", found.steady, table.render())
+}
+
+fn steps_text(steps: &[Step]) -> String {
+    let mut table = Table::new(&["step", "source's factor", "source", "simulated", "simulated factor"]);
+    let factor = |factor: Option<f64>| factor.map_or("-".to_owned(), |factor| format!("{factor:.2}"));
+    for step in steps {
+        table.row([step.what.clone(), factor(step.source_factor), format!("{:.2}", step.source), format!("{:.2}", step.steady), factor(step.factor)]);
+    }
+    format!("{}A factor multiplies the excess over one.\n", table.render())
+}
+
+/// Arguments of `sim bursts`.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  windrow sim bursts
+  windrow sim bursts --burst 20000 --free 0,8,64,128 --spare 20% --policy learned --workload zipf")]
+pub struct BurstsArguments {
+    #[command(flatten)]
+    pool: PoolArguments,
+    /// Free share of all space.
+    #[arg(long, default_value = "20%")]
+    spare: Share,
+    /// Blocks written between two pauses.
+    #[arg(long, default_value = "4096", value_parser = clap::value_parser!(u32).range(1..))]
+    burst: u32,
+    /// Free segments that a pause cleans up to; 0 for cleaning on demand only.
+    #[arg(long, value_delimiter = ',', default_value = "0,4,16,32,64,128")]
+    free: Vec<u32>,
+    /// The policy.
+    #[arg(long, default_value = "none", value_parser = Policy::from_name)]
+    policy: Policy,
+    /// Overwrites.
+    #[arg(long, default_value = "uniform", value_parser = pattern)]
+    workload: Pattern,
+}
+
+/// `sim bursts`.
+pub fn bursts(arguments: &BurstsArguments, output: &Output) -> Result<u8, Failure> {
+    let mut tell = arguments.pool.teller("bursts");
+    let spare = f64::from(arguments.spare.0) / 1000.0;
+    let lines = burst_study(arguments.pool.pool(), arguments.policy, spare, arguments.burst, arguments.workload, &arguments.free, &mut tell).map_err(failed)?;
+    output.result("sim-bursts", &serde_json::json!({ "lines": lines }), || bursts_text(&lines));
+    Ok(0)
+}
+
+fn bursts_text(lines: &[Burst]) -> String {
+    let mut table = Table::new(&["cleaning", "WAF", "moved in users' way, per write", "longest wait, blocks"]);
+    for line in lines {
+        let what = if line.idle_free == 0 { "on demand".to_owned() } else { format!("in pauses up to {} free segments", line.idle_free) };
+        table.row([what, format!("{:.3}", line.steady), format!("{:.4}", line.in_the_way), line.longest_wait.to_string()]);
+    }
+    table.render()
+}

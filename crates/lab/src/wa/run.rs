@@ -1,0 +1,281 @@
+//! Runs: a pool, a policy, operations; figures over time and in the steady state.
+
+use super::log::{Counts, Log, Shape, Space};
+use super::operation::Operation;
+use super::oracle::{Oracle, deaths};
+use serde::Serialize;
+use windrow_policy::learn::{Learned, LearnedOptions};
+use windrow_policy::place::{Clusters, Fading, Generations, Hotness, Invalidation, Mixed, Placement, Separate};
+use windrow_policy::select::Rule;
+
+/// A placement by name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PlacementKind {
+    /// One stream.
+    Mixed,
+    /// Users' writes, moved blocks.
+    Separate,
+    /// Dynamic data clustering.
+    Clusters,
+    /// SFS.
+    Hotness,
+    /// FADaC.
+    Fading,
+    /// SepBIT.
+    Invalidation,
+    /// One stream further with each move.
+    Generations,
+    /// Ours.
+    Learned,
+    /// Future knowledge.
+    Oracle,
+}
+
+impl PlacementKind {
+    /// All of them.
+    pub const ALL: [Self; 9] =
+        [Self::Mixed, Self::Separate, Self::Clusters, Self::Hotness, Self::Fading, Self::Invalidation, Self::Generations, Self::Learned, Self::Oracle];
+
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mixed => "none",
+            Self::Separate => "separate",
+            Self::Clusters => "dac",
+            Self::Hotness => "sfs",
+            Self::Fading => "fadac",
+            Self::Invalidation => "sepbit",
+            Self::Generations => "generations",
+            Self::Learned => "learned",
+            Self::Oracle => "oracle",
+        }
+    }
+
+    /// The placement of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The victim rule that goes with it unless another is asked for.
+    pub const fn rule(self) -> Rule {
+        match self {
+            Self::Mixed => Rule::Greedy,
+            Self::Learned => Rule::Gain,
+            _ => Rule::AgeRoot,
+        }
+    }
+
+    /// Most streams unless another number is asked for.
+    pub const fn streams(self) -> u8 {
+        match self {
+            Self::Mixed => 1,
+            Self::Separate => 2,
+            Self::Learned => 8,
+            Self::Oracle => 64,
+            _ => 6,
+        }
+    }
+
+    /// Bytes for each block that the placement keeps.
+    pub const fn bytes_per_block(self) -> u32 {
+        match self {
+            Self::Mixed | Self::Separate | Self::Generations => 0,
+            Self::Clusters => 1,
+            Self::Fading => 2,
+            Self::Invalidation => 5,
+            Self::Learned => 6,
+            Self::Hotness => 9,
+            Self::Oracle => 4,
+        }
+    }
+}
+
+/// Placement and victim rule.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Policy {
+    /// Where blocks go.
+    pub placement: PlacementKind,
+    /// Which segments are cleaned.
+    pub rule: Rule,
+    /// Most streams.
+    pub streams: u8,
+}
+
+impl Policy {
+    /// A placement as it is meant.
+    pub fn of(placement: PlacementKind) -> Self {
+        Self { placement, rule: placement.rule(), streams: placement.streams() }
+    }
+
+    /// `PLACEMENT`, `PLACEMENT+RULE` or `PLACEMENT+RULE/STREAMS`.
+    ///
+    /// # Errors
+    /// Says which names there are.
+    pub fn from_name(name: &str) -> Result<Self, String> {
+        let (rest, streams) = name.split_once('/').map_or((name, None), |(rest, streams)| (rest, Some(streams)));
+        let (placement, rule) = rest.split_once('+').map_or((rest, None), |(placement, rule)| (placement, Some(rule)));
+        let known = || PlacementKind::ALL.map(PlacementKind::name).join(", ");
+        let placement = PlacementKind::from_name(placement).ok_or_else(|| format!("'{placement}' is no placement; there are {}", known()))?;
+        let mut policy = Self::of(placement);
+        if let Some(rule) = rule {
+            let rules = "greedy, cost-benefit, age-root, fifo, choices:N, window:N, gain";
+            policy.rule = Rule::from_name(rule).ok_or_else(|| format!("'{rule}' is no victim rule; there are {rules}"))?;
+        }
+        if let Some(streams) = streams {
+            policy.streams = streams.parse().ok().filter(|n| (1..=64).contains(n)).ok_or_else(|| format!("'{streams}' is not 1 to 64 streams"))?;
+        }
+        Ok(policy)
+    }
+
+    /// The name that [`Policy::from_name`] takes.
+    pub fn name(&self) -> String {
+        format!("{}+{}/{}", self.placement.name(), self.rule.name(), self.streams)
+    }
+}
+
+/// What is measured, and when.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Plan {
+    /// The pool.
+    pub shape: Shape,
+    /// Seed of what is random in policies.
+    pub seed: u64,
+    /// Users' writes that make up a window.
+    pub window: u64,
+    /// The steady state begins after so many users' writes.
+    pub steady_after: u64,
+    /// Cleaning in pauses until so many segments are free; 0 for cleaning on demand only.
+    pub idle_free: u32,
+}
+
+/// What came out.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Outcome {
+    /// Write amplification of each window.
+    pub windows: Vec<f64>,
+    /// Write amplification from `steady_after` on.
+    pub steady: f64,
+    /// Of all.
+    pub whole: f64,
+    /// Blocks users wrote, blocks moved, trimmed, victims, moved in pauses, most moved before one write.
+    pub counts: Counts,
+    /// Share of victims by emptiness, in twentieths, in the steady state.
+    pub victims: Vec<f64>,
+    /// Mean emptiness of sealed segments by age, in twentieths of their number, youngest first, at the end.
+    pub emptiness: Vec<f64>,
+    /// The same of segments that were written since the steady state began; static data is in none of them.
+    pub dynamic_emptiness: Vec<f64>,
+    /// Streams in use at the end.
+    pub streams: usize,
+    /// Bytes of all tables for each block, placement's included.
+    pub bytes_per_block: f64,
+}
+
+/// Runs a policy. `operations` is gone through once, twice for the oracle; `tell` hears of users' writes done now and then and may stop the run by answering false.
+///
+/// # Errors
+/// If the pool cannot be cleaned, or the run was stopped.
+pub fn run<I>(policy: Policy, plan: &Plan, operations: impl Fn() -> I, tell: &mut dyn FnMut(u64) -> bool) -> Result<Outcome, String>
+where
+    I: Iterator<Item = Operation>,
+{
+    let (blocks, segments, streams) = (plan.shape.blocks, plan.shape.segments(), policy.streams);
+    let mut outcome = match policy.placement {
+        PlacementKind::Mixed => drive(policy.rule, plan, Mixed, operations(), tell),
+        PlacementKind::Separate => drive(policy.rule, plan, Separate, operations(), tell),
+        PlacementKind::Clusters => drive(policy.rule, plan, Clusters::new(blocks, streams), operations(), tell),
+        PlacementKind::Hotness => drive(policy.rule, plan, Hotness::new(blocks, segments, streams), operations(), tell),
+        PlacementKind::Fading => drive(policy.rule, plan, Fading::new(blocks, streams), operations(), tell),
+        PlacementKind::Invalidation => drive(policy.rule, plan, Invalidation::new(blocks), operations(), tell),
+        PlacementKind::Generations => drive(policy.rule, plan, Generations::new(streams), operations(), tell),
+        PlacementKind::Learned => {
+            let open_cost = if plan.shape.space == Space::Strict { 0.5 } else { 0.0 };
+            let options = LearnedOptions { streams, segment_blocks: plan.shape.segment_blocks, open_cost };
+            drive(policy.rule, plan, Learned::new(blocks, options), operations(), tell)
+        }
+        PlacementKind::Oracle => {
+            let mut writes = Vec::new();
+            for operation in operations() {
+                if let Operation::Write { block, count } = operation {
+                    writes.extend(block..block + count);
+                }
+            }
+            let oracle = Oracle::new(blocks, deaths(blocks, &writes), plan.shape.segment_blocks, streams);
+            drive(policy.rule, plan, oracle, operations(), tell)
+        }
+    }?;
+    outcome.bytes_per_block += f64::from(policy.placement.bytes_per_block());
+    Ok(outcome)
+}
+
+/// Users' writes between two calls of `tell`.
+const TELL: u64 = 1 << 20;
+
+fn drive<P: Placement>(
+    rule: Rule,
+    plan: &Plan,
+    placement: P,
+    operations: impl Iterator<Item = Operation>,
+    tell: &mut dyn FnMut(u64) -> bool,
+) -> Result<Outcome, String> {
+    let mut log = Log::new(plan.shape, rule, placement, plan.seed)?;
+    let mut outcome = Outcome::default();
+    let (mut window, mut steady) = (Counts::default(), None);
+    let (mut next_window, mut next_tell) = (plan.window.max(1), TELL);
+    for operation in operations {
+        if let Operation::Pause { blocks } = operation {
+            log.idle(blocks, plan.idle_free);
+        } else {
+            log.apply(operation);
+        }
+        let written = log.counts().written;
+        if written >= next_window {
+            outcome.windows.push(log.counts().since(window).waf());
+            window = log.counts();
+            next_window += plan.window.max(1);
+        }
+        if steady.is_none() && written >= plan.steady_after {
+            log.forget_victims();
+            steady = Some(log.counts());
+        }
+        if written >= next_tell {
+            next_tell += TELL;
+            if !tell(written) {
+                return Err("stopped".into());
+            }
+        }
+    }
+    outcome.counts = log.counts();
+    outcome.whole = log.counts().waf();
+    outcome.steady = log.counts().since(steady.unwrap_or_default()).waf();
+    outcome.streams = log.placement().streams();
+    outcome.bytes_per_block = log.bytes_per_block();
+    histograms(&log, plan.shape.segment_blocks, plan.steady_after, &mut outcome);
+    Ok(outcome)
+}
+
+/// Parts that histograms have.
+pub const PARTS: usize = 20;
+
+fn histograms<P: Placement>(log: &Log<P>, capacity: u32, steady_after: u64, outcome: &mut Outcome) {
+    let empty = |live: u32| 1.0 - f64::from(live) / f64::from(capacity);
+    let victims: u64 = log.victims_by_live().iter().sum();
+    outcome.victims = vec![0.0; PARTS];
+    for (live, number) in log.victims_by_live().iter().enumerate() {
+        let part = ((empty(live as u32) * PARTS as f64) as usize).min(PARTS - 1);
+        outcome.victims[part] += *number as f64 / victims.max(1) as f64;
+    }
+    let mut ages = log.ages();
+    ages.reverse();
+    let by_age = |ages: &[(u32, u32)]| -> Vec<f64> {
+        let part = |at: usize| at * ages.len() / PARTS;
+        let mean = |of: &[(u32, u32)]| of.iter().map(|(_, live)| empty(*live)).sum::<f64>() / of.len().max(1) as f64;
+        (0..PARTS).map(|at| mean(&ages[part(at)..part(at + 1)])).collect()
+    };
+    outcome.emptiness = by_age(&ages);
+    ages.retain(|(age, _)| u64::from(*age) < log.counts().written.saturating_sub(steady_after));
+    outcome.dynamic_emptiness = by_age(&ages);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,251 @@
+//! The graph and the tables of the 2017 source, from simulation.
+//!
+//! The source's write block is 1 MiB with one block of metadata: 255 data blocks and a header, which counts as written with every
+//! segment and takes its part of the space. Free space is a share of all space.
+
+use super::log::{Shape, Space};
+use super::operation::Operation;
+use super::run::{Outcome, PlacementKind, Plan, Policy, run};
+use super::workload::{Pattern, Workload, fill};
+use serde::Serialize;
+
+/// A pool of the source's kind.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct StudyPool {
+    /// Segments of 255 blocks that can be addressed.
+    pub segments: u32,
+    /// Seed.
+    pub seed: u64,
+}
+
+const DATA: u32 = 255;
+const HEADER: u32 = 1;
+
+impl StudyPool {
+    /// Its shape with so much free space.
+    pub fn shape(self, spare: f64) -> Shape {
+        let blocks = self.segments * DATA;
+        Shape { blocks, live_blocks: blocks, segment_blocks: DATA, header_blocks: HEADER, spare, space: Space::Strict }
+    }
+
+    /// A filled pool, then overwrites of `passes` times its blocks; windows of a fiftieth of a pass, steady state in the second half.
+    pub fn run(self, policy: Policy, spare: f64, workload: Workload, passes: f64, tell: &mut dyn FnMut(u64) -> bool) -> Result<Outcome, String> {
+        let shape = self.shape(spare);
+        let blocks = u64::from(shape.blocks);
+        let overwrites = (blocks as f64 * passes) as u64;
+        let plan = Plan { shape, seed: self.seed, window: (blocks / 50).max(1), steady_after: blocks + overwrites / 2, idle_free: 0 };
+        let operations = || {
+            let load = workload.stream(shape.blocks, self.seed);
+            fill(shape.blocks).chain(writes_only(load, overwrites))
+        };
+        let mut outcome = run(policy, &plan, operations, tell)?;
+        // Headers are written with each segment.
+        let header = f64::from(DATA + HEADER) / f64::from(DATA);
+        outcome.windows.iter_mut().chain([&mut outcome.steady, &mut outcome.whole]).for_each(|waf| *waf *= header);
+        Ok(outcome)
+    }
+}
+
+/// So many writes, and the trims between them.
+fn writes_only(load: impl Iterator<Item = Operation>, writes: u64) -> impl Iterator<Item = Operation> {
+    let mut left = writes;
+    load.take_while(move |operation| {
+        let going = left > 0;
+        left -= u64::from(going && matches!(operation, Operation::Write { .. }));
+        going
+    })
+}
+
+/// A curve of graph 1.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Curve {
+    /// Free share of all space.
+    pub spare: f64,
+    /// Write amplification in windows of a fiftieth of a pass, from the end of the fill on.
+    pub windows: Vec<f64>,
+    /// In the steady state.
+    pub steady: f64,
+    /// Where the first hump is: windows after the fill, and its height; none if there is none above the steady state.
+    pub first_hump: Option<(usize, f64)>,
+    /// The second.
+    pub second_hump: Option<(usize, f64)>,
+}
+
+/// Graph 1: write amplification over time for a free share, under uniform overwrites of a full pool, greedy, one stream.
+///
+/// # Errors
+/// If the pool is too small for the share, or the run was stopped.
+pub fn curve(pool: StudyPool, spare: f64, passes: f64, tell: &mut dyn FnMut(u64) -> bool) -> Result<Curve, String> {
+    let outcome = pool.run(Policy::of(PlacementKind::Mixed), spare, Pattern::Uniform.into(), passes, tell)?;
+    let windows: Vec<f64> = outcome.windows[50.min(outcome.windows.len())..].to_vec();
+    let humps = humps(&windows, outcome.steady);
+    Ok(Curve { spare, steady: outcome.steady, first_hump: humps.first().copied(), second_hump: humps.get(1).copied(), windows })
+}
+
+/// Peaks above the steady state with a trough between them; a peak counts if what follows falls by a hundredth of it.
+fn humps(windows: &[f64], steady: f64) -> Vec<(usize, f64)> {
+    let mut found = Vec::new();
+    let (mut peak, mut trough) = ((0, 0.0f64), f64::INFINITY);
+    for (at, waf) in windows.iter().copied().enumerate() {
+        match peak.1 > 0.0 {
+            // On the way up, or at the top.
+            true if waf > peak.1 => peak = (at, waf),
+            true if waf < peak.1 * 0.99 => {
+                if peak.1 > steady * 1.01 {
+                    found.push(peak);
+                }
+                (peak, trough) = ((0, 0.0), waf);
+            }
+            true => {}
+            // On the way down, until it rises by as much again.
+            false if waf > trough * 1.01 || trough.is_infinite() => peak = (at, waf),
+            false => trough = trough.min(waf),
+        }
+    }
+    found
+}
+
+/// Tables 1 and 2: emptiness by age under uniform overwrites.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Emptiness {
+    /// Free share of all space.
+    pub spare: f64,
+    /// Share of the live blocks that are never overwritten.
+    pub static_share: f64,
+    /// Mean emptiness of written segments, static ones left out, by age in twentieths, youngest first.
+    pub by_age: Vec<f64>,
+    /// Mean emptiness of all these.
+    pub average: f64,
+    /// Emptiness of the oldest of them.
+    pub oldest: f64,
+    /// Emptiness of victims: what cleaning gains of each.
+    pub victims: f64,
+    /// What the source says of average and oldest: free share over dynamic share, and twice that.
+    pub source: (f64, f64),
+    /// Steady write amplification.
+    pub steady: f64,
+}
+
+/// Tables 1 (`static_share` = 0) and 2. Cleaning is first in, first out, which is what the source describes: the oldest block is harvested.
+///
+/// # Errors
+/// As [`curve`].
+pub fn emptiness(pool: StudyPool, spare: f64, static_share: f64, passes: f64, tell: &mut dyn FnMut(u64) -> bool) -> Result<Emptiness, String> {
+    let load = Workload { static_share, ..Pattern::Uniform.into() };
+    let policy = Policy::of(PlacementKind::Mixed);
+    let outcome = pool.run(policy, spare, load, passes, tell)?;
+    // Static segments are the oldest and full: the part of the twentieths that they take is left out.
+    let by_age = match static_share > 0.0 {
+        true => outcome.dynamic_emptiness.clone(),
+        false => outcome.emptiness.clone(),
+    };
+    let average = by_age.iter().sum::<f64>() / by_age.len().max(1) as f64;
+    let dynamic = 1.0 - static_share;
+    let expected = spare / (spare + (1.0 - spare) * dynamic);
+    let steady = outcome.steady * f64::from(DATA) / f64::from(DATA + HEADER);
+    let oldest = by_age.last().copied().unwrap_or(0.0);
+    Ok(Emptiness {
+        spare,
+        static_share,
+        by_age,
+        average,
+        oldest,
+        victims: 1.0 / steady,
+        source: (expected.min(1.0), (2.0 * expected).min(1.0)),
+        steady: outcome.steady,
+    })
+}
+
+/// A line of table 3.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Step {
+    /// What is added.
+    pub what: String,
+    /// The source's factor on the excess over one, none for the base.
+    pub source_factor: Option<f64>,
+    /// The source's write amplification after it.
+    pub source: f64,
+    /// Simulated.
+    pub steady: f64,
+    /// The factor that the simulation gives.
+    pub factor: Option<f64>,
+}
+
+/// Table 3: from uniform overwrites with 10 % free to static space, to data that is soon overwritten, to trims; one stream, greedy as
+/// in the source. The journal's share of writes (80 %) and the trims (5 % of all space empty) are the source's; what they write to is
+/// assumed: a hot fiftieth of the dynamic blocks.
+///
+/// # Errors
+/// As [`curve`].
+pub fn decomposition(pool: StudyPool, passes: f64, tell: &mut dyn FnMut(u64) -> bool) -> Result<Vec<Step>, String> {
+    let hot = Pattern::HotCold { writes: 0.8, blocks: 0.02 };
+    let still = 0.62;
+    let steps: [(&str, Workload, Option<f64>, f64); 4] = [
+        ("baseline: uniform overwrites, 1 MiB write blocks, 10 % free", Pattern::Uniform.into(), None, 5.65),
+        ("62 % static", Workload { static_share: still, ..Pattern::Uniform.into() }, Some(0.43), 3.00),
+        ("80 % of writes soon overwritten (journal, metadata)", Workload { static_share: still, ..hot.into() }, Some(0.20), 1.40),
+        ("trims: 5 % of all space more", Workload { static_share: still, trim_share: 0.12, pattern: hot }, Some(0.50), 1.20),
+    ];
+    let mut lines: Vec<Step> = Vec::new();
+    for (what, load, source_factor, source) in steps {
+        let steady = pool.run(Policy::of(PlacementKind::Mixed), 0.10, load, passes, tell)?.steady;
+        let factor = lines.last().map(|before| (steady - 1.0) / (before.steady - 1.0));
+        lines.push(Step { what: what.into(), source_factor, source, steady, factor });
+    }
+    Ok(lines)
+}
+
+/// Bursty load: cleaning on demand, or in the pauses.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Burst {
+    /// Free segments that pauses clean up to; 0 for on demand.
+    pub idle_free: u32,
+    /// Write amplification in the steady state.
+    pub steady: f64,
+    /// Blocks moved while users waited, for each block written.
+    pub in_the_way: f64,
+    /// Most blocks that were moved before one write.
+    pub longest_wait: u32,
+}
+
+/// Bursts of `burst` writes with pauses in which as many blocks could be moved, `rounds` times; with each goal of free segments.
+///
+/// # Errors
+/// As [`curve`].
+pub fn bursts(
+    pool: StudyPool,
+    policy: Policy,
+    spare: f64,
+    burst: u32,
+    pattern: Pattern,
+    goals: &[u32],
+    tell: &mut dyn FnMut(u64) -> bool,
+) -> Result<Vec<Burst>, String> {
+    let shape = pool.shape(spare);
+    let overwrites = u64::from(shape.blocks) * 8;
+    let mut lines = Vec::new();
+    for goal in goals {
+        let plan = Plan { shape, seed: pool.seed, window: u64::MAX, steady_after: u64::from(shape.blocks) + overwrites / 2, idle_free: *goal };
+        let operations = || {
+            let mut load = writes_only(Workload::from(pattern).stream(shape.blocks, pool.seed), overwrites);
+            let mut left = burst;
+            let bursty = std::iter::from_fn(move || {
+                if left == 0 {
+                    left = burst;
+                    return Some(Operation::Pause { blocks: burst.saturating_mul(8) });
+                }
+                left -= 1;
+                load.next()
+            });
+            fill(shape.blocks).chain(bursty)
+        };
+        let outcome = run(policy, &plan, operations, tell)?;
+        let counts = outcome.counts;
+        let in_the_way = (counts.moved - counts.moved_idle) as f64 / counts.written as f64;
+        lines.push(Burst { idle_free: *goal, steady: outcome.steady, in_the_way, longest_wait: counts.longest_wait });
+    }
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests;

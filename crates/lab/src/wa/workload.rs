@@ -1,0 +1,316 @@
+//! Synthetic workloads, endless, from a seed.
+//!
+//! All writes are single blocks of `0 .. blocks`. A pool is filled in sequence first (that is [`fill`]); then [`Workload::stream`] overwrites.
+//! Ranks of skewed loads are scattered over the addresses, so that a filled segment holds hot and cold blocks side by side.
+
+use super::operation::Operation;
+use crate::rng::Rng;
+
+/// The law of the overwritten blocks.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Pattern {
+    /// Every block is as likely as any other.
+    Uniform,
+    /// The block of rank `r` is written in proportion to `r ^ -theta`.
+    Zipf {
+        /// The exponent, above 0.
+        theta: f64,
+    },
+    /// A share of the blocks takes a share of the writes; uniform within both.
+    HotCold {
+        /// Share of the writes, 0 to 1.
+        writes: f64,
+        /// Share of the blocks, 0 to 1.
+        blocks: f64,
+    },
+    /// Several sequential streams, each round and round in its part; 64 blocks at a time.
+    Sequential {
+        /// Number of streams.
+        streams: u32,
+    },
+    /// Half of the blocks in runs of 64 in sequence, the other half at random, half of the writes each.
+    Mixed,
+    /// A hot tenth takes 90 % of the writes and moves on by its own size after each two passes' worth of writes.
+    Moving,
+    /// Uniform, then Zipf 0.99, then hot and cold 80/20, four passes' worth of writes each, over and over.
+    Phases,
+    /// A circular journal of 2 % takes half of the writes; Zipf 0.9 over 60 % of the blocks the rest; what is left is never written.
+    Journal,
+}
+
+/// A pattern with what goes around it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Workload {
+    /// The law.
+    pub pattern: Pattern,
+    /// Share of blocks that are filled and never written again, 0 to 1.
+    pub static_share: f64,
+    /// Share of operations that trim a block instead, 0 to 1: in the mean, that share of what is written at random is empty.
+    pub trim_share: f64,
+}
+
+impl From<Pattern> for Workload {
+    fn from(pattern: Pattern) -> Self {
+        Self { pattern, static_share: 0.0, trim_share: 0.0 }
+    }
+}
+
+impl Pattern {
+    /// The pattern of a name: `uniform`, `zipf:0.99`, `hot:80/20`, `sequential:4`, `mixed`, `moving`, `phases`, `journal`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let (word, rest) = name.split_once(':').map_or((name, None), |(word, rest)| (word, Some(rest)));
+        let share = |text: &str| text.parse::<f64>().ok().map(|percent| percent / 100.0).filter(|share| *share > 0.0 && *share < 1.0);
+        Some(match (word, rest) {
+            ("uniform", None) => Self::Uniform,
+            ("zipf", rest) => Self::Zipf { theta: rest.map_or(Some(0.99), |text| text.parse().ok()).filter(|theta| *theta > 0.0 && *theta < 8.0)? },
+            ("hot", rest) => {
+                let (writes, blocks) = rest.unwrap_or("80/20").split_once('/')?;
+                Self::HotCold { writes: share(writes)?, blocks: share(blocks)? }
+            }
+            ("sequential", rest) => Self::Sequential { streams: rest.map_or(Some(1), |text| text.parse().ok()).filter(|n| (1..=1024).contains(n))? },
+            ("mixed", None) => Self::Mixed,
+            ("moving", None) => Self::Moving,
+            ("phases", None) => Self::Phases,
+            ("journal", None) => Self::Journal,
+            _ => return None,
+        })
+    }
+
+    /// The name that [`Pattern::from_name`] takes.
+    pub fn name(self) -> String {
+        match self {
+            Self::Uniform => "uniform".into(),
+            Self::Zipf { theta } => format!("zipf:{theta}"),
+            Self::HotCold { writes, blocks } => format!("hot:{}/{}", (writes * 100.0).round(), (blocks * 100.0).round()),
+            Self::Sequential { streams } => format!("sequential:{streams}"),
+            Self::Mixed => "mixed".into(),
+            Self::Moving => "moving".into(),
+            Self::Phases => "phases".into(),
+            Self::Journal => "journal".into(),
+        }
+    }
+}
+
+/// All blocks once, in sequence.
+pub fn fill(blocks: u32) -> impl Iterator<Item = Operation> {
+    (0..blocks).map(Operation::write)
+}
+
+impl Workload {
+    /// The endless stream of operations after the fill.
+    pub fn stream(self, blocks: u32, seed: u64) -> Stream {
+        let dynamic = (f64::from(blocks) * (1.0 - self.static_share)).round().clamp(1.0, f64::from(blocks)) as u32;
+        let theta = match self.pattern {
+            Pattern::Zipf { theta } => theta,
+            Pattern::Journal => 0.9,
+            _ => 0.99,
+        };
+        let ranks = if self.pattern == Pattern::Journal { (dynamic / 10 * 6).max(1) } else { dynamic };
+        Stream {
+            workload: self,
+            dynamic,
+            scatter: Scatter::new(blocks),
+            zipf: Zipf::new(ranks, theta),
+            random: Rng::stream(seed, "workload"),
+            written: 0,
+            run: (0, 0),
+            heads: vec![0; 1024],
+        }
+    }
+}
+
+/// Endless operations.
+pub struct Stream {
+    workload: Workload,
+    dynamic: u32,
+    scatter: Scatter,
+    zipf: Zipf,
+    random: Rng,
+    written: u64,
+    /// Where a run goes on and how much of it is left.
+    run: (u32, u32),
+    heads: Vec<u32>,
+}
+
+impl Stream {
+    fn chance(&mut self, share: f64) -> bool {
+        unit(&mut self.random) < share
+    }
+
+    fn hot_cold(&mut self, writes: f64, blocks: f64) -> u32 {
+        let hot = (f64::from(self.dynamic) * blocks).round().clamp(1.0, f64::from(self.dynamic)) as u32;
+        match self.chance(writes) || hot == self.dynamic {
+            true => self.random.below(u64::from(hot)) as u32,
+            false => hot + self.random.below(u64::from(self.dynamic - hot)) as u32,
+        }
+    }
+
+    /// The next block that is written.
+    #[inline]
+    pub fn block(&mut self) -> u32 {
+        let (dynamic, at) = (self.dynamic, self.written);
+        self.written += 1;
+        match self.workload.pattern {
+            Pattern::Uniform => self.random.below(u64::from(dynamic)) as u32,
+            Pattern::Zipf { .. } => {
+                let rank = self.zipf.draw(&mut self.random);
+                self.scattered(rank)
+            }
+            Pattern::HotCold { writes, blocks } => {
+                let rank = self.hot_cold(writes, blocks);
+                self.scattered(rank)
+            }
+            Pattern::Sequential { streams } => self.sequential(streams.min(dynamic)),
+            Pattern::Mixed => self.mixed(dynamic / 2),
+            Pattern::Moving => {
+                let tenth = (dynamic / 10).max(1);
+                let base = at / (2 * u64::from(dynamic)) * u64::from(tenth);
+                let rank = match self.chance(0.9) {
+                    true => ((base + self.random.below(u64::from(tenth))) % u64::from(dynamic)) as u32,
+                    false => self.random.below(u64::from(dynamic)) as u32,
+                };
+                self.scattered(rank)
+            }
+            Pattern::Phases => {
+                let rank = match at / (4 * u64::from(dynamic)) % 3 {
+                    0 => self.random.below(u64::from(dynamic)) as u32,
+                    1 => self.zipf.draw(&mut self.random),
+                    _ => self.hot_cold(0.8, 0.2),
+                };
+                self.scattered(rank)
+            }
+            Pattern::Journal => {
+                let journal = (dynamic / 50).max(1);
+                match at % 2 {
+                    0 => (at / 2 % u64::from(journal)) as u32,
+                    _ => (journal + self.zipf.draw(&mut self.random)).min(dynamic - 1),
+                }
+            }
+        }
+    }
+
+    /// Within the blocks that are written at all: they are spread over all addresses.
+    #[inline]
+    fn scattered(&self, rank: u32) -> u32 {
+        self.scatter.of(rank)
+    }
+
+    fn sequential(&mut self, streams: u32) -> u32 {
+        let part = self.dynamic / streams;
+        if self.run.1 == 0 {
+            self.run = (self.random.below(u64::from(streams)) as u32, 64);
+        }
+        let stream = self.run.0;
+        self.run.1 -= 1;
+        let head = &mut self.heads[stream as usize];
+        let block = stream * part + *head;
+        *head = (*head + 1) % part;
+        block
+    }
+
+    fn mixed(&mut self, half: u32) -> u32 {
+        let half = half.max(1);
+        // A run of 64 for each 64 at random.
+        if self.run.1 == 0 && self.chance(1.0 / 65.0) {
+            self.run.1 = 64;
+        }
+        match self.run.1 {
+            0 => half + self.random.below(u64::from(self.dynamic - half)) as u32,
+            _ => {
+                let block = self.run.0;
+                self.run = ((block + 1) % half, self.run.1 - 1);
+                block
+            }
+        }
+    }
+}
+
+impl Iterator for Stream {
+    type Item = Operation;
+
+    fn next(&mut self) -> Option<Operation> {
+        if self.workload.trim_share > 0.0 && self.chance(self.workload.trim_share) {
+            let block = self.random.below(u64::from(self.dynamic)) as u32;
+            return Some(Operation::Trim { block, count: 1 });
+        }
+        Some(Operation::write(self.block()))
+    }
+}
+
+/// A number in `0 .. 1`.
+#[inline]
+fn unit(random: &mut Rng) -> f64 {
+    (random.bits() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// A fixed order of `0 .. blocks` in which neighbours are far apart.
+#[derive(Clone, Copy, Debug)]
+struct Scatter {
+    blocks: u32,
+    factor: u32,
+}
+
+impl Scatter {
+    fn new(blocks: u32) -> Self {
+        let common = |mut a: u32, mut b: u32| {
+            while b > 0 {
+                (a, b) = (b, a % b);
+            }
+            a
+        };
+        let golden = (f64::from(blocks) * 0.618_033_988_749_895) as u32 | 1;
+        let factor = (golden..).step_by(2).find(|factor| common(*factor, blocks) == 1).unwrap_or(1);
+        Self { blocks, factor }
+    }
+
+    #[inline]
+    fn of(self, rank: u32) -> u32 {
+        (u64::from(rank) * u64::from(self.factor) % u64::from(self.blocks)) as u32
+    }
+}
+
+/// Zipf ranks by rejection from an envelope that can be inverted (Hörmann and Derflinger 1996): no table, whatever the number of ranks.
+#[derive(Clone, Copy, Debug)]
+struct Zipf {
+    ranks: f64,
+    theta: f64,
+    low: f64,
+    high: f64,
+    sure: f64,
+}
+
+impl Zipf {
+    fn new(ranks: u32, theta: f64) -> Self {
+        let mut zipf = Self { ranks: f64::from(ranks), theta, low: 0.0, high: 0.0, sure: 0.0 };
+        zipf.low = zipf.area(1.5) - 1.0;
+        zipf.high = zipf.area(zipf.ranks + 0.5);
+        zipf.sure = 2.0 - zipf.inverse(zipf.area(2.5) - 2f64.powf(-theta));
+        zipf
+    }
+
+    /// The integral of `x ^ -theta`, up to a constant.
+    fn area(&self, x: f64) -> f64 {
+        let power = 1.0 - self.theta;
+        if power.abs() < 1e-9 { x.ln() } else { (power * x.ln()).exp_m1() / power }
+    }
+
+    fn inverse(&self, area: f64) -> f64 {
+        let power = 1.0 - self.theta;
+        if power.abs() < 1e-9 { area.exp() } else { ((power * area).max(-1.0).ln_1p() / power).exp() }
+    }
+
+    /// A rank, from 0.
+    fn draw(&self, random: &mut Rng) -> u32 {
+        loop {
+            let area = self.low + unit(random) * (self.high - self.low);
+            let x = self.inverse(area);
+            let rank = x.round().clamp(1.0, self.ranks);
+            if rank - x <= self.sure || area >= self.area(rank + 0.5) - rank.powf(-self.theta) {
+                return rank as u32 - 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
