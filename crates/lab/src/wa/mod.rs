@@ -11,5 +11,3 @@ pub mod oracle;
 pub mod run;
 pub mod study;
 pub mod workload;
-
-pub use operation::Operation;

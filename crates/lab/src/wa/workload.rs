@@ -109,7 +109,7 @@ impl Workload {
         Stream {
             workload: self,
             dynamic,
-            scatter: Scatter::new(blocks),
+            scatter: Scatter::new(dynamic),
             zipf: Zipf::new(ranks, theta),
             random: Rng::stream(seed, "workload"),
             written: 0,
@@ -189,7 +189,7 @@ impl Stream {
         }
     }
 
-    /// Within the blocks that are written at all: they are spread over all addresses.
+    /// Over all blocks that are written at all; static ones are apart.
     #[inline]
     fn scattered(&self, rank: u32) -> u32 {
         self.scatter.of(rank)

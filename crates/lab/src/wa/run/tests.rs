@@ -1,1 +1,60 @@
+use super::*;
+use crate::wa::workload::{Pattern, Workload, fill};
 
+const BLOCKS: u32 = 64 * 300;
+
+fn outcome(policy: &str, pattern: Pattern, spare: f64, space: Space) -> Outcome {
+    let shape = Shape { blocks: BLOCKS, live_blocks: BLOCKS, segment_blocks: 64, header_blocks: 0, spare, space };
+    let writes = u64::from(BLOCKS) * 13;
+    let plan = Plan { shape, seed: 1, window: writes / 20, steady_after: writes / 2, idle_free: 0 };
+    let load = || fill(BLOCKS).chain(Workload::from(pattern).stream(BLOCKS, 4).take(BLOCKS as usize * 12));
+    run(Policy::from_name(policy).expect("a name"), &plan, load, &mut |_| true).expect("a run")
+}
+
+#[test]
+fn equal_seeds_give_equal_outcomes() {
+    for policy in ["learned", "none+choices:5", "sepbit", "sfs"] {
+        let run = || outcome(policy, Pattern::Zipf { theta: 0.9 }, 0.15, Space::Strict);
+        assert_eq!(run(), run(), "{policy}");
+    }
+}
+
+#[test]
+fn ours_is_best_where_rates_differ_and_gives_nothing_away_where_they_do_not() {
+    let others = ["none", "separate", "dac", "fadac", "sepbit"];
+    for pattern in [Pattern::Zipf { theta: 0.99 }, Pattern::HotCold { writes: 0.8, blocks: 0.2 }, Pattern::Moving] {
+        let ours = outcome("learned", pattern, 0.10, Space::Strict).steady;
+        for other in others {
+            let theirs = outcome(other, pattern, 0.10, Space::Strict).steady;
+            assert!(ours < theirs, "{}: ours {ours}, {other} {theirs}", pattern.name());
+        }
+    }
+    let (ours, greedy) = (outcome("learned", Pattern::Uniform, 0.10, Space::Strict).steady, outcome("none", Pattern::Uniform, 0.10, Space::Strict).steady);
+    assert!(ours < greedy * 1.01, "uniform: ours {ours}, greedy {greedy}");
+}
+
+#[test]
+fn the_oracle_gains_from_what_it_knows_and_tables_stay_within_sixteen_bytes() {
+    let pattern = Pattern::Zipf { theta: 0.99 };
+    // Fewer streams than it would like: with 64, most of this small pool would be open segments.
+    let (oracle, apart) = (outcome("oracle/16", pattern, 0.10, Space::Share), outcome("separate", pattern, 0.10, Space::Share));
+    assert!(oracle.steady < apart.steady, "{} {}", oracle.steady, apart.steady);
+    let ours = outcome("learned", pattern, 0.10, Space::Share);
+    assert!(ours.bytes_per_block <= 16.0, "{}", ours.bytes_per_block);
+    let sum: f64 = ours.victims.iter().sum();
+    assert!((sum - 1.0).abs() < 1e-9 && ours.emptiness.len() == PARTS);
+}
+
+#[test]
+fn a_run_can_be_stopped_and_names_lead_back() {
+    let shape = Shape { blocks: BLOCKS, live_blocks: BLOCKS, segment_blocks: 64, header_blocks: 0, spare: 0.2, space: Space::Strict };
+    let plan = Plan { shape, seed: 1, window: 1000, steady_after: 0, idle_free: 0 };
+    let load = || Workload::from(Pattern::Uniform).stream(BLOCKS, 4);
+    let stopped = run(Policy::of(PlacementKind::Mixed), &plan, load, &mut |done| done < 3 << 20);
+    assert_eq!(stopped.expect_err("endless"), "stopped");
+    for kind in PlacementKind::ALL {
+        let policy = Policy::of(kind);
+        assert_eq!(Policy::from_name(&policy.name()), Ok(policy));
+    }
+    assert!(Policy::from_name("best").is_err() && Policy::from_name("none+best").is_err() && Policy::from_name("none/65").is_err());
+}
