@@ -130,10 +130,17 @@ fn emptiness_text(found: &Emptiness) -> String {
 }
 
 fn steps_text(steps: &[Step]) -> String {
-    let mut table = Table::new(&["step", "source's factor", "source", "simulated", "simulated factor"]);
+    let mut table = Table::new(&["step", "source's factor", "source", "one stream, greedy", "learned", "learned factor"]);
     let factor = |factor: Option<f64>| factor.map_or("-".to_owned(), |factor| format!("{factor:.2}"));
     for step in steps {
-        table.row([step.what.clone(), factor(step.source_factor), format!("{:.2}", step.source), format!("{:.2}", step.steady), factor(step.factor)]);
+        table.row([
+            step.what.clone(),
+            factor(step.source_factor),
+            format!("{:.2}", step.source),
+            format!("{:.2}", step.one_stream),
+            format!("{:.2}", step.learned),
+            factor(step.factor),
+        ]);
     }
     format!("{}A factor multiplies the excess over one.\n", table.render())
 }

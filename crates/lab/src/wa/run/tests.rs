@@ -39,7 +39,7 @@ fn the_oracle_gains_from_what_it_knows_and_tables_stay_within_sixteen_bytes() {
     // Fewer streams than it would like: with 64, most of this small pool would be open segments.
     let (oracle, apart) = (outcome("oracle/16", pattern, 0.10, Space::Share), outcome("separate", pattern, 0.10, Space::Share));
     assert!(oracle.steady < apart.steady, "{} {}", oracle.steady, apart.steady);
-    let ours = outcome("learned", pattern, 0.10, Space::Share);
+    let ours = outcome("learned", pattern, 0.10, Space::Strict);
     assert!(ours.bytes_per_block <= 16.0, "{}", ours.bytes_per_block);
     let sum: f64 = ours.victims.iter().sum();
     assert!((sum - 1.0).abs() < 1e-9 && ours.emptiness.len() == PARTS);

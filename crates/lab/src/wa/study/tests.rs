@@ -28,7 +28,8 @@ fn tables_1_and_2_double_the_emptiness_from_average_to_oldest() {
 fn table_3_falls_with_every_step() {
     let steps = decomposition(POOL, 6.0, &mut |_| true).expect("table 3");
     assert_eq!(steps.len(), 4);
-    assert!(steps.windows(2).all(|pair| pair[1].steady < pair[0].steady), "{steps:?}");
+    assert!(steps.windows(2).all(|pair| pair[1].learned < pair[0].learned), "{steps:?}");
+    assert!(steps[2].one_stream > steps[1].one_stream, "in one stream, what dies soon takes the free space: {steps:?}");
     // The source's lines are its own factors: 5.65, 1 + 4.65 * 0.43, and so on.
     let mut waf = steps[0].source;
     for step in &steps[1..] {
