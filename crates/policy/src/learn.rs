@@ -31,6 +31,29 @@ use trail::Trail;
 /// Not live.
 const DEAD: u32 = u32::MAX;
 
+/// What is kept for a block, in 6 bytes side by side: when it was last written, and its [`Trail`].
+#[derive(Clone, Copy)]
+struct Known([u16; 3]);
+
+impl Known {
+    const NOTHING: Self = Self([u16::MAX, u16::MAX, 0]);
+
+    #[inline]
+    fn last(self) -> u32 {
+        u32::from(self.0[0]) | u32::from(self.0[1]) << 16
+    }
+
+    #[inline]
+    fn trail(self) -> Trail {
+        Trail(self.0[2])
+    }
+
+    #[inline]
+    fn set_last(&mut self, last: u32) {
+        (self.0[0], self.0[1]) = (last as u16, (last >> 16) as u16);
+    }
+}
+
 /// Writes between two plans, at least; else a quarter of the live blocks.
 const PLAN_PAUSE_MIN: u32 = 1024;
 /// The price of space is the one that so many of the victims cost less than,
@@ -56,8 +79,7 @@ pub struct LearnedOptions {
 /// See the module.
 pub struct Learned {
     options: LearnedOptions,
-    last: Vec<u32>,
-    trail: Vec<u16>,
+    blocks: Vec<Known>,
     lives: Lives,
     planner: Planner,
     segment_deaths: Vec<f32>,
@@ -75,8 +97,7 @@ impl Learned {
     pub fn new(blocks: u32, options: LearnedOptions) -> Self {
         Self {
             options,
-            last: vec![DEAD; blocks as usize],
-            trail: vec![0; blocks as usize],
+            blocks: vec![Known::NOTHING; blocks as usize],
             lives: Lives::new(blocks),
             planner: Planner::new(usize::from(options.streams)),
             segment_deaths: vec![0.0; PLANS * AGES],
@@ -104,10 +125,10 @@ impl Learned {
     #[inline]
     fn sample(&mut self, now: u32) {
         self.hand = self.hand.wrapping_add(0x9e37_79b9);
-        let block = ((u64::from(self.hand) * self.last.len() as u64) >> 32) as usize;
-        let last = self.last[block];
-        if last != DEAD {
-            self.lives.seen(Trail(self.trail[block]).cell(), now.wrapping_sub(last));
+        let block = ((u64::from(self.hand) * self.blocks.len() as u64) >> 32) as usize;
+        let known = self.blocks[block];
+        if known.last() != DEAD {
+            self.lives.seen(known.trail().cell(), now.wrapping_sub(known.last()));
         }
     }
 
@@ -125,12 +146,10 @@ impl Placement for Learned {
 
     #[inline]
     fn user(&mut self, block: u32, now: u32) -> u8 {
-        let at = block as usize;
-        if self.last[at] == DEAD {
-            self.live += 1;
-        }
-        self.last[at] = now.min(DEAD - 1);
-        let cell = Trail(self.trail[at]).cell();
+        let known = &mut self.blocks[block as usize];
+        self.live += u64::from(known.last() == DEAD);
+        known.set_last(now.min(DEAD - 1));
+        let cell = known.trail().cell();
         self.lives.born(cell);
         self.sample(now);
         self.plan_in -= 1;
@@ -142,26 +161,24 @@ impl Placement for Learned {
 
     #[inline]
     fn moved(&mut self, block: u32, now: u32, _from: Place) -> u8 {
-        let at = block as usize;
-        let cell = Trail(self.trail[at]).cell();
-        let age = now.wrapping_sub(self.last[at]);
+        let known = self.blocks[block as usize];
+        let (cell, age) = (known.trail().cell(), now.wrapping_sub(known.last()));
         self.lives.moved(cell, age);
         self.planner.stream(cell, age_bucket(age))
     }
 
     #[inline]
     fn died(&mut self, block: u32, now: u32, place: Place, trimmed: bool) {
-        let at = block as usize;
-        let trail = Trail(self.trail[at]);
-        let age = now.wrapping_sub(self.last[at]);
+        let known = &mut self.blocks[block as usize];
+        let (trail, age) = (known.trail(), now.wrapping_sub(known.last()));
+        known.0[2] = trail.lived(age).0;
+        if trimmed {
+            known.set_last(DEAD);
+            self.live -= 1;
+        }
         self.lives.died(trail.cell(), age);
-        self.trail[at] = trail.lived(age).0;
         if place.age > 0 {
             self.segment_deaths[usize::from(place.tag) * AGES + age_bucket(place.age)] += 1.0;
-        }
-        if trimmed {
-            self.last[at] = DEAD;
-            self.live -= 1;
         }
     }
 

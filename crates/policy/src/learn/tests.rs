@@ -11,7 +11,7 @@ fn equal_calls_give_equal_streams() {
         let mut streams = Vec::new();
         for now in 0..50_000u32 {
             let block = if now % 4 == 0 { now / 4 % 1000 } else { now % 37 };
-            if now > 4000 || learned.last[block as usize] != DEAD {
+            if now > 4000 || learned.blocks[block as usize].last() != DEAD {
                 learned.died(block, now, Place { segment: block / 64, tag: 3, age: now % 500 + 1 }, false);
             }
             streams.push(learned.user(block, now));
@@ -33,10 +33,10 @@ fn a_trimmed_block_is_neither_sampled_nor_counted_as_live() {
     learned.user(2, 0);
     assert_eq!(learned.live, 1);
     learned.died(2, 10, Place { segment: 0, tag: 0, age: 0 }, true);
-    assert_eq!((learned.live, learned.last[2]), (0, DEAD));
+    assert_eq!((learned.live, learned.blocks[2].last()), (0, DEAD));
     learned.user(2, 20);
     assert_eq!(learned.live, 1);
-    assert_ne!(learned.trail[2], 0, "the life that the trim ended is remembered");
+    assert_ne!(learned.blocks[2].trail(), Trail::default(), "the life that the trim ended is remembered");
 }
 
 #[test]
