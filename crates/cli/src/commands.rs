@@ -9,6 +9,7 @@ pub mod plan;
 pub mod pool;
 pub mod properties;
 pub mod rebuild;
+pub mod replay;
 pub mod scrub;
 pub mod serve;
 pub mod stats;

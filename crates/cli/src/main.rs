@@ -71,6 +71,8 @@ enum Command {
     /// Look at block traces, and convert them.
     #[command(subcommand)]
     Trace(commands::trace::TraceCommand),
+    /// Replay a block trace on a simulated pool: write amplification by policy.
+    Replay(commands::replay::ReplayArguments),
     /// Reproducible benchmarks.
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -100,6 +102,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => commands::inspect::check(&arguments, &output),
         Command::Plan(arguments) => commands::plan::run(&arguments, &output),
         Command::Trace(command) => commands::trace::run(&command, &output),
+        Command::Replay(arguments) => commands::replay::run(&arguments, &output),
         Command::Bench(command) => bench::run(command, &output),
         Command::Sim(command) => sim::run(command, &output),
         Command::Demo(arguments) => demo::run(&arguments, &output),

@@ -102,6 +102,36 @@ fn traces_are_shown_converted_and_drawn() {
     assert_eq!((own["requests"].as_u64(), own["skipped_records"].as_u64(), own["written_set_bytes"].as_u64()), (Some(2), Some(1), Some(3 * 4096)));
 }
 
+/// A volume that is rewritten in order costs nothing; one of which random blocks are rewritten does, and more spare makes it less.
+#[test]
+fn traces_are_replayed_on_a_simulated_pool() {
+    let world = World::new();
+    let linear: String = (0..8192u64).map(|at| format!("W,{},4096,{at}\n", at % 2048 * 1_048_576)).collect();
+    std::fs::write(world.file("linear.csv"), linear).unwrap();
+    let mut at = 1u64;
+    let mut random = || {
+        at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (at >> 33) % 2048
+    };
+    let scattered: String = (0..20_000).map(|time| format!("W,{},4096,{time},disk{}\n", random() * 4096, time % 2)).collect();
+    std::fs::write(world.file("random.csv"), scattered).unwrap();
+    world.succeeds("trace convert random.csv random.wtrc");
+    let waf = |line: &str| {
+        let report = json(&world, &format!("replay {line} --segment 128K --policy none"));
+        (report["blocks"].as_u64().unwrap(), report["lines"].as_array().unwrap().iter().map(|line| line["traced"].as_f64().unwrap()).collect::<Vec<_>>())
+    };
+    assert_eq!(waf("linear.csv --spare 20%"), (2048, vec![1.0]));
+    let (blocks, factors) = waf("random.csv --fill --spare 10%,30%");
+    // Two disks of 2048 blocks, all of which are hit sooner or later.
+    assert!(blocks > 4000 && factors[0] > 2.0 && factors[1] > 1.1 && factors[1] < factors[0], "{blocks} blocks, {factors:?}");
+    assert_eq!(waf("random.wtrc --fill --spare 10%,30%"), (blocks, factors));
+    assert!(world.succeeds("replay random.csv --spare 10% --segment 128K").contains("SECOND HALF"));
+    refused(&world, "replay random.csv", "WR-BENCH-001", "smaller segments");
+    refused(&world, "replay - ", "WR-CLI-001", "read twice");
+    std::fs::write(world.file("reads.csv"), "R,0,4096,0\n").unwrap();
+    refused(&world, "replay reads.csv", "WR-BENCH-001", "writes nothing");
+}
+
 #[test]
 fn what_is_wrong_is_told_in_one_line() {
     let world = World::new();

@@ -1,0 +1,169 @@
+//! `replay`: a trace of any format on a simulated pool, policy by policy. Nothing is read or written but the trace.
+//!
+//! Two passes over the trace: the first finds the blocks it writes, which become the volume; the second makes the operations. Writes count every block
+//! they touch, trims what they cover as a whole, reads and flushes nothing.
+
+use super::trace::TraceSource;
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::table::Table;
+use crate::values::{Share, Size};
+use clap::Args;
+use serde::Serialize;
+use windrow_host::Failure;
+use windrow_host::failure::id;
+use windrow_lab::wa::Operation;
+use windrow_lab::wa::log::{Shape, Space};
+use windrow_lab::wa::run::{Outcome, Plan, Policy, run as simulate};
+use windrow_trace::{Dense, Kind, Request};
+
+const BLOCK: u64 = 4096;
+
+/// Arguments of `replay`.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  windrow replay trace.csv.zst\n  windrow replay disk.blktrace --event issued --policy learned,sepbit,none --spare 5%,7%,10%,20%\n  \
+    windrow replay client.txt --format jesd219 --fill --segment 1M --spare 10%\n  windrow replay trace.wtrc --repeat 5 --no-trims -o json\n\nPolicies: see `windrow sim run --help`."
+)]
+pub struct ReplayArguments {
+    #[command(flatten)]
+    source: TraceSource,
+    /// Policies, by comma.
+    #[arg(long, value_delimiter = ',', default_value = "learned,none", value_parser = Policy::from_name)]
+    policy: Vec<Policy>,
+    /// Spare shares of all space, by comma, 0.5 to 95 %.
+    #[arg(long, value_delimiter = ',', default_value = "10%")]
+    spare: Vec<Share>,
+    /// Size of a segment.
+    #[arg(long, default_value = "2M")]
+    segment: Size,
+    /// The trace so many times.
+    #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// Write every block once before, in the order of addresses: a volume that is full. This is not counted.
+    #[arg(long)]
+    fill: bool,
+    /// Leave the trims of the trace out.
+    #[arg(long)]
+    no_trims: bool,
+    /// Seed of all that is random.
+    #[arg(long, default_value = "1")]
+    seed: u64,
+}
+
+/// A trace as operations on a volume without gaps.
+struct Replayed {
+    blocks: u32,
+    operations: Vec<Operation>,
+    written: u64,
+}
+
+#[derive(Serialize)]
+struct Line {
+    policy: String,
+    spare_ppm: u64,
+    /// Write amplification of the whole trace, without the fill.
+    traced: f64,
+    outcome: Outcome,
+}
+
+/// Runs it.
+pub fn run(arguments: &ReplayArguments, output: &Output) -> Result<u8, Failure> {
+    if arguments.source.name() == "-" {
+        return Err(Failure::new(id::USAGE, "cannot replay standard input", "the trace is read twice").remedy("name a file"));
+    }
+    let trace = read(arguments)?;
+    let before = if arguments.fill { u64::from(trace.blocks) } else { 0 };
+    let traced = trace.written * u64::from(arguments.repeat);
+    let fill = arguments.fill.then_some(Operation::Write { block: 0, count: trace.blocks });
+    let operations = || fill.into_iter().chain((0..arguments.repeat).flat_map(|_| trace.operations.iter().copied()));
+    let mut lines = Vec::new();
+    for policy in &arguments.policy {
+        for spare in &arguments.spare {
+            let shape = shape(arguments, trace.blocks, *spare)?;
+            // A fill moves nothing, so all that is moved belongs to the trace; the steady state is its second half.
+            let plan = Plan { shape, seed: arguments.seed, window: (traced / 100).max(1), steady_after: before + traced / 2, idle_free: 0 };
+            let mut progress = Progress::new(format!("{} at {spare}", policy.name()));
+            let mut tell = |done: u64| {
+                progress.steps(done, before + traced);
+                true
+            };
+            let outcome = simulate(*policy, &plan, operations, &mut tell).map_err(|why| cannot(&why))?;
+            let traced_waf = (traced + outcome.counts.moved) as f64 / traced as f64;
+            lines.push(Line { policy: policy.name(), spare_ppm: u64::from(spare.0) * 1000, traced: traced_waf, outcome });
+        }
+    }
+    let value = serde_json::json!({ "blocks": trace.blocks, "written_blocks": traced, "filled_blocks": before, "lines": lines });
+    output.result("replay", &value, || describe(arguments, &trace, traced, &lines));
+    Ok(0)
+}
+
+fn cannot(why: &str) -> Failure {
+    Failure::new(id::BENCH, "the trace cannot be replayed", why).remedy("see `windrow replay --help`")
+}
+
+fn shape(arguments: &ReplayArguments, blocks: u32, spare: Share) -> Result<Shape, Failure> {
+    let segment_blocks =
+        u32::try_from(arguments.segment.0 / BLOCK).ok().filter(|blocks| *blocks > 0).ok_or_else(|| cannot("a segment has at least a block"))?;
+    if !(5..=950).contains(&spare.0) {
+        return Err(cannot(&format!("{spare} spare: 0.5 to 95 % can be simulated")));
+    }
+    Ok(Shape { blocks, live_blocks: blocks, segment_blocks, header_blocks: 0, spare: f64::from(spare.0) / 1000.0, space: Space::Strict })
+}
+
+/// Goes over the trace once.
+fn each(source: &TraceSource, mut visit: impl FnMut(&Request)) -> Result<(), Failure> {
+    let mut reader = source.open()?;
+    while let Some(request) = reader.next_request().map_err(|error| source.failure(&error))? {
+        visit(&request);
+    }
+    Ok(())
+}
+
+fn read(arguments: &ReplayArguments) -> Result<Replayed, Failure> {
+    let mut dense = Dense::default();
+    each(&arguments.source, |request| dense.add(request))?;
+    let blocks = u32::try_from(dense.count()).ok().filter(|_| !dense.is_partial()).ok_or_else(|| cannot("it writes at too many places"))?;
+    if blocks == 0 {
+        return Err(cannot("it writes nothing"));
+    }
+    let mut replayed = Replayed { blocks, operations: Vec::new(), written: 0 };
+    each(&arguments.source, |request| {
+        // Numbers of blocks are below `blocks`, which fits.
+        let Some((block, count)) = dense.range(request).map(|(first, count)| (first as u32, count as u32)) else { return };
+        match request.kind {
+            Kind::Write => {
+                replayed.written += u64::from(count);
+                replayed.operations.push(Operation::Write { block, count });
+            }
+            Kind::Trim if !arguments.no_trims => replayed.operations.push(Operation::Trim { block, count }),
+            _ => {}
+        }
+    })?;
+    Ok(replayed)
+}
+
+fn describe(arguments: &ReplayArguments, trace: &Replayed, traced: u64, lines: &[Line]) -> String {
+    let mut table = Table::new(&["POLICY", "SPARE", "WAF", "SECOND HALF", "MOVED", "TRIMMED", "VICTIMS"]);
+    for line in lines {
+        let counts = &line.outcome.counts;
+        table.row([
+            line.policy.clone(),
+            format!("{} %", line.spare_ppm as f64 / 10_000.0),
+            format!("{:.3}", line.traced),
+            format!("{:.3}", line.outcome.steady),
+            Size(counts.moved * BLOCK).to_string(),
+            Size(counts.trimmed * BLOCK).to_string(),
+            counts.victims.to_string(),
+        ]);
+    }
+    format!(
+        "{}: {} written to {} of different blocks, {:.2} times{}\n{}",
+        arguments.source.name(),
+        Size(traced * BLOCK),
+        Size(u64::from(trace.blocks) * BLOCK),
+        traced as f64 / f64::from(trace.blocks),
+        if arguments.fill { ", after a fill" } else { "" },
+        table.render()
+    )
+}
