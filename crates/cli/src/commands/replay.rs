@@ -12,8 +12,8 @@ use clap::Args;
 use serde::Serialize;
 use windrow_host::Failure;
 use windrow_host::failure::id;
-use windrow_lab::wa::Operation;
 use windrow_lab::wa::log::{Shape, Space};
+use windrow_lab::wa::operation::Operation;
 use windrow_lab::wa::run::{Outcome, Plan, Policy, run as simulate};
 use windrow_trace::{Dense, Kind, Request};
 

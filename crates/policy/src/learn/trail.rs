@@ -43,7 +43,7 @@ impl Trail {
 fn code(life: f32) -> u8 {
     // The exponent and the upper bits of the mantissa of a float are a logarithm, linear between octaves.
     let bits = life.max(1.0).to_bits();
-    (((bits >> 20) - (127 << 3)).max(1)).min(255) as u8
+    ((bits >> 20) - (127 << 3)).clamp(1, 255) as u8
 }
 
 /// The middle of what a code stands for.

@@ -152,7 +152,7 @@ fn describe(report: &Report, arguments: &ArrayArguments) -> String {
         printed(report.assumptions.log_wear, 2)
     ));
     if arguments.compression.is_some() {
-        text.push_str("Windrow does not compress user data yet: the lines \"packed\" say what it would bring.\n");
+        text.push_str("The lines \"packed\" say what compression brings. Windrow uses what it saves for less wear only; more capacity is the sources' way.\n");
     }
     text
 }
