@@ -6,7 +6,7 @@ use std::path::Path;
 use windrow_layout::batch::{BatchHeader, BatchPlan, Entry, FillState, RangeState, TableWriter, VolumeChange, decode_batch, encode_ends, plan_batch};
 use windrow_layout::checkpoint::*;
 use windrow_layout::journal::{RecordHeader, decode_record, encode_record, packed_record_bytes};
-use windrow_layout::map_entry::MapEntry;
+use windrow_layout::map_entry::{BlockState, MapEntry};
 use windrow_layout::superblock::*;
 use windrow_units::*;
 
@@ -204,6 +204,45 @@ fn batch_bytes_are_frozen() {
     golden("batch-tail-v1.bin", &tail);
     let batch = decode_batch(&head, &tail, &uuid(1), SegmentId(77), 16).unwrap();
     assert!(batch.entries.iter().map(|e| &e.entry).eq(&entries()));
+}
+
+#[test]
+fn packed_batch_bytes_are_frozen() {
+    let volume = VolumeId(3);
+    let mut table = TableWriter::new();
+    for i in 0..24u64 {
+        let units = [256, 70, 224, 33, 1, 150][i as usize % 6];
+        match i % 5 {
+            4 => table.push_stored(&Entry::Move { volume, lba: Lba(900 - i), birth: Order(70 + i), from: Place(0x1_0000 + i * 77) }, units),
+            _ => table.push_stored(&Entry::Data { volume, lba: Lba(i * 31), birth: Order(2000 + i) }, units),
+        }
+    }
+    table.push(&Entry::Volume { volume, order: Order(2100), change: VolumeChange::SetCompression(Compression::Lz4) });
+    let plan = table.plan(&SHAPE, 16).unwrap();
+    let header = BatchHeader {
+        pool: uuid(1),
+        epoch: Epoch(4),
+        stream: StreamId(0),
+        seq: Seq(9),
+        segment: SegmentId(78),
+        row: 16,
+        rows: plan.rows,
+        shape: SHAPE,
+        members: 0x3f,
+        next_segment: SegmentId(79),
+        flushed_through: Order(1990),
+        flushed_seq: std::array::from_fn(|i| Seq(i as u64 + 3)),
+    };
+    let checksums: Vec<u32> = (0..plan.payload_blocks + table.packed().len() as u32).map(|i| i.wrapping_mul(0x9e37_79b9)).collect();
+    let (mut head, mut tail) = (vec![0; plan.head_blocks as usize * BLOCK_SIZE], vec![0; BLOCK_SIZE]);
+    encode_ends(&header, &table, &checksums, &plan, &mut head, &mut tail);
+    golden("batch-packed-head-v1.bin", &head);
+    golden("batch-packed-tail-v1.bin", &tail);
+    let batch = decode_batch(&head, &tail, &uuid(1), SegmentId(78), 16).unwrap();
+    assert!(batch.frame.packed_payloads == 20 && batch.frame.packed_blocks > 1);
+    let entry = MapEntry::stored(Place(0x2222_3333_4401), 70, 0x99aa_bbcc);
+    golden("map-packed-v1.bin", &entry.to_bytes());
+    assert_eq!((entry.state(), entry.length_units()), (Some(BlockState::Lz4), 70));
 }
 
 #[test]
