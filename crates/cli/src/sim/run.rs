@@ -225,7 +225,7 @@ fn text(arguments: &RunArguments, lines: &[Line]) -> String {
 #[derive(Args)]
 #[command(after_help = "Examples:
   windrow sim speed
-  windrow sim speed --size 119.2G --segment 1M --passes 5 --policy learned   about as many blocks and writes as the JEDEC client trace has")]
+  windrow sim speed --size 119G --segment 1M --passes 5 --policy learned   about as many blocks and writes as the JEDEC client trace has")]
 pub struct SpeedArguments {
     /// Policies, by comma.
     #[arg(long, value_delimiter = ',', default_value = "none,learned", value_parser = policy)]
