@@ -21,7 +21,7 @@ mod uring;
 
 pub use inline::InlineQueue;
 pub use threaded::{ThreadedReaper, ThreadedSubmitter, threaded};
-pub use uring::{UringReaper, UringSubmitter, uring, uring_available};
+pub use uring::{ReadLane, UringReaper, UringSubmitter, uring, uring_available};
 
 use crate::DeviceError;
 use crate::member::{Discard, Member, MemberKind};

@@ -2,11 +2,13 @@
 //!
 //! A front-end opens a [`Session`] for each connection, hands it groups of requests and gets completions back on two
 //! ways: those that were ready at once come back from [`Session::submit`], the others reach the connection's [`Sink`] later, from
-//! any thread. The order of completions is free; each request is answered exactly once.
+//! any thread. The order of completions is free; each request is answered exactly once. A front-end with a thread for each connection may let that thread
+//! [attend](Session::attend) to its session.
 
 #[cfg(feature = "testing")]
 pub mod ram;
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use windrow_io::{BufPool, Completion, Request, RequestError};
 use windrow_units::VolumeId;
@@ -45,6 +47,17 @@ pub trait Session: Send + Sync {
     fn submit(&self, requests: &mut Vec<Request>, ready: &mut Vec<Completion>);
     /// The export as it is now (its size can change while it is served).
     fn info(&self) -> ExportInfo;
+    /// Ties the session to the calling thread, so that what it submits need not pass through other threads: from now on this thread calls
+    /// [`Session::progress`] whenever the descriptor is readable, until the session is dropped, which it does itself. `None`: there is nothing to
+    /// look after.
+    fn attend(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    /// Carries on with what the thread that attends has submitted; completions that are ready are pushed to `ready`. True if there is more to
+    /// carry on with at once; answers may be sent before.
+    fn progress(&self, _ready: &mut Vec<Completion>) -> bool {
+        false
+    }
 }
 
 /// What can be served.

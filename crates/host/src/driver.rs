@@ -20,6 +20,7 @@
 
 use crate::alarm::Alarm;
 use crate::controls::Controls;
+use crate::lanes::Lanes;
 use crate::members::{Members, Task};
 use crate::outgoing::Outgoing;
 use crate::sessions::{SessionState, Sessions, lock, session_number};
@@ -30,10 +31,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 use windrow_device::Member;
-use windrow_device::queue::Queue;
+use windrow_device::queue::{Queue, ReadLane};
 use windrow_engine::Job;
 use windrow_engine::api::{Control, ControlCompletion, ControlError, ControlReply, Event, Notice, Outbox, PoolStatus};
-use windrow_io::{Completion, Request, RequestError};
+use windrow_io::{Completion, MemberDone, Request, RequestError};
 use windrow_units::MemberId;
 
 /// What the driver needs of the engine; tests drive a small machine of their own.
@@ -76,6 +77,15 @@ struct Core {
     outbox: Outbox,
 }
 
+/// The session whose thread drives.
+pub(crate) struct Own<'a> {
+    /// Its answers are pushed to `ready` instead of its sink.
+    pub(crate) session: &'a SessionState,
+    pub(crate) ready: &'a mut Vec<Completion>,
+    /// The thread's own way to the members, for reads.
+    pub(crate) lane: Option<&'a mut ReadLane>,
+}
+
 /// Vectors that a driving thread needs, kept by thread so that driving allocates nothing once they have grown.
 #[derive(Default)]
 struct Scratch {
@@ -85,6 +95,9 @@ struct Scratch {
     notices: Vec<Notice>,
     /// Member commands wait to be started.
     posted: bool,
+    /// Reads wait in the thread's own lane.
+    laned: bool,
+    ended: Vec<MemberDone>,
     small: Vec<Task>,
     big: Vec<Task>,
     results: Vec<Event>,
@@ -112,6 +125,7 @@ pub(crate) struct Driver {
     core: Mutex<Core>,
     /// The queue of members that work on their own; `None` if workers carry out their commands.
     outgoing: Option<Outgoing>,
+    pub(crate) lanes: Lanes,
     members: Members,
     pub(crate) workers: Workers<Task>,
     pub(crate) sessions: Sessions,
@@ -137,6 +151,7 @@ impl Driver {
             inbox: Mutex::default(),
             core: Mutex::new(core),
             outgoing: submitter.map(Outgoing::new),
+            lanes: Lanes::default(),
             members,
             workers: Workers::new(workers),
             sessions: Sessions::default(),
@@ -149,20 +164,27 @@ impl Driver {
         }
     }
 
-    /// Takes requests of a session; what is answered at once goes to `ready`, the rest to its sink.
-    pub(crate) fn submit(&self, session: &SessionState, requests: &mut Vec<Request>, ready: &mut Vec<Completion>) {
+    /// Takes requests of a session; what is answered at once goes to its vector, the rest to its sink.
+    pub(crate) fn submit(&self, requests: &mut Vec<Request>, own: Own<'_>) {
         if requests.is_empty() {
             return;
         }
-        session.register(requests, self.clock.now_ns());
+        own.session.register(requests, self.clock.now_ns());
         // The flag is read after the slots are taken and set before all slots are failed: one of the two sees the other.
         if self.is_stopped() {
             requests.clear();
-            session.fail(RequestError::Stopped, ready);
+            own.session.fail(RequestError::Stopped, own.ready);
             return;
         }
         lock(&self.inbox).extend(requests.drain(..).map(Event::Request));
-        self.drive(Caller::Client, Some((session, ready)));
+        self.drive(Caller::Client, Some(own));
+    }
+
+    /// Takes what has ended in the lane of a session's thread.
+    pub(crate) fn collect_lane(&self, lane: &mut ReadLane, done: &mut Vec<MemberDone>) {
+        if let Err(error) = lane.collect(done) {
+            self.stop(&format!("the queue of a connection's reads failed: {error}"));
+        }
     }
 
     /// Carries out an administrator's command and waits for its end.
@@ -191,8 +213,14 @@ impl Driver {
         if let Some(outgoing) = &self.outgoing {
             outgoing.exchange(member, device.clone())?;
         }
-        self.members.exchange(member, device);
-        Ok(())
+        self.members.exchange(member, device.clone());
+        // Behind the table that new lanes begin with.
+        self.lanes.exchange(member, device.as_ref())
+    }
+
+    /// What a lane works on; `None` if members are not reached through a queue of the kernel.
+    pub(crate) fn lane_members(&self) -> Option<windrow_device::queue::Members> {
+        self.lanes.wanted.then(|| self.members.all())
     }
 
     /// The device in a member's place.
@@ -226,12 +254,12 @@ impl Driver {
     }
 
     /// Drives until the inbox is empty or somebody else does. Answers for `own` are pushed to its vector instead of its sink.
-    pub(crate) fn drive(&self, caller: Caller, mut own: Option<(&SessionState, &mut Vec<Completion>)>) {
+    pub(crate) fn drive(&self, caller: Caller, mut own: Option<Own<'_>>) {
         let mut scratch = SCRATCH.with_borrow_mut(Vec::pop).unwrap_or_default();
         let mut rounds = 0;
         loop {
             let outcome = match self.core.try_lock() {
-                Ok(mut core) => self.round(&mut core, &mut scratch),
+                Ok(mut core) => self.round(&mut core, &mut scratch, own.as_mut().and_then(|own| own.lane.as_deref_mut())),
                 Err(TryLockError::WouldBlock) => break,
                 Err(TryLockError::Poisoned(_)) => {
                     lock(&self.inbox).clear();
@@ -242,7 +270,7 @@ impl Driver {
                 self.stop(&reason);
             }
             self.hand_out(caller, &mut scratch);
-            self.start_commands(&mut scratch);
+            self.start_commands(&mut scratch, own.as_mut().and_then(|own| own.lane.as_deref_mut()));
             self.deliver(&mut scratch, &mut own);
             self.run_small(&mut scratch);
             if lock(&self.inbox).is_empty() {
@@ -258,7 +286,7 @@ impl Driver {
     }
 
     /// With the engine's lock: applies what is in the inbox until there is something to do outside of the lock.
-    fn round(&self, core: &mut Core, scratch: &mut Scratch) -> Result<(), String> {
+    fn round(&self, core: &mut Core, scratch: &mut Scratch, mut lane: Option<&mut ReadLane>) -> Result<(), String> {
         loop {
             core.events.clear();
             std::mem::swap(&mut *lock(&self.inbox), &mut core.events);
@@ -273,8 +301,13 @@ impl Driver {
             if let Some(at) = core.outbox.wake_at_ns {
                 self.alarm.wake_by(at);
             }
-            self.collect(core, scratch);
-            let idle = !scratch.posted && scratch.completions.is_empty() && scratch.small.is_empty() && scratch.big.is_empty() && scratch.controls.is_empty();
+            self.collect(core, scratch, lane.as_deref_mut());
+            let idle = !scratch.posted
+                && !scratch.laned
+                && scratch.completions.is_empty()
+                && scratch.small.is_empty()
+                && scratch.big.is_empty()
+                && scratch.controls.is_empty();
             if !idle || !scratch.notices.is_empty() {
                 return Ok(());
             }
@@ -282,13 +315,16 @@ impl Driver {
     }
 
     /// Empties the outbox: posts member commands, sorts the rest into the scratch vectors.
-    fn collect(&self, core: &mut Core, scratch: &mut Scratch) {
+    fn collect(&self, core: &mut Core, scratch: &mut Scratch, lane: Option<&mut ReadLane>) {
         scratch.completions.append(&mut core.outbox.completions);
         scratch.controls.append(&mut core.outbox.control);
         scratch.notices.append(&mut core.outbox.notices);
         for job in core.outbox.jobs.drain(..) {
             let heap = if job.bytes() <= INLINE_BYTES { &mut scratch.small } else { &mut scratch.big };
             heap.push(Task::Job(job));
+        }
+        if let Some(lane) = lane.filter(|_| !core.outbox.commands.is_empty()) {
+            scratch.laned |= lane.take(&mut core.outbox.commands, &mut scratch.ended);
         }
         match &self.outgoing {
             Some(outgoing) if !core.outbox.commands.is_empty() => {
@@ -320,7 +356,13 @@ impl Driver {
     }
 
     /// Without the engine's lock: starts member commands.
-    fn start_commands(&self, scratch: &mut Scratch) {
+    fn start_commands(&self, scratch: &mut Scratch, lane: Option<&mut ReadLane>) {
+        if let Some(lane) = lane.filter(|_| std::mem::take(&mut scratch.laned)) {
+            self.post_all(scratch.ended.drain(..).map(Event::Member));
+            if let Err(error) = lane.start() {
+                self.stop(&format!("the queue of a connection's reads failed: {error}"));
+            }
+        }
         if let Some(outgoing) = self.outgoing.as_ref().filter(|_| std::mem::take(&mut scratch.posted))
             && let Err(reason) = outgoing.start(|done| self.post_all(done.drain(..).map(Event::Member)))
         {
@@ -329,7 +371,7 @@ impl Driver {
     }
 
     /// Without a lock: answers to sessions, administrators and hooks.
-    fn deliver(&self, scratch: &mut Scratch, own: &mut Option<(&SessionState, &mut Vec<Completion>)>) {
+    fn deliver(&self, scratch: &mut Scratch, own: &mut Option<Own<'_>>) {
         for notice in scratch.notices.drain(..) {
             (self.notify)(notice);
         }
@@ -347,8 +389,8 @@ impl Driver {
         let mut rest = scratch.completions.drain(..).peekable();
         while let Some(number) = rest.peek().map(number_of) {
             let group = std::iter::from_fn(|| rest.next_if(|completion| number_of(completion) == number));
-            if let Some((session, ready)) = own.as_mut().filter(|(session, _)| session.number() == number) {
-                session.finish(group, now, ready);
+            if let Some(own) = own.as_mut().filter(|own| own.session.number() == number) {
+                own.session.finish(group, now, own.ready);
             } else if let Some(session) = self.sessions.get(number) {
                 session.finish(group, now, &mut scratch.delivery);
                 session.sink().complete(&mut scratch.delivery);

@@ -13,6 +13,7 @@ mod exports;
 pub mod failure;
 mod histogram;
 mod hook;
+mod lanes;
 mod listener;
 mod members;
 pub mod metrics;

@@ -34,6 +34,11 @@ impl Members {
         self.table.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(member.index()).cloned().flatten()
     }
 
+    /// All devices, by member.
+    pub(crate) fn all(&self) -> MemberTable {
+        self.table.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
     /// True if nothing takes longer than copying the bytes.
     pub(crate) fn are_memory(table: &MemberTable) -> bool {
         table.iter().flatten().all(|member| member.info().kind == MemberKind::Memory && member.raw_fd().is_none())

@@ -4,20 +4,22 @@ mod exchange;
 mod steward;
 
 use crate::alarm;
-use crate::driver::{Driver, StateMachine, start_workers};
+use crate::driver::{Driver, Own, StateMachine, start_workers};
 use crate::exports::{ExportReport, ExportTable, NamedExport, VolumeView};
 use crate::failure::{Failure, id};
 use crate::hook::Notifier;
+use crate::lanes::Attendance;
 use crate::members::Members;
 use crate::offline::OpenRequest;
 use crate::reaper::ReaperThread;
 use crate::report::PoolReport;
 use crate::sessions::{SessionState, lock};
-use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use steward::Steward;
-use windrow_device::queue::{Members as MemberTable, QueueOptions, Reaper};
+use windrow_device::queue::{Members as MemberTable, QueueKind, QueueOptions, Reaper};
 use windrow_engine::Engine;
 use windrow_engine::api::{Control, ControlError, ControlReply, Notice, PoolStatus};
 use windrow_export::{ExportInfo, ExportSource, Session, Sink};
@@ -131,6 +133,7 @@ impl Pool {
         // Memory is copied by whoever is there; a queue would only cost a hand-over.
         let inline = Members::are_memory(&table);
         let (submitter, reaper) = windrow_device::queue::open(table.clone(), &options.queue).map_err(failure)?;
+        let has_lanes = submitter.kind() == QueueKind::Uring;
         let submitter = (!inline).then(|| Box::new(submitter) as Box<dyn windrow_device::queue::Queue>);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = options.workers.unwrap_or(cores.saturating_sub(1)).max(1);
@@ -141,7 +144,9 @@ impl Pool {
             }
             told.notify(notice);
         };
-        let driver = Arc::new(Driver::new(machine, submitter, Members::new(table), workers, Box::new(tell)));
+        let mut driver = Driver::new(machine, submitter, Members::new(table), workers, Box::new(tell));
+        driver.lanes.wanted = has_lanes;
+        let driver = Arc::new(driver);
         let catalogue = Catalogue { volumes: volumes_of(&status), exports: options.exports };
         let inner = Inner {
             driver,
@@ -313,7 +318,7 @@ impl ExportSource for Pool {
             export.and_then(|export| catalogue.info(export)).ok_or(RequestError::NoVolume)?
         };
         let state = self.0.driver.sessions.open(sink);
-        Ok(Box::new(PoolSession { pool: self.clone(), state, info }))
+        Ok(Box::new(PoolSession { pool: self.clone(), state, info, attendance: OnceLock::new() }))
     }
 
     fn buffers(&self) -> &BufPool {
@@ -327,6 +332,7 @@ struct PoolSession {
     state: Arc<SessionState>,
     /// As it was when the session was opened; the size is looked up.
     info: ExportInfo,
+    attendance: OnceLock<Option<Attendance>>,
 }
 
 impl Session for PoolSession {
@@ -338,7 +344,11 @@ impl Session for PoolSession {
         if self.info.read_only {
             refuse_changes(requests, ready);
         }
-        self.pool.0.driver.submit(&self.state, requests, ready);
+        let driver = &self.pool.0.driver;
+        match self.attendance() {
+            Some(attendance) => attendance.submit(driver, &self.state, requests, ready),
+            None => driver.submit(requests, Own { session: &self.state, ready, lane: None }),
+        }
     }
 
     fn info(&self) -> ExportInfo {
@@ -350,10 +360,27 @@ impl Session for PoolSession {
         info.read_only |= volume.is_some_and(|volume| volume.read_only);
         info
     }
+
+    fn attend(&self) -> Option<BorrowedFd<'_>> {
+        self.attendance.get_or_init(|| Attendance::open(&self.pool.0.driver)).as_ref().map(Attendance::fd)
+    }
+
+    fn progress(&self, ready: &mut Vec<Completion>) -> bool {
+        self.attendance().is_some_and(|attendance| attendance.progress(&self.pool.0.driver, &self.state, ready))
+    }
+}
+
+impl PoolSession {
+    fn attendance(&self) -> Option<&Attendance> {
+        self.attendance.get().and_then(Option::as_ref)
+    }
 }
 
 impl Drop for PoolSession {
     fn drop(&mut self) {
+        if let Some(attendance) = self.attendance() {
+            attendance.finish(&self.pool.0.driver, &self.state);
+        }
         self.pool.0.driver.sessions.close(&self.state);
     }
 }

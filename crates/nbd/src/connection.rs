@@ -143,7 +143,7 @@ fn wait_until(link: &Link, wanted: Readiness, deadline: Instant) -> Result<(), E
     if left.is_zero() {
         return Err(Ending::HandshakeTimeout);
     }
-    wait(&link.socket, &link.bell, Some(wanted), Some(left)).map(|_| ()).map_err(|_| Ending::System)
+    wait(&link.socket, &link.bell, None, Some(wanted), Some(left)).map(|_| ()).map_err(|_| Ending::System)
 }
 
 /// Why no further request was taken from the input.
@@ -174,6 +174,8 @@ struct Transmission<'a> {
     lone: u32,
     requests: Vec<Request>,
     ready: Vec<Completion>,
+    /// The session does its work on this thread as far as it can.
+    is_attended: bool,
 }
 
 impl<'a> Transmission<'a> {
@@ -188,6 +190,7 @@ impl<'a> Transmission<'a> {
         };
         let parser = RequestParser::new(rules, control.source.buffers().clone());
         let volume = info.volume;
+        let is_attended = session.attend().is_some();
         Self {
             control,
             link,
@@ -201,6 +204,7 @@ impl<'a> Transmission<'a> {
             lone: LONE_GROUPS,
             requests: Vec::new(),
             ready: Vec::new(),
+            is_attended,
         }
     }
 
@@ -220,6 +224,7 @@ impl<'a> Transmission<'a> {
             self.lone = if count > 1 { 0 } else { LONE_GROUPS.min(self.lone + 1) };
             self.unsent += count;
             self.submit_group();
+            self.progress();
         }
         let alone = self.lone == LONE_GROUPS;
         // A payload that is received straight into its buffer may take long.
@@ -290,6 +295,21 @@ impl<'a> Transmission<'a> {
         }
     }
 
+    /// Carries on with what the session has in hand, and answers group by group.
+    fn progress(&mut self) {
+        while self.is_attended {
+            let before = self.ready.len();
+            let more = self.session.progress(&mut self.ready);
+            if self.ready.len() > before {
+                self.unsent = 0;
+                self.link.deliver(&mut self.ready);
+            }
+            if !more {
+                return;
+            }
+        }
+    }
+
     /// True if the beginning of a request was received.
     fn is_partial(&self) -> bool {
         self.parser.is_inside() || !self.intake.is_empty()
@@ -347,7 +367,8 @@ impl<'a> Transmission<'a> {
             if (came.readable || came.hung_up) && self.receive()? {
                 return Ok(());
             }
-            eager = false;
+            // Who has got answers is likely to have sent more by now.
+            eager = came.attended;
         }
     }
 
@@ -391,9 +412,13 @@ impl<'a> Transmission<'a> {
     }
 
     /// Waits; with `pending`, the client must move on within the stall time.
-    fn wait(&self, wanted: Option<Readiness>, pending: bool) -> Result<Readiness, Ending> {
+    fn wait(&mut self, wanted: Option<Readiness>, pending: bool) -> Result<Readiness, Ending> {
         let time: Option<Duration> = pending.then_some(self.control.options.stall_timeout);
-        let came = wait(&self.link.socket, &self.link.bell, wanted, time).map_err(|_| Ending::System)?;
+        let session = self.is_attended.then(|| self.session.attend()).flatten();
+        let came = wait(&self.link.socket, &self.link.bell, session, wanted, time).map_err(|_| Ending::System)?;
+        if came.attended {
+            self.progress();
+        }
         if pending && came == Readiness::default() { Err(Ending::Stalled) } else { Ok(came) }
     }
 }

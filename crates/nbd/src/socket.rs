@@ -95,15 +95,25 @@ pub(crate) struct Readiness {
     pub(crate) hung_up: bool,
     /// The bell rang (always waited for; silenced on return).
     pub(crate) rung: bool,
+    /// The session has something to carry on with (always waited for).
+    pub(crate) attended: bool,
 }
 
-/// Waits until the socket is as wanted (`None`: leave it out), the bell rings or the time is over (then all is false).
-pub(crate) fn wait(socket: &Socket, bell: &Bell, wanted: Option<Readiness>, time: Option<Duration>) -> io::Result<Readiness> {
+/// Waits until the socket is as wanted (`None`: leave it out), the bell rings, the session is readable or the time is over (then all is false).
+pub(crate) fn wait(socket: &Socket, bell: &Bell, session: Option<BorrowedFd<'_>>, wanted: Option<Readiness>, time: Option<Duration>) -> io::Result<Readiness> {
     let mut events = PollFlags::empty();
     events.set(PollFlags::IN, wanted.is_some_and(|wanted| wanted.readable));
     events.set(PollFlags::OUT, wanted.is_some_and(|wanted| wanted.writable));
-    let mut fds = [PollFd::new(bell, PollFlags::IN), PollFd::new(socket, events)];
-    let watched = if wanted.is_some() { 2 } else { 1 };
+    // A descriptor that is left out is asked about nothing, but would tell of a peer that is gone.
+    let mut fds = [(); 3].map(|()| PollFd::new(bell, PollFlags::IN));
+    let mut watched = 1;
+    let mut watch = |fd| {
+        fds[watched] = fd;
+        watched += 1;
+        watched - 1
+    };
+    let of_socket = wanted.map(|_| watch(PollFd::new(socket, events)));
+    let of_session = session.map(|fd| watch(PollFd::from_borrowed_fd(fd, PollFlags::IN)));
     let time = time.map(timespec);
     match poll(&mut fds[..watched], time.as_ref()) {
         Ok(_) => {}
@@ -111,12 +121,13 @@ pub(crate) fn wait(socket: &Socket, bell: &Bell, wanted: Option<Readiness>, time
         Err(Errno::INTR) => return Ok(Readiness { rung: true, ..Readiness::default() }),
         Err(error) => return Err(error.into()),
     }
-    let (rung, came) = (!fds[0].revents().is_empty(), fds[1].revents());
+    let came_to = |place: Option<usize>| place.map_or(PollFlags::empty(), |place| fds[place].revents());
+    let (rung, came, attended) = (!fds[0].revents().is_empty(), came_to(of_socket), !came_to(of_session).is_empty());
     if rung {
         bell.silence();
     }
     let hung_up = came.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL);
-    Ok(Readiness { readable: came.contains(PollFlags::IN), writable: came.contains(PollFlags::OUT), hung_up, rung })
+    Ok(Readiness { readable: came.contains(PollFlags::IN), writable: came.contains(PollFlags::OUT), hung_up, rung, attended })
 }
 
 /// For the system's calls; more than a million seconds is as good as for ever.

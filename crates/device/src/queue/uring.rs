@@ -17,9 +17,12 @@
 //!
 //! A fault of the ring itself is kept and reported by every later [`Reap::wait`].
 
+mod lane;
 mod table;
 #[cfg(test)]
 mod tests;
+
+pub use lane::ReadLane;
 
 use super::{Members, Queue, Reap, Waker, answer_at_once, device_of, execute, finished};
 use crate::DeviceError;
@@ -94,6 +97,11 @@ struct Helper {
 /// A discard, and the device that was in its member's place when it was submitted.
 type Discard = (MemberCommand, Option<Arc<dyn Member>>);
 
+/// The kernel takes the entries later.
+fn is_short_of_memory(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM))
+}
+
 /// True if this kernel lets this process use io_uring with the operations needed.
 pub fn uring_available() -> bool {
     let Ok(ring) = IoUring::new(2) else { return false };
@@ -161,7 +169,7 @@ impl Shared {
                 Ok(count) if count > 0 => {}
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
                 // Short of memory: the entries stay in the ring, the reaper tries again.
-                Err(error) if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM)) => return self.break_down(&error),
+                Err(error) if !is_short_of_memory(&error) => return self.break_down(&error),
                 Ok(_) | Err(_) => {
                     self.stalled.store(true, Ordering::Release);
                     return self.signal();

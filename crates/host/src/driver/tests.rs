@@ -11,6 +11,8 @@ use windrow_units::{MemberId, Order, Uuid, VolumeId};
 
 pub(crate) struct FakeMachine {
     pub(crate) applied: Arc<AtomicU64>,
+    /// Member commands that have come back.
+    pub(crate) ended: Arc<AtomicU64>,
     reads: HashMap<u64, RequestId>,
     /// When they are due, and which.
     flushes: Vec<(u64, RequestId)>,
@@ -32,7 +34,7 @@ impl FakeMachine {
             stored_bytes: 0,
             deleting: false,
         };
-        Self { applied: Arc::default(), reads: HashMap::new(), flushes: Vec::new(), volumes: vec![volume], next_tag: 0, now: 0 }
+        Self { applied: Arc::default(), ended: Arc::default(), reads: HashMap::new(), flushes: Vec::new(), volumes: vec![volume], next_tag: 0, now: 0 }
     }
 
     fn request(&mut self, request: Request, outbox: &mut Outbox) {
@@ -86,6 +88,7 @@ impl StateMachine for FakeMachine {
             match event {
                 Event::Request(request) => self.request(request, outbox),
                 Event::Member(done) => {
+                    self.ended.fetch_add(1, Ordering::Relaxed);
                     let id = self.reads.remove(&done.tag.0).expect("each command comes back once");
                     let result = done.result.map(|()| Reply::Data(done.buf.into_iter().map(Buf::freeze).collect())).map_err(|_| RequestError::Io);
                     outbox.completions.push(Completion { id, result, orders: None });
@@ -221,7 +224,7 @@ fn whoever_comes_drives_and_nothing_is_left_behind() {
                 let (mut requests, mut ready, mut answered) = (Vec::new(), Vec::new(), vec![0u8; (GROUPS * GROUP) as usize]);
                 for group in 0..GROUPS {
                     requests.extend((0..GROUP).map(|i| write(group * GROUP + i)));
-                    driver.submit(&session, &mut requests, &mut ready);
+                    driver.submit(&mut requests, Own { session: &session, ready: &mut ready, lane: None });
                     assert!(requests.is_empty());
                 }
                 // No service thread runs here: what is not there now must come from the other clients, or it was left behind.
@@ -254,7 +257,7 @@ fn a_write_of_a_lone_client_is_answered_before_submit_returns() {
     let session = driver.sessions.open(Arc::new(Collector::default()));
     for id in 0..100 {
         let mut ready = Vec::new();
-        driver.submit(&session, &mut vec![write(id)], &mut ready);
+        driver.submit(&mut vec![write(id)], Own { session: &session, ready: &mut ready, lane: None });
         assert_eq!(ready.iter().map(|completion| completion.id.0).collect::<Vec<_>>(), [id]);
     }
 }
@@ -264,13 +267,13 @@ fn a_panic_of_the_engine_answers_everyone_with_stopped() {
     let driver = driver(FakeMachine::new());
     let (sink, mut ready) = (Arc::new(Collector::default()), Vec::new());
     let session = driver.sessions.open(sink.clone());
-    driver.submit(&session, &mut vec![request(1, Op::Flush)], &mut ready);
-    driver.submit(&session, &mut vec![request(2, Op::Trim { offset: 0, length: 4096, fua: false })], &mut ready);
+    driver.submit(&mut vec![request(1, Op::Flush)], Own { session: &session, ready: &mut ready, lane: None });
+    driver.submit(&mut vec![request(2, Op::Trim { offset: 0, length: 4096, fua: false })], Own { session: &session, ready: &mut ready, lane: None });
     let mut failed = sink.wait(2);
     failed.append(&mut ready);
     assert!(failed.iter().all(|completion| matches!(completion.result, Err(RequestError::Stopped))));
     assert!(driver.stop_reason().unwrap().contains("the machine breaks"));
-    driver.submit(&session, &mut vec![write(3)], &mut ready);
+    driver.submit(&mut vec![write(3)], Own { session: &session, ready: &mut ready, lane: None });
     assert!(matches!(ready[0].result, Err(RequestError::Stopped)));
     assert_eq!(driver.control(Control::Checkpoint), Err(ControlError::Stopped));
 }
@@ -282,7 +285,7 @@ fn answers_of_several_sessions_reach_their_own_sinks() {
     let sessions: Vec<_> = sinks.iter().map(|sink| driver.sessions.open(sink.clone())).collect();
     for round in 0..4 {
         for session in &sessions {
-            driver.submit(session, &mut vec![request(round, Op::Flush)], &mut Vec::new());
+            driver.submit(&mut vec![request(round, Op::Flush)], Own { session, ready: &mut Vec::new(), lane: None });
         }
     }
     driver.post(Event::Tick(5_000_000));

@@ -1,12 +1,17 @@
 use super::*;
 use crate::driver::tests::{Collector, FakeMachine, request, write};
+use std::sync::atomic::Ordering;
 use windrow_device::queue::QueueKind;
 use windrow_device::{Allocation, FileMember, Member, OpenOptions, RamAllocation, RamMember, create_file};
 use windrow_io::Reply;
 
 fn start(table: MemberTable, kind: QueueKind) -> Pool {
+    start_with(FakeMachine::new(), table, kind)
+}
+
+fn start_with(machine: FakeMachine, table: MemberTable, kind: QueueKind) -> Pool {
     let options = HostOptions { queue: QueueOptions { kind, ..QueueOptions::default() }, ..HostOptions::default() };
-    Pool::start_machine(Box::new(FakeMachine::new()), table, BufPool::new(1 << 20), options).unwrap()
+    Pool::start_machine(Box::new(machine), table, BufPool::new(1 << 20), options).unwrap()
 }
 
 fn ram() -> MemberTable {
@@ -47,6 +52,81 @@ fn member_commands_come_back_by_every_kind_of_queue() {
     for kind in [QueueKind::Threaded, QueueKind::Automatic] {
         read_everything(&start(vec![Some(member.clone())], kind));
     }
+}
+
+/// A pool over one file whose block `n` is full of `n`.
+fn on_file(path: &std::path::Path, machine: FakeMachine) -> Pool {
+    create_file(path, 1 << 20, Allocation::Preallocate).unwrap();
+    let member: Arc<dyn Member> = Arc::new(FileMember::open(path, &OpenOptions::default()).unwrap());
+    for block in 0..64u64 {
+        member.write_at(block * 4096, &[block as u8; 4096]).unwrap();
+    }
+    start_with(machine, vec![Some(member)], QueueKind::Automatic)
+}
+
+fn check_read(completion: &Completion) {
+    let Ok(Reply::Data(data)) = &completion.result else { panic!("a read failed: {completion:?}") };
+    assert!(data.iter().all(|part| part.iter().all(|byte| *byte == completion.id.0 as u8)));
+}
+
+#[test]
+fn a_thread_that_attends_to_its_session_gets_its_reads_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = on_file(&dir.path().join("member"), FakeMachine::new());
+    // A sink that must not be called: it has nobody to wait for it.
+    let sink = Arc::new(Collector::default());
+    let session = pool.open("", sink.clone()).unwrap();
+    let Some(fd) = session.attend() else {
+        eprintln!("SKIPPED: no io_uring here");
+        return;
+    };
+    for _ in 0..50 {
+        let mut requests: Vec<_> = (0..64).map(|id| request(id, Op::Read { offset: id * 4096, length: 4096 })).collect();
+        let mut ready = Vec::new();
+        session.submit(&mut requests, &mut ready);
+        while ready.len() < 64 {
+            let mut fds = [rustix::event::PollFd::from_borrowed_fd(fd, rustix::event::PollFlags::IN)];
+            let patience = rustix::event::Timespec { tv_sec: 10, tv_nsec: 0 };
+            assert_eq!(rustix::event::poll(&mut fds, Some(&patience)).unwrap(), 1, "reads ended and nobody was told");
+            while session.progress(&mut ready) {}
+        }
+        ready.iter().for_each(check_read);
+    }
+    assert!(sink.wait(0).is_empty());
+}
+
+#[test]
+fn a_session_does_not_go_before_the_engine_has_heard_of_its_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = FakeMachine::new();
+    let ended = machine.ended.clone();
+    let pool = on_file(&dir.path().join("member"), machine);
+    let session = pool.open("", Arc::new(Collector::default())).unwrap();
+    if session.attend().is_none() {
+        eprintln!("SKIPPED: no io_uring here");
+        return;
+    }
+    let mut requests: Vec<_> = (0..64).map(|id| request(id, Op::Read { offset: id * 4096, length: 4096 })).collect();
+    session.submit(&mut requests, &mut Vec::new());
+    // A client that has gone: nobody looks at the lane any more, but the reads in it may be those of others.
+    drop(session);
+    assert_eq!((ended.load(Ordering::Relaxed), pool.0.driver.lanes.in_use()), (64, 0));
+}
+
+#[test]
+fn requests_from_another_thread_than_the_one_that_attends_go_the_common_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = on_file(&dir.path().join("member"), FakeMachine::new());
+    let sink = Arc::new(Collector::default());
+    let session = pool.open("", sink.clone()).unwrap();
+    session.attend();
+    let mut ready = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| session.submit(&mut (0..64).map(|id| request(id, Op::Read { offset: id * 4096, length: 4096 })).collect(), &mut ready));
+    });
+    let mut all = sink.wait(64 - ready.len());
+    all.append(&mut ready);
+    all.iter().for_each(check_read);
 }
 
 #[test]

@@ -223,6 +223,8 @@ fn nothing_is_exchanged_under_a_command_in_flight() {
     assert!(table.records[0].is_none() && table.members.len() == 6);
 }
 
+mod lane;
+
 #[test]
 fn after_a_failed_flush_none_succeeds() {
     let (first, second) = (place(), place());
