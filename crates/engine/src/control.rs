@@ -47,6 +47,11 @@ impl ControlState {
         !self.waiting.is_empty()
     }
 
+    /// True if changes of members wait, which they do for the end of a round of the journal.
+    pub(crate) fn members_wait(&self) -> bool {
+        self.waiting.iter().any(|request| matches!(request.command, Control::Member { .. }))
+    }
+
     /// Answers when the wish of the superblock writer with this number is fulfilled.
     pub(crate) fn when_recorded(&mut self, id: ControlId, wish: u64) {
         self.recorded.push((id, wish));

@@ -59,8 +59,6 @@ pub(crate) struct Journal {
     left: Order,
     /// No member is whole before the log is durable up to here.
     whole_from: Order,
-    /// A device is to come or to go: no round begins before.
-    changing: bool,
     /// Counters since start.
     sums: JournalStatus,
 }
@@ -215,7 +213,7 @@ impl Engine {
 
     /// Sees to it that the waiters up to `horizon` are served, as soon as nothing is under way for others.
     pub(crate) fn serve_waiters(&mut self, horizon: Order, out: &mut Outbox) {
-        if self.journal.round.is_some() || self.journal.changing || self.members.unrecorded_loss {
+        if self.journal.round.is_some() || self.control.members_wait() || self.members.unrecorded_loss {
             return;
         }
         self.choose_journal();

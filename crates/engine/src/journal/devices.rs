@@ -15,10 +15,9 @@ use windrow_layout::superblock::Features;
 use windrow_units::{JournalArea, MemberId, Order, Uuid};
 
 impl Engine {
-    /// True if no round is under way; else none begins any more before what asked has been done.
-    pub(crate) fn journal_may_change(&mut self) -> bool {
-        self.journal.changing = self.journal.round.is_some();
-        !self.journal.changing
+    /// True if no round is under way; else what asked has to wait, and no further one begins meanwhile.
+    pub(crate) fn journal_may_change(&self) -> bool {
+        self.journal.round.is_none()
     }
 
     /// True if the member is a journal device, in service or not.
