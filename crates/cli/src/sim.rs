@@ -1,6 +1,8 @@
 //! `windrow sim`: what a workload does to drives, and what if. See docs/wa-lab.md.
 
+mod jedec;
 mod run;
+mod source;
 mod studies;
 
 use crate::output::Output;
@@ -16,6 +18,8 @@ pub enum SimCommand {
     Graph(studies::GraphArguments),
     /// Tables 1 to 3 of the 2017 source: emptiness by age, static space, the decomposition of write amplification.
     Table(studies::TableArguments),
+    /// The JEDEC client test of the 2017 source on a stream like its trace: write amplification by spare, beside the published one.
+    Jedec(jedec::JedecArguments),
     /// Bursty load: cleaning on demand against cleaning in the pauses.
     Bursts(studies::BurstsArguments),
     /// How many block writes a second the simulator does on one core.
@@ -28,6 +32,7 @@ pub fn run(command: SimCommand, output: &Output) -> Result<u8, Failure> {
         SimCommand::Run(arguments) => run::run(&arguments, output),
         SimCommand::Graph(arguments) => studies::graph(&arguments, output),
         SimCommand::Table(arguments) => studies::table(&arguments, output),
+        SimCommand::Jedec(arguments) => jedec::run(&arguments, output),
         SimCommand::Bursts(arguments) => studies::bursts(&arguments, output),
         SimCommand::Speed(arguments) => run::speed(&arguments, output),
     }

@@ -10,6 +10,7 @@
 use crate::exports::ExportReport;
 use crate::failure::{Failure, id};
 use crate::listener::AcceptLoop;
+use crate::recorder::Lot;
 use crate::report::{MemberReport, PoolReport, VolumeReport};
 use crate::sessions::lock;
 use serde::{Deserialize, Serialize};
@@ -154,6 +155,19 @@ pub enum Command {
         /// Its slot.
         member: u8,
     },
+    /// Begin to record what a volume is asked for; answered with an empty lot that names the recording.
+    RecordStart {
+        /// Which.
+        name: String,
+    },
+    /// Take what was recorded since the last time.
+    RecordTake {
+        /// Which recording.
+        token: u64,
+        /// End it.
+        #[serde(default)]
+        end: bool,
+    },
     /// End the daemon; answered when everything is finished.
     Shutdown {
         /// Release the pool for another host.
@@ -222,6 +236,8 @@ pub enum Reply {
         /// All of them, the default one first.
         exports: Vec<ExportReport>,
     },
+    /// What was recorded.
+    Recorded(Lot),
 }
 
 /// Carries out commands.

@@ -23,6 +23,7 @@ use crate::controls::Controls;
 use crate::lanes::Lanes;
 use crate::members::{Members, Task};
 use crate::outgoing::Outgoing;
+use crate::recorder::Recorder;
 use crate::sessions::{SessionState, Sessions, lock, session_number};
 use crate::workers::{Workers, panic_text};
 use std::cell::RefCell;
@@ -132,6 +133,7 @@ pub(crate) struct Driver {
     controls: Controls,
     pub(crate) alarm: Alarm,
     pub(crate) clock: Clock,
+    pub(crate) recorder: Recorder,
     stopped: AtomicBool,
     stop_reason: Mutex<Option<String>>,
     notify: Box<dyn Fn(Notice) + Send + Sync>,
@@ -158,6 +160,7 @@ impl Driver {
             controls: Controls::default(),
             alarm: Alarm::default(),
             clock: Clock(Instant::now()),
+            recorder: Recorder::default(),
             stopped: AtomicBool::new(false),
             stop_reason: Mutex::default(),
             notify,
@@ -169,7 +172,9 @@ impl Driver {
         if requests.is_empty() {
             return;
         }
-        own.session.register(requests, self.clock.now_ns());
+        let now = self.clock.now_ns();
+        self.recorder.see(requests, now);
+        own.session.register(requests, now);
         // The flag is read after the slots are taken and set before all slots are failed: one of the two sees the other.
         if self.is_stopped() {
             requests.clear();

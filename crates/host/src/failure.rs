@@ -74,6 +74,8 @@ pub mod id {
     pub const TRACE_RECORD: &str = "WR-TRACE-002";
     /// A trace is damaged: its compression or a checksum does not fit.
     pub const TRACE_DAMAGED: &str = "WR-TRACE-003";
+    /// A trace can not be recorded, or its recording not go on.
+    pub const RECORDING: &str = "WR-TRACE-004";
     /// A benchmark or demonstration did not hold what it should.
     pub const BENCH: &str = "WR-BENCH-001";
 }

@@ -2,7 +2,7 @@
 //!
 //! Read in this order: `driver` (who runs the engine, and why no event is left behind), `sessions` (who waits for what),
 //! [`Pool`] (the handles), `alarm`, `workers` and `reaper` (the threads), then what surrounds a pool: [`control`] (the control
-//! socket), [`metrics`], `hook`, [`registry`], [`offline`] (finding, creating and opening pools) and [`daemon`].
+//! socket), [`metrics`], [`recorder`], `hook`, [`registry`], [`offline`] (finding, creating and opening pools) and [`daemon`].
 
 mod alarm;
 pub mod control;
@@ -22,6 +22,7 @@ mod outgoing;
 pub mod paths;
 mod pool;
 mod reaper;
+pub mod recorder;
 pub mod registry;
 pub mod report;
 pub mod schedule;

@@ -12,6 +12,7 @@ use crate::lanes::Attendance;
 use crate::members::Members;
 use crate::offline::OpenRequest;
 use crate::reaper::ReaperThread;
+use crate::recorder::Lot;
 use crate::report::PoolReport;
 use crate::sessions::{SessionState, lock};
 use std::os::fd::BorrowedFd;
@@ -184,6 +185,18 @@ impl Pool {
         let result = self.0.driver.control(command);
         self.refresh();
         result
+    }
+
+    /// Begins to record what a volume is asked for; `None` if another recording goes on.
+    pub fn start_recording(&self, volume: VolumeId) -> Option<Lot> {
+        let driver = &self.0.driver;
+        driver.recorder.start(volume, driver.clock.now_ns())
+    }
+
+    /// Takes what was recorded since the last time, and ends the recording if that is asked for; `None` if it has ended.
+    pub fn take_recorded(&self, token: u64, end: bool) -> Option<Lot> {
+        let driver = &self.0.driver;
+        driver.recorder.take(token, end, driver.clock.now_ns())
     }
 
     /// The engine's status; `None` once the engine itself has failed.

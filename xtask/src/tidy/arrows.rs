@@ -29,15 +29,23 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     ("inspect", &["layout", "device", "parity", "reduce", "io", "units"]),
     // `inspect` for a second opinion on what a run left on the members.
     ("sim", &["random", "engine", "inspect", "layout", "io", "units"]),
-    // Drives the engine as the host and the simulator do, on members of its own.
-    ("lab", &["random", "policy", "engine", "layout", "io", "units"]),
+    // Drives the engine as the host and the simulator do, on members of its own. Its workloads are requests as `trace` has them.
+    ("lab", &["random", "policy", "trace", "engine", "layout", "io", "units"]),
     // Numbers in, numbers out; `policy` for the closed forms of cleaning.
     ("plan", &["policy"]),
     // Traces of others: untrusted bytes stay there. It hands out requests and knows nothing of Windrow.
     ("trace", &[]),
+    // Numbers and names in, SVG, PNG and HTML out. It knows nothing of Windrow, and nobody but the command knows of it.
+    ("picture", &[]),
     // Wiring. `engine`, `device`, `io`, `layout`, `units` and `export` for the types that travel through it.
     // `policy` for the closed forms that `bench` prints beside what it measured, `reduce` for the codec that it measures alone.
-    ("cli", &["nbd", "ublk", "vhost", "host", "inspect", "lab", "plan", "trace", "export", "engine", "device", "layout", "policy", "reduce", "io", "units"]),
+    (
+        "cli",
+        &[
+            "nbd", "ublk", "vhost", "host", "inspect", "lab", "plan", "trace", "picture", "export", "engine", "device", "layout", "policy", "reduce", "io",
+            "units",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

@@ -1,5 +1,6 @@
 //! `sim run` and `sim speed`.
 
+use super::source::{Named, Source};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::table::Table;
@@ -7,15 +8,13 @@ use crate::values::{Share, Size};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::fmt::Write;
-use std::io::Read;
 use std::path::PathBuf;
 use std::time::Instant;
 use windrow_host::failure::{Failure, id};
-use windrow_lab::wa::csv::Trace;
 use windrow_lab::wa::log::{Shape, Space};
 use windrow_lab::wa::operation::Operation;
 use windrow_lab::wa::run::{Outcome, Plan, Policy, run as simulate};
-use windrow_lab::wa::workload::{Pattern, Workload, fill};
+use windrow_lab::wa::workload::{Pattern, Workload};
 
 const BLOCK: u64 = 4096;
 
@@ -56,6 +55,8 @@ pub fn pattern(text: &str) -> Result<Pattern, String> {
   windrow sim run --workload uniform --policy none+fifo,none+choices:10,none --spare 5%,20%
   windrow sim run --trace trace.csv --segment 1M --policy learned,sepbit -o json
   windrow sim run --workload zipf --static 50% --trim 5% --policy learned --spare 7%
+  windrow sim run --workload jesd219-enterprise --size 8G --spare 10%
+  windrow sim run --workload jetstress --report jetstress.html
 
 Policies: PLACEMENT[+RULE][/STREAMS]. Placements: none, separate, dac, sfs, fadac, sepbit, generations, learned (ours), oracle (knows the
 future). Rules: greedy, cost-benefit, age-root, fifo, choices:N, window:N, gain.")]
@@ -63,17 +64,18 @@ pub struct RunArguments {
     /// Policies, by comma.
     #[arg(long, value_delimiter = ',', default_value = "learned,none", value_parser = policy)]
     policy: Vec<Policy>,
-    /// What is overwritten after the fill: uniform, zipf:0.99, hot:80/20, sequential:4, mixed, moving, phases, journal.
-    #[arg(long, default_value = "zipf:0.99", value_parser = pattern, conflicts_with = "trace")]
-    workload: Pattern,
+    /// What is overwritten after the fill: uniform, zipf:0.99, hot:80/20, sequential:4, mixed, moving, phases, journal; or a published load:
+    /// jesd219-enterprise, jesd219-client, journalling-fs, transaction, data, transaction+data, jetstress.
+    #[arg(long, default_value = "zipf:0.99", value_parser = Named::parse, conflicts_with = "trace")]
+    workload: Named,
     /// A normalised trace (op,offset,length,time) instead; `-` for standard input.
     #[arg(long)]
     trace: Option<PathBuf>,
     /// The trace so many times.
     #[arg(long, default_value = "1", requires = "trace", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
-    /// Leave the trims of the trace out.
-    #[arg(long, requires = "trace")]
+    /// Leave the trims of the trace or load out.
+    #[arg(long)]
     no_trims: bool,
     /// Space that can be addressed.
     #[arg(long, default_value = "1G")]
@@ -87,7 +89,7 @@ pub struct RunArguments {
     /// What counts as space.
     #[arg(long, value_enum, default_value = "strict")]
     space: SpaceName,
-    /// Overwrites after the fill, in sizes; the second half of all writes is the steady state.
+    /// Overwrites after the fill, in sizes; the second half of all writes is the steady state. A load that ends (jesd219-client) is run as a whole.
     #[arg(long, default_value = "20", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     passes: u32,
     /// Share of the blocks that is filled and never written again.
@@ -109,66 +111,31 @@ struct Line {
     outcome: Outcome,
 }
 
-/// Operations to be run, again and again.
-enum Source {
-    Trace(Trace, u32),
-    Load { workload: Workload, blocks: u32, passes: u32, seed: u64 },
-}
-
-impl Source {
-    fn operations(&self) -> Box<dyn Iterator<Item = Operation> + '_> {
-        match self {
-            Self::Trace(trace, repeat) => Box::new((0..*repeat).flat_map(|_| trace.operations.iter().copied())),
-            Self::Load { workload, blocks, passes, seed } => {
-                let mut left = u64::from(*blocks) * u64::from(*passes);
-                let load = workload.stream(*blocks, *seed).take_while(move |operation| {
-                    let going = left > 0;
-                    left -= u64::from(going && matches!(operation, Operation::Write { .. }));
-                    going
-                });
-                Box::new(fill(*blocks).chain(load))
-            }
-        }
-    }
-
-    fn blocks(&self) -> u32 {
-        match self {
-            Self::Trace(trace, _) => trace.blocks,
-            Self::Load { blocks, .. } => *blocks,
-        }
-    }
-
-    fn written(&self) -> u64 {
-        match self {
-            Self::Trace(trace, repeat) => trace.written() * u64::from(*repeat),
-            Self::Load { blocks, passes, .. } => u64::from(*blocks) * (1 + u64::from(*passes)),
-        }
-    }
-}
-
 /// A failure of the simulator.
 pub fn failed(why: String) -> Failure {
     Failure::new(id::BENCH, "the simulation cannot be run", why).remedy("see `windrow sim run --help`")
 }
 
 fn source(arguments: &RunArguments) -> Result<Source, Failure> {
-    let Some(path) = &arguments.trace else {
-        let blocks = u32::try_from(arguments.size.0 / BLOCK).map_err(|_| failed("more than 16 TiB".into()))?;
-        let share = |share: Share| f64::from(share.0) / 1000.0;
-        let workload = Workload { pattern: arguments.workload, static_share: share(arguments.static_share), trim_share: share(arguments.trim) };
-        return match blocks {
-            0 => Err(failed("a pool without blocks".into())),
-            _ => Ok(Source::Load { workload, blocks, passes: arguments.passes, seed: arguments.seed }),
-        };
-    };
-    let mut text = String::new();
-    let read = match path.as_os_str() == "-" {
-        true => std::io::stdin().read_to_string(&mut text),
-        false => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)),
-    };
-    read.map_err(|error| Failure::new(id::LOCAL_FILE, format!("the trace {} cannot be read", path.display()), error.to_string()))?;
-    let trace = Trace::parse(&text, !arguments.no_trims).map_err(failed)?;
-    if trace.blocks == 0 { Err(failed("the trace writes nothing".into())) } else { Ok(Source::Trace(trace, arguments.repeat)) }
+    if let Some(path) = &arguments.trace {
+        return Source::trace(path, arguments.repeat, !arguments.no_trims);
+    }
+    let blocks = u32::try_from(arguments.size.0 / BLOCK).map_err(|_| failed("more than 16 TiB".into()))?;
+    let (passes, seed) = (arguments.passes, arguments.seed);
+    let share = |share: Share| f64::from(share.0) / 1000.0;
+    let plain = arguments.static_share.0 == 0 && arguments.trim.0 == 0;
+    match arguments.workload {
+        _ if blocks == 0 => Err(failed("a pool without blocks".into())),
+        Named::Pattern(pattern) => {
+            let workload = Workload { pattern, static_share: share(arguments.static_share), trim_share: share(arguments.trim) };
+            Ok(Source::Pattern { workload, blocks, passes, seed })
+        }
+        Named::Load(load) if !plain => Err(failed(format!("{} has its own static space and trims: --static and --trim are for patterns", load.name()))),
+        Named::Load(load) if arguments.size.0 < load.bytes_least() => {
+            Err(failed(format!("{} needs a size of {} at least", load.name(), Size(load.bytes_least()))))
+        }
+        Named::Load(load) => Ok(Source::Load { load, blocks, passes, seed, trims: !arguments.no_trims }),
+    }
 }
 
 fn shape(blocks: u32, segment: Size, spare: Share, space: SpaceName) -> Result<Shape, Failure> {
@@ -251,7 +218,7 @@ pub struct SpeedArguments {
 pub fn speed(arguments: &SpeedArguments, output: &Output) -> Result<u8, Failure> {
     const KEPT: u64 = 1 << 24;
     let blocks = u32::try_from(arguments.size.0 / BLOCK).ok().filter(|blocks| *blocks > 0).ok_or_else(|| failed("1 block to 16 TiB".into()))?;
-    let source = Source::Load { workload: arguments.workload.into(), blocks, passes: arguments.passes, seed: 1 };
+    let source = Source::Pattern { workload: arguments.workload.into(), blocks, passes: arguments.passes, seed: 1 };
     let written = source.written();
     let shape = shape(blocks, arguments.segment, arguments.spare, SpaceName::Strict)?;
     let plan = Plan { shape, seed: 1, window: u64::MAX, steady_after: written / 2, idle_free: 0 };

@@ -1,0 +1,163 @@
+//! Records what a volume is asked for, for `windrow trace record`.
+//!
+//! 1. An administrator starts a recording of one volume and then takes what has come together, again and again, through the control socket.
+//! 2. Requests pass by where front-ends submit them, before they are executed. Whoever submits looks at one number; only if his volume is the one that is recorded, he
+//!    appends a line for each request to a buffer of fixed size under a lock that is held for a few nanoseconds.
+//! 3. The data path never waits: a buffer that is full or a lock that is taken for long costs the record the request, which is counted as missed and told
+//!    with the next lot. Buffers are made when a recording starts, so that nothing is allocated on the way.
+//! 4. A recording whose owner has gone ends by itself: when the buffer is full and nobody has taken anything for [`PATIENCE_NS`]. A new one may then take its place.
+
+use crate::sessions::lock;
+use serde::{Deserialize, Serialize};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use windrow_io::{Op, Request};
+use windrow_units::VolumeId;
+
+/// Requests that are kept until they are taken: 2.5 MiB, and the same again for the lot that is on its way.
+pub const RECORDED_MOST: usize = 1 << 16;
+/// A recording from which nothing was taken for so long is nobody's.
+const PATIENCE_NS: u64 = 30_000_000_000;
+/// Times that a submitter tries the lock before he gives the request up.
+const TRIES: u32 = 8;
+/// No volume has this number.
+const NOBODY: u64 = u64::MAX;
+
+/// What was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RecordedKind {
+    /// Read.
+    #[serde(rename = "r")]
+    Read,
+    /// Write.
+    #[serde(rename = "w")]
+    Write,
+    /// Write with FUA.
+    #[serde(rename = "wf")]
+    WriteFua,
+    /// Trim, or write of zeroes, which takes no space either.
+    #[serde(rename = "t")]
+    Trim,
+    /// Flush.
+    #[serde(rename = "f")]
+    Flush,
+}
+
+/// One request: kind, offset and length in bytes, nanoseconds since the recording began. On the wire a list, because there are many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Recorded(pub RecordedKind, pub u64, pub u64, pub u64);
+
+/// What has come together since it was taken last.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Lot {
+    /// Names the recording.
+    pub token: u64,
+    /// Requests, in the order in which they were submitted.
+    pub requests: Vec<Recorded>,
+    /// Requests since the last lot that are not in the record.
+    pub missed: u64,
+}
+
+#[derive(Default)]
+struct Buffer {
+    token: u64,
+    begun_ns: u64,
+    taken_ns: u64,
+    requests: Vec<Recorded>,
+}
+
+/// Where requests pass by.
+pub(crate) struct Recorder {
+    /// The volume that is recorded.
+    volume: AtomicU64,
+    missed: AtomicU64,
+    buffer: Mutex<Buffer>,
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self { volume: AtomicU64::new(NOBODY), missed: AtomicU64::new(0), buffer: Mutex::default() }
+    }
+}
+
+fn recorded(op: &Op, time_ns: u64) -> Option<Recorded> {
+    Some(match op {
+        Op::Read { offset, length } => Recorded(RecordedKind::Read, *offset, u64::from(*length), time_ns),
+        Op::Write { offset, data, fua } => Recorded(if *fua { RecordedKind::WriteFua } else { RecordedKind::Write }, *offset, data.len() as u64, time_ns),
+        Op::Trim { offset, length, .. } | Op::WriteZeroes { offset, length, .. } => Recorded(RecordedKind::Trim, *offset, *length, time_ns),
+        Op::Flush => Recorded(RecordedKind::Flush, 0, 0, time_ns),
+        Op::BlockStatus { .. } => return None,
+    })
+}
+
+impl Recorder {
+    /// Requests that pass by. Costs one look if nobody records.
+    #[inline]
+    pub(crate) fn see(&self, requests: &[Request], now_ns: u64) {
+        let volume = self.volume.load(Ordering::Relaxed);
+        if volume != NOBODY {
+            self.append(volume, requests, now_ns);
+        }
+    }
+
+    #[cold]
+    fn append(&self, volume: u64, requests: &[Request], now_ns: u64) {
+        let of_volume = || requests.iter().filter(|request| u64::from(request.volume.0) == volume);
+        let tries = (0..TRIES).find_map(|_| {
+            self.buffer.try_lock().ok().or_else(|| {
+                std::hint::spin_loop();
+                None
+            })
+        });
+        let Some(mut buffer) = tries else {
+            self.missed.fetch_add(of_volume().count() as u64, Ordering::Relaxed);
+            return;
+        };
+        let time_ns = now_ns.saturating_sub(buffer.begun_ns);
+        for recorded in of_volume().filter_map(|request| recorded(&request.op, time_ns)) {
+            if buffer.requests.len() < buffer.requests.capacity() {
+                buffer.requests.push(recorded);
+                continue;
+            }
+            self.missed.fetch_add(1, Ordering::Relaxed);
+            if now_ns.saturating_sub(buffer.taken_ns) > PATIENCE_NS {
+                self.volume.store(NOBODY, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Begins a recording; `None` if somebody else's goes on.
+    pub(crate) fn start(&self, volume: VolumeId, now_ns: u64) -> Option<Lot> {
+        // Outside of the lock, because it takes its time.
+        let requests = Vec::with_capacity(RECORDED_MOST);
+        let mut buffer = lock(&self.buffer);
+        let goes_on = self.volume.load(Ordering::Relaxed) != NOBODY && now_ns.saturating_sub(buffer.taken_ns) <= PATIENCE_NS;
+        if goes_on {
+            return None;
+        }
+        *buffer = Buffer { token: buffer.token + 1, begun_ns: now_ns, taken_ns: now_ns, requests };
+        self.missed.store(0, Ordering::Relaxed);
+        self.volume.store(u64::from(volume.0), Ordering::Relaxed);
+        Some(Lot { token: buffer.token, ..Lot::default() })
+    }
+
+    /// Takes what has come together, and ends the recording if that is asked for. `None` if it has ended already.
+    pub(crate) fn take(&self, token: u64, end: bool, now_ns: u64) -> Option<Lot> {
+        let fresh = if end { Vec::new() } else { Vec::with_capacity(RECORDED_MOST) };
+        let mut buffer = lock(&self.buffer);
+        if buffer.token != token || self.volume.load(Ordering::Relaxed) == NOBODY {
+            return None;
+        }
+        buffer.taken_ns = now_ns;
+        let requests = std::mem::replace(&mut buffer.requests, fresh);
+        if end {
+            self.volume.store(NOBODY, Ordering::Relaxed);
+        }
+        drop(buffer);
+        Some(Lot { token, requests, missed: self.missed.swap(0, Ordering::Relaxed) })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! Bars in groups.
+
+use crate::axis::{Axis, Scale};
+use crate::canvas::{Anchor, Canvas, TEXT};
+use crate::frame::{Area, EDGE, Key, PLOT_HEIGHT, WIDTH, head, left_of, vertical};
+use crate::measure::{fit, width};
+use crate::picture::Picture;
+use crate::theme::SERIES;
+
+/// Bars side by side, one of each series; a series may have none here.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Group {
+    /// Below the bars.
+    pub label: String,
+    /// Their heights.
+    pub values: Vec<Option<f64>>,
+}
+
+impl Group {
+    /// With a bar of every series.
+    pub fn new(label: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Self {
+        Self { label: label.into(), values: values.into_iter().map(Some).collect() }
+    }
+}
+
+/// Groups of bars on a common axis.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Bars {
+    title: String,
+    about: String,
+    below: String,
+    y: Axis,
+    series: Vec<String>,
+    groups: Vec<Group>,
+    marks: Vec<(f64, String)>,
+}
+
+/// Longest label that is written in full, pixels.
+const LABEL_MOST: f64 = 190.0;
+const TURN: f64 = 32.0;
+
+impl Bars {
+    /// Without bars yet. `below` is what the groups are, `series` names the bars of every group; `about` says in words what the picture shows.
+    pub fn new(title: impl Into<String>, about: impl Into<String>, below: impl Into<String>, y: Axis, series: &[&str]) -> Self {
+        let series = series.iter().map(|name| (*name).to_owned()).collect();
+        Self { title: title.into(), about: about.into(), below: below.into(), y, series, groups: Vec::new(), marks: Vec::new() }
+    }
+
+    /// Adds a group.
+    #[must_use]
+    pub fn with(mut self, group: Group) -> Self {
+        self.groups.push(group);
+        self
+    }
+
+    /// Adds groups.
+    #[must_use]
+    pub fn with_all(mut self, groups: impl IntoIterator<Item = Group>) -> Self {
+        self.groups.extend(groups);
+        self
+    }
+
+    /// Adds a level across the picture, with its name.
+    #[must_use]
+    pub fn mark(mut self, value: f64, name: impl Into<String>) -> Self {
+        if value.is_finite() {
+            self.marks.push((value, name.into()));
+        }
+        self
+    }
+
+    fn values(&self) -> impl Iterator<Item = f64> {
+        self.groups.iter().flat_map(|group| group.values.iter().flatten().copied()).filter(|value| value.is_finite())
+    }
+
+    /// Draws it.
+    pub fn picture(&self) -> Picture {
+        let mut canvas = Canvas::new();
+        let key = |(at, name): (usize, &String)| (name.clone(), format!("w-s{}", at % SERIES));
+        let named: Vec<(String, String)> = self.series.iter().enumerate().map(key).collect();
+        let keys: Vec<Key<'_>> = named.iter().map(|(name, class)| Key { name, fill: Some(class.clone()), stroke: None }).collect();
+        let top = head(&mut canvas, &self.title, if keys.len() > 1 { &keys } else { &[] });
+        let all = || self.values().chain(self.marks.iter().map(|(value, _)| *value));
+        let (least, most) = all().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+        // Bars stand on nothing, unless lengths are logarithms.
+        let y = if self.y.scale == Scale::Log { self.y.clone() } else { self.y.clone().from(self.y.from.unwrap_or(0.0)) };
+        let resolved = y.resolve(least, most, 6, false);
+        let left = left_of(&y, &resolved);
+        let area = Area { left, top: top + 6.0, width: WIDTH - left - EDGE, height: PLOT_HEIGHT };
+        vertical(&mut canvas, area, &y, &resolved);
+        for (value, name) in &self.marks {
+            let at = area.y(resolved.place(*value));
+            canvas.dashed((area.left, at), (area.right(), at), "w-axis");
+            canvas.text((area.right() - 4.0, at - 5.0), Anchor::End, TEXT, "w-dim", name);
+        }
+        self.draw(&mut canvas, area, &|value| area.y(resolved.place(value)));
+        canvas.line((area.left, area.bottom()), (area.right(), area.bottom()), "w-axis");
+        let mut bottom = area.bottom() + self.labels(&mut canvas, area);
+        if !self.below.is_empty() {
+            bottom += 18.0;
+            canvas.text((area.left + area.width / 2.0, bottom), Anchor::Middle, TEXT, "w-ink", &fit(&self.below, TEXT, area.width));
+        }
+        Picture { width: WIDTH, height: bottom + EDGE, title: self.title.clone(), about: self.about.clone(), body: canvas.finish() }
+    }
+
+    /// Width of a group with what lies between it and the next one.
+    fn slot(&self, area: Area) -> f64 {
+        area.width / self.groups.len().max(1) as f64
+    }
+
+    fn draw(&self, canvas: &mut Canvas, area: Area, place: &dyn Fn(f64) -> f64) {
+        let slot = self.slot(area);
+        let most = self.groups.iter().map(|group| group.values.len()).max().unwrap_or(1).max(1) as f64;
+        let bar = ((slot * 0.84) / most).min(64.0);
+        let shown = |value: f64| crate::axis::show(self.y.unit, value);
+        // Numbers over the bars only if all of them fit.
+        let small = TEXT - 2.0;
+        let numbers = self.values().all(|value| width(&shown(value), small) <= bar + 1.0);
+        for (at, group) in self.groups.iter().enumerate() {
+            let left = area.left + slot * (at as f64 + 0.5) - bar * most / 2.0;
+            for (number, value) in group.values.iter().enumerate() {
+                let Some(value) = value.filter(|value| value.is_finite()) else { continue };
+                let (x, y) = (left + number as f64 * bar, place(value));
+                let series = self.series.get(number).filter(|_| self.series.len() > 1).map_or(String::new(), |name| format!(", {name}"));
+                let about = format!("{}{series}: {}", group.label, shown(value));
+                canvas.rect((x + 1.0, y), ((bar - 2.0).max(0.5), area.bottom() - y), &format!("w-s{}", number % SERIES), &about);
+                if numbers {
+                    canvas.text((x + bar / 2.0, y - 4.0), Anchor::Middle, small, "w-dim", &shown(value));
+                }
+            }
+        }
+    }
+
+    /// Names below the groups, turned if they are too wide, every other one left out if even that does not help; returns their height.
+    fn labels(&self, canvas: &mut Canvas, area: Area) -> f64 {
+        let slot = self.slot(area);
+        let names: Vec<String> = self.groups.iter().map(|group| fit(&group.label, TEXT, LABEL_MOST)).collect();
+        let widest = names.iter().map(|name| width(name, TEXT)).fold(0.0, f64::max);
+        let turned = widest + 8.0 > slot;
+        let each = if turned { (TEXT * 1.5 / slot).ceil().max(1.0) as usize } else { 1 };
+        // Short names that are too many stay as they are, fewer.
+        let (turned, each) = if turned && widest < 40.0 { (false, ((widest + 8.0) / slot).ceil() as usize) } else { (turned, each) };
+        for (at, name) in names.iter().enumerate().filter(|(at, _)| at % each == 0) {
+            let x = area.left + slot * (at as f64 + 0.5);
+            match turned {
+                true => canvas.turned((x + 4.0, area.bottom() + 16.0), Anchor::End, TEXT, "w-dim", -TURN, name),
+                false => canvas.text((x, area.bottom() + 18.0), Anchor::Middle, TEXT, "w-dim", name),
+            }
+        }
+        if turned { 20.0 + widest * TURN.to_radians().sin() } else { 20.0 }
+    }
+}
