@@ -1,9 +1,12 @@
 //! `windrow sim`: what a workload does to drives, and what if. See docs/wa-lab.md.
 
 mod jedec;
+pub mod pictures;
 mod run;
 mod source;
 mod studies;
+
+pub use source::Named;
 
 use crate::output::Output;
 use clap::Subcommand;

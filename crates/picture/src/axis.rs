@@ -5,6 +5,8 @@
 pub enum Unit {
     /// Numbers; large ones as thousands, millions ...
     Number,
+    /// Factors near one, with three decimals.
+    Factor,
     /// Bytes, in powers of 1024.
     Bytes,
     /// Seconds, from nanoseconds to days.
@@ -76,11 +78,15 @@ impl Axis {
         let unit = unit_of(self.unit, low.abs().max(high.abs()));
         let step = round_up((high - low) / unit.0 / ticks as f64) * unit.0;
         let (first, last) = ((low / step + 1e-9).floor(), (high / step - 1e-9).ceil());
-        let (low, high) = if exact { (low, high) } else { (first * step, last * step) };
-        let all = (0..=((last - first) as usize)).map(|at| (first + at as f64) * step);
+        // A beginning that was asked for stays, with a tick of its own, unless values are below it.
+        let fixed = self.from.filter(|from| *from <= low);
+        let begin = fixed.unwrap_or(if exact { low } else { first * step });
+        let (low, high) = (begin, if exact { high } else { last * step });
         let within = (high - low) * 1e-6;
-        let places = all.filter(|value| *value >= low - within && *value <= high + within);
-        let ticks = places.map(|value| (value, text(value / unit.0, step / unit.0, unit.1))).collect();
+        let all = (0..=((last - first) as usize)).map(|at| (first + at as f64) * step);
+        let near = fixed.map_or(low - within, |from| from + step * 0.3);
+        let places = fixed.into_iter().chain(all.filter(|value| *value >= near && *value <= high + within));
+        let ticks = places.map(|value| (value, if value == 0.0 { "0".to_owned() } else { text(value / unit.0, step / unit.0, unit.1) })).collect();
         Resolved { scale: Scale::Linear, low, high, ticks }
     }
 
@@ -106,13 +112,17 @@ pub(crate) fn show(unit: Unit, value: f64) -> String {
     let (size, name) = unit_of(unit, value.abs());
     let scaled = value / size;
     let digits = match scaled.abs() {
+        ..10.0 if unit == Unit::Factor => 3,
         0.0 => 0,
         100.0.. => 0,
         10.0.. => 1,
         _ => 2,
     };
-    let number = format!("{scaled:.digits$}");
-    let number = if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { &number };
+    // 1.295 is a little less in binary, and is 1.30 all the same.
+    let number = format!("{:.digits$}", scaled * (1.0 + 1e-12));
+    // Figures side by side have the same digits; sizes and times stand alone.
+    let number =
+        if number.contains('.') && !matches!(unit, Unit::Number | Unit::Factor) { number.trim_end_matches('0').trim_end_matches('.') } else { &number };
     format!("{number}{name}")
 }
 
@@ -165,13 +175,15 @@ fn unit_of(unit: Unit, most: f64) -> (f64, &'static str) {
         Unit::Seconds if most < 300.0 => largest(&SECONDS[..4], 1.0),
         Unit::Seconds => largest(&SECONDS, 3.0),
         // Thousands from ten of them on.
-        Unit::Number if most < 10_000.0 => NUMBERS[0],
-        Unit::Number => largest(&NUMBERS, 1.0),
+        Unit::Number | Unit::Factor if most < 10_000.0 => NUMBERS[0],
+        Unit::Number | Unit::Factor => largest(&NUMBERS, 1.0),
     }
 }
 
 /// A multiple of a step, with as many digits as the step needs.
 fn text(value: f64, step: f64, unit: &str) -> String {
+    // What is not a multiple of the step has its own digits.
+    let step = if ((value / step).round() * step - value).abs() > step * 1e-6 { value.abs().min(step) } else { step };
     let digits = (0..6).find(|digits| ((step * 10f64.powi(*digits)).round() / 10f64.powi(*digits) / step - 1.0).abs() < 1e-6).unwrap_or(6) as usize;
     let number = format!("{value:.digits$}");
     // No minus before nothing.

@@ -2,8 +2,8 @@
 
 use crate::axis::{Axis, Scale};
 use crate::canvas::{Anchor, Canvas, TEXT};
-use crate::frame::{Area, EDGE, Key, PLOT_HEIGHT, WIDTH, head, left_of, vertical};
-use crate::measure::{fit, width};
+use crate::frame::{Area, EDGE, Key, PLOT_HEIGHT, WIDTH, head, left_of, levels, right_of, vertical};
+use crate::measure::{fit, width, wrap};
 use crate::picture::Picture;
 use crate::theme::SERIES;
 
@@ -38,6 +38,8 @@ pub struct Bars {
 /// Longest label that is written in full, pixels.
 const LABEL_MOST: f64 = 190.0;
 const TURN: f64 = 32.0;
+const LINES_MOST: usize = 3;
+const LINE: f64 = 15.0;
 
 impl Bars {
     /// Without bars yet. `below` is what the groups are, `series` names the bars of every group; `about` says in words what the picture shows.
@@ -86,13 +88,9 @@ impl Bars {
         let y = if self.y.scale == Scale::Log { self.y.clone() } else { self.y.clone().from(self.y.from.unwrap_or(0.0)) };
         let resolved = y.resolve(least, most, 6, false);
         let left = left_of(&y, &resolved);
-        let area = Area { left, top: top + 6.0, width: WIDTH - left - EDGE, height: PLOT_HEIGHT };
+        let area = Area { left, top: top + 6.0, width: WIDTH - left - EDGE - right_of(&self.marks), height: PLOT_HEIGHT };
         vertical(&mut canvas, area, &y, &resolved);
-        for (value, name) in &self.marks {
-            let at = area.y(resolved.place(*value));
-            canvas.dashed((area.left, at), (area.right(), at), "w-axis");
-            canvas.text((area.right() - 4.0, at - 5.0), Anchor::End, TEXT, "w-dim", name);
-        }
+        levels(&mut canvas, area, &self.marks, &resolved);
         self.draw(&mut canvas, area, &|value| area.y(resolved.place(value)));
         canvas.line((area.left, area.bottom()), (area.right(), area.bottom()), "w-axis");
         let mut bottom = area.bottom() + self.labels(&mut canvas, area);
@@ -131,20 +129,29 @@ impl Bars {
         }
     }
 
-    /// Names below the groups, turned if they are too wide, every other one left out if even that does not help; returns their height.
+    /// Names below the groups: in several lines if they are too wide, turned if that does not help, every other one left out if even that does not; returns
+    /// their height.
     fn labels(&self, canvas: &mut Canvas, area: Area) -> f64 {
         let slot = self.slot(area);
+        let middle = |at: usize| area.left + slot * (at as f64 + 0.5);
+        let wrapped: Vec<Option<Vec<String>>> = self.groups.iter().map(|group| wrap(&group.label, TEXT, slot - 8.0, LINES_MOST)).collect();
+        if let Some(all) = wrapped.into_iter().collect::<Option<Vec<_>>>() {
+            for (at, lines) in all.iter().enumerate() {
+                for (number, line) in lines.iter().enumerate() {
+                    canvas.text((middle(at), area.bottom() + 18.0 + number as f64 * LINE), Anchor::Middle, TEXT, "w-dim", line);
+                }
+            }
+            return 20.0 + LINE * all.iter().map(|lines| lines.len().max(1) - 1).max().unwrap_or(0) as f64;
+        }
         let names: Vec<String> = self.groups.iter().map(|group| fit(&group.label, TEXT, LABEL_MOST)).collect();
         let widest = names.iter().map(|name| width(name, TEXT)).fold(0.0, f64::max);
-        let turned = widest + 8.0 > slot;
-        let each = if turned { (TEXT * 1.5 / slot).ceil().max(1.0) as usize } else { 1 };
         // Short names that are too many stay as they are, fewer.
-        let (turned, each) = if turned && widest < 40.0 { (false, ((widest + 8.0) / slot).ceil() as usize) } else { (turned, each) };
+        let turned = widest >= 40.0;
+        let each = if turned { (TEXT * 1.5 / slot).ceil().max(1.0) } else { ((widest + 8.0) / slot).ceil() } as usize;
         for (at, name) in names.iter().enumerate().filter(|(at, _)| at % each == 0) {
-            let x = area.left + slot * (at as f64 + 0.5);
             match turned {
-                true => canvas.turned((x + 4.0, area.bottom() + 16.0), Anchor::End, TEXT, "w-dim", -TURN, name),
-                false => canvas.text((x, area.bottom() + 18.0), Anchor::Middle, TEXT, "w-dim", name),
+                true => canvas.turned((middle(at) + 4.0, area.bottom() + 16.0), Anchor::End, TEXT, "w-dim", -TURN, name),
+                false => canvas.text((middle(at), area.bottom() + 18.0), Anchor::Middle, TEXT, "w-dim", name),
             }
         }
         if turned { 20.0 + widest * TURN.to_radians().sin() } else { 20.0 }

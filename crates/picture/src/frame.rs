@@ -59,19 +59,20 @@ pub fn head(canvas: &mut Canvas, title: &str, keys: &[Key<'_>]) -> f64 {
     y += LINE + 4.0;
     let mut x = EDGE;
     for key in keys {
-        let name = fit(key.name, TEXT, WIDTH - 2.0 * EDGE - 34.0);
-        let wide = 34.0 + width(&name, TEXT) + 12.0;
+        let sign = if key.stroke.is_some() { 32.0 } else { 18.0 };
+        let name = fit(key.name, TEXT, WIDTH - 2.0 * EDGE - sign);
+        let wide = sign + width(&name, TEXT) + 14.0;
         if x > EDGE && x + wide > WIDTH - EDGE {
             x = EDGE;
             y += LINE;
         }
         if let Some(fill) = &key.fill {
-            canvas.rect((x + 8.0, y - 10.0), (12.0, 12.0), fill, "");
+            canvas.rect((x, y - 10.0), (12.0, 12.0), fill, "");
         }
         if let Some((stroke, dash)) = &key.stroke {
             canvas.path([(x, y - 4.0), (x + 26.0, y - 4.0)].into_iter(), stroke, dash);
         }
-        canvas.text((x + 32.0, y), Anchor::Start, TEXT, "w-ink", &name);
+        canvas.text((x + sign, y), Anchor::Start, TEXT, "w-ink", &name);
         x += wide;
     }
     y + 14.0
@@ -92,6 +93,20 @@ pub fn vertical(canvas: &mut Canvas, area: Area, axis: &Axis, resolved: &Resolve
     if !axis.title.is_empty() {
         let middle = (EDGE + 8.0, area.top + area.height / 2.0);
         canvas.turned(middle, Anchor::Middle, TEXT, "w-ink", -90.0, &fit(&axis.title, TEXT, area.height + 40.0));
+    }
+}
+
+/// Room right of the plot that the names of levels take, so that they stand beside what is drawn and not on it.
+pub fn right_of(marks: &[(f64, String)]) -> f64 {
+    marks.iter().map(|(_, name)| width(name, TEXT) + 6.0).fold(0.0, f64::max)
+}
+
+/// Levels across the plot with their names.
+pub fn levels(canvas: &mut Canvas, area: Area, marks: &[(f64, String)], resolved: &Resolved) {
+    for (value, name) in marks {
+        let at = area.y(resolved.place(*value));
+        canvas.dashed((area.left, at), (area.right(), at), "w-axis");
+        canvas.text((area.right() + 5.0, at + 4.0), Anchor::Start, TEXT, "w-dim", name);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Lines through points, and points alone.
 
 use crate::axis::Axis;
-use crate::canvas::{Anchor, Canvas, TEXT};
-use crate::frame::{Area, BELOW, EDGE, Key, PLOT_HEIGHT, WIDTH, head, horizontal, left_of, vertical};
+use crate::canvas::Canvas;
+use crate::frame::{Area, BELOW, EDGE, Key, PLOT_HEIGHT, WIDTH, head, horizontal, left_of, levels, right_of, vertical};
 use crate::picture::Picture;
 use crate::theme::SERIES;
 
@@ -79,14 +79,10 @@ impl Lines {
         let (least, most) = ends(&mut points().map(|(_, y)| y).chain(self.marks.iter().map(|(value, _)| *value)));
         let y = self.y.resolve(least, most, 6, false);
         let left = left_of(&self.y, &y);
-        let area = Area { left, top, width: WIDTH - left - EDGE - 10.0, height: PLOT_HEIGHT };
+        let area = Area { left, top, width: WIDTH - left - EDGE - 10.0 - right_of(&self.marks), height: PLOT_HEIGHT };
         vertical(&mut canvas, area, &self.y, &y);
         horizontal(&mut canvas, area, &self.x, &x);
-        for (value, name) in &self.marks {
-            let at = area.y(y.place(*value));
-            canvas.dashed((area.left, at), (area.right(), at), "w-axis");
-            canvas.text((area.right() - 4.0, at - 5.0), Anchor::End, TEXT, "w-dim", name);
-        }
+        levels(&mut canvas, area, &self.marks, &y);
         for (at, series) in self.series.iter().enumerate() {
             let place = |(px, py): &(f64, f64)| (area.x(x.place(*px)), area.y(y.place(*py)));
             canvas.path(series.points.iter().map(place), &class(at), dash(at));

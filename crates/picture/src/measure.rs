@@ -47,3 +47,18 @@ pub fn fit(text: &str, size: f64, room: f64) -> String {
     }
     cut.trim_end().to_owned() + "…"
 }
+
+/// The text in lines that fit, broken between words; `None` if it does not fit in so many.
+pub fn wrap(text: &str, size: f64, room: f64, most: usize) -> Option<Vec<String>> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if width(&format!("{line} {word}"), size) <= room => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    (lines.len() <= most && lines.iter().all(|line| width(line, size) <= room)).then_some(lines)
+}

@@ -1,5 +1,5 @@
 use super::axis::show;
-use super::measure::{escape, fit, width};
+use super::measure::{escape, fit, width, wrap};
 use super::*;
 
 fn ticks(axis: &Axis, least: f64, most: f64, count: usize, exact: bool) -> Vec<String> {
@@ -11,11 +11,14 @@ fn ticks_are_round_numbers_with_their_unit() {
     let number = Axis::new("", Unit::Number);
     assert_eq!(ticks(&number.clone().from(0.0), 0.3, 7.2, 5, false), ["0", "2", "4", "6", "8"]);
     assert_eq!(ticks(&number, 1.02, 1.31, 4, false), ["1.0", "1.1", "1.2", "1.3", "1.4"]);
-    assert_eq!(ticks(&number, 0.0, 45_000.0, 5, true), ["0k", "10k", "20k", "30k", "40k"]);
-    assert_eq!(ticks(&Axis::new("", Unit::Percent), 0.0, 1.0, 5, false), ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]);
-    assert_eq!(ticks(&Axis::new("", Unit::Bytes), 0.0, 3.0 * 1024f64.powi(3), 3, false), ["0 GiB", "1 GiB", "2 GiB", "3 GiB"]);
-    assert_eq!(ticks(&Axis::new("", Unit::Seconds), 0.0, 7200.0, 4, true), ["0 min", "50 min", "100 min"]);
+    assert_eq!(ticks(&number, 0.0, 45_000.0, 5, true), ["0", "10k", "20k", "30k", "40k"]);
+    assert_eq!(ticks(&Axis::new("", Unit::Percent), 0.0, 1.0, 5, false), ["0", "20 %", "40 %", "60 %", "80 %", "100 %"]);
+    assert_eq!(ticks(&Axis::new("", Unit::Bytes), 0.0, 3.0 * 1024f64.powi(3), 3, false), ["0", "1 GiB", "2 GiB", "3 GiB"]);
+    assert_eq!(ticks(&Axis::new("", Unit::Seconds), 0.0, 7200.0, 4, true), ["0", "50 min", "100 min"]);
     assert_eq!(ticks(&Axis::new("", Unit::Bytes).log(), 4096.0, 900_000.0, 4, false), ["4 KiB", "64 KiB", "1 MiB"]);
+    // A beginning that was asked for has a tick, and what is too near to it has none.
+    assert_eq!(ticks(&number.clone().from(1.0), 1.0, 12.7, 6, false), ["1", "2", "4", "6", "8", "10", "12", "14"]);
+    assert_eq!(ticks(&number.clone().from(1.0), 1.0, 33.0, 5, false), ["1", "10", "20", "30", "40"]);
     // Nothing, one value and what is no number still give an axis.
     for (least, most) in [(f64::INFINITY, f64::NEG_INFINITY), (3.0, 3.0), (f64::NAN, f64::NAN)] {
         assert!(ticks(&number, least, most, 4, false).len() >= 2, "{least} to {most}");
@@ -33,8 +36,8 @@ fn an_axis_that_begins_at_zero_places_half_in_the_middle() {
 #[test]
 fn values_are_short() {
     let all =
-        [(Unit::Number, 1.2345), (Unit::Number, 123.4), (Unit::Number, 45_678.0), (Unit::Bytes, 22_077.0), (Unit::Percent, 0.625), (Unit::Seconds, 0.0042)];
-    assert_eq!(all.map(|(unit, value)| show(unit, value)), ["1.23", "123", "45.7k", "21.6 KiB", "62.5 %", "4.2 ms"]);
+        [(Unit::Factor, 1.2955), (Unit::Number, 123.4), (Unit::Number, 45_678.0), (Unit::Bytes, 22_077.0), (Unit::Percent, 0.625), (Unit::Seconds, 0.0042)];
+    assert_eq!(all.map(|(unit, value)| show(unit, value)), ["1.296", "123", "45.7k", "21.6 KiB", "62.5 %", "4.2 ms"]);
 }
 
 #[test]
@@ -43,6 +46,9 @@ fn text_is_escaped_measured_and_cut() {
     let cut = fit("a rather long name of something", 12.0, 80.0);
     assert!(cut.ends_with('…') && width(&cut, 12.0) <= 80.0, "{cut}");
     assert_eq!(fit("short", 12.0, 80.0), "short");
+    let lines = wrap("80 % of writes soon overwritten", 12.0, 120.0, 3).expect("two lines");
+    assert_eq!(lines, ["80 % of writes", "soon overwritten"]);
+    assert_eq!((wrap("incomprehensibilities", 12.0, 60.0, 3), wrap("a b c d", 12.0, 10.0, 3)), (None, None));
 }
 
 fn pictures() -> Vec<Picture> {

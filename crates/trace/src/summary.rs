@@ -26,6 +26,8 @@ pub struct OfKind {
     pub unaligned: u64,
     /// By size: up to 512 bytes, 1 KiB, 2 KiB ... 8 MiB, more.
     pub sizes: [u64; CLASSES],
+    /// Bytes of the requests of each size.
+    pub size_bytes: [u64; CLASSES],
     /// Longest.
     pub longest: u64,
 }
@@ -84,6 +86,7 @@ impl Summary {
         of.unaligned += u64::from(!request.offset.is_multiple_of(BLOCK) || !request.length.is_multiple_of(BLOCK));
         let class = (request.length.max(1) - 1).checked_ilog2().map_or(0, |log| (log + 1).saturating_sub(9) as usize).min(CLASSES - 1);
         of.sizes[class] += 1;
+        of.size_bytes[class] = of.size_bytes[class].saturating_add(request.length);
         let end = self.ends.insert((request.device, request.kind), request.end());
         of.sequential += u64::from(end == Some(request.offset));
         self.fua += u64::from(request.fua);
@@ -185,6 +188,7 @@ mod tests {
         assert_eq!((figures.write.unaligned, figures.backwards, figures.requests_per_second), (1, 1, Some(3.5)));
         assert_eq!((figures.written_set_bytes, figures.working_set_bytes, figures.written_blocks), (4 * 4096, 5 * 4096, 5));
         assert_eq!((figures.trim.bytes, figures.address_end), (u64::MAX, (1 << 30) + 512));
+        assert_eq!((figures.write.size_bytes[0], figures.write.size_bytes.iter().sum::<u64>()), (1, figures.write.bytes));
         let sizes =
             |of: &OfKind| of.sizes.iter().enumerate().filter(|(_, count)| **count > 0).map(|(class, count)| (512u64 << class, *count)).collect::<Vec<_>>();
         assert_eq!((sizes(&figures.write), sizes(&figures.read)), (vec![(512, 1), (4096, 2), (8192, 1)], vec![(512, 1)]));

@@ -18,6 +18,7 @@ mod columns;
 mod fields;
 mod kernel;
 mod published;
+pub mod tracepoint;
 
 pub use columns::{Column, Columns};
 

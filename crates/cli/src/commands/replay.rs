@@ -4,8 +4,11 @@
 //! they touch, trims what they cover as a whole, reads and flushes nothing.
 
 use super::trace::TraceSource;
+use crate::drawing::{Along, Grid, sizes};
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::report::{Report, ReportArguments};
+use crate::sim::pictures::{Frame, Run, add_runs};
 use crate::table::Table;
 use crate::values::{Share, Size};
 use clap::Args;
@@ -15,7 +18,8 @@ use windrow_host::failure::id;
 use windrow_lab::wa::log::{Shape, Space};
 use windrow_lab::wa::operation::Operation;
 use windrow_lab::wa::run::{Outcome, Plan, Policy, run as simulate};
-use windrow_trace::{Dense, Kind, Request};
+use windrow_trace::summary::Figures;
+use windrow_trace::{Dense, Kind, Request, Summary};
 
 const BLOCK: u64 = 4096;
 
@@ -49,6 +53,8 @@ pub struct ReplayArguments {
     /// Seed of all that is random.
     #[arg(long, default_value = "1")]
     seed: u64,
+    #[command(flatten)]
+    report: ReportArguments,
 }
 
 /// A trace as operations on a volume without gaps.
@@ -56,6 +62,7 @@ struct Replayed {
     blocks: u32,
     operations: Vec<Operation>,
     written: u64,
+    figures: Figures,
 }
 
 #[derive(Serialize)]
@@ -93,6 +100,7 @@ pub fn run(arguments: &ReplayArguments, output: &Output) -> Result<u8, Failure> 
             lines.push(Line { policy: policy.name(), spare_ppm: u64::from(spare.0) * 1000, traced: traced_waf, outcome });
         }
     }
+    arguments.report.write(|| report(arguments, &trace, traced, &lines))?;
     let value = serde_json::json!({ "blocks": trace.blocks, "written_blocks": traced, "filled_blocks": before, "lines": lines });
     output.result("replay", &value, || describe(arguments, &trace, traced, &lines));
     Ok(0)
@@ -121,13 +129,16 @@ fn each(source: &TraceSource, mut visit: impl FnMut(&Request)) -> Result<(), Fai
 }
 
 fn read(arguments: &ReplayArguments) -> Result<Replayed, Failure> {
-    let mut dense = Dense::default();
-    each(&arguments.source, |request| dense.add(request))?;
+    let (mut dense, mut summary) = (Dense::default(), Summary::default());
+    each(&arguments.source, |request| {
+        dense.add(request);
+        summary.add(request);
+    })?;
     let blocks = u32::try_from(dense.count()).ok().filter(|_| !dense.is_partial()).ok_or_else(|| cannot("it writes at too many places"))?;
     if blocks == 0 {
         return Err(cannot("it writes nothing"));
     }
-    let mut replayed = Replayed { blocks, operations: Vec::new(), written: 0 };
+    let mut replayed = Replayed { blocks, operations: Vec::new(), written: 0, figures: summary.figures() };
     each(&arguments.source, |request| {
         // Numbers of blocks are below `blocks`, which fits.
         let Some((block, count)) = dense.range(request).map(|(first, count)| (first as u32, count as u32)) else { return };
@@ -141,6 +152,33 @@ fn read(arguments: &ReplayArguments) -> Result<Replayed, Failure> {
         }
     })?;
     Ok(replayed)
+}
+
+fn report(arguments: &ReplayArguments, trace: &Replayed, traced: u64, lines: &[Line]) -> Report {
+    let name = arguments.source.short_name();
+    let lead = format!(
+        "{} written to {} of different blocks, laid side by side without gaps; segments of {}, the trace {} time(s){}.",
+        Size(traced * BLOCK),
+        Size(u64::from(trace.blocks) * BLOCK),
+        arguments.segment,
+        arguments.repeat,
+        if arguments.fill { ", after a fill" } else { "" }
+    );
+    let mut grid = Grid::new(0, u64::from(trace.blocks) * BLOCK, trace.written * BLOCK);
+    let mut at = 0;
+    for operation in &trace.operations {
+        if let Operation::Write { block, count } = operation {
+            grid.add(at, u64::from(*block) * BLOCK, u64::from(*count) * BLOCK);
+            at += u64::from(*count) * BLOCK;
+        }
+    }
+    let mut report = Report::new(&format!("Replay of {name}"), &lead).section("The trace").picture("heat", &grid.picture("writes", &name, Along::Written));
+    for (file, picture) in sizes(&trace.figures, &name) {
+        report = report.picture(file, &picture);
+    }
+    let frame = Frame { whose: &name, figure: "write amplification of the trace", blocks: f64::from(trace.blocks), window: (traced / 100).max(1) as f64 };
+    let runs = lines.iter().map(|line| Run { policy: &line.policy, spare: line.spare_ppm as f64 / 1e6, waf: line.traced, outcome: &line.outcome });
+    add_runs(report, &frame, &runs.collect::<Vec<_>>())
 }
 
 fn describe(arguments: &ReplayArguments, trace: &Replayed, traced: u64, lines: &[Line]) -> String {

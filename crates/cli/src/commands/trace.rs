@@ -1,7 +1,9 @@
 //! `trace`: block traces of others and our own, looked at and converted.
 
+mod generate;
 mod info;
 mod plot;
+mod record;
 
 use crate::output::Output;
 use clap::{Args, Subcommand, ValueEnum};
@@ -13,6 +15,7 @@ use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_trace::compact::Granule;
 use windrow_trace::text::{Columns, Event};
+use windrow_trace::writer::Written;
 use windrow_trace::{Format, Options, Reader, Target, TraceError, Writer};
 
 /// What can be done with traces.
@@ -22,8 +25,12 @@ pub enum TraceCommand {
     Info(info::InfoArguments),
     /// Convert a trace: to the compact format, CSV or fio's log.
     Convert(ConvertArguments),
-    /// Draw where and when a trace writes (SVG).
+    /// Draw where and when a trace writes, and how long its requests are (SVG, PNG), or report both (HTML).
     Plot(plot::PlotArguments),
+    /// Write a synthetic workload as a trace.
+    Generate(generate::GenerateArguments),
+    /// Record what a served volume, or a block device of this machine, is asked for.
+    Record(record::RecordArguments),
 }
 
 /// How a trace is read.
@@ -81,6 +88,11 @@ impl TraceSource {
     /// The name for messages.
     pub fn name(&self) -> String {
         self.trace.display().to_string()
+    }
+
+    /// The name without its folder, for titles.
+    pub fn short_name(&self) -> String {
+        self.trace.file_name().map_or_else(|| self.name(), |name| name.to_string_lossy().into_owned())
     }
 
     /// What went wrong while reading.
@@ -177,18 +189,21 @@ pub fn run(command: &TraceCommand, output: &Output) -> Result<u8, Failure> {
         TraceCommand::Info(arguments) => info::run(arguments, output),
         TraceCommand::Convert(arguments) => convert(arguments, output),
         TraceCommand::Plot(arguments) => plot::run(arguments, output),
+        TraceCommand::Generate(arguments) => generate::run(arguments, output),
+        TraceCommand::Record(arguments) => record::run(arguments, output),
     }
 }
 
-fn target(arguments: &ConvertArguments) -> (Target, bool) {
-    let name = arguments.out.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+/// What is written to a file of this name, and whether it is packed.
+fn target_of(out: &Path, to: Option<To>, granule: Granules) -> (Target, bool) {
+    let name = out.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
     let (plain, gzip) = name.strip_suffix(".gz").map_or((name.as_str(), false), |plain| (plain, true));
-    let to = arguments.to.unwrap_or(match plain.rsplit_once('.').map(|(_, ending)| ending) {
+    let to = to.unwrap_or(match plain.rsplit_once('.').map(|(_, ending)| ending) {
         Some("csv") => To::Csv,
         Some("iolog" | "fio") => To::Fio,
         _ => To::Compact,
     });
-    let target = match (to, arguments.granule) {
+    let target = match (to, granule) {
         (To::Csv, _) => Target::Csv,
         (To::Fio, _) => Target::Fio,
         (To::Compact, Granules::Byte) => Target::Compact(Granule::Byte),
@@ -198,25 +213,52 @@ fn target(arguments: &ConvertArguments) -> (Target, bool) {
     (target, gzip)
 }
 
-/// Converts into a file beside the one that is wanted, so that nothing half done takes its name.
-fn convert(arguments: &ConvertArguments, output: &Output) -> Result<u8, Failure> {
-    let mut reader = arguments.source.open()?;
-    let folder = arguments.out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+type FileWriter = Writer<BufWriter<tempfile::NamedTempFile>>;
+
+/// A trace that could not go on.
+enum Ended {
+    /// Its file cannot be written.
+    Written(std::io::Error),
+    /// What it is made from failed.
+    Source(Failure),
+}
+
+impl From<std::io::Error> for Ended {
+    fn from(error: std::io::Error) -> Self {
+        Self::Written(error)
+    }
+}
+
+/// Writes a trace into a file beside the one that is wanted, so that nothing half done takes its name; also says how many bytes the file has.
+fn write_trace(out: &Path, target: Target, gzip: bool, fill: impl FnOnce(&mut FileWriter) -> Result<(), Ended>) -> Result<(Written, u64), Failure> {
+    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let cannot = |error: std::io::Error| {
-        Failure::new(id::LOCAL_FILE, format!("cannot write {}", arguments.out.display()), error).remedy("check the folder, your rights to it and its room")
+        Failure::new(id::LOCAL_FILE, format!("cannot write {}", out.display()), error).remedy("check the folder, your rights to it and its room")
     };
     // As any new file: what the user's mask leaves of it.
     let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o666);
     let part = tempfile::Builder::new().permissions(open_to_all).tempfile_in(folder).map_err(cannot)?;
-    let (target, gzip) = target(arguments);
     let mut writer = Writer::new(BufWriter::new(part), target, gzip).map_err(cannot)?;
-    while let Some(request) = reader.next_request().map_err(|error| arguments.source.failure(&error))? {
-        writer.add(&request, reader.devices()).map_err(cannot)?;
-    }
+    fill(&mut writer).map_err(|ended| match ended {
+        Ended::Written(error) => cannot(error),
+        Ended::Source(failure) => failure,
+    })?;
     let (to, written) = writer.finish().map_err(cannot)?;
     let part = to.into_inner().map_err(|error| cannot(error.into_error()))?;
     let bytes = part.as_file().metadata().map_err(cannot)?.len();
-    part.persist(&arguments.out).map_err(|error| cannot(error.error))?;
+    part.persist(out).map_err(|error| cannot(error.error))?;
+    Ok((written, bytes))
+}
+
+fn convert(arguments: &ConvertArguments, output: &Output) -> Result<u8, Failure> {
+    let mut reader = arguments.source.open()?;
+    let (target, gzip) = target_of(&arguments.out, arguments.to, arguments.granule);
+    let (written, bytes) = write_trace(&arguments.out, target, gzip, |writer| {
+        while let Some(request) = reader.next_request().map_err(|error| Ended::Source(arguments.source.failure(&error)))? {
+            writer.add(&request, reader.devices())?;
+        }
+        Ok(())
+    })?;
     let converted = Converted { noticed: Noticed::of(&reader), requests: written.requests, dropped_trims: written.dropped, bytes };
     output.result("trace-convert", &converted, || {
         let dropped =

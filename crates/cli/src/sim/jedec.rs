@@ -4,6 +4,7 @@ use super::run::failed;
 use super::source::Source;
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::report::ReportArguments;
 use crate::table::Table;
 use crate::values::Size;
 use clap::Args;
@@ -23,7 +24,7 @@ const HEADER: u32 = 1;
 #[command(after_help = "Examples:
   windrow sim jedec
   windrow sim jedec --scale 1 --policy none            the whole 128 GB and 781 GB
-  windrow sim jedec --policy none,learned,sepbit -o json")]
+  windrow sim jedec --policy none,learned,sepbit --report jedec.html -o json")]
 pub struct JedecArguments {
     /// The published space and stream over so much.
     #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u64).range(1..=1000))]
@@ -34,6 +35,8 @@ pub struct JedecArguments {
     /// Seed.
     #[arg(long, default_value = "1")]
     seed: u64,
+    #[command(flatten)]
+    report: ReportArguments,
 }
 
 /// A line of the result.
@@ -61,6 +64,7 @@ pub fn run(arguments: &JedecArguments, output: &Output) -> Result<u8, Failure> {
             lines.push(line(*policy, bytes, arguments.seed, (spare, trims, waf))?);
         }
     }
+    arguments.report.write(|| super::pictures::client(&lines))?;
     let value = serde_json::json!({ "bytes": bytes, "scale": arguments.scale, "lines": lines });
     output.result("sim-jedec", &value, || text(bytes, &lines));
     Ok(0)

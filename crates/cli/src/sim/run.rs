@@ -1,8 +1,10 @@
 //! `sim run` and `sim speed`.
 
+use super::pictures::{Frame, Run, add_runs};
 use super::source::{Named, Source};
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::report::{Report, ReportArguments};
 use crate::table::Table;
 use crate::values::{Share, Size};
 use clap::{Args, ValueEnum};
@@ -101,6 +103,8 @@ pub struct RunArguments {
     /// Seed of all that is random.
     #[arg(long, default_value = "1")]
     seed: u64,
+    #[command(flatten)]
+    report: ReportArguments,
 }
 
 /// A line of the result.
@@ -164,9 +168,30 @@ pub fn run(arguments: &RunArguments, output: &Output) -> Result<u8, Failure> {
             lines.push(Line { policy: policy.name(), spare_ppm: u64::from(spare.0) * 1000, outcome });
         }
     }
+    arguments.report.write(|| report(arguments, &source, &lines))?;
     let value = serde_json::json!({ "blocks": source.blocks(), "written_blocks": written, "lines": lines });
     output.result("sim-run", &value, || text(arguments, &lines));
     Ok(0)
+}
+
+fn report(arguments: &RunArguments, source: &Source, lines: &[Line]) -> Report {
+    let name = arguments.trace.as_ref().map_or_else(|| arguments.workload.name(), |path| path.display().to_string());
+    let (blocks, written) = (source.blocks(), source.written());
+    let lead = format!(
+        "{} on {} in segments of {}, seed {}. {} blocks of 4 KiB are written, the fill included; the steady state is the second half.",
+        name,
+        Size(u64::from(blocks) * BLOCK),
+        arguments.segment,
+        arguments.seed,
+        written
+    );
+    let mut report = Report::new(&format!("Write amplification of {name}"), &lead).section("The load");
+    for (file, picture) in source.pictures(&name) {
+        report = report.picture(file, &picture);
+    }
+    let frame = Frame { whose: &name, figure: "steady write amplification", blocks: f64::from(blocks), window: (written / 100).max(1) as f64 };
+    let runs = lines.iter().map(|line| Run { policy: &line.policy, spare: line.spare_ppm as f64 / 1e6, waf: line.outcome.steady, outcome: &line.outcome });
+    add_runs(report, &frame, &runs.collect::<Vec<_>>())
 }
 
 fn text(arguments: &RunArguments, lines: &[Line]) -> String {

@@ -1,6 +1,7 @@
 //! What is simulated: a pattern of overwrites, a published load, or a recorded trace, as operations that can be gone through again and again.
 
 use super::run::failed;
+use crate::drawing::{Along, Grid, sizes};
 use std::io::Read;
 use std::path::Path;
 use windrow_host::failure::{Failure, id};
@@ -8,6 +9,8 @@ use windrow_lab::wa::csv::Trace;
 use windrow_lab::wa::operation::Operation;
 use windrow_lab::wa::requests::{Load, client_published};
 use windrow_lab::wa::workload::{Pattern, Workload, fill};
+use windrow_picture::Picture;
+use windrow_trace::Summary;
 
 const BLOCK: u64 = 4096;
 
@@ -132,6 +135,30 @@ impl Source {
             }
             Self::Pattern { blocks, passes, .. } | Self::Load { blocks, passes, .. } => u64::from(*blocks) * (1 + u64::from(*passes)),
         }
+    }
+
+    /// Where and when it writes, behind the fill; of a load also how long its requests are.
+    pub fn pictures(&self, name: &str) -> Vec<(&'static str, Picture)> {
+        let mut grid = Grid::new(0, u64::from(self.blocks()) * BLOCK, (self.written() - self.filled()) * BLOCK);
+        let (mut at, mut filled) = (0, 0);
+        for operation in self.operations() {
+            let Operation::Write { block, count } = operation else { continue };
+            if filled < self.filled() {
+                filled += u64::from(count);
+                continue;
+            }
+            grid.add(at, u64::from(block) * BLOCK, u64::from(count) * BLOCK);
+            at += u64::from(count) * BLOCK;
+        }
+        let mut pictures = vec![("heat", grid.picture("writes", name, Along::Written))];
+        if let Self::Load { load, blocks, seed, .. } = self {
+            // Enough for the shares; a load of many gigabytes has the same.
+            const LOOKED_AT: usize = 1_000_000;
+            let mut summary = Summary::default();
+            load.requests(u64::from(*blocks) * BLOCK, *seed).take(LOOKED_AT).for_each(|request| summary.add(&request));
+            pictures.extend(sizes(&summary.figures(), name));
+        }
+        pictures
     }
 
     /// Blocks that only fill the space before the load begins.

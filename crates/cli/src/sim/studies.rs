@@ -3,6 +3,7 @@
 use super::run::{failed, pattern};
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::report::ReportArguments;
 use crate::table::Table;
 use crate::values::Share;
 use clap::Args;
@@ -45,13 +46,16 @@ impl PoolArguments {
 #[derive(Args)]
 #[command(after_help = "Examples:
   windrow sim graph
-  windrow sim graph --spare 5%,10%,20% --segments 10000 -o json")]
+  windrow sim graph --spare 5%,10%,20% --segments 10000 -o json
+  windrow sim graph --report graph.html --pictures .")]
 pub struct GraphArguments {
     #[command(flatten)]
     pool: PoolArguments,
     /// Free shares of all space.
     #[arg(long, value_delimiter = ',', default_value = "5%,10%,15%,20%,30%,40%,50%,60%,70%,80%,90%,95%")]
     spare: Vec<Share>,
+    #[command(flatten)]
+    report: ReportArguments,
 }
 
 /// `sim graph`.
@@ -61,6 +65,7 @@ pub fn graph(arguments: &GraphArguments, output: &Output) -> Result<u8, Failure>
         let mut tell = arguments.pool.teller(&format!("{spare} free"));
         curves.push(curve(arguments.pool.pool(), f64::from(spare.0) / 1000.0, f64::from(arguments.pool.passes), &mut tell).map_err(failed)?);
     }
+    arguments.report.write(|| super::pictures::graph(&curves))?;
     output.result("sim-graph", &serde_json::json!({ "curves": curves }), || graph_text(&curves));
     Ok(0)
 }
@@ -99,6 +104,8 @@ pub struct TableArguments {
     /// Static share of the live blocks (table 2).
     #[arg(long = "static", default_value = "50%")]
     static_share: Share,
+    #[command(flatten)]
+    report: ReportArguments,
 }
 
 /// `sim table`.
@@ -107,11 +114,13 @@ pub fn table(arguments: &TableArguments, output: &Output) -> Result<u8, Failure>
     let (pool, passes) = (arguments.pool.pool(), f64::from(arguments.pool.passes));
     if arguments.number == 3 {
         let steps = decomposition(pool, passes, &mut tell).map_err(failed)?;
+        arguments.report.write(|| super::pictures::steps(&steps))?;
         output.result("sim-table", &serde_json::json!({ "table": 3, "steps": steps }), || steps_text(&steps));
         return Ok(0);
     }
     let still = if arguments.number == 1 { 0.0 } else { f64::from(arguments.static_share.0) / 1000.0 };
     let found = emptiness(pool, f64::from(arguments.spare.0) / 1000.0, still, passes, &mut tell).map_err(failed)?;
+    arguments.report.write(|| super::pictures::emptiness(arguments.number, &found))?;
     output.result("sim-table", &serde_json::json!({ "table": arguments.number, "emptiness": found }), || emptiness_text(&found));
     Ok(0)
 }

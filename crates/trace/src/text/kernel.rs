@@ -58,6 +58,21 @@ pub fn blkparse(line: &[u8], wanted: Event, devices: &mut Devices) -> Result<Fou
         return Ok(NOTHING);
     }
     let what = fields.need("kind of request")?;
+    let asked = kind_of(what)?;
+    let number_of = devices.number(device)?;
+    sectors(&mut fields, asked, number_of, time)
+}
+
+/// What the letters of a request mean.
+pub struct Asked {
+    /// Everything before it is to be durable first.
+    flush: bool,
+    kind: Option<Kind>,
+    fua: bool,
+}
+
+/// Reads the letters: F in front, then what it is, then F for FUA among others.
+pub fn kind_of(what: &[u8]) -> Result<Asked, Problem> {
     let (flush, rest) = what.strip_prefix(b"F").map_or((false, what), |rest| (true, rest));
     let kind = match rest.first() {
         Some(b'R') => Some(Kind::Read),
@@ -66,9 +81,13 @@ pub fn blkparse(line: &[u8], wanted: Event, devices: &mut Devices) -> Result<Fou
         Some(b'F' | b'N' | b'S' | b'M' | b'A') | None => None,
         Some(_) => return Err(format!("the kind of request is '{}'", show(what))),
     };
-    let fua = kind == Some(Kind::Write) && rest[1..].contains(&b'F');
-    let number_of = devices.number(device)?;
-    let before = flush.then(|| Request::new(Kind::Flush, number_of, 0, 0, time));
+    Ok(Asked { flush, kind, fua: kind == Some(Kind::Write) && rest[1..].contains(&b'F') })
+}
+
+/// Reads `sector + sectors`.
+pub fn sectors(fields: &mut Fields<'_>, asked: Asked, device: u32, time: u64) -> Result<Found, Problem> {
+    let Asked { flush, kind, fua } = asked;
+    let before = flush.then(|| Request::new(Kind::Flush, device, 0, 0, time));
     let Some(kind) = kind else { return Ok([before, None]) };
     // A flush that carries nothing has no sector, and its process stands here.
     let sector = match fields.next().map(number) {
@@ -84,7 +103,7 @@ pub fn blkparse(line: &[u8], wanted: Event, devices: &mut Devices) -> Result<Fou
         return Ok([before, None]);
     }
     let offset = sector.checked_mul(SECTOR).ok_or("the sector is too large")?;
-    Ok([before, Some(Request { fua, ..Request::new(kind, number_of, offset, length, time) })])
+    Ok([before, Some(Request { fua, ..Request::new(kind, device, offset, length, time) })])
 }
 
 /// One line of fio's log.

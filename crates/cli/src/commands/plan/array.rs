@@ -2,6 +2,7 @@
 
 use super::{Cleaning, amount, catalogue, chosen, does_not_fit, share};
 use crate::output::Output;
+use crate::report::{Report as Page, ReportArguments};
 use crate::table::Table;
 use crate::values::Share;
 use clap::Args;
@@ -9,6 +10,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use windrow_host::Failure;
 use windrow_host::failure::id;
+use windrow_picture::{Axis, Bars, Group, Unit};
 use windrow_plan::array::{Assumptions, Outcome, Use, plan};
 use windrow_plan::classes;
 use windrow_plan::drive::Drive;
@@ -51,6 +53,8 @@ pub struct ArrayArguments {
     /// Share that compression removes: adds lines for more space, and for less wear.
     #[arg(long, value_name = "SHARE")]
     compression: Option<Share>,
+    #[command(flatten)]
+    report: ReportArguments,
 }
 
 #[derive(Serialize)]
@@ -103,6 +107,7 @@ pub fn run(arguments: &ArrayArguments, output: &Output) -> Result<u8, Failure> {
         }
     }
     let report = Report { drives: arguments.drives, assumptions: assume, measured, catalogue: drives, rows };
+    arguments.report.write(|| page(&report, arguments))?;
     output.result("plan", &report, || describe(&report, arguments));
     Ok(0)
 }
@@ -126,20 +131,82 @@ fn lines(drive: &Drive, topology: Topology, arguments: &ArrayArguments, assume: 
     Ok(rows)
 }
 
+fn cells(row: &Row) -> [String; 8] {
+    let cell = |value: Option<f64>, decimals| value.map_or("-".to_owned(), |value| printed(value, decimals));
+    [
+        row.drive.clone(),
+        row.topology.clone(),
+        row.written.to_owned(),
+        printed(row.outcome.landable_gb, 0),
+        cell(row.outcome.cost_per_gb, 2),
+        cell(row.outcome.random_write_iops, 0),
+        cell(row.outcome.overwrites_per_day, 2),
+        row.endurance.map_or("-".to_owned(), str::to_owned),
+    ]
+}
+
+/// Life, cost and rate as pictures.
+fn page(report: &Report, arguments: &ArrayArguments) -> Page {
+    let mut drives: Vec<&str> = report.rows.iter().map(|row| row.drive.as_str()).collect();
+    drives.dedup();
+    let mut ways: Vec<String> = report.rows.iter().map(|row| format!("{} {}", row.topology, row.written)).collect();
+    ways.sort_unstable();
+    ways.dedup();
+    let names: Vec<&str> = ways.iter().map(String::as_str).collect();
+    let picture = |title: &str, about: &str, axis: Axis, value: fn(&Outcome) -> Option<f64>| {
+        let of = |drive: &str, way: &str| report.rows.iter().find(|row| row.drive == drive && format!("{} {}", row.topology, row.written) == way);
+        let group =
+            |drive: &&str| Group { label: (*drive).to_owned(), values: names.iter().map(|way| of(drive, way).and_then(|row| value(&row.outcome))).collect() };
+        // What the catalogue does not say of any drive is no picture.
+        let any = report.rows.iter().any(|row| value(&row.outcome).is_some());
+        any.then(|| {
+            Bars::new(title, about, "", axis, &names)
+                .with_all(drives.iter().filter(|drive| names.iter().any(|way| of(drive, way).is_some_and(|row| value(&row.outcome).is_some()))).map(group))
+                .picture()
+        })
+    };
+    let plain = |title: &str| Axis::new(title, Unit::Number);
+    let pictures = [
+        (
+            "life",
+            picture(
+                "Life: overwrites a day for five years",
+                "Bars by drive and way of writing: how often the landable space may be overwritten each day for five years.",
+                plain("overwrites a day"),
+                |o| o.overwrites_per_day,
+            ),
+        ),
+        ("cost", picture("Cost", "Bars by drive and way of writing: cost of a landable gigabyte.", plain("cost per GB"), |o| o.cost_per_gb)),
+        (
+            "rate",
+            picture(
+                "Random writes",
+                "Bars by drive and way of writing: random writes of 4 KiB a second that the members carry.",
+                plain("random writes a second"),
+                |o| o.random_write_iops,
+            ),
+        ),
+        ("capacity", picture("Capacity", "Bars by drive and way of writing: landable gigabytes.", plain("landable GB"), |o| Some(o.landable_gb))),
+    ];
+    let heads = ["drive", "topology", "written", "landable GB", "cost/GB", "random writes/s", "overwrites/day", "endurance of"];
+    let mut table = windrow_picture::Table::new("Random writes of 4 KiB; overwrites of the landable space, each day for five years; - : not known", heads);
+    report.rows.iter().for_each(|row| table.row(cells(row)));
+    let lead = format!(
+        "{} drives. Under Windrow {} of the space is filled and {} bytes are written for each (--usable, --cleaning). A drive of which only the maker's rating is known is \
+         planned with that rating, as if long linear writes spared it nothing.",
+        report.drives,
+        arguments.usable,
+        printed(report.assumptions.log_wear, 2)
+    );
+    let page = Page::new("Plan of an array", &lead);
+    let page = pictures.into_iter().filter_map(|(name, picture)| Some((name, picture?))).fold(page, |page, (name, picture)| page.picture(name, &picture));
+    page.table(&table)
+}
+
 fn describe(report: &Report, arguments: &ArrayArguments) -> String {
     let mut table = Table::new(&["DRIVE", "TOPOLOGY", "WRITTEN", "LANDABLE GB", "COST/GB", "RANDOM WRITES/S", "OVERWRITES/DAY", "ENDURANCE OF"]);
     for row in &report.rows {
-        let cell = |value: Option<f64>, decimals| value.map_or("-".to_owned(), |value| printed(value, decimals));
-        table.row([
-            row.drive.clone(),
-            row.topology.clone(),
-            row.written.to_owned(),
-            printed(row.outcome.landable_gb, 0),
-            cell(row.outcome.cost_per_gb, 2),
-            cell(row.outcome.random_write_iops, 0),
-            cell(row.outcome.overwrites_per_day, 2),
-            row.endurance.map_or("-".to_owned(), str::to_owned),
-        ]);
+        table.row(cells(row));
     }
     let mut text = report.measured.map_or(String::new(), |findings| super::others::describe_findings(&findings) + "\n");
     text.push_str(&format!("{} drives, random writes of 4 KiB; overwrites of the landable space, each day for five years\n", report.drives));

@@ -1,40 +1,48 @@
-//! `trace plot`: a picture of where (upwards) and when (to the right) a trace writes, and how much.
+//! `trace plot`: a picture of where (upwards) and when (to the right) a trace writes, and how much; of how long its requests are; and both as a report.
 //!
 //! Two passes over the trace: the first finds its extent, so that the second needs a grid of fixed size only.
 
 use super::{Noticed, TraceSource};
+use crate::drawing::{Along, Grid, sizes};
 use crate::output::Output;
-use crate::values::Size;
+use crate::report::{Report, ReportArguments, save_picture};
 use clap::Args;
 use serde::Serialize;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use windrow_host::Failure;
 use windrow_host::failure::id;
-use windrow_trace::{Kind, Request};
-
-const COLUMNS: usize = 240;
-const ROWS: usize = 120;
-const CELL: usize = 4;
-/// Room for text around the grid.
-const MARGIN: usize = 60;
+use windrow_trace::summary::Figures;
+use windrow_trace::{Kind, Request, Summary};
 
 /// Arguments of `trace plot`.
 #[derive(Args)]
-#[command(after_help = "Examples:\n  windrow trace plot trace.csv.zst writes.svg\n  windrow trace plot disk.blktrace reads.svg --kind read\n  \
-    windrow trace plot trace.wtrc writes.svg --by-request")]
+#[command(after_help = "Examples:\n  windrow trace plot trace.csv.zst writes.svg\n  windrow trace plot disk.blktrace reads.png --kind read\n  \
+    windrow trace plot trace.wtrc sizes.svg --picture sizes\n  windrow trace plot trace.wtrc writes.svg --by-request --report trace.html")]
 pub struct PlotArguments {
     #[command(flatten)]
     source: TraceSource,
-    /// Picture to write (SVG).
+    /// Picture to write: PNG if it ends in .png, else SVG.
     #[arg(value_name = "OUT")]
     out: PathBuf,
+    /// Which picture.
+    #[arg(long, value_enum, default_value = "heat")]
+    picture: What,
     /// What is drawn.
     #[arg(long, value_enum, default_value = "write")]
     kind: Drawn,
     /// One request after the other to the right, instead of the time.
     #[arg(long)]
     by_request: bool,
+    #[command(flatten)]
+    report: ReportArguments,
+}
+
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+enum What {
+    /// Bytes over address and time.
+    Heat,
+    /// Sizes of requests, by number and by bytes.
+    Sizes,
 }
 
 #[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
@@ -55,10 +63,18 @@ impl Drawn {
             Self::Trim => Kind::Trim,
         }
     }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Read => "reads",
+            Self::Write => "writes",
+            Self::Trim => "trims",
+        }
+    }
 }
 
 #[derive(Serialize)]
-struct Report {
+struct Drawing {
     #[serde(flatten)]
     noticed: Noticed,
     requests: u64,
@@ -81,103 +97,74 @@ pub fn run(arguments: &PlotArguments, output: &Output) -> Result<u8, Failure> {
         return Err(Failure::new(id::USAGE, "cannot draw from standard input", "the trace is read twice").remedy("name a file"));
     }
     let mut extent = Extent { requests: 0, last_ns: 0, begin: u64::MAX, end: 0 };
+    let mut summary = Summary::default();
     let noticed = each(arguments, |request| {
-        extent.requests += 1;
-        extent.last_ns = extent.last_ns.max(request.time_ns);
-        extent.begin = extent.begin.min(request.offset);
-        extent.end = extent.end.max(request.end());
+        summary.add(request);
+        if is_drawn(arguments, request) {
+            extent.requests += 1;
+            extent.last_ns = extent.last_ns.max(request.time_ns);
+            extent.begin = extent.begin.min(request.offset);
+            extent.end = extent.end.max(request.end());
+        }
     })?;
     if extent.requests == 0 {
         return Err(Failure::new(id::TRACE_FORMAT, format!("nothing to draw in {}", arguments.source.name()), "it has no request of that kind")
             .remedy("see `windrow trace info`"));
     }
-    let mut grid = vec![0u64; COLUMNS * ROWS];
-    let mut number = 0;
-    each(arguments, |request| {
-        let (at, whole) = if arguments.by_request { (number, extent.requests) } else { (request.time_ns, extent.last_ns.saturating_add(1)) };
-        number += 1;
-        draw(&mut grid, request, scaled(at, whole, COLUMNS), &extent);
-    })?;
-    let picture = render(&grid, arguments, &extent);
-    std::fs::write(&arguments.out, picture).map_err(|error| {
-        Failure::new(id::LOCAL_FILE, format!("cannot write {}", arguments.out.display()), error).remedy("check the folder, your rights to it and its room")
-    })?;
-    let report = Report { noticed, requests: extent.requests, address_begin: extent.begin, address_end: extent.end };
-    output.result("trace-plot", &report, || format!("{}: {} requests\n{}", arguments.out.display(), report.requests, report.noticed.remarks()));
+    draw(arguments, &extent, &summary.figures())?;
+    let drawing = Drawing { noticed, requests: extent.requests, address_begin: extent.begin, address_end: extent.end };
+    output.result("trace-plot", &drawing, || format!("{}: {} requests\n{}", arguments.out.display(), drawing.requests, drawing.noticed.remarks()));
     Ok(0)
 }
 
-/// Goes over the requests that are drawn.
+fn draw(arguments: &PlotArguments, extent: &Extent, figures: &Figures) -> Result<(), Failure> {
+    let name = arguments.source.short_name();
+    let mut grid = Grid::new(extent.begin, extent.end, if arguments.by_request { extent.requests } else { extent.last_ns.saturating_add(1) });
+    let mut number = 0;
+    each(arguments, |request| {
+        if is_drawn(arguments, request) {
+            grid.add(if arguments.by_request { number } else { request.time_ns }, request.offset, request.length);
+            number += 1;
+        }
+    })?;
+    let heat = grid.picture(arguments.kind.name(), &name, if arguments.by_request { Along::Requests } else { Along::Time });
+    let sizes = sizes(figures, &name);
+    let wanted = format!("sizes-{}", arguments.kind.name());
+    match sizes.iter().find(|(file, _)| arguments.picture == What::Sizes && *file == wanted) {
+        Some((_, picture)) => save_picture(&arguments.out, picture)?,
+        None => save_picture(&arguments.out, &heat)?,
+    }
+    arguments.report.write(|| {
+        let report = Report::new(&format!("Trace {name}"), &lead(figures)).section("Where and when").picture("heat", &heat).section("Sizes");
+        sizes.iter().fold(report, |report, (file, picture)| report.picture(file, picture))
+    })
+}
+
+fn lead(figures: &Figures) -> String {
+    let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
+    format!(
+        "{} requests in {:.1} s: {} reads, {} writes ({:.3} GiB), {} trims, {} flushes; {:.3} GiB of different blocks are written{}.",
+        figures.requests,
+        figures.duration_ns as f64 / 1e9,
+        figures.read.requests,
+        figures.write.requests,
+        gib(figures.write.bytes),
+        figures.trim.requests,
+        figures.flush.requests,
+        gib(figures.written_set_bytes),
+        figures.overwrites.map_or(String::new(), |times| format!(", each {times:.2} times"))
+    )
+}
+
+fn is_drawn(arguments: &PlotArguments, request: &Request) -> bool {
+    request.kind == arguments.kind.kind() && request.length > 0
+}
+
+/// Goes over all requests.
 fn each(arguments: &PlotArguments, mut visit: impl FnMut(&Request)) -> Result<Noticed, Failure> {
     let mut reader = arguments.source.open()?;
     while let Some(request) = reader.next_request().map_err(|error| arguments.source.failure(&error))? {
-        if request.kind == arguments.kind.kind() && request.length > 0 {
-            visit(&request);
-        }
+        visit(&request);
     }
     Ok(Noticed::of(&reader))
-}
-
-/// `at` of `whole` as one of `steps`.
-fn scaled(at: u64, whole: u64, steps: usize) -> usize {
-    let step = u128::from(at) * steps as u128 / u128::from(whole.max(1));
-    (step as usize).min(steps - 1)
-}
-
-/// Adds a request's bytes to the cells it touches.
-fn draw(grid: &mut [u64], request: &Request, column: usize, extent: &Extent) {
-    let span = (extent.end - extent.begin).max(1);
-    let (first, last) = (scaled(request.offset - extent.begin, span, ROWS), scaled(request.end() - 1 - extent.begin, span, ROWS));
-    let share = request.length / (last - first + 1) as u64;
-    for row in first..=last {
-        let cell = &mut grid[row * COLUMNS + column];
-        *cell = cell.saturating_add(share.max(1));
-    }
-}
-
-fn render(grid: &[u64], arguments: &PlotArguments, extent: &Extent) -> String {
-    let (width, height) = (COLUMNS * CELL, ROWS * CELL);
-    let most = grid.iter().copied().max().unwrap_or(1).max(2) as f64;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n",
-        width + 2 * MARGIN,
-        height + 2 * MARGIN
-    );
-    for (index, bytes) in grid.iter().enumerate().filter(|(_, bytes)| **bytes > 0) {
-        // Cells differ by powers of ten, so their shade follows the logarithm.
-        let shade = (230.0 * (1.0 - (*bytes as f64).ln() / most.ln())).clamp(0.0, 230.0) as u8;
-        let (x, y) = (MARGIN + index % COLUMNS * CELL, MARGIN + (ROWS - 1 - index / COLUMNS) * CELL);
-        let _ = writeln!(svg, "<rect x=\"{x}\" y=\"{y}\" width=\"{CELL}\" height=\"{CELL}\" fill=\"rgb({shade},{shade},{})\"/>", shade / 2 + 110);
-    }
-    let along = if arguments.by_request { format!("{} requests", extent.requests) } else { format!("{:.1} s", extent.last_ns as f64 / 1e9) };
-    let what = match arguments.kind {
-        Drawn::Read => "reads",
-        Drawn::Write => "writes",
-        Drawn::Trim => "trims",
-    };
-    let _ = writeln!(svg, "<rect x=\"{MARGIN}\" y=\"{MARGIN}\" width=\"{width}\" height=\"{height}\" fill=\"none\" stroke=\"black\"/>");
-    let _ = writeln!(
-        svg,
-        "<text x=\"{MARGIN}\" y=\"{}\">{what}: address {} to {} upwards, {along} to the right; darkest {} in a cell</text>",
-        MARGIN - 12,
-        Size(extent.begin),
-        Size(extent.end),
-        Size(most as u64)
-    );
-    svg.push_str("</svg>\n");
-    svg
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cells_at_the_edges() {
-        assert_eq!((scaled(0, 10, 5), scaled(9, 10, 5), scaled(10, 10, 5), scaled(u64::MAX, u64::MAX, 240), scaled(0, 0, 3)), (0, 4, 4, 239, 0));
-        let extent = Extent { requests: 1, last_ns: 0, begin: 100, end: 1300 };
-        let mut grid = vec![0; COLUMNS * ROWS];
-        draw(&mut grid, &Request::new(Kind::Write, 0, 100, 1200, 0), 3, &extent);
-        assert_eq!((grid.iter().sum::<u64>(), grid.iter().filter(|cell| **cell == 10).count()), (1200, ROWS));
-    }
 }
