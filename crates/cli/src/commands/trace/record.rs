@@ -135,6 +135,8 @@ pub fn run(arguments: &RecordArguments, output: &Output) -> Result<u8, Failure> 
         true => Box::new(device::DeviceTap::open(Path::new(&arguments.source))?),
         false => Box::new(VolumeTap::open(&arguments.source, &arguments.place)?),
     };
+    // Whoever waits for the beginning can wait for this line.
+    eprintln!("recording {}", arguments.source);
     let (begin, mut missed, mut cut) = (Instant::now(), 0, None);
     let (target, gzip) = target_of(&arguments.out, arguments.to, Granules::Byte);
     let (written, bytes) = write_trace(&arguments.out, target, gzip, |writer| {
