@@ -349,6 +349,8 @@ pub struct Limits {
     pub batches_in_flight: u32,
     /// Most bytes of memory for maps; volumes' pages beyond it are refused with no space.
     pub map_bytes: u64,
+    /// Most bytes that a placement may keep of the blocks that it tells apart, beside the map. One that would keep more is refused.
+    pub placement_bytes: u64,
     /// Most requests that may wait for admission.
     pub waiting_requests: u32,
     /// What a write and a flush of one member cost, in bytes that it could have written meanwhile (docs/journal.md, Cost).
@@ -369,6 +371,7 @@ impl Default for Limits {
             pending_bytes: 64 << 20,
             batches_in_flight: 16,
             map_bytes: 4 << 30,
+            placement_bytes: 2 << 30,
             waiting_requests: 65536,
             flush_cost_bytes: FLUSH_COST_BYTES,
             journal_device_bytes: JOURNAL_DEVICE_BYTES,

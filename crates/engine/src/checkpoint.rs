@@ -18,8 +18,7 @@
 mod rewrite;
 
 use crate::limits::{
-    CHECKPOINT_COST_RATIO, CHECKPOINT_FIXED_PAGES, CHECKPOINT_MIN_LOG_BYTES, MAX_VICTIMS, REGRET_RATIO, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER,
-    STREAMS, VICTIMS_LOG_SHARE,
+    CHECKPOINT_COST_RATIO, CHECKPOINT_FIXED_PAGES, CHECKPOINT_MIN_LOG_BYTES, MAX_VICTIMS, REGRET_RATIO, STREAM_CHECKPOINT, STREAMS, VICTIMS_LOG_SHARE,
 };
 use crate::map::PageSlot;
 use crate::stream::Item;
@@ -278,6 +277,9 @@ impl Engine {
             for batch in &stream.in_flight {
                 self.segments.get_mut(batch.segment).last_checkpoint = id;
             }
+            for (position, _) in &stream.unsettled {
+                self.segments.get_mut(position.segment).last_checkpoint = id;
+            }
         }
         let mut work: VecDeque<Work> = self.volumes.arena.take_dirty().into_iter().map(Work::Map).collect();
         self.take_dropped_pages();
@@ -349,6 +351,7 @@ impl Engine {
     }
 
     fn next_stage(&mut self) {
+        let moves = self.moves_committed_through();
         if self.checkpoint.stage == Stage::Pages {
             self.take_dropped_pages();
         }
@@ -362,7 +365,7 @@ impl Engine {
             Stage::Leaves => {
                 // From here on no page of the tables is copied any more.
                 building.contained = state.applied;
-                building.contained_moves = self.streams[crate::stream_slot(STREAM_CLEANED)].committed;
+                building.contained_moves = moves;
                 building.records = state.leaves.iter().map(|((object, leaf), p)| LeafRecord { object: *object, leaf: *leaf, pointer: *p }).collect();
                 let pages = building.records.len().div_ceil(LIST_RECORDS) as u32;
                 building.list = vec![PagePointer::default(); pages as usize];
@@ -520,12 +523,12 @@ impl Engine {
     fn checkpoint_sync(&mut self, out: &mut Outbox) {
         let Some(building) = self.checkpoint.building.as_ref() else { return };
         let (contained, moves, last_page) = (building.contained, building.contained_moves, building.last_page);
-        let durable = self.orders.durable() >= contained && self.stream(STREAM_CLEANED).durable >= moves && self.stream(STREAM_CHECKPOINT).durable >= last_page;
+        let durable = self.orders.durable() >= contained && self.cleaner.numbers.durable >= moves && self.stream(STREAM_CHECKPOINT).durable >= last_page;
         if !durable {
             if self.orders.committed() < contained {
-                // A trim or a volume operation in the open batch.
-                if self.stream(STREAM_USER).in_flight.is_empty() {
-                    self.seal(STREAM_USER, out);
+                // A trim or a volume operation in an open batch, or with several streams the write of another one.
+                if self.users_are_written() {
+                    self.seal_users(contained, out);
                 }
                 return;
             }

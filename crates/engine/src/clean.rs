@@ -16,10 +16,11 @@ mod damage;
 mod repair;
 
 use crate::fetch::{FetchGoal, FetchSpec};
-use crate::limits::{CHECKPOINT_RESERVE, MAX_VICTIMS, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, VICTIM_BATCHES_AHEAD};
+use crate::limits::{CHECKPOINT_RESERVE, CLEANED_STREAMS, MAX_VICTIMS, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, VICTIM_BATCHES_AHEAD};
 use crate::member::Purpose;
 use crate::pending::BlockKey;
 use crate::piece::{Piece, units_of};
+use crate::policy::Takes;
 use crate::recover::place_in;
 use crate::segment::ReuseHorizon;
 use crate::slab::Slab;
@@ -43,6 +44,8 @@ const HEAD_ROWS: u32 = 3;
 const GAP_BLOCKS: u32 = 2;
 /// Blocks waiting for their place, above which no more batches are read.
 const READY_BOUND: usize = 4096;
+/// More than a move's entry takes.
+const MOVE_ENTRY_BYTES: usize = 64;
 
 /// A block to be moved.
 #[derive(Debug)]
@@ -52,6 +55,8 @@ struct Move {
     from: Place,
     /// What is stored of it.
     payload: Payload,
+    /// The stream that it is meant for, once that was asked.
+    stream: Option<usize>,
 }
 
 /// A live block of a run.
@@ -109,8 +114,8 @@ pub(crate) struct Victim {
     runs: Slab<Run>,
     /// Its blocks that are read and wait for the cleaned stream.
     ready: u32,
-    /// Number of the cleaned batch that takes its last move.
-    last_seq: Seq,
+    /// Of each stream of moved blocks the number of the batch that takes the victim's last move.
+    last: [Seq; CLEANED_STREAMS.len()],
     /// Which way what lives in it is found.
     pass: Pass,
     /// Something in it could not be had on this way.
@@ -129,9 +134,27 @@ impl Victim {
     }
 }
 
+/// Numbers of the batches of moved blocks, over all streams of them: in the order in which they were sealed, from 1 since the start.
+#[derive(Debug, Default)]
+pub(crate) struct MoveNumbers {
+    /// The last one given.
+    pub(crate) given: Seq,
+    /// All up to it are durable.
+    pub(crate) durable: Seq,
+}
+
+impl MoveNumbers {
+    /// The next one.
+    pub(crate) fn give(&mut self) -> Seq {
+        self.given = self.given.next();
+        self.given
+    }
+}
+
 /// State of cleaning.
 #[derive(Debug, Default)]
 pub(crate) struct Cleaner {
+    pub(crate) numbers: MoveNumbers,
     victims: Slab<Victim>,
     ready: VecDeque<(u32, Move)>,
     repairs: Repairs,
@@ -152,7 +175,7 @@ impl Cleaner {
 
     /// One line for a diagnosis.
     pub(crate) fn describe(&self) -> String {
-        let victims: Vec<_> = self.victims.iter().map(|v| (v.segment.0, v.pass, v.next_row, v.ends.len(), v.runs.len(), v.last_seq.0)).collect();
+        let victims: Vec<_> = self.victims.iter().map(|v| (v.segment.0, v.pass, v.next_row, v.ends.len(), v.runs.len(), v.last)).collect();
         format!(
             "victims (segment, pass, row, ends, runs, last batch) {victims:?}, ready {}, repairs {}, moves {}",
             self.ready.len(),
@@ -223,7 +246,9 @@ impl Engine {
             let clock = self.counters.log_bytes / BLOCK_BYTES;
             // Without need nothing is cleaned that gains little: it would only wear the members.
             let need = self.wants_room() || self.checkpoint.wants_segment();
-            let Some(segment) = self.segments.take_victim(clock, need) else { return };
+            let policy = &self.policy;
+            let Some((segment, price)) = self.segments.take_victim(clock, need, &|place| policy.rate(place)) else { return };
+            self.note_victim(segment, price);
             self.regret_victim(self.segments.garbage(segment));
             self.begin_victim(segment);
         }
@@ -235,7 +260,7 @@ impl Engine {
         let (live, dead) = self.segments.live_and_dead_blocks(segment);
         let gain = Gain::new(live, dead);
         let victim =
-            Victim { segment, next_row: 0, ends: Vec::new(), runs: Slab::default(), ready: 0, last_seq: Seq(0), pass: Pass::Ends, missed: false, gain };
+            Victim { segment, next_row: 0, ends: Vec::new(), runs: Slab::default(), ready: 0, last: Default::default(), pass: Pass::Ends, missed: false, gain };
         self.cleaner.victims.insert(victim);
     }
 
@@ -403,7 +428,7 @@ impl Engine {
         victim.ready += run.blocks.len() as u32;
         for block in run.blocks {
             let payload = bytes.slice(block.piece.at as usize, block.piece.length as usize);
-            self.cleaner.ready.push_back((at, Move { key: block.key, birth: block.birth, from: block.from, payload }));
+            self.cleaner.ready.push_back((at, Move { key: block.key, birth: block.birth, from: block.from, payload, stream: None }));
         }
     }
 
@@ -416,11 +441,10 @@ impl Engine {
             }
             // Repairs gain no space: they never take what the moves of a victim need.
             let first = if spare { self.cleaner.repairs.first() } else { None };
+            let is_repair = first.is_some();
             let Some(units) = first.or(self.cleaner.ready.front().map(|(_, moved)| moved)).map(|moved| units_of(&moved.payload)) else { return };
-            if !self.make_room(STREAM_CLEANED, 64, units, out) {
-                return;
-            }
-            let seq = self.stream(STREAM_CLEANED).position.seq;
+            let Some(stream) = self.stream_for_move(is_repair, units, out) else { return };
+            let seq = self.stream(stream).position.seq;
             let repair = if spare { self.cleaner.repairs.pop() } else { None };
             let (victim, moved) = match repair {
                 Some(repair) => (None, repair),
@@ -437,7 +461,9 @@ impl Engine {
                 }
                 self.admission.pace.earn_by_move(&mut victim.gain);
                 victim.ready -= 1;
-                victim.last_seq = if alive { seq } else { victim.last_seq };
+                if alive {
+                    victim.last[crate::limits::cleaned_slot(stream)] = seq;
+                }
             }
             if !alive {
                 continue;
@@ -447,8 +473,36 @@ impl Engine {
             }
             self.cleaner.moves_in_flight += 1;
             let entry = Entry::Move { volume: moved.key.volume(), lba: moved.key.lba(), birth: moved.birth, from: moved.from };
-            self.append(STREAM_CLEANED, &entry, Item::Move { key: moved.key, from: moved.from }, Some(moved.payload), None);
+            self.append(stream, &entry, Item::Move { key: moved.key, from: moved.from }, Some(moved.payload), None);
+            self.note_placed(moved.key, stream);
         }
+    }
+
+    /// The stream that takes the next repair, or the next block of a victim; `None`: it has to wait.
+    ///
+    /// Repairs always go to the first stream. A block may be repaired where cleaning has just put it, so replay may meet two moves of it; it applies
+    /// the first stream last, and what is in there in order. Two moves of victims are never replayed together: what a kept checkpoint may replay is no victim.
+    fn stream_for_move(&mut self, is_repair: bool, units: u16, out: &mut Outbox) -> Option<usize> {
+        let front = self.cleaner.ready.front().filter(|_| !is_repair).map(|(_, moved)| (moved.key, moved.from, moved.stream));
+        let meant = match front {
+            None => STREAM_CLEANED,
+            Some((_, _, Some(stream))) => stream,
+            Some((key, from, None)) => {
+                let stream = self.stream_of_moved(key, self.codec.segment(from));
+                if let Some((_, moved)) = self.cleaner.ready.front_mut() {
+                    moved.stream = Some(stream);
+                }
+                stream
+            }
+        };
+        if meant != STREAM_CLEANED {
+            match self.extra_takes(meant, MOVE_ENTRY_BYTES, units, out) {
+                Takes::Yes => return Some(meant),
+                Takes::Later => return None,
+                Takes::No => self.policy.overflowed += 1,
+            }
+        }
+        self.make_room(STREAM_CLEANED, MOVE_ENTRY_BYTES, units, out).then_some(STREAM_CLEANED)
     }
 
     /// A cleaned batch of `count` moves has committed.
@@ -458,10 +512,10 @@ impl Engine {
 
     /// Ends a victim whose moves have all committed, or goes another way to what is left of it.
     fn end_victim(&mut self, at: u32) {
-        let committed = self.stream(STREAM_CLEANED).committed;
+        let committed = CLEANED_STREAMS.map(|id| self.stream(id).committed);
         let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
         let s = self.segments.get(victim.segment);
-        if victim.reading(s.filled_rows) || victim.ready > 0 || victim.last_seq > committed {
+        if victim.reading(s.filled_rows) || victim.ready > 0 || victim.last.iter().zip(committed).any(|(last, committed)| *last > committed) {
             return;
         }
         let (segment, missed, gain) = (victim.segment, victim.missed, victim.gain);
@@ -500,10 +554,10 @@ impl Engine {
         }
         let flush = self.segments.wait_for_flush(&self.reuse_horizon());
         let reading = self.cleaner.is_reading();
-        let moving = !self.stream(STREAM_CLEANED).in_flight.is_empty();
+        let moving = self.moves_are_flying();
         // A checkpoint at any price only when nothing else can free a segment any more.
         // (Blocks that are read and wait for the cleaned stream do not count: that stream may be what is stuck.)
-        let stuck = !self.cleaner.has_reads() && !moving && self.stream(STREAM_USER).in_flight.is_empty();
+        let stuck = !self.cleaner.has_reads() && !moving && self.users_are_written();
         // One round of member flushes for several segments, unless users stand still.
         let several = self.segments.dead_count() - self.segments.dead_in_replay_count() > crate::format::cleaning_ahead(self.plan.segments) / 2;
         if flush && (several || stuck || starved || self.room_units() < EDGE_UNITS) {
@@ -514,18 +568,18 @@ impl Engine {
             self.counters.checkpoints_forced += 1;
             self.checkpoint.request();
         }
-        if !reading && !moving && !self.stream(STREAM_CLEANED).open.is_empty() && self.segments.free_count() <= self.floor(STREAM_USER) {
-            // The victims' last moves lie in a part-filled batch and nothing else can fill it.
-            self.seal(STREAM_CLEANED, out);
+        if !reading && !moving && self.segments.free_count() <= self.floor(STREAM_USER) {
+            // The victims' last moves lie in part-filled batches and nothing else can fill them.
+            CLEANED_STREAMS.into_iter().for_each(|id| {
+                self.seal(id, out);
+            });
         }
     }
 
-    /// If a trim in the open user batch is what dead segments wait for, seals that batch.
+    /// If a trim in an open user batch is what dead segments wait for, seals it.
     fn seal_if_superseding(&mut self, out: &mut Outbox) {
-        let open = self.stream(STREAM_USER).open.orders;
-        let stuck = self.stream(STREAM_USER).in_flight.is_empty() && self.orders.committed() == self.orders.durable();
-        if open.is_some() && stuck {
-            self.seal(STREAM_USER, out);
+        if self.users_are_written() && self.orders.committed() == self.orders.durable() {
+            self.seal_users(Order(u64::MAX), out);
         }
     }
 
@@ -535,7 +589,7 @@ impl Engine {
         if self.early_reuse {
             return ReuseHorizon { durable: Order(u64::MAX), durable_cleaned: Seq(u64::MAX), oldest_checkpoint: oldest };
         }
-        ReuseHorizon { durable: self.orders.durable(), durable_cleaned: self.stream(STREAM_CLEANED).durable, oldest_checkpoint: oldest }
+        ReuseHorizon { durable: self.orders.durable(), durable_cleaned: self.cleaner.numbers.durable, oldest_checkpoint: oldest }
     }
 
     /// Frees dead segments; discards them if the pool does that. True if some are free now.

@@ -5,15 +5,15 @@
 //! way, writes a checkpoint and a last superblock.
 
 use crate::flush::Waiter;
-use crate::limits::{MAX_NAME_BYTES, MAX_VOLUME_BYTES, RATE_MAX, REBUILD_RATE_MIN, STREAM_USER};
+use crate::limits::{MAX_NAME_BYTES, MAX_VOLUME_BYTES, RATE_MAX, REBUILD_RATE_MIN, SPARE_PER_MILLE_MIN, USER_STREAMS};
 use crate::{Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest, Engine, MemberChange, Outbox, StopReason};
 use windrow_layout::batch::{Entry, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{Compression, SyncMode, VolumeRecord};
 use windrow_layout::superblock::{Features, PoolState, Properties};
-use windrow_units::{BLOCK_BYTES, Lba, VolumeId};
+use windrow_policy::kind::PlacementKind;
+use windrow_policy::select::Rule;
+use windrow_units::{BLOCK_BYTES, Lba, Order, VolumeId};
 
-/// Smallest spare factor: below it cleaning would move nearly everything for every write.
-const SPARE_PER_MILLE_MIN: u16 = 30;
 const SPARE_PER_MILLE_MAX: u16 = 900;
 
 /// A shutdown under way.
@@ -220,8 +220,10 @@ impl Engine {
         if self.volumes.used_blocks * BLOCK_BYTES > plan.usable_bytes {
             return Err(ControlError::NoSpace("the data in the pool leaves no room for this spare factor".into()));
         }
+        let policy = self.policy_for(&properties, &plan).map_err(ControlError::Invalid)?;
         self.take_plan(plan);
-        self.segments.set_policy(crate::recover::victim_policy(&properties));
+        self.take_policy(policy);
+        self.segments.set_rule(crate::recover::victim_rule(&properties));
         self.superblock.properties = properties;
         self.superblock_writer.wanted += 1;
         self.control.when_recorded(id, self.superblock_writer.wanted);
@@ -267,8 +269,9 @@ impl Engine {
                 if !self.admission.is_idle() || !self.reads.is_empty() {
                     return;
                 }
-                self.seal(STREAM_USER, out);
-                let quiet = self.streams.iter().all(|s| s.in_flight.is_empty()) && self.stream(STREAM_USER).open.is_empty() && self.pending.is_empty();
+                self.seal_users(Order(u64::MAX), out);
+                let sealed = USER_STREAMS.iter().all(|id| self.stream(*id).open.is_empty());
+                let quiet = sealed && self.streams.iter().all(|s| s.in_flight.is_empty()) && self.pending.is_empty();
                 if quiet
                     && self.fetches.is_empty()
                     && self.examinations.is_empty()
@@ -356,8 +359,11 @@ pub(crate) fn check_properties(properties: &Properties) -> Result<(), String> {
     if properties.read_latency_bound_ms > 3_600_000 {
         return Err(format!("the bound on the latency of reads is 0 (off) or at most 1 hour, {} ms given", properties.read_latency_bound_ms));
     }
-    if properties.victim_policy > 1 {
-        return Err("the victim policy is 0 (greedy) or 1 (cost-benefit)".into());
+    if Rule::from_code(properties.victim_policy, properties.victim_number).is_none() {
+        return Err(format!("there is no victim policy of number {}", properties.victim_policy));
+    }
+    if PlacementKind::from_code(properties.placement).is_none() {
+        return Err(format!("there is no placement of number {}", properties.placement));
     }
     Ok(())
 }

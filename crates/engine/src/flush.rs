@@ -11,7 +11,7 @@
 //! Rounds also begin without waiters when dead segments or a checkpoint wait for durability, and when the log has grown by
 //! [`UNFLUSHED_LOG_BYTES`] since the last one.
 
-use crate::limits::{STREAM_USER, STREAMS, UNFLUSHED_LOG_BYTES};
+use crate::limits::{STREAMS, UNFLUSHED_LOG_BYTES};
 use crate::member::Purpose;
 use crate::stages::Stage;
 use crate::{ControlCompletion, ControlId, ControlReply, Engine, Outbox, stream_slot};
@@ -59,6 +59,8 @@ impl Waiting {
 struct Round {
     through: Order,
     seqs: [Seq; STREAMS.len()],
+    /// Number of the batches of moved blocks.
+    moves: Seq,
     committed_bytes: u64,
     left: u32,
     /// When its members began to be flushed, if there are any.
@@ -142,10 +144,9 @@ impl Engine {
         }
         let log_needs = self.log_needs();
         if let Some(needed) = log_needs.or(newest.filter(|horizon| self.is_served_by_log(*horizon)))
-            && self.stream(STREAM_USER).open.orders.is_some_and(|(first, _)| first <= needed)
             && !self.flush.waiters.front().is_some_and(|waiting| self.is_reducing(waiting.horizon))
         {
-            self.seal(STREAM_USER, out);
+            self.seal_users(needed, out);
         }
         if self.flush.round.is_some() || self.members.unrecorded_loss {
             return;
@@ -169,6 +170,7 @@ impl Engine {
         self.flush.round = Some(Round {
             through: self.orders.committed(),
             seqs: STREAMS.map(|s| self.streams[stream_slot(s)].committed),
+            moves: self.moves_committed_through(),
             committed_bytes: self.counters.committed_user_bytes,
             left: dirty.len() as u32,
             since_ns: (!dirty.is_empty()).then_some(self.now_ns),
@@ -210,6 +212,7 @@ impl Engine {
             let s = self.stream_mut(stream);
             s.durable = s.durable.max(seq);
         }
+        self.cleaner.numbers.durable = self.cleaner.numbers.durable.max(round.moves);
         self.flush.durable_bytes = round.committed_bytes;
         self.answer_waiters(out);
         self.checkpoint_step(out);

@@ -12,9 +12,9 @@
 //! is enough is in docs/reserve.md.
 
 use crate::limits::{
-    CHECKPOINT_RESERVE, CLEANER_RESERVE, CLEANING_AHEAD_MAX, CLEANING_AHEAD_MIN, DEFAULT_CHUNK_ROWS, JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN,
+    BASE_STREAMS, CHECKPOINT_RESERVE, CLEANER_RESERVE, CLEANING_AHEAD_MAX, CLEANING_AHEAD_MIN, DEFAULT_CHUNK_ROWS, JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN,
     JOURNAL_CHUNK_DEFAULT, JOURNAL_DEVICE_AREA_MAX, JOURNAL_DEVICES_MAX, MAX_CHUNK_ROWS, MAX_NAME_BYTES, MAX_SEGMENT_ROWS, MAX_VICTIMS, MIN_SEGMENT_ROWS,
-    MIN_SEGMENTS, RESERVED_AHEAD, SEGMENTS_WANTED, STREAMS,
+    MIN_SEGMENTS, RESERVED_AHEAD, SEGMENTS_WANTED,
 };
 use crate::stream::Stream;
 use crate::{Engine, PoolPlan, PoolSpec};
@@ -248,7 +248,7 @@ pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mil
     // The last batch of a segment can be sealed only with the next one at hand.
     let checkpoint_segments = (image + partial).div_ceil(payload_least) as u32 + 1;
     let cleaning = cleaning_ahead(segments) + CLEANER_RESERVE + MAX_VICTIMS as u32;
-    let reserve = STREAMS.len() as u32
+    let reserve = BASE_STREAMS.len() as u32
         + RESERVED_AHEAD.max(crate::write::segments_ahead(zones))
         + cleaning
         + CHECKPOINT_RESERVE
@@ -348,7 +348,7 @@ fn padded(mut bytes: Vec<u8>, len: usize) -> Vec<u8> {
 
 fn first_superblock(spec: &PoolSpec, zones: Vec<Zone>, journals: Journals) -> Superblock {
     let mut replay = [Stream::closed_position(); MAX_STREAMS];
-    for (segment, stream) in STREAMS.into_iter().enumerate() {
+    for (segment, stream) in BASE_STREAMS.into_iter().enumerate() {
         replay[stream] = StreamPosition { segment: SegmentId(segment as u32), row: 0, seq: Seq(1), next_segment: SegmentId::NONE };
     }
     let root = CheckpointRoot {

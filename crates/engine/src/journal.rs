@@ -17,7 +17,7 @@ mod round;
 
 pub(crate) use round::JournalWork;
 
-use crate::limits::{JOURNAL_BACKLOG_BYTES, JOURNAL_LISTEN_NS, JOURNAL_LIVE_BYTES_MAX, STREAM_USER};
+use crate::limits::{JOURNAL_BACKLOG_BYTES, JOURNAL_LISTEN_NS, JOURNAL_LIVE_BYTES_MAX, STREAM_USER, USER_STREAMS, is_user};
 use crate::piece::Piece;
 use crate::write::Placing;
 use crate::{Engine, JournalStatus, Outbox};
@@ -191,6 +191,11 @@ impl Engine {
             return;
         }
         self.journal.backlog.clear();
+        if !self.is_one_user_stream() {
+            // Orders lie in several open batches, and in some on their way: this flush goes to the log, and what comes from now on is kept.
+            self.journal.backlog.listening = true;
+            return;
+        }
         self.journal.backlog.listening = true;
         let open = &self.streams[crate::stream_slot(STREAM_USER)].open;
         let mut payloads = open.payloads.iter();
@@ -239,9 +244,9 @@ impl Engine {
         }
         if self.orders.committed() > durable {
             self.flush.wanted |= half;
-        } else if most && self.stream(STREAM_USER).in_flight.is_empty() {
-            // The oldest chunk waits for what is in the open batch.
-            let open = self.stream(STREAM_USER).open.orders.map_or(Order(0), |(_, last)| last);
+        } else if most && self.users_are_written() {
+            // The oldest chunk waits for what is in an open batch.
+            let open = USER_STREAMS.iter().filter_map(|id| self.stream(*id).open.orders).map(|(_, last)| last).max().unwrap_or_default();
             self.journal.by_log = self.journal.by_log.max(open);
         }
         (self.journal.by_log > durable).then_some(self.journal.by_log)
@@ -293,7 +298,7 @@ impl Engine {
     pub(crate) fn open_batch_due_ns(&self, stream: usize) -> u64 {
         let age = u64::from(self.superblock.properties.seal_age_ms) * 1_000_000;
         let open = &self.stream(stream).open;
-        if stream != STREAM_USER {
+        if !is_user(stream) {
             return open.since_ns + age;
         }
         let promised = open.orders.is_some_and(|(_, last)| last <= self.journal.promised);

@@ -30,6 +30,7 @@ mod member;
 mod order;
 mod pending;
 mod piece;
+mod policy;
 mod ranges;
 mod read;
 mod rebuild;
@@ -52,6 +53,8 @@ pub use jobs::Job;
 pub use recover::{Loss, Losses, LostBlocks, OpenError, RebuildPhase, RebuildProgress, RebuildReport, RebuiltVolume};
 pub use restripe::RestripeStatus;
 pub use stages::StageTimes;
+pub use windrow_policy::kind::PlacementKind;
+pub use windrow_policy::select::Rule as VictimRule;
 pub use write::ReductionSums;
 
 use order::Orders;
@@ -114,6 +117,7 @@ pub struct Engine {
     stages: stages::Stages,
     wall: background::WallClock,
     restripe: restripe::Restripe,
+    policy: policy::Policy,
     counters: status::Counters,
     /// See [`Engine::plant_early_reuse`].
     early_reuse: bool,
@@ -184,6 +188,7 @@ impl Engine {
             self.rebuild_step(out);
             self.scrub_step(out);
             self.restripe_step(out);
+            self.open_streams();
             self.clean_step(out);
             self.checkpoint_step(out);
             self.flush_round_check(out);
@@ -312,9 +317,6 @@ impl Engine {
 
 /// Index into `Engine::streams` of a stream id.
 pub(crate) fn stream_slot(id: usize) -> usize {
-    match id {
-        limits::STREAM_USER => 0,
-        limits::STREAM_CLEANED => 1,
-        _ => 2,
-    }
+    const SLOTS: [usize; MAX_STREAMS] = [0, 3, 1, 2, 4, 5, 6, 7];
+    SLOTS[id]
 }

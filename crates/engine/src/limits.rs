@@ -8,8 +8,42 @@ pub const STREAM_USER: usize = 0;
 pub const STREAM_CLEANED: usize = 2;
 /// Stream of checkpoint pages.
 pub const STREAM_CHECKPOINT: usize = 3;
-/// The streams in use, in the order in which recovery follows them.
-pub const STREAMS: [usize; 3] = [STREAM_USER, STREAM_CLEANED, STREAM_CHECKPOINT];
+/// The streams that every pool has.
+pub const BASE_STREAMS: [usize; 3] = [STREAM_USER, STREAM_CLEANED, STREAM_CHECKPOINT];
+/// Streams of users' writes: the first one, which takes what the others can not, and those that a policy may add.
+pub const USER_STREAMS: [usize; 3] = [STREAM_USER, 1, 4];
+/// Streams of moved blocks, likewise.
+pub const CLEANED_STREAMS: [usize; 4] = [STREAM_CLEANED, 5, 6, 7];
+/// All streams that there may be, in the order in which recovery follows them.
+pub const STREAMS: [usize; MAX_STREAMS] = [STREAM_USER, STREAM_CLEANED, STREAM_CHECKPOINT, 1, 4, 5, 6, 7];
+/// Segments that a further stream holds at most: the open one and the one that it goes on in.
+pub const EXTRA_STREAM_SEGMENTS: u64 = 2;
+/// There is one further stream for so many segments of spare space at most: what they hold is an eighth of it.
+pub const EXTRA_STREAM_SPARE: u64 = 8 * EXTRA_STREAM_SEGMENTS;
+/// Smallest spare factor: below it cleaning would move nearly everything for every write.
+pub const SPARE_PER_MILLE_MIN: u16 = 30;
+/// Orders that users may be given while an open batch holds an older one, with several streams of users.
+pub const ORDERS_OPEN_MAX: u64 = 16384;
+/// What a placement keeps beside what it keeps for each block: tables of lives and plans.
+pub const PLACEMENT_FIXED_BYTES: u64 = 2 << 20;
+
+/// True if users' writes go to the stream.
+#[inline]
+pub const fn is_user(stream: usize) -> bool {
+    matches!(stream, 0 | 1 | 4)
+}
+
+/// True if moved blocks go to the stream.
+#[inline]
+pub const fn is_cleaned(stream: usize) -> bool {
+    matches!(stream, 2 | 5..=7)
+}
+
+/// Index of a stream of moved blocks in [`CLEANED_STREAMS`].
+#[inline]
+pub const fn cleaned_slot(stream: usize) -> usize {
+    if stream == STREAM_CLEANED { 0 } else { stream - 4 }
+}
 
 /// Most volumes of a pool, deleted ones that are still being freed included.
 pub const MAX_VOLUMES: usize = 4096;
@@ -197,6 +231,8 @@ pub const REPLAY_TABLE_BYTES: usize = 256 << 20;
 pub const REPLAY_MOVES_AT_ONCE: u64 = 2 << 20;
 
 const _: () = assert!(STREAM_CHECKPOINT < MAX_STREAMS);
+const _: () = assert!(USER_STREAMS.len() + CLEANED_STREAMS.len() + 1 == STREAMS.len());
+const _: () = assert!(USER_STREAMS.len() == windrow_policy::any::USER_STREAMS_MAX && CLEANED_STREAMS.len() == windrow_policy::any::MOVED_STREAMS_MAX);
 const _: () = assert!(MAX_VOLUME_BYTES / BLOCK_BYTES <= 1 << LBA_BITS);
 const _: () = assert!((MAX_VOLUMES as u64) < 1 << (64 - LBA_BITS));
 const _: () = assert!(MAX_SEGMENT_ROWS.is_multiple_of(MAX_CHUNK_ROWS) && MAX_SEGMENT_ROWS.is_multiple_of(64));

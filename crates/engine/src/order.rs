@@ -65,6 +65,11 @@ impl Orders {
         }
     }
 
+    /// Reports everything up to `through` as committed.
+    pub fn commit_through(&mut self, through: Order) {
+        self.committed = self.committed.max(through.0);
+    }
+
     /// The last order up to `order` that was ever used: for those who look from outside.
     pub fn used(&self, order: Order) -> Order {
         let (accepted, first) = self.unused;

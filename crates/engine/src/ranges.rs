@@ -162,6 +162,7 @@ impl Engine {
             if old.has_payload() {
                 let segment = self.codec.segment(old.place());
                 self.segments.remove_live(segment, u32::from(old.length_units()), order, Seq(0));
+                self.note_range_death(BlockKey::new(volume, Lba(lba)), segment);
                 if self.pending.get(BlockKey::new(volume, Lba(lba))).is_none() {
                     self.volumes.used_blocks -= 1;
                 }

@@ -13,7 +13,7 @@
 use crate::background::{Throttle, time_at};
 use crate::control::control_answer;
 use crate::format::{Holding, Layout, lay_out, plan_holdings, plan_zones};
-use crate::limits::{RESTRIPE_VICTIMS, STREAM_CLEANED, STREAM_USER, STREAMS};
+use crate::limits::{RESTRIPE_VICTIMS, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
 use crate::member::{life, nobody_without, redundancy_holds};
 use crate::segment::{ReuseHorizon, SegmentState};
 use crate::{ControlError, ControlId, ControlReply, Engine, FormatError, Notice, Outbox, PoolPlan};
@@ -362,7 +362,8 @@ impl Engine {
             let busy = match id {
                 STREAM_USER => self.admission.unsealed_units > 0 || !self.admission.is_idle(),
                 STREAM_CLEANED => self.has_moves() || self.has_repairs(),
-                _ => !self.checkpoint.is_idle(),
+                STREAM_CHECKPOINT => !self.checkpoint.is_idle(),
+                _ => false,
             };
             let older = self.zones.contains(s.position.segment) && self.zones.zone(s.position.segment).layout != layout;
             if older && !busy && s.open.is_empty() && s.in_flight.is_empty() {
@@ -543,7 +544,7 @@ impl Engine {
         if waiting > 0 && (!working || waiting >= RESTRIPE_VICTIMS * 2) {
             let written = ReuseHorizon {
                 durable: self.orders.committed(),
-                durable_cleaned: self.stream(STREAM_CLEANED).committed,
+                durable_cleaned: self.moves_committed_through(),
                 oldest_checkpoint: self.checkpoint.kept_oldest,
             };
             self.flush.wanted |= self.segments.flush_would_free(&written);

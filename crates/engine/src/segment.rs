@@ -15,6 +15,8 @@
 mod layers;
 
 use crate::limits::{DISCARDING_MAX, STREAM_CHECKPOINT, STREAMS, YOUNG_SAMPLES};
+use windrow_policy::place::Place as Spot;
+use windrow_policy::select::{Candidate, Rule, Shortlist};
 use windrow_policy::{SegmentStats, VictimIndex, VictimPolicy};
 use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Order, PLACE_UNIT, SegmentId, Seq, ZoneMap};
 
@@ -77,6 +79,12 @@ pub struct Segment {
     pub last_checkpoint: u64,
     /// Clock at which it was sealed.
     pub sealed_at: u64,
+    /// The same by the clock of policies, see [`Segments::user_clock`].
+    pub sealed_user: u32,
+    /// When a stream began to write it, by that clock.
+    pub opened_user: u32,
+    /// What its stream's placement marked it with.
+    pub tag: u8,
     /// Number of its last batch.
     pub last_seq: Seq,
     /// Newest order that superseded one of its blocks.
@@ -153,10 +161,29 @@ pub struct Segments {
     /// Under which horizon no dead segment could be freed; `None` if there are new ones or a read has ended since.
     nothing_under: Option<ReuseHorizon>,
     victims: VictimIndex,
+    rule: Rule,
+    shortlist: Shortlist,
+    /// The clock of policies: blocks that users have written since the start; before that, checkpoints.
+    pub user_clock: u32,
     capacities: Vec<u32>,
     dirty: Vec<SegmentId>,
     /// Which segments of several layouts may be used; `None` as long as there is one.
     layers: Option<Box<layers::Layers>>,
+}
+
+/// A seed for the rule that draws: the engine knows no other chance.
+const SHORTLIST_SEED: u64 = 0x77_696e_6472_6f77;
+/// A victim hardly gains anything if it has less than one part in so many of garbage.
+const HARDLY_GAINS: u64 = 32;
+
+/// How the index sorts for a rule; rules that look at segments one by one use it where they gain too little.
+fn index_policy(rule: Rule) -> VictimPolicy {
+    if rule == Rule::CostBenefit { VictimPolicy::CostBenefit } else { VictimPolicy::Greedy }
+}
+
+fn spot(segment: &Segment, id: u32, now: u32) -> Spot {
+    let closed = matches!(segment.state, SegmentState::Sealed | SegmentState::Cleaning);
+    Spot { segment: id, tag: segment.tag, age: if closed { now.wrapping_sub(segment.sealed_user).max(1) } else { 0 } }
 }
 
 /// What must be true for a dead segment to be used again.
@@ -172,7 +199,7 @@ pub struct ReuseHorizon {
 
 impl Segments {
     /// All segments free.
-    pub fn new(zones: &ZoneMap, policy: VictimPolicy) -> Self {
+    pub fn new(zones: &ZoneMap, rule: Rule) -> Self {
         let mut segments = Self {
             table: Vec::new(),
             free: Default::default(),
@@ -184,7 +211,10 @@ impl Segments {
             aside_pages: 0,
             discarding: 0,
             nothing_under: None,
-            victims: VictimIndex::new(0, 1, policy),
+            victims: VictimIndex::new(0, 1, index_policy(rule)),
+            rule,
+            shortlist: Shortlist::new(SHORTLIST_SEED),
+            user_clock: 0,
             capacities: Vec::new(),
             dirty: Vec::new(),
             layers: None,
@@ -250,6 +280,7 @@ impl Segments {
         let segment = &mut self.table[id.index()];
         segment.state = SegmentState::Open;
         segment.stream = stream as u8;
+        segment.opened_user = self.user_clock;
         segment.filled_rows = 0;
         segment.starts.fill(0);
         segment.stale = 0;
@@ -288,6 +319,7 @@ impl Segments {
             self.push_dead(id);
         } else {
             segment.sealed_at = clock;
+            segment.sealed_user = self.user_clock;
             self.make_candidate(id);
         }
     }
@@ -414,20 +446,55 @@ impl Segments {
     }
 
     /// Changes how victims are picked.
-    pub fn set_policy(&mut self, policy: VictimPolicy) {
-        self.victims.set_policy(policy);
+    pub fn set_rule(&mut self, rule: Rule) {
+        if self.rule != rule {
+            self.rule = rule;
+            self.shortlist = Shortlist::new(SHORTLIST_SEED);
+            self.victims.set_policy(index_policy(rule));
+        }
     }
 
-    /// The best victim, taken out of the candidates; without `need` only if it is at most 7/8 alive.
-    pub fn take_victim(&mut self, clock: u64, need: bool) -> Option<SegmentId> {
-        let (_, best) = self.victims.peek_best(clock)?;
-        if !need && u64::from(best.live_units) * 8 > u64::from(best.capacity_units) * 7 {
+    /// The best victim, taken out of the candidates, with its price by the rule; without `need` only if it is at most 7/8 alive. `rate` tells how fast
+    /// the live blocks of a segment die, for the rule that asks for it.
+    ///
+    /// With `need` space must come: where what the rule picked would hardly gain any, the segment that gains most goes instead, so that no rule can
+    /// keep a full pool busy without end.
+    pub fn take_victim(&mut self, clock: u64, need: bool, rate: &dyn Fn(Spot) -> f32) -> Option<(SegmentId, f64)> {
+        let (greedy, best) = self.victims.peek_best(clock)?;
+        let (mut id, mut stats, mut price) = (greedy, best, best.utilisation());
+        if !matches!(self.rule, Rule::Greedy | Rule::CostBenefit)
+            && let Some((picked, its_price)) = self.pick(rate)
+            && let Some(its_stats) = self.victims.get(picked)
+        {
+            let hardly = |s: &SegmentStats| u64::from(s.capacity_units - s.live_units.min(s.capacity_units)) * HARDLY_GAINS < u64::from(s.capacity_units);
+            if !need || !hardly(&its_stats) {
+                (id, stats, price) = (picked, its_stats, its_price);
+            }
+        }
+        if !need && u64::from(stats.live_units) * 8 > u64::from(stats.capacity_units) * 7 {
             return None;
         }
-        let (id, _) = self.victims.pop_best(clock)?;
+        self.victims.remove(id);
         let id = SegmentId(id);
         self.table[id.index()].state = SegmentState::Cleaning;
-        Some(id)
+        Some((id, price))
+    }
+
+    /// What the rule picks among the candidates.
+    fn pick(&mut self, rate: &dyn Fn(Spot) -> f32) -> Option<(u32, f64)> {
+        let (table, victims, rule, now) = (&self.table, &self.victims, self.rule, self.user_clock);
+        let mut look = |id: u32| {
+            let stats = victims.get(id).filter(|stats| stats.live_units < stats.capacity_units)?;
+            let place = spot(&table[id as usize], id, now);
+            let rate = if rule == Rule::Gain { rate(place) } else { 0.0 };
+            Some(Candidate { place, live: stats.live_units, capacity: stats.capacity_units, rate })
+        };
+        self.shortlist.pick(rule, table.len() as u32, &mut look)
+    }
+
+    /// What policies may know of a segment.
+    pub fn spot(&self, id: SegmentId) -> Spot {
+        spot(&self.table[id.index()], id.0, self.user_clock)
     }
 
     /// Live blocks of a segment, and what a segment of full batches holds beside them.
@@ -445,6 +512,7 @@ impl Segments {
             self.push_dead(id);
         } else {
             segment.sealed_at = clock;
+            segment.sealed_user = self.user_clock;
             self.make_candidate(id);
         }
     }
@@ -544,6 +612,8 @@ impl Segments {
                 SegmentState::Free
             };
             segment.sealed_at = segment.last_checkpoint;
+            segment.sealed_user = segment.last_checkpoint as u32;
+            self.user_clock = self.user_clock.max(segment.sealed_user + 1);
             match segment.state {
                 SegmentState::Sealed => self.make_candidate(id),
                 SegmentState::Dead => self.push_dead(id),
@@ -576,7 +646,7 @@ impl Segments {
             if (!s.state.is_in_use() || matches!(s.state, SegmentState::Reserved | SegmentState::Dead)) && s.live_units > 0 {
                 return Err(format!("segment {index} is {:?} with {} live units", s.state, s.live_units));
             }
-            if usize::from(s.stream) > STREAMS[STREAMS.len() - 1] {
+            if usize::from(s.stream) >= STREAMS.len() {
                 return Err(format!("segment {index} has stream {}", s.stream));
             }
         }

@@ -120,6 +120,8 @@ pub struct Batch {
     pub checksums: Vec<u32>,
     /// Orders it covers.
     pub orders: Option<(Order, Order)>,
+    /// Of moved blocks: its number among the batches of all streams of moved blocks.
+    pub number: Seq,
     /// When its first item came.
     pub opened_ns: u64,
     /// When its stage began.
@@ -143,6 +145,11 @@ pub struct Stream {
     pub open: OpenBatch,
     /// Sealed batches in order of their numbers.
     pub in_flight: VecDeque<Batch>,
+    /// Of users: sealed batches with orders that are not below all that is uncommitted, and the last of these orders. Orders before them may be in other
+    /// streams, so a checkpoint that begins now has to replay them although they are committed.
+    pub unsettled: VecDeque<(StreamPosition, Order)>,
+    /// The first checkpoint whose root names it; it is used when no kept root is older.
+    pub usable_from: u64,
     /// Last committed batch.
     pub committed: Seq,
     /// Last durable batch.
@@ -161,6 +168,8 @@ impl Stream {
             reserved: VecDeque::new(),
             open: OpenBatch::default(),
             in_flight: VecDeque::new(),
+            unsettled: VecDeque::new(),
+            usable_from: 0,
             committed: before,
             durable: before,
             spare: Vec::new(),
@@ -172,13 +181,15 @@ impl Stream {
         StreamPosition { segment: SegmentId::NONE, row: 0, seq: Seq(1), next_segment: SegmentId::NONE }
     }
 
-    /// The position of the oldest batch that is not committed: where a replay must begin.
+    /// The position of the oldest batch that is not committed, or whose orders are not settled: where a replay must begin.
     pub fn replay_position(&self) -> StreamPosition {
-        match self.in_flight.front() {
+        let flying = self.in_flight.front().map(|b| StreamPosition { segment: b.segment, row: b.row, seq: b.seq, next_segment: SegmentId::NONE });
+        let unsettled = self.unsettled.front().map(|(position, _)| *position);
+        match flying.into_iter().chain(unsettled).min_by_key(|position| position.seq) {
             None => self.position,
-            Some(b) => {
-                let next_segment = if b.segment == self.position.segment { self.position.next_segment } else { SegmentId::NONE };
-                StreamPosition { segment: b.segment, row: b.row, seq: b.seq, next_segment }
+            Some(first) => {
+                let next_segment = if first.segment == self.position.segment { self.position.next_segment } else { SegmentId::NONE };
+                StreamPosition { next_segment, ..first }
             }
         }
     }

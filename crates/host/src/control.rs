@@ -199,9 +199,12 @@ pub struct PropertyChange {
     /// Age bound of data that is not sealed, milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal_age_ms: Option<u32>,
-    /// `greedy` or `cost-benefit`.
+    /// A victim rule by its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub victim_policy: Option<String>,
+    /// A placement by its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<String>,
     /// Discards for freed segments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discard: Option<bool>,

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 use windrow_engine::api::{Control, ControlError, ControlReply, ScrubCommand};
+use windrow_engine::{PlacementKind, VictimRule};
 use windrow_layout::checkpoint::{Compression, SyncMode};
 use windrow_units::MemberId;
 
@@ -267,10 +268,19 @@ pub fn set_properties(pool: &Pool, change: &PropertyChange) -> Result<(), Failur
         properties.seal_age_ms = age;
     }
     if let Some(policy) = &change.victim_policy {
-        if !["greedy", "cost-benefit"].contains(&policy.as_str()) {
-            return Err(Failure::new(id::POOL_VALUE, what, format!("there is no victim policy '{policy}'")).remedy("use greedy or cost-benefit"));
+        let Some(rule) = VictimRule::from_name(policy) else {
+            let remedy = "use greedy, cost-benefit, age-root, fifo, choices:N, window:N or gain";
+            return Err(Failure::new(id::POOL_VALUE, what, format!("there is no victim policy '{policy}'")).remedy(remedy));
+        };
+        properties.victim_policy = rule.name();
+    }
+    if let Some(placement) = &change.placement {
+        if PlacementKind::from_name(placement).and_then(PlacementKind::code).is_none() {
+            let offered = PlacementKind::ALL.into_iter().filter(|kind| kind.code().is_some()).map(PlacementKind::name);
+            let remedy = format!("use {}", offered.collect::<Vec<_>>().join(", "));
+            return Err(Failure::new(id::POOL_VALUE, what, format!("a pool has no placement '{placement}'")).remedy(remedy));
         }
-        properties.victim_policy.clone_from(policy);
+        properties.placement.clone_from(placement);
     }
     if let Some(discard) = change.discard {
         properties.discard = discard;

@@ -6,6 +6,7 @@ use crate::histogram::LatencyReport;
 use crate::scrub::ScrubReport;
 use serde::{Deserialize, Serialize};
 use windrow_engine::api::{Limits, MemberStats, PoolStatus, RebuildStatus, WrittenBytes};
+use windrow_engine::{PlacementKind, VictimRule as Rule};
 use windrow_layout::superblock::Properties;
 use windrow_units::{Uuid, VolumeId, Zone};
 
@@ -93,8 +94,10 @@ pub struct PropertyReport {
     pub spare_per_mille: u16,
     /// Most milliseconds that acknowledged data waits before it is sealed.
     pub seal_age_ms: u32,
-    /// `greedy` or `cost-benefit`.
+    /// Which segments are cleaned: a victim rule by its name.
     pub victim_policy: String,
+    /// Which streams blocks are written to: a placement by its name.
+    pub placement: String,
     /// Discards are sent for freed segments.
     pub discard: bool,
     /// Most bytes each second that a rebuild reads from, or writes to, one member; 0: no bound.
@@ -112,7 +115,8 @@ impl From<&Properties> for PropertyReport {
         Self {
             spare_per_mille: properties.spare_per_mille,
             seal_age_ms: properties.seal_age_ms,
-            victim_policy: if properties.victim_policy == 0 { "greedy" } else { "cost-benefit" }.to_owned(),
+            victim_policy: Rule::from_code(properties.victim_policy, properties.victim_number).unwrap_or(Rule::Greedy).name(),
+            placement: PlacementKind::from_code(properties.placement).unwrap_or(PlacementKind::Separate).name().to_owned(),
             discard: properties.discard,
             rebuild_rate: properties.rebuild_rate,
             rebuild_rate_min: properties.rebuild_rate_min,
@@ -125,10 +129,13 @@ impl From<&Properties> for PropertyReport {
 impl PropertyReport {
     /// The on-disk form.
     pub fn to_properties(&self) -> Properties {
+        let (victim_policy, victim_number) = Rule::from_name(&self.victim_policy).unwrap_or(Rule::Greedy).code();
         Properties {
             spare_per_mille: self.spare_per_mille,
             seal_age_ms: self.seal_age_ms,
-            victim_policy: u8::from(self.victim_policy == "cost-benefit"),
+            victim_policy,
+            victim_number,
+            placement: PlacementKind::from_name(&self.placement).and_then(PlacementKind::code).unwrap_or(0),
             discard: self.discard,
             rebuild_rate: self.rebuild_rate,
             rebuild_rate_min: self.rebuild_rate_min,

@@ -39,8 +39,9 @@ impl End {
     }
 }
 
-/// The stream of user entries; all orders are in it.
-const USER: StreamId = StreamId(0);
+/// Streams of users' writes, and of moved blocks: the first of each is in every pool.
+const USERS: [StreamId; 3] = [StreamId(0), StreamId(1), StreamId(4)];
+const MOVES: [StreamId; 4] = [StreamId(5), StreamId(6), StreamId(7), StreamId(2)];
 
 /// The stream of checkpoint pages. The checkpoint in use does not need what lies behind its replay position.
 const CHECKPOINT: StreamId = StreamId(3);
@@ -98,7 +99,10 @@ pub(crate) fn replay(reader: &mut PoolReader<'_>, superblock: &Superblock, root:
     let log = Coverage::new(root.order, &used, fences);
     let with_records = |journal: &Journal| {
         let records = journal.records().filter_map(|record| record.orders(fences));
-        Coverage::new(root.order, &used.iter().copied().chain(records).collect::<Vec<_>>(), fences)
+        // Behind what the log has without a gap only the journal counts.
+        let passed = log.passed().0;
+        let batches = used.iter().copied().filter(|(first, _)| *first <= passed).map(|(first, last)| (first, last.min(passed)));
+        Coverage::new(root.order, &batches.chain(records).collect::<Vec<_>>(), fences)
     };
     let mut journal = Journal::read(reader, superblock, root.epoch);
     journal.claim(&mut durable);
@@ -258,7 +262,7 @@ impl Follow<'_> {
 fn judge(chain: &Chain, durable: &Durable<'_>, passed: Order, has_journal: bool, findings: &mut Findings) -> bool {
     let StreamPosition { segment, row, seq, .. } = chain.next;
     let (flushed, through) = (durable.seq(chain.stream), durable.through());
-    let by_order = chain.stream == USER && passed < through;
+    let by_order = USERS.contains(&chain.stream) && (chain.stream == USERS[0] || chain.end != End::NeverOpened) && passed < through;
     let damaged = |why: &str| {
         let up_to = if seq <= flushed { format!("all up to {flushed} were") } else { format!("orders up to {through} were") };
         let nor = if has_journal && seq > flushed { ", nor has the journal what is missing" } else { "" };
@@ -439,7 +443,9 @@ fn apply_user_entries(mut entries: Vec<Ordered<'_>>, tables: &mut Tables) -> Has
 
 /// A move installs iff its block is still at its old place and was not written since.
 fn apply_moves(reader: &PoolReader<'_>, chains: &[Chain], newest: &HashMap<(VolumeId, Lba), Order>, tables: &mut Tables) {
-    for whole in chains.iter().flat_map(|c| &c.batches) {
+    // Of two moves of a block the second is a repair, and these are all in the first stream.
+    let in_order = MOVES.iter().flat_map(|stream| chains.iter().filter(move |c| c.stream == *stream));
+    for whole in in_order.flat_map(|c| &c.batches) {
         for decoded in &whole.batch.entries {
             let (Entry::Move { volume, lba, birth, from }, Some(payload)) = (&decoded.entry, decoded.payload) else { continue };
             let current = tables.get(*volume, *lba);

@@ -101,8 +101,10 @@ impl Features {
     pub const JOURNAL: u64 = 1;
     /// Incompatible: volumes may be compressed, so batches may hold packed payload and maps may name it.
     pub const PACKED: u64 = 2;
+    /// Incompatible: there may be batches in streams beyond those of users, of moved blocks and of checkpoints that each pool has.
+    pub const STREAMS: u64 = 4;
     /// The flags that this version knows.
-    pub const KNOWN: Self = Self { compatible: Self::GROWING, read_only: 0, incompatible: Self::JOURNAL | Self::PACKED };
+    pub const KNOWN: Self = Self { compatible: Self::GROWING, read_only: 0, incompatible: Self::JOURNAL | Self::PACKED | Self::STREAMS };
 
     /// The flags that this version does not know.
     #[must_use]
@@ -251,8 +253,12 @@ pub struct Properties {
     pub spare_per_mille: u16,
     /// Most milliseconds that acknowledged data may wait before it is sealed.
     pub seal_age_ms: u32,
-    /// Victim selection: 0 greedy, 1 cost-benefit.
+    /// Victim selection: 0 greedy, 1 cost-benefit, 2 age-root, 3 FIFO, 4 choices, 5 window, 6 expected gain.
     pub victim_policy: u8,
+    /// The number that choices and window have; 0: theirs by default.
+    pub victim_number: u16,
+    /// Placement: 0 moved blocks apart, 1 DAC, 2 SFS, 3 FADaC, 4 SepBIT, 5 generations, 6 learned.
+    pub placement: u8,
     /// Send discards for freed segments.
     pub discard: bool,
     /// Most bytes each second that a rebuild reads from, or writes to, one member; 0: no bound.
@@ -266,11 +272,18 @@ pub struct Properties {
 }
 
 impl Properties {
+    /// Highest number of a victim policy, and of a placement.
+    pub const VICTIM_POLICY_MAX: u8 = 6;
+    /// See [`Properties::VICTIM_POLICY_MAX`].
+    pub const PLACEMENT_MAX: u8 = 6;
+
     /// What a pool has unless something else is asked for.
     pub const DEFAULT: Self = Self {
         spare_per_mille: 100,
         seal_age_ms: 50,
         victim_policy: 0,
+        victim_number: 0,
+        placement: 0,
         discard: true,
         rebuild_rate: 0,
         rebuild_rate_min: 10 << 20,

@@ -161,7 +161,12 @@ impl Placement for Learned {
 
     #[inline]
     fn moved(&mut self, block: u32, now: u32, _from: Place) -> u8 {
-        let known = self.blocks[block as usize];
+        let known = &mut self.blocks[block as usize];
+        if known.last() == DEAD {
+            // Alive all the same, and not written since an engine started: it begins its life here.
+            known.set_last(now.min(DEAD - 1));
+            self.live += 1;
+        }
         let (cell, age) = (known.trail().cell(), now.wrapping_sub(known.last()));
         self.lives.moved(cell, age);
         self.planner.stream(cell, age_bucket(age))
@@ -170,6 +175,10 @@ impl Placement for Learned {
     #[inline]
     fn died(&mut self, block: u32, now: u32, place: Place, trimmed: bool) {
         let known = &mut self.blocks[block as usize];
+        if known.last() == DEAD {
+            // (An engine meets versions that were written before it started.)
+            return;
+        }
         let (trail, age) = (known.trail(), now.wrapping_sub(known.last()));
         known.0[2] = trail.lived(age).0;
         if trimmed {

@@ -7,7 +7,9 @@
 //! hundreds of thousands), [`analytic`] (what write amplification theory expects).
 
 pub mod analytic;
+pub mod any;
 pub mod index;
+pub mod kind;
 pub mod learn;
 pub mod place;
 pub mod select;

@@ -10,7 +10,7 @@
 //! | [`Clusters`] | 1 | up one stream with each write, down one with each move (dynamic data clustering) |
 //! | [`Hotness`] | 8 | writes per time since the last, nearest of centres of segments (SFS) |
 //! | [`Fading`] | 2 | writes less moves, against a fading average, decades (FADaC) |
-//! | [`Invalidation`] | 4 | life of the version that dies, age of moved blocks (SepBIT) |
+//! | [`Invalidation`] | 5 | life of the version that dies, age of moved blocks (SepBIT) |
 //! | [`Generations`] | 0 | one stream further with each move (the chain of MiDAS, without its sizing) |
 //! | [`Learned`] | 6 | ours: learns how long blocks live, places for the cheapest end, see there |
 

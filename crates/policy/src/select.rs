@@ -70,6 +70,34 @@ impl Rule {
         })
     }
 
+    /// Its number in a pool's properties, and the number that it has, if any.
+    pub fn code(self) -> (u8, u16) {
+        match self {
+            Self::Greedy => (0, 0),
+            Self::CostBenefit => (1, 0),
+            Self::AgeRoot => (2, 0),
+            Self::Fifo => (3, 0),
+            Self::Choices(d) => (4, d),
+            Self::Window(w) => (5, u16::try_from(w).unwrap_or(u16::MAX)),
+            Self::Gain => (6, 0),
+        }
+    }
+
+    /// The rule of a number; `number` 0 is what the rule has by itself.
+    pub fn from_code(code: u8, number: u16) -> Option<Self> {
+        let or = |default| if number == 0 { default } else { number };
+        Some(match code {
+            0 => Self::Greedy,
+            1 => Self::CostBenefit,
+            2 => Self::AgeRoot,
+            3 => Self::Fifo,
+            4 => Self::Choices(or(10)),
+            5 => Self::Window(u32::from(or(64))),
+            6 => Self::Gain,
+            _ => return None,
+        })
+    }
+
     /// The price of a segment as a victim; the lowest goes first. [`Rule::Choices`] and [`Rule::Window`] price by what is live.
     #[inline]
     pub fn price(self, candidate: &Candidate) -> f64 {

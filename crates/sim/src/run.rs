@@ -97,6 +97,8 @@ pub struct Outcome {
     pub checkpoints: u64,
     /// Cleaned segments.
     pub segments_cleaned: u64,
+    /// Blocks that went to further streams of a policy.
+    pub further_blocks: u64,
     /// Requests refused for want of space.
     pub refused: u64,
     /// Blocks of members that the scrubs at the end found wrong.
@@ -145,6 +147,7 @@ pub fn run_seed(seed: u64, options: &RunOptions) -> Outcome {
         power_cuts: run.power_cuts,
         checkpoints: run.checkpoints,
         segments_cleaned: run.segments_cleaned,
+        further_blocks: run.further_blocks,
         refused: run.world.model.refused,
         wrong_blocks: run.wrong_blocks,
         rebuilt: run.rebuilt,
@@ -174,6 +177,7 @@ struct Run {
     power_cuts: u64,
     checkpoints: u64,
     segments_cleaned: u64,
+    further_blocks: u64,
     wrong_blocks: u64,
     /// Members whose faults a rebuild puts right: they died, were away, or failed an operation, but nothing on them changed silently.
     curable: BTreeSet<MemberId>,
@@ -234,6 +238,7 @@ impl Run {
             power_cuts: 0,
             checkpoints: 0,
             segments_cleaned: 0,
+            further_blocks: 0,
             wrong_blocks: 0,
             curable: BTreeSet::new(),
             rebuilt: 0,
@@ -533,5 +538,6 @@ impl Run {
         let status = self.world.status();
         self.checkpoints += status.checkpoints;
         self.segments_cleaned += status.segments_cleaned;
+        self.further_blocks += status.further_blocks;
     }
 }

@@ -1,6 +1,6 @@
 //! What a seed decides before the run begins: members, redundancy, geometry, limits, and when the power goes.
 
-use crate::workload::draw_properties;
+use crate::workload::{draw_policy, draw_properties};
 use windrow_engine::{JournalSpec, Limits, PoolSpec};
 use windrow_layout::superblock::{Properties, RESERVED_BYTES};
 use windrow_random::Rng;
@@ -215,6 +215,15 @@ impl Scenario {
         let wanted_rows = rng.between(32, 96) / data;
         let segment_rows = (wanted_rows as u32).clamp(8, 64).next_multiple_of(chunk_rows).min(64);
         let extents = rng.between(24, 72);
+        // Small pools can not afford streams beyond the first ones: some are large enough for several.
+        let mut sizes_drawn = Rng::stream(seed, "large pools");
+        let large = sizes_drawn.chance(250);
+        let (chunk_rows, segment_rows) = match (large, data >= 3) {
+            (true, true) => (4, 8),
+            (true, false) => (8, 16),
+            (false, _) => (chunk_rows, segment_rows),
+        };
+        let extents = if large { sizes_drawn.between(200, 500) } else { extents };
         let extent_bytes = u64::from(segment_rows) * BLOCK_BYTES;
         let journal = draw_journal(seed);
         let journal_bytes = journal.as_ref().and_then(|journal| journal.bytes_each).unwrap_or(0);
@@ -225,7 +234,8 @@ impl Scenario {
                 RESERVED_BYTES + journal_bytes + (extents + more) * extent_bytes + rng.below(2) * BLOCK_BYTES
             })
             .collect();
-        let properties = draw_properties(&mut rng);
+        let mut policies = Rng::stream(seed, "policy");
+        let properties = draw_policy(&mut policies, draw_properties(&mut rng));
         let limits = draw_limits(&mut rng, seed);
         let fill_per_mille = rng.pick(&[300, 600, 800, 900, 1000, 1300]);
         let discard_fill = rng.pick(&[0x00, 0xff, 0xa5]);

@@ -58,6 +58,8 @@ pub struct Workload {
     met: BTreeSet<VolumeId>,
     compressing_per_mille: u64,
     changes_per_mille: u64,
+    /// What is drawn of policies alone.
+    policies: Rng,
     /// Blocks that all volumes together may have.
     space_blocks: u64,
 }
@@ -77,6 +79,7 @@ impl Workload {
             cursor: 0,
             names: 0,
             compression,
+            policies: Rng::stream(seed, "policy changes"),
             met: BTreeSet::new(),
             compressing_per_mille,
             changes_per_mille,
@@ -259,8 +262,16 @@ impl Workload {
     }
 
     fn properties(&mut self) -> Properties {
-        draw_properties(&mut self.rng)
+        let properties = draw_properties(&mut self.rng);
+        draw_policy(&mut self.policies, properties)
     }
+}
+
+/// The properties with another policy: half of them have the placement that every pool has, and one of the two victim rules that were drawn.
+pub fn draw_policy(rng: &mut Rng, properties: Properties) -> Properties {
+    let (placement, victim_policy, victim_number) = (rng.between(1, 6) as u8, rng.between(1, 6) as u8, rng.pick(&[0, 1, 3, 200]));
+    let victim_policy = if placement == 6 && rng.chance(700) { 6 } else { victim_policy };
+    if rng.chance(400) { properties } else { Properties { placement, victim_policy, victim_number, ..properties } }
 }
 
 /// Properties of a pool.

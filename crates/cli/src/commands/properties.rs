@@ -5,13 +5,16 @@ use windrow_host::Failure;
 use windrow_host::control::PropertyChange;
 use windrow_host::failure::id;
 use windrow_host::report::PropertyReport;
+use windrow_lab::wa::run::Policy;
 
 /// Names of the properties with what they mean.
 pub const HELP: &str = "\
 Properties:
   spare          share of the space that data may not fill, e.g. 10%
   seal-age       most milliseconds that acknowledged data waits in memory, e.g. 50
-  victim-policy  which segments are cleaned: greedy or cost-benefit
+  policy         placement and victim policy together, e.g. learned, sepbit or separate+greedy; a placement alone brings the victim policy that goes with it
+  placement      which streams blocks are written to: separate, dac, sfs, fadac, sepbit, generations or learned
+  victim-policy  which segments are cleaned: greedy, cost-benefit, age-root, fifo, choices:N, window:N or gain
   discard        tell drives which space is free: on or off
   rebuild-rate   most bytes each second that a rebuild reads from, or writes to, one member, e.g. 200M, or none
   rebuild-rate-min  bytes each second of one member that a rebuild is given even while users are about, e.g. 10M
@@ -36,6 +39,15 @@ pub fn parse(pairs: &[(String, String)]) -> Result<PropertyChange, Failure> {
             "read-latency-bound" if value == "off" => change.read_latency_bound_ms = Some(0),
             "read-latency-bound" => change.read_latency_bound_ms = Some(milliseconds(value).map_err(wrong)?),
             "victim-policy" => change.victim_policy = Some(value.clone()),
+            "placement" => change.placement = Some(value.clone()),
+            "policy" => {
+                let policy = Policy::from_name(value).map_err(wrong)?;
+                if policy.streams != policy.placement.streams() {
+                    return Err(wrong("how many streams there are follows from the size of the pool".to_owned()));
+                }
+                change.placement = Some(policy.placement.name().to_owned());
+                change.victim_policy = Some(policy.rule.name());
+            }
             "discard" => {
                 change.discard = Some(match value.as_str() {
                     "on" => true,
@@ -75,6 +87,7 @@ pub fn list(properties: &PropertyReport) -> Vec<(&'static str, String)> {
     vec![
         ("spare", Share(properties.spare_per_mille).to_string()),
         ("seal-age", format!("{}ms", properties.seal_age_ms)),
+        ("placement", properties.placement.clone()),
         ("victim-policy", properties.victim_policy.clone()),
         ("discard", if properties.discard { "on" } else { "off" }.to_owned()),
         ("rebuild-rate", exact(properties.rebuild_rate)),
@@ -93,7 +106,8 @@ mod tests {
         let properties = PropertyReport {
             spare_per_mille: 125,
             seal_age_ms: 20,
-            victim_policy: "cost-benefit".to_owned(),
+            victim_policy: "window:9".to_owned(),
+            placement: "sepbit".to_owned(),
             discard: true,
             rebuild_rate: 0,
             rebuild_rate_min: 300_001,
@@ -103,7 +117,9 @@ mod tests {
         let pairs: Vec<(String, String)> = list(&properties).into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let change = parse(&pairs).unwrap();
         assert_eq!((change.spare_per_mille, change.seal_age_ms, change.discard), (Some(125), Some(20), Some(true)));
-        assert_eq!(change.victim_policy.as_deref(), Some("cost-benefit"));
+        assert_eq!((change.victim_policy.as_deref(), change.placement.as_deref()), (Some("window:9"), Some("sepbit")));
+        let change = parse(&[("policy".to_owned(), "learned".to_owned())]).unwrap();
+        assert_eq!((change.victim_policy.as_deref(), change.placement.as_deref()), (Some("gain"), Some("learned")));
         assert_eq!((change.rebuild_rate, change.rebuild_rate_min), (Some(0), Some(300_001)));
         assert_eq!(change.scrub_interval_days, Some(7));
         assert_eq!((change.read_latency_bound_ms, milliseconds("70ms")), (Some(0), Ok(70)));
@@ -113,6 +129,8 @@ mod tests {
             ("rebuild-rate-min", "none"),
             ("spare", "200%"),
             ("seal-age", "soon"),
+            ("policy", "best"),
+            ("policy", "learned/3"),
             ("discard", "maybe"),
             ("scrub-interval", "monthly"),
             ("colour", "red"),

@@ -236,8 +236,20 @@ pub struct PoolStatus {
     pub spare_per_mille: u16,
     /// Most milliseconds that acknowledged data may wait before it is sealed.
     pub seal_age_ms: u32,
-    /// `greedy` or `cost-benefit`.
-    pub victim_policy: &'static str,
+    /// The placement by its name.
+    pub placement: &'static str,
+    /// Streams of users' writes that the pool can afford for it, and streams of moved blocks.
+    pub user_streams: u8,
+    /// See [`PoolStatus::user_streams`].
+    pub moved_streams: u8,
+    /// Memory that it keeps, in bytes, beside that of the map.
+    pub placement_bytes: u64,
+    /// Blocks, written or moved since the policy was set, that went to streams beyond the first of their kind.
+    pub further_blocks: u64,
+    /// Blocks since then that went to the first stream of their kind because the one they were meant for could not take them.
+    pub overflowed_blocks: u64,
+    /// The victim rule by its name.
+    pub victim_policy: String,
     /// Discards for freed segments.
     pub discard: bool,
     /// All properties.

@@ -140,7 +140,7 @@ impl Engine {
                 continue;
             }
             let payload = self.examined_payload(found, &payload);
-            self.cleaner.ready.push_back((at, Move { key, birth, from, payload }));
+            self.cleaner.ready.push_back((at, Move { key, birth, from, payload, stream: None }));
             if let Some(victim) = self.cleaner.victims.get_mut(at) {
                 victim.ready += 1;
             }

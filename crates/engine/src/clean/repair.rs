@@ -100,7 +100,7 @@ impl Engine {
     /// installs only over its old place, and any replayed user write of the block is newer. (A rebuild of the map from batches alone needs it.)
     pub(crate) fn queue_repair(&mut self, asker: RepairFor, key: BlockKey, birth: Order, from: Place, payload: Payload) {
         if !self.read_only && self.is_settled(key) && self.takes_repairs() {
-            self.cleaner.repairs.waiting.push_back((asker, Move { key, birth, from, payload }));
+            self.cleaner.repairs.waiting.push_back((asker, Move { key, birth, from, payload, stream: None }));
         }
     }
 

@@ -7,7 +7,7 @@
 use super::backlog::Logged;
 use super::choice::{Rest, Situation, Way};
 use crate::jobs::{Job, Work};
-use crate::limits::STREAM_USER;
+use crate::limits::{STREAM_USER, USER_STREAMS};
 use crate::member::Purpose;
 use crate::stages::Stage as Times;
 use crate::write::FullRows;
@@ -133,11 +133,21 @@ impl Engine {
 
     fn cheapest_way(&self, horizon: Order, rows: Option<&FullRows>) -> Way {
         let Some(ring) = self.journal.ring() else { return Way::Log };
-        let user = self.stream(STREAM_USER);
-        let shape = self.zones.shape(if self.zones.contains(user.position.segment) { user.position.segment } else { windrow_units::SegmentId(0) });
-        let open = user.open.orders.is_some_and(|(first, _)| first <= horizon);
-        let plan = user.open.table.plan(shape, user.position.row).filter(|_| open);
-        let wasted_blocks = plan.map(|plan| u64::from(plan.rows) * u64::from(shape.data) - u64::from(plan.payload_blocks));
+        let shape_at = |segment| self.zones.shape(if self.zones.contains(segment) { segment } else { windrow_units::SegmentId(0) });
+        let shape = shape_at(self.stream(STREAM_USER).position.segment);
+        // Each open batch of users with something that the flush asks for would be sealed.
+        let mut wasted_blocks = None;
+        for user in USER_STREAMS.iter().map(|id| self.stream(*id)) {
+            if user.open.orders.is_none_or(|(first, _)| first > horizon) {
+                continue;
+            }
+            let shape = shape_at(user.position.segment);
+            if let Some(plan) = user.open.table.plan(shape, user.position.row) {
+                let wasted = u64::from(plan.rows) * u64::from(shape.data) - u64::from(plan.payload_blocks);
+                wasted_blocks = Some(wasted_blocks.unwrap_or(0) + wasted);
+            }
+        }
+        let open = wasted_blocks.is_some();
         let dirty = self.members.list.iter().filter(|m| m.online && m.dirty).count() as u64;
         let situation = Situation {
             limits: &self.limits,

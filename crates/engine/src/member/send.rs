@@ -3,7 +3,7 @@
 
 use super::dispatch::{self, Class, Company, Dispatcher};
 use super::{Purpose, add};
-use crate::limits::{STREAM_USER, USERS_ABOUT_NS};
+use crate::limits::{USERS_ABOUT_NS, is_user};
 use crate::stages::Stage;
 use crate::write::EDGE_UNITS;
 use crate::{Engine, Limits, Outbox, WrittenBytes};
@@ -88,7 +88,7 @@ impl Engine {
         match purpose {
             Purpose::Fetch { fetch, .. } if self.is_fetch_of_user(*fetch) => Class::Read,
             Purpose::Flush | Purpose::JournalWrite | Purpose::JournalFlush | Purpose::SuperblockWrite | Purpose::SuperblockFlush => Class::Journal,
-            Purpose::BatchWrite { stream: STREAM_USER, .. } => Class::Foreground,
+            Purpose::BatchWrite { stream, .. } if is_user(*stream) => Class::Foreground,
             Purpose::BatchWrite { .. } | Purpose::Fetch { .. } | Purpose::Examine { .. } | Purpose::Rebuild { .. } | Purpose::Discard { .. } => {
                 Class::Background
             }

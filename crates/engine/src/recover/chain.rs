@@ -16,7 +16,7 @@ use super::loss::{Loss, Losses};
 use super::reader::Reader;
 use super::redundancy::verify_payload;
 use crate::ends::Ends;
-use crate::limits::{REPLAY_TABLE_BYTES, STREAM_CHECKPOINT, STREAM_USER, STREAMS};
+use crate::limits::{CLEANED_STREAMS, REPLAY_TABLE_BYTES, STREAM_CHECKPOINT, STREAMS, USER_STREAMS, is_user};
 use crate::stream::Stream;
 use std::cell::Cell;
 use windrow_layout::batch::{DecodedBatch, Entry, HeaderFrame};
@@ -188,9 +188,20 @@ impl Chains {
         &self.list[crate::stream_slot(stream)]
     }
 
+    /// The batches of users, stream after stream.
+    pub(super) fn users(&self) -> impl Iterator<Item = &Taken> {
+        USER_STREAMS.iter().flat_map(|id| &self.of(*id).batches)
+    }
+
+    /// The batches of moved blocks in the order in which their moves are applied: the first stream last (`Engine::stream_for_move`).
+    pub(super) fn moves(&self) -> Vec<&Taken> {
+        CLEANED_STREAMS.iter().rev().flat_map(|id| &self.of(*id).batches).collect()
+    }
+
     /// Why the end of a chain is damage, when everything up to `accepted` is there; `None` if it is not.
     pub(super) fn damage(&self, chain: &Chain, accepted: Order) -> Option<&'static str> {
-        let by_order = chain.stream == STREAM_USER && accepted < self.durable.through;
+        // (A further stream that was never opened can not be what is missing.)
+        let by_order = is_user(chain.stream) && (chain.stream == 0 || chain.end != Found::NeverOpened) && accepted < self.durable.through;
         let by_seq = chain.next.seq <= self.durable.seqs[chain.stream];
         judge(chain.end, by_seq || by_order).damage()
     }
@@ -369,7 +380,7 @@ pub(super) fn refuse_damage(reader: &mut Reader<'_>, chains: &Chains, accepted: 
 
 fn loss_of(reader: &mut Reader<'_>, chain: &Chain, durable: &Durable, accepted: Order, why: &'static str) -> Result<Loss, OpenError> {
     let StreamPosition { segment, row, seq, .. } = chain.next;
-    let orders = chain.stream == STREAM_USER && accepted < durable.through;
+    let orders = is_user(chain.stream) && accepted < durable.through;
     let mut loss = Loss {
         stream: chain.stream as u8,
         seq,

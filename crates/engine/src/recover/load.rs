@@ -51,7 +51,7 @@ fn load(
     map_bytes: u64,
     report: &mut OpenReport,
 ) -> Result<(Tables, Loaded), OpenError> {
-    let policy = super::victim_policy(&superblock.properties);
+    let policy = super::victim_rule(&superblock.properties);
     let mut tables = Tables {
         zones: reader.zones.clone(),
         codec: reader.codec,

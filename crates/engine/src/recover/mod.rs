@@ -38,7 +38,7 @@ use crate::{Engine, MemberStats, OpenOptions, OpenPhase, OpenReport};
 use windrow_io::{BufPool, MemberError, MemberErrorKind, MemberIo, Payload};
 use windrow_layout::checkpoint::VolumeState;
 use windrow_layout::superblock::{Features, Fence, MAX_FENCES, MemberRecord, MemberState, PoolState, Properties, SLOT_BYTES, Superblock, slot_offset};
-use windrow_policy::VictimPolicy;
+use windrow_policy::select::Rule;
 use windrow_units::{BLOCK_BYTES, MAX_MEMBERS, MemberId, Order, PlaceCodec, SegmentId, Uuid, VolumeId, ZoneMap};
 
 /// Where a stream does not go on at the end of its chain, numbers begin so far above all that it can have reached.
@@ -123,9 +123,9 @@ pub enum OpenError {
     Member(#[from] MemberError),
 }
 
-/// The policy that the properties name.
-pub(crate) fn victim_policy(properties: &Properties) -> VictimPolicy {
-    if properties.victim_policy == 0 { VictimPolicy::Greedy } else { VictimPolicy::CostBenefit }
+/// The victim rule that the properties name.
+pub(crate) fn victim_rule(properties: &Properties) -> Rule {
+    Rule::from_code(properties.victim_policy, properties.victim_number).unwrap_or(Rule::Greedy)
 }
 
 /// Tables while they are being recovered.
@@ -220,6 +220,11 @@ impl Engine {
             raise_fence(&mut superblock, &outcome.restart, options.host, &root);
         }
         let mut engine = build(superblock, tables, loaded, &outcome.restart, root.id, online, plan, limits, buffers, options.read_only);
+        let properties = engine.superblock.properties;
+        match engine.policy_for(&properties, &engine.plan) {
+            Ok(policy) => engine.take_policy(policy),
+            Err(why) => report.notes.push(why),
+        }
         engine.restore_counters(&counters);
         engine.journal = crate::journal::Journal::new(&engine.superblock.journals, &outcome.journal.resume(outcome.restart.accepted));
         engine.choose_journal();
@@ -355,6 +360,7 @@ fn build(
         stages: Default::default(),
         wall: Default::default(),
         restripe: Default::default(),
+        policy: crate::policy::Policy::plain(),
         counters: Default::default(),
         early_reuse: false,
         hollow_rebuild: false,

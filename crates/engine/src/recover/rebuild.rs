@@ -17,9 +17,9 @@ mod scan;
 
 use super::reader::Reader;
 use super::replay::Restart;
-use super::{OpenError, SEQ_LEAP, Tables, build, journal, quorum, tables as recovered, victim_policy};
+use super::{OpenError, SEQ_LEAP, Tables, build, journal, quorum, tables as recovered, victim_rule};
 use crate::checkpoint::Loaded;
-use crate::limits::{STREAM_CHECKPOINT, STREAM_USER, STREAMS};
+use crate::limits::{BASE_STREAMS, STREAM_CHECKPOINT, USER_STREAMS};
 use crate::member::{SuperblockWriter, superblock_image};
 use crate::{Control, ControlId, ControlReply, ControlRequest, Engine, Event, Loss, OpenOptions, Outbox};
 use gather::Gather;
@@ -123,7 +123,7 @@ impl Engine {
         let mut tables = Tables {
             zones: zones.clone(),
             codec,
-            segments: crate::segment::Segments::new(&zones, victim_policy(&superblock.properties)),
+            segments: crate::segment::Segments::new(&zones, victim_rule(&superblock.properties)),
             volumes: crate::volume::Volumes::new(options.limits.map_bytes),
         };
         // Fences may have accepted what only the journal has.
@@ -176,7 +176,7 @@ impl Engine {
 /// The last order that the log has: what batches that count bring, and what roots say.
 fn highest_in_log(superblock: &Superblock, found: &Scan) -> Order {
     let roots = superblock.checkpoints.iter().flatten().map(|r| r.order);
-    let batches = found.streams[STREAM_USER].iter().flat_map(|t| &t.orders).map(|(_, last)| Order(*last));
+    let batches = USER_STREAMS.iter().flat_map(|id| &found.streams[*id]).flat_map(|t| &t.orders).map(|(_, last)| Order(*last));
     roots.chain(batches).max().unwrap_or_default()
 }
 
@@ -258,14 +258,15 @@ fn choose_segments(found: &Scan, seq: Seq, wanted: u32, tables: &mut Tables) -> 
             chosen.insert(id);
         }
     }
-    if free.len() < STREAMS.len() + 2 {
+    if free.len() < BASE_STREAMS.len() + 2 {
         return Err(OpenError::Damage("there is no free segment to write a checkpoint to".into()));
     }
     for id in free.iter().flat_map(|(_, id)| in_extents(*id)).collect::<Vec<_>>() {
         tables.segments.truncate(id, 0);
     }
     let mut positions = super::chain::closed_positions();
-    for (stream, (_, segment)) in STREAMS.into_iter().zip(&free) {
+    positions.iter_mut().for_each(|position| position.seq = seq);
+    for (stream, (_, segment)) in BASE_STREAMS.into_iter().zip(&free) {
         positions[stream] = StreamPosition { segment: *segment, row: 0, seq, next_segment: SegmentId::NONE };
     }
     Ok(positions)

@@ -2,7 +2,7 @@
 //!
 //! 1 `chain.rs` collects the batches that count. 2 P is the highest order such that every order up to it is in the checkpoint, in
 //!   such a batch, or void by a fence. 3 What was durable and is not there is damage: recovery stops with the list.
-//! 4 User entries with orders up to P take effect in ascending order; then the moves in the order of their stream, each only if
+//! 4 User entries with orders up to P take effect in ascending order, whatever their stream; then the moves in the order of their stream, each only if
 //!   the map still shows its old place and no replayed entry of its block is newer than its birth.
 //!
 //! Batches are applied one at a time; nothing is kept of their entries. Only the blocks of moves are held, at most
@@ -13,7 +13,7 @@ use super::reader::Reader;
 use super::tables::{apply_entry, settle_segments};
 use super::{OpenError, SEQ_LEAP, Tables, journal};
 use crate::OpenReport;
-use crate::limits::{REPLAY_MOVES_AT_ONCE, STREAM_CLEANED, STREAM_USER};
+use crate::limits::{REPLAY_MOVES_AT_ONCE, USER_STREAMS};
 use crate::pending::BlockKey;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
@@ -56,13 +56,14 @@ pub(super) fn replay(
     report: &mut OpenReport,
 ) -> Result<Outcome, OpenError> {
     let mut chains = collect(reader, superblock, root)?;
-    let covered = found_orders(superblock, root, &chains.of(STREAM_USER).batches, &[]).accepted;
+    let log = found_orders(superblock, root, &chains, &[], Order(u64::MAX));
+    let covered = log.accepted;
     chains.durable.claim(superblock, superblock.epoch, &[Seq(0); MAX_STREAMS], superblock.journals.promised);
-    let (mut journal, mut orders) = read_journal(reader, superblock, root, covered, &mut chains)?;
+    let (mut journal, mut orders) = read_journal(reader, superblock, root, &log, &mut chains)?;
     if orders.passed < chains.durable.through && reader.aside != 0 {
         // Something that was durable is not there: devices that have left may have it.
         reader.reads_aside = true;
-        (journal, orders) = read_journal(reader, superblock, root, covered, &mut chains)?;
+        (journal, orders) = read_journal(reader, superblock, root, &log, &mut chains)?;
         let which: Vec<String> = (0..64).filter(|m| reader.aside >> m & 1 == 1).map(|m| m.to_string()).collect();
         report.notes.push(format!("journal devices that are not in service were read ({}): the log had not got what they had promised", which.join(", ")));
     }
@@ -112,14 +113,16 @@ fn read_journal(
     reader: &mut Reader<'_>,
     superblock: &Superblock,
     root: &CheckpointRoot,
-    covered: Order,
+    log: &FoundOrders,
     chains: &mut Chains,
 ) -> Result<(journal::Found, FoundOrders), OpenError> {
-    let journal = journal::collect(reader, superblock, covered, root.epoch)?;
+    let journal = journal::collect(reader, superblock, log.accepted, root.epoch)?;
     for (epoch, durable) in journal.claims() {
         chains.durable.claim(superblock, epoch, &[Seq(0); MAX_STREAMS], durable);
     }
-    let orders = found_orders(superblock, root, &chains.of(STREAM_USER).batches, &journal.records);
+    // Behind what the log has without a gap only the journal counts: it lists everything that was promised there, and replay takes one or the other.
+    let within = if journal.records.is_empty() { Order(u64::MAX) } else { log.passed };
+    let orders = found_orders(superblock, root, chains, &journal.records, within);
     Ok((journal, orders))
 }
 
@@ -133,7 +136,8 @@ struct FoundOrders {
     next_order: Order,
 }
 
-fn found_orders(superblock: &Superblock, root: &CheckpointRoot, batches: &[Taken], records: &[journal::Record]) -> FoundOrders {
+/// Batches count with orders that begin at or below `within`.
+fn found_orders(superblock: &Superblock, root: &CheckpointRoot, chains: &Chains, records: &[journal::Record], within: Order) -> FoundOrders {
     // First, last, and whether something is in it.
     let mut ranges: Vec<(u64, u64, bool)> = Vec::new();
     let mut seen = root.order.0;
@@ -141,8 +145,8 @@ fn found_orders(superblock: &Superblock, root: &CheckpointRoot, batches: &[Taken
         ranges.push((fence.accepted_order.0 + 1, fence.next_order.0 - 1, false));
         seen = seen.max(fence.next_order.0 - 1);
     }
-    for batch in batches {
-        let through = valid_through(superblock, batch.epoch).0;
+    for batch in chains.users() {
+        let through = valid_through(superblock, batch.epoch).min(within).0;
         for (first, last) in &batch.orders {
             seen = seen.max(*last);
             if *first <= through {
@@ -174,7 +178,8 @@ fn found_orders(superblock: &Superblock, root: &CheckpointRoot, batches: &[Taken
 type Newest = HashMap<u64, Order, FxBuildHasher>;
 
 fn apply(reader: &mut Reader<'_>, superblock: &Superblock, root_order: Order, accepted: Order, chains: &Chains, tables: &mut Tables) -> Result<(), OpenError> {
-    let mut groups = move_groups(&chains.of(STREAM_CLEANED).batches, REPLAY_MOVES_AT_ONCE);
+    let moves = chains.moves();
+    let mut groups = move_groups(&moves, REPLAY_MOVES_AT_ONCE);
     if groups.is_empty() {
         groups.push(&[]);
     }
@@ -187,24 +192,20 @@ fn apply(reader: &mut Reader<'_>, superblock: &Superblock, root_order: Order, ac
                 }
             }
         }
-        for taken in &chains.of(STREAM_USER).batches {
-            let through = valid_through(superblock, taken.epoch).min(accepted);
-            let batch = taken.batch(reader)?;
-            for decoded in &batch.entries {
-                let Some((order, _)) = orders_of(&decoded.entry) else { continue };
-                if order > through || order <= root_order {
-                    continue;
-                }
-                if let Entry::Data { volume, lba, .. } = decoded.entry
-                    && let Some(known) = newest.get_mut(&BlockKey::new(volume, lba).0)
-                {
-                    *known = order;
-                }
-                if pass == 0 {
-                    apply_entry(&decoded.entry, shown(&tables.codec, &batch, decoded), tables)?;
-                }
+        for_user_entries(reader, chains, &mut |taken, batch, decoded, order| {
+            if order > valid_through(superblock, taken.epoch).min(accepted) || order <= root_order {
+                return Ok(());
             }
-        }
+            if let Entry::Data { volume, lba, .. } = decoded.entry
+                && let Some(known) = newest.get_mut(&BlockKey::new(volume, lba).0)
+            {
+                *known = order;
+            }
+            if pass == 0 {
+                apply_entry(&decoded.entry, shown(&tables.codec, batch, decoded), tables)?;
+            }
+            Ok(())
+        })?;
         for taken in group {
             apply_moves(&taken.batch(reader)?, &newest, tables);
         }
@@ -213,8 +214,61 @@ fn apply(reader: &mut Reader<'_>, superblock: &Superblock, root_order: Order, ac
     Ok(())
 }
 
+/// A stream of users, as far as replay has come in it.
+struct Head<'c> {
+    left: std::slice::Iter<'c, Taken>,
+    batch: Option<(&'c Taken, DecodedBatch)>,
+    at: usize,
+}
+
+impl Head<'_> {
+    /// The first order of the entry that is next, after reading the next batch if need be.
+    fn order(&mut self, reader: &mut Reader<'_>) -> Result<Option<Order>, OpenError> {
+        loop {
+            let Some((_, batch)) = &self.batch else {
+                let Some(taken) = self.left.next() else { return Ok(None) };
+                self.batch = Some((taken, taken.batch(reader)?));
+                self.at = 0;
+                continue;
+            };
+            match batch.entries.get(self.at) {
+                None => self.batch = None,
+                Some(decoded) => match orders_of(&decoded.entry) {
+                    Some((order, _)) => return Ok(Some(order)),
+                    None => self.at += 1,
+                },
+            }
+        }
+    }
+}
+
+/// Tells of an entry: its batch, as it was found and decoded, the entry, its order.
+type EachEntry<'f> = &'f mut dyn FnMut(&Taken, &DecodedBatch, &DecodedEntry, Order) -> Result<(), OpenError>;
+
+/// Goes through the entries of all streams of users in ascending order, with one batch of each in memory.
+fn for_user_entries(reader: &mut Reader<'_>, chains: &Chains, each: EachEntry<'_>) -> Result<(), OpenError> {
+    let head = |id: &usize| Head { left: chains.of(*id).batches.iter(), batch: None, at: 0 };
+    let mut heads: Vec<Head<'_>> = USER_STREAMS.iter().map(head).collect();
+    loop {
+        let mut least: Option<(Order, usize)> = None;
+        for (at, head) in heads.iter_mut().enumerate() {
+            if let Some(order) = head.order(reader)?
+                && least.is_none_or(|(lowest, _)| order < lowest)
+            {
+                least = Some((order, at));
+            }
+        }
+        let Some((order, at)) = least else { return Ok(()) };
+        let head = &mut heads[at];
+        if let Some((taken, batch)) = &head.batch {
+            each(taken, batch, &batch.entries[head.at], order)?;
+        }
+        head.at += 1;
+    }
+}
+
 /// Batches in runs of at most `at_once` moves (but at least one batch).
-fn move_groups(batches: &[Taken], at_once: u64) -> Vec<&[Taken]> {
+fn move_groups<'t>(batches: &'t [&'t Taken], at_once: u64) -> Vec<&'t [&'t Taken]> {
     let mut groups = Vec::new();
     let (mut first, mut moves) = (0, 0);
     for (at, batch) in batches.iter().enumerate() {

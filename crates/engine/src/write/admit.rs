@@ -15,7 +15,6 @@ use super::pace::Pace;
 use super::part::{PartTarget, PartWrite};
 use super::reduce::{Reducing, Reduction};
 use super::room::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS};
-use crate::limits::STREAM_USER;
 use crate::pending::{BlockKey, Content, PendingSlot};
 use crate::stages::Stage;
 use crate::{Engine, Outbox};
@@ -115,6 +114,11 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
+    /// The first order of the write that is admitted in parts which is not queued yet.
+    pub(crate) fn next_of_part(&self) -> Option<Order> {
+        self.part.as_ref().map(PartWrite::next)
+    }
+
     /// Takes the requests that wait for held blocks (the pool has stopped).
     pub(crate) fn take_locked(&mut self) -> Vec<Arrived> {
         std::mem::take(&mut self.stepped_aside)
@@ -249,9 +253,9 @@ impl Engine {
                 return;
             }
             let least = if whole { DATA_UNITS } else { EDGE_UNITS };
-            if full && self.admission.placing.is_empty() && self.stream(STREAM_USER).in_flight.is_empty() {
+            if full && self.admission.placing.is_empty() && self.users_are_written() {
                 // Entries without payload fill the bound long before they fill a batch: nothing but sealing it helps.
-                self.seal(STREAM_USER, out);
+                self.seal_users(Order(u64::MAX), out);
             }
             if full || self.room_units() < least || (paced && self.admission.pace.units() == 0) {
                 return;

@@ -1,7 +1,7 @@
 //! Commit: the batches of a stream take effect in the order of their numbers, when all their columns are written (or the loss
 //! of a member that kept one from it is on record).
 
-use crate::limits::{STREAM_CLEANED, STREAM_USER, STREAMS};
+use crate::limits::{STREAMS, is_cleaned, is_user};
 use crate::piece::units_of;
 use crate::stages::Stage;
 use crate::stream::{Batch, BatchStage, Item};
@@ -66,7 +66,7 @@ impl Engine {
                     let entry = stored();
                     self.settle_range(key.volume(), key.lba());
                     if self.shows(key.volume(), key.lba(), from) {
-                        self.install(key.volume(), key.lba(), entry, Order(0), batch.seq);
+                        self.install(key.volume(), key.lba(), entry, Order(0), batch.number);
                     }
                 }
                 Item::Page { object, index } => {
@@ -79,15 +79,20 @@ impl Engine {
         self.admission.pending_bytes -= freed;
         self.checkpoint.applied = self.checkpoint.applied.max(last_order);
         if let Some((first, last)) = batch.orders
-            && stream == STREAM_USER
+            && is_user(stream)
         {
-            self.orders.commit(first, last);
+            // With further streams the batch does not hold all orders between its first and its last one.
+            match self.has_further_orders() {
+                false => self.orders.commit(first, last),
+                true => self.orders.commit_through(self.committed_through()),
+            }
+            self.settle_unsettled();
             self.counters.committed_user_bytes += freed;
         }
         let clock = self.counters.log_bytes / BLOCK_BYTES;
         self.segments.batch_committed(batch.segment, clock, batch.last_of_segment);
         self.batch_stage(stream, Stage::WriteCommit, batch.stage_ns);
-        if stream == STREAM_CLEANED {
+        if is_cleaned(stream) {
             self.stages.record(Stage::CleaningBatch, batch.opened_ns, self.now_ns);
             self.moves_committed(batch.items.len() as u32);
         }

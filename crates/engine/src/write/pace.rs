@@ -15,7 +15,7 @@
 
 use super::room::DATA_UNITS;
 use crate::Engine;
-use crate::limits::{PACE_GAIN_MAX, PACE_GARBAGE_SHARE, PACE_LEAST_PART, PACE_MOVES_MAX, PACE_REST_SEGMENTS, STREAM_CLEANED, STREAM_USER};
+use crate::limits::{PACE_GAIN_MAX, PACE_GARBAGE_SHARE, PACE_LEAST_PART, PACE_MOVES_MAX, PACE_REST_SEGMENTS, STREAM_USER};
 use windrow_units::BLOCK_BYTES;
 
 /// Parts of a unit of room in which credit is counted, so that the small gain of a full victim is not lost.
@@ -110,7 +110,7 @@ impl Pace {
 impl Engine {
     /// Looks at the brake; true if something waited for it that need not wait any more.
     pub(crate) fn look_at_pace(&mut self) -> bool {
-        let working = self.cleaner.victim_count() > 0 && (self.cleaner.has_reads() || !self.stream(STREAM_CLEANED).in_flight.is_empty());
+        let working = self.cleaner.victim_count() > 0 && (self.cleaner.has_reads() || self.moves_are_flying());
         let segment = self.least_segment_units();
         let high = (u64::from(self.segments_wanted()) + 1 + u64::from(crate::format::cleaning_ahead(self.plan.segments))) * segment;
         let rest = self.rest_units(segment).min(high / 2).max(1);

@@ -53,6 +53,11 @@ impl PartWrite {
     pub(super) fn id(&self) -> RequestId {
         self.target.id
     }
+
+    /// The first order that is not queued.
+    pub(super) fn next(&self) -> Order {
+        self.next
+    }
 }
 
 impl Engine {

@@ -1,4 +1,4 @@
-//! Placement: admitted blocks go, in order, into the open batch of the user stream; a full batch is sealed.
+//! Placement: admitted blocks go, in order, into the open batch of the user stream that the policy names (`policy.rs`); a full batch is sealed.
 
 use super::admit::Placing;
 use super::reduce::Reduction;
@@ -28,20 +28,24 @@ impl Engine {
                 Placing::Fill { .. } => (ENTRY_BOUND, 0),
                 Placing::Record { .. } => (RECORD_BOUND, 0),
             };
-            if !self.make_room(STREAM_USER, bound, units, out) {
-                return;
-            }
+            let data = if let Placing::Data { key, pending, .. } = front { Some((*key, *pending)) } else { None };
+            let Some(stream) = self.choose_stream(data, bound, units, out) else { return };
             let Some(placing) = self.admission.placing.pop_front() else { return };
             self.admission.reducing.placed += 1;
-            self.admission.opened_units += placing.units();
+            // Room is reckoned in the first stream of users; what another one takes needs none there.
+            let room = if stream == STREAM_USER { &mut self.admission.opened_units } else { &mut self.admission.unsealed_units };
+            *room = if stream == STREAM_USER { *room + placing.units() } else { *room - placing.units() };
             let entry = placing.entry();
             match placing {
                 Placing::Data { key, order, pending, payload, reduction } => {
                     let stored = if let Reduction::Packed(stored) = reduction { stored } else { payload };
-                    self.append(STREAM_USER, &entry, Item::Data { key, order, pending }, Some(stored), Some(order));
+                    self.user_placed(key, stream);
+                    self.append(stream, &entry, Item::Data { key, order, pending }, Some(stored), Some(order));
+                    self.seal_laggards(order, out);
                 }
                 Placing::Fill { key, order, pending, ones } => {
                     self.append(STREAM_USER, &entry, Item::Fill { key, order, pending, ones }, None, Some(order));
+                    self.note_trim(key, Some(pending));
                 }
                 Placing::Record { order, .. } => {
                     self.append(STREAM_USER, &entry, Item::Record, None, Some(order));

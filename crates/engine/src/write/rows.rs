@@ -49,6 +49,10 @@ impl Engine {
     /// What of the open user batch fills rows; with no entries if none is full. `None`: there is no open batch, or it has nothing that a flush up to
     /// `horizon` asks for.
     pub(crate) fn full_rows(&self, horizon: Order) -> Option<FullRows> {
+        if !self.is_one_user_stream() {
+            // Orders of the open batch and those of others lie in each other.
+            return None;
+        }
         let user = self.stream(STREAM_USER);
         let (first, _) = user.open.orders.filter(|(first, _)| *first <= horizon)?;
         let none = FullRows { entries: 0, last: Order(first.0 - 1) };

@@ -5,7 +5,7 @@
 //! enough is in docs/reserve.md.
 
 use crate::jobs::{Job, SealWork, Work};
-use crate::limits::{CHECKPOINT_RESERVE, CLEANER_RESERVE, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER};
+use crate::limits::{CHECKPOINT_RESERVE, CLEANER_RESERVE, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS, is_cleaned, is_user};
 use crate::member::Purpose;
 use crate::stages::Stage;
 use crate::stream::{Batch, BatchStage, BlockCause};
@@ -32,7 +32,8 @@ impl Engine {
             STREAM_CLEANED => CHECKPOINT_RESERVE,
             // What a start readmits was given its room before the crash; a checkpoint that was cut off may have taken as much since. None begins before
             // it is in the log, and then one more must fit.
-            _ if !self.is_settled_after_start() => checkpoint + CHECKPOINT_RESERVE,
+            STREAM_USER if !self.is_settled_after_start() => checkpoint + CHECKPOINT_RESERVE,
+            // Further streams of a policy take what users may take.
             _ => 2 * checkpoint + CHECKPOINT_RESERVE + CLEANER_RESERVE,
         }
     }
@@ -48,7 +49,7 @@ impl Engine {
     }
 
     /// Seals an open batch that takes no more. False as for [`Engine::seal`]; what is full wastes nothing.
-    pub(super) fn seal_full(&mut self, stream: usize, out: &mut Outbox) -> bool {
+    pub(crate) fn seal_full(&mut self, stream: usize, out: &mut Outbox) -> bool {
         self.seal_open(stream, false, out)
     }
 
@@ -94,13 +95,13 @@ impl Engine {
         self.go_on(stream, plan.rows, ends_segment.then_some(next));
         let bytes = u64::from(plan.rows) * u64::from(shape.data) * BLOCK_BYTES;
         self.counters.log_bytes += bytes;
-        if stream == STREAM_USER {
+        if is_user(stream) {
             self.admission.reducing.sums.area_bytes += u64::from(plan.packed_blocks) * BLOCK_BYTES;
         }
         self.counters.checkpoint_log_bytes += if stream == STREAM_CHECKPOINT { bytes } else { 0 };
         let cause = match stream {
-            STREAM_USER => BlockCause::User,
-            STREAM_CLEANED => BlockCause::Moved,
+            _ if is_user(stream) => BlockCause::User,
+            _ if is_cleaned(stream) => BlockCause::Moved,
             _ => BlockCause::Checkpoint,
         };
         let work = SealWork {
@@ -151,9 +152,13 @@ impl Engine {
     /// Moves the open batch to the batches in flight; returns what the seal job needs of it.
     fn close_open_batch(&mut self, stream: usize, plan: &BatchPlan, last_of_segment: bool) -> (TableWriter, Vec<Payload>) {
         let now_ns = self.now_ns;
+        let number = if is_cleaned(stream) { self.cleaner.numbers.give() } else { Seq(0) };
         let s = self.stream_mut(stream);
         let position = s.position;
         let open = std::mem::take(&mut s.open);
+        if let Some((_, last)) = open.orders {
+            s.unsettled.push_back((position, last));
+        }
         let opened_ns = if open.is_empty() { now_ns } else { open.since_ns };
         if let Some((items, payloads)) = s.spare.pop() {
             s.open.items = items;
@@ -171,6 +176,7 @@ impl Engine {
             payloads: Vec::new(),
             checksums: Vec::new(),
             orders: open.orders,
+            number,
             opened_ns,
             stage_ns: now_ns,
             lost_columns: 0,
@@ -182,6 +188,11 @@ impl Engine {
 
     /// Moves the stream's position behind a sealed batch, to the next segment if that batch ended its own.
     fn go_on(&mut self, stream: usize, rows: u32, next: Option<SegmentId>) {
+        if next.is_some() {
+            let tag = self.policy.tag(stream);
+            let left = self.stream(stream).position.segment;
+            self.segments.get_mut(left).tag = tag;
+        }
         let s = self.stream_mut(stream);
         s.position.seq = s.position.seq.next();
         s.position.row += rows;
@@ -260,18 +271,18 @@ impl Engine {
 
     /// A stage of a batch has ended: those of users are counted.
     pub(super) fn batch_stage(&mut self, stream: usize, stage: Stage, since_ns: u64) {
-        if stream == STREAM_USER {
+        if is_user(stream) {
             self.stages.record(stage, since_ns, self.now_ns);
         }
     }
 
     /// Seals what has waited for the age bound, so that acknowledged data is not at risk for long.
     pub(crate) fn seal_aged(&mut self, out: &mut Outbox) {
-        for stream in [STREAM_USER, STREAM_CLEANED] {
+        for stream in STREAMS.into_iter().filter(|stream| *stream != STREAM_CHECKPOINT) {
             let due = self.open_batch_due_ns(stream);
             let s = self.stream(stream);
             // Moves put nothing at risk: their batch is sealed part-filled only when no more of them can come.
-            let wait = stream == STREAM_CLEANED && self.cleaner.is_reading();
+            let wait = is_cleaned(stream) && self.cleaner.is_reading();
             if !s.open.is_empty() && !wait && self.now_ns >= due {
                 self.seal(stream, out);
             }

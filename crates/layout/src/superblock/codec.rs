@@ -316,7 +316,11 @@ fn check_extents(zones: &[Zone]) -> Result<(), SuperblockError> {
 fn put_properties(out: &mut [u8], properties: &Properties) {
     put(out, 0, &properties.seal_age_ms.to_le_bytes());
     put(out, 4, &properties.spare_per_mille.to_le_bytes());
-    put(out, 6, &[properties.victim_policy, u8::from(properties.discard)]);
+    // Older software knows the first two victim policies and refuses others here, so they have a place of their own.
+    let later = if properties.victim_policy > 1 { properties.victim_policy } else { 0 };
+    put(out, 6, &[properties.victim_policy - later, u8::from(properties.discard)]);
+    put(out, 40, &[properties.placement, later]);
+    put(out, 42, &properties.victim_number.to_le_bytes());
     let default = Properties::DEFAULT;
     put(out, 8, &properties.rebuild_rate.to_le_bytes());
     put(out, 16, &or_default(properties.rebuild_rate_min, default.rebuild_rate_min).to_le_bytes());
@@ -338,7 +342,9 @@ fn value_or(stored: u64, default: u64) -> u64 {
 fn decode_properties(bytes: &[u8]) -> Result<Properties, SuperblockError> {
     let (victim_policy, discard) = (u8_at(bytes, 6), u8_at(bytes, 7));
     let spare_per_mille = u16_at(bytes, 4);
-    if victim_policy > 1 || discard > 1 || spare_per_mille > 1000 {
+    let (placement, later) = (u8_at(bytes, 40), u8_at(bytes, 41));
+    let later_is_wrong = later == 1 || later > Properties::VICTIM_POLICY_MAX || (later > 0 && victim_policy > 0) || placement > Properties::PLACEMENT_MAX;
+    if victim_policy > 1 || later_is_wrong || discard > 1 || spare_per_mille > 1000 {
         return malformed("a property has an unknown value");
     }
     let default = Properties::DEFAULT;
@@ -351,7 +357,9 @@ fn decode_properties(bytes: &[u8]) -> Result<Properties, SuperblockError> {
     Ok(Properties {
         spare_per_mille,
         seal_age_ms: u32_at(bytes, 0),
-        victim_policy,
+        victim_policy: victim_policy.max(later),
+        victim_number: u16_at(bytes, 42),
+        placement,
         discard: discard == 1,
         rebuild_rate: u64_at(bytes, 8),
         rebuild_rate_min: value_or(u64_at(bytes, 16), default.rebuild_rate_min),

@@ -65,7 +65,9 @@ fn full() -> Superblock {
         properties: Properties {
             spare_per_mille: 1000,
             seal_age_ms: u32::MAX,
-            victim_policy: 1,
+            victim_policy: 6,
+            victim_number: u16::MAX,
+            placement: 6,
             discard: true,
             rebuild_rate: u64::MAX,
             rebuild_rate_min: u64::MAX - 1,
@@ -220,8 +222,8 @@ fn unknown_flags_have_their_three_meanings() {
     let features = |compatible, read_only, incompatible| Features { compatible, read_only, incompatible };
     assert!(features(2, 0, 0).allow_writing());
     assert!(!features(0, 4, 0).allow_writing());
-    assert!(!features(0, 0, 4).allow_writing());
-    assert_eq!(features(Features::GROWING | 2, 2, 4).unknown(), features(2, 2, 4));
+    assert!(!features(0, 0, 8).allow_writing());
+    assert_eq!(features(Features::GROWING | 2, 2, 8 | Features::STREAMS).unknown(), features(2, 2, 8));
 }
 
 #[test]

@@ -72,7 +72,8 @@ impl Placement for Clusters {
     }
     fn moved(&mut self, block: u32, _now: u32, _from: Place) -> u8 {
         let level = &mut self.level[block as usize];
-        *level = level.saturating_sub(1);
+        // (What an engine did not see written begins as cold.)
+        *level = if *level == UNKNOWN { 0 } else { level.saturating_sub(1) };
         *level
     }
     fn watches_deaths(&self) -> bool {
@@ -126,7 +127,7 @@ impl Placement for Fading {
         self.class(block)
     }
     fn died(&mut self, block: u32, _now: u32, _place: Place, trimmed: bool) {
-        self.live -= 1.0;
+        self.live = (self.live - 1.0).max(0.0);
         if trimmed {
             self.count[block as usize] = 0;
         }
@@ -138,8 +139,8 @@ impl Placement for Fading {
 #[derive(Debug)]
 pub struct Hotness {
     last: Vec<u32>,
+    /// Writes; 0: not known.
     writes: Vec<u32>,
-    known: Vec<bool>,
     /// Sums over live blocks of each segment: writes, times of last writes.
     sums: Vec<(u64, u64)>,
     centres: Vec<f64>,
@@ -152,7 +153,6 @@ impl Hotness {
         Self {
             last: vec![0; blocks as usize],
             writes: vec![0; blocks as usize],
-            known: vec![false; blocks as usize],
             sums: vec![(0, 0); segments as usize],
             centres: vec![0.0; usize::from(streams)],
             cleaned: 0,
@@ -183,32 +183,37 @@ impl Placement for Hotness {
     }
     fn user(&mut self, block: u32, now: u32) -> u8 {
         let at = block as usize;
-        let hotness = if self.known[at] { self.hotness(block, now) } else { f64::MAX };
-        self.writes[at] += 1;
+        let hotness = if self.writes[at] > 0 { self.hotness(block, now) } else { f64::MAX };
+        self.writes[at] = self.writes[at].saturating_add(1);
         self.last[at] = now;
-        self.known[at] = true;
         self.nearest(hotness)
     }
     fn moved(&mut self, block: u32, now: u32, _from: Place) -> u8 {
         self.nearest(self.hotness(block, now))
     }
     fn placed(&mut self, block: u32, segment: u32, _now: u32) {
-        let sum = &mut self.sums[segment as usize];
+        // (An engine's segments may become more.)
+        let Some(sum) = self.sums.get_mut(segment as usize) else { return };
         sum.0 += u64::from(self.writes[block as usize]);
         sum.1 += u64::from(self.last[block as usize]);
     }
     fn died(&mut self, block: u32, _now: u32, place: Place, trimmed: bool) {
-        let sum = &mut self.sums[place.segment as usize];
-        sum.0 -= u64::from(self.writes[block as usize]);
-        sum.1 -= u64::from(self.last[block as usize]);
+        if self.writes[block as usize] == 0 {
+            return;
+        }
+        // (An engine does not know where a version is that is on its way.)
+        let Some(sum) = self.sums.get_mut(place.segment as usize) else { return };
+        sum.0 = sum.0.saturating_sub(u64::from(self.writes[block as usize]));
+        sum.1 = sum.1.saturating_sub(u64::from(self.last[block as usize]));
         if trimmed {
-            self.known[block as usize] = false;
             self.writes[block as usize] = 0;
         }
     }
     fn victim(&mut self, place: Place, _live: u32, _opened_at: u32, _now: u32) {
         self.cleaned += 1;
-        self.sums[place.segment as usize] = (0, 0);
+        if let Some(sum) = self.sums.get_mut(place.segment as usize) {
+            *sum = (0, 0);
+        }
     }
     fn survey(&mut self, now: u32, log: &dyn Survey) {
         if self.cleaned == 0 {
@@ -217,7 +222,7 @@ impl Placement for Hotness {
         self.cleaned = 0;
         let mut heats = Vec::new();
         log.sealed(&mut |place, live| {
-            let (writes, lasts) = self.sums[place.segment as usize];
+            let (writes, lasts) = self.sums.get(place.segment as usize).copied().unwrap_or_default();
             let time = f64::from(live) * f64::from(now) - lasts as f64;
             if live > 0 {
                 heats.push(writes as f64 / time.max(1.0));

@@ -184,11 +184,5 @@ impl Model {
 
 /// The properties in a status.
 pub fn shown_properties(status: &PoolStatus) -> Properties {
-    Properties {
-        spare_per_mille: status.spare_per_mille,
-        seal_age_ms: status.seal_age_ms,
-        victim_policy: u8::from(status.victim_policy != "greedy"),
-        discard: status.discard,
-        ..status.properties
-    }
+    Properties { spare_per_mille: status.spare_per_mille, seal_age_ms: status.seal_age_ms, discard: status.discard, ..status.properties }
 }

@@ -13,7 +13,7 @@ use super::super::replay::shown;
 use super::super::{OpenError, Tables};
 use super::scan::Scan;
 use super::{RebuildPhase, RebuildProgress};
-use crate::limits::{LBA_BITS, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER};
+use crate::limits::{CLEANED_STREAMS, LBA_BITS, STREAM_CHECKPOINT, USER_STREAMS};
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{Compression, MAP_PAGE_ENTRIES, OBJECT_VOLUMES, PagePointer, SyncMode, VolumeRecord, VolumeState, decode_volumes};
@@ -54,18 +54,19 @@ impl<'g> Gather<'g> {
 
     /// All three steps.
     pub(super) fn run(&mut self, reader: &mut Reader<'_>, scan: &Scan, tables: &mut Tables, watch: &mut dyn FnMut(RebuildProgress)) -> Result<(), OpenError> {
-        let total = (2 * scan.streams[STREAM_USER].len() + scan.streams[STREAM_CLEANED].len()) as u64;
+        let of = |streams: &'static [usize]| streams.iter().flat_map(|id| &scan.streams[*id]);
+        let total = (2 * of(&USER_STREAMS).count() + of(&CLEANED_STREAMS).count()) as u64;
         let mut done = 0;
         let mut step = || {
             watch(RebuildProgress { phase: RebuildPhase::Map, done, total });
             done += 1;
         };
         self.volumes_from_pages(reader, &scan.streams[STREAM_CHECKPOINT])?;
-        for taken in scan.streams[STREAM_USER].iter().chain(&scan.streams[STREAM_CLEANED]) {
+        for taken in of(&USER_STREAMS).chain(of(&CLEANED_STREAMS)) {
             step();
             self.blocks_of(reader, taken, scan.remains.contains(&taken.segment), tables)?;
         }
-        for taken in &scan.streams[STREAM_USER] {
+        for taken in of(&USER_STREAMS) {
             step();
             self.ranges_of(reader, taken, tables)?;
         }

@@ -1,0 +1,465 @@
+//! The pool's policy at work: which stream a block goes to (docs/policies.md).
+//!
+//! 1 Each user block is shown to the placement when it is placed, each moved block when it is moved; the placement names a class, and
+//!   [`Classes`] the stream of the class.
+//! 2 The first stream of users' writes and the first of moved blocks are there in every pool, and all guarantees rest on them: the room of users
+//!   (`write/room.rs`), the floors (`write/seal.rs`). The **further streams** take a block only if they surely can seal it; what they do not take goes to the first one.
+//!   They take segments only above the floor of users.
+//! 3 A further stream is opened once: it takes a segment, two checkpoints record where it begins, then it is used. Whichever kept checkpoint is replayed, its
+//!   chain is found. It stays open: a stream that is not wanted any more holds its open segment.
+//! 4 What a placement knows of blocks is kept by their map entries' numbers, in memory only: a start begins to learn anew.
+
+use crate::limits::{
+    CLEANED_STREAMS, EXTRA_STREAM_SEGMENTS, EXTRA_STREAM_SPARE, ORDERS_OPEN_MAX, PLACEMENT_FIXED_BYTES, SPARE_PER_MILLE_MIN, STREAM_CLEANED, STREAM_USER,
+    USER_STREAMS, is_cleaned, is_user,
+};
+use crate::pending::{BlockKey, PendingSlot};
+use crate::segment::{SegmentState, Segments};
+use crate::{Engine, Outbox, PoolPlan};
+use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
+use windrow_layout::superblock::{Features, Properties, StreamPosition};
+use windrow_policy::any::{AnyPlacement, Classes};
+use windrow_policy::kind::PlacementKind;
+use windrow_policy::place::{Place, Placement, Survey};
+use windrow_units::{FULL_BLOCK_UNITS, Order, SegmentId};
+
+/// State of the policy.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    kind: PlacementKind,
+    classes: Classes,
+    placement: AnyPlacement,
+    /// Blocks that the placement can tell apart; 0: it need not.
+    blocks: u32,
+    /// Bytes that it takes.
+    bytes: u64,
+    /// Writes until it looks at all segments.
+    survey_in: u32,
+    /// Streams are to be opened.
+    opens: bool,
+    /// The stream of the block that is to be placed next, once it is known.
+    next_user: Option<usize>,
+    /// Blocks that went to the first stream because the one they were meant for could not take them.
+    pub(crate) overflowed: u64,
+    /// Blocks that went to further streams.
+    pub(crate) further: u64,
+}
+
+/// Why a further stream does not take a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Takes {
+    Yes,
+    /// It will: batches of it are on their way.
+    Later,
+    No,
+}
+
+/// Segments as a placement sees them.
+struct Look<'a>(&'a Segments);
+
+impl Survey for Look<'_> {
+    fn sealed(&self, each: &mut dyn FnMut(Place, u32)) {
+        for id in (0..self.0.count()).map(SegmentId) {
+            let segment = self.0.get(id);
+            if segment.state == SegmentState::Sealed && is_data(segment.stream) {
+                each(self.0.spot(id), segment.live_units / u32::from(FULL_BLOCK_UNITS));
+            }
+        }
+    }
+}
+
+fn is_data(stream: u8) -> bool {
+    is_user(usize::from(stream)) || is_cleaned(usize::from(stream))
+}
+
+/// Streams beyond the first of either kind that a pool can afford.
+///
+/// Each holds two segments at most, the open one and the one it goes on in, and these are missing to what can be cleaned. All together they hold no more than the
+/// spare that the least spare factor leaves (so the claims of docs/reserve.md hold whatever the factor becomes), and no more than an eighth of the present one.
+pub(crate) fn extra_streams(plan: &PoolPlan, spare_per_mille: u16) -> u32 {
+    let data = u64::from(plan.segments.saturating_sub(plan.reserve_segments));
+    let least = data * u64::from(SPARE_PER_MILLE_MIN) / 1000 / EXTRA_STREAM_SEGMENTS;
+    let wanted = data * u64::from(spare_per_mille) / 1000 / EXTRA_STREAM_SPARE;
+    least.min(wanted).min((USER_STREAMS.len() + CLEANED_STREAMS.len() - 2) as u64) as u32
+}
+
+impl Policy {
+    /// The policy of these properties. `pages`: most pages of the map. `bytes_max`: most bytes for what a placement knows.
+    ///
+    /// # Errors
+    /// It would take more memory, or there are more blocks than it can number.
+    pub(crate) fn new(properties: &Properties, plan: &PoolPlan, segment_blocks: u32, segments: u32, pages: u64, bytes_max: u64) -> Result<Self, String> {
+        let kind = PlacementKind::from_code(properties.placement).unwrap_or(PlacementKind::Separate);
+        let classes = Classes::new(kind, extra_streams(plan, properties.spare_per_mille));
+        // With one stream of either kind there is nothing to tell apart; but what is learnt also says which segments to clean.
+        let needed = if classes.is_plain() && kind != PlacementKind::Learned { 0 } else { u64::from(kind.bytes_per_block()) };
+        let blocks = if needed == 0 { 0 } else { pages * MAP_PAGE_ENTRIES as u64 };
+        let bytes = blocks * needed + if needed == 0 { 0 } else { PLACEMENT_FIXED_BYTES };
+        if bytes > bytes_max {
+            return Err(format!(
+                "placement '{}' would keep {bytes} bytes in memory for this pool, {bytes_max} are allowed; use separate or generations",
+                kind.name()
+            ));
+        }
+        let Ok(blocks) = u32::try_from(blocks) else {
+            return Err(format!("placement '{}' can not tell more than 2^32 blocks apart; use separate or generations", kind.name()));
+        };
+        let kept = if classes.is_plain() && kind != PlacementKind::Learned { PlacementKind::Separate } else { kind };
+        let placement = AnyPlacement::new(kept, blocks, segments, segment_blocks, classes.classes);
+        Ok(Self { kind, classes, placement, blocks, bytes, survey_in: 1, opens: !classes.is_plain(), next_user: None, overflowed: 0, further: 0 })
+    }
+
+    /// The policy that needs nothing.
+    pub(crate) fn plain() -> Self {
+        let kind = PlacementKind::Separate;
+        let (classes, placement) = (Classes::new(kind, 0), AnyPlacement::new(kind, 0, 0, 1, 2));
+        Self { kind, classes, placement, blocks: 0, bytes: 0, survey_in: 1, opens: false, next_user: None, overflowed: 0, further: 0 }
+    }
+
+    /// The same placement with the same streams.
+    fn is_like(&self, other: &Self) -> bool {
+        (self.kind, self.classes, self.blocks) == (other.kind, other.classes, other.blocks)
+    }
+
+    /// Bytes that it keeps.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Streams of users' writes and of moved blocks that it uses.
+    pub(crate) fn streams(&self) -> (u8, u8) {
+        (self.classes.users, self.classes.moved)
+    }
+
+    /// Expected deaths per time and live block of a segment.
+    pub(crate) fn rate(&self, place: Place) -> f32 {
+        self.placement.rate(place)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.classes.is_plain() && self.blocks == 0
+    }
+
+    /// What a segment of a stream is marked with.
+    pub(crate) fn tag(&self, stream: usize) -> u8 {
+        let at = |streams: &[usize]| streams.iter().position(|s| *s == stream).unwrap_or(0) as u8;
+        if is_user(stream) {
+            self.placement.tag(self.classes.class_of_user(at(&USER_STREAMS).min(self.classes.users - 1)))
+        } else {
+            self.placement.tag(self.classes.class_of_moved(at(&CLEANED_STREAMS).min(self.classes.moved - 1)))
+        }
+    }
+
+    fn extra(&self) -> impl Iterator<Item = usize> + use<> {
+        let (users, moved) = (usize::from(self.classes.users), usize::from(self.classes.moved));
+        USER_STREAMS[1..users].iter().chain(&CLEANED_STREAMS[1..moved]).copied()
+    }
+}
+
+impl Engine {
+    /// The policy of these properties for a pool of this capacity.
+    ///
+    /// # Errors
+    /// See [`Policy::new`].
+    pub(crate) fn policy_for(&self, properties: &Properties, plan: &PoolPlan) -> Result<Policy, String> {
+        let shapes = self.zones.current().map(|zone| crate::format::payload_blocks(&zone.shape));
+        let segment_blocks = shapes.max().unwrap_or(1) as u32;
+        Policy::new(properties, plan, segment_blocks, self.segments.count(), self.volumes.arena.max_pages(), self.limits.placement_bytes)
+    }
+
+    /// Puts a policy in force; what the present one has learnt stays if it is the same.
+    pub(crate) fn take_policy(&mut self, policy: Policy) {
+        if !self.policy.is_like(&policy) {
+            self.policy = policy;
+        }
+    }
+
+    /// The number of a block for the placement.
+    fn policy_block(&self, key: BlockKey) -> Option<u32> {
+        let page = MAP_PAGE_ENTRIES as u64;
+        let slot = self.volumes.get(key.volume())?.map.slot(key.lba().0 / page)?;
+        let block = u64::from(slot.0) * page + key.lba().0 % page;
+        u32::try_from(block).ok().filter(|block| *block < self.policy.blocks)
+    }
+
+    /// The stream that a user's block is meant for. Told to the placement once for each block.
+    pub(crate) fn stream_of_user(&mut self, key: BlockKey, pending: PendingSlot) -> usize {
+        if let Some(stream) = self.policy.next_user {
+            return stream;
+        }
+        self.segments.user_clock = self.segments.user_clock.wrapping_add(1);
+        if self.policy.is_idle() {
+            self.policy.next_user = Some(STREAM_USER);
+            return STREAM_USER;
+        }
+        let now = self.segments.user_clock;
+        self.survey_segments(now);
+        let class = match self.policy_block(key) {
+            Some(block) => {
+                self.note_death(key, block, Some(pending), false);
+                self.policy.placement.user(block, now)
+            }
+            None if self.policy.blocks == 0 => self.policy.placement.user(0, now),
+            None => 0,
+        };
+        let stream = USER_STREAMS[usize::from(self.policy.classes.user(class))];
+        self.policy.next_user = Some(stream);
+        stream
+    }
+
+    /// The stream that takes what is to be placed next: `data`, or a record. `None`: it has to wait.
+    pub(crate) fn choose_stream(&mut self, data: Option<(BlockKey, PendingSlot)>, entry_bytes: usize, units: u16, out: &mut Outbox) -> Option<usize> {
+        let meant = data.map_or(STREAM_USER, |(key, pending)| self.stream_of_user(key, pending));
+        if meant != STREAM_USER {
+            match self.extra_takes(meant, entry_bytes, units, out) {
+                Takes::Yes => return Some(meant),
+                Takes::Later => return None,
+                Takes::No => {}
+            }
+        }
+        self.make_room(STREAM_USER, entry_bytes, units, out).then_some(STREAM_USER)
+    }
+
+    /// The block whose stream was asked for has been placed in `stream`.
+    pub(crate) fn user_placed(&mut self, key: BlockKey, stream: usize) {
+        let meant = self.policy.next_user.take();
+        self.policy.overflowed += u64::from(meant.is_some_and(|meant| meant != stream));
+        self.note_placed(key, stream);
+    }
+
+    /// A block was put into the open segment of a stream.
+    pub(crate) fn note_placed(&mut self, key: BlockKey, stream: usize) {
+        self.policy.further += u64::from(stream != STREAM_USER && stream != STREAM_CLEANED);
+        if self.policy.kind == PlacementKind::Hotness
+            && self.policy.blocks > 0
+            && let Some(block) = self.policy_block(key)
+        {
+            let segment = self.stream(stream).position.segment;
+            self.policy.placement.placed(block, segment.0, self.segments.user_clock);
+        }
+    }
+
+    /// The version of a block that was newest until now dies.
+    fn note_death(&mut self, key: BlockKey, block: u32, pending: Option<PendingSlot>, trimmed: bool) {
+        if !self.policy.placement.watches_deaths() {
+            return;
+        }
+        // A version on its way has no place yet that anybody knows of; the one in the map was told dead when that one came.
+        let flying = pending.is_some_and(|slot| self.pending.record(slot).in_flight > 1);
+        let entry = self.volumes.get(key.volume()).map(|v| v.map.get(&self.volumes.arena, key.lba()));
+        let place = entry.filter(|entry| entry.has_payload() && !flying).map(|entry| self.segments.spot(self.codec.segment(entry.place())));
+        if place.is_some() || flying {
+            let place = place.unwrap_or(Place { segment: 0, tag: 0, age: 0 });
+            self.policy.placement.died(block, self.segments.user_clock, place, trimmed);
+        }
+    }
+
+    /// A block has been trimmed, or holds nothing but zeroes or ones now.
+    pub(crate) fn note_trim(&mut self, key: BlockKey, pending: Option<PendingSlot>) {
+        if self.policy.blocks > 0
+            && let Some(block) = self.policy_block(key)
+        {
+            self.note_death(key, block, pending, true);
+        }
+    }
+
+    /// A block of a trimmed range has left its place in `segment`.
+    pub(crate) fn note_range_death(&mut self, key: BlockKey, segment: SegmentId) {
+        if self.policy.blocks > 0
+            && self.policy.placement.watches_deaths()
+            && let Some(block) = self.policy_block(key)
+            && self.pending.find(key).is_none()
+        {
+            let place = self.segments.spot(segment);
+            self.policy.placement.died(block, self.segments.user_clock, place, true);
+        }
+    }
+
+    /// The stream that a block moved out of `from` is meant for.
+    pub(crate) fn stream_of_moved(&mut self, key: BlockKey, from: SegmentId) -> usize {
+        if self.policy.classes.moved == 1 && self.policy.blocks == 0 {
+            return STREAM_CLEANED;
+        }
+        let (now, place) = (self.segments.user_clock, self.segments.spot(from));
+        let class = match self.policy_block(key) {
+            Some(block) => self.policy.placement.moved(block, now, place),
+            None if self.policy.blocks == 0 => self.policy.placement.moved(0, now, place),
+            None => self.policy.classes.class_of_moved(self.policy.classes.moved - 1),
+        };
+        CLEANED_STREAMS[usize::from(self.policy.classes.moved(class))]
+    }
+
+    /// A victim was chosen, at this price.
+    pub(crate) fn note_victim(&mut self, segment: SegmentId, price: f64) {
+        if self.policy.is_idle() {
+            return;
+        }
+        let (place, now) = (self.segments.spot(segment), self.segments.user_clock);
+        let s = self.segments.get(segment);
+        let (live, opened) = (s.live_units / u32::from(FULL_BLOCK_UNITS), s.opened_user);
+        if is_data(s.stream) {
+            self.policy.placement.chosen(price);
+            self.policy.placement.victim(place, live, opened, now);
+            if self.policy.placement.surveys_victims() {
+                self.policy.placement.survey(now, &Look(&self.segments));
+            }
+        }
+    }
+
+    /// Now and then the placement looks at all segments: about eight times while a segment's worth is written for each eighth of them.
+    fn survey_segments(&mut self, now: u32) {
+        self.policy.survey_in -= 1;
+        if self.policy.survey_in == 0 {
+            let blocks = self.segments.payload_bytes_max() / windrow_units::BLOCK_BYTES;
+            let pause = u64::from((self.segments.count() / 8).max(1)) * (blocks / 8).max(1);
+            self.policy.survey_in = pause.clamp(64, u64::from(u32::MAX)) as u32;
+            self.policy.placement.survey(now, &Look(&self.segments));
+        }
+    }
+
+    /// Whether a further stream takes an entry; makes room for it as far as that is sure. It never begins what it could not seal: it enters the last
+    /// chunk of its segment only with the next one in hand.
+    pub(crate) fn extra_takes(&mut self, stream: usize, entry_bytes: usize, units: u16, out: &mut Outbox) -> Takes {
+        loop {
+            let s = self.stream(stream);
+            if s.position.segment == SegmentId::NONE || s.usable_from > self.checkpoint.kept_oldest {
+                return Takes::No;
+            }
+            let shape = *self.zones.shape(s.position.segment);
+            let last_chunk = s.position.row + shape.chunk_rows >= shape.rows;
+            if s.open.is_empty() && last_chunk && s.position.next_segment == SegmentId::NONE && !self.reserve_for_extra(stream) {
+                return Takes::No;
+            }
+            let s = self.stream(stream);
+            if s.open.table.takes(&shape, s.position.row, entry_bytes, units) {
+                return Takes::Yes;
+            }
+            if s.open.is_empty() {
+                return Takes::No;
+            }
+            if !self.seal_full(stream, out) {
+                return Takes::Later;
+            }
+        }
+    }
+
+    fn reserve_for_extra(&mut self, stream: usize) -> bool {
+        if self.segments.free_count() <= self.floor(STREAM_USER) {
+            return false;
+        }
+        let Some(next) = self.segments.reserve() else { return false };
+        let s = self.stream_mut(stream);
+        s.reserved.push_back(next);
+        s.position.next_segment = next;
+        true
+    }
+
+    /// Opens the further streams that the policy wants.
+    pub(crate) fn open_streams(&mut self) {
+        if !self.policy.opens || self.read_only || self.control.shutting_down() || !self.is_settled_after_start() {
+            return;
+        }
+        let mut ready = true;
+        for id in self.policy.extra() {
+            if self.stream(id).position.segment == SegmentId::NONE {
+                if self.segments.free_count() <= self.floor(STREAM_USER) + 1 {
+                    ready = false;
+                    continue;
+                }
+                let Some(segment) = self.segments.reserve() else { return };
+                // Software that knows three streams only must not open the pool. The flag is in force with the root that names the stream.
+                self.superblock.features.incompatible |= Features::STREAMS;
+                self.segments.open(segment, id);
+                let usable_from = self.checkpoint.current() + 1;
+                let s = self.stream_mut(id);
+                s.position = StreamPosition { segment, row: 0, seq: s.position.seq, next_segment: SegmentId::NONE };
+                s.usable_from = usable_from;
+            }
+            if self.stream(id).usable_from > self.checkpoint.kept_oldest {
+                ready = false;
+                if self.checkpoint.is_idle() {
+                    self.checkpoint.request();
+                }
+            }
+        }
+        self.policy.opens = !ready;
+    }
+
+    /// True if further streams of users hold orders that are not settled.
+    pub(crate) fn has_further_orders(&self) -> bool {
+        !self.is_one_user_stream()
+    }
+
+    /// True if further streams of users hold nothing that counts: then the first one has all orders, without a gap.
+    pub(crate) fn is_one_user_stream(&self) -> bool {
+        USER_STREAMS[1..].iter().all(|id| {
+            let s = self.stream(*id);
+            s.open.is_empty() && s.unsettled.is_empty()
+        })
+    }
+
+    /// The last order up to which everything is committed: what lies before whatever is not.
+    pub(crate) fn committed_through(&self) -> Order {
+        let mut first = self.orders.last().next();
+        for id in USER_STREAMS {
+            let s = self.stream(id);
+            let flying = s.in_flight.iter().find_map(|batch| batch.orders);
+            first = flying.or(s.open.orders).map_or(first, |(begin, _)| first.min(begin));
+        }
+        if let Some((begin, _)) = self.admission.placing.front().and_then(|placing| placing.entry().orders()) {
+            first = first.min(begin);
+        }
+        first = self.admission.next_of_part().map_or(first, |begin| first.min(begin));
+        Order(first.0 - 1)
+    }
+
+    /// Forgets where batches lie whose orders are all committed.
+    pub(crate) fn settle_unsettled(&mut self) {
+        let committed = self.orders.committed();
+        for id in USER_STREAMS {
+            let s = self.stream_mut(id);
+            while s.unsettled.front().is_some_and(|(_, last)| *last <= committed) {
+                s.unsettled.pop_front();
+            }
+        }
+    }
+
+    /// An open batch of users that holds back the orders of too many others is sealed: until it is committed, all of them have to be replayed.
+    pub(crate) fn seal_laggards(&mut self, newest: Order, out: &mut Outbox) {
+        if self.policy.classes.users == 1 {
+            return;
+        }
+        for id in USER_STREAMS {
+            if self.stream(id).open.orders.is_some_and(|(first, _)| first.0 + ORDERS_OPEN_MAX < newest.0) {
+                self.seal(id, out);
+            }
+        }
+    }
+
+    /// Seals every open batch of users that has orders up to `horizon`. False if one could not be.
+    pub(crate) fn seal_users(&mut self, horizon: Order, out: &mut Outbox) -> bool {
+        let mut sealed = true;
+        for id in USER_STREAMS {
+            if self.stream(id).open.orders.is_some_and(|(first, _)| first <= horizon) {
+                sealed &= self.seal(id, out);
+            }
+        }
+        sealed
+    }
+
+    /// True if no batch of users is on its way.
+    pub(crate) fn users_are_written(&self) -> bool {
+        USER_STREAMS.iter().all(|id| self.stream(*id).in_flight.is_empty())
+    }
+
+    /// True if batches of moved blocks are on their way.
+    pub(crate) fn moves_are_flying(&self) -> bool {
+        CLEANED_STREAMS.iter().any(|id| !self.stream(*id).in_flight.is_empty())
+    }
+
+    /// The number up to which all batches of moved blocks are committed, whatever their stream.
+    pub(crate) fn moves_committed_through(&self) -> windrow_units::Seq {
+        let flying = CLEANED_STREAMS.iter().filter_map(|id| self.stream(*id).in_flight.front()).map(|batch| batch.number.0).min();
+        windrow_units::Seq(flying.map_or(self.cleaner.numbers.given.0, |first| first - 1))
+    }
+}

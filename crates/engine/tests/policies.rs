@@ -1,0 +1,166 @@
+//! Policies: whatever streams blocks go to, nothing is lost, and what a pool can not afford it does not do.
+
+mod machine;
+
+use machine::{Machine, PROPERTIES};
+use windrow_engine::*;
+use windrow_layout::superblock::{Features, Properties};
+use windrow_units::{Redundancy, VolumeId};
+
+/// With so much spare space a pool of some hundred segments affords all streams.
+const WIDE: Properties = Properties { spare_per_mille: 250, ..PROPERTIES };
+
+/// A pool of some hundred small segments, a volume that nearly fills it, and what is in it.
+struct Story {
+    machine: Machine,
+    volume: VolumeId,
+    content: Vec<u8>,
+    random: u64,
+}
+
+impl Story {
+    fn new() -> Self {
+        let mut machine = Machine::with_rows(Redundancy::Single, 4, 20, 8, 8);
+        assert_eq!(machine.command(Control::SetProperties(WIDE)), Some(Ok(ControlReply::Done)));
+        let blocks = machine.engine.status().plan.usable_bytes / 4096 * 19 / 20;
+        let volume = machine.volume(blocks * 4096);
+        Self { machine, volume, content: vec![0; blocks as usize], random: 7 }
+    }
+
+    fn set(&mut self, properties: Properties) -> Option<Result<ControlReply, ControlError>> {
+        self.machine.command(Control::SetProperties(properties))
+    }
+
+    fn draw(&mut self, below: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % below
+    }
+
+    /// Seven writes of ten hit a fifth of the blocks.
+    fn work(&mut self, writes: usize) {
+        let blocks = self.content.len() as u64;
+        for _ in 0..writes {
+            let hot = self.draw(10) > 2;
+            let lba = self.draw(if hot { blocks / 5 } else { blocks });
+            let byte = self.draw(250) as u8 + 1;
+            self.machine.write(self.volume, lba, byte);
+            self.content[lba as usize] = byte;
+        }
+        self.machine.settle();
+    }
+
+    fn flush(&mut self) {
+        self.machine.completions.clear();
+        self.machine.flush(self.volume);
+        assert!(self.machine.wait_for(1), "{}", self.machine.engine.describe());
+        self.machine.completions.clear();
+    }
+
+    fn crash(self) -> Self {
+        Self { machine: self.machine.crash(), ..self }
+    }
+
+    fn verify(&mut self, what: &str) {
+        for lba in 0..self.content.len() as u64 {
+            assert_eq!(self.machine.byte(self.volume, lba), self.content[lba as usize], "{what}: block {lba}");
+        }
+    }
+
+    fn status(&self) -> PoolStatus {
+        self.machine.engine.status()
+    }
+}
+
+#[test]
+fn every_placement_keeps_its_streams_over_crashes() {
+    for placement in 0..=Properties::PLACEMENT_MAX {
+        let mut story = Story::new();
+        let victim_policy = if placement == 6 { 6 } else { 2 };
+        let answer = story.set(Properties { placement, victim_policy, ..WIDE });
+        assert_eq!(answer, Some(Ok(ControlReply::Done)), "placement {placement}");
+        story.work(24_000);
+        let status = story.status();
+        let streams = (status.user_streams, status.moved_streams);
+        let wanted = [(1, 1), (3, 4), (3, 4), (3, 4), (2, 4), (1, 4), (3, 4)][usize::from(placement)];
+        assert_eq!(streams, wanted, "placement {placement}");
+        assert!(status.segments_cleaned > 20, "placement {placement}: {} segments cleaned", status.segments_cleaned);
+        // (Only what is moved a second time leaves the first stream of generations.)
+        let is_some = status.further_blocks > if placement == 5 { 0 } else { 1000 };
+        assert!(is_some == (placement != 0) || placement == 5, "placement {placement}: {} blocks in further streams", status.further_blocks);
+        let has_flag = story.machine.memory.superblock().features.incompatible & Features::STREAMS != 0;
+        assert_eq!(has_flag, placement != 0);
+        story.flush();
+        let mut story = story.crash();
+        story.verify("after a crash");
+        assert_eq!((story.status().placement, story.status().victim_policy.as_str()), (status.placement, status.victim_policy.as_str()));
+        // The streams are there from the start, but what was learnt is not: FADaC calls all blocks cold until most have been written anew.
+        story.work(4_000);
+        assert_eq!(story.status().further_blocks > 100, ![0, 3, 5].contains(&placement), "placement {placement}: {}", story.status().further_blocks);
+        // With another policy they are left as they are.
+        assert_eq!(story.set(WIDE), Some(Ok(ControlReply::Done)));
+        story.work(4_000);
+        story.flush();
+        let mut story = story.crash();
+        story.verify("after another policy and another crash");
+        assert_eq!(story.machine.engine.self_check(), Ok(()));
+    }
+}
+
+#[test]
+fn a_flush_covers_what_lies_in_all_streams() {
+    let mut story = Story::new();
+    assert_eq!(story.set(Properties { placement: 4, victim_policy: 2, ..WIDE }), Some(Ok(ControlReply::Done)));
+    story.work(9_000);
+    for round in 0..40 {
+        // Hot and cold blocks, so both streams of SepBIT have some; nothing is sealed but by the flush.
+        story.work(30);
+        story.flush();
+        let (durable, promised) = story.machine.engine.durable_orders();
+        assert!(promised >= durable);
+        if round % 8 == 7 {
+            story = story.crash();
+            story.verify("after a flush and a crash");
+        }
+    }
+}
+
+#[test]
+fn a_small_pool_has_the_streams_that_it_can_afford() {
+    let mut machine = Machine::new(4, 8, 100);
+    let answer = machine.command(Control::SetProperties(Properties { placement: 6, victim_policy: 6, spare_per_mille: 30, ..PROPERTIES }));
+    assert_eq!(answer, Some(Ok(ControlReply::Done)));
+    let status = machine.engine.status();
+    assert_eq!((status.placement, status.user_streams, status.moved_streams), ("learned", 1, 1));
+    assert_eq!(machine.memory.superblock().features.incompatible & Features::STREAMS, 0);
+}
+
+#[test]
+fn what_there_is_not_is_refused() {
+    let mut machine = Machine::new(4, 8, 100);
+    for (properties, why) in [
+        (Properties { placement: 7, ..PROPERTIES }, "there is no placement of number 7"),
+        (Properties { victim_policy: 9, ..PROPERTIES }, "there is no victim policy of number 9"),
+    ] {
+        assert_eq!(machine.command(Control::SetProperties(properties)), Some(Err(ControlError::Invalid(why.into()))));
+    }
+}
+
+#[test]
+fn a_placement_that_would_take_too_much_memory_is_refused_and_left_out_at_a_start() {
+    let mut story = Story::new();
+    assert_eq!(story.set(Properties { placement: 6, victim_policy: 6, ..WIDE }), Some(Ok(ControlReply::Done)));
+    let bytes = story.status().placement_bytes;
+    assert!(bytes > 2 << 20 && bytes < 4 << 20, "{bytes}");
+    let mut options = Machine::options();
+    options.limits.placement_bytes = bytes - 1;
+    let mut machine = Machine::open_with(story.machine.memory, &options);
+    let status = machine.engine.status();
+    assert_eq!((status.placement_bytes, status.user_streams), (0, 1));
+    let answer = machine.command(Control::SetProperties(Properties { placement: 5, ..WIDE }));
+    assert_eq!(answer, Some(Ok(ControlReply::Done)), "generations keep nothing");
+    let answer = machine.command(Control::SetProperties(Properties { placement: 6, ..WIDE }));
+    let Some(Err(ControlError::Invalid(refused))) = answer else { panic!("{answer:?}") };
+    assert!(refused.starts_with("placement 'learned' would keep") && refused.contains(&format!("{} are allowed", bytes - 1)), "{refused}");
+}
