@@ -96,6 +96,14 @@ pub enum Control {
         /// How.
         compression: windrow_layout::checkpoint::Compression,
     },
+    /// Whether blocks of a volume are shared from now on; those that are there stay as they are. Durable when answered. The first time it takes some of the
+    /// pool's space for the map of shared content: refused with no space if it is too full for that.
+    VolumeDedup {
+        /// Which.
+        volume: VolumeId,
+        /// How.
+        dedup: windrow_layout::checkpoint::Dedup,
+    },
     /// Set properties (all of them; take the current ones from [`PoolStatus`]).
     SetProperties(windrow_layout::superblock::Properties),
     /// Use further members of the table for data. Answered when the new layout is in force; what lies in the old one then moves over by
@@ -351,6 +359,8 @@ pub struct Limits {
     pub map_bytes: u64,
     /// Most bytes that a placement may keep of the blocks that it tells apart, beside the map. One that would keep more is refused.
     pub placement_bytes: u64,
+    /// Most bytes of the index of deduplication; a pool with fewer blocks takes what it needs.
+    pub index_bytes: u64,
     /// Most requests that may wait for admission.
     pub waiting_requests: u32,
     /// What a write and a flush of one member cost, in bytes that it could have written meanwhile (docs/journal.md, Cost).
@@ -372,6 +382,7 @@ impl Default for Limits {
             batches_in_flight: 16,
             map_bytes: 4 << 30,
             placement_bytes: 2 << 30,
+            index_bytes: 64 << 20,
             waiting_requests: 65536,
             flush_cost_bytes: FLUSH_COST_BYTES,
             journal_device_bytes: JOURNAL_DEVICE_BYTES,

@@ -8,7 +8,7 @@ use crate::flush::Waiter;
 use crate::limits::{MAX_NAME_BYTES, MAX_VOLUME_BYTES, RATE_MAX, REBUILD_RATE_MIN, SPARE_PER_MILLE_MIN, USER_STREAMS};
 use crate::{Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest, Engine, MemberChange, Outbox, StopReason};
 use windrow_layout::batch::{Entry, RangeState, VolumeChange};
-use windrow_layout::checkpoint::{Compression, SyncMode, VolumeRecord};
+use windrow_layout::checkpoint::{Compression, Dedup, SyncMode, VolumeRecord};
 use windrow_layout::superblock::{Features, PoolState, Properties};
 use windrow_policy::kind::PlacementKind;
 use windrow_policy::select::Rule;
@@ -37,6 +37,8 @@ pub(crate) struct ControlState {
     checkpoints: Vec<(ControlId, u64)>,
     /// The wish of the superblock writer that puts the flag for packed payload in force.
     packed_wish: u64,
+    /// The same for shared content.
+    shared_wish: u64,
     /// Wait for a superblock generation.
     recorded: Vec<(ControlId, u64)>,
 }
@@ -81,6 +83,7 @@ impl Engine {
                 | Control::VolumeDelete { .. }
                 | Control::VolumeSync { .. }
                 | Control::VolumeCompression { .. }
+                | Control::VolumeDedup { .. }
         );
         if takes_order && (self.admission.is_held_up() || self.ranges.barrier || self.room_units() == 0) {
             return self.control.waiting.push_back(request);
@@ -102,6 +105,7 @@ impl Engine {
             Control::VolumeDelete { volume } => self.volume_delete(id, volume, out),
             Control::VolumeSync { volume, sync } => self.volume_sync(id, volume, sync, out),
             Control::VolumeCompression { volume, compression } => self.volume_compression(id, volume, compression, out),
+            Control::VolumeDedup { volume, dedup } => self.volume_dedup(id, volume, dedup, out),
             Control::SetProperties(properties) => self.set_properties(id, properties, out),
             Control::Grow { members } => self.grow(id, members, out),
             Control::Checkpoint => {
@@ -212,6 +216,38 @@ impl Engine {
             self.superblock_step(out);
         }
         self.superblock_writer.done >= self.control.packed_wish
+    }
+
+    fn volume_dedup(&mut self, id: ControlId, volume: VolumeId, dedup: Dedup, out: &mut Outbox) -> Result<(), ControlError> {
+        self.volumes.active(volume).ok_or(ControlError::NoVolume)?;
+        if !self.may_share(out)? {
+            // The format has the operation only behind a durable flag.
+            self.control.waiting.push_back(ControlRequest { id, command: Control::VolumeDedup { volume, dedup } });
+            return Ok(());
+        }
+        let order = self.orders.take(1);
+        self.volumes.change(volume, |record| record.dedup = dedup);
+        self.checkpoint.applied = order;
+        self.queue_record(Entry::Volume { volume, order, change: VolumeChange::SetDedup(dedup) }, order);
+        self.flush_through(order, Waiter::Control { id, reply: ControlReply::Done }, out);
+        Ok(())
+    }
+
+    /// True if the superblock that is in force says that there may be shared content; else it is made to, if the pool has room for a second map.
+    fn may_share(&mut self, out: &mut Outbox) -> Result<bool, ControlError> {
+        if self.superblock.features.incompatible & Features::SHARED == 0 {
+            self.superblock.features.incompatible |= Features::SHARED;
+            let plan = self.plan_now(self.superblock.properties.spare_per_mille).ok();
+            let Some(plan) = plan.filter(|plan| self.volumes.used_blocks * BLOCK_BYTES <= plan.usable_bytes) else {
+                self.superblock.features.incompatible &= !Features::SHARED;
+                return Err(ControlError::NoSpace("the pool is too full, or too small, for the map of shared blocks".into()));
+            };
+            self.take_plan(plan);
+            self.superblock_writer.wanted += 1;
+            self.control.shared_wish = self.superblock_writer.wanted;
+            self.superblock_step(out);
+        }
+        Ok(self.superblock_writer.done >= self.control.shared_wish)
     }
 
     fn set_properties(&mut self, id: ControlId, properties: Properties, out: &mut Outbox) -> Result<(), ControlError> {

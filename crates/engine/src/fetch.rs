@@ -27,6 +27,8 @@ pub(crate) enum FetchGoal {
     Read { read: u32, part: u32 },
     /// Edge `edge` of a read-modify-write, which is packed.
     Edge { write: u32, edge: u32, packed: Option<Piece> },
+    /// Shared content that a block is compared with.
+    Compare { at: u32 },
     /// Header or footer of a batch being cleaned: no checksum is known. The tail, or the part of the head in column `part`.
     CleanEnd { victim: u32, batch_row: u32, part: Option<u8> },
     /// Live blocks of a batch being cleaned.
@@ -434,6 +436,7 @@ impl Engine {
                 let bytes = fetched.ok().and_then(|bytes| self.unpacked(bytes, packed));
                 self.edge_read(write, edge, bytes);
             }
+            FetchGoal::Compare { at } => self.compared(at, fetched.ok()),
             FetchGoal::CleanEnd { victim, batch_row, part } => self.clean_end_read(victim, batch_row, part, fetched.ok(), out),
             FetchGoal::CleanRun { victim, run } => self.clean_run_read(victim, run, fetched.ok(), out),
             FetchGoal::Doubt { doubt } => self.doubt_read(doubt, fetched.ok(), out),

@@ -219,14 +219,14 @@ pub(crate) struct Holding {
     pub(crate) segments: u32,
 }
 
-/// Capacity of a pool whose segments of the layout in force may all be used.
-pub(crate) fn plan_zones(zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
+/// Capacity of a pool whose segments of the layout in force may all be used. `shares`: its blocks may share content.
+pub(crate) fn plan_zones(zones: &ZoneMap, spare_per_mille: u16, shares: bool) -> Result<PoolPlan, FormatError> {
     let holdings: Vec<Holding> = zones.current().map(|z| Holding { shape: z.shape, segments: z.segments }).collect();
-    plan_holdings(&holdings, zones, spare_per_mille, u64::MAX)
+    plan_holdings(&holdings, zones, spare_per_mille, shares, u64::MAX)
 }
 
 /// Capacity of a pool that may use these segments, with no more pages of the map than `map_pages`.
-pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mille: u16, map_pages: u64) -> Result<PoolPlan, FormatError> {
+pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mille: u16, shares: bool, map_pages: u64) -> Result<PoolPlan, FormatError> {
     let used = || holdings.iter().filter(|h| h.segments > 0);
     let segments: u32 = used().map(|h| h.segments).sum();
     // Segments of the layout in force may come into use at any time.
@@ -236,7 +236,9 @@ pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mil
     let payload_total: u64 = used().map(|h| payload_blocks(&h.shape) * u64::from(h.segments)).sum();
     let max_rows = zones.zones().iter().map(|z| z.shape.rows).max().unwrap_or(64);
     let table_pages = u64::from(SegmentTableGeometry::new(max_rows).pages(zones.segment_count())) + 2;
-    let map_pages_max = (payload_total / MAP_PAGE_ENTRIES as u64 * 5 / 4 + 64).min(map_pages);
+    // Content that blocks share is in a map of its own: as many pages again, but those close together.
+    let quarters = if shares { 9 } else { 5 };
+    let map_pages_max = (payload_total / MAP_PAGE_ENTRIES as u64 * quarters / 4 + 64).min(map_pages);
     let pages = map_pages_max + table_pages;
     let leaves = pages.div_ceil(LEAF_POINTERS as u64) + 4;
     let list = leaves.div_ceil(LIST_RECORDS as u64);
@@ -311,7 +313,7 @@ impl Engine {
         if u64::from(zones.segment_count()) > place_codec(spec.redundancy, &zones).max_segments() {
             return invalid("the pool has more segments than places can name; use larger segments");
         }
-        plan_zones(&zones, spec.properties.spare_per_mille)
+        plan_zones(&zones, spec.properties.spare_per_mille, false)
     }
 
     /// Makes a pool: labels and the first superblock on every member, durable when it returns. Old superblock slots are

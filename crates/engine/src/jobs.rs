@@ -8,7 +8,7 @@ use crate::examine::ExamineWork;
 use crate::piece::{Piece, units_of};
 use crate::reconstruct::{rebuild, search};
 use crate::stream::BlockCause;
-use crate::write::ReduceWork;
+use crate::write::{PrintWork, ReduceWork};
 use windrow_io::{Buf, BufPool, Payload};
 use windrow_layout::batch::{self, BatchHeader, BatchPlan, TableWriter};
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Code, Column, FULL_BLOCK_UNITS, PLACE_UNIT, Seq, Shape};
@@ -26,6 +26,7 @@ pub(crate) enum Work {
     Journal(Box<crate::journal::JournalWork>),
     Unpack(Box<crate::read::UnpackWork>),
     Reduce(Box<ReduceWork>),
+    Print(Box<PrintWork>),
 }
 
 impl Job {
@@ -39,6 +40,7 @@ impl Job {
             Work::Journal(work) => work.run(),
             Work::Unpack(work) => work.run(),
             Work::Reduce(work) => work.run(),
+            Work::Print(work) => work.run(),
         }
     }
 
@@ -52,6 +54,7 @@ impl Job {
             Work::Journal(work) => work.bytes_at_most() as usize,
             Work::Unpack(work) => work.bytes(),
             Work::Reduce(work) => work.bytes(),
+            Work::Print(work) => work.bytes(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The core of Windrow as a state machine: `apply(events) -> effects`.
 //!
-//! Read in this order to follow a write: `write/admit.rs` (bounds, space, order, acknowledgement), `write/reduce.rs` (compression), `write/place.rs` (the open
+//! Read in this order to follow a write: `write/admit.rs` (bounds, space, order, acknowledgement), `write/reduce.rs` (compression), `dedup.rs` (shared content), `write/place.rs` (the open
 //! batch), `write/seal.rs` (plan, header, job, member writes), `write/commit.rs` (map and live counters), `flush.rs`
 //! (durability), `journal.rs` (small flushes). A read: `read.rs` (pending blocks, map, runs), `fetch.rs` (member reads, verification, rebuilding), `fetch/split.rs` (row by row),
 //! `slow.rs` (around slow members). Member commands: `member/send.rs`, `member/dispatch.rs` (which of them wait for others).
@@ -16,6 +16,7 @@ mod background;
 mod checkpoint;
 mod clean;
 mod control;
+mod dedup;
 mod ends;
 mod examination;
 mod examine;
@@ -48,6 +49,7 @@ mod volume;
 mod write;
 
 pub use api::*;
+pub use dedup::{DedupStatus, DedupSums};
 pub use format::FormatError;
 pub use jobs::Job;
 pub use recover::{Loss, Losses, LostBlocks, OpenError, RebuildPhase, RebuildProgress, RebuildReport, RebuiltVolume};
@@ -99,6 +101,7 @@ pub struct Engine {
     streams: Vec<stream::Stream>,
     admission: write::Admission,
     ranges: ranges::Ranges,
+    shared: dedup::Shared,
     fetches: slab::Slab<fetch::Fetch>,
     splits: slab::Slab<fetch::Split>,
     reads: slab::Slab<read::ReadRequest>,
@@ -180,6 +183,7 @@ impl Engine {
         loop {
             self.admit_waiting(out);
             self.send_group(true, out);
+            self.send_comparisons(out);
             self.place(out);
             self.walk_ranges();
             self.seal_aged(out);
@@ -212,6 +216,7 @@ impl Engine {
             jobs::Work::Journal(work) => self.record_encoded(*work, out),
             jobs::Work::Unpack(work) => self.part_unpacked(*work, out),
             jobs::Work::Reduce(work) => self.reduced(*work),
+            jobs::Work::Print(work) => self.printed(*work),
         }
     }
 

@@ -51,6 +51,8 @@ pub const MAX_VOLUMES: usize = 4096;
 pub const MAX_VOLUME_BYTES: u64 = 256 << 40;
 /// Bits of a block number in a packed key.
 pub const LBA_BITS: u32 = 40;
+/// Ids whose map pages are made sure of beyond those that are needed: a write with unaligned edges is surveyed in three pieces.
+pub const IDS_AHEAD: u64 = 8;
 /// Longest name of a pool or volume in bytes.
 pub const MAX_NAME_BYTES: usize = 63;
 

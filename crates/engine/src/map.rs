@@ -169,8 +169,10 @@ impl MapArena {
 #[derive(Debug, Default)]
 pub struct VolumeMap {
     nodes: Vec<Option<Box<[u32; NODE_PAGES]>>>,
-    /// Blocks that have a payload.
+    /// Blocks that hold data, of their own or shared.
     pub mapped_blocks: u64,
+    /// Those that refer to shared content.
+    pub shared_blocks: u64,
     /// Units that these are stored in.
     pub stored_units: u64,
 }
@@ -218,8 +220,10 @@ impl VolumeMap {
             return MapEntry::HOLE;
         };
         let old = std::mem::replace(&mut arena.page_mut(slot)[lba.0 as usize % MAP_PAGE_ENTRIES], entry);
-        self.mapped_blocks += u64::from(entry.has_payload());
-        self.mapped_blocks -= u64::from(old.has_payload());
+        self.mapped_blocks += u64::from(entry.is_data());
+        self.mapped_blocks -= u64::from(old.is_data());
+        self.shared_blocks += u64::from(entry.is_data() && !entry.has_payload());
+        self.shared_blocks -= u64::from(old.is_data() && !old.has_payload());
         self.stored_units += u64::from(entry.length_units());
         self.stored_units -= u64::from(old.length_units());
         arena.mark_dirty(slot);
@@ -229,8 +233,15 @@ impl VolumeMap {
     /// Fills a page at recovery from its image, without marking it changed.
     pub fn load(&mut self, arena: &mut MapArena, slot: PageSlot, entries: &[MapEntry; MAP_PAGE_ENTRIES]) {
         *arena.page_mut(slot) = *entries;
-        self.mapped_blocks += entries.iter().filter(|e| e.has_payload()).count() as u64;
+        self.mapped_blocks += entries.iter().filter(|e| e.is_data()).count() as u64;
+        self.shared_blocks += entries.iter().filter(|e| e.shared_id().is_some()).count() as u64;
         self.stored_units += entries.iter().map(|e| u64::from(e.length_units())).sum::<u64>();
+    }
+
+    /// The entries of all its pages.
+    pub fn entries<'a>(&'a self, arena: &'a MapArena) -> impl Iterator<Item = MapEntry> + 'a {
+        let slots = self.nodes.iter().flatten().flat_map(|node| node.iter()).filter(|number| **number != 0);
+        slots.flat_map(|number| arena.page(PageSlot(number - 1)).iter().copied())
     }
 
     /// The first existing page at or after `index` and before `end`.

@@ -163,6 +163,11 @@ impl Engine {
                 let segment = self.codec.segment(old.place());
                 self.segments.remove_live(segment, u32::from(old.length_units()), order, Seq(0));
                 self.note_range_death(BlockKey::new(volume, Lba(lba)), segment);
+            }
+            if let Some(id) = old.shared_id() {
+                self.release_content(id.0 as u32, order);
+            }
+            if old.is_data() {
                 if self.pending.get(BlockKey::new(volume, Lba(lba))).is_none() {
                     self.volumes.used_blocks -= 1;
                 }

@@ -158,6 +158,10 @@ impl Engine {
             Some(BlockState::Zero) => self.push_content(Content::Zero, parts),
             Some(BlockState::Ones) => self.push_content(Content::Ones, parts),
             Some(BlockState::Plain | BlockState::Lz4) => self.push_mapped(lba, entry, parts),
+            Some(BlockState::Shared) => match self.content_of(entry) {
+                Some(content) => self.push_mapped(lba, content, parts),
+                None => return Err(RequestError::Io),
+            },
             // States of later features never appear in a pool that this version opened; `Lost` is an error by definition.
             _ => return Err(RequestError::Io),
         }

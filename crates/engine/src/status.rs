@@ -115,7 +115,8 @@ impl Engine {
             user_read_bytes: self.counters.user_read_bytes,
             fill_blocks: self.counters.fill_blocks,
             reduction: self.admission.reducing.sums,
-            stored_bytes: self.volumes.iter().map(|v| v.map.stored_units).sum::<u64>() * PLACE_UNIT as u64,
+            dedup: self.dedup_status(),
+            stored_bytes: self.volumes.stored_units() * PLACE_UNIT as u64,
             flushes: self.counters.flushes,
             checkpoints: self.counters.checkpoints,
             checkpoints_forced: self.counters.checkpoints_forced,
@@ -174,6 +175,8 @@ impl Engine {
                 read_only: v.record.read_only,
                 sync: v.record.sync,
                 compression: v.record.compression,
+                dedup: v.record.dedup,
+                shared_bytes: v.map.shared_blocks * BLOCK_BYTES,
                 stored_bytes: v.map.stored_units * PLACE_UNIT as u64,
                 deleting: v.record.state == VolumeState::Deleting,
             })
@@ -210,12 +213,14 @@ impl Engine {
             if self.admission.pending_bytes != 0 {
                 return Err(format!("{} pending bytes at rest", self.admission.pending_bytes));
             }
-            let mapped: u64 = self.volumes.iter().map(|v| v.map.mapped_blocks).sum();
-            let stored: u64 = self.volumes.iter().map(|v| v.map.stored_units).sum();
+            let (mapped, stored) = (self.volumes.mapped_blocks(), self.volumes.stored_units());
             let live = self.segments.live_units();
             if self.ranges.is_idle() && (stored != live || mapped != self.volumes.used_blocks) {
                 let used = self.volumes.used_blocks;
                 return Err(format!("{mapped} blocks mapped in {stored} units, {live} units live in segments, {used} blocks counted as used"));
+            }
+            if self.ranges.is_idle() {
+                self.check_references()?;
             }
         }
         Ok(())
@@ -225,6 +230,7 @@ impl Engine {
     pub fn is_quiet(&self) -> bool {
         self.pending.is_empty()
             && self.admission.is_idle()
+            && self.shared.is_idle()
             && self.reads.is_empty()
             && self.fetches.is_empty()
             && self.flush.is_idle()

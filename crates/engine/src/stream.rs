@@ -20,6 +20,24 @@ pub enum Item {
         /// Its record among the pending blocks.
         pending: PendingSlot,
     },
+    /// Content that blocks share, with payload. The reference of its first block follows.
+    Content {
+        /// Its block of the shared volume.
+        id: u32,
+        /// Order.
+        order: Order,
+    },
+    /// A user block that refers to shared content.
+    Reference {
+        /// Block.
+        key: BlockKey,
+        /// Order.
+        order: Order,
+        /// Its record among the pending blocks.
+        pending: PendingSlot,
+        /// Block of the shared volume.
+        id: u32,
+    },
     /// A user block of zeroes (`false`) or ones (`true`).
     Fill {
         /// Block.

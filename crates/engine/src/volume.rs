@@ -3,7 +3,8 @@
 //! `used_blocks` counts blocks whose newest admitted state is data; admission compares it with the pool's usable space,
 //! so that what was accepted always fits (invariant 7).
 
-use crate::limits::MAX_VOLUMES;
+use crate::dedup::Ids;
+use crate::limits::{LBA_BITS, MAX_VOLUMES};
 use crate::map::{MapArena, VolumeMap};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
@@ -31,6 +32,10 @@ impl Volume {
 pub struct Volumes {
     slots: Vec<Option<Volume>>,
     by_id: HashMap<u32, u32, FxBuildHasher>,
+    /// The shared volume: it is in no table.
+    shared: Volume,
+    /// The ids of shared content.
+    pub ids: Ids,
     /// Map pages of all volumes.
     pub arena: MapArena,
     /// Highest id ever given.
@@ -49,6 +54,8 @@ impl Volumes {
         Self {
             slots: Vec::new(),
             by_id: HashMap::with_capacity_and_hasher(64, FxBuildHasher),
+            shared: Volume { record: VolumeRecord::new(VolumeId::SHARED, BLOCK_BYTES << LBA_BITS, String::new()), map: VolumeMap::default() },
+            ids: Ids::default(),
             arena: MapArena::new(map_bytes),
             last_id: 0,
             used_blocks: 0,
@@ -57,9 +64,12 @@ impl Volumes {
         }
     }
 
-    /// A volume, deleted ones included.
+    /// A volume, deleted ones and the shared one included.
     #[inline]
     pub fn get(&self, id: VolumeId) -> Option<&Volume> {
+        if id == VolumeId::SHARED {
+            return Some(&self.shared);
+        }
         let slot = *self.by_id.get(&id.0)?;
         self.slots[slot as usize].as_ref()
     }
@@ -67,6 +77,9 @@ impl Volumes {
     /// A volume and the arena, both to be changed.
     #[inline]
     pub fn get_mut(&mut self, id: VolumeId) -> Option<(&mut Volume, &mut MapArena)> {
+        if id == VolumeId::SHARED {
+            return Some((&mut self.shared, &mut self.arena));
+        }
         let slot = *self.by_id.get(&id.0)?;
         Some((self.slots[slot as usize].as_mut()?, &mut self.arena))
     }
@@ -74,7 +87,7 @@ impl Volumes {
     /// A volume that is in use.
     #[inline]
     pub fn active(&self, id: VolumeId) -> Option<&Volume> {
-        self.get(id).filter(|v| v.record.state == VolumeState::Active)
+        self.get(id).filter(|v| v.record.state == VolumeState::Active && id != VolumeId::SHARED)
     }
 
     /// A volume in use by name.
@@ -85,6 +98,21 @@ impl Volumes {
     /// All volumes in order of their slots.
     pub fn iter(&self) -> impl Iterator<Item = &Volume> {
         self.slots.iter().flatten()
+    }
+
+    /// All volumes, and the shared one.
+    pub fn with_shared(&self) -> impl Iterator<Item = &Volume> {
+        self.iter().chain([&self.shared])
+    }
+
+    /// Blocks of users that hold data, as the maps have it.
+    pub fn mapped_blocks(&self) -> u64 {
+        self.iter().map(|v| v.map.mapped_blocks).sum()
+    }
+
+    /// Units that all blocks are stored in, as the maps have it.
+    pub fn stored_units(&self) -> u64 {
+        self.with_shared().map(|v| v.map.stored_units).sum()
     }
 
     /// True if no more volumes fit.

@@ -150,6 +150,8 @@ fn check_from(
     (report.log_order, report.journals) = (replayed.log_order, std::mem::take(&mut replayed.journals));
     check_volumes(&tables, &mut report.findings);
     tables.drop_unreachable();
+    let shared = tables.settle_shared();
+    (report.contents, report.references) = (shared.len() as u64, shared.values().sum());
     let references = collect_references(reader, &tables, &pages, report);
     if !options.verify_payload {
         for lost in references.iter().filter(|r| replayed.lost.contains(&r.place)) {
@@ -256,9 +258,10 @@ fn collect_references(reader: &PoolReader<'_>, tables: &Tables, pages: &[PageRef
     let mut references = Vec::new();
     let mut mapped: BTreeMap<VolumeId, u64> = BTreeMap::new();
     for (volume, lba, entry) in tables.entries() {
-        match check_entry(reader, &entry) {
-            Ok(false) => {}
-            Ok(true) => {
+        match check_entry(reader, tables, volume, &entry) {
+            Ok(Refers::Nothing) => {}
+            Ok(Refers::Content) => *mapped.entry(volume).or_default() += 1,
+            Ok(Refers::Payload) => {
                 *mapped.entry(volume).or_default() += 1;
                 let owner = Owner::Block { volume, lba };
                 references.push(Reference { place: entry.place(), units: entry.length_units(), checksum: entry.checksum(), owner });
@@ -293,23 +296,45 @@ fn collect_references(reader: &PoolReader<'_>, tables: &Tables, pages: &[PageRef
     references
 }
 
-/// True if the entry refers to a payload.
-fn check_entry(reader: &PoolReader<'_>, entry: &MapEntry) -> Result<bool, String> {
+/// What an entry of a map refers to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Refers {
+    Nothing,
+    Payload,
+    /// A block of the shared volume.
+    Content,
+}
+
+/// What the entry refers to, which is there.
+fn check_entry(reader: &PoolReader<'_>, tables: &Tables, volume: VolumeId, entry: &MapEntry) -> Result<Refers, String> {
     let state = entry.state().ok_or("the entry has an unknown state")?;
     match state {
         BlockState::Hole | BlockState::Zero | BlockState::Ones | BlockState::Lost => {
             let empty = entry.place() == Place(0) && entry.length_units() == 0 && entry.word1 == 0;
-            empty.then_some(false).ok_or_else(|| format!("a block of state {state:?} has a place, a length or a checksum"))
+            empty.then_some(Refers::Nothing).ok_or_else(|| format!("a block of state {state:?} has a place, a length or a checksum"))
         }
         BlockState::Plain if entry.length_units() != FULL_BLOCK_UNITS => Err(format!("a plain block of {} units", entry.length_units())),
         BlockState::Lz4 if !(1..FULL_BLOCK_UNITS).contains(&entry.length_units()) => Err(format!("a packed block of {} units", entry.length_units())),
-        BlockState::Plain | BlockState::Lz4 if entry.word1 >> 32 != 0 => Err("reserved bits are set".to_owned()),
+        BlockState::Plain | BlockState::Lz4 if entry.word1 >> 32 != 0 && volume != VolumeId::SHARED => Err("reserved bits are set".to_owned()),
         BlockState::Plain if !reader.codec.offset_units(entry.place()).is_multiple_of(u64::from(FULL_BLOCK_UNITS)) => {
             Err(format!("the place {:#x} is not that of a block", entry.place().0))
         }
         BlockState::Plain | BlockState::Lz4 if !exists(reader, entry.place(), entry.length_units()) => Err(format!("there is no place {:#x}", entry.place().0)),
-        BlockState::Plain | BlockState::Lz4 => Ok(true),
-        BlockState::Zstd | BlockState::Shared | BlockState::Unit => Err(format!("state {state:?} is not used by this version")),
+        BlockState::Plain | BlockState::Lz4 => Ok(Refers::Payload),
+        BlockState::Shared => {
+            let id = entry.shared_id().unwrap_or_default();
+            let content = tables.get(VolumeId::SHARED, id);
+            match content.state() {
+                _ if volume == VolumeId::SHARED || entry.length_units() != 0 || entry.checksum() != 0 => Err("a reference where there can be none".to_owned()),
+                Some(BlockState::Plain | BlockState::Lz4) if content.life() == entry.life() => Ok(Refers::Content),
+                Some(BlockState::Plain | BlockState::Lz4) => {
+                    Err(format!("it refers to content {id} of life {}, which has life {}", entry.life(), content.life()))
+                }
+                Some(BlockState::Lost) => Ok(Refers::Content),
+                _ => Err(format!("it refers to content {id}, which is not there")),
+            }
+        }
+        BlockState::Zstd | BlockState::Unit => Err(format!("state {state:?} is not used by this version")),
     }
 }
 

@@ -375,7 +375,9 @@ fn entries_of_batches<'c>(reader: &PoolReader<'_>, fences: &[Fence], root: &Chec
             let (order, volume, entry) = match &decoded.entry {
                 Entry::Data { volume, lba, birth } => {
                     let Some(payload) = decoded.payload else { continue };
-                    (*birth, *volume, UserEntry::Data { lba: *lba, entry: entry_of(reader, frame, &payload) })
+                    let entry = entry_of(reader, frame, &payload);
+                    let entry = if *volume == VolumeId::SHARED { entry.with_life(birth.0 as u32) } else { entry };
+                    (*birth, *volume, UserEntry::Data { lba: *lba, entry })
                 }
                 other => match without_payload(other) {
                     Some(entry) => entry,
@@ -395,6 +397,7 @@ fn without_payload(entry: &Entry) -> Option<Ordered<'_>> {
         Entry::Fill { volume, lba, birth, state } => Some((*birth, *volume, UserEntry::Fill { lba: *lba, state: *state })),
         Entry::Range { volume, lba, count, order, state } => Some((*order, *volume, UserEntry::Range { lba: *lba, count: *count, state: *state })),
         Entry::Volume { volume, order, change } => Some((*order, *volume, UserEntry::Volume { change })),
+        Entry::Reference { volume, lba, birth, id, life } => Some((*birth, *volume, UserEntry::Data { lba: *lba, entry: MapEntry::shared(*id, *life) })),
         Entry::Data { .. } | Entry::Move { .. } | Entry::Covered { .. } | Entry::Page { .. } => None,
     }
 }
@@ -451,7 +454,7 @@ fn apply_moves(reader: &PoolReader<'_>, chains: &[Chain], newest: &HashMap<(Volu
             let current = tables.get(*volume, *lba);
             let rewritten = newest.get(&(*volume, *lba)).is_some_and(|order| order > birth);
             if current.has_payload() && current.place() == *from && !rewritten {
-                tables.set(*volume, *lba, entry_of(reader, &whole.batch.frame, &payload));
+                tables.set(*volume, *lba, entry_of(reader, &whole.batch.frame, &payload).with_life(current.life()));
             }
         }
     }

@@ -352,6 +352,10 @@ pub struct CheckReport {
     pub journals: Vec<JournalReport>,
     /// Blocks whose payload is in a journal alone.
     pub journal_blocks: u64,
+    /// Shared contents that blocks refer to.
+    pub contents: u64,
+    /// Blocks that refer to them.
+    pub references: u64,
     /// Blocks with a payload, checkpoint pages and blocks in the journal alone included.
     pub live_blocks: u64,
     /// Segments that hold live blocks.

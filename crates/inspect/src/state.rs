@@ -90,7 +90,8 @@ impl Tables {
     }
 
     fn is_writable(&self, volume: VolumeId, lba: Lba) -> bool {
-        self.volumes.get(&volume).is_some_and(|v| v.state == VolumeState::Active && lba.0 < v.size_bytes / BLOCK_BYTES)
+        let is_users = self.volumes.get(&volume).is_some_and(|v| v.state == VolumeState::Active && lba.0 < v.size_bytes / BLOCK_BYTES);
+        is_users || volume == VolumeId::SHARED
     }
 
     /// The entry of a block.
@@ -176,6 +177,11 @@ impl Tables {
                     volume.compression = *compression;
                 }
             }
+            VolumeChange::SetDedup(dedup) => {
+                if let Some(volume) = self.volumes.get_mut(&id) {
+                    volume.dedup = *dedup;
+                }
+            }
             VolumeChange::SetSync(sync) => {
                 if let Some(volume) = self.volumes.get_mut(&id) {
                     volume.sync = *sync;
@@ -201,7 +207,7 @@ impl Tables {
     /// come by yet.
     pub(crate) fn drop_unreachable(&mut self) {
         let ids: std::collections::BTreeSet<VolumeId> = self.maps.keys().map(|(volume, _)| *volume).collect();
-        for id in ids {
+        for id in ids.into_iter().filter(|id| *id != VolumeId::SHARED) {
             match self.volumes.get(&id) {
                 Some(v) if v.state == VolumeState::Active => {
                     let blocks = v.size_bytes / BLOCK_BYTES;
@@ -210,6 +216,21 @@ impl Tables {
                 _ => self.drop_map(id),
             }
         }
+    }
+
+    /// References to each content of the shared volume. Content that has none is free, even where its entry is still there: a start makes it a hole.
+    pub(crate) fn settle_shared(&mut self) -> BTreeMap<Lba, u64> {
+        let mut references: BTreeMap<Lba, u64> = BTreeMap::new();
+        for (_, _, entry) in self.entries() {
+            if let Some(id) = entry.shared_id() {
+                *references.entry(id).or_default() += 1;
+            }
+        }
+        let contents: Vec<Lba> = self.entries().filter(|(volume, ..)| *volume == VolumeId::SHARED).map(|(_, id, _)| id).collect();
+        for id in contents.into_iter().filter(|id| !references.contains_key(id)) {
+            self.set(VolumeId::SHARED, id, MapEntry::HOLE);
+        }
+        references
     }
 
     /// Every entry that is not a hole.

@@ -22,7 +22,7 @@ pub use plan::{BatchPlan, PayloadPlaces, max_payload_blocks, plan_batch, plan_pa
 pub(crate) use table::TableReader;
 pub use table::TableWriter;
 
-use crate::checkpoint::{Compression, SyncMode};
+use crate::checkpoint::{Compression, Dedup, SyncMode};
 use serde::Serialize;
 use windrow_units::{Epoch, Lba, MAX_STREAMS, Order, Place, PoolUuid, SegmentId, Seq, Shape, StreamId, VolumeId};
 
@@ -134,6 +134,8 @@ pub enum VolumeChange {
     SetSync(SyncMode),
     /// How blocks are stored from now on.
     SetCompression(Compression),
+    /// Whether blocks are shared from now on.
+    SetDedup(Dedup),
 }
 
 /// State of all blocks of a range entry.
@@ -213,6 +215,19 @@ pub enum Entry {
         /// Installs only if the map still shows this place.
         from: Place,
     },
+    /// A user block with the content of a block of the shared volume.
+    Reference {
+        /// Volume.
+        volume: VolumeId,
+        /// Block.
+        lba: Lba,
+        /// Order of the write.
+        birth: Order,
+        /// Block of the shared volume.
+        id: Lba,
+        /// The low half of the order that gave `id` its content.
+        life: u32,
+    },
     /// Orders that this batch accounts for without content (absorbed or void), `first .. first + count`.
     Covered {
         /// First order.
@@ -233,7 +248,7 @@ impl Entry {
     /// The first order that the entry accounts for, and how many; `None` for entries that have none.
     pub fn orders(&self) -> Option<(Order, u64)> {
         match self {
-            Self::Data { birth, .. } | Self::Fill { birth, .. } => Some((*birth, 1)),
+            Self::Data { birth, .. } | Self::Fill { birth, .. } | Self::Reference { birth, .. } => Some((*birth, 1)),
             Self::Range { order, .. } | Self::Volume { order, .. } => Some((*order, 1)),
             Self::Covered { first, count } => Some((*first, *count)),
             Self::Move { .. } | Self::Page { .. } => None,

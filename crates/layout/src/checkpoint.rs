@@ -158,6 +158,34 @@ impl Compression {
     }
 }
 
+/// Whether blocks of a volume are stored once, however often they are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dedup {
+    /// Each by itself.
+    #[default]
+    Off,
+    /// Found by a fast hash, then compared byte by byte.
+    Verify,
+    /// Found by 128 bits of a cryptographic hash.
+    Hash,
+}
+
+impl Dedup {
+    /// The number that stands for it on disk.
+    pub(crate) fn to_u8(self) -> u8 {
+        match self {
+            Self::Off => 0,
+            Self::Verify => 1,
+            Self::Hash => 2,
+        }
+    }
+
+    pub(crate) fn from_u8(value: u8) -> Option<Self> {
+        [Self::Off, Self::Verify, Self::Hash].into_iter().find(|dedup| dedup.to_u8() == value)
+    }
+}
+
 /// A volume in the table (128 bytes on disk, 32 in a page; an all-zero record is free).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct VolumeRecord {
@@ -171,6 +199,8 @@ pub struct VolumeRecord {
     pub sync: SyncMode,
     /// How blocks are stored.
     pub compression: Compression,
+    /// Whether its blocks are shared.
+    pub dedup: Dedup,
     /// Size in bytes.
     pub size_bytes: u64,
     /// Name, at most 63 bytes.
@@ -180,7 +210,7 @@ pub struct VolumeRecord {
 impl VolumeRecord {
     /// A volume as it is made: active, writable, with ordinary flushes, not compressed.
     pub fn new(id: VolumeId, size_bytes: u64, name: String) -> Self {
-        Self { id, state: VolumeState::Active, read_only: false, sync: SyncMode::Standard, compression: Compression::Off, size_bytes, name }
+        Self { id, state: VolumeState::Active, read_only: false, sync: SyncMode::Standard, compression: Compression::Off, dedup: Dedup::Off, size_bytes, name }
     }
 }
 

@@ -1,16 +1,16 @@
 //! The map entry: 16 bytes for each block of a volume.
 //!
 //! ```text
-//! word 0   bits  0..46  place
+//! word 0   bits  0..46  place; of a shared block its id, the block of the shared volume
 //!          bits 46..55  stored length in 16-byte units (256 = a whole block)
 //!          bits 55..59  state
 //!          bits 59..64  reserved, zero
 //! word 1   bits  0..32  CRC-32C of the stored bytes
-//!          bits 32..64  reserved, zero
+//!          bits 32..64  life of shared content (shared blocks, and blocks of the shared volume), else zero
 //! ```
 //! An all-zero entry is a hole, so that a fresh page of the map is a page of zeroes.
 
-use windrow_units::{FULL_BLOCK_UNITS, Place};
+use windrow_units::{FULL_BLOCK_UNITS, Lba, Place};
 
 /// State of a block. Values are on-disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +28,7 @@ pub enum BlockState {
     Lz4 = 4,
     /// Payload stored as Zstandard (reserved).
     Zstd = 5,
-    /// Reached through the block-id table (reserved).
+    /// Reached through the shared volume.
     Shared = 6,
     /// Part of a compression unit of several blocks (reserved).
     Unit = 7,
@@ -69,6 +69,38 @@ impl MapEntry {
         debug_assert!((1..=FULL_BLOCK_UNITS).contains(&units));
         let state = if units == FULL_BLOCK_UNITS { BlockState::Plain } else { BlockState::Lz4 };
         Self { word0: place.0 | u64::from(units) << LENGTH_SHIFT | (state as u64) << STATE_SHIFT, word1: u64::from(checksum) }
+    }
+
+    /// A block with the content of `id`, a block of the shared volume, in its `life`.
+    #[inline]
+    pub fn shared(id: Lba, life: u32) -> Self {
+        debug_assert!(id.0 >> Place::BITS == 0);
+        Self { word0: id.0 | (BlockState::Shared as u64) << STATE_SHIFT, word1: u64::from(life) << 32 }
+    }
+
+    /// The same entry of the shared volume, with the life of its content.
+    #[inline]
+    #[must_use]
+    pub fn with_life(self, life: u32) -> Self {
+        Self { word1: u64::from(life) << 32 | self.word1 & u64::from(u32::MAX), ..self }
+    }
+
+    /// The life of shared content: of a shared block, or of a block of the shared volume.
+    #[inline]
+    pub fn life(&self) -> u32 {
+        (self.word1 >> 32) as u32
+    }
+
+    /// The id of a shared block.
+    #[inline]
+    pub fn shared_id(&self) -> Option<Lba> {
+        (self.word0 >> STATE_SHIFT == BlockState::Shared as u64).then(|| Lba(self.place().0))
+    }
+
+    /// True if the block holds data of its own or shared: it counts as space.
+    #[inline]
+    pub fn is_data(&self) -> bool {
+        matches!(self.word0 >> STATE_SHIFT, 3..=6)
     }
 
     /// The state, or `None` for a value that this version does not know.

@@ -103,8 +103,10 @@ impl Features {
     pub const PACKED: u64 = 2;
     /// Incompatible: there may be batches in streams beyond those of users, of moved blocks and of checkpoints that each pool has.
     pub const STREAMS: u64 = 4;
+    /// Incompatible: volumes may share content, so there may be references, and the shared volume has a map.
+    pub const SHARED: u64 = 8;
     /// The flags that this version knows.
-    pub const KNOWN: Self = Self { compatible: Self::GROWING, read_only: 0, incompatible: Self::JOURNAL | Self::PACKED | Self::STREAMS };
+    pub const KNOWN: Self = Self { compatible: Self::GROWING, read_only: 0, incompatible: Self::JOURNAL | Self::PACKED | Self::STREAMS | Self::SHARED };
 
     /// The flags that this version does not know.
     #[must_use]

@@ -246,6 +246,51 @@ fn packed_batch_bytes_are_frozen() {
 }
 
 #[test]
+fn shared_batch_bytes_are_frozen() {
+    let (volume, other) = (VolumeId(3), VolumeId(7));
+    let mut table = TableWriter::new();
+    table.push(&Entry::Volume { volume, order: Order(900), change: VolumeChange::SetDedup(Dedup::Hash) });
+    table.push(&Entry::Volume { volume: other, order: Order(901), change: VolumeChange::SetDedup(Dedup::Verify) });
+    for i in 0..40u64 {
+        let (birth, lba) = (Order(1000 + i), Lba(i * 31 % 77));
+        let life = if i % 4 == 3 { (1000 + i / 8) as u32 } else { birth.0 as u32 };
+        if i % 4 != 3 {
+            table.push_stored(&Entry::Data { volume: VolumeId::SHARED, lba: Lba(i), birth }, [256, 70][i as usize % 2]);
+        }
+        let id = if i % 4 == 3 { Lba(i / 8) } else { Lba(i) };
+        table.push(&Entry::Reference { volume: if i % 5 == 0 { other } else { volume }, lba, birth, id, life });
+    }
+    table.push(&Entry::Move { volume: VolumeId::SHARED, lba: Lba(2), birth: Order(1002), from: Place(0x1_0000) });
+    let plan = table.plan(&SHAPE, 16).unwrap();
+    let header = BatchHeader {
+        pool: uuid(1),
+        epoch: Epoch(4),
+        stream: StreamId(0),
+        seq: Seq(10),
+        segment: SegmentId(79),
+        row: 16,
+        rows: plan.rows,
+        shape: SHAPE,
+        members: 0x3f,
+        next_segment: SegmentId(80),
+        flushed_through: Order(890),
+        flushed_seq: std::array::from_fn(|i| Seq(i as u64 + 3)),
+    };
+    let checksums: Vec<u32> = (0..plan.payload_blocks + table.packed().len() as u32).map(|i| i.wrapping_mul(0x9e37_79b9)).collect();
+    let (mut head, mut tail) = (vec![0; plan.head_blocks as usize * BLOCK_SIZE], vec![0; BLOCK_SIZE]);
+    encode_ends(&header, &table, &checksums, &plan, &mut head, &mut tail);
+    golden("batch-shared-head-v1.bin", &head);
+    golden("batch-shared-tail-v1.bin", &tail);
+    let batch = decode_batch(&head, &tail, &uuid(1), SegmentId(79), 16).unwrap();
+    assert!(batch.entries.iter().zip(table.decode()).all(|(decoded, (entry, _))| decoded.entry == entry));
+    let shared = MapEntry::shared(Lba(0x12_3456_789a), 0xdead_beef);
+    let content = MapEntry::plain(Place(0x2222_3333_4400), 0x5566_7788).with_life(0xdead_beef);
+    golden("map-shared-v1.bin", &[shared.to_bytes(), content.to_bytes()].concat());
+    assert_eq!((shared.shared_id(), shared.life(), content.life(), content.checksum()), (Some(Lba(0x12_3456_789a)), 0xdead_beef, 0xdead_beef, 0x5566_7788));
+    assert!(shared.is_data() && !shared.has_payload() && shared.state() == Some(BlockState::Shared));
+}
+
+#[test]
 fn checkpoint_bytes_are_frozen() {
     let pointer = |i: u32| PagePointer::to(Place(u64::from(i) << 20 | 0x100), i.wrapping_mul(0x85eb_ca6b), i as u16 * 3, 5);
     let mut page = [0; BLOCK_SIZE];

@@ -1,4 +1,4 @@
-//! Data reduction as pure jobs over blocks: what a block is made of, its checksum, and the block in less bytes.
+//! Data reduction as pure jobs over blocks: what a block is made of, its checksum and fingerprint, and the block in less bytes.
 //!
 //! Workers call these on every block that passes through, so each must cost little beside the copy that the block needs
 //! anyway: [`classify`] looks at eight bytes of a block that is not a fill, [`checksum`] runs at several times the rate of memory.
@@ -6,7 +6,9 @@
 mod checksum;
 mod fill;
 mod pack;
+mod print;
 
 pub use checksum::{checksum, copy_and_checksum};
 pub use fill::{BlockClass, classify};
 pub use pack::{Packer, UNIT, looks_random, unpack, unpack_stored};
+pub use print::Print;

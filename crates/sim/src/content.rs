@@ -7,6 +7,8 @@
 //! word 1        volume (24 bits), block (37 bits), sector (3 bits)
 //! word 2 .. 63  pseudo-random, derived from words 0 and 1; of most stamps only the first words, and the others repeat the last one
 //! ```
+//! Stamps from [`FIRST_COMMON`] on are of content that many blocks have: their sectors know neither volume nor block.
+//!
 //! So blocks are compressible to different degrees, and some not at all.
 
 use windrow_units::{BLOCK_SIZE, VolumeId};
@@ -27,10 +29,15 @@ pub const HOLE: u64 = 2;
 pub const EMPTY: u64 = 3;
 /// The first stamp given to a write.
 pub const FIRST_STAMP: u64 = 16;
+/// The first stamp of content that does not depend on its block.
+pub const FIRST_COMMON: u64 = 1 << 60;
 /// Stamps of the eight sectors of a block.
 pub type Stamps = [u64; SECTORS];
 
-fn location(volume: VolumeId, lba: u64, sector: usize) -> u64 {
+fn location(volume: VolumeId, lba: u64, sector: usize, stamp: u64) -> u64 {
+    if (FIRST_COMMON..ONES).contains(&stamp) {
+        return sector as u64;
+    }
     u64::from(volume.0) << 40 | lba << 3 | sector as u64
 }
 
@@ -56,7 +63,7 @@ pub fn fill_sector(out: &mut [u8], volume: VolumeId, lba: u64, sector: usize, st
         ZERO => out.fill(0),
         ONES => out.fill(0xff),
         _ => {
-            let location = location(volume, lba, sector);
+            let location = location(volume, lba, sector, stamp);
             let words = [stamp, location].into_iter().chain(filler(stamp, location));
             for (slot, word) in out.chunks_exact_mut(8).zip(words) {
                 slot.copy_from_slice(&word.to_le_bytes());
@@ -80,7 +87,7 @@ pub fn observe_sector(bytes: &[u8], volume: VolumeId, lba: u64, sector: usize) -
     match first {
         0 if bytes == [0; SECTOR] => ZERO,
         u64::MAX if bytes == [0xff; SECTOR] => ONES,
-        _ if word(bytes, 1) == location(volume, lba, sector) && is_authentic(bytes) => first,
+        _ if word(bytes, 1) == location(volume, lba, sector, first) && is_authentic(bytes) => first,
         _ => GARBAGE,
     }
 }
@@ -107,6 +114,10 @@ mod tests {
             assert_eq!(observe_sector(&bytes, VolumeId(3), 77, 5), stamp);
         }
         assert_eq!(observe_sector(&bytes, VolumeId(3), 78, 5), GARBAGE);
+        fill_sector(&mut bytes, VolumeId(3), 77, 5, FIRST_COMMON + 9);
+        assert_eq!(observe_sector(&bytes, VolumeId(4), 1, 5), FIRST_COMMON + 9);
+        assert_eq!(observe_sector(&bytes, VolumeId(4), 1, 6), GARBAGE);
+        fill_sector(&mut bytes, VolumeId(3), 77, 5, 123_456_789);
         assert!(describe_sector(&bytes).contains("volume 3 block 77 sector 5"));
         bytes[400] ^= 1;
         assert_eq!(observe_sector(&bytes, VolumeId(3), 77, 5), GARBAGE);

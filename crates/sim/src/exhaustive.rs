@@ -126,6 +126,7 @@ fn act(world: &mut World, action: Action) {
         Action::Change(change) => world.change(change),
         Action::Checkpoint => world.command(Control::Checkpoint),
         Action::Properties(properties) => world.command(Control::SetProperties(properties)),
+        Action::Dedup(volume, dedup) => world.command(Control::VolumeDedup { volume, dedup }),
         Action::Compression(volume, compression) => world.command(Control::VolumeCompression { volume, compression }),
         Action::Scrub(command) => world.command(Control::Scrub(command)),
     }

@@ -448,6 +448,7 @@ impl Run {
             Action::Checkpoint => self.world.command(Control::Checkpoint),
             Action::Scrub(command) => self.world.command(Control::Scrub(command)),
             Action::Properties(properties) => self.world.command(Control::SetProperties(properties)),
+            Action::Dedup(volume, dedup) => self.world.command(Control::VolumeDedup { volume, dedup }),
             Action::Compression(volume, compression) => self.world.command(Control::VolumeCompression { volume, compression }),
         }
     }

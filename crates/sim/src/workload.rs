@@ -1,10 +1,10 @@
 //! What the clients do: phases of different mixes, over several volumes, with overlapping, unaligned and bursting requests.
 
-use crate::content::{FIRST_STAMP, ONES, SECTORS, ZERO};
+use crate::content::{FIRST_COMMON, FIRST_STAMP, ONES, SECTORS, ZERO};
 use crate::model::{Asked, Model, VolumeChange, VolumeModel};
 use std::collections::BTreeSet;
 use windrow_engine::ScrubCommand;
-use windrow_layout::checkpoint::Compression;
+use windrow_layout::checkpoint::{Compression, Dedup};
 use windrow_layout::superblock::Properties;
 use windrow_random::Rng;
 use windrow_units::VolumeId;
@@ -26,6 +26,8 @@ pub enum Action {
     Properties(Properties),
     /// How blocks of a volume are stored; its volume may be gone.
     Compression(VolumeId, Compression),
+    /// Whether blocks of a volume are shared; its volume may be gone, and the pool may be too full.
+    Dedup(VolumeId, Dedup),
 }
 
 /// How requests look for a while.
@@ -45,6 +47,44 @@ struct Phase {
     sequential: bool,
 }
 
+/// What is drawn of deduplication.
+struct Sharing {
+    rng: Rng,
+    met: BTreeSet<VolumeId>,
+    /// Volumes that share, how often that changes, and blocks that have content of the common ones, in thousandths.
+    sharing_per_mille: u64,
+    changes_per_mille: u64,
+    common_per_mille: u64,
+    /// How many common contents there are.
+    contents: u64,
+}
+
+impl Sharing {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::stream(seed, "dedup");
+        let sharing_per_mille = rng.pick(&[0, 0, 500, 1000]);
+        let some = |value: u64| if sharing_per_mille == 0 { 0 } else { value };
+        let (changes_per_mille, common_per_mille) = (some(rng.pick(&[0, 2, 20])), some(rng.pick(&[100, 500, 900])));
+        let contents = rng.pick(&[2, 12, 64]);
+        Self { rng, met: BTreeSet::new(), sharing_per_mille, changes_per_mille, common_per_mille, contents }
+    }
+
+    /// A volume that was not met before may be set to share, and now and then one changes.
+    fn next(&mut self, model: &Model) -> Option<Action> {
+        let volumes = || model.volumes().iter().filter(|(_, volume)| !volume.deleting).map(|(id, _)| *id);
+        let kinds = [Dedup::Hash, Dedup::Verify, Dedup::Verify];
+        if let Some(volume) = volumes().find(|id| !self.met.contains(id)) {
+            self.met.insert(volume);
+            return self.rng.chance(self.sharing_per_mille).then(|| Action::Dedup(volume, self.rng.pick(&kinds)));
+        }
+        if !self.rng.chance(self.changes_per_mille) {
+            return None;
+        }
+        let volumes: Vec<VolumeId> = volumes().collect();
+        (!volumes.is_empty()).then(|| Action::Dedup(self.rng.pick(&volumes), self.rng.pick(&[Dedup::Off, Dedup::Hash, Dedup::Verify, Dedup::Verify])))
+    }
+}
+
 /// A stream of actions.
 pub struct Workload {
     rng: Rng,
@@ -60,6 +100,8 @@ pub struct Workload {
     changes_per_mille: u64,
     /// What is drawn of policies alone.
     policies: Rng,
+    /// What is drawn of deduplication alone.
+    sharing: Sharing,
     /// Blocks that all volumes together may have.
     space_blocks: u64,
 }
@@ -83,6 +125,7 @@ impl Workload {
             met: BTreeSet::new(),
             compressing_per_mille,
             changes_per_mille,
+            sharing: Sharing::new(seed),
             space_blocks: space_blocks.max(16),
         }
     }
@@ -121,6 +164,9 @@ impl Workload {
     /// The next action; its cost in block operations.
     pub fn next(&mut self, model: &Model) -> (Action, u64) {
         if let Some(action) = self.compression(model) {
+            return (action, 1);
+        }
+        if let Some(action) = self.sharing.next(model) {
             return (action, 1);
         }
         if self.phase.requests_left == 0 {
@@ -226,6 +272,9 @@ impl Workload {
             return self.rng.pick(&[ZERO, ONES]);
         }
         self.stamp += 1;
+        if self.sharing.rng.chance(self.sharing.common_per_mille) {
+            return FIRST_COMMON + self.sharing.rng.below(self.sharing.contents);
+        }
         self.stamp
     }
 

@@ -49,6 +49,8 @@ enum Commanded {
     Scrub,
     /// Its volume may be gone.
     Compression,
+    /// The same, and the pool may be too full for another map.
+    Dedup,
     /// Whoever asked takes the answer.
     Member,
     Other,
@@ -81,6 +83,8 @@ pub struct World {
     pub told_lost: BTreeSet<(VolumeId, u64)>,
     /// A bug of the engine that is planted on purpose.
     pub planted: Planted,
+    /// Fingerprints are weak: different blocks have the same one.
+    weak_prints: bool,
     /// Why the last start was refused.
     pub refusal: Option<OpenError>,
     engine: Option<Engine>,
@@ -140,6 +144,7 @@ impl World {
             unreadable: BTreeSet::new(),
             told_lost: BTreeSet::new(),
             planted: Planted::None,
+            weak_prints: Rng::stream(seed, "weak fingerprints").chance(500),
             refusal: None,
             engine: None,
             handles_outside: buffers.handles(),
@@ -191,6 +196,9 @@ impl World {
             self.refusal = Some(error.clone());
             StartFailure::Refused(error.to_string())
         })?;
+        if self.weak_prints {
+            engine.plant_weak_fingerprints();
+        }
         match self.planted {
             Planted::EarlyReuse => engine.plant_early_reuse(),
             Planted::HollowRebuild => engine.plant_hollow_rebuild(),
@@ -312,6 +320,7 @@ impl World {
             Control::SetProperties(_) => Commanded::Properties,
             Control::Scrub(_) => Commanded::Scrub,
             Control::VolumeCompression { .. } => Commanded::Compression,
+            Control::VolumeDedup { .. } => Commanded::Dedup,
             _ => Commanded::Other,
         };
         self.control(command, commanded);

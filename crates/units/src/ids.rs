@@ -37,9 +37,14 @@ number! {
     Lba(u64)
 }
 number! {
-    /// A volume of the pool; never reused, 0 is never a volume.
+    /// A volume of the pool; never reused. 0 is no volume of users: it holds the content that blocks of others share.
     VolumeId(u32)
 }
+impl VolumeId {
+    /// The shared volume: its blocks are the content of shared blocks.
+    pub const SHARED: Self = Self(0);
+}
+
 number! {
     /// A segment of the pool.
     SegmentId(u32)

@@ -102,6 +102,10 @@ pub struct VolumeStatus {
     pub sync: windrow_layout::checkpoint::SyncMode,
     /// How its blocks are stored.
     pub compression: windrow_layout::checkpoint::Compression,
+    /// Whether its blocks are shared.
+    pub dedup: windrow_layout::checkpoint::Dedup,
+    /// Bytes of its blocks that refer to shared content.
+    pub shared_bytes: u64,
     /// Bytes that its blocks are stored in (committed): payload alone, in whole units.
     pub stored_bytes: u64,
     /// Being deleted.
@@ -292,6 +296,8 @@ pub struct PoolStatus {
     pub fill_blocks: u64,
     /// What compression did since start.
     pub reduction: crate::ReductionSums,
+    /// What is shared, and what deduplication did since start.
+    pub dedup: crate::DedupStatus,
     /// Bytes that the blocks of all volumes are stored in (committed): payload alone, in whole units.
     pub stored_bytes: u64,
     /// Flush and FUA requests completed.

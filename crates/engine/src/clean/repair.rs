@@ -11,7 +11,7 @@ use crate::pending::BlockKey;
 use crate::{Engine, Outbox};
 use std::collections::VecDeque;
 use windrow_io::Payload;
-use windrow_units::{Order, Place, Seq};
+use windrow_units::{Order, Place, Seq, VolumeId};
 
 /// Who asked for a repair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,6 +99,9 @@ impl Engine {
     /// Queues the rebuilt bytes of a damaged block, as they are stored, to be logged anew. `birth`: 0 where it is not known, which is right for recovery: the move
     /// installs only over its old place, and any replayed user write of the block is newer. (A rebuild of the map from batches alone needs it.)
     pub(crate) fn queue_repair(&mut self, asker: RepairFor, key: BlockKey, birth: Order, from: Place, payload: Payload) {
+        // Who read it may have come by a reference: what is moved is the content.
+        let shared = self.volumes.get(key.volume()).and_then(|v| v.map.get(&self.volumes.arena, key.lba()).shared_id());
+        let key = shared.map_or(key, |id| BlockKey::new(VolumeId::SHARED, id));
         if !self.read_only && self.is_settled(key) && self.takes_repairs() {
             self.cleaner.repairs.waiting.push_back((asker, Move { key, birth, from, payload, stream: None }));
         }

@@ -107,7 +107,7 @@ impl Taken {
 /// Orders that an entry accounts for.
 pub(super) fn orders_of(entry: &Entry) -> Option<(Order, u64)> {
     match entry {
-        Entry::Data { birth, .. } | Entry::Fill { birth, .. } => Some((*birth, 1)),
+        Entry::Data { birth, .. } | Entry::Fill { birth, .. } | Entry::Reference { birth, .. } => Some((*birth, 1)),
         Entry::Range { order, .. } | Entry::Volume { order, .. } => Some((*order, 1)),
         Entry::Covered { first, count } => Some((*first, *count)),
         Entry::Move { .. } | Entry::Page { .. } => None,

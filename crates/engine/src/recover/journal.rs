@@ -293,7 +293,7 @@ impl Found {
         for segment in emptied {
             tables.segments.get_mut(segment).superseded_by = accepted;
         }
-        tables.volumes.used_blocks = tables.volumes.iter().map(|v| v.map.mapped_blocks).sum();
+        tables.volumes.used_blocks = tables.volumes.mapped_blocks();
         Ok(list)
     }
 
@@ -333,7 +333,7 @@ impl Found {
                 apply_entry(&decoded.entry, MapEntry::HOLE, tables)?;
                 list.push(Readmitted::Record { entry: decoded.entry.clone(), order: last });
             }
-            Entry::Covered { .. } | Entry::Move { .. } | Entry::Page { .. } => list.push(nothing(first, last)),
+            Entry::Covered { .. } | Entry::Move { .. } | Entry::Page { .. } | Entry::Reference { .. } => list.push(nothing(first, last)),
         }
         Ok(())
     }

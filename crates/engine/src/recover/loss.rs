@@ -49,7 +49,11 @@ impl Loss {
     pub(super) fn note_blocks(&mut self, entries: &[Entry]) {
         for entry in entries {
             let (volume, first, count) = match entry {
-                Entry::Data { volume, lba, .. } | Entry::Fill { volume, lba, .. } | Entry::Move { volume, lba, .. } => (*volume, *lba, 1),
+                // (Shared content is told by the blocks that refer to it.)
+                Entry::Data { volume: VolumeId::SHARED, .. } | Entry::Move { volume: VolumeId::SHARED, .. } => continue,
+                Entry::Data { volume, lba, .. } | Entry::Fill { volume, lba, .. } | Entry::Reference { volume, lba, .. } | Entry::Move { volume, lba, .. } => {
+                    (*volume, *lba, 1)
+                }
                 Entry::Range { volume, lba, count, .. } => (*volume, *lba, *count),
                 Entry::Volume { .. } | Entry::Covered { .. } | Entry::Page { .. } => continue,
             };

@@ -182,7 +182,8 @@ impl Engine {
         let quorum::Ruling { found, mut superblock, lagging, notes, aside } = quorum::newest(io, options, failing)?;
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.place_codec();
-        let plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille).map_err(|e| OpenError::Damage(e.to_string()))?;
+        let shares = superblock.features.incompatible & Features::SHARED != 0;
+        let plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille, shares).map_err(|e| OpenError::Damage(e.to_string()))?;
         let mut limits = options.limits;
         let map_bytes_wanted = limits.map_bytes;
         limits.map_bytes = limits.map_bytes.min(plan.map_pages_max * BLOCK_BYTES);
@@ -203,6 +204,10 @@ impl Engine {
         let chain = outcome.chains.of(STREAM_CHECKPOINT);
         let stray = if outcome.checkpoint_broken { stray::settle(&mut reader, &root, chain, &loaded, &mut tables)? } else { Default::default() };
         tables::clear_deleted(&mut tables)?;
+        let wrong = tables::count_references(&mut tables, outcome.restart.accepted);
+        if !wrong.is_empty() {
+            report.notes.push(missing_content(&wrong));
+        }
         tables::count_live(&mut tables, &loaded);
         let counters = load::counters(&mut reader, &loaded)?;
         let mut online = reader.online.clone();
@@ -302,6 +307,12 @@ fn raise_fence(superblock: &mut Superblock, restart: &replay::Restart, host: Uui
     superblock.fences.push(Fence { epoch: superblock.epoch, accepted_order: restart.accepted, next_order: restart.next_order, last_seq: restart.last_seq });
 }
 
+/// What is said of shared content that is not there.
+fn missing_content(ids: &[windrow_units::Lba]) -> String {
+    let first: Vec<String> = ids.iter().take(8).map(ToString::to_string).collect();
+    format!("damage: {} shared contents are missing (first: {}); blocks that refer to them can not be read", ids.len(), first.join(", "))
+}
+
 fn members_of(superblock: &Superblock, online: &[bool]) -> Members {
     let records = online.iter().zip(&superblock.members);
     let member = |(online, record): (&bool, &MemberRecord)| Member {
@@ -342,6 +353,7 @@ fn build(
         streams,
         admission: Default::default(),
         ranges: Default::default(),
+        shared: crate::dedup::Shared::after(restart.accepted),
         fetches: Default::default(),
         splits: Default::default(),
         reads: Default::default(),

@@ -27,7 +27,7 @@ use scan::{Scan, scan};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use windrow_io::{BufPool, MemberDone, MemberError, MemberErrorKind, MemberIo, MemberOp};
-use windrow_layout::superblock::{MemberState, StreamPosition, Superblock, slot_offset};
+use windrow_layout::superblock::{Features, MemberState, StreamPosition, Superblock, slot_offset};
 use windrow_units::{Epoch, MAX_STREAMS, MemberId, Order, SegmentId, Seq, VolumeId, ZoneMap};
 
 /// Segments made free beyond what one checkpoint needs: the streams' own and their successors.
@@ -88,6 +88,8 @@ pub struct RebuildReport {
     pub torn_batches: u64,
     /// Records of ranges and volumes that were honoured.
     pub records: u64,
+    /// Shared content that blocks refer to and that can not be had: these blocks can not be read.
+    pub lost_content: Vec<windrow_units::Lba>,
     /// The last order that is in effect.
     pub accepted_order: Order,
     /// Volumes.
@@ -115,7 +117,8 @@ impl Engine {
         let superblock = &ruling.superblock;
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.place_codec();
-        let plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille).map_err(|e| OpenError::Damage(e.to_string()))?;
+        let shares = superblock.features.incompatible & Features::SHARED != 0;
+        let plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille, shares).map_err(|e| OpenError::Damage(e.to_string()))?;
         let online: Vec<bool> =
             superblock.members.iter().enumerate().map(|(m, r)| r.state == MemberState::Online && io.is_present(MemberId(m as u8))).collect();
         let mut reader = Reader::new(io, &zones, codec, &buffers, online.clone(), superblock.pool);
@@ -144,6 +147,9 @@ impl Engine {
             tables.volumes.last_id = tables.volumes.last_id.max(last_volume);
             settle_segments(&found, checkpoint, &mut tables);
             recovered::clear_deleted(&mut tables)?;
+            for id in recovered::count_references(&mut tables, journalled.max(accepted)) {
+                report.lost_content.push(id);
+            }
             recovered::count_live(&mut tables, &Loaded::default());
             let positions = choose_segments(&found, seq, plan.checkpoint_segments + SEGMENTS_BESIDE, &mut tables)?;
             let next_order = found.highest_order.max(accepted).max(highest_journalled).next();
@@ -197,6 +203,7 @@ fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Order)
         records: gather.records,
         accepted_order: accepted,
         volumes: volumes.collect(),
+        lost_content: Vec::new(),
         losses: found.losses.clone(),
         written_bytes: 0,
     }

@@ -20,7 +20,7 @@ use rustc_hash::FxBuildHasher;
 use windrow_layout::batch::{DecodedBatch, DecodedEntry, Entry, PayloadInfo};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::{CheckpointRoot, StreamPosition, Superblock};
-use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, MAX_STREAMS, Order, Place, PlaceCodec, SegmentId, Seq};
+use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, MAX_STREAMS, Order, Place, PlaceCodec, SegmentId, Seq, VolumeId};
 
 /// Where a pool goes on.
 pub(super) struct Restart {
@@ -210,7 +210,7 @@ fn apply(reader: &mut Reader<'_>, superblock: &Superblock, root_order: Order, ac
             apply_moves(&taken.batch(reader)?, &newest, tables);
         }
     }
-    tables.volumes.used_blocks = tables.volumes.iter().map(|v| v.map.mapped_blocks).sum();
+    tables.volumes.used_blocks = tables.volumes.mapped_blocks();
     Ok(())
 }
 
@@ -284,10 +284,18 @@ fn move_groups<'t>(batches: &'t [&'t Taken], at_once: u64) -> Vec<&'t [&'t Taken
     groups
 }
 
-/// What the map shows for an entry with payload; a hole for one without.
+/// What the map shows for an entry with payload, or a reference; a hole for one without.
 pub(super) fn shown(codec: &PlaceCodec, batch: &DecodedBatch, decoded: &DecodedEntry) -> MapEntry {
     let h = &batch.frame.header;
-    decoded.payload.as_ref().map_or(MapEntry::HOLE, |p| MapEntry::stored(place_in(codec, h.segment, h.row, h.shape.data, p), p.units, p.checksum))
+    let stored = |p: &PayloadInfo| MapEntry::stored(place_in(codec, h.segment, h.row, h.shape.data, p), p.units, p.checksum);
+    match (&decoded.entry, &decoded.payload) {
+        (Entry::Reference { id, life, .. }, _) => MapEntry::shared(*id, *life),
+        (_, None) => MapEntry::HOLE,
+        (Entry::Data { volume: VolumeId::SHARED, birth, .. } | Entry::Move { volume: VolumeId::SHARED, birth, .. }, Some(payload)) => {
+            stored(payload).with_life(birth.0 as u32)
+        }
+        (_, Some(payload)) => stored(payload),
+    }
 }
 
 /// The place of payload of a batch.
@@ -305,7 +313,8 @@ fn apply_moves(batch: &DecodedBatch, newest: &Newest, tables: &mut Tables) {
         let Some((v, arena)) = tables.volumes.get_mut(*volume) else { continue };
         let now = v.map.get(arena, *lba);
         if entry.has_payload() && now.has_payload() && now.place() == *from {
-            v.map.replace(arena, *lba, entry);
+            // (Repairs do not know births.)
+            v.map.replace(arena, *lba, entry.with_life(now.life()));
         }
     }
 }

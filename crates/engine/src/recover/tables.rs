@@ -7,12 +7,12 @@ use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::CheckpointRoot;
-use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Place, SegmentId, VolumeId};
+use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, VolumeId};
 
 /// Applies a user entry; a block with payload is shown as `shown`.
 pub(super) fn apply_entry(entry: &Entry, shown: MapEntry, tables: &mut Tables) -> Result<(), OpenError> {
     match entry {
-        Entry::Data { volume, lba, .. } => set_block(tables, *volume, *lba, shown),
+        Entry::Data { volume, lba, .. } | Entry::Reference { volume, lba, .. } => set_block(tables, *volume, *lba, shown),
         Entry::Fill { volume, lba, state, .. } => {
             let entry = if *state == FillState::Ones { MapEntry::ONES } else { MapEntry::ZERO };
             set_block(tables, *volume, *lba, entry)
@@ -27,7 +27,7 @@ fn set_block(tables: &mut Tables, volume: VolumeId, lba: Lba, entry: MapEntry) -
     let limit = tables.volumes.arena.bytes();
     // A volume that is not in the table any more was deleted later, and its delete is in the checkpoint.
     let Some((v, arena)) = tables.volumes.get_mut(volume) else { return Ok(()) };
-    if lba.0 >= v.blocks() && entry.has_payload() {
+    if lba.0 >= v.blocks() && entry.is_data() {
         // The table's image is newer than this entry and has the volume smaller: the shrink comes later in the replay.
         return Ok(());
     }
@@ -79,6 +79,7 @@ fn apply_volume(tables: &mut Tables, volume: VolumeId, change: &VolumeChange) ->
         VolumeChange::SetReadOnly(read_only) => tables.volumes.change(volume, |r| r.read_only = *read_only),
         VolumeChange::SetSync(sync) => tables.volumes.change(volume, |r| r.sync = *sync),
         VolumeChange::SetCompression(compression) => tables.volumes.change(volume, |r| r.compression = *compression),
+        VolumeChange::SetDedup(dedup) => tables.volumes.change(volume, |r| r.dedup = *dedup),
     }
     Ok(())
 }
@@ -115,8 +116,47 @@ pub(super) fn clear_deleted(tables: &mut Tables) -> Result<(), OpenError> {
     for volume in deleted {
         set_range(tables, volume, Lba(0), 1 << LBA_BITS, RangeState::Hole)?;
     }
-    tables.volumes.used_blocks = tables.volumes.iter().map(|v| v.map.mapped_blocks).sum();
+    tables.volumes.used_blocks = tables.volumes.mapped_blocks();
     Ok(())
+}
+
+/// Counts the references to shared content; content that nobody refers to becomes a hole. The maps show everything up to `applied`; what took the last
+/// reference may be in the journal only, so the place is not to be written again before all of it is in the log. Returns the ids whose content is
+/// missing, or is of another life: reads of them fail.
+pub(super) fn count_references(tables: &mut Tables, applied: Order) -> Vec<Lba> {
+    let volumes = &mut tables.volumes;
+    let mut ids = std::mem::take(&mut volumes.ids);
+    let mut wrong = Vec::new();
+    let Some(shared) = volumes.get(VolumeId::SHARED) else { return wrong };
+    for entry in volumes.iter().flat_map(|v| v.map.entries(&volumes.arena)) {
+        let Some(id) = entry.shared_id() else { continue };
+        ids.found(id);
+        let content = shared.map.get(&volumes.arena, id);
+        if !content.has_payload() || content.life() != entry.life() {
+            wrong.push(id);
+        }
+    }
+    ids.settle(applied, |id| shared.map.get(&volumes.arena, id).life());
+    let mut next = 0;
+    while let Some((shared, arena)) = volumes.get_mut(VolumeId::SHARED)
+        && let Some(index) = shared.map.next_page(next, u64::from(u32::MAX))
+    {
+        next = index + 1;
+        for id in index * MAP_PAGE_ENTRIES as u64..next * MAP_PAGE_ENTRIES as u64 {
+            let content = shared.map.get(arena, Lba(id));
+            if content != MapEntry::HOLE && ids.references(Lba(id)) == 0 {
+                shared.map.replace(arena, Lba(id), MapEntry::HOLE);
+                if content.has_payload() {
+                    let segment = tables.segments.get_mut(tables.codec.segment(content.place()));
+                    segment.superseded_by = segment.superseded_by.max(applied);
+                }
+            }
+        }
+    }
+    volumes.ids = ids;
+    wrong.sort_unstable();
+    wrong.dedup();
+    wrong
 }
 
 /// Counts live payload of every segment from the maps and from the checkpoint's own pages.
@@ -128,7 +168,7 @@ pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpoint::Loaded
             *slot += u32::from(units);
         }
     };
-    for v in tables.volumes.iter() {
+    for v in tables.volumes.with_shared() {
         let mut next = 0;
         while let Some(index) = v.map.next_page(next, u64::from(u32::MAX)) {
             next = index + 1;

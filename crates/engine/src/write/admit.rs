@@ -15,14 +15,16 @@ use super::pace::Pace;
 use super::part::{PartTarget, PartWrite};
 use super::reduce::{Reducing, Reduction};
 use super::room::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS};
+use crate::dedup::Sharing;
+use crate::limits::STREAM_USER;
 use crate::pending::{BlockKey, Content, PendingSlot};
 use crate::stages::Stage;
 use crate::{Engine, Outbox};
 use std::collections::VecDeque;
 use windrow_io::{Op, Payload, Request, RequestError, RequestId};
 use windrow_layout::batch::{Entry, FillState, RangeState};
-use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, SyncMode};
-use windrow_reduce::BlockClass;
+use windrow_layout::checkpoint::{Dedup, MAP_PAGE_ENTRIES, SyncMode};
+use windrow_reduce::{BlockClass, Print};
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, Order, VolumeId};
 
 /// Bytes a record without payload counts against the bound on pending bytes: about what it takes in memory.
@@ -32,7 +34,7 @@ pub(crate) const RECORD_COST: u64 = 256;
 #[derive(Debug)]
 pub(crate) enum Placing {
     /// A block with payload.
-    Data { key: BlockKey, order: Order, pending: PendingSlot, payload: Payload, reduction: Reduction },
+    Data { key: BlockKey, order: Order, pending: PendingSlot, payload: Payload, reduction: Reduction, sharing: Sharing },
     /// A block of zeroes or ones.
     Fill { key: BlockKey, order: Order, pending: PendingSlot, ones: bool },
     /// A range or volume record.
@@ -60,9 +62,22 @@ impl Placing {
         }
     }
 
+    /// True if it is not known yet what is stored of it.
+    pub(crate) fn is_reducing(&self) -> bool {
+        let Self::Data { reduction, sharing, .. } = self else { return false };
+        match sharing {
+            Sharing::Printing | Sharing::Printed(_) | Sharing::Comparing => true,
+            Sharing::Reference(_) => false,
+            Sharing::Off | Sharing::Content(_) => matches!(reduction, Reduction::UnderWay),
+        }
+    }
+
     /// Room in the log.
     pub(super) fn units(&self) -> u64 {
-        if matches!(self, Self::Data { .. }) { DATA_UNITS } else { RECORD_UNITS }
+        match self {
+            Self::Data { sharing: Sharing::Reference(_), .. } | Self::Fill { .. } | Self::Record { .. } => RECORD_UNITS,
+            Self::Data { .. } => DATA_UNITS,
+        }
     }
 }
 
@@ -128,6 +143,12 @@ impl Admission {
     pub(crate) fn take_begun(&mut self) -> Vec<RequestId> {
         let edges = self.edges_ready.drain(..).map(|w| w.id());
         edges.chain(self.part.take().map(|p| p.id())).collect()
+    }
+
+    /// What has this number in the queue for placement.
+    pub(crate) fn queued(&mut self, number: u64) -> Option<&mut Placing> {
+        let at = number.checked_sub(self.reducing.placed)?;
+        self.placing.get_mut(at as usize)
     }
 
     /// True if nothing waits here.
@@ -231,6 +252,10 @@ impl Engine {
     pub(crate) fn admit_waiting(&mut self, out: &mut Outbox) {
         self.ensure_next_segment();
         loop {
+            if self.admission.wants_room() && self.room_units() < EDGE_UNITS && self.counts_too_much() {
+                // They fill the room, too.
+                self.seal(STREAM_USER, out);
+            }
             if self.admission.part.is_some() && !self.admit_part(out) {
                 return;
             }
@@ -347,25 +372,21 @@ impl Engine {
         let scratch = std::mem::take(&mut self.admission.scratch);
         let last = scratch.len().saturating_sub(1);
         let compress = self.compresses(volume);
+        let print = self.print_of(self.dedup_of(volume));
+        let ways = (compress, print);
         for (i, surveyed) in scratch[..last].iter().enumerate() {
             let at = i as u64;
-            self.admit_block(BlockKey::new(volume, Lba(first.0 + at)), Order(order.0 + at), *surveyed, data.slice(i * BLOCK_SIZE, BLOCK_SIZE), compress);
+            self.admit_block(BlockKey::new(volume, Lba(first.0 + at)), Order(order.0 + at), *surveyed, data.slice(i * BLOCK_SIZE, BLOCK_SIZE), ways);
         }
         if let Some(surveyed) = scratch.last() {
             let at = last as u64;
-            self.admit_block(
-                BlockKey::new(volume, Lba(first.0 + at)),
-                Order(order.0 + at),
-                *surveyed,
-                data.into_slice(last * BLOCK_SIZE, BLOCK_SIZE),
-                compress,
-            );
+            self.admit_block(BlockKey::new(volume, Lba(first.0 + at)), Order(order.0 + at), *surveyed, data.into_slice(last * BLOCK_SIZE, BLOCK_SIZE), ways);
         }
         self.admission.scratch = scratch;
     }
 
     #[inline]
-    fn admit_block(&mut self, key: BlockKey, order: Order, surveyed: Surveyed, payload: Payload, compress: bool) {
+    fn admit_block(&mut self, key: BlockKey, order: Order, surveyed: Surveyed, payload: Payload, (compress, print): (bool, Option<Print>)) {
         let Surveyed { class, was_data, pending } = surveyed;
         let is_data = class == BlockClass::Data;
         let content = match class {
@@ -375,8 +396,10 @@ impl Engine {
         };
         let pending = self.pending.admit(key, pending, content);
         let placing = if is_data {
-            let reduction = if compress { self.reduce(payload.clone()) } else { Reduction::Whole };
-            Placing::Data { key, order, pending, payload, reduction }
+            let sharing = print.map_or(Sharing::Off, |print| self.print(print, payload.clone()));
+            // What may be there already is packed only when it is known to be new.
+            let reduction = if compress && print.is_none() { self.reduce(payload.clone()) } else { Reduction::Whole };
+            Placing::Data { key, order, pending, payload, reduction, sharing }
         } else {
             Placing::Fill { key, order, pending, ones: class == BlockClass::Ones }
         };
@@ -413,11 +436,14 @@ impl Engine {
             let pending = self.pending.find(BlockKey::new(volume, lba));
             let was_data = match pending {
                 Some(slot) => self.pending.record(slot).newest.is_data(),
-                None => self.volumes.get(volume).is_some_and(|v| v.map.get(&self.volumes.arena, lba).has_payload()),
+                None => self.volumes.get(volume).is_some_and(|v| v.map.get(&self.volumes.arena, lba).is_data()),
             };
             let class = windrow_reduce::classify(block);
             more += u64::from(class == BlockClass::Data && !was_data);
             scratch.push(Surveyed { class, was_data, pending });
+        }
+        if self.dedup_of(volume) != Dedup::Off {
+            self.ensure_ids(scratch.iter().filter(|surveyed| surveyed.class == BlockClass::Data).count() as u64)?;
         }
         Ok(more)
     }

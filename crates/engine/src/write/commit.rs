@@ -54,6 +54,21 @@ impl Engine {
                         }
                     }
                 }
+                Item::Content { id, order } => {
+                    let entry = stored().with_life(order.0 as u32);
+                    self.content_committed(id);
+                    self.install(VolumeId::SHARED, Lba(u64::from(id)), entry, last_order, Seq(0));
+                }
+                Item::Reference { key, order, pending, id } => {
+                    freed += BLOCK_BYTES;
+                    if self.pending.commit(pending, order).is_none() {
+                        // What was counted as on its way is in the map now.
+                        let entry = MapEntry::shared(Lba(u64::from(id)), self.volumes.ids.life(id));
+                        self.install(key.volume(), key.lba(), entry, last_order, Seq(0));
+                    } else {
+                        self.release_content(id, last_order);
+                    }
+                }
                 Item::Fill { key, order, pending, ones } => {
                     freed += RECORD_COST;
                     if self.pending.commit(pending, order).is_none() {
@@ -65,8 +80,8 @@ impl Engine {
                 Item::Move { key, from } => {
                     let entry = stored();
                     self.settle_range(key.volume(), key.lba());
-                    if self.shows(key.volume(), key.lba(), from) {
-                        self.install(key.volume(), key.lba(), entry, Order(0), batch.number);
+                    if let Some(old) = self.entry_at(key.volume(), key.lba(), from) {
+                        self.install(key.volume(), key.lba(), entry.with_life(old.life()), Order(0), batch.number);
                     }
                 }
                 Item::Page { object, index } => {
@@ -139,9 +154,13 @@ impl Engine {
 
     /// The checksum of the block, if the map has it at this place.
     pub(crate) fn shown(&self, volume: VolumeId, lba: Lba, place: Place) -> Option<u32> {
-        let volume = self.volumes.get(volume)?;
-        let entry = volume.map.get(&self.volumes.arena, lba);
-        (entry.has_payload() && entry.place() == place).then(|| entry.checksum())
+        self.entry_at(volume, lba, place).map(|entry| entry.checksum())
+    }
+
+    /// The entry of the block, if the map has it at this place.
+    fn entry_at(&self, volume: VolumeId, lba: Lba, place: Place) -> Option<MapEntry> {
+        let entry = self.volumes.get(volume)?.map.get(&self.volumes.arena, lba);
+        (entry.has_payload() && entry.place() == place).then_some(entry)
     }
 
     /// Puts an entry into the map and keeps the live counters. `by`/`moved_by`: what supersedes the old one.
@@ -153,6 +172,9 @@ impl Engine {
         }
         if old.has_payload() {
             self.segments.remove_live(self.codec.segment(old.place()), u32::from(old.length_units()), by, moved_by);
+        }
+        if let Some(id) = old.shared_id() {
+            self.release_content(id.0 as u32, by);
         }
     }
 }

@@ -12,7 +12,7 @@ mod rows;
 mod seal;
 
 pub(crate) use admit::{Admission, Arrived, Placing};
-pub(crate) use reduce::ReduceWork;
 pub use reduce::ReductionSums;
-pub(crate) use room::{EDGE_UNITS, segments_ahead};
+pub(crate) use reduce::{PrintWork, ReduceWork};
+pub(crate) use room::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS, segments_ahead};
 pub(crate) use rows::FullRows;

@@ -85,7 +85,7 @@ impl Pace {
     }
 
     /// What was admitted takes less: so many units of room are given back.
-    pub(super) fn give_back(&mut self, units: u64) {
+    pub(crate) fn give_back(&mut self, units: u64) {
         if self.on {
             self.credit = self.credit.saturating_add((units * FINE) as i64).min(self.most);
         }

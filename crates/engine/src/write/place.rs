@@ -2,33 +2,40 @@
 
 use super::admit::Placing;
 use super::reduce::Reduction;
+use crate::dedup::Sharing;
 use crate::limits::STREAM_USER;
-use crate::pending::BlockKey;
+use crate::pending::{BlockKey, PendingSlot};
 use crate::piece::units_of;
 use crate::stream::Item;
 use crate::{Engine, Outbox};
 use windrow_io::Payload;
 use windrow_layout::batch::Entry;
-use windrow_units::{FULL_BLOCK_UNITS, Order};
+use windrow_units::{FULL_BLOCK_UNITS, Lba, Order, VolumeId};
 
 /// More than any entry's encoded length but a volume record's: the exact plan is made only near the end of a batch.
 const ENTRY_BOUND: usize = 64;
+/// Content and its first reference, which are in one batch.
+const PAIR_BOUND: usize = 2 * ENTRY_BOUND;
 /// A volume record with its name.
 const RECORD_BOUND: usize = 160;
 
 impl Engine {
     /// Places what was admitted, as far as batches, segments and the bound on batches in flight go.
     pub(crate) fn place(&mut self, out: &mut Outbox) {
+        self.decide();
         self.send_group(false, out);
         while let Some(front) = self.admission.placing.front() {
             let (bound, units) = match front {
-                Placing::Data { reduction: Reduction::UnderWay, .. } => return,
-                Placing::Data { reduction: Reduction::Packed(stored), .. } => (ENTRY_BOUND, units_of(stored)),
-                Placing::Data { reduction: Reduction::Whole, .. } => (ENTRY_BOUND, FULL_BLOCK_UNITS),
+                waiting if waiting.is_reducing() => return,
+                Placing::Data { sharing: Sharing::Reference(_), .. } => (ENTRY_BOUND, 0),
+                Placing::Data { reduction, sharing, .. } => {
+                    let bound = if *sharing == Sharing::Off { ENTRY_BOUND } else { PAIR_BOUND };
+                    (bound, if let Reduction::Packed(stored) = reduction { units_of(stored) } else { FULL_BLOCK_UNITS })
+                }
                 Placing::Fill { .. } => (ENTRY_BOUND, 0),
                 Placing::Record { .. } => (RECORD_BOUND, 0),
             };
-            let data = if let Placing::Data { key, pending, .. } = front { Some((*key, *pending)) } else { None };
+            let data = if let Placing::Data { key, pending, sharing: Sharing::Off, .. } = front { Some((*key, *pending)) } else { None };
             let Some(stream) = self.choose_stream(data, bound, units, out) else { return };
             let Some(placing) = self.admission.placing.pop_front() else { return };
             self.admission.reducing.placed += 1;
@@ -37,10 +44,21 @@ impl Engine {
             *room = if stream == STREAM_USER { *room + placing.units() } else { *room - placing.units() };
             let entry = placing.entry();
             match placing {
-                Placing::Data { key, order, pending, payload, reduction } => {
+                Placing::Data { key, order, pending, payload, reduction, sharing } => {
                     let stored = if let Reduction::Packed(stored) = reduction { stored } else { payload };
-                    self.user_placed(key, stream);
-                    self.append(stream, &entry, Item::Data { key, order, pending }, Some(stored), Some(order));
+                    match sharing {
+                        // Shared content and what refers to it stay in the first stream, one behind the other.
+                        Sharing::Content(id) => {
+                            let content = Entry::Data { volume: VolumeId::SHARED, lba: Lba(u64::from(id)), birth: order };
+                            self.append(STREAM_USER, &content, Item::Content { id, order }, Some(stored), Some(order));
+                            self.append_reference(key, order, pending, id);
+                        }
+                        Sharing::Reference(id) => self.append_reference(key, order, pending, id),
+                        _ => {
+                            self.user_placed(key, stream);
+                            self.append(stream, &entry, Item::Data { key, order, pending }, Some(stored), Some(order));
+                        }
+                    }
                     self.seal_laggards(order, out);
                 }
                 Placing::Fill { key, order, pending, ones } => {
@@ -55,6 +73,11 @@ impl Engine {
                 }
             }
         }
+    }
+
+    fn append_reference(&mut self, key: BlockKey, order: Order, pending: PendingSlot, id: u32) {
+        let entry = Entry::Reference { volume: key.volume(), lba: key.lba(), birth: order, id: Lba(u64::from(id)), life: self.volumes.ids.life(id) };
+        self.append(STREAM_USER, &entry, Item::Reference { key, order, pending, id }, None, Some(order));
     }
 
     /// True if the open batch of a stream takes one more entry, with payload of `units` units (0: none), after sealing it if it is full.

@@ -10,12 +10,13 @@
 
 use super::admit::Placing;
 use super::room::DATA_UNITS;
+use crate::dedup::Sharing;
 use crate::jobs::{Job, Work};
 use crate::limits::{REDUCE_BLOCKS, REDUCE_IN_VAIN, REDUCE_TRY_AGAIN};
 use crate::{Engine, Outbox};
 use windrow_io::{BufPool, Payload};
 use windrow_layout::checkpoint::Compression;
-use windrow_reduce::{Packer, looks_random};
+use windrow_reduce::{Packer, Print, looks_random};
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Order, VolumeId};
 
 /// What becomes of an admitted block.
@@ -27,6 +28,26 @@ pub(crate) enum Reduction {
     UnderWay,
     /// This is stored.
     Packed(Payload),
+}
+
+/// Takes the fingerprints of a group of blocks.
+#[derive(Debug)]
+pub(crate) struct PrintWork {
+    /// Numbers in the queue for placement, kinds of fingerprints, and contents.
+    blocks: Vec<(u64, Print, Payload)>,
+    /// Result.
+    prints: Vec<u128>,
+}
+
+impl PrintWork {
+    pub(crate) fn run(&mut self) {
+        self.prints = self.blocks.iter().map(|(_, kind, block)| kind.of(block)).collect();
+    }
+
+    /// Twice what copying takes, or some more.
+    pub(crate) fn bytes(&self) -> usize {
+        self.blocks.len() * BLOCK_SIZE * 4
+    }
 }
 
 /// Packs a group of blocks.
@@ -79,8 +100,9 @@ impl ReduceWork {
 #[derive(Debug, Default)]
 pub(crate) struct Reducing {
     group: Vec<(u64, Payload)>,
+    prints: Vec<(u64, Print, Payload)>,
     /// Entries that have left the queue for placement: the number of its front.
-    pub(super) placed: u64,
+    pub(crate) placed: u64,
     pub(crate) sums: ReductionSums,
 }
 
@@ -101,7 +123,7 @@ pub struct ReductionSums {
 
 impl Engine {
     /// True if blocks of a volume are to be packed.
-    pub(super) fn compresses(&self, volume: VolumeId) -> bool {
+    pub(crate) fn compresses(&self, volume: VolumeId) -> bool {
         self.volumes.get(volume).is_some_and(|v| v.record.compression == Compression::Lz4)
     }
 
@@ -112,8 +134,40 @@ impl Engine {
         Reduction::UnderWay
     }
 
+    /// The next block that joins the queue for placement is to have its fingerprint taken.
+    pub(super) fn print(&mut self, kind: Print, block: Payload) -> Sharing {
+        let number = self.admission.reducing.placed + self.admission.placing.len() as u64;
+        self.admission.reducing.prints.push((number, kind, block));
+        self.note_undecided();
+        Sharing::Printing
+    }
+
+    /// The block with this number in the queue is to be packed after all.
+    pub(crate) fn pack_queued(&mut self, number: u64, block: Payload) {
+        self.admission.reducing.group.push((number, block));
+        if let Some(Placing::Data { reduction, .. }) = self.admission.queued(number) {
+            *reduction = Reduction::UnderWay;
+        }
+    }
+
+    /// A worker has taken fingerprints.
+    pub(crate) fn printed(&mut self, work: PrintWork) {
+        for ((number, ..), print) in work.blocks.iter().zip(work.prints) {
+            if let Some(Placing::Data { sharing, .. }) = self.admission.queued(*number) {
+                *sharing = Sharing::Printed(print);
+            }
+        }
+        self.decide();
+    }
+
     /// Gives what was collected to a worker: a full group, or with `all` whatever there is.
     pub(crate) fn send_group(&mut self, all: bool, out: &mut Outbox) {
+        let prints = &mut self.admission.reducing.prints;
+        while prints.len() >= REDUCE_BLOCKS || (all && !prints.is_empty()) {
+            let rest = prints.split_off(prints.len().min(REDUCE_BLOCKS));
+            let work = PrintWork { blocks: std::mem::replace(prints, rest), prints: Vec::new() };
+            out.jobs.push(Job(Work::Print(Box::new(work))));
+        }
         let group = &mut self.admission.reducing.group;
         while group.len() >= REDUCE_BLOCKS || (all && !group.is_empty()) {
             let rest = group.split_off(group.len().min(REDUCE_BLOCKS));
@@ -144,6 +198,6 @@ impl Engine {
     /// True if a block up to `horizon` that could be placed next is with a worker.
     pub(crate) fn is_reducing(&self, horizon: Order) -> bool {
         let front = self.admission.placing.front();
-        matches!(front, Some(Placing::Data { reduction: Reduction::UnderWay, order, .. }) if *order <= horizon)
+        front.is_some_and(|front| front.is_reducing() && front.entry().orders().is_some_and(|(order, _)| order <= horizon))
     }
 }

@@ -27,7 +27,12 @@ pub(crate) const EDGE_UNITS: u64 = 8 * DATA_UNITS;
 
 /// Room that an item of an open batch takes.
 pub(super) fn item_units(item: &Item) -> u64 {
-    if matches!(item, Item::Data { .. }) { DATA_UNITS } else { RECORD_UNITS }
+    match item {
+        Item::Data { .. } => DATA_UNITS,
+        // With its reference as much as was admitted.
+        Item::Content { .. } => DATA_UNITS - RECORD_UNITS,
+        Item::Reference { .. } | Item::Fill { .. } | Item::Record | Item::Move { .. } | Item::Page { .. } => RECORD_UNITS,
+    }
 }
 
 /// Units in `rows` rows of one chunk: without header and footer.
@@ -98,6 +103,13 @@ impl Engine {
         // Not the open segment's chunk: segments of zones with more members have larger ones.
         let last = self.zones.shape(self.stream(STREAM_USER).reserved.back().copied().unwrap_or(position.segment));
         units.saturating_sub(chunk_units(last, last.chunk_rows))
+    }
+
+    /// True if the open batch takes far less than was reckoned with: it has many entries without payload.
+    pub(super) fn counts_too_much(&self) -> bool {
+        let table = &self.stream(STREAM_USER).open.table;
+        let payloads = u64::from(table.payload_blocks()) + table.packed().len() as u64;
+        self.admission.opened_units > 2 * (payloads * 16 + table.encoded_len().div_ceil(256) as u64) + 4 * DATA_UNITS
     }
 
     /// Segments that the user stream takes in advance.

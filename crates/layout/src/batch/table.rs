@@ -16,7 +16,7 @@
 use super::plan::{BatchPlan, packed_fits, plan_batch, plan_packed};
 use super::{BatchError, Entry, FillState, RangeState, VolumeChange};
 use crate::MAX_NAME_BYTES;
-use crate::checkpoint::{Compression, SyncMode};
+use crate::checkpoint::{Compression, Dedup, SyncMode};
 use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, Shape, VolumeId};
 
 /// More than the longest entry needs (tag, volume, order and a creation: at most 91 bytes). A power of two, so that the
@@ -35,6 +35,10 @@ const KIND_COVERED: u8 = 8;
 const KIND_PAGE: u8 = 9;
 const KIND_PACKED_DATA: u8 = 10;
 const KIND_PACKED_MOVE: u8 = 11;
+const KIND_REFERENCE: u8 = 12;
+
+/// Ids of shared content are below 2^40, as blocks are.
+const SHARED_ID_BITS: u32 = 40;
 
 const KIND_MASK: u8 = 0x0f;
 const VOLUME_BIT: u8 = 0x10;
@@ -46,6 +50,7 @@ const CHANGE_DELETE: u8 = 3;
 const CHANGE_READ_ONLY: u8 = 4;
 const CHANGE_SYNC: u8 = 5;
 const CHANGE_COMPRESSION: u8 = 6;
+const CHANGE_DEDUP: u8 = 7;
 
 /// What the next entry is encoded against.
 #[derive(Clone, Copy, Default, Debug)]
@@ -53,11 +58,21 @@ struct Context {
     volume: VolumeId,
     /// The block after the last one.
     lba: u64,
+    /// The block of the shared volume after the last one.
+    id: u64,
     order: u64,
     from: u64,
     object: u32,
     /// The page after the last one.
     index: u32,
+}
+
+impl Context {
+    /// What blocks of the context's volume are counted from.
+    #[inline]
+    fn block(&mut self) -> &mut u64 {
+        if self.volume == VolumeId::SHARED { &mut self.id } else { &mut self.lba }
+    }
 }
 
 #[inline]
@@ -132,8 +147,10 @@ impl Pen<'_> {
 
     #[inline]
     fn lba(&mut self, context: &mut Context, lba: Lba, count: u64) {
-        self.varint(zigzag(lba.0.wrapping_sub(context.lba)));
-        context.lba = lba.0.wrapping_add(count);
+        let known = context.block();
+        let difference = lba.0.wrapping_sub(*known);
+        *known = lba.0.wrapping_add(count);
+        self.varint(zigzag(difference));
     }
 }
 
@@ -314,6 +331,14 @@ fn push_rare(pen: &mut Pen<'_>, context: &mut Context, entry: &Entry) {
             pen.begin(context, KIND_VOLUME, *volume, *order);
             push_change(pen, change);
         }
+        Entry::Reference { volume, lba, birth, id, life } => {
+            assert!(*volume != VolumeId::SHARED && id.0 >> SHARED_ID_BITS == 0, "a reference of volume {volume} to {id}");
+            pen.begin(context, KIND_REFERENCE, *volume, *birth);
+            pen.lba(context, *lba, 1);
+            pen.varint(zigzag(id.0.wrapping_sub(context.id)));
+            context.id = id.0 + 1;
+            pen.varint(u64::from((birth.0 as u32).wrapping_sub(*life)));
+        }
         Entry::Covered { first, count } => {
             assert!(*count > 0 && first.0.checked_add(*count).is_some(), "{count} orders from {first}");
             let volume = context.volume;
@@ -357,6 +382,10 @@ fn push_change(pen: &mut Pen<'_>, change: &VolumeChange) {
         VolumeChange::SetCompression(compression) => {
             pen.byte(CHANGE_COMPRESSION);
             pen.byte(compression.to_u8());
+        }
+        VolumeChange::SetDedup(dedup) => {
+            pen.byte(CHANGE_DEDUP);
+            pen.byte(dedup.to_u8());
         }
     }
 }
@@ -445,8 +474,10 @@ impl<'a> TableReader<'a> {
 
     #[inline]
     fn lba(&mut self) -> Result<Lba, BatchError> {
-        let lba = self.context.lba.wrapping_add(unzigzag(self.varint()?));
-        self.context.lba = lba.wrapping_add(1);
+        let difference = unzigzag(self.varint()?);
+        let known = self.context.block();
+        let lba = known.wrapping_add(difference);
+        *known = lba.wrapping_add(1);
         Ok(Lba(lba))
     }
 
@@ -500,6 +531,7 @@ impl<'a> TableReader<'a> {
             KIND_RANGE_ZERO => self.range(volume, order, RangeState::Zero)?,
             KIND_VOLUME => Entry::Volume { volume, order, change: self.change()? },
             KIND_COVERED => self.covered(tag, order)?,
+            KIND_REFERENCE => self.reference(volume, order)?,
             _ => return Err(BatchError::Malformed("an entry of unknown kind")),
         })
     }
@@ -508,7 +540,7 @@ impl<'a> TableReader<'a> {
         let lba = self.lba()?;
         let count = self.varint()?;
         match lba.0.checked_add(count) {
-            Some(end) if count > 0 => self.context.lba = end,
+            Some(end) if count > 0 => *self.context.block() = end,
             _ => return Err(BatchError::Malformed("a range that is empty or too long")),
         }
         Ok(Entry::Range { volume, lba, count, order, state })
@@ -521,6 +553,20 @@ impl<'a> TableReader<'a> {
         }
         self.context.order = first.0 + (count - 1);
         Ok(Entry::Covered { first, count })
+    }
+
+    fn reference(&mut self, volume: VolumeId, birth: Order) -> Result<Entry, BatchError> {
+        if volume == VolumeId::SHARED {
+            return Err(BatchError::Malformed("a reference of the shared volume"));
+        }
+        let lba = self.lba()?;
+        let id = self.context.id.wrapping_add(unzigzag(self.varint()?));
+        if id >> SHARED_ID_BITS != 0 {
+            return Err(BatchError::Malformed("a reference to an id of more than 40 bits"));
+        }
+        self.context.id = id + 1;
+        let life = (birth.0 as u32).wrapping_sub(self.number()?);
+        Ok(Entry::Reference { volume, lba, birth, id: Lba(id), life })
     }
 
     fn page(&mut self, tag: u8) -> Result<Entry, BatchError> {
@@ -560,6 +606,7 @@ impl<'a> TableReader<'a> {
             CHANGE_COMPRESSION => {
                 VolumeChange::SetCompression(Compression::from_u8(self.byte()?).ok_or(BatchError::Malformed("an unknown kind of compression"))?)
             }
+            CHANGE_DEDUP => VolumeChange::SetDedup(Dedup::from_u8(self.byte()?).ok_or(BatchError::Malformed("an unknown kind of deduplication"))?),
             _ => return Err(BatchError::Malformed("a volume operation of unknown kind")),
         })
     }

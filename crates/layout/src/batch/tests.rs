@@ -51,7 +51,8 @@ fn number() -> impl Strategy<Value = u64> {
 }
 
 pub(super) fn any_entry() -> impl Strategy<Value = Entry> {
-    let volume = || prop_oneof![4 => 1u32..3, 1 => 1u32..].prop_map(VolumeId);
+    let user = || prop_oneof![4 => 1u32..3, 1 => 1u32..].prop_map(VolumeId);
+    let volume = || prop_oneof![4 => user(), 1 => Just(VolumeId::SHARED)];
     let lba = || number().prop_map(Lba);
     let order = || number().prop_map(Order);
     let fill = prop_oneof![Just(FillState::Zero), Just(FillState::Ones)];
@@ -63,9 +64,12 @@ pub(super) fn any_entry() -> impl Strategy<Value = Entry> {
         Just(VolumeChange::Delete),
         any::<bool>().prop_map(VolumeChange::SetReadOnly),
         (0u8..3).prop_map(|mode| VolumeChange::SetSync(SyncMode::from_u8(mode).unwrap())),
+        (0u8..3).prop_map(|dedup| VolumeChange::SetDedup(Dedup::from_u8(dedup).unwrap())),
     ];
     prop_oneof![
         6 => (volume(), lba(), order()).prop_map(|(volume, lba, birth)| Entry::Data { volume, lba, birth }),
+        3 => (user(), lba(), order(), number(), any::<u32>())
+            .prop_map(|(volume, lba, birth, id, life)| Entry::Reference { volume, lba, birth, id: Lba(id % (1 << 40)), life }),
         3 => (volume(), lba(), order(), 0u64..1 << 46).prop_map(|(volume, lba, birth, from)| Entry::Move { volume, lba, birth, from: Place(from) }),
         1 => (volume(), lba(), order(), fill).prop_map(|(volume, lba, birth, state)| Entry::Fill { volume, lba, birth, state }),
         1 => (volume(), lba(), number(), order(), range).prop_map(|(volume, lba, count, order, state)| {

@@ -13,8 +13,15 @@ fn any_pointer() -> impl Strategy<Value = PagePointer> {
 fn any_volume() -> impl Strategy<Value = VolumeRecord> {
     let state = prop_oneof![Just(VolumeState::Active), Just(VolumeState::Deleting)];
     let sync = prop_oneof![Just(SyncMode::Standard), Just(SyncMode::Always), Just(SyncMode::Disabled)];
-    let parts = (1u32.., state, any::<bool>(), sync, 0u64..1 << 50, "[a-zé0-9-]{1,30}");
-    parts.prop_map(|(id, state, read_only, sync, blocks, name)| VolumeRecord { state, read_only, sync, ..VolumeRecord::new(VolumeId(id), blocks * 4096, name) })
+    let dedup = prop_oneof![Just(Dedup::Off), Just(Dedup::Verify), Just(Dedup::Hash)];
+    let parts = (1u32.., state, any::<bool>(), sync, dedup, 0u64..1 << 50, "[a-zé0-9-]{1,30}");
+    parts.prop_map(|(id, state, read_only, sync, dedup, blocks, name)| VolumeRecord {
+        state,
+        read_only,
+        sync,
+        dedup,
+        ..VolumeRecord::new(VolumeId(id), blocks * 4096, name)
+    })
 }
 
 #[test]

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! 0..4 id   4 state (1 active, 2 deleting)   5 flags (bit 0 read-only, bits 1..3 flushes: 0 standard, 1 always, 2 disabled, bits 4..6
-//! compression: 0 off, 1 LZ4)   6..8 zero
+//! compression: 0 off, 1 LZ4, bits 6..8 deduplication: 0 off, 1 verify, 2 hash)   6..8 zero
 //! 8..16 size in bytes   16..80 name, padded with NULs   80..128 reserved
 //! ```
 
-use super::{Compression, PageError, SyncMode, VolumeRecord, VolumeState};
+use super::{Compression, Dedup, PageError, SyncMode, VolumeRecord, VolumeState};
 use crate::bytes::{name_at, put, put_name, u8_at, u32_at, u64_at};
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, VolumeId};
 
@@ -34,7 +34,8 @@ pub fn encode_volumes(slots: &[Option<VolumeRecord>], page: &mut [u8]) {
             VolumeState::Deleting => 2,
         };
         put(out, 0, &volume.id.0.to_le_bytes());
-        put(out, 4, &[state, u8::from(volume.read_only) | volume.sync.to_u8() << 1 | volume.compression.to_u8() << 4]);
+        let flags = u8::from(volume.read_only) | volume.sync.to_u8() << 1 | volume.compression.to_u8() << 4 | volume.dedup.to_u8() << 6;
+        put(out, 4, &[state, flags]);
         put(out, V_SIZE, &volume.size_bytes.to_le_bytes());
         put_name(out, V_NAME, &volume.name);
     }
@@ -63,10 +64,11 @@ fn decode_volume(record: &[u8]) -> Result<Option<VolumeRecord>, PageError> {
         _ => return Err(PageError::Malformed("a volume of unknown state")),
     };
     let flags = u8_at(record, 5);
-    let (Some(sync), Some(compression)) = (SyncMode::from_u8(flags >> 1 & 7), Compression::from_u8(flags >> 4)) else {
+    let (sync, compression) = (SyncMode::from_u8(flags >> 1 & 7), Compression::from_u8(flags >> 4 & 3));
+    let (Some(sync), Some(compression), Some(dedup)) = (sync, compression, Dedup::from_u8(flags >> 6)) else {
         return Err(PageError::Malformed("a volume with unknown flags"));
     };
     let read_only = flags & 1 == 1;
     let name = name_at(record, V_NAME).ok_or(PageError::Malformed("a volume name that is not allowed"))?;
-    Ok(Some(VolumeRecord { id, state, read_only, sync, compression, size_bytes, name }))
+    Ok(Some(VolumeRecord { id, state, read_only, sync, compression, dedup, size_bytes, name }))
 }

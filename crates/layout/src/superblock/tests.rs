@@ -223,7 +223,7 @@ fn unknown_flags_have_their_three_meanings() {
     assert!(features(2, 0, 0).allow_writing());
     assert!(!features(0, 4, 0).allow_writing());
     assert!(!features(0, 0, 8).allow_writing());
-    assert_eq!(features(Features::GROWING | 2, 2, 8 | Features::STREAMS).unknown(), features(2, 2, 8));
+    assert_eq!(features(Features::GROWING | 2, 2, 16 | Features::STREAMS | Features::SHARED).unknown(), features(2, 2, 16));
 }
 
 #[test]

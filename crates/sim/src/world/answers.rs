@@ -52,13 +52,16 @@ impl World {
             }
             Some(Commanded::Properties) => self.model.complete_properties(completion.id, &completion.result),
             Some(Commanded::Compression) if matches!(completion.result, Ok(_) | Err(ControlError::NoVolume | ControlError::Stopped)) => Ok(()),
+            Some(Commanded::Dedup) if matches!(completion.result, Ok(_) | Err(ControlError::NoVolume | ControlError::NoSpace(_) | ControlError::Stopped)) => {
+                Ok(())
+            }
             Some(Commanded::Scrub) if matches!(completion.result, Ok(_) | Err(ControlError::Invalid(_) | ControlError::Stopped)) => Ok(()),
             Some(Commanded::Member) => {
                 self.answers.insert(completion.id, completion.result.clone());
                 Ok(())
             }
             Some(Commanded::Other) if completion.result.is_ok() => Ok(()),
-            Some(Commanded::Other | Commanded::Scrub | Commanded::Compression) => {
+            Some(Commanded::Other | Commanded::Scrub | Commanded::Compression | Commanded::Dedup) => {
                 Err(Violation::new(Broken::Error, format!("a control command failed: {:?}", completion.result)))
             }
         }

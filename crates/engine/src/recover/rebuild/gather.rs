@@ -16,7 +16,7 @@ use super::{RebuildPhase, RebuildProgress};
 use crate::limits::{CLEANED_STREAMS, LBA_BITS, STREAM_CHECKPOINT, USER_STREAMS};
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
-use windrow_layout::checkpoint::{Compression, MAP_PAGE_ENTRIES, OBJECT_VOLUMES, PagePointer, SyncMode, VolumeRecord, VolumeState, decode_volumes};
+use windrow_layout::checkpoint::{Compression, Dedup, MAP_PAGE_ENTRIES, OBJECT_VOLUMES, PagePointer, SyncMode, VolumeRecord, VolumeState, decode_volumes};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::Superblock;
 use windrow_units::{BLOCK_BYTES, Lba, Order, VolumeId};
@@ -29,6 +29,7 @@ struct Known {
     read_only: bool,
     sync: SyncMode,
     compression: Compression,
+    dedup: Dedup,
     deleted: bool,
     /// Highest block seen, plus one.
     end: u64,
@@ -96,6 +97,7 @@ impl<'g> Gather<'g> {
                     read_only: record.read_only,
                     sync: record.sync,
                     compression: record.compression,
+                    dedup: record.dedup,
                     deleted,
                     end: 0,
                 };
@@ -112,7 +114,9 @@ impl<'g> Gather<'g> {
         for decoded in &batch.entries {
             match &decoded.entry {
                 Entry::Data { .. } | Entry::Move { .. } if remains => {}
-                Entry::Data { volume, lba, birth } | Entry::Move { volume, lba, birth, .. } if *birth <= through => {
+                Entry::Data { volume, lba, birth } | Entry::Reference { volume, lba, birth, .. } | Entry::Move { volume, lba, birth, .. }
+                    if *birth <= through =>
+                {
                     self.install(*volume, *lba, *birth, shown(&reader.codec, &batch, decoded), tables)?;
                 }
                 Entry::Fill { volume, lba, birth, state } if *birth <= through => {
@@ -140,15 +144,18 @@ impl<'g> Gather<'g> {
             VolumeChange::SetReadOnly(read_only) => known.read_only = *read_only,
             VolumeChange::SetSync(sync) => known.sync = *sync,
             VolumeChange::SetCompression(compression) => known.compression = *compression,
+            VolumeChange::SetDedup(dedup) => known.dedup = *dedup,
         }
     }
 
     fn install(&mut self, volume: VolumeId, lba: Lba, birth: Order, entry: MapEntry, tables: &mut Tables) -> Result<(), OpenError> {
-        if lba.0 >> LBA_BITS != 0 || volume.0 == 0 {
+        if lba.0 >> LBA_BITS != 0 {
             return Ok(());
         }
-        let known = self.known.entry(volume).or_default();
-        known.end = known.end.max(lba.0 + 1);
+        if volume != VolumeId::SHARED {
+            let known = self.known.entry(volume).or_default();
+            known.end = known.end.max(lba.0 + 1);
+        }
         if tables.volumes.get(volume).is_none() {
             let record = VolumeRecord::new(volume, 0, String::new());
             tables.volumes.add(record);
@@ -233,6 +240,7 @@ impl<'g> Gather<'g> {
                 read_only: known.read_only,
                 sync: known.sync,
                 compression: known.compression,
+                dedup: known.dedup,
                 size_bytes: known.size_bytes.unwrap_or(known.end.max(1) * BLOCK_BYTES),
                 name: name.unwrap_or_else(|| format!("recovered-{id}")),
             };
@@ -242,7 +250,7 @@ impl<'g> Gather<'g> {
                 tables.volumes.change(id, |r| *r = record);
             }
         }
-        tables.volumes.used_blocks = tables.volumes.iter().map(|v| v.map.mapped_blocks).sum();
+        tables.volumes.used_blocks = tables.volumes.mapped_blocks();
     }
 }
 

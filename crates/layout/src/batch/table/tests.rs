@@ -35,6 +35,36 @@ fn sequential_writes_cost_two_bytes_a_block() {
 }
 
 #[test]
+fn content_and_its_first_reference_take_few_bytes() {
+    let (mut table, mut lba) = (TableWriter::new(), 1u64);
+    for i in 0..1000 {
+        lba = lba.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let birth = Order((1 << 40) + i);
+        table.push(&Entry::Data { volume: VolumeId::SHARED, lba: Lba(500 + i), birth });
+        table.push(&Entry::Reference { volume: VolumeId(1), lba: Lba(lba >> 40), birth, id: Lba(500 + i), life: birth.0 as u32 });
+    }
+    assert!(table.bytes().len() <= 14_000, "1000 pairs took {} bytes", table.bytes().len());
+    assert_eq!((table.entries(), table.payload_blocks()), (2000, 1000));
+}
+
+#[test]
+fn references_that_can_not_be_are_refused() {
+    let refused: [&[u8]; 3] = [
+        // Of the shared volume itself.
+        &[KIND_REFERENCE | 1 << ORDER_SHIFT, 0, 0, 0],
+        // To an id of 41 bits.
+        &[KIND_REFERENCE | VOLUME_BIT | 1 << ORDER_SHIFT, 1, 0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40, 0],
+        // Of a life of 33 bits.
+        &[KIND_REFERENCE | VOLUME_BIT | 1 << ORDER_SHIFT, 1, 0, 0, 0x80, 0x80, 0x80, 0x80, 0x10],
+    ];
+    for bytes in refused {
+        assert!(matches!(TableReader::new(bytes).next(), Err(BatchError::Malformed(_))), "{bytes:?}");
+    }
+    let good = [KIND_REFERENCE | VOLUME_BIT | 1 << ORDER_SHIFT, 1, 0, 0, 0];
+    assert_eq!(TableReader::new(&good).next(), Ok(Entry::Reference { volume: VolumeId(1), lba: Lba(0), birth: Order(1), id: Lba(0), life: 1 }));
+}
+
+#[test]
 fn extreme_values_come_back() {
     let entries = vec![
         Entry::Data { volume: VolumeId(u32::MAX), lba: Lba(u64::MAX), birth: Order(u64::MAX) },

@@ -1,0 +1,330 @@
+//! Deduplication: content that blocks share is a block of the shared volume; blocks refer to it by its number, the id (docs/dedup.md).
+//!
+//! A block of a volume with deduplication goes through reduction so: 1 *print*: a worker takes its fingerprint. 2 *decide*, in order of the queue, once the
+//! fingerprints of all blocks before it are there: the index knows it (a reference), or it gets an id of its own. 3 Where fingerprints alone are not
+//! trusted, what the index found is read and compared first (`compare.rs`). 4 Unique blocks are packed as those of other volumes are (`write/reduce.rs`).
+//!
+//! What must hold: (a) each id in use has as many references as are in maps, in batches on their way, and held by blocks of the queue; (b) an id in use has
+//! content: a place in the map of the shared volume, or a data entry on its way in a batch not after any that refers to it; (c) an id that becomes
+//! free is a hole, and is not given, nor its place written, before what took its references is beyond doubt ([`Engine::release_content`]).
+
+mod compare;
+mod ids;
+mod index;
+
+pub(crate) use compare::Comparisons;
+pub(crate) use ids::Ids;
+
+use crate::Engine;
+use crate::limits::IDS_AHEAD;
+use crate::write::{DATA_UNITS, Placing, RECORD_UNITS};
+use hashbrown::HashMap;
+use index::Index;
+use rustc_hash::FxBuildHasher;
+use windrow_io::{Payload, RequestError};
+use windrow_layout::checkpoint::{Dedup, MAP_PAGE_ENTRIES};
+use windrow_layout::map_entry::MapEntry;
+use windrow_reduce::Print;
+use windrow_units::{BLOCK_BYTES, Lba, Order, Seq, VolumeId};
+
+/// What becomes of a block that may be shared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sharing {
+    /// It is not shared.
+    Off,
+    /// A worker takes its fingerprint.
+    Printing,
+    /// It waits for the blocks before it.
+    Printed(u128),
+    /// It is compared with what has its fingerprint.
+    Comparing,
+    /// New content.
+    Content(u32),
+    /// Content that is there already.
+    Reference(u32),
+}
+
+/// State of deduplication, beside the ids.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    index: Index,
+    /// Blocks in the queue for placement that may still need an id.
+    undecided: u64,
+    /// Number in the queue up to which all are decided.
+    decided: u64,
+    /// Pages of the shared volume that are there, from the first one on.
+    pages: u64,
+    /// Content that is not committed yet and may have to be compared.
+    fresh: HashMap<u32, Payload, FxBuildHasher>,
+    comparisons: Comparisons,
+    /// What a start took for applied.
+    base: Order,
+    /// Fingerprints are weak on purpose (tests).
+    weak: bool,
+    sums: DedupSums,
+}
+
+/// What deduplication did since start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub struct DedupSums {
+    /// Blocks whose fingerprint was looked up.
+    pub looked_up: u64,
+    /// Those that were found and became references.
+    pub found: u64,
+    /// Those whose bytes were compared.
+    pub compared: u64,
+    /// Those that had the fingerprint of other content, or content that could not be read.
+    pub mismatched: u64,
+    /// Entries of the index that gave way to others.
+    pub evicted: u64,
+}
+
+/// What is shared now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub struct DedupStatus {
+    /// Blocks of volumes that refer to shared content, in bytes.
+    pub referred_bytes: u64,
+    /// Blocks of content that they refer to, in bytes (before compression).
+    pub unique_bytes: u64,
+    /// What that content takes, compressed where it is.
+    pub stored_bytes: u64,
+    /// Entries of the index, and how many there may be.
+    pub index_entries: u64,
+    /// See `index_entries`.
+    pub index_entries_max: u64,
+    /// Memory of the index.
+    pub index_bytes: u64,
+    /// Memory of the table of ids.
+    pub ids_bytes: u64,
+    /// What was done since start.
+    pub sums: DedupSums,
+}
+
+impl Shared {
+    /// After a start that took everything up to `base` for applied.
+    pub(crate) fn after(base: Order) -> Self {
+        Self { base, ..Self::default() }
+    }
+
+    /// True if nothing is on its way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.undecided == 0 && self.comparisons.is_empty()
+    }
+}
+
+impl Engine {
+    /// How blocks of a volume are shared.
+    pub(crate) fn dedup_of(&self, volume: VolumeId) -> Dedup {
+        self.volumes.get(volume).map_or(Dedup::Off, |v| v.record.dedup)
+    }
+
+    /// The kind of fingerprint that a volume's blocks get.
+    pub(crate) fn print_of(&self, dedup: Dedup) -> Option<Print> {
+        match dedup {
+            Dedup::Off => None,
+            Dedup::Verify if self.shared.weak => Some(Print::Weak),
+            Dedup::Verify => Some(Print::Fast),
+            Dedup::Hash => Some(Print::Strong),
+        }
+    }
+
+    /// Makes sure that `blocks` more blocks can have ids: that their map pages are there.
+    pub(crate) fn ensure_ids(&mut self, blocks: u64) -> Result<(), RequestError> {
+        if self.shared.index.is_missing() {
+            self.shared.index = Index::new(self.plan.usable_bytes / BLOCK_BYTES, self.limits.index_bytes);
+        }
+        let wanted = self.volumes.ids.end() + self.shared.undecided + blocks + IDS_AHEAD;
+        while self.shared.pages * (MAP_PAGE_ENTRIES as u64) < wanted {
+            let Some((v, arena)) = self.volumes.get_mut(VolumeId::SHARED) else { return Err(RequestError::NoVolume) };
+            if v.map.slot(self.shared.pages).is_none() {
+                let Some(slot) = v.map.ensure(arena, VolumeId::SHARED, self.shared.pages) else {
+                    self.counters.refused_map_pages += 1;
+                    return Err(RequestError::NoSpace);
+                };
+                arena.mark_dirty(slot);
+            }
+            self.shared.pages += 1;
+        }
+        Ok(())
+    }
+
+    /// A block that may be shared joins the queue.
+    pub(crate) fn note_undecided(&mut self) {
+        self.shared.undecided += 1;
+    }
+
+    /// Decides what has its turn.
+    pub(crate) fn decide(&mut self) {
+        let placed = self.admission.reducing.placed;
+        if self.shared.undecided == 0 {
+            self.shared.decided = placed + self.admission.placing.len() as u64;
+            return;
+        }
+        loop {
+            let number = self.shared.decided.max(placed);
+            let Some(entry) = self.admission.placing.get((number - placed) as usize) else { return };
+            if let Placing::Data { key, order, payload, sharing, .. } = entry {
+                match *sharing {
+                    Sharing::Printing => return,
+                    Sharing::Printed(print) => {
+                        let (key, order, payload) = (*key, *order, payload.clone());
+                        self.look_up(number, key.volume(), order, print, payload);
+                    }
+                    _ => {}
+                }
+            }
+            self.shared.decided = number + 1;
+        }
+    }
+
+    fn look_up(&mut self, number: u64, volume: VolumeId, order: Order, print: u128, payload: Payload) {
+        self.shared.sums.looked_up += 1;
+        let Some(id) = self.shared.index.find(print).filter(|id| self.volumes.ids.refer(*id)) else {
+            return self.becomes_content(number, volume, order, Some(print), payload);
+        };
+        let trusted = print & 1 == 1;
+        if trusted {
+            return self.becomes_reference(number, id);
+        }
+        self.shared.sums.compared += 1;
+        match self.shared.fresh.get(&id) {
+            Some(content) if content[..] == payload[..] => self.becomes_reference(number, id),
+            Some(_) => self.is_another(number, id),
+            None => {
+                self.set_sharing(number, Sharing::Comparing);
+                self.compare(number, id);
+            }
+        }
+    }
+
+    fn set_sharing(&mut self, number: u64, now: Sharing) {
+        if let Some(Placing::Data { sharing, .. }) = self.admission.queued(number) {
+            *sharing = now;
+        }
+    }
+
+    /// The block with this number in the queue has the content of an id, which it holds.
+    fn becomes_reference(&mut self, number: u64, id: u32) {
+        self.shared.undecided -= 1;
+        self.shared.sums.found += 1;
+        self.set_sharing(number, Sharing::Reference(id));
+        // It was admitted as a block with payload.
+        self.admission.unsealed_units -= DATA_UNITS - RECORD_UNITS;
+        self.admission.pace.give_back(DATA_UNITS - RECORD_UNITS);
+    }
+
+    /// The block with this number in the queue is not what its fingerprint found: it lets go of it.
+    fn is_another(&mut self, number: u64, id: u32) {
+        self.shared.sums.mismatched += 1;
+        self.release_content(id, Order(0));
+        let Some(Placing::Data { key, order, payload, .. }) = self.admission.queued(number) else { return };
+        let (volume, order, payload) = (key.volume(), *order, payload.clone());
+        // The index goes on to name the other one.
+        self.becomes_content(number, volume, order, None, payload);
+    }
+
+    fn becomes_content(&mut self, number: u64, volume: VolumeId, order: Order, print: Option<u128>, payload: Payload) {
+        self.shared.undecided -= 1;
+        let id = self.volumes.ids.take(order);
+        if let Some(print) = print {
+            let (slot, former) = self.shared.index.insert(print, id);
+            self.volumes.ids.set_slot(id, slot);
+            if let Some(former) = former {
+                self.shared.sums.evicted += 1;
+                self.volumes.ids.take_slot(former);
+            }
+        }
+        if print.is_some_and(|print| print & 1 == 0) {
+            self.shared.fresh.insert(id, payload.clone());
+        }
+        self.set_sharing(number, Sharing::Content(id));
+        if self.compresses(volume) {
+            self.pack_queued(number, payload);
+        }
+    }
+
+    /// Content has been committed: from now on it is in the map.
+    pub(crate) fn content_committed(&mut self, id: u32) {
+        self.shared.fresh.remove(&id);
+    }
+
+    /// The content that a shared block refers to; `None` if it is not there, or not in that life.
+    pub(crate) fn content_of(&self, entry: MapEntry) -> Option<MapEntry> {
+        let id = entry.shared_id()?;
+        let content = self.volumes.get(VolumeId::SHARED)?.map.get(&self.volumes.arena, id);
+        (content.has_payload() && content.life() == entry.life()).then_some(content)
+    }
+
+    /// One reference less. The last one makes the content a hole. What the maps do not show any more was taken from them by orders up to *applied*, not all of
+    /// them durable: until they are, the place is not written again, and only a block with a higher order gets the id. `by`: the order at work, if
+    /// it is not counted as applied yet.
+    pub(crate) fn release_content(&mut self, id: u32, by: Order) {
+        if !self.volumes.ids.release(id) {
+            return;
+        }
+        let applied = by.max(self.checkpoint.applied).max(self.shared.base);
+        if let Some(slot) = self.volumes.ids.take_slot(id) {
+            self.shared.index.remove(slot);
+        }
+        if let Some((v, arena)) = self.volumes.get_mut(VolumeId::SHARED) {
+            let old = v.map.replace(arena, Lba(u64::from(id)), MapEntry::HOLE);
+            if old.has_payload() {
+                self.segments.remove_live(self.codec.segment(old.place()), u32::from(old.length_units()), applied, Seq(0));
+            }
+        }
+        self.volumes.ids.free(id, applied);
+    }
+
+    /// What is shared now.
+    pub(crate) fn dedup_status(&self) -> DedupStatus {
+        let (index_entries, index_entries_max) = self.shared.index.entries();
+        let content = self.volumes.get(VolumeId::SHARED).map_or((0, 0), |v| (v.map.mapped_blocks, v.map.stored_units));
+        DedupStatus {
+            referred_bytes: self.volumes.iter().map(|v| v.map.shared_blocks).sum::<u64>() * BLOCK_BYTES,
+            unique_bytes: content.0 * BLOCK_BYTES,
+            stored_bytes: content.1 * windrow_units::PLACE_UNIT as u64,
+            index_entries,
+            index_entries_max,
+            index_bytes: self.shared.index.bytes(),
+            ids_bytes: self.volumes.ids.bytes(),
+            sums: self.shared.sums,
+        }
+    }
+
+    /// Makes fingerprints weak on purpose, so that different blocks have the same one: for tests of volumes that compare.
+    #[doc(hidden)]
+    pub fn plant_weak_fingerprints(&mut self) {
+        self.shared.weak = true;
+    }
+
+    /// The ids that blocks of a volume refer to (tests).
+    #[doc(hidden)]
+    pub fn content_ids(&self, volume: VolumeId, blocks: std::ops::Range<u64>) -> Vec<Option<u64>> {
+        let Some(v) = self.volumes.get(volume) else { return Vec::new() };
+        blocks.map(|lba| v.map.get(&self.volumes.arena, Lba(lba)).shared_id().map(|id| id.0)).collect()
+    }
+
+    /// Checks at rest that the references are those of the maps, and that content is there for each.
+    pub(crate) fn check_references(&self) -> Result<(), String> {
+        let mut counted = vec![0u32; self.volumes.ids.end() as usize];
+        for v in self.volumes.iter() {
+            for entry in v.map.entries(&self.volumes.arena) {
+                let Some(id) = entry.shared_id() else { continue };
+                match counted.get_mut(id.0 as usize) {
+                    Some(count) => *count += 1,
+                    None => return Err(format!("volume {} refers to content {id}, which was never given", v.record.id)),
+                }
+                if self.content_of(entry).is_none() {
+                    return Err(format!("volume {} refers to content {id}, which is not there", v.record.id));
+                }
+            }
+        }
+        let in_use = counted.iter().filter(|count| **count > 0).count() as u64;
+        let known = self.volumes.get(VolumeId::SHARED).map_or(0, |v| v.map.mapped_blocks);
+        if in_use != self.volumes.ids.in_use() || known != in_use {
+            return Err(format!("{in_use} contents are referred to, {} are counted, {known} are in the map", self.volumes.ids.in_use()));
+        }
+        let wrong = (0..).zip(&counted).find(|(id, count)| self.volumes.ids.references(Lba(*id)) != **count);
+        wrong.map_or(Ok(()), |(id, count)| Err(format!("content {id} has {count} references, {} are counted", self.volumes.ids.references(Lba(id)))))
+    }
+}

@@ -1,0 +1,136 @@
+//! Ids of shared content: who refers to them, and which are free.
+//!
+//! 1 A count is of map entries, of entries in batches that are not committed, and of holds (a block that is being compared). 2 An id whose count falls
+//!   to zero is free, and remembers *applied*: the highest order of which the maps showed anything then. 3 It is given only to a block with an order above
+//!   that (docs/dedup.md, References).
+
+use std::collections::VecDeque;
+use windrow_units::{Lba, Order};
+
+/// No slot of the index.
+const NO_SLOT: u32 = u32::MAX;
+
+/// What is known of an id.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    references: u32,
+    life: u32,
+    slot: u32,
+}
+
+const UNUSED: Record = Record { references: 0, life: 0, slot: NO_SLOT };
+
+/// All ids, from 0.
+#[derive(Debug, Default)]
+pub(crate) struct Ids {
+    records: Vec<Record>,
+    /// Free ids with what was applied when they became free, ascending.
+    waiting: VecDeque<(Order, u32)>,
+    /// Free ids for orders above `free_after`.
+    free: VecDeque<u32>,
+    free_after: Order,
+    in_use: u64,
+}
+
+impl Ids {
+    /// Ids that have ever been given since the start: all are below.
+    pub(crate) fn end(&self) -> u64 {
+        self.records.len() as u64
+    }
+
+    /// Ids that somebody refers to.
+    pub(crate) fn in_use(&self) -> u64 {
+        self.in_use
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        let lists = self.free.capacity() * size_of::<u32>() + self.waiting.capacity() * size_of::<(Order, u32)>();
+        (self.records.capacity() * size_of::<Record>() + lists) as u64
+    }
+
+    /// Gives an id to a block with this order, with one reference.
+    pub(crate) fn take(&mut self, order: Order) -> u32 {
+        while let Some((applied, id)) = self.waiting.front().copied().filter(|(applied, _)| *applied < order) {
+            self.waiting.pop_front();
+            self.free.push_back(id);
+            self.free_after = self.free_after.max(applied);
+        }
+        let known = if order > self.free_after { self.free.pop_front() } else { None };
+        let id = known.unwrap_or_else(|| {
+            self.records.push(UNUSED);
+            (self.records.len() - 1) as u32
+        });
+        self.records[id as usize] = Record { references: 1, life: order.0 as u32, slot: NO_SLOT };
+        self.in_use += 1;
+        id
+    }
+
+    /// The life of the content of an id in use.
+    pub(crate) fn life(&self, id: u32) -> u32 {
+        self.records[id as usize].life
+    }
+
+    /// References to it.
+    pub(crate) fn references(&self, id: Lba) -> u32 {
+        self.records.get(id.0 as usize).map_or(0, |record| record.references)
+    }
+
+    /// One more reference to an id in use. False if there can be no more.
+    pub(crate) fn refer(&mut self, id: u32) -> bool {
+        let record = &mut self.records[id as usize];
+        debug_assert!(record.references > 0);
+        let more = record.references < u32::MAX;
+        record.references += u32::from(more);
+        more
+    }
+
+    /// One reference less. True if it was the last one: then [`Ids::free`] follows.
+    #[must_use]
+    pub(crate) fn release(&mut self, id: u32) -> bool {
+        let record = &mut self.records[id as usize];
+        record.references -= 1;
+        record.references == 0
+    }
+
+    /// Nobody refers to it any more. `applied`: see above.
+    pub(crate) fn free(&mut self, id: u32, applied: Order) {
+        self.in_use -= 1;
+        self.waiting.push_back((applied, id));
+    }
+
+    /// Where the index has it.
+    pub(crate) fn set_slot(&mut self, id: u32, slot: u32) {
+        self.records[id as usize].slot = slot;
+    }
+
+    /// Where the index has it, which is forgotten.
+    pub(crate) fn take_slot(&mut self, id: u32) -> Option<u32> {
+        let slot = std::mem::replace(&mut self.records[id as usize].slot, NO_SLOT);
+        (slot != NO_SLOT).then_some(slot)
+    }
+
+    /// A map has a reference to it (at a start).
+    pub(crate) fn found(&mut self, id: Lba) {
+        let at = id.0 as usize;
+        if at >= self.records.len() {
+            self.records.resize(at + 1, UNUSED);
+        }
+        let record = &mut self.records[at];
+        self.in_use += u64::from(record.references == 0);
+        record.references = record.references.saturating_add(1);
+    }
+
+    /// All references are found: notes the lives, and that all others are free (at a start).
+    pub(crate) fn settle(&mut self, applied: Order, life: impl Fn(Lba) -> u32) {
+        for (at, record) in self.records.iter_mut().enumerate() {
+            record.life = life(Lba(at as u64));
+            if record.references == 0 {
+                self.waiting.push_back((applied, at as u32));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! The index: fingerprint -> id, of a fixed size.
+//!
+//! Buckets of eight entries; the fingerprint says which. In a full bucket a hand goes round: the first entry that was not used since it passed last gives
+//! way (second chance). Nothing moves, so an id knows its slot, and is taken out when nobody refers to it any more: what the index names is in use.
+
+/// Entries of a bucket.
+const WAYS: usize = 8;
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Debug)]
+struct Bucket {
+    prints: [u128; WAYS],
+    ids: [u32; WAYS],
+    /// A bit for each entry that was used since the hand passed.
+    used: u8,
+    hand: u8,
+}
+
+const EMPTY: Bucket = Bucket { prints: [0; WAYS], ids: [NONE; WAYS], used: 0, hand: 0 };
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    buckets: Vec<Bucket>,
+    entries: u64,
+}
+
+impl Index {
+    /// For so many entries, but of no more bytes than `bytes`; at least one bucket.
+    pub(crate) fn new(entries: u64, bytes: u64) -> Self {
+        let buckets = entries.div_ceil(WAYS as u64).min(bytes / size_of::<Bucket>() as u64).max(1);
+        Self { buckets: vec![EMPTY; buckets as usize], entries: 0 }
+    }
+
+    /// True if it has no room at all yet.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.buckets.is_empty()
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.buckets.len() * size_of::<Bucket>()) as u64
+    }
+
+    /// Entries that there are, and that there may be.
+    pub(crate) fn entries(&self) -> (u64, u64) {
+        (self.entries, (self.buckets.len() * WAYS) as u64)
+    }
+
+    /// The upper half spread over all buckets.
+    fn bucket(&self, print: u128) -> usize {
+        ((print >> 64) * self.buckets.len() as u128 >> 64) as usize
+    }
+
+    /// The id of a fingerprint.
+    pub(crate) fn find(&mut self, print: u128) -> Option<u32> {
+        let at = self.bucket(print);
+        let bucket = self.buckets.get_mut(at)?;
+        let way = (0..WAYS).find(|way| bucket.prints[*way] == print && bucket.ids[*way] != NONE)?;
+        bucket.used |= 1 << way;
+        Some(bucket.ids[way])
+    }
+
+    /// Enters an id under a fingerprint that is not there. Returns its slot, and the id that gave way.
+    pub(crate) fn insert(&mut self, print: u128, id: u32) -> (u32, Option<u32>) {
+        let at = self.bucket(print);
+        let bucket = &mut self.buckets[at];
+        let free = (0..WAYS).find(|way| bucket.ids[*way] == NONE);
+        let way = free.unwrap_or_else(|| {
+            loop {
+                let way = usize::from(bucket.hand);
+                bucket.hand = (bucket.hand + 1) % WAYS as u8;
+                if bucket.used >> way & 1 == 0 {
+                    break way;
+                }
+                bucket.used &= !(1 << way);
+            }
+        });
+        let former = std::mem::replace(&mut bucket.ids[way], id);
+        bucket.prints[way] = print;
+        bucket.used &= !(1 << way);
+        self.entries += u64::from(former == NONE);
+        ((at * WAYS + way) as u32, (former != NONE).then_some(former))
+    }
+
+    /// Takes an entry out.
+    pub(crate) fn remove(&mut self, slot: u32) {
+        let bucket = &mut self.buckets[slot as usize / WAYS];
+        debug_assert_ne!(bucket.ids[slot as usize % WAYS], NONE);
+        bucket.ids[slot as usize % WAYS] = NONE;
+        self.entries -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests;

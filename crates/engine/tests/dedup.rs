@@ -1,0 +1,319 @@
+//! Stories of volumes that share blocks: content is stored once, and whatever happens to those who refer to it, each reads what it wrote.
+
+mod machine;
+
+use machine::Machine;
+use std::collections::BTreeMap;
+use windrow_engine::*;
+use windrow_io::*;
+use windrow_layout::checkpoint::{Compression, Dedup};
+use windrow_layout::superblock::Features;
+use windrow_units::{Redundancy, VolumeId};
+
+const MIB: u64 = 1 << 20;
+
+/// Content number `n`: no two are the same; every other one can be packed.
+fn content(n: u64) -> Vec<u8> {
+    let mut x = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut block = vec![n as u8 | 1; 4096];
+    block[..if n.is_multiple_of(2) { 4096 } else { 900 }].fill_with(|| {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x as u8
+    });
+    block[..8].copy_from_slice(&(n + 1).to_le_bytes());
+    block
+}
+
+fn write(machine: &mut Machine, volume: VolumeId, lba: u64, numbers: &[u64]) {
+    let bytes: Vec<u8> = numbers.iter().flat_map(|n| content(*n)).collect();
+    machine.request(volume, Op::Write { offset: lba * 4096, data: Payload::copy_of(&bytes), fua: false });
+    machine.settle();
+}
+
+fn trim(machine: &mut Machine, volume: VolumeId, lba: u64, blocks: u64) {
+    machine.request(volume, Op::Trim { offset: lba * 4096, length: blocks * 4096, fua: false });
+    machine.settle();
+}
+
+fn verify(machine: &mut Machine, volume: VolumeId, lba: u64, numbers: &[u64], what: &str) {
+    let bytes = machine.read(volume, lba * 4096, (numbers.len() * 4096) as u32);
+    for (i, (found, n)) in bytes.chunks_exact(4096).zip(numbers).enumerate() {
+        assert!(found == content(*n), "{what}: block {} is not content {n}", lba + i as u64);
+    }
+}
+
+fn share(machine: &mut Machine, volume: VolumeId, dedup: Dedup) {
+    assert_eq!(machine.command(Control::VolumeDedup { volume, dedup }), Some(Ok(ControlReply::Done)));
+}
+
+fn create(machine: &mut Machine, name: &str, size_bytes: u64, dedup: Dedup) -> VolumeId {
+    match machine.command(Control::VolumeCreate { name: name.into(), size_bytes }) {
+        Some(Ok(ControlReply::Volume(volume))) => {
+            share(machine, volume, dedup);
+            volume
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn pool(dedup: Dedup) -> (Machine, VolumeId) {
+    let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
+    let volume = create(&mut machine, "v", 16 * MIB, dedup);
+    (machine, volume)
+}
+
+fn rest(machine: &mut Machine, volume: VolumeId) -> PoolStatus {
+    machine.flush(volume);
+    machine::pass(machine, 20);
+    machine.engine.self_check().unwrap_or_else(|error| panic!("{error}"));
+    machine.engine.status()
+}
+
+#[test]
+fn what_is_written_often_is_stored_once() {
+    for dedup in [Dedup::Hash, Dedup::Verify] {
+        let (mut machine, volume) = pool(dedup);
+        let other = create(&mut machine, "other", 4 * MIB, dedup);
+        let numbers: Vec<u64> = (0..100).collect();
+        write(&mut machine, volume, 0, &numbers);
+        write(&mut machine, volume, 500, &numbers);
+        machine.flush(volume);
+        write(&mut machine, other, 7, &numbers);
+        let status = rest(&mut machine, volume);
+        let shared = status.dedup;
+        assert_eq!((shared.referred_bytes, shared.unique_bytes, shared.stored_bytes), (300 * 4096, 100 * 4096, 100 * 4096));
+        assert_eq!((shared.sums.looked_up, shared.sums.found, shared.sums.mismatched), (300, 200, 0));
+        assert_eq!((status.used_bytes, status.stored_bytes, status.written.user), (300 * 4096, 100 * 4096, 100 * 4096), "to the byte");
+        assert_eq!(shared.sums.compared, if dedup == Dedup::Verify { 200 } else { 0 });
+        for what in ["now", "after a crash", "after another"] {
+            verify(&mut machine, volume, 0, &numbers, what);
+            verify(&mut machine, volume, 500, &numbers, what);
+            verify(&mut machine, other, 7, &numbers, what);
+            machine = machine.crash();
+            let after = rest(&mut machine, volume);
+            assert_eq!((after.dedup.referred_bytes, after.dedup.unique_bytes, after.stored_bytes), (300 * 4096, 100 * 4096, 100 * 4096), "{what}");
+            machine.command(Control::Checkpoint);
+            machine::pass(&mut machine, 20);
+        }
+    }
+}
+
+/// Blocks of one request, of which some are the same: also those are found whose first one is not in the log yet.
+#[test]
+fn duplicates_within_a_request_are_found() {
+    for dedup in [Dedup::Hash, Dedup::Verify] {
+        let (mut machine, volume) = pool(dedup);
+        let numbers: Vec<u64> = (0..90).map(|i| i % 3).collect();
+        write(&mut machine, volume, 0, &numbers);
+        let status = rest(&mut machine, volume);
+        assert_eq!((status.dedup.unique_bytes, status.dedup.sums.found), (3 * 4096, 87));
+        verify(&mut machine, volume, 0, &numbers, "now");
+        verify(&mut machine.crash(), volume, 0, &numbers, "after a crash");
+    }
+}
+
+#[test]
+fn content_goes_with_the_last_reference() {
+    let (mut machine, volume) = pool(Dedup::Hash);
+    write(&mut machine, volume, 0, &[1, 2, 3, 1, 2, 3]);
+    write(&mut machine, volume, 0, &[4]);
+    assert_eq!(rest(&mut machine, volume).dedup.unique_bytes, 4 * 4096);
+    write(&mut machine, volume, 3, &[5]);
+    assert_eq!(rest(&mut machine, volume).dedup.unique_bytes, 4 * 4096, "1 has gone, 5 has come");
+    trim(&mut machine, volume, 1, 1);
+    verify(&mut machine, volume, 2, &[3, 5, 2, 3], "a trim takes one reference");
+    trim(&mut machine, volume, 4, 1);
+    assert_eq!(rest(&mut machine, volume).dedup.unique_bytes, 3 * 4096, "3, 4 and 5");
+    write(&mut machine, volume, 9, &[1, 2, 4, 6]);
+    let status = rest(&mut machine, volume);
+    assert_eq!((status.dedup.unique_bytes, status.dedup.sums.found), (6 * 4096, 4), "what has gone is not found");
+    let mut machine = machine.crash();
+    verify(&mut machine, volume, 2, &[3, 5], "after a crash");
+    verify(&mut machine, volume, 9, &[1, 2, 4, 6], "after a crash");
+    let other = create(&mut machine, "other", 4 * MIB, Dedup::Hash);
+    write(&mut machine, other, 0, &[3, 3, 77]);
+    assert_eq!(machine.command(Control::VolumeDelete { volume }), Some(Ok(ControlReply::Done)));
+    let status = rest(&mut machine, other);
+    assert_eq!((status.dedup.unique_bytes, status.dedup.referred_bytes), (2 * 4096, 3 * 4096));
+    let mut machine = machine.crash();
+    verify(&mut machine, other, 0, &[3, 3, 77], "what a deleted volume had written first");
+    trim(&mut machine, other, 0, 1024);
+    let status = rest(&mut machine, other);
+    assert_eq!((status.dedup.unique_bytes, status.used_bytes, status.stored_bytes), (0, 0, 0));
+}
+
+/// Old software could not read it: the flag is in force before anything is shared, and only then.
+#[test]
+fn the_flag_is_durable_before_the_first_volume_shares() {
+    let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
+    let volume = machine.volume(MIB);
+    machine.flush(volume);
+    let usable = machine.engine.status().plan.usable_bytes;
+    let has_flag = |machine: &Machine, member| machine.memory.superblock_of(member).features.incompatible & Features::SHARED != 0;
+    assert!((0..4).all(|member| !has_flag(&machine, member)));
+    machine.held = Some(Vec::new());
+    assert_eq!(machine.command(Control::VolumeDedup { volume, dedup: Dedup::Hash }), None, "its superblocks are on their way");
+    assert_eq!(machine.engine.status().volumes[0].dedup, Dedup::Off);
+    machine.release();
+    assert!((0..4).all(|member| has_flag(&machine, member)));
+    assert_eq!(machine.control.pop().map(|answer| answer.result), Some(Ok(ControlReply::Done)));
+    let mut machine = machine.crash();
+    assert_eq!(machine.engine.status().volumes[0].dedup, Dedup::Hash, "it is an operation of the log");
+    assert!(machine.engine.status().plan.usable_bytes <= usable, "the second map is in the plan");
+    share(&mut machine, volume, Dedup::Off);
+    assert_eq!(machine.engine.status().volumes[0].dedup, Dedup::Off);
+}
+
+/// The fingerprint of almost everything is the same. Bytes are compared, so nobody reads what he did not write.
+#[test]
+fn collisions_are_found_by_comparing() {
+    let (mut machine, volume) = pool(Dedup::Verify);
+    machine.engine.plant_weak_fingerprints();
+    let numbers: Vec<u64> = (0..60).map(|i| i * i % 23).collect();
+    write(&mut machine, volume, 0, &numbers);
+    machine.flush(volume);
+    write(&mut machine, volume, 100, &numbers);
+    let status = rest(&mut machine, volume);
+    assert!(status.dedup.sums.mismatched > 50 && status.dedup.sums.found > 0, "{:?}", status.dedup);
+    verify(&mut machine, volume, 0, &numbers, "now");
+    verify(&mut machine, volume, 100, &numbers, "now");
+    let mut machine = machine.crash();
+    verify(&mut machine, volume, 0, &numbers, "after a crash");
+    verify(&mut machine, volume, 100, &numbers, "after a crash");
+}
+
+/// A trim takes effect when it is admitted, and older writes may still wait for a worker then. One of them must not get the id that the trim made free:
+/// the trim may be lost, and the older write not.
+#[test]
+fn an_older_write_does_not_get_the_id_that_a_younger_trim_made_free() {
+    let (mut machine, volume) = pool(Dedup::Hash);
+    write(&mut machine, volume, 0, &[1]);
+    machine.flush(volume);
+    // The write of block 5 is with a worker while block 0 is trimmed.
+    let data = Payload::copy_of(&content(2));
+    machine.events.push(Event::Request(Request { id: RequestId(7), volume, op: Op::Write { offset: 5 * 4096, data, fua: false } }));
+    machine.engine.apply(&mut machine.events, &mut machine.out);
+    let jobs = std::mem::take(&mut machine.out.jobs);
+    assert_eq!(jobs.len(), 1);
+    machine.events.push(Event::Request(Request { id: RequestId(8), volume, op: Op::Trim { offset: 0, length: 4096, fua: false } }));
+    machine.settle();
+    for mut job in jobs {
+        job.run();
+        machine.events.push(Event::Job(job));
+    }
+    machine.settle();
+    let ids: Vec<u64> = machine.engine.status().volumes.iter().map(|v| v.shared_bytes).collect();
+    assert_eq!(ids.len(), 1);
+    machine.flush(volume);
+    assert_eq!(machine.engine.content_ids(volume, 5..6), [Some(1)], "not 0");
+    verify(&mut machine, volume, 5, &[2], "now");
+    write(&mut machine, volume, 6, &[3]);
+    machine.flush(volume);
+    assert_eq!(machine.engine.content_ids(volume, 6..7), [Some(0)], "a younger one does");
+    let mut machine = machine.crash();
+    verify(&mut machine, volume, 5, &[2, 3], "after a crash");
+}
+
+/// A pool to the last block, all of it one content. Overwriting one of its blocks frees nothing; it works all the same.
+#[test]
+fn a_full_pool_of_one_content_can_be_written_anew() {
+    let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
+    let volume = create(&mut machine, "v", 256 * MIB, Dedup::Hash);
+    let blocks = machine.engine.status().plan.usable_bytes / 4096;
+    for first in (0..blocks).step_by(64) {
+        write(&mut machine, volume, first, &vec![1000; 64.min(blocks - first) as usize]);
+    }
+    machine.completions.clear();
+    write(&mut machine, volume, blocks, &[1]);
+    let refused = machine.completions.pop().map(|c| c.result);
+    assert!(matches!(refused, Some(Err(RequestError::NoSpace))), "each block counts: {refused:?}");
+    let status = rest(&mut machine, volume);
+    assert_eq!((status.dedup.unique_bytes, status.used_bytes), (4096, blocks * 4096));
+    for round in 0..3u64 {
+        for lba in 0..blocks {
+            write(&mut machine, volume, lba, &[2000 + round * blocks + lba]);
+        }
+        let status = rest(&mut machine, volume);
+        assert_eq!((status.dedup.unique_bytes, status.refused_space), (blocks * 4096, 1), "round {round}");
+        for lba in 0..blocks {
+            verify(&mut machine, volume, lba, &[2000 + round * blocks + lba], "written anew");
+        }
+    }
+    for first in (0..blocks).step_by(64) {
+        write(&mut machine, volume, first, &vec![1000; 64.min(blocks - first) as usize]);
+    }
+    assert_eq!(rest(&mut machine, volume).dedup.unique_bytes, 4096);
+}
+
+/// The map of content takes pages of its own: a pool that is full to what the larger map leaves is not set to share.
+#[test]
+fn a_pool_too_full_for_a_second_map_is_refused() {
+    let mut machine = Machine::with(Redundancy::Single, 4, 96, 100);
+    let volume = machine.volume(1024 * MIB);
+    let blocks = machine.engine.status().plan.usable_bytes / 4096;
+    for first in (0..blocks).step_by(64) {
+        write(&mut machine, volume, first, &(first..(first + 64).min(blocks)).collect::<Vec<_>>());
+    }
+    assert!(matches!(machine.command(Control::VolumeDedup { volume, dedup: Dedup::Hash }), Some(Err(ControlError::NoSpace(_)))));
+    trim(&mut machine, volume, 0, blocks / 10);
+    share(&mut machine, volume, Dedup::Hash);
+    assert!(machine.engine.status().plan.usable_bytes < blocks * 4096);
+}
+
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// Writes, trims, deletes, cleaning, checkpoints and crashes, of content that is drawn from a small set; what was flushed is there.
+#[test]
+fn churn_with_crashes() {
+    for seed in 0..4u64 {
+        let mut rng = Rng(seed);
+        let dedup = if seed % 2 == 0 { Dedup::Hash } else { Dedup::Verify };
+        let mut machine = Machine::with(Redundancy::Single, 4, 7, 100);
+        let volumes = [create(&mut machine, "a", 8 * MIB, dedup), create(&mut machine, "b", 8 * MIB, dedup)];
+        if seed % 3 == 0 {
+            let packed = Control::VolumeCompression { volume: volumes[0], compression: Compression::Lz4 };
+            assert_eq!(machine.command(packed), Some(Ok(ControlReply::Done)));
+        }
+        let mut model: BTreeMap<(usize, u64), u64> = BTreeMap::new();
+        let mut cleaned = 0;
+        for round in 0..12 {
+            if seed % 2 == 1 {
+                machine.engine.plant_weak_fingerprints();
+            }
+            for _ in 0..130 {
+                let (at, lba, count) = (rng.below(2) as usize, rng.below(1150), 1 + rng.below(12));
+                if rng.below(15) == 0 {
+                    trim(&mut machine, volumes[at], lba, count);
+                    (lba..lba + count).for_each(|lba| _ = model.remove(&(at, lba)));
+                } else {
+                    let numbers: Vec<u64> = (0..count).map(|_| if rng.below(3) > 0 { rng.below(1 << 30) + 100 } else { rng.below(60) }).collect();
+                    write(&mut machine, volumes[at], lba, &numbers);
+                    numbers.iter().zip(lba..).for_each(|(n, lba)| _ = model.insert((at, lba), *n));
+                }
+            }
+            cleaned += rest(&mut machine, volumes[0]).segments_cleaned;
+            for ((at, lba), n) in &model {
+                verify(&mut machine, volumes[*at], *lba, &[*n], &format!("seed {seed} round {round}"));
+            }
+            if rng.below(2) == 0 {
+                machine = machine.crash();
+                rest(&mut machine, volumes[0]);
+            }
+        }
+        for volume in volumes {
+            trim(&mut machine, volume, 0, 2048);
+        }
+        let status = rest(&mut machine, volumes[0]);
+        assert_eq!((status.dedup.unique_bytes, status.stored_bytes, status.used_bytes), (0, 0, 0), "seed {seed}: nothing is left over");
+        assert!(cleaned > 0, "seed {seed}: content was moved");
+    }
+}

@@ -1,0 +1,17 @@
+use super::*;
+
+#[test]
+fn a_strong_one_is_the_beginning_of_blake3() {
+    // The published test vector for the input 0, 1, 2: e1be4d7a8ab5560aa4199eea339849ba 8e293d55...
+    let published = [0xe1u8, 0xbe, 0x4d, 0x7a, 0x8a, 0xb5, 0x56, 0x0a, 0xa4, 0x19, 0x9e, 0xea, 0x33, 0x98, 0x49, 0xba];
+    assert_eq!(Print::Strong.of(&[0, 1, 2]), u128::from_le_bytes(published) | 1);
+}
+
+#[test]
+fn kinds_never_meet_and_one_bit_of_a_block_changes_each() {
+    let mut block = vec![7u8; 4096];
+    let before = [Print::Fast.of(&block), Print::Strong.of(&block)];
+    assert_eq!((before[0] & 1, before[1] & 1), (0, 1));
+    block[4095] ^= 1;
+    assert!(before[0] != Print::Fast.of(&block) && before[1] != Print::Strong.of(&block));
+}
