@@ -63,6 +63,13 @@ pub enum Command {
         /// `off` or `lz4`.
         compression: windrow_layout::checkpoint::Compression,
     },
+    /// Whether blocks of a volume are shared from now on.
+    VolumeDedup {
+        /// Which.
+        name: String,
+        /// `off`, `verify` or `hash`.
+        dedup: windrow_layout::checkpoint::Dedup,
+    },
     /// Delete a volume.
     VolumeDelete {
         /// Which.

@@ -17,7 +17,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 use windrow_engine::api::{Control, ControlError, ControlReply, ScrubCommand};
 use windrow_engine::{PlacementKind, VictimRule};
-use windrow_layout::checkpoint::{Compression, SyncMode};
+use windrow_layout::checkpoint::{Compression, Dedup, SyncMode};
 use windrow_units::MemberId;
 
 #[derive(Default)]
@@ -130,6 +130,7 @@ impl ControlHandler for Daemon {
             Command::Status => report(&self.pool).map(|report| Reply::Pool(Box::new(report))),
             Command::VolumeCreate { name, size_bytes } => create_volume(&self.pool, &name, size_bytes).map(Reply::Volume),
             Command::VolumeSync { name, sync } => set_sync(&self.pool, &name, sync).map(Reply::Volume),
+            Command::VolumeDedup { name, dedup } => set_dedup(&self.pool, &name, dedup).map(Reply::Volume),
             Command::VolumeCompression { name, compression } => set_compression(&self.pool, &name, compression).map(Reply::Volume),
             Command::VolumeResize { name, size_bytes } => resize_volume(&self.pool, &name, size_bytes).map(Reply::Volume),
             Command::VolumeDelete { name } => self.delete_volume(&name),
@@ -246,6 +247,14 @@ pub fn set_compression(pool: &Pool, name: &str, compression: Compression) -> Res
     let what = format!("cannot set the compression of volume '{name}'");
     let id = volume(pool, &what, name)?.id;
     pool.control(Control::VolumeCompression { volume: id, compression }).map_err(|error| control_failure(what.clone(), &error))?;
+    volume(pool, &what, name)
+}
+
+/// Sets whether blocks of a volume are shared from now on.
+pub fn set_dedup(pool: &Pool, name: &str, dedup: Dedup) -> Result<VolumeReport, Failure> {
+    let what = format!("cannot set the deduplication of volume '{name}'");
+    let id = volume(pool, &what, name)?.id;
+    pool.control(Control::VolumeDedup { volume: id, dedup }).map_err(|error| control_failure(what.clone(), &error))?;
     volume(pool, &what, name)
 }
 

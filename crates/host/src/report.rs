@@ -80,6 +80,12 @@ pub struct VolumeReport {
     /// How blocks are stored: `off` or `lz4`.
     #[serde(default)]
     pub compression: windrow_layout::checkpoint::Compression,
+    /// Whether its blocks are shared: `off`, `verify` or `hash`.
+    #[serde(default)]
+    pub dedup: windrow_layout::checkpoint::Dedup,
+    /// Bytes of its blocks that refer to shared content, which is stored once for all who do.
+    #[serde(default)]
+    pub shared_bytes: u64,
     /// Bytes in which the blocks that hold data are stored: payload alone.
     #[serde(default)]
     pub stored_bytes: u64,
@@ -246,6 +252,9 @@ pub struct CounterReport {
     /// What compression did.
     #[serde(default)]
     pub reduction: windrow_engine::ReductionSums,
+    /// What is shared, and what deduplication did.
+    #[serde(default)]
+    pub dedup: windrow_engine::DedupStatus,
     /// Flush and FUA requests.
     pub flushes: u64,
     /// Checkpoints.
@@ -421,6 +430,7 @@ impl PoolReport {
                 user_read_bytes: status.user_read_bytes,
                 fill_blocks: status.fill_blocks,
                 reduction: status.reduction,
+                dedup: status.dedup,
                 flushes: status.flushes,
                 checkpoints: status.checkpoints,
                 segments_cleaned: status.segments_cleaned,
@@ -466,6 +476,8 @@ impl From<&windrow_engine::api::VolumeStatus> for VolumeReport {
             read_only: volume.read_only,
             sync: volume.sync,
             compression: volume.compression,
+            dedup: volume.dedup,
+            shared_bytes: volume.shared_bytes,
             stored_bytes: volume.stored_bytes,
             deleting: volume.deleting,
         }

@@ -305,6 +305,9 @@ fn describe_check(report: &CheckReport) -> String {
     if report.log_order < report.accepted_order {
         _ = writeln!(text, "in the journal alone: orders above {}, {} blocks", report.log_order, report.journal_blocks);
     }
+    if report.contents > 0 {
+        _ = writeln!(text, "shared: {} contents, {} blocks refer to them", report.contents, report.references);
+    }
     for volume in &report.volumes {
         _ = writeln!(text, "volume '{}': {}, {} blocks", volume.name, Size(volume.size_bytes), volume.mapped_blocks);
     }

@@ -388,12 +388,23 @@ pub fn journal(report: &PoolReport) -> String {
     format!("{} in {} copies, {} of {} chunks in use{done}", Size(journal.bytes), journal.copies, journal.chunks_used, journal.chunks)
 }
 
-/// What the blocks of all volumes take, and what compression made of them.
+/// What the blocks of all volumes take, and what sharing and compression made of them.
 fn stored(report: &PoolReport) -> String {
     let sum = |bytes: fn(&windrow_host::report::VolumeReport) -> u64| report.volumes.iter().map(bytes).sum::<u64>();
-    let (mapped, stored) = (sum(|volume| volume.mapped_bytes), sum(|volume| volume.stored_bytes));
-    let hundredths = (u128::from(mapped) * 100).checked_div(u128::from(stored)).unwrap_or(100);
-    format!("{} for {} of blocks (1 : {}.{:02})", Size(stored), Size(mapped), hundredths / 100, hundredths % 100)
+    let dedup = &report.counters.dedup;
+    let (mapped, stored) = (sum(|volume| volume.mapped_bytes), sum(|volume| volume.stored_bytes) + dedup.stored_bytes);
+    let ratio = |all: u64, part: u64| {
+        let hundredths = (u128::from(all) * 100).checked_div(u128::from(part)).unwrap_or(100);
+        format!("1 : {}.{:02}", hundredths / 100, hundredths % 100)
+    };
+    let shared = match dedup.referred_bytes {
+        0 => String::new(),
+        referred => {
+            let (unique, index) = (dedup.unique_bytes, Size(dedup.index_bytes));
+            format!("; {} unique for {} shared ({}), index {index}", Size(unique), Size(referred), ratio(referred, unique))
+        }
+    };
+    format!("{} for {} of blocks ({}){shared}", Size(stored), Size(mapped), ratio(mapped, stored))
 }
 
 /// A pool as text.

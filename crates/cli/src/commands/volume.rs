@@ -8,14 +8,14 @@ use clap::Subcommand;
 use windrow_host::Failure;
 use windrow_host::control::{Command, Reply};
 use windrow_host::report::VolumeReport;
-use windrow_layout::checkpoint::{Compression, SyncMode};
+use windrow_layout::checkpoint::{Compression, Dedup, SyncMode};
 
 /// What can be done with volumes.
 #[derive(Subcommand)]
 pub enum VolumeCommand {
     /// Make a thin volume.
     #[command(
-        after_help = "Examples:\n  windrow volume create tank/data 10G\n  windrow volume create tank/vm-7 512M --compression lz4\n  windrow volume create tank/vm-8 512M -o json"
+        after_help = "Examples:\n  windrow volume create tank/data 10G\n  windrow volume create tank/vm-7 512M --compression lz4 --dedup hash\n  windrow volume create tank/vm-8 512M -o json"
     )]
     Create {
         /// POOL/VOLUME.
@@ -25,6 +25,10 @@ pub enum VolumeCommand {
         /// How blocks are stored: `off`, or `lz4` where that saves an eighth of a block (`zstd` is not there yet).
         #[arg(long, value_parser = ["off", "lz4"], default_value = "off")]
         compression: String,
+        /// Whether blocks with the same content are stored once for all volumes that say so: `hash` finds them by 128 bits of a cryptographic hash, `verify`
+        /// by a fast one, and compares their bytes.
+        #[arg(long, value_parser = ["off", "verify", "hash"], default_value = "off")]
+        dedup: String,
         #[command(flatten)]
         place: PoolPlace,
     },
@@ -63,14 +67,21 @@ pub enum VolumeCommand {
         #[command(flatten)]
         place: PoolPlace,
     },
-    /// Set properties of a volume. Compression holds for what is written from now on: what is there stays as it is.
-    #[command(after_help = "Examples:\n  windrow volume set tank/data --compression lz4\n  windrow volume set tank/data --compression off -o json")]
+    /// Set properties of a volume. Compression and deduplication hold for what is written from now on: what is there stays as it is.
+    #[command(
+        after_help = "Examples:\n  windrow volume set tank/data --compression lz4\n  windrow volume set tank/data --dedup verify\n  windrow volume set tank/data --compression off --dedup off -o json",
+        group = clap::ArgGroup::new("property").required(true).multiple(true).args(["compression", "dedup"])
+    )]
     Set {
         /// POOL/VOLUME.
         volume: VolumePath,
         /// How blocks are stored: `off`, or `lz4` where that saves an eighth of a block (`zstd` is not there yet).
         #[arg(long, value_parser = ["off", "lz4"])]
-        compression: String,
+        compression: Option<String>,
+        /// Whether blocks with the same content are stored once: `off`, `hash` (128 bits of a cryptographic hash) or `verify` (a fast hash, then their
+        /// bytes are compared). The first volume of a pool that is set takes 1.6 % of the pool's space.
+        #[arg(long, value_parser = ["off", "verify", "hash"])]
+        dedup: Option<String>,
         #[command(flatten)]
         place: PoolPlace,
     },
@@ -90,10 +101,13 @@ pub enum VolumeCommand {
 /// Runs it.
 pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
     match command {
-        VolumeCommand::Create { volume, size, compression, place } => {
+        VolumeCommand::Create { volume, size, compression, dedup, place } => {
             let mut reply = context::ask(&volume.pool, &place, Command::VolumeCreate { name: volume.volume.clone(), size_bytes: size.0 })?;
             if let Compression::Lz4 = named(&compression) {
                 reply = context::ask(&volume.pool, &place, Command::VolumeCompression { name: volume.volume.clone(), compression: Compression::Lz4 })?;
+            }
+            if let mode @ (Dedup::Verify | Dedup::Hash) = dedup_named(&dedup) {
+                reply = context::ask(&volume.pool, &place, Command::VolumeDedup { name: volume.volume.clone(), dedup: mode })?;
             }
             show("volume-create", &volume, reply, output)
         }
@@ -121,10 +135,18 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
             output.result("volume-sync", &report, || format!("{}/{}: flushes are {sync}", volume.pool, volume.volume));
             Ok(0)
         }
-        VolumeCommand::Set { volume, compression, place } => {
-            let command = Command::VolumeCompression { name: volume.volume.clone(), compression: named(&compression) };
-            let Reply::Volume(report) = context::ask(&volume.pool, &place, command)? else { return Err(unexpected()) };
-            output.result("volume-set", &report, || format!("{}/{}: compression {compression}", volume.pool, volume.volume));
+        VolumeCommand::Set { volume, compression, dedup, place } => {
+            let name = &volume.volume;
+            let packed = compression.iter().map(|value| Command::VolumeCompression { name: name.clone(), compression: named(value) });
+            let shared = dedup.iter().map(|value| Command::VolumeDedup { name: name.clone(), dedup: dedup_named(value) });
+            let mut reply = None;
+            for command in packed.chain(shared) {
+                reply = Some(context::ask(&volume.pool, &place, command)?);
+            }
+            let Some(Reply::Volume(report)) = reply else { return Err(unexpected()) };
+            let values = [("compression", compression), ("dedup", dedup)];
+            let said: Vec<String> = values.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", value?))).collect();
+            output.result("volume-set", &report, || format!("{}/{}: {}", volume.pool, volume.volume, said.join(", ")));
             Ok(0)
         }
         VolumeCommand::Delete { volume, yes, place } => {
@@ -148,6 +170,14 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
 
 fn named(compression: &str) -> Compression {
     if compression == "lz4" { Compression::Lz4 } else { Compression::Off }
+}
+
+fn dedup_named(dedup: &str) -> Dedup {
+    match dedup {
+        "hash" => Dedup::Hash,
+        "verify" => Dedup::Verify,
+        _ => Dedup::Off,
+    }
 }
 
 fn show(name: &str, path: &VolumePath, reply: Reply, output: &Output) -> Result<u8, Failure> {
@@ -174,7 +204,12 @@ pub fn table(volumes: &[VolumeReport]) -> String {
             SyncMode::Disabled => ", sync disabled",
         };
         let compression = if volume.compression == Compression::Lz4 { ", lz4" } else { "" };
-        let state = format!("{state}{flushes}{compression}");
+        let dedup = match volume.dedup {
+            Dedup::Off => "",
+            Dedup::Verify => ", dedup verify",
+            Dedup::Hash => ", dedup hash",
+        };
+        let state = format!("{state}{flushes}{compression}{dedup}");
         let [size, mapped, stored] = [volume.size_bytes, volume.mapped_bytes, volume.stored_bytes].map(|bytes| Size(bytes).to_string());
         table.row([volume.name.clone(), volume.id.to_string(), size, mapped, stored, state]);
     }
