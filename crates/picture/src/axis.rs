@@ -97,7 +97,10 @@ impl Axis {
         let power = |value: f64| value.ln() / base.ln();
         let (first, last) = ((power(low) + 1e-9).floor() as i32, (power(high) - 1e-9).ceil() as i32);
         let (low, high) = (base.powi(first), base.powi(last));
-        let ticks = (first..=last).map(|exponent| base.powi(exponent)).map(|value| (value, self.tick(value))).collect();
+        let powers = (first..=last).map(|exponent| base.powi(exponent));
+        let plain = |text: String| if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text };
+        let ticks =
+            powers.map(|value| (value, if matches!(self.unit, Unit::Number | Unit::Factor) { plain(self.tick(value)) } else { self.tick(value) })).collect();
         Resolved { scale: Scale::Log, low, high, ticks }
     }
 

@@ -5,6 +5,7 @@ use crate::canvas::{Anchor, Canvas, TEXT};
 use crate::frame::{Area, EDGE, Key, PLOT_HEIGHT, WIDTH, head, left_of, levels, right_of, vertical};
 use crate::measure::{fit, width, wrap};
 use crate::picture::Picture;
+use crate::sideways;
 use crate::theme::SERIES;
 
 /// Bars side by side, one of each series; a series may have none here.
@@ -29,15 +30,14 @@ pub struct Bars {
     title: String,
     about: String,
     below: String,
-    y: Axis,
+    pub(crate) y: Axis,
     series: Vec<String>,
-    groups: Vec<Group>,
-    marks: Vec<(f64, String)>,
+    pub(crate) groups: Vec<Group>,
+    pub(crate) marks: Vec<(f64, String)>,
 }
 
-/// Longest label that is written in full, pixels.
-const LABEL_MOST: f64 = 190.0;
-const TURN: f64 = 32.0;
+/// Names of up to so many pixels are left out where they are too many, and never turn the picture round.
+const SHORT: f64 = 60.0;
 const LINES_MOST: usize = 3;
 const LINE: f64 = 15.0;
 
@@ -87,6 +87,10 @@ impl Bars {
         // Bars stand on nothing, unless lengths are logarithms.
         let y = if self.y.scale == Scale::Log { self.y.clone() } else { self.y.clone().from(self.y.from.unwrap_or(0.0)) };
         let resolved = y.resolve(least, most, 6, false);
+        if self.lies() {
+            let height = sideways::draw(&mut canvas, self, &y, &resolved, top);
+            return Picture { width: WIDTH, height, title: self.title.clone(), about: self.about.clone(), body: canvas.finish() };
+        }
         let left = left_of(&y, &resolved);
         let area = Area { left, top: top + 6.0, width: WIDTH - left - EDGE - right_of(&self.marks), height: PLOT_HEIGHT };
         vertical(&mut canvas, area, &y, &resolved);
@@ -99,6 +103,19 @@ impl Bars {
             canvas.text((area.left + area.width / 2.0, bottom), Anchor::Middle, TEXT, "w-ink", &fit(&self.below, TEXT, area.width));
         }
         Picture { width: WIDTH, height: bottom + EDGE, title: self.title.clone(), about: self.about.clone(), body: canvas.finish() }
+    }
+
+    /// What a pointer sees that rests on a bar.
+    pub(crate) fn about_bar(&self, group: &Group, number: usize, shown: &str) -> String {
+        let series = self.series.get(number).filter(|_| self.series.len() > 1).map_or(String::new(), |name| format!(", {name}"));
+        format!("{}{series}: {shown}", group.label)
+    }
+
+    /// True if names are too long to stand below the bars, even in several lines.
+    fn lies(&self) -> bool {
+        let slot = (WIDTH - 90.0) / self.groups.len().max(1) as f64;
+        let fits = |group: &Group| wrap(&group.label, TEXT, slot - 8.0, LINES_MOST).is_some() || width(&group.label, TEXT) < SHORT;
+        !self.groups.iter().all(fits)
     }
 
     /// Width of a group with what lies between it and the next one.
@@ -119,8 +136,7 @@ impl Bars {
             for (number, value) in group.values.iter().enumerate() {
                 let Some(value) = value.filter(|value| value.is_finite()) else { continue };
                 let (x, y) = (left + number as f64 * bar, place(value));
-                let series = self.series.get(number).filter(|_| self.series.len() > 1).map_or(String::new(), |name| format!(", {name}"));
-                let about = format!("{}{series}: {}", group.label, shown(value));
+                let about = self.about_bar(group, number, &shown(value));
                 canvas.rect((x + 1.0, y), ((bar - 2.0).max(0.5), area.bottom() - y), &format!("w-s{}", number % SERIES), &about);
                 if numbers {
                     canvas.text((x + bar / 2.0, y - 4.0), Anchor::Middle, small, "w-dim", &shown(value));
@@ -129,8 +145,7 @@ impl Bars {
         }
     }
 
-    /// Names below the groups: in several lines if they are too wide, turned if that does not help, every other one left out if even that does not; returns
-    /// their height.
+    /// Names below the groups: in several lines if they are too wide, some left out if that does not help; returns their height.
     fn labels(&self, canvas: &mut Canvas, area: Area) -> f64 {
         let slot = self.slot(area);
         let middle = |at: usize| area.left + slot * (at as f64 + 0.5);
@@ -143,17 +158,13 @@ impl Bars {
             }
             return 20.0 + LINE * all.iter().map(|lines| lines.len().max(1) - 1).max().unwrap_or(0) as f64;
         }
-        let names: Vec<String> = self.groups.iter().map(|group| fit(&group.label, TEXT, LABEL_MOST)).collect();
-        let widest = names.iter().map(|name| width(name, TEXT)).fold(0.0, f64::max);
         // Short names that are too many stay as they are, fewer.
-        let turned = widest >= 40.0;
-        let each = if turned { (TEXT * 1.5 / slot).ceil().max(1.0) } else { ((widest + 8.0) / slot).ceil() } as usize;
+        let names: Vec<&str> = self.groups.iter().map(|group| group.label.as_str()).collect();
+        let widest = names.iter().map(|name| width(name, TEXT)).fold(0.0, f64::max);
+        let each = ((widest + 8.0) / slot).ceil().max(1.0) as usize;
         for (at, name) in names.iter().enumerate().filter(|(at, _)| at % each == 0) {
-            match turned {
-                true => canvas.turned((middle(at) + 4.0, area.bottom() + 16.0), Anchor::End, TEXT, "w-dim", -TURN, name),
-                false => canvas.text((middle(at), area.bottom() + 18.0), Anchor::Middle, TEXT, "w-dim", name),
-            }
+            canvas.text((middle(at), area.bottom() + 18.0), Anchor::Middle, TEXT, "w-dim", name);
         }
-        if turned { 20.0 + widest * TURN.to_radians().sin() } else { 20.0 }
+        20.0
     }
 }

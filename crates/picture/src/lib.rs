@@ -17,6 +17,7 @@ mod lines;
 mod measure;
 mod page;
 mod picture;
+mod sideways;
 mod theme;
 
 pub use axis::{Axis, Scale, Unit};

@@ -16,6 +16,7 @@ fn ticks_are_round_numbers_with_their_unit() {
     assert_eq!(ticks(&Axis::new("", Unit::Bytes), 0.0, 3.0 * 1024f64.powi(3), 3, false), ["0", "1 GiB", "2 GiB", "3 GiB"]);
     assert_eq!(ticks(&Axis::new("", Unit::Seconds), 0.0, 7200.0, 4, true), ["0", "50 min", "100 min"]);
     assert_eq!(ticks(&Axis::new("", Unit::Bytes).log(), 4096.0, 900_000.0, 4, false), ["4 KiB", "64 KiB", "1 MiB"]);
+    assert_eq!(ticks(&Axis::new("", Unit::Number).log(), 1.4, 620.0, 4, false), ["1", "10", "100", "1000"]);
     // A beginning that was asked for has a tick, and what is too near to it has none.
     assert_eq!(ticks(&number.clone().from(1.0), 1.0, 12.7, 6, false), ["1", "2", "4", "6", "8", "10", "12", "14"]);
     assert_eq!(ticks(&number.clone().from(1.0), 1.0, 33.0, 5, false), ["1", "10", "20", "30", "40"]);
@@ -87,6 +88,17 @@ fn every_picture_is_drawn_as_svg_and_as_png() {
         }
     }
     assert!(matches!(pictures()[0].png(1000.0), Err(PngError::Size(..) | PngError::NoFont)));
+}
+
+#[test]
+fn long_names_lay_the_bars_down_and_are_whole() {
+    let waf = || Axis::new("years", Unit::Number);
+    let bars = |name: &str| (0..9).fold(Bars::new("Life", "", "", waf(), &["one"]), |bars, at| bars.with(Group::new(format!("{name} {at}"), [f64::from(at)])));
+    let long = bars("a standard layer with spare number").picture();
+    assert!(long.svg().contains(">a standard layer with spare number 8</text>"), "{}", long.svg());
+    // Short ones stand: their numbers are in the middle of the bars.
+    assert!(bars("x").picture().svg().contains("text-anchor=\"middle\" transform") || bars("x").picture().svg().contains(">x 8</text>"));
+    assert!(long.height > bars("x").picture().height * 0.5);
 }
 
 #[test]

@@ -41,6 +41,13 @@ pub enum FileSystem {
         /// Bytes of journal and metadata that go with it.
         journal: f64,
     },
+    /// ext4 with `data=journal`: data goes to the journal with the metadata, and to its place later.
+    FullJournal {
+        /// Bytes of a write.
+        data: f64,
+        /// Bytes of journal and metadata that go with it beside the data.
+        journal: f64,
+    },
     /// ZFS with one parity.
     ZfsZ1,
     /// ZFS with three parities.
@@ -63,6 +70,10 @@ impl FileSystem {
             Self::Journalling { data, journal } => {
                 let name = format!("journalling (XFS, ext4, NTFS), {:.0} KiB writes, {:.0} KiB journal", data / 1024.0, journal / 1024.0);
                 factor(name, (data + journal) / data, "2017: 32 to 80 KiB of journal and metadata with each write, of 4 KB or 1 MB")
+            }
+            Self::FullJournal { data, journal } => {
+                let name = format!("ext4, data=journal, {:.0} KiB writes, {:.0} KiB beside", data / 1024.0, journal / 1024.0);
+                factor(name, (2.0 * data + journal) / data, "journal talk: user data goes to the journal and then to its place; 2017 for what goes along")
             }
             Self::ZfsZ1 => factor("ZFS, Z1", 11.0, "2014: 11 writes for each"),
             Self::ZfsZ3 => factor("ZFS, Z3", 22.0, "2014: 22 writes for each"),
@@ -188,11 +199,13 @@ pub fn stack(file_system: FileSystem, topology: Topology, drives: u32, inside: I
     Ok(Stack { lines, alone, under_windrow })
 }
 
-/// All baselines of which something is known, layer by layer: (layer, what, factor, source).
-pub fn baselines(drives: u32) -> Vec<(&'static str, Factor)> {
+/// File systems of which the sources say something.
+pub fn file_systems() -> Vec<FileSystem> {
     let kib = 1024.0;
     let journal = |data: f64, journal: f64| FileSystem::Journalling { data: data * kib, journal: journal * kib };
-    let systems = [
+    let full = |data: f64| FileSystem::FullJournal { data: data * kib, journal: JOURNAL_KIB[0] * kib };
+    vec![
+        FileSystem::None,
         FileSystem::Fat { tables: 1 },
         FileSystem::Fat { tables: 2 },
         journal(4.0, JOURNAL_KIB[0]),
@@ -201,11 +214,39 @@ pub fn baselines(drives: u32) -> Vec<(&'static str, Factor)> {
         journal(32.0, JOURNAL_KIB[1]),
         journal(1024.0, JOURNAL_KIB[0]),
         journal(1024.0, JOURNAL_KIB[1]),
+        full(4.0),
+        full(32.0),
+        full(1024.0),
         FileSystem::ZfsZ1,
         FileSystem::ZfsZ3,
         FileSystem::SqliteOnFlash,
-    ];
-    let mut found: Vec<(&'static str, Factor)> = systems.iter().map(|system| ("file system", system.factor())).collect();
+    ]
+}
+
+/// What becomes of a byte under each file system, all layers together.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Total {
+    /// The file system.
+    pub file_system: Factor,
+    /// Bytes to flash for each byte of the program, without Windrow.
+    pub alone: f64,
+    /// With it.
+    pub under_windrow: f64,
+}
+
+/// All file systems over the same drives.
+pub fn totals(topology: Topology, drives: u32, inside: Inside, log: Log) -> Result<Vec<Total>, DoesNotFit> {
+    let total = |system: FileSystem| {
+        let stack = stack(system, topology, drives, inside, log)?;
+        Ok(Total { file_system: system.factor(), alone: stack.alone, under_windrow: stack.under_windrow })
+    };
+    file_systems().into_iter().map(total).collect()
+}
+
+/// All baselines of which something is known, layer by layer: (layer, what, factor, source).
+pub fn baselines(drives: u32) -> Vec<(&'static str, Factor)> {
+    let systems = file_systems().into_iter().filter(|system| *system != FileSystem::None);
+    let mut found: Vec<(&'static str, Factor)> = systems.map(|system| ("file system", system.factor())).collect();
     for topology in [Topology::Raid5, Topology::Raid6, Topology::Raid50 { groups: 3 }, Topology::Raid60 { groups: 3 }, Topology::Raid10] {
         let Ok([modify, construct]) = topology.in_place(drives) else { continue };
         let reads = if modify.reads == construct.reads {
@@ -273,6 +314,8 @@ mod tests {
         let of = |system: FileSystem| printed(system.factor().factor, 2);
         assert_eq!((of(FileSystem::Fat { tables: 1 }), of(FileSystem::Fat { tables: 2 })), ("2.00".into(), "3.00".into()));
         assert_eq!((of(FileSystem::ZfsZ1), of(FileSystem::ZfsZ3), of(FileSystem::SqliteOnFlash)), ("11.00".into(), "22.00".into(), "18.75".into()));
+        // 4 KiB twice, and 32 KiB beside it.
+        assert_eq!(of(FileSystem::FullJournal { data: 4096.0, journal: 32_768.0 }), "10.00");
         // "50 % to 60 % of all data written will be journal" for writes of up to 32 KB: half of it at 32 and 32.
         let half = FileSystem::Journalling { data: 32768.0, journal: 32768.0 };
         assert_eq!(of(half), "2.00");
@@ -286,6 +329,17 @@ mod tests {
         // A file system with parity of its own is not charged for that of the array as well.
         let own = super::stack(FileSystem::ZfsZ1, Topology::Raid5, 8, Inside::Stated(3.0), Log::with_cleaning(1.3)).expect("fits");
         assert_eq!(own.alone, 33.0);
+    }
+
+    #[test]
+    fn totals_are_the_stacks_of_all_file_systems() {
+        let (topology, inside, log) = (Topology::Raid6, Inside::EmptyTail { tail: 12 }, Log::with_cleaning(1.3));
+        let all = totals(topology, 24, inside, log).expect("fits");
+        assert_eq!(all.len(), file_systems().len());
+        // Without a file system: three writes of which each becomes 128/13.
+        assert_eq!((printed(all[0].alone, 2), printed(all[0].under_windrow, 2)), (printed(3.0 * 128.0 / 13.0, 2), "1.44".into()));
+        assert!(all.iter().all(|total| total.alone > total.under_windrow));
+        assert!(totals(topology, 2, inside, log).is_err());
     }
 
     #[test]

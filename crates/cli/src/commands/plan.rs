@@ -3,6 +3,7 @@
 mod array;
 mod layers;
 mod others;
+mod tuned;
 
 use crate::output::Output;
 use crate::values::Share;
@@ -30,6 +31,7 @@ Examples:
   windrow plan --catalogue my-drives.toml -o json
   windrow plan --smart report.json --drives 12
   windrow plan layers
+  windrow plan tuned
   windrow plan sources";
 
 /// What else can be planned.
@@ -41,6 +43,8 @@ pub enum PlanCommand {
     Layers(layers::LayersArguments),
     /// Rates of reads and writes that share a drive's time.
     Mixed(others::MixedArguments),
+    /// The tunable flash translation layer: what spare and tuning do to amplification, speed and life; the talk's tables.
+    Tuned(tuned::TunedArguments),
     /// What drives say of themselves: amplification inside, wear, time left.
     Smart(others::SmartArguments),
     /// The published tables, computed again, and what contradicts itself there.
@@ -54,6 +58,7 @@ pub fn run(arguments: &PlanArguments, output: &Output) -> Result<u8, Failure> {
         Some(PlanCommand::Drives(arguments)) => others::drives(arguments, output),
         Some(PlanCommand::Layers(arguments)) => layers::run(arguments, output),
         Some(PlanCommand::Mixed(arguments)) => others::mixed(arguments, output),
+        Some(PlanCommand::Tuned(arguments)) => tuned::run(arguments, output),
         Some(PlanCommand::Smart(arguments)) => others::smart(arguments, output),
         Some(PlanCommand::Sources(arguments)) => others::sources(arguments, output),
     }

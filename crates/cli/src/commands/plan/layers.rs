@@ -2,12 +2,14 @@
 
 use super::{Cleaning, does_not_fit, factor, share};
 use crate::output::Output;
+use crate::report::{Report as Page, ReportArguments};
 use crate::table::Table;
 use crate::values::{Share, Size};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use windrow_host::Failure;
-use windrow_plan::layers::{self, Factor, FileSystem, Inside, Log, Stack};
+use windrow_picture::{Axis, Bars, Group, Unit};
+use windrow_plan::layers::{self, Factor, FileSystem, Inside, Log, Stack, Total};
 use windrow_plan::rounding::printed;
 use windrow_plan::topology::Topology;
 
@@ -25,10 +27,10 @@ pub struct LayersArguments {
     /// File system.
     #[arg(long, value_enum, default_value = "journalling")]
     file_system: Kind,
-    /// Bytes of a write, for `journalling`.
+    /// Bytes of a write, for `journalling` and `ext4-journal`.
     #[arg(long, value_name = "SIZE", default_value = "32K")]
     write_size: Size,
-    /// Bytes of journal and metadata with it, for `journalling`: 32K to 80K in the source.
+    /// Bytes of journal and metadata with it, for the same: 32K to 80K in the source.
     #[arg(long, value_name = "SIZE", default_value = "32K")]
     journal_size: Size,
     /// Drive: spare of all its space, page-mapped and greedy; else an empty tail of 12 in 128 pages, as consumer drives had.
@@ -43,6 +45,8 @@ pub struct LayersArguments {
     /// Share of the space that users fill, for `uniform`.
     #[arg(long, value_name = "SHARE", default_value = "90%")]
     usable: Share,
+    #[command(flatten)]
+    report: ReportArguments,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -55,6 +59,8 @@ enum Kind {
     Fat2,
     /// XFS, ext4, NTFS.
     Journalling,
+    /// ext4 with data=journal.
+    Ext4Journal,
     /// ZFS with one parity of its own.
     ZfsZ1,
     /// ZFS with three.
@@ -66,6 +72,7 @@ enum Kind {
 #[derive(Serialize)]
 struct Report {
     stack: Stack,
+    by_file_system: Vec<Total>,
     baselines: Vec<Baseline>,
 }
 
@@ -87,7 +94,9 @@ pub fn run(arguments: &LayersArguments, output: &Output) -> Result<u8, Failure> 
     let log = Log::with_cleaning(arguments.cleaning.value(share(arguments.usable)));
     let stack = layers::stack(file_system(arguments), arguments.topology, arguments.drives, inside, log).map_err(does_not_fit)?;
     let baselines = layers::baselines(arguments.drives).into_iter().map(|(layer, factor)| Baseline { layer, factor }).collect();
-    let report = Report { stack, baselines };
+    let by_file_system = layers::totals(arguments.topology, arguments.drives, inside, log).map_err(does_not_fit)?;
+    let report = Report { stack, by_file_system, baselines };
+    arguments.report.write(|| page(&report))?;
     output.result("plan-layers", &report, || describe(&report));
     Ok(0)
 }
@@ -98,10 +107,36 @@ fn file_system(arguments: &LayersArguments) -> FileSystem {
         Kind::Fat => FileSystem::Fat { tables: 1 },
         Kind::Fat2 => FileSystem::Fat { tables: 2 },
         Kind::Journalling => FileSystem::Journalling { data: arguments.write_size.0.max(1) as f64, journal: arguments.journal_size.0 as f64 },
+        Kind::Ext4Journal => FileSystem::FullJournal { data: arguments.write_size.0.max(1) as f64, journal: arguments.journal_size.0 as f64 },
         Kind::ZfsZ1 => FileSystem::ZfsZ1,
         Kind::ZfsZ3 => FileSystem::ZfsZ3,
         Kind::Sqlite => FileSystem::SqliteOnFlash,
     }
+}
+
+/// The table and all file systems as a picture.
+fn page(report: &Report) -> Page {
+    let mut table = windrow_picture::Table::new("Bytes to flash for each byte of the program", ["layer", "alone", "what", "Windrow", "what"]);
+    for line in &report.stack.lines {
+        table.row([line.layer, &printed(line.alone.factor, 2), &line.alone.name, &printed(line.under_windrow.factor, 2), &line.under_windrow.name]);
+    }
+    table.row(["all together", &printed(report.stack.alone, 2), "", &printed(report.stack.under_windrow, 2), ""]);
+    let bars = report.by_file_system.iter().map(|total| Group::new(total.file_system.name.clone(), [total.alone, total.under_windrow]));
+    let picture = Bars::new(
+        "Bytes to flash for each byte of the program, by file system",
+        "Bars by file system, on a logarithmic axis: all layers together, the drives alone and with Windrow above them.",
+        "",
+        Axis::new("bytes to flash", Unit::Number).log().from(1.0),
+        &["alone", "with Windrow"],
+    )
+    .with_all(bars)
+    .picture();
+    let mut known = windrow_picture::Table::new("Baselines", ["layer", "factor", "what", "source"]);
+    for Baseline { layer, factor } in &report.baselines {
+        known.row([*layer, &printed(factor.factor, 2), &factor.name, &factor.source]);
+    }
+    let lead = "Layers multiply: what a file system writes, what redundancy makes of it, what the drive makes of that.";
+    Page::new("Write amplification by layer", lead).table(&table).picture("layers", &picture).table(&known)
 }
 
 fn describe(report: &Report) -> String {
@@ -121,11 +156,16 @@ fn describe(report: &Report) -> String {
     for Baseline { layer, factor } in &report.baselines {
         known.row([(*layer).to_owned(), printed(factor.factor, 2), factor.name.clone(), factor.source.clone()]);
     }
+    let mut all = Table::new(&["FILE SYSTEM", "FACTOR", "ALONE", "WINDROW"]);
+    for Total { file_system, alone, under_windrow } in &report.by_file_system {
+        all.row([file_system.name.clone(), printed(file_system.factor, 2), printed(*alone, 1), printed(*under_windrow, 1)]);
+    }
     let less = stack.alone / stack.under_windrow;
     format!(
-        "bytes to flash for each byte of the program\n{}\nWith Windrow {} times less is written.\n\nbaselines\n{}",
+        "bytes to flash for each byte of the program\n{}\nWith Windrow {} times less is written.\n\nall layers together, by file system\n{}\nbaselines\n{}",
         table.render(),
         printed(less, 1),
+        all.render(),
         known.render()
     )
 }
