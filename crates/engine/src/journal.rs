@@ -19,6 +19,7 @@ pub(crate) use round::JournalWork;
 
 use crate::limits::{JOURNAL_BACKLOG_BYTES, JOURNAL_LISTEN_NS, JOURNAL_LIVE_BYTES_MAX, STREAM_USER, USER_STREAMS, is_user};
 use crate::piece::Piece;
+use crate::stream::Item;
 use crate::write::Placing;
 use crate::{Engine, JournalStatus, Outbox};
 use backlog::Backlog;
@@ -191,13 +192,14 @@ impl Engine {
             return;
         }
         self.journal.backlog.clear();
-        if !self.is_one_user_stream() {
-            // Orders lie in several open batches, and in some on their way: this flush goes to the log, and what comes from now on is kept.
-            self.journal.backlog.listening = true;
-            return;
-        }
         self.journal.backlog.listening = true;
         let open = &self.streams[crate::stream_slot(STREAM_USER)].open;
+        let shares = open.items.iter().any(|item| matches!(item, Item::Reference { .. }));
+        if shares || !self.is_one_user_stream() {
+            // What users wrote is not at hand any more where it has become a reference, and orders that lie in several open batches have gaps in each:
+            // this flush goes to the log, and what comes from now on is kept.
+            return;
+        }
         let mut payloads = open.payloads.iter();
         for (entry, _) in open.table.decode() {
             let payload = if entry.has_payload() { payloads.next() } else { None };

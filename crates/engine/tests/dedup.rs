@@ -317,3 +317,16 @@ fn churn_with_crashes() {
         assert!(cleaned > 0, "seed {seed}: content was moved");
     }
 }
+
+/// The open batch holds references, not what users wrote. A journal that took over what lies in it, because a flush was the first one for long, had nothing
+/// to give back after a power cut (seed 200650).
+#[test]
+fn a_first_flush_keeps_what_has_become_a_reference_in_the_open_batch() {
+    let mut machine = Machine::journalled(Redundancy::Double, 6, 24, 1 << 20);
+    let volume = create(&mut machine, "v", 4 * MIB, Dedup::Hash);
+    // No flush comes for a while: nobody listens any more.
+    machine::pass(&mut machine, 2000);
+    write(&mut machine, volume, 10, &[1]);
+    machine.flush(volume);
+    verify(&mut machine.crash(), volume, 10, &[1], "after a crash");
+}
