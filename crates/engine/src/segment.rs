@@ -445,6 +445,12 @@ impl Segments {
         }
     }
 
+    /// Something in it was superseded before it was live: by this order.
+    pub fn superseded(&mut self, id: SegmentId, by: Order) {
+        let segment = &mut self.table[id.index()];
+        segment.superseded_by = segment.superseded_by.max(by);
+    }
+
     /// Changes how victims are picked.
     pub fn set_rule(&mut self, rule: Rule) {
         if self.rule != rule {

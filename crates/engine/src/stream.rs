@@ -194,6 +194,16 @@ impl Stream {
         }
     }
 
+    /// A batch has taken effect: its vectors are used again.
+    pub fn committed_batch(&mut self, mut batch: Batch) {
+        self.committed = batch.seq;
+        batch.items.clear();
+        batch.payloads.clear();
+        if self.spare.len() < 4 {
+            self.spare.push((batch.items, batch.payloads));
+        }
+    }
+
     /// A stream that was never opened.
     pub fn closed_position() -> StreamPosition {
         StreamPosition { segment: SegmentId::NONE, row: 0, seq: Seq(1), next_segment: SegmentId::NONE }

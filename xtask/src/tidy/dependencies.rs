@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 const DOCUMENT: &str = "docs/dependencies.md";
 
 /// Packages from outside that the engine may stand on, counted with all they need, macros included.
-const ENGINE_MOST: usize = 26;
+const ENGINE_MOST: usize = 34;
 
 /// Licences that go together with Apache-2.0 OR MIT without further duties than keeping their text.
 const LICENCES: &[&str] =

@@ -5,6 +5,7 @@
 //!   that (docs/dedup.md, References).
 
 use std::collections::VecDeque;
+use windrow_layout::map_entry::MapEntry;
 use windrow_units::{Lba, Order};
 
 /// No slot of the index.
@@ -69,6 +70,11 @@ impl Ids {
     /// The life of the content of an id in use.
     pub(crate) fn life(&self, id: u32) -> u32 {
         self.records[id as usize].life
+    }
+
+    /// What the map of a block shows that has this content.
+    pub(crate) fn entry(&self, id: u32) -> MapEntry {
+        MapEntry::shared(Lba(u64::from(id)), self.life(id))
     }
 
     /// References to it.

@@ -204,10 +204,7 @@ impl Engine {
         let chain = outcome.chains.of(STREAM_CHECKPOINT);
         let stray = if outcome.checkpoint_broken { stray::settle(&mut reader, &root, chain, &loaded, &mut tables)? } else { Default::default() };
         tables::clear_deleted(&mut tables)?;
-        let wrong = tables::count_references(&mut tables, outcome.restart.accepted);
-        if !wrong.is_empty() {
-            report.notes.push(missing_content(&wrong));
-        }
+        report.notes.extend(missing_content(&tables::count_references(&mut tables, outcome.restart.accepted)));
         tables::count_live(&mut tables, &loaded);
         let counters = load::counters(&mut reader, &loaded)?;
         let mut online = reader.online.clone();
@@ -308,9 +305,10 @@ fn raise_fence(superblock: &mut Superblock, restart: &replay::Restart, host: Uui
 }
 
 /// What is said of shared content that is not there.
-fn missing_content(ids: &[windrow_units::Lba]) -> String {
+fn missing_content(ids: &[windrow_units::Lba]) -> Option<String> {
     let first: Vec<String> = ids.iter().take(8).map(ToString::to_string).collect();
-    format!("damage: {} shared contents are missing (first: {}); blocks that refer to them can not be read", ids.len(), first.join(", "))
+    let text = format!("damage: {} shared contents are missing (first: {}); blocks that refer to them can not be read", ids.len(), first.join(", "));
+    (!ids.is_empty()).then_some(text)
 }
 
 fn members_of(superblock: &Superblock, online: &[bool]) -> Members {

@@ -147,9 +147,7 @@ impl Engine {
             tables.volumes.last_id = tables.volumes.last_id.max(last_volume);
             settle_segments(&found, checkpoint, &mut tables);
             recovered::clear_deleted(&mut tables)?;
-            for id in recovered::count_references(&mut tables, journalled.max(accepted)) {
-                report.lost_content.push(id);
-            }
+            report.lost_content = recovered::count_references(&mut tables, journalled.max(accepted));
             recovered::count_live(&mut tables, &Loaded::default());
             let positions = choose_segments(&found, seq, plan.checkpoint_segments + SEGMENTS_BESIDE, &mut tables)?;
             let next_order = found.highest_order.max(accepted).max(highest_journalled).next();

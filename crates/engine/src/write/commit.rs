@@ -26,7 +26,7 @@ impl Engine {
         }
     }
 
-    fn commit(&mut self, stream: usize, mut batch: Batch, out: &mut Outbox) {
+    fn commit(&mut self, stream: usize, batch: Batch, out: &mut Outbox) {
         let shape = *self.zones.shape(batch.segment);
         let first_unit = u64::from(batch.row) * u64::from(shape.data) * u64::from(FULL_BLOCK_UNITS);
         let mut places = PayloadPlaces::new(batch.head_blocks, batch.whole_blocks, batch.rows);
@@ -48,10 +48,7 @@ impl Engine {
                     match self.pending.commit(pending, order) {
                         None => self.install(key.volume(), key.lba(), entry, last_order, Seq(0)),
                         // Dead on arrival: what superseded it must be durable before this segment is used again, too.
-                        Some(by) => {
-                            let segment = self.segments.get_mut(batch.segment);
-                            segment.superseded_by = segment.superseded_by.max(by);
-                        }
+                        Some(by) => self.segments.superseded(batch.segment, by),
                     }
                 }
                 Item::Content { id, order } => {
@@ -61,12 +58,10 @@ impl Engine {
                 }
                 Item::Reference { key, order, pending, id } => {
                     freed += BLOCK_BYTES;
-                    if self.pending.commit(pending, order).is_none() {
+                    match self.pending.commit(pending, order) {
                         // What was counted as on its way is in the map now.
-                        let entry = MapEntry::shared(Lba(u64::from(id)), self.volumes.ids.life(id));
-                        self.install(key.volume(), key.lba(), entry, last_order, Seq(0));
-                    } else {
-                        self.release_content(id, last_order);
+                        None => self.install(key.volume(), key.lba(), self.volumes.ids.entry(id), last_order, Seq(0)),
+                        Some(_) => self.release_content(id, last_order),
                     }
                 }
                 Item::Fill { key, order, pending, ones } => {
@@ -111,13 +106,7 @@ impl Engine {
             self.stages.record(Stage::CleaningBatch, batch.opened_ns, self.now_ns);
             self.moves_committed(batch.items.len() as u32);
         }
-        let s = self.stream_mut(stream);
-        s.committed = batch.seq;
-        batch.items.clear();
-        batch.payloads.clear();
-        if s.spare.len() < 4 {
-            s.spare.push((batch.items, batch.payloads));
-        }
+        self.stream_mut(stream).committed_batch(batch);
         self.flush_round_check(out);
     }
 
