@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use windrow_io::{Op, Request};
 use windrow_units::VolumeId;
 
-/// Requests that are kept until they are taken: 2.5 MiB, and the same again for the lot that is on its way.
+/// Requests that are kept until they are taken: 2 MiB, and the same again for the lot that is on its way.
 pub const RECORDED_MOST: usize = 1 << 16;
 /// A recording from which nothing was taken for so long is nobody's.
 const PATIENCE_NS: u64 = 30_000_000_000;

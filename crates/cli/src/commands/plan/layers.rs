@@ -124,7 +124,7 @@ fn page(report: &Report) -> Page {
     let bars = report.by_file_system.iter().map(|total| Group::new(total.file_system.name.clone(), [total.alone, total.under_windrow]));
     let picture = Bars::new(
         "Bytes to flash for each byte of the program, by file system",
-        "Bars by file system, on a logarithmic axis: all layers together, the drives alone and with Windrow above them.",
+        "Bars by file system, on a logarithmic axis: all layers together, the drives alone and with Windrow on them.",
         "",
         Axis::new("bytes to flash", Unit::Number).log().from(1.0),
         &["alone", "with Windrow"],
