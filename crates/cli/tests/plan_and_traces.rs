@@ -57,6 +57,13 @@ fn layers_mixes_tables_and_reports_of_drives() {
     let product = |name: &str| stack["stack"][name].as_f64().unwrap();
     assert!((product("alone") - 18.0).abs() < 1e-9 && (product("under_windrow") - 2.0 * 1.5 * 1.003898 * 24.0 / 22.0 * 1.01).abs() < 1e-4);
     assert!(world.succeeds("plan layers").contains("empty tail of 12 in 128 pages"));
+    // ext4 with its data in the journal: 32 KiB twice and 32 KiB beside them.
+    let full = json(&world, "plan layers --file-system ext4-journal --topology 0 --drives 4 --drive-wear 1");
+    assert_eq!((full["stack"]["alone"].as_f64(), full["by_file_system"].as_array().map(Vec::len)), (Some(3.0), Some(15)));
+    // The talk: 7 and 4 are 3.3 and 5.7 years, 1 more than 20.
+    let tuned = json(&world, "plan tuned --spare 7% --wear 7,4,1");
+    let years: Vec<String> = tuned["rows"].as_array().unwrap().iter().map(|row| format!("{:.1}", row["life_years"].as_f64().unwrap())).collect();
+    assert_eq!(years, ["3.0", "3.3", "5.7", "22.9", "3.0", "4.2", "3.6"]);
     assert!(world.succeeds("plan mixed --reads 10000 --writes 1000").starts_with("2,703 operations a second: 1,892 reads, 811 writes"));
     let tables = world.succeeds("plan sources");
     assert!(tables.contains("Crucial M550 1TB") && tables.contains("1,531,800") && tables.contains("2,703, 1,892 and 811 ms"));
@@ -160,6 +167,16 @@ fn what_is_wrong_is_told_in_one_line() {
         ("trace convert t.csv out.wtrc --format csv", "WR-TRACE-002", "line 2"),
         ("trace convert whole.wtrc none/out.wtrc", "WR-CLI-003", "none/out.wtrc"),
         ("trace plot - x.svg", "WR-CLI-001", "read twice"),
+        ("trace plot whole.wtrc none/x.svg", "WR-CLI-003", "none/x.svg"),
+        ("trace plot whole.wtrc x.svg --kind trim", "WR-TRACE-001", "no request of that kind"),
+        ("trace record data out.wtrc", "WR-CLI-001", "does not name a volume"),
+        ("trace record tank/data out.wtrc", "WR-CLI-002", "no daemon serves"),
+        ("trace record /dev/null out.wtrc", "WR-TRACE-004", "no block device"),
+        ("trace record /dev/none out.wtrc", "WR-TRACE-004", "No such file"),
+        ("trace generate jetstress out.wtrc --size 1M", "WR-CLI-001", "64 MiB"),
+        ("sim run --workload jetstress --size 1M", "WR-BENCH-001", "64 MiB"),
+        ("sim run --workload jesd219-client --static 10%", "WR-BENCH-001", "are for patterns"),
+        ("plan tuned --spare 0%", "WR-CLI-001", "--spare"),
     ] {
         refused(&world, line, id, says);
     }

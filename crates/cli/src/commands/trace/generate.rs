@@ -2,6 +2,7 @@
 
 use super::{Granules, To, target_of, write_trace};
 use crate::output::Output;
+use crate::progress::Progress;
 use crate::sim::Named;
 use crate::values::Size;
 use clap::Args;
@@ -16,6 +17,8 @@ use windrow_trace::{Kind, Request};
 const BLOCK: u64 = 4096;
 /// Between two writes of a pattern, which has no times: 100 µs.
 const GAP_NS: u64 = 100_000;
+/// Requests of a workload that does not end.
+const REQUESTS: u64 = 1_000_000;
 
 /// Arguments of `trace generate`.
 #[derive(Args)]
@@ -62,8 +65,13 @@ pub fn run(arguments: &GenerateArguments, output: &Output) -> Result<u8, Failure
     let names = vec![arguments.workload.name()];
     let (target, gzip) = target_of(&arguments.out, arguments.to, Granules::Byte);
     let (written, bytes) = write_trace(&arguments.out, target, gzip, |writer| {
-        for request in requests(arguments) {
+        let all = arguments.requests.or(whole(arguments)).unwrap_or(REQUESTS);
+        let mut progress = Progress::new(format!("generating {}", names[0]));
+        for (request, number) in requests(arguments).zip(0..) {
             writer.add(&request, &names)?;
+            if number % 4096 == 0 {
+                progress.steps(number, all);
+            }
         }
         Ok(())
     })?;
@@ -74,10 +82,15 @@ pub fn run(arguments: &GenerateArguments, output: &Output) -> Result<u8, Failure
     Ok(0)
 }
 
+/// Writes of a workload that ends; its trims come on top.
+fn whole(arguments: &GenerateArguments) -> Option<u64> {
+    if let Named::Load(load) = arguments.workload { load.writes(arguments.size.0) } else { None }
+}
+
 fn requests(arguments: &GenerateArguments) -> Box<dyn Iterator<Item = Request>> {
-    let most = |ends: bool| arguments.requests.unwrap_or(if ends { u64::MAX } else { 1_000_000 }) as usize;
+    let most = arguments.requests.unwrap_or(if whole(arguments).is_some() { u64::MAX } else { REQUESTS }) as usize;
     match arguments.workload {
-        Named::Load(load) => Box::new(load.requests(arguments.size.0, arguments.seed).take(most(load.writes(arguments.size.0).is_some()))),
+        Named::Load(load) => Box::new(load.requests(arguments.size.0, arguments.seed).take(most)),
         Named::Pattern(pattern) => {
             let stream = Workload::from(pattern).stream((arguments.size.0 / BLOCK) as u32, arguments.seed);
             let asked = stream.zip(0u64..).filter_map(|(operation, number)| {
@@ -88,7 +101,7 @@ fn requests(arguments: &GenerateArguments) -> Box<dyn Iterator<Item = Request>> 
                 };
                 Some(Request::new(kind, 0, u64::from(block) * BLOCK, u64::from(count) * BLOCK, number * GAP_NS))
             });
-            Box::new(asked.take(most(false)))
+            Box::new(asked.take(most))
         }
     }
 }
