@@ -133,6 +133,9 @@ fn journalling_brings_32_to_80_kib_with_each_write_and_ends_a_round_durably() {
     let share = all.iter().sum::<u64>() as f64 / (all.iter().sum::<u64>() + data) as f64;
     assert!((0.50..=0.60).contains(&share), "journal and metadata are {share} of all that is written");
     close(seen.flushes as f64, rounds as f64, 0.001, "flushes");
+    let commits = || Load::Journalling.requests(BYTES, 2).take(400_000).filter(|request| request.fua);
+    close(commits().count() as f64, rounds as f64, 0.001, "commit blocks");
+    assert!(commits().all(|request| request.length == BLOCK && request.offset < blocks / 64 * BLOCK), "in the journal, a block each");
 }
 
 #[test]
