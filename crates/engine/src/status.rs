@@ -100,6 +100,7 @@ impl Engine {
             used_bytes: self.volumes.used_blocks * BLOCK_BYTES,
             free_segments: self.segments.free_count(),
             data_segments,
+            cleaning_segments: self.cleaner.victim_count(),
             data_live_bytes,
             map_bytes: self.volumes.arena.bytes(),
             map_pages: self.volumes.arena.used_pages(),

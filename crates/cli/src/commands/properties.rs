@@ -118,8 +118,8 @@ mod tests {
         let change = parse(&pairs).unwrap();
         assert_eq!((change.spare_per_mille, change.seal_age_ms, change.discard), (Some(125), Some(20), Some(true)));
         assert_eq!((change.victim_policy.as_deref(), change.placement.as_deref()), (Some("window:9"), Some("sepbit")));
-        let change = parse(&[("policy".to_owned(), "learned".to_owned())]).unwrap();
-        assert_eq!((change.victim_policy.as_deref(), change.placement.as_deref()), (Some("gain"), Some("learned")));
+        let both = parse(&[("policy".to_owned(), "learned".to_owned())]).unwrap();
+        assert_eq!((both.victim_policy.as_deref(), both.placement.as_deref()), (Some("gain"), Some("learned")));
         assert_eq!((change.rebuild_rate, change.rebuild_rate_min), (Some(0), Some(300_001)));
         assert_eq!(change.scrub_interval_days, Some(7));
         assert_eq!((change.read_latency_bound_ms, milliseconds("70ms")), (Some(0), Ok(70)));

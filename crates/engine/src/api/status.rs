@@ -266,6 +266,8 @@ pub struct PoolStatus {
     pub free_segments: u32,
     /// Segments now that hold user data and are closed: not open, free, dead, or of checkpoints.
     pub data_segments: u32,
+    /// Of those, segments that are being emptied.
+    pub cleaning_segments: u32,
     /// Bytes of live blocks in those segments.
     pub data_live_bytes: u64,
     /// Map memory in use, in bytes.

@@ -143,6 +143,7 @@ impl StateMachine for FakeMachine {
             used_bytes: 0,
             free_segments: 0,
             data_segments: 0,
+            cleaning_segments: 0,
             data_live_bytes: 0,
             map_bytes: 0,
             map_pages: 0,

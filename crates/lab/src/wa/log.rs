@@ -105,6 +105,8 @@ struct Segment {
     opened_at: u32,
     state: State,
     tag: u8,
+    /// Checkpoint that was current when it was sealed.
+    checkpoint: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -141,6 +143,23 @@ impl Survey for Segments {
     }
 }
 
+/// Checkpoints of an engine: what was sealed since the older of the two that are kept began is no victim.
+#[derive(Debug, Default)]
+struct Checkpoints {
+    /// Blocks of log from one to the next; 0: there are none.
+    every: u64,
+    next: u64,
+    current: u32,
+    /// Sealed segments that are no victims yet, oldest first.
+    young: std::collections::VecDeque<u32>,
+}
+
+impl Checkpoints {
+    fn is_young(&self, checkpoint: u32) -> bool {
+        self.every > 0 && checkpoint + 2 > self.current
+    }
+}
+
 /// A simulated pool.
 pub struct Log<P> {
     shape: Shape,
@@ -155,6 +174,7 @@ pub struct Log<P> {
     shortlist: Shortlist,
     counts: Counts,
     cleaning: bool,
+    checkpoints: Checkpoints,
     survey_pause: u32,
     survey_in: u32,
     victim_live: Vec<u64>,
@@ -174,7 +194,7 @@ impl<P: Placement> Log<P> {
         if u64::from(segments) * u64::from(shape.segment_blocks) >= u64::from(NONE) {
             return Err("more than 2^32 blocks".into());
         }
-        let empty = Segment { live: 0, sealed_at: 0, opened_at: 0, state: State::Free, tag: 0 };
+        let empty = Segment { live: 0, sealed_at: 0, opened_at: 0, state: State::Free, tag: 0, checkpoint: 0 };
         let survey_pause = (segments / 8).max(1).saturating_mul(shape.segment_blocks / 8).max(64);
         Ok(Self {
             rule,
@@ -188,11 +208,44 @@ impl<P: Placement> Log<P> {
             shortlist: Shortlist::new(seed),
             counts: Counts::default(),
             cleaning: false,
+            checkpoints: Checkpoints::default(),
             survey_pause,
             survey_in: survey_pause,
             victim_live: vec![0; shape.segment_blocks as usize + 1],
             shape,
         })
+    }
+
+    /// Has checkpoints begin after so many blocks of log each, as an engine has them: what it may have to replay after a crash is no victim.
+    pub fn set_checkpoints(&mut self, every: u64) {
+        self.checkpoints.every = every;
+        self.checkpoints.next = self.counts.written + self.counts.moved + every;
+    }
+
+    /// Begins a checkpoint if one is due: older segments become victims.
+    fn step_checkpoints(&mut self) {
+        if self.checkpoints.every == 0 || self.counts.written + self.counts.moved < self.checkpoints.next {
+            return;
+        }
+        self.begin_checkpoint();
+    }
+
+    fn begin_checkpoint(&mut self) {
+        self.checkpoints.current += 1;
+        self.checkpoints.next = self.counts.written + self.counts.moved + self.checkpoints.every;
+        while let Some(number) = self.checkpoints.young.front().copied().filter(|n| !self.checkpoints.is_young(self.segments.all[*n as usize].checkpoint)) {
+            self.checkpoints.young.pop_front();
+            self.offer(number);
+        }
+    }
+
+    /// A sealed segment may be cleaned.
+    fn offer(&mut self, number: u32) {
+        if self.rule == Rule::Greedy {
+            let segment = &self.segments.all[number as usize];
+            let stats = SegmentStats { live_units: segment.live, capacity_units: self.shape.segment_blocks, sealed_at: u64::from(segment.sealed_at) };
+            self.index.insert(number, stats);
+        }
     }
 
     /// What was written so far.
@@ -327,7 +380,7 @@ impl<P: Placement> Log<P> {
                 self.open[stream] = self.open[orphan];
                 self.open[orphan] = SHUT;
             } else if let Some(segment) = self.free.pop() {
-                self.segments.all[segment as usize] = Segment { live: 0, sealed_at: 0, opened_at: self.segments.now, state: State::Open, tag: 0 };
+                self.segments.all[segment as usize] = Segment { live: 0, sealed_at: 0, opened_at: self.segments.now, state: State::Open, tag: 0, checkpoint: 0 };
                 self.open[stream] = OpenSegment { segment, used: 0 };
             } else {
                 let near = |other: &usize| (stream.abs_diff(*other), *other);
@@ -345,9 +398,11 @@ impl<P: Placement> Log<P> {
         segment.state = State::Sealed;
         segment.sealed_at = self.segments.now;
         segment.tag = self.placement.tag(stream as u8);
-        if self.rule == Rule::Greedy {
-            let stats = SegmentStats { live_units: segment.live, capacity_units: self.shape.segment_blocks, sealed_at: u64::from(self.segments.now) };
-            self.index.insert(number, stats);
+        segment.checkpoint = self.checkpoints.current;
+        if self.checkpoints.every > 0 {
+            self.checkpoints.young.push_back(number);
+        } else {
+            self.offer(number);
         }
     }
 
@@ -396,7 +451,14 @@ impl<P: Placement> Log<P> {
     /// Cleans one victim; false if there is none.
     pub fn clean_one(&mut self) -> bool {
         debug_assert!(!self.cleaning);
-        let Some(victim) = self.pick() else { return false };
+        self.step_checkpoints();
+        let mut victim = self.pick();
+        while victim.is_none() && !self.checkpoints.young.is_empty() {
+            // Nothing else is left to clean: an engine asks for checkpoints then.
+            self.begin_checkpoint();
+            victim = self.pick();
+        }
+        let Some(victim) = victim else { return false };
         self.clean(victim);
         true
     }
@@ -406,9 +468,10 @@ impl<P: Placement> Log<P> {
             return self.index.pop_best(0).map(|(segment, _)| segment);
         }
         let (segments, placement, gain) = (&self.segments, &self.placement, self.rule == Rule::Gain);
+        let checkpoints = &self.checkpoints;
         let mut look = |number: u32| {
             let segment = &segments.all[number as usize];
-            if segment.state != State::Sealed || segment.live >= segments.segment_blocks {
+            if segment.state != State::Sealed || segment.live >= segments.segment_blocks || checkpoints.is_young(segment.checkpoint) {
                 return None;
             }
             let place = segments.place(number);

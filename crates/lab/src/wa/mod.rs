@@ -5,6 +5,7 @@
 //! [`oracle`] (future knowledge), [`study`] (the graphs and tables of the sources). Design, figures and how they compare: `docs/wa-lab.md`.
 
 pub mod csv;
+pub mod engine;
 pub mod log;
 pub mod operation;
 pub mod oracle;

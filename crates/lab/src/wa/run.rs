@@ -55,19 +55,36 @@ pub fn run<I>(policy: Policy, plan: &Plan, operations: impl Fn() -> I, tell: &mu
 where
     I: Iterator<Item = Operation>,
 {
+    run_with_checkpoints(policy, plan, 0, operations, tell)
+}
+
+/// As [`run`], with a checkpoint after so many blocks of log each (see [`Log::set_checkpoints`]).
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with_checkpoints<I>(
+    policy: Policy,
+    plan: &Plan,
+    checkpoint_every: u64,
+    operations: impl Fn() -> I,
+    tell: &mut dyn FnMut(u64) -> bool,
+) -> Result<Outcome, String>
+where
+    I: Iterator<Item = Operation>,
+{
     let (blocks, segments, streams) = (plan.shape.blocks, plan.shape.segments(), policy.streams);
     let mut outcome = match policy.placement {
-        PlacementKind::Mixed => drive(policy.rule, plan, Mixed, operations(), tell),
-        PlacementKind::Separate => drive(policy.rule, plan, Separate, operations(), tell),
-        PlacementKind::Clusters => drive(policy.rule, plan, Clusters::new(blocks, streams), operations(), tell),
-        PlacementKind::Hotness => drive(policy.rule, plan, Hotness::new(blocks, segments, streams), operations(), tell),
-        PlacementKind::Fading => drive(policy.rule, plan, Fading::new(blocks, streams), operations(), tell),
-        PlacementKind::Invalidation => drive(policy.rule, plan, Invalidation::new(blocks), operations(), tell),
-        PlacementKind::Generations => drive(policy.rule, plan, Generations::new(streams), operations(), tell),
+        PlacementKind::Mixed => drive((policy.rule, checkpoint_every), plan, Mixed, operations(), tell),
+        PlacementKind::Separate => drive((policy.rule, checkpoint_every), plan, Separate, operations(), tell),
+        PlacementKind::Clusters => drive((policy.rule, checkpoint_every), plan, Clusters::new(blocks, streams), operations(), tell),
+        PlacementKind::Hotness => drive((policy.rule, checkpoint_every), plan, Hotness::new(blocks, segments, streams), operations(), tell),
+        PlacementKind::Fading => drive((policy.rule, checkpoint_every), plan, Fading::new(blocks, streams), operations(), tell),
+        PlacementKind::Invalidation => drive((policy.rule, checkpoint_every), plan, Invalidation::new(blocks), operations(), tell),
+        PlacementKind::Generations => drive((policy.rule, checkpoint_every), plan, Generations::new(streams), operations(), tell),
         PlacementKind::Learned => {
             let open_cost = if plan.shape.space == Space::Strict { 0.5 } else { 0.0 };
             let options = LearnedOptions { streams, segment_blocks: plan.shape.segment_blocks, open_cost };
-            drive(policy.rule, plan, Learned::new(blocks, options), operations(), tell)
+            drive((policy.rule, checkpoint_every), plan, Learned::new(blocks, options), operations(), tell)
         }
         PlacementKind::Oracle => {
             let mut writes = Vec::new();
@@ -77,7 +94,7 @@ where
                 }
             }
             let oracle = Oracle::new(blocks, deaths(blocks, &writes), plan.shape.segment_blocks, streams);
-            drive(policy.rule, plan, oracle, operations(), tell)
+            drive((policy.rule, checkpoint_every), plan, oracle, operations(), tell)
         }
     }?;
     outcome.bytes_per_block += f64::from(policy.placement.bytes_per_block());
@@ -88,13 +105,14 @@ where
 const TELL: u64 = 1 << 20;
 
 fn drive<P: Placement>(
-    rule: Rule,
+    (rule, checkpoint_every): (Rule, u64),
     plan: &Plan,
     placement: P,
     operations: impl Iterator<Item = Operation>,
     tell: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Outcome, String> {
     let mut log = Log::new(plan.shape, rule, placement, plan.seed)?;
+    log.set_checkpoints(checkpoint_every);
     let mut outcome = Outcome::default();
     let (mut window, mut steady) = (Counts::default(), None);
     let (mut next_window, mut next_tell) = (plan.window.max(1), TELL);

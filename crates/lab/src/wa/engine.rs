@@ -1,0 +1,389 @@
+//! The engine itself under a workload: on a member that counts and keeps of each user block one word.
+//!
+//! 1. A pool of one member without redundancy is made, just large enough for the blocks at the spare factor; nothing in the engine is switched off, and what is read
+//!    for cleaning is verified: a user block is one word repeated, so the member keeps eight bytes of it and whole heads, tables and pages ([`crate::content`]).
+//! 2. Operations go to the engine a few at a time; what it asks for is done at once.
+//! 3. Cleaning write amplification is `(user + moved) / user` of its own counters.
+//!
+//! **What differs from the simulated log.** The engine keeps a reserve and holds segments open, in advance, free, and for checkpoints, and what a kept
+//! checkpoint may replay is no victim. All that is not in closed data segments is space that cleaning does not have, and the reserve is space that users do not fill. So the space that
+//! counts is that of the closed data segments, in the mean over the steady state: [`Outcome::effective_spare`]. The simulated log with a spare share that gives it as
+//! many closed segments is the other side of a comparison ([`Outcome::equal_shape`]).
+
+use super::log::{Shape, Space};
+use super::operation::Operation;
+use super::run::{PlacementKind, Policy};
+use crate::content::Content;
+use serde::Serialize;
+use windrow_engine::{
+    Control, ControlCompletion, ControlId, ControlReply, ControlRequest, Engine, Event, Limits, OpenOptions, Outbox, PoolSpec, PoolStatus, WrittenBytes,
+};
+use windrow_io::{BufPool, MemberDone, MemberError, MemberIo, MemberOp, Op, Payload, Request, RequestError, RequestId};
+use windrow_layout::superblock::{Properties, RESERVED_BYTES};
+use windrow_random::mix;
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, MemberId, Redundancy, Uuid, VolumeId};
+
+/// Requests that the engine gets at once.
+const GROUP: usize = 16;
+/// Blocks of a write request at most.
+const REQUEST_BLOCKS: u32 = 256;
+/// Turns without an answer after which something is stuck.
+const TURNS_MAX: u32 = 1_000_000;
+/// Users' writes between two looks at how much space is closed.
+const LOOK: u64 = 4096;
+
+/// A pool for the engine.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct EnginePlan {
+    /// Blocks of the volume.
+    pub blocks: u32,
+    /// Rows of a segment: with one data column its blocks, headers among them.
+    pub segment_rows: u32,
+    /// Spare factor of the pool, thousandths.
+    pub spare_per_mille: u16,
+    /// The steady state begins after so many users' writes.
+    pub steady_after: u64,
+    /// Batches are full unless this is said: a flush after so many users' writes; 0: none.
+    pub flush_every: u64,
+}
+
+/// What came out. Shares are of users' bytes, in the steady state.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Outcome {
+    /// Cleaning write amplification in the steady state.
+    pub steady: f64,
+    /// And of all.
+    pub whole: f64,
+    /// Blocks users wrote, and blocks moved.
+    pub user_blocks: u64,
+    /// See [`Outcome::user_blocks`].
+    pub moved_blocks: u64,
+    /// Headers and tables.
+    pub headers: f64,
+    /// Padding.
+    pub padding: f64,
+    /// Checkpoint pages.
+    pub checkpoints: f64,
+    /// Spare share of the closed data segments: what cleaning has.
+    pub effective_spare: f64,
+    /// Closed data segments that are not being emptied, in the mean.
+    pub closed_segments: f64,
+    /// Blocks of payload in a segment.
+    pub segment_blocks: u32,
+    /// All segments, and those of the reserve.
+    pub segments: u32,
+    /// See [`Outcome::segments`].
+    pub reserve_segments: u32,
+    /// Streams of users' writes and of moved blocks.
+    pub user_streams: u8,
+    /// See [`Outcome::user_streams`].
+    pub moved_streams: u8,
+    /// Segments cleaned.
+    pub victims: u64,
+    /// Blocks of users and of cleaning from one checkpoint to the next, in the mean.
+    pub checkpoint_every: u64,
+}
+
+impl Outcome {
+    /// The simulated log with as many closed segments and as many live blocks.
+    pub fn equal_shape(&self, blocks: u32) -> Shape {
+        // Half of each open segment is space as well; and the simulated log has a free one.
+        let streams = f64::from(self.user_streams + self.moved_streams);
+        let all = (self.closed_segments + streams / 2.0 + 1.0).round() * f64::from(self.segment_blocks);
+        let spare = 1.0 - f64::from(blocks) / all;
+        Shape { blocks, live_blocks: blocks, segment_blocks: self.segment_blocks, header_blocks: 0, spare, space: Space::Strict }
+    }
+}
+
+/// The properties that a policy stands for.
+///
+/// # Errors
+/// The engine does not have it.
+pub fn properties(policy: &Policy, spare_per_mille: u16) -> Result<Properties, String> {
+    let Some(placement) = policy.placement.code() else {
+        return Err(format!("the engine has no placement '{}': moved blocks have streams of their own there; the nearest is separate", policy.placement.name()));
+    };
+    let (victim_policy, victim_number) = policy.rule.code();
+    let others = Properties { discard: false, scrub_interval_days: 0, seal_age_ms: 3_600_000, ..Properties::DEFAULT };
+    Ok(Properties { placement, victim_policy, victim_number, spare_per_mille, ..others })
+}
+
+/// The member.
+struct Counting(Content);
+
+impl MemberIo for Counting {
+    fn member_count(&self) -> usize {
+        1
+    }
+    fn is_present(&self, _: MemberId) -> bool {
+        true
+    }
+    fn size(&self, _: MemberId) -> u64 {
+        self.0.blocks() * BLOCK_BYTES
+    }
+    fn read(&mut self, _: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MemberError> {
+        self.0.read(offset, buf);
+        Ok(())
+    }
+    fn write(&mut self, _: MemberId, offset: u64, buf: &[u8]) -> Result<(), MemberError> {
+        self.0.write(offset, buf);
+        Ok(())
+    }
+    fn flush(&mut self, _: MemberId) -> Result<(), MemberError> {
+        Ok(())
+    }
+}
+
+struct Driver {
+    engine: Engine,
+    member: Counting,
+    buffers: BufPool,
+    volume: VolumeId,
+    events: Vec<Event>,
+    out: Outbox,
+    control: Vec<ControlCompletion>,
+    now_ns: u64,
+    outstanding: usize,
+    version: u64,
+}
+
+fn spec(plan: &EnginePlan, properties: Properties, segments: u64) -> PoolSpec {
+    let bytes = RESERVED_BYTES + segments * u64::from(plan.segment_rows) * BLOCK_BYTES;
+    PoolSpec {
+        name: "counting".into(),
+        redundancy: Redundancy::None,
+        chunk_rows: Some(plan.segment_rows.min(64)),
+        segment_rows: Some(plan.segment_rows),
+        align_bytes: BLOCK_BYTES,
+        pool: Uuid([9; 16]),
+        members: vec![(Uuid([1; 16]), bytes)],
+        created_unix_s: 0,
+        journal: None,
+        properties,
+    }
+}
+
+/// The least pool that takes the blocks.
+fn least_spec(plan: &EnginePlan, properties: Properties) -> Result<PoolSpec, String> {
+    let wanted = u64::from(plan.blocks) * BLOCK_BYTES;
+    let fits = |segments: u64| Engine::plan(&spec(plan, properties, segments)).is_ok_and(|found| found.usable_bytes >= wanted);
+    let mut high = u64::from(plan.blocks) / u64::from(plan.segment_rows) + 64;
+    while !fits(high) {
+        high *= 2;
+        if high > 1 << 28 {
+            return Err(Engine::plan(&spec(plan, properties, high)).map_or_else(|error| error.to_string(), |_| "no pool is large enough".into()));
+        }
+    }
+    let mut low = 0;
+    while high - low > 1 {
+        let middle = low.midpoint(high);
+        if fits(middle) { high = middle } else { low = middle }
+    }
+    Ok(spec(plan, properties, high))
+}
+
+impl Driver {
+    fn new(plan: &EnginePlan, properties: Properties) -> Result<Self, String> {
+        let spec = least_spec(plan, properties)?;
+        let mut member = Counting(Content::new(spec.members[0].1 / BLOCK_BYTES));
+        let buffers = BufPool::new(64 << 20);
+        let words = |error: &dyn std::fmt::Display| error.to_string();
+        Engine::format(&mut member, &spec).map_err(|error| words(&error))?;
+        let limits = Limits { map_bytes: u64::MAX, placement_bytes: u64::MAX, ..Limits::default() };
+        let options = OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, discard_journal: false, limits };
+        let (engine, _) = Engine::open(&mut member, buffers.clone(), &options).map_err(|error| words(&error))?;
+        let (events, out) = (Vec::new(), Outbox::default());
+        let mut driver = Self { engine, member, buffers, volume: VolumeId(0), events, out, control: Vec::new(), now_ns: 1, outstanding: 0, version: 0 };
+        let size_bytes = u64::from(plan.blocks) * BLOCK_BYTES;
+        match driver.command(Control::VolumeCreate { name: "data".into(), size_bytes })? {
+            ControlReply::Volume(volume) => driver.volume = volume,
+            ControlReply::Done => return Err("no volume was made".into()),
+        }
+        Ok(driver)
+    }
+
+    /// Everything that follows without time passing.
+    fn settle(&mut self) -> Result<(), String> {
+        loop {
+            while !self.events.is_empty() {
+                self.engine.apply(&mut self.events, &mut self.out);
+                for command in self.out.commands.drain(..) {
+                    let buf = match command.op {
+                        MemberOp::Read { offset, mut buf } => {
+                            self.member.0.read(offset, &mut buf);
+                            Some(buf)
+                        }
+                        MemberOp::Write { offset, buf } => {
+                            self.member.0.write(offset, &buf);
+                            Some(buf)
+                        }
+                        MemberOp::Flush | MemberOp::Discard { .. } => None,
+                    };
+                    self.events.push(Event::Member(MemberDone { member: command.member, tag: command.tag, buf, result: Ok(()) }));
+                }
+                for mut job in self.out.jobs.drain(..) {
+                    job.run();
+                    self.events.push(Event::Job(job));
+                }
+                for completion in self.out.completions.drain(..) {
+                    self.outstanding -= 1;
+                    if let Err(error) = completion.result {
+                        return Err(refused(&error));
+                    }
+                }
+                self.control.append(&mut self.out.control);
+                self.out.notices.clear();
+            }
+            match self.out.wake_at_ns.take() {
+                Some(at) if at <= self.now_ns => self.events.push(Event::Tick(self.now_ns)),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Lets time pass until all requests are answered.
+    fn finish(&mut self) -> Result<(), String> {
+        for _ in 0..TURNS_MAX {
+            self.settle()?;
+            if self.outstanding == 0 {
+                return Ok(());
+            }
+            self.now_ns += 1_000_000;
+            self.events.push(Event::Tick(self.now_ns));
+        }
+        Err(format!("the engine stands still: {}", self.engine.describe()))
+    }
+
+    fn command(&mut self, command: Control) -> Result<ControlReply, String> {
+        self.events.push(Event::Control(ControlRequest { id: ControlId(1), command }));
+        for _ in 0..TURNS_MAX {
+            self.settle()?;
+            if let Some(answer) = self.control.pop() {
+                return answer.result.map_err(|error| error.to_string());
+            }
+            self.now_ns += 1_000_000;
+            self.events.push(Event::Tick(self.now_ns));
+        }
+        Err(format!("a command is not answered: {}", self.engine.describe()))
+    }
+
+    fn ask(&mut self, op: Op) -> Result<(), String> {
+        self.outstanding += 1;
+        self.events.push(Event::Request(Request { id: RequestId(1), volume: self.volume, op }));
+        if self.outstanding >= GROUP { self.finish() } else { Ok(()) }
+    }
+
+    /// Blocks that are one word each, of no value that takes no room.
+    fn content(&mut self, block: u32, count: u32) -> Payload {
+        let mut data = self.buffers.get(count as usize * BLOCK_SIZE);
+        for (at, bytes) in data.chunks_exact_mut(BLOCK_SIZE).enumerate() {
+            self.version += 1;
+            let word = mix(u64::from(block) + at as u64 + (self.version << 32)) >> 1 | 1;
+            bytes.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&word.to_le_bytes()));
+        }
+        data.freeze()
+    }
+
+    fn apply(&mut self, operation: Operation) -> Result<(), String> {
+        let bytes = |block: u32| u64::from(block) * BLOCK_BYTES;
+        match operation {
+            Operation::Write { block, count } => {
+                for first in (block..block + count).step_by(REQUEST_BLOCKS as usize) {
+                    let data = self.content(first, REQUEST_BLOCKS.min(block + count - first));
+                    self.ask(Op::Write { offset: bytes(first), data, fua: false })?;
+                }
+                Ok(())
+            }
+            Operation::Trim { block, count } => self.ask(Op::Trim { offset: bytes(block), length: bytes(count), fua: false }),
+            Operation::Pause { .. } => Ok(()),
+        }
+    }
+}
+
+fn refused(error: &RequestError) -> String {
+    format!("the engine refused a request: {error:?}")
+}
+
+fn written_since(now: &WrittenBytes, before: &WrittenBytes) -> (f64, [f64; 3]) {
+    let user = (now.user - before.user).max(1) as f64;
+    let share = |of: fn(&WrittenBytes) -> u64| (of(now) - of(before)) as f64 / user;
+    (1.0 + share(|w| w.moved), [share(|w| w.header), share(|w| w.padding), share(|w| w.checkpoint)])
+}
+
+/// Runs the engine. `tell` hears of users' writes done now and then and may stop the run by answering false.
+///
+/// # Errors
+/// The engine does not have the policy, the pool can not be made, a request was refused, or the run was stopped.
+pub fn run(
+    policy: &Policy,
+    plan: &EnginePlan,
+    operations: impl Iterator<Item = Operation>,
+    tell: &mut dyn FnMut(u64) -> bool,
+) -> Result<Outcome, String> {
+    let properties = properties(policy, plan.spare_per_mille)?;
+    let mut driver = Driver::new(plan, properties)?;
+    let (mut done, mut looked, mut flushed) = (0u64, 0, 0);
+    let mut steady: Option<PoolStatus> = None;
+    let (mut closed, mut looks) = (0u64, 0u64);
+    for operation in operations {
+        driver.apply(operation)?;
+        if let Operation::Write { count, .. } = operation {
+            done += u64::from(count);
+        }
+        if plan.flush_every > 0 && done - flushed >= plan.flush_every {
+            flushed = done;
+            driver.ask(Op::Flush)?;
+            driver.finish()?;
+        }
+        if done - looked < LOOK {
+            continue;
+        }
+        looked = done;
+        if !tell(done) {
+            return Err("stopped".into());
+        }
+        if done >= plan.steady_after {
+            driver.finish()?;
+            let status = driver.engine.status();
+            (closed, looks) = (closed + u64::from(status.data_segments - status.cleaning_segments.min(status.data_segments)), looks + 1);
+            steady = steady.or(Some(status));
+        }
+    }
+    driver.finish()?;
+    let status = driver.engine.status();
+    let before = steady.as_ref().map_or_else(WrittenBytes::default, |status| status.written);
+    let checkpoints_since = (status.checkpoints - steady.as_ref().map_or(0, |status| status.checkpoints)).max(1);
+    let logged = (status.written.user + status.written.moved - before.user - before.moved) / BLOCK_BYTES;
+    let (waf, [headers, padding, checkpoints]) = written_since(&status.written, &before);
+    let plan_of_pool = &status.plan;
+    let payload = plan_of_pool.usable_bytes as f64 / (1.0 - f64::from(plan.spare_per_mille) / 1000.0);
+    let segment_blocks = (payload / f64::from(plan_of_pool.segments - plan_of_pool.reserve_segments) / BLOCK_BYTES as f64).round() as u32;
+    let closed_segments = if looks == 0 { f64::from(status.data_segments) } else { closed as f64 / looks as f64 };
+    let live = (status.used_bytes / BLOCK_BYTES) as f64;
+    Ok(Outcome {
+        steady: waf,
+        whole: written_since(&status.written, &WrittenBytes::default()).0,
+        user_blocks: status.written.user / BLOCK_BYTES,
+        moved_blocks: status.written.moved / BLOCK_BYTES,
+        headers,
+        padding,
+        checkpoints,
+        effective_spare: 1.0 - live / (closed_segments * f64::from(segment_blocks)),
+        closed_segments,
+        segment_blocks,
+        segments: plan_of_pool.segments,
+        reserve_segments: plan_of_pool.reserve_segments,
+        user_streams: status.user_streams,
+        moved_streams: status.moved_streams,
+        victims: status.segments_cleaned,
+        checkpoint_every: logged / checkpoints_since,
+    })
+}
+
+/// The placement nearest to `kind` that the engine has.
+pub fn nearest(kind: PlacementKind) -> PlacementKind {
+    if kind.code().is_some() { kind } else { PlacementKind::Separate }
+}
+
+#[cfg(test)]
+mod tests;
