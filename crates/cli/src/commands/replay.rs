@@ -2,6 +2,9 @@
 //!
 //! Two passes over the trace: the first finds the blocks it writes, which become the volume; the second makes the operations. Writes count every block
 //! they touch, trims what they cover as a whole, reads and flushes nothing.
+//!
+//! With `--mode engine` the real engine takes the operations, on a member that counts and keeps what it must; with `both` the simulated log runs beside it with
+//! as much space and as many checkpoints as the engine turned out to have.
 
 use super::trace::TraceSource;
 use crate::drawing::{Along, Grid, sizes};
@@ -15,6 +18,7 @@ use clap::Args;
 use serde::Serialize;
 use windrow_host::Failure;
 use windrow_host::failure::id;
+use windrow_lab::wa::engine::{self, EnginePlan, Outcome as EngineOutcome};
 use windrow_lab::wa::log::{Shape, Space};
 use windrow_lab::wa::operation::Operation;
 use windrow_lab::wa::run::{Outcome, Plan, Policy, run as simulate};
@@ -27,7 +31,7 @@ const BLOCK: u64 = 4096;
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  windrow replay trace.csv.zst\n  windrow replay disk.blktrace --event issued --policy learned,sepbit,none --spare 5%,7%,10%,20%\n  \
-    windrow replay client.txt --format jesd219 --fill --segment 1M --spare 10%\n  windrow replay trace.wtrc --repeat 5 --no-trims -o json\n\nPolicies: see `windrow sim run --help`."
+    windrow replay client.txt --format jesd219 --fill --segment 1M --spare 10%\n  windrow replay trace.wtrc --repeat 5 --no-trims -o json\n  windrow replay trace.wtrc --fill --mode both --policy separate+greedy,learned\n\nPolicies: see `windrow sim run --help`."
 )]
 pub struct ReplayArguments {
     #[command(flatten)]
@@ -55,6 +59,30 @@ pub struct ReplayArguments {
     seed: u64,
     #[command(flatten)]
     report: ReportArguments,
+    /// What runs: the simulated log, the engine, or both with equal space.
+    #[arg(long, value_enum, default_value = "model")]
+    mode: Mode,
+}
+
+/// See [`ReplayArguments::mode`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Mode {
+    /// The simulated log: fast.
+    Model,
+    /// The engine on a member that counts.
+    Engine,
+    /// Both, with equal space.
+    Both,
+}
+
+/// A run of the engine.
+#[derive(Serialize)]
+struct EngineLine {
+    policy: String,
+    spare_ppm: u64,
+    engine: EngineOutcome,
+    /// The simulated log with the same space and checkpoints.
+    model: Option<f64>,
 }
 
 /// A trace as operations on a volume without gaps.
@@ -84,6 +112,9 @@ pub fn run(arguments: &ReplayArguments, output: &Output) -> Result<u8, Failure> 
     let traced = trace.written * u64::from(arguments.repeat);
     let fill = arguments.fill.then_some(Operation::Write { block: 0, count: trace.blocks });
     let operations = || fill.into_iter().chain((0..arguments.repeat).flat_map(|_| trace.operations.iter().copied()));
+    if arguments.mode != Mode::Model {
+        return run_engine(arguments, output, &trace, traced, operations);
+    }
     let mut lines = Vec::new();
     for policy in &arguments.policy {
         for spare in &arguments.spare {
@@ -104,6 +135,61 @@ pub fn run(arguments: &ReplayArguments, output: &Output) -> Result<u8, Failure> 
     let value = serde_json::json!({ "blocks": trace.blocks, "written_blocks": traced, "filled_blocks": before, "lines": lines });
     output.result("replay", &value, || describe(arguments, &trace, traced, &lines));
     Ok(0)
+}
+
+fn run_engine<I: Iterator<Item = Operation>>(
+    arguments: &ReplayArguments,
+    output: &Output,
+    trace: &Replayed,
+    traced: u64,
+    operations: impl Fn() -> I,
+) -> Result<u8, Failure> {
+    let before = if arguments.fill { u64::from(trace.blocks) } else { 0 };
+    let segment_rows = u32::try_from(arguments.segment.0 / BLOCK).map_err(|_| cannot("a segment is smaller than 16 TiB"))?;
+    let mut lines = Vec::new();
+    for policy in &arguments.policy {
+        for spare in &arguments.spare {
+            let steady_after = before + traced / 2;
+            let plan = EnginePlan { blocks: trace.blocks, segment_rows, spare_per_mille: spare.0, steady_after, checkpoint_after: 0 };
+            let mut progress = Progress::new(format!("engine, {} at {spare}", policy.name()));
+            let mut tell = |done: u64| {
+                progress.steps(done, before + traced);
+                true
+            };
+            let engine = engine::run(policy, &plan, operations(), &mut tell).map_err(|why| cannot(&why))?;
+            let model = match arguments.mode {
+                Mode::Both => Some(engine.model(*policy, &plan, &operations, &mut tell).map_err(|why| cannot(&why))?),
+                Mode::Model | Mode::Engine => None,
+            };
+            lines.push(EngineLine { policy: policy.name(), spare_ppm: u64::from(spare.0) * 1000, engine, model });
+        }
+    }
+    let value = serde_json::json!({ "blocks": trace.blocks, "written_blocks": traced, "filled_blocks": before, "engine_lines": lines });
+    output.result("replay", &value, || describe_engine(&lines));
+    Ok(0)
+}
+
+fn describe_engine(lines: &[EngineLine]) -> String {
+    let mut table = Table::new(&["POLICY", "SPARE", "CLEANING SPARE", "ENGINE WAF", "MODEL WAF", "STREAMS", "HEADERS", "PADDING", "CHECKPOINTS", "SEGMENTS"]);
+    for EngineLine { policy, spare_ppm, engine, model } in lines {
+        table.row([
+            policy.clone(),
+            format!("{} %", *spare_ppm as f64 / 10_000.0),
+            format!("{:.1} %", engine.effective_spare * 100.0),
+            format!("{:.3}", engine.steady),
+            model.map_or("-".into(), |model| format!("{model:.3}")),
+            format!("{}+{}", engine.user_streams, engine.moved_streams),
+            format!("{:.3}", engine.headers),
+            format!("{:.3}", engine.padding),
+            format!("{:.3}", engine.checkpoints),
+            engine.segments.to_string(),
+        ]);
+    }
+    format!(
+        "{}\nWAF: cleaning, second half. Headers, padding and checkpoints come on top of it, as shares of users' bytes. Cleaning spare: what is not alive in closed\n\
+         segments; the pool is as small as the blocks allow at the spare factor, and its reserve is space that users do not fill.\n",
+        table.render()
+    )
 }
 
 fn cannot(why: &str) -> Failure {

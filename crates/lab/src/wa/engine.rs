@@ -8,11 +8,11 @@
 //! **What differs from the simulated log.** The engine keeps a reserve and holds segments open, in advance, free, and for checkpoints, and what a kept
 //! checkpoint may replay is no victim. All that is not in closed data segments is space that cleaning does not have, and the reserve is space that users do not fill. So the space that
 //! counts is that of the closed data segments, in the mean over the steady state: [`Outcome::effective_spare`]. The simulated log with a spare share that gives it as
-//! many closed segments is the other side of a comparison ([`Outcome::equal_shape`]).
+//! many closed segments is the other side of a comparison ([`Outcome::model`]).
 
 use super::log::{Shape, Space};
 use super::operation::Operation;
-use super::run::{PlacementKind, Policy};
+use super::run::{Plan, PlacementKind, Policy, run_with_checkpoints as simulate};
 use crate::content::Content;
 use serde::Serialize;
 use windrow_engine::{
@@ -43,8 +43,8 @@ pub struct EnginePlan {
     pub spare_per_mille: u16,
     /// The steady state begins after so many users' writes.
     pub steady_after: u64,
-    /// Batches are full unless this is said: a flush after so many users' writes; 0: none.
-    pub flush_every: u64,
+    /// A checkpoint is asked for after so many users' writes; 0: the engine begins them as it sees fit.
+    pub checkpoint_after: u64,
 }
 
 /// What came out. Shares are of users' bytes, in the steady state.
@@ -85,13 +85,37 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The simulated log with as many closed segments and as many live blocks.
-    pub fn equal_shape(&self, blocks: u32) -> Shape {
+    /// The simulated logs with as much space: the one below, the one above (they differ by a segment), and the share of the second that is right.
+    pub fn equal_shapes(&self, blocks: u32) -> ([Shape; 2], f64) {
         // Half of each open segment is space as well; and the simulated log has a free one.
         let streams = f64::from(self.user_streams + self.moved_streams);
-        let all = (self.closed_segments + streams / 2.0 + 1.0).round() * f64::from(self.segment_blocks);
-        let spare = 1.0 - f64::from(blocks) / all;
-        Shape { blocks, live_blocks: blocks, segment_blocks: self.segment_blocks, header_blocks: 0, spare, space: Space::Strict }
+        let all = self.closed_segments + streams / 2.0 + 1.0;
+        let of = |segments: f64| {
+            // A little less than the next whole number.
+            let spare = 1.0 - f64::from(blocks) / ((segments - 1e-6) * f64::from(self.segment_blocks));
+            Shape { blocks, live_blocks: blocks, segment_blocks: self.segment_blocks, header_blocks: 0, spare, space: Space::Strict }
+        };
+        ([of(all.floor()), of(all.floor() + 1.0)], all.fract())
+    }
+
+    /// The cleaning write amplification of the simulated log with the same space, the same checkpoints and the same policy.
+    ///
+    /// # Errors
+    /// As [`simulate`].
+    pub fn model<I: Iterator<Item = Operation>>(
+        &self,
+        policy: Policy,
+        plan: &EnginePlan,
+        operations: impl Fn() -> I,
+        tell: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<f64, String> {
+        let (shapes, share) = self.equal_shapes(plan.blocks);
+        let mut waf = [0.0; 2];
+        for (waf, shape) in waf.iter_mut().zip(shapes) {
+            let plan = Plan { shape, seed: 1, window: u64::MAX, steady_after: plan.steady_after, idle_free: 0 };
+            *waf = simulate(policy, &plan, self.checkpoint_every, &operations, tell)?.steady;
+        }
+        Ok(waf[0] + (waf[1] - waf[0]) * share)
     }
 }
 
@@ -322,7 +346,7 @@ pub fn run(
 ) -> Result<Outcome, String> {
     let properties = properties(policy, plan.spare_per_mille)?;
     let mut driver = Driver::new(plan, properties)?;
-    let (mut done, mut looked, mut flushed) = (0u64, 0, 0);
+    let (mut done, mut looked, mut checkpoint) = (0u64, 0, 0);
     let mut steady: Option<PoolStatus> = None;
     let (mut closed, mut looks) = (0u64, 0u64);
     for operation in operations {
@@ -330,10 +354,10 @@ pub fn run(
         if let Operation::Write { count, .. } = operation {
             done += u64::from(count);
         }
-        if plan.flush_every > 0 && done - flushed >= plan.flush_every {
-            flushed = done;
-            driver.ask(Op::Flush)?;
+        if plan.checkpoint_after > 0 && done - checkpoint >= plan.checkpoint_after {
+            checkpoint = done;
             driver.finish()?;
+            driver.command(Control::Checkpoint)?;
         }
         if done - looked < LOOK {
             continue;
