@@ -1,5 +1,6 @@
 //! The subcommands, one module each.
 
+pub mod advise;
 pub mod completions;
 pub mod create;
 pub mod export;

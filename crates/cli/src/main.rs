@@ -75,6 +75,8 @@ enum Command {
     Trace(commands::trace::TraceCommand),
     /// Replay a block trace on a simulated pool: write amplification by policy.
     Replay(commands::replay::ReplayArguments),
+    /// Advise on policy, segment size, spare factor and trims for the load of a trace, with what it brings.
+    Advise(commands::advise::AdviseArguments),
     /// Reproducible benchmarks.
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -105,6 +107,7 @@ fn main() -> ExitCode {
         Command::Plan(arguments) => commands::plan::run(&arguments, &output),
         Command::Trace(command) => commands::trace::run(&command, &output),
         Command::Replay(arguments) => commands::replay::run(&arguments, &output),
+        Command::Advise(arguments) => commands::advise::run(&arguments, &output),
         Command::Bench(command) => bench::run(command, &output),
         Command::Sim(command) => sim::run(command, &output),
         Command::Demo(arguments) => demo::run(&arguments, &output),

@@ -86,10 +86,18 @@ struct EngineLine {
 }
 
 /// A trace as operations on a volume without gaps.
-struct Replayed {
-    blocks: u32,
-    operations: Vec<Operation>,
-    written: u64,
+pub(super) struct Replayed {
+    /// Blocks of the volume.
+    pub(super) blocks: u32,
+    /// Writes and trims.
+    pub(super) operations: Vec<Operation>,
+    /// Blocks written.
+    pub(super) written: u64,
+    /// Trims.
+    pub(super) trims: u64,
+    /// From the first request to the last one, in nanoseconds; 0 where the trace has no times.
+    pub(super) duration_ns: u64,
+    /// Sizes and kinds of its requests.
     figures: Figures,
 }
 
@@ -104,10 +112,7 @@ struct Line {
 
 /// Runs it.
 pub fn run(arguments: &ReplayArguments, output: &Output) -> Result<u8, Failure> {
-    if arguments.source.name() == "-" {
-        return Err(Failure::new(id::USAGE, "cannot replay standard input", "the trace is read twice").remedy("name a file"));
-    }
-    let trace = read(arguments)?;
+    let trace = read(&arguments.source, arguments.no_trims)?;
     let before = if arguments.fill { u64::from(trace.blocks) } else { 0 };
     let traced = trace.written * u64::from(arguments.repeat);
     let fill = arguments.fill.then_some(Operation::Write { block: 0, count: trace.blocks });
@@ -192,7 +197,7 @@ fn describe_engine(lines: &[EngineLine]) -> String {
     )
 }
 
-fn cannot(why: &str) -> Failure {
+pub(super) fn cannot(why: &str) -> Failure {
     Failure::new(id::BENCH, "the trace cannot be replayed", why).remedy("see `windrow replay --help`")
 }
 
@@ -214,9 +219,13 @@ fn each(source: &TraceSource, mut visit: impl FnMut(&Request)) -> Result<(), Fai
     Ok(())
 }
 
-fn read(arguments: &ReplayArguments) -> Result<Replayed, Failure> {
+/// Reads a trace: twice.
+pub(super) fn read(source: &TraceSource, no_trims: bool) -> Result<Replayed, Failure> {
+    if source.name() == "-" {
+        return Err(Failure::new(id::USAGE, "cannot replay standard input", "the trace is read twice").remedy("name a file"));
+    }
     let (mut dense, mut summary) = (Dense::default(), Summary::default());
-    each(&arguments.source, |request| {
+    each(source, |request| {
         dense.add(request);
         summary.add(request);
     })?;
@@ -224,8 +233,10 @@ fn read(arguments: &ReplayArguments) -> Result<Replayed, Failure> {
     if blocks == 0 {
         return Err(cannot("it writes nothing"));
     }
-    let mut replayed = Replayed { blocks, operations: Vec::new(), written: 0, figures: summary.figures() };
-    each(&arguments.source, |request| {
+    let mut replayed = Replayed { blocks, operations: Vec::new(), written: 0, trims: 0, duration_ns: 0, figures: summary.figures() };
+    let mut first = None;
+    each(source, |request| {
+        replayed.duration_ns = request.time_ns.saturating_sub(*first.get_or_insert(request.time_ns)).max(replayed.duration_ns);
         // Numbers of blocks are below `blocks`, which fits.
         let Some((block, count)) = dense.range(request).map(|(first, count)| (first as u32, count as u32)) else { return };
         match request.kind {
@@ -233,7 +244,10 @@ fn read(arguments: &ReplayArguments) -> Result<Replayed, Failure> {
                 replayed.written += u64::from(count);
                 replayed.operations.push(Operation::Write { block, count });
             }
-            Kind::Trim if !arguments.no_trims => replayed.operations.push(Operation::Trim { block, count }),
+            Kind::Trim if !no_trims => {
+                replayed.trims += 1;
+                replayed.operations.push(Operation::Trim { block, count });
+            }
             _ => {}
         }
     })?;

@@ -1,0 +1,339 @@
+//! `advise`: which policy, segment size and spare factor suit the load of a trace, what trims are worth, and what all that means for the life and the rate of drives.
+//!
+//! 1 The trace is replayed on the simulated log with every policy that the engine has and every spare factor, in segments of the size that a pool of this many blocks would have.
+//! 2 The best pair is the one with the least wear for each usable byte: write amplification over the usable share. Of two within half a per cent the simpler policy
+//!   wins. 3 With that pair other segment sizes are tried, and the trace without its trims. 4 Drives: the
+//!   reckoning of `windrow plan`, in place and under a log with that write amplification.
+//!
+//! Nothing is read or written but the trace.
+
+use super::replay::{Replayed, cannot, read};
+use super::trace::TraceSource;
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::table::Table;
+use crate::values::{Share, Size};
+use clap::Args;
+use serde::Serialize;
+use windrow_host::Failure;
+use windrow_host::failure::id;
+use windrow_lab::wa::log::{Shape, Space};
+use windrow_lab::wa::operation::Operation;
+use windrow_lab::wa::run::{Plan, PlacementKind, Policy, run as simulate};
+use windrow_plan::array::{Assumptions, Outcome as ArrayOutcome, Use, plan as plan_array};
+use windrow_plan::layers::Log;
+use windrow_plan::topology::Topology;
+
+const BLOCK: u64 = 4096;
+/// A pool aims at so many segments.
+const SEGMENTS_WANTED: u64 = 2000;
+/// Write amplifications within this share of each other are the same.
+const SAME: f64 = 0.005;
+/// Streams of each kind that an engine may have: what a placement of one row of classes is simulated with.
+const ENGINE_CLASSES: u8 = 4;
+
+/// Arguments of `advise`.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  windrow advise trace.csv.zst\n  windrow advise disk.blktrace --event issued --drive samsung-pm9d3a-7680 --drives 8 --topology 6\n  \
+    windrow advise client.txt --format jesd219 --fill --spare 7%,10%,20% --pool tank -o json\n\nThe last lines are the commands that apply the advice."
+)]
+pub struct AdviseArguments {
+    #[command(flatten)]
+    source: TraceSource,
+    /// Spare factors to try, by comma, 3 to 90 %.
+    #[arg(long, value_delimiter = ',', default_value = "7%,10%,15%,20%")]
+    spare: Vec<Share>,
+    /// The trace so many times; else as many as it takes to write its blocks six times.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: Option<u32>,
+    /// Write every block once before, in the order of addresses: a volume that is full. This is not counted.
+    #[arg(long)]
+    fill: bool,
+    /// Drive, by its id in the catalogue (`windrow plan drives`).
+    #[arg(long, value_name = "ID", default_value = "samsung-pm9d3a-7680")]
+    drive: String,
+    /// Drives in the array.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    drives: u32,
+    /// Topology: 5 or 6.
+    #[arg(long, default_value = "6")]
+    topology: Topology,
+    /// Name of the pool in the commands at the end.
+    #[arg(long, value_name = "NAME", default_value = "POOL")]
+    pool: String,
+}
+
+/// One simulated run.
+#[derive(Clone, Serialize)]
+struct Tried {
+    policy: &'static str,
+    victim_policy: String,
+    spare_ppm: u64,
+    segment_bytes: u64,
+    /// Cleaning write amplification of the second half.
+    waf: f64,
+    /// The same over the usable share: wear for each usable byte.
+    wear: f64,
+    bytes_per_block: f64,
+}
+
+/// One way to use the drives.
+#[derive(Serialize)]
+struct Used {
+    name: String,
+    plan: ArrayOutcome,
+    /// Years that the drives last under the load of the trace, if it has times and the drive a rating.
+    years: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Advice {
+    blocks: u32,
+    written_blocks: u64,
+    trims: u64,
+    repeat: u32,
+    grid: Vec<Tried>,
+    segments: Vec<Tried>,
+    best: Tried,
+    /// What the policy that pools have by default would do at the same spare factor.
+    default_waf: f64,
+    /// Write amplification without the trims of the trace, if it has any.
+    without_trims: Option<f64>,
+    drives: Vec<Used>,
+    reasons: Vec<String>,
+    commands: Vec<String>,
+}
+
+/// The policies to try, simplest first.
+fn policies() -> Vec<Policy> {
+    let of = |kind: PlacementKind| {
+        let policy = Policy::of(kind);
+        let streams = if matches!(kind, PlacementKind::Separate | PlacementKind::Invalidation) { policy.streams } else { ENGINE_CLASSES };
+        Policy { streams, ..policy }
+    };
+    let kinds = [PlacementKind::Generations, PlacementKind::Clusters, PlacementKind::Fading, PlacementKind::Invalidation, PlacementKind::Hotness, PlacementKind::Learned];
+    let separate = |rule: &str| Policy::from_name(&format!("separate+{rule}")).ok();
+    ["greedy", "cost-benefit"].into_iter().filter_map(separate).chain(kinds.map(of)).collect()
+}
+
+/// What runs share.
+struct Runs<'a> {
+    trace: &'a Replayed,
+    repeat: u32,
+    fill: bool,
+    done: usize,
+    all: usize,
+}
+
+impl Runs<'_> {
+    fn run(&mut self, policy: Policy, spare: Share, segment_bytes: u64, trims: bool) -> Result<Tried, Failure> {
+        let (trace, blocks) = (self.trace, self.trace.blocks);
+        let traced = trace.written * u64::from(self.repeat);
+        let before = if self.fill { u64::from(blocks) } else { 0 };
+        let fill = self.fill.then_some(Operation::Write { block: 0, count: blocks });
+        let counts = |operation: &Operation| trims || !matches!(operation, Operation::Trim { .. });
+        let operations = || fill.into_iter().chain((0..self.repeat).flat_map(|_| trace.operations.iter().copied().filter(counts)));
+        let segment_blocks = u32::try_from(segment_bytes / BLOCK).unwrap_or(u32::MAX);
+        let share = f64::from(spare.0) / 1000.0;
+        let shape = Shape { blocks, live_blocks: blocks, segment_blocks, header_blocks: 0, spare: share, space: Space::Strict };
+        let plan = Plan { shape, seed: 1, window: u64::MAX, steady_after: before + traced / 2, idle_free: 0 };
+        self.done += 1;
+        let mut progress = Progress::new(format!("run {} of {}: {} at {spare}, segments of {}", self.done, self.all, policy.name(), Size(segment_bytes)));
+        let mut tell = |done: u64| {
+            progress.steps(done, before + traced);
+            true
+        };
+        let outcome = simulate(policy, &plan, operations, &mut tell).map_err(|why| cannot(&why))?;
+        Ok(Tried {
+            policy: policy.placement.name(),
+            victim_policy: policy.rule.name(),
+            spare_ppm: u64::from(spare.0) * 1000,
+            segment_bytes,
+            waf: outcome.steady,
+            wear: outcome.steady / (1.0 - share),
+            bytes_per_block: f64::from(policy.placement.bytes_per_block()),
+        })
+    }
+}
+
+/// The segment size of a pool of so many blocks: the largest power of two with 2000 segments, from 64 KiB to 64 MiB.
+fn usual_segment(blocks: u32) -> u64 {
+    let wanted = (u64::from(blocks) * BLOCK / SEGMENTS_WANTED).max(1);
+    (1u64 << wanted.ilog2()).clamp(64 << 10, 64 << 20)
+}
+
+/// The first of those within [`SAME`] of the least by `cost`: the simplest.
+fn best_of(tried: &[Tried], cost: impl Fn(&Tried) -> f64) -> Option<&Tried> {
+    let least = tried.iter().map(&cost).fold(f64::INFINITY, f64::min);
+    tried.iter().find(|one| cost(one) <= least * (1.0 + SAME))
+}
+
+/// Runs it.
+pub fn run(arguments: &AdviseArguments, output: &Output) -> Result<u8, Failure> {
+    if let Some(spare) = arguments.spare.iter().find(|spare| !(30..=900).contains(&spare.0)) {
+        return Err(cannot(&format!("a pool has 3 to 90 % spare, {spare} given")));
+    }
+    if !matches!(arguments.topology, Topology::Raid5 | Topology::Raid6) {
+        return Err(cannot(&format!("Windrow is planned for RAID-5 and RAID-6, {} given", arguments.topology)));
+    }
+    let trace = read(&arguments.source, false)?;
+    let enough = (6 * u64::from(trace.blocks)).div_ceil(trace.written.max(1)).clamp(1, 1000) as u32;
+    let repeat = arguments.repeat.unwrap_or(enough);
+    let advice = advise(arguments, &trace, repeat)?;
+    output.result("advise", &advice, || describe(arguments, &advice));
+    Ok(0)
+}
+
+fn advise(arguments: &AdviseArguments, trace: &Replayed, repeat: u32) -> Result<Advice, Failure> {
+    let policies = policies();
+    let usual = usual_segment(trace.blocks);
+    let sizes: Vec<u64> = [usual / 4, usual * 4].into_iter().filter(|size| (64 << 10..=64 << 20).contains(size)).collect();
+    let all = policies.len() * arguments.spare.len() + sizes.len() + usize::from(trace.trims > 0);
+    let mut runs = Runs { trace, repeat, fill: arguments.fill, done: 0, all };
+    let mut grid = Vec::new();
+    for policy in &policies {
+        for spare in &arguments.spare {
+            grid.push(runs.run(*policy, *spare, usual, true)?);
+        }
+    }
+    let best = best_of(&grid, |one| one.wear).cloned().ok_or_else(|| cannot("no spare factor was given"))?;
+    let spare = Share((best.spare_ppm / 1000) as u16);
+    let same = |policy: &&Policy| policy.placement.name() == best.policy && policy.rule.name() == best.victim_policy;
+    let policy = *policies.iter().find(same).ok_or_else(|| cannot("the best policy is not known"))?;
+    let mut segments = vec![best.clone()];
+    for size in sizes {
+        segments.push(runs.run(policy, spare, size, true)?);
+    }
+    let without_trims = if trace.trims > 0 { Some(runs.run(policy, spare, usual, false)?.waf) } else { None };
+    let chosen = best_of(&segments, |one| one.waf).cloned().unwrap_or(best);
+    let default_waf = grid.iter().find(|one| one.victim_policy == "greedy" && one.spare_ppm == chosen.spare_ppm).map_or(chosen.waf, |one| one.waf);
+    let drives = used(arguments, trace, &chosen)?;
+    let mut advice = Advice {
+        blocks: trace.blocks,
+        written_blocks: trace.written,
+        trims: trace.trims,
+        repeat,
+        grid,
+        segments,
+        best: chosen,
+        default_waf,
+        without_trims,
+        drives,
+        reasons: Vec::new(),
+        commands: Vec::new(),
+    };
+    advice.reasons = reasons(&advice, usual);
+    advice.commands = commands(arguments, &advice, usual);
+    Ok(advice)
+}
+
+/// The drives in place, and under a log with that write amplification.
+fn used(arguments: &AdviseArguments, trace: &Replayed, best: &Tried) -> Result<Vec<Used>, Failure> {
+    let catalogue = windrow_plan::drive::builtin();
+    let drive = catalogue.get(&arguments.drive).ok_or_else(|| {
+        Failure::new(id::PLAN_VALUE, format!("no drive '{}'", arguments.drive), "the catalogue does not have it").remedy("`windrow plan drives` lists them")
+    })?;
+    // Overwrites of its blocks a day, as the trace has them.
+    let days = trace.duration_ns as f64 / 86_400e9;
+    let asked = (days > 0.0).then(|| trace.written as f64 / f64::from(trace.blocks) / days);
+    let wear = Log::with_cleaning(best.waf);
+    let tuned = Assumptions { usable_share: 1.0 - best.spare_ppm as f64 / 1e6, log_wear: wear.own * wear.cleaning * wear.inside, ..Assumptions::windrow() };
+    let ways = [
+        ("one drive alone".to_owned(), 1, Topology::Raid0, Use::InPlace),
+        (format!("{} drives, {} in place", arguments.drives, arguments.topology), arguments.drives, arguments.topology, Use::InPlace),
+        (format!("{} drives, {} under Windrow, tuned", arguments.drives, arguments.topology), arguments.drives, arguments.topology, Use::Log),
+    ];
+    let of = |(name, drives, topology, how): (String, u32, Topology, Use)| {
+        let plan = plan_array(drive, drives, topology, how, &tuned).map_err(|error| cannot(&error.to_string()))?;
+        let years = plan.overwrites_per_day.zip(asked).map(|(rated, asked)| 5.0 * rated / asked);
+        Ok(Used { name, plan, years })
+    };
+    ways.into_iter().map(of).collect()
+}
+
+fn percent(ppm: u64) -> String {
+    format!("{} %", ppm as f64 / 10_000.0)
+}
+
+fn reasons(advice: &Advice, usual: u64) -> Vec<String> {
+    let best = &advice.best;
+    let mut reasons = Vec::new();
+    let at = |policy: &str, victim: &str| advice.grid.iter().find(|one| one.policy == policy && one.victim_policy == victim && one.spare_ppm == best.spare_ppm);
+    if best.policy == "separate" {
+        reasons.push(format!("Policy {}+{}: no other is more than {} % better, so the load has little to tell hot blocks from cold ones by.", best.policy, best.victim_policy, SAME * 100.0));
+    } else {
+        let gain = (advice.default_waf / best.waf - 1.0) * 100.0;
+        reasons.push(format!(
+            "Policy {}+{}: the default moves so much that write amplification is {:.3}, this one makes it {:.3} ({gain:.0} % less is written); it keeps {} bytes in memory for each block of 4 KiB.",
+            best.policy, best.victim_policy, advice.default_waf, best.waf, best.bytes_per_block
+        ));
+    }
+    if let Some(greedy) = at("separate", "greedy").filter(|greedy| greedy.waf < 1.05) {
+        reasons.push(format!("The load is kind: even the default stays at {:.3}. Changing the policy will hardly be noticed.", greedy.waf));
+    }
+    reasons.push(format!("Spare {}: with it the wear for each usable byte, write amplification over the usable share, is least of those tried ({:.3}).", percent(best.spare_ppm), best.wear));
+    if best.segment_bytes == usual {
+        reasons.push(format!("Segments of {} of data: other sizes bring nothing, and that is what a pool of this size has by itself.", Size(usual)));
+    } else {
+        reasons.push(format!("Segments of {} of data instead of {}: they bring {:.3}.", Size(best.segment_bytes), Size(usual), best.waf));
+    }
+    reasons.push(match advice.without_trims {
+        Some(without) if without > best.waf * (1.0 + SAME) => format!("Trims: without them it would be {without:.3}. Let the file system send them (mount with discard, or fstrim each day)."),
+        Some(without) => format!("Trims: they change next to nothing ({without:.3} without)."),
+        None => "Trims: the trace has none. A file system that sends them gives more spare space than any factor.".to_owned(),
+    });
+    reasons
+}
+
+fn commands(arguments: &AdviseArguments, advice: &Advice, usual: u64) -> Vec<String> {
+    let best = &advice.best;
+    let mut commands = vec![format!("windrow pool set {} policy={}+{} spare={}%", arguments.pool, best.policy, best.victim_policy, best.spare_ppm as f64 / 10_000.0)];
+    if best.segment_bytes != usual {
+        // A segment's data is spread over the data drives.
+        let data = u64::from(arguments.topology.data_drives(arguments.drives).unwrap_or(1));
+        let each = (best.segment_bytes / data).max(32 << 10);
+        commands.push(format!("windrow pool create {} --segment {} ...   (the size of segments is chosen once)", arguments.pool, Size(1 << each.ilog2())));
+    }
+    commands
+}
+
+fn describe(arguments: &AdviseArguments, advice: &Advice) -> String {
+    let traced = advice.written_blocks * u64::from(advice.repeat);
+    let mut text = format!(
+        "{}: {} written to {} of different blocks, {} trims, gone through {} times\n\nPredicted write amplification of cleaning, second half:\n",
+        arguments.source.name(),
+        Size(traced * BLOCK),
+        Size(u64::from(advice.blocks) * BLOCK),
+        advice.trims,
+        advice.repeat
+    );
+    let headings: Vec<String> = ["POLICY".to_owned()].into_iter().chain(arguments.spare.iter().map(|spare| spare.to_string().to_uppercase())).collect();
+    let mut table = Table::new(&headings.iter().map(String::as_str).collect::<Vec<_>>());
+    for row in advice.grid.chunks(arguments.spare.len()) {
+        let name = format!("{}+{}", row[0].policy, row[0].victim_policy);
+        table.row(std::iter::once(name).chain(row.iter().map(|one| format!("{:.3}", one.waf))));
+    }
+    text += &table.render();
+    let mut table = Table::new(&["SEGMENT", "WAF"]);
+    advice.segments.iter().for_each(|one| table.row([Size(one.segment_bytes).to_string(), format!("{:.3}", one.waf)]));
+    text += &format!("\n{}", table.render());
+    let mut table = Table::new(&[arguments.drive.as_str(), "USABLE GB", "RANDOM WRITES/S", "OVERWRITES/DAY, 5 YEARS", "YEARS UNDER THIS LOAD"]);
+    let number = |value: Option<f64>, digits: usize| value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
+    for used in &advice.drives {
+        let plan = &used.plan;
+        table.row([
+            used.name.clone(),
+            format!("{:.0}", plan.landable_gb),
+            number(plan.random_write_iops, 0),
+            number(plan.overwrites_per_day, 2),
+            number(used.years, 1),
+        ]);
+    }
+    text += &format!("\n{}\n", table.render());
+    text += &advice.reasons.iter().map(|reason| format!("{reason}\n")).collect::<String>();
+    text + "\n" + &advice.commands.iter().map(|command| format!("{command}\n")).collect::<String>()
+}
+
+#[cfg(test)]
+mod tests;
