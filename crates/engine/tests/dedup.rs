@@ -8,7 +8,7 @@ use windrow_engine::*;
 use windrow_io::*;
 use windrow_layout::checkpoint::{Compression, Dedup};
 use windrow_layout::superblock::Features;
-use windrow_units::{Redundancy, VolumeId};
+use windrow_units::{Lba, Redundancy, VolumeId};
 
 const MIB: u64 = 1 << 20;
 
@@ -216,6 +216,37 @@ fn an_older_write_does_not_get_the_id_that_a_younger_trim_made_free() {
     verify(&mut machine, volume, 5, &[2, 3], "after a crash");
 }
 
+/// Two refer to one content. One is trimmed, which takes effect at once; the other is overwritten by an older write that commits, and is durable, while the trim
+/// is not yet. The trim may still be lost: the place of the content is not free before it is durable.
+#[test]
+fn content_keeps_its_place_until_the_trim_of_its_last_but_one_reference_is_durable() {
+    let (mut machine, volume) = pool(Dedup::Hash);
+    let plain = create(&mut machine, "plain", MIB, Dedup::Off);
+    write(&mut machine, volume, 0, &[1, 1]);
+    // The content alone lives in its segment, which no replay needs any more.
+    write(&mut machine, plain, 0, &(2000..2100).collect::<Vec<_>>());
+    machine.flush(volume);
+    trim(&mut machine, plain, 0, 256);
+    for _ in 0..3 {
+        write(&mut machine, plain, 0, &[5]);
+        rest(&mut machine, volume);
+        assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+    }
+    let before = rest(&mut machine, volume);
+    assert_eq!(before.dedup.unique_bytes, 4096);
+    machine.held = Some(Vec::new());
+    write(&mut machine, volume, 0, &[2]);
+    machine.request(volume, Op::Flush);
+    machine.settle();
+    trim(&mut machine, volume, 1, 1);
+    machine.release();
+    let status = machine.engine.status();
+    assert!(status.durable_order < status.order, "the trim is not durable");
+    assert_eq!((status.dedup.unique_bytes, status.free_segments), (4096, before.free_segments), "nothing is free");
+    let mut lost = Machine::open(machine.memory);
+    verify(&mut lost, volume, 0, &[2, 1], "the trim is lost");
+}
+
 /// A pool to the last block, all of it one content. Overwriting one of its blocks frees nothing; it works all the same.
 #[test]
 fn a_full_pool_of_one_content_can_be_written_anew() {
@@ -260,6 +291,94 @@ fn a_pool_too_full_for_a_second_map_is_refused() {
     trim(&mut machine, volume, 0, blocks / 10);
     share(&mut machine, volume, Dedup::Hash);
     assert!(machine.engine.status().plan.usable_bytes < blocks * 4096);
+}
+
+/// A member lies about content that many refer to. Everybody reads it right, and one repair serves all.
+#[test]
+fn a_member_that_lies_about_shared_content_is_put_right_once() {
+    let (mut machine, volume) = pool(Dedup::Hash);
+    let numbers: Vec<u64> = (0..30).collect();
+    for first in [0, 100, 200] {
+        write(&mut machine, volume, first, &numbers);
+    }
+    rest(&mut machine, volume);
+    machine.garble(1);
+    verify(&mut machine, volume, 100, &numbers, "with a lying member");
+    let status = rest(&mut machine, volume);
+    assert!(status.written.moved + status.written.repair > 0, "what was wrong is logged anew");
+    machine.out.notices.clear();
+    for first in [0, 100, 200] {
+        verify(&mut machine, volume, first, &numbers, "after the repair");
+    }
+    let repaired = machine.out.notices.iter().any(|notice| matches!(notice, Notice::Repaired { .. }));
+    assert!(!repaired, "nothing is wrong any more, for nobody");
+    verify(&mut machine.crash(), volume, 200, &numbers, "after a crash");
+}
+
+/// All checkpoints are gone, and the map is put together from batches. What refers to content that was replaced since is an error, never other bytes.
+#[test]
+fn references_are_rebuilt_from_batches() {
+    let (mut machine, volume) = pool(Dedup::Hash);
+    let numbers: Vec<u64> = (0..40).map(|i| i % 13).collect();
+    write(&mut machine, volume, 0, &numbers);
+    write(&mut machine, volume, 100, &[500, 501]);
+    machine.flush(volume);
+    // Both go, and their ids to others.
+    write(&mut machine, volume, 100, &[0, 1]);
+    machine.flush(volume);
+    write(&mut machine, volume, 200, &[600, 601]);
+    rest(&mut machine, volume);
+    assert_eq!(machine.engine.content_ids(volume, 200..202), [Some(13), Some(14)], "used again");
+    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    let mut memory = machine.memory;
+    for (segment, row, header) in memory.headers().into_iter().filter(|(_, _, header)| header.stream.0 == 3) {
+        memory.overwrite(segment, row..row + header.rows, 0xee);
+    }
+    let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), true, &mut |_| {}).expect("rebuilt");
+    assert!(report.losses.is_empty() && report.lost_blocks.is_empty(), "{report:?}");
+    let mut machine = Machine::open(memory);
+    verify(&mut machine, volume, 0, &numbers, "rebuilt");
+    verify(&mut machine, volume, 100, &[0, 1], "rebuilt");
+    verify(&mut machine, volume, 200, &[600, 601], "rebuilt");
+    let status = rest(&mut machine, volume);
+    assert_eq!((status.dedup.unique_bytes, status.volumes[0].dedup), (15 * 4096, Dedup::Hash));
+}
+
+/// The batch with the last version of two blocks is lost, so that a rebuild finds only what they had referred to before; and that has become other content
+/// since. They are errors.
+#[test]
+fn a_rebuild_gives_nobody_the_content_of_another() {
+    let (mut machine, volume) = pool(Dedup::Hash);
+    let plain = create(&mut machine, "plain", MIB, Dedup::Off);
+    write(&mut machine, volume, 0, &[500, 501]);
+    machine.flush(volume);
+    write(&mut machine, volume, 0, &[7, 8]);
+    machine.flush(volume);
+    let lost = machine.memory.headers().into_iter().rfind(|(_, _, header)| header.stream.0 == 0).expect("a batch");
+    // What follows lies in another segment: a rebuild goes on there.
+    write(&mut machine, plain, 0, &(2000..2100).collect::<Vec<_>>());
+    machine.flush(volume);
+    write(&mut machine, volume, 50, &[600, 601]);
+    rest(&mut machine, volume);
+    assert_eq!(machine.engine.content_ids(volume, 50..52), [Some(0), Some(1)], "used again");
+    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    let mut memory = machine.memory;
+    for (segment, row, header) in memory.headers().into_iter().filter(|(_, _, header)| header.stream.0 == 3).chain([lost]) {
+        memory.overwrite(segment, row..row + header.rows, 0xee);
+    }
+    let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), true, &mut |_| {}).expect("rebuilt");
+    assert_eq!(report.lost_blocks, [(volume, Lba(0)), (volume, Lba(1))]);
+    let mut machine = Machine::open(memory);
+    verify(&mut machine, volume, 50, &[600, 601], "those who wrote them");
+    for lba in 0..2 {
+        machine.completions.clear();
+        machine.request(volume, Op::Read { offset: lba * 4096, length: 4096 });
+        machine.settle();
+        assert!(matches!(machine.completions.pop().map(|c| c.result), Some(Err(RequestError::Io))), "block {lba} is lost, not wrong");
+    }
+    write(&mut machine, volume, 0, &[9, 10]);
+    verify(&mut machine, volume, 0, &[9, 10], "written anew");
+    rest(&mut machine, volume);
 }
 
 struct Rng(u64);

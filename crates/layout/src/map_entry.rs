@@ -56,6 +56,9 @@ impl MapEntry {
     /// A block of ones.
     pub const ONES: Self = Self { word0: (BlockState::Ones as u64) << STATE_SHIFT, word1: 0 };
 
+    /// A block that is known to be lost.
+    pub const LOST: Self = Self { word0: (BlockState::Lost as u64) << STATE_SHIFT, word1: 0 };
+
     /// An uncompressed block.
     #[inline]
     pub fn plain(place: Place, checksum: u32) -> Self {

@@ -88,8 +88,8 @@ pub struct RebuildReport {
     pub torn_batches: u64,
     /// Records of ranges and volumes that were honoured.
     pub records: u64,
-    /// Shared content that blocks refer to and that can not be had: these blocks can not be read.
-    pub lost_content: Vec<windrow_units::Lba>,
+    /// Blocks that refer to shared content that can not be had: they are lost.
+    pub lost_blocks: Vec<(VolumeId, windrow_units::Lba)>,
     /// The last order that is in effect.
     pub accepted_order: Order,
     /// Volumes.
@@ -139,7 +139,9 @@ impl Engine {
         gather.run(&mut reader, &found, &mut tables, watch)?;
         let readmitted = journal.apply(superblock, (covered, journalled), reader.buffers, &mut tables)?;
         drop(reader);
+        let lost = recovered::void_references(&mut tables);
         let mut report = describe(&found, &gather, &tables, accepted);
+        report.lost_blocks = lost;
         if write {
             let seq = Seq(found.highest_seq.0 + SEQ_LEAP);
             let checkpoint = superblock.checkpoints.iter().flatten().map(|c| c.id).max().unwrap_or(0);
@@ -147,7 +149,7 @@ impl Engine {
             tables.volumes.last_id = tables.volumes.last_id.max(last_volume);
             settle_segments(&found, checkpoint, &mut tables);
             recovered::clear_deleted(&mut tables)?;
-            report.lost_content = recovered::count_references(&mut tables, journalled.max(accepted));
+            recovered::count_references(&mut tables, journalled.max(accepted));
             recovered::count_live(&mut tables, &Loaded::default());
             let positions = choose_segments(&found, seq, plan.checkpoint_segments + SEGMENTS_BESIDE, &mut tables)?;
             let next_order = found.highest_order.max(accepted).max(highest_journalled).next();
@@ -201,7 +203,7 @@ fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Order)
         records: gather.records,
         accepted_order: accepted,
         volumes: volumes.collect(),
-        lost_content: Vec::new(),
+        lost_blocks: Vec::new(),
         losses: found.losses.clone(),
         written_bytes: 0,
     }

@@ -120,6 +120,32 @@ pub(super) fn clear_deleted(tables: &mut Tables) -> Result<(), OpenError> {
     Ok(())
 }
 
+/// Blocks that refer to shared content that is missing, or of another life, are lost: for an explicit repair, which puts the maps together from what there
+/// is.
+pub(super) fn void_references(tables: &mut Tables) -> Vec<(VolumeId, Lba)> {
+    let volumes = &mut tables.volumes;
+    let Some(shared) = volumes.get(VolumeId::SHARED) else { return Vec::new() };
+    let is_void = |entry: &MapEntry| {
+        let content = entry.shared_id().map(|id| shared.map.get(&volumes.arena, id));
+        content.is_some_and(|content| !content.has_payload() || content.life() != entry.life())
+    };
+    let mut lost = Vec::new();
+    for v in volumes.iter() {
+        let mut next = 0;
+        while let Some(index) = v.map.next_page(next, u64::from(u32::MAX)) {
+            next = index + 1;
+            let page = index * MAP_PAGE_ENTRIES as u64..next * MAP_PAGE_ENTRIES as u64;
+            lost.extend(page.map(Lba).filter(|lba| is_void(&v.map.get(&volumes.arena, *lba))).map(|lba| (v.record.id, lba)));
+        }
+    }
+    for (volume, lba) in &lost {
+        if let Some((v, arena)) = volumes.get_mut(*volume) {
+            v.map.replace(arena, *lba, MapEntry::LOST);
+        }
+    }
+    lost
+}
+
 /// Counts the references to shared content; content that nobody refers to becomes a hole. The maps show everything up to `applied`; what took the last
 /// reference may be in the journal only, so the place is not to be written again before all of it is in the log. Returns the ids whose content is
 /// missing, or is of another life: reads of them fail.
