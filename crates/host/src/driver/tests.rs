@@ -31,6 +31,8 @@ impl FakeMachine {
             read_only: false,
             sync: Default::default(),
             compression: Default::default(),
+            dedup: Default::default(),
+            shared_bytes: 0,
             stored_bytes: 0,
             deleting: false,
         };
@@ -67,6 +69,8 @@ impl FakeMachine {
                     read_only: false,
                     sync: Default::default(),
                     compression: Default::default(),
+                    dedup: Default::default(),
+                    shared_bytes: 0,
                     stored_bytes: 0,
                     deleting: false,
                 });
@@ -160,6 +164,7 @@ impl StateMachine for FakeMachine {
             user_read_bytes: 0,
             fill_blocks: 0,
             reduction: Default::default(),
+            dedup: Default::default(),
             stored_bytes: 0,
             flushes: 0,
             checkpoints: 0,
