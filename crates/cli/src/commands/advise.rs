@@ -19,7 +19,7 @@ use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_lab::wa::log::{Shape, Space};
 use windrow_lab::wa::operation::Operation;
-use windrow_lab::wa::run::{Plan, PlacementKind, Policy, run as simulate};
+use windrow_lab::wa::run::{PlacementKind, Plan, Policy, run as simulate};
 use windrow_plan::array::{Assumptions, Outcome as ArrayOutcome, Use, plan as plan_array};
 use windrow_plan::layers::Log;
 use windrow_plan::topology::Topology;
@@ -112,7 +112,14 @@ fn policies() -> Vec<Policy> {
         let streams = if matches!(kind, PlacementKind::Separate | PlacementKind::Invalidation) { policy.streams } else { ENGINE_CLASSES };
         Policy { streams, ..policy }
     };
-    let kinds = [PlacementKind::Generations, PlacementKind::Clusters, PlacementKind::Fading, PlacementKind::Invalidation, PlacementKind::Hotness, PlacementKind::Learned];
+    let kinds = [
+        PlacementKind::Generations,
+        PlacementKind::Clusters,
+        PlacementKind::Fading,
+        PlacementKind::Invalidation,
+        PlacementKind::Hotness,
+        PlacementKind::Learned,
+    ];
     let separate = |rule: &str| Policy::from_name(&format!("separate+{rule}")).ok();
     ["greedy", "cost-benefit"].into_iter().filter_map(separate).chain(kinds.map(of)).collect()
 }
@@ -261,7 +268,12 @@ fn reasons(advice: &Advice, usual: u64) -> Vec<String> {
     let mut reasons = Vec::new();
     let at = |policy: &str, victim: &str| advice.grid.iter().find(|one| one.policy == policy && one.victim_policy == victim && one.spare_ppm == best.spare_ppm);
     if best.policy == "separate" {
-        reasons.push(format!("Policy {}+{}: no other is more than {} % better, so the load has little to tell hot blocks from cold ones by.", best.policy, best.victim_policy, SAME * 100.0));
+        reasons.push(format!(
+            "Policy {}+{}: no other is more than {} % better, so the load has little to tell hot blocks from cold ones by.",
+            best.policy,
+            best.victim_policy,
+            SAME * 100.0
+        ));
     } else {
         let gain = (advice.default_waf / best.waf - 1.0) * 100.0;
         reasons.push(format!(
@@ -272,14 +284,20 @@ fn reasons(advice: &Advice, usual: u64) -> Vec<String> {
     if let Some(greedy) = at("separate", "greedy").filter(|greedy| greedy.waf < 1.05) {
         reasons.push(format!("The load is kind: even the default stays at {:.3}. Changing the policy will hardly be noticed.", greedy.waf));
     }
-    reasons.push(format!("Spare {}: with it the wear for each usable byte, write amplification over the usable share, is least of those tried ({:.3}).", percent(best.spare_ppm), best.wear));
+    reasons.push(format!(
+        "Spare {}: with it the wear for each usable byte, write amplification over the usable share, is least of those tried ({:.3}).",
+        percent(best.spare_ppm),
+        best.wear
+    ));
     if best.segment_bytes == usual {
         reasons.push(format!("Segments of {} of data: other sizes bring nothing, and that is what a pool of this size has by itself.", Size(usual)));
     } else {
         reasons.push(format!("Segments of {} of data instead of {}: they bring {:.3}.", Size(best.segment_bytes), Size(usual), best.waf));
     }
     reasons.push(match advice.without_trims {
-        Some(without) if without > best.waf * (1.0 + SAME) => format!("Trims: without them it would be {without:.3}. Let the file system send them (mount with discard, or fstrim each day)."),
+        Some(without) if without > best.waf * (1.0 + SAME) => {
+            format!("Trims: without them it would be {without:.3}. Let the file system send them (mount with discard, or fstrim each day).")
+        }
         Some(without) => format!("Trims: they change next to nothing ({without:.3} without)."),
         None => "Trims: the trace has none. A file system that sends them gives more spare space than any factor.".to_owned(),
     });
@@ -288,7 +306,8 @@ fn reasons(advice: &Advice, usual: u64) -> Vec<String> {
 
 fn commands(arguments: &AdviseArguments, advice: &Advice, usual: u64) -> Vec<String> {
     let best = &advice.best;
-    let mut commands = vec![format!("windrow pool set {} policy={}+{} spare={}%", arguments.pool, best.policy, best.victim_policy, best.spare_ppm as f64 / 10_000.0)];
+    let mut commands =
+        vec![format!("windrow pool set {} policy={}+{} spare={}%", arguments.pool, best.policy, best.victim_policy, best.spare_ppm as f64 / 10_000.0)];
     if best.segment_bytes != usual {
         // A segment's data is spread over the data drives.
         let data = u64::from(arguments.topology.data_drives(arguments.drives).unwrap_or(1));

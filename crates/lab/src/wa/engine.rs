@@ -12,7 +12,7 @@
 
 use super::log::{Shape, Space};
 use super::operation::Operation;
-use super::run::{Plan, PlacementKind, Policy, run_with_checkpoints as simulate};
+use super::run::{PlacementKind, Plan, Policy, run_with_checkpoints as simulate};
 use crate::content::Content;
 use serde::Serialize;
 use windrow_engine::{
@@ -125,7 +125,10 @@ impl Outcome {
 /// The engine does not have it.
 pub fn properties(policy: &Policy, spare_per_mille: u16) -> Result<Properties, String> {
     let Some(placement) = policy.placement.code() else {
-        return Err(format!("the engine has no placement '{}': moved blocks have streams of their own there; the nearest is separate", policy.placement.name()));
+        return Err(format!(
+            "the engine has no placement '{}': moved blocks have streams of their own there; the nearest is separate",
+            policy.placement.name()
+        ));
     };
     let (victim_policy, victim_number) = policy.rule.code();
     let others = Properties { discard: false, scrub_interval_days: 0, seal_age_ms: 3_600_000, ..Properties::DEFAULT };
@@ -338,12 +341,7 @@ fn written_since(now: &WrittenBytes, before: &WrittenBytes) -> (f64, [f64; 3]) {
 ///
 /// # Errors
 /// The engine does not have the policy, the pool can not be made, a request was refused, or the run was stopped.
-pub fn run(
-    policy: &Policy,
-    plan: &EnginePlan,
-    operations: impl Iterator<Item = Operation>,
-    tell: &mut dyn FnMut(u64) -> bool,
-) -> Result<Outcome, String> {
+pub fn run(policy: &Policy, plan: &EnginePlan, operations: impl Iterator<Item = Operation>, tell: &mut dyn FnMut(u64) -> bool) -> Result<Outcome, String> {
     let properties = properties(policy, plan.spare_per_mille)?;
     let mut driver = Driver::new(plan, properties)?;
     let (mut done, mut looked, mut checkpoint) = (0u64, 0, 0);

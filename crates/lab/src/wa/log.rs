@@ -380,7 +380,8 @@ impl<P: Placement> Log<P> {
                 self.open[stream] = self.open[orphan];
                 self.open[orphan] = SHUT;
             } else if let Some(segment) = self.free.pop() {
-                self.segments.all[segment as usize] = Segment { live: 0, sealed_at: 0, opened_at: self.segments.now, state: State::Open, tag: 0, checkpoint: 0 };
+                self.segments.all[segment as usize] =
+                    Segment { live: 0, sealed_at: 0, opened_at: self.segments.now, state: State::Open, tag: 0, checkpoint: 0 };
                 self.open[stream] = OpenSegment { segment, used: 0 };
             } else {
                 let near = |other: &usize| (stream.abs_diff(*other), *other);
