@@ -14,9 +14,10 @@
 
 mod damage;
 mod repair;
+mod take;
 
 use crate::fetch::{FetchGoal, FetchSpec};
-use crate::limits::{CHECKPOINT_RESERVE, CLEANED_STREAMS, MAX_VICTIMS, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, VICTIM_BATCHES_AHEAD};
+use crate::limits::{CLEANED_STREAMS, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, VICTIM_BATCHES_AHEAD};
 use crate::member::Purpose;
 use crate::pending::BlockKey;
 use crate::piece::{Piece, units_of};
@@ -224,44 +225,6 @@ impl Engine {
             self.end_victim(at);
         }
         self.hurry(out);
-    }
-
-    /// True if enough is free or coming free.
-    pub(crate) fn is_clean_enough(&self) -> bool {
-        let coming = self.segments.free_count() + self.segments.dead_count() - self.segments.dead_in_replay_count();
-        let missing = (self.segments_wanted() as usize).saturating_sub(self.stream(STREAM_USER).reserved.len()) as u32;
-        coming + self.cleaner.victim_count() > self.floor(STREAM_USER) + 1 + missing + crate::format::cleaning_ahead(self.plan.segments)
-    }
-
-    /// Picks victims while too little is free or coming free.
-    fn take_victims(&mut self) {
-        loop {
-            let (free, running) = (self.segments.free_count(), self.cleaner.victim_count());
-            // Each victim may need a segment of its own for its moves before any of them comes free. Below what a checkpoint may
-            // need one is begun at a time.
-            let outputs = free.saturating_sub(self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE).max(1);
-            if self.is_fruitless() || self.is_clean_enough() || running >= outputs.min(MAX_VICTIMS as u32) {
-                return;
-            }
-            let clock = self.counters.log_bytes / BLOCK_BYTES;
-            // Without need nothing is cleaned that gains little: it would only wear the members.
-            let need = self.wants_room() || self.checkpoint.wants_segment();
-            let policy = &self.policy;
-            let Some((segment, price)) = self.segments.take_victim(clock, need, &|place| policy.rate(place)) else { return };
-            self.note_victim(segment, price);
-            self.regret_victim(self.segments.garbage(segment));
-            self.begin_victim(segment);
-        }
-    }
-
-    /// Begins to empty a segment that was taken out of the candidates.
-    pub(crate) fn begin_victim(&mut self, segment: SegmentId) {
-        self.counters.victims += 1;
-        let (live, dead) = self.segments.live_and_dead_blocks(segment);
-        let gain = Gain::new(live, dead);
-        let victim =
-            Victim { segment, next_row: 0, ends: Vec::new(), runs: Slab::default(), ready: 0, last: Default::default(), pass: Pass::Ends, missed: false, gain };
-        self.cleaner.victims.insert(victim);
     }
 
     /// Starts reading the ends of the victim's next batches.

@@ -12,12 +12,13 @@
 //!
 //! After a grow several layouts describe the same bytes: which of their segments may be used is in `segment/layers.rs`.
 
+mod choose;
 mod layers;
 
-use crate::limits::{DISCARDING_MAX, STREAM_CHECKPOINT, STREAMS, YOUNG_SAMPLES};
-use windrow_policy::place::Place as Spot;
-use windrow_policy::select::{Candidate, Rule, Shortlist};
-use windrow_policy::{SegmentStats, VictimIndex, VictimPolicy};
+use crate::limits::{DISCARDING_MAX, STREAM_CHECKPOINT, STREAMS};
+use choose::{SHORTLIST_SEED, index_policy};
+use windrow_policy::select::{Rule, Shortlist};
+use windrow_policy::{SegmentStats, VictimIndex};
 use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Order, PLACE_UNIT, SegmentId, Seq, ZoneMap};
 
 /// State of a segment.
@@ -169,21 +170,6 @@ pub struct Segments {
     dirty: Vec<SegmentId>,
     /// Which segments of several layouts may be used; `None` as long as there is one.
     layers: Option<Box<layers::Layers>>,
-}
-
-/// A seed for the rule that draws: the engine knows no other chance.
-const SHORTLIST_SEED: u64 = 0x77_696e_6472_6f77;
-/// A victim hardly gains anything if it has less than one part in so many of garbage.
-const HARDLY_GAINS: u64 = 32;
-
-/// How the index sorts for a rule; rules that look at segments one by one use it where they gain too little.
-fn index_policy(rule: Rule) -> VictimPolicy {
-    if rule == Rule::CostBenefit { VictimPolicy::CostBenefit } else { VictimPolicy::Greedy }
-}
-
-fn spot(segment: &Segment, id: u32, now: u32) -> Spot {
-    let closed = matches!(segment.state, SegmentState::Sealed | SegmentState::Cleaning);
-    Spot { segment: id, tag: segment.tag, age: if closed { now.wrapping_sub(segment.sealed_user).max(1) } else { 0 } }
 }
 
 /// What must be true for a dead segment to be used again.
@@ -348,18 +334,6 @@ impl Segments {
         }
     }
 
-    /// Payload of a full segment that is not live, in bytes.
-    pub fn garbage(&self, id: SegmentId) -> u64 {
-        u64::from(self.capacities[id.index()].saturating_sub(self.table[id.index()].live_units)) * PLACE_UNIT as u64
-    }
-
-    /// The most garbage, in bytes, that a segment holds which waits for a checkpoint; found among evenly spaced ones.
-    pub fn best_young_garbage(&self) -> u64 {
-        let step = self.young.len() / YOUNG_SAMPLES + 1;
-        let young = self.young.iter().step_by(step).filter(|id| self.table[id.index()].state == SegmentState::Sealed);
-        young.chain(self.dead_in_replay.first()).map(|id| self.garbage(*id)).max().unwrap_or(0)
-    }
-
     /// Payload of the largest full segment, in bytes.
     pub fn payload_bytes_max(&self) -> u64 {
         u64::from(self.victims.capacity_units_max()) * PLACE_UNIT as u64
@@ -449,58 +423,6 @@ impl Segments {
     pub fn superseded(&mut self, id: SegmentId, by: Order) {
         let segment = &mut self.table[id.index()];
         segment.superseded_by = segment.superseded_by.max(by);
-    }
-
-    /// Changes how victims are picked.
-    pub fn set_rule(&mut self, rule: Rule) {
-        if self.rule != rule {
-            self.rule = rule;
-            self.shortlist = Shortlist::new(SHORTLIST_SEED);
-            self.victims.set_policy(index_policy(rule));
-        }
-    }
-
-    /// The best victim, taken out of the candidates, with its price by the rule; without `need` only if it is at most 7/8 alive. `rate` tells how fast
-    /// the live blocks of a segment die, for the rule that asks for it.
-    ///
-    /// With `need` space must come: where what the rule picked would hardly gain any, the segment that gains most goes instead, so that no rule can
-    /// keep a full pool busy without end.
-    pub fn take_victim(&mut self, clock: u64, need: bool, rate: &dyn Fn(Spot) -> f32) -> Option<(SegmentId, f64)> {
-        let (greedy, best) = self.victims.peek_best(clock)?;
-        let (mut id, mut stats, mut price) = (greedy, best, best.utilisation());
-        if !matches!(self.rule, Rule::Greedy | Rule::CostBenefit)
-            && let Some((picked, its_price)) = self.pick(rate)
-            && let Some(its_stats) = self.victims.get(picked)
-        {
-            let hardly = |s: &SegmentStats| u64::from(s.capacity_units - s.live_units.min(s.capacity_units)) * HARDLY_GAINS < u64::from(s.capacity_units);
-            if !need || !hardly(&its_stats) {
-                (id, stats, price) = (picked, its_stats, its_price);
-            }
-        }
-        if !need && u64::from(stats.live_units) * 8 > u64::from(stats.capacity_units) * 7 {
-            return None;
-        }
-        self.victims.remove(id);
-        let id = SegmentId(id);
-        self.table[id.index()].state = SegmentState::Cleaning;
-        Some((id, price))
-    }
-
-    /// What the rule picks among the candidates.
-    fn pick(&mut self, rate: &dyn Fn(Spot) -> f32) -> Option<(u32, f64)> {
-        let (table, victims, rule, now) = (&self.table, &self.victims, self.rule, self.user_clock);
-        let mut look = |id: u32| {
-            let stats = victims.get(id).filter(|stats| stats.live_units < stats.capacity_units)?;
-            let place = spot(&table[id as usize], id, now);
-            let rate = if rule == Rule::Gain { rate(place) } else { 0.0 };
-            Some(Candidate { place, live: stats.live_units, capacity: stats.capacity_units, rate })
-        };
-        self.shortlist.pick(rule, table.len() as u32, &mut look)
-    }
-
-    /// What policies may know of a segment.
-    pub fn spot(&self, id: SegmentId) -> Spot {
-        spot(&self.table[id.index()], id.0, self.user_clock)
     }
 
     /// Live blocks of a segment, and what a segment of full batches holds beside them.

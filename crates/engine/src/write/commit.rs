@@ -86,6 +86,12 @@ impl Engine {
                 }
             }
         }
+        self.batch_committed(stream, batch, freed, out);
+    }
+
+    /// What follows when all entries of a batch are in effect; `freed`: bytes that were pending for it.
+    fn batch_committed(&mut self, stream: usize, batch: Batch, freed: u64, out: &mut Outbox) {
+        let last_order = batch.orders.map_or(Order(0), |o| o.1);
         self.admission.pending_bytes -= freed;
         self.checkpoint.applied = self.checkpoint.applied.max(last_order);
         if let Some((first, last)) = batch.orders
