@@ -7,7 +7,8 @@
 //!   They take segments only above the floor of users.
 //! 3 A further stream is opened once: it takes a segment, two checkpoints record where it begins, then it is used. Whichever kept checkpoint is replayed, its
 //!   chain is found. It stays open: a stream that is not wanted any more holds its open segment.
-//! 4 What a placement knows of blocks is kept by their map entries' numbers, in memory only: a start begins to learn anew.
+//! 4 Volumes that share content need all orders of users in one stream (docs/dedup.md): where there may be such volumes, users' writes go to the first one only.
+//! 5 What a placement knows of blocks is kept by their map entries' numbers, in memory only: a start begins to learn anew.
 
 use crate::limits::{
     CLEANED_STREAMS, EXTRA_STREAM_SEGMENTS, EXTRA_STREAM_SPARE, ORDERS_OPEN_MAX, PLACEMENT_FIXED_BYTES, SPARE_PER_MILLE_MIN, STREAM_CLEANED, STREAM_USER,
@@ -43,6 +44,8 @@ pub(crate) struct Policy {
     pub(crate) overflowed: u64,
     /// Blocks that went to further streams.
     pub(crate) further: u64,
+    /// The highest order of a user that went to one.
+    last_further: Order,
 }
 
 /// Why a further stream does not take a block.
@@ -106,14 +109,26 @@ impl Policy {
         };
         let kept = if classes.is_plain() && kind != PlacementKind::Learned { PlacementKind::Separate } else { kind };
         let placement = AnyPlacement::new(kept, blocks, segments, segment_blocks, classes.classes);
-        Ok(Self { kind, classes, placement, blocks, bytes, survey_in: 1, opens: !classes.is_plain(), next_user: None, overflowed: 0, further: 0 })
+        Ok(Self {
+            kind,
+            classes,
+            placement,
+            blocks,
+            bytes,
+            survey_in: 1,
+            opens: !classes.is_plain(),
+            next_user: None,
+            overflowed: 0,
+            further: 0,
+            last_further: Order(0),
+        })
     }
 
     /// The policy that needs nothing.
     pub(crate) fn plain() -> Self {
         let kind = PlacementKind::Separate;
         let (classes, placement) = (Classes::new(kind, 0), AnyPlacement::new(kind, 0, 0, 1, 2));
-        Self { kind, classes, placement, blocks: 0, bytes: 0, survey_in: 1, opens: false, next_user: None, overflowed: 0, further: 0 }
+        Self { kind, classes, placement, blocks: 0, bytes: 0, survey_in: 1, opens: false, next_user: None, overflowed: 0, further: 0, last_further: Order(0) }
     }
 
     /// The same placement with the same streams.
@@ -170,7 +185,7 @@ impl Engine {
     /// Puts a policy in force; what the present one has learnt stays if it is the same.
     pub(crate) fn take_policy(&mut self, policy: Policy) {
         if !self.policy.is_like(&policy) {
-            self.policy = policy;
+            self.policy = Policy { last_further: self.policy.last_further, ..policy };
         }
     }
 
@@ -210,7 +225,7 @@ impl Engine {
     /// The stream that takes what is to be placed next: `data`, or a record. `None`: it has to wait.
     pub(crate) fn choose_stream(&mut self, data: Option<(BlockKey, PendingSlot)>, entry_bytes: usize, units: u16, out: &mut Outbox) -> Option<usize> {
         let meant = data.map_or(STREAM_USER, |(key, pending)| self.stream_of_user(key, pending));
-        if meant != STREAM_USER {
+        if meant != STREAM_USER && !self.shares() {
             match self.extra_takes(meant, entry_bytes, units, out) {
                 Takes::Yes => return Some(meant),
                 Takes::Later => return None,
@@ -221,7 +236,10 @@ impl Engine {
     }
 
     /// The block whose stream was asked for has been placed in `stream`.
-    pub(crate) fn user_placed(&mut self, key: BlockKey, stream: usize) {
+    pub(crate) fn user_placed(&mut self, key: BlockKey, stream: usize, order: Order) {
+        if stream != STREAM_USER {
+            self.policy.last_further = order;
+        }
         let meant = self.policy.next_user.take();
         self.policy.overflowed += u64::from(meant.is_some_and(|meant| meant != stream));
         self.note_placed(key, stream);
@@ -360,7 +378,8 @@ impl Engine {
             return;
         }
         let mut ready = true;
-        for id in self.policy.extra() {
+        let shares = self.shares();
+        for id in self.policy.extra().filter(|id| !(shares && is_user(*id))) {
             if self.stream(id).position.segment == SegmentId::NONE {
                 if self.segments.free_count() <= self.floor(STREAM_USER) + 1 {
                     ready = false;
@@ -383,6 +402,11 @@ impl Engine {
             }
         }
         self.policy.opens = !ready;
+    }
+
+    /// True if everything in further streams of users is durable: then a power cut leaves no gap in the orders of the first one.
+    pub(crate) fn is_further_durable(&self) -> bool {
+        self.policy.last_further <= self.orders.durable()
     }
 
     /// True if further streams of users hold orders that are not settled.

@@ -307,7 +307,7 @@ impl Engine {
     }
 
     /// True if blocks may share content.
-    fn shares(&self) -> bool {
+    pub(crate) fn shares(&self) -> bool {
         self.superblock.features.incompatible & Features::SHARED != 0
     }
 

@@ -55,7 +55,7 @@ impl Engine {
                         }
                         Sharing::Reference(id) => self.append_reference(key, order, pending, id),
                         _ => {
-                            self.user_placed(key, stream);
+                            self.user_placed(key, stream, order);
                             self.append(stream, &entry, Item::Data { key, order, pending }, Some(stored), Some(order));
                         }
                     }
