@@ -59,7 +59,12 @@ pub(crate) fn find_ends(pool: &PoolUuid, frame: &HeaderFrame, columns: &[Option<
     let (column, row) = ((frame.tail_block() / header.rows) as usize, frame.tail_block() % header.rows);
     let mut tail = vec![0; BLOCK_SIZE];
     let mut found = None;
-    search(&header.shape, column, &of_row(columns, row), &mut tail, |tail| {
+    let mut blocks = of_row(columns, row);
+    // What is known of the head is not in doubt any more.
+    for (at, known) in (0..).zip(head.chunks_exact(BLOCK_SIZE)).filter(|(at, _)| at % header.rows == row) {
+        blocks[(at / header.rows) as usize] = Some(known);
+    }
+    search(&header.shape, column, &blocks, &mut tail, |tail| {
         found = decode_batch(&head, tail, pool, header.segment, header.row).ok().filter(|batch| batch.frame == *frame);
         found.is_some()
     });
