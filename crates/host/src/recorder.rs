@@ -4,7 +4,8 @@
 //! 2. Requests pass by where front-ends submit them, before they are executed. Whoever submits looks at one number; only if his volume is the one that is recorded, he
 //!    appends a line for each request to a buffer of fixed size under a lock that is held for a few nanoseconds.
 //! 3. The data path never waits: a buffer that is full or a lock that is taken for long costs the record the request, which is counted as missed and told
-//!    with the next lot. Buffers are made when a recording starts, so that nothing is allocated on the way.
+//!    with the next lot. Two buffers are made, and every page of them touched, when a recording starts; they change places when a lot is taken, so that
+//!    nothing is allocated and no page is missing on the way.
 //! 4. A recording whose owner has gone ends by itself: when the buffer is full and nobody has taken anything for [`PATIENCE_NS`]. A new one may then take its place.
 
 use crate::sessions::lock;
@@ -73,11 +74,20 @@ pub(crate) struct Recorder {
     volume: AtomicU64,
     missed: AtomicU64,
     buffer: Mutex<Buffer>,
+    /// The buffer that is not filled. Locked before the other one.
+    spare: Mutex<Vec<Recorded>>,
+}
+
+/// A buffer all of whose pages are there.
+fn made() -> Vec<Recorded> {
+    let mut buffer = vec![Recorded(RecordedKind::Flush, u64::MAX, u64::MAX, u64::MAX); RECORDED_MOST];
+    buffer.clear();
+    buffer
 }
 
 impl Default for Recorder {
     fn default() -> Self {
-        Self { volume: AtomicU64::new(NOBODY), missed: AtomicU64::new(0), buffer: Mutex::default() }
+        Self { volume: AtomicU64::new(NOBODY), missed: AtomicU64::new(0), buffer: Mutex::default(), spare: Mutex::default() }
     }
 }
 
@@ -129,32 +139,47 @@ impl Recorder {
 
     /// Begins a recording; `None` if somebody else's goes on.
     pub(crate) fn start(&self, volume: VolumeId, now_ns: u64) -> Option<Lot> {
-        // Outside of the lock, because it takes its time.
-        let requests = Vec::with_capacity(RECORDED_MOST);
+        // Outside of the buffer's lock, because it takes its time.
+        let requests = made();
+        let mut spare = lock(&self.spare);
         let mut buffer = lock(&self.buffer);
         let goes_on = self.volume.load(Ordering::Relaxed) != NOBODY && now_ns.saturating_sub(buffer.taken_ns) <= PATIENCE_NS;
         if goes_on {
             return None;
         }
-        *buffer = Buffer { token: buffer.token + 1, begun_ns: now_ns, taken_ns: now_ns, requests };
+        let token = buffer.token + 1;
+        let before = std::mem::replace(&mut *buffer, Buffer { token, begun_ns: now_ns, taken_ns: now_ns, requests });
         self.missed.store(0, Ordering::Relaxed);
         self.volume.store(u64::from(volume.0), Ordering::Relaxed);
-        Some(Lot { token: buffer.token, ..Lot::default() })
+        drop(buffer);
+        *spare = if before.requests.capacity() == 0 { made() } else { before.requests };
+        spare.clear();
+        Some(Lot { token, ..Lot::default() })
     }
 
     /// Takes what has come together, and ends the recording if that is asked for. `None` if it has ended already.
     pub(crate) fn take(&self, token: u64, end: bool, now_ns: u64) -> Option<Lot> {
-        let fresh = if end { Vec::new() } else { Vec::with_capacity(RECORDED_MOST) };
+        let mut spare = lock(&self.spare);
         let mut buffer = lock(&self.buffer);
         if buffer.token != token || self.volume.load(Ordering::Relaxed) == NOBODY {
             return None;
         }
         buffer.taken_ns = now_ns;
-        let requests = std::mem::replace(&mut buffer.requests, fresh);
-        if end {
+        std::mem::swap(&mut buffer.requests, &mut *spare);
+        let rest = if end {
             self.volume.store(NOBODY, Ordering::Relaxed);
-        }
+            std::mem::take(&mut buffer.requests)
+        } else {
+            Vec::new()
+        };
         drop(buffer);
+        // Memory goes back here, not where requests pass by.
+        drop(rest);
+        let requests = spare.clone();
+        spare.clear();
+        if end {
+            *spare = Vec::new();
+        }
         Some(Lot { token, requests, missed: self.missed.swap(0, Ordering::Relaxed) })
     }
 }

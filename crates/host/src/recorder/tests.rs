@@ -48,6 +48,22 @@ fn what_does_not_fit_is_missed_and_said_and_the_memory_is_bounded() {
     assert_eq!((next.requests.len(), next.missed), (1, 0), "missed ones are told once");
 }
 
+/// The two buffers change places; a recording that has ended has no memory any more.
+#[test]
+fn lots_follow_each_other_in_memory_that_is_there() {
+    let recorder = Recorder::default();
+    let token = recorder.start(VolumeId(1), 0).expect("nobody records").token;
+    for lot in 0..5u64 {
+        recorder.see(&[ask(1, read(lot * 8192)), ask(1, read(lot * 8192 + 4096))], lot);
+        let taken = recorder.take(token, lot == 4, lot).expect("mine");
+        assert_eq!(taken.requests.iter().map(|request| request.1).collect::<Vec<_>>(), [lot * 8192, lot * 8192 + 4096]);
+        let room = if lot == 4 { 0 } else { RECORDED_MOST };
+        assert_eq!((lock(&recorder.buffer).requests.capacity(), lock(&recorder.spare).capacity()), (room, room));
+    }
+    assert!(recorder.start(VolumeId(1), 9).is_some());
+    assert_eq!(lock(&recorder.spare).capacity(), RECORDED_MOST);
+}
+
 #[test]
 fn a_submitter_never_waits_for_who_takes() {
     let recorder = Recorder::default();

@@ -47,6 +47,16 @@ mod tests {
     use super::*;
     use crate::request::{Kind, Request};
 
+    proptest::proptest! {
+        /// Whatever a line holds, it is read or refused.
+        #[test]
+        fn any_line(start in ".{0,40}", rest in "[ -~]{0,60}") {
+            drop(tracepoint(&start));
+            drop(tracepoint(&format!("{start}: block_bio_queue: {rest}")));
+            drop(tracepoint(&format!("CPU:1 [LOST {rest}")));
+        }
+    }
+
     #[test]
     fn lines_as_the_kernel_writes_them() {
         let read = |line: &str| tracepoint(line).expect("a line");
