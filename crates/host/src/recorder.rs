@@ -6,7 +6,7 @@
 //! 3. The data path never waits: a buffer that is full or a lock that is taken for long costs the record the request, which is counted as missed and told
 //!    with the next lot. Two buffers are made, and every page of them touched, when a recording starts; they change places when a lot is taken, so that
 //!    nothing is allocated and no page is missing on the way.
-//! 4. A recording whose owner has gone ends by itself: when the buffer is full and nobody has taken anything for [`PATIENCE_NS`]. A new one may then take its place.
+//! 4. A recording whose owner has gone ends by itself: when the buffer is full and nobody has taken anything for half a minute. A new one may then take its place.
 
 use crate::sessions::lock;
 use serde::{Deserialize, Serialize};
