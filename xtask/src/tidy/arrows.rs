@@ -29,12 +29,12 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     ("inspect", &["layout", "device", "parity", "reduce", "io", "units"]),
     // `inspect` for a second opinion on what a run left on the members.
     ("sim", &["random", "engine", "inspect", "layout", "io", "units"]),
+    // Traces of others: untrusted bytes stay there. It hands out requests and knows nothing of Windrow.
+    ("trace", &[]),
     // Drives the engine as the host and the simulator do, on members of its own. Its workloads are requests as `trace` has them.
     ("lab", &["random", "policy", "trace", "engine", "layout", "io", "units"]),
     // Numbers in, numbers out; `policy` for the closed forms of cleaning.
     ("plan", &["policy"]),
-    // Traces of others: untrusted bytes stay there. It hands out requests and knows nothing of Windrow.
-    ("trace", &[]),
     // Numbers and names in, SVG, PNG and HTML out. It knows nothing of Windrow, and nobody but the command knows of it.
     ("picture", &[]),
     // Wiring. `engine`, `device`, `io`, `layout`, `units` and `export` for the types that travel through it.
