@@ -230,6 +230,7 @@ impl Stage<'_> {
             bytes_max: u64::MAX,
             seed: self.arguments.seed,
             random_percent: 100,
+            distinct_percent: 0,
         };
         let mut progress = Progress::new("random writes in process");
         progress.time(time, "");

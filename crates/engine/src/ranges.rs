@@ -167,10 +167,8 @@ impl Engine {
             if let Some(id) = old.shared_id() {
                 self.release_content(id.0 as u32, order);
             }
-            if old.is_data() {
-                if self.pending.get(BlockKey::new(volume, Lba(lba))).is_none() {
-                    self.volumes.used_blocks -= 1;
-                }
+            if old.is_data() && self.pending.get(BlockKey::new(volume, Lba(lba))).is_none() {
+                self.volumes.used_blocks -= 1;
             }
         }
         self.drop_page_if_empty(volume, index);

@@ -36,7 +36,19 @@ impl Case {
     /// The load over `span_bytes`, ended by time.
     pub fn spec(&self, span_bytes: u64, time_max: Duration, seed: u64) -> LoadSpec {
         let Self { block_bytes, writers, depth, read_percent, linear } = *self;
-        LoadSpec { block_bytes, span_bytes, writers, depth, read_percent, linear, time_max, bytes_max: u64::MAX, seed, random_percent: 100 }
+        LoadSpec {
+            block_bytes,
+            span_bytes,
+            writers,
+            depth,
+            read_percent,
+            linear,
+            time_max,
+            bytes_max: u64::MAX,
+            seed,
+            random_percent: 100,
+            distinct_percent: 0,
+        }
     }
 }
 

@@ -116,6 +116,7 @@ impl<'a> Bench<'a> {
             bytes_max: bytes,
             seed,
             random_percent: 100,
+            distinct_percent: 0,
         };
         match run_load(pool, "data", &spec)?.errors {
             0 => Ok(()),

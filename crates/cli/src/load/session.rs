@@ -9,7 +9,7 @@ use windrow_export::{ExportSource, Session, Sink};
 use windrow_host::failure::{Failure, id};
 use windrow_host::{Histogram, Pool};
 use windrow_io::{Completion, Op, Payload, Reply, Request, RequestError, RequestId};
-use windrow_units::VolumeId;
+use windrow_units::{BLOCK_SIZE, VolumeId};
 
 /// What to do.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,8 @@ pub struct LoadSpec {
     pub seed: u64,
     /// Share of random bytes in what is written, in per cent: the rest of each 512 bytes repeats one byte.
     pub random_percent: u32,
+    /// Share of writes with content that no other write has, in per cent; the others are pieces of the same few MiB.
+    pub distinct_percent: u32,
 }
 
 /// What came of it.
@@ -275,7 +277,15 @@ fn writer(pool: &Pool, export: &str, shared: &Shared<'_>, number: u64) -> Result
                 Op::Read { offset, length: spec.block_bytes }
             } else {
                 let at = random.below((NOISE_BYTES as u64 - u64::from(spec.block_bytes)) / 512) as usize * 512;
-                Op::Write { offset, data: shared.noise.slice(at, spec.block_bytes as usize), fua: false }
+                let mut data = shared.noise.slice(at, spec.block_bytes as usize);
+                if spec.distinct_percent > 0 && random.below(100) < u64::from(spec.distinct_percent) {
+                    let mut bytes = data.to_vec();
+                    for block in bytes.chunks_mut(BLOCK_SIZE) {
+                        block[..8].copy_from_slice(&random.below(u64::MAX).to_le_bytes());
+                    }
+                    data = Payload::copy_of(&bytes);
+                }
+                Op::Write { offset, data, fua: false }
             };
             starts[slot as usize] = now.as_nanos() as u64;
             requests.push(Request { id: RequestId(slot), volume, op });

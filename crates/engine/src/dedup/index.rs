@@ -49,7 +49,7 @@ impl Index {
 
     /// The upper half spread over all buckets.
     fn bucket(&self, print: u128) -> usize {
-        ((print >> 64) * self.buckets.len() as u128 >> 64) as usize
+        (((print >> 64) * self.buckets.len() as u128) >> 64) as usize
     }
 
     /// The id of a fingerprint.

@@ -575,3 +575,34 @@ fn segments_of_two_layouts_may_not_both_be_used_in_the_same_extents() {
     pool.checkpoint();
     assert!(kinds(&pool.check()).contains(&(ExtentShared, Error)));
 }
+
+/// Content that blocks share is there once, and each reference must find it in its life.
+#[test]
+fn references_are_held_against_the_content_that_they_name() {
+    let mut pool = TestPool::new(Redundancy::Single, 5);
+    pool.create(1, "first", 100);
+    let refer = |lba: u64, birth: Order, id: u64, life: u32| Entry::Reference { volume: VolumeId(1), lba: Lba(lba), birth, id: Lba(id), life };
+    let first = pool.next_order();
+    let life = first.0 as u32;
+    let mut entries = vec![(Entry::Data { volume: VolumeId::SHARED, lba: Lba(0), birth: first }, Some(content(1))), (refer(5, first, 0, life), None)];
+    for lba in [6, 7] {
+        let birth = pool.next_order();
+        entries.push((refer(lba, birth, 0, life), None));
+    }
+    // Nobody refers to this one any more: it is free, and nothing is wrong.
+    let lonely = pool.next_order();
+    entries.push((Entry::Data { volume: VolumeId::SHARED, lba: Lba(1), birth: lonely }, Some(content(2))));
+    pool.batch(0, &entries);
+    pool.trim(1, 7, 1);
+    pool.flush();
+    let report = pool.check();
+    assert_eq!(kinds(&report).iter().filter(|(_, severity)| *severity > Note).count(), 0, "{:#?}", report.findings.list);
+    assert_eq!((report.contents, report.references, report.live_blocks, report.volumes[0].mapped_blocks), (1, 2, 1, 2));
+    // Content that was never written, and content of another life.
+    let (missing, former) = (pool.next_order(), pool.next_order());
+    pool.batch(0, &[(refer(8, missing, 9, missing.0 as u32), None), (refer(9, former, 0, life + 1), None)]);
+    pool.flush();
+    let report = pool.check();
+    let found: Vec<_> = report.findings.list.iter().filter(|finding| finding.severity == Error).map(|finding| (finding.kind, finding.lba)).collect();
+    assert_eq!(found, [(MapEntryWrong, Some(Lba(8))), (MapEntryWrong, Some(Lba(9)))]);
+}

@@ -99,6 +99,7 @@ pub fn measure(pool: &Pool, overwrites: &Overwrites, label: &str) -> Result<Wind
         bytes_max: overwrites.bytes,
         seed: overwrites.seed,
         random_percent: 100,
+        distinct_percent: 0,
     };
     let before = daemon::report(pool)?;
     let mut closed = Closed::default();
