@@ -195,7 +195,9 @@ pub fn run(arguments: &AdviseArguments, output: &Output) -> Result<u8, Failure> 
 fn advise(arguments: &AdviseArguments, trace: &Replayed, repeat: u32) -> Result<Advice, Failure> {
     let policies = policies();
     let usual = usual_segment(trace.blocks);
-    let sizes: Vec<u64> = [usual / 4, usual * 4].into_iter().filter(|size| (64 << 10..=64 << 20).contains(size)).collect();
+    // Each member has 32 KiB of a segment at least.
+    let data = u64::from(arguments.topology.data_drives(arguments.drives).map_err(|error| cannot(&error.to_string()))?);
+    let sizes: Vec<u64> = [usual / 4, usual * 4].into_iter().filter(|size| (data * (32 << 10)..=data * (64 << 20)).contains(size)).collect();
     let all = policies.len() * arguments.spare.len() + sizes.len() + usize::from(trace.trims > 0);
     let mut runs = Runs { trace, repeat, fill: arguments.fill, done: 0, all };
     let mut grid = Vec::new();
@@ -241,9 +243,9 @@ fn used(arguments: &AdviseArguments, trace: &Replayed, best: &Tried) -> Result<V
     let drive = catalogue.get(&arguments.drive).ok_or_else(|| {
         Failure::new(id::PLAN_VALUE, format!("no drive '{}'", arguments.drive), "the catalogue does not have it").remedy("`windrow plan drives` lists them")
     })?;
-    // Overwrites of its blocks a day, as the trace has them.
+    // What users write in a day, as the trace has it.
     let days = trace.duration_ns as f64 / 86_400e9;
-    let asked = (days > 0.0).then(|| trace.written as f64 / f64::from(trace.blocks) / days);
+    let asked_gb = (days > 0.0).then(|| (trace.written * BLOCK) as f64 / 1e9 / days);
     let wear = Log::with_cleaning(best.waf);
     let tuned = Assumptions { usable_share: 1.0 - best.spare_ppm as f64 / 1e6, log_wear: wear.own * wear.cleaning * wear.inside, ..Assumptions::windrow() };
     let ways = [
@@ -253,7 +255,7 @@ fn used(arguments: &AdviseArguments, trace: &Replayed, best: &Tried) -> Result<V
     ];
     let of = |(name, drives, topology, how): (String, u32, Topology, Use)| {
         let plan = plan_array(drive, drives, topology, how, &tuned).map_err(|error| cannot(&error.to_string()))?;
-        let years = plan.overwrites_per_day.zip(asked).map(|(rated, asked)| 5.0 * rated / asked);
+        let years = plan.overwrites_per_day.zip(asked_gb).map(|(rated, asked_gb)| 5.0 * rated * plan.landable_gb / asked_gb);
         Ok(Used { name, plan, years })
     };
     ways.into_iter().map(of).collect()
@@ -275,9 +277,9 @@ fn reasons(advice: &Advice, usual: u64) -> Vec<String> {
             SAME * 100.0
         ));
     } else {
-        let gain = (advice.default_waf / best.waf - 1.0) * 100.0;
+        let gain = (1.0 - best.waf / advice.default_waf) * 100.0;
         reasons.push(format!(
-            "Policy {}+{}: the default moves so much that write amplification is {:.3}, this one makes it {:.3} ({gain:.0} % less is written); it keeps {} bytes in memory for each block of 4 KiB.",
+            "Policy {}+{}: with the default, separate+greedy, cleaning makes {:.3} of each byte that users write, with this one {:.3} ({gain:.0} % less); it keeps {} bytes in memory for each block of 4 KiB.",
             best.policy, best.victim_policy, advice.default_waf, best.waf, best.bytes_per_block
         ));
     }
@@ -294,6 +296,9 @@ fn reasons(advice: &Advice, usual: u64) -> Vec<String> {
     } else {
         reasons.push(format!("Segments of {} of data instead of {}: they bring {:.3}.", Size(best.segment_bytes), Size(usual), best.waf));
     }
+    reasons.push(
+        "Random writes a second under Windrow are what the members' linear rate carries with that write amplification; one host may carry less. Years: the bytes of the trace each day on such drives.".to_owned(),
+    );
     reasons.push(match advice.without_trims {
         Some(without) if without > best.waf * (1.0 + SAME) => {
             format!("Trims: without them it would be {without:.3}. Let the file system send them (mount with discard, or fstrim each day).")
