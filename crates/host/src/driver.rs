@@ -15,7 +15,7 @@
 //! So a write at queue depth one is admitted and answered by the connection's own thread without any hand-off, and under load
 //! groups form by themselves: what arrives while one thread drives is applied at once by its next round.
 //!
-//! **Locks.** engine > inbox; engine > commands waiting; members' queue > both of these. Sinks, jobs and hooks are called with no lock held. A panic inside the engine or a job
+//! **Locks.** engine > inbox; engine > commands waiting; members' queue > both of these. Sinks, jobs and hooks are called with no lock held but that of the thread's own lane (`lanes.rs`). A panic inside the engine or a job
 //! latches the pool: every request in flight and every later one is answered with `Stopped`, nobody hangs.
 
 use crate::alarm::Alarm;
@@ -66,6 +66,8 @@ const ROUNDS_MAX: u32 = 64;
 pub(crate) enum Caller {
     /// A client's thread: may help with jobs, goes back to its client after a bounded time.
     Client,
+    /// A client's thread with ends of reads, not all of them its client's: leaves big jobs to workers, goes back after a bounded time.
+    Attendant,
     /// A worker: helps, never hands over.
     Worker,
     /// The thread that reaps member completions or keeps the time: leaves big jobs to workers.
@@ -282,7 +284,7 @@ impl Driver {
                 break;
             }
             rounds += 1;
-            if rounds >= ROUNDS_MAX && caller == Caller::Client {
+            if rounds >= ROUNDS_MAX && matches!(caller, Caller::Client | Caller::Attendant) {
                 self.alarm.poke();
                 break;
             }
@@ -352,7 +354,7 @@ impl Driver {
             return;
         }
         match caller {
-            Caller::Service => self.workers.push_all(&mut scratch.big),
+            Caller::Service | Caller::Attendant => self.workers.push_all(&mut scratch.big),
             Caller::Client | Caller::Worker => {
                 self.workers.offer(&mut scratch.big);
                 scratch.small.append(&mut scratch.big);

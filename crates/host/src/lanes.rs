@@ -5,11 +5,12 @@
 //!    goes the way of all.
 //! 3. The thread takes their ends together with its client's requests, in groups, and answers in between.
 //!
-//! **No read is left behind.** Only the thread that attends puts reads into its lane; it looks at the lane after each group of requests and whenever it
-//! is about to sleep, and does not let the session go before the lane is empty.
+//! **No read is left behind.** Only the thread that attends puts reads into its lane; it looks at the lane whenever it has looked at its socket and whenever it
+//! is about to sleep, and does not let the session go before the lane is empty. Then nothing new comes in: what the engine wants meanwhile goes the way of
+//! all. A lane that goes with reads in it (a panic) latches the pool.
 //!
 //! **Locks.** A lane is locked by its thread while it drives, so it comes before the engine's lock; others lock it only to exchange a member's device, with
-//! no lock of the driver held.
+//! no lock of the driver held. Its thread waits for them; only where a sink submits in the middle of a drive the lane is left out.
 
 use crate::driver::{Caller, Driver, Own};
 use crate::sessions::{SessionState, lock};
@@ -53,7 +54,16 @@ pub(crate) struct Lanes {
 impl Lanes {
     /// Puts another device in a member's place; no command for it may be in flight.
     pub(crate) fn exchange(&self, member: MemberId, device: Option<&Arc<dyn Member>>) -> std::io::Result<()> {
-        lock(&self.open).iter().filter_map(Weak::upgrade).try_for_each(|inner| lock(&inner).lane.exchange(member, device.cloned()))
+        let mut outcome = Ok(());
+        for inner in lock(&self.open).iter().filter_map(Weak::upgrade) {
+            let lane = &mut lock(&inner).lane;
+            if let Err(error) = lane.exchange(member, device.cloned()) {
+                // It must not go on to read what is not the pool's any more.
+                lane.close();
+                outcome = Err(error);
+            }
+        }
+        outcome
     }
 }
 
@@ -82,27 +92,33 @@ impl Attendance {
         Some(Self { thread: std::thread::current().id(), inner, fd })
     }
 
-    /// Readable when there is something to carry on with.
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    /// Readable when there is something to carry on with; `None` if nothing more comes.
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner().filter(|inner| !inner.lane.is_broken()).map(|_| self.fd.as_fd())
     }
 
-    /// The lane, if it is the caller's and not in use further up.
+    /// The lane, if it is the caller's. Not to be called in the middle of a drive.
     fn inner(&self) -> Option<MutexGuard<'_, Inner>> {
-        (self.thread == std::thread::current().id()).then(|| self.inner.try_lock().ok()).flatten()
+        (self.thread == std::thread::current().id()).then(|| lock(&self.inner))
     }
 
     /// As [`Driver::submit`].
     pub(crate) fn submit(&self, driver: &Driver, session: &SessionState, requests: &mut Vec<Request>, ready: &mut Vec<Completion>) {
-        let mut inner = self.inner();
+        // A sink may submit while its completions are delivered: then the lane is in use further up.
+        let mut inner = (self.thread == std::thread::current().id()).then(|| self.inner.try_lock().ok()).flatten();
         driver.submit(requests, Own { session, ready, lane: inner.as_mut().map(|inner| &mut inner.lane) });
     }
 
     /// Tells the engine of a group of ends; true if there are more.
     pub(crate) fn progress(&self, driver: &Driver, session: &SessionState, ready: &mut Vec<Completion>) -> bool {
+        self.go_on(driver, session, ready, true)
+    }
+
+    /// `open`: further reads may go into the lane.
+    fn go_on(&self, driver: &Driver, session: &SessionState, ready: &mut Vec<Completion>, open: bool) -> bool {
         let Some(mut inner) = self.inner() else { return false };
         let Inner { lane, done } = &mut *inner;
-        if done.is_empty() && lane.in_flight() > 0 {
+        if done.is_empty() && lane.in_flight() > 0 && !lane.is_broken() {
             driver.collect_lane(lane, done);
         }
         if done.is_empty() {
@@ -110,18 +126,22 @@ impl Attendance {
         }
         let count = done.len().min(GROUP_READS);
         driver.post_all(done.drain(..count).map(Event::Member));
-        driver.drive(Caller::Client, Some(Own { session, ready, lane: Some(lane) }));
+        driver.drive(Caller::Attendant, Some(Own { session, ready, lane: open.then_some(lane) }));
         !done.is_empty()
     }
 
     /// Carries on until nothing is in flight.
     pub(crate) fn finish(&self, driver: &Driver, session: &SessionState) {
+        if std::thread::panicking() && self.inner().is_some_and(|inner| inner.lane.in_flight() > 0 || !inner.done.is_empty()) {
+            return driver.stop("the thread of a connection failed with reads under way");
+        }
         let mut late = Vec::new();
         loop {
-            while self.progress(driver, session, &mut late) {}
+            while self.go_on(driver, session, &mut late, false) {}
             late.clear();
             // Not with the lock: a member that does not answer must not keep others from being exchanged.
-            if self.inner().is_none_or(|inner| inner.lane.in_flight() == 0 || inner.lane.is_broken()) || !wait_readable(&self.fd) {
+            let over = self.inner().is_none_or(|inner| inner.lane.in_flight() == 0 || inner.lane.is_broken());
+            if over || !wait_readable(&self.fd) {
                 return;
             }
         }

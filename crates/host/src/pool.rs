@@ -375,7 +375,7 @@ impl Session for PoolSession {
     }
 
     fn attend(&self) -> Option<BorrowedFd<'_>> {
-        self.attendance.get_or_init(|| Attendance::open(&self.pool.0.driver)).as_ref().map(Attendance::fd)
+        self.attendance.get_or_init(|| Attendance::open(&self.pool.0.driver)).as_ref().and_then(Attendance::fd)
     }
 
     fn progress(&self, ready: &mut Vec<Completion>) -> bool {

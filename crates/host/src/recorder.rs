@@ -63,6 +63,7 @@ pub struct Lot {
 #[derive(Default)]
 struct Buffer {
     token: u64,
+    volume: u64,
     begun_ns: u64,
     taken_ns: u64,
     requests: Vec<Recorded>,
@@ -113,7 +114,11 @@ impl Recorder {
 
     #[cold]
     fn append(&self, volume: u64, requests: &[Request], now_ns: u64) {
-        let of_volume = || requests.iter().filter(|request| u64::from(request.volume.0) == volume);
+        let is_of_volume = |request: &&Request| u64::from(request.volume.0) == volume && !matches!(request.op, Op::BlockStatus { .. });
+        let of_volume = || requests.iter().filter(is_of_volume);
+        if of_volume().next().is_none() {
+            return;
+        }
         let tries = (0..TRIES).find_map(|_| {
             self.buffer.try_lock().ok().or_else(|| {
                 std::hint::spin_loop();
@@ -124,6 +129,10 @@ impl Recorder {
             self.missed.fetch_add(of_volume().count() as u64, Ordering::Relaxed);
             return;
         };
+        if buffer.volume != volume {
+            // Another recording has begun meanwhile.
+            return;
+        }
         let time_ns = now_ns.saturating_sub(buffer.begun_ns);
         for recorded in of_volume().filter_map(|request| recorded(&request.op, time_ns)) {
             if buffer.requests.len() < buffer.requests.capacity() {
@@ -148,7 +157,7 @@ impl Recorder {
             return None;
         }
         let token = buffer.token + 1;
-        let before = std::mem::replace(&mut *buffer, Buffer { token, begun_ns: now_ns, taken_ns: now_ns, requests });
+        let before = std::mem::replace(&mut *buffer, Buffer { token, volume: u64::from(volume.0), begun_ns: now_ns, taken_ns: now_ns, requests });
         self.missed.store(0, Ordering::Relaxed);
         self.volume.store(u64::from(volume.0), Ordering::Relaxed);
         drop(buffer);

@@ -17,7 +17,7 @@ use crate::server::Control;
 use crate::socket::{Readiness, Received, wait};
 use std::io::IoSlice;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use windrow_export::{ExportInfo, Session};
 use windrow_io::{Completion, Reply, Request, RequestError};
 use windrow_units::VolumeId;
@@ -176,6 +176,8 @@ struct Transmission<'a> {
     ready: Vec<Completion>,
     /// The session does its work on this thread as far as it can.
     is_attended: bool,
+    /// Since when the client has had to move on.
+    pending_since: Option<Instant>,
 }
 
 impl<'a> Transmission<'a> {
@@ -205,6 +207,7 @@ impl<'a> Transmission<'a> {
             requests: Vec::new(),
             ready: Vec::new(),
             is_attended,
+            pending_since: None,
         }
     }
 
@@ -214,7 +217,10 @@ impl<'a> Transmission<'a> {
                 break ending;
             }
         };
-        self.drain(ending)
+        let ending = self.drain(ending);
+        // The session may have more to carry on with, for others: the client need not wait for that.
+        self.link.socket.cut();
+        ending
     }
 
     fn round(&mut self) -> Result<(), Ending> {
@@ -224,8 +230,9 @@ impl<'a> Transmission<'a> {
             self.lone = if count > 1 { 0 } else { LONE_GROUPS.min(self.lone + 1) };
             self.unsent += count;
             self.submit_group();
-            self.progress();
         }
+        // Also in the middle of a long payload: not all reads that this thread carries are its client's.
+        self.progress();
         let alone = self.lone == LONE_GROUPS;
         // A payload that is received straight into its buffer may take long.
         if alone || self.unsent >= GROUP_REQUESTS || self.parser.is_inside() {
@@ -316,6 +323,14 @@ impl<'a> Transmission<'a> {
     }
 
     fn receive(&mut self) -> Result<bool, Ending> {
+        let received = self.receive_some()?;
+        if received {
+            self.pending_since = None;
+        }
+        Ok(received)
+    }
+
+    fn receive_some(&mut self) -> Result<bool, Ending> {
         let direct = if self.intake.is_empty() { self.parser.payload_space() } else { None };
         if let Some(space) = direct {
             return match self.link.socket.receive(space) {
@@ -367,8 +382,8 @@ impl<'a> Transmission<'a> {
             if (came.readable || came.hung_up) && self.receive()? {
                 return Ok(());
             }
-            // Who has got answers is likely to have sent more by now.
-            eager = came.attended;
+            // Who has got answers is likely to have sent more by now, if he sends many at once.
+            eager = came.attended && self.lone < LONE_GROUPS;
         }
     }
 
@@ -413,12 +428,19 @@ impl<'a> Transmission<'a> {
 
     /// Waits; with `pending`, the client must move on within the stall time.
     fn wait(&mut self, wanted: Option<Readiness>, pending: bool) -> Result<Readiness, Ending> {
-        let time: Option<Duration> = pending.then_some(self.control.options.stall_timeout);
+        // Others' reads that end here, and bells, give the client no more time.
+        let begun = pending.then(|| *self.pending_since.get_or_insert_with(Instant::now));
+        let time = begun.map(|begun| self.control.options.stall_timeout.saturating_sub(begun.elapsed()));
         let session = self.is_attended.then(|| self.session.attend()).flatten();
         let came = wait(&self.link.socket, &self.link.bell, session, wanted, time).map_err(|_| Ending::System)?;
         if came.attended {
             self.progress();
         }
-        if pending && came == Readiness::default() { Err(Ending::Stalled) } else { Ok(came) }
+        if !pending || came.readable || came.writable {
+            self.pending_since = None;
+        } else if begun.is_some_and(|begun| begun.elapsed() >= self.control.options.stall_timeout) && !came.hung_up {
+            return Err(Ending::Stalled);
+        }
+        Ok(came)
     }
 }

@@ -113,6 +113,35 @@ fn a_session_does_not_go_before_the_engine_has_heard_of_its_reads() {
     assert_eq!((ended.load(Ordering::Relaxed), pool.0.driver.lanes.in_use()), (64, 0));
 }
 
+/// Whoever exchanges a device holds the lane for a moment. A thread that took that for an empty lane let go of reads that nobody else would ever end.
+#[test]
+fn sessions_that_go_while_devices_are_exchanged_lose_no_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = FakeMachine::new();
+    let ended = machine.ended.clone();
+    let pool = on_file(&dir.path().join("member"), machine);
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                // A place in which there is no device: nothing is in flight for it.
+                pool.0.driver.lanes.exchange(windrow_units::MemberId(5), None).unwrap();
+            }
+        });
+        for round in 1..=200 {
+            let session = pool.open("", Arc::new(Collector::default())).unwrap();
+            if session.attend().is_none() {
+                break;
+            }
+            let mut ready = Vec::new();
+            session.submit(&mut (0..64).map(|id| request(id, Op::Read { offset: id * 4096, length: 4096 })).collect(), &mut ready);
+            drop(session);
+            assert_eq!(ended.load(Ordering::Relaxed), round * 64);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
 #[test]
 fn requests_from_another_thread_than_the_one_that_attends_go_the_common_way() {
     let dir = tempfile::tempdir().unwrap();

@@ -28,6 +28,7 @@ pub struct ReadLane {
     in_flight: usize,
     depth: usize,
     broken: bool,
+    closed: bool,
 }
 
 impl ReadLane {
@@ -43,7 +44,7 @@ impl ReadLane {
         let ring = IoUring::builder().dontfork().setup_coop_taskrun().build(entries);
         let ring = ring.or_else(|_| IoUring::builder().dontfork().build(entries))?;
         let table = Table::new(depth, members)?;
-        Ok(Self { ring, table, entries: Vec::new(), events: Vec::new(), in_flight: 0, depth: depth as usize, broken: false })
+        Ok(Self { ring, table, entries: Vec::new(), events: Vec::new(), in_flight: 0, depth: depth as usize, broken: false, closed: false })
     }
 
     /// Readable when [`ReadLane::collect`] has something to do.
@@ -60,6 +61,11 @@ impl ReadLane {
         self.table.exchange(member, device)
     }
 
+    /// From now on it takes no more reads; those in flight end as ever.
+    pub fn close(&mut self) {
+        self.closed = true;
+    }
+
     /// True if nothing more comes from it.
     pub fn is_broken(&self) -> bool {
         self.broken
@@ -73,7 +79,7 @@ impl ReadLane {
     /// Takes reads out of `commands` as far as there is room, to be started by the next [`ReadLane::start`]; true if it took any. Appends to
     /// `done` what needs no device.
     pub fn take(&mut self, commands: &mut Vec<MemberCommand>, done: &mut Vec<MemberDone>) -> bool {
-        let room = if self.broken { 0 } else { self.depth - self.in_flight };
+        let room = if self.broken || self.closed { 0 } else { self.depth - self.in_flight };
         let mut any = false;
         for command in commands.extract_if(.., |command| matches!(command.op, MemberOp::Read { .. })).take(room) {
             any = true;
@@ -126,7 +132,7 @@ impl ReadLane {
     /// # Errors
     /// The ring is broken: nothing more comes from it.
     pub fn collect(&mut self, done: &mut Vec<MemberDone>) -> io::Result<()> {
-        self.enter(0)?;
+        let entered = self.enter(0);
         self.events.extend(self.ring.completion().map(|event| (event.user_data(), event.result())));
         let mut pause = false;
         let before = done.len();
@@ -144,6 +150,7 @@ impl ReadLane {
         if pause {
             std::thread::sleep(PAUSE);
         }
+        entered?;
         self.start()
     }
 
