@@ -219,7 +219,12 @@ impl Engine {
     }
 
     fn volume_dedup(&mut self, id: ControlId, volume: VolumeId, dedup: Dedup, out: &mut Outbox) -> Result<(), ControlError> {
-        self.volumes.active(volume).ok_or(ControlError::NoVolume)?;
+        let now = self.volumes.active(volume).ok_or(ControlError::NoVolume)?.record.dedup;
+        if now == dedup {
+            // "Off" costs nothing where there has never been anything else.
+            self.flush_through(self.orders.last(), Waiter::Control { id, reply: ControlReply::Done }, out);
+            return Ok(());
+        }
         if !self.may_share(out)? {
             // The format has the operation only behind a durable flag.
             self.control.waiting.push_back(ControlRequest { id, command: Control::VolumeDedup { volume, dedup } });

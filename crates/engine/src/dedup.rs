@@ -21,7 +21,7 @@ use crate::write::{DATA_UNITS, Placing, RECORD_UNITS};
 use hashbrown::HashMap;
 use index::Index;
 use rustc_hash::FxBuildHasher;
-use windrow_io::{Payload, RequestError};
+use windrow_io::Payload;
 use windrow_layout::checkpoint::{Dedup, MAP_PAGE_ENTRIES};
 use windrow_layout::map_entry::MapEntry;
 use windrow_reduce::Print;
@@ -129,24 +129,21 @@ impl Engine {
         }
     }
 
-    /// Makes sure that `blocks` more blocks can have ids: that their map pages are there.
-    pub(crate) fn ensure_ids(&mut self, blocks: u64) -> Result<(), RequestError> {
+    /// Makes sure that `blocks` more blocks can have ids: that their map pages are there. False if there is no memory for them.
+    pub(crate) fn has_ids(&mut self, blocks: u64) -> bool {
         if self.shared.index.is_missing() {
             self.shared.index = Index::new(self.plan.usable_bytes / BLOCK_BYTES, self.limits.index_bytes);
         }
         let wanted = self.volumes.ids.end() + self.shared.undecided + blocks + IDS_AHEAD;
         while self.shared.pages * (MAP_PAGE_ENTRIES as u64) < wanted {
-            let Some((v, arena)) = self.volumes.get_mut(VolumeId::SHARED) else { return Err(RequestError::NoVolume) };
+            let Some((v, arena)) = self.volumes.get_mut(VolumeId::SHARED) else { return false };
             if v.map.slot(self.shared.pages).is_none() {
-                let Some(slot) = v.map.ensure(arena, VolumeId::SHARED, self.shared.pages) else {
-                    self.counters.refused_map_pages += 1;
-                    return Err(RequestError::NoSpace);
-                };
+                let Some(slot) = v.map.ensure(arena, VolumeId::SHARED, self.shared.pages) else { return false };
                 arena.mark_dirty(slot);
             }
             self.shared.pages += 1;
         }
-        Ok(())
+        true
     }
 
     /// A block that may be shared joins the queue.

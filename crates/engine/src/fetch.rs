@@ -59,7 +59,7 @@ pub(crate) struct FetchSpec {
 impl FetchSpec {
     /// True if a user waits for it, and what comes can be verified here.
     fn is_of_user(&self) -> bool {
-        matches!(self.goal, FetchGoal::Read { .. } | FetchGoal::Edge { .. } | FetchGoal::Row { .. }) && !self.pieces.is_empty()
+        matches!(self.goal, FetchGoal::Read { .. } | FetchGoal::Edge { .. } | FetchGoal::Row { .. } | FetchGoal::Compare { .. }) && !self.pieces.is_empty()
     }
 }
 

@@ -184,6 +184,8 @@ impl Engine {
             self.admit_waiting(out);
             self.send_group(true, out);
             self.send_comparisons(out);
+            // What is not what it was compared with may have to be packed after all.
+            self.send_group(true, out);
             self.place(out);
             self.walk_ranges();
             self.seal_aged(out);

@@ -7,7 +7,8 @@
 //!   They take segments only above the floor of users.
 //! 3 A further stream is opened once: it takes a segment, two checkpoints record where it begins, then it is used. Whichever kept checkpoint is replayed, its
 //!   chain is found. It stays open: a stream that is not wanted any more holds its open segment.
-//! 4 Volumes that share content need all orders of users in one stream (docs/dedup.md): where there may be such volumes, users' writes go to the first one only.
+//! 4 Where there may be shared content (docs/dedup.md), or a journal, users' writes go to the first stream only: what a start readmits from a journal has orders that
+//!   batches of other streams may have, too, behind a gap, and a later start could not tell which came first.
 //! 5 What a placement knows of blocks is kept by their map entries' numbers, in memory only: a start begins to learn anew.
 
 use crate::limits::{
@@ -141,9 +142,9 @@ impl Policy {
         self.bytes
     }
 
-    /// Streams of users' writes and of moved blocks that it uses.
-    pub(crate) fn streams(&self) -> (u8, u8) {
-        (self.classes.users, self.classes.moved)
+    /// Streams of moved blocks that it uses.
+    pub(crate) fn moved_streams(&self) -> u8 {
+        self.classes.moved
     }
 
     /// Expected deaths per time and live block of a segment.
@@ -225,7 +226,7 @@ impl Engine {
     /// The stream that takes what is to be placed next: `data`, or a record. `None`: it has to wait.
     pub(crate) fn choose_stream(&mut self, data: Option<(BlockKey, PendingSlot)>, entry_bytes: usize, units: u16, out: &mut Outbox) -> Option<usize> {
         let meant = data.map_or(STREAM_USER, |(key, pending)| self.stream_of_user(key, pending));
-        if meant != STREAM_USER && !self.shares() {
+        if meant != STREAM_USER && !self.wants_one_user_stream() {
             match self.extra_takes(meant, entry_bytes, units, out) {
                 Takes::Yes => return Some(meant),
                 Takes::Later => return None,
@@ -378,8 +379,8 @@ impl Engine {
             return;
         }
         let mut ready = true;
-        let shares = self.shares();
-        for id in self.policy.extra().filter(|id| !(shares && is_user(*id))) {
+        let one = self.wants_one_user_stream();
+        for id in self.policy.extra().filter(|id| !(one && is_user(*id))) {
             if self.stream(id).position.segment == SegmentId::NONE {
                 if self.segments.free_count() <= self.floor(STREAM_USER) + 1 {
                     ready = false;
@@ -402,6 +403,16 @@ impl Engine {
             }
         }
         self.policy.opens = !ready;
+    }
+
+    /// Streams of users' writes that are used.
+    pub(crate) fn user_streams(&self) -> u8 {
+        if self.wants_one_user_stream() { 1 } else { self.policy.classes.users }
+    }
+
+    /// True if users' writes may go to the first stream only.
+    fn wants_one_user_stream(&self) -> bool {
+        self.shares() || self.superblock.journals.areas().next().is_some()
     }
 
     /// True if everything in further streams of users is durable: then a power cut leaves no gap in the orders of the first one.

@@ -29,7 +29,7 @@ pub use rebuild::{RebuildPhase, RebuildProgress, RebuildReport, RebuiltVolume};
 pub(crate) use replay::place_in;
 
 use crate::checkpoint::CheckpointState;
-use crate::limits::{STREAM_CHECKPOINT, STREAMS};
+use crate::limits::{STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
 use crate::member::{Member, Members, SuperblockWriter, add, redundancy_holds, superblock_image};
 use crate::order::Orders;
 use crate::pending::Pending;
@@ -222,6 +222,10 @@ impl Engine {
             raise_fence(&mut superblock, &outcome.restart, options.host, &root);
         }
         let mut engine = build(superblock, tables, loaded, &outcome.restart, root.id, online, plan, limits, buffers, options.read_only);
+        for stream in engine.streams.iter_mut().filter(|stream| ![STREAM_USER, STREAM_CLEANED, STREAM_CHECKPOINT].contains(&stream.id)) {
+            // The older root that is kept need not name it.
+            stream.usable_from = root.id;
+        }
         let properties = engine.superblock.properties;
         match engine.policy_for(&properties, &engine.plan) {
             Ok(policy) => engine.take_policy(policy),

@@ -3,6 +3,7 @@
 use super::chain::Chain;
 use super::{OpenError, Tables};
 use crate::limits::LBA_BITS;
+use crate::volume::Volumes;
 use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
 use windrow_layout::map_entry::MapEntry;
@@ -25,6 +26,10 @@ pub(super) fn apply_entry(entry: &Entry, shown: MapEntry, tables: &mut Tables) -
 
 fn set_block(tables: &mut Tables, volume: VolumeId, lba: Lba, entry: MapEntry) -> Result<(), OpenError> {
     let limit = tables.volumes.arena.bytes();
+    if volume == VolumeId::SHARED && lba.0 >= ids_end(&tables.volumes) {
+        // No pool of this size gives such an id: whatever refers to it is lost.
+        return Ok(());
+    }
     // A volume that is not in the table any more was deleted later, and its delete is in the checkpoint.
     let Some((v, arena)) = tables.volumes.get_mut(volume) else { return Ok(()) };
     if lba.0 >= v.blocks() && entry.is_data() {
@@ -146,13 +151,42 @@ pub(super) fn void_references(tables: &mut Tables) -> Vec<(VolumeId, Lba)> {
     lost
 }
 
+/// The first id that no pool of this size gives.
+fn ids_end(volumes: &Volumes) -> u64 {
+    (volumes.arena.max_pages() * MAP_PAGE_ENTRIES as u64).min(u64::from(u32::MAX))
+}
+
+/// References to ids that can not have been given are lost: a damaged map must not cost memory, or another id its references.
+fn void_references_beyond(volumes: &mut Volumes) -> Vec<Lba> {
+    let end = ids_end(volumes);
+    let is_beyond = |entry: &MapEntry| entry.shared_id().is_some_and(|id| id.0 >= end);
+    let beyond: Vec<VolumeId> = volumes.iter().filter(|v| v.map.entries(&volumes.arena).any(|entry| is_beyond(&entry))).map(|v| v.record.id).collect();
+    let mut wrong = Vec::new();
+    for volume in beyond {
+        let mut next = 0;
+        while let Some((v, arena)) = volumes.get_mut(volume)
+            && let Some(index) = v.map.next_page(next, u64::MAX)
+        {
+            next = index + 1;
+            for lba in (index * MAP_PAGE_ENTRIES as u64..next * MAP_PAGE_ENTRIES as u64).map(Lba) {
+                let entry = v.map.get(arena, lba);
+                if is_beyond(&entry) {
+                    wrong.extend(entry.shared_id());
+                    v.map.replace(arena, lba, MapEntry::LOST);
+                }
+            }
+        }
+    }
+    wrong
+}
+
 /// Counts the references to shared content; content that nobody refers to becomes a hole. The maps show everything up to `applied`; what took the last
 /// reference may be in the journal only, so the place is not to be written again before all of it is in the log. Returns the ids whose content is
 /// missing, or is of another life: reads of them fail.
 pub(super) fn count_references(tables: &mut Tables, applied: Order) -> Vec<Lba> {
+    let mut wrong = void_references_beyond(&mut tables.volumes);
     let volumes = &mut tables.volumes;
     let mut ids = std::mem::take(&mut volumes.ids);
-    let mut wrong = Vec::new();
     let Some(shared) = volumes.get(VolumeId::SHARED) else { return wrong };
     for entry in volumes.iter().flat_map(|v| v.map.entries(&volumes.arena)) {
         let Some(id) = entry.shared_id() else { continue };

@@ -119,6 +119,8 @@ pub(crate) struct Admission {
     pub(crate) opened_units: u64,
     /// Admitted, not placed.
     pub(crate) placing: VecDeque<Placing>,
+    /// What was surveyed last may be shared.
+    pub(crate) may_share: bool,
     /// Blocks on their way to be packed.
     pub(crate) reducing: Reducing,
     /// Bytes admitted and not committed.
@@ -372,7 +374,7 @@ impl Engine {
         let scratch = std::mem::take(&mut self.admission.scratch);
         let last = scratch.len().saturating_sub(1);
         let compress = self.compresses(volume);
-        let print = self.print_of(self.dedup_of(volume));
+        let print = if self.admission.may_share { self.print_of(self.dedup_of(volume)) } else { None };
         let ways = (compress, print);
         for (i, surveyed) in scratch[..last].iter().enumerate() {
             let at = i as u64;
@@ -442,9 +444,9 @@ impl Engine {
             more += u64::from(class == BlockClass::Data && !was_data);
             scratch.push(Surveyed { class, was_data, pending });
         }
-        if self.dedup_of(volume) != Dedup::Off {
-            self.ensure_ids(scratch.iter().filter(|surveyed| surveyed.class == BlockClass::Data).count() as u64)?;
-        }
+        let data = scratch.iter().filter(|surveyed| surveyed.class == BlockClass::Data).count() as u64;
+        // Where there is no memory for further ids blocks are not shared; that refuses nobody.
+        self.admission.may_share = self.dedup_of(volume) != Dedup::Off && self.has_ids(data);
         Ok(more)
     }
 

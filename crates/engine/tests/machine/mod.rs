@@ -173,6 +173,12 @@ impl Machine {
         Self::made_of(redundancy, members, mib, 100, Some(JournalSpec::internal(Some(1 << 20), 512)), [Some(chunk), Some(segment)])
     }
 
+    /// The same without a journal.
+    #[allow(dead_code, reason = "not every test needs it")]
+    pub fn with_rows_only(redundancy: Redundancy, members: usize, mib: usize, chunk: u32, segment: u32) -> Self {
+        Self::made_of(redundancy, members, mib, 100, None, [Some(chunk), Some(segment)])
+    }
+
     fn made(redundancy: Redundancy, members: usize, mib: usize, spare_per_mille: u16, journal: Option<JournalSpec>) -> Self {
         Self::made_of(redundancy, members, mib, spare_per_mille, journal, [None; 2])
     }
