@@ -13,7 +13,7 @@ use crate::examine::Examined;
 use crate::limits::{REBUILD_FLUSH_SEGMENTS, REBUILD_RETRY_NS};
 use crate::member::Purpose;
 use crate::member::life::Change;
-use crate::segment::Segment;
+use crate::segment::{Segment, SegmentState};
 use crate::{Engine, Notice, Outbox, RebuildStatus, WrittenBytes};
 use windrow_layout::superblock::MemberState;
 use windrow_units::{BLOCK_BYTES, Column, MemberId, SegmentId};
@@ -387,6 +387,10 @@ impl Engine {
             self.rebuild.retry_at_ns = self.now_ns + REBUILD_RETRY_NS;
             self.rebuild.failed_bytes = std::mem::take(&mut self.rebuild.queued_bytes);
             self.rebuild.queue.clear();
+            // What is dead need not be had, but waits for checkpoints before it is free: it may have been free already, and written again by what a start did not accept.
+            if self.rebuild.failed.iter().any(|segment| self.segments.get(*segment).state == SegmentState::Dead) && self.checkpoint.is_idle() {
+                self.checkpoint.request();
+            }
             return true;
         }
         self.rebuild.retry_at_ns = 0;
