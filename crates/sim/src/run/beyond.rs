@@ -241,6 +241,7 @@ impl Run {
         };
         // Of a batch that has lost its table the check names all blocks, whether they can be read or not.
         let (least, most) = (blocks(&|finding| finding.kind == FindingKind::BlockWrong), blocks(&|_| true));
+        let (least, most) = (self.of_users(least), self.of_users(most));
         let errors = || opinion.findings.list.iter().filter(|finding| finding.severity == Severity::Error).map(|finding| &finding.message).collect::<Vec<_>>();
         ensure!(opinion.failure.is_none(), Check, "the pool started, but an offline check can not be made: {:?}, {:?}", opinion.failure, errors());
         let (readable, more) = (least.difference(&lost).collect::<Vec<_>>(), lost.difference(&most).collect::<Vec<_>>());
@@ -254,8 +255,9 @@ impl Run {
         self.world.run_while("scrubbing", |world| world.unanswered() > 0 || world.status().scrub.state == ScrubState::Running)?;
         let scrub = self.world.status().scrub;
         let told = std::mem::take(&mut self.world.told_lost);
-        ensure!(told.is_subset(&lost), Content, "a scrub calls lost {:?}, which can be read", told.difference(&lost).collect::<Vec<_>>());
         ensure!(told.len() as u64 == scrub.lost_blocks, Accounting, "{} blocks told to be lost, {} counted", told.len(), scrub.lost_blocks);
+        let told = self.of_users(told);
+        ensure!(told.is_subset(&lost), Content, "a scrub calls lost {:?}, which can be read", told.difference(&lost).collect::<Vec<_>>());
         self.beyond.damaged_batches += scrub.damaged_batches;
         // A scrub has the whole batch: it knows head, tail and padding of a row, and gives back what a read alone could not.
         let lost = self.read_singly()?;
@@ -276,6 +278,17 @@ impl Run {
         self.compare()?;
         self.rest()?;
         self.shut_down()
+    }
+
+    /// The same blocks with those of volumes that refer to it in the place of shared content, which is told of by its id.
+    fn of_users(&self, blocks: BTreeSet<(VolumeId, u64)>) -> BTreeSet<(VolumeId, u64)> {
+        let is_shared = |block: &(VolumeId, u64)| block.0 == VolumeId::SHARED;
+        let (ids, mut own): (BTreeSet<_>, BTreeSet<_>) = blocks.into_iter().partition(is_shared);
+        for (volume, content) in self.world.model.volumes().iter().filter(|_| !ids.is_empty()) {
+            let referred = self.world.content_ids(*volume, 0..content.blocks.len() as u64);
+            own.extend((0..).zip(referred).filter(|(_, id)| id.is_some_and(|id| ids.contains(&(VolumeId::SHARED, id)))).map(|(lba, _)| (*volume, lba)));
+        }
+        own
     }
 
     /// Reads every block by itself; those that can not be had.

@@ -4,9 +4,14 @@ use super::World;
 use crate::model::shown_properties;
 use crate::violation::{Violation, ensure};
 use windrow_io::{MemberCommand, MemberIo};
-use windrow_units::{BLOCK_BYTES, MemberId};
+use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
 
 impl World {
+    /// The ids of shared content that these blocks of a volume refer to.
+    pub fn content_ids(&self, volume: VolumeId, blocks: std::ops::Range<u64>) -> Vec<Option<u64>> {
+        self.engine.as_ref().map(|engine| engine.content_ids(volume, blocks)).unwrap_or_default()
+    }
+
     /// A command is well formed, inside the member, and does not race with another that changes the same range.
     pub(super) fn check_command(&mut self, command: &MemberCommand, kind: u64, offset: u64, length: u64) -> Result<(), Violation> {
         let member = command.member;
