@@ -88,8 +88,11 @@ impl Engine {
         if takes_order && (self.admission.is_held_up() || self.ranges.barrier || self.room_units() == 0) {
             return self.control.waiting.push_back(request);
         }
-        // A write that is admitted in parts was promised all its space: a larger spare factor has to wait, or a part would be refused.
-        if matches!(request.command, Control::SetProperties(_) | Control::Grow { .. }) && self.admission.is_held_up() {
+        // A write that is admitted in parts was promised all its space: a larger spare factor has to wait, or a part would be refused. What comes later does not
+        // pass by what waits: of two changes the later one stays.
+        let changes_plan = |command: &Control| matches!(command, Control::SetProperties(_) | Control::Grow { .. });
+        let waits = || self.admission.is_held_up() || self.control.waiting.iter().any(|waiting| changes_plan(&waiting.command));
+        if changes_plan(&request.command) && waits() {
             return self.control.waiting.push_back(request);
         }
         // Rounds of the journal reckon with the devices that there were when they began.
@@ -183,12 +186,17 @@ impl Engine {
             // The format has the operation only together with the journal's flag.
             return Err(ControlError::Invalid("the pool was made without a journal: its flushes can not be set".into()));
         }
-        let order = self.orders.take(1);
         self.volumes.change(volume, |record| record.sync = sync);
-        self.checkpoint.applied = order;
-        self.queue_record(Entry::Volume { volume, order, change: VolumeChange::SetSync(sync) }, order);
-        self.flush_through(order, Waiter::Control { id, reply: ControlReply::Done }, out);
+        self.log_change(id, volume, VolumeChange::SetSync(sync), out);
         Ok(())
+    }
+
+    /// Logs a change of a volume that the table of volumes shows already; it is answered when it is durable.
+    fn log_change(&mut self, id: ControlId, volume: VolumeId, change: VolumeChange, out: &mut Outbox) {
+        let order = self.orders.take(1);
+        self.checkpoint.applied = order;
+        self.queue_record(Entry::Volume { volume, order, change }, order);
+        self.flush_through(order, Waiter::Control { id, reply: ControlReply::Done }, out);
     }
 
     fn volume_compression(&mut self, id: ControlId, volume: VolumeId, compression: Compression, out: &mut Outbox) -> Result<(), ControlError> {
@@ -198,11 +206,8 @@ impl Engine {
             self.control.waiting.push_back(ControlRequest { id, command: Control::VolumeCompression { volume, compression } });
             return Ok(());
         }
-        let order = self.orders.take(1);
         self.volumes.change(volume, |record| record.compression = compression);
-        self.checkpoint.applied = order;
-        self.queue_record(Entry::Volume { volume, order, change: VolumeChange::SetCompression(compression) }, order);
-        self.flush_through(order, Waiter::Control { id, reply: ControlReply::Done }, out);
+        self.log_change(id, volume, VolumeChange::SetCompression(compression), out);
         Ok(())
     }
 
@@ -230,11 +235,8 @@ impl Engine {
             self.control.waiting.push_back(ControlRequest { id, command: Control::VolumeDedup { volume, dedup } });
             return Ok(());
         }
-        let order = self.orders.take(1);
         self.volumes.change(volume, |record| record.dedup = dedup);
-        self.checkpoint.applied = order;
-        self.queue_record(Entry::Volume { volume, order, change: VolumeChange::SetDedup(dedup) }, order);
-        self.flush_through(order, Waiter::Control { id, reply: ControlReply::Done }, out);
+        self.log_change(id, volume, VolumeChange::SetDedup(dedup), out);
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use machine::{Machine, PROPERTIES};
 use windrow_engine::*;
 use windrow_io::*;
 use windrow_layout::superblock::Properties;
+use windrow_units::Redundancy;
 
 /// Bytes that differ from block to block and are never all alike.
 fn noise(length: usize, seed: u64) -> Vec<u8> {
@@ -321,4 +322,28 @@ fn an_unaligned_trim_works_in_a_full_pool() {
     assert!(machine.read(volume, 0, 7 * 4096) == expected);
     let mut machine = machine.crash();
     assert!(machine.read(volume, 0, 7 * 4096) == expected);
+}
+
+/// A change of properties waits for a large write that is admitted in parts. One that came behind it, just when the write was through, was carried out before it, and the
+/// older one stayed (simulator, seed 504006).
+#[test]
+fn of_two_changes_of_properties_the_later_one_stays() {
+    let spare = |spare_per_mille| Control::SetProperties(Properties { spare_per_mille, ..PROPERTIES });
+    let mut waited = 0;
+    for turns in 0..60 {
+        let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
+        let volume = machine.volume(48 << 20);
+        machine.request(volume, Op::Write { offset: 0, data: Payload::copy_of(&vec![7; 24 << 20]), fua: false });
+        machine.events.push(Event::Control(ControlRequest { id: ControlId(50), command: spare(200) }));
+        for _ in 0..turns {
+            machine.turn();
+        }
+        waited += u32::from(!machine.control.iter().any(|answer| answer.id == ControlId(50)));
+        machine.events.push(Event::Control(ControlRequest { id: ControlId(51), command: spare(150) }));
+        machine.settle();
+        machine::pass(&mut machine, 5);
+        assert_eq!(machine.control.iter().filter(|answer| answer.result == Ok(ControlReply::Done)).count(), 2, "after {turns} turns: {:?}", machine.control);
+        assert_eq!(machine.engine.status().spare_per_mille, 150, "after {turns} turns");
+    }
+    assert!((2..60).contains(&waited), "{waited} times the first one was not answered yet");
 }

@@ -5,7 +5,7 @@ use windrow_host::Failure;
 use windrow_host::control::PropertyChange;
 use windrow_host::failure::id;
 use windrow_host::report::PropertyReport;
-use windrow_lab::wa::run::Policy;
+use windrow_lab::wa::run::{PlacementKind, Policy};
 
 /// Names of the properties with what they mean.
 pub const HELP: &str = "\
@@ -40,6 +40,8 @@ pub fn parse(pairs: &[(String, String)]) -> Result<PropertyChange, Failure> {
             "read-latency-bound" => change.read_latency_bound_ms = Some(milliseconds(value).map_err(wrong)?),
             "victim-policy" => change.victim_policy = Some(value.clone()),
             "placement" => change.placement = Some(value.clone()),
+            // Pools have not all placements of the laboratory: whoever knows the pool says which.
+            "policy" if value.split(['+', '/']).next().is_some_and(|name| PlacementKind::from_name(name).is_none()) => change.placement = Some(value.clone()),
             "policy" => {
                 let policy = Policy::from_name(value).map_err(wrong)?;
                 if policy.streams != policy.placement.streams() {

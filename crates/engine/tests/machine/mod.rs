@@ -272,24 +272,29 @@ impl Machine {
         self.events.push(Event::Member(MemberDone { member, tag, buf, result }));
     }
 
+    /// Gives the engine what has come, once, and carries out what it wants.
+    pub fn turn(&mut self) {
+        self.engine.apply(&mut self.events, &mut self.out);
+        assert_eq!(self.engine.self_check(), Ok(()));
+        for command in std::mem::take(&mut self.out.commands) {
+            match &mut self.held {
+                Some(held) => held.push(command),
+                None if self.stalled == Some(command.member.index()) && matches!(command.op, MemberOp::Read { .. }) => self.late.push(command),
+                None => self.carry_out(command),
+            }
+        }
+        for mut job in std::mem::take(&mut self.out.jobs) {
+            job.run();
+            self.events.push(Event::Job(job));
+        }
+        self.completions.append(&mut self.out.completions);
+        self.control.append(&mut self.out.control);
+    }
+
     pub fn settle(&mut self) {
         loop {
             while !self.events.is_empty() {
-                self.engine.apply(&mut self.events, &mut self.out);
-                assert_eq!(self.engine.self_check(), Ok(()));
-                for command in std::mem::take(&mut self.out.commands) {
-                    match &mut self.held {
-                        Some(held) => held.push(command),
-                        None if self.stalled == Some(command.member.index()) && matches!(command.op, MemberOp::Read { .. }) => self.late.push(command),
-                        None => self.carry_out(command),
-                    }
-                }
-                for mut job in std::mem::take(&mut self.out.jobs) {
-                    job.run();
-                    self.events.push(Event::Job(job));
-                }
-                self.completions.append(&mut self.out.completions);
-                self.control.append(&mut self.out.control);
+                self.turn();
             }
             // A wake that is due now is the engine's own wish to go on.
             match self.out.wake_at_ns.take() {

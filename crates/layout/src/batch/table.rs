@@ -173,16 +173,8 @@ impl TableWriter {
         let mut pen = Pen { room, at: 0 };
         let context = &mut self.context;
         match entry {
-            Entry::Data { volume, lba, birth } => {
-                pen.begin(context, KIND_DATA, *volume, *birth);
-                pen.lba(context, *lba, 1);
-                self.payload_blocks += 1;
-            }
-            Entry::Move { volume, lba, birth, from } => {
-                pen.begin(context, KIND_MOVE, *volume, *birth);
-                pen.lba(context, *lba, 1);
-                pen.varint(zigzag(from.0.wrapping_sub(context.from)));
-                context.from = from.0;
+            Entry::Data { .. } | Entry::Move { .. } => {
+                push_content(&mut pen, context, entry, KIND_DATA, KIND_MOVE);
                 self.payload_blocks += 1;
             }
             other => {
@@ -206,19 +198,7 @@ impl TableWriter {
         let Some(room) = self.room[self.used..].first_chunk_mut::<ENTRY_ROOM>() else { unreachable!("grown above") };
         let mut pen = Pen { room, at: 0 };
         let context = &mut self.context;
-        match entry {
-            Entry::Data { volume, lba, birth } => {
-                pen.begin(context, KIND_PACKED_DATA, *volume, *birth);
-                pen.lba(context, *lba, 1);
-            }
-            Entry::Move { volume, lba, birth, from } => {
-                pen.begin(context, KIND_PACKED_MOVE, *volume, *birth);
-                pen.lba(context, *lba, 1);
-                pen.varint(zigzag(from.0.wrapping_sub(context.from)));
-                context.from = from.0;
-            }
-            _ => panic!("packed payload of an entry that has none"),
-        }
+        assert!(push_content(&mut pen, context, entry, KIND_PACKED_DATA, KIND_PACKED_MOVE), "packed payload of an entry that has none");
         pen.byte(units as u8);
         self.packed.push(units);
         self.packed_units += u64::from(units);
@@ -310,6 +290,25 @@ impl TableWriter {
     pub fn bytes(&self) -> &[u8] {
         &self.room[..self.used]
     }
+}
+
+/// Encodes a data entry or a move; false if it is neither.
+#[inline]
+fn push_content(pen: &mut Pen<'_>, context: &mut Context, entry: &Entry, data: u8, moved: u8) -> bool {
+    match entry {
+        Entry::Data { volume, lba, birth } => {
+            pen.begin(context, data, *volume, *birth);
+            pen.lba(context, *lba, 1);
+        }
+        Entry::Move { volume, lba, birth, from } => {
+            pen.begin(context, moved, *volume, *birth);
+            pen.lba(context, *lba, 1);
+            pen.varint(zigzag(from.0.wrapping_sub(context.from)));
+            context.from = from.0;
+        }
+        _ => return false,
+    }
+    true
 }
 
 /// Everything but data and moves, kept out of the hot loop.
