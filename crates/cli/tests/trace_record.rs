@@ -4,14 +4,19 @@ mod support;
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Stdio};
-use support::World;
+use std::process::{Child, Command, Stdio};
+use support::{Server, World};
 
 const CREATE: &str = "pool create --redundancy 5 --size 64M --sparse --segment 256K --chunk 64K tank m0 m1 m2 m3";
 
 /// A recorder that has begun.
 fn record(world: &World, arguments: &str) -> Child {
-    let mut child = world.command(&format!("trace record {arguments} -o json")).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    begin(world, &format!("trace record {arguments}"))
+}
+
+/// A command that records, and has begun to.
+fn begin(world: &World, command: &str) -> Child {
+    let mut child = world.command(&format!("{command} -o json")).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let mut line = String::new();
     let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
     said.read_line(&mut line).expect("it says something");
@@ -52,6 +57,69 @@ fn what_a_served_volume_is_asked_for_is_in_the_trace() {
     assert_eq!(lines, ["W,0,8192", "WF,4096,512", "R,0,4096", "F,0,0", "T,65536,131072", "T,1048576,4096", "R,512,512"]);
     assert!(text.lines().all(|line| line.ends_with(",tank/data")), "{text}");
     assert!(server.stop());
+}
+
+/// SIGTERM: the recording is long enough.
+fn enough(child: &Child) {
+    assert!(Command::new("kill").arg("-TERM").arg(child.id().to_string()).status().expect("kill runs").success());
+}
+
+fn write(server: &Server, export: &str, blocks: impl Iterator<Item = u64>) {
+    let mut client = support::nbd::Client::connect(&server.socket, export).expect("the export is there");
+    for (handle, block) in blocks.enumerate() {
+        client.write(handle as u64 + 1, block * 4096, &[(block % 100) as u8 + 1; 4096], false);
+        assert_eq!(client.finish().expect("an answer").0, 0);
+    }
+}
+
+/// A pool is recorded with all of its volumes.
+#[test]
+fn what_all_volumes_of_a_pool_are_asked_for_is_in_the_trace() {
+    let world = World::with_volume(CREATE, "16M");
+    world.succeeds("volume create tank/other 16M");
+    let server = world.serve("");
+    let recorder = record(&world, "tank pool.wtrc");
+    write(&server, "other", [3, 4].into_iter());
+    write(&server, "data", [5].into_iter());
+    enough(&recorder);
+    let (code, report) = report(recorder);
+    assert_eq!((code, &report["requests"]), (Some(0), &Value::from(3)), "{report}");
+    world.succeeds("trace convert pool.wtrc pool.csv");
+    let text = std::fs::read_to_string(world.file("pool.csv")).expect("a file");
+    let line = |line: &str| {
+        let columns: Vec<&str> = line.split(',').collect();
+        format!("{} {}", columns[1], columns[columns.len() - 1])
+    };
+    assert_eq!(text.lines().map(line).collect::<Vec<_>>(), ["12288 tank/other", "16384 tank/other", "20480 tank/data"]);
+    assert!(server.stop());
+}
+
+/// The load of a pool in service is recorded, policies are tried on it with all that the pool holds, and the pool is set to what is advised.
+#[test]
+fn a_pool_in_service_is_advised_and_set() {
+    let world = World::with_volume(CREATE, "24M");
+    let server = world.serve("");
+    write(&server, "data", 0..4096);
+    let advisor = begin(&world, "advise --live tank --for 1h --spare 5%,12% --repeat 3 --apply");
+    write(&server, "data", (0..2000).map(|at| at * 7 % 512));
+    enough(&advisor);
+    let (code, advice) = report(advisor);
+    assert_eq!(
+        (code, &advice["blocks"], &advice["written_blocks"], &advice["applied"]),
+        (Some(0), &Value::from(4096), &Value::from(2000), &Value::from(true)),
+        "{advice}"
+    );
+    // What the pool has is tried beside what was asked for.
+    let spares: Vec<u64> = advice["grid"].as_array().expect("a list").iter().take(2).map(|one| one["spare_ppm"].as_u64().expect("a number")).collect();
+    assert_eq!(spares, [100_000, 120_000]);
+    assert_eq!((&advice["now"]["policy"], &advice["now"]["spare_ppm"]), (&Value::from("separate"), &Value::from(100_000)));
+    let status: Value = serde_json::from_str(&world.succeeds("pool status tank -o json")).expect("one object");
+    let (set, best) = (&status["properties"], &advice["best"]);
+    assert_eq!((&set["placement"], &set["victim_policy"]), (&best["policy"], &best["victim_policy"]));
+    assert_eq!(set["spare_per_mille"].as_u64().expect("a number") * 1000, best["spare_ppm"].as_u64().expect("a number"));
+    assert!(server.stop());
+    let refused = world.run("advise --live /dev/null --for 1s");
+    assert!(refused.status.code() == Some(4) && support::both(&refused).contains("it is no pool"), "{}", support::both(&refused));
 }
 
 /// The daemon ends while its volume is recorded: what was taken is kept, and it is said why there is no more.

@@ -162,10 +162,10 @@ pub enum Command {
         /// Its slot.
         member: u8,
     },
-    /// Begin to record what a volume is asked for; answered with an empty lot that names the recording.
+    /// Begin to record what a volume, or every volume, is asked for; answered with an empty lot that names the recording.
     RecordStart {
-        /// Which.
-        name: String,
+        /// Which; all if there is none.
+        name: Option<String>,
     },
     /// Take what was recorded since the last time.
     RecordTake {

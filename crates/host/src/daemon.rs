@@ -168,7 +168,7 @@ impl ControlHandler for Daemon {
                 Ok(Reply::Pool(Box::new(report(&self.pool)?)))
             }
             Command::SpareRemove { member } => self.change_member(MemberId(member), |pool| pool.remove(MemberId(member))),
-            Command::RecordStart { name } => record(&self.pool, &name).map(Reply::Recorded),
+            Command::RecordStart { name } => record(&self.pool, name.as_deref()).map(Reply::Recorded),
             Command::RecordTake { token, end } => self.pool.take_recorded(token, end).map(Reply::Recorded).ok_or_else(|| {
                 let why = "nobody took what was recorded for too long, and it has ended";
                 Failure::new(id::RECORDING, "cannot go on recording", why).remedy("what was taken before is good; start again for more")
@@ -179,10 +179,10 @@ impl ControlHandler for Daemon {
 }
 
 /// Begins to record what a volume is asked for.
-fn record(pool: &Pool, name: &str) -> Result<crate::recorder::Lot, Failure> {
-    let what = format!("cannot record volume '{name}'");
-    let found = volume(pool, &what, name)?;
-    pool.start_recording(found.id).ok_or_else(|| {
+fn record(pool: &Pool, name: Option<&str>) -> Result<crate::recorder::Lot, Failure> {
+    let what = name.map_or("cannot record all volumes".to_owned(), |name| format!("cannot record volume '{name}'"));
+    let found = name.map(|name| volume(pool, &what, name)).transpose()?;
+    pool.start_recording(found.map(|found| found.id)).ok_or_else(|| {
         Failure::new(id::RECORDING, what, "another recording of this pool is going on").remedy("wait for its end; one that is given up ends within 30 s")
     })
 }

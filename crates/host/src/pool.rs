@@ -187,8 +187,8 @@ impl Pool {
         result
     }
 
-    /// Begins to record what a volume is asked for; `None` if another recording goes on.
-    pub fn start_recording(&self, volume: VolumeId) -> Option<Lot> {
+    /// Begins to record what a volume, or every volume, is asked for; `None` if another recording goes on.
+    pub fn start_recording(&self, volume: Option<VolumeId>) -> Option<Lot> {
         let driver = &self.0.driver;
         driver.recorder.start(volume, driver.clock.now_ns())
     }

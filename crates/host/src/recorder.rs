@@ -1,6 +1,6 @@
-//! Records what a volume is asked for, for `windrow trace record`.
+//! Records what a volume, or all volumes of the pool, are asked for, for `windrow trace record` and `windrow advise --live`.
 //!
-//! 1. An administrator starts a recording of one volume and then takes what has come together, again and again, through the control socket.
+//! 1. An administrator starts a recording of one volume, or of all, and then takes what has come together, again and again, through the control socket.
 //! 2. Requests pass by where front-ends submit them, before they are executed. Whoever submits looks at one number; only if his volume is the one that is recorded, he
 //!    appends a line for each request to a buffer of fixed size under a lock that is held for a few nanoseconds.
 //! 3. The data path never waits: a buffer that is full or a lock that is taken for long costs the record the request, which is counted as missed and told
@@ -23,6 +23,8 @@ const PATIENCE_NS: u64 = 30_000_000_000;
 const TRIES: u32 = 8;
 /// No volume has this number.
 const NOBODY: u64 = u64::MAX;
+/// Stands for every volume; none has this number.
+const ALL: u64 = u64::MAX - 1;
 
 /// What was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -45,9 +47,9 @@ pub enum RecordedKind {
     Flush,
 }
 
-/// One request: kind, offset and length in bytes, nanoseconds since the recording began. On the wire a list, because there are many.
+/// One request: kind, offset and length in bytes, nanoseconds since the recording began, volume. On the wire a list, because there are many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Recorded(pub RecordedKind, pub u64, pub u64, pub u64);
+pub struct Recorded(pub RecordedKind, pub u64, pub u64, pub u64, pub VolumeId);
 
 /// What has come together since it was taken last.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -71,7 +73,7 @@ struct Buffer {
 
 /// Where requests pass by.
 pub(crate) struct Recorder {
-    /// The volume that is recorded.
+    /// The volume that is recorded, or [`ALL`].
     volume: AtomicU64,
     missed: AtomicU64,
     buffer: Mutex<Buffer>,
@@ -81,7 +83,7 @@ pub(crate) struct Recorder {
 
 /// A buffer all of whose pages are there.
 fn made() -> Vec<Recorded> {
-    let mut buffer = vec![Recorded(RecordedKind::Flush, u64::MAX, u64::MAX, u64::MAX); RECORDED_MOST];
+    let mut buffer = vec![Recorded(RecordedKind::Flush, u64::MAX, u64::MAX, u64::MAX, VolumeId(u32::MAX)); RECORDED_MOST];
     buffer.clear();
     buffer
 }
@@ -92,14 +94,15 @@ impl Default for Recorder {
     }
 }
 
-fn recorded(op: &Op, time_ns: u64) -> Option<Recorded> {
-    Some(match op {
-        Op::Read { offset, length } => Recorded(RecordedKind::Read, *offset, u64::from(*length), time_ns),
-        Op::Write { offset, data, fua } => Recorded(if *fua { RecordedKind::WriteFua } else { RecordedKind::Write }, *offset, data.len() as u64, time_ns),
-        Op::Trim { offset, length, .. } | Op::WriteZeroes { offset, length, .. } => Recorded(RecordedKind::Trim, *offset, *length, time_ns),
-        Op::Flush => Recorded(RecordedKind::Flush, 0, 0, time_ns),
+fn recorded(Request { volume, op, .. }: &Request, time_ns: u64) -> Option<Recorded> {
+    let (kind, offset, length) = match op {
+        Op::Read { offset, length } => (RecordedKind::Read, *offset, u64::from(*length)),
+        Op::Write { offset, data, fua } => (if *fua { RecordedKind::WriteFua } else { RecordedKind::Write }, *offset, data.len() as u64),
+        Op::Trim { offset, length, .. } | Op::WriteZeroes { offset, length, .. } => (RecordedKind::Trim, *offset, *length),
+        Op::Flush => (RecordedKind::Flush, 0, 0),
         Op::BlockStatus { .. } => return None,
-    })
+    };
+    Some(Recorded(kind, offset, length, time_ns, *volume))
 }
 
 impl Recorder {
@@ -114,7 +117,7 @@ impl Recorder {
 
     #[cold]
     fn append(&self, volume: u64, requests: &[Request], now_ns: u64) {
-        let is_of_volume = |request: &&Request| u64::from(request.volume.0) == volume && !matches!(request.op, Op::BlockStatus { .. });
+        let is_of_volume = |request: &&Request| (volume == ALL || u64::from(request.volume.0) == volume) && !matches!(request.op, Op::BlockStatus { .. });
         let of_volume = || requests.iter().filter(is_of_volume);
         if of_volume().next().is_none() {
             return;
@@ -134,7 +137,7 @@ impl Recorder {
             return;
         }
         let time_ns = now_ns.saturating_sub(buffer.begun_ns);
-        for recorded in of_volume().filter_map(|request| recorded(&request.op, time_ns)) {
+        for recorded in of_volume().filter_map(|request| recorded(request, time_ns)) {
             if buffer.requests.len() < buffer.requests.capacity() {
                 buffer.requests.push(recorded);
                 continue;
@@ -146,8 +149,9 @@ impl Recorder {
         }
     }
 
-    /// Begins a recording; `None` if somebody else's goes on.
-    pub(crate) fn start(&self, volume: VolumeId, now_ns: u64) -> Option<Lot> {
+    /// Begins a recording of one volume, or of all; `None` if somebody else's goes on.
+    pub(crate) fn start(&self, volume: Option<VolumeId>, now_ns: u64) -> Option<Lot> {
+        let volume = volume.map_or(ALL, |volume| u64::from(volume.0));
         // Outside of the buffer's lock, because it takes its time.
         let requests = made();
         let mut spare = lock(&self.spare);
@@ -157,9 +161,9 @@ impl Recorder {
             return None;
         }
         let token = buffer.token + 1;
-        let before = std::mem::replace(&mut *buffer, Buffer { token, volume: u64::from(volume.0), begun_ns: now_ns, taken_ns: now_ns, requests });
+        let before = std::mem::replace(&mut *buffer, Buffer { token, volume, begun_ns: now_ns, taken_ns: now_ns, requests });
         self.missed.store(0, Ordering::Relaxed);
-        self.volume.store(u64::from(volume.0), Ordering::Relaxed);
+        self.volume.store(volume, Ordering::Relaxed);
         drop(buffer);
         *spare = if before.requests.capacity() == 0 { made() } else { before.requests };
         spare.clear();

@@ -1,20 +1,27 @@
-//! `advise`: which policy, segment size and spare factor suit the load of a trace, what trims are worth, and what all that means for the life and the rate of drives.
+//! `advise`: which policy, segment size and spare factor suit the load of a trace or of a pool in service (`live.rs`), what trims are worth, and what all that means for the
+//! life and the rate of drives.
 //!
 //! 1 The trace is replayed on the simulated log with every policy that the engine has and every spare factor, in segments of the size that a pool of this many blocks would have.
 //! 2 The best pair is the one with the least wear for each usable byte: write amplification over the usable share. Of two within half a per cent the simpler policy
 //!   wins. 3 With that pair other segment sizes are tried, and the trace without its trims. 4 Drives: the
 //!   reckoning of `windrow plan`, in place and under a log with that write amplification.
 //!
-//! Nothing is read or written but the trace.
+//! Nothing is written; a pool is changed by `--apply` only.
+
+mod live;
 
 use super::replay::{Replayed, cannot, read};
-use super::trace::TraceSource;
+use super::trace::record::span;
+use super::trace::{TraceForm, TraceSource};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::table::Table;
 use crate::values::{Share, Size};
 use clap::Args;
+use live::Live;
 use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Duration;
 use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_lab::wa::log::{Shape, Space};
@@ -35,12 +42,27 @@ const ENGINE_CLASSES: u8 = 4;
 /// Arguments of `advise`.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  windrow advise trace.csv.zst\n  windrow advise disk.blktrace --event issued --drive samsung-pm9d3a-7680 --drives 8 --topology 6\n  \
+    after_help = "Examples:\n  windrow advise trace.csv.zst\n  windrow advise --live tank --for 10m\n  windrow advise disk.blktrace --event issued --drive samsung-pm9d3a-7680 --drives 8 --topology 6\n  \
     windrow advise client.txt --format jesd219 --fill --spare 7%,10%,20% --pool tank -o json\n\nThe last lines are the commands that apply the advice."
 )]
 pub struct AdviseArguments {
+    /// Trace. gzip and zstd are unpacked.
+    #[arg(value_name = "TRACE", required_unless_present = "live")]
+    trace: Option<PathBuf>,
     #[command(flatten)]
-    source: TraceSource,
+    form: TraceForm,
+    /// Instead of a trace: what this pool, or this one volume of it, is asked for while it is served, with all that it holds besides.
+    #[arg(long, value_name = "POOL[/VOLUME]", conflicts_with_all = ["trace", "pool", "fill"])]
+    live: Option<String>,
+    /// With --live: record for so long (30s, 10m, 2h).
+    #[arg(long = "for", value_name = "TIME", value_parser = span, default_value = "1m")]
+    time: Duration,
+    /// With --live: the control socket of its daemon.
+    #[arg(long, value_name = "PATH", requires = "live")]
+    control: Option<PathBuf>,
+    /// With --live: set the pool to what is advised.
+    #[arg(long, requires = "live")]
+    apply: bool,
     /// Spare factors to try, by comma, 3 to 90 %.
     #[arg(long, value_delimiter = ',', default_value = "7%,10%,15%,20%")]
     spare: Vec<Share>,
@@ -89,6 +111,7 @@ struct Used {
 
 #[derive(Serialize)]
 struct Advice {
+    source: String,
     blocks: u32,
     written_blocks: u64,
     trims: u64,
@@ -98,6 +121,10 @@ struct Advice {
     best: Tried,
     /// What the policy that pools have by default would do at the same spare factor.
     default_waf: f64,
+    /// What the pool is set to now, if the load is that of a pool in service.
+    now: Option<Tried>,
+    /// True if the pool was set to `best`.
+    applied: bool,
     /// Write amplification without the trims of the trace, if it has any.
     without_trims: Option<f64>,
     drives: Vec<Used>,
@@ -127,23 +154,35 @@ fn policies() -> Vec<Policy> {
 /// What runs share.
 struct Runs<'a> {
     trace: &'a Replayed,
+    /// Blocks that hold data: those of the trace, and what a pool in service holds besides.
+    blocks: u32,
     repeat: u32,
     fill: bool,
     done: usize,
     all: usize,
 }
 
+/// A log of blocks that all hold data.
+fn shape_of(blocks: u32, spare: Share, segment_bytes: u64) -> Shape {
+    let segment_blocks = u32::try_from(segment_bytes / BLOCK).unwrap_or(u32::MAX);
+    Shape { blocks, live_blocks: blocks, segment_blocks, header_blocks: 0, spare: f64::from(spare.0) / 1000.0, space: Space::Strict }
+}
+
+/// True if such a log has the segments that cleaning needs: small ones have too few.
+fn can_be_cleaned(blocks: u32, spare: Share, segment_bytes: u64) -> bool {
+    let shape = shape_of(blocks, spare, segment_bytes);
+    shape.segments() >= shape.needed_segments()
+}
+
 impl Runs<'_> {
     fn run(&mut self, policy: Policy, spare: Share, segment_bytes: u64, trims: bool) -> Result<Tried, Failure> {
-        let (trace, blocks) = (self.trace, self.trace.blocks);
+        let (trace, blocks) = (self.trace, self.blocks);
         let traced = trace.written * u64::from(self.repeat);
         let before = if self.fill { u64::from(blocks) } else { 0 };
         let fill = self.fill.then_some(Operation::Write { block: 0, count: blocks });
         let counts = |operation: &Operation| trims || !matches!(operation, Operation::Trim { .. });
         let operations = || fill.into_iter().chain((0..self.repeat).flat_map(|_| trace.operations.iter().copied().filter(counts)));
-        let segment_blocks = u32::try_from(segment_bytes / BLOCK).unwrap_or(u32::MAX);
-        let share = f64::from(spare.0) / 1000.0;
-        let shape = Shape { blocks, live_blocks: blocks, segment_blocks, header_blocks: 0, spare: share, space: Space::Strict };
+        let shape = shape_of(blocks, spare, segment_bytes);
         let plan = Plan { shape, seed: 1, window: u64::MAX, steady_after: before + traced / 2, idle_free: 0 };
         self.done += 1;
         let mut progress = Progress::new(format!("run {} of {}: {} at {spare}, segments of {}", self.done, self.all, policy.name(), Size(segment_bytes)));
@@ -158,7 +197,7 @@ impl Runs<'_> {
             spare_ppm: u64::from(spare.0) * 1000,
             segment_bytes,
             waf: outcome.steady,
-            wear: outcome.steady / (1.0 - share),
+            wear: outcome.steady / (1.0 - f64::from(spare.0) / 1000.0),
             bytes_per_block: f64::from(policy.placement.bytes_per_block()),
         })
     }
@@ -184,34 +223,63 @@ pub fn run(arguments: &AdviseArguments, output: &Output) -> Result<u8, Failure> 
     if !matches!(arguments.topology, Topology::Raid5 | Topology::Raid6) {
         return Err(cannot(&format!("Windrow is planned for RAID-5 and RAID-6, {} given", arguments.topology)));
     }
-    let trace = read(&arguments.source, false)?;
-    let enough = (6 * u64::from(trace.blocks)).div_ceil(trace.written.max(1)).clamp(1, 1000) as u32;
-    let repeat = arguments.repeat.unwrap_or(enough);
-    let advice = advise(arguments, &trace, repeat)?;
+    let live = arguments.live.as_ref().map(|source| Live::record(source, arguments.control.clone(), arguments.time)).transpose()?;
+    let path = live.as_ref().map(|live| live.path().to_owned()).or_else(|| arguments.trace.clone()).ok_or_else(|| cannot("no trace was named"))?;
+    let source = TraceSource { trace: path, form: arguments.form.clone() };
+    let trace = read(&source, false)?;
+    let name = arguments.live.clone().unwrap_or_else(|| source.name());
+    let mut advice = advise(arguments, name, &trace, live.as_ref())?;
+    if let Some(live) = live.filter(|_| arguments.apply) {
+        live.apply(&advice.best)?;
+        advice.applied = true;
+    }
     output.result("advise", &advice, || describe(arguments, &advice));
     Ok(0)
 }
 
-fn advise(arguments: &AdviseArguments, trace: &Replayed, repeat: u32) -> Result<Advice, Failure> {
-    let policies = policies();
-    let usual = usual_segment(trace.blocks);
-    // Each member has 32 KiB of a segment at least.
+/// Spare factors to try: those that were named, and the one that a pool in service has.
+fn spares(named: &[Share], now: Option<Share>) -> Vec<Share> {
+    let mut spares: Vec<Share> = named.iter().copied().chain(now).collect();
+    spares.sort_by_key(|spare| spare.0);
+    spares.dedup();
+    spares
+}
+
+/// Segment sizes to try besides the usual one; each member has 32 KiB to 64 MiB of a segment.
+fn other_sizes(arguments: &AdviseArguments, usual: u64) -> Result<Vec<u64>, Failure> {
     let data = u64::from(arguments.topology.data_drives(arguments.drives).map_err(|error| cannot(&error.to_string()))?);
-    let sizes: Vec<u64> = [usual / 4, usual * 4].into_iter().filter(|size| (data * (32 << 10)..=data * (64 << 20)).contains(size)).collect();
-    let all = policies.len() * arguments.spare.len() + sizes.len() + usize::from(trace.trims > 0);
-    let mut runs = Runs { trace, repeat, fill: arguments.fill, done: 0, all };
+    Ok([usual / 4, usual * 4].into_iter().filter(|size| (data * (32 << 10)..=data * (64 << 20)).contains(size)).collect())
+}
+
+fn advise(arguments: &AdviseArguments, source: String, trace: &Replayed, live: Option<&Live>) -> Result<Advice, Failure> {
+    let policies = policies();
+    let blocks = live.map_or(Ok(trace.blocks), |live| live.blocks(trace.blocks))?;
+    let setting = live.map(Live::setting).transpose()?;
+    // What a pool in service has is what it keeps.
+    let usual = live.map_or_else(|| usual_segment(blocks), Live::segment_bytes);
+    let sizes = if live.is_some() { Vec::new() } else { other_sizes(arguments, usual)? };
+    let (spares, too_small): (Vec<Share>, Vec<Share>) =
+        spares(&arguments.spare, setting.map(|(_, spare)| spare)).into_iter().partition(|spare| can_be_cleaned(blocks, *spare, usual));
+    if spares.is_empty() {
+        return Err(cannot("it writes to so few blocks that none of these spare factors leaves a segment for cleaning"));
+    }
+    let enough = (6 * u64::from(blocks)).div_ceil(trace.written.max(1)).clamp(1, 1000) as u32;
+    let repeat = arguments.repeat.unwrap_or(enough);
+    let all = policies.len() * spares.len() + sizes.len() + usize::from(trace.trims > 0) + usize::from(live.is_some());
+    let mut runs = Runs { trace, blocks, repeat, fill: arguments.fill || live.is_some(), done: 0, all };
     let mut grid = Vec::new();
     for policy in &policies {
-        for spare in &arguments.spare {
+        for spare in &spares {
             grid.push(runs.run(*policy, *spare, usual, true)?);
         }
     }
+    let now = setting.filter(|(_, spare)| spares.contains(spare)).map(|(policy, spare)| runs.run(policy, spare, usual, true)).transpose()?;
     let best = best_of(&grid, |one| one.wear).cloned().ok_or_else(|| cannot("no spare factor was given"))?;
     let spare = Share((best.spare_ppm / 1000) as u16);
     let same = |policy: &&Policy| policy.placement.name() == best.policy && policy.rule.name() == best.victim_policy;
     let policy = *policies.iter().find(same).ok_or_else(|| cannot("the best policy is not known"))?;
     let mut segments = vec![best.clone()];
-    for size in sizes {
+    for size in sizes.into_iter().filter(|size| can_be_cleaned(blocks, spare, *size)) {
         segments.push(runs.run(policy, spare, size, true)?);
     }
     let without_trims = if trace.trims > 0 { Some(runs.run(policy, spare, usual, false)?.waf) } else { None };
@@ -219,7 +287,8 @@ fn advise(arguments: &AdviseArguments, trace: &Replayed, repeat: u32) -> Result<
     let default_waf = grid.iter().find(|one| one.victim_policy == "greedy" && one.spare_ppm == chosen.spare_ppm).map_or(chosen.waf, |one| one.waf);
     let drives = used(arguments, trace, &chosen)?;
     let mut advice = Advice {
-        blocks: trace.blocks,
+        source,
+        blocks,
         written_blocks: trace.written,
         trims: trace.trims,
         repeat,
@@ -227,13 +296,20 @@ fn advise(arguments: &AdviseArguments, trace: &Replayed, repeat: u32) -> Result<
         segments,
         best: chosen,
         default_waf,
+        now,
+        applied: false,
         without_trims,
         drives,
         reasons: Vec::new(),
         commands: Vec::new(),
     };
     advice.reasons = reasons(&advice, usual);
-    advice.commands = commands(arguments, &advice, usual);
+    if let Some(live) = live {
+        advice.reasons.splice(0..0, live.reasons(advice.now.as_ref(), trace.written, blocks));
+    }
+    advice.reasons.extend(too_small.iter().map(|spare| format!("Spare {spare} was not tried: of so few segments it leaves none for cleaning.")));
+    let pool = live.map_or(&arguments.pool, |live| &live.pool);
+    advice.commands = commands(arguments, &advice, usual, pool);
     Ok(advice)
 }
 
@@ -313,15 +389,14 @@ fn reasons(advice: &Advice, usual: u64) -> Vec<String> {
     reasons
 }
 
-fn commands(arguments: &AdviseArguments, advice: &Advice, usual: u64) -> Vec<String> {
+fn commands(arguments: &AdviseArguments, advice: &Advice, usual: u64, pool: &str) -> Vec<String> {
     let best = &advice.best;
-    let mut commands =
-        vec![format!("windrow pool set {} policy={}+{} spare={}%", arguments.pool, best.policy, best.victim_policy, best.spare_ppm as f64 / 10_000.0)];
+    let mut commands = vec![format!("windrow pool set {pool} policy={}+{} spare={}%", best.policy, best.victim_policy, best.spare_ppm as f64 / 10_000.0)];
     if best.segment_bytes != usual {
         // A segment's data is spread over the data drives.
         let data = u64::from(arguments.topology.data_drives(arguments.drives).unwrap_or(1));
         let each = (best.segment_bytes / data).max(32 << 10);
-        commands.push(format!("windrow pool create {} --segment {} ...   (the size of segments is chosen once)", arguments.pool, Size(1 << each.ilog2())));
+        commands.push(format!("windrow pool create {pool} --segment {} ...   (the size of segments is chosen once)", Size(1 << each.ilog2())));
     }
     commands
 }
@@ -329,16 +404,22 @@ fn commands(arguments: &AdviseArguments, advice: &Advice, usual: u64) -> Vec<Str
 fn describe(arguments: &AdviseArguments, advice: &Advice) -> String {
     let traced = advice.written_blocks * u64::from(advice.repeat);
     let mut text = format!(
-        "{}: {} written to {} of different blocks, {} trims, gone through {} times\n\nPredicted write amplification of cleaning, second half:\n",
-        arguments.source.name(),
+        "{}: {} written to {} of blocks, {} trims, gone through {} times\n\nPredicted write amplification of cleaning, second half:\n",
+        advice.source,
         Size(traced * BLOCK),
         Size(u64::from(advice.blocks) * BLOCK),
         advice.trims,
         advice.repeat
     );
-    let headings: Vec<String> = ["POLICY".to_owned()].into_iter().chain(arguments.spare.iter().map(|spare| spare.to_string().to_uppercase())).collect();
+    let spares: Vec<u64> = advice
+        .grid
+        .iter()
+        .take_while(|one| (&one.policy, &one.victim_policy) == (&advice.grid[0].policy, &advice.grid[0].victim_policy))
+        .map(|one| one.spare_ppm)
+        .collect();
+    let headings: Vec<String> = ["POLICY".to_owned()].into_iter().chain(spares.iter().map(|spare| percent(*spare))).collect();
     let mut table = Table::new(&headings.iter().map(String::as_str).collect::<Vec<_>>());
-    for row in advice.grid.chunks(arguments.spare.len()) {
+    for row in advice.grid.chunks(spares.len().max(1)) {
         let name = format!("{}+{}", row[0].policy, row[0].victim_policy);
         table.row(std::iter::once(name).chain(row.iter().map(|one| format!("{:.3}", one.waf))));
     }
@@ -360,6 +441,9 @@ fn describe(arguments: &AdviseArguments, advice: &Advice) -> String {
     }
     text += &format!("\n{}\n", table.render());
     text += &advice.reasons.iter().map(|reason| format!("{reason}\n")).collect::<String>();
+    if advice.applied {
+        text += "\nThe pool was set so:";
+    }
     text + "\n" + &advice.commands.iter().map(|command| format!("{command}\n")).collect::<String>()
 }
 

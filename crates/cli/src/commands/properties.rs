@@ -122,6 +122,8 @@ mod tests {
         assert_eq!((change.victim_policy.as_deref(), change.placement.as_deref()), (Some("window:9"), Some("sepbit")));
         let both = parse(&[("policy".to_owned(), "learned".to_owned())]).unwrap();
         assert_eq!((both.victim_policy.as_deref(), both.placement.as_deref()), (Some("gain"), Some("learned")));
+        let unknown = parse(&[("policy".to_owned(), "best".to_owned())]).unwrap();
+        assert_eq!((unknown.victim_policy, unknown.placement.as_deref()), (None, Some("best")), "the pool knows which it has");
         assert_eq!((change.rebuild_rate, change.rebuild_rate_min), (Some(0), Some(300_001)));
         assert_eq!(change.scrub_interval_days, Some(7));
         assert_eq!((change.read_latency_bound_ms, milliseconds("70ms")), (Some(0), Ok(70)));
@@ -131,7 +133,6 @@ mod tests {
             ("rebuild-rate-min", "none"),
             ("spare", "200%"),
             ("seal-age", "soon"),
-            ("policy", "best"),
             ("policy", "learned/3"),
             ("discard", "maybe"),
             ("scrub-interval", "monthly"),

@@ -3,7 +3,7 @@
 mod generate;
 mod info;
 mod plot;
-mod record;
+pub mod record;
 
 use crate::output::Output;
 use clap::{Args, Subcommand, ValueEnum};
@@ -38,7 +38,14 @@ pub enum TraceCommand {
 pub struct TraceSource {
     /// Trace; `-` for standard input. gzip and zstd are unpacked.
     #[arg(value_name = "TRACE")]
-    trace: PathBuf,
+    pub trace: PathBuf,
+    #[command(flatten)]
+    pub form: TraceForm,
+}
+
+/// What a trace looks like.
+#[derive(Args, Clone, Default)]
+pub struct TraceForm {
     /// Format, if it cannot be told: compact, blktrace, blkparse, fio, msr, alibaba, tencent, spc, vscsi, disksim, mqsim, fiu, jesd219, csv.
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
@@ -76,12 +83,12 @@ impl TraceSource {
                     Failure::new(id::LOCAL_FILE, format!("cannot read {}", self.name()), error).remedy("check the path and your rights to it")
                 })?)
             };
-        let event = self.event.map(|event| match event {
+        let event = self.form.event.map(|event| match event {
             Events::Queued => Event::Queued,
             Events::Issued => Event::Issued,
             Events::Completed => Event::Completed,
         });
-        let options = Options { format: self.format, event, columns: self.columns.clone(), skip_bad: self.skip_bad };
+        let options = Options { format: self.form.format, event, columns: self.form.columns.clone(), skip_bad: self.form.skip_bad };
         Reader::new(source, &options).map_err(|error| self.failure(&error))
     }
 
@@ -154,8 +161,9 @@ pub struct ConvertArguments {
     granule: Granules,
 }
 
+/// Formats that are written.
 #[derive(Clone, Copy, ValueEnum)]
-enum To {
+pub enum To {
     /// Compact.
     Compact,
     /// Operation, offset, length, microseconds, device.

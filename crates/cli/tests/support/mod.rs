@@ -107,7 +107,7 @@ pub fn both(output: &Output) -> String {
 /// A running daemon. Dropping it kills it.
 pub struct Server {
     child: Child,
-    socket: PathBuf,
+    pub socket: PathBuf,
     pub ready: Value,
 }
 

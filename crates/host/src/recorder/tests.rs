@@ -15,7 +15,7 @@ fn read(offset: u64) -> Op {
 fn all_kinds_of_one_volume_with_their_times() {
     let recorder = Recorder::default();
     recorder.see(&[ask(1, read(0))], 1);
-    let token = recorder.start(VolumeId(1), 100).expect("nobody records").token;
+    let token = recorder.start(Some(VolumeId(1)), 100).expect("nobody records").token;
     let data = Payload::copy_of(&[0; 8192]);
     recorder.see(&[ask(1, read(4096)), ask(2, read(0)), ask(1, Op::Write { offset: 512, data, fua: true })], 150);
     let (trim, zeroes) = (Op::Trim { offset: 8192, length: 4096, fua: false }, Op::WriteZeroes { offset: 0, length: 512, no_hole: true, fua: false });
@@ -23,11 +23,11 @@ fn all_kinds_of_one_volume_with_their_times() {
     let lot = recorder.take(token, false, 200).expect("mine");
     use RecordedKind::{Flush, Read, Trim, WriteFua};
     let expected = [
-        Recorded(Read, 4096, 4096, 50),
-        Recorded(WriteFua, 512, 8192, 50),
-        Recorded(Trim, 8192, 4096, 70),
-        Recorded(Trim, 0, 512, 70),
-        Recorded(Flush, 0, 0, 70),
+        Recorded(Read, 4096, 4096, 50, VolumeId(1)),
+        Recorded(WriteFua, 512, 8192, 50, VolumeId(1)),
+        Recorded(Trim, 8192, 4096, 70, VolumeId(1)),
+        Recorded(Trim, 0, 512, 70, VolumeId(1)),
+        Recorded(Flush, 0, 0, 70, VolumeId(1)),
     ];
     assert_eq!((lot.requests.as_slice(), lot.missed), (&expected[..], 0));
     assert_eq!(recorder.take(token, true, 300).expect("still mine").requests, []);
@@ -37,7 +37,7 @@ fn all_kinds_of_one_volume_with_their_times() {
 #[test]
 fn what_does_not_fit_is_missed_and_said_and_the_memory_is_bounded() {
     let recorder = Recorder::default();
-    let token = recorder.start(VolumeId(1), 0).expect("nobody records").token;
+    let token = recorder.start(Some(VolumeId(1)), 0).expect("nobody records").token;
     for at in 0..RECORDED_MOST as u64 + 10 {
         recorder.see(&[ask(1, read(at * 4096))], at);
     }
@@ -52,7 +52,7 @@ fn what_does_not_fit_is_missed_and_said_and_the_memory_is_bounded() {
 #[test]
 fn lots_follow_each_other_in_memory_that_is_there() {
     let recorder = Recorder::default();
-    let token = recorder.start(VolumeId(1), 0).expect("nobody records").token;
+    let token = recorder.start(Some(VolumeId(1)), 0).expect("nobody records").token;
     for lot in 0..5u64 {
         recorder.see(&[ask(1, read(lot * 8192)), ask(1, read(lot * 8192 + 4096))], lot);
         let taken = recorder.take(token, lot == 4, lot).expect("mine");
@@ -60,14 +60,14 @@ fn lots_follow_each_other_in_memory_that_is_there() {
         let room = if lot == 4 { 0 } else { RECORDED_MOST };
         assert_eq!((lock(&recorder.buffer).requests.capacity(), lock(&recorder.spare).capacity()), (room, room));
     }
-    assert!(recorder.start(VolumeId(1), 9).is_some());
+    assert!(recorder.start(Some(VolumeId(1)), 9).is_some());
     assert_eq!(lock(&recorder.spare).capacity(), RECORDED_MOST);
 }
 
 #[test]
 fn a_submitter_never_waits_for_who_takes() {
     let recorder = Recorder::default();
-    let token = recorder.start(VolumeId(1), 0).expect("nobody records").token;
+    let token = recorder.start(Some(VolumeId(1)), 0).expect("nobody records").token;
     let held = lock(&recorder.buffer);
     recorder.see(&[ask(1, read(0)), ask(2, read(0))], 5);
     drop(held);
@@ -78,9 +78,9 @@ fn a_submitter_never_waits_for_who_takes() {
 #[test]
 fn there_is_one_recording_and_it_ends_when_its_owner_has_gone() {
     let recorder = Recorder::default();
-    let first = recorder.start(VolumeId(1), 0).expect("nobody records").token;
-    assert_eq!(recorder.start(VolumeId(2), SECOND), None);
-    let second = recorder.start(VolumeId(2), 40 * SECOND).expect("the first is nobody's any more").token;
+    let first = recorder.start(Some(VolumeId(1)), 0).expect("nobody records").token;
+    assert_eq!(recorder.start(Some(VolumeId(2)), SECOND), None);
+    let second = recorder.start(Some(VolumeId(2)), 40 * SECOND).expect("the first is nobody's any more").token;
     assert_eq!(recorder.take(first, false, 40 * SECOND), None);
     assert!(recorder.take(second, false, 41 * SECOND).is_some());
     for at in 0..=RECORDED_MOST as u64 {

@@ -52,6 +52,11 @@ impl Shape {
         // The smallest log that can be cleaned has an open, a free and a sealed segment beside what is live.
         (all - 1e-9).ceil() as u32 + if self.space == Space::Share { STREAMS_MAX as u32 + 4 } else { 0 }
     }
+
+    /// The fewest segments that can be cleaned: those of the live blocks, an open one and a free one.
+    pub fn needed_segments(&self) -> u32 {
+        self.live_blocks.div_ceil(self.segment_blocks) + 2
+    }
 }
 
 /// What was written.
@@ -187,7 +192,7 @@ impl<P: Placement> Log<P> {
     /// If it could not be cleaned: fewer than three segments to spare.
     pub fn new(shape: Shape, rule: Rule, placement: P, seed: u64) -> Result<Self, String> {
         let segments = shape.segments();
-        let needed = shape.live_blocks.div_ceil(shape.segment_blocks) + 2;
+        let needed = shape.needed_segments();
         if segments < needed {
             return Err(format!("{segments} segments for {} blocks: at least {needed} are needed; more spare space or smaller segments", shape.live_blocks));
         }
@@ -379,7 +384,7 @@ impl<P: Placement> Log<P> {
             if let Some(orphan) = (streams..STREAMS_MAX).find(|other| self.open[*other].segment != NONE) {
                 self.open[stream] = self.open[orphan];
                 self.open[orphan] = SHUT;
-            } else if let Some(segment) = self.free.pop() {
+            } else if let Some(segment) = self.free_segment() {
                 self.segments.all[segment as usize] =
                     Segment { live: 0, sealed_at: 0, opened_at: self.segments.now, state: State::Open, tag: 0, checkpoint: 0 };
                 self.open[stream] = OpenSegment { segment, used: 0 };
@@ -390,6 +395,12 @@ impl<P: Placement> Log<P> {
             }
         }
         stream
+    }
+
+    /// A free segment to open. The last one is for cleaning as long as some other stream can take what is written.
+    fn free_segment(&mut self) -> Option<u32> {
+        let is_kept = self.shape.space == Space::Strict && !self.cleaning && self.free.len() < 2;
+        if is_kept && self.open.iter().any(|open| open.segment != NONE) { None } else { self.free.pop() }
     }
 
     fn seal(&mut self, stream: usize) {

@@ -1,15 +1,16 @@
-//! `trace record`: what a served volume, or a block device of this machine, is asked for, as a trace.
+//! `trace record`: what a served volume, all volumes of a pool, or a block device of this machine are asked for, as a trace.
 //!
-//! A volume is recorded by its daemon (`windrow_host::recorder`), which keeps a bounded number of requests until they are taken through the control socket, and never waits
+//! Volumes are recorded by their daemon (`windrow_host::recorder`), which keeps a bounded number of requests until they are taken through the control socket, and never waits
 //! for that. A device is recorded by the kernel's tracepoints (`device.rs`). Either way what did not fit is counted and said.
 
 mod device;
+mod volume;
 
 use super::{Ended, FileWriter, Granules, To, target_of, write_trace};
-use crate::context::{self, PoolPlace, unexpected};
+use crate::context::PoolPlace;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::values::{Size, VolumePath};
+use crate::values::Size;
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -17,10 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use windrow_host::Failure;
-use windrow_host::control::{Command, ControlClient, Reply};
 use windrow_host::failure::id;
-use windrow_host::recorder::{Lot, Recorded, RecordedKind};
-use windrow_trace::{Kind, Request};
+use windrow_trace::Request;
 
 /// Between two looks at what has come together.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -28,29 +27,29 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Arguments of `trace record`.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  windrow trace record tank/data data.wtrc --for 10m\n  windrow trace record tank/data data.csv.gz --requests 100000\n  \
-    windrow trace record /dev/nvme0n1 disk.wtrc --for 1h\n\nWithout --for and --requests it goes on until it is interrupted (Ctrl-C), and keeps what it has.")]
+    windrow trace record tank pool.wtrc --for 10m\n  windrow trace record /dev/nvme0n1 disk.wtrc --for 1h\n\nWithout --for and --requests it goes on until it is interrupted (Ctrl-C), and keeps what it has.")]
 pub struct RecordArguments {
-    /// POOL/VOLUME that a daemon serves, or a block device such as /dev/nvme0n1.
+    /// POOL/VOLUME that a daemon serves, POOL for all of its volumes, or a block device such as /dev/nvme0n1.
     #[arg(value_name = "SOURCE")]
-    source: String,
+    pub source: String,
     /// File to write; packed if it ends in .gz.
     #[arg(value_name = "OUT")]
-    out: PathBuf,
+    pub out: PathBuf,
     /// Record for so long: 30s, 10m, 2h.
     #[arg(long = "for", value_name = "TIME", value_parser = span)]
-    time: Option<Duration>,
+    pub time: Option<Duration>,
     /// Record so many requests.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    requests: Option<u64>,
+    pub requests: Option<u64>,
     /// Format to write; else by the name: .csv, .iolog or .fio, and the compact format for all others.
     #[arg(long, value_enum)]
-    to: Option<To>,
+    pub to: Option<To>,
     #[command(flatten)]
-    place: PoolPlace,
+    pub place: PoolPlace,
 }
 
 /// A time such as `30s`, `10m`, `2h`.
-fn span(text: &str) -> Result<Duration, String> {
+pub fn span(text: &str) -> Result<Duration, String> {
     let wrong = || format!("'{text}' is not a time; write it as 30s, 10m or 2h");
     let (digits, seconds) = match text.char_indices().last().ok_or_else(wrong)? {
         (at, 's') => (&text[..at], 1),
@@ -62,78 +61,49 @@ fn span(text: &str) -> Result<Duration, String> {
     number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wrong)
 }
 
+/// What was recorded.
 #[derive(Serialize)]
-struct Report {
+pub struct Report {
     source: String,
-    requests: u64,
-    missed: u64,
+    /// Requests in the trace.
+    pub requests: u64,
+    /// Requests that are not in it.
+    pub missed: u64,
     bytes: u64,
     seconds: f64,
     /// Why it ended before it should.
     #[serde(skip_serializing_if = "Option::is_none")]
-    cut: Option<Failure>,
+    pub cut: Option<Failure>,
 }
 
 /// Where requests come from.
 trait Tap {
     /// What has come together since the last time, and how many requests were missed; with `end` for the last time.
     fn take(&mut self, end: bool) -> Result<(Vec<Request>, u64), Failure>;
-}
 
-struct VolumeTap {
-    client: ControlClient,
-    token: u64,
-}
-
-fn request(Recorded(kind, offset, length, time_ns): Recorded) -> Request {
-    let (kind, fua) = match kind {
-        RecordedKind::Read => (Kind::Read, false),
-        RecordedKind::Write => (Kind::Write, false),
-        RecordedKind::WriteFua => (Kind::Write, true),
-        RecordedKind::Trim => (Kind::Trim, false),
-        RecordedKind::Flush => (Kind::Flush, false),
-    };
-    Request { fua, ..Request::new(kind, 0, offset, length, time_ns) }
-}
-
-fn ask(client: &mut ControlClient, command: Command) -> Result<Lot, Failure> {
-    match client.ask(command)? {
-        Reply::Recorded(lot) => Ok(lot),
-        _ => Err(unexpected()),
-    }
-}
-
-impl VolumeTap {
-    fn open(source: &str, place: &PoolPlace) -> Result<Self, Failure> {
-        let path: VolumePath = source.parse().map_err(|why: String| {
-            Failure::new(id::USAGE, format!("cannot record '{source}'"), why).remedy("a block device is named by its path, such as /dev/nvme0n1")
-        })?;
-        let mut client = context::daemon_of(&path.pool, place).ok_or_else(|| {
-            Failure::new(id::NO_DAEMON, format!("cannot record {source}"), format!("no daemon serves pool '{}'", path.pool))
-                .remedy("only a served volume is asked for anything: start `windrow serve`, or name its socket with --control")
-        })?;
-        let token = ask(&mut client, Command::RecordStart { name: path.volume })?.token;
-        Ok(Self { client, token })
-    }
-}
-
-impl Tap for VolumeTap {
-    fn take(&mut self, end: bool) -> Result<(Vec<Request>, u64), Failure> {
-        let lot = ask(&mut self.client, Command::RecordTake { token: self.token, end })?;
-        // Nobody counts on requests that cannot be: a client's nonsense was refused, and is in no trace either.
-        Ok((lot.requests.into_iter().map(request).filter(|request| request.check().is_ok()).collect(), lot.missed))
-    }
+    /// Names of the devices in what was taken so far.
+    fn names(&self) -> &[String];
 }
 
 /// Runs it.
 pub fn run(arguments: &RecordArguments, output: &Output) -> Result<u8, Failure> {
+    let report = carry_out(arguments)?;
+    output.result("trace-record", &report, || describe(&report, &arguments.out));
+    Ok(u8::from(report.cut.is_some()))
+}
+
+/// Records until it is enough, or a signal comes.
+pub fn carry_out(arguments: &RecordArguments) -> Result<Report, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-        signal_hook::flag::register(signal, stop.clone()).map_err(|error| Failure::new(id::NOT_AVAILABLE, "cannot wait for signals", error))?;
+        // The first one ends the recording, the next one the command.
+        let wait = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, stop.clone());
+        wait.and_then(|_| signal_hook::flag::register(signal, stop.clone()))
+            .map_err(|error| Failure::new(id::NOT_AVAILABLE, "cannot wait for signals", error))?;
     }
     let mut tap: Box<dyn Tap> = match arguments.source.starts_with('/') {
         true => Box::new(device::DeviceTap::open(Path::new(&arguments.source))?),
-        false => Box::new(VolumeTap::open(&arguments.source, &arguments.place)?),
+        false => Box::new(volume::VolumeTap::open(&arguments.source, &arguments.place)?),
     };
     // Whoever waits for the beginning can wait for this line.
     eprintln!("recording {}", arguments.source);
@@ -143,14 +113,12 @@ pub fn run(arguments: &RecordArguments, output: &Output) -> Result<u8, Failure> 
         missed = record(&mut *tap, arguments, &stop, writer, &mut cut)?;
         Ok(())
     })?;
-    let report = Report { source: arguments.source.clone(), requests: written.requests, missed, bytes, seconds: begin.elapsed().as_secs_f64(), cut };
-    output.result("trace-record", &report, || describe(&report, &arguments.out));
-    Ok(u8::from(report.cut.is_some()))
+    stop.store(true, Ordering::Relaxed);
+    Ok(Report { source: arguments.source.clone(), requests: written.requests, missed, bytes, seconds: begin.elapsed().as_secs_f64(), cut })
 }
 
 /// Takes and writes until it is enough. What was taken before something goes wrong is kept.
 fn record(tap: &mut dyn Tap, arguments: &RecordArguments, stop: &AtomicBool, writer: &mut FileWriter, cut: &mut Option<Failure>) -> Result<u64, Ended> {
-    let names = [arguments.source.clone()];
     let (begin, mut written, mut missed) = (Instant::now(), 0, 0);
     let most = arguments.requests.unwrap_or(u64::MAX);
     let mut progress = Progress::new(format!("recording {}", arguments.source));
@@ -167,7 +135,7 @@ fn record(tap: &mut dyn Tap, arguments: &RecordArguments, stop: &AtomicBool, wri
         missed += lot.1;
         for request in lot.0.into_iter().take(usize::try_from(most - written).unwrap_or(usize::MAX)) {
             let first = *first_ns.get_or_insert(request.time_ns);
-            writer.add(&Request { time_ns: request.time_ns.saturating_sub(first), ..request }, &names)?;
+            writer.add(&Request { time_ns: request.time_ns.saturating_sub(first), ..request }, tap.names())?;
             written += 1;
         }
         if end {
@@ -190,13 +158,16 @@ fn describe(report: &Report, out: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use windrow_host::recorder::{Recorded, RecordedKind};
+    use windrow_trace::Kind;
+    use windrow_units::VolumeId;
 
     #[test]
     fn times_and_requests() {
         assert_eq!([span("30s"), span("10m"), span("2h")].map(|span| span.map(|span| span.as_secs())), [Ok(30), Ok(600), Ok(7200)]);
         assert!(["", "s", "0s", "10", "5d", "-1s", "1.5h", "99999999999999999999h", "10µ"].iter().all(|text| span(text).is_err()));
-        let fua = request(Recorded(RecordedKind::WriteFua, 4096, 512, 9));
-        assert_eq!((fua.kind, fua.fua, fua.offset, fua.length, fua.time_ns), (Kind::Write, true, 4096, 512, 9));
-        assert_eq!(request(Recorded(RecordedKind::Flush, 0, 0, 1)), Request::new(Kind::Flush, 0, 0, 0, 1));
+        let fua = volume::request(Recorded(RecordedKind::WriteFua, 4096, 512, 9, VolumeId(1)), 2);
+        assert_eq!((fua.kind, fua.fua, fua.device, fua.offset, fua.length, fua.time_ns), (Kind::Write, true, 2, 4096, 512, 9));
+        assert_eq!(volume::request(Recorded(RecordedKind::Flush, 0, 0, 1, VolumeId(1)), 0), Request::new(Kind::Flush, 0, 0, 0, 1));
     }
 }

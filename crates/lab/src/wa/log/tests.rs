@@ -2,7 +2,8 @@ use super::*;
 use crate::wa::workload::{Pattern, Workload};
 use windrow_policy::analytic::{fifo_waf, greedy_waf};
 use windrow_policy::learn::{Learned, LearnedOptions};
-use windrow_policy::place::{Mixed, Separate};
+
+use windrow_policy::place::{Generations, Mixed, Separate};
 
 fn shape(blocks: u32, segment_blocks: u32, spare: f64, space: Space) -> Shape {
     Shape { blocks, live_blocks: blocks, segment_blocks, header_blocks: 0, spare, space }
@@ -62,6 +63,22 @@ fn the_smallest_log_that_is_taken_can_be_cleaned_for_ever_by_every_policy() {
     assert!(waf > 1.0 && waf < 8.0, "{waf}");
     let smaller = Shape { spare: 1.0 - 5.0 / 6.0, ..shape };
     assert!(Log::new(smaller, Rule::Greedy, Mixed, 1).is_err());
+}
+
+/// All garbage in open segments, so there is nothing to clean: a stream that had to open a segment took the last free one, and the next victim had nowhere to go
+/// (found by `advise --live` on a small pool).
+#[test]
+fn the_last_free_segment_is_for_cleaning() {
+    for (blocks, live) in [(4096, 512), (4096, 4096), (5120, 300)] {
+        for spare in [0.09, 0.1, 0.12, 0.15] {
+            let mut log = Log::new(shape(blocks, 192, spare, Space::Strict), Rule::Greedy, Generations::new(4), 1).expect("valid");
+            (0..blocks).for_each(|block| log.write(block));
+            for at in 0..20_000u32 {
+                log.write(at.wrapping_mul(2_654_435_761) / 256 % live);
+                assert!(log.free_segments() > 0, "after {at} writes");
+            }
+        }
+    }
 }
 
 #[test]

@@ -44,6 +44,7 @@ impl Drop for Instance {
 
 pub struct DeviceTap {
     device: PathBuf,
+    name: String,
     // Before the instance, which cannot be removed while it is open.
     pipe: File,
     _instance: Instance,
@@ -72,7 +73,7 @@ impl DeviceTap {
         }
         let pipe = OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32).open(instance.0.join("trace_pipe"));
         let pipe = pipe.map_err(|error| cannot(device, format!("the trace cannot be read: {error}"), ask_root))?;
-        Ok(Self { device: device.to_owned(), pipe, _instance: instance, rest: Vec::new() })
+        Ok(Self { device: device.to_owned(), name: device.display().to_string(), pipe, _instance: instance, rest: Vec::new() })
     }
 }
 
@@ -109,6 +110,10 @@ impl Tap for DeviceTap {
         // Processors are read one after the other; within a take the order of time is put right.
         requests.sort_by_key(|request: &Request| request.time_ns);
         Ok((requests, missed))
+    }
+
+    fn names(&self) -> &[String] {
+        std::slice::from_ref(&self.name)
     }
 }
 
