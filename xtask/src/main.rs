@@ -1,10 +1,11 @@
-//! Tasks of the Windrow workspace: `cargo xtask ci|test|tidy|bench|sim|kill-loop|guest`.
+//! Tasks of the Windrow workspace: `cargo xtask ci|test|tidy|bench|sim|fuzz|kill-loop|guest`.
 //!
 //! `tidy` holds the rules of the house that a machine can check, `test` is everything that must pass before a change is
 //! shown to others, `ci` is `test` plus what only makes sense on a fresh clone. `bench` and `sim` are short names for two
-//! long commands; `kill-loop` and `guest` are for the night.
+//! long commands; `fuzz`, `kill-loop` and `guest` are for the night.
 
 mod bench;
+mod fuzz;
 mod guest;
 mod kills;
 mod metadata;
@@ -28,6 +29,7 @@ const TASKS: &[(&str, &str)] = &[
         "sim",
         "the simulator in a release build: [--seeds N] [--from A] [--jobs J] [--beyond] [--exhaustive N] ...; seeds are drawn from the commit unless named",
     ),
+    ("fuzz", "the targets of fuzz/ under libFuzzer ([--seconds N] for each, 60; [TARGET...])"),
     ("kill-loop", "kills of the real server under fio, ext4 and a ledger ([--kills N] [--seed N])"),
     ("guest", "the cases of tests/guest in a guest kernel: crashes, drop-outs, 4 KiB sectors, power cuts ([--guest DIR] [CASE...])"),
 ];
@@ -53,6 +55,7 @@ fn run(task: &str, rest: &[String]) -> Result<(), String> {
         "tidy" => tidy::run(&root),
         "bench" => bench::run(&root, rest),
         "sim" => sim::run(&root, rest),
+        "fuzz" => fuzz::run(&root, rest),
         "kill-loop" => kills::run(&root, rest),
         "guest" => guest::run(&root, rest),
         "" | "help" | "-h" | "--help" => {

@@ -2,7 +2,7 @@
 
 use crate::steps::{Done, Steps, passed};
 use crate::tidy::{self, Tree, commands};
-use crate::{packages, sim, tools};
+use crate::{fuzz, packages, sim, tools};
 use std::path::Path;
 
 /// Who asks.
@@ -16,7 +16,7 @@ pub enum Mode {
 
 /// The names of the steps.
 pub const STEPS: &[&str] =
-    &["packages", "lock file", "format", "tidy", "clippy", "tests", "documentation", "simulator", "documented commands", "demo", "clean tree"];
+    &["packages", "lock file", "format", "tidy", "clippy", "tests", "documentation", "simulator", "fuzzing", "documented commands", "demo", "clean tree"];
 
 const MINUTE_S: u32 = 60;
 
@@ -38,6 +38,7 @@ pub fn run(root: &Path, mode: Mode, only: &[String]) -> Result<(), String> {
     steps.step("tests", || cargo(root, &["test", "--workspace", "--no-fail-fast"], 40));
     steps.step("documentation", || documentation(root));
     steps.step("simulator", || sim::step(root));
+    steps.step("fuzzing", || fuzz::step(root));
     steps.step("documented commands", || documented_commands(root));
     steps.step("demo", || demo(root));
     if wanted("clean tree") {

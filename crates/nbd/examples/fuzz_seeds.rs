@@ -1,6 +1,6 @@
-//! Makes the corpora that the targets start from: `corpus/TARGET/seed-N`. For the decoders: the frozen files of the format.
+//! Makes the corpora that the targets of `fuzz/` start from: `FOLDER/TARGET/seed-N`. For the decoders: the frozen files of the format. `cargo xtask fuzz` calls it.
 
-#[path = "../crates/nbd/tests/support/hostile.rs"]
+#[path = "../tests/support/hostile.rs"]
 mod hostile;
 
 /// Targets with what they take apart: files beside the tests of `layout`.
@@ -9,7 +9,7 @@ const FROZEN: &[(&str, &[&str])] = &[
     ("label", &["label-v1.bin"]),
     ("batch", &["batch-head-v1.bin"]),
     ("journal", &["record-512-v1.bin", "record-4096-v1.bin"]),
-    ("pages", &["leaf-v1.bin", "list-v1.bin", "map-v1.bin", "segment-v1.bin", "volumes-v1.bin"]),
+    ("pages", &["leaf-v1.bin", "list-v1.bin", "map-v1.bin", "map-packed-v1.bin", "map-shared-v1.bin", "segment-v1.bin", "volumes-v1.bin"]),
 ];
 
 /// One of each kind.
@@ -40,10 +40,15 @@ const TRACES: &[&[u8]] = &[
     b"\0\x07\x74\x61\x65\x01\0\0\0\x05\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0\0\x10\0\0\x01\0\x02\0\x07\0\0\0\x10\0\x80\0\0\0\0\0\0\0\0\0",
 ];
 
-fn folder(target: &str) -> std::io::Result<std::path::PathBuf> {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
-    std::fs::create_dir_all(&folder)?;
-    Ok(folder)
+/// Where the seeds go.
+struct Corpora(std::path::PathBuf);
+
+impl Corpora {
+    fn write(&self, target: &str, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+        let folder = self.0.join(target);
+        std::fs::create_dir_all(&folder)?;
+        std::fs::write(folder.join(format!("seed-{name}")), bytes)
+    }
 }
 
 /// A short trace in the compact format.
@@ -58,31 +63,31 @@ fn compact_trace() -> Vec<u8> {
 }
 
 fn main() -> std::io::Result<()> {
-    let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/layout/tests/fixtures");
+    let Some(folder) = std::env::args_os().nth(1) else { return Err(std::io::Error::other("name the folder for the corpora")) };
+    let corpora = Corpora(folder.into());
+    let fixture = |file: &str| std::fs::read(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../layout/tests/fixtures").join(file));
     for (target, files) in FROZEN {
         for file in *files {
-            std::fs::copy(fixtures.join(file), folder(target)?.join(format!("seed-{file}")))?;
+            corpora.write(target, file, &fixture(file)?)?;
         }
     }
-    let whole = ["batch-head-v1.bin", "batch-tail-v1.bin"].map(|file| std::fs::read(fixtures.join(file)));
-    let [head, tail] = whole;
-    std::fs::write(folder("batch")?.join("seed-whole"), [head?, tail?].concat())?;
+    for kind in ["batch", "batch-packed", "batch-shared"] {
+        corpora.write("batch", kind, &[fixture(&format!("{kind}-head-v1.bin"))?, fixture(&format!("{kind}-tail-v1.bin"))?].concat())?;
+    }
     for (number, line) in CONTROL.iter().enumerate() {
-        std::fs::write(folder("control")?.join(format!("seed-{number}")), format!("{line}\n"))?;
+        corpora.write("control", &number.to_string(), format!("{line}\n").as_bytes())?;
     }
     for (number, seed) in TRACES.iter().enumerate() {
-        std::fs::write(folder("trace")?.join(format!("seed-{number}")), seed)?;
+        corpora.write("trace", &number.to_string(), seed)?;
     }
-    let mut compact = vec![0];
-    compact.extend(compact_trace());
-    std::fs::write(folder("trace")?.join("seed-compact"), compact)?;
-    for target in ["nbd_handshake", "nbd_requests", "nbd_connection"] {
-        let folder = folder(target)?;
-        for (number, seed) in hostile::seeds().into_iter().enumerate() {
-            // The first byte of a program for requests is no instruction.
-            let prefix: &[u8] = if target == "nbd_requests" { &[0x0d] } else { &[] };
-            std::fs::write(folder.join(format!("seed-{number}")), [prefix, &seed].concat())?;
-        }
+    // The first byte names the format: 0 for the one that is told.
+    corpora.write("trace", "compact", &[vec![0], compact_trace()].concat())?;
+    for (number, seed) in hostile::seeds().into_iter().enumerate() {
+        let number = number.to_string();
+        corpora.write("nbd_handshake", &number, &seed)?;
+        corpora.write("nbd_connection", &number, &seed)?;
+        // The first byte of a program for requests is no instruction.
+        corpora.write("nbd_requests", &number, &[&[0x0d], &seed[..]].concat())?;
     }
     Ok(())
 }

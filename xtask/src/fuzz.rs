@@ -1,0 +1,181 @@
+//! `fuzz`, and the step `fuzzing` of `test` and `ci`: the targets of `fuzz/` under libFuzzer, guided by coverage.
+//!
+//! 1 The targets are built by the compiler that is there, with LLVM's coverage pass and for a named host, so that build scripts stay without it; neither a nightly compiler
+//! nor `cargo-fuzz` is needed, only a C++ compiler for libFuzzer. 2 Corpora start from the frozen files of the format and from what the tests send. They, the build, and inputs
+//! that were found to fail lie under `target/fuzz`, and stay for the next run. 3 Each target runs for so many seconds, as many at a time as there are processors.
+
+use crate::steps::Done;
+use crate::tools;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What tells libFuzzer where the program was, as `cargo-fuzz` has it.
+const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+                     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions --cfg fuzzing -Ccodegen-units=4";
+/// Seconds for each target in the step, and if nobody says how many.
+const STEP_S: u64 = 4;
+const DEFAULT_S: u64 = 60;
+/// Most memory of a target, MiB: decoders are to bound what they take.
+const MEMORY_MIB: u32 = 1024;
+/// Longest time for one input, seconds. Machines are shared, and a start of a whole pool is one input.
+const INPUT_S: u32 = 60;
+
+/// `cargo xtask fuzz [--seconds N] [TARGET...]`.
+pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
+    let (seconds, wanted) = parse(arguments)?;
+    let targets = targets(root)?;
+    if let Some(unknown) = wanted.iter().find(|name| !targets.contains(name)) {
+        return Err(format!("there is no fuzz target `{unknown}`; there are: {}", targets.join(", ")));
+    }
+    fuzz(root, if wanted.is_empty() { &targets } else { &wanted }, seconds).map(|summary| println!("{summary}"))
+}
+
+/// A few seconds for each target.
+pub fn step(root: &Path) -> Result<Done, String> {
+    if tools::find_program("c++").is_none() {
+        return Ok(Done::Skipped("libFuzzer needs a C++ compiler (apt-get install g++)".to_owned()));
+    }
+    fuzz(root, &targets(root)?, STEP_S).map(Done::Passed)
+}
+
+fn parse(arguments: &[String]) -> Result<(u64, Vec<String>), String> {
+    let (mut seconds, mut targets, mut words) = (DEFAULT_S, Vec::new(), arguments.iter());
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--seconds" => {
+                let value = words.next().ok_or("--seconds needs a value")?;
+                seconds = value.parse().ok().filter(|seconds| *seconds > 0).ok_or_else(|| format!("--seconds {value}: not a number of seconds"))?;
+            }
+            flag if flag.starts_with('-') => return Err(format!("`fuzz` does not know {flag}; it takes --seconds N and names of targets")),
+            name => targets.push(name.to_owned()),
+        }
+    }
+    Ok((seconds, targets))
+}
+
+/// Names of the targets.
+fn targets(root: &Path) -> Result<Vec<String>, String> {
+    let folder = root.join("fuzz/fuzz_targets");
+    let entries = std::fs::read_dir(&folder).map_err(|error| format!("cannot read {}: {error}", folder.display()))?;
+    let names = entries.flatten().filter_map(|entry| entry.path().file_stem().map(|name| name.to_string_lossy().into_owned()));
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Where builds, corpora and findings lie.
+fn home(root: &Path) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    root.join(target).join("fuzz")
+}
+
+fn host() -> Result<String, String> {
+    let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    command.arg("-vV");
+    let version = tools::output(command)?;
+    version.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned).ok_or_else(|| "rustc does not name its host".to_owned())
+}
+
+/// Builds, and runs `targets`; says how many inputs there were.
+fn fuzz(root: &Path, targets: &[String], seconds: u64) -> Result<String, String> {
+    let (home, host) = (home(root), host()?);
+    let mut build = tools::cargo(&root.join("fuzz"));
+    build.args(["build", "--release", "--locked", "--quiet", "--bins", "--target", &host, "--target-dir"]).arg(&home).env("RUSTFLAGS", FLAGS);
+    tools::run(build, 30 * 60)?;
+    let mut seeds = tools::cargo(root);
+    seeds.args(["run", "--quiet", "--package", "windrow-nbd", "--example", "fuzz_seeds", "--"]).arg(home.join("corpus"));
+    tools::run(seeds, 15 * 60)?;
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let (mut waiting, mut running, mut lines, mut failed) = (targets.iter(), Vec::new(), Vec::new(), Vec::new());
+    loop {
+        while running.len() < jobs
+            && let Some(name) = waiting.next()
+        {
+            running.push(Running::start(&home, &host, name, seconds)?);
+        }
+        if running.is_empty() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        for mut one in std::mem::take(&mut running) {
+            match one.ended()? {
+                None => running.push(one),
+                Some(Ok(inputs)) => {
+                    println!("{}: {inputs} inputs, nothing found", one.name);
+                    lines.push(inputs);
+                }
+                Some(Err(what)) => {
+                    println!("{}: {what}", one.name);
+                    failed.push(one.name);
+                }
+            }
+        }
+    }
+    if failed.is_empty() {
+        Ok(format!("{} targets, {seconds} s each, {} inputs", lines.len(), lines.iter().sum::<u64>()))
+    } else {
+        Err(format!("found by fuzzing: {}; the inputs are in {}", failed.join(", "), home.join("artifacts").display()))
+    }
+}
+
+/// A target at work.
+struct Running {
+    name: String,
+    child: Child,
+    log: PathBuf,
+    /// It has hung by then.
+    late: Instant,
+}
+
+impl Running {
+    fn start(home: &Path, host: &str, name: &str, seconds: u64) -> Result<Self, String> {
+        let (corpus, artifacts, log) = (home.join("corpus").join(name), home.join("artifacts").join(name), home.join(format!("{name}.log")));
+        let cannot = |error: std::io::Error| format!("cannot start the fuzz target `{name}`: {error}");
+        std::fs::create_dir_all(&corpus).and_then(|()| std::fs::create_dir_all(&artifacts)).map_err(cannot)?;
+        let out = std::fs::File::create(&log).map_err(cannot)?;
+        let mut command = Command::new(home.join(host).join("release").join(name));
+        command
+            .arg(format!("-max_total_time={seconds}"))
+            .arg(format!("-rss_limit_mb={MEMORY_MIB}"))
+            .arg(format!("-timeout={INPUT_S}"))
+            .arg("-print_final_stats=1");
+        command.arg(format!("-artifact_prefix={}/", artifacts.display())).arg(&corpus);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(out);
+        let child = command.spawn().map_err(cannot)?;
+        let late = Instant::now() + Duration::from_secs(seconds * 2 + 4 * u64::from(INPUT_S));
+        Ok(Self { name: name.to_owned(), child, log, late })
+    }
+
+    /// Once it has ended: how many inputs it tried, or what went wrong.
+    fn ended(&mut self) -> Result<Option<Result<u64, String>>, String> {
+        let Some(status) = self.child.try_wait().map_err(|error| error.to_string())? else {
+            if Instant::now() < self.late {
+                return Ok(None);
+            }
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+            return Ok(Some(Err("it hung and was ended".to_owned())));
+        };
+        let log = String::from_utf8_lossy(&std::fs::read(&self.log).map_err(|error| error.to_string())?).into_owned();
+        if !status.success() {
+            let end: Vec<&str> = log.lines().rev().take(40).collect();
+            return Ok(Some(Err(format!("{status}\n{}", end.into_iter().rev().collect::<Vec<_>>().join("\n")))));
+        }
+        let inputs = log.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:")).and_then(|number| number.trim().parse().ok());
+        Ok(Some(inputs.ok_or_else(|| "it did not say how many inputs it tried".to_owned())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments() {
+        let run = |text: &str| parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(run(""), Ok((DEFAULT_S, Vec::new())));
+        assert_eq!(run("--seconds 3600 batch"), Ok((3600, vec!["batch".to_owned()])));
+        assert!(run("--seconds").is_err() && run("--seconds 0").is_err() && run("--fast").is_err());
+    }
+}
