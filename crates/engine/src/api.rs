@@ -104,6 +104,9 @@ pub enum Control {
         /// How.
         dedup: windrow_layout::checkpoint::Dedup,
     },
+    /// Count what each volume keeps for itself, and what it shares with others ([`ControlReply::Sharing`]). Changes nothing, also where nothing may be written.
+    /// Answered when the maps of all volumes have been looked through, a bounded part in each step.
+    CountSharing,
     /// Set properties (all of them; take the current ones from [`PoolStatus`]).
     SetProperties(windrow_layout::superblock::Properties),
     /// Use further members of the table for data. Answered when the new layout is in force; what lies in the old one then moves over by
@@ -209,6 +212,26 @@ pub enum ControlReply {
     Done,
     /// The new volume.
     Volume(VolumeId),
+    /// What each volume keeps for itself.
+    Sharing(Sharing),
+}
+
+/// What each volume keeps for itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sharing {
+    /// All volumes.
+    pub volumes: Vec<VolumeSharing>,
+    /// True if nothing changed while it was counted: then all sums are of one moment.
+    pub exact: bool,
+}
+
+/// What one volume keeps for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeSharing {
+    /// Which.
+    pub id: VolumeId,
+    /// Stored bytes that go when the volume is deleted: of blocks that are not shared, and of content that no other volume refers to.
+    pub exclusive_bytes: u64,
 }
 
 /// Why a control request failed.
@@ -270,6 +293,16 @@ pub enum Notice {
         volume: VolumeId,
         /// Block.
         lba: u64,
+    },
+    /// A block refers to shared content that can not be read and not be rebuilt: it is lost with it. Follows on [`Notice::Unrecoverable`] for volume 0, whose
+    /// blocks are the shared contents, once in a start for each content.
+    UnrecoverableReference {
+        /// Volume.
+        volume: VolumeId,
+        /// Block.
+        lba: u64,
+        /// Content.
+        content: u64,
     },
     /// Use of the pool passed 80, 90 or 95 per cent upwards.
     Filling {

@@ -72,7 +72,7 @@ impl Engine {
         if self.stopped.is_some() || self.control.shutting_down() {
             return control_answer(id, Err(ControlError::Stopped), out);
         }
-        let writes = !matches!(request.command, Control::Shutdown { .. });
+        let writes = !matches!(request.command, Control::Shutdown { .. } | Control::CountSharing);
         if self.read_only && writes {
             return control_answer(id, Err(ControlError::Invalid("the pool is open read-only".into())), out);
         }
@@ -109,6 +109,10 @@ impl Engine {
             Control::VolumeSync { volume, sync } => self.volume_sync(id, volume, sync, out),
             Control::VolumeCompression { volume, compression } => self.volume_compression(id, volume, compression, out),
             Control::VolumeDedup { volume, dedup } => self.volume_dedup(id, volume, dedup, out),
+            Control::CountSharing => {
+                self.count_sharing(id);
+                Ok(())
+            }
             Control::SetProperties(properties) => self.set_properties(id, properties, out),
             Control::Grow { members } => self.grow(id, members, out),
             Control::Checkpoint => {
@@ -357,6 +361,9 @@ impl Engine {
             control_answer(id, Err(ControlError::Stopped), out);
         }
         for (id, _) in std::mem::take(&mut self.exchanges.settling) {
+            control_answer(id, Err(ControlError::Stopped), out);
+        }
+        for id in self.survey.give_up() {
             control_answer(id, Err(ControlError::Stopped), out);
         }
         let ids = waiting.shutdown.map(|s| s.0).into_iter();

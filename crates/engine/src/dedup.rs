@@ -17,6 +17,7 @@ pub(crate) use ids::Ids;
 
 use crate::Engine;
 use crate::limits::IDS_AHEAD;
+use crate::pending::BlockKey;
 use crate::write::{DATA_UNITS, Placing, RECORD_UNITS};
 use hashbrown::HashMap;
 use index::Index;
@@ -251,6 +252,21 @@ impl Engine {
         let id = entry.shared_id()?;
         let content = self.volumes.get(VolumeId::SHARED)?.map.get(&self.volumes.arena, id);
         (content.has_payload() && content.life() == entry.life()).then_some(content)
+    }
+
+    /// A block can not be had any more. If it is shared content, or refers to some, nothing that is written from now on may refer to that: whoever writes these
+    /// bytes again, to make them good, must find them stored anew. And those who refer to it are named.
+    pub(crate) fn note_lost_content(&mut self, key: BlockKey) {
+        let id = if key.volume() == VolumeId::SHARED {
+            Some(key.lba())
+        } else {
+            self.volumes.get(key.volume()).and_then(|v| v.map.get(&self.volumes.arena, key.lba()).shared_id())
+        };
+        let Some(id) = id.filter(|id| self.volumes.ids.references(*id) > 0).map(|id| id.0 as u32) else { return };
+        if let Some(slot) = self.volumes.ids.take_slot(id) {
+            self.shared.index.remove(slot);
+        }
+        self.survey.name(id, self.volumes.ids.life(id));
     }
 
     /// One reference less. The last one makes the content a hole. What the maps do not show any more was taken from them by orders up to *applied*, not all of

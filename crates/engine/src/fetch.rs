@@ -447,5 +447,6 @@ impl Engine {
     /// A block can not be read and not be rebuilt.
     pub(crate) fn note_lost(&mut self, key: crate::pending::BlockKey, out: &mut Outbox) {
         out.notices.push(Notice::Unrecoverable { volume: key.volume(), lba: key.lba().0 });
+        self.note_lost_content(key);
     }
 }

@@ -7,7 +7,7 @@
 //! Space: `segment.rs` (states, reuse rule), `clean.rs` (victims, moves), `clean/damage.rs` (victims with wrong tables), `checkpoint.rs` (images of the tables). Health:
 //! `examination.rs` and `examine.rs` (what each block of a batch must be), `scrub.rs` (one batch after the other), `rebuild.rs` (members that
 //! come back), `background.rs` (the pace of both). Growth: `segment/layers.rs` (which segments may be used while two layouts are there),
-//! `restripe.rs`. Start:
+//! `restripe.rs`. Accounts: `status.rs`, `survey.rs` (who refers to which shared content). Start:
 //! `format.rs` (a new pool), `recover/` (an existing one). Everything that changes is owned by [`Engine`]; no locks, no clock,
 //! no randomness, no threads.
 
@@ -45,6 +45,7 @@ mod slow;
 mod stages;
 mod status;
 mod stream;
+mod survey;
 mod volume;
 mod write;
 
@@ -122,6 +123,7 @@ pub struct Engine {
     restripe: restripe::Restripe,
     policy: policy::Policy,
     counters: status::Counters,
+    survey: survey::Survey,
     /// See [`Engine::plant_early_reuse`].
     early_reuse: bool,
     /// See [`Engine::plant_hollow_rebuild`].
@@ -204,6 +206,7 @@ impl Engine {
                 break;
             }
         }
+        self.survey_step(out);
         self.control_step(out);
         self.report_filling(out);
         out.wake_at_ns = self.next_wake();
@@ -305,7 +308,7 @@ impl Engine {
 
     /// When the driver must send a tick at the latest.
     fn next_wake(&self) -> Option<u64> {
-        if self.ranges.has_walks() {
+        if self.ranges.has_walks() || !self.survey.is_idle() {
             return Some(self.now_ns);
         }
         let open = self.streams.iter().filter(|s| !s.open.is_empty() && s.id != limits::STREAM_CHECKPOINT);

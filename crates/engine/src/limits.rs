@@ -140,6 +140,12 @@ pub const MAP_READS: usize = 64;
 pub const SCRUB_LOST_MAX: usize = 1024;
 /// Map pages touched by one step of a range walk.
 pub const WALK_PAGES_PER_STEP: usize = 64;
+/// Map pages that a survey looks at in one step: 16 384 entries, some tens of microseconds.
+pub const SURVEY_PAGES_PER_STEP: u32 = 64;
+/// Contents that a survey notes in one round, 4 bytes each: 64 MiB.
+pub const SURVEY_IDS: u64 = 16 << 20;
+/// Lost contents of which it is told who refers to them, in one start.
+pub const SURVEY_LOST_MAX: usize = 65536;
 /// Blocks verified inline on the engine's thread; more go to a job.
 pub const INLINE_VERIFY_BLOCKS: usize = 8;
 

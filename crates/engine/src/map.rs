@@ -42,12 +42,14 @@ pub struct MapArena {
     free: Vec<u32>,
     dirty: Vec<PageSlot>,
     max_pages: usize,
+    reference_changes: u64,
 }
 
 impl MapArena {
     /// An arena of at most `max_bytes`.
     pub fn new(max_bytes: u64) -> Self {
-        let mut arena = Self { chunks: Vec::new(), meta: Vec::new(), changed: Vec::new(), free: Vec::new(), dirty: Vec::new(), max_pages: 0 };
+        let mut arena =
+            Self { chunks: Vec::new(), meta: Vec::new(), changed: Vec::new(), free: Vec::new(), dirty: Vec::new(), max_pages: 0, reference_changes: 0 };
         arena.set_max_bytes(max_bytes);
         arena
     }
@@ -132,6 +134,11 @@ impl MapArena {
     /// Pages in use.
     pub fn used_pages(&self) -> u64 {
         (self.meta.len() - self.free.len()) as u64
+    }
+
+    /// Entries that became references to shared content, or ceased to be, since the start.
+    pub fn reference_changes(&self) -> u64 {
+        self.reference_changes
     }
 
     /// Most pages that there may be.
@@ -222,8 +229,9 @@ impl VolumeMap {
         let old = std::mem::replace(&mut arena.page_mut(slot)[lba.0 as usize % MAP_PAGE_ENTRIES], entry);
         self.mapped_blocks += u64::from(entry.is_data());
         self.mapped_blocks -= u64::from(old.is_data());
-        self.shared_blocks += u64::from(entry.is_data() && !entry.has_payload());
-        self.shared_blocks -= u64::from(old.is_data() && !old.has_payload());
+        let refers = [entry, old].map(|entry| u64::from(entry.is_data() && !entry.has_payload()));
+        self.shared_blocks = self.shared_blocks + refers[0] - refers[1];
+        arena.reference_changes += refers[0] | refers[1];
         self.stored_units += u64::from(entry.length_units());
         self.stored_units -= u64::from(old.length_units());
         arena.mark_dirty(slot);

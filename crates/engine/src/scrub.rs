@@ -23,7 +23,7 @@ use doubts::Doubts;
 use std::collections::VecDeque;
 use windrow_io::Payload;
 use windrow_layout::batch::Entry;
-use windrow_units::{Order, Place, SegmentId};
+use windrow_units::{Lba, Order, Place, SegmentId, VolumeId};
 
 /// A live block of a damaged row.
 #[derive(Debug)]
@@ -110,6 +110,15 @@ impl Scrub {
         Self { sums, segment, settled: segment, active_ns, ..Self::default() }
     }
 
+    /// A block refers to content that is lost: if this scrub lists that, it lists the block as well.
+    pub(crate) fn note_reference(&mut self, volume: VolumeId, lba: u64, content: Lba) {
+        let lost = &mut self.sums.lost;
+        let listed = lost.iter().any(|block| block.volume == VolumeId::SHARED && block.lba == content.0);
+        if listed && lost.len() < SCRUB_LOST_MAX {
+            lost.push(VolumeBlock { volume, lba });
+        }
+    }
+
     /// For the counters of a checkpoint; their order is part of the format.
     pub(crate) fn saved(&self, now_ns: u64) -> [u64; 14] {
         let s = &self.sums;
@@ -175,6 +184,8 @@ impl Engine {
                 let completed_unix_s = self.scrub.sums.completed_unix_s;
                 let sums = ScrubStatus { started_unix_s: unix_s, bytes_per_second, completed_unix_s, ..ScrubStatus::default() };
                 self.scrub = Scrub { sums, ..Scrub::default() };
+                // Its list is a new one, with all names.
+                self.survey.forget_named();
             }
             ScrubCommand::Pause if state != ScrubState::Running => return refuse("no scrub is running"),
             ScrubCommand::Resume if state != ScrubState::Paused => return refuse("no scrub is paused"),

@@ -19,7 +19,7 @@ use crate::limits::{DISCARDING_MAX, STREAM_CHECKPOINT, STREAMS};
 use choose::{SHORTLIST_SEED, index_policy};
 use windrow_policy::select::{Rule, Shortlist};
 use windrow_policy::{SegmentStats, VictimIndex};
-use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Order, PLACE_UNIT, SegmentId, Seq, ZoneMap};
+use windrow_units::{FULL_BLOCK_UNITS, Order, PLACE_UNIT, SegmentId, Seq, ZoneMap};
 
 /// State of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -170,6 +170,19 @@ pub struct Segments {
     dirty: Vec<SegmentId>,
     /// Which segments of several layouts may be used; `None` as long as there is one.
     layers: Option<Box<layers::Layers>>,
+}
+
+/// What segments hold; see [`Segments::occupancy`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Occupancy {
+    /// Bytes on all members of all segments that are not free, redundancy included.
+    pub physical_bytes: u64,
+    /// Closed segments of user and cleaned data: not open, free, dead, or of checkpoints.
+    pub closed: u32,
+    /// Bytes alive in them.
+    pub live_bytes: u64,
+    /// Bytes of their data columns that are not alive: what cleaning gains without any trim.
+    pub garbage_bytes: u64,
 }
 
 /// What must be true for a dead segment to be used again.
@@ -551,11 +564,20 @@ impl Segments {
         self.settle_layers(zones);
     }
 
-    /// Closed segments of user and cleaned data, and the bytes alive in them.
-    pub fn closed_data(&self) -> (u32, u64) {
-        let closed = |s: &&Segment| matches!(s.state, SegmentState::Sealed | SegmentState::Cleaning | SegmentState::Aside);
-        let data = self.table.iter().filter(closed).filter(|s| usize::from(s.stream) != STREAM_CHECKPOINT);
-        data.fold((0, 0), |(count, bytes), s| (count + 1, bytes + u64::from(s.live_units) * (BLOCK_BYTES / u64::from(FULL_BLOCK_UNITS))))
+    /// What the segments hold.
+    pub fn occupancy(&self, zones: &ZoneMap) -> Occupancy {
+        let mut sum = Occupancy::default();
+        for (id, s) in zones.segments().zip(&self.table).filter(|(_, s)| s.state.is_in_use()) {
+            let shape = zones.shape(id);
+            sum.physical_bytes += shape.extent_bytes() * u64::from(shape.width);
+            let is_closed = matches!(s.state, SegmentState::Sealed | SegmentState::Cleaning | SegmentState::Aside);
+            if is_closed && usize::from(s.stream) != STREAM_CHECKPOINT {
+                sum.closed += 1;
+                sum.live_bytes += u64::from(s.live_units) * PLACE_UNIT as u64;
+                sum.garbage_bytes += u64::from(self.capacities[id.index()].saturating_sub(s.live_units)) * PLACE_UNIT as u64;
+            }
+        }
+        sum
     }
 
     /// Live units of user and cleaned data.

@@ -74,7 +74,7 @@ impl Engine {
         };
         let properties = &self.superblock.properties;
         let [lifetime_user_bytes, lifetime_member_bytes] = self.lifetime_counters();
-        let (data_segments, data_live_bytes) = self.segments.closed_data();
+        let segments = self.segments.occupancy(&self.zones);
         PoolStatus {
             pool: self.superblock.pool,
             name: self.superblock.pool_name.clone(),
@@ -99,9 +99,11 @@ impl Engine {
             plan: self.plan.clone(),
             used_bytes: self.volumes.used_blocks * BLOCK_BYTES,
             free_segments: self.segments.free_count(),
-            data_segments,
+            data_segments: segments.closed,
             cleaning_segments: self.cleaner.victim_count(),
-            data_live_bytes,
+            data_live_bytes: segments.live_bytes,
+            garbage_bytes: segments.garbage_bytes,
+            physical_bytes: segments.physical_bytes,
             map_bytes: self.volumes.arena.bytes(),
             map_pages: self.volumes.arena.used_pages(),
             map_pages_max: self.volumes.arena.max_pages(),
@@ -243,6 +245,7 @@ impl Engine {
             && self.rebuild.is_idle()
             && self.restripe.is_idle()
             && self.examinations.is_empty()
+            && self.survey.is_idle()
             && self.stream(STREAM_USER).open.is_empty()
     }
 

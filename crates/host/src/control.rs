@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use windrow_engine::Sharing;
 
 /// Version of the protocol.
 pub const CONTROL_VERSION: u32 = 1;
@@ -75,6 +76,8 @@ pub enum Command {
         /// Which.
         name: String,
     },
+    /// Count what each volume keeps for itself; looks through the maps of all volumes.
+    Sharing,
     /// Change properties; what is absent stays.
     PoolSet(PropertyChange),
     /// All exports.
@@ -248,6 +251,8 @@ pub enum Reply {
     },
     /// What was recorded.
     Recorded(Lot),
+    /// What each volume keeps for itself.
+    Sharing(Sharing),
 }
 
 /// Carries out commands.

@@ -134,6 +134,7 @@ impl ControlHandler for Daemon {
             Command::VolumeCompression { name, compression } => set_compression(&self.pool, &name, compression).map(Reply::Volume),
             Command::VolumeResize { name, size_bytes } => resize_volume(&self.pool, &name, size_bytes).map(Reply::Volume),
             Command::VolumeDelete { name } => self.delete_volume(&name),
+            Command::Sharing => count_sharing(&self.pool).map(Reply::Sharing),
             Command::PoolSet(change) => set_properties(&self.pool, &change).map(|()| Reply::Done),
             Command::ExportList => Ok(Reply::Exports { exports: self.pool.exports() }),
             Command::ExportAdd { name, volume, read_only, description, default } => {
@@ -221,7 +222,7 @@ fn volume(pool: &Pool, what: &str, name: &str) -> Result<VolumeReport, Failure> 
 pub fn create_volume(pool: &Pool, name: &str, size_bytes: u64) -> Result<VolumeReport, Failure> {
     let what = format!("cannot create volume '{name}'");
     match pool.control(Control::VolumeCreate { name: name.to_owned(), size_bytes }) {
-        Ok(ControlReply::Volume(_) | ControlReply::Done) => volume(pool, &what, name),
+        Ok(_) => volume(pool, &what, name),
         Err(error) => Err(control_failure(what, &error)),
     }
 }
@@ -256,6 +257,16 @@ pub fn set_dedup(pool: &Pool, name: &str, dedup: Dedup) -> Result<VolumeReport, 
     let id = volume(pool, &what, name)?.id;
     pool.control(Control::VolumeDedup { volume: id, dedup }).map_err(|error| control_failure(what.clone(), &error))?;
     volume(pool, &what, name)
+}
+
+/// Counts what each volume keeps for itself.
+pub fn count_sharing(pool: &Pool) -> Result<windrow_engine::Sharing, Failure> {
+    let what = || "cannot count what volumes share".to_owned();
+    match pool.control(Control::CountSharing) {
+        Ok(ControlReply::Sharing(sharing)) => Ok(sharing),
+        Ok(_) => Err(Failure::new(id::POOL_STOPPED, what(), "the engine answered something else")),
+        Err(error) => Err(control_failure(what(), &error)),
+    }
 }
 
 /// Deletes a volume.

@@ -82,7 +82,8 @@ fn level(notice: &Notice) -> Level {
         Notice::ScrubEnded { lost_blocks: 0, damaged_batches: 0, .. } => Level::Warning,
         Notice::Repaired { .. } | Notice::MemberSlow { .. } | Notice::MemberRebuilding { .. } | Notice::MemberOffline { .. } => Level::Warning,
         Notice::Filling { .. } | Notice::MapFull { .. } => Level::Warning,
-        Notice::ScrubEnded { .. } | Notice::MemberFailed { .. } | Notice::Unrecoverable { .. } | Notice::Stopped { .. } => Level::Error,
+        Notice::ScrubEnded { .. } | Notice::MemberFailed { .. } | Notice::Stopped { .. } => Level::Error,
+        Notice::Unrecoverable { .. } | Notice::UnrecoverableReference { .. } => Level::Error,
     }
 }
 

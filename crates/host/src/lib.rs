@@ -28,6 +28,7 @@ pub mod report;
 pub mod schedule;
 pub mod scrub;
 mod sessions;
+pub mod space;
 mod workers;
 
 pub use exports::{ExportReport, ExportTable, NamedExport};

@@ -142,6 +142,14 @@ pub fn render(report: &PoolReport) -> String {
     for volume in &report.volumes {
         page.sample("volume_mapped_bytes", &[("volume", &volume.name)], volume.mapped_bytes);
     }
+    page.head("volume_shared_bytes", "gauge", "Bytes of a volume that refer to shared content.");
+    for volume in &report.volumes {
+        page.sample("volume_shared_bytes", &[("volume", &volume.name)], volume.shared_bytes);
+    }
+    page.head("volume_stored_bytes", "gauge", "Bytes in which the blocks of a volume that are not shared are stored.");
+    for volume in &report.volumes {
+        page.sample("volume_stored_bytes", &[("volume", &volume.name)], volume.stored_bytes);
+    }
     let operations = [("read", report.latency.read), ("write", report.latency.write), ("flush", report.latency.flush), ("trim", report.latency.trim)];
     page.head("request_latency_nanoseconds", "summary", "Latency of requests since start.");
     for (operation, summary) in operations {
@@ -158,11 +166,13 @@ fn gauges(page: &mut Page, report: &PoolReport) {
     let capacity = &report.capacity;
     page.single("usable_bytes", "gauge", "Bytes that user data may fill.", capacity.usable_bytes);
     page.single("used_bytes", "gauge", "Bytes that user data fills.", capacity.used_bytes);
-    let sum = |bytes: fn(&crate::report::VolumeReport) -> u64| report.volumes.iter().map(bytes).sum::<u64>();
-    page.single("mapped_bytes", "gauge", "Bytes of blocks that hold data.", sum(|volume| volume.mapped_bytes));
-    let dedup = &report.counters.dedup;
-    let stored = sum(|volume| volume.stored_bytes) + dedup.stored_bytes;
-    page.single("stored_bytes", "gauge", "Bytes in which they are stored: payload alone.", stored);
+    let (space, dedup) = (&report.space, &report.counters.dedup);
+    page.single("provisioned_bytes", "gauge", "Sizes of all volumes.", space.provisioned_bytes);
+    page.single("mapped_bytes", "gauge", "Bytes of blocks that hold data.", space.logical_bytes);
+    page.single("unique_bytes", "gauge", "The same, of blocks that are shared only one.", space.unique_bytes);
+    page.single("stored_bytes", "gauge", "Bytes in which they are stored: payload alone.", space.stored_bytes);
+    page.single("physical_bytes", "gauge", "Bytes on all members of segments that are not free, redundancy included.", space.physical_bytes);
+    page.single("garbage_bytes", "gauge", "Bytes of closed data segments that nothing lives in.", space.garbage_bytes);
     page.single("dedup_referred_bytes", "gauge", "Bytes of blocks that refer to shared content.", dedup.referred_bytes);
     page.single("dedup_unique_bytes", "gauge", "Bytes of that content, each counted once.", dedup.unique_bytes);
     page.single("dedup_stored_bytes", "gauge", "Bytes in which it is stored.", dedup.stored_bytes);

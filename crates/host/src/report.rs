@@ -4,6 +4,7 @@
 
 use crate::histogram::LatencyReport;
 use crate::scrub::ScrubReport;
+use crate::space::{SpaceReport, ratio};
 use serde::{Deserialize, Serialize};
 use windrow_engine::api::{Limits, MemberStats, PoolStatus, RebuildStatus, WrittenBytes};
 use windrow_engine::{PlacementKind, VictimRule as Rule};
@@ -86,9 +87,12 @@ pub struct VolumeReport {
     /// Bytes of its blocks that refer to shared content, which is stored once for all who do.
     #[serde(default)]
     pub shared_bytes: u64,
-    /// Bytes in which the blocks that hold data are stored: payload alone.
+    /// Bytes in which its blocks that are not shared are stored: payload alone.
     #[serde(default)]
     pub stored_bytes: u64,
+    /// Stored bytes that go when it is deleted: those, and shared content that no other volume refers to. Only where it was counted (`volume list`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclusive_bytes: Option<u64>,
     /// Being deleted.
     pub deleting: bool,
 }
@@ -221,12 +225,18 @@ pub struct AmplificationReport {
     pub checkpoint_ppm: u64,
     /// Repair and rebuild / user bytes.
     pub repair_ppm: u64,
+    /// Stored bytes of what users wrote / bytes users wrote: what fills, deduplication and compression left of it.
+    #[serde(default)]
+    pub stored_ppm: u64,
+    /// Bytes written to members / stored bytes of what users wrote: the rest of the amplification.
+    #[serde(default)]
+    pub per_stored_ppm: u64,
 }
 
 impl AmplificationReport {
     /// From the counters.
     pub fn new(written: &WrittenBytes, user_write_bytes: u64) -> Self {
-        let ppm = |bytes: u64, base: u64| (u128::from(bytes) * 1_000_000).checked_div(u128::from(base)).map_or(0, |r| u64::try_from(r).unwrap_or(u64::MAX));
+        let ppm = |bytes: u64, base: u64| ratio(bytes, base).unwrap_or(0);
         Self {
             total_ppm: ppm(written.total(), user_write_bytes),
             cleaning_ppm: ppm(written.user + written.moved, written.user),
@@ -236,6 +246,8 @@ impl AmplificationReport {
             padding_ppm: ppm(written.padding, user_write_bytes),
             checkpoint_ppm: ppm(written.checkpoint + written.superblock, user_write_bytes),
             repair_ppm: ppm(written.repair + written.rebuild, user_write_bytes),
+            stored_ppm: ppm(written.user, user_write_bytes),
+            per_stored_ppm: ppm(written.total(), written.user),
         }
     }
 }
@@ -350,6 +362,9 @@ pub struct PoolReport {
     pub properties: PropertyReport,
     /// Space.
     pub capacity: CapacityReport,
+    /// What thin volumes promise, hold and take.
+    #[serde(default)]
+    pub space: SpaceReport,
     /// Bounds.
     pub bounds: BoundsReport,
     /// Counters since start.
@@ -388,7 +403,7 @@ impl PoolReport {
             journal: member.journal,
             counters: status.member_stats.get(index).map(MemberCounters::from).unwrap_or_default(),
         });
-        let scrub = ScrubReport::new(&status);
+        let (scrub, space) = (ScrubReport::new(&status), SpaceReport::new(&status));
         Self {
             schema: POOL_SCHEMA.to_owned(),
             pool: status.pool,
@@ -412,6 +427,7 @@ impl PoolReport {
                 reserve_segments: status.plan.reserve_segments,
                 zones: status.plan.zones,
             },
+            space,
             bounds: BoundsReport {
                 limits: status.limits,
                 map_bytes: status.map_bytes,
@@ -479,6 +495,7 @@ impl From<&windrow_engine::api::VolumeStatus> for VolumeReport {
             dedup: volume.dedup,
             shared_bytes: volume.shared_bytes,
             stored_bytes: volume.stored_bytes,
+            exclusive_bytes: None,
             deleting: volume.deleting,
         }
     }

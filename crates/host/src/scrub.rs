@@ -8,7 +8,7 @@ use windrow_units::{BLOCK_BYTES, VolumeId};
 /// A block that can neither be read nor be rebuilt.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LostBlock {
-    /// Volume; `#id` if it is gone by now.
+    /// Volume; `#id` if it is gone by now. Content that several blocks share is `shared content`: the blocks that refer to it follow.
     pub volume: String,
     /// Block of 4 KiB; its byte offset is 4096 times this.
     pub block: u64,
@@ -62,6 +62,7 @@ impl ScrubReport {
     /// From the engine's status.
     pub fn new(status: &PoolStatus) -> Self {
         let scrub = &status.scrub;
+        let shared = |id: VolumeId| (id == VolumeId::SHARED).then(|| "shared content".to_owned());
         let name = |id: VolumeId| status.volumes.iter().find(|volume| volume.id == id).map_or_else(|| format!("#{}", id.0), |volume| volume.name.clone());
         let mut report = Self {
             state: scrub.state,
@@ -81,7 +82,7 @@ impl ScrubReport {
             unmoved_blocks: scrub.unmoved_blocks,
             lost_blocks: scrub.lost_blocks,
             damaged_batches: scrub.damaged_batches,
-            lost: scrub.lost.iter().map(|lost| LostBlock { volume: name(lost.volume), block: lost.lba }).collect(),
+            lost: scrub.lost.iter().map(|lost| LostBlock { volume: shared(lost.volume).unwrap_or_else(|| name(lost.volume)), block: lost.lba }).collect(),
         };
         if report.is_under_way() {
             report.left_bytes = left_bytes(status);

@@ -95,7 +95,7 @@ impl Image {
         let blocks = usable / BLOCK_BYTES * live_percent / 100;
         match pool.command(Control::VolumeCreate { name: "data".into(), size_bytes: blocks * BLOCK_BYTES })? {
             ControlReply::Volume(volume) => pool.volume = volume,
-            ControlReply::Done => return Err("no volume was made".into()),
+            ControlReply::Done | ControlReply::Sharing(_) => return Err("no volume was made".into()),
         }
         pool.versions = vec![0; blocks as usize];
         pool.close()

@@ -390,21 +390,25 @@ pub fn journal(report: &PoolReport) -> String {
 
 /// What the blocks of all volumes take, and what sharing and compression made of them.
 fn stored(report: &PoolReport) -> String {
-    let sum = |bytes: fn(&windrow_host::report::VolumeReport) -> u64| report.volumes.iter().map(bytes).sum::<u64>();
-    let dedup = &report.counters.dedup;
-    let (mapped, stored) = (sum(|volume| volume.mapped_bytes), sum(|volume| volume.stored_bytes) + dedup.stored_bytes);
-    let ratio = |all: u64, part: u64| {
-        let hundredths = (u128::from(all) * 100).checked_div(u128::from(part)).unwrap_or(100);
-        format!("1 : {}.{:02}", hundredths / 100, hundredths % 100)
-    };
+    let (space, dedup) = (&report.space, &report.counters.dedup);
+    let ratio = |ppm: u64| format!("1 : {}.{:02}", ppm / 1_000_000, ppm % 1_000_000 / 10_000);
     let shared = match dedup.referred_bytes {
         0 => String::new(),
         referred => {
-            let (unique, index) = (dedup.unique_bytes, Size(dedup.index_bytes));
-            format!("; {} unique for {} shared ({}), index {index}", Size(unique), Size(referred), ratio(referred, unique))
+            let (unique, index) = (Size(dedup.unique_bytes), Size(dedup.index_bytes));
+            let ratios = format!("deduplication {}, compression {}", ratio(space.dedup_ppm), ratio(space.compression_ppm));
+            format!("; {ratios}; {unique} unique for {} shared, index {index}", Size(referred))
         }
     };
-    format!("{} for {} of blocks ({}){shared}", Size(stored), Size(mapped), ratio(mapped, stored))
+    format!("{} for {} of blocks ({}){shared}", Size(space.stored_bytes), Size(space.logical_bytes), ratio(space.reduction_ppm))
+}
+
+/// What volumes promise, as a share of what there is.
+fn promised(report: &PoolReport) -> String {
+    let space = &report.space;
+    let over = if space.provisioned_ppm > 1_000_000 { ": more than there is, watch `used`" } else { "" };
+    let percent = space.provisioned_ppm / 1000;
+    format!("{} in volumes ({}.{} % of what is usable{over})", Size(space.provisioned_bytes), percent / 10, percent % 10)
 }
 
 /// A pool as text.
@@ -421,7 +425,7 @@ pub fn describe(report: &PoolReport) -> String {
         members.row([member.member.to_string(), state, Size(member.size_bytes).to_string(), errors, member.path.clone()]);
     }
     format!(
-        "pool       {} ({})\nstate      {}{reason}{served}\nredundancy {}\nused       {} of {} ({}.{} %)\nstored     {}\nsegments   {} free of {}\nat risk    {} not durable yet\njournal    {}\nscrub      {}\n{}{}{}{}",
+        "pool       {} ({})\nstate      {}{reason}{served}\nredundancy {}\nused       {} of {} ({}.{} %)\npromised   {}\nstored     {}\nsegments   {} free of {}; the others take {} of all members, and hold {} of garbage\nat risk    {} not durable yet\njournal    {}\nscrub      {}\n{}{}{}{}",
         report.name,
         report.pool,
         report.state,
@@ -430,9 +434,12 @@ pub fn describe(report: &PoolReport) -> String {
         Size(capacity.usable_bytes),
         percent / 10,
         percent % 10,
+        promised(report),
         stored(report),
         capacity.free_segments,
         capacity.segments,
+        Size(report.space.physical_bytes),
+        Size(report.space.garbage_bytes),
         Size(report.bounds.at_risk_bytes),
         journal(report),
         scrub::line(&report.scrub, report.served, None),

@@ -51,8 +51,14 @@ pub fn amplification(report: &PoolReport) -> String {
         table.row([cause.to_owned(), Size(bytes).to_string(), factor(ppm as u64)]);
     }
     table.row(["all causes".to_owned(), Size(counters.written.total()).to_string(), factor(factors.total_ppm)]);
+    let reduced = if factors.stored_ppm == 1_000_000 || base == 0 {
+        String::new()
+    } else {
+        let (stored, each) = (factor(factors.stored_ppm), factor(factors.per_stored_ppm));
+        format!("of each byte that users wrote {stored} was stored; {each} bytes were written to members for each stored one\n")
+    };
     format!(
-        "users wrote {} and read {}; write amplification {}, of cleaning alone {}\n{}",
+        "users wrote {} and read {}; write amplification {}, of cleaning alone {}\n{reduced}{}",
         Size(base),
         Size(counters.user_read_bytes),
         factor(factors.total_ppm),

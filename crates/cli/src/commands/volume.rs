@@ -32,11 +32,15 @@ pub enum VolumeCommand {
         #[command(flatten)]
         place: PoolPlace,
     },
-    /// Show the volumes of a pool.
-    #[command(after_help = "Examples:\n  windrow volume list tank\n  windrow volume list tank -o json")]
+    /// Show the volumes of a pool. ALONE is what goes when the volume is deleted: stored bytes of its blocks and of shared content that no other volume
+    /// refers to.
+    #[command(after_help = "Examples:\n  windrow volume list tank\n  windrow volume list tank --quick\n  windrow volume list tank -o json")]
     List {
         /// Pool.
         pool: String,
+        /// Do not count what each volume keeps for itself; for that the maps of all volumes are looked through where content is shared.
+        #[arg(long)]
+        quick: bool,
         #[command(flatten)]
         place: PoolPlace,
     },
@@ -160,12 +164,38 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
             });
             Ok(0)
         }
-        VolumeCommand::List { pool, place } => {
-            let report = context::status(&pool, &place)?;
-            output.result("volume-list", &serde_json::json!({ "pool": pool, "volumes": report.volumes }), || table(&report.volumes));
-            Ok(0)
-        }
+        VolumeCommand::List { pool, quick, place } => list(&pool, quick, &place, output),
     }
+}
+
+fn list(pool: &str, quick: bool, place: &PoolPlace, output: &Output) -> Result<u8, Failure> {
+    let mut volumes = context::status(pool, place)?.volumes;
+    let mut exact = true;
+    let counts = if quick {
+        None
+    } else if volumes.iter().all(|volume| volume.shared_bytes == 0) {
+        // Nothing is shared: whatever is stored is its volume's.
+        volumes.iter_mut().for_each(|volume| volume.exclusive_bytes = Some(volume.stored_bytes));
+        None
+    } else {
+        Some(context::ask(pool, place, Command::Sharing)?)
+    };
+    match counts {
+        None => {}
+        Some(Reply::Sharing(counted)) => {
+            exact = counted.exact;
+            for volume in &mut volumes {
+                volume.exclusive_bytes = counted.volumes.iter().find(|count| count.id == volume.id).map(|count| count.exclusive_bytes);
+            }
+        }
+        Some(_) => return Err(unexpected()),
+    }
+    let value = serde_json::json!({ "pool": pool, "volumes": volumes, "exact": exact });
+    output.result("volume-list", &value, || {
+        let note = if exact { "" } else { "ALONE is not exact: blocks were shared, or ceased to be, while it was counted\n" };
+        table(&volumes) + note
+    });
+    Ok(0)
 }
 
 fn named(compression: &str) -> Compression {
@@ -191,7 +221,8 @@ pub fn table(volumes: &[VolumeReport]) -> String {
     if volumes.is_empty() {
         return "no volumes\n".to_owned();
     }
-    let mut table = Table::new(&["VOLUME", "ID", "SIZE", "MAPPED", "STORED", "STATE"]);
+    let is_counted = volumes.iter().any(|volume| volume.exclusive_bytes.is_some());
+    let mut table = Table::new(&["VOLUME", "ID", "SIZE", "MAPPED", "SHARED", if is_counted { "ALONE" } else { "STORED" }, "STATE"]);
     for volume in volumes {
         let state = match (volume.deleting, volume.read_only) {
             (true, _) => "deleting",
@@ -210,8 +241,13 @@ pub fn table(volumes: &[VolumeReport]) -> String {
             Dedup::Hash => ", dedup hash",
         };
         let state = format!("{state}{flushes}{compression}{dedup}");
-        let [size, mapped, stored] = [volume.size_bytes, volume.mapped_bytes, volume.stored_bytes].map(|bytes| Size(bytes).to_string());
-        table.row([volume.name.clone(), volume.id.to_string(), size, mapped, stored, state]);
+        // One that came after the count has none.
+        let alone = match volume.exclusive_bytes {
+            None if is_counted => "-".to_owned(),
+            bytes => Size(bytes.unwrap_or(volume.stored_bytes)).to_string(),
+        };
+        let [size, mapped, shared] = [volume.size_bytes, volume.mapped_bytes, volume.shared_bytes].map(|bytes| Size(bytes).to_string());
+        table.row([volume.name.clone(), volume.id.to_string(), size, mapped, shared, alone, state]);
     }
     table.render()
 }

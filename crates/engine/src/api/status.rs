@@ -270,6 +270,10 @@ pub struct PoolStatus {
     pub cleaning_segments: u32,
     /// Bytes of live blocks in those segments.
     pub data_live_bytes: u64,
+    /// Bytes of their data columns that are not alive: what cleaning gains without any trim.
+    pub garbage_bytes: u64,
+    /// Bytes on all members of all segments that are not free, redundancy included.
+    pub physical_bytes: u64,
     /// Map memory in use, in bytes.
     pub map_bytes: u64,
     /// Map pages in use. A page maps 1 MiB of a volume and exists where something was written.

@@ -149,6 +149,8 @@ impl StateMachine for FakeMachine {
             data_segments: 0,
             cleaning_segments: 0,
             data_live_bytes: 0,
+            garbage_bytes: 0,
+            physical_bytes: 0,
             map_bytes: 0,
             map_pages: 0,
             map_pages_max: 0,

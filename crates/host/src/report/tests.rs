@@ -36,6 +36,7 @@ pub(crate) fn sample() -> PoolReport {
             dedup: Default::default(),
             shared_bytes: 0,
             stored_bytes: 4096,
+            exclusive_bytes: None,
             read_only: false,
             deleting: false,
         }],
@@ -57,6 +58,7 @@ pub(crate) fn sample() -> PoolReport {
             reserve_segments: 1,
             zones: Vec::new(),
         },
+        space: SpaceReport { provisioned_bytes: 1 << 20, logical_bytes: 4096, unique_bytes: 4096, stored_bytes: 2048, ..SpaceReport::default() },
         bounds: BoundsReport {
             limits: Limits::default(),
             map_bytes: 1,
@@ -133,6 +135,9 @@ fn amplification_in_exact_millionths() {
     assert_eq!(report.cleaning_ppm, 1_250_000);
     assert_eq!(report.total_ppm, 6_373_334 * 1_000_000 / 4_000_000);
     assert_eq!(report.header_ppm, 10_000);
+    assert_eq!((report.stored_ppm, report.per_stored_ppm), (1_000_000, report.total_ppm));
+    let reduced = AmplificationReport::new(&WrittenBytes { user: 1_000_000, ..written }, 4_000_000);
+    assert_eq!((reduced.stored_ppm, reduced.per_stored_ppm), (250_000, 3_373_334), "of each byte a quarter is stored");
     assert_eq!(AmplificationReport::new(&WrittenBytes::default(), 0), AmplificationReport::default(), "nothing written divides nothing");
 }
 

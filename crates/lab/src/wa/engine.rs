@@ -224,7 +224,7 @@ impl Driver {
         let size_bytes = u64::from(plan.blocks) * BLOCK_BYTES;
         match driver.command(Control::VolumeCreate { name: "data".into(), size_bytes })? {
             ControlReply::Volume(volume) => driver.volume = volume,
-            ControlReply::Done => return Err("no volume was made".into()),
+            ControlReply::Done | ControlReply::Sharing(_) => return Err("no volume was made".into()),
         }
         Ok(driver)
     }

@@ -1,0 +1,208 @@
+//! A walk over the maps of all volumes beside whatever else goes on: who refers to which shared content.
+//!
+//! Two questions need it. *What does each volume keep for itself?* ([`crate::Control::CountSharing`]): content that only one volume refers to goes with that volume,
+//! other content stays. *Which blocks are lost with content that can not be had any more?* Nothing but the maps knows either: an id knows how many refer to
+//! it, not who.
+//!
+//! 1 A walk goes over the pages of the map arena, a bounded number in each step of the engine ([`SURVEY_PAGES_PER_STEP`]). Each reference notes in a table
+//!   which volume it is of: nobody, one, or several.
+//! 2 Then it goes over the contents: what one volume alone refers to is that volume's.
+//! 3 The table has room for [`SURVEY_IDS`] contents. A pool with more takes several rounds, each over all pages.
+//! 4 **Exact or not.** Maps change beside the walk. It says that it is exact if no reference has come or gone from its begin to its end, and no content has
+//!   changed its length (cleaning may pack content better, never worse, so an equal sum is equal lengths).
+//! 5 Lost content is named in the same pass: a notice for each block that refers to it. Each content
+//!   is named once in a start, and once more by each scrub.
+
+use crate::control::control_answer;
+use crate::limits::{SURVEY_IDS, SURVEY_LOST_MAX, SURVEY_PAGES_PER_STEP};
+use crate::map::PageSlot;
+use crate::{ControlError, ControlId, ControlReply, Engine, Notice, Outbox, Sharing, VolumeSharing};
+use std::collections::{BTreeMap, BTreeSet};
+use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
+use windrow_units::{Lba, PLACE_UNIT, VolumeId};
+
+/// Nobody refers to a content, as far as the walk has come.
+const NOBODY: u32 = 0;
+/// More than one volume does.
+const SEVERAL: u32 = u32::MAX;
+
+/// What is asked for, and the walk under way.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    /// Who waits for a count that has not begun.
+    asked: Vec<ControlId>,
+    /// Lost contents that are to be named.
+    lost: BTreeSet<u32>,
+    /// Contents (id and life) that have been, so that nobody is told again and again.
+    named: BTreeSet<(u32, u32)>,
+    walk: Option<Walk>,
+}
+
+#[derive(Debug)]
+struct Walk {
+    stage: Stage,
+    /// Lost contents, looked for in the first round.
+    lost: BTreeSet<u32>,
+    count: Option<Count>,
+}
+
+/// Where a walk is; the number is the next one.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// Slot of the arena.
+    Pages(u32),
+    /// Content.
+    Contents(u64),
+}
+
+/// A count of what volumes keep for themselves.
+#[derive(Debug)]
+struct Count {
+    askers: Vec<ControlId>,
+    /// The first content of this round.
+    base: u64,
+    /// For each content of the round, who refers to it.
+    owners: Vec<u32>,
+    /// Units of content that only this volume refers to.
+    exclusive: BTreeMap<VolumeId, u64>,
+    /// What tells whether anything has changed.
+    before: (u64, u64),
+}
+
+impl Survey {
+    /// True if nothing is asked for or under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.walk.is_none() && self.asked.is_empty() && self.lost.is_empty()
+    }
+
+    /// The blocks that refer to a content are to be named, if they have not been.
+    pub(crate) fn name(&mut self, id: u32, life: u32) {
+        if self.named.len() < SURVEY_LOST_MAX && self.named.insert((id, life)) {
+            self.lost.insert(id);
+        }
+    }
+
+    /// What has been named is named again when it is found again.
+    pub(crate) fn forget_named(&mut self) {
+        self.named.clear();
+    }
+
+    /// All who wait for an answer; nothing goes on.
+    pub(crate) fn give_up(&mut self) -> impl Iterator<Item = ControlId> + use<> {
+        let begun = self.walk.take().and_then(|walk| walk.count).map(|count| count.askers).unwrap_or_default();
+        self.lost.clear();
+        begun.into_iter().chain(std::mem::take(&mut self.asked))
+    }
+}
+
+impl Engine {
+    /// Somebody wants to know what each volume keeps for itself.
+    pub(crate) fn count_sharing(&mut self, id: ControlId) {
+        self.survey.asked.push(id);
+    }
+
+    /// Goes on with a walk, or begins one that is wanted.
+    pub(crate) fn survey_step(&mut self, out: &mut Outbox) {
+        if self.survey.is_idle() {
+            return;
+        }
+        let Some(mut walk) = self.survey.walk.take().or_else(|| self.begin_survey(out)) else { return };
+        let ended = match walk.stage {
+            Stage::Pages(at) => self.survey_pages(&mut walk, at, out),
+            Stage::Contents(at) => self.survey_contents(&mut walk, at),
+        };
+        if !ended {
+            self.survey.walk = Some(walk);
+        } else if let Some(count) = walk.count {
+            let reply = self.sharing(&count);
+            count.askers.iter().for_each(|id| control_answer(*id, Ok(ControlReply::Sharing(reply.clone())), out));
+        }
+    }
+
+    fn begin_survey(&mut self, out: &mut Outbox) -> Option<Walk> {
+        let (askers, lost) = (std::mem::take(&mut self.survey.asked), std::mem::take(&mut self.survey.lost));
+        let mut owners = Vec::new();
+        let ids = self.volumes.ids.end().min(SURVEY_IDS) as usize;
+        if !askers.is_empty() && owners.try_reserve_exact(ids).is_err() {
+            let error = ControlError::NoSpace("there is no memory to count shared content".into());
+            askers.into_iter().for_each(|id| control_answer(id, Err(error.clone()), out));
+            return None;
+        }
+        owners.resize(if askers.is_empty() { 0 } else { ids }, NOBODY);
+        let before = self.sharing_mark();
+        let count = (!askers.is_empty()).then_some(Count { askers, base: 0, owners, exclusive: BTreeMap::new(), before });
+        Some(Walk { stage: Stage::Pages(0), lost, count })
+    }
+
+    /// Changes with each reference that comes or goes, and with each content that changes its length.
+    fn sharing_mark(&self) -> (u64, u64) {
+        let units = self.volumes.get(VolumeId::SHARED).map_or(0, |v| v.map.stored_units);
+        (self.volumes.arena.reference_changes(), units)
+    }
+
+    /// True if the walk has ended.
+    fn survey_pages(&mut self, walk: &mut Walk, at: u32, out: &mut Outbox) -> bool {
+        let end = self.volumes.arena.slots();
+        let until = end.min(at.saturating_add(SURVEY_PAGES_PER_STEP));
+        for slot in at..until {
+            self.survey_page(walk, PageSlot(slot), out);
+        }
+        walk.stage = if until < end { Stage::Pages(until) } else { Stage::Contents(walk.count.as_ref().map_or(0, |count| count.base)) };
+        until == end && walk.count.is_none()
+    }
+
+    fn survey_page(&mut self, walk: &mut Walk, slot: PageSlot, out: &mut Outbox) {
+        let Some(meta) = self.volumes.arena.meta(slot).filter(|meta| meta.volume != VolumeId::SHARED) else { return };
+        let (volume, first) = (meta.volume, u64::from(meta.index) * MAP_PAGE_ENTRIES as u64);
+        for (lba, entry) in (first..).zip(self.volumes.arena.page(slot)) {
+            let Some(id) = entry.shared_id() else { continue };
+            if let Some(count) = &mut walk.count
+                && let Some(owner) = id.0.checked_sub(count.base).and_then(|at| count.owners.get_mut(at as usize))
+            {
+                *owner = if matches!(*owner, NOBODY) || *owner == volume.0 { volume.0 } else { SEVERAL };
+            }
+            if walk.lost.contains(&(id.0 as u32)) {
+                out.notices.push(Notice::UnrecoverableReference { volume, lba, content: id.0 });
+                self.scrub.note_reference(volume, lba, id);
+            }
+        }
+    }
+
+    /// True if the walk has ended.
+    fn survey_contents(&mut self, walk: &mut Walk, at: u64) -> bool {
+        walk.lost.clear();
+        let Some(count) = &mut walk.count else { return true };
+        let Some(shared) = self.volumes.get(VolumeId::SHARED) else { return true };
+        let end = count.base + count.owners.len() as u64;
+        let until = end.min(at + u64::from(SURVEY_PAGES_PER_STEP) * MAP_PAGE_ENTRIES as u64);
+        for id in at..until {
+            let owner = count.owners[(id - count.base) as usize];
+            if !matches!(owner, NOBODY | SEVERAL) {
+                let units = shared.map.get(&self.volumes.arena, Lba(id)).length_units();
+                *count.exclusive.entry(VolumeId(owner)).or_default() += u64::from(units);
+            }
+        }
+        if until < end {
+            walk.stage = Stage::Contents(until);
+            return false;
+        }
+        let left = self.volumes.ids.end().saturating_sub(end);
+        if left == 0 {
+            return true;
+        }
+        count.base = end;
+        count.owners.truncate(left.min(SURVEY_IDS) as usize);
+        count.owners.fill(NOBODY);
+        walk.stage = Stage::Pages(0);
+        false
+    }
+
+    fn sharing(&self, count: &Count) -> Sharing {
+        let bytes = |units: u64| units * PLACE_UNIT as u64;
+        let volumes = self.volumes.iter().map(|v| {
+            let exclusive_bytes = bytes(v.map.stored_units + count.exclusive.get(&v.record.id).copied().unwrap_or(0));
+            VolumeSharing { id: v.record.id, exclusive_bytes }
+        });
+        Sharing { volumes: volumes.collect(), exact: self.sharing_mark() == count.before }
+    }
+}
