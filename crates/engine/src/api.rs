@@ -304,10 +304,17 @@ pub enum Notice {
         /// Content.
         content: u64,
     },
-    /// Use of the pool passed 80, 90 or 95 per cent upwards.
+    /// Use of the pool passed one of its warnings upwards. Told again after use has been two per cent below it.
     Filling {
         /// The threshold passed.
         percent: u8,
+    },
+    /// Volumes promise more than there is: the sum of their sizes has passed what is usable.
+    Overcommitted {
+        /// Sizes of all volumes.
+        provisioned_bytes: u64,
+        /// What users may fill.
+        usable_bytes: u64,
     },
     /// A write was refused because all map pages are in use: told once for each time they run out.
     MapFull {

@@ -157,6 +157,7 @@ impl Engine {
         self.checkpoint.applied = order;
         self.volumes.add(VolumeRecord::new(volume, size_bytes, name.clone()));
         self.queue_record(Entry::Volume { volume, order, change: VolumeChange::Create { name, size_bytes } }, order);
+        self.report_promises(out);
         self.flush_through(order, Waiter::Control { id, reply: ControlReply::Volume(volume) }, out);
         Ok(())
     }
@@ -171,6 +172,7 @@ impl Engine {
             self.begin_range(volume, Lba(size_bytes / BLOCK_BYTES), Lba(old / BLOCK_BYTES), order, RangeState::Hole);
         }
         self.queue_record(Entry::Volume { volume, order, change: VolumeChange::Resize { size_bytes } }, order);
+        self.report_promises(out);
         self.flush_through(order, Waiter::Control { id, reply: ControlReply::Done }, out);
         Ok(())
     }
@@ -180,6 +182,7 @@ impl Engine {
         let order = self.orders.take(1);
         self.begin_delete(volume, order);
         self.queue_record(Entry::Volume { volume, order, change: VolumeChange::Delete }, order);
+        self.report_promises(out);
         self.flush_through(order, Waiter::Control { id, reply: ControlReply::Done }, out);
         Ok(())
     }
@@ -270,6 +273,7 @@ impl Engine {
         let policy = self.policy_for(&properties, &plan).map_err(ControlError::Invalid)?;
         self.take_plan(plan);
         self.take_policy(policy);
+        self.report_promises(out);
         self.segments.set_rule(crate::recover::victim_rule(&properties));
         self.superblock.properties = properties;
         self.superblock_writer.wanted += 1;
@@ -408,6 +412,9 @@ pub(crate) fn check_properties(properties: &Properties) -> Result<(), String> {
     }
     if properties.read_latency_bound_ms > 3_600_000 {
         return Err(format!("the bound on the latency of reads is 0 (off) or at most 1 hour, {} ms given", properties.read_latency_bound_ms));
+    }
+    if !Properties::are_warnings(properties.warn_at) {
+        return Err(format!("warnings lie between 1 and 100 per cent, at most four, ascending; {:?} given", properties.warn_at));
     }
     if Rule::from_code(properties.victim_policy, properties.victim_number).is_none() {
         return Err(format!("there is no victim policy of number {}", properties.victim_policy));

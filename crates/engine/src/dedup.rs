@@ -80,6 +80,24 @@ pub struct DedupSums {
     pub evicted: u64,
 }
 
+impl DedupSums {
+    /// In the order in which checkpoints keep them.
+    pub(crate) fn to_words(self) -> [u64; 5] {
+        [self.looked_up, self.found, self.compared, self.mismatched, self.evicted]
+    }
+
+    /// From what a checkpoint kept.
+    pub(crate) fn from_words([looked_up, found, compared, mismatched, evicted]: [u64; 5]) -> Self {
+        Self { looked_up, found, compared, mismatched, evicted }
+    }
+
+    /// Both together.
+    pub(crate) fn and(self, other: &Self) -> Self {
+        let (mine, other) = (self.to_words(), other.to_words());
+        Self::from_words(std::array::from_fn(|at| mine[at].saturating_add(other[at])))
+    }
+}
+
 /// What is shared now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct DedupStatus {
@@ -287,6 +305,11 @@ impl Engine {
             }
         }
         self.volumes.ids.free(id, applied);
+    }
+
+    /// What deduplication did since start.
+    pub(crate) fn dedup_sums(&self) -> DedupSums {
+        self.shared.sums
     }
 
     /// What is shared now.

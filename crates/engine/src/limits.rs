@@ -136,6 +136,8 @@ pub const FRUITLESS_VICTIMS: u32 = 2;
 pub const REPAIR_CHECKPOINTS: u32 = 3;
 /// Blocks that are read at the same time in such a search: above it no further page is looked at.
 pub const MAP_READS: usize = 64;
+/// Per cent by which use must have fallen below a warning before that is told again.
+pub const FILLING_HYSTERESIS: u64 = 2;
 /// Lost blocks that a scrub lists; all are counted.
 pub const SCRUB_LOST_MAX: usize = 1024;
 /// Map pages touched by one step of a range walk.

@@ -1,11 +1,14 @@
 //! What `status` and `stats` show, and the counters behind it.
 
-use crate::limits::STREAM_USER;
+use crate::limits::{FILLING_HYSTERESIS, STREAM_USER};
 use crate::member::{add, life};
-use crate::{Engine, MemberStatus, Notice, Outbox, PoolStatus, StageTimes, StopReason, VolumeStatus};
+use crate::{DedupSums, Engine, MemberStatus, Notice, Outbox, PoolStatus, ReductionSums, StageTimes, StopReason, VolumeStatus};
 use windrow_layout::checkpoint::VolumeState;
 use windrow_layout::superblock::{MemberRecord, MemberState};
 use windrow_units::{BLOCK_BYTES, MemberId, PLACE_UNIT};
+
+/// Where the sums of compression and deduplication begin among the counters that a checkpoint keeps. What lies before is of users' bytes and scrubs.
+const SAVED_SUMS: usize = 64;
 
 /// Counters since start, and the lifetime totals they began with.
 #[derive(Debug, Default)]
@@ -29,7 +32,11 @@ pub(crate) struct Counters {
     /// Bytes admitted at the time of the last look, for what is at risk.
     pub(crate) lifetime_user_bytes: u64,
     pub(crate) lifetime_member_bytes: u64,
+    pub(crate) lifetime_reduction: ReductionSums,
+    pub(crate) lifetime_dedup: DedupSums,
+    /// The highest warning that is in force.
     pub(crate) filling_reported: u8,
+    pub(crate) overcommitted_reported: bool,
     /// Writes refused for want of a map page, and of space.
     pub(crate) refused_map_pages: u64,
     pub(crate) refused_space: u64,
@@ -46,9 +53,18 @@ impl Engine {
         [self.counters.lifetime_user_bytes + self.counters.user_write_bytes, self.counters.lifetime_member_bytes + members]
     }
 
+    /// What reduction did over the pool's life, as far as checkpoints have it.
+    fn lifetime_sums(&self) -> (ReductionSums, DedupSums) {
+        (self.admission.reducing.sums.and(&self.counters.lifetime_reduction), self.dedup_sums().and(&self.counters.lifetime_dedup))
+    }
+
     /// The counters that a checkpoint keeps; their order is part of the format.
     pub(crate) fn saved_counters(&self) -> Vec<u64> {
-        self.lifetime_counters().into_iter().chain(self.scrub.saved(self.now_ns)).collect()
+        let mut saved: Vec<u64> = self.lifetime_counters().into_iter().chain(self.scrub.saved(self.now_ns)).collect();
+        saved.resize(SAVED_SUMS, 0);
+        let (reduction, dedup) = self.lifetime_sums();
+        saved.extend(reduction.to_words().into_iter().chain(dedup.to_words()));
+        saved
     }
 
     /// Takes over what a checkpoint kept.
@@ -56,6 +72,8 @@ impl Engine {
         let counter = |at: usize| saved.get(at).copied().unwrap_or(0);
         self.counters.lifetime_user_bytes = counter(0);
         self.counters.lifetime_member_bytes = counter(1);
+        self.counters.lifetime_reduction = ReductionSums::from_words(std::array::from_fn(|at| counter(SAVED_SUMS + at)));
+        self.counters.lifetime_dedup = DedupSums::from_words(std::array::from_fn(|at| counter(SAVED_SUMS + 5 + at)));
         self.scrub = crate::scrub::Scrub::restored(saved.get(2..).unwrap_or_default());
     }
 
@@ -74,6 +92,7 @@ impl Engine {
         };
         let properties = &self.superblock.properties;
         let [lifetime_user_bytes, lifetime_member_bytes] = self.lifetime_counters();
+        let (lifetime_reduction, lifetime_dedup) = self.lifetime_sums();
         let segments = self.segments.occupancy(&self.zones);
         PoolStatus {
             pool: self.superblock.pool,
@@ -98,6 +117,7 @@ impl Engine {
             properties: *properties,
             plan: self.plan.clone(),
             used_bytes: self.volumes.used_blocks * BLOCK_BYTES,
+            warned_percent: self.counters.filling_reported,
             free_segments: self.segments.free_count(),
             data_segments: segments.closed,
             cleaning_segments: self.cleaner.victim_count(),
@@ -135,6 +155,8 @@ impl Engine {
             durable_order: self.orders.used(self.promised()),
             lifetime_user_bytes,
             lifetime_member_bytes,
+            lifetime_reduction,
+            lifetime_dedup,
         }
     }
 
@@ -186,21 +208,35 @@ impl Engine {
             .collect()
     }
 
-    /// Tells when use passes 80, 90 and 95 per cent upwards.
+    /// Tells when use passes one of the pool's thresholds upwards. One that was told is told again only after use was [`FILLING_HYSTERESIS`] below it.
     pub(crate) fn report_filling(&mut self, out: &mut Outbox) {
         let usable = (self.plan.usable_bytes / BLOCK_BYTES).max(1);
         let percent = self.volumes.used_blocks * 100 / usable;
-        let passed = [95u8, 90, 80].into_iter().find(|p| percent >= u64::from(*p)).unwrap_or(0);
+        let warn_at = self.superblock.properties.warn_at;
+        let highest = |percent: u64| warn_at.into_iter().filter(|at| percent >= u64::from(*at)).max().unwrap_or(0);
+        let passed = highest(percent);
         if passed > self.counters.filling_reported {
             out.notices.push(Notice::Filling { percent: passed });
+            self.counters.filling_reported = passed;
         }
-        self.counters.filling_reported = passed;
+        self.counters.filling_reported = self.counters.filling_reported.min(highest(percent + FILLING_HYSTERESIS));
         let (pages, most) = (self.volumes.arena.used_pages(), self.volumes.arena.max_pages());
         if self.counters.refused_map_pages > 0 && pages >= most && !self.counters.map_full_reported {
             self.counters.map_full_reported = true;
             out.notices.push(Notice::MapFull { pages: most });
         }
         self.counters.map_full_reported &= pages >= most;
+    }
+
+    /// Tells when volumes begin to promise more than there is. To be called when one has come, gone or changed its size, or the usable space has.
+    pub(crate) fn report_promises(&mut self, out: &mut Outbox) {
+        let active = self.volumes.iter().filter(|v| v.record.state == VolumeState::Active);
+        let (provisioned_bytes, usable_bytes) = (active.map(|v| v.record.size_bytes).sum::<u64>(), self.plan.usable_bytes);
+        let is_over = provisioned_bytes > usable_bytes;
+        if is_over && !self.counters.overcommitted_reported {
+            out.notices.push(Notice::Overcommitted { provisioned_bytes, usable_bytes });
+        }
+        self.counters.overcommitted_reported = is_over;
     }
 
     /// Checks what must hold when nothing is under way; the text of the first violation.

@@ -230,6 +230,9 @@ pub struct PropertyChange {
     /// Milliseconds after which a read that takes much longer than usual is looked for elsewhere; 0: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_latency_bound_ms: Option<u32>,
+    /// Per cent at which it is told that the pool fills; none: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warn_at: Option<Vec<u8>>,
 }
 
 /// An answer.

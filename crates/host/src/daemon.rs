@@ -308,6 +308,12 @@ pub fn set_properties(pool: &Pool, change: &PropertyChange) -> Result<(), Failur
     properties.rebuild_rate = change.rebuild_rate.unwrap_or(properties.rebuild_rate);
     properties.scrub_interval_days = change.scrub_interval_days.unwrap_or(properties.scrub_interval_days);
     properties.read_latency_bound_ms = change.read_latency_bound_ms.unwrap_or(properties.read_latency_bound_ms);
+    if let Some(warn_at) = &change.warn_at {
+        if warn_at.len() > 4 {
+            return Err(Failure::new(id::POOL_VALUE, what, format!("{} warnings are given", warn_at.len())).remedy("give four at most"));
+        }
+        properties.warn_at.clone_from(warn_at);
+    }
     properties.rebuild_rate_min = change.rebuild_rate_min.unwrap_or(properties.rebuild_rate_min);
     pool.control(Control::SetProperties(properties.to_properties())).map_err(|error| control_failure(what.to_owned(), &error))?;
     Ok(())

@@ -173,6 +173,7 @@ fn gauges(page: &mut Page, report: &PoolReport) {
     page.single("stored_bytes", "gauge", "Bytes in which they are stored: payload alone.", space.stored_bytes);
     page.single("physical_bytes", "gauge", "Bytes on all members of segments that are not free, redundancy included.", space.physical_bytes);
     page.single("garbage_bytes", "gauge", "Bytes of closed data segments that nothing lives in.", space.garbage_bytes);
+    page.single("filling_percent", "gauge", "The highest warning of a filling pool that use has passed; 0: none.", space.warned_percent);
     page.single("dedup_referred_bytes", "gauge", "Bytes of blocks that refer to shared content.", dedup.referred_bytes);
     page.single("dedup_unique_bytes", "gauge", "Bytes of that content, each counted once.", dedup.unique_bytes);
     page.single("dedup_stored_bytes", "gauge", "Bytes in which it is stored.", dedup.stored_bytes);

@@ -118,6 +118,9 @@ pub struct PropertyReport {
     pub scrub_interval_days: u16,
     /// Milliseconds after which a read that takes much longer than usual is looked for elsewhere; 0: never.
     pub read_latency_bound_ms: u32,
+    /// Per cent of the usable space at which it is told that the pool fills, ascending, at most four; empty: never.
+    #[serde(default)]
+    pub warn_at: Vec<u8>,
 }
 
 impl From<&Properties> for PropertyReport {
@@ -132,6 +135,7 @@ impl From<&Properties> for PropertyReport {
             rebuild_rate_min: properties.rebuild_rate_min,
             scrub_interval_days: properties.scrub_interval_days,
             read_latency_bound_ms: properties.read_latency_bound_ms,
+            warn_at: properties.warn_at.into_iter().filter(|at| *at > 0).collect(),
         }
     }
 }
@@ -151,6 +155,7 @@ impl PropertyReport {
             rebuild_rate_min: self.rebuild_rate_min,
             scrub_interval_days: self.scrub_interval_days,
             read_latency_bound_ms: self.read_latency_bound_ms,
+            warn_at: std::array::from_fn(|i| self.warn_at.get(i).copied().unwrap_or(0)),
         }
     }
 }
@@ -283,6 +288,12 @@ pub struct CounterReport {
     pub lifetime_user_bytes: u64,
     /// Bytes written to members over the pool's life; after a crash at least that many.
     pub lifetime_member_bytes: u64,
+    /// What compression did over the pool's life; after a crash at least that.
+    #[serde(default)]
+    pub lifetime_reduction: windrow_engine::ReductionSums,
+    /// What deduplication did over the pool's life; after a crash at least that.
+    #[serde(default)]
+    pub lifetime_dedup: windrow_engine::DedupSums,
 }
 
 /// The rebuild that is under way, or the last one since start.
@@ -455,6 +466,8 @@ impl PoolReport {
                 written: status.written,
                 lifetime_user_bytes: status.lifetime_user_bytes,
                 lifetime_member_bytes: status.lifetime_member_bytes,
+                lifetime_reduction: status.lifetime_reduction,
+                lifetime_dedup: status.lifetime_dedup,
             },
             amplification: AmplificationReport::new(&status.written, status.user_write_bytes),
             scrub,
@@ -472,9 +485,10 @@ impl PoolReport {
         self.volumes.iter().find(|volume| volume.name == name && !volume.deleting)
     }
 
-    /// Exit code of `pool status --exit-code`: 0 online, 1 degraded, 2 stopped.
+    /// Exit code of `pool status --exit-code`: 0 online, 1 degraded, 2 stopped, 3 online and filled beyond one of its warnings.
     pub fn exit_code(&self) -> u8 {
         match self.state.as_str() {
+            "online" if self.space.warned_percent > 0 => 3,
             "online" => 0,
             "degraded" => 1,
             _ => 2,

@@ -28,6 +28,8 @@ pub struct SpaceReport {
     pub physical_bytes: u64,
     /// Data space in closed segments that nothing lives in: cleaning gains it without any trim.
     pub garbage_bytes: u64,
+    /// The highest of the pool's warnings that use has passed, in per cent; 0: none.
+    pub warned_percent: u8,
     /// `logical_bytes` less `stored_bytes`.
     pub saved_bytes: u64,
     /// `provisioned_bytes` for each usable byte: above one million more is promised than there is.
@@ -55,6 +57,7 @@ impl SpaceReport {
             stored_bytes,
             physical_bytes: status.physical_bytes,
             garbage_bytes: status.garbage_bytes,
+            warned_percent: status.warned_percent,
             saved_bytes: logical_bytes.saturating_sub(stored_bytes),
             provisioned_ppm: ratio(provisioned_bytes, status.plan.usable_bytes).unwrap_or(0),
             dedup_ppm: ratio(logical_bytes, unique_bytes).unwrap_or(1_000_000),

@@ -271,6 +271,8 @@ pub struct Properties {
     pub scrub_interval_days: u16,
     /// A read of a member that takes longer than this, and much longer than reads usually do, is answered from redundancy; 0: never.
     pub read_latency_bound_ms: u32,
+    /// Per cent of the usable space at which it is told that the pool fills, ascending; behind the last one zeroes. All zero: never.
+    pub warn_at: [u8; 4],
 }
 
 impl Properties {
@@ -278,6 +280,11 @@ impl Properties {
     pub const VICTIM_POLICY_MAX: u8 = 6;
     /// See [`Properties::VICTIM_POLICY_MAX`].
     pub const PLACEMENT_MAX: u8 = 6;
+
+    /// True if these may be [`Properties::warn_at`]: 1 to 100 per cent, ascending, and then zeroes.
+    pub fn are_warnings(at: [u8; 4]) -> bool {
+        at.iter().all(|at| *at <= 100) && at.windows(2).all(|pair| pair[1] == 0 || (pair[0] > 0 && pair[0] < pair[1]))
+    }
 
     /// What a pool has unless something else is asked for.
     pub const DEFAULT: Self = Self {
@@ -291,6 +298,7 @@ impl Properties {
         rebuild_rate_min: 10 << 20,
         scrub_interval_days: 30,
         read_latency_bound_ms: 50,
+        warn_at: [80, 90, 95, 0],
     };
 }
 

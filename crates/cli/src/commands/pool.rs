@@ -331,7 +331,8 @@ fn status(arguments: &StatusArguments, output: &Output) -> Result<u8, Failure> {
             served.into_values().collect()
         }
     };
-    let worst = reports.iter().map(PoolReport::exit_code).max().unwrap_or(0);
+    // Stopped is worse than degraded, and that is worse than filled.
+    let worst = reports.iter().map(PoolReport::exit_code).max_by_key(|code| [0, 2, 3, 1][usize::from(*code).min(3)]).unwrap_or(0);
     match (&arguments.pool, reports.as_slice()) {
         (Some(_), [report]) => output.result("pool-status", report, || describe(report)),
         _ => output.result("pool-status-all", &json!({ "pools": reports }), || {
@@ -414,6 +415,10 @@ fn promised(report: &PoolReport) -> String {
 /// A pool as text.
 pub fn describe(report: &PoolReport) -> String {
     let capacity = &report.capacity;
+    let warned = match report.space.warned_percent {
+        0 => String::new(),
+        percent => format!(", beyond the warning at {percent} %"),
+    };
     let percent = (u128::from(capacity.used_bytes) * 1000).checked_div(u128::from(capacity.usable_bytes)).unwrap_or(0);
     let reason = report.stop_reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let served = if report.served { "" } else { " (not served)" };
@@ -425,7 +430,7 @@ pub fn describe(report: &PoolReport) -> String {
         members.row([member.member.to_string(), state, Size(member.size_bytes).to_string(), errors, member.path.clone()]);
     }
     format!(
-        "pool       {} ({})\nstate      {}{reason}{served}\nredundancy {}\nused       {} of {} ({}.{} %)\npromised   {}\nstored     {}\nsegments   {} free of {}; the others take {} of all members, and hold {} of garbage\nat risk    {} not durable yet\njournal    {}\nscrub      {}\n{}{}{}{}",
+        "pool       {} ({})\nstate      {}{reason}{served}\nredundancy {}\nused       {} of {} ({}.{} %{warned})\npromised   {}\nstored     {}\nsegments   {} free of {}; the others take {} of all members, and hold {} of garbage\nat risk    {} not durable yet\njournal    {}\nscrub      {}\n{}{}{}{}",
         report.name,
         report.pool,
         report.state,

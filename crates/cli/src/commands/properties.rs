@@ -19,7 +19,8 @@ Properties:
   rebuild-rate   most bytes each second that a rebuild reads from, or writes to, one member, e.g. 200M, or none
   rebuild-rate-min  bytes each second of one member that a rebuild is given even while users are about, e.g. 10M
   scrub-interval  days from the end of a scrub to the next one, which begins by itself while the pool is served, e.g. 30, or off
-  read-latency-bound  a read that takes longer, and much longer than usual, is answered from redundancy, e.g. 50ms, or off";
+  read-latency-bound  a read that takes longer, and much longer than usual, is answered from redundancy, e.g. 50ms, or off
+  warn-at        per cent of use at which it is told that the pool fills, four at most, e.g. 80,90,95, or off";
 
 /// Reads `NAME=VALUE` pairs.
 pub fn parse(pairs: &[(String, String)]) -> Result<PropertyChange, Failure> {
@@ -38,6 +39,11 @@ pub fn parse(pairs: &[(String, String)]) -> Result<PropertyChange, Failure> {
             }
             "read-latency-bound" if value == "off" => change.read_latency_bound_ms = Some(0),
             "read-latency-bound" => change.read_latency_bound_ms = Some(milliseconds(value).map_err(wrong)?),
+            "warn-at" if value == "off" => change.warn_at = Some(Vec::new()),
+            "warn-at" => {
+                let parts = value.split(',').map(|part| part.strip_suffix('%').unwrap_or(part).parse::<u8>().map_err(|_| format!("'{part}' is no percentage")));
+                change.warn_at = Some(parts.collect::<Result<_, _>>().map_err(wrong)?);
+            }
             "victim-policy" => change.victim_policy = Some(value.clone()),
             "placement" => change.placement = Some(value.clone()),
             // Pools have not all placements of the laboratory: whoever knows the pool says which.
@@ -96,6 +102,7 @@ pub fn list(properties: &PropertyReport) -> Vec<(&'static str, String)> {
         ("rebuild-rate-min", exact(properties.rebuild_rate_min)),
         ("scrub-interval", if properties.scrub_interval_days == 0 { "off".to_owned() } else { format!("{}d", properties.scrub_interval_days) }),
         ("read-latency-bound", if properties.read_latency_bound_ms == 0 { "off".to_owned() } else { format!("{}ms", properties.read_latency_bound_ms) }),
+        ("warn-at", if properties.warn_at.is_empty() { "off".to_owned() } else { properties.warn_at.iter().map(u8::to_string).collect::<Vec<_>>().join(",") }),
     ]
 }
 
@@ -115,6 +122,7 @@ mod tests {
             rebuild_rate_min: 300_001,
             scrub_interval_days: 7,
             read_latency_bound_ms: 0,
+            warn_at: vec![70, 99],
         };
         let pairs: Vec<(String, String)> = list(&properties).into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let change = parse(&pairs).unwrap();
@@ -125,7 +133,7 @@ mod tests {
         let unknown = parse(&[("policy".to_owned(), "best".to_owned())]).unwrap();
         assert_eq!((unknown.victim_policy, unknown.placement.as_deref()), (None, Some("best")), "the pool knows which it has");
         assert_eq!((change.rebuild_rate, change.rebuild_rate_min), (Some(0), Some(300_001)));
-        assert_eq!(change.scrub_interval_days, Some(7));
+        assert_eq!((change.scrub_interval_days, change.warn_at), (Some(7), Some(vec![70, 99])));
         assert_eq!((change.read_latency_bound_ms, milliseconds("70ms")), (Some(0), Ok(70)));
         for (name, value) in [
             ("rebuild-rate", "fast"),
@@ -133,6 +141,7 @@ mod tests {
             ("rebuild-rate-min", "none"),
             ("spare", "200%"),
             ("seal-age", "soon"),
+            ("warn-at", "80,full"),
             ("policy", "learned/3"),
             ("discard", "maybe"),
             ("scrub-interval", "monthly"),

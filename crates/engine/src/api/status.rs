@@ -272,6 +272,8 @@ pub struct PoolStatus {
     pub data_live_bytes: u64,
     /// Bytes of their data columns that are not alive: what cleaning gains without any trim.
     pub garbage_bytes: u64,
+    /// The highest of the pool's warnings ([`windrow_layout::superblock::Properties::warn_at`]) that use has passed, in per cent; 0: none.
+    pub warned_percent: u8,
     /// Bytes on all members of all segments that are not free, redundancy included.
     pub physical_bytes: u64,
     /// Map memory in use, in bytes.
@@ -336,4 +338,8 @@ pub struct PoolStatus {
     pub lifetime_user_bytes: u64,
     /// Bytes to members over the pool's life; after a crash a lower bound.
     pub lifetime_member_bytes: u64,
+    /// What compression did over the pool's life; after a crash at least that.
+    pub lifetime_reduction: crate::ReductionSums,
+    /// What deduplication did over the pool's life; after a crash at least that.
+    pub lifetime_dedup: crate::DedupSums,
 }

@@ -121,6 +121,24 @@ pub struct ReductionSums {
     pub area_bytes: u64,
 }
 
+impl ReductionSums {
+    /// In the order in which checkpoints keep them.
+    pub(crate) fn to_words(self) -> [u64; 5] {
+        [self.tried_bytes, self.packed_user_bytes, self.lz4_bytes, self.stored_bytes, self.area_bytes]
+    }
+
+    /// From what a checkpoint kept.
+    pub(crate) fn from_words([tried_bytes, packed_user_bytes, lz4_bytes, stored_bytes, area_bytes]: [u64; 5]) -> Self {
+        Self { tried_bytes, packed_user_bytes, lz4_bytes, stored_bytes, area_bytes }
+    }
+
+    /// Both together.
+    pub(crate) fn and(self, other: &Self) -> Self {
+        let (mine, other) = (self.to_words(), other.to_words());
+        Self::from_words(std::array::from_fn(|at| mine[at].saturating_add(other[at])))
+    }
+}
+
 impl Engine {
     /// True if blocks of a volume are to be packed.
     pub(crate) fn compresses(&self, volume: VolumeId) -> bool {

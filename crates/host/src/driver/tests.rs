@@ -150,6 +150,7 @@ impl StateMachine for FakeMachine {
             cleaning_segments: 0,
             data_live_bytes: 0,
             garbage_bytes: 0,
+            warned_percent: 0,
             physical_bytes: 0,
             map_bytes: 0,
             map_pages: 0,

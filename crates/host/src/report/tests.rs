@@ -86,6 +86,8 @@ pub(crate) fn sample() -> PoolReport {
             written,
             lifetime_user_bytes: 60,
             lifetime_member_bytes: 100,
+            lifetime_reduction: Default::default(),
+            lifetime_dedup: Default::default(),
         },
         amplification: AmplificationReport::new(&written, 60),
         rebuild: RebuildReport {
@@ -149,6 +151,15 @@ fn a_report_survives_json() {
     assert_eq!(serde_json::to_string(&back).unwrap(), text);
     assert_eq!(back.bounds.users_per_1024_gained, Some(512));
     assert_eq!((back.exit_code(), back.volume("data").map(|volume| volume.id)), (1, Some(VolumeId(1))));
+}
+
+#[test]
+fn a_pool_that_fills_has_an_exit_code_of_its_own_while_it_is_online() {
+    let mut report = sample();
+    for (state, warned, code) in [("online", 0, 0), ("online", 80, 3), ("degraded", 80, 1), ("stopped", 80, 2)] {
+        (report.state, report.space.warned_percent) = (state.to_owned(), warned);
+        assert_eq!(report.exit_code(), code, "{state} {warned}");
+    }
 }
 
 #[test]

@@ -322,12 +322,30 @@ fn put_properties(out: &mut [u8], properties: &Properties) {
     put(out, 40, &[properties.placement, later]);
     put(out, 42, &properties.victim_number.to_le_bytes());
     let default = Properties::DEFAULT;
+    let warn_at = match properties.warn_at {
+        at if at == default.warn_at => [0; 4],
+        [0, ..] => [WARN_NEVER, 0, 0, 0],
+        at => at,
+    };
+    put(out, 48, &warn_at);
     put(out, 8, &properties.rebuild_rate.to_le_bytes());
     put(out, 16, &or_default(properties.rebuild_rate_min, default.rebuild_rate_min).to_le_bytes());
     let bound = or_default(properties.read_latency_bound_ms.into(), default.read_latency_bound_ms.into());
     put(out, 24, &bound.to_le_bytes());
     let days = or_default(properties.scrub_interval_days.into(), default.scrub_interval_days.into());
     put(out, 32, &days.to_le_bytes());
+}
+
+/// Stands for "never" in the place of the first warning, where 0 is the default.
+const WARN_NEVER: u8 = 255;
+
+fn decode_warn_at(bytes: &[u8]) -> Result<[u8; 4], SuperblockError> {
+    match std::array::from_fn(|i| u8_at(bytes, 48 + i)) {
+        [0, 0, 0, 0] => Ok(Properties::DEFAULT.warn_at),
+        [WARN_NEVER, 0, 0, 0] => Ok([0; 4]),
+        at if Properties::are_warnings(at) => Ok(at),
+        _ => malformed("the warnings of a full pool are out of order"),
+    }
 }
 
 /// Properties that older software did not know are 0 for the default, and else one more than their value.
@@ -365,6 +383,7 @@ fn decode_properties(bytes: &[u8]) -> Result<Properties, SuperblockError> {
         rebuild_rate_min: value_or(u64_at(bytes, 16), default.rebuild_rate_min),
         scrub_interval_days,
         read_latency_bound_ms,
+        warn_at: decode_warn_at(bytes)?,
     })
 }
 

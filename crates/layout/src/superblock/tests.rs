@@ -73,6 +73,7 @@ fn full() -> Superblock {
             rebuild_rate_min: u64::MAX - 1,
             scrub_interval_days: u16::MAX,
             read_latency_bound_ms: u32::MAX,
+            warn_at: [1, 2, 99, 100],
         },
         journals: Journals {
             internal: JournalArea::fit(u64::MAX >> 1, 3, RESERVED_BYTES, JOURNAL_BYTES, 64 << 10, 4096),

@@ -83,7 +83,7 @@ impl World {
             }
             Notice::Filling { .. } | Notice::MapFull { .. } | Notice::ScrubEnded { .. } | Notice::MemberSlow { .. } | Notice::MemberNotSlow { .. } => {}
             Notice::MemberRebuilding { .. } | Notice::MemberRebuilt { .. } | Notice::MemberOffline { .. } => {}
-            Notice::Grown { .. } | Notice::Restriped => {}
+            Notice::Grown { .. } | Notice::Restriped | Notice::Overcommitted { .. } => {}
         }
         Ok(())
     }
