@@ -10,27 +10,30 @@
 //! checkpoints later. So every victim pays back the segment that its moves may need after one flush, and a checkpoint is forced
 //! only when nothing else is left to clean.
 //!
+//! What moves for the first time may become smaller on its way (`clean/repack.rs`). The moves themselves: `clean/moves.rs`.
+//!
 //! Repairs found by reads and scrubs go the same way: a move with the rebuilt bytes (`clean/repair.rs`).
 
 mod damage;
+mod moves;
+mod repack;
 mod repair;
 mod take;
 
 use crate::fetch::{FetchGoal, FetchSpec};
-use crate::limits::{CLEANED_STREAMS, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, VICTIM_BATCHES_AHEAD};
+use crate::limits::{CLEANED_STREAMS, STREAM_CHECKPOINT, STREAM_USER, VICTIM_BATCHES_AHEAD};
 use crate::member::Purpose;
 use crate::pending::BlockKey;
-use crate::piece::{Piece, units_of};
-use crate::policy::Takes;
+use crate::piece::Piece;
 use crate::recover::place_in;
 use crate::segment::ReuseHorizon;
 use crate::slab::Slab;
-use crate::stream::Item;
 use crate::write::EDGE_UNITS;
 use crate::write::pace::Gain;
 use crate::{Engine, Outbox};
 pub(crate) use damage::MappedBlock;
 use damage::Pass;
+pub(crate) use repack::RepackWork;
 pub(crate) use repair::RepairFor;
 use repair::Repairs;
 use std::collections::VecDeque;
@@ -45,8 +48,6 @@ const HEAD_ROWS: u32 = 3;
 const GAP_BLOCKS: u32 = 2;
 /// Blocks waiting for their place, above which no more batches are read.
 const READY_BOUND: usize = 4096;
-/// More than a move's entry takes.
-const MOVE_ENTRY_BYTES: usize = 64;
 
 /// A block to be moved.
 #[derive(Debug)]
@@ -115,6 +116,8 @@ pub(crate) struct Victim {
     runs: Slab<Run>,
     /// Its blocks that are read and wait for the cleaned stream.
     ready: u32,
+    /// Its blocks that are read and are with the workers.
+    repacking: u32,
     /// Of each stream of moved blocks the number of the batch that takes the victim's last move.
     last: [Seq; CLEANED_STREAMS.len()],
     /// Which way what lives in it is found.
@@ -131,7 +134,7 @@ impl Victim {
     }
 
     fn has_reads(&self) -> bool {
-        !self.ends.is_empty() || !self.runs.is_empty() || self.is_searching()
+        !self.ends.is_empty() || !self.runs.is_empty() || self.repacking > 0 || self.is_searching()
     }
 }
 
@@ -185,7 +188,12 @@ impl Cleaner {
         )
     }
 
-    /// True if reads of victims are under way.
+    /// Blocks that are read and wait for the cleaned stream, or are with the workers.
+    fn waiting_blocks(&self) -> usize {
+        self.ready.len() + self.victims.iter().map(|victim| victim.repacking as usize).sum::<usize>()
+    }
+
+    /// True if reads of victims are under way, or what was read is with the workers.
     pub(crate) fn has_reads(&self) -> bool {
         self.victims.iter().any(Victim::has_reads)
     }
@@ -230,7 +238,7 @@ impl Engine {
     /// Starts reading the ends of the victim's next batches.
     fn read_victim(&mut self, at: u32, out: &mut Outbox) {
         loop {
-            let ready = self.cleaner.ready.len();
+            let waiting = self.cleaner.waiting_blocks();
             let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
             if victim.is_searching() {
                 return self.search_map(at, out);
@@ -238,7 +246,7 @@ impl Engine {
             let segment = victim.segment;
             let s = self.segments.get(segment);
             let busy = victim.ends.len() + victim.runs.len().min(1);
-            if victim.next_row >= s.filled_rows || busy >= VICTIM_BATCHES_AHEAD || ready >= READY_BOUND {
+            if victim.next_row >= s.filled_rows || busy >= VICTIM_BATCHES_AHEAD || waiting >= READY_BOUND {
                 return;
             }
             if s.live_units == 0 {
@@ -388,89 +396,12 @@ impl Engine {
             }
             return;
         };
-        victim.ready += run.blocks.len() as u32;
-        for block in run.blocks {
+        let moves = run.blocks.into_iter().map(|block| {
             let payload = bytes.slice(block.piece.at as usize, block.piece.length as usize);
-            self.cleaner.ready.push_back((at, Move { key: block.key, birth: block.birth, from: block.from, payload, stream: None }));
-        }
-    }
-
-    /// Appends what is ready to the cleaned stream.
-    fn append_moves(&mut self, out: &mut Outbox) {
-        loop {
-            let spare = self.has_room_for_repairs();
-            if self.cleaner.ready.is_empty() && !(spare && self.has_repairs()) {
-                return;
-            }
-            // Repairs gain no space: they never take what the moves of a victim need.
-            let first = if spare { self.cleaner.repairs.first() } else { None };
-            let is_repair = first.is_some();
-            let Some(units) = first.or(self.cleaner.ready.front().map(|(_, moved)| moved)).map(|moved| units_of(&moved.payload)) else { return };
-            let Some(stream) = self.stream_for_move(is_repair, units, out) else { return };
-            let seq = self.stream(stream).position.seq;
-            let repair = if spare { self.cleaner.repairs.pop() } else { None };
-            let (victim, moved) = match repair {
-                Some(repair) => (None, repair),
-                None => match self.cleaner.ready.pop_front() {
-                    Some((at, moved)) => (Some(at), moved),
-                    None => return,
-                },
-            };
-            let alive = self.shows(moved.key.volume(), moved.key.lba(), moved.from);
-            if let Some(victim) = victim.and_then(|at| self.cleaner.victims.get_mut(at)) {
-                if alive && !spare && victim.leaves_something() {
-                    victim.ready -= 1;
-                    continue;
-                }
-                self.admission.pace.earn_by_move(&mut victim.gain);
-                victim.ready -= 1;
-                if alive {
-                    victim.last[crate::limits::cleaned_slot(stream)] = seq;
-                }
-            }
-            if !alive {
-                continue;
-            }
-            if victim.is_none() {
-                self.cleaner.repairs.note_placed(seq);
-            }
-            self.cleaner.moves_in_flight += 1;
-            let entry = Entry::Move { volume: moved.key.volume(), lba: moved.key.lba(), birth: moved.birth, from: moved.from };
-            self.append(stream, &entry, Item::Move { key: moved.key, from: moved.from }, Some(moved.payload), None);
-            self.note_placed(moved.key, stream);
-        }
-    }
-
-    /// The stream that takes the next repair, or the next block of a victim; `None`: it has to wait.
-    ///
-    /// Repairs always go to the first stream. A block may be repaired where cleaning has just put it, so replay may meet two moves of it; it applies
-    /// the first stream last, and what is in there in order. Two moves of victims are never replayed together: what a kept checkpoint may replay is no victim.
-    fn stream_for_move(&mut self, is_repair: bool, units: u16, out: &mut Outbox) -> Option<usize> {
-        let front = self.cleaner.ready.front().filter(|_| !is_repair).map(|(_, moved)| (moved.key, moved.from, moved.stream));
-        let meant = match front {
-            None => STREAM_CLEANED,
-            Some((_, _, Some(stream))) => stream,
-            Some((key, from, None)) => {
-                let stream = self.stream_of_moved(key, self.codec.segment(from));
-                if let Some((_, moved)) = self.cleaner.ready.front_mut() {
-                    moved.stream = Some(stream);
-                }
-                stream
-            }
-        };
-        if meant != STREAM_CLEANED {
-            match self.extra_takes(meant, MOVE_ENTRY_BYTES, units, out) {
-                Takes::Yes => return Some(meant),
-                Takes::Later => return None,
-                Takes::No => self.policy.overflowed += 1,
-            }
-        }
-        self.make_room(STREAM_CLEANED, MOVE_ENTRY_BYTES, units, out).then_some(STREAM_CLEANED)
-    }
-
-    /// A cleaned batch of `count` moves has committed.
-    pub(crate) fn moves_committed(&mut self, count: u32) {
-        self.cleaner.moves_in_flight -= count;
+            (block.piece.checksum, Move { key: block.key, birth: block.birth, from: block.from, payload, stream: None })
+        });
+        let moves: Vec<(u32, Move)> = moves.collect();
+        self.take_moves(at, moves, out);
     }
 
     /// Ends a victim whose moves have all committed, or goes another way to what is left of it.

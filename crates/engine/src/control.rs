@@ -35,7 +35,7 @@ pub(crate) struct ControlState {
     waiting: std::collections::VecDeque<ControlRequest>,
     /// Wait for a checkpoint that began after their request.
     checkpoints: Vec<(ControlId, u64)>,
-    /// The wish of the superblock writer that puts the flag for packed payload in force.
+    /// The last wish of the superblock writer that puts flags for packed payload in force.
     packed_wish: u64,
     /// The same for shared content.
     shared_wish: u64,
@@ -208,7 +208,8 @@ impl Engine {
 
     fn volume_compression(&mut self, id: ControlId, volume: VolumeId, compression: Compression, out: &mut Outbox) -> Result<(), ControlError> {
         self.volumes.active(volume).ok_or(ControlError::NoVolume)?;
-        if !self.may_pack(out) {
+        let flags = if compression.may_be_zstd() { Features::PACKED | Features::ZSTD } else { Features::PACKED };
+        if !self.may_pack(flags, out) {
             // The format has the operation only behind a durable flag.
             self.control.waiting.push_back(ControlRequest { id, command: Control::VolumeCompression { volume, compression } });
             return Ok(());
@@ -218,11 +219,11 @@ impl Engine {
         Ok(())
     }
 
-    /// True if the superblock that is in force says that there may be packed payload; else it is made to.
-    fn may_pack(&mut self, out: &mut Outbox) -> bool {
+    /// True if the superblock that is in force says that there may be packed payload, of these kinds; else it is made to.
+    fn may_pack(&mut self, flags: u64, out: &mut Outbox) -> bool {
         let features = &mut self.superblock.features.incompatible;
-        if *features & Features::PACKED == 0 {
-            *features |= Features::PACKED;
+        if *features & flags != flags {
+            *features |= flags;
             self.superblock_writer.wanted += 1;
             self.control.packed_wish = self.superblock_writer.wanted;
             self.superblock_step(out);

@@ -255,8 +255,8 @@ impl Engine {
             self.shared.fresh.insert(id, payload.clone());
         }
         self.set_sharing(number, Sharing::Content(id));
-        if self.compresses(volume) {
-            self.pack_queued(number, payload);
+        if let Some(codec) = self.packs(volume) {
+            self.pack_queued(number, codec, payload);
         }
     }
 

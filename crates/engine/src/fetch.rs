@@ -364,7 +364,7 @@ impl Engine {
     pub(crate) fn unpacked(&self, bytes: Payload, packed: Option<Piece>) -> Option<Payload> {
         let Some(piece) = packed else { return Some(bytes) };
         let mut block = self.buffers.get(BLOCK_SIZE);
-        windrow_reduce::unpack_stored(&bytes[piece.range()], &mut block).then(|| block.freeze())
+        self.codecs.unpack_stored(&bytes[piece.range()], &mut block).then(|| block.freeze())
     }
 
     fn rebuild(&mut self, at: u32, out: &mut Outbox) {

@@ -27,6 +27,7 @@ pub(crate) enum Work {
     Unpack(Box<crate::read::UnpackWork>),
     Reduce(Box<ReduceWork>),
     Print(Box<PrintWork>),
+    Repack(Box<crate::clean::RepackWork>),
 }
 
 impl Job {
@@ -41,6 +42,7 @@ impl Job {
             Work::Unpack(work) => work.run(),
             Work::Reduce(work) => work.run(),
             Work::Print(work) => work.run(),
+            Work::Repack(work) => work.run(),
         }
     }
 
@@ -55,6 +57,7 @@ impl Job {
             Work::Unpack(work) => work.bytes(),
             Work::Reduce(work) => work.bytes(),
             Work::Print(work) => work.bytes(),
+            Work::Repack(work) => work.bytes(),
         }
     }
 }

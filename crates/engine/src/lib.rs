@@ -90,6 +90,8 @@ pub struct Engine {
     stopped: Option<StopReason>,
     now_ns: u64,
     buffers: BufPool,
+    /// What packs and unpacks blocks, here and in jobs.
+    codecs: windrow_reduce::Codecs,
     zeroes: windrow_io::Payload,
     ones: windrow_io::Payload,
 
@@ -222,6 +224,7 @@ impl Engine {
             jobs::Work::Unpack(work) => self.part_unpacked(*work, out),
             jobs::Work::Reduce(work) => self.reduced(*work),
             jobs::Work::Print(work) => self.printed(*work),
+            jobs::Work::Repack(work) => self.repacked(*work),
         }
     }
 

@@ -160,6 +160,9 @@ pub const REDUCE_IN_VAIN: u32 = 2;
 /// but for each one of so many.
 pub const REDUCE_TRY_AGAIN: usize = 8;
 
+/// A whole block that has been moved before is packed anew at one move in so many.
+pub const REPACK_AGAIN: u32 = 8;
+
 /// Packed blocks that are unpacked where they come; more of them by a job.
 pub const INLINE_UNPACK_BLOCKS: usize = 4;
 /// Segments that the user stream holds in advance, in the reckoning of the reserve; more if they are very small (`write/room.rs`).

@@ -15,6 +15,7 @@ use crate::{Engine, Notice, Outbox};
 use windrow_io::{BufPool, CONSTANT_BYTES, Completion, Extent, ExtentState, Payload, Reply, RequestError, RequestId};
 use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_layout::map_entry::{BlockState, MapEntry};
+use windrow_reduce::Codecs;
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, FULL_BLOCK_UNITS, Lba, MemberId, PLACE_UNIT, SegmentId, VolumeId};
 
 #[derive(Debug)]
@@ -60,6 +61,7 @@ pub(crate) struct UnpackWork {
     stored: Payload,
     pieces: Vec<Piece>,
     buffers: BufPool,
+    codecs: Codecs,
     /// Result: the blocks, or those that do not unpack.
     unpacked: Fetched,
 }
@@ -67,7 +69,7 @@ pub(crate) struct UnpackWork {
 impl UnpackWork {
     pub(crate) fn run(&mut self) {
         let mut blocks = self.buffers.get(self.pieces.len() * BLOCK_SIZE);
-        let unpack = |(piece, block): (&Piece, &mut [u8])| windrow_reduce::unpack_stored(&self.stored[piece.range()], block);
+        let unpack = |(piece, block): (&Piece, &mut [u8])| self.codecs.unpack_stored(&self.stored[piece.range()], block);
         let good: Vec<bool> = self.pieces.iter().zip(blocks.chunks_exact_mut(BLOCK_SIZE)).map(unpack).collect();
         let bad: Vec<u32> = (0..).zip(good).filter(|(_, good)| !good).map(|(number, _)| number).collect();
         self.unpacked = if bad.is_empty() { Ok(blocks.freeze()) } else { Err(bad) };
@@ -226,7 +228,8 @@ impl Engine {
             // (Repairs are noted before.)
             let pieces = std::mem::take(&mut info.packed);
             let is_small = pieces.len() <= INLINE_UNPACK_BLOCKS;
-            let mut work = UnpackWork { read: at, part, stored: stored.clone(), pieces, buffers: self.buffers.clone(), unpacked: Err(Vec::new()) };
+            let (buffers, codecs) = (self.buffers.clone(), self.codecs.clone());
+            let mut work = UnpackWork { read: at, part, stored: stored.clone(), pieces, buffers, codecs, unpacked: Err(Vec::new()) };
             if !is_small {
                 return out.jobs.push(Job(Work::Unpack(Box::new(work))));
             }

@@ -64,8 +64,8 @@ fn blocks_take_what_they_are_packed_into() {
     let status = machine.engine.status();
     let sums = status.reduction;
     assert_eq!((sums.tried_bytes, sums.packed_user_bytes), (100 * 4096, 100 * 4096));
-    assert!(sums.lz4_bytes > 100 * 1000 && sums.lz4_bytes < 100 * 1060, "{sums:?}");
-    assert!(sums.stored_bytes > sums.lz4_bytes && sums.stored_bytes <= sums.lz4_bytes + 100 * 16, "filled to whole units");
+    assert!(sums.codec_bytes > 100 * 1000 && sums.codec_bytes < 100 * 1060, "{sums:?}");
+    assert!(sums.stored_bytes > sums.codec_bytes && sums.stored_bytes <= sums.codec_bytes + 100 * 16, "filled to whole units");
     assert!(sums.area_bytes >= sums.stored_bytes && sums.area_bytes <= sums.stored_bytes + 4 * 4096, "no sector is wasted but at the ends: {sums:?}");
     assert_eq!((status.stored_bytes, status.used_bytes), (sums.stored_bytes, 100 * 4096));
     assert_eq!(status.written.user, sums.stored_bytes, "members get what is stored, to the byte");

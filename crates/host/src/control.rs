@@ -61,7 +61,7 @@ pub enum Command {
     VolumeCompression {
         /// Which.
         name: String,
-        /// `off` or `lz4`.
+        /// `off`, `lz4`, `zstd` or `lz4-then-zstd`.
         compression: windrow_layout::checkpoint::Compression,
     },
     /// Whether blocks of a volume are shared from now on.

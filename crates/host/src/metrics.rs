@@ -198,9 +198,12 @@ fn counters(page: &mut Page, report: &PoolReport) {
     let reduction = &counters.reduction;
     page.single("compression_tried_bytes_total", "counter", "Bytes of user blocks of volumes with compression.", reduction.tried_bytes);
     page.single("compression_packed_bytes_total", "counter", "Bytes of those that were packed.", reduction.packed_user_bytes);
-    page.single("compression_codec_bytes_total", "counter", "What the codec made of these.", reduction.lz4_bytes);
+    page.single("compression_codec_bytes_total", "counter", "What the codec made of these.", reduction.codec_bytes);
     page.single("compression_stored_bytes_total", "counter", "What is stored of these, in units of 16 bytes.", reduction.stored_bytes);
     page.single("compression_area_bytes_total", "counter", "Blocks that these took in batches, gaps included.", reduction.area_bytes);
+    page.single("recompression_tried_bytes_total", "counter", "Stored bytes of moved blocks that were tried with zstd.", reduction.repack_tried_bytes);
+    page.single("recompression_from_bytes_total", "counter", "Stored bytes of those that became smaller, before.", reduction.repacked_from_bytes);
+    page.single("recompression_to_bytes_total", "counter", "What is stored of these since.", reduction.repacked_to_bytes);
     let dedup = &counters.dedup.sums;
     page.single("dedup_looked_up_blocks_total", "counter", "Blocks whose fingerprint was looked up.", dedup.looked_up);
     page.single("dedup_found_blocks_total", "counter", "Those whose content was there already.", dedup.found);

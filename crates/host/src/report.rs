@@ -78,7 +78,7 @@ pub struct VolumeReport {
     /// What flushes do: `standard`, `always` or `disabled`.
     #[serde(default)]
     pub sync: windrow_layout::checkpoint::SyncMode,
-    /// How blocks are stored: `off` or `lz4`.
+    /// How blocks are stored: `off`, `lz4`, `zstd` or `lz4-then-zstd`.
     #[serde(default)]
     pub compression: windrow_layout::checkpoint::Compression,
     /// Whether its blocks are shared: `off`, `verify` or `hash`.

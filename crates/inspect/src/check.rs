@@ -167,10 +167,10 @@ fn check_from(
     check_extents(reader, &by_segment, &mut report.findings);
     report.journal_blocks = report.volumes.iter().map(|volume| volume.journal_blocks).sum();
     (report.live_blocks, report.live_segments) = (references.len() as u64 + report.journal_blocks, by_segment.len() as u64);
-    let total = by_segment.len() as u64;
+    let (total, codecs) = (by_segment.len() as u64, windrow_reduce::Codecs::default());
     for (done, (segment, range)) in by_segment.into_iter().enumerate() {
         progress(CheckProgress { phase: CheckPhase::Segments, done: done as u64, total, read_bytes: reader.read_bytes });
-        let mut check = SegmentCheck { reader, options, report, segment, references: &references[range], replayed: &replayed };
+        let mut check = SegmentCheck { reader, options, report, segment, references: &references[range], replayed: &replayed, codecs: &codecs };
         check.run(&tables.segments[segment.index()]);
     }
     progress(CheckProgress { phase: CheckPhase::Segments, done: total, total, read_bytes: reader.read_bytes });
@@ -347,6 +347,7 @@ struct SegmentCheck<'c, 'r, 'a> {
     /// What refers to the segment, in order of places.
     references: &'c [Reference],
     replayed: &'c Replay,
+    codecs: &'c windrow_reduce::Codecs,
 }
 
 /// A batch of a segment, as far as it can be had.

@@ -103,7 +103,7 @@ pub struct PayloadDump {
     pub found: BlockFound,
 }
 
-/// Packed payload (LZ4).
+/// Packed payload (LZ4 or zstd).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct PackedDump {
     /// First 16-byte unit in its block; it may go on in the next one.

@@ -24,7 +24,7 @@ pub enum BlockState {
     Ones = 2,
     /// Payload stored as it is.
     Plain = 3,
-    /// Payload stored as LZ4.
+    /// Payload stored packed: as LZ4 or zstd, which it tells itself.
     Lz4 = 4,
     /// Payload stored as Zstandard (reserved).
     Zstd = 5,
@@ -66,7 +66,7 @@ impl MapEntry {
         Self { word0, word1: u64::from(checksum) }
     }
 
-    /// A block stored in `units` units: as it is if these are a whole block, else as LZ4.
+    /// A block stored in `units` units: as it is if these are a whole block, else packed.
     #[inline]
     pub fn stored(place: Place, units: u16, checksum: u32) -> Self {
         debug_assert!((1..=FULL_BLOCK_UNITS).contains(&units));

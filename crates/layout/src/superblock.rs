@@ -105,8 +105,11 @@ impl Features {
     pub const STREAMS: u64 = 4;
     /// Incompatible: volumes may share content, so there may be references, and the shared volume has a map.
     pub const SHARED: u64 = 8;
+    /// Incompatible: volumes may be set to zstd, so packed payload may be of it.
+    pub const ZSTD: u64 = 16;
     /// The flags that this version knows.
-    pub const KNOWN: Self = Self { compatible: Self::GROWING, read_only: 0, incompatible: Self::JOURNAL | Self::PACKED | Self::STREAMS | Self::SHARED };
+    pub const KNOWN: Self =
+        Self { compatible: Self::GROWING, read_only: 0, incompatible: Self::JOURNAL | Self::PACKED | Self::STREAMS | Self::SHARED | Self::ZSTD };
 
     /// The flags that this version does not know.
     #[must_use]

@@ -245,6 +245,24 @@ fn packed_batch_bytes_are_frozen() {
     assert_eq!((entry.state(), entry.length_units()), (Some(BlockState::Lz4), 70));
 }
 
+/// What a volume can say since there is zstd: in its record, and in the operation that sets it.
+#[test]
+fn zstd_bytes_are_frozen() {
+    let mut page = [0; BLOCK_SIZE];
+    let volumes: Vec<Option<VolumeRecord>> = (1..)
+        .zip(Compression::ALL)
+        .map(|(id, compression)| Some(VolumeRecord { compression, ..VolumeRecord::new(VolumeId(id), u64::from(id) << 30, format!("volume-{id}")) }))
+        .collect();
+    encode_volumes(&volumes, &mut page);
+    golden("volumes-zstd-v1.bin", &page);
+    assert_eq!(decode_volumes(&page).unwrap()[..4], volumes);
+    let mut table = TableWriter::new();
+    for (order, compression) in (7..).zip(Compression::ALL) {
+        table.push(&Entry::Volume { volume: VolumeId(3), order: Order(order), change: VolumeChange::SetCompression(compression) });
+    }
+    golden("table-zstd-v1.bin", table.bytes());
+}
+
 #[test]
 fn shared_batch_bytes_are_frozen() {
     let (volume, other) = (VolumeId(3), VolumeId(7));

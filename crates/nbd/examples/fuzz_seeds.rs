@@ -74,6 +74,10 @@ fn main() -> std::io::Result<()> {
     for kind in ["batch", "batch-packed", "batch-shared"] {
         corpora.write("batch", kind, &[fixture(&format!("{kind}-head-v1.bin"))?, fixture(&format!("{kind}-tail-v1.bin"))?].concat())?;
     }
+    for kind in ["lz4", "zstd", "lz4-final"] {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../reduce/tests/fixtures/payload-{kind}-v1.bin"));
+        corpora.write("payload", kind, &std::fs::read(file)?)?;
+    }
     for (number, line) in CONTROL.iter().enumerate() {
         corpora.write("control", &number.to_string(), format!("{line}\n").as_bytes())?;
     }

@@ -7,8 +7,9 @@ mod checksum;
 mod fill;
 mod pack;
 mod print;
+mod zstd;
 
 pub use checksum::{checksum, copy_and_checksum};
 pub use fill::{BlockClass, classify};
-pub use pack::{Packer, UNIT, looks_random, unpack, unpack_stored};
+pub use pack::{Codec, Codecs, Made, Packer, REPACK_LEAST, Repacked, UNIT, looks_random, unpack};
 pub use print::Print;

@@ -201,14 +201,13 @@ impl Workload {
         let volumes = || model.volumes().iter().filter(|(_, volume)| !volume.deleting).map(|(id, _)| *id);
         if let Some(volume) = volumes().find(|id| !self.met.contains(id)) {
             self.met.insert(volume);
-            return self.compression.chance(self.compressing_per_mille).then_some(Action::Compression(volume, Compression::Lz4));
+            return self.compression.chance(self.compressing_per_mille).then(|| Action::Compression(volume, self.compression.pick(&Compression::ALL[1..])));
         }
         if !self.compression.chance(self.changes_per_mille) {
             return None;
         }
         let volumes: Vec<VolumeId> = volumes().collect();
-        (!volumes.is_empty())
-            .then(|| Action::Compression(self.compression.pick(&volumes), self.compression.pick(&[Compression::Off, Compression::Lz4, Compression::Lz4])))
+        (!volumes.is_empty()).then(|| Action::Compression(self.compression.pick(&volumes), self.compression.pick(&Compression::ALL)))
     }
 
     fn scrub(&mut self) -> ScrubCommand {

@@ -104,7 +104,7 @@ pub fn run(arguments: &ReduceArguments, output: &Output) -> Result<u8, Failure> 
             number(row, "cpu_ratio_ppm"),
             GOAL_CPU,
         ));
-        if row["lz4_bytes"].as_u64().is_some_and(|bytes| bytes > 0) {
+        if row["codec_bytes"].as_u64().is_some_and(|bytes| bytes > 0) {
             goals.push(Goal::at_most(
                 format!("packed blocks with {random} % random bytes, of the codec's bytes:"),
                 number(row, "packed_ratio_ppm"),
@@ -164,7 +164,7 @@ fn load(
         found += counters.dedup.sums.found;
         sums.tried_bytes += of.tried_bytes;
         sums.packed_user_bytes += of.packed_user_bytes;
-        sums.lz4_bytes += of.lz4_bytes;
+        sums.codec_bytes += of.codec_bytes;
         sums.stored_bytes += of.stored_bytes;
         sums.area_bytes += of.area_bytes;
         sum.append(&part);
@@ -238,7 +238,7 @@ fn summarize(random_percent: u32, rounds: &[Vec<Figures>]) -> Value {
     let together = plain.iter().zip(codec).map(|(plain, codec)| plain.cpu_ns + codec.cpu_ns);
     let ratios: Vec<f64> = lz4.iter().zip(together).map(|(lz4, together)| lz4.cpu_ns / together.max(1e-9)).collect();
     let sum = |figure: fn(&ReductionSums) -> u64| lz4.iter().map(|figures| figure(&figures.sums)).sum::<u64>();
-    let (area, made) = (sum(|sums| sums.area_bytes), sum(|sums| sums.lz4_bytes));
+    let (area, made) = (sum(|sums| sums.area_bytes), sum(|sums| sums.codec_bytes));
     json!({
         "random_percent": random_percent,
         "plain_cpu_ns": middle(plain, |figures| figures.cpu_ns) as u64,
@@ -249,7 +249,7 @@ fn summarize(random_percent: u32, rounds: &[Vec<Figures>]) -> Value {
         "lz4_requests_per_second": middle(lz4, |figures| figures.requests_per_second) as u64,
         "tried_bytes": sum(|sums| sums.tried_bytes),
         "packed_user_bytes": sum(|sums| sums.packed_user_bytes),
-        "lz4_bytes": made,
+        "codec_bytes": made,
         "stored_bytes": sum(|sums| sums.stored_bytes),
         "area_bytes": area,
         "packed_ratio_ppm": if made == 0 { 0 } else { ppm(area as f64 / made as f64) },

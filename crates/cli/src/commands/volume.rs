@@ -15,15 +15,16 @@ use windrow_layout::checkpoint::{Compression, Dedup, SyncMode};
 pub enum VolumeCommand {
     /// Make a thin volume.
     #[command(
-        after_help = "Examples:\n  windrow volume create tank/data 10G\n  windrow volume create tank/vm-7 512M --compression lz4 --dedup hash\n  windrow volume create tank/vm-8 512M -o json"
+        after_help = "Examples:\n  windrow volume create tank/data 10G\n  windrow volume create tank/vm-7 512M --compression lz4-then-zstd --dedup hash\n  windrow volume create tank/vm-8 512M -o json"
     )]
     Create {
         /// POOL/VOLUME.
         volume: VolumePath,
         /// Its size, a multiple of 4K; it takes no space before it is written.
         size: Size,
-        /// How blocks are stored: `off`, or `lz4` where that saves an eighth of a block (`zstd` is not there yet).
-        #[arg(long, value_parser = ["off", "lz4"], default_value = "off")]
+        /// How blocks are stored, where that saves an eighth of a block: `off`; `lz4`, quick; `zstd`, smaller and slower; `lz4-then-zstd`, which writes LZ4
+        /// and lets cleaning turn what it moves, so what is cold, into zstd.
+        #[arg(long, value_parser = ["off", "lz4", "zstd", "lz4-then-zstd"], default_value = "off")]
         compression: String,
         /// Whether blocks with the same content are stored once for all volumes that say so: `hash` finds them by 128 bits of a cryptographic hash, `verify`
         /// by a fast one, and compares their bytes.
@@ -71,16 +72,18 @@ pub enum VolumeCommand {
         #[command(flatten)]
         place: PoolPlace,
     },
-    /// Set properties of a volume. Compression and deduplication hold for what is written from now on: what is there stays as it is.
+    /// Set properties of a volume. Compression and deduplication hold for what is written from now on: what is there stays as it is, but that cleaning turns what it
+    /// moves into zstd where the volume says `zstd` or `lz4-then-zstd`.
     #[command(
-        after_help = "Examples:\n  windrow volume set tank/data --compression lz4\n  windrow volume set tank/data --dedup verify\n  windrow volume set tank/data --compression off --dedup off -o json",
+        after_help = "Examples:\n  windrow volume set tank/data --compression lz4\n  windrow volume set tank/archive --compression zstd\n  windrow volume set tank/data --dedup verify\n  windrow volume set tank/data --compression off --dedup off -o json",
         group = clap::ArgGroup::new("property").required(true).multiple(true).args(["compression", "dedup"])
     )]
     Set {
         /// POOL/VOLUME.
         volume: VolumePath,
-        /// How blocks are stored: `off`, or `lz4` where that saves an eighth of a block (`zstd` is not there yet).
-        #[arg(long, value_parser = ["off", "lz4"])]
+        /// How blocks are stored, where that saves an eighth of a block: `off`; `lz4`, quick; `zstd`, smaller and slower; `lz4-then-zstd`, which writes LZ4
+        /// and lets cleaning turn what it moves, so what is cold, into zstd.
+        #[arg(long, value_parser = ["off", "lz4", "zstd", "lz4-then-zstd"])]
         compression: Option<String>,
         /// Whether blocks with the same content are stored once: `off`, `hash` (128 bits of a cryptographic hash) or `verify` (a fast hash, then their
         /// bytes are compared). The first volume of a pool that is set takes 1.6 % of the pool's space.
@@ -107,8 +110,9 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
     match command {
         VolumeCommand::Create { volume, size, compression, dedup, place } => {
             let mut reply = context::ask(&volume.pool, &place, Command::VolumeCreate { name: volume.volume.clone(), size_bytes: size.0 })?;
-            if let Compression::Lz4 = named(&compression) {
-                reply = context::ask(&volume.pool, &place, Command::VolumeCompression { name: volume.volume.clone(), compression: Compression::Lz4 })?;
+            let compression = named(&compression);
+            if compression != Compression::Off {
+                reply = context::ask(&volume.pool, &place, Command::VolumeCompression { name: volume.volume.clone(), compression })?;
             }
             if let mode @ (Dedup::Verify | Dedup::Hash) = dedup_named(&dedup) {
                 reply = context::ask(&volume.pool, &place, Command::VolumeDedup { name: volume.volume.clone(), dedup: mode })?;
@@ -199,7 +203,7 @@ fn list(pool: &str, quick: bool, place: &PoolPlace, output: &Output) -> Result<u
 }
 
 fn named(compression: &str) -> Compression {
-    if compression == "lz4" { Compression::Lz4 } else { Compression::Off }
+    Compression::ALL.into_iter().find(|known| known.name() == compression).unwrap_or_default()
 }
 
 fn dedup_named(dedup: &str) -> Dedup {
@@ -234,7 +238,7 @@ pub fn table(volumes: &[VolumeReport]) -> String {
             SyncMode::Always => ", sync always",
             SyncMode::Disabled => ", sync disabled",
         };
-        let compression = if volume.compression == Compression::Lz4 { ", lz4" } else { "" };
+        let compression = if volume.compression == Compression::Off { String::new() } else { format!(", {}", volume.compression.name()) };
         let dedup = match volume.dedup {
             Dedup::Off => "",
             Dedup::Verify => ", dedup verify",

@@ -42,8 +42,18 @@ impl Engine {
         self.counters.victims += 1;
         let (live, dead) = self.segments.live_and_dead_blocks(segment);
         let gain = Gain::new(live, dead);
-        let victim =
-            Victim { segment, next_row: 0, ends: Vec::new(), runs: Slab::default(), ready: 0, last: Default::default(), pass: Pass::Ends, missed: false, gain };
+        let victim = Victim {
+            segment,
+            next_row: 0,
+            ends: Vec::new(),
+            runs: Slab::default(),
+            ready: 0,
+            repacking: 0,
+            last: Default::default(),
+            pass: Pass::Ends,
+            missed: false,
+            gain,
+        };
         self.cleaner.victims.insert(victim);
     }
 }

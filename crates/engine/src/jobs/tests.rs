@@ -135,7 +135,7 @@ fn a_batch_with_packed_payload_is_what_its_table_says() {
     for i in 0..60u64 {
         let block = regular([4096, 100, 1500, 3000, 2222][i as usize % 5], i);
         let mut stored = Vec::new();
-        let payload = if packer.pack_stored(&block, &mut stored).is_some() { stored } else { block };
+        let payload = if packer.pack_stored(windrow_reduce::Codec::Lz4, &block, &mut stored).is_some() { stored } else { block };
         let entry = batch::Entry::Data { volume: windrow_units::VolumeId(1), lba: windrow_units::Lba(i), birth: windrow_units::Order(i + 1) };
         table.push_stored(&entry, units_of(&payload));
         payloads.push(Payload::copy_of(&payload));

@@ -388,6 +388,7 @@ fn build(
         stopped: None,
         now_ns: 0,
         buffers,
+        codecs: Default::default(),
     };
     debug_assert!(redundancy_holds(&engine.zones, &engine.members.list));
     let deleting: Vec<VolumeId> = engine.volumes.iter().filter(|v| v.record.state == VolumeState::Deleting).map(|v| v.record.id).collect();

@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use windrow_io::{Op, Payload, Request, RequestError, RequestId};
 use windrow_layout::batch::{Entry, FillState, RangeState};
 use windrow_layout::checkpoint::{Dedup, MAP_PAGE_ENTRIES, SyncMode};
-use windrow_reduce::{BlockClass, Print};
+use windrow_reduce::{BlockClass, Codec, Print};
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, Order, VolumeId};
 
 /// Bytes a record without payload counts against the bound on pending bytes: about what it takes in memory.
@@ -373,9 +373,9 @@ impl Engine {
     pub(super) fn admit_surveyed(&mut self, volume: VolumeId, first: Lba, order: Order, data: Payload) {
         let scratch = std::mem::take(&mut self.admission.scratch);
         let last = scratch.len().saturating_sub(1);
-        let compress = self.compresses(volume);
+        let codec = self.packs(volume);
         let print = if self.admission.may_share { self.print_of(self.dedup_of(volume)) } else { None };
-        let ways = (compress, print);
+        let ways = (codec, print);
         for (i, surveyed) in scratch[..last].iter().enumerate() {
             let at = i as u64;
             self.admit_block(BlockKey::new(volume, Lba(first.0 + at)), Order(order.0 + at), *surveyed, data.slice(i * BLOCK_SIZE, BLOCK_SIZE), ways);
@@ -388,7 +388,7 @@ impl Engine {
     }
 
     #[inline]
-    fn admit_block(&mut self, key: BlockKey, order: Order, surveyed: Surveyed, payload: Payload, (compress, print): (bool, Option<Print>)) {
+    fn admit_block(&mut self, key: BlockKey, order: Order, surveyed: Surveyed, payload: Payload, (codec, print): (Option<Codec>, Option<Print>)) {
         let Surveyed { class, was_data, pending } = surveyed;
         let is_data = class == BlockClass::Data;
         let content = match class {
@@ -400,7 +400,10 @@ impl Engine {
         let placing = if is_data {
             let sharing = print.map_or(Sharing::Off, |print| self.print(print, payload.clone()));
             // What may be there already is packed only when it is known to be new.
-            let reduction = if compress && print.is_none() { self.reduce(payload.clone()) } else { Reduction::Whole };
+            let reduction = match codec {
+                Some(codec) if print.is_none() => self.reduce(codec, payload.clone()),
+                _ => Reduction::Whole,
+            };
             Placing::Data { key, order, pending, payload, reduction, sharing }
         } else {
             Placing::Fill { key, order, pending, ones: class == BlockClass::Ones }

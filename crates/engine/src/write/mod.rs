@@ -13,6 +13,6 @@ mod seal;
 
 pub(crate) use admit::{Admission, Arrived, Placing};
 pub use reduce::ReductionSums;
-pub(crate) use reduce::{PrintWork, ReduceWork};
+pub(crate) use reduce::{PrintWork, ReduceWork, cut};
 pub(crate) use room::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS, segments_ahead};
 pub(crate) use rows::FullRows;

@@ -5,7 +5,7 @@
 //! front of the queue and waits for what is under way there: orders stay as they were given. 4 A flush does not seal the open batch while what it waits
 //! for is under way: it would seal another one at once.
 //!
-//! A block that LZ4 does not make smaller by an eighth is stored as it is. Where that was so with two blocks of a group in a row, those behind them are not tried if
+//! A block that its codec does not make smaller by an eighth is stored as it is. Where that was so with two blocks of a group in a row, those behind them are not tried if
 //! they look random, but for each eighth one.
 
 use super::admit::Placing;
@@ -16,7 +16,7 @@ use crate::limits::{REDUCE_BLOCKS, REDUCE_IN_VAIN, REDUCE_TRY_AGAIN};
 use crate::{Engine, Outbox};
 use windrow_io::{BufPool, Payload};
 use windrow_layout::checkpoint::Compression;
-use windrow_reduce::{Packer, Print, looks_random};
+use windrow_reduce::{Codec, Codecs, Made, Print, looks_random};
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Order, VolumeId};
 
 /// What becomes of an admitted block.
@@ -53,53 +53,59 @@ impl PrintWork {
 /// Packs a group of blocks.
 #[derive(Debug)]
 pub(crate) struct ReduceWork {
-    /// Numbers in the queue for placement, and contents.
-    blocks: Vec<(u64, Payload)>,
+    /// Numbers in the queue for placement, what packs them, and contents.
+    blocks: Vec<(u64, Codec, Payload)>,
     buffers: BufPool,
+    codecs: Codecs,
     /// Result: for each block what is stored of it, unless it is stored as it is.
     packed: Vec<Option<Payload>>,
 }
 
 impl ReduceWork {
     pub(crate) fn run(&mut self) {
-        let mut packer = Packer::default();
         let mut stored = Vec::with_capacity(self.blocks.len() * BLOCK_SIZE / 2);
         let mut in_vain = 0;
-        let mut pack = |at: usize, block: &[u8]| {
-            if in_vain >= REDUCE_IN_VAIN && !at.is_multiple_of(REDUCE_TRY_AGAIN) && looks_random(block) {
-                return None;
-            }
-            let length = packer.pack_stored(block, &mut stored);
-            in_vain = if length.is_none() { in_vain + 1 } else { 0 };
-            length
-        };
-        let lengths: Vec<Option<usize>> = self.blocks.iter().enumerate().map(|(at, (_, block))| pack(at, block)).collect();
-        if stored.is_empty() {
-            self.packed = lengths.iter().map(|_| None).collect();
-            return;
-        }
-        let mut all = self.buffers.get(stored.len());
-        all.copy_from_slice(&stored);
-        let (all, mut at) = (all.freeze(), 0);
-        let slice = |length: Option<usize>| {
-            length.map(|length| {
-                at += length;
-                all.slice(at - length, length)
-            })
-        };
-        self.packed = lengths.into_iter().map(slice).collect();
+        let lengths: Vec<Option<usize>> = self.codecs.with(|packer| {
+            let mut pack = |at: usize, codec: Codec, block: &[u8]| {
+                if in_vain >= REDUCE_IN_VAIN && !at.is_multiple_of(REDUCE_TRY_AGAIN) && looks_random(block) {
+                    return None;
+                }
+                let length = packer.pack_stored(codec, block, &mut stored);
+                in_vain = if length.is_none() { in_vain + 1 } else { 0 };
+                length
+            };
+            self.blocks.iter().enumerate().map(|(at, (_, codec, block))| pack(at, *codec, block)).collect()
+        });
+        self.packed = cut(&stored, lengths, &self.buffers);
     }
 
-    /// LZ4 takes some ten times as long for a byte as copying does: drivers weigh jobs by what they copy.
+    /// Codecs take ten times as long for a byte, and longer, as copying does: drivers weigh jobs by what they copy.
     pub(crate) fn bytes(&self) -> usize {
         self.blocks.len() * BLOCK_SIZE * 8
     }
 }
 
+/// Cuts what was packed into the payloads, which lie behind one another.
+pub(crate) fn cut(stored: &[u8], lengths: impl IntoIterator<Item = Option<usize>>, buffers: &BufPool) -> Vec<Option<Payload>> {
+    if stored.is_empty() {
+        return lengths.into_iter().map(|_| None).collect();
+    }
+    let mut all = buffers.get(stored.len());
+    all.copy_from_slice(stored);
+    let (all, mut at) = (all.freeze(), 0);
+    let slice = |length: Option<usize>| {
+        length.map(|length| {
+            at += length;
+            all.slice(at - length, length)
+        })
+    };
+    lengths.into_iter().map(slice).collect()
+}
+
 /// Blocks that are collected for a worker, and sums since start.
 #[derive(Debug, Default)]
 pub(crate) struct Reducing {
-    group: Vec<(u64, Payload)>,
+    group: Vec<(u64, Codec, Payload)>,
     prints: Vec<(u64, Print, Payload)>,
     /// Entries that have left the queue for placement: the number of its front.
     pub(crate) placed: u64,
@@ -113,12 +119,18 @@ pub struct ReductionSums {
     pub tried_bytes: u64,
     /// Bytes of those that were worth packing.
     pub packed_user_bytes: u64,
-    /// What LZ4 made of these.
-    pub lz4_bytes: u64,
-    /// What is stored of these: LZ4 in whole units of 16 bytes.
+    /// What the codecs made of these.
+    pub codec_bytes: u64,
+    /// What is stored of these: in whole units of 16 bytes.
     pub stored_bytes: u64,
     /// Whole blocks that the stored bytes took in batches, with the gaps between them.
     pub area_bytes: u64,
+    /// Stored bytes of moved blocks that were tried with zstd.
+    pub repack_tried_bytes: u64,
+    /// Stored bytes of those that became smaller, before,
+    pub repacked_from_bytes: u64,
+    /// and what is stored of them now.
+    pub repacked_to_bytes: u64,
 }
 
 impl ReductionSums {
@@ -140,15 +152,19 @@ impl ReductionSums {
 }
 
 impl Engine {
-    /// True if blocks of a volume are to be packed.
-    pub(crate) fn compresses(&self, volume: VolumeId) -> bool {
-        self.volumes.get(volume).is_some_and(|v| v.record.compression == Compression::Lz4)
+    /// What packs the blocks that are written to a volume, if anything does.
+    pub(crate) fn packs(&self, volume: VolumeId) -> Option<Codec> {
+        match self.volumes.get(volume)?.record.compression {
+            Compression::Off => None,
+            Compression::Lz4 | Compression::Lz4ThenZstd => Some(Codec::Lz4),
+            Compression::Zstd => Some(Codec::Zstd),
+        }
     }
 
     /// The next block that joins the queue for placement is given to the group.
-    pub(super) fn reduce(&mut self, block: Payload) -> Reduction {
+    pub(super) fn reduce(&mut self, codec: Codec, block: Payload) -> Reduction {
         let number = self.admission.reducing.placed + self.admission.placing.len() as u64;
-        self.admission.reducing.group.push((number, block));
+        self.admission.reducing.group.push((number, codec, block));
         Reduction::UnderWay
     }
 
@@ -161,8 +177,8 @@ impl Engine {
     }
 
     /// The block with this number in the queue is to be packed after all.
-    pub(crate) fn pack_queued(&mut self, number: u64, block: Payload) {
-        self.admission.reducing.group.push((number, block));
+    pub(crate) fn pack_queued(&mut self, number: u64, codec: Codec, block: Payload) {
+        self.admission.reducing.group.push((number, codec, block));
         if let Some(Placing::Data { reduction, .. }) = self.admission.queued(number) {
             *reduction = Reduction::UnderWay;
         }
@@ -189,7 +205,7 @@ impl Engine {
         let group = &mut self.admission.reducing.group;
         while group.len() >= REDUCE_BLOCKS || (all && !group.is_empty()) {
             let rest = group.split_off(group.len().min(REDUCE_BLOCKS));
-            let work = ReduceWork { blocks: std::mem::replace(group, rest), buffers: self.buffers.clone(), packed: Vec::new() };
+            let work = ReduceWork { blocks: std::mem::replace(group, rest), buffers: self.buffers.clone(), codecs: self.codecs.clone(), packed: Vec::new() };
             out.jobs.push(Job(Work::Reduce(Box::new(work))));
         }
     }
@@ -197,12 +213,11 @@ impl Engine {
     /// A worker has packed a group.
     pub(crate) fn reduced(&mut self, work: ReduceWork) {
         let (placing, reducing) = (&mut self.admission.placing, &mut self.admission.reducing);
-        for ((number, block), stored) in work.blocks.iter().zip(work.packed) {
+        for ((number, _, block), stored) in work.blocks.iter().zip(work.packed) {
             reducing.sums.tried_bytes += BLOCK_BYTES;
             if let Some(stored) = &stored {
-                let filling = stored.last().map_or(0, |filling| u64::from(*filling));
                 reducing.sums.packed_user_bytes += block.len() as u64;
-                reducing.sums.lz4_bytes += stored.len() as u64 - filling;
+                reducing.sums.codec_bytes += Made::of(stored).map_or(0, |(_, packed)| packed.len() as u64);
                 reducing.sums.stored_bytes += stored.len() as u64;
                 self.admission.pace.give_back((block.len() - stored.len()) as u64 * DATA_UNITS / BLOCK_BYTES);
             }

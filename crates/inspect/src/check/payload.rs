@@ -53,6 +53,6 @@ impl SegmentCheck<'_, '_, '_> {
 
     /// True if it is a whole block, or what is stored of it becomes one.
     pub(super) fn unpacks(&self, rows: &Rows, reference: &Reference) -> bool {
-        reference.units == FULL_BLOCK_UNITS || windrow_reduce::unpack_stored(&self.stored(rows, reference), &mut [0; BLOCK_SIZE])
+        reference.units == FULL_BLOCK_UNITS || self.codecs.unpack_stored(&self.stored(rows, reference), &mut [0; BLOCK_SIZE])
     }
 }

@@ -123,7 +123,7 @@ impl HeaderFrame {
 pub struct PayloadInfo {
     /// First 16-byte unit, from the first one of the batch.
     pub unit: u32,
-    /// Units: 256 is a block as it is, less is LZ4.
+    /// Units: 256 is a block as it is, less is packed.
     pub units: u16,
     /// CRC-32C of the stored bytes.
     pub checksum: u32,

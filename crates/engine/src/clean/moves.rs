@@ -1,0 +1,91 @@
+//! Moves: what is ready goes into the open batches of the streams of moved blocks, and victims count what is left.
+
+use crate::limits::STREAM_CLEANED;
+use crate::piece::units_of;
+use crate::policy::Takes;
+use crate::stream::Item;
+use crate::{Engine, Outbox};
+use windrow_layout::batch::Entry;
+
+/// More than a move's entry takes.
+const MOVE_ENTRY_BYTES: usize = 64;
+
+impl Engine {
+    /// Appends what is ready to the cleaned stream.
+    pub(super) fn append_moves(&mut self, out: &mut Outbox) {
+        loop {
+            let spare = self.has_room_for_repairs();
+            if self.cleaner.ready.is_empty() && !(spare && self.has_repairs()) {
+                return;
+            }
+            // Repairs gain no space: they never take what the moves of a victim need.
+            let first = if spare { self.cleaner.repairs.first() } else { None };
+            let is_repair = first.is_some();
+            let Some(units) = first.or(self.cleaner.ready.front().map(|(_, moved)| moved)).map(|moved| units_of(&moved.payload)) else { return };
+            let Some(stream) = self.stream_for_move(is_repair, units, out) else { return };
+            let seq = self.stream(stream).position.seq;
+            let repair = if spare { self.cleaner.repairs.pop() } else { None };
+            let (victim, moved) = match repair {
+                Some(repair) => (None, repair),
+                None => match self.cleaner.ready.pop_front() {
+                    Some((at, moved)) => (Some(at), moved),
+                    None => return,
+                },
+            };
+            let alive = self.shows(moved.key.volume(), moved.key.lba(), moved.from);
+            if let Some(victim) = victim.and_then(|at| self.cleaner.victims.get_mut(at)) {
+                if alive && !spare && victim.leaves_something() {
+                    victim.ready -= 1;
+                    continue;
+                }
+                self.admission.pace.earn_by_move(&mut victim.gain);
+                victim.ready -= 1;
+                if alive {
+                    victim.last[crate::limits::cleaned_slot(stream)] = seq;
+                }
+            }
+            if !alive {
+                continue;
+            }
+            if victim.is_none() {
+                self.cleaner.repairs.note_placed(seq);
+            }
+            self.cleaner.moves_in_flight += 1;
+            let entry = Entry::Move { volume: moved.key.volume(), lba: moved.key.lba(), birth: moved.birth, from: moved.from };
+            self.append(stream, &entry, Item::Move { key: moved.key, from: moved.from }, Some(moved.payload), None);
+            self.note_placed(moved.key, stream);
+        }
+    }
+
+    /// The stream that takes the next repair, or the next block of a victim; `None`: it has to wait.
+    ///
+    /// Repairs always go to the first stream. A block may be repaired where cleaning has just put it, so replay may meet two moves of it; it applies
+    /// the first stream last, and what is in there in order. Two moves of victims are never replayed together: what a kept checkpoint may replay is no victim.
+    fn stream_for_move(&mut self, is_repair: bool, units: u16, out: &mut Outbox) -> Option<usize> {
+        let front = self.cleaner.ready.front().filter(|_| !is_repair).map(|(_, moved)| (moved.key, moved.from, moved.stream));
+        let meant = match front {
+            None => STREAM_CLEANED,
+            Some((_, _, Some(stream))) => stream,
+            Some((key, from, None)) => {
+                let stream = self.stream_of_moved(key, self.codec.segment(from));
+                if let Some((_, moved)) = self.cleaner.ready.front_mut() {
+                    moved.stream = Some(stream);
+                }
+                stream
+            }
+        };
+        if meant != STREAM_CLEANED {
+            match self.extra_takes(meant, MOVE_ENTRY_BYTES, units, out) {
+                Takes::Yes => return Some(meant),
+                Takes::Later => return None,
+                Takes::No => self.policy.overflowed += 1,
+            }
+        }
+        self.make_room(STREAM_CLEANED, MOVE_ENTRY_BYTES, units, out).then_some(STREAM_CLEANED)
+    }
+
+    /// A cleaned batch of `count` moves has committed.
+    pub(crate) fn moves_committed(&mut self, count: u32) {
+        self.cleaner.moves_in_flight -= count;
+    }
+}
