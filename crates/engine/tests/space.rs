@@ -348,3 +348,43 @@ fn of_two_changes_of_properties_the_later_one_stays() {
     }
     assert!((2..60).contains(&waited), "{waited} times the first one was not answered yet");
 }
+
+/// In service a page of the map goes when it holds nothing any more. A start kept all that it had met, so it needed more than there may be, and the pool could not be started at
+/// all (simulator, seed 601476).
+#[test]
+fn a_start_needs_no_more_pages_of_the_map_than_there_were() {
+    let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
+    let most = machine.engine.status().map_pages_max;
+    let volume = machine.volume(64 << 30);
+    let create = Control::VolumeCreate { name: "short-lived".into(), size_bytes: 64 << 30 };
+    let Some(Ok(ControlReply::Volume(short_lived))) = machine.command(create) else { panic!("no second volume") };
+    let page = |number: u64| number * 256;
+    // As many pages as there may be, with a block each, and again and again others: no checkpoint comes between.
+    let kept = 20;
+    (0..kept).for_each(|number| machine.write(volume, page(number), 1));
+    for round in 1..6 {
+        let pages = round * 1000..round * 1000 + most - kept - 2;
+        pages.clone().for_each(|number| machine.write(volume, page(number), 2));
+        machine.flush(volume);
+        machine.request(volume, Op::Trim { offset: page(pages.start) * 4096, length: (page(pages.end) - page(pages.start)) * 4096, fua: false });
+        machine.settle();
+        machine::pass(&mut machine, 3);
+    }
+    // Pages of zeroes are made while there is plenty, and are no reason to refuse data.
+    machine.request(volume, Op::WriteZeroes { offset: page(9000) * 4096, length: 256 * 4096 * (most / 2), no_hole: true, fua: false });
+    (0..most / 4).for_each(|number| machine.write(short_lived, page(number), 3));
+    machine.flush(volume);
+    assert_eq!(machine.command(Control::VolumeDelete { volume: short_lived }), Some(Ok(ControlReply::Done)));
+    machine::pass(&mut machine, 5);
+    let mut machine = machine.crash();
+    let status = machine.engine.status();
+    assert!(status.map_pages >= kept && status.map_pages <= kept + most / 2 + 1, "{} of {most}", status.map_pages);
+    (0..kept).for_each(|number| assert_eq!(machine.byte(volume, page(number)), 1));
+    assert_eq!((machine.byte(volume, page(5000)), machine.byte(volume, page(9001))), (0, 0));
+    assert_eq!(machine.engine.self_check(), Ok(()));
+    // What was given back is there for others, and the next checkpoint lets go of the images.
+    (0..most / 4).for_each(|number| machine.write(volume, page(20_000 + number), 4));
+    machine.command(Control::Checkpoint);
+    let mut machine = machine.crash();
+    (0..most / 4).for_each(|number| assert_eq!(machine.byte(volume, page(20_000 + number)), 4));
+}

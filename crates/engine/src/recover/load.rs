@@ -1,5 +1,6 @@
 //! The newest checkpoint that can be read: top pages -> list -> leaves -> pages of the tables.
 
+use super::pages::recovery_bytes;
 use super::reader::Reader;
 use super::{OpenError, Tables};
 use crate::checkpoint::Loaded;
@@ -56,7 +57,7 @@ fn load(
         zones: reader.zones.clone(),
         codec: reader.codec,
         segments: segment::Segments::new(reader.zones, policy),
-        volumes: volume::Volumes::new(map_bytes),
+        volumes: volume::Volumes::new(recovery_bytes(map_bytes)),
     };
     let mut loaded = Loaded::default();
     tables.volumes.last_id = root.last_volume;

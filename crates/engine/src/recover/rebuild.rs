@@ -17,7 +17,7 @@ mod scan;
 
 use super::reader::Reader;
 use super::replay::Restart;
-use super::{OpenError, SEQ_LEAP, Tables, build, journal, quorum, tables as recovered, victim_rule};
+use super::{OpenError, SEQ_LEAP, Tables, build, journal, pages, quorum, tables as recovered, victim_rule};
 use crate::checkpoint::Loaded;
 use crate::limits::{BASE_STREAMS, STREAM_CHECKPOINT, USER_STREAMS};
 use crate::member::{SuperblockWriter, superblock_image};
@@ -127,7 +127,7 @@ impl Engine {
             zones: zones.clone(),
             codec,
             segments: crate::segment::Segments::new(&zones, victim_rule(&superblock.properties)),
-            volumes: crate::volume::Volumes::new(options.limits.map_bytes),
+            volumes: crate::volume::Volumes::new(pages::recovery_bytes(options.limits.map_bytes)),
         };
         // Fences may have accepted what only the journal has.
         let covered = highest_in_log(superblock, &found);
@@ -150,6 +150,7 @@ impl Engine {
             settle_segments(&found, checkpoint, &mut tables);
             recovered::clear_deleted(&mut tables)?;
             recovered::count_references(&mut tables, journalled.max(accepted));
+            pages::settle(&mut tables, options.limits.map_bytes, readmitted.len());
             recovered::count_live(&mut tables, &Loaded::default());
             let positions = choose_segments(&found, seq, plan.checkpoint_segments + SEGMENTS_BESIDE, &mut tables)?;
             let next_order = found.highest_order.max(accepted).max(highest_journalled).next();

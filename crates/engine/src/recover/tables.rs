@@ -1,6 +1,7 @@
 //! The effect of replayed entries on the tables, and what the tables say when all are in.
 
 use super::chain::Chain;
+use super::pages::ensure_page;
 use super::{OpenError, Tables};
 use crate::limits::LBA_BITS;
 use crate::volume::Volumes;
@@ -25,7 +26,6 @@ pub(super) fn apply_entry(entry: &Entry, shown: MapEntry, tables: &mut Tables) -
 }
 
 fn set_block(tables: &mut Tables, volume: VolumeId, lba: Lba, entry: MapEntry) -> Result<(), OpenError> {
-    let limit = tables.volumes.arena.bytes();
     if volume == VolumeId::SHARED && lba.0 >= ids_end(&tables.volumes) {
         // No pool of this size gives such an id: whatever refers to it is lost.
         return Ok(());
@@ -36,7 +36,12 @@ fn set_block(tables: &mut Tables, volume: VolumeId, lba: Lba, entry: MapEntry) -
         // The table's image is newer than this entry and has the volume smaller: the shrink comes later in the replay.
         return Ok(());
     }
-    v.map.ensure(arena, volume, lba.0 / MAP_PAGE_ENTRIES as u64).ok_or(OpenError::MapMemory { limit })?;
+    if v.map.ensure(arena, volume, lba.0 / MAP_PAGE_ENTRIES as u64).is_some() {
+        v.map.replace(arena, lba, entry);
+        return Ok(());
+    }
+    ensure_page(tables, volume, lba.0 / MAP_PAGE_ENTRIES as u64)?;
+    let Some((v, arena)) = tables.volumes.get_mut(volume) else { return Ok(()) };
     v.map.replace(arena, lba, entry);
     Ok(())
 }
@@ -240,6 +245,10 @@ pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpoint::Loaded
                 count(pointer.place, FULL_BLOCK_UNITS);
             }
         }
+    }
+    // Images of pages that replay has given back: the next checkpoint lets go of them.
+    for (_, _, pointer) in &tables.volumes.dropped {
+        count(pointer.place, FULL_BLOCK_UNITS);
     }
     let pointers = loaded.tables.values().flatten().chain(loaded.leaves.values()).chain(&loaded.list);
     for pointer in pointers.filter(|p| p.present) {

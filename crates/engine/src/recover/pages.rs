@@ -1,0 +1,72 @@
+//! Pages of the map while the tables are put together.
+//!
+//! In service a page goes as soon as it holds nothing any more, so the bound of the map is one of pages that hold something. A start that followed each trim as
+//! closely would be slow; it looks for pages of holes only when it has no other, and at its end.
+//!
+//! **Claim.** A start fits into the pages that the engine had. After all entries up to order o, a page with data holds some block of an order up to o that no
+//! trim up to o has taken. When o was admitted in service, that block was in the map or on its way, so its page was there. What may be there beside: (a) volumes that are being deleted:
+//! in service they go step by step, here at once. (b) Pages of zeroes, which in service are made only while there is plenty: as holes they read the same. (c) The
+//! images of a checkpoint were taken one after the other, so some of them are of a later time than others: for these there is [`recovery_bytes`].
+
+use super::tables::clear_deleted;
+use super::{OpenError, Tables};
+use windrow_layout::map_entry::MapEntry;
+use windrow_units::{BLOCK_BYTES, VolumeId};
+
+/// What maps may take during a start, if they may take `map_bytes` afterwards. More than that, so that each look for pages of holes finds many.
+pub(super) fn recovery_bytes(map_bytes: u64) -> u64 {
+    map_bytes + map_bytes / 4 + 64 * BLOCK_BYTES
+}
+
+/// Makes sure of a page; see the module.
+pub(super) fn ensure_page(tables: &mut Tables, volume: VolumeId, index: u64) -> Result<(), OpenError> {
+    if has_page(tables, volume, index) {
+        return Ok(());
+    }
+    clear_deleted(tables)?;
+    drop_pages(tables, |entry| *entry == MapEntry::HOLE);
+    if has_page(tables, volume, index) {
+        return Ok(());
+    }
+    drop_pages(tables, is_zeroes);
+    if has_page(tables, volume, index) { Ok(()) } else { Err(OpenError::MapMemory { limit: tables.volumes.arena.bytes() }) }
+}
+
+/// True for a page that is there now. (What no volume has needs none.)
+fn has_page(tables: &mut Tables, volume: VolumeId, index: u64) -> bool {
+    tables.volumes.get_mut(volume).is_none_or(|(v, arena)| v.map.ensure(arena, volume, index).is_some())
+}
+
+/// At the end: gives back what holds nothing; from then on the map has its bound. `readmitted` blocks are still to come from the journal.
+pub(super) fn settle(tables: &mut Tables, map_bytes: u64, readmitted: usize) {
+    drop_pages(tables, |entry| *entry == MapEntry::HOLE);
+    if (tables.volumes.arena.used_pages() + readmitted as u64) * BLOCK_BYTES > map_bytes {
+        drop_pages(tables, is_zeroes);
+    }
+    tables.volumes.arena.set_max_bytes(map_bytes);
+}
+
+/// Reads as zeroes.
+fn is_zeroes(entry: &MapEntry) -> bool {
+    [MapEntry::HOLE, MapEntry::ZERO].contains(entry)
+}
+
+/// Gives all pages back of which every entry is like that.
+fn drop_pages(tables: &mut Tables, is_nothing: impl Fn(&MapEntry) -> bool) {
+    let volumes = &mut tables.volumes;
+    let ids: Vec<VolumeId> = volumes.with_shared().map(|v| v.record.id).collect();
+    for id in ids {
+        let mut next = 0;
+        while let Some((v, arena)) = volumes.get_mut(id) {
+            let Some(index) = v.map.next_page(next, u64::from(u32::MAX)) else { break };
+            next = index + 1;
+            let is_empty = v.map.slot(index).is_some_and(|slot| arena.page(slot).iter().all(&is_nothing));
+            if !is_empty {
+                continue;
+            }
+            if let Some(pointer) = v.map.drop_page(arena, index).filter(|pointer| pointer.present) {
+                volumes.dropped.push((id, index as u32, pointer));
+            }
+        }
+    }
+}
