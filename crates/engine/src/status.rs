@@ -7,8 +7,10 @@ use windrow_layout::checkpoint::VolumeState;
 use windrow_layout::superblock::{MemberRecord, MemberState};
 use windrow_units::{BLOCK_BYTES, MemberId, PLACE_UNIT};
 
-/// Where the sums of compression and deduplication begin among the counters that a checkpoint keeps. What lies before is of users' bytes and scrubs.
+/// Where the sums of compression begin among the counters that a checkpoint keeps. What lies before is of users' bytes and scrubs.
 const SAVED_SUMS: usize = 64;
+/// Where those of deduplication begin.
+const SAVED_DEDUP_SUMS: usize = 96;
 
 /// Counters since start, and the lifetime totals they began with.
 #[derive(Debug, Default)]
@@ -63,7 +65,9 @@ impl Engine {
         let mut saved: Vec<u64> = self.lifetime_counters().into_iter().chain(self.scrub.saved(self.now_ns)).collect();
         saved.resize(SAVED_SUMS, 0);
         let (reduction, dedup) = self.lifetime_sums();
-        saved.extend(reduction.to_words().into_iter().chain(dedup.to_words()));
+        saved.extend(reduction.to_words());
+        saved.resize(SAVED_DEDUP_SUMS, 0);
+        saved.extend(dedup.to_words());
         saved
     }
 
@@ -73,7 +77,7 @@ impl Engine {
         self.counters.lifetime_user_bytes = counter(0);
         self.counters.lifetime_member_bytes = counter(1);
         self.counters.lifetime_reduction = ReductionSums::from_words(std::array::from_fn(|at| counter(SAVED_SUMS + at)));
-        self.counters.lifetime_dedup = DedupSums::from_words(std::array::from_fn(|at| counter(SAVED_SUMS + 5 + at)));
+        self.counters.lifetime_dedup = DedupSums::from_words(std::array::from_fn(|at| counter(SAVED_DEDUP_SUMS + at)));
         self.scrub = crate::scrub::Scrub::restored(saved.get(2..).unwrap_or_default());
     }
 

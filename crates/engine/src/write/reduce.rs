@@ -135,13 +135,15 @@ pub struct ReductionSums {
 
 impl ReductionSums {
     /// In the order in which checkpoints keep them.
-    pub(crate) fn to_words(self) -> [u64; 5] {
-        [self.tried_bytes, self.packed_user_bytes, self.lz4_bytes, self.stored_bytes, self.area_bytes]
+    pub(crate) fn to_words(self) -> [u64; 8] {
+        let Self { tried_bytes, packed_user_bytes, codec_bytes, stored_bytes, area_bytes, repack_tried_bytes, repacked_from_bytes, repacked_to_bytes } = self;
+        [tried_bytes, packed_user_bytes, codec_bytes, stored_bytes, area_bytes, repack_tried_bytes, repacked_from_bytes, repacked_to_bytes]
     }
 
     /// From what a checkpoint kept.
-    pub(crate) fn from_words([tried_bytes, packed_user_bytes, lz4_bytes, stored_bytes, area_bytes]: [u64; 5]) -> Self {
-        Self { tried_bytes, packed_user_bytes, lz4_bytes, stored_bytes, area_bytes }
+    pub(crate) fn from_words(words: [u64; 8]) -> Self {
+        let [tried_bytes, packed_user_bytes, codec_bytes, stored_bytes, area_bytes, repack_tried_bytes, repacked_from_bytes, repacked_to_bytes] = words;
+        Self { tried_bytes, packed_user_bytes, codec_bytes, stored_bytes, area_bytes, repack_tried_bytes, repacked_from_bytes, repacked_to_bytes }
     }
 
     /// Both together.
