@@ -190,6 +190,41 @@ fn nothing_is_tried_at_each_move() {
     }
 }
 
+/// A worker takes its time with blocks that are moved. Meanwhile all of them are written anew: what comes back is out of date and is not moved, the newer bytes stay, and the
+/// segments are used again.
+#[test]
+fn what_is_written_while_it_is_packed_anew_stays() {
+    let (mut machine, volume, blocks) = filled(Compression::Lz4ThenZstd, 9, |lba| content(lba, 0));
+    let (mut x, mut rounds) = (88_172_645_463_325_252u64, 0);
+    machine.held_repacks = Some(Vec::new());
+    while machine.held_repacks.as_ref().is_some_and(Vec::is_empty) {
+        rounds += 1;
+        assert!(rounds < 4000, "cleaning does not come");
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        let first = x % (blocks - 8);
+        write(&mut machine, volume, first..first + 8, |lba| content(lba, 1));
+    }
+    let held = machine.held_repacks.take().unwrap_or_default();
+    let moved = machine.engine.status().written.moved;
+    for first in (0..blocks).step_by(16) {
+        write(&mut machine, volume, first..(first + 16).min(blocks), |lba| content(lba, 2));
+    }
+    machine.flush(volume);
+    for mut job in held {
+        job.run();
+        machine.events.push(Event::Job(job));
+        machine.settle();
+    }
+    machine.flush(volume);
+    pass(&mut machine, 50);
+    assert!(machine.engine.status().written.moved >= moved);
+    verify(&mut machine, volume, &vec![2; blocks as usize], content);
+    let mut machine = machine.crash();
+    verify(&mut machine, volume, &vec![2; blocks as usize], content);
+}
+
 /// A volume that is set later: what cleaning moves follows, also what was whole.
 #[test]
 fn old_blocks_follow_when_a_volume_is_set() {

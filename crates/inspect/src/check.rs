@@ -170,7 +170,8 @@ fn check_from(
     let (total, codecs) = (by_segment.len() as u64, windrow_reduce::Codecs::default());
     for (done, (segment, range)) in by_segment.into_iter().enumerate() {
         progress(CheckProgress { phase: CheckPhase::Segments, done: done as u64, total, read_bytes: reader.read_bytes });
-        let mut check = SegmentCheck { reader, options, report, segment, references: &references[range], replayed: &replayed, codecs: &codecs };
+        let flags = superblock.features.incompatible;
+        let mut check = SegmentCheck { flags, reader, options, report, segment, references: &references[range], replayed: &replayed, codecs: &codecs };
         check.run(&tables.segments[segment.index()]);
     }
     progress(CheckProgress { phase: CheckPhase::Segments, done: total, total, read_bytes: reader.read_bytes });
@@ -348,6 +349,8 @@ struct SegmentCheck<'c, 'r, 'a> {
     references: &'c [Reference],
     replayed: &'c Replay,
     codecs: &'c windrow_reduce::Codecs,
+    /// Incompatible feature flags of the pool.
+    flags: u64,
 }
 
 /// A batch of a segment, as far as it can be had.
@@ -535,10 +538,10 @@ impl SegmentCheck<'_, '_, '_> {
             let blocks = self.blocks_in(rows, reference);
             let origin = self.find_payload(rows, batch, reference);
             let (severity, words) = match origin {
-                Some(Origin::Member | Origin::Missing) if !self.unpacks(rows, reference) => {
-                    (Severity::Error, "its bytes are right, but they can not be unpacked")
-                }
-                Some(Origin::Member | Origin::Missing) => continue,
+                Some(Origin::Member | Origin::Missing) => match self.fault(rows, reference) {
+                    Some(fault) => (Severity::Error, fault),
+                    None => continue,
+                },
                 Some(Origin::Wrong) => (Severity::Repairable, "wrong on its member, but can be rebuilt"),
                 None => (Severity::Error, "lost: wrong on its member, and its row does not give it back"),
             };

@@ -10,9 +10,9 @@ use crate::members::inspect_members;
 use crate::reader::{Origin, PoolReader, Rows};
 use serde::Serialize;
 use windrow_io::MemberIo;
-use windrow_layout::batch::{BatchError, DecodedBatch, Entry, HeaderFrame, decode_header};
+use windrow_layout::batch::{BatchError, DecodedBatch, Entry, HeaderFrame, PayloadInfo, decode_header};
 use windrow_layout::superblock::Superblock;
-use windrow_units::{BLOCK_SIZE, Column, Epoch, FULL_BLOCK_UNITS, MemberId, Order, SegmentId, Seq, StreamId};
+use windrow_units::{BLOCK_SIZE, Column, Epoch, FULL_BLOCK_UNITS, MemberId, Order, PLACE_UNIT, SegmentId, Seq, StreamId};
 
 /// Why there is nothing to show.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -110,6 +110,9 @@ pub struct PackedDump {
     pub unit: u32,
     /// Units.
     pub units: u16,
+    /// What packed it, if it could be had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub codec: Option<&'static str>,
 }
 
 /// An entry and what became of its payload.
@@ -200,7 +203,12 @@ pub fn dump_batch(io: &mut dyn MemberIo, segment: SegmentId, row: u32) -> Result
             let sums = batch.iter().flat_map(DecodedBatch::payload_blocks).filter(|(block, _)| (p.block()..=p.last_block()).contains(block));
             let found = sums.map(|(block, sum)| BlockFound::of(rows.find_checksum(&mut reader, block, sum))).max().unwrap_or(BlockFound::Lost);
             let member = rows.member(&reader, rows.position(p.block()).0);
-            let packed = (p.units < FULL_BLOCK_UNITS).then_some(PackedDump { unit: p.unit % u32::from(FULL_BLOCK_UNITS), units: p.units });
+            let had = found != BlockFound::Lost;
+            let packed = (p.units < FULL_BLOCK_UNITS).then(|| PackedDump {
+                unit: p.unit % u32::from(FULL_BLOCK_UNITS),
+                units: p.units,
+                codec: if had { codec_of(&rows, &p) } else { None },
+            });
             PayloadDump { block: first + u64::from(p.block()), packed, member, checksum: p.checksum, found }
         });
         entries.push(EntryDump { entry: decoded.entry.clone(), payload });
@@ -212,6 +220,14 @@ pub fn dump_batch(io: &mut dyn MemberIo, segment: SegmentId, row: u32) -> Result
     let whole = ends_verify && entries.iter().all(|e| e.payload.is_none_or(|p| p.found != BlockFound::Lost));
     let columns = (0..header.shape.width).map(|column| location(&reader, &frame, column)).collect();
     Ok(BatchDump { padding_blocks: frame.padding_blocks(), columns, ends_verify, whole, redundancy_wrong_rows: wrong_rows, entries, frame })
+}
+
+/// What packed a payload whose blocks were found.
+fn codec_of(rows: &Rows, payload: &PayloadInfo) -> Option<&'static str> {
+    let bytes: Vec<u8> = (payload.block()..=payload.last_block()).flat_map(|block| rows.bytes(block).to_vec()).collect();
+    let start = (payload.unit % u32::from(FULL_BLOCK_UNITS)) as usize * PLACE_UNIT;
+    let stored = bytes.get(start..start + usize::from(payload.units) * PLACE_UNIT)?;
+    windrow_reduce::Made::of(stored).map(|(made, _)| made.name())
 }
 
 fn location(reader: &PoolReader<'_>, frame: &HeaderFrame, column: u8) -> ColumnLocation {

@@ -50,6 +50,15 @@ impl Made {
         }
     }
 
+    /// Its name in what people read.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+            Self::Lz4Final => "lz4, zstd tried",
+        }
+    }
+
     /// What made a payload, and the codec's bytes of it; `None` if no payload ends so.
     pub fn of(stored: &[u8]) -> Option<(Self, &[u8])> {
         let last = *stored.last()?;

@@ -5,11 +5,11 @@
 //! ```text
 //! word 0        stamp
 //! word 1        volume (24 bits), block (37 bits), sector (3 bits)
-//! word 2 .. 63  pseudo-random, derived from words 0 and 1; of most stamps only the first words, and the others repeat the last one
+//! word 2 .. 63  pseudo-random, derived from words 0 and 1; of most stamps only the first words, and the others repeat the last one; of some only some bits of each byte
 //! ```
 //! Stamps from [`FIRST_COMMON`] on are of content that many blocks have: their sectors know neither volume nor block.
 //!
-//! So blocks are compressible to different degrees, and some not at all.
+//! So blocks are compressible to different degrees, some not at all, some by entropy coding alone (zstd).
 
 use windrow_units::{BLOCK_SIZE, VolumeId};
 
@@ -44,16 +44,20 @@ fn location(volume: VolumeId, lba: u64, sector: usize, stamp: u64) -> u64 {
 /// Pseudo-random words of a sector, by its stamp.
 const RANDOM_WORDS: [u32; 8] = [62, 62, 55, 48, 40, 24, 12, 2];
 
+/// Bits of pseudo-random bytes that are used, by the stamp.
+const BITS: [u64; 6] = [u64::MAX, u64::MAX, u64::MAX, u64::MAX, 0x0f0f_0f0f_0f0f_0f0f, 0x0303_0303_0303_0303];
+
 #[inline]
 fn filler(stamp: u64, location: u64) -> impl Iterator<Item = u64> {
     let mut x = windrow_random::mix(stamp ^ location.rotate_left(32));
-    let mut random = RANDOM_WORDS[windrow_random::mix(stamp) as usize % RANDOM_WORDS.len()];
+    let drawn = windrow_random::mix(stamp) as usize;
+    let (mut random, bits) = (RANDOM_WORDS[drawn % RANDOM_WORDS.len()], BITS[drawn / RANDOM_WORDS.len() % BITS.len()]);
     std::iter::repeat_with(move || {
         if random > 0 {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             random -= 1;
         }
-        x ^ (x >> 29)
+        (x ^ (x >> 29)) & bits
     })
 }
 

@@ -99,6 +99,8 @@ pub struct Outcome {
     pub segments_cleaned: u64,
     /// Blocks that went to further streams of a policy.
     pub further_blocks: u64,
+    /// Stored bytes of moved blocks that became zstd.
+    pub repacked_bytes: u64,
     /// Requests refused for want of space.
     pub refused: u64,
     /// Blocks of members that the scrubs at the end found wrong.
@@ -148,6 +150,7 @@ pub fn run_seed(seed: u64, options: &RunOptions) -> Outcome {
         checkpoints: run.checkpoints,
         segments_cleaned: run.segments_cleaned,
         further_blocks: run.further_blocks,
+        repacked_bytes: run.repacked_bytes,
         refused: run.world.model.refused,
         wrong_blocks: run.wrong_blocks,
         rebuilt: run.rebuilt,
@@ -178,6 +181,7 @@ struct Run {
     checkpoints: u64,
     segments_cleaned: u64,
     further_blocks: u64,
+    repacked_bytes: u64,
     wrong_blocks: u64,
     /// Members whose faults a rebuild puts right: they died, were away, or failed an operation, but nothing on them changed silently.
     curable: BTreeSet<MemberId>,
@@ -239,6 +243,7 @@ impl Run {
             checkpoints: 0,
             segments_cleaned: 0,
             further_blocks: 0,
+            repacked_bytes: 0,
             wrong_blocks: 0,
             curable: BTreeSet::new(),
             rebuilt: 0,
@@ -540,5 +545,6 @@ impl Run {
         self.checkpoints += status.checkpoints;
         self.segments_cleaned += status.segments_cleaned;
         self.further_blocks += status.further_blocks;
+        self.repacked_bytes += status.reduction.repacked_from_bytes;
     }
 }

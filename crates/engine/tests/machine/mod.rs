@@ -129,6 +129,8 @@ pub struct Machine {
     pub out: Outbox,
     /// Commands kept back instead of being carried out.
     pub held: Option<Vec<MemberCommand>>,
+    /// Jobs that pack moved blocks anew, kept back instead of being run.
+    pub held_repacks: Option<Vec<Job>>,
     /// A member that does not answer reads, and those that it has got.
     pub stalled: Option<usize>,
     pub late: Vec<MemberCommand>,
@@ -229,6 +231,7 @@ impl Machine {
             events: Vec::new(),
             out: Outbox::default(),
             held: None,
+            held_repacks: None,
             stalled: None,
             late: Vec::new(),
             completions: Vec::new(),
@@ -284,6 +287,10 @@ impl Machine {
             }
         }
         for mut job in std::mem::take(&mut self.out.jobs) {
+            if let Some(held) = self.held_repacks.as_mut().filter(|_| format!("{job:?}").starts_with("Job(Repack")) {
+                held.push(job);
+                continue;
+            }
             job.run();
             self.events.push(Event::Job(job));
         }

@@ -3,6 +3,8 @@
 use super::{Reference, SegmentCheck};
 use crate::reader::{Origin, Rows};
 use windrow_layout::batch::{DecodedBatch, payload_checksum};
+use windrow_layout::superblock::Features;
+use windrow_reduce::Made;
 use windrow_units::{BLOCK_SIZE, FULL_BLOCK_UNITS, PLACE_UNIT};
 
 impl SegmentCheck<'_, '_, '_> {
@@ -51,8 +53,16 @@ impl SegmentCheck<'_, '_, '_> {
         bytes.get(self.range_in(rows, reference)).map(<[u8]>::to_vec).unwrap_or_default()
     }
 
-    /// True if it is a whole block, or what is stored of it becomes one.
-    pub(super) fn unpacks(&self, rows: &Rows, reference: &Reference) -> bool {
-        reference.units == FULL_BLOCK_UNITS || self.codecs.unpack_stored(&self.stored(rows, reference), &mut [0; BLOCK_SIZE])
+    /// What is wrong with what is stored of a block although its bytes are right.
+    pub(super) fn fault(&self, rows: &Rows, reference: &Reference) -> Option<&'static str> {
+        if reference.units == FULL_BLOCK_UNITS {
+            return None;
+        }
+        let stored = self.stored(rows, reference);
+        if !self.codecs.unpack_stored(&stored, &mut [0; BLOCK_SIZE]) {
+            return Some("its bytes are right, but they can not be unpacked");
+        }
+        let needs_flag = matches!(Made::of(&stored), Some((Made::Zstd | Made::Lz4Final, _)));
+        (needs_flag && self.flags & Features::ZSTD == 0).then_some("zstd, or tried with it, in a pool without the flag for it")
     }
 }
