@@ -190,36 +190,63 @@ fn nothing_is_tried_at_each_move() {
     }
 }
 
-/// A worker takes its time with blocks that are moved. Meanwhile all of them are written anew: what comes back is out of date and is not moved, the newer bytes stay, and the
-/// segments are used again.
-#[test]
-fn what_is_written_while_it_is_packed_anew_stays() {
+/// A pool that was written until cleaning had moved blocks to be packed anew, which are with workers that do not answer yet; the rounds of its blocks.
+fn kept_waiting() -> (Machine, VolumeId, Vec<u64>) {
     let (mut machine, volume, blocks) = filled(Compression::Lz4ThenZstd, 9, |lba| content(lba, 0));
-    let (mut x, mut rounds) = (88_172_645_463_325_252u64, 0);
+    let (mut x, mut writes, mut rounds) = (88_172_645_463_325_252u64, 0, vec![0; blocks as usize]);
     machine.held_repacks = Some(Vec::new());
     while machine.held_repacks.as_ref().is_some_and(Vec::is_empty) {
-        rounds += 1;
-        assert!(rounds < 4000, "cleaning does not come");
+        writes += 1;
+        assert!(writes < 4000, "cleaning does not come");
         x ^= x << 13;
         x ^= x >> 7;
         x ^= x << 17;
         let first = x % (blocks - 8);
+        rounds[first as usize..first as usize + 8].fill(1);
         write(&mut machine, volume, first..first + 8, |lba| content(lba, 1));
     }
-    let held = machine.held_repacks.take().unwrap_or_default();
-    let moved = machine.engine.status().written.moved;
-    for first in (0..blocks).step_by(16) {
-        write(&mut machine, volume, first..(first + 16).min(blocks), |lba| content(lba, 2));
-    }
-    machine.flush(volume);
-    for mut job in held {
+    (machine, volume, rounds)
+}
+
+fn answer(machine: &mut Machine) {
+    for mut job in machine.held_repacks.take().unwrap_or_default() {
         job.run();
         machine.events.push(Event::Job(job));
         machine.settle();
     }
+}
+
+/// Workers take their time with blocks that are moved: their victims wait for them, and are empty when they have come.
+#[test]
+fn victims_wait_for_what_is_packed_anew() {
+    let (mut machine, volume, rounds) = kept_waiting();
     machine.flush(volume);
     pass(&mut machine, 50);
-    assert!(machine.engine.status().written.moved >= moved);
+    let before = machine.engine.status();
+    assert_eq!(before.reduction.repack_tried_bytes, 0);
+    answer(&mut machine);
+    machine.flush(volume);
+    pass(&mut machine, 50);
+    let after = machine.engine.status();
+    assert!(after.segments_cleaned > before.segments_cleaned && after.reduction.repacked_to_bytes > 0);
+    assert!(after.written.moved >= before.written.moved + after.reduction.repacked_to_bytes, "what was packed was moved");
+    verify(&mut machine, volume, &rounds, content);
+}
+
+/// The same, but meanwhile all blocks are written anew: what comes back is out of date and is not moved, the newer bytes stay.
+#[test]
+fn what_is_written_while_it_is_packed_anew_stays() {
+    let (mut machine, volume, rounds) = kept_waiting();
+    let blocks = rounds.len() as u64;
+    let held = machine.held_repacks.take();
+    for first in (0..blocks).step_by(16) {
+        write(&mut machine, volume, first..(first + 16).min(blocks), |lba| content(lba, 2));
+    }
+    machine.flush(volume);
+    machine.held_repacks = held;
+    answer(&mut machine);
+    machine.flush(volume);
+    pass(&mut machine, 50);
     verify(&mut machine, volume, &vec![2; blocks as usize], content);
     let mut machine = machine.crash();
     verify(&mut machine, volume, &vec![2; blocks as usize], content);
