@@ -466,6 +466,11 @@ pub struct OpenReport {
     pub entries: u64,
     /// Map pages read.
     pub map_pages: u64,
+    /// What of P the log has, without a gap; the rest was read from the journal.
+    pub log_order: Order,
+    /// Orders in batches that count for nothing there: they lie behind the gap at which the log ends, or a fence calls them void. What of them was
+    /// promised comes from the journal.
+    pub void_orders: u64,
     /// True if the pool had been exported or shut down cleanly.
     pub clean: bool,
     /// Damage that was found and lost nothing, and devices that are not used, in words.

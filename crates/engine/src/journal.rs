@@ -246,12 +246,23 @@ impl Engine {
         }
         if self.orders.committed() > durable {
             self.flush.wanted |= half;
-        } else if most && self.users_are_written() {
-            // The oldest chunk waits for what is in an open batch.
+        } else if most && self.waits_for_open_batch() {
+            // The oldest chunk waits for that.
             let open = USER_STREAMS.iter().filter_map(|id| self.stream(*id).open.orders).map(|(_, last)| last).max().unwrap_or_default();
             self.journal.by_log = self.journal.by_log.max(open);
         }
         (self.journal.by_log > durable).then_some(self.journal.by_log)
+    }
+
+    /// True if what is not committed begins in an open batch of users, not in one on its way.
+    fn waits_for_open_batch(&self) -> bool {
+        let next = self.orders.committed().next();
+        self.users_are_written() || USER_STREAMS.iter().any(|id| self.stream(*id).open.orders.is_some_and(|(first, _)| first <= next))
+    }
+
+    /// True if the order was not in the log at the start, but in the journal.
+    pub(crate) fn was_readmitted(&self, order: Order) -> bool {
+        order <= self.journal.settle
     }
 
     /// True if a flush up to this order is a matter of the log.

@@ -7,8 +7,8 @@
 //!   They take segments only above the floor of users.
 //! 3 A further stream is opened once: it takes a segment, two checkpoints record where it begins, then it is used. Whichever kept checkpoint is replayed, its
 //!   chain is found. It stays open: a stream that is not wanted any more holds its open segment.
-//! 4 Where there may be shared content (docs/dedup.md), or a journal, users' writes go to the first stream only: what a start readmits from a journal has orders that
-//!   batches of other streams may have, too, behind a gap, and a later start could not tell which came first.
+//! 4 Where there may be shared content (docs/dedup.md) users' writes go to the first stream only. What a start readmits from a journal goes there, too: it has the
+//!   segments for it in hand.
 //! 5 What a placement knows of blocks is kept by their map entries' numbers, in memory only: a start begins to learn anew.
 
 use crate::limits::{
@@ -412,7 +412,7 @@ impl Engine {
 
     /// True if users' writes may go to the first stream only.
     fn wants_one_user_stream(&self) -> bool {
-        self.shares() || self.superblock.journals.areas().next().is_some()
+        self.shares()
     }
 
     /// True if everything in further streams of users is durable: then a power cut leaves no gap in the orders of the first one.

@@ -101,8 +101,9 @@ fn what_several_volumes_refer_to_is_nobodys_alone() {
     let volumes = three(&mut machine);
     let mut machine = machine.crash();
     let mut packer = windrow_reduce::Packer::default();
-    let mut bytes =
-        |numbers: &mut dyn Iterator<Item = u64>| -> u64 { numbers.map(|n| packer.pack_stored(windrow_reduce::Codec::Lz4, &content(n), &mut Vec::new()).unwrap_or(4096) as u64).sum() };
+    let mut bytes = |numbers: &mut dyn Iterator<Item = u64>| -> u64 {
+        numbers.map(|n| packer.pack_stored(windrow_reduce::Codec::Lz4, &content(n), &mut Vec::new()).unwrap_or(4096) as u64).sum()
+    };
     let sharing = count(&mut machine);
     let expected = [bytes(&mut (0..20).chain([61, 62, 64])), bytes(&mut (40..60)), bytes(&mut (0..30))];
     assert_eq!(volumes.map(|volume| exclusive(&sharing, volume)), expected);

@@ -13,15 +13,19 @@ pub(crate) fn fence_for(fences: &[Fence], epoch: Epoch) -> Option<&Fence> {
     fences.iter().filter(|f| f.epoch > epoch).min_by_key(|f| f.epoch)
 }
 
-/// The highest order that something written in an epoch may bring: the next fence calls what is above void.
-pub(crate) fn order_limit(fences: &[Fence], epoch: Epoch) -> u64 {
+/// The highest order that a batch written in an epoch may bring: what the log had without a gap when the next epoch began.
+pub(crate) fn batch_limit(fences: &[Fence], epoch: Epoch) -> u64 {
+    fence_for(fences, epoch).map_or(u64::MAX, |f| f.covered_order.0)
+}
+
+/// The highest order that a journal record written in an epoch may bring: the next fence calls what is above void.
+pub(crate) fn record_limit(fences: &[Fence], epoch: Epoch) -> u64 {
     fence_for(fences, epoch).map_or(u64::MAX, |f| f.accepted_order.0)
 }
 
 /// Orders that something covers: a checkpoint, batches, records; or that a fence skipped, so that they were never used.
 pub(crate) struct Coverage {
-    /// First and last ones, ascending, with gaps between; the first begins at 0.
-    ranges: Vec<(u64, u64)>,
+    passed: u64,
     highest: u64,
 }
 
@@ -29,16 +33,17 @@ impl Coverage {
     /// Everything up to `root`, what is in these ranges, and what fences skipped.
     pub(crate) fn new(root: Order, used: &[(u64, u64)], fences: &[Fence]) -> Self {
         let skipped = fences.iter().map(|f| (f.accepted_order.0 + 1, f.next_order.0 - 1)).filter(|(first, last)| first <= last);
-        let mut ranges: Vec<(u64, u64)> = std::iter::once((0, root.0)).chain(used.iter().copied()).chain(skipped).collect();
+        let mut ranges: Vec<(u64, u64)> = used.iter().copied().chain(skipped).collect();
         ranges.sort_unstable();
-        ranges.dedup_by(|next, before| {
-            let joins = next.0 <= before.1.saturating_add(1);
-            before.1 = if joins { before.1.max(next.1) } else { before.1 };
-            joins
-        });
-        let passed = ranges[0].1;
+        let mut passed = root.0;
+        for (first, last) in ranges {
+            if first > passed.saturating_add(1) {
+                break;
+            }
+            passed = passed.max(last);
+        }
         let highest = used.iter().filter(|(first, _)| *first <= passed).map(|(_, last)| *last).max().unwrap_or(0);
-        Self { ranges, highest: highest.max(root.0) }
+        Self { passed, highest: highest.max(root.0) }
     }
 
     /// P: the highest order that is used and has no gap below it.
@@ -48,13 +53,12 @@ impl Coverage {
 
     /// P, and behind it what was never used: none of these is missing.
     pub(crate) fn passed(&self) -> Order {
-        Order(self.ranges[0].1)
+        Order(self.passed)
     }
 
-    /// True if an order of `first ..= last` is not covered.
+    /// True if one of the orders `first ..= last` lies behind the first gap: there nothing counts, though it may be covered.
     pub(crate) fn lacks(&self, first: u64, last: u64) -> bool {
-        let at = self.ranges.partition_point(|(_, end)| *end < first);
-        first <= last && !self.ranges.get(at).is_some_and(|(begin, end)| *begin <= first && last <= *end)
+        first <= last && last > self.passed
     }
 }
 

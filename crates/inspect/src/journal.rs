@@ -8,7 +8,7 @@
 //! 4 A record is *needed* if it brings an order up to P that the log does not have, or if such a record is reached through it. Copies of needed
 //!   records are compared.
 
-use crate::durable::{Coverage, Durable, order_limit};
+use crate::durable::{Coverage, Durable, record_limit};
 use crate::reader::{Piece, PoolReader};
 use crate::report::{Finding, FindingKind, Findings, JournalReport, Severity};
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ impl Record {
     /// The orders of it that count; `None` if a fence calls all of them void.
     pub(crate) fn orders(&self, fences: &[Fence]) -> Option<(u64, u64)> {
         let header = self.header();
-        let last = header.last.0.min(order_limit(fences, header.epoch));
+        let last = header.last.0.min(record_limit(fences, header.epoch));
         (header.first.0 <= last).then_some((header.first.0, last))
     }
 }
@@ -217,7 +217,7 @@ fn compare_copies(records: &[Record], through: Order, report: &mut JournalReport
 
 /// A record of which only the header is left: the torn end of the journal, or damage if something says that it was durable.
 fn judge_end(torn: &RecordHeader, fences: &[Fence], passed: Order, through: Order, findings: &mut Findings) {
-    let (seq, first, last) = (torn.seq, torn.first, torn.last.0.min(order_limit(fences, torn.epoch)));
+    let (seq, first, last) = (torn.seq, torn.first, torn.last.0.min(record_limit(fences, torn.epoch)));
     if first.0 > last || last <= passed.0 {
         return;
     }

@@ -7,7 +7,7 @@
 //!   nothing there, or damage. 5 Apply user entries up to P in ascending order, those that only records have among them, then moves by compare-and-set.
 
 use crate::batches::{Expected, WholeBatch, find_header, look_for_header, verify_ends, verify_whole};
-use crate::durable::{Coverage, Durable, fence_for, order_limit};
+use crate::durable::{Coverage, Durable, batch_limit, fence_for, record_limit};
 use crate::journal::Journal;
 use crate::reader::PoolReader;
 use crate::report::{Finding, FindingKind, Findings, JournalReport, Severity, StreamReport};
@@ -125,7 +125,7 @@ pub(crate) fn replay(reader: &mut PoolReader<'_>, superblock: &Superblock, root:
         findings.add(Finding::new(Severity::Error, FindingKind::OrdersLost, message));
     }
     let journals = journal.judge(fences, &log, &all, flushed_through, findings);
-    let mut entries = entries_of_batches(reader, fences, root, &chains, accepted_order);
+    let mut entries = entries_of_batches(reader, fences, root, &chains, log.highest());
     entries.extend(entries_of_records(fences, &journal, &log, accepted_order));
     let replayed = apply_user_entries(entries, tables);
     apply_moves(reader, &chains, &replayed, tables);
@@ -318,7 +318,7 @@ fn settle_segments(reader: &PoolReader<'_>, chain: &Chain, broken: bool, tables:
 fn used_by_batches(fences: &[Fence], chains: &[Chain]) -> Vec<(u64, u64)> {
     let mut covered: Vec<(u64, u64)> = Vec::new();
     for whole in chains.iter().flat_map(|c| &c.batches) {
-        let limit = order_limit(fences, whole.batch.frame.header.epoch);
+        let limit = batch_limit(fences, whole.batch.frame.header.epoch);
         for decoded in &whole.batch.entries {
             let Some((first, count)) = decoded.entry.orders() else { continue };
             let (first, last) = (first.0, (first.0 + (count - 1)).min(limit));
@@ -365,12 +365,12 @@ fn entry_of(reader: &PoolReader<'_>, frame: &HeaderFrame, payload: &PayloadInfo)
     MapEntry::stored(place, payload.units, payload.checksum)
 }
 
-/// User entries of batches above the checkpoint's order and up to P.
-fn entries_of_batches<'c>(reader: &PoolReader<'_>, fences: &[Fence], root: &CheckpointRoot, chains: &'c [Chain], accepted: Order) -> Vec<Ordered<'c>> {
+/// User entries of batches above the checkpoint's order, up to what the log has without a gap.
+fn entries_of_batches<'c>(reader: &PoolReader<'_>, fences: &[Fence], root: &CheckpointRoot, chains: &'c [Chain], covered: Order) -> Vec<Ordered<'c>> {
     let mut entries = Vec::new();
     for whole in chains.iter().flat_map(|c| &c.batches) {
         let frame = &whole.batch.frame;
-        let limit = accepted.min(Order(order_limit(fences, frame.header.epoch)));
+        let limit = covered.min(Order(batch_limit(fences, frame.header.epoch)));
         for decoded in &whole.batch.entries {
             let (order, volume, entry) = match &decoded.entry {
                 Entry::Data { volume, lba, birth } => {
@@ -406,7 +406,7 @@ fn without_payload(entry: &Entry) -> Option<Ordered<'_>> {
 fn entries_of_records<'j>(fences: &[Fence], journal: &'j Journal, log: &Coverage, accepted: Order) -> Vec<Ordered<'j>> {
     let mut entries = Vec::new();
     for record in journal.records() {
-        let limit = accepted.0.min(order_limit(fences, record.header().epoch));
+        let limit = accepted.0.min(record_limit(fences, record.header().epoch));
         for decoded in &record.decoded.entries {
             let entry = match &decoded.entry {
                 Entry::Data { volume, lba, birth } => Some((*birth, *volume, UserEntry::Journalled { lba: *lba })),

@@ -503,7 +503,13 @@ impl TestPool {
         self.superblock.epoch = self.superblock.epoch.next();
         let next_order = Order(self.order + 100);
         let last_seq = std::array::from_fn(|i| Seq(positions[i].seq.0 - 1));
-        self.superblock.fences.push(Fence { epoch: self.superblock.epoch, accepted_order: Order(accepted), next_order, last_seq });
+        self.superblock.fences.push(Fence {
+            epoch: self.superblock.epoch,
+            accepted_order: Order(accepted),
+            covered_order: Order(accepted),
+            next_order,
+            last_seq,
+        });
         self.positions = positions;
         self.order = next_order.0 - 1;
         self.save();

@@ -201,14 +201,19 @@ impl MemberRecord {
     }
 }
 
-/// What is void: entries of epochs below `epoch` with orders above `accepted_order` (and below `next_order`), and
-/// batches of epochs below `epoch` with sequence numbers above `last_seq` of their stream.
+/// What is void: of epochs below `epoch` entries of batches with orders above `covered_order`, entries of journal records with orders above
+/// `accepted_order`, and batches with sequence numbers above `last_seq` of their stream.
+///
+/// What lies between the two marks only the journal had: the start that wrote the fence puts it into new batches, of `epoch`, with the orders that it
+/// has. Batches of an older epoch may have the same orders, behind a gap; they do not count beside these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Fence {
     /// The epoch that the fence begins.
     pub epoch: Epoch,
     /// P at that recovery.
     pub accepted_order: Order,
+    /// What of P the log had, without a gap; not above `accepted_order`.
+    pub covered_order: Order,
     /// First order of the new epoch; the orders between are never used.
     pub next_order: Order,
     /// Last accepted batch of each stream.

@@ -78,8 +78,14 @@ fn superblock() -> Superblock {
         members: (0..6).map(member).collect(),
         zones,
         fences: vec![
-            Fence { epoch: Epoch(3), accepted_order: Order(3000), next_order: Order(4000), last_seq: [Seq(7); MAX_STREAMS] },
-            Fence { epoch: Epoch(4), accepted_order: Order(5100), next_order: Order(6000), last_seq: std::array::from_fn(|i| Seq(i as u64)) },
+            Fence { epoch: Epoch(3), accepted_order: Order(3000), covered_order: Order(3000), next_order: Order(4000), last_seq: [Seq(7); MAX_STREAMS] },
+            Fence {
+                epoch: Epoch(4),
+                accepted_order: Order(5100),
+                covered_order: Order(5070),
+                next_order: Order(6000),
+                last_seq: std::array::from_fn(|i| Seq(i as u64)),
+            },
         ],
         checkpoints: [Some(root(12)), Some(root(11))],
         properties: Properties { spare_per_mille: 100, seal_age_ms: 20, victim_policy: 1, discard: true, ..Properties::DEFAULT },

@@ -101,6 +101,8 @@ pub struct Outcome {
     pub further_blocks: u64,
     /// Stored bytes of moved blocks that became zstd.
     pub repacked_bytes: u64,
+    /// Starts that took from the journal what the log did not have, while batches with some of it lay behind the gap.
+    pub gaps_readmitted: u64,
     /// Requests refused for want of space.
     pub refused: u64,
     /// Blocks of members that the scrubs at the end found wrong.
@@ -151,6 +153,7 @@ pub fn run_seed(seed: u64, options: &RunOptions) -> Outcome {
         segments_cleaned: run.segments_cleaned,
         further_blocks: run.further_blocks,
         repacked_bytes: run.repacked_bytes,
+        gaps_readmitted: run.gaps_readmitted,
         refused: run.world.model.refused,
         wrong_blocks: run.wrong_blocks,
         rebuilt: run.rebuilt,
@@ -182,6 +185,7 @@ struct Run {
     segments_cleaned: u64,
     further_blocks: u64,
     repacked_bytes: u64,
+    gaps_readmitted: u64,
     wrong_blocks: u64,
     /// Members whose faults a rebuild puts right: they died, were away, or failed an operation, but nothing on them changed silently.
     curable: BTreeSet<MemberId>,
@@ -244,6 +248,7 @@ impl Run {
             segments_cleaned: 0,
             further_blocks: 0,
             repacked_bytes: 0,
+            gaps_readmitted: 0,
             wrong_blocks: 0,
             curable: BTreeSet::new(),
             rebuilt: 0,
@@ -416,6 +421,7 @@ impl Run {
         self.note_members();
         let status = self.world.status();
         self.world.model.reopened(report, &status, self.newest_order)?;
+        self.gaps_readmitted += u64::from(report.accepted_order > report.log_order && report.void_orders > 0);
         ensure!(report.clean || !self.clean, Durability, "the pool was exported, but the start says that it was not clean");
         self.newest_order = status.order.0;
         self.devices_opened();

@@ -163,7 +163,7 @@ fn draw_journal(seed: u64) -> Option<JournalSpec> {
     let mut rng = Rng::stream(seed, "journal");
     let bytes_each = rng.pick(&[64 << 10, 80 << 10, 128 << 10, 512 << 10]);
     let granule = rng.pick(&[512, 512, 4096]);
-    if !rng.chance(500) {
+    if !rng.chance(if Streams::draw(seed).is_some() { 800 } else { 500 }) {
         return None;
     }
     let mut journal = JournalSpec::internal(Some(bytes_each), granule);
@@ -173,6 +173,39 @@ fn draw_journal(seed: u64) -> Option<JournalSpec> {
         journal.power_safe = rng.chance(300);
     }
     Some(journal)
+}
+
+/// A pool that affords several streams of users, and a load that fills them: synchronous writes of few blocks, again and again the same ones. Most other
+/// pools never get so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Streams {
+    /// What the pool has from the start.
+    pub placement: u8,
+    /// Enough for all streams.
+    pub spare_per_mille: u16,
+    /// Small volumes, so that blocks are written often enough to tell them apart.
+    pub fill_per_mille: u64,
+    /// Volumes may share content: then there is one stream of users after all.
+    pub shares: bool,
+}
+
+impl Streams {
+    /// A fifth of the seeds have it.
+    pub fn draw(seed: u64) -> Option<Self> {
+        let mut rng = Rng::stream(seed, "streams of users");
+        let drawn = Self {
+            placement: rng.pick(&[1, 1, 2, 4, 4, 6]),
+            spare_per_mille: rng.pick(&[200, 300, 400]),
+            fill_per_mille: rng.pick(&[30, 100, 400]),
+            shares: rng.chance(150),
+        };
+        rng.chance(200).then_some(drawn)
+    }
+
+    /// The same properties but for those that open the streams.
+    pub fn open(&self, properties: Properties) -> Properties {
+        Properties { placement: self.placement, spare_per_mille: self.spare_per_mille, seal_age_ms: 100, ..properties }
+    }
 }
 
 /// Bounds; what a flush costs is drawn too, so that all ways of serving one are taken (docs/journal.md, Cost).
@@ -192,6 +225,7 @@ fn draw_limits(rng: &mut Rng, seed: u64) -> Limits {
     let limits = Limits { foreground_window_bytes, background_window_bytes, index_bytes, ..limits };
     let mut rng = Rng::stream(seed, "ways of flushes");
     let (flush_cost_bytes, journal_device_bytes) = (rng.pick(&[0, 4 << 10, limits.flush_cost_bytes]), rng.pick(&[16 << 10, 64 << 10, 256 << 10]));
+    let flush_cost_bytes = if Streams::draw(seed).is_some() { limits.flush_cost_bytes } else { flush_cost_bytes };
     Limits { flush_cost_bytes, journal_device_bytes, packs_records: rng.chance(700), ..limits }
 }
 
@@ -218,7 +252,8 @@ impl Scenario {
         let extents = rng.between(24, 72);
         // Small pools can not afford streams beyond the first ones: some are large enough for several.
         let mut sizes_drawn = Rng::stream(seed, "large pools");
-        let large = sizes_drawn.chance(250);
+        let streams = Streams::draw(seed);
+        let large = sizes_drawn.chance(250) || streams.is_some();
         let (chunk_rows, segment_rows) = match (large, data >= 3) {
             (true, true) => (4, 8),
             (true, false) => (8, 16),
@@ -237,8 +272,10 @@ impl Scenario {
             .collect();
         let mut policies = Rng::stream(seed, "policy");
         let properties = draw_policy(&mut policies, draw_properties(&mut rng));
+        let properties = streams.map_or(properties, |streams| streams.open(properties));
         let limits = draw_limits(&mut rng, seed);
         let fill_per_mille = rng.pick(&[300, 600, 800, 900, 1000, 1300]);
+        let fill_per_mille = streams.map_or(fill_per_mille, |streams| streams.fill_per_mille);
         let discard_fill = rng.pick(&[0x00, 0xff, 0xa5]);
         let cycles = draw_cycles(&mut rng, blocks);
         let exchanges_per_mille = if redundancy.tolerance() > 0 { rng.pick(&[0, 0, 1, 3]) } else { 0 };

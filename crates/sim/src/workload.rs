@@ -2,6 +2,7 @@
 
 use crate::content::{FIRST_COMMON, FIRST_STAMP, ONES, SECTORS, ZERO};
 use crate::model::{Asked, Model, VolumeChange, VolumeModel};
+use crate::scenario::Streams;
 use std::collections::BTreeSet;
 use windrow_engine::ScrubCommand;
 use windrow_layout::checkpoint::{Compression, Dedup};
@@ -62,7 +63,7 @@ struct Sharing {
 impl Sharing {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::stream(seed, "dedup");
-        let sharing_per_mille = rng.pick(&[0, 0, 500, 1000]);
+        let sharing_per_mille = if Streams::draw(seed).is_some_and(|streams| !streams.shares) { 0 } else { rng.pick(&[0, 0, 500, 1000]) };
         let some = |value: u64| if sharing_per_mille == 0 { 0 } else { value };
         let (changes_per_mille, common_per_mille) = (some(rng.pick(&[0, 2, 20])), some(rng.pick(&[100, 500, 900])));
         let contents = rng.pick(&[2, 12, 64]);
@@ -102,6 +103,8 @@ pub struct Workload {
     policies: Rng,
     /// What is drawn of deduplication alone.
     sharing: Sharing,
+    /// Several streams of users are to be filled.
+    streams: Option<Streams>,
     /// Blocks that all volumes together may have.
     space_blocks: u64,
 }
@@ -126,6 +129,7 @@ impl Workload {
             compressing_per_mille,
             changes_per_mille,
             sharing: Sharing::new(seed),
+            streams: Streams::draw(seed),
             space_blocks: space_blocks.max(16),
         }
     }
@@ -143,6 +147,9 @@ impl Workload {
     /// The next phase: now and then a burst that writes volumes from end to end, until the pool is as full as it gets, and goes on over it.
     fn next_phase(&mut self) -> Phase {
         let phase = draw_phase(&mut self.rng);
+        if self.streams.is_some() && self.policies.chance(700) {
+            return synchronous_phase(&mut self.policies, phase);
+        }
         if !self.rng.chance(60) {
             return phase;
         }
@@ -311,7 +318,11 @@ impl Workload {
 
     fn properties(&mut self) -> Properties {
         let properties = draw_properties(&mut self.rng);
-        draw_policy(&mut self.policies, properties)
+        let properties = draw_policy(&mut self.policies, properties);
+        match self.streams {
+            Some(streams) if self.policies.chance(800) => streams.open(properties),
+            _ => properties,
+        }
     }
 }
 
@@ -330,6 +341,21 @@ pub fn draw_properties(rng: &mut Rng) -> Properties {
         victim_policy: rng.below(2) as u8,
         discard: rng.chance(700),
         ..Properties::DEFAULT
+    }
+}
+
+/// What a database does: few blocks, often the same, and a flush after some of them.
+fn synchronous_phase(rng: &mut Rng, phase: Phase) -> Phase {
+    Phase {
+        depth: rng.pick(&[1, 2, 8]),
+        burst: rng.pick(&[1, 4]),
+        weights: rng.pick(&[[5, 60, 0, 4, 30, 1, 0, 0], [5, 85, 0, 2, 8, 0, 1, 0]]),
+        blocks_max: rng.pick(&[1, 2, 4]),
+        unaligned_per_mille: 0,
+        hot_per_mille: rng.pick(&[500, 800]),
+        hot_blocks: rng.between(16, 200),
+        sequential: false,
+        ..phase
     }
 }
 

@@ -358,10 +358,7 @@ fn reasons(advice: &Advice, usual: u64) -> Vec<String> {
             "Policy {}+{}: with the default, separate+greedy, cleaning makes {:.3} of each byte that users write, with this one {:.3} ({gain:.0} % less); it keeps {} bytes in memory for each block of 4 KiB.",
             best.policy, best.victim_policy, advice.default_waf, best.waf, best.bytes_per_block
         ));
-        reasons.push(
-            "These are figures of a pool without a journal (pool create --journal 0): beside a journal users' writes go to one stream, and it gains less."
-                .to_owned(),
-        );
+        reasons.push("Where volumes share blocks (deduplication) users' writes go to one stream, and it gains less.".to_owned());
     }
     if let Some(greedy) = at("separate", "greedy").filter(|greedy| greedy.waf < 1.05) {
         reasons.push(format!("The load is kind: even the default stays at {:.3}. Changing the policy will hardly be noticed.", greedy.waf));

@@ -28,8 +28,14 @@ pub(super) fn fence_of(superblock: &Superblock, epoch: Epoch) -> Option<&Fence> 
     superblock.fences.iter().filter(|f| f.epoch > epoch).min_by_key(|f| f.epoch)
 }
 
-/// The last order that a batch of this epoch may bring.
-pub(super) fn valid_through(superblock: &Superblock, epoch: Epoch) -> Order {
+/// The last order that a batch of this epoch may bring. What is behind it, and was accepted, only the journal had: it is in batches of later epochs,
+/// or still in the journal.
+pub(super) fn batches_through(superblock: &Superblock, epoch: Epoch) -> Order {
+    fence_of(superblock, epoch).map_or(Order(u64::MAX), |f| f.covered_order)
+}
+
+/// The last order that a journal record of this epoch may bring.
+pub(super) fn records_through(superblock: &Superblock, epoch: Epoch) -> Order {
     fence_of(superblock, epoch).map_or(Order(u64::MAX), |f| f.accepted_order)
 }
 

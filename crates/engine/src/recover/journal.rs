@@ -6,7 +6,7 @@
 //!   the last version of each block is to be readmitted with the order that it has; the orders between are covered.
 //! 4 Chunks with something needed are written again to the copies that differ, up to the last record: one that is reached through others needs those.
 
-use super::chain::valid_through;
+use super::chain::records_through;
 use super::reader::Reader;
 use super::tables::apply_entry;
 use super::{OpenError, Tables};
@@ -188,7 +188,7 @@ impl Found {
     pub(super) fn accepted(&self, superblock: &Superblock, covered: Order) -> (Order, Order) {
         let of_records = self.records.iter().map(|record| {
             let h = &record.decoded.header;
-            (h.first, h.last.min(valid_through(superblock, record.epoch())))
+            (h.first, h.last.min(records_through(superblock, record.epoch())))
         });
         let skipped = superblock.fences.iter().map(|f| (f.accepted_order.next(), Order(f.next_order.0 - 1)));
         let mut ranges: Vec<(Order, Order)> = of_records.chain(skipped).filter(|(first, last)| first <= last).collect();
@@ -261,7 +261,7 @@ impl Found {
         let mut list: Vec<Readmitted> = Vec::new();
         let mut done = covered;
         for record in &self.records {
-            let through = valid_through(superblock, record.epoch()).min(accepted);
+            let through = records_through(superblock, record.epoch()).min(accepted);
             for decoded in &record.decoded.entries {
                 let Some((first, count)) = decoded.entry.orders() else { continue };
                 let last = Order(first.0 + count - 1).min(through);

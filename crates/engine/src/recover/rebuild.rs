@@ -15,6 +15,7 @@
 mod gather;
 mod scan;
 
+use super::chain::{Taken, batches_through};
 use super::reader::Reader;
 use super::replay::Restart;
 use super::{OpenError, SEQ_LEAP, Tables, build, journal, pages, quorum, tables as recovered, victim_rule};
@@ -129,13 +130,10 @@ impl Engine {
             segments: crate::segment::Segments::new(&zones, victim_rule(&superblock.properties)),
             volumes: crate::volume::Volumes::new(pages::recovery_bytes(options.limits.map_bytes)),
         };
+        let LogEnd { covered, journal, journalled, highest_journalled, is_exact } = end_of_log(&mut reader, superblock, &found)?;
         // Fences may have accepted what only the journal has.
-        let covered = highest_in_log(superblock, &found);
-        let since = superblock.checkpoints.iter().flatten().map(|root| root.epoch).max().unwrap_or_default();
-        let journal = journal::collect(&mut reader, superblock, covered, since)?;
-        let (journalled, highest_journalled) = journal.accepted(superblock, covered);
         let accepted = superblock.fences.iter().map(|f| f.accepted_order).chain([journalled]).max().unwrap_or_default();
-        let mut gather = Gather::new(superblock, accepted, options.limits.map_bytes);
+        let mut gather = Gather::new(superblock, if is_exact { covered } else { accepted }, options.limits.map_bytes);
         gather.run(&mut reader, &found, &mut tables, watch)?;
         let readmitted = journal.apply(superblock, (covered, journalled), reader.buffers, &mut tables)?;
         drop(reader);
@@ -180,11 +178,43 @@ impl Engine {
     }
 }
 
-/// The last order that the log has: what batches that count bring, and what roots say.
-fn highest_in_log(superblock: &Superblock, found: &Scan) -> Order {
-    let roots = superblock.checkpoints.iter().flatten().map(|r| r.order);
-    let batches = USER_STREAMS.iter().flat_map(|id| &found.streams[*id]).flat_map(|t| &t.orders).map(|(_, last)| Order(*last));
-    roots.chain(batches).max().unwrap_or_default()
+/// Where the log ends, and what the journal has behind it.
+struct LogEnd {
+    covered: Order,
+    journal: journal::Found,
+    /// The last order in effect, and the highest one that a record names.
+    journalled: Order,
+    highest_journalled: Order,
+    /// Nothing that was promised is missed: batches count up to `covered` only, as at a start.
+    is_exact: bool,
+}
+
+/// The log ends before its first gap, if log and journal together then have everything that was durable: the journal lists what was promised behind the gap. Else
+/// something is lost, and everything that batches bring is better than nothing: the log ends with its highest order.
+fn end_of_log(reader: &mut Reader<'_>, superblock: &Superblock, found: &Scan) -> Result<LogEnd, OpenError> {
+    let since = superblock.checkpoints.iter().flatten().map(|root| root.epoch).max().unwrap_or_default();
+    let through = |taken: &Taken| batches_through(superblock, taken.epoch).0;
+    let users = || USER_STREAMS.iter().flat_map(|id| &found.streams[*id]);
+    let brought =
+        users().flat_map(|taken| taken.orders.iter().map(move |(first, last)| (*first, (*last).min(through(taken))))).filter(|(first, last)| first <= last);
+    let root = superblock.checkpoints.iter().flatten().map(|root| root.order).max().unwrap_or_default();
+    let mut ranges: Vec<(u64, u64)> = brought.filter(|(_, last)| *last > root.0).collect();
+    let highest = Order(ranges.iter().map(|(_, last)| *last).max().unwrap_or(0).max(root.0));
+    ranges.extend(superblock.fences.iter().map(|f| (f.accepted_order.0 + 1, f.next_order.0 - 1)));
+    ranges.sort_unstable();
+    let gapless = ranges.iter().fold(root.0, |passed, (first, last)| if *first <= passed.saturating_add(1) { passed.max(*last) } else { passed });
+    let mut end = |covered: Order, is_exact: bool| {
+        let journal = journal::collect(reader, superblock, covered, since)?;
+        let (journalled, highest_journalled) = journal.accepted(superblock, covered);
+        Ok(LogEnd { covered, journal, journalled, highest_journalled, is_exact })
+    };
+    if gapless < highest.0 {
+        let exact = end(Order(gapless), true)?;
+        if exact.journalled >= found.durable_through {
+            return Ok(exact);
+        }
+    }
+    end(highest, false)
 }
 
 fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Order) -> RebuildReport {

@@ -8,7 +8,7 @@
 //! Batches are applied one at a time; nothing is kept of their entries. Only the blocks of moves are held, at most
 //! [`REPLAY_MOVES_AT_ONCE`] of them: more moves take further passes over the user entries.
 
-use super::chain::{Chains, Taken, closed_positions, collect, orders_of, refuse_damage, valid_through};
+use super::chain::{Chains, Taken, batches_through, closed_positions, collect, orders_of, records_through, refuse_damage};
 use super::reader::Reader;
 use super::tables::{apply_entry, settle_segments};
 use super::{OpenError, SEQ_LEAP, Tables, journal};
@@ -104,7 +104,8 @@ pub(super) fn replay(
             report.entries += u64::from(batch.entries);
         }
     }
-    report.accepted_order = accepted;
+    (report.accepted_order, report.log_order) = (accepted, covered);
+    report.void_orders = void_orders(superblock, &chains, covered);
     Ok(Outcome { restart: Restart { accepted, covered, next_order, last_seq, positions }, chains, journal, readmitted, checkpoint_broken })
 }
 
@@ -146,7 +147,7 @@ fn found_orders(superblock: &Superblock, root: &CheckpointRoot, chains: &Chains,
         seen = seen.max(fence.next_order.0 - 1);
     }
     for batch in chains.users() {
-        let through = valid_through(superblock, batch.epoch).min(within).0;
+        let through = batches_through(superblock, batch.epoch).min(within).0;
         for (first, last) in &batch.orders {
             seen = seen.max(*last);
             if *first <= through {
@@ -155,7 +156,7 @@ fn found_orders(superblock: &Superblock, root: &CheckpointRoot, chains: &Chains,
         }
     }
     for record in records {
-        let (h, through) = (&record.decoded.header, valid_through(superblock, record.epoch()).0);
+        let (h, through) = (&record.decoded.header, records_through(superblock, record.epoch()).0);
         seen = seen.max(h.last.0);
         if h.first.0 <= through {
             ranges.push((h.first.0, h.last.0.min(through), true));
@@ -172,6 +173,15 @@ fn found_orders(superblock: &Superblock, root: &CheckpointRoot, chains: &Chains,
         accepted = if content { accepted.max(last) } else { accepted };
     }
     FoundOrders { accepted: Order(accepted), passed: Order(passed), next_order: Order(seen.max(passed) + 1) }
+}
+
+/// Orders in batches that count for nothing there.
+fn void_orders(superblock: &Superblock, chains: &Chains, covered: Order) -> u64 {
+    let of_batch = |batch: &Taken| -> u64 {
+        let through = batches_through(superblock, batch.epoch).min(covered).0;
+        batch.orders.iter().map(|(first, last)| (last + 1).saturating_sub((*first).max(through + 1))).sum()
+    };
+    chains.users().map(of_batch).sum()
 }
 
 /// Newest replayed order of the blocks that moves touch.
@@ -193,7 +203,7 @@ fn apply(reader: &mut Reader<'_>, superblock: &Superblock, root_order: Order, ac
             }
         }
         for_user_entries(reader, chains, &mut |taken, batch, decoded, order| {
-            if order > valid_through(superblock, taken.epoch).min(accepted) || order <= root_order {
+            if order > batches_through(superblock, taken.epoch).min(accepted) || order <= root_order {
                 return Ok(());
             }
             if let Entry::Data { volume, lba, .. } = decoded.entry
@@ -214,7 +224,8 @@ fn apply(reader: &mut Reader<'_>, superblock: &Superblock, root_order: Order, ac
     Ok(())
 }
 
-/// A stream of users, as far as replay has come in it.
+/// The batches of one epoch in a stream of users, as far as replay has come in them. Orders ascend in them; where a new epoch begins they need not: a start
+/// may put orders into the log again that void batches of the stream have, too.
 struct Head<'c> {
     left: std::slice::Iter<'c, Taken>,
     batch: Option<(&'c Taken, DecodedBatch)>,
@@ -245,10 +256,12 @@ impl Head<'_> {
 /// Tells of an entry: its batch, as it was found and decoded, the entry, its order.
 type EachEntry<'f> = &'f mut dyn FnMut(&Taken, &DecodedBatch, &DecodedEntry, Order) -> Result<(), OpenError>;
 
-/// Goes through the entries of all streams of users in ascending order, with one batch of each in memory.
+/// Goes through the entries of all streams of users in ascending order, with one batch of each stream and epoch in memory. Of equal orders those of
+/// the older epoch come first.
 fn for_user_entries(reader: &mut Reader<'_>, chains: &Chains, each: EachEntry<'_>) -> Result<(), OpenError> {
-    let head = |id: &usize| Head { left: chains.of(*id).batches.iter(), batch: None, at: 0 };
-    let mut heads: Vec<Head<'_>> = USER_STREAMS.iter().map(head).collect();
+    let mut runs: Vec<&[Taken]> = USER_STREAMS.iter().flat_map(|id| chains.of(*id).batches.chunk_by(|a, b| a.epoch == b.epoch)).collect();
+    runs.sort_by_key(|run| run[0].epoch);
+    let mut heads: Vec<Head<'_>> = runs.into_iter().map(|run| Head { left: run.iter(), batch: None, at: 0 }).collect();
     loop {
         let mut least: Option<(Order, usize)> = None;
         for (at, head) in heads.iter_mut().enumerate() {

@@ -35,7 +35,11 @@ impl Engine {
                 Placing::Fill { .. } => (ENTRY_BOUND, 0),
                 Placing::Record { .. } => (RECORD_BOUND, 0),
             };
-            let data = if let Placing::Data { key, pending, sharing: Sharing::Off, .. } = front { Some((*key, *pending)) } else { None };
+            // What was readmitted at the start goes to the first stream, whatever the policy says: room for it is reserved there.
+            let data = match front {
+                Placing::Data { key, pending, sharing: Sharing::Off, order, .. } if !self.was_readmitted(*order) => Some((*key, *pending)),
+                _ => None,
+            };
             let Some(stream) = self.choose_stream(data, bound, units, out) else { return };
             let Some(placing) = self.admission.placing.pop_front() else { return };
             self.admission.reducing.placed += 1;

@@ -214,6 +214,30 @@ fn fences_and_roots_end_what_records_of_older_epochs_cover() {
     assert_eq!((report.journals[0].records, report.journal_blocks), (0, 0));
 }
 
+/// With several streams a batch may lie behind a gap: behind it records alone count. A fence notes where the log ended, and the batch counts never again.
+#[test]
+fn batches_behind_a_gap_do_not_count_beside_records() {
+    let mut pool = pool(Redundancy::Single, 4);
+    pool.sync(1, &[8, 9]);
+    let (first, last) = (pool.order - 1, pool.order);
+    let data = |lba: u64, order: u64| (Entry::Data { volume: VolumeId(1), lba: Lba(lba), birth: Order(order) }, Some(content(order)));
+    pool.batch(0, &[data(9, last)]);
+    let behind_gap = pool.check();
+    assert_eq!((behind_gap.log_order.0, behind_gap.accepted_order.0, behind_gap.journal_blocks), (first - 1, last, 2), "{:#?}", behind_gap.findings.list);
+    let positions = pool.positions;
+    pool.fence(last, positions);
+    if let Some(fence) = pool.superblock.fences.last_mut() {
+        fence.covered_order = Order(first - 1);
+    }
+    pool.save();
+    let fenced = pool.check();
+    assert_eq!((fenced.log_order.0, fenced.accepted_order.0, fenced.journal_blocks), (first - 1, last, 2), "{:#?}", fenced.findings.list);
+    // The start puts the first of the two into the log; the other one is still in the journal alone, whatever the void batch has.
+    pool.batch(0, &[data(8, first)]);
+    let report = pool.check();
+    assert_eq!((report.log_order.0, report.accepted_order.0, report.journal_blocks), (first, last, 1), "{:#?}", report.findings.list);
+}
+
 #[test]
 fn an_area_that_does_not_fit_is_reported() {
     let mut pool = pool(Redundancy::Single, 4);

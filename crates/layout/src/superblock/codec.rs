@@ -245,6 +245,9 @@ impl Superblock {
         if self.fences.iter().any(|f| f.next_order <= f.accepted_order) {
             return malformed("a fence that lets orders be used again");
         }
+        if self.fences.iter().any(|f| f.covered_order > f.accepted_order) {
+            return malformed("a fence that leaves more to the log than it accepts");
+        }
         match &self.checkpoints {
             [None, Some(_)] => malformed("an older checkpoint without a newer one"),
             [Some(newer), Some(older)] if newer.id <= older.id => malformed("the checkpoints are not newest first"),
@@ -521,17 +524,24 @@ fn decode_journal(bytes: &[u8]) -> Result<Option<JournalArea>, SuperblockError> 
 }
 
 /// ```text
-/// 0..8 epoch   8..16 accepted order   16..24 next order   24..88 last accepted sequence number of each stream   88..96 reserved
+/// 0..8 epoch   8..16 accepted order   16..24 next order   24..88 last accepted sequence number of each stream   88..96 covered order
 /// ```
 fn put_fence(out: &mut [u8], fence: &Fence) {
     put(out, 0, &fence.epoch.0.to_le_bytes());
     put(out, 8, &fence.accepted_order.0.to_le_bytes());
     put(out, 16, &fence.next_order.0.to_le_bytes());
     put_seqs(out, 24, &fence.last_seq);
+    put(out, 88, &fence.covered_order.0.to_le_bytes());
 }
 
 fn decode_fence(bytes: &[u8]) -> Fence {
-    Fence { epoch: Epoch(u64_at(bytes, 0)), accepted_order: Order(u64_at(bytes, 8)), next_order: Order(u64_at(bytes, 16)), last_seq: seqs_at(bytes, 24) }
+    Fence {
+        epoch: Epoch(u64_at(bytes, 0)),
+        accepted_order: Order(u64_at(bytes, 8)),
+        covered_order: Order(u64_at(bytes, 88)),
+        next_order: Order(u64_at(bytes, 16)),
+        last_seq: seqs_at(bytes, 24),
+    }
 }
 
 fn put_seqs(out: &mut [u8], at: usize, seqs: &[Seq; MAX_STREAMS]) {

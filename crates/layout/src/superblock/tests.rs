@@ -43,7 +43,13 @@ fn full() -> Superblock {
     let shape = Shape { width: 63, data: 61, code: Code::PQ, rows: 32, chunk_rows: 32 };
     let start = |i: u32| RESERVED_BYTES + JOURNAL_BYTES + u64::from(i % 32) * 100 * shape.extent_bytes();
     let zone = |i: u32| Zone { members: u64::MAX >> 1, start: start(i), first_segment: i * 100, segments: 100, shape, layout: i / 32 };
-    let fence = |i: u64| Fence { epoch: Epoch(i + 1), accepted_order: Order(i), next_order: Order(u64::MAX), last_seq: [Seq(u64::MAX - i); MAX_STREAMS] };
+    let fence = |i: u64| Fence {
+        epoch: Epoch(i + 1),
+        accepted_order: Order(i),
+        covered_order: Order(i / 2),
+        next_order: Order(u64::MAX),
+        last_seq: [Seq(u64::MAX - i); MAX_STREAMS],
+    };
     Superblock {
         features: Features { compatible: 1 << 63, read_only: 1, incompatible: Features::JOURNAL },
         pool: uuid(1000),
@@ -172,7 +178,7 @@ fn journal(superblock: &mut Superblock) -> &mut JournalArea {
 
 #[test]
 fn impossible_relations_are_refused() {
-    let wrong: [(&str, &Change<Superblock>); 20] = [
+    let wrong: [(&str, &Change<Superblock>); 21] = [
         ("no zone", &|s| s.zones.clear()),
         ("zones out of order", &|s| s.zones[1].first_segment -= 1),
         ("a zone off the grid", &|s| s.zones[40].start += 4096),
@@ -196,6 +202,7 @@ fn impossible_relations_are_refused() {
         ("a journal of odd chunks", &|s| journal(s).chunk_bytes += 512),
         ("fences out of order", &|s| s.fences.swap(0, 1)),
         ("orders used again", &|s| s.fences[3].next_order = s.fences[3].accepted_order),
+        ("more in the log than there is", &|s| s.fences[3].covered_order = s.fences[3].accepted_order.next()),
         ("checkpoints out of order", &|s| s.checkpoints.swap(0, 1)),
     ];
     for (what, change) in wrong {

@@ -7,7 +7,7 @@
 //! Records lie in segments that are used again once everything before them is in a checkpoint: those that are gone can not be
 //! honoured, and blocks they had trimmed come back.
 
-use super::super::chain::{Taken, valid_through};
+use super::super::chain::{Taken, batches_through};
 use super::super::reader::Reader;
 use super::super::replay::shown;
 use super::super::{OpenError, Tables};
@@ -109,7 +109,7 @@ impl<'g> Gather<'g> {
 
     /// The entries of a batch. What `remains` of a segment whose extents another one has since is no place for a block.
     fn blocks_of(&mut self, reader: &mut Reader<'_>, taken: &Taken, remains: bool, tables: &mut Tables) -> Result<(), OpenError> {
-        let through = valid_through(self.superblock, taken.epoch).min(self.accepted);
+        let through = batches_through(self.superblock, taken.epoch).min(self.accepted);
         let batch = taken.batch(reader)?;
         for decoded in &batch.entries {
             match &decoded.entry {
@@ -175,7 +175,7 @@ impl<'g> Gather<'g> {
     }
 
     fn ranges_of(&mut self, reader: &mut Reader<'_>, taken: &Taken, tables: &mut Tables) -> Result<(), OpenError> {
-        let through = valid_through(self.superblock, taken.epoch).min(self.accepted);
+        let through = batches_through(self.superblock, taken.epoch).min(self.accepted);
         for decoded in &taken.batch(reader)?.entries {
             match &decoded.entry {
                 Entry::Range { volume, lba, count, order, state } if *order <= through => {

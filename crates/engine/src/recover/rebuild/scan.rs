@@ -71,6 +71,8 @@ pub(super) struct Scan {
     pub(super) highest_seq: Seq,
     pub(super) highest_epoch: Epoch,
     pub(super) highest_order: Order,
+    /// Every order up to this one was durable, as roots, fences and headers say.
+    pub(super) durable_through: Order,
     /// Segments in which a batch of any kind begins.
     pub(super) written: Vec<bool>,
     /// Segments that are remains.
@@ -90,6 +92,7 @@ pub(super) fn scan(reader: &mut Reader<'_>, superblock: &Superblock, watch: &mut
         highest_seq: Seq(0),
         highest_epoch: superblock.epoch,
         highest_order: Order(0),
+        durable_through: Order(0),
         written: vec![false; count as usize],
         remains: BTreeSet::new(),
         lives: vec![None; count as usize],
@@ -112,6 +115,8 @@ pub(super) fn scan(reader: &mut Reader<'_>, superblock: &Superblock, watch: &mut
         scan.segment(reader, superblock, *segment, &mut durable, &mut budget)?;
         reader.forget();
     }
+    durable.claim(superblock, superblock.epoch, &[Seq(0); MAX_STREAMS], superblock.journals.promised);
+    scan.durable_through = durable.through;
     scan.drop_overwritten(reader)?;
     for stream in STREAMS {
         scan.drop_void(superblock, stream);
