@@ -183,6 +183,8 @@ impl StateMachine for FakeMachine {
             durable_order: Order(0),
             lifetime_user_bytes: 0,
             lifetime_member_bytes: 0,
+            lifetime_reduction: Default::default(),
+            lifetime_dedup: Default::default(),
         }
     }
 }
