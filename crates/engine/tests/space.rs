@@ -384,6 +384,8 @@ fn a_start_needs_no_more_pages_of_the_map_than_there_were() {
     assert_eq!(machine.engine.self_check(), Ok(()));
     // What was given back is there for others, and the next checkpoint lets go of the images.
     (0..most / 4).for_each(|number| machine.write(volume, page(20_000 + number), 4));
+    machine.flush(volume);
+    machine.settle();
     machine.command(Control::Checkpoint);
     let mut machine = machine.crash();
     (0..most / 4).for_each(|number| assert_eq!(machine.byte(volume, page(20_000 + number)), 4));

@@ -8,8 +8,11 @@
 //! in service they go step by step, here at once. (b) Pages of zeroes, which in service are made only while there is plenty: as holes they read the same. (c) The
 //! images of a checkpoint were taken one after the other, so some of them are of a later time than others: for these there is [`recovery_bytes`].
 
+use super::journal::Readmitted;
 use super::tables::clear_deleted;
 use super::{OpenError, Tables};
+use std::collections::BTreeSet;
+use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_layout::map_entry::MapEntry;
 use windrow_units::{BLOCK_BYTES, VolumeId};
 
@@ -37,10 +40,16 @@ fn has_page(tables: &mut Tables, volume: VolumeId, index: u64) -> bool {
     tables.volumes.get_mut(volume).is_none_or(|(v, arena)| v.map.ensure(arena, volume, index).is_some())
 }
 
-/// At the end: gives back what holds nothing; from then on the map has its bound. `readmitted` blocks are still to come from the journal.
-pub(super) fn settle(tables: &mut Tables, map_bytes: u64, readmitted: usize) {
+/// At the end: gives back what holds nothing; from then on the map has its bound. Pages for what is `readmitted` from the journal are still to come.
+pub(super) fn settle(tables: &mut Tables, map_bytes: u64, readmitted: &[Readmitted]) {
     drop_pages(tables, |entry| *entry == MapEntry::HOLE);
-    if (tables.volumes.arena.used_pages() + readmitted as u64) * BLOCK_BYTES > map_bytes {
+    let page_of = |item: &Readmitted| match item {
+        Readmitted::Block { key, .. } => Some((key.volume(), key.lba().0 / MAP_PAGE_ENTRIES as u64)),
+        Readmitted::Record { .. } => None,
+    };
+    let is_missing = |(volume, index): &(VolumeId, u64)| tables.volumes.get(*volume).is_some_and(|v| v.map.slot(*index).is_none());
+    let to_come: BTreeSet<(VolumeId, u64)> = readmitted.iter().filter_map(page_of).filter(is_missing).collect();
+    if (tables.volumes.arena.used_pages() + to_come.len() as u64) * BLOCK_BYTES > map_bytes {
         drop_pages(tables, is_zeroes);
     }
     tables.volumes.arena.set_max_bytes(map_bytes);

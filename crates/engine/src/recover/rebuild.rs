@@ -148,7 +148,7 @@ impl Engine {
             settle_segments(&found, checkpoint, &mut tables);
             recovered::clear_deleted(&mut tables)?;
             recovered::count_references(&mut tables, journalled.max(accepted));
-            pages::settle(&mut tables, options.limits.map_bytes, readmitted.len());
+            pages::settle(&mut tables, options.limits.map_bytes, &readmitted);
             recovered::count_live(&mut tables, &Loaded::default());
             let positions = choose_segments(&found, seq, plan.checkpoint_segments + SEGMENTS_BESIDE, &mut tables)?;
             let next_order = found.highest_order.max(accepted).max(highest_journalled).next();
