@@ -10,7 +10,7 @@
 //! checkpoints later. So every victim pays back the segment that its moves may need after one flush, and a checkpoint is forced
 //! only when nothing else is left to clean.
 //!
-//! What moves for the first time may become smaller on its way (`clean/repack.rs`). The moves themselves: `clean/moves.rs`.
+//! What is moved may become smaller on its way (`clean/repack.rs`). The moves themselves: `clean/moves.rs`.
 //!
 //! Repairs found by reads and scrubs go the same way: a move with the rebuilt bytes (`clean/repair.rs`).
 

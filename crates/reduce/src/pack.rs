@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A packed block is smaller than the block by one part in so many at least; else it is kept as it is.
 const LEAST_SAVING: usize = 8;
-/// What is packed anew saves so many bytes at least: what it took in units before and after differs by a 32nd of a block. Unpacking zstd takes two to four times as
-/// long as unpacking LZ4, so less is not worth it.
+/// LZ4 that is packed anew becomes smaller by so many bytes at least, a 32nd of a block. Unpacking zstd takes two to three times as long as unpacking LZ4, so less is not
+/// worth it.
 pub const REPACK_LEAST: usize = 128;
 /// Bytes of a unit in which packed blocks are stored.
 pub const UNIT: usize = 16;

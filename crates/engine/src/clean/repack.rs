@@ -56,9 +56,9 @@ impl RepackWork {
         }
     }
 
-    /// As much work as copying so many bytes, roughly.
+    /// As much work as copying so many bytes, roughly: even one block is worth another thread.
     pub(crate) fn bytes(&self) -> usize {
-        self.moves.len() * BLOCK_SIZE * 16
+        self.moves.len() * BLOCK_SIZE * 32
     }
 }
 

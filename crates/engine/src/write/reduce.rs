@@ -79,9 +79,10 @@ impl ReduceWork {
         self.packed = cut(&stored, lengths, &self.buffers);
     }
 
-    /// Codecs take ten times as long for a byte, and longer, as copying does: drivers weigh jobs by what they copy.
+    /// LZ4 takes some ten times as long for a byte as copying does, zstd twice as long as that: drivers weigh jobs by what they copy.
     pub(crate) fn bytes(&self) -> usize {
-        self.blocks.len() * BLOCK_SIZE * 8
+        let of = |codec: Codec| if codec == Codec::Zstd { 20 } else { 8 };
+        self.blocks.iter().map(|(_, codec, _)| BLOCK_SIZE * of(*codec)).sum()
     }
 }
 
