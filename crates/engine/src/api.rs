@@ -541,4 +541,6 @@ pub struct PoolPlan {
     pub map_pages_max: u64,
     /// Bytes of memory for the map when `usable_bytes` are mapped densely.
     pub map_bytes: u64,
+    /// Pages of the index of deduplication (4 KiB each) for which room is kept.
+    pub index_pages: u64,
 }

@@ -38,7 +38,7 @@ pub(crate) struct ControlState {
     /// The last wish of the superblock writer that puts flags for packed payload in force.
     packed_wish: u64,
     /// The same for shared content.
-    shared_wish: u64,
+    pub(crate) shared_wish: u64,
     /// Wait for a superblock generation.
     recorded: Vec<(ControlId, u64)>,
 }
@@ -153,6 +153,9 @@ impl Engine {
             return Err(ControlError::NoSpace("the pool has as many volumes as it can hold".into()));
         }
         let volume = VolumeId(self.volumes.last_id + 1);
+        if volume >= VolumeId::INDEX {
+            return Err(ControlError::NoSpace("the pool has given all numbers of volumes".into()));
+        }
         let order = self.orders.take(1);
         self.checkpoint.applied = order;
         self.volumes.add(VolumeRecord::new(volume, size_bytes, name.clone()));
@@ -250,19 +253,34 @@ impl Engine {
 
     /// True if the superblock that is in force says that there may be shared content; else it is made to, if the pool has room for a second map.
     fn may_share(&mut self, out: &mut Outbox) -> Result<bool, ControlError> {
-        if self.superblock.features.incompatible & Features::SHARED == 0 {
-            self.superblock.features.incompatible |= Features::SHARED;
-            let plan = self.plan_now(self.superblock.properties.spare_per_mille).ok();
-            let Some(plan) = plan.filter(|plan| self.volumes.used_blocks * BLOCK_BYTES <= plan.usable_bytes) else {
-                self.superblock.features.incompatible &= !Features::SHARED;
-                return Err(ControlError::NoSpace("the pool is too full, or too small, for the map of shared blocks".into()));
-            };
-            self.take_plan(plan);
+        // Where there is no room for pages of the index, it is in memory alone.
+        let wishes = [Features::SHARED | Features::DEDUP_INDEX, Features::SHARED];
+        let now = self.superblock.features.incompatible;
+        if let Some(wish) = wishes.into_iter().find(|wish| now & wish == *wish || self.fits_with(*wish))
+            && now & wish != wish
+        {
+            self.superblock.features.incompatible |= wish;
+            if let Ok(plan) = self.plan_now(self.superblock.properties.spare_per_mille) {
+                self.take_plan(plan);
+            }
             self.superblock_writer.wanted += 1;
             self.control.shared_wish = self.superblock_writer.wanted;
             self.superblock_step(out);
         }
+        if !self.shares() {
+            return Err(ControlError::NoSpace("the pool is too full, or too small, for the map of shared blocks".into()));
+        }
+        self.make_index();
         Ok(self.superblock_writer.done >= self.control.shared_wish)
+    }
+
+    /// True if the data in the pool leaves room for what these further flags take.
+    fn fits_with(&mut self, wish: u64) -> bool {
+        let now = self.superblock.features.incompatible;
+        self.superblock.features.incompatible |= wish;
+        let plan = self.plan_now(self.superblock.properties.spare_per_mille);
+        self.superblock.features.incompatible = now;
+        plan.is_ok_and(|plan| self.volumes.used_blocks * BLOCK_BYTES <= plan.usable_bytes)
     }
 
     fn set_properties(&mut self, id: ControlId, properties: Properties, out: &mut Outbox) -> Result<(), ControlError> {

@@ -9,8 +9,10 @@
 //! free is a hole, and is not given, nor its place written, before what took its references is beyond doubt ([`Engine::release_content`]).
 
 mod compare;
+mod hooks;
 mod ids;
 mod index;
+mod pages;
 
 pub(crate) use compare::Comparisons;
 pub(crate) use ids::Ids;
@@ -21,6 +23,7 @@ use crate::pending::BlockKey;
 use crate::write::{DATA_UNITS, Placing, RECORD_UNITS};
 use hashbrown::HashMap;
 use index::Index;
+use pages::Pages;
 use rustc_hash::FxBuildHasher;
 use windrow_io::Payload;
 use windrow_layout::checkpoint::{Dedup, MAP_PAGE_ENTRIES};
@@ -39,8 +42,8 @@ pub(crate) enum Sharing {
     Printed(u128),
     /// It is compared with what has its fingerprint.
     Comparing,
-    /// New content.
-    Content(u32),
+    /// New content. `print`: its fingerprint, unless the index names other content by it.
+    Content { id: u32, print: Option<u128> },
     /// Content that is there already.
     Reference(u32),
 }
@@ -49,12 +52,13 @@ pub(crate) enum Sharing {
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     index: Index,
+    pages: Pages,
     /// Blocks in the queue for placement that may still need an id.
     undecided: u64,
     /// Number in the queue up to which all are decided.
     decided: u64,
-    /// Pages of the shared volume that are there, from the first one on.
-    pages: u64,
+    /// Map pages of the shared volume that are there, from the first one on.
+    map_pages: u64,
     /// Content that is not committed yet and may have to be compared.
     fresh: HashMap<u32, Payload, FxBuildHasher>,
     comparisons: Comparisons,
@@ -64,6 +68,9 @@ pub(crate) struct Shared {
     weak: bool,
     sums: DedupSums,
 }
+
+/// Numbers that a checkpoint keeps of [`DedupSums`].
+const DEDUP_WORDS: usize = 9;
 
 /// What deduplication did since start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -78,17 +85,27 @@ pub struct DedupSums {
     pub mismatched: u64,
     /// Entries of the index that gave way to others.
     pub evicted: u64,
+    /// Pages of the index that were written.
+    pub pages_written: u64,
+    /// Those that were dropped for want of room.
+    pub pages_dropped: u64,
+    /// Pages that were read, those of a start included.
+    pub pages_read: u64,
+    /// Those that could not be had, or were too old.
+    pub pages_void: u64,
 }
 
 impl DedupSums {
     /// In the order in which checkpoints keep them.
-    pub(crate) fn to_words(self) -> [u64; 5] {
-        [self.looked_up, self.found, self.compared, self.mismatched, self.evicted]
+    pub(crate) fn to_words(self) -> [u64; DEDUP_WORDS] {
+        let Self { looked_up, found, compared, mismatched, evicted, pages_written, pages_dropped, pages_read, pages_void } = self;
+        [looked_up, found, compared, mismatched, evicted, pages_written, pages_dropped, pages_read, pages_void]
     }
 
     /// From what a checkpoint kept.
-    pub(crate) fn from_words([looked_up, found, compared, mismatched, evicted]: [u64; 5]) -> Self {
-        Self { looked_up, found, compared, mismatched, evicted }
+    pub(crate) fn from_words(words: [u64; DEDUP_WORDS]) -> Self {
+        let [looked_up, found, compared, mismatched, evicted, pages_written, pages_dropped, pages_read, pages_void] = words;
+        Self { looked_up, found, compared, mismatched, evicted, pages_written, pages_dropped, pages_read, pages_void }
     }
 
     /// Both together.
@@ -111,7 +128,17 @@ pub struct DedupStatus {
     pub index_entries: u64,
     /// See `index_entries`.
     pub index_entries_max: u64,
-    /// Memory of the index.
+    /// Pages of the index on the members, and how many there may be.
+    pub index_pages: u64,
+    /// See `index_pages`.
+    pub index_pages_max: u64,
+    /// Fingerprints of which the page is known.
+    pub index_hooks: u64,
+    /// Pages that were looked through since the start, and how many there were: until then less is found.
+    pub index_pages_scanned: u64,
+    /// See `index_pages_scanned`.
+    pub index_pages_to_scan: u64,
+    /// Memory of the index, and of what is known of its pages.
     pub index_bytes: u64,
     /// Memory of the table of ids.
     pub ids_bytes: u64,
@@ -127,7 +154,7 @@ impl Shared {
 
     /// True if nothing is on its way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.undecided == 0 && self.comparisons.is_empty()
+        self.undecided == 0 && self.comparisons.is_empty() && self.pages.is_idle()
     }
 }
 
@@ -151,16 +178,16 @@ impl Engine {
     /// Makes sure that `blocks` more blocks can have ids: that their map pages are there. False if there is no memory for them.
     pub(crate) fn has_ids(&mut self, blocks: u64) -> bool {
         if self.shared.index.is_missing() {
-            self.shared.index = Index::new(self.plan.usable_bytes / BLOCK_BYTES, self.limits.index_bytes);
+            self.make_index();
         }
         let wanted = self.volumes.ids.end() + self.shared.undecided + blocks + IDS_AHEAD;
-        while self.shared.pages * (MAP_PAGE_ENTRIES as u64) < wanted {
+        while self.shared.map_pages * (MAP_PAGE_ENTRIES as u64) < wanted {
             let Some((v, arena)) = self.volumes.get_mut(VolumeId::SHARED) else { return false };
-            if v.map.slot(self.shared.pages).is_none() {
-                let Some(slot) = v.map.ensure(arena, VolumeId::SHARED, self.shared.pages) else { return false };
+            if v.map.slot(self.shared.map_pages).is_none() {
+                let Some(slot) = v.map.ensure(arena, VolumeId::SHARED, self.shared.map_pages) else { return false };
                 arena.mark_dirty(slot);
             }
-            self.shared.pages += 1;
+            self.shared.map_pages += 1;
         }
         true
     }
@@ -177,8 +204,12 @@ impl Engine {
             self.shared.decided = placed + self.admission.placing.len() as u64;
             return;
         }
+        let waits_from = self.shared.pages.waits_from().unwrap_or(u64::MAX);
         loop {
             let number = self.shared.decided.max(placed);
+            if number >= waits_from {
+                return;
+            }
             let Some(entry) = self.admission.placing.get((number - placed) as usize) else { return };
             if let Placing::Data { key, order, payload, sharing, .. } = entry {
                 match *sharing {
@@ -196,7 +227,9 @@ impl Engine {
 
     fn look_up(&mut self, number: u64, volume: VolumeId, order: Order, print: u128, payload: Payload) {
         self.shared.sums.looked_up += 1;
-        let Some(id) = self.shared.index.find(print).filter(|id| self.volumes.ids.refer(*id)) else {
+        let known = self.shared.index.find(print);
+        let known = known.or_else(|| self.shared.pages.find_unwritten(print, &self.shared.index, &self.volumes.ids));
+        let Some(id) = known.filter(|id| self.volumes.ids.refer(*id)) else {
             return self.becomes_content(number, volume, order, Some(print), payload);
         };
         let trusted = print & 1 == 1;
@@ -254,7 +287,7 @@ impl Engine {
         if print.is_some_and(|print| print & 1 == 0) {
             self.shared.fresh.insert(id, payload.clone());
         }
-        self.set_sharing(number, Sharing::Content(id));
+        self.set_sharing(number, Sharing::Content { id, print });
         if let Some(codec) = self.packs(volume) {
             self.pack_queued(number, codec, payload);
         }
@@ -315,6 +348,8 @@ impl Engine {
     /// What is shared now.
     pub(crate) fn dedup_status(&self) -> DedupStatus {
         let (index_entries, index_entries_max) = self.shared.index.entries();
+        let (index_hooks, index_pages_max) = self.shared.pages.sizes();
+        let (index_pages_scanned, index_pages_to_scan) = self.shared.pages.scanned();
         let content = self.volumes.get(VolumeId::SHARED).map_or((0, 0), |v| (v.map.mapped_blocks, v.map.stored_units));
         DedupStatus {
             referred_bytes: self.volumes.iter().map(|v| v.map.shared_blocks).sum::<u64>() * BLOCK_BYTES,
@@ -322,7 +357,12 @@ impl Engine {
             stored_bytes: content.1 * windrow_units::PLACE_UNIT as u64,
             index_entries,
             index_entries_max,
-            index_bytes: self.shared.index.bytes(),
+            index_pages: self.index_pages_mapped(),
+            index_pages_max,
+            index_hooks,
+            index_pages_scanned,
+            index_pages_to_scan,
+            index_bytes: self.shared.index.bytes() + self.shared.pages.bytes(),
             ids_bytes: self.volumes.ids.bytes(),
             sums: self.shared.sums,
         }

@@ -29,6 +29,8 @@ pub(crate) enum FetchGoal {
     Edge { write: u32, edge: u32, packed: Option<Piece> },
     /// Shared content that a block is compared with.
     Compare { at: u32 },
+    /// A page of the index of deduplication; `urgent`: blocks that are written wait for it.
+    IndexPage { at: u32, urgent: bool },
     /// Header or footer of a batch being cleaned: no checksum is known. The tail, or the part of the head in column `part`.
     CleanEnd { victim: u32, batch_row: u32, part: Option<u8> },
     /// Live blocks of a batch being cleaned.
@@ -59,7 +61,8 @@ pub(crate) struct FetchSpec {
 impl FetchSpec {
     /// True if a user waits for it, and what comes can be verified here.
     fn is_of_user(&self) -> bool {
-        matches!(self.goal, FetchGoal::Read { .. } | FetchGoal::Edge { .. } | FetchGoal::Row { .. } | FetchGoal::Compare { .. }) && !self.pieces.is_empty()
+        let is_users = matches!(self.goal, FetchGoal::Read { .. } | FetchGoal::Edge { .. } | FetchGoal::Row { .. } | FetchGoal::Compare { .. });
+        (is_users || matches!(self.goal, FetchGoal::IndexPage { urgent: true, .. })) && !self.pieces.is_empty()
     }
 }
 
@@ -437,6 +440,7 @@ impl Engine {
                 self.edge_read(write, edge, bytes);
             }
             FetchGoal::Compare { at } => self.compared(at, fetched.ok()),
+            FetchGoal::IndexPage { at, .. } => self.index_page_read(at, fetched.ok()),
             FetchGoal::CleanEnd { victim, batch_row, part } => self.clean_end_read(victim, batch_row, part, fetched.ok(), out),
             FetchGoal::CleanRun { victim, run } => self.clean_run_read(victim, run, fetched.ok(), out),
             FetchGoal::Doubt { doubt } => self.doubt_read(doubt, fetched.ok(), out),
@@ -446,6 +450,10 @@ impl Engine {
 
     /// A block can not be read and not be rebuilt.
     pub(crate) fn note_lost(&mut self, key: crate::pending::BlockKey, out: &mut Outbox) {
+        if key.volume() == windrow_units::VolumeId::INDEX {
+            // Nobody's data.
+            return;
+        }
         out.notices.push(Notice::Unrecoverable { volume: key.volume(), lba: key.lba().0 });
         self.note_lost_content(key);
     }

@@ -12,14 +12,15 @@
 //! is enough is in docs/reserve.md.
 
 use crate::limits::{
-    BASE_STREAMS, CHECKPOINT_RESERVE, CLEANER_RESERVE, CLEANING_AHEAD_MAX, CLEANING_AHEAD_MIN, DEFAULT_CHUNK_ROWS, JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN,
-    JOURNAL_CHUNK_DEFAULT, JOURNAL_DEVICE_AREA_MAX, JOURNAL_DEVICES_MAX, MAX_CHUNK_ROWS, MAX_NAME_BYTES, MAX_SEGMENT_ROWS, MAX_VICTIMS, MIN_SEGMENT_ROWS,
-    MIN_SEGMENTS, RESERVED_AHEAD, SEGMENTS_WANTED,
+    BASE_STREAMS, CHECKPOINT_RESERVE, CLEANER_RESERVE, CLEANING_AHEAD_MAX, CLEANING_AHEAD_MIN, DEFAULT_CHUNK_ROWS, INDEX_PAGE_BLOCKS, JOURNAL_BYTES_MAX,
+    JOURNAL_BYTES_MIN, JOURNAL_CHUNK_DEFAULT, JOURNAL_DEVICE_AREA_MAX, JOURNAL_DEVICES_MAX, MAX_CHUNK_ROWS, MAX_NAME_BYTES, MAX_SEGMENT_ROWS, MAX_VICTIMS,
+    MIN_SEGMENT_ROWS, MIN_SEGMENTS, RESERVED_AHEAD, SEGMENTS_WANTED,
 };
 use crate::stream::Stream;
 use crate::{Engine, PoolPlan, PoolSpec};
 use windrow_io::{MemberError, MemberIo};
 use windrow_layout::checkpoint::{LEAF_POINTERS, LIST_RECORDS, MAP_PAGE_ENTRIES, PagePointer, SegmentTableGeometry};
+use windrow_layout::index_page::INDEX_PAGES_MAX;
 use windrow_layout::superblock::{
     CheckpointRoot, Features, Journals, LABEL_OFFSET, Label, MemberRecord, MemberState, PoolState, RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET,
     SLOT_STRIDE, StreamPosition, Superblock, slot_offset,
@@ -219,14 +220,36 @@ pub(crate) struct Holding {
     pub(crate) segments: u32,
 }
 
-/// Capacity of a pool whose segments of the layout in force may all be used. `shares`: its blocks may share content.
-pub(crate) fn plan_zones(zones: &ZoneMap, spare_per_mille: u16, shares: bool) -> Result<PoolPlan, FormatError> {
+/// What a pool keeps beside the blocks of users for content that they share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shares {
+    /// Nothing.
+    No,
+    /// A second map.
+    Content,
+    /// A second map, and pages of the index.
+    Indexed,
+}
+
+impl Shares {
+    /// By the flags of a pool.
+    pub(crate) fn of(features: &Features) -> Self {
+        match (features.incompatible & Features::SHARED != 0, features.incompatible & Features::DEDUP_INDEX != 0) {
+            (false, _) => Self::No,
+            (true, false) => Self::Content,
+            (true, true) => Self::Indexed,
+        }
+    }
+}
+
+/// Capacity of a pool whose segments of the layout in force may all be used.
+pub(crate) fn plan_zones(zones: &ZoneMap, spare_per_mille: u16, shares: Shares) -> Result<PoolPlan, FormatError> {
     let holdings: Vec<Holding> = zones.current().map(|z| Holding { shape: z.shape, segments: z.segments }).collect();
     plan_holdings(&holdings, zones, spare_per_mille, shares, u64::MAX)
 }
 
 /// Capacity of a pool that may use these segments, with no more pages of the map than `map_pages`.
-pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mille: u16, shares: bool, map_pages: u64) -> Result<PoolPlan, FormatError> {
+pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mille: u16, shares: Shares, map_pages: u64) -> Result<PoolPlan, FormatError> {
     let used = || holdings.iter().filter(|h| h.segments > 0);
     let segments: u32 = used().map(|h| h.segments).sum();
     // Segments of the layout in force may come into use at any time.
@@ -237,8 +260,10 @@ pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mil
     let max_rows = zones.zones().iter().map(|z| z.shape.rows).max().unwrap_or(64);
     let table_pages = u64::from(SegmentTableGeometry::new(max_rows).pages(zones.segment_count())) + 2;
     // Content that blocks share is in a map of its own: as many pages again, but those close together.
-    let quarters = if shares { 9 } else { 5 };
-    let map_pages_max = (payload_total / MAP_PAGE_ENTRIES as u64 * quarters / 4 + 64).min(map_pages);
+    let quarters = if shares == Shares::No { 5 } else { 9 };
+    let index_pages = if shares == Shares::Indexed { (payload_total / INDEX_PAGE_BLOCKS + 2).min(INDEX_PAGES_MAX) } else { 0 };
+    let map_of_index = index_pages.div_ceil(MAP_PAGE_ENTRIES as u64);
+    let map_pages_max = (payload_total / MAP_PAGE_ENTRIES as u64 * quarters / 4 + 64 + map_of_index).min(map_pages);
     let pages = map_pages_max + table_pages;
     let leaves = pages.div_ceil(LEAF_POINTERS as u64) + 4;
     let list = leaves.div_ceil(LIST_RECORDS as u64);
@@ -260,7 +285,7 @@ pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mil
     if segments < needed {
         return Err(FormatError::TooSmall { segments, needed });
     }
-    let usable = (payload_total - largest_payload(holdings, reserve)) * u64::from(1000 - spare_per_mille) / 1000;
+    let usable = (payload_total - largest_payload(holdings, reserve)).saturating_sub(index_pages) * u64::from(1000 - spare_per_mille) / 1000;
     Ok(PoolPlan {
         zones: zones.current().cloned().collect(),
         segments,
@@ -270,6 +295,7 @@ pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mil
         checkpoint_segments,
         map_pages_max,
         map_bytes: usable * 16,
+        index_pages,
     })
 }
 
@@ -313,7 +339,7 @@ impl Engine {
         if u64::from(zones.segment_count()) > place_codec(spec.redundancy, &zones).max_segments() {
             return invalid("the pool has more segments than places can name; use larger segments");
         }
-        plan_zones(&zones, spec.properties.spare_per_mille, false)
+        plan_zones(&zones, spec.properties.spare_per_mille, Shares::No)
     }
 
     /// Makes a pool: labels and the first superblock on every member, durable when it returns. Old superblock slots are

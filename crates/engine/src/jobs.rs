@@ -71,6 +71,8 @@ pub(crate) struct SealWork {
     pub plan: BatchPlan,
     pub table: TableWriter,
     pub payloads: Vec<Payload>,
+    /// Those of the payloads that are pages of the index, by their numbers.
+    pub index_pages: Vec<u32>,
     /// Cause of the payload.
     pub cause: BlockCause,
     pub buffers: BufPool,
@@ -98,7 +100,7 @@ impl SealWork {
             cause(why).add(BLOCK_BYTES, &mut written[column]);
             let target = &mut columns[column][row * BLOCK_SIZE..(row + 1) * BLOCK_SIZE];
             match why {
-                BlockCause::User | BlockCause::Moved | BlockCause::Checkpoint => windrow_reduce::copy_and_checksum(target, source),
+                BlockCause::User | BlockCause::Index | BlockCause::Moved | BlockCause::Checkpoint => windrow_reduce::copy_and_checksum(target, source),
                 BlockCause::Padding => {
                     target.fill(0);
                     0
@@ -111,8 +113,9 @@ impl SealWork {
         };
         self.checksums.clear();
         let whole = (self.plan.payload_blocks - self.plan.packed_blocks) as usize;
-        for (i, payload) in self.payloads.iter().filter(|payload| payload.len() == BLOCK_SIZE).enumerate() {
-            let sum = put(&mut self.columns, &mut self.written, head + i, payload, self.cause);
+        for (i, (number, payload)) in (0..).zip(&self.payloads).filter(|(_, payload)| payload.len() == BLOCK_SIZE).enumerate() {
+            let why = if self.index_pages.contains(&number) { BlockCause::Index } else { self.cause };
+            let sum = put(&mut self.columns, &mut self.written, head + i, payload, why);
             self.checksums.push(sum);
         }
         debug_assert_eq!(self.checksums.len(), whole);

@@ -186,6 +186,8 @@ impl Engine {
         }
         loop {
             self.admit_waiting(out);
+            // What has waited for a page may have to be packed, or compared.
+            self.send_page_reads(out);
             self.send_group(true, out);
             self.send_comparisons(out);
             // What is not what it was compared with may have to be packed after all.

@@ -53,6 +53,16 @@ pub const MAX_VOLUME_BYTES: u64 = 256 << 40;
 pub const LBA_BITS: u32 = 40;
 /// Ids whose map pages are made sure of beyond those that are needed: a write with unaligned edges is surveyed in three pieces.
 pub const IDS_AHEAD: u64 = 8;
+/// Room is kept for a page of the index of deduplication for so many blocks of the pool: it has 169 entries, of which some are of content that is gone.
+pub const INDEX_PAGE_BLOCKS: u64 = 160;
+/// Full pages of the index that wait for room in the log; beyond it the oldest is dropped.
+pub const INDEX_PAGES_WAITING: usize = 4;
+/// Pages of the index that are read at the same time for blocks that are written.
+pub const INDEX_READS_MAX: usize = 16;
+/// And at a start, to win back what is known of them.
+pub const INDEX_SCAN_READS: usize = 4;
+/// A page of which less than one entry in so many is of content that is still there is the next to be written anew.
+pub const INDEX_PAGE_RIPE: usize = 8;
 /// Longest name of a pool or volume in bytes.
 pub const MAX_NAME_BYTES: usize = 63;
 

@@ -223,6 +223,7 @@ pub(crate) fn add(to: &mut WrittenBytes, from: &WrittenBytes) {
     to.parity += from.parity;
     to.moved += from.moved;
     to.padding += from.padding;
+    to.index += from.index;
     to.journal += from.journal;
     to.checkpoint += from.checkpoint;
     to.superblock += from.superblock;

@@ -362,6 +362,10 @@ impl Engine {
     }
 
     fn note_scrub_loss(&mut self, key: BlockKey, out: &mut Outbox) {
+        if key.volume() == windrow_units::VolumeId::INDEX {
+            // Nobody's data.
+            return;
+        }
         self.scrub.sums.lost_blocks += 1;
         if self.scrub.sums.lost.len() < SCRUB_LOST_MAX {
             self.scrub.sums.lost.push(VolumeBlock { volume: key.volume(), lba: key.lba().0 });

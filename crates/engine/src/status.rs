@@ -143,7 +143,7 @@ impl Engine {
             fill_blocks: self.counters.fill_blocks,
             reduction: self.admission.reducing.sums,
             dedup: self.dedup_status(),
-            stored_bytes: self.volumes.stored_units() * PLACE_UNIT as u64,
+            stored_bytes: self.volumes.stored_units_of_users() * PLACE_UNIT as u64,
             flushes: self.counters.flushes,
             checkpoints: self.counters.checkpoints,
             checkpoints_forced: self.counters.checkpoints_forced,

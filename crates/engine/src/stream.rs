@@ -27,6 +27,11 @@ pub enum Item {
         /// Order.
         order: Order,
     },
+    /// A page of the index of deduplication.
+    IndexPage {
+        /// Its block of the volume of the index.
+        page: u32,
+    },
     /// A user block that refers to shared content.
     Reference {
         /// Block.
@@ -82,6 +87,13 @@ pub struct OpenBatch {
     pub since_ns: u64,
     /// When the first of its items came that no journal holds.
     pub at_risk_since_ns: u64,
+}
+
+impl Item {
+    /// True if it has payload.
+    pub fn has_payload(&self) -> bool {
+        !matches!(self, Self::Reference { .. } | Self::Fill { .. } | Self::Record)
+    }
 }
 
 impl OpenBatch {
@@ -236,6 +248,8 @@ pub enum BlockCause {
     Header,
     /// User data.
     User,
+    /// Pages of the index of deduplication.
+    Index,
     /// Moved by cleaning.
     Moved,
     /// Checkpoint (pages, and everything else in batches of that stream).
@@ -250,6 +264,7 @@ impl BlockCause {
         match self {
             Self::Header => to.header += bytes,
             Self::User => to.user += bytes,
+            Self::Index => to.index += bytes,
             Self::Moved => to.moved += bytes,
             Self::Checkpoint => to.checkpoint += bytes,
             Self::Padding => to.padding += bytes,

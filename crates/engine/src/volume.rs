@@ -9,6 +9,7 @@ use crate::map::{MapArena, VolumeMap};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use windrow_layout::checkpoint::{PagePointer, VolumeRecord, VolumeState};
+use windrow_layout::index_page::INDEX_PAGES_MAX;
 use windrow_units::{BLOCK_BYTES, VolumeId};
 
 /// One volume.
@@ -34,6 +35,8 @@ pub struct Volumes {
     by_id: HashMap<u32, u32, FxBuildHasher>,
     /// The shared volume: it is in no table.
     shared: Volume,
+    /// The volume of pages of the index of deduplication: likewise.
+    index: Volume,
     /// The ids of shared content.
     pub ids: Ids,
     /// Map pages of all volumes.
@@ -55,6 +58,7 @@ impl Volumes {
             slots: Vec::new(),
             by_id: HashMap::with_capacity_and_hasher(64, FxBuildHasher),
             shared: Volume { record: VolumeRecord::new(VolumeId::SHARED, BLOCK_BYTES << LBA_BITS, String::new()), map: VolumeMap::default() },
+            index: Volume { record: VolumeRecord::new(VolumeId::INDEX, INDEX_PAGES_MAX * BLOCK_BYTES, String::new()), map: VolumeMap::default() },
             ids: Ids::default(),
             arena: MapArena::new(map_bytes),
             last_id: 0,
@@ -64,11 +68,13 @@ impl Volumes {
         }
     }
 
-    /// A volume, deleted ones and the shared one included.
+    /// A volume, deleted ones and the hidden ones included.
     #[inline]
     pub fn get(&self, id: VolumeId) -> Option<&Volume> {
-        if id == VolumeId::SHARED {
-            return Some(&self.shared);
+        match id {
+            VolumeId::SHARED => return Some(&self.shared),
+            VolumeId::INDEX => return Some(&self.index),
+            _ => {}
         }
         let slot = *self.by_id.get(&id.0)?;
         self.slots[slot as usize].as_ref()
@@ -77,8 +83,10 @@ impl Volumes {
     /// A volume and the arena, both to be changed.
     #[inline]
     pub fn get_mut(&mut self, id: VolumeId) -> Option<(&mut Volume, &mut MapArena)> {
-        if id == VolumeId::SHARED {
-            return Some((&mut self.shared, &mut self.arena));
+        match id {
+            VolumeId::SHARED => return Some((&mut self.shared, &mut self.arena)),
+            VolumeId::INDEX => return Some((&mut self.index, &mut self.arena)),
+            _ => {}
         }
         let slot = *self.by_id.get(&id.0)?;
         Some((self.slots[slot as usize].as_mut()?, &mut self.arena))
@@ -87,7 +95,7 @@ impl Volumes {
     /// A volume that is in use.
     #[inline]
     pub fn active(&self, id: VolumeId) -> Option<&Volume> {
-        self.get(id).filter(|v| v.record.state == VolumeState::Active && id != VolumeId::SHARED)
+        self.get(id).filter(|v| v.record.state == VolumeState::Active && ![VolumeId::SHARED, VolumeId::INDEX].contains(&id))
     }
 
     /// A volume in use by name.
@@ -100,9 +108,9 @@ impl Volumes {
         self.slots.iter().flatten()
     }
 
-    /// All volumes, and the shared one.
-    pub fn with_shared(&self) -> impl Iterator<Item = &Volume> {
-        self.iter().chain([&self.shared])
+    /// All volumes, and those that are in no table: the shared one, and that of the index.
+    pub fn with_hidden(&self) -> impl Iterator<Item = &Volume> {
+        self.iter().chain([&self.shared, &self.index])
     }
 
     /// Blocks of users that hold data, as the maps have it.
@@ -110,9 +118,14 @@ impl Volumes {
         self.iter().map(|v| v.map.mapped_blocks).sum()
     }
 
-    /// Units that all blocks are stored in, as the maps have it.
+    /// Units that all blocks are stored in, pages of the index included, as the maps have it.
     pub fn stored_units(&self) -> u64 {
-        self.with_shared().map(|v| v.map.stored_units).sum()
+        self.with_hidden().map(|v| v.map.stored_units).sum()
+    }
+
+    /// Units that the blocks of users are stored in.
+    pub fn stored_units_of_users(&self) -> u64 {
+        self.stored_units() - self.index.map.stored_units
     }
 
     /// True if no more volumes fit.

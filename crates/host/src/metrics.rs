@@ -77,8 +77,8 @@ fn respond(stream: &mut TcpStream, status: &str, body: &str) -> std::io::Result<
 }
 
 /// The causes of written bytes with their names.
-pub fn written_by_cause(written: &WrittenBytes) -> [(&'static str, u64); 10] {
-    let WrittenBytes { user, header, parity, moved, padding, journal, checkpoint, superblock, repair, rebuild } = *written;
+pub fn written_by_cause(written: &WrittenBytes) -> [(&'static str, u64); 11] {
+    let WrittenBytes { user, header, parity, moved, padding, journal, checkpoint, index, superblock, repair, rebuild } = *written;
     [
         ("user", user),
         ("header", header),
@@ -87,6 +87,7 @@ pub fn written_by_cause(written: &WrittenBytes) -> [(&'static str, u64); 10] {
         ("padding", padding),
         ("journal", journal),
         ("checkpoint", checkpoint),
+        ("index", index),
         ("superblock", superblock),
         ("repair", repair),
         ("rebuild", rebuild),
@@ -179,7 +180,12 @@ fn gauges(page: &mut Page, report: &PoolReport) {
     page.single("dedup_stored_bytes", "gauge", "Bytes in which it is stored.", dedup.stored_bytes);
     page.single("dedup_index_entries", "gauge", "Fingerprints in the index.", dedup.index_entries);
     page.single("dedup_index_entries_max", "gauge", "Fingerprints that the index has room for.", dedup.index_entries_max);
-    page.single("dedup_index_bytes", "gauge", "Memory of the index.", dedup.index_bytes);
+    page.single("dedup_index_bytes", "gauge", "Memory of the index, and of what is known of its pages.", dedup.index_bytes);
+    page.single("dedup_index_pages", "gauge", "Pages of the index on the members.", dedup.index_pages);
+    page.single("dedup_index_pages_max", "gauge", "Pages of the index that there may be.", dedup.index_pages_max);
+    page.single("dedup_index_hooks", "gauge", "Fingerprints of which the page is known.", dedup.index_hooks);
+    page.single("dedup_index_pages_scanned", "gauge", "Pages that were looked through since the start.", dedup.index_pages_scanned);
+    page.single("dedup_index_pages_to_scan", "gauge", "Pages that there were at the start.", dedup.index_pages_to_scan);
     page.single("dedup_ids_bytes", "gauge", "Memory of the table of shared contents.", dedup.ids_bytes);
     page.single("segments", "gauge", "Segments of the pool.", capacity.segments);
     page.single("free_segments", "gauge", "Segments that are free.", capacity.free_segments);
@@ -210,6 +216,10 @@ fn counters(page: &mut Page, report: &PoolReport) {
     page.single("dedup_compared_blocks_total", "counter", "Those that were compared with what has their fingerprint.", dedup.compared);
     page.single("dedup_mismatched_blocks_total", "counter", "Those that were something else.", dedup.mismatched);
     page.single("dedup_evicted_entries_total", "counter", "Entries of the index that gave way to others.", dedup.evicted);
+    page.single("dedup_index_pages_written_total", "counter", "Pages of the index written.", dedup.pages_written);
+    page.single("dedup_index_pages_dropped_total", "counter", "Pages of the index not written for want of room.", dedup.pages_dropped);
+    page.single("dedup_index_pages_read_total", "counter", "Pages of the index read.", dedup.pages_read);
+    page.single("dedup_index_pages_void_total", "counter", "Pages of the index that could not be had, or were too old.", dedup.pages_void);
     page.single("flushes_total", "counter", "Flush and FUA requests.", counters.flushes);
     page.single("checkpoints_total", "counter", "Checkpoints.", counters.checkpoints);
     page.single("segments_cleaned_total", "counter", "Segments cleaned.", counters.segments_cleaned);

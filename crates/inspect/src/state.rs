@@ -91,7 +91,7 @@ impl Tables {
 
     fn is_writable(&self, volume: VolumeId, lba: Lba) -> bool {
         let is_users = self.volumes.get(&volume).is_some_and(|v| v.state == VolumeState::Active && lba.0 < v.size_bytes / BLOCK_BYTES);
-        is_users || volume == VolumeId::SHARED
+        is_users || [VolumeId::SHARED, VolumeId::INDEX].contains(&volume)
     }
 
     /// The entry of a block.
@@ -207,7 +207,7 @@ impl Tables {
     /// come by yet.
     pub(crate) fn drop_unreachable(&mut self) {
         let ids: std::collections::BTreeSet<VolumeId> = self.maps.keys().map(|(volume, _)| *volume).collect();
-        for id in ids.into_iter().filter(|id| *id != VolumeId::SHARED) {
+        for id in ids.into_iter().filter(|id| ![VolumeId::SHARED, VolumeId::INDEX].contains(id)) {
             match self.volumes.get(&id) {
                 Some(v) if v.state == VolumeState::Active => {
                     let blocks = v.size_bytes / BLOCK_BYTES;

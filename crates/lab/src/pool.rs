@@ -449,6 +449,7 @@ impl Target for Pool {
             ("moved", written.moved),
             ("journal", written.journal),
             ("checkpoint", written.checkpoint),
+            ("index", written.index),
             ("superblock", written.superblock),
             ("repair", written.repair + written.rebuild),
         ]

@@ -10,6 +10,7 @@
 pub mod batch;
 mod bytes;
 pub mod checkpoint;
+pub mod index_page;
 pub mod journal;
 pub mod map_entry;
 pub mod superblock;

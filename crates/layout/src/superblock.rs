@@ -107,9 +107,14 @@ impl Features {
     pub const SHARED: u64 = 8;
     /// Incompatible: volumes may be set to zstd, so packed payload may be of it.
     pub const ZSTD: u64 = 16;
+    /// Incompatible: there may be pages of the index of deduplication, blocks of a volume that is in no table.
+    pub const DEDUP_INDEX: u64 = 32;
     /// The flags that this version knows.
-    pub const KNOWN: Self =
-        Self { compatible: Self::GROWING, read_only: 0, incompatible: Self::JOURNAL | Self::PACKED | Self::STREAMS | Self::SHARED | Self::ZSTD };
+    pub const KNOWN: Self = Self {
+        compatible: Self::GROWING,
+        read_only: 0,
+        incompatible: Self::JOURNAL | Self::PACKED | Self::STREAMS | Self::SHARED | Self::ZSTD | Self::DEDUP_INDEX,
+    };
 
     /// The flags that this version does not know.
     #[must_use]

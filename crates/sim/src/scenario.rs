@@ -221,7 +221,7 @@ fn draw_limits(rng: &mut Rng, seed: u64) -> Limits {
     let mut windows = Rng::stream(seed, "windows");
     let [foreground_window_bytes, background_window_bytes] =
         [limits.foreground_window_bytes, limits.background_window_bytes].map(|usual| windows.pick(&[0, 64 << 10, 128 << 10, usual]));
-    let index_bytes = Rng::stream(seed, "index of fingerprints").pick(&[0, 1 << 10, limits.index_bytes]);
+    let index_bytes = Rng::stream(seed, "index of fingerprints").pick(&[0, 1 << 10, 8 << 10, 24 << 10, 64 << 10, limits.index_bytes]);
     let limits = Limits { foreground_window_bytes, background_window_bytes, index_bytes, ..limits };
     let mut rng = Rng::stream(seed, "ways of flushes");
     let (flush_cost_bytes, journal_device_bytes) = (rng.pick(&[0, 4 << 10, limits.flush_cost_bytes]), rng.pick(&[16 << 10, 64 << 10, 256 << 10]));

@@ -43,6 +43,8 @@ number! {
 impl VolumeId {
     /// The shared volume: its blocks are the content of shared blocks.
     pub const SHARED: Self = Self(0);
+    /// The volume of pages of the index of deduplication. Volumes of users are below it.
+    pub const INDEX: Self = Self(0xff_ffff);
 }
 
 number! {

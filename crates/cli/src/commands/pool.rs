@@ -398,7 +398,12 @@ fn stored(report: &PoolReport) -> String {
         referred => {
             let (unique, index) = (Size(dedup.unique_bytes), Size(dedup.index_bytes));
             let ratios = format!("deduplication {}, compression {}", ratio(space.dedup_ppm), ratio(space.compression_ppm));
-            format!("; {ratios}; {unique} unique for {} shared, index {index}", Size(referred))
+            let scan = match (dedup.index_pages_scanned, dedup.index_pages_to_scan) {
+                (done, all) if done < all => format!(", {done} of {all} pages of it looked through"),
+                _ => String::new(),
+            };
+            let pages = Size(dedup.index_pages * 4096);
+            format!("; {ratios}; {unique} unique for {} shared, index {index} in memory and {pages} on the members{scan}", Size(referred))
         }
     };
     format!("{} for {} of blocks ({}){shared}", Size(space.stored_bytes), Size(space.logical_bytes), ratio(space.reduction_ppm))

@@ -22,6 +22,8 @@ pub struct WrittenBytes {
     pub journal: u64,
     /// Checkpoint pages.
     pub checkpoint: u64,
+    /// Pages of the index of deduplication.
+    pub index: u64,
     /// Superblocks and labels.
     pub superblock: u64,
     /// Repair of torn or wrong parts.
@@ -33,7 +35,17 @@ pub struct WrittenBytes {
 impl WrittenBytes {
     /// The sum.
     pub fn total(&self) -> u64 {
-        self.user + self.header + self.parity + self.moved + self.padding + self.journal + self.checkpoint + self.superblock + self.repair + self.rebuild
+        self.user
+            + self.header
+            + self.parity
+            + self.moved
+            + self.padding
+            + self.journal
+            + self.checkpoint
+            + self.index
+            + self.superblock
+            + self.repair
+            + self.rebuild
     }
 }
 

@@ -72,6 +72,16 @@ impl Ids {
         self.records[id as usize].life
     }
 
+    /// True if somebody refers to the id, in this life.
+    pub(crate) fn has_life(&self, id: u32, life: u32) -> bool {
+        self.records.get(id as usize).is_some_and(|record| record.references > 0 && record.life == life)
+    }
+
+    /// Where the index has an id, if it does.
+    pub(crate) fn slot(&self, id: u32) -> Option<u32> {
+        Some(self.records[id as usize].slot).filter(|slot| *slot != NO_SLOT)
+    }
+
     /// What the map of a block shows that has this content.
     pub(crate) fn entry(&self, id: u32) -> MapEntry {
         MapEntry::shared(Lba(u64::from(id)), self.life(id))

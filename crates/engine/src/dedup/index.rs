@@ -23,13 +23,15 @@ const EMPTY: Bucket = Bucket { prints: [0; WAYS], ids: [NONE; WAYS], used: 0, ha
 pub(crate) struct Index {
     buckets: Vec<Bucket>,
     entries: u64,
+    /// Entries that were ever taken in, modulo 2^32.
+    taken: u32,
 }
 
 impl Index {
     /// For so many entries, but of no more bytes than `bytes`; at least one bucket.
     pub(crate) fn new(entries: u64, bytes: u64) -> Self {
         let buckets = entries.div_ceil(WAYS as u64).min(bytes / size_of::<Bucket>() as u64).max(1);
-        Self { buckets: vec![EMPTY; buckets as usize], entries: 0 }
+        Self { buckets: vec![EMPTY; buckets as usize], entries: 0, taken: 0 }
     }
 
     /// True if it has no room at all yet.
@@ -50,6 +52,22 @@ impl Index {
     /// The upper half spread over all buckets.
     fn bucket(&self, print: u128) -> usize {
         (((print >> 64) * self.buckets.len() as u128) >> 64) as usize
+    }
+
+    /// Entries that were ever taken in, modulo 2^32.
+    pub(crate) fn taken(&self) -> u32 {
+        self.taken
+    }
+
+    /// True if the fingerprint is there. (That is no use of it.)
+    pub(crate) fn holds(&self, print: u128) -> bool {
+        let bucket = self.buckets.get(self.bucket(print));
+        bucket.is_some_and(|bucket| (0..WAYS).any(|way| bucket.prints[way] == print && bucket.ids[way] != NONE))
+    }
+
+    /// True if it can be entered without driving out another.
+    pub(crate) fn has_room(&self, print: u128) -> bool {
+        self.buckets.get(self.bucket(print)).is_some_and(|bucket| bucket.ids.contains(&NONE))
     }
 
     /// The id of a fingerprint.
@@ -80,7 +98,13 @@ impl Index {
         bucket.prints[way] = print;
         bucket.used &= !(1 << way);
         self.entries += u64::from(former == NONE);
+        self.taken = self.taken.wrapping_add(1);
         ((at * WAYS + way) as u32, (former != NONE).then_some(former))
+    }
+
+    /// An entry that will be wanted soon: it has its second chance already.
+    pub(crate) fn expect(&mut self, slot: u32) {
+        self.buckets[slot as usize / WAYS].used |= 1 << (slot as usize % WAYS);
     }
 
     /// Takes an entry out.

@@ -159,8 +159,20 @@ fn a_batch_with_packed_payload_is_what_its_table_says() {
     let (columns, checksums, written, buffers) = (Vec::new(), Vec::new(), Vec::new(), BufPool::new(1 << 20));
     // Buffers come back with what was in them.
     (0..4).map(|_| buffers.get(plan.rows as usize * BLOCK_SIZE)).collect::<Vec<_>>().iter_mut().for_each(|buf| buf.fill(0xee));
-    let mut work =
-        SealWork { stream: 0, seq: Seq(1), header, plan, table, payloads: payloads.clone(), cause: BlockCause::User, buffers, columns, checksums, written };
+    let mut work = SealWork {
+        stream: 0,
+        seq: Seq(1),
+        header,
+        plan,
+        table,
+        payloads: payloads.clone(),
+        index_pages: Vec::new(),
+        cause: BlockCause::User,
+        buffers,
+        columns,
+        checksums,
+        written,
+    };
     work.run();
     let space: Vec<u8> = work.columns[..3].iter().flat_map(|c| c.to_vec()).collect();
     let (head, tail) = (&space[..plan.head_blocks as usize * BLOCK_SIZE], &space[space.len() - BLOCK_SIZE..]);

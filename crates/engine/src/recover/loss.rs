@@ -49,8 +49,8 @@ impl Loss {
     pub(super) fn note_blocks(&mut self, entries: &[Entry]) {
         for entry in entries {
             let (volume, first, count) = match entry {
-                // (Shared content is told by the blocks that refer to it.)
-                Entry::Data { volume: VolumeId::SHARED, .. } | Entry::Move { volume: VolumeId::SHARED, .. } => continue,
+                // (Shared content is told by the blocks that refer to it, and pages of the index are nobody's.)
+                Entry::Data { volume: VolumeId::SHARED | VolumeId::INDEX, .. } | Entry::Move { volume: VolumeId::SHARED | VolumeId::INDEX, .. } => continue,
                 Entry::Data { volume, lba, .. } | Entry::Fill { volume, lba, .. } | Entry::Reference { volume, lba, .. } | Entry::Move { volume, lba, .. } => {
                     (*volume, *lba, 1)
                 }

@@ -183,7 +183,7 @@ impl Engine {
         let quorum::Ruling { found, mut superblock, lagging, notes, aside } = quorum::newest(io, options, failing)?;
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.place_codec();
-        let shares = superblock.features.incompatible & Features::SHARED != 0;
+        let shares = crate::format::Shares::of(&superblock.features);
         let plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille, shares).map_err(|e| OpenError::Damage(e.to_string()))?;
         let mut limits = options.limits;
         let map_bytes_wanted = limits.map_bytes;
@@ -241,6 +241,9 @@ impl Engine {
             engine.leave_stray(&stray)?;
         }
         engine.settle_restripe(map_bytes_wanted);
+        if !options.read_only && engine.wants_index() {
+            engine.make_index();
+        }
         if !options.read_only {
             engine.write_fence(io, spent)?;
         }

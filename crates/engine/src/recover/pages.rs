@@ -63,7 +63,7 @@ fn is_zeroes(entry: &MapEntry) -> bool {
 /// Gives all pages back of which every entry is like that.
 fn drop_pages(tables: &mut Tables, is_nothing: impl Fn(&MapEntry) -> bool) {
     let volumes = &mut tables.volumes;
-    let ids: Vec<VolumeId> = volumes.with_shared().map(|v| v.record.id).collect();
+    let ids: Vec<VolumeId> = volumes.with_hidden().map(|v| v.record.id).collect();
     for id in ids {
         let mut next = 0;
         while let Some((v, arena)) = volumes.get_mut(id) {

@@ -28,7 +28,7 @@ use scan::{Scan, scan};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use windrow_io::{BufPool, MemberDone, MemberError, MemberErrorKind, MemberIo, MemberOp};
-use windrow_layout::superblock::{Features, MemberState, StreamPosition, Superblock, slot_offset};
+use windrow_layout::superblock::{MemberState, StreamPosition, Superblock, slot_offset};
 use windrow_units::{Epoch, MAX_STREAMS, MemberId, Order, SegmentId, Seq, VolumeId, ZoneMap};
 
 /// Segments made free beyond what one checkpoint needs: the streams' own and their successors.
@@ -118,7 +118,7 @@ impl Engine {
         let superblock = &ruling.superblock;
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.place_codec();
-        let shares = superblock.features.incompatible & Features::SHARED != 0;
+        let shares = crate::format::Shares::of(&superblock.features);
         let plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille, shares).map_err(|e| OpenError::Damage(e.to_string()))?;
         let online: Vec<bool> =
             superblock.members.iter().enumerate().map(|(m, r)| r.state == MemberState::Online && io.is_present(MemberId(m as u8))).collect();

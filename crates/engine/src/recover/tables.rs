@@ -233,7 +233,7 @@ pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpoint::Loaded
             *slot += u32::from(units);
         }
     };
-    for v in tables.volumes.with_shared() {
+    for v in tables.volumes.with_hidden() {
         let mut next = 0;
         while let Some(index) = v.map.next_page(next, u64::from(u32::MAX)) {
             next = index + 1;

@@ -68,7 +68,7 @@ impl Placing {
         match sharing {
             Sharing::Printing | Sharing::Printed(_) | Sharing::Comparing => true,
             Sharing::Reference(_) => false,
-            Sharing::Off | Sharing::Content(_) => matches!(reduction, Reduction::UnderWay),
+            Sharing::Off | Sharing::Content { .. } => matches!(reduction, Reduction::UnderWay),
         }
     }
 
@@ -284,7 +284,7 @@ impl Engine {
                 // Entries without payload fill the bound long before they fill a batch: nothing but sealing it helps.
                 self.seal_users(Order(u64::MAX), out);
             }
-            if full || self.room_units() < least || (paced && self.admission.pace.units() == 0) {
+            if full || self.room_units() < least + self.room_for_index_pages() || (paced && self.admission.pace.units() == 0) {
                 return;
             }
             let Some(arrived) = self.admission.waiting.pop_front() else { return };

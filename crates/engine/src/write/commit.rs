@@ -56,6 +56,11 @@ impl Engine {
                     self.content_committed(id);
                     self.install(VolumeId::SHARED, Lba(u64::from(id)), entry, last_order, Seq(0));
                 }
+                Item::IndexPage { page } => {
+                    let entry = stored();
+                    self.install(VolumeId::INDEX, Lba(u64::from(page)), entry, last_order, Seq(0));
+                    self.index_page_committed(page);
+                }
                 Item::Reference { key, order, pending, id } => {
                     freed += BLOCK_BYTES;
                     match self.pending.commit(pending, order) {

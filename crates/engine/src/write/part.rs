@@ -96,7 +96,8 @@ impl Engine {
         while let Some((start, data)) = part.pieces.get(part.piece) {
             let total = (data.len() / BLOCK_SIZE) as u64;
             // Credit is spent to the last unit: the block that takes it below 0 goes too.
-            let blocks = self.room_units().min(self.admission.pace.units().saturating_add(DATA_UNITS - 1)) / DATA_UNITS;
+            let blocks =
+                self.room_units().saturating_sub(self.room_for_index_pages()).min(self.admission.pace.units().saturating_add(DATA_UNITS - 1)) / DATA_UNITS;
             let blocks = blocks.min(total - part.done);
             if blocks == 0 {
                 self.admission.part = Some(part);

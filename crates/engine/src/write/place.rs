@@ -52,12 +52,17 @@ impl Engine {
                     let stored = if let Reduction::Packed(stored) = reduction { stored } else { payload };
                     match sharing {
                         // Shared content and what refers to it stay in the first stream, one behind the other.
-                        Sharing::Content(id) => {
+                        Sharing::Content { id, print } => {
                             let content = Entry::Data { volume: VolumeId::SHARED, lba: Lba(u64::from(id)), birth: order };
                             self.append(STREAM_USER, &content, Item::Content { id, order }, Some(stored), Some(order));
                             self.append_reference(key, order, pending, id);
+                            self.note_content_placed(print, id, order);
+                            self.place_index_pages(order);
                         }
-                        Sharing::Reference(id) => self.append_reference(key, order, pending, id),
+                        Sharing::Reference(id) => {
+                            self.append_reference(key, order, pending, id);
+                            self.place_index_pages(order);
+                        }
                         _ => {
                             self.user_placed(key, stream, order);
                             self.append(stream, &entry, Item::Data { key, order, pending }, Some(stored), Some(order));

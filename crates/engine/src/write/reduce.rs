@@ -189,10 +189,14 @@ impl Engine {
 
     /// A worker has taken fingerprints.
     pub(crate) fn printed(&mut self, work: PrintWork) {
-        for ((number, ..), print) in work.blocks.iter().zip(work.prints) {
+        for ((number, ..), print) in work.blocks.iter().zip(&work.prints) {
             if let Some(Placing::Data { sharing, .. }) = self.admission.queued(*number) {
-                *sharing = Sharing::Printed(print);
+                *sharing = Sharing::Printed(*print);
             }
+        }
+        // All of the group, before any is decided: where a run of what is known begins, its page is found by any of its first blocks.
+        if let Some((from, ..)) = work.blocks.first() {
+            self.look_for_pages(&work.prints, *from);
         }
         self.decide();
     }

@@ -28,7 +28,7 @@ pub(crate) const EDGE_UNITS: u64 = 8 * DATA_UNITS;
 /// Room that an item of an open batch takes.
 pub(super) fn item_units(item: &Item) -> u64 {
     match item {
-        Item::Data { .. } => DATA_UNITS,
+        Item::Data { .. } | Item::IndexPage { .. } => DATA_UNITS,
         // With its reference as much as was admitted.
         Item::Content { .. } => DATA_UNITS - RECORD_UNITS,
         Item::Reference { .. } | Item::Fill { .. } | Item::Record | Item::Move { .. } | Item::Page { .. } => RECORD_UNITS,

@@ -8,7 +8,7 @@ use crate::jobs::{Job, SealWork, Work};
 use crate::limits::{CHECKPOINT_RESERVE, CLEANER_RESERVE, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS, is_cleaned, is_user};
 use crate::member::Purpose;
 use crate::stages::Stage;
-use crate::stream::{Batch, BatchStage, BlockCause};
+use crate::stream::{Batch, BatchStage, BlockCause, Item};
 use crate::{Engine, Outbox, StopReason};
 use windrow_io::Payload;
 use windrow_layout::batch::{BatchHeader, BatchPlan, TableWriter, plan_batch};
@@ -104,6 +104,8 @@ impl Engine {
             _ if is_cleaned(stream) => BlockCause::Moved,
             _ => BlockCause::Checkpoint,
         };
+        let items = self.stream(stream).in_flight.back().map_or(&[][..], |batch| &batch.items);
+        let index_pages = if self.shares() && stream == STREAM_USER { index_pages_of(items) } else { Vec::new() };
         let work = SealWork {
             stream,
             seq: position.seq,
@@ -111,6 +113,7 @@ impl Engine {
             plan,
             table,
             payloads,
+            index_pages,
             cause,
             buffers: self.buffers.clone(),
             columns: Vec::new(),
@@ -288,4 +291,10 @@ impl Engine {
             }
         }
     }
+}
+
+/// Which of the payloads of these items are pages of the index.
+fn index_pages_of(items: &[Item]) -> Vec<u32> {
+    let payloads = (0..).zip(items.iter().filter(|item| item.has_payload()));
+    payloads.filter(|(_, item)| matches!(item, Item::IndexPage { .. })).map(|(number, _)| number).collect()
 }

@@ -135,6 +135,7 @@ impl StateMachine for FakeMachine {
             discard: false,
             properties: windrow_layout::superblock::Properties::DEFAULT,
             plan: PoolPlan {
+                index_pages: 0,
                 zones: Vec::new(),
                 segments: 0,
                 data_bytes: 0,

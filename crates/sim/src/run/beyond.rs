@@ -283,7 +283,9 @@ impl Run {
     /// The same blocks with those of volumes that refer to it in the place of shared content, which is told of by its id.
     fn of_users(&self, blocks: BTreeSet<(VolumeId, u64)>) -> BTreeSet<(VolumeId, u64)> {
         let is_shared = |block: &(VolumeId, u64)| block.0 == VolumeId::SHARED;
-        let (ids, mut own): (BTreeSet<_>, BTreeSet<_>) = blocks.into_iter().partition(is_shared);
+        // Pages of the index are nobody's.
+        let blocks = blocks.into_iter().filter(|block| block.0 != VolumeId::INDEX);
+        let (ids, mut own): (BTreeSet<_>, BTreeSet<_>) = blocks.partition(is_shared);
         for (volume, content) in self.world.model.volumes().iter().filter(|_| !ids.is_empty()) {
             let referred = self.world.content_ids(*volume, 0..content.blocks.len() as u64);
             own.extend((0..).zip(referred).filter(|(_, id)| id.is_some_and(|id| ids.contains(&(VolumeId::SHARED, id)))).map(|(lba, _)| (*volume, lba)));

@@ -66,6 +66,7 @@ pub fn since(after: &WrittenBytes, before: &WrittenBytes) -> WrittenBytes {
         padding: after.padding - before.padding,
         journal: after.journal - before.journal,
         checkpoint: after.checkpoint - before.checkpoint,
+        index: after.index - before.index,
         superblock: after.superblock - before.superblock,
         repair: after.repair - before.repair,
         rebuild: after.rebuild - before.rebuild,

@@ -90,7 +90,7 @@ impl Figures {
     }
 }
 
-fn causes(written: &WrittenBytes) -> [(&'static str, u64); 9] {
+fn causes(written: &WrittenBytes) -> [(&'static str, u64); 10] {
     [
         ("user", written.user),
         ("header", written.header),
@@ -99,12 +99,13 @@ fn causes(written: &WrittenBytes) -> [(&'static str, u64); 9] {
         ("moved", written.moved),
         ("journal", written.journal),
         ("checkpoint", written.checkpoint),
+        ("index", written.index),
         ("superblock", written.superblock),
         ("repair", written.repair + written.rebuild),
     ]
 }
 
-fn causes_of(sample: &Sample) -> [u64; 9] {
+fn causes_of(sample: &Sample) -> [u64; 10] {
     causes(&sample.written).map(|(_, bytes)| bytes)
 }
 

@@ -149,7 +149,8 @@ impl<'g> Gather<'g> {
     }
 
     fn install(&mut self, volume: VolumeId, lba: Lba, birth: Order, entry: MapEntry, tables: &mut Tables) -> Result<(), OpenError> {
-        if lba.0 >> LBA_BITS != 0 {
+        // (Pages of the index are not worth it: which of them is the newest is in the map alone.)
+        if lba.0 >> LBA_BITS != 0 || volume == VolumeId::INDEX {
             return Ok(());
         }
         if volume != VolumeId::SHARED {

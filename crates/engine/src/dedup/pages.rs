@@ -1,0 +1,492 @@
+//! Pages of the index: what memory has forgotten is found on the members (docs/dedup.md, The index).
+//!
+//! 1 *Collect*: when content is placed, its fingerprint joins the page that is being filled; so a page has what was written one after the other. 2 *Place*: a full page goes into the open batch of the
+//! users' stream, as a block of the volume of the index, behind an entry whose order it takes for its own; only if there is room for it that nobody else has. It is in effect when all that it names is.
+//! 3 *Hook*: a sample of its fingerprints stays in memory (`hooks.rs`). 4 *Fetch*: fingerprints that hit a hook have the page read, and the one written after it; those behind them in the queue wait.
+//! 5 *Take*: entries of a page that count join the index in memory. One counts if its id is in use, in the same life. 6 *Age*: the pages are a ring; one that was used since the hand last passed
+//! stays for a round, one whose content is mostly gone is the next to be written anew.
+//!
+//! What must hold: a page names no order above its own. (Else, after a crash, an order that is given again could bring to life what it says.) An entry whose order is 2^32 or more behind the last one given does not
+//! count: within that, an id and the low half of an order name one content.
+
+use super::hooks::{self, Hooks};
+use super::{Ids, Index};
+use crate::fetch::{FetchGoal, FetchSpec};
+use crate::limits::{INDEX_PAGE_RIPE, INDEX_PAGES_WAITING, INDEX_READS_MAX, INDEX_SCAN_READS, STREAM_USER};
+use crate::piece::Piece;
+use crate::slab::Slab;
+use crate::stream::Item;
+use crate::write::DATA_UNITS;
+use crate::{Engine, Outbox};
+use std::collections::VecDeque;
+use windrow_io::Payload;
+use windrow_layout::batch::Entry;
+use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
+use windrow_layout::index_page::{INDEX_PAGE_ENTRIES, IndexEntry, IndexPage, NO_INDEX_PAGE, decode_index_page, encode_index_page};
+use windrow_layout::map_entry::MapEntry;
+use windrow_layout::superblock::Features;
+use windrow_units::{BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, Order, VolumeId};
+
+/// More than the entry of a page takes in a table.
+const ENTRY_BOUND: usize = 64;
+/// Pages that the hand passes over at most because they were used.
+const SECOND_CHANCES: usize = 64;
+
+/// What is known of a page.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// The page that was written after it, or [`NO_INDEX_PAGE`].
+    next: u32,
+    /// Entries that the index had taken in when this page's were, the last time.
+    taken_at: u32,
+    /// Goes up when it is written anew.
+    generation: u8,
+    /// It was wanted since the hand passed.
+    used: bool,
+    /// Its entries were taken into memory once.
+    taken: bool,
+    /// On its way to the members.
+    writing: bool,
+    /// There was none here before.
+    new: bool,
+    /// Most of its content is gone.
+    ripe: bool,
+}
+
+const UNKNOWN: Slot = Slot { next: NO_INDEX_PAGE, taken_at: 0, generation: 0, used: false, taken: false, writing: false, new: false, ripe: false };
+
+/// A page that is read.
+#[derive(Clone, Copy, Debug)]
+struct PageRead {
+    page: u32,
+    generation: u8,
+    /// Number of the first block in the queue that waits for it.
+    from: Option<u64>,
+    /// To win back its hooks.
+    scan: bool,
+}
+
+/// State of the pages.
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    hooks: Hooks,
+    slots: Vec<Slot>,
+    /// Content for the page that is being filled.
+    filling: Vec<IndexEntry>,
+    /// What the index had taken in when that began.
+    filling_since: u32,
+    /// Full pages without a place.
+    waiting: VecDeque<Vec<IndexEntry>>,
+    /// Lists to be used again.
+    spare: Vec<Vec<IndexEntry>>,
+    /// Slots without a page that were in use are below; the search goes on here.
+    fresh: u32,
+    hand: u32,
+    ripe: VecDeque<u32>,
+    /// Pages on their way where none were before.
+    coming: u64,
+    last_written: Option<u32>,
+    reads: Slab<PageRead>,
+    /// Numbers of reads that are to be sent.
+    to_send: Vec<u32>,
+    /// Where winning back goes on; `None`: it has ended.
+    scan: Option<u32>,
+    scanned: u64,
+    to_scan: u64,
+    /// The newest page that was found meanwhile.
+    newest: (Order, u32),
+    entries: Vec<IndexEntry>,
+}
+
+impl Pages {
+    /// Bytes of memory for `pages` pages at least.
+    fn bytes_least(pages: u64) -> u64 {
+        pages * size_of::<Slot>() as u64 + hooks::bytes_least(pages * INDEX_PAGE_ENTRIES as u64)
+    }
+
+    /// For at most `pages` pages, in `bytes` of memory.
+    fn new(pages: u64, bytes: u64) -> Self {
+        // Its bound is linear but for rounding up.
+        let mut fit = pages.min(bytes / (Self::bytes_least(1 << 20) >> 20).max(1));
+        while fit > 0 && Self::bytes_least(fit) > bytes {
+            fit -= 1;
+        }
+        let of_slots = fit * size_of::<Slot>() as u64;
+        let hooks = Hooks::new(fit * INDEX_PAGE_ENTRIES as u64, bytes - of_slots);
+        Self { hooks, slots: vec![UNKNOWN; fit as usize], ..Self::default() }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.hooks.bytes() + (self.slots.len() * size_of::<Slot>()) as u64
+    }
+
+    /// Hooks, and the most pages.
+    pub(super) fn sizes(&self) -> (u64, u64) {
+        (self.hooks.entries(), self.slots.len() as u64)
+    }
+
+    /// Pages of which hooks were won back since the start, and of how many.
+    pub(super) fn scanned(&self) -> (u64, u64) {
+        (self.scanned, self.to_scan)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.reads.is_empty()
+    }
+
+    /// The first number in the queue that waits for a page.
+    pub(super) fn waits_from(&self) -> Option<u64> {
+        self.reads.iter().filter_map(|read| read.from).min()
+    }
+
+    /// The id of content that no page on the members has yet, where the index may have forgotten it.
+    pub(super) fn find_unwritten(&self, print: u128, index: &Index, ids: &Ids) -> Option<u32> {
+        let is_recent = index.taken().wrapping_sub(self.filling_since) < index.entries().1 as u32 / 4;
+        if is_recent && self.waiting.is_empty() {
+            return None;
+        }
+        let unwritten = self.waiting.iter().chain([&self.filling]).flatten();
+        let counts = |entry: &&IndexEntry| entry.print == print && ids.has_life(entry.id, entry.order.0 as u32);
+        unwritten.filter(counts).map(|entry| entry.id).next()
+    }
+
+    fn generation(slots: &[Slot], page: u32) -> u8 {
+        slots.get(page as usize).map_or(0, |slot| slot.generation)
+    }
+
+    /// True if most of a page's entries are surely still in an index that has taken in so many.
+    fn is_in_memory(&self, page: u32, index: &Index) -> bool {
+        let slot = &self.slots[page as usize];
+        slot.taken && u64::from(index.taken().wrapping_sub(slot.taken_at)) < index.entries().1 / 4
+    }
+
+    fn mark_ripe(&mut self, page: u32) {
+        let slot = &mut self.slots[page as usize];
+        if !slot.ripe && !slot.writing {
+            slot.ripe = true;
+            self.ripe.push_back(page);
+        }
+    }
+
+    /// Where the next page goes. `has_page`: there is a page; `more`: one more page may be there.
+    fn next_slot(&mut self, more: bool, has_page: impl Fn(u32) -> bool) -> Option<u32> {
+        while let Some(page) = self.ripe.pop_front() {
+            if std::mem::take(&mut self.slots[page as usize].ripe) && !self.slots[page as usize].writing {
+                return Some(page);
+            }
+        }
+        while more && (self.fresh as usize) < self.slots.len() {
+            let page = self.fresh;
+            self.fresh += 1;
+            if !has_page(page) && !self.slots[page as usize].writing {
+                return Some(page);
+            }
+        }
+        for tried in 0..2 * SECOND_CHANCES.min(self.slots.len()) {
+            let page = self.hand;
+            self.hand = (self.hand + 1) % self.slots.len() as u32;
+            let slot = &mut self.slots[page as usize];
+            if slot.writing || !has_page(page) || (tried < SECOND_CHANCES && std::mem::take(&mut slot.used)) {
+                continue;
+            }
+            return Some(page);
+        }
+        None
+    }
+
+    /// Hooks and the index take what counts of a page that was read, or was just written.
+    fn take(&mut self, page: u32, is_scan: bool, index: &mut Index, ids: &mut Ids, evicted: &mut u64) -> usize {
+        let (mut counting, mut left_out) = (0, false);
+        for entry in &self.entries {
+            if !ids.has_life(entry.id, entry.order.0 as u32) {
+                continue;
+            }
+            counting += 1;
+            if is_scan {
+                let slots = &self.slots;
+                self.hooks.insert(entry.print, page, |page| Self::generation(slots, page));
+            }
+            if let Some(slot) = ids.slot(entry.id) {
+                index.expect(slot);
+                continue;
+            }
+            if index.holds(entry.print) {
+                continue;
+            }
+            // At a start there is no telling which pages will be wanted: none drives out what another one brought.
+            if is_scan && !index.has_room(entry.print) {
+                left_out = true;
+                continue;
+            }
+            let (slot, former) = index.insert(entry.print, entry.id);
+            // Without it what was used, and is behind us, would drive out what is before us.
+            index.expect(slot);
+            ids.set_slot(entry.id, slot);
+            if let Some(former) = former {
+                *evicted += 1;
+                ids.take_slot(former);
+            }
+        }
+        let slot = &mut self.slots[page as usize];
+        (slot.taken, slot.taken_at) = (!left_out, index.taken());
+        counting
+    }
+}
+
+impl Engine {
+    /// Makes the index, and what it needs to know of its pages: within `index_bytes`, a quarter of it for the pages.
+    pub(crate) fn make_index(&mut self) {
+        let bytes = self.limits.index_bytes;
+        if self.shared.index.is_missing() {
+            self.shared.index = Index::new(self.plan.usable_bytes / BLOCK_SIZE as u64, bytes - bytes / 4);
+        }
+        if self.shared.pages.slots.is_empty() && self.plan.index_pages > 0 {
+            let mapped = self.index_pages_mapped();
+            self.shared.pages = Pages::new(self.plan.index_pages, bytes / 4);
+            let pages = &mut self.shared.pages;
+            (pages.to_scan, pages.scan) = (mapped, (mapped > 0 && !pages.slots.is_empty()).then_some(0));
+        }
+    }
+
+    /// Pages of the index that are there.
+    pub(super) fn index_pages_mapped(&self) -> u64 {
+        self.volumes.get(VolumeId::INDEX).map_or(0, |v| v.map.mapped_blocks)
+    }
+
+    /// True if blocks of any volume may be shared, now or as soon as somebody writes.
+    pub(crate) fn wants_index(&self) -> bool {
+        self.volumes.iter().any(|v| v.record.dedup != windrow_layout::checkpoint::Dedup::Off)
+    }
+
+    /// True if pages may be written: the flag that tells of them is durable.
+    fn may_write_index_pages(&self) -> bool {
+        let is_flagged = self.superblock.features.incompatible & Features::DEDUP_INDEX != 0 && self.superblock_writer.done >= self.control.shared_wish;
+        is_flagged && !self.shared.pages.slots.is_empty()
+    }
+
+    /// Content has its place in the open batch.
+    pub(crate) fn note_content_placed(&mut self, print: Option<u128>, id: u32, order: Order) {
+        let Some(print) = print.filter(|_| self.may_write_index_pages()) else { return };
+        let pages = &mut self.shared.pages;
+        let is_apart = pages.filling.first().is_some_and(|first| order.0 - first.order.0 > u64::from(u32::MAX));
+        if is_apart {
+            pages.filling.clear();
+        }
+        if pages.filling.is_empty() {
+            pages.filling_since = self.shared.index.taken();
+        }
+        pages.filling.push(IndexEntry { print, id, order });
+        if pages.filling.len() == INDEX_PAGE_ENTRIES {
+            let next = pages.spare.pop().unwrap_or_default();
+            let full = std::mem::replace(&mut pages.filling, next);
+            pages.waiting.push_back(full);
+            if pages.waiting.len() > INDEX_PAGES_WAITING {
+                self.drop_waiting_page();
+            }
+        }
+    }
+
+    fn drop_waiting_page(&mut self) {
+        self.shared.sums.pages_dropped += 1;
+        if let Some(list) = self.shared.pages.waiting.pop_front() {
+            self.keep_list(list);
+        }
+    }
+
+    fn keep_list(&mut self, mut list: Vec<IndexEntry>) {
+        list.clear();
+        self.shared.pages.spare.push(list);
+    }
+
+    /// Room in the log that users leave to full pages, in units. Only while something is queued that will be placed whatever comes: so nobody waits for ever.
+    pub(crate) fn room_for_index_pages(&self) -> u64 {
+        if self.admission.placing.is_empty() { 0 } else { self.shared.pages.waiting.len() as u64 * DATA_UNITS }
+    }
+
+    /// Puts full pages behind the entry with this order, which is the last of the open batch.
+    pub(crate) fn place_index_pages(&mut self, order: Order) {
+        while let Some(list) = self.shared.pages.waiting.front() {
+            debug_assert!(list.last().is_none_or(|newest| newest.order <= order));
+            let s = self.stream(STREAM_USER);
+            let shape = self.zones.shape(s.position.segment);
+            if self.room_units() < DATA_UNITS || !s.open.table.takes(shape, s.position.row, ENTRY_BOUND, FULL_BLOCK_UNITS) {
+                return;
+            }
+            let Some(page) = self.next_index_page() else { return self.drop_waiting_page() };
+            let Some(list) = self.shared.pages.waiting.pop_front() else { return };
+            let mut buf = self.buffers.get(BLOCK_SIZE);
+            encode_index_page(&list, self.shared.pages.last_written.unwrap_or(NO_INDEX_PAGE), &mut buf);
+            let new = !self.index_page_entry(page).has_payload();
+            self.hook_written_page(page, new, &list);
+            self.keep_list(list);
+            let entry = Entry::Data { volume: VolumeId::INDEX, lba: Lba(u64::from(page)), birth: order };
+            self.append(STREAM_USER, &entry, Item::IndexPage { page }, Some(buf.freeze()), None);
+            self.admission.unsealed_units += DATA_UNITS;
+            self.admission.opened_units += DATA_UNITS;
+            self.shared.sums.pages_written += 1;
+        }
+    }
+
+    /// Where the next page goes, with its map page made sure of.
+    fn next_index_page(&mut self) -> Option<u32> {
+        let more = self.index_pages_mapped() + self.shared.pages.coming < self.plan.index_pages;
+        let (volumes, pages) = (&self.volumes, &mut self.shared.pages);
+        let has_page = |page: u32| volumes.get(VolumeId::INDEX).is_some_and(|v| v.map.get(&volumes.arena, Lba(u64::from(page))).has_payload());
+        let page = pages.next_slot(more, has_page)?;
+        let (v, arena) = self.volumes.get_mut(VolumeId::INDEX)?;
+        let index = u64::from(page) / MAP_PAGE_ENTRIES as u64;
+        if v.map.slot(index).is_none() {
+            let slot = v.map.ensure(arena, VolumeId::INDEX, index)?;
+            arena.mark_dirty(slot);
+        }
+        Some(page)
+    }
+
+    fn hook_written_page(&mut self, page: u32, new: bool, list: &[IndexEntry]) {
+        let taken_at = self.shared.index.taken();
+        let pages = &mut self.shared.pages;
+        if let Some(before) = pages.last_written.replace(page).filter(|before| *before != page) {
+            pages.slots[before as usize].next = page;
+        }
+        let slot = &mut pages.slots[page as usize];
+        *slot = Slot { generation: slot.generation.wrapping_add(1), taken: true, taken_at, writing: true, new, ..UNKNOWN };
+        pages.coming += u64::from(new);
+        let slots = &pages.slots;
+        for entry in list {
+            pages.hooks.insert(entry.print, page, |page| Pages::generation(slots, page));
+        }
+    }
+
+    /// A page is in the map.
+    pub(crate) fn index_page_committed(&mut self, page: u32) {
+        let pages = &mut self.shared.pages;
+        if let Some(slot) = pages.slots.get_mut(page as usize) {
+            slot.writing = false;
+            pages.coming -= u64::from(std::mem::take(&mut slot.new));
+        }
+    }
+
+    /// Fingerprints of a group that begins with number `from` of the queue are known: has the pages read that have them, and those behind them. Where memory does not know all of
+    /// the group, it waits.
+    pub(crate) fn look_for_pages(&mut self, prints: &[u128], from: u64) {
+        if self.shared.pages.slots.is_empty() {
+            return;
+        }
+        let is_known = prints.iter().all(|print| self.shared.index.holds(*print));
+        let from = Some(from).filter(|_| !is_known);
+        for print in prints {
+            let (pages, index) = (&mut self.shared.pages, &self.shared.index);
+            let slots = &pages.slots;
+            let Some(page) = pages.hooks.find(*print, |page| Pages::generation(slots, page)) else { continue };
+            pages.slots[page as usize].used = true;
+            let next = pages.slots[page as usize].next;
+            let is_wanted = !pages.is_in_memory(page, index);
+            let is_next_wanted = (next as usize) < pages.slots.len() && !pages.is_in_memory(next, index);
+            if is_wanted {
+                self.want_page(page, from, false);
+            }
+            if is_next_wanted {
+                self.want_page(next, None, false);
+            }
+        }
+    }
+
+    fn index_page_entry(&self, page: u32) -> MapEntry {
+        self.volumes.get(VolumeId::INDEX).map_or(MapEntry::HOLE, |v| v.map.get(&self.volumes.arena, Lba(u64::from(page))))
+    }
+
+    /// A page is to be read, unless too many are.
+    fn want_page(&mut self, page: u32, from: Option<u64>, scan: bool) {
+        let entry = self.index_page_entry(page);
+        let pages = &mut self.shared.pages;
+        if let Some((_, read)) = pages.reads.iter_mut().find(|(_, read)| read.page == page) {
+            read.from = read.from.into_iter().chain(from).min();
+            return;
+        }
+        let slot = pages.slots[page as usize];
+        if !entry.has_payload() || slot.writing || pages.reads.len() >= INDEX_READS_MAX {
+            return;
+        }
+        let at = pages.reads.insert(PageRead { page, generation: slot.generation, from, scan });
+        pages.to_send.push(at);
+        self.shared.sums.pages_read += 1;
+    }
+
+    /// Sends the reads of pages.
+    pub(crate) fn send_page_reads(&mut self, out: &mut Outbox) {
+        self.scan_pages();
+        while let Some(at) = self.shared.pages.to_send.pop() {
+            let Some(PageRead { page, scan, .. }) = self.shared.pages.reads.get(at).copied() else { continue };
+            let entry = self.index_page_entry(page);
+            if !entry.has_payload() {
+                self.shared.pages.reads.remove(at);
+                continue;
+            }
+            let segment = self.codec.segment(entry.place());
+            let (column, row, _) = self.locate_block(segment, self.codec.block(entry.place()));
+            let pieces = vec![Piece::of_units(0, entry.length_units(), entry.checksum())];
+            let goal = FetchGoal::IndexPage { at, urgent: !scan };
+            self.start_fetch(FetchSpec { segment, column, row, rows: 1, pieces, goal, singly: false }, out);
+        }
+        self.decide();
+    }
+
+    /// A page has been read, or can not be had.
+    pub(crate) fn index_page_read(&mut self, at: u32, bytes: Option<Payload>) {
+        self.take_page(at, bytes);
+        self.decide();
+    }
+
+    fn take_page(&mut self, at: u32, bytes: Option<Payload>) {
+        let last = self.orders.last();
+        let shared = &mut self.shared;
+        let Some(PageRead { page, generation, scan, .. }) = shared.pages.reads.remove(at) else { return };
+        let is_same = Pages::generation(&shared.pages.slots, page) == generation;
+        if !is_same {
+            return;
+        }
+        let pages = &mut shared.pages;
+        pages.scanned += u64::from(scan);
+        let decoded = bytes.and_then(|bytes| decode_index_page(&bytes, &mut pages.entries));
+        let counts = |head: &IndexPage| head.last <= last && last.0 - head.first.0 < 1 << 32;
+        let Some(head) = decoded.filter(counts) else {
+            // Nothing hangs on it.
+            shared.sums.pages_void += 1;
+            let slot = &mut pages.slots[page as usize];
+            slot.generation = slot.generation.wrapping_add(1);
+            return pages.mark_ripe(page);
+        };
+        if let Some(before) = pages.slots.get_mut(head.previous as usize).filter(|_| head.previous != page) {
+            before.next = page;
+        }
+        pages.newest = pages.newest.max((head.last, page));
+        let counting = pages.take(page, scan, &mut shared.index, &mut self.volumes.ids, &mut shared.sums.evicted);
+        if counting * INDEX_PAGE_RIPE < pages.entries.len() {
+            pages.mark_ripe(page);
+        }
+    }
+
+    /// After a start: hooks are won back from the pages, a few at a time, in the background.
+    fn scan_pages(&mut self) {
+        let Some(mut next) = self.shared.pages.scan else { return };
+        if self.control.shutting_down() || self.read_only {
+            self.shared.pages.scan = None;
+            return;
+        }
+        let end = self.shared.pages.slots.len() as u32;
+        while next < end && self.shared.pages.reads.len() < INDEX_SCAN_READS {
+            self.want_page(next, None, true);
+            next += 1;
+        }
+        let pages = &mut self.shared.pages;
+        pages.scan = Some(next);
+        if next == end && !pages.reads.iter().any(|read| read.scan) {
+            pages.scan = None;
+            if pages.last_written.is_none() && pages.newest.0 > Order(0) {
+                // The ring goes on behind it.
+                pages.hand = (pages.newest.1 + 1) % end;
+                pages.last_written = Some(pages.newest.1);
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Stories of the index of deduplication on flash: what memory has forgotten is found again, and what a page says of content that is gone is believed by nobody.
+
+mod machine;
+
+use machine::{Machine, pass};
+use windrow_engine::*;
+use windrow_io::*;
+use windrow_layout::checkpoint::Dedup;
+use windrow_layout::superblock::Features;
+use windrow_units::{Redundancy, VolumeId};
+
+const MIB: u64 = 1 << 20;
+/// Blocks of a request.
+const RUN: u64 = 64;
+
+/// Content number `n`: no two are the same.
+fn content(n: u64) -> Vec<u8> {
+    let mut x = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut block = vec![0; 4096];
+    block.fill_with(|| {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x as u8
+    });
+    block[..8].copy_from_slice(&(n + 1).to_le_bytes());
+    block
+}
+
+fn options(index_bytes: u64) -> OpenOptions {
+    let mut options = Machine::options();
+    options.limits.index_bytes = index_bytes;
+    options
+}
+
+/// The pool with an index of so many bytes of memory, after a crash.
+fn reopen(machine: Machine, index_bytes: u64) -> Machine {
+    let mut machine = Machine::open_with(machine.memory, &options(index_bytes));
+    machine.settle();
+    machine
+}
+
+fn pool(dedup: Dedup, index_bytes: u64) -> (Machine, VolumeId) {
+    let mut machine = Machine::open_with(Machine::with(Redundancy::Single, 4, 24, 100).memory, &options(index_bytes));
+    let Some(Ok(ControlReply::Volume(volume))) = machine.command(Control::VolumeCreate { name: "v".into(), size_bytes: 64 * MIB }) else {
+        panic!("no volume");
+    };
+    assert_eq!(machine.command(Control::VolumeDedup { volume, dedup }), Some(Ok(ControlReply::Done)));
+    (machine, volume)
+}
+
+/// Writes contents, in order, from `lba` on.
+fn write(machine: &mut Machine, volume: VolumeId, lba: u64, numbers: &[u64]) {
+    for (at, run) in (lba..).step_by(RUN as usize).zip(numbers.chunks(RUN as usize)) {
+        let bytes: Vec<u8> = run.iter().flat_map(|n| content(*n)).collect();
+        machine.request(volume, Op::Write { offset: at * 4096, data: Payload::copy_of(&bytes), fua: false });
+        machine.settle();
+    }
+}
+
+fn verify(machine: &mut Machine, volume: VolumeId, lba: u64, numbers: &[u64], what: &str) {
+    for (at, run) in (lba..).step_by(RUN as usize).zip(numbers.chunks(RUN as usize)) {
+        let bytes = machine.read(volume, at * 4096, (run.len() * 4096) as u32);
+        for (i, (found, n)) in bytes.chunks_exact(4096).zip(run).enumerate() {
+            assert!(found == content(*n), "{what}: block {} is not content {n}", at + i as u64);
+        }
+    }
+}
+
+fn rest(machine: &mut Machine, volume: VolumeId) -> PoolStatus {
+    machine.flush(volume);
+    pass(machine, 20);
+    machine.engine.self_check().unwrap_or_else(|error| panic!("{error}"));
+    machine.engine.status()
+}
+
+fn found(machine: &Machine) -> u64 {
+    machine.engine.status().dedup.sums.found
+}
+
+/// 32 KiB of memory have some 1100 entries, and know of some 9400 more.
+const SMALL: u64 = 32 << 10;
+
+#[test]
+fn what_memory_has_forgotten_is_found_on_flash() {
+    for dedup in [Dedup::Hash, Dedup::Verify] {
+        let (mut machine, volume) = pool(dedup, SMALL);
+        let numbers: Vec<u64> = (0..4000).collect();
+        write(&mut machine, volume, 0, &numbers);
+        let before = rest(&mut machine, volume).dedup;
+        assert!(before.index_entries_max < 1200 && before.index_bytes <= SMALL, "{before:?}");
+        assert_eq!((before.sums.pages_written, before.sums.pages_dropped, before.index_pages), (23, 0, 23));
+        write(&mut machine, volume, 5000, &numbers);
+        let status = rest(&mut machine, volume);
+        let after = status.dedup;
+        assert!(after.sums.found >= 3980, "{dedup:?}: {} found", after.sums.found);
+        assert!(after.sums.pages_read <= 2 * 23, "one read for many: {after:?}");
+        assert_eq!(status.written.index, status.dedup.sums.pages_written * 4096);
+        verify(&mut machine, volume, 0, &numbers, "now");
+        verify(&mut machine, volume, 5000, &numbers, "now");
+        let mut machine = reopen(machine, SMALL);
+        verify(&mut machine, volume, 5000, &numbers, "after a crash");
+        rest(&mut machine, volume);
+    }
+}
+
+#[test]
+fn after_a_start_the_index_is_won_back() {
+    for index_bytes in [64 << 10, 64 << 20] {
+        let (mut machine, volume) = pool(Dedup::Hash, index_bytes);
+        let numbers: Vec<u64> = (0..2704).collect();
+        write(&mut machine, volume, 0, &numbers);
+        rest(&mut machine, volume);
+        for what in ["replayed", "from a checkpoint"] {
+            machine = reopen(machine, index_bytes);
+            let status = rest(&mut machine, volume).dedup;
+            assert_eq!((status.index_pages_scanned, status.index_pages_to_scan), (16, 16), "{what}");
+            write(&mut machine, volume, 4000, &numbers);
+            assert!(found(&machine) >= 2650, "{what}, {index_bytes}: {} found", found(&machine));
+            rest(&mut machine, volume);
+            machine.command(Control::Checkpoint);
+            pass(&mut machine, 20);
+        }
+        verify(&mut machine, volume, 4000, &numbers, "at the end");
+    }
+}
+
+/// Pages name content that has gone since, and whose ids have other content now.
+#[test]
+fn what_a_page_says_of_content_that_is_gone_is_not_believed() {
+    for dedup in [Dedup::Hash, Dedup::Verify] {
+        let (mut machine, volume) = pool(dedup, SMALL);
+        let old: Vec<u64> = (0..1690).collect();
+        let new: Vec<u64> = (10_000..11_690).collect();
+        write(&mut machine, volume, 0, &old);
+        rest(&mut machine, volume);
+        write(&mut machine, volume, 0, &new);
+        let status = rest(&mut machine, volume).dedup;
+        assert_eq!((status.unique_bytes, status.sums.found), (1690 * 4096, 0));
+        // The ids of the old content come again.
+        write(&mut machine, volume, 4000, &old);
+        assert_eq!(found(&machine), 0, "what has gone is not found");
+        rest(&mut machine, volume);
+        for what in ["now", "after a crash"] {
+            verify(&mut machine, volume, 0, &new, what);
+            verify(&mut machine, volume, 4000, &old, what);
+            machine = reopen(machine, SMALL);
+            rest(&mut machine, volume);
+        }
+        write(&mut machine, volume, 8000, &[&old[..], &new[..]].concat());
+        verify(&mut machine, volume, 8000, &[&old[..], &new[..]].concat(), "all again");
+        assert!(found(&machine) >= 3200, "{} found", found(&machine));
+    }
+}
+
+/// Four fingerprints for everything, so whatever a page says is wrong nearly always.
+#[test]
+fn collisions_are_told_apart_by_their_bytes() {
+    let (mut machine, volume) = pool(Dedup::Verify, SMALL);
+    machine.engine.plant_weak_fingerprints();
+    let numbers: Vec<u64> = (0..2000).collect();
+    write(&mut machine, volume, 0, &numbers);
+    write(&mut machine, volume, 4000, &numbers);
+    verify(&mut machine, volume, 0, &numbers, "first");
+    verify(&mut machine, volume, 4000, &numbers, "second");
+    rest(&mut machine, volume);
+}
+
+/// A pool that is older than the pages, or too full for them, has its index in memory alone.
+#[test]
+fn pages_are_written_behind_a_durable_flag() {
+    let (machine, _) = pool(Dedup::Hash, SMALL);
+    let flag = Features::SHARED | Features::DEDUP_INDEX;
+    assert!((0..4).all(|member| machine.memory.superblock_of(member).features.incompatible & flag == flag));
+    let plan = machine.engine.status().plan;
+    assert!(plan.index_pages * 169 * 4096 >= plan.usable_bytes, "room for all that may be unique: {plan:?}");
+}
