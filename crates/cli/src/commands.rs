@@ -3,6 +3,7 @@
 pub mod advise;
 pub mod completions;
 pub mod create;
+pub mod estimate;
 pub mod export;
 pub mod inspect;
 pub mod members;

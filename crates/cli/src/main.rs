@@ -9,6 +9,7 @@ mod commands;
 mod context;
 mod demo;
 mod drawing;
+mod estimate;
 mod figures;
 mod load;
 mod nbd_client;

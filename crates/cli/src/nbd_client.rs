@@ -44,6 +44,7 @@ pub struct NbdClient {
     reader: BufReader<UnixStream>,
     writer: BufWriter<UnixStream>,
     reads: HashMap<u64, usize>,
+    size_bytes: u64,
 }
 
 fn broken(what: &str) -> Error {
@@ -56,7 +57,7 @@ impl NbdClient {
         let stream = UnixStream::connect(socket)?;
         let reader = BufReader::with_capacity(256 << 10, stream.try_clone()?);
         let writer = BufWriter::with_capacity(256 << 10, stream);
-        let mut client = Self { reader, writer, reads: HashMap::new() };
+        let mut client = Self { reader, writer, reads: HashMap::new(), size_bytes: 0 };
         client.negotiate(export)?;
         Ok(client)
     }
@@ -88,10 +89,20 @@ impl NbdClient {
             self.reader.read_exact(&mut data)?;
             match kind {
                 REPLY_ACK => return Ok(()),
-                REPLY_INFO => {}
+                // Type 0: the size and the flags of the export.
+                REPLY_INFO => {
+                    if let Some(size) = data.strip_prefix(&[0, 0]).and_then(|rest| rest.first_chunk()) {
+                        self.size_bytes = u64::from_be_bytes(*size);
+                    }
+                }
                 _ => return Err(Error::other(format!("the NBD server refused export '{export}': {}", String::from_utf8_lossy(&data)))),
             }
         }
+    }
+
+    /// Size of the export in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
     }
 
     fn request(&mut self, kind: Kind, cookie: u64, offset: u64, length: u32) -> Result<()> {

@@ -92,6 +92,8 @@ pub enum VolumeCommand {
         #[command(flatten)]
         place: PoolPlace,
     },
+    /// Estimate what compression and deduplication would make of files, devices, trees or volumes. Reads, and writes nothing.
+    Estimate(super::estimate::EstimateArguments),
     /// Delete a volume with all its data.
     #[command(after_help = "Examples:\n  windrow volume delete tank/data --yes")]
     Delete {
@@ -132,6 +134,7 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
             let reply = context::ask(&volume.pool, &place, Command::VolumeResize { name: volume.volume.clone(), size_bytes: size.0 })?;
             show("volume-resize", &volume, reply, output)
         }
+        VolumeCommand::Estimate(arguments) => super::estimate::run(&arguments, output),
         VolumeCommand::Sync { volume, sync, place } => {
             let mode = match sync.as_str() {
                 "always" => SyncMode::Always,
