@@ -180,6 +180,18 @@ impl Chain {
     pub(super) fn last_seq(&self) -> Seq {
         Seq(self.next.seq.0.saturating_sub(1))
     }
+
+    /// Of users: leaves out the batches at the end of which no order counts, as they lie behind the gap at which the log ends. Nothing in them lives, so the stream
+    /// goes on in their place, and what is readmitted needs no more segments than it had before.
+    pub(super) fn drop_void(&mut self, superblock: &Superblock, covered: Order) {
+        let is_void = |batch: &Taken| {
+            let through = batches_through(superblock, batch.epoch).min(covered).0;
+            !batch.orders.is_empty() && batch.orders.iter().all(|(first, _)| *first > through)
+        };
+        while let Some(batch) = self.batches.pop_if(|batch| is_void(batch)) {
+            self.next = StreamPosition { segment: batch.segment, row: batch.row, seq: batch.seq, next_segment: SegmentId::NONE };
+        }
+    }
 }
 
 /// All chains.
@@ -215,6 +227,13 @@ impl Chains {
     /// All of them, in order of the streams.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Chain> {
         self.list.iter()
+    }
+
+    /// See [`Chain::drop_void`]. What the ends of chains mean must have been judged before.
+    pub(super) fn drop_void(&mut self, superblock: &Superblock, covered: Order) {
+        for chain in self.list.iter_mut().filter(|chain| is_user(chain.stream)) {
+            chain.drop_void(superblock, covered);
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use super::reader::Reader;
 use super::tables::{apply_entry, settle_segments};
 use super::{OpenError, SEQ_LEAP, Tables, journal};
 use crate::OpenReport;
-use crate::limits::{REPLAY_MOVES_AT_ONCE, USER_STREAMS};
+use crate::limits::{REPLAY_MOVES_AT_ONCE, STREAM_CHECKPOINT, USER_STREAMS};
 use crate::pending::BlockKey;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
@@ -84,13 +84,14 @@ pub(super) fn replay(
     let readmitted = journal.apply(superblock, (covered, accepted), reader.buffers, tables)?;
     let mut positions = closed_positions();
     let mut last_seq = [Seq(0); MAX_STREAMS];
-    let mut checkpoint_broken = false;
+    report.void_orders = void_orders(superblock, &chains, covered);
+    // Only the checkpoint stream comes to here with damage. What lies behind it is in use: that stream goes on elsewhere.
+    let checkpoint_broken = chains.damage(chains.of(STREAM_CHECKPOINT), passed).is_some();
+    chains.drop_void(superblock, covered);
     for chain in chains.iter() {
-        let broken = chains.damage(chain, passed).is_some();
+        let broken = checkpoint_broken && chain.stream == STREAM_CHECKPOINT;
         settle_segments(root, chain, broken, tables);
         if broken {
-            // Only the checkpoint stream comes to here. What lies behind the damage is in use: it goes on elsewhere.
-            checkpoint_broken = true;
             last_seq[chain.stream] = Seq(chains.durable.seqs[chain.stream].0 + SEQ_LEAP);
             positions[chain.stream].seq = last_seq[chain.stream].next();
         } else {
@@ -105,7 +106,6 @@ pub(super) fn replay(
         }
     }
     (report.accepted_order, report.log_order) = (accepted, covered);
-    report.void_orders = void_orders(superblock, &chains, covered);
     Ok(Outcome { restart: Restart { accepted, covered, next_order, last_seq, positions }, chains, journal, readmitted, checkpoint_broken })
 }
 
