@@ -41,7 +41,11 @@ fn reopen(machine: Machine, index_bytes: u64) -> Machine {
 }
 
 fn pool(dedup: Dedup, index_bytes: u64) -> (Machine, VolumeId) {
-    let mut machine = Machine::open_with(Machine::with(Redundancy::Single, 4, 24, 100).memory, &options(index_bytes));
+    pool_of(Redundancy::Single, dedup, index_bytes)
+}
+
+fn pool_of(redundancy: Redundancy, dedup: Dedup, index_bytes: u64) -> (Machine, VolumeId) {
+    let mut machine = Machine::open_with(Machine::with(redundancy, 4, 24, 100).memory, &options(index_bytes));
     let Some(Ok(ControlReply::Volume(volume))) = machine.command(Control::VolumeCreate { name: "v".into(), size_bytes: 64 * MIB }) else {
         panic!("no volume");
     };
@@ -174,4 +178,51 @@ fn pages_are_written_behind_a_durable_flag() {
     assert!((0..4).all(|member| machine.memory.superblock_of(member).features.incompatible & flag == flag));
     let plan = machine.engine.status().plan;
     assert!(plan.index_pages * 169 * 4096 >= plan.usable_bytes, "room for all that may be unique: {plan:?}");
+}
+
+/// Blocks that waited for a page went on when it came; what they were to be compared with was never read, as nothing else happened in the pool (seed 1023).
+#[test]
+fn who_waited_for_a_page_is_compared_though_nothing_else_happens() {
+    let (mut machine, volume) = pool(Dedup::Verify, SMALL);
+    let numbers: Vec<u64> = (0..3380).collect();
+    write(&mut machine, volume, 0, &numbers);
+    rest(&mut machine, volume);
+    // Long forgotten, a few at a time: a page is read for some of them.
+    for first in (0..1690).step_by(64) {
+        write(&mut machine, volume, 5000 + first, &numbers[first as usize..first as usize + 8]);
+        machine.request(volume, Op::Flush);
+        machine.settle();
+        assert!(machine.engine.is_quiet(), "content {first}: {:?}", machine.engine.status().dedup);
+    }
+    assert!(machine.engine.status().dedup.sums.pages_read > 5);
+}
+
+/// All pages are garbled, and there is no redundancy: duplicates are lost, nothing else, and nobody hears of it.
+#[test]
+fn a_damaged_page_loses_duplicates_and_nothing_else() {
+    let (mut machine, volume) = pool_of(Redundancy::None, Dedup::Hash, SMALL);
+    let numbers: Vec<u64> = (0..3380).collect();
+    write(&mut machine, volume, 0, &numbers);
+    rest(&mut machine, volume);
+    machine.command(Control::Checkpoint);
+    pass(&mut machine, 20);
+    let mut hit = 0;
+    for member in &mut machine.memory.data {
+        for block in member.chunks_exact_mut(4096).filter(|block| block.starts_with(b"WIDX")) {
+            block[100..140].fill(0xee);
+            hit += 1;
+        }
+    }
+    let pages = machine.engine.status().dedup.index_pages;
+    assert_eq!((hit, pages), (20, 20), "each page once");
+    write(&mut machine, volume, 5000, &numbers);
+    let status = rest(&mut machine, volume).dedup;
+    assert!(status.sums.pages_void >= 15 && status.sums.found < 500, "{status:?}");
+    assert!(status.sums.pages_written >= 35 && status.index_pages < 40, "the damaged ones are written anew: {status:?}");
+    verify(&mut machine, volume, 0, &numbers, "first");
+    verify(&mut machine, volume, 5000, &numbers, "second");
+    // In the pages that were written anew they are found.
+    let before = found(&machine);
+    write(&mut machine, volume, 9000, &numbers[..1690]);
+    assert!(found(&machine) - before > 1500, "{} found", found(&machine) - before);
 }

@@ -70,7 +70,7 @@ impl Hooks {
         }
         let spread = (mixed << SAMPLE_SHIFT_MAX) >> 32;
         let tag = (mixed ^ mixed >> 32) & ((1 << TAG_BITS) - 1);
-        Some(((spread * self.buckets.len() as u64 >> 32) as usize, tag))
+        Some((((spread * self.buckets.len() as u64) >> 32) as usize, tag))
     }
 
     /// The page that a fingerprint is in, as far as is known. `generation`: that of each page now.
