@@ -165,6 +165,11 @@ impl Engine {
         self.volumes.get(volume).filter(|_| self.is_further_durable()).map_or(Dedup::Off, |v| v.record.dedup)
     }
 
+    /// What is kept beside the blocks of users for content that they share.
+    pub(crate) fn kept_for_sharing(&self) -> crate::format::Shares {
+        crate::format::Shares::of(&self.superblock.features)
+    }
+
     /// The kind of fingerprint that a volume's blocks get.
     pub(crate) fn print_of(&self, dedup: Dedup) -> Option<Print> {
         match dedup {

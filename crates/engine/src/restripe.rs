@@ -12,7 +12,7 @@
 
 use crate::background::{Throttle, time_at};
 use crate::control::control_answer;
-use crate::format::{Holding, Layout, Shares, lay_out, plan_holdings, plan_zones};
+use crate::format::{Holding, Layout, lay_out, plan_holdings, plan_zones};
 use crate::limits::{RESTRIPE_VICTIMS, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
 use crate::member::{life, nobody_without, redundancy_holds};
 use crate::segment::{ReuseHorizon, SegmentState};
@@ -253,7 +253,7 @@ impl Engine {
         let mut zones: Vec<Zone> = old.iter().chain(&new).cloned().collect();
         zones.sort_by_key(|z| z.first_segment);
         let zones = ZoneMap::new(zones);
-        let target = plan_zones(&zones, self.superblock.properties.spare_per_mille, self.kept()).map_err(refuse)?;
+        let target = plan_zones(&zones, self.superblock.properties.spare_per_mille, self.kept_for_sharing()).map_err(refuse)?;
         if target.usable_bytes <= self.plan.usable_bytes {
             return Err(ControlError::Invalid("the pool would not have more usable space: the new members are too small".into()));
         }
@@ -267,7 +267,7 @@ impl Engine {
     /// of the reserve: where a larger map costs more than it brings, as many pages as there may be already will do.
     fn plan_over(&self, zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
         let holdings = self.segments.holdings(&self.zones);
-        let plan = |pages| plan_holdings(&holdings, zones, spare_per_mille, self.kept(), pages);
+        let plan = |pages| plan_holdings(&holdings, zones, spare_per_mille, self.kept_for_sharing(), pages);
         match (plan(u64::MAX), plan(self.plan.map_pages_max)) {
             (Ok(large), Ok(small)) if small.usable_bytes > large.usable_bytes => Ok(small),
             (Err(_), Ok(small)) => Ok(small),
@@ -292,25 +292,19 @@ impl Engine {
     }
 
     fn plan_in_force(&self, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
-        let target = plan_zones(&self.zones, spare_per_mille, self.kept())?;
+        let target = plan_zones(&self.zones, spare_per_mille, self.kept_for_sharing())?;
         if !self.zones.has_superseded() {
             return Ok(target);
         }
         let oldest = self.zones.zones().iter().map(|z| z.layout).min().unwrap_or_default();
         let of_oldest = self.zones.zones().iter().filter(|z| z.layout == oldest);
         let before: Vec<Holding> = of_oldest.map(|z| Holding { shape: z.shape, segments: z.segments }).collect();
-        let before = plan_holdings(&before, &self.zones, spare_per_mille, self.kept(), u64::MAX);
+        let before = plan_holdings(&before, &self.zones, spare_per_mille, self.kept_for_sharing(), u64::MAX);
         let best = self.plan_over(&self.zones, spare_per_mille).into_iter().chain(before).max_by_key(|plan| plan.usable_bytes);
         let mut plan = best.unwrap_or_else(|| target.clone());
         plan.usable_bytes = plan.usable_bytes.min(target.usable_bytes);
-        plan.map_bytes = plan.map_bytes.min(target.map_bytes);
-        plan.index_pages = plan.index_pages.min(target.index_pages);
+        (plan.map_bytes, plan.index_pages) = (plan.map_bytes.min(target.map_bytes), plan.index_pages.min(target.index_pages));
         Ok(plan)
-    }
-
-    /// What is kept for shared content.
-    fn kept(&self) -> Shares {
-        Shares::of(&self.superblock.features)
     }
 
     /// True if blocks may share content.

@@ -189,7 +189,8 @@ fn who_waited_for_a_page_is_compared_though_nothing_else_happens() {
     rest(&mut machine, volume);
     // Long forgotten, a few at a time: a page is read for some of them.
     for first in (0..1690).step_by(64) {
-        write(&mut machine, volume, 5000 + first, &numbers[first as usize..first as usize + 8]);
+        let bytes: Vec<u8> = (first..first + 8).flat_map(content).collect();
+        machine.request(volume, Op::Write { offset: (5000 + first) * 4096, data: Payload::copy_of(&bytes), fua: false });
         machine.request(volume, Op::Flush);
         machine.settle();
         assert!(machine.engine.is_quiet(), "content {first}: {:?}", machine.engine.status().dedup);

@@ -152,6 +152,7 @@ fn check_from(
     tables.drop_unreachable();
     let shared = tables.settle_shared();
     (report.contents, report.references) = (shared.len() as u64, shared.values().sum());
+    report.index_pages = tables.entries().filter(|(volume, ..)| *volume == VolumeId::INDEX).count() as u64;
     let references = collect_references(reader, &tables, &pages, report);
     if !options.verify_payload {
         for lost in references.iter().filter(|r| replayed.lost.contains(&r.place)) {
@@ -220,6 +221,7 @@ enum Owner {
 impl std::fmt::Display for Owner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Block { volume: VolumeId::INDEX, lba } => write!(f, "page {lba} of the index of deduplication"),
             Self::Block { volume, lba } => write!(f, "block {lba} of volume {volume}"),
             Self::Page { object, index: Some(index), .. } => write!(f, "checkpoint page {index} of object {object}"),
             Self::Page { object: OBJECT_LEAF, .. } => write!(f, "a checkpoint leaf"),

@@ -352,6 +352,8 @@ pub struct CheckReport {
     pub journals: Vec<JournalReport>,
     /// Blocks whose payload is in a journal alone.
     pub journal_blocks: u64,
+    /// Pages of the index of deduplication: live blocks, and nobody's data.
+    pub index_pages: u64,
     /// Shared contents that blocks refer to.
     pub contents: u64,
     /// Blocks that refer to them.

@@ -308,6 +308,9 @@ fn describe_check(report: &CheckReport) -> String {
     if report.contents > 0 {
         _ = writeln!(text, "shared: {} contents, {} blocks refer to them", report.contents, report.references);
     }
+    if report.index_pages > 0 {
+        _ = writeln!(text, "index:  {} pages of fingerprints", report.index_pages);
+    }
     for volume in &report.volumes {
         _ = writeln!(text, "volume '{}': {}, {} blocks", volume.name, Size(volume.size_bytes), volume.mapped_blocks);
     }
