@@ -31,7 +31,7 @@ const BLOCK: u64 = 4096;
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  windrow replay trace.csv.zst\n  windrow replay disk.blktrace --event issued --policy learned,sepbit,none --spare 5%,7%,10%,20%\n  \
-    windrow replay client.txt --format jesd219 --fill --segment 1M --spare 10%\n  windrow replay trace.wtrc --repeat 5 --no-trims -o json\n  windrow replay trace.wtrc --fill --mode both --policy separate+greedy,learned\n\nPolicies: see `windrow sim run --help`."
+    windrow replay client.txt --format jesd219 --fill --segment 1M --spare 10%\n  windrow replay trace.wtrc --repeat 5 --no-trims -o json\n  windrow replay trace.wtrc --fill --mode both --policy separate+greedy,learned\n  windrow replay trace.wtrc --fill --mode engine --policy separate+greedy,learned --flush-every 2\n\nPolicies: see `windrow sim run --help`."
 )]
 pub struct ReplayArguments {
     #[command(flatten)]
@@ -62,6 +62,9 @@ pub struct ReplayArguments {
     /// What runs: the simulated log, the engine, or both with equal space.
     #[arg(long, value_enum, default_value = "model")]
     mode: Mode,
+    /// With --mode engine: a flush after so many blocks written, on a pool with a journal; 0: neither.
+    #[arg(long, default_value = "0")]
+    flush_every: u64,
 }
 
 /// See [`ReplayArguments::mode`].
@@ -112,6 +115,9 @@ struct Line {
 
 /// Runs it.
 pub fn run(arguments: &ReplayArguments, output: &Output) -> Result<u8, Failure> {
+    if arguments.flush_every > 0 && arguments.mode == Mode::Model {
+        return Err(cannot("--flush-every is for --mode engine or both: the simulated log has no flushes"));
+    }
     let trace = read(&arguments.source, arguments.no_trims)?;
     let before = if arguments.fill { u64::from(trace.blocks) } else { 0 };
     let traced = trace.written * u64::from(arguments.repeat);
@@ -155,7 +161,14 @@ fn run_engine<I: Iterator<Item = Operation>>(
     for policy in &arguments.policy {
         for spare in &arguments.spare {
             let steady_after = before + traced / 2;
-            let plan = EnginePlan { blocks: trace.blocks, segment_rows, spare_per_mille: spare.0, steady_after, checkpoint_after: 0 };
+            let plan = EnginePlan {
+                blocks: trace.blocks,
+                segment_rows,
+                spare_per_mille: spare.0,
+                steady_after,
+                checkpoint_after: 0,
+                flush_after: arguments.flush_every,
+            };
             let mut progress = Progress::new(format!("engine, {} at {spare}", policy.name()));
             let mut tell = |done: u64| {
                 progress.steps(done, before + traced);
@@ -175,7 +188,8 @@ fn run_engine<I: Iterator<Item = Operation>>(
 }
 
 fn describe_engine(lines: &[EngineLine]) -> String {
-    let mut table = Table::new(&["POLICY", "SPARE", "CLEANING SPARE", "ENGINE WAF", "MODEL WAF", "STREAMS", "HEADERS", "PADDING", "CHECKPOINTS", "SEGMENTS"]);
+    let mut table =
+        Table::new(&["POLICY", "SPARE", "CLEANING SPARE", "ENGINE WAF", "MODEL WAF", "STREAMS", "HEADERS", "PADDING", "CHECKPOINTS", "JOURNAL", "SEGMENTS"]);
     for EngineLine { policy, spare_ppm, engine, model } in lines {
         table.row([
             policy.clone(),
@@ -187,11 +201,12 @@ fn describe_engine(lines: &[EngineLine]) -> String {
             format!("{:.3}", engine.headers),
             format!("{:.3}", engine.padding),
             format!("{:.3}", engine.checkpoints),
+            format!("{:.3}", engine.journal),
             engine.segments.to_string(),
         ]);
     }
     format!(
-        "{}\nWAF: cleaning, second half. Headers, padding and checkpoints come on top of it, as shares of users' bytes. Cleaning spare: what is not alive in closed\n\
+        "{}\nWAF: cleaning, second half. Headers, padding, checkpoints and journal come on top of it, as shares of users' bytes. Cleaning spare: what is not alive in closed\n\
          segments; the pool is as small as the blocks allow at the spare factor, and its reserve is space that users do not fill.\n",
         table.render()
     )

@@ -16,7 +16,8 @@ use super::run::{PlacementKind, Plan, Policy, run_with_checkpoints as simulate};
 use crate::content::Content;
 use serde::Serialize;
 use windrow_engine::{
-    Control, ControlCompletion, ControlId, ControlReply, ControlRequest, Engine, Event, Limits, OpenOptions, Outbox, PoolSpec, PoolStatus, WrittenBytes,
+    Control, ControlCompletion, ControlId, ControlReply, ControlRequest, Engine, Event, JournalSpec, Limits, OpenOptions, Outbox, PoolSpec, PoolStatus,
+    WrittenBytes,
 };
 use windrow_io::{BufPool, MemberDone, MemberError, MemberIo, MemberOp, Op, Payload, Request, RequestError, RequestId};
 use windrow_layout::superblock::{Properties, RESERVED_BYTES};
@@ -27,6 +28,8 @@ use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, MemberId, Redundancy, Uuid, VolumeI
 const GROUP: usize = 16;
 /// Blocks of a write request at most.
 const REQUEST_BLOCKS: u32 = 256;
+/// Bytes of the journal on each member, where there is one.
+const JOURNAL_BYTES: u64 = 16 << 20;
 /// Turns without an answer after which something is stuck.
 const TURNS_MAX: u32 = 1_000_000;
 /// Users' writes between two looks at how much space is closed.
@@ -45,6 +48,8 @@ pub struct EnginePlan {
     pub steady_after: u64,
     /// A checkpoint is asked for after so many users' writes; 0: the engine begins them as it sees fit.
     pub checkpoint_after: u64,
+    /// A flush is asked for after so many users' writes, and the pool has a journal of the usual size; 0: neither.
+    pub flush_after: u64,
 }
 
 /// What came out. Shares are of users' bytes, in the steady state.
@@ -64,6 +69,8 @@ pub struct Outcome {
     pub padding: f64,
     /// Checkpoint pages.
     pub checkpoints: f64,
+    /// Journal records.
+    pub journal: f64,
     /// Spare share of the closed data segments: what cleaning has.
     pub effective_spare: f64,
     /// Closed data segments that are not being emptied, in the mean.
@@ -175,7 +182,9 @@ struct Driver {
 }
 
 fn spec(plan: &EnginePlan, properties: Properties, segments: u64) -> PoolSpec {
-    let bytes = RESERVED_BYTES + segments * u64::from(plan.segment_rows) * BLOCK_BYTES;
+    let journal = (plan.flush_after > 0).then(|| JournalSpec::internal(Some(JOURNAL_BYTES), 512));
+    let journal_bytes = if journal.is_some() { JOURNAL_BYTES } else { 0 };
+    let bytes = RESERVED_BYTES + journal_bytes + segments * u64::from(plan.segment_rows) * BLOCK_BYTES;
     PoolSpec {
         name: "counting".into(),
         redundancy: Redundancy::None,
@@ -185,7 +194,7 @@ fn spec(plan: &EnginePlan, properties: Properties, segments: u64) -> PoolSpec {
         pool: Uuid([9; 16]),
         members: vec![(Uuid([1; 16]), bytes)],
         created_unix_s: 0,
-        journal: None,
+        journal,
         properties,
     }
 }
@@ -331,10 +340,10 @@ fn refused(error: &RequestError) -> String {
     format!("the engine refused a request: {error:?}")
 }
 
-fn written_since(now: &WrittenBytes, before: &WrittenBytes) -> (f64, [f64; 3]) {
+fn written_since(now: &WrittenBytes, before: &WrittenBytes) -> (f64, [f64; 4]) {
     let user = (now.user - before.user).max(1) as f64;
     let share = |of: fn(&WrittenBytes) -> u64| (of(now) - of(before)) as f64 / user;
-    (1.0 + share(|w| w.moved), [share(|w| w.header), share(|w| w.padding), share(|w| w.checkpoint)])
+    (1.0 + share(|w| w.moved), [share(|w| w.header), share(|w| w.padding), share(|w| w.checkpoint), share(|w| w.journal)])
 }
 
 /// Runs the engine. `tell` hears of users' writes done now and then and may stop the run by answering false.
@@ -344,7 +353,7 @@ fn written_since(now: &WrittenBytes, before: &WrittenBytes) -> (f64, [f64; 3]) {
 pub fn run(policy: &Policy, plan: &EnginePlan, operations: impl Iterator<Item = Operation>, tell: &mut dyn FnMut(u64) -> bool) -> Result<Outcome, String> {
     let properties = properties(policy, plan.spare_per_mille)?;
     let mut driver = Driver::new(plan, properties)?;
-    let (mut done, mut looked, mut checkpoint) = (0u64, 0, 0);
+    let (mut done, mut looked, mut checkpoint, mut flushed) = (0u64, 0, 0, 0);
     let mut steady: Option<PoolStatus> = None;
     let (mut closed, mut looks) = (0u64, 0u64);
     for operation in operations {
@@ -356,6 +365,11 @@ pub fn run(policy: &Policy, plan: &EnginePlan, operations: impl Iterator<Item = 
             checkpoint = done;
             driver.finish()?;
             driver.command(Control::Checkpoint)?;
+        }
+        if plan.flush_after > 0 && done - flushed >= plan.flush_after {
+            flushed = done;
+            driver.ask(Op::Flush)?;
+            driver.finish()?;
         }
         if done - looked < LOOK {
             continue;
@@ -376,7 +390,7 @@ pub fn run(policy: &Policy, plan: &EnginePlan, operations: impl Iterator<Item = 
     let before = steady.as_ref().map_or_else(WrittenBytes::default, |status| status.written);
     let checkpoints_since = (status.checkpoints - steady.as_ref().map_or(0, |status| status.checkpoints)).max(1);
     let logged = (status.written.user + status.written.moved - before.user - before.moved) / BLOCK_BYTES;
-    let (waf, [headers, padding, checkpoints]) = written_since(&status.written, &before);
+    let (waf, [headers, padding, checkpoints, journal]) = written_since(&status.written, &before);
     let plan_of_pool = &status.plan;
     let payload = plan_of_pool.usable_bytes as f64 / (1.0 - f64::from(plan.spare_per_mille) / 1000.0);
     let segment_blocks = (payload / f64::from(plan_of_pool.segments - plan_of_pool.reserve_segments) / BLOCK_BYTES as f64).round() as u32;
@@ -390,6 +404,7 @@ pub fn run(policy: &Policy, plan: &EnginePlan, operations: impl Iterator<Item = 
         headers,
         padding,
         checkpoints,
+        journal,
         effective_spare: 1.0 - live / (closed_segments * f64::from(segment_blocks)),
         closed_segments,
         segment_blocks,

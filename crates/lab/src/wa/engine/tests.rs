@@ -8,7 +8,7 @@ fn both(policy: &str, pattern: Pattern) -> (Outcome, f64) {
     let policy = Policy::from_name(policy).expect("a name");
     let writes = u64::from(BLOCKS) * 4;
     let load = || fill(BLOCKS).chain(Workload::from(pattern).stream(BLOCKS, 4).take(writes as usize));
-    let plan = EnginePlan { blocks: BLOCKS, segment_rows: 64, spare_per_mille: 100, steady_after: writes / 2, checkpoint_after: 500 };
+    let plan = EnginePlan { blocks: BLOCKS, segment_rows: 64, spare_per_mille: 100, steady_after: writes / 2, checkpoint_after: 500, flush_after: 0 };
     let engine = run(&policy, &plan, load(), &mut |_| true).expect("a run");
     let model = engine.model(policy, &plan, load, &mut |_| true).expect("a run");
     (engine, model)
@@ -25,7 +25,7 @@ fn engine_and_simulated_log_agree_within_one_percent() {
 
 #[test]
 fn what_the_engine_does_not_have_is_refused() {
-    let plan = EnginePlan { blocks: 1000, segment_rows: 64, spare_per_mille: 100, steady_after: 0, checkpoint_after: 0 };
+    let plan = EnginePlan { blocks: 1000, segment_rows: 64, spare_per_mille: 100, steady_after: 0, checkpoint_after: 0, flush_after: 0 };
     let refused = |name: &str, plan: &EnginePlan| {
         let policy = Policy::from_name(name).expect("a name");
         run(&policy, plan, fill(1000), &mut |_| true).expect_err("refused")
@@ -33,4 +33,22 @@ fn what_the_engine_does_not_have_is_refused() {
     assert!(refused("none", &plan).contains("the nearest is separate"));
     assert!(refused("separate", &EnginePlan { spare_per_mille: 10, ..plan }).contains("spare"));
     assert!(refused("separate", &EnginePlan { segment_rows: 7, ..plan }).contains("segment"));
+}
+
+/// Flushes and a journal change what is written beside, not what cleaning moves: several streams of users are used all the same.
+#[test]
+fn beside_a_journal_sepbit_reaches_what_it_reaches_without() {
+    let policy = Policy::from_name("sepbit").expect("a name");
+    let writes = u64::from(BLOCKS) * 3;
+    let load = || fill(BLOCKS).chain(Workload::from(Pattern::HotCold { writes: 0.9, blocks: 0.1 }).stream(BLOCKS, 4).take(writes as usize));
+    let outcome = |flush_after: u64| {
+        let steady_after = 2 * u64::from(BLOCKS);
+        let plan = EnginePlan { blocks: BLOCKS, segment_rows: 64, spare_per_mille: 100, steady_after, checkpoint_after: 0, flush_after };
+        run(&policy, &plan, load(), &mut |_| true).expect("a run")
+    };
+    // On one member the journal is cheaper than rows for two blocks, and packs blocks that are one word each into a sector.
+    let (without, beside) = (outcome(0), outcome(2));
+    assert!(without.journal == 0.0 && beside.journal > 0.05 && beside.padding < 0.01, "{without:?}\n{beside:?}");
+    assert_eq!((beside.user_streams, beside.moved_streams), (2, 4));
+    assert!(beside.steady < without.steady * 1.02, "{without:?}\n{beside:?}");
 }
