@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use windrow_layout::batch::{BatchPlan, TableWriter, decode_batch, decode_header, encode_ends};
-use windrow_units::{BLOCK_SIZE, SegmentId, Uuid};
+use windrow_units::{BLOCK_SIZE, FULL_BLOCK_UNITS, SegmentId, Uuid};
 
 fuzz_target!(|data: &[u8]| {
     let _ = decode_header(data, &Uuid([7; 16]), SegmentId(1), 2);
@@ -20,10 +20,19 @@ fuzz_target!(|data: &[u8]| {
 
     let frame = &batch.frame;
     let mut table = TableWriter::new();
-    batch.entries.iter().for_each(|e| table.push(&e.entry));
-    let checksums: Vec<u32> = batch.entries.iter().filter_map(|e| e.payload).map(|p| p.checksum).collect();
+    let mut of_packed = Vec::new();
+    for decoded in &batch.entries {
+        match decoded.payload {
+            Some(payload) if payload.units < FULL_BLOCK_UNITS => {
+                table.push_packed(&decoded.entry, payload.units);
+                of_packed.push(payload.checksum);
+            }
+            _ => table.push(&decoded.entry),
+        }
+    }
+    let checksums: Vec<u32> = batch.blocks.iter().copied().chain(of_packed).collect();
     let padding_blocks = frame.padding_blocks();
-    let plan = BatchPlan { head_blocks: frame.head_blocks, payload_blocks: frame.payload_blocks, rows: frame.header.rows, padding_blocks };
+    let plan = BatchPlan { head_blocks: frame.head_blocks, payload_blocks: frame.payload_blocks, packed_blocks: frame.packed_blocks, rows: frame.header.rows, padding_blocks };
     let (mut new_head, mut new_tail) = (vec![0xff; head.len()], vec![0xff; tail.len()]);
     encode_ends(&frame.header, &table, &checksums, &plan, &mut new_head, &mut new_tail);
     assert_eq!((head, tail), (new_head, new_tail));

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use windrow_layout::batch::{BatchHeader, BatchPlan, TableWriter, decode_batch, encode_ends};
-use windrow_units::{BLOCK_SIZE, Code, Epoch, MAX_STREAMS, Order, SegmentId, Seq, Shape, StreamId, Uuid};
+use windrow_units::{BLOCK_SIZE, Code, Epoch, FULL_BLOCK_UNITS, MAX_STREAMS, Order, SegmentId, Seq, Shape, StreamId, Uuid};
 
 fuzz_target!(|data: &[u8]| {
     let Some((count, entries)) = data.split_first_chunk::<2>() else { return };
@@ -26,7 +26,7 @@ fuzz_target!(|data: &[u8]| {
         flushed_seq: [Seq(0); MAX_STREAMS],
     };
     let (mut head, mut tail) = (vec![0; BLOCK_SIZE], vec![0; BLOCK_SIZE]);
-    let plan = BatchPlan { head_blocks: 1, payload_blocks: 0, rows: 64, padding_blocks: 254 };
+    let plan = BatchPlan { head_blocks: 1, payload_blocks: 0, packed_blocks: 0, rows: 64, padding_blocks: 254 };
     encode_ends(&header, &TableWriter::new(), &[], &plan, &mut head, &mut tail);
     // Payload blocks: as many as keep the table in the head, tried in turn by the low bits of the count.
     let number = u32::from(u16::from_le_bytes(*count));
@@ -38,6 +38,11 @@ fuzz_target!(|data: &[u8]| {
     signing::sign_batch(&mut head, &mut tail);
     let Ok(batch) = decode_batch(&head, &tail, &header.pool, SegmentId(0), 0) else { return };
     let mut table = TableWriter::new();
-    batch.entries.iter().for_each(|e| table.push(&e.entry));
+    for decoded in &batch.entries {
+        match decoded.payload {
+            Some(payload) if payload.units < FULL_BLOCK_UNITS => table.push_packed(&decoded.entry, payload.units),
+            _ => table.push(&decoded.entry),
+        }
+    }
     assert_eq!(table.bytes(), entries);
 });

@@ -18,13 +18,14 @@ pub(crate) use compare::Comparisons;
 pub(crate) use ids::Ids;
 
 use crate::Engine;
-use crate::limits::IDS_AHEAD;
+use crate::limits::{IDS_AHEAD, SURVEY_LOST_MAX};
 use crate::pending::BlockKey;
 use crate::write::{DATA_UNITS, Placing, RECORD_UNITS};
 use hashbrown::HashMap;
 use index::Index;
 use pages::Pages;
 use rustc_hash::FxBuildHasher;
+use std::collections::BTreeSet;
 use windrow_io::Payload;
 use windrow_layout::checkpoint::{Dedup, MAP_PAGE_ENTRIES};
 use windrow_layout::map_entry::MapEntry;
@@ -62,6 +63,8 @@ pub(crate) struct Shared {
     /// Content that is not committed yet and may have to be compared.
     fresh: HashMap<u32, Payload, FxBuildHasher>,
     comparisons: Comparisons,
+    /// Contents (id and life) that could not be had: nothing refers to them any more, also if a page of the index names them again.
+    lost: BTreeSet<(u32, u32)>,
     /// What a start took for applied.
     base: Order,
     /// Fingerprints are weak on purpose (tests).
@@ -234,7 +237,7 @@ impl Engine {
         self.shared.sums.looked_up += 1;
         let known = self.shared.index.find(print);
         let known = known.or_else(|| self.shared.pages.find_unwritten(print, &self.shared.index, &self.volumes.ids));
-        let Some(id) = known.filter(|id| self.volumes.ids.refer(*id)) else {
+        let Some(id) = known.filter(|id| !self.is_lost(*id) && self.volumes.ids.refer(*id)) else {
             return self.becomes_content(number, volume, order, Some(print), payload);
         };
         let trusted = print & 1 == 1;
@@ -250,6 +253,15 @@ impl Engine {
                 self.compare(number, id);
             }
         }
+    }
+
+    /// True if the content of an id is lost; then the index forgets it, whatever has brought it back there.
+    fn is_lost(&mut self, id: u32) -> bool {
+        let lost = !self.shared.lost.is_empty() && self.shared.lost.contains(&(id, self.volumes.ids.life(id)));
+        if lost && let Some(slot) = self.volumes.ids.take_slot(id) {
+            self.shared.index.remove(slot);
+        }
+        lost
     }
 
     fn set_sharing(&mut self, number: u64, now: Sharing) {
@@ -322,7 +334,11 @@ impl Engine {
         if let Some(slot) = self.volumes.ids.take_slot(id) {
             self.shared.index.remove(slot);
         }
-        self.survey.name(id, self.volumes.ids.life(id));
+        let life = self.volumes.ids.life(id);
+        if self.shared.lost.len() < SURVEY_LOST_MAX {
+            self.shared.lost.insert((id, life));
+        }
+        self.survey.name(id, life);
     }
 
     /// One reference less. The last one makes the content a hole. What the maps do not show any more was taken from them by orders up to *applied*, not all of

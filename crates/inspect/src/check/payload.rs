@@ -8,37 +8,44 @@ use windrow_reduce::Made;
 use windrow_units::{BLOCK_SIZE, FULL_BLOCK_UNITS, PLACE_UNIT};
 
 impl SegmentCheck<'_, '_, '_> {
-    /// Finds the payload behind a reference: by itself, or by the checksums of the blocks that packed payload lies in. Without these its one or two
-    /// blocks are tried with all that they may be.
+    /// Finds the payload behind a reference: by itself, or by the checksums of the blocks that packed payload lies in. Where these are not known, or such a block can not be
+    /// had as a whole (what is wrong in it may be its neighbours' alone), its one or two blocks are tried with all that they may be.
     pub(super) fn find_payload(&mut self, rows: &mut Rows, batch: Option<&DecodedBatch>, reference: &Reference) -> Option<Origin> {
         let blocks = self.blocks_in(rows, reference);
-        let (first, last) = (*blocks.start(), *blocks.end());
         if reference.units == FULL_BLOCK_UNITS {
-            return rows.find_checksum(self.reader, first, reference.checksum);
+            return rows.find_checksum(self.reader, *blocks.start(), reference.checksum);
         }
-        match batch {
-            Some(batch) => {
-                for block in blocks.clone() {
-                    let sum = *batch.blocks.get(block.checked_sub(batch.frame.head_blocks)? as usize)?;
-                    rows.find_checksum(self.reader, block, sum)?;
-                }
-                (payload_checksum(&self.stored(rows, reference)) == reference.checksum).then_some(())?;
-            }
-            None => {
-                let ends = if last > first { rows.candidates(self.reader, last) } else { vec![Vec::new()] };
-                let starts = rows.candidates(self.reader, first);
-                let range = self.range_in(rows, reference);
-                let fits = |start: &[u8], end: &[u8]| payload_checksum(&[start, end].concat()[range.clone()]) == reference.checksum;
-                let (start, end) = starts.iter().find_map(|start| ends.iter().find(|end| fits(start, end)).map(|end| (start, end)))?;
-                rows.correct(first, start);
-                if last > first {
-                    rows.correct(last, end);
-                }
-            }
+        if !batch.is_some_and(|batch| self.find_blocks(rows, batch, reference)) {
+            self.find_bytes(rows, reference)?;
         }
         let mut origins = blocks.map(|block| rows.origin(block));
         let one = origins.next()?;
         Some(origins.fold(one, |one, other| if one == Origin::Wrong || other == Origin::Member { one } else { other }))
+    }
+
+    /// Finds packed payload by the checksums that the batch has of its blocks.
+    fn find_blocks(&mut self, rows: &mut Rows, batch: &DecodedBatch, reference: &Reference) -> bool {
+        let found = self.blocks_in(rows, reference).all(|block| {
+            let sum = block.checked_sub(batch.frame.head_blocks).and_then(|at| batch.blocks.get(at as usize));
+            sum.is_some_and(|sum| rows.find_checksum(self.reader, block, *sum).is_some())
+        });
+        found && payload_checksum(&self.stored(rows, reference)) == reference.checksum
+    }
+
+    /// Finds packed payload by its own checksum alone.
+    fn find_bytes(&mut self, rows: &mut Rows, reference: &Reference) -> Option<()> {
+        let blocks = self.blocks_in(rows, reference);
+        let (first, last) = (*blocks.start(), *blocks.end());
+        let ends = if last > first { rows.candidates(self.reader, last) } else { vec![Vec::new()] };
+        let starts = rows.candidates(self.reader, first);
+        let range = self.range_in(rows, reference);
+        let fits = |start: &[u8], end: &[u8]| payload_checksum(&[start, end].concat()[range.clone()]) == reference.checksum;
+        let (start, end) = starts.iter().find_map(|start| ends.iter().find(|end| fits(start, end)).map(|end| (start, end)))?;
+        rows.correct(first, start);
+        if last > first {
+            rows.correct(last, end);
+        }
+        Some(())
     }
 
     /// Bytes of a reference, from the first byte of the block in which it begins.
