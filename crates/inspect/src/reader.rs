@@ -153,6 +153,12 @@ impl Rows {
         }
     }
 
+    /// The bytes of a data block, if they were read or put right.
+    pub(crate) fn known_bytes(&self, block: u32) -> Option<&[u8]> {
+        let (column, at) = self.position(block);
+        self.known(column, at)
+    }
+
     /// Reads what is not read yet of rows `at .. at + count` of the columns.
     pub(crate) fn load(&mut self, reader: &mut PoolReader<'_>, columns: std::ops::Range<usize>, at: u32, count: u32) {
         let mut items = Vec::new();

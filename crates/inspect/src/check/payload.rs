@@ -41,9 +41,9 @@ impl SegmentCheck<'_, '_, '_> {
         let range = self.range_in(rows, reference);
         let fits = |start: &[u8], end: &[u8]| payload_checksum(&[start, end].concat()[range.clone()]) == reference.checksum;
         let (start, end) = starts.iter().find_map(|start| ends.iter().find(|end| fits(start, end)).map(|end| (start, end)))?;
-        rows.correct(first, start);
+        correct_part(rows, first, start, range.start..range.end.min(BLOCK_SIZE));
         if last > first {
-            rows.correct(last, end);
+            correct_part(rows, last, end, 0..range.end - BLOCK_SIZE);
         }
         Some(())
     }
@@ -72,4 +72,11 @@ impl SegmentCheck<'_, '_, '_> {
         let needs_flag = matches!(Made::of(&stored), Some((Made::Zstd | Made::Lz4Final, _)));
         (needs_flag && self.flags & Features::ZSTD == 0).then_some("zstd, or tried with it, in a pool without the flag for it")
     }
+}
+
+/// Puts the bytes of a payload right. The rest of the block stays as it is: a neighbour may be right there, and wrong in what is right for this one.
+fn correct_part(rows: &mut Rows, block: u32, right: &[u8], part: std::ops::Range<usize>) {
+    let mut whole = rows.known_bytes(block).unwrap_or(right).to_vec();
+    whole[part.clone()].copy_from_slice(&right[part]);
+    rows.correct(block, &whole);
 }
