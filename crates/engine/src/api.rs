@@ -304,6 +304,11 @@ pub enum Notice {
         /// Content.
         content: u64,
     },
+    /// Further blocks refer to shared content that is lost; nobody has named them.
+    UnnamedReferences {
+        /// How many.
+        more: u64,
+    },
     /// Use of the pool passed one of its warnings upwards. Told again after use has been two per cent below it.
     Filling {
         /// The threshold passed.

@@ -40,7 +40,7 @@ use std::collections::VecDeque;
 use windrow_io::{MemberOp, Payload};
 use windrow_layout::batch::{DecodedBatch, Entry, PayloadInfo, decode_batch, decode_header};
 use windrow_layout::checkpoint::OBJECT_MAP;
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, FULL_BLOCK_UNITS, Order, Place, PoolUuid, SegmentId, Seq};
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, FULL_BLOCK_UNITS, Order, Place, PoolUuid, SegmentId, Seq, VolumeId};
 
 /// Rows of column 0 that are read in the hope that they hold the whole head.
 const HEAD_ROWS: u32 = 3;
@@ -124,6 +124,9 @@ pub(crate) struct Victim {
     pass: Pass,
     /// Something in it could not be had on this way.
     missed: bool,
+    /// Blocks of users in it can not be had, or pages of the index of deduplication.
+    lost_users: bool,
+    lost_index: bool,
     /// What users get for it.
     gain: Gain,
 }
@@ -387,12 +390,21 @@ impl Engine {
                 return;
             }
             victim.missed = true;
+            let (mut of_users, mut of_index) = (false, false);
             // What another way may still find is not lost yet.
             let last = victim.is_last_pass();
             for block in run.blocks {
                 if last && self.shows(block.key.volume(), block.key.lba(), block.from) {
                     self.note_lost(block.key, out);
+                    let is_page = block.key.volume() == VolumeId::INDEX;
+                    (of_users, of_index) = (of_users || !is_page, of_index || is_page);
+                    if is_page {
+                        self.give_up_page(block.key.lba());
+                    }
                 }
+            }
+            if let Some(victim) = self.cleaner.victims.get_mut(at) {
+                (victim.lost_users, victim.lost_index) = (victim.lost_users || of_users, victim.lost_index || of_index);
             }
             return;
         };
@@ -413,6 +425,8 @@ impl Engine {
             return;
         }
         let (segment, missed, gain) = (victim.segment, victim.missed, victim.gain);
+        // Pages of the index are written anew elsewhere.
+        let is_index_alone = victim.lost_index && !victim.lost_users;
         let (is_left, is_checkpoint) = (s.live_units > 0, usize::from(s.stream) == STREAM_CHECKPOINT);
         if is_left && !is_checkpoint && victim.goes_another_way() {
             self.cleaner.again = true;
@@ -430,7 +444,7 @@ impl Engine {
         if is_left {
             // Checkpoint pages leave with the next two checkpoints; blocks that can not be had stay until they are overwritten.
             self.segments.set_aside(segment);
-            self.cleaner.fruitless += u32::from(!is_checkpoint);
+            self.cleaner.fruitless += u32::from(!is_checkpoint && !is_index_alone);
         } else {
             self.cleaner.fruitless = 0;
             self.segments.end_cleaning(segment, clock);

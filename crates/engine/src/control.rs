@@ -236,7 +236,8 @@ impl Engine {
 
     fn volume_dedup(&mut self, id: ControlId, volume: VolumeId, dedup: Dedup, out: &mut Outbox) -> Result<(), ControlError> {
         let now = self.volumes.active(volume).ok_or(ControlError::NoVolume)?.record.dedup;
-        if now == dedup {
+        let has_pages = self.superblock.features.incompatible & Features::DEDUP_INDEX != 0;
+        if now == dedup && (dedup == Dedup::Off || has_pages) {
             // "Off" costs nothing where there has never been anything else.
             self.flush_through(self.orders.last(), Waiter::Control { id, reply: ControlReply::Done }, out);
             return Ok(());

@@ -240,8 +240,7 @@ impl Engine {
         let Some(id) = known.filter(|id| !self.is_lost(*id) && self.volumes.ids.refer(*id)) else {
             return self.becomes_content(number, volume, order, Some(print), payload);
         };
-        let trusted = print & 1 == 1;
-        if trusted {
+        if print & 1 == 1 && self.is_trusted(id) {
             return self.becomes_reference(number, id);
         }
         self.shared.sums.compared += 1;
@@ -252,6 +251,33 @@ impl Engine {
                 self.set_sharing(number, Sharing::Comparing);
                 self.compare(number, id);
             }
+        }
+    }
+
+    /// True if a fingerprint that nobody can forge will do: the content was written since the start, or has been read since. Older content may be lost without anybody knowing,
+    /// and whoever writes its bytes again, to make it good, must not be given a reference to it.
+    fn is_trusted(&self, id: u32) -> bool {
+        let proven = self.volumes.ids.slot(id).is_some_and(|slot| self.shared.index.is_proven(slot));
+        let last = self.orders.last().0;
+        // The life is the low half of an order that is not above the last one.
+        let age = (last as u32).wrapping_sub(self.volumes.ids.life(id));
+        proven || last - u64::from(age).min(last) > self.shared.base.0
+    }
+
+    /// The content of an id was read, and is what the index says.
+    fn prove(&mut self, id: u32) {
+        if let Some(slot) = self.volumes.ids.slot(id) {
+            self.shared.index.prove(slot);
+        }
+    }
+
+    /// The content of an id could not be had: nothing is to refer to it any more.
+    fn distrust(&mut self, id: u32) {
+        if let Some(slot) = self.volumes.ids.take_slot(id) {
+            self.shared.index.remove(slot);
+        }
+        if self.shared.lost.len() < SURVEY_LOST_MAX {
+            self.shared.lost.insert((id, self.volumes.ids.life(id)));
         }
     }
 
@@ -331,14 +357,8 @@ impl Engine {
             self.volumes.get(key.volume()).and_then(|v| v.map.get(&self.volumes.arena, key.lba()).shared_id())
         };
         let Some(id) = id.filter(|id| self.volumes.ids.references(*id) > 0).map(|id| id.0 as u32) else { return };
-        if let Some(slot) = self.volumes.ids.take_slot(id) {
-            self.shared.index.remove(slot);
-        }
-        let life = self.volumes.ids.life(id);
-        if self.shared.lost.len() < SURVEY_LOST_MAX {
-            self.shared.lost.insert((id, life));
-        }
-        self.survey.name(id, life);
+        self.distrust(id);
+        self.survey.name(id, self.volumes.ids.life(id));
     }
 
     /// One reference less. The last one makes the content a hole. What the maps do not show any more was taken from them by orders up to *applied*, not all of

@@ -156,6 +156,8 @@ pub const WALK_PAGES_PER_STEP: usize = 64;
 pub const SURVEY_PAGES_PER_STEP: u32 = 64;
 /// Contents that a survey notes in one round, 4 bytes each: 64 MiB.
 pub const SURVEY_IDS: u64 = 16 << 20;
+/// Blocks that refer to lost content and are named by one walk; of the others the number is told.
+pub const SURVEY_NAMED_MAX: u64 = 1024;
 /// Lost contents of which it is told who refers to them, in one start.
 pub const SURVEY_LOST_MAX: usize = 65536;
 /// Blocks verified inline on the engine's thread; more go to a job.

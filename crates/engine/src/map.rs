@@ -80,14 +80,14 @@ impl MapArena {
     /// A fresh page of holes; `None` if the bound is reached.
     fn allocate(&mut self, volume: VolumeId, index: u32) -> Option<PageSlot> {
         let meta = PageMeta { volume, index, pointer: PagePointer::default() };
+        if self.used_pages() >= self.max_pages as u64 {
+            return None;
+        }
         if let Some(slot) = self.free.pop() {
             self.meta[slot as usize] = meta;
             self.changed[slot as usize] = false;
             *self.page_mut(PageSlot(slot)) = [MapEntry::HOLE; MAP_PAGE_ENTRIES];
             return Some(PageSlot(slot));
-        }
-        if self.meta.len() >= self.max_pages {
-            return None;
         }
         let slot = self.meta.len();
         if slot / CHUNK_PAGES == self.chunks.len() {

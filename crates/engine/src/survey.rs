@@ -14,7 +14,7 @@
 //!   is named once in a start, and once more by each scrub.
 
 use crate::control::control_answer;
-use crate::limits::{SURVEY_IDS, SURVEY_LOST_MAX, SURVEY_PAGES_PER_STEP};
+use crate::limits::{SURVEY_IDS, SURVEY_LOST_MAX, SURVEY_NAMED_MAX, SURVEY_PAGES_PER_STEP};
 use crate::map::PageSlot;
 use crate::{ControlError, ControlId, ControlReply, Engine, Notice, Outbox, Sharing, VolumeSharing};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,8 +31,8 @@ const SEVERAL: u32 = u32::MAX;
 pub(crate) struct Survey {
     /// Who waits for a count that has not begun.
     asked: Vec<ControlId>,
-    /// Lost contents that are to be named.
-    lost: BTreeSet<u32>,
+    /// Lost contents (id and life) that are to be named.
+    lost: BTreeMap<u32, u32>,
     /// Contents (id and life) that have been, so that nobody is told again and again.
     named: BTreeSet<(u32, u32)>,
     walk: Option<Walk>,
@@ -42,7 +42,9 @@ pub(crate) struct Survey {
 struct Walk {
     stage: Stage,
     /// Lost contents, looked for in the first round.
-    lost: BTreeSet<u32>,
+    lost: BTreeMap<u32, u32>,
+    /// Blocks that refer to them.
+    references: u64,
     count: Option<Count>,
 }
 
@@ -61,6 +63,8 @@ struct Count {
     askers: Vec<ControlId>,
     /// The first content of this round.
     base: u64,
+    /// Behind the last content that there was when the count began.
+    end: u64,
     /// For each content of the round, who refers to it.
     owners: Vec<u32>,
     /// Units of content that only this volume refers to.
@@ -78,7 +82,7 @@ impl Survey {
     /// The blocks that refer to a content are to be named, if they have not been.
     pub(crate) fn name(&mut self, id: u32, life: u32) {
         if self.named.len() < SURVEY_LOST_MAX && self.named.insert((id, life)) {
-            self.lost.insert(id);
+            self.lost.insert(id, life);
         }
     }
 
@@ -122,7 +126,8 @@ impl Engine {
     fn begin_survey(&mut self, out: &mut Outbox) -> Option<Walk> {
         let (askers, lost) = (std::mem::take(&mut self.survey.asked), std::mem::take(&mut self.survey.lost));
         let mut owners = Vec::new();
-        let ids = self.volumes.ids.end().min(SURVEY_IDS) as usize;
+        let end = self.volumes.ids.end();
+        let ids = end.min(SURVEY_IDS) as usize;
         if !askers.is_empty() && owners.try_reserve_exact(ids).is_err() {
             let error = ControlError::NoSpace("there is no memory to count shared content".into());
             askers.into_iter().for_each(|id| control_answer(id, Err(error.clone()), out));
@@ -130,8 +135,8 @@ impl Engine {
         }
         owners.resize(if askers.is_empty() { 0 } else { ids }, NOBODY);
         let before = self.sharing_mark();
-        let count = (!askers.is_empty()).then_some(Count { askers, base: 0, owners, exclusive: BTreeMap::new(), before });
-        Some(Walk { stage: Stage::Pages(0), lost, count })
+        let count = (!askers.is_empty()).then_some(Count { askers, base: 0, end, owners, exclusive: BTreeMap::new(), before });
+        Some(Walk { stage: Stage::Pages(0), lost, references: 0, count })
     }
 
     /// Changes with each reference that comes or goes, and with each content that changes its length.
@@ -147,6 +152,10 @@ impl Engine {
         for slot in at..until {
             self.survey_page(walk, PageSlot(slot), out);
         }
+        if until == end && walk.references > SURVEY_NAMED_MAX {
+            out.notices.push(Notice::UnnamedReferences { more: walk.references - SURVEY_NAMED_MAX });
+            walk.references = 0;
+        }
         walk.stage = if until < end { Stage::Pages(until) } else { Stage::Contents(walk.count.as_ref().map_or(0, |count| count.base)) };
         until == end && walk.count.is_none()
     }
@@ -161,8 +170,11 @@ impl Engine {
             {
                 *owner = if matches!(*owner, NOBODY) || *owner == volume.0 { volume.0 } else { SEVERAL };
             }
-            if walk.lost.contains(&(id.0 as u32)) {
-                out.notices.push(Notice::UnrecoverableReference { volume, lba, content: id.0 });
+            if walk.lost.get(&(id.0 as u32)).is_some_and(|life| *life == self.volumes.ids.life(id.0 as u32)) {
+                walk.references += 1;
+                if walk.references <= SURVEY_NAMED_MAX {
+                    out.notices.push(Notice::UnrecoverableReference { volume, lba, content: id.0 });
+                }
                 self.scrub.note_reference(volume, lba, id);
             }
         }
@@ -186,7 +198,8 @@ impl Engine {
             walk.stage = Stage::Contents(until);
             return false;
         }
-        let left = self.volumes.ids.end().saturating_sub(end);
+        // What came since makes the sums no moment's, but the count must end.
+        let left = count.end.saturating_sub(end);
         if left == 0 {
             return true;
         }

@@ -227,3 +227,63 @@ fn a_damaged_page_loses_duplicates_and_nothing_else() {
     write(&mut machine, volume, 9000, &numbers[..1690]);
     assert!(found(&machine) - before > 1500, "{} found", found(&machine) - before);
 }
+
+fn is_lost(machine: &mut Machine, volume: VolumeId, lba: u64) -> bool {
+    machine.completions.clear();
+    machine.request(volume, Op::Read { offset: lba * 4096, length: 4096 });
+    machine.settle();
+    matches!(machine.completions.pop().map(|c| c.result), Some(Err(RequestError::Io)))
+}
+
+/// A page named content again that was lost, and in mode `hash` nobody looks: whoever wrote the bytes again, to make the block good, got a reference to what was lost. After a start
+/// nobody knew that it was lost, either.
+#[test]
+fn lost_content_that_a_page_names_is_not_referred_to() {
+    for restart in [false, true] {
+        let (mut machine, volume) = pool_of(Redundancy::None, Dedup::Hash, if restart { 1 << 20 } else { SMALL });
+        let numbers: Vec<u64> = (0..3380).collect();
+        write(&mut machine, volume, 0, &numbers);
+        rest(&mut machine, volume);
+        let wanted = content(5);
+        for member in &mut machine.memory.data {
+            for block in member.chunks_exact_mut(4096).filter(|block| **block == wanted[..]) {
+                block.fill(0xee);
+            }
+        }
+        assert!(is_lost(&mut machine, volume, 5), "lost");
+        if restart {
+            machine = reopen(machine, 1 << 20);
+            rest(&mut machine, volume);
+        }
+        let before = found(&machine);
+        write(&mut machine, volume, 0, &numbers[..32]);
+        rest(&mut machine, volume);
+        assert!(!is_lost(&mut machine, volume, 5), "written again, restart {restart}");
+        assert!(found(&machine) - before >= 16, "{} of the others found, restart {restart}", found(&machine) - before);
+    }
+}
+
+/// A count of what volumes share took the number of contents anew for each round: where contents came meanwhile, rounds of one content each never ended; without any content
+/// it had nothing to come to the end of.
+#[test]
+fn a_count_of_shared_content_ends_while_contents_come() {
+    for first in [0, 64] {
+        let (mut machine, volume) = pool(Dedup::Hash, SMALL);
+        let numbers: Vec<u64> = (0..first).collect();
+        write(&mut machine, volume, 0, &numbers);
+        rest(&mut machine, volume);
+        machine.control.clear();
+        machine.events.push(Event::Control(ControlRequest { id: ControlId(1), command: Control::CountSharing }));
+        let mut next = first;
+        for turn in 0..400 {
+            let bytes: Vec<u8> = (next..next + 8).flat_map(content).collect();
+            machine.request(volume, Op::Write { offset: next * 4096, data: Payload::copy_of(&bytes), fua: false });
+            next += 8;
+            machine.turn();
+            if machine.control.iter().any(|answer| answer.id == ControlId(1)) {
+                break;
+            }
+            assert!(turn < 300, "it has not ended");
+        }
+    }
+}

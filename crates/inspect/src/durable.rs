@@ -20,7 +20,7 @@ pub(crate) fn batch_limit(fences: &[Fence], epoch: Epoch) -> u64 {
 
 /// The highest order that a journal record written in an epoch may bring: the next fence calls what is above void.
 pub(crate) fn record_limit(fences: &[Fence], epoch: Epoch) -> u64 {
-    fence_for(fences, epoch).map_or(u64::MAX, |f| f.accepted_order.0)
+    fences.iter().filter(|f| f.epoch > epoch).map(|f| f.accepted_order.0).min().unwrap_or(u64::MAX)
 }
 
 /// Orders that something covers: a checkpoint, batches, records; or that a fence skipped, so that they were never used.

@@ -52,6 +52,8 @@ impl Engine {
             last: Default::default(),
             pass: Pass::Ends,
             missed: false,
+            lost_users: false,
+            lost_index: false,
             gain,
         };
         self.cleaner.victims.insert(victim);

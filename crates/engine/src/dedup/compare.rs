@@ -65,10 +65,16 @@ impl Engine {
         let Some(Comparison { number, id, packed }) = self.shared.comparisons.under_way.remove(at) else { return };
         let bytes = bytes.and_then(|bytes| self.unpacked(bytes, packed));
         let Some(Placing::Data { payload, .. }) = self.admission.queued(number) else { return };
-        if bytes.is_some_and(|bytes| bytes[..] == payload[..]) {
-            self.becomes_reference(number, id);
-        } else {
-            self.is_another(number, id);
+        match bytes.map(|bytes| bytes[..] == payload[..]) {
+            Some(true) => {
+                self.prove(id);
+                self.becomes_reference(number, id);
+            }
+            Some(false) => self.is_another(number, id),
+            None => {
+                self.distrust(id);
+                self.is_another(number, id);
+            }
         }
     }
 }

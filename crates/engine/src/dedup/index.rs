@@ -13,10 +13,12 @@ struct Bucket {
     ids: [u32; WAYS],
     /// A bit for each entry that was used since the hand passed.
     used: u8,
+    /// A bit for each entry whose content was read, and was right, since the start.
+    proven: u8,
     hand: u8,
 }
 
-const EMPTY: Bucket = Bucket { prints: [0; WAYS], ids: [NONE; WAYS], used: 0, hand: 0 };
+const EMPTY: Bucket = Bucket { prints: [0; WAYS], ids: [NONE; WAYS], used: 0, proven: 0, hand: 0 };
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -97,6 +99,7 @@ impl Index {
         let former = std::mem::replace(&mut bucket.ids[way], id);
         bucket.prints[way] = print;
         bucket.used &= !(1 << way);
+        bucket.proven &= !(1 << way);
         self.entries += u64::from(former == NONE);
         self.taken = self.taken.wrapping_add(1);
         ((at * WAYS + way) as u32, (former != NONE).then_some(former))
@@ -105,6 +108,16 @@ impl Index {
     /// An entry that will be wanted soon: it has its second chance already.
     pub(crate) fn expect(&mut self, slot: u32) {
         self.buckets[slot as usize / WAYS].used |= 1 << (slot as usize % WAYS);
+    }
+
+    /// The content of an entry was read, and was right.
+    pub(crate) fn prove(&mut self, slot: u32) {
+        self.buckets[slot as usize / WAYS].proven |= 1 << (slot as usize % WAYS);
+    }
+
+    /// True if it was, since the start.
+    pub(crate) fn is_proven(&self, slot: u32) -> bool {
+        self.buckets[slot as usize / WAYS].proven >> (slot as usize % WAYS) & 1 == 1
     }
 
     /// Takes an entry out.

@@ -466,6 +466,15 @@ impl Engine {
         }
     }
 
+    /// A page can not be had any more: it is the next to be written anew, so that its place becomes free.
+    pub(crate) fn give_up_page(&mut self, page: Lba) {
+        let pages = &mut self.shared.pages;
+        if let Some(slot) = pages.slots.get_mut(page.0 as usize) {
+            slot.generation = slot.generation.wrapping_add(1);
+            pages.mark_ripe(page.0 as u32);
+        }
+    }
+
     /// After a start: hooks are won back from the pages, a few at a time, in the background.
     fn scan_pages(&mut self) {
         let Some(mut next) = self.shared.pages.scan else { return };

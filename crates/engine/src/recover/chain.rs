@@ -36,7 +36,7 @@ pub(super) fn batches_through(superblock: &Superblock, epoch: Epoch) -> Order {
 
 /// The last order that a journal record of this epoch may bring.
 pub(super) fn records_through(superblock: &Superblock, epoch: Epoch) -> Order {
-    fence_of(superblock, epoch).map_or(Order(u64::MAX), |f| f.accepted_order)
+    superblock.fences.iter().filter(|f| f.epoch > epoch).map(|f| f.accepted_order).min().unwrap_or(Order(u64::MAX))
 }
 
 /// A batch of a chain.

@@ -305,10 +305,10 @@ fn raise_fence(superblock: &mut Superblock, restart: &replay::Restart, host: Uui
     superblock.fences.retain(|f| f.epoch > root.epoch);
     if superblock.fences.len() == MAX_FENCES {
         // Only after so many crashes without one checkpoint between them. What a fence voids that a later one accepts was overwritten or
-        // voided by the recoveries since. But the orders that it skipped, or left to the journal, are covered by nothing else: a fence without any
-        // goes first. (If all have some, the next start finds the gap and refuses the pool, rather than losing what is behind it.)
-        let voids_none = superblock.fences.iter().position(|f| f.next_order == f.covered_order.next());
-        superblock.fences.remove(voids_none.unwrap_or(0));
+        // voided by the recoveries since; what it left to the journal has the same content in old batches. But the orders that it skipped are covered by nothing else:
+        // a fence that skipped none goes first. (If all did, the next start finds the gap and refuses the pool, rather than losing what is behind it.)
+        let skipped_none = superblock.fences.iter().position(|f| f.next_order == f.accepted_order.next());
+        superblock.fences.remove(skipped_none.unwrap_or(0));
     }
     superblock.fences.push(Fence {
         epoch: superblock.epoch,

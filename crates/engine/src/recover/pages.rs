@@ -28,10 +28,11 @@ pub(super) fn ensure_page(tables: &mut Tables, volume: VolumeId, index: u64) -> 
     }
     clear_deleted(tables)?;
     drop_pages(tables, |entry| *entry == MapEntry::HOLE);
-    if has_page(tables, volume, index) {
-        return Ok(());
+    let arena = &tables.volumes.arena;
+    if arena.used_pages() + arena.max_pages() / 16 >= arena.max_pages() {
+        // Few came free: each of the next pages would be looked for again.
+        drop_pages(tables, is_zeroes);
     }
-    drop_pages(tables, is_zeroes);
     if has_page(tables, volume, index) { Ok(()) } else { Err(OpenError::MapMemory { limit: tables.volumes.arena.bytes() }) }
 }
 

@@ -72,6 +72,7 @@ pub(super) fn settle(
 fn batches_in_use(loaded: &Loaded, tables: &Tables) -> BTreeMap<(SegmentId, u32), u32> {
     let arena = &tables.volumes.arena;
     let maps = (0..arena.slots()).filter_map(|slot| arena.meta(PageSlot(slot))).map(|meta| &meta.pointer);
+    let maps = maps.chain(tables.volumes.dropped.iter().map(|(_, _, pointer)| pointer));
     let pointers = loaded.tables.values().flatten().chain(loaded.leaves.values()).chain(&loaded.list).chain(maps);
     let batch = |p: &PagePointer| ((tables.codec.segment(p.place), u32::from(p.batch_row)), u32::from(p.batch_rows));
     pointers.filter(|p| p.present).map(batch).collect()

@@ -9,7 +9,7 @@ use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::CheckpointRoot;
-use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, VolumeId};
+use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, VolumeId, ZoneMap};
 
 /// Applies a user entry; a block with payload is shown as `shown`.
 pub(super) fn apply_entry(entry: &Entry, shown: MapEntry, tables: &mut Tables) -> Result<(), OpenError> {
@@ -26,7 +26,7 @@ pub(super) fn apply_entry(entry: &Entry, shown: MapEntry, tables: &mut Tables) -
 }
 
 fn set_block(tables: &mut Tables, volume: VolumeId, lba: Lba, entry: MapEntry) -> Result<(), OpenError> {
-    if volume == VolumeId::SHARED && lba.0 >= ids_end(&tables.volumes) {
+    if volume == VolumeId::SHARED && lba.0 >= ids_end(&tables.zones) {
         // No pool of this size gives such an id: whatever refers to it is lost.
         return Ok(());
     }
@@ -156,14 +156,15 @@ pub(super) fn void_references(tables: &mut Tables) -> Vec<(VolumeId, Lba)> {
     lost
 }
 
-/// The first id that no pool of this size gives.
-fn ids_end(volumes: &Volumes) -> u64 {
-    (volumes.arena.max_pages() * MAP_PAGE_ENTRIES as u64).min(u64::from(u32::MAX))
+/// The first id that no pool of this size gives: by the format, whatever memory somebody gives to maps today. (Pages of maps are at most nine quarters of what the segments
+/// could hold, and 64.)
+fn ids_end(zones: &ZoneMap) -> u64 {
+    let blocks: u64 = zones.zones().iter().map(|zone| zone.shape.data_blocks() * u64::from(zone.segments)).sum();
+    (blocks / 4 * 9 + 64 * MAP_PAGE_ENTRIES as u64).min(u64::from(u32::MAX))
 }
 
 /// References to ids that can not have been given are lost: a damaged map must not cost memory, or another id its references.
-fn void_references_beyond(volumes: &mut Volumes) -> Vec<Lba> {
-    let end = ids_end(volumes);
+fn void_references_beyond(volumes: &mut Volumes, end: u64) -> Vec<Lba> {
     let is_beyond = |entry: &MapEntry| entry.shared_id().is_some_and(|id| id.0 >= end);
     let beyond: Vec<VolumeId> = volumes.iter().filter(|v| v.map.entries(&volumes.arena).any(|entry| is_beyond(&entry))).map(|v| v.record.id).collect();
     let mut wrong = Vec::new();
@@ -189,7 +190,8 @@ fn void_references_beyond(volumes: &mut Volumes) -> Vec<Lba> {
 /// reference may be in the journal only, so the place is not to be written again before all of it is in the log. Returns the ids whose content is
 /// missing, or is of another life: reads of them fail.
 pub(super) fn count_references(tables: &mut Tables, applied: Order) -> Vec<Lba> {
-    let mut wrong = void_references_beyond(&mut tables.volumes);
+    let mut wrong = void_references_beyond(&mut tables.volumes, ids_end(&tables.zones));
+    tables.volumes.used_blocks = tables.volumes.mapped_blocks();
     let volumes = &mut tables.volumes;
     let mut ids = std::mem::take(&mut volumes.ids);
     let Some(shared) = volumes.get(VolumeId::SHARED) else { return wrong };

@@ -77,8 +77,8 @@ impl World {
                 ensure!(self.ailing.contains(member), Error, "member {member} is healthy, but: {notice:?}");
             }
             Notice::Unrecoverable { volume, lba } if self.model.lenient => _ = self.told_lost.insert((*volume, *lba)),
-            Notice::UnrecoverableReference { .. } if self.model.lenient => {}
-            Notice::Unrecoverable { .. } | Notice::UnrecoverableReference { .. } | Notice::Stopped { .. } => {
+            Notice::UnrecoverableReference { .. } | Notice::UnnamedReferences { .. } if self.model.lenient => {}
+            Notice::Unrecoverable { .. } | Notice::UnrecoverableReference { .. } | Notice::UnnamedReferences { .. } | Notice::Stopped { .. } => {
                 ensure!(self.stopping || self.model.lenient, Error, "within redundancy, but: {notice:?}");
             }
             Notice::Filling { .. } | Notice::MapFull { .. } | Notice::ScrubEnded { .. } | Notice::MemberSlow { .. } | Notice::MemberNotSlow { .. } => {}

@@ -1,0 +1,157 @@
+//! Starts that are hard to get right: a map at its bound, journals that were given up and come back, less memory than before.
+
+mod machine;
+
+use machine::{Machine, pass};
+use windrow_engine::*;
+use windrow_io::*;
+use windrow_layout::checkpoint::Dedup;
+use windrow_units::{Redundancy, VolumeId};
+
+const DEVICES: [usize; 2] = [4, 5];
+
+fn page(number: u64) -> u64 {
+    number * 256
+}
+
+/// A start may take more pages of the map than there may be in service, and gives them back at its end. Their slots were taken again without a look at the bound: the map
+/// outgrew its image's reserve, and a block that only the journal had found no page at the next start.
+#[test]
+fn what_a_start_gave_back_is_beyond_the_bound() {
+    let mut machine = Machine::journalled(Redundancy::Single, 4, 24, 1 << 20);
+    let most = machine.engine.status().map_pages_max;
+    let volume = machine.volume(1 << 40);
+    for round in 1..4 {
+        let pages = round * 1000..round * 1000 + most - 4;
+        pages.clone().for_each(|number| machine.write(volume, page(number), 2));
+        machine.flush(volume);
+        machine.request(volume, Op::Trim { offset: page(pages.start) * 4096, length: (page(pages.end) - page(pages.start)) * 4096, fua: false });
+        machine.settle();
+        pass(&mut machine, 3);
+    }
+    machine.flush(volume);
+    pass(&mut machine, 60);
+    let mut machine = machine.crash();
+    pass(&mut machine, 60);
+    let mut number = 50_000;
+    loop {
+        machine.completions.clear();
+        machine.write(volume, page(number), 4);
+        machine.wait_for(1);
+        if machine.completions.iter().any(|c| c.result.is_err()) {
+            break;
+        }
+        number += 1;
+        assert!(number < 50_000 + most + 1, "{} pages of {most}", machine.engine.status().map_pages);
+    }
+    machine.flush(volume);
+    machine.request(volume, Op::Trim { offset: page(number - 1) * 4096, length: 256 * 4096, fua: false });
+    machine.settle();
+    machine.flush(volume);
+    pass(&mut machine, 60);
+    machine.command(Control::Checkpoint);
+    pass(&mut machine, 60);
+    machine.completions.clear();
+    machine.write(volume, page(60_000), 9);
+    machine.flush(volume);
+    assert!(machine.completions.iter().all(|c| c.result.is_ok()));
+    let mut machine = machine.crash();
+    assert_eq!(machine.byte(volume, page(60_000)), 9);
+}
+
+/// Carries out what is not written to the zones of the first members, whose checkpoint pages are slow.
+fn slowly(machine: &mut Machine, slow: &mut Vec<MemberCommand>, turns: usize, step_ns: u64) {
+    let start = machine.engine.status().plan.zones[0].start;
+    for _ in 0..turns {
+        machine.held = Some(Vec::new());
+        machine.events.push(Event::Tick(machine.now_ns));
+        machine.turn();
+        machine.now_ns += step_ns;
+        for command in machine.held.take().unwrap_or_default() {
+            let is_slow = matches!(&command.op, MemberOp::Write { offset, .. } if *offset >= start && command.member.index() < DEVICES[0]);
+            if is_slow { slow.push(command) } else { machine.carry_out(command) }
+        }
+    }
+}
+
+/// What journal devices had was given up; then they are there again. An older fence had accepted it, so a later start took it from their records: what users had seen as
+/// given up came back under them, in part.
+#[test]
+fn what_was_given_up_stays_so_though_the_devices_come_back() {
+    let mut machine = Machine::with_journal_devices(Redundancy::Single, 4, 24, 2, false);
+    let volume = machine.volume(8 << 20);
+    machine.write(volume, 1500, 1);
+    machine.flush(volume);
+    pass(&mut machine, 60);
+    for lba in 0..40 {
+        machine.write(volume, lba, lba as u8 + 1);
+        machine.flush(volume);
+    }
+    // A start accepts all; power goes before anything of it is in the log.
+    let mut memory = Machine::open(machine.memory).memory;
+    DEVICES.iter().for_each(|device| memory.present[*device] = false);
+    let options = OpenOptions { discard_journal: true, ..Machine::options() };
+    let mut memory = Machine::open_with(memory, &options).memory;
+    DEVICES.iter().for_each(|device| memory.present[*device] = true);
+    let mut machine = Machine::open(memory);
+    let mut slow = Vec::new();
+    slowly(&mut machine, &mut slow, 400, 50_000_000);
+    assert!((0..40).all(|lba| machine.byte(volume, lba) == 0), "given up");
+    machine.completions.clear();
+    machine.request(volume, Op::Write { offset: 100 * 4096, data: Payload::copy_of(&[77; 4096]), fua: false });
+    machine.request(volume, Op::Flush);
+    slowly(&mut machine, &mut slow, 100, 0);
+    let promised = machine.completions.len() == 2;
+    let mut machine = machine.crash();
+    let all: Vec<u8> = (0..40).map(|lba| machine.byte(volume, lba)).collect();
+    assert_eq!(all, vec![0; 40]);
+    assert!(!promised || machine.byte(volume, 100) == 77);
+}
+
+fn noise(state: &mut u64, bytes: usize) -> Vec<u8> {
+    let mut next = || {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        state.to_le_bytes()
+    };
+    (0..bytes / 8).flat_map(|_| next()).collect()
+}
+
+fn reads(machine: &mut Machine, volume: VolumeId, offset: u64, expected: &[u8]) -> bool {
+    machine.completions.clear();
+    machine.request(volume, Op::Read { offset, length: expected.len() as u32 });
+    machine.wait_for(1);
+    matches!(&machine.completions[0].result, Ok(Reply::Data(parts)) if parts.iter().flat_map(|part| part.iter().copied()).eq(expected.iter().copied()))
+}
+
+/// Ids were bounded by the memory that maps may take today: with less of it, blocks with high ids counted as damaged and were lost.
+#[test]
+fn less_memory_for_maps_loses_no_shared_blocks() {
+    let mut machine = Machine::new(4, 64, 100);
+    let volume = machine.volume(1 << 30);
+    assert_eq!(machine.command(Control::VolumeDedup { volume, dedup: Dedup::Verify }), Some(Ok(ControlReply::Done)));
+    let (mut state, mib, mut last) = (88_172_645_463_325_252, 90u64, Vec::new());
+    for at in 0..mib {
+        last = noise(&mut state, 1 << 20);
+        machine.completions.clear();
+        machine.request(volume, Op::Write { offset: at << 20, data: Payload::copy_of(&last), fua: false });
+        assert!(machine.wait_for(1) && machine.completions[0].result.is_ok(), "{at}");
+    }
+    machine.flush(volume);
+    machine.request(volume, Op::Trim { offset: 0, length: (mib - 1) << 20, fua: true });
+    machine.settle();
+    pass(&mut machine, 20);
+    machine.command(Control::Checkpoint);
+    pass(&mut machine, 20);
+    let mut machine = machine.crash();
+    pass(&mut machine, 20);
+    machine.command(Control::Checkpoint);
+    pass(&mut machine, 20);
+    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    let mut options = Machine::options();
+    options.limits.map_bytes = 16 * 4096;
+    let mut machine = Machine::open_with(machine.memory, &options);
+    assert!(reads(&mut machine, volume, (mib - 1) << 20, &last));
+    assert_eq!(machine.engine.self_check(), Ok(()));
+}
