@@ -77,6 +77,7 @@ const DEDUP_WORDS: usize = 9;
 
 /// What deduplication did since start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct DedupSums {
     /// Blocks whose fingerprint was looked up.
     pub looked_up: u64,
@@ -120,6 +121,7 @@ impl DedupSums {
 
 /// What is shared now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct DedupStatus {
     /// Blocks of volumes that refer to shared content, in bytes.
     pub referred_bytes: u64,

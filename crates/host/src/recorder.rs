@@ -49,7 +49,7 @@ pub enum RecordedKind {
 
 /// One request: kind, offset and length in bytes, nanoseconds since the recording began, volume. On the wire a list, because there are many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Recorded(pub RecordedKind, pub u64, pub u64, pub u64, pub VolumeId);
+pub struct Recorded(pub RecordedKind, pub u64, pub u64, pub u64, #[serde(default)] pub VolumeId);
 
 /// What has come together since it was taken last.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

@@ -7,6 +7,7 @@ use windrow_units::{MemberId, Order, Uuid, VolumeId};
 
 /// Bytes written by cause. Each byte sent to a member is in exactly one of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct WrittenBytes {
     /// User data.
     pub user: u64,

@@ -115,12 +115,14 @@ pub(crate) struct Reducing {
 
 /// What compression did since start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct ReductionSums {
     /// Bytes of user blocks of compressing volumes. (Not all of them are tried: see `write/reduce.rs`.)
     pub tried_bytes: u64,
     /// Bytes of those that were worth packing.
     pub packed_user_bytes: u64,
     /// What the codecs made of these.
+    #[serde(alias = "lz4_bytes")]
     pub codec_bytes: u64,
     /// What is stored of these: in whole units of 16 bytes.
     pub stored_bytes: u64,
