@@ -235,6 +235,9 @@ impl Superblock {
         for area in self.journals.areas() {
             check_journal(area, &self.zones, self.members.len())?;
         }
+        if (self.journals == Journals::default()) != (self.features.incompatible & Features::JOURNAL == 0) {
+            return malformed("a journal's flag without a journal");
+        }
         let in_zones = self.zones.iter().fold(0, |mask, zone| mask | zone.members);
         if self.journals.devices() & in_zones != 0 || self.journals.internal.is_some_and(|area| area.members & self.journals.devices() != 0) {
             return malformed("a journal device that holds data");

@@ -108,6 +108,19 @@ fn the_largest_superblock_fits_and_comes_back() {
     assert_eq!(Superblock::decode(&bytes).unwrap(), superblock);
 }
 
+/// It was taken for a pool without a journal, which then could not be written again (found by fuzzing).
+#[test]
+fn the_flag_of_a_journal_without_a_journal_is_refused() {
+    let mut superblock = full();
+    superblock.journals = Journals::default();
+    superblock.features.incompatible = 0;
+    let mut bytes = superblock.encode();
+    assert!(Superblock::decode(&bytes).is_ok());
+    bytes[40] |= Features::JOURNAL as u8;
+    resign(&mut bytes);
+    assert!(Superblock::decode(&bytes).is_err());
+}
+
 #[test]
 fn the_smallest_superblock_comes_back() {
     let mut superblock = full();
