@@ -121,6 +121,7 @@ fn sessions_that_go_while_devices_are_exchanged_lose_no_read() {
     let ended = machine.ended.clone();
     let pool = on_file(&dir.path().join("member"), machine);
     let over = std::sync::atomic::AtomicBool::new(false);
+    let mut lost = 0;
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
@@ -136,10 +137,19 @@ fn sessions_that_go_while_devices_are_exchanged_lose_no_read() {
             let mut ready = Vec::new();
             session.submit(&mut (0..64).map(|id| request(id, Op::Read { offset: id * 4096, length: 4096 })).collect(), &mut ready);
             drop(session);
-            assert_eq!(ended.load(Ordering::Relaxed), round * 64);
+            // Where the lane was held just then, reads went the way of all, and end by themselves.
+            let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
+            while ended.load(Ordering::Relaxed) < round * 64 && std::time::Instant::now() < patience {
+                std::thread::yield_now();
+            }
+            lost += round * 64 - ended.load(Ordering::Relaxed);
+            if lost > 0 {
+                break;
+            }
         }
         over.store(true, Ordering::Relaxed);
     });
+    assert_eq!(lost, 0);
 }
 
 #[test]
