@@ -228,13 +228,6 @@ fn a_damaged_page_loses_duplicates_and_nothing_else() {
     assert!(found(&machine) - before > 1500, "{} found", found(&machine) - before);
 }
 
-fn is_lost(machine: &mut Machine, volume: VolumeId, lba: u64) -> bool {
-    machine.completions.clear();
-    machine.request(volume, Op::Read { offset: lba * 4096, length: 4096 });
-    machine.settle();
-    matches!(machine.completions.pop().map(|c| c.result), Some(Err(RequestError::Io)))
-}
-
 /// A page named content again that was lost, and in mode `hash` nobody looks: whoever wrote the bytes again, to make the block good, got a reference to what was lost. After a start
 /// nobody knew that it was lost, either.
 #[test]
@@ -250,7 +243,7 @@ fn lost_content_that_a_page_names_is_not_referred_to() {
                 block.fill(0xee);
             }
         }
-        assert!(is_lost(&mut machine, volume, 5), "lost");
+        assert!(machine.is_lost(volume, 5), "lost");
         if restart {
             machine = reopen(machine, 1 << 20);
             rest(&mut machine, volume);
@@ -258,7 +251,7 @@ fn lost_content_that_a_page_names_is_not_referred_to() {
         let before = found(&machine);
         write(&mut machine, volume, 0, &numbers[..32]);
         rest(&mut machine, volume);
-        assert!(!is_lost(&mut machine, volume, 5), "written again, restart {restart}");
+        assert!(!machine.is_lost(volume, 5), "written again, restart {restart}");
         assert!(found(&machine) - before >= 16, "{} of the others found, restart {restart}", found(&machine) - before);
     }
 }

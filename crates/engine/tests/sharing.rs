@@ -151,13 +151,6 @@ fn lose(machine: &mut Machine, volume: VolumeId, lba: u64) -> Vec<u64> {
     ids
 }
 
-fn is_lost(machine: &mut Machine, volume: VolumeId, lba: u64) -> bool {
-    machine.completions.clear();
-    machine.request(volume, Op::Read { offset: lba * 4096, length: 4096 });
-    machine.settle();
-    matches!(machine.completions.pop().map(|c| c.result), Some(Err(RequestError::Io)))
-}
-
 /// Shared content was lost, and the index went on to name it. Who wrote the same bytes again, to make the block good, was told that they were stored, and
 /// got a reference to what was lost: with `hash` nobody looks at what the index finds.
 #[test]
@@ -168,13 +161,13 @@ fn bytes_written_again_after_their_content_was_lost_are_stored_anew() {
         write(&mut machine, a, 0, 0..8);
         machine.flush(a);
         lose(&mut machine, a, 0);
-        assert!(is_lost(&mut machine, a, 3));
+        assert!(machine.is_lost(a, 3));
         write(&mut machine, a, 3, [3]);
         write(&mut machine, b, 7, [3]);
         machine.flush(a);
         assert_eq!(machine.read(a, 3 * 4096, 4096), content(3), "{dedup:?}: made good");
         assert_eq!(machine.read(b, 7 * 4096, 4096), content(3), "{dedup:?}: made good");
-        assert!(is_lost(&mut machine, a, 4), "the others are what they were");
+        assert!(machine.is_lost(a, 4), "the others are what they were");
     }
 }
 
@@ -214,7 +207,7 @@ fn blocks_that_refer_to_lost_content_are_named() {
     }
     // Reading a block of it again and again tells nobody about the others again.
     for _ in 0..3 {
-        assert!(is_lost(&mut machine, a, 0));
+        assert!(machine.is_lost(a, 0));
     }
     assert!(!machine.out.notices.iter().any(|notice| matches!(notice, Notice::UnrecoverableReference { .. })));
 }

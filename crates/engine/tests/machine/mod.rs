@@ -359,6 +359,14 @@ impl Machine {
         }
     }
 
+    /// True if a read of the block fails.
+    pub fn is_lost(&mut self, volume: VolumeId, lba: u64) -> bool {
+        self.completions.clear();
+        self.request(volume, Op::Read { offset: lba * 4096, length: 4096 });
+        self.settle();
+        matches!(self.completions.pop().map(|c| c.result), Some(Err(RequestError::Io)))
+    }
+
     pub fn byte(&mut self, volume: VolumeId, lba: u64) -> u8 {
         self.request(volume, Op::Read { offset: lba * 4096, length: 4096 });
         self.settle();
