@@ -91,10 +91,11 @@ impl FetchSpec {
 enum Stage {
     Direct,
     Verifying(Payload),
-    /// `own`: what was read of the column itself and is not right as a whole.
+    /// `own`: what was read of the column itself and is not right as a whole. `lost`: column and row of what could not be read singly.
     Gathering {
         columns: Vec<Option<Buf>>,
         own: Option<Payload>,
+        lost: Vec<(u8, u8)>,
         left: u32,
     },
     Rebuilding,
@@ -309,7 +310,7 @@ impl Engine {
         let Some(fetch) = self.fetches.get_mut(at) else { return };
         let (segment, row, bytes) = (fetch.spec.segment, fetch.spec.row, fetch.spec.rows as usize * BLOCK_SIZE);
         let columns = (0..self.zones.shape(segment).width).map(|_| None).collect();
-        fetch.stage = Stage::Gathering { columns, own, left: others.len() as u32 };
+        fetch.stage = Stage::Gathering { columns, own, lost: Vec::new(), left: others.len() as u32 };
         fetch.under_way += others.len() as u32;
         fetch.since_ns = fetch.since_ns.or(Some(self.now_ns));
         for column in others {
@@ -319,7 +320,7 @@ impl Engine {
         }
     }
 
-    /// Reads each row of each column by itself. Rows that can not be read are zeroes, which no checksum takes for anything else.
+    /// Reads each row of each column by itself: a column of which one row can not be read has others all the same.
     fn gather_singly(&mut self, at: u32, out: &mut Outbox) {
         let Some(fetch) = self.fetches.get_mut(at) else { return };
         let (segment, first, rows, wanted) = (fetch.spec.segment, fetch.spec.row, fetch.spec.rows, fetch.spec.column.0);
@@ -334,7 +335,8 @@ impl Engine {
             return self.finish_fetch(at, None, out);
         }
         let Some(fetch) = self.fetches.get_mut(at) else { return };
-        fetch.stage = Stage::Gathering { columns: (0..shape.width).map(|_| None).collect(), own: None, left: columns.len() as u32 * rows };
+        let nothing = (0..shape.width).map(|_| None).collect();
+        fetch.stage = Stage::Gathering { columns: nothing, own: None, lost: Vec::new(), left: columns.len() as u32 * rows };
         fetch.under_way += columns.len() as u32 * rows;
         fetch.since_ns = fetch.since_ns.or(Some(self.now_ns));
         for (column, row) in columns.into_iter().flat_map(|c| (0..rows).map(move |row| (c, row))) {
@@ -350,10 +352,13 @@ impl Engine {
         let Some(fetch) = self.fetches.get_mut(at) else { return };
         let bytes = fetch.spec.rows as usize * BLOCK_SIZE;
         let wanted = usize::from(fetch.spec.column.0);
-        let Stage::Gathering { columns, own, left } = &mut fetch.stage else { return self.drop_answered(at) };
-        if let Some(buf) = buf {
-            let whole = columns[usize::from(column)].get_or_insert_with(|| buffers.zeroed(bytes));
-            whole[usize::from(row) * BLOCK_SIZE..][..BLOCK_SIZE].copy_from_slice(&buf);
+        let Stage::Gathering { columns, own, lost, left } = &mut fetch.stage else { return self.drop_answered(at) };
+        match buf {
+            Some(buf) => {
+                let whole = columns[usize::from(column)].get_or_insert_with(|| buffers.zeroed(bytes));
+                whole[usize::from(row) * BLOCK_SIZE..][..BLOCK_SIZE].copy_from_slice(&buf);
+            }
+            None => lost.push((column, row)),
         }
         *left -= 1;
         if *left == 0 {
@@ -372,11 +377,11 @@ impl Engine {
 
     fn rebuild(&mut self, at: u32, out: &mut Outbox) {
         let Some(fetch) = self.fetches.get_mut(at) else { return };
-        let Stage::Gathering { columns, own, .. } = std::mem::replace(&mut fetch.stage, Stage::Rebuilding) else { return };
+        let Stage::Gathering { columns, own, lost, .. } = std::mem::replace(&mut fetch.stage, Stage::Rebuilding) else { return };
         fetch.under_way += 1;
         let shape = *self.zones.shape(fetch.spec.segment);
         let (column, rows, pieces) = (fetch.spec.column, fetch.spec.rows, fetch.spec.pieces.clone());
-        let work = RebuildWork { fetch: at, shape, column, columns, own, rows, pieces, buffers: self.buffers.clone(), rebuilt: None };
+        let work = RebuildWork { fetch: at, shape, column, columns, own, lost, rows, pieces, buffers: self.buffers.clone(), rebuilt: None };
         out.jobs.push(Job(Work::Rebuild(Box::new(work))));
     }
 

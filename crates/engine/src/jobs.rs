@@ -246,6 +246,8 @@ pub(crate) struct RebuildWork {
     pub columns: Vec<Option<Buf>>,
     /// What was read of the wanted column, if it could be read: some of its rows may be right.
     pub own: Option<Payload>,
+    /// Columns and rows of them that could not be read, where some rows of a column were.
+    pub lost: Vec<(u8, u8)>,
     pub rows: u32,
     /// What is wanted of it; nothing: take the first reconstruction that is possible, the caller verifies.
     pub pieces: Vec<Piece>,
@@ -260,18 +262,24 @@ impl RebuildWork {
         let mut columns: Vec<Option<&[u8]>> = self.columns.iter().map(|c| c.as_deref()).collect();
         let mut out = self.buffers.get(self.rows as usize * BLOCK_SIZE);
         // The usual case first: nothing is wrong but what is known to be missing, in all rows at once.
-        let mut good = rebuild(&self.shape, wanted, &columns, None, &mut out) && verify(&out, &self.pieces);
+        let mut good = self.lost.is_empty() && rebuild(&self.shape, wanted, &columns, None, &mut out) && verify(&out, &self.pieces);
         if !good && !self.pieces.is_empty() {
             columns[wanted] = self.own.as_deref();
-            good = self.pieces.iter().all(|piece| search_piece(&self.shape, wanted, &columns, piece, &mut out));
+            let of_row = |row: u32| {
+                (0u8..).zip(&columns).map(|(c, bytes)| bytes.filter(|_| !self.lost.contains(&(c, row as u8))).map(|bytes| block_of(bytes, row))).collect()
+            };
+            good = self.pieces.iter().all(|piece| search_piece(&self.shape, wanted, of_row, piece, &mut out));
         }
         self.rebuilt = good.then(|| out.freeze());
     }
 }
 
+fn block_of(column: &[u8], row: u32) -> &[u8] {
+    &column[row as usize * BLOCK_SIZE..][..BLOCK_SIZE]
+}
+
 /// Puts a piece of column `wanted` into `out`: its row, or its two rows together, are tried with all that they may be.
-fn search_piece(shape: &Shape, wanted: usize, columns: &[Option<&[u8]>], piece: &Piece, out: &mut [u8]) -> bool {
-    let of_row = |row: u32| -> Vec<Option<&[u8]>> { columns.iter().map(|c| c.map(|c| &c[row as usize * BLOCK_SIZE..][..BLOCK_SIZE])).collect() };
+fn search_piece<'a>(shape: &Shape, wanted: usize, of_row: impl Fn(u32) -> Vec<Option<&'a [u8]>>, piece: &Piece, out: &mut [u8]) -> bool {
     let (first, last) = piece.rows();
     let start = piece.at as usize % BLOCK_SIZE;
     let split = if first == last { piece.length as usize } else { BLOCK_SIZE - start };
