@@ -211,8 +211,8 @@ impl Engine {
 
     fn volume_compression(&mut self, id: ControlId, volume: VolumeId, compression: Compression, out: &mut Outbox) -> Result<(), ControlError> {
         self.volumes.active(volume).ok_or(ControlError::NoVolume)?;
-        let flags = if compression.may_be_zstd() { Features::PACKED | Features::ZSTD } else { Features::PACKED };
-        if !self.may_pack(flags, out) {
+        // Also for "off": the format has the operation only with the flag for it.
+        if !self.may_pack(Features::PACKED | compression.features(), out) {
             // The format has the operation only behind a durable flag.
             self.control.waiting.push_back(ControlRequest { id, command: Control::VolumeCompression { volume, compression } });
             return Ok(());

@@ -172,7 +172,8 @@ fn check_from(
     for (done, (segment, range)) in by_segment.into_iter().enumerate() {
         progress(CheckProgress { phase: CheckPhase::Segments, done: done as u64, total, read_bytes: reader.read_bytes });
         let flags = superblock.features.incompatible;
-        let mut check = SegmentCheck { flags, reader, options, report, segment, references: &references[range], replayed: &replayed, codecs: &codecs };
+        let mut check =
+            SegmentCheck { flags, misses_flag: false, reader, options, report, segment, references: &references[range], replayed: &replayed, codecs: &codecs };
         check.run(&tables.segments[segment.index()]);
     }
     progress(CheckProgress { phase: CheckPhase::Segments, done: total, total, read_bytes: reader.read_bytes });
@@ -353,6 +354,8 @@ struct SegmentCheck<'c, 'r, 'a> {
     codecs: &'c windrow_reduce::Codecs,
     /// Incompatible feature flags of the pool.
     flags: u64,
+    /// A flag has been found missing.
+    misses_flag: bool,
 }
 
 /// A batch of a segment, as far as it can be had.
@@ -540,10 +543,13 @@ impl SegmentCheck<'_, '_, '_> {
             let blocks = self.blocks_in(rows, reference);
             let origin = self.find_payload(rows, batch, reference);
             let (severity, words) = match origin {
-                Some(Origin::Member | Origin::Missing) => match self.fault(rows, reference) {
-                    Some(fault) => (Severity::Error, fault),
-                    None => continue,
-                },
+                Some(Origin::Member | Origin::Missing) if !self.unpacks(rows, reference) => {
+                    (Severity::Error, "its bytes are right, but they can not be unpacked")
+                }
+                Some(Origin::Member | Origin::Missing) => {
+                    self.flagged(rows, reference);
+                    continue;
+                }
                 Some(Origin::Wrong) => (Severity::Repairable, "wrong on its member, but can be rebuilt"),
                 None => (Severity::Error, "lost: wrong on its member, and its row does not give it back"),
             };
@@ -552,6 +558,18 @@ impl SegmentCheck<'_, '_, '_> {
             wrong.extend(blocks.filter(|block| rows.origin(*block) == Origin::Wrong || severity == Severity::Error));
         }
         wrong
+    }
+
+    /// Software without what a flag stands for would open the pool and not be able to read this. One finding for a segment is enough.
+    fn flagged(&mut self, rows: &Rows, reference: &Reference) {
+        if !self.misses_flag && !self.is_flagged(rows, reference) {
+            self.misses_flag = true;
+            let message = format!(
+                "{}: packed payload of a kind for which the superblock has no flag; a start sets it if a volume is still set to this kind",
+                reference.owner
+            );
+            self.add(Finding::new(Severity::Repairable, FindingKind::FlagMissing, message).at(self.segment, rows.row));
+        }
     }
 
     fn wrong_block(&mut self, rows: &Rows, block: u32, severity: Severity, owner: Option<Owner>, words: &str) {

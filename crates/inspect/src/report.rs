@@ -60,6 +60,8 @@ pub enum FindingKind {
     BlockWrong,
     /// Redundancy columns do not agree with data that verifies.
     ParityWrong,
+    /// There is what calls for a feature flag that the superblock does not have: a newer superblock was lost.
+    FlagMissing,
     /// A map entry is impossible: unknown state, length or place.
     MapEntryWrong,
     /// The map and the batch that holds the block disagree.

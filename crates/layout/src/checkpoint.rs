@@ -17,6 +17,7 @@ pub use pages::{
 pub use segments::{SegmentTableGeometry, decode_segment, encode_segment};
 pub use volumes::{VOLUME_RECORD_BYTES, VOLUMES_PER_PAGE, decode_volumes, encode_volumes};
 
+use crate::superblock::Features;
 use serde::Serialize;
 use windrow_units::{Place, SegmentId, Seq, StreamId, VolumeId};
 
@@ -166,6 +167,15 @@ impl Compression {
     /// True if blocks may become zstd.
     pub fn may_be_zstd(self) -> bool {
         matches!(self, Self::Zstd | Self::Lz4ThenZstd)
+    }
+
+    /// Incompatible flags that must be in force before a volume has it.
+    pub fn features(self) -> u64 {
+        match self {
+            Self::Off => 0,
+            Self::Lz4 => Features::PACKED,
+            Self::Zstd | Self::Lz4ThenZstd => Features::PACKED | Features::ZSTD,
+        }
     }
 
     /// The number that stands for it on disk.

@@ -221,6 +221,7 @@ impl Engine {
             redundancy::complete(&mut reader, &outcome.chains, spent, &mut report)?;
             report.completed_records += outcome.journal.complete(&mut reader, outcome.restart.covered, outcome.restart.accepted, spent)?;
             superblock.parent_hash = found.content_hash();
+            superblock.features.incompatible |= tables::features(&tables);
             raise_fence(&mut superblock, &outcome.restart, options.host, &root);
         }
         let mut engine = build(superblock, tables, loaded, &outcome.restart, root.id, online, plan, limits, buffers, options.read_only);

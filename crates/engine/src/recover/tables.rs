@@ -6,9 +6,9 @@ use super::{OpenError, Tables};
 use crate::limits::LBA_BITS;
 use crate::volume::Volumes;
 use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
-use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
+use windrow_layout::checkpoint::{Dedup, MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
 use windrow_layout::map_entry::MapEntry;
-use windrow_layout::superblock::CheckpointRoot;
+use windrow_layout::superblock::{CheckpointRoot, Features};
 use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, VolumeId, ZoneMap};
 
 /// Applies a user entry; a block with payload is shown as `shown`.
@@ -92,6 +92,13 @@ fn apply_volume(tables: &mut Tables, volume: VolumeId, change: &VolumeChange) ->
         VolumeChange::SetDedup(dedup) => tables.volumes.change(volume, |r| r.dedup = *dedup),
     }
     Ok(())
+}
+
+/// Incompatible flags that what the volumes are set to calls for. They came into force before it; but the superblocks that said so may be lost since,
+/// on all members, and an older one rule.
+pub(super) fn features(tables: &Tables) -> u64 {
+    let of_volume = |record: &VolumeRecord| record.compression.features() | if record.dedup == Dedup::Off { 0 } else { Features::SHARED };
+    tables.volumes.iter().fold(0, |flags, volume| flags | of_volume(&volume.record))
 }
 
 /// Enters a stream's batches into the segment table. Of a `broken` chain the table may know more than the chain leads to.

@@ -60,17 +60,21 @@ impl SegmentCheck<'_, '_, '_> {
         bytes.get(self.range_in(rows, reference)).map(<[u8]>::to_vec).unwrap_or_default()
     }
 
-    /// What is wrong with what is stored of a block although its bytes are right.
-    pub(super) fn fault(&self, rows: &Rows, reference: &Reference) -> Option<&'static str> {
+    /// False if what is stored of a block does not unpack although its bytes are right.
+    pub(super) fn unpacks(&self, rows: &Rows, reference: &Reference) -> bool {
+        reference.units == FULL_BLOCK_UNITS || self.codecs.unpack_stored(&self.stored(rows, reference), &mut [0; BLOCK_SIZE])
+    }
+
+    /// True if the pool has the flag for the kind of payload that is stored of a block.
+    pub(super) fn is_flagged(&self, rows: &Rows, reference: &Reference) -> bool {
         if reference.units == FULL_BLOCK_UNITS {
-            return None;
+            return true;
         }
-        let stored = self.stored(rows, reference);
-        if !self.codecs.unpack_stored(&stored, &mut [0; BLOCK_SIZE]) {
-            return Some("its bytes are right, but they can not be unpacked");
-        }
-        let needs_flag = matches!(Made::of(&stored), Some((Made::Zstd | Made::Lz4Final, _)));
-        (needs_flag && self.flags & Features::ZSTD == 0).then_some("zstd, or tried with it, in a pool without the flag for it")
+        let needed = match Made::of(&self.stored(rows, reference)) {
+            Some((Made::Zstd | Made::Lz4Final, _)) => Features::PACKED | Features::ZSTD,
+            _ => Features::PACKED,
+        };
+        self.flags & needed == needed
     }
 }
 
