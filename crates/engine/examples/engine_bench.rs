@@ -59,6 +59,8 @@ struct Store {
 struct Stores {
     members: Vec<Store>,
     contents: Payload,
+    /// The same, each with memory of its own, as requests have.
+    singles: Vec<Payload>,
 }
 
 impl MemberIo for Stores {
@@ -151,7 +153,8 @@ impl Driver {
             properties: Properties { spare_per_mille: 100, seal_age_ms: 3_600_000, victim_policy: 0, discard: false, ..Properties::DEFAULT },
         };
         let store = |_| Store { known: vec![0; (member_bytes / BLOCK_SIZE as u64) as usize], others: HashMap::new() };
-        let mut io = Stores { members: (0..MEMBERS).map(store).collect(), contents };
+        let singles = contents.chunks_exact(BLOCK_SIZE).map(Payload::copy_of).collect();
+        let mut io = Stores { members: (0..MEMBERS).map(store).collect(), contents, singles };
         Engine::format(&mut io, &spec).expect("format");
         let limits = Limits { map_bytes: u64::MAX, ..Limits::default() };
         let options = OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, discard_journal: false, limits };
@@ -195,8 +198,8 @@ impl Driver {
         }
     }
 
-    fn write(&mut self, lba: u64, at: usize, blocks: usize) {
-        let op = Op::Write { offset: lba * 4096, data: self.io.contents.slice(at * BLOCK_SIZE, blocks * BLOCK_SIZE), fua: false };
+    fn write(&mut self, lba: u64, data: Payload) {
+        let op = Op::Write { offset: lba * 4096, data, fua: false };
         self.events.push(Event::Request(Request { id: RequestId(0), volume: self.volume, op }));
     }
 
@@ -205,7 +208,9 @@ impl Driver {
         let (begin, moved) = (self.applied, self.engine.status().written.moved);
         for _ in 0..count / 128 {
             for _ in 0..128 {
-                self.write(random() % blocks, (random() % CONTENTS as u64) as usize, 1);
+                let lba = random() % blocks;
+                let data = self.io.singles[(random() % CONTENTS as u64) as usize].clone();
+                self.write(lba, data);
             }
             self.settle();
         }
@@ -218,7 +223,7 @@ fn main() {
     let mut args = std::env::args().skip(1).map(|a| a.parse::<u64>().expect("a number"));
     let blocks = args.next().unwrap_or(10_000_000);
     let writes = args.next().unwrap_or(2_000_000) / 128 * 128;
-    let fresh = writes + writes / 8 + blocks / 12;
+    let fresh = writes + writes / 4 + blocks / 12;
     let buffers = BufPool::new(512 << 20);
     let mut random = xorshift(0x9e37_79b9_7f4a_7c15);
     let contents = contents(&buffers, &mut random);
@@ -226,11 +231,14 @@ fn main() {
     let mut lba = 0;
     while lba < blocks {
         let count = (CONTENTS as u64).min(blocks - lba);
-        driver.write(lba, 0, count as usize);
+        let data = driver.io.contents.slice(0, count as usize * BLOCK_SIZE);
+        driver.write(lba, data);
         driver.settle();
         lba += count;
     }
     println!("filled {blocks} blocks: {:.0} ns a block", driver.applied.as_nanos() as f64 / blocks as f64);
+    // Until as many pages of the map change between two checkpoints as will, buffers come for the first time.
+    driver.overwrite(blocks, writes / 8, &mut random);
     let (time, moved) = driver.overwrite(blocks, writes, &mut random);
     let each = time / writes as f64;
     println!("{writes} random overwrites, {moved:.0} moved: {each:.0} ns a user block");

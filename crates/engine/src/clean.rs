@@ -102,7 +102,10 @@ impl Ends {
         let first = self.head.first()?.as_ref()?;
         let frame = decode_header(first.get(..BLOCK_SIZE)?, pool, segment, self.row).ok()?;
         let wanted = frame.head_blocks as usize * BLOCK_SIZE;
-        let bytes: Vec<u8> = self.head.iter().flatten().flat_map(|p| p.iter().copied()).take(wanted).collect();
+        let mut bytes = Vec::with_capacity(wanted);
+        for part in self.head.iter().flatten() {
+            bytes.extend_from_slice(&part[..part.len().min(wanted - bytes.len())]);
+        }
         Some(if bytes.len() == wanted { Ok(bytes) } else { Err(frame.head_blocks) })
     }
 }
@@ -164,6 +167,8 @@ pub(crate) struct Cleaner {
     pub(crate) numbers: MoveNumbers,
     victims: Slab<Victim>,
     ready: VecDeque<(u32, Move)>,
+    /// So many at its front have their map entries looked at.
+    ready_warm: usize,
     repairs: Repairs,
     moves_in_flight: u32,
     /// Victims one after the other that left something behind: they take space and give none.
@@ -325,7 +330,7 @@ impl Engine {
         let shape = *self.zones.shape(segment);
         let first = u64::from(row) * u64::from(shape.data);
         let rows = batch.frame.header.rows;
-        self.warm_entries(batch);
+        self.warm_decoded(batch);
         let mut live: Vec<(PayloadInfo, LiveBlock)> = Vec::with_capacity(batch.entries.len());
         for decoded in &batch.entries {
             let Some(payload) = &decoded.payload else { continue };

@@ -47,6 +47,7 @@ mod status;
 mod stream;
 mod survey;
 mod volume;
+mod warm;
 mod write;
 
 pub use api::*;
@@ -125,6 +126,7 @@ pub struct Engine {
     restripe: restripe::Restripe,
     policy: policy::Policy,
     counters: status::Counters,
+    warmth: warm::Warmth,
     survey: survey::Survey,
     /// See [`Engine::plant_early_reuse`].
     early_reuse: bool,
@@ -140,7 +142,7 @@ impl Engine {
             self.now_ns = self.now_ns.max(*now);
         }
         self.look_at_company();
-        self.warm(events);
+        self.warm_events(events);
         for event in events.drain(..) {
             match event {
                 Event::Request(request) => self.request(request, out),
@@ -159,24 +161,6 @@ impl Engine {
             }
         }
         self.dispatch(out);
-    }
-
-    /// Looks at the map entries that a group of writes will need, all of them before any is used: the cache misses then overlap
-    /// instead of following one another, which halves the cost of a random write. The sum only keeps the loads alive.
-    fn warm(&mut self, events: &[Event]) {
-        if events.len() < 8 {
-            return;
-        }
-        let mut sum = 0u64;
-        for event in events {
-            if let Event::Request(windrow_io::Request { volume, op: windrow_io::Op::Write { offset, data, .. }, .. }) = event
-                && let Some(v) = self.volumes.get(*volume)
-            {
-                sum = sum.wrapping_add(v.map.get(&self.volumes.arena, windrow_units::Lba(offset / windrow_units::BLOCK_BYTES)).word0);
-                sum = sum.wrapping_add(u64::from(data.first().copied().unwrap_or(0)));
-            }
-        }
-        self.counters.warmed = self.counters.warmed.wrapping_add(sum);
     }
 
     /// Everything that may go on after a group of events, in the order of the data's way.

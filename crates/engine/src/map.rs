@@ -195,6 +195,13 @@ impl VolumeMap {
         }
     }
 
+    /// Where the entry of a block lies, unless it is a hole without a page.
+    #[inline]
+    pub fn locate(&self, lba: Lba) -> Option<(PageSlot, u8)> {
+        let slot = self.slot(lba.0 / MAP_PAGE_ENTRIES as u64)?;
+        Some((slot, (lba.0 % MAP_PAGE_ENTRIES as u64) as u8))
+    }
+
     /// The entry of a block.
     #[inline]
     pub fn get(&self, arena: &MapArena, lba: Lba) -> MapEntry {

@@ -4,10 +4,10 @@
 //! order whose effect the map already shows (a commit, or a trim, which takes effect on admission). A committing version
 //! installs only if its order is above `installed`.
 
+mod index;
+
 use crate::limits::LBA_BITS;
-use hashbrown::HashTable;
-use rustc_hash::FxBuildHasher;
-use std::hash::BuildHasher;
+use index::{Index, Link, NONE};
 use windrow_io::Payload;
 use windrow_units::{Lba, Order, VolumeId};
 
@@ -67,32 +67,51 @@ pub struct PendingBlock {
     pub installed: Order,
     /// Versions on their way; 0 while the record is free.
     pub in_flight: u32,
+    /// The next record of its chain in the index.
+    next: u32,
 }
 
-/// All records. They lie close together and are used again last in, first out, and the index holds nothing but their numbers:
-/// what a write touches here stays in the cache, however large the table is made.
+impl Link for PendingBlock {
+    #[inline]
+    fn key(&self) -> BlockKey {
+        self.key
+    }
+
+    #[inline]
+    fn is_used(&self) -> bool {
+        self.in_flight > 0
+    }
+
+    #[inline]
+    fn next(&self) -> u32 {
+        self.next
+    }
+
+    #[inline]
+    fn set_next(&mut self, next: u32) {
+        self.next = next;
+    }
+}
+
+/// All records. They lie close together and are used again last in, first out, and the index is as large as they are many:
+/// what a write touches here stays in the cache, however much there is room for.
 #[derive(Debug, Default)]
 pub struct Pending {
-    index: HashTable<u32>,
+    index: Index,
     records: Vec<PendingBlock>,
     free: Vec<u32>,
-}
-
-#[inline]
-fn hash(key: BlockKey) -> u64 {
-    FxBuildHasher.hash_one(key.0)
 }
 
 impl Pending {
     /// With room for `capacity` records, so that the table never grows in service.
     pub fn with_capacity(capacity: usize) -> Self {
-        Self { index: HashTable::with_capacity(capacity), records: Vec::with_capacity(capacity), free: Vec::with_capacity(capacity) }
+        Self { index: Index::with_capacity(capacity), records: Vec::with_capacity(capacity), free: Vec::with_capacity(capacity) }
     }
 
     /// The number of a block's record.
     #[inline]
     pub fn find(&self, key: BlockKey) -> Option<PendingSlot> {
-        self.index.find(hash(key), |at| self.records[*at as usize].key == key).map(|at| PendingSlot(*at))
+        self.index.find(&self.records, key).map(PendingSlot)
     }
 
     /// A record by its number.
@@ -118,7 +137,7 @@ impl Pending {
             return slot;
         }
         debug_assert_eq!(self.find(key), None);
-        let record = PendingBlock { key, newest: content, installed: Order(0), in_flight: 1 };
+        let record = PendingBlock { key, newest: content, installed: Order(0), in_flight: 1, next: NONE };
         let at = match self.free.pop() {
             Some(at) => {
                 self.records[at as usize] = record;
@@ -129,8 +148,7 @@ impl Pending {
                 (self.records.len() - 1) as u32
             }
         };
-        let records = &self.records;
-        self.index.insert_unique(hash(key), at, |at| hash(records[*at as usize].key));
+        self.index.insert(&mut self.records, at);
         PendingSlot(at)
     }
 
@@ -146,9 +164,7 @@ impl Pending {
         record.in_flight -= 1;
         if record.in_flight == 0 {
             record.newest = Content::Hole;
-            if let Ok(entry) = self.index.find_entry(hash(record.key), |at| *at == slot.0) {
-                entry.remove();
-            }
+            self.index.remove(&mut self.records, slot.0);
             self.free.push(slot.0);
         }
         superseded
@@ -156,7 +172,7 @@ impl Pending {
 
     /// True if nothing is on its way.
     pub fn is_empty(&self) -> bool {
-        self.index.is_empty()
+        self.index.len() == 0
     }
 
     /// Calls `f` for each record of `volume` in `first .. end`, whichever way is shorter.

@@ -407,6 +407,12 @@ impl Segments {
         segment.pins
     }
 
+    /// Looks at what [`Segments::remove_live`] will need.
+    #[inline]
+    pub fn warm(&self, id: SegmentId) {
+        std::hint::black_box((self.table[id.index()].live_units, self.victims.get(id.0)));
+    }
+
     /// Less live payload, taken by order `by` (and by a cleaned batch, if a move did it).
     #[inline]
     pub fn remove_live(&mut self, id: SegmentId, units: u32, by: Order, moved_by: Seq) {

@@ -43,8 +43,6 @@ pub(crate) struct Counters {
     pub(crate) refused_map_pages: u64,
     pub(crate) refused_space: u64,
     pub(crate) map_full_reported: bool,
-    /// Has no meaning (see `Engine::warm`).
-    pub(crate) warmed: u64,
 }
 
 impl Engine {

@@ -47,6 +47,8 @@ pub struct Volumes {
     pub used_blocks: u64,
     /// Table pages (32 slots each) that changed since their last image.
     pub dirty_pages: Vec<u32>,
+    /// Counts changes of records.
+    pub version: u64,
     /// Map pages dropped since the last checkpoint began, with the pointers of their images.
     pub dropped: Vec<(VolumeId, u32, PagePointer)>,
 }
@@ -64,6 +66,7 @@ impl Volumes {
             last_id: 0,
             used_blocks: 0,
             dirty_pages: Vec::new(),
+            version: 0,
             dropped: Vec::new(),
         }
     }
@@ -171,6 +174,7 @@ impl Volumes {
     }
 
     fn mark_dirty(&mut self, slot: usize) {
+        self.version += 1;
         let page = (slot / windrow_layout::checkpoint::VOLUMES_PER_PAGE) as u32;
         if !self.dirty_pages.contains(&page) {
             self.dirty_pages.push(page);

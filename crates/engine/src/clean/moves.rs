@@ -9,6 +9,8 @@ use windrow_layout::batch::Entry;
 
 /// More than a move's entry takes.
 const MOVE_ENTRY_BYTES: usize = 64;
+/// Moves whose map entries are looked at together.
+const WARM_MOVES: usize = 128;
 
 impl Engine {
     /// Appends what is ready to the cleaned stream.
@@ -23,12 +25,18 @@ impl Engine {
             let is_repair = first.is_some();
             let Some(units) = first.or(self.cleaner.ready.front().map(|(_, moved)| moved)).map(|moved| units_of(&moved.payload)) else { return };
             let Some(stream) = self.stream_for_move(is_repair, units, out) else { return };
+            if self.cleaner.ready_warm == 0 {
+                self.warm_moves();
+            }
             let seq = self.stream(stream).position.seq;
             let repair = if spare { self.cleaner.repairs.pop() } else { None };
             let (victim, moved) = match repair {
                 Some(repair) => (None, repair),
                 None => match self.cleaner.ready.pop_front() {
-                    Some((at, moved)) => (Some(at), moved),
+                    Some((at, moved)) => {
+                        self.cleaner.ready_warm = self.cleaner.ready_warm.saturating_sub(1);
+                        (Some(at), moved)
+                    }
                     None => return,
                 },
             };
@@ -55,6 +63,14 @@ impl Engine {
             self.append(stream, &entry, Item::Move { key: moved.key, from: moved.from }, Some(moved.payload), None);
             self.note_placed(moved.key, stream);
         }
+    }
+
+    /// The next moves will be compared with the map.
+    fn warm_moves(&mut self) {
+        let ready = std::mem::take(&mut self.cleaner.ready);
+        self.cleaner.ready_warm = ready.len().min(WARM_MOVES);
+        self.warm_blocks(ready.iter().take(WARM_MOVES).map(|(_, moved)| (moved.key.volume(), moved.key.lba())));
+        self.cleaner.ready = ready;
     }
 
     /// The stream that takes the next repair, or the next block of a victim; `None`: it has to wait.

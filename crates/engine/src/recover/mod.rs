@@ -388,6 +388,7 @@ fn build(
         restripe: Default::default(),
         policy: crate::policy::Policy::plain(),
         counters: Default::default(),
+        warmth: Default::default(),
         survey: Default::default(),
         early_reuse: false,
         hollow_rebuild: false,

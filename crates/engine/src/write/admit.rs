@@ -23,7 +23,7 @@ use crate::{Engine, Outbox};
 use std::collections::VecDeque;
 use windrow_io::{Op, Payload, Request, RequestError, RequestId};
 use windrow_layout::batch::{Entry, FillState, RangeState};
-use windrow_layout::checkpoint::{Dedup, MAP_PAGE_ENTRIES, SyncMode};
+use windrow_layout::checkpoint::{Dedup, MAP_PAGE_ENTRIES, SyncMode, VolumeRecord};
 use windrow_reduce::{BlockClass, Codec, Print};
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, Order, VolumeId};
 
@@ -96,6 +96,9 @@ pub(super) struct Surveyed {
 pub(crate) struct Arrived {
     pub(crate) request: Request,
     since_ns: u64,
+    /// What its volume's flushes do, and which version of the table of volumes it was checked against.
+    sync: SyncMode,
+    version: u64,
 }
 
 /// State of admission.
@@ -212,13 +215,14 @@ impl Engine {
             Op::BlockStatus { offset, length, max_extents } => self.block_status(request.id, request.volume, offset, length, max_extents, out),
             Op::Flush => self.flush_request(request.id, request.volume, out),
             Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. } => {
-                if let Err(error) = self.check_change(&request) {
-                    return self.fail(request.id, error, out);
-                }
+                let sync = match self.check_change(&request) {
+                    Ok(sync) => sync,
+                    Err(error) => return self.fail(request.id, error, out),
+                };
                 if self.admission.waiting.len() + self.admission.stepped_aside.len() >= self.limits.waiting_requests as usize {
                     return self.fail(request.id, RequestError::Io, out);
                 }
-                self.admission.waiting.push_back(Arrived { request, since_ns: self.now_ns });
+                self.admission.waiting.push_back(Arrived { request, since_ns: self.now_ns, sync, version: self.volumes.version });
                 self.admit_waiting(out);
             }
         }
@@ -230,39 +234,44 @@ impl Engine {
     }
 
     /// Checks offset and length against the volume.
-    pub(crate) fn check_range(&self, volume: VolumeId, offset: u64, length: u64) -> Result<(), RequestError> {
+    pub(crate) fn check_range(&self, volume: VolumeId, offset: u64, length: u64) -> Result<&VolumeRecord, RequestError> {
         let v = self.volumes.active(volume).ok_or(RequestError::NoVolume)?;
         if length == 0 || !offset.is_multiple_of(512) || !length.is_multiple_of(512) {
             return Err(RequestError::Invalid);
         }
         match offset.checked_add(length) {
-            Some(end) if end <= v.record.size_bytes => Ok(()),
+            Some(end) if end <= v.record.size_bytes => Ok(&v.record),
             _ => Err(RequestError::OutOfRange),
         }
     }
 
-    fn check_change(&self, request: &Request) -> Result<(), RequestError> {
+    /// Checks what is to be changed; gives what flushes of the volume do.
+    fn check_change(&self, request: &Request) -> Result<SyncMode, RequestError> {
         let (offset, length) = changed_range(&request.op);
-        self.check_range(request.volume, offset, length)?;
-        if self.read_only || self.volumes.active(request.volume).is_some_and(|v| v.record.read_only) {
+        let record = self.check_range(request.volume, offset, length)?;
+        if self.read_only || record.read_only {
             return Err(RequestError::ReadOnly);
         }
-        Ok(())
+        Ok(record.sync)
     }
 
     /// Admits what waits, as far as credit goes.
     pub(crate) fn admit_waiting(&mut self, out: &mut Outbox) {
         self.ensure_next_segment();
         loop {
-            if self.admission.wants_room() && self.room_units() < EDGE_UNITS && self.counts_too_much() {
+            if self.admission.wants_room() && self.counts_too_much() && self.room_units() < EDGE_UNITS {
                 // They fill the room, too.
                 self.seal(STREAM_USER, out);
             }
             if self.admission.part.is_some() && !self.admit_part(out) {
                 return;
             }
+            if !self.admission.wants_room() {
+                return;
+            }
+            let mut room = self.room_units();
             if let Some(write) = self.admission.edges_ready.pop_front() {
-                if self.room_units() < EDGE_UNITS || (write.begins_walk() && (self.ranges.barrier || self.ranges.is_full())) {
+                if room < EDGE_UNITS || (write.begins_walk() && (self.ranges.barrier || self.ranges.is_full())) {
                     return self.admission.edges_ready.push_front(write);
                 }
                 self.admit_edge_write(&write, out);
@@ -283,36 +292,41 @@ impl Engine {
             if full && self.admission.placing.is_empty() && self.users_are_written() {
                 // Entries without payload fill the bound long before they fill a batch: nothing but sealing it helps.
                 self.seal_users(Order(u64::MAX), out);
+                room = self.room_units();
             }
-            if full || self.room_units() < least + self.room_for_index_pages() || (paced && self.admission.pace.units() == 0) {
+            if full || room < least + self.room_for_index_pages() || (paced && self.admission.pace.units() == 0) {
                 return;
             }
             let Some(arrived) = self.admission.waiting.pop_front() else { return };
-            self.admit(arrived, out);
+            self.admit(arrived, room, out);
             self.place(out);
         }
     }
 
-    fn admit(&mut self, Arrived { mut request, since_ns }: Arrived, out: &mut Outbox) {
+    /// Admits a request for which there is room, so many units of it.
+    fn admit(&mut self, Arrived { mut request, since_ns, mut sync, version }: Arrived, room: u64, out: &mut Outbox) {
+        if version != self.volumes.version {
+            // The volume may have been deleted or shrunk while the request waited.
+            sync = match self.check_change(&request) {
+                Ok(sync) => sync,
+                Err(error) => return self.fail(request.id, error, out),
+            };
+        }
         if let Op::Write { fua, .. } | Op::Trim { fua, .. } | Op::WriteZeroes { fua, .. } = &mut request.op {
-            *fua = match self.sync_of(request.volume) {
+            *fua = match sync {
                 SyncMode::Standard => *fua,
                 SyncMode::Always => true,
                 SyncMode::Disabled => false,
             };
         }
-        // The volume may have been deleted or shrunk while the request waited.
-        if let Err(error) = self.check_change(&request) {
-            return self.fail(request.id, error, out);
-        }
         let (offset, length) = changed_range(&request.op);
         if self.touches_held(request.volume, offset, length) {
-            return self.admission.stepped_aside.push(Arrived { request, since_ns });
+            return self.admission.stepped_aside.push(Arrived { request, since_ns, sync, version: self.volumes.version });
         }
         self.stages.record(Stage::WriteAdmission, since_ns, self.now_ns);
         let aligned = offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES);
         match request.op {
-            Op::Write { data, fua, .. } if aligned && self.room_units() < length / BLOCK_BYTES * DATA_UNITS => {
+            Op::Write { data, fua, .. } if aligned && room < length / BLOCK_BYTES * DATA_UNITS => {
                 let target = PartTarget { id: request.id, volume: request.volume, fua, user_bytes: length, held: None };
                 self.admit_in_parts(target, vec![(Lba(offset / BLOCK_BYTES), data)], out);
             }

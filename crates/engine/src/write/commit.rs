@@ -7,7 +7,7 @@ use crate::stages::Stage;
 use crate::stream::{Batch, BatchStage, Item};
 use crate::write::admit::RECORD_COST;
 use crate::{Engine, Outbox};
-use windrow_layout::batch::{DecodedBatch, Entry, PayloadPlaces};
+use windrow_layout::batch::PayloadPlaces;
 use windrow_layout::checkpoint::PagePointer;
 use windrow_layout::map_entry::MapEntry;
 use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, Seq, VolumeId};
@@ -119,32 +119,6 @@ impl Engine {
         }
         self.stream_mut(stream).committed_batch(batch);
         self.flush_round_check(out);
-    }
-
-    /// Looks at the map entries of a batch to be cleaned before any is compared, so that their cache misses overlap.
-    pub(crate) fn warm_entries(&mut self, batch: &DecodedBatch) {
-        let mut sum = 0u64;
-        for decoded in &batch.entries {
-            if let Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } = decoded.entry
-                && let Some(v) = self.volumes.get(volume)
-            {
-                sum = sum.wrapping_add(v.map.get(&self.volumes.arena, lba).word0);
-            }
-        }
-        self.counters.warmed = self.counters.warmed.wrapping_add(sum);
-    }
-
-    /// Looks at the map entries of a batch before any is changed, so that their cache misses overlap (see `Engine::warm`).
-    fn warm_commit(&mut self, batch: &Batch) {
-        let mut sum = 0u64;
-        for item in &batch.items {
-            if let Item::Data { key, .. } | Item::Move { key, .. } = item
-                && let Some(v) = self.volumes.get(key.volume())
-            {
-                sum = sum.wrapping_add(v.map.get(&self.volumes.arena, key.lba()).word0);
-            }
-        }
-        self.counters.warmed = self.counters.warmed.wrapping_add(sum);
     }
 
     /// True if the map shows `place` for the block.

@@ -1,0 +1,118 @@
+//! Which record a block has: a table of chains, as large as what is on its way asks for, and not as large as what may be.
+//!
+//! The memory is taken at the start. Of it only the first `buckets` are in use: twice as many when there are more records than buckets, half as many
+//! when there is one for eight. So the part that is touched at random is about as large as the records themselves, and stays in the cache with them.
+//! To relink all records takes time in proportion to what has come or gone since the last time. The links are in the records.
+
+use super::BlockKey;
+
+/// No record.
+pub(super) const NONE: u32 = u32::MAX;
+/// Least number of buckets in use.
+const LEAST: usize = 1024;
+
+/// What the index needs of a record.
+pub(super) trait Link {
+    /// Its block.
+    fn key(&self) -> BlockKey;
+    /// True if it is in use.
+    fn is_used(&self) -> bool;
+    /// The next one of its chain.
+    fn next(&self) -> u32;
+    /// Sets it.
+    fn set_next(&mut self, next: u32);
+}
+
+/// First records of the chains.
+#[derive(Debug)]
+pub(super) struct Index {
+    heads: Vec<u32>,
+    buckets: usize,
+    len: usize,
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        Self::with_capacity(0)
+    }
+}
+
+impl Index {
+    /// For about so many records; more make the chains longer.
+    pub(super) fn with_capacity(capacity: usize) -> Self {
+        Self { heads: vec![NONE; capacity.next_power_of_two().max(LEAST)], buckets: LEAST, len: 0 }
+    }
+
+    /// Records in it.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Fibonacci hashing: the high bits of the product depend on all bits of the key.
+    #[inline]
+    fn bucket(&self, key: BlockKey) -> usize {
+        (key.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (self.buckets - 1)
+    }
+
+    /// The record of a block.
+    #[inline]
+    pub(super) fn find<R: Link>(&self, records: &[R], key: BlockKey) -> Option<u32> {
+        let mut at = self.heads[self.bucket(key)];
+        while at != NONE {
+            let record = &records[at as usize];
+            if record.key() == key {
+                return Some(at);
+            }
+            at = record.next();
+        }
+        None
+    }
+
+    /// Puts a record in; its block has none yet.
+    #[inline]
+    pub(super) fn insert<R: Link>(&mut self, records: &mut [R], at: u32) {
+        let bucket = self.bucket(records[at as usize].key());
+        records[at as usize].set_next(self.heads[bucket]);
+        self.heads[bucket] = at;
+        self.len += 1;
+        if self.len > self.buckets && self.buckets < self.heads.len() {
+            self.relink(records, self.buckets * 2);
+        }
+    }
+
+    /// Takes a record out that is in, and has just ceased to be in use.
+    #[inline]
+    pub(super) fn remove<R: Link>(&mut self, records: &mut [R], at: u32) {
+        let bucket = self.bucket(records[at as usize].key());
+        let next = records[at as usize].next();
+        if self.heads[bucket] == at {
+            self.heads[bucket] = next;
+        } else {
+            let mut before = self.heads[bucket];
+            while records[before as usize].next() != at {
+                before = records[before as usize].next();
+            }
+            records[before as usize].set_next(next);
+        }
+        self.len -= 1;
+        if self.len * 8 < self.buckets && self.buckets > LEAST {
+            self.relink(records, self.buckets / 2);
+        }
+    }
+
+    /// Links all records in use anew.
+    #[cold]
+    fn relink<R: Link>(&mut self, records: &mut [R], buckets: usize) {
+        let used = self.buckets.max(buckets);
+        self.heads[..used].fill(NONE);
+        self.buckets = buckets;
+        for (at, record) in (0..).zip(records).filter(|(_, record)| record.is_used()) {
+            let bucket = self.bucket(record.key());
+            record.set_next(self.heads[bucket]);
+            self.heads[bucket] = at;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! Cache misses that overlap.
+//!
+//! A random write touches map entries that are in no cache, one after the other. Where a group of blocks is known before the first of them is used, all their entries
+//! are looked at first. In two passes: finding out where an entry lies takes so many instructions that a processor sees only a few blocks ahead; the second pass
+//! is nothing but loads, of which it has dozens under way.
+
+use crate::Engine;
+use crate::map::PageSlot;
+use std::hint::black_box;
+use windrow_io::{Op, Request};
+use windrow_layout::batch::{DecodedBatch, Entry};
+use windrow_layout::map_entry::MapEntry;
+use windrow_units::{BLOCK_BYTES, Lba, VolumeId};
+
+use crate::api::Event;
+use crate::stream::{Batch, Item};
+
+/// Events for which it pays.
+const LEAST: usize = 8;
+
+/// Where the entries lie that are to be looked at: kept for its memory.
+#[derive(Debug, Default)]
+pub(crate) struct Warmth {
+    places: Vec<(PageSlot, u8)>,
+    entries: Vec<MapEntry>,
+}
+
+impl Engine {
+    /// What a group of writes will need.
+    pub(crate) fn warm_events(&mut self, events: &[Event]) {
+        if events.len() < LEAST {
+            return;
+        }
+        self.warm_blocks(events.iter().filter_map(|event| match event {
+            Event::Request(Request { volume, op: Op::Write { offset, .. }, .. }) => Some((*volume, Lba(offset / BLOCK_BYTES))),
+            _ => None,
+        }));
+        for event in events {
+            if let Event::Request(Request { op: Op::Write { data, .. }, .. }) = event {
+                black_box(data.first());
+            }
+        }
+    }
+
+    /// What the comparison of a batch to be cleaned with the map will need.
+    pub(crate) fn warm_decoded(&mut self, batch: &DecodedBatch) {
+        self.warm_blocks(batch.entries.iter().filter_map(|decoded| match decoded.entry {
+            Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } => Some((volume, lba)),
+            _ => None,
+        }));
+    }
+
+    /// What the commit of a batch will change: the entries, and the segments where the blocks were.
+    pub(crate) fn warm_commit(&mut self, batch: &Batch) {
+        self.warm_blocks(batch.items.iter().filter_map(|item| match item {
+            Item::Data { key, .. } | Item::Move { key, .. } => Some((key.volume(), key.lba())),
+            _ => None,
+        }));
+        for entry in self.warmth.entries.iter().filter(|entry| entry.has_payload()) {
+            self.segments.warm(self.codec.segment(entry.place()));
+        }
+    }
+
+    /// Looks at the entries of blocks.
+    pub(crate) fn warm_blocks(&mut self, blocks: impl Iterator<Item = (VolumeId, Lba)>) {
+        let Warmth { places, entries } = &mut self.warmth;
+        places.clear();
+        entries.clear();
+        let mut last = None;
+        for (volume, lba) in blocks {
+            let map = match last {
+                Some((known, map)) if known == volume => map,
+                _ => {
+                    let Some(found) = self.volumes.get(volume) else { continue };
+                    last = Some((volume, &found.map));
+                    &found.map
+                }
+            };
+            places.extend(map.locate(lba));
+        }
+        entries.extend(places.iter().map(|(slot, at)| self.volumes.arena.page(*slot)[usize::from(*at)]));
+        black_box(entries.last());
+    }
+}
