@@ -561,7 +561,12 @@ impl Segments {
             segment.sealed_at = segment.last_checkpoint;
             segment.sealed_user = segment.last_checkpoint as u32;
             self.user_clock = self.user_clock.max(segment.sealed_user + 1);
-            match segment.state {
+        }
+        for id in (0..self.count()).map(SegmentId) {
+            if self.is_overwritten(id, zones) {
+                self.table[id.index()].state = SegmentState::Free;
+            }
+            match self.table[id.index()].state {
                 SegmentState::Sealed => self.make_candidate(id),
                 SegmentState::Dead => self.push_dead(id),
                 _ => {}

@@ -132,6 +132,14 @@ impl Segments {
         }
     }
 
+    /// True if a segment only seems to be dead (recovery): one of a newer layout has been written over it since, so it had satisfied the reuse rule. The table is
+    /// older and does not say so; and of shared content whose last reference has gone a start does not know since when.
+    pub(super) fn is_overwritten(&self, id: SegmentId, zones: &ZoneMap) -> bool {
+        self.table[id.index()].state == SegmentState::Dead
+            && zones.contains(id)
+            && zones.overlapping(id).iter().any(|other| zones.zone(*other).layout > zones.zone(id).layout && self.table[other.index()].state.is_in_use())
+    }
+
     /// A segment of an older layout is not in use any more.
     fn empty(&mut self, id: SegmentId, state: SegmentState) {
         let segment = &mut self.table[id.index()];
@@ -293,3 +301,6 @@ impl Segments {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

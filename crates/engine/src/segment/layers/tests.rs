@@ -1,0 +1,33 @@
+use super::*;
+use windrow_policy::select::Rule;
+use windrow_units::{Code, Shape, Zone};
+
+/// Two members with 8 segments; four members over the same bytes.
+fn grown() -> ZoneMap {
+    let zone = |members: u64, first_segment, layout| {
+        let width = members.count_ones() as u8;
+        let shape = Shape { width, data: width / 2, code: Code::Copies, rows: 16, chunk_rows: 8 };
+        Zone { members, start: 1 << 20, first_segment, segments: 8, shape, layout }
+    };
+    ZoneMap::new(vec![zone(0b11, 0, 0), zone(0b1111, 8, 1)])
+}
+
+/// A segment of the old layout dies, comes free, and one of the new layout is written in its extents. The checkpoint's table is older, and in its map the segment holds
+/// shared content to which nothing refers any more: a start took it for dead once more, and two segments in use had the same extents (simulator, seed 961375).
+#[test]
+fn a_segment_that_came_free_before_a_crash_does_not_come_back_over_the_new_layout() {
+    for (overwritten, expected) in [(true, SegmentState::Retired), (false, SegmentState::Dead)] {
+        let zones = grown();
+        assert_eq!(zones.overlapping(SegmentId(4)), [SegmentId(12)]);
+        let mut segments = Segments::new(&zones, Rule::Greedy);
+        for (id, live_units) in [(4, 0), (5, 100), (12, 200)].into_iter().filter(|(id, _)| overwritten || *id != 12) {
+            let segment = segments.get_mut(SegmentId(id));
+            (segment.filled_rows, segment.live_units, segment.superseded_by) = (16, live_units, Order(574));
+        }
+        let open: &[SegmentId] = if overwritten { &[SegmentId(12)] } else { &[] };
+        segments.settle(&zones, open, &[], 2);
+        assert_eq!(segments.self_check(), Ok(()));
+        assert_eq!((segments.get(SegmentId(4)).state, segments.get(SegmentId(5)).state), (expected, SegmentState::Sealed));
+        assert_eq!(segments.dead_count(), u32::from(!overwritten));
+    }
+}
