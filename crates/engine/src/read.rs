@@ -236,17 +236,33 @@ impl Engine {
             work.run();
             return self.part_unpacked(work, out);
         }
-        let (volume, first) = (read.volume, info.first);
+        let (volume, first, segment) = (read.volume, info.first, info.segment);
         read.failed |= fetched.is_err();
         read.left -= 1;
         let ended = read.left == 0;
         match fetched {
             Ok(bytes) => read.parts[part as usize] = Some(bytes),
-            Err(lost) => lost.into_iter().for_each(|row| self.note_lost(BlockKey::new(volume, Lba(first.0 + u64::from(row))), out)),
+            Err(lost) => {
+                for row in lost {
+                    let key = BlockKey::new(volume, Lba(first.0 + u64::from(row)));
+                    // What has been written anew since is not lost.
+                    if self.is_stored_in(key, segment) {
+                        self.note_lost(key, out);
+                    }
+                }
+            }
         }
         if ended && let Some(read) = self.reads.remove(at) {
             self.finish_read(read, out);
         }
+    }
+
+    /// True if the newest version of a block is the one in this segment.
+    fn is_stored_in(&self, key: BlockKey, segment: SegmentId) -> bool {
+        let of = |volume, lba| self.volumes.get(volume).map_or(MapEntry::HOLE, |v| v.map.get(&self.volumes.arena, lba));
+        let own = of(key.volume(), key.lba());
+        let stored = own.shared_id().map_or(own, |id| of(VolumeId::SHARED, id));
+        self.pending.get(key).is_none() && stored.has_payload() && self.codec.segment(stored.place()) == segment
     }
 
     /// Part of a read has been unpacked.

@@ -313,3 +313,27 @@ fn a_log_of_checkpoints_that_broke_once_stays_broken_until_the_next_checkpoint()
     assert!(is_whole(&mut machine, volume));
     assert!(open(&mut machine.memory).expect("whole").notes.is_empty());
 }
+
+/// A read of a block whose only copy is damaged was under way while the block was written anew: it named the block as lost, which it is not any more.
+#[test]
+fn a_read_that_fails_does_not_name_what_has_been_written_anew_since() {
+    for anew in [false, true] {
+        let mut machine = Machine::with(Redundancy::None, 2, 16, 100);
+        let volume = machine.volume(1 << 30);
+        machine.write(volume, 5, 1);
+        machine.flush(volume);
+        let (segment, row, header) = machine.memory.headers().into_iter().max_by_key(|(.., header)| header.seq).expect("the batch");
+        machine.memory.overwrite(segment, row..row + header.rows, 0x55);
+        machine.held = Some(Vec::new());
+        machine.request(volume, Op::Read { offset: 5 * 4096, length: 4096 });
+        machine.settle();
+        if anew {
+            machine.write(volume, 5, 2);
+        }
+        machine.release();
+        machine.flush(volume);
+        let is_named = |notice: &Notice| matches!(notice, Notice::Unrecoverable { lba: 5, .. });
+        assert_eq!(machine.out.notices.iter().any(is_named), !anew);
+        assert_eq!(machine.is_lost(volume, 5), !anew);
+    }
+}
