@@ -115,6 +115,12 @@ pub enum Control {
         /// Which: spares, at least one.
         members: Vec<MemberId>,
     },
+    /// Take a member that holds data out of the pool for good. Answered when the layout over the others is in force; what lies on it then moves over by
+    /// itself, see [`PoolStatus::restripe`], and in the end there is [`Notice::Removed`].
+    Remove {
+        /// Which.
+        member: MemberId,
+    },
     /// Write a checkpoint now.
     Checkpoint,
     /// What time it is, for what the pool remembers of it; the engine has no clock of its own. To be told again from time to time.
@@ -367,6 +373,20 @@ pub enum Notice {
         members: u32,
         /// Segments of the old layout, whose data moves over.
         segments: u32,
+    },
+    /// A member leaves: nothing new is laid out on it.
+    Leaving {
+        /// Which.
+        member: MemberId,
+        /// Segments of the old layout, whose data moves over.
+        segments: u32,
+    },
+    /// A member that held data is none any more, on record on all others, and nothing is in flight to its device.
+    Removed {
+        /// Which slot.
+        member: MemberId,
+        /// What its device was known by.
+        uuid: Uuid,
     },
     /// Nothing is left in old layouts.
     Restriped,

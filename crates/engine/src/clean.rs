@@ -132,6 +132,8 @@ pub(crate) struct Victim {
     lost_index: bool,
     /// What users get for it.
     gain: Gain,
+    /// Segments that its moves may need.
+    needs: u32,
 }
 
 impl Victim {
@@ -183,6 +185,11 @@ impl Cleaner {
     /// Victims that were begun and are not ended.
     pub(crate) fn victim_count(&self) -> u32 {
         self.victims.len() as u32
+    }
+
+    /// Segments that their moves may need.
+    pub(crate) fn segments_needed(&self) -> u32 {
+        self.victims.iter().map(|victim| victim.needs).sum()
     }
 
     /// One line for a diagnosis.
@@ -462,7 +469,7 @@ impl Engine {
         self.hurry_for_repairs();
         let short = self.stream(STREAM_USER).reserved.len() < self.segments_wanted() as usize;
         let starved = self.checkpoint.wants_segment();
-        if !starved && (!short || !self.wants_room()) {
+        if !starved && !self.removal_wants_room() && (!short || !self.wants_room()) {
             return;
         }
         let flush = self.segments.wait_for_flush(&self.reuse_horizon());

@@ -90,7 +90,7 @@ impl Engine {
         }
         // A write that is admitted in parts was promised all its space: a larger spare factor has to wait, or a part would be refused. What comes later does not
         // pass by what waits: of two changes the later one stays.
-        let changes_plan = |command: &Control| matches!(command, Control::SetProperties(_) | Control::Grow { .. });
+        let changes_plan = |command: &Control| matches!(command, Control::SetProperties(_) | Control::Grow { .. } | Control::Remove { .. });
         let waits = || self.admission.is_held_up() || self.control.waiting.iter().any(|waiting| changes_plan(&waiting.command));
         if changes_plan(&request.command) && waits() {
             return self.control.waiting.push_back(request);
@@ -115,6 +115,7 @@ impl Engine {
             }
             Control::SetProperties(properties) => self.set_properties(id, properties, out),
             Control::Grow { members } => self.grow(id, members, out),
+            Control::Remove { member } => self.remove_member(id, member, out),
             Control::Checkpoint => {
                 self.checkpoint.request();
                 self.control.checkpoints.push((id, self.checkpoint.begun));

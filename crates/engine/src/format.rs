@@ -255,15 +255,12 @@ pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mil
     // Segments of the layout in force may come into use at any time.
     let shapes = || used().map(|h| &h.shape).chain(zones.current().map(|z| &z.shape));
     let payload_least = shapes().map(payload_blocks).min().unwrap_or(1).max(1);
-    let data_most = shapes().map(|shape| u64::from(shape.data)).max().unwrap_or(1);
+    let data_most = shapes().chain(zones.zones().iter().map(|z| &z.shape)).map(|shape| u64::from(shape.data)).max().unwrap_or(1);
     let payload_total: u64 = used().map(|h| payload_blocks(&h.shape) * u64::from(h.segments)).sum();
     let max_rows = zones.zones().iter().map(|z| z.shape.rows).max().unwrap_or(64);
     let table_pages = u64::from(SegmentTableGeometry::new(max_rows).pages(zones.segment_count())) + 2;
-    // Content that blocks share is in a map of its own: as many pages again, but those close together.
-    let quarters = if shares == Shares::No { 5 } else { 9 };
-    let index_pages = if shares == Shares::Indexed { (payload_total / INDEX_PAGE_BLOCKS + 2).min(INDEX_PAGES_MAX) } else { 0 };
-    let map_of_index = index_pages.div_ceil(MAP_PAGE_ENTRIES as u64);
-    let map_pages_max = (payload_total / MAP_PAGE_ENTRIES as u64 * quarters / 4 + 64 + map_of_index).min(map_pages);
+    let index_pages = index_pages_for(payload_total, shares);
+    let map_pages_max = map_pages_for(payload_total, shares).min(map_pages);
     let pages = map_pages_max + table_pages;
     let leaves = pages.div_ceil(LEAF_POINTERS as u64) + 4;
     let list = leaves.div_ceil(LIST_RECORDS as u64);
@@ -297,6 +294,24 @@ pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mil
         map_bytes: usable * 16,
         index_pages,
     })
+}
+
+/// Most pages that a map of a pool with these zones may have had under any of their layouts.
+pub(crate) fn map_pages_of_any_layout(zones: &ZoneMap, shares: Shares, now: u64) -> u64 {
+    let of = |layout: u32| zones.zones().iter().filter(|z| z.layout == layout).map(|z| payload_blocks(&z.shape) * u64::from(z.segments)).sum::<u64>();
+    zones.zones().iter().map(|z| map_pages_for(of(z.layout), shares)).max().unwrap_or(0).max(now)
+}
+
+/// Most pages of the map of a pool with this payload, those of the index included.
+fn map_pages_for(payload_total: u64, shares: Shares) -> u64 {
+    // Content that blocks share is in a map of its own: as many pages again, but those close together.
+    let quarters = if shares == Shares::No { 5 } else { 9 };
+    let map_of_index = index_pages_for(payload_total, shares).div_ceil(MAP_PAGE_ENTRIES as u64);
+    payload_total / MAP_PAGE_ENTRIES as u64 * quarters / 4 + 64 + map_of_index
+}
+
+fn index_pages_for(payload_total: u64, shares: Shares) -> u64 {
+    if shares == Shares::Indexed { (payload_total / INDEX_PAGE_BLOCKS + 2).min(INDEX_PAGES_MAX) } else { 0 }
 }
 
 /// Payload of so many of the largest segments: whichever are held back, no more than that is missing.
@@ -426,6 +441,24 @@ pub(crate) fn grown_for_model(superblock: &Superblock, members: usize) -> Vec<Zo
         start: old[0].start,
         first_segment: old.last().map_or(0, Zone::end_segment),
         number: 1,
+        members: &sizes,
+    };
+    old.iter().cloned().chain(lay_out(&layout).expect("members that fit")).collect()
+}
+
+/// Zones of a pool for the model that loses this member: those that there are, and a layout over the others.
+#[cfg(test)]
+pub(crate) fn shrunk_for_model(superblock: &Superblock, leaves: MemberId) -> Vec<Zone> {
+    let old = &superblock.zones;
+    let others = old.iter().fold(0u64, |mask, zone| mask | zone.members) & !(1 << leaves.0);
+    let sizes: Vec<(MemberId, u64)> = (0..MAX_MEMBERS as u8).filter(|m| others >> m & 1 == 1).map(|m| (MemberId(m), 24 << 20)).collect();
+    let layout = Layout {
+        redundancy: superblock.redundancy,
+        segment_rows: old[0].shape.rows,
+        chunk_rows: old[0].shape.chunk_rows,
+        start: old[0].start,
+        first_segment: old.last().map_or(0, Zone::end_segment),
+        number: old[0].layout + 1,
         members: &sizes,
     };
     old.iter().cloned().chain(lay_out(&layout).expect("members that fit")).collect()

@@ -60,6 +60,8 @@ pub(crate) struct Journal {
     left: Order,
     /// No member is whole before the log is durable up to here.
     whole_from: Order,
+    /// The one inside the members is about to lie on fewer of them: until then flushes go to the log.
+    pub(crate) moves: bool,
     /// Counters since start.
     sums: JournalStatus,
 }

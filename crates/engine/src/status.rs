@@ -187,6 +187,7 @@ impl Engine {
                 needed_bytes: crate::member::needed_bytes(&self.zones, &self.superblock.journals, MemberId(i as u8)),
                 slow: self.slow.is_slow(MemberId(i as u8)),
                 journal: self.is_journal_device(MemberId(i as u8)),
+                leaving: self.zones.leaving() >> i & 1 == 1,
             })
             .collect()
     }

@@ -77,7 +77,7 @@ enum Level {
 
 fn level(notice: &Notice) -> Level {
     match notice {
-        Notice::Grown { .. } | Notice::Restriped | Notice::MemberNotSlow { .. } => Level::Info,
+        Notice::Grown { .. } | Notice::Leaving { .. } | Notice::Removed { .. } | Notice::Restriped | Notice::MemberNotSlow { .. } => Level::Info,
         Notice::MemberRebuilt { .. } | Notice::ScrubEnded { wrong_blocks: 0, lost_blocks: 0, damaged_batches: 0 } => Level::Info,
         Notice::ScrubEnded { lost_blocks: 0, damaged_batches: 0, .. } => Level::Warning,
         Notice::Repaired { .. } | Notice::MemberSlow { .. } | Notice::MemberRebuilding { .. } | Notice::MemberOffline { .. } => Level::Warning,

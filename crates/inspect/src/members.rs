@@ -13,7 +13,7 @@ use crate::report::{Finding, FindingKind, Findings, InspectReport, MemberReport,
 use std::collections::BTreeMap;
 use windrow_io::MemberIo;
 use windrow_layout::superblock::{
-    LABEL_BYTES, LABEL_OFFSET, Label, MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError,
+    Features, LABEL_BYTES, LABEL_OFFSET, Label, MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError,
 };
 use windrow_units::{MAX_MEMBERS, MemberId, PoolUuid};
 
@@ -33,11 +33,13 @@ pub fn inspect_members(io: &mut dyn MemberIo) -> InspectReport {
         drop_foreign(member, pool, &mut findings);
     }
     let newest = ruling(&found).cloned();
+    check_labels(&found, newest.as_ref(), &mut findings);
     let mut quorum = false;
     if let Some(newest) = &newest {
         found.iter_mut().for_each(|member| drop_stranger(member, newest, &mut findings));
         check_history(&found, newest, &mut findings);
         quorum = judge_members(&mut found, newest, &mut findings);
+        check_leaving(newest, &mut findings);
         mark_aside(&mut found, newest);
         if newest.state == PoolState::Destroyed {
             findings.add(Finding::new(Severity::Note, FindingKind::LabelWrong, "the pool was destroyed"));
@@ -59,10 +61,7 @@ fn read_member(io: &mut dyn MemberIo, member: MemberId, findings: &mut Findings)
     let label = io.read(member, LABEL_OFFSET, &mut bytes).map_err(|e| e.to_string());
     match label.and_then(|()| Label::decode(&bytes).map_err(|e| e.to_string())) {
         Ok(label) => report.label = Some(label),
-        Err(problem) => {
-            findings.add(Finding::new(Severity::Repairable, FindingKind::LabelWrong, format!("label: {problem}")).member(member));
-            report.label_problem = Some(problem);
-        }
+        Err(problem) => report.label_problem = Some(problem),
     }
     for slot in 0..SLOT_COUNT {
         let (slot, superblock) = read_slot(io, member, slot, findings);
@@ -136,6 +135,35 @@ fn drop_foreign(found: &mut Found, pool: Option<PoolUuid>, findings: &mut Findin
         && (label.pool, label.member, label.member_uuid) != (newest.pool, newest.member, newest.member_uuid)
     {
         findings.add(Finding::new(Severity::Repairable, FindingKind::LabelWrong, "label and superblock disagree").member(member));
+    }
+}
+
+/// A device without a label is one that was wiped, if the slot is not in use and it bears no superblock either.
+fn check_labels(found: &[Found], newest: Option<&Superblock>, findings: &mut Findings) {
+    for Found { report, superblocks } in found {
+        let record = newest.and_then(|newest| newest.members.get(report.member.index()));
+        let is_wiped = superblocks.is_empty() && record.is_some_and(|record| record.state == MemberState::Removed);
+        if let Some(problem) = report.label_problem.as_ref().filter(|_| !is_wiped) {
+            findings.add(Finding::new(Severity::Repairable, FindingKind::LabelWrong, format!("label: {problem}")).member(report.member));
+        }
+    }
+}
+
+/// A member that leaves is told by the zones, and by the flag beside them.
+fn check_leaving(newest: &Superblock, findings: &mut Findings) {
+    let current = newest.zones.iter().map(|zone| zone.layout).max().unwrap_or(0);
+    let of = |newest_too: bool| newest.zones.iter().filter(move |zone| (zone.layout == current) == newest_too).fold(0u64, |mask, zone| mask | zone.members);
+    let leaving = of(false) & !of(true);
+    if (leaving != 0) != (newest.features.incompatible & Features::LEAVING != 0) {
+        let message = "the flag that a member leaves and the zones contradict each other";
+        findings.add(Finding::new(Severity::Repairable, FindingKind::MemberAbsent, message));
+    }
+    for (index, record) in newest.members.iter().enumerate().filter(|(index, _)| leaving >> index & 1 == 1) {
+        let (severity, message) = match record.state {
+            MemberState::Removed | MemberState::Spare => (Severity::Error, "it has a place in the zones, and is no member"),
+            _ => (Severity::Note, "it leaves the pool: what lies on it moves to the others"),
+        };
+        findings.add(Finding::new(severity, FindingKind::MemberAbsent, message).member(MemberId(index as u8)));
     }
 }
 

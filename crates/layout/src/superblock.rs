@@ -109,11 +109,14 @@ impl Features {
     pub const ZSTD: u64 = 16;
     /// Incompatible: there may be pages of the index of deduplication, blocks of a volume that is in no table.
     pub const DEDUP_INDEX: u64 = 32;
+    /// Incompatible: a member leaves the pool. It has a place in zones of older layouts and none in the layout in force, and the space that is used is reckoned
+    /// from what will be left.
+    pub const LEAVING: u64 = 128;
     /// The flags that this version knows.
     pub const KNOWN: Self = Self {
         compatible: Self::GROWING,
         read_only: 0,
-        incompatible: Self::JOURNAL | Self::PACKED | Self::STREAMS | Self::SHARED | Self::ZSTD | Self::DEDUP_INDEX,
+        incompatible: Self::JOURNAL | Self::PACKED | Self::STREAMS | Self::SHARED | Self::ZSTD | Self::DEDUP_INDEX | Self::LEAVING,
     };
 
     /// The flags that this version does not know.

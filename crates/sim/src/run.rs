@@ -13,6 +13,7 @@ mod faults;
 mod finish;
 mod growth;
 mod halves;
+mod removal;
 mod replace;
 
 use crate::members::{Canary, VirtualMembers};
@@ -117,6 +118,10 @@ pub struct Outcome {
     pub exchanged: u64,
     /// Growths that came into force while the pool was in use.
     pub grown: u64,
+    /// Members that left for good, and removals that were refused.
+    pub removed: u64,
+    /// See [`Outcome::removed`].
+    pub removals_refused: u64,
     /// Starts refused for want of a journal device, and journals given up.
     pub devices_missed: u64,
     /// See [`Outcome::devices_missed`].
@@ -161,6 +166,8 @@ pub fn run_seed(seed: u64, options: &RunOptions) -> Outcome {
         replaced: run.replaced,
         exchanged: run.exchanged,
         grown: run.grown,
+        removed: run.removal.removed,
+        removals_refused: run.removal.refused,
         devices_missed: run.devices.refused,
         journals_given_up: run.devices.given_up,
         checks: run.checks,
@@ -202,6 +209,7 @@ struct Run {
     grown: u64,
     growth: Option<growth::Growth>,
     growth_rng: Rng,
+    removal: removal::Removal,
     /// What is known of the journal devices.
     devices: devices::Devices,
     /// Offline checks.
@@ -259,6 +267,7 @@ impl Run {
             grown: 0,
             growth: None,
             growth_rng: Rng::stream(seed, "growth"),
+            removal: removal::Removal::new(seed),
             devices,
             checks: 0,
             beyond: Beyond::default(),
@@ -413,11 +422,17 @@ impl Run {
     fn quorum_is_lost(&self) -> bool {
         let count = self.scenario.sizes.len();
         let present = (0..count).filter(|m| self.world.members.is_present(MemberId(*m as u8)) && !self.world.ailing.contains(&MemberId(*m as u8))).count();
+        // (When a removal ends, those that stay may have to be more than half of themselves.)
+        let there = |m: &usize| self.world.members.is_present(MemberId(*m as u8)) && !self.world.ailing.contains(&MemberId(*m as u8));
+        if self.scenario.removes > 0 && (0..count - 1).filter(there).count() * 2 < count {
+            return true;
+        }
         // (While a growth is on its way, also as many as the redundancy covers.)
         present * 2 <= count || (self.scenario.grows > 0 && present <= self.scenario.redundancy.tolerance())
     }
 
     fn opened(&mut self, report: &OpenReport) -> Result<(), Violation> {
+        self.note_removed();
         self.note_members();
         let status = self.world.status();
         self.world.model.reopened(report, &status, self.newest_order)?;
@@ -491,6 +506,7 @@ impl Run {
             }
             self.exchange_step()?;
             self.growth_step()?;
+            self.removal_step()?;
             let alive = self.world.turn()?;
             self.note_devices();
             ensure!(alive || self.world.unanswered() == 0, Stuck, "nothing under way; {}", self.world.summary());
@@ -542,6 +558,7 @@ impl Run {
         self.note_devices();
         self.exchange = None;
         self.leave_growth();
+        self.removal.leave();
         self.newest_order = self.newest_order.max(self.world.power_cut());
         self.power_cuts += 1;
     }

@@ -154,6 +154,10 @@ pub struct Scenario {
     pub grows: u64,
     /// See [`Scenario::grows`].
     pub grows_per_mille: u64,
+    /// How many members leave for good at most, and how soon: in thousandths of turns.
+    pub removes: u64,
+    /// See [`Scenario::removes`].
+    pub removes_per_mille: u64,
     /// The cycles.
     pub cycles: Vec<Cycle>,
 }
@@ -282,6 +286,10 @@ impl Scenario {
         let (grows, grows_per_mille) = (rng.pick(&[0, 0, 0, 1, 1, 2, 3]), rng.pick(&[1, 3, 10]));
         // Journal devices have the numbers behind the members that there are at first.
         let grows = if journal.as_ref().is_some_and(|journal| !journal.devices.is_empty()) { 0 } else { grows };
+        let mut removal = Rng::stream(seed, "removal");
+        let (removes, removes_per_mille) = (removal.pick(&[0, 0, 1, 1, 2, 3]), removal.pick(&[1, 3, 10]));
+        // The last of the members leaves, so that those that stay have the first numbers.
+        let removes = if journal.as_ref().is_some_and(|journal| !journal.devices.is_empty()) { 0 } else { removes };
         Self {
             sizes,
             redundancy,
@@ -294,6 +302,8 @@ impl Scenario {
             exchanges_per_mille,
             grows,
             grows_per_mille,
+            removes,
+            removes_per_mille,
             journal,
             cycles,
         }

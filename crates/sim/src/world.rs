@@ -114,6 +114,8 @@ pub struct World {
     /// The same of the memory for maps.
     map_bytes: u64,
     grows: bool,
+    /// Members of which the engine has told that they are gone for good.
+    pub gone: Vec<MemberId>,
     /// Buffers alive when the start was over.
     handles_at_start: usize,
     next_id: u64,
@@ -166,6 +168,7 @@ impl World {
             usable_bytes: u64::MAX,
             map_bytes: u64::MAX,
             grows: false,
+            gone: Vec::new(),
             handles_at_start: 0,
             next_id: 1,
             idle_turns: 0,
@@ -337,9 +340,16 @@ impl World {
         self.control(Control::Grow { members }, Commanded::Member)
     }
 
+    /// Lets a member leave for good.
+    pub fn remove(&mut self, member: MemberId) -> ControlId {
+        self.grows = true;
+        self.control(Control::Remove { member }, Commanded::Member)
+    }
+
     /// A new device in a place that the pool has no use for yet.
     pub fn put_device(&mut self, member: MemberId, device: VirtualMember) {
         if member.index() < self.members.member_count() {
+            self.former_bytes += self.status().member_stats.get(member.index()).map_or(0, |stats| stats.written.total());
             self.members.exchange(member, device);
             self.read_before[member.index()] = 0;
             return;

@@ -331,6 +331,12 @@ impl ZoneMap {
         self.zones.iter().any(|z| z.layout != self.zones[0].layout)
     }
 
+    /// Members, as a bit mask, that have a place in older layouts and none in the one in force: they leave the pool when nothing is left there.
+    pub fn leaving(&self) -> u64 {
+        let of = |newest: bool| self.zones.iter().filter(move |z| (z.layout == self.layout()) == newest).fold(0u64, |mask, z| mask | z.members);
+        of(false) & !of(true)
+    }
+
     /// Most data blocks of any segment.
     pub fn max_data_blocks(&self) -> u64 {
         self.zones.iter().map(|z| z.shape.data_blocks()).max().unwrap_or(1)
@@ -367,6 +373,13 @@ impl ZoneMap {
 
     /// The segments of other layouts that share an extent with this one, in order of their ids. Panics like [`ZoneMap::zone`].
     pub fn overlapping(&self, segment: SegmentId) -> Vec<SegmentId> {
+        let mut found = self.sharing(segment);
+        found.dedup();
+        found
+    }
+
+    /// As [`ZoneMap::overlapping`], each once for every extent that it shares.
+    pub fn sharing(&self, segment: SegmentId) -> Vec<SegmentId> {
         let location = self.locate(segment);
         let (layout, extent_bytes) = (location.zone.layout, location.zone.shape.extent_bytes());
         let mut found = Vec::new();
@@ -382,7 +395,6 @@ impl ZoneMap {
             }
         }
         found.sort_unstable();
-        found.dedup();
         found
     }
 

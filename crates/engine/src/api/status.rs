@@ -142,6 +142,8 @@ pub struct MemberStatus {
     pub slow: bool,
     /// It holds nothing but a journal.
     pub journal: bool,
+    /// It leaves the pool when what lies on it has moved to the others (docs/removal.md).
+    pub leaving: bool,
 }
 
 /// State of a scrub.

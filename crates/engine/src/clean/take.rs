@@ -13,13 +13,15 @@ impl Engine {
     pub(crate) fn is_clean_enough(&self) -> bool {
         let coming = self.segments.free_count() + self.segments.dead_count() - self.segments.dead_in_replay_count();
         let missing = (self.segments_wanted() as usize).saturating_sub(self.stream(STREAM_USER).reserved.len()) as u32;
-        coming + self.cleaner.victim_count() > self.floor(STREAM_USER) + 1 + missing + crate::format::cleaning_ahead(self.plan.segments)
+        // Each victim gives one; what it needs beyond that it takes.
+        let gives = (2 * self.cleaner.victim_count()).saturating_sub(self.cleaner.segments_needed());
+        coming + gives > self.floor(STREAM_USER) + 1 + missing + crate::format::cleaning_ahead(self.plan.segments)
     }
 
     /// Picks victims while too little is free or coming free.
     pub(super) fn take_victims(&mut self) {
         loop {
-            let (free, running) = (self.segments.free_count(), self.cleaner.victim_count());
+            let (free, running) = (self.segments.free_count(), self.cleaner.segments_needed());
             // Each victim may need a segment of its own for its moves before any of them comes free. Below what a checkpoint may
             // need one is begun at a time.
             let outputs = free.saturating_sub(self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE).max(1);
@@ -28,7 +30,7 @@ impl Engine {
             }
             let clock = self.counters.log_bytes / BLOCK_BYTES;
             // Without need nothing is cleaned that gains little: it would only wear the members.
-            let need = self.wants_room() || self.checkpoint.wants_segment();
+            let need = self.wants_room() || self.checkpoint.wants_segment() || self.removal_wants_room();
             let policy = &self.policy;
             let Some((segment, price)) = self.segments.take_victim(clock, need, &|place| policy.rate(place)) else { return };
             self.note_victim(segment, price);
@@ -55,6 +57,7 @@ impl Engine {
             lost_users: false,
             lost_index: false,
             gain,
+            needs: self.segments_for(segment),
         };
         self.cleaner.victims.insert(victim);
     }

@@ -249,7 +249,7 @@ impl Engine {
     }
 
     /// Pages of the index that are there.
-    pub(super) fn index_pages_mapped(&self) -> u64 {
+    pub(crate) fn index_pages_mapped(&self) -> u64 {
         self.volumes.get(VolumeId::INDEX).map_or(0, |v| v.map.mapped_blocks)
     }
 

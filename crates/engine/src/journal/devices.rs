@@ -63,6 +63,15 @@ impl Engine {
         Ok(())
     }
 
+    /// True if the log has all that was promised, and no round is under way, where the journal inside the members is about to move; if not, it asks for that.
+    pub(crate) fn journal_has_left(&mut self) -> bool {
+        if !self.journal.moves {
+            return true;
+        }
+        self.journal.by_log = self.journal.by_log.max(self.journal.promised);
+        self.journal.round.is_none() && self.orders.durable() >= self.journal.promised
+    }
+
     fn set_journal_devices(&mut self, area: Option<JournalArea>) {
         let had = self.superblock.journals.external.is_some();
         self.superblock.journals.external = area;
@@ -78,6 +87,13 @@ impl Engine {
 }
 
 impl Journal {
+    /// The journal inside the members lies here from now on; nothing in it is needed.
+    pub(crate) fn take_moved(&mut self, area: JournalArea) {
+        if let Some(ring) = self.rings.last_mut().filter(|_| std::mem::take(&mut self.moves)) {
+            *ring = Ring::new(area, Vec::new(), area.chunks - 1);
+        }
+    }
+
     /// `had`: the first ring is that of devices. `last`: what was admitted until now.
     fn set_devices(&mut self, had: bool, area: Option<JournalArea>, last: Order) {
         match area {

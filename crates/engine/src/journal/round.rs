@@ -117,7 +117,7 @@ impl Engine {
 
     /// How it is to be done, and what of the open batch fills rows.
     fn way(&mut self, horizon: Order, promised: Order) -> (Way, Option<FullRows>) {
-        if self.journal.rings.is_empty() || self.read_only {
+        if self.journal.rings.is_empty() || self.journal.moves || self.read_only {
             return (Way::Log, None);
         }
         self.journal.backlog.release(promised);

@@ -106,6 +106,9 @@ impl Engine {
                 None => return Err(refused(spare, "it is no spare")),
             },
         };
+        if self.zones.leaving() >> member.0 & 1 == 1 {
+            return Err(refused(member, "it is being removed from the pool: nothing is to be put in its place"));
+        }
         let needed = needed_bytes(&self.zones, &self.superblock.journals, member);
         if size_bytes < needed {
             return Err(refused(member, format!("the device has {size_bytes} bytes, the member's place needs {needed}")));
@@ -142,7 +145,7 @@ impl Engine {
     }
 
     /// True if the member is out of use, that is on record, and none of its commands is in flight.
-    fn is_out(&self, member: MemberId) -> bool {
+    pub(crate) fn is_out(&self, member: MemberId) -> bool {
         let m = &self.members.list[member.index()];
         !m.online && m.in_flight == 0 && m.lost_wish <= self.superblock_writer.done
     }
@@ -178,6 +181,10 @@ impl Engine {
         let slots = self.superblock.members.len();
         if member.index() > slots || member.index() >= MAX_MEMBERS {
             return Err(refused(member, format!("the pool has {slots} slots, and no more than {MAX_MEMBERS} can be")));
+        }
+        if self.members.list.get(member.index()).is_some() {
+            // The last one may have left just now.
+            self.check_settled(member)?;
         }
         if member.index() == slots {
             self.superblock.members.push(MemberRecord::new(Uuid::default(), MemberState::Removed, 0));

@@ -70,6 +70,8 @@ pub(crate) enum Change {
     Serve,
     /// A journal device that is out of use is given up for good.
     Dismiss,
+    /// It leaves, and nothing is left on it.
+    Emptied,
 }
 
 /// Since when the member may have missed something, from then on.
@@ -99,7 +101,7 @@ pub(crate) enum Answer {
 }
 
 use Answer::{Never, Refused, Stays, To};
-use Change::{Add, BringBack, Dismiss, Exchange, Fault, GiveUp, Join, Leave, Serve, Start, TakeOut, Whole};
+use Change::{Add, BringBack, Dismiss, Emptied, Exchange, Fault, GiveUp, Join, Leave, Serve, Start, TakeOut, Whole};
 use Found::{Apart, AsLeft, Current, Nothing, Older};
 use Life::{Failed, Missing, Offline, Online, Rebuilding, Removed, Spare};
 
@@ -178,6 +180,10 @@ pub(crate) const fn next(life: Life, change: Change) -> Answer {
         (Online | Rebuilding | Missing | Failed | Offline, Serve) => NO_SPARE,
         (Missing | Failed | Offline, Dismiss) => To(Removed, Missed::Nothing),
         (Online | Rebuilding, Dismiss) => IN_USE,
+
+        (Online | Missing | Failed | Offline, Emptied) => To(Removed, Missed::Nothing),
+        // What is left to rebuild lies where nothing is in use: it ends first.
+        (Rebuilding | Spare | Removed, Emptied) => Never,
     }
 }
 

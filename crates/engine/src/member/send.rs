@@ -129,7 +129,7 @@ impl Engine {
     }
 
     /// Nothing goes to a member any more: what is held for it will end as failed.
-    pub(super) fn cancel_held(&mut self, member: MemberId) {
+    pub(crate) fn cancel_held(&mut self, member: MemberId) {
         let cancelled = self.dispatch.lanes.cancel(member);
         self.dispatch.cancelled.extend(cancelled.into_iter().map(|held| held.command));
     }

@@ -187,7 +187,9 @@ impl Engine {
         let plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille, shares).map_err(|e| OpenError::Damage(e.to_string()))?;
         let mut limits = options.limits;
         let map_bytes_wanted = limits.map_bytes;
-        limits.map_bytes = limits.map_bytes.min(plan.map_pages_max * BLOCK_BYTES);
+        // (What the checkpoint holds may be of a time before a member began to leave.)
+        let payload_pages = crate::format::map_pages_of_any_layout(&zones, shares, plan.map_pages_max);
+        limits.map_bytes = limits.map_bytes.min(payload_pages * BLOCK_BYTES);
         let largest = zones.zones().iter().map(|z| u64::from(z.shape.chunk_rows) * u64::from(z.shape.data) * BLOCK_BYTES).max().unwrap_or(0);
         limits.pending_bytes = limits.pending_bytes.max(4 * largest);
         limits.batches_in_flight = limits.batches_in_flight.max(1);

@@ -9,6 +9,12 @@
 //! free. Zones with more members than columns rotate: there a new segment waits for several old ones. As long as it does, those that are free
 //! are *idle* and may be taken like any other, after all others: nothing that is free is ever lost to a segment that can not be used yet.
 //!
+//! **A member leaves** (docs/removal.md): then segments of the layout in force are smaller or fewer. 4 They come into force by *groups*: segments of all layouts
+//! that are linked by extents that they share. Those of the layout in force wait for all older ones of their group, so at any time a group has one layout or
+//! the other, and no extent is lost between the two. 5 Segments of older layouts in whose extents the new one has nothing (*uncovered*: the rest of a large member whose
+//! peer leaves) may be taken like idle ones until they are given up, one by one. 6 A segment of an older layout counts as full for cleaning when it holds as much as the
+//! layout in force has in its extents: more would take more than it gives.
+//!
 //! Nothing of this is stored. It follows from which segments are in use, so a crash can not contradict it: [`Segments::settle_layers`].
 
 use super::{Segment, SegmentState, Segments};
@@ -28,6 +34,62 @@ pub(super) struct Layers {
     idle: BTreeSet<SegmentId>,
     /// Segments of older layouts that are in use.
     older: BTreeSet<SegmentId>,
+    /// While a member leaves: which segments come into force together.
+    groups: Option<Groups>,
+}
+
+/// Segments that are linked by extents that they share.
+#[derive(Debug)]
+struct Groups {
+    /// The group of each segment.
+    of: Vec<u32>,
+    /// Of each group the segments of the layout in force, and those of older ones.
+    newest: Vec<Vec<SegmentId>>,
+    older: Vec<Vec<SegmentId>>,
+}
+
+impl Groups {
+    fn new(zones: &ZoneMap) -> Self {
+        let count = zones.segment_count() as usize;
+        let newest = zones.layout();
+        let mut groups = Self { of: vec![u32::MAX; count], newest: Vec::new(), older: Vec::new() };
+        for first in zones.segments() {
+            if groups.of[first.index()] != u32::MAX {
+                continue;
+            }
+            let group = groups.newest.len() as u32;
+            groups.newest.push(Vec::new());
+            groups.older.push(Vec::new());
+            groups.of[first.index()] = group;
+            let mut open = vec![first];
+            while let Some(id) = open.pop() {
+                let list = if zones.zone(id).layout == newest { &mut groups.newest } else { &mut groups.older };
+                list[group as usize].push(id);
+                for over in zones.overlapping(id) {
+                    if groups.of[over.index()] == u32::MAX {
+                        groups.of[over.index()] = group;
+                        open.push(over);
+                    }
+                }
+            }
+        }
+        groups
+    }
+
+    fn newest(&self, id: SegmentId) -> &[SegmentId] {
+        &self.newest[self.of[id.index()] as usize]
+    }
+
+    fn older(&self, id: SegmentId) -> &[SegmentId] {
+        &self.older[self.of[id.index()] as usize]
+    }
+}
+
+/// Payload of the layout in force in the extents of a segment of an older one, in blocks.
+fn given(zones: &ZoneMap, id: SegmentId) -> u64 {
+    let newest = zones.layout();
+    let of = |over: SegmentId| payload_blocks(zones.shape(over)) / u64::from(zones.shape(over).width);
+    zones.sharing(id).into_iter().filter(|over| zones.zone(*over).layout == newest).map(of).sum()
 }
 
 impl Layers {
@@ -35,7 +97,11 @@ impl Layers {
         self.zones.zone(id).layout == self.newest
     }
 
+    /// Segments of the layout in force that wait for this one of an older one.
     fn newest_over(&self, id: SegmentId) -> Vec<SegmentId> {
+        if let Some(groups) = &self.groups {
+            return groups.newest(id).to_vec();
+        }
         let mut over = self.zones.overlapping(id);
         over.retain(|other| self.is_newest(*other));
         over
@@ -80,7 +146,12 @@ impl Segments {
         }
         let units = |blocks: u64| (blocks * u64::from(FULL_BLOCK_UNITS)) as u32;
         // What a segment of full batches can hold beside headers: a segment with that much alive is not worth cleaning.
-        let capacity = |id: SegmentId| if zones.contains(id) { units(payload_blocks(zones.shape(id))) } else { 0 };
+        let leaves = zones.leaving() != 0;
+        let capacity = |id: SegmentId| match zones.contains(id) {
+            false => 0,
+            true if leaves && zones.zone(id).layout != zones.layout() => units(given(zones, id).min(payload_blocks(zones.shape(id)))).max(1),
+            true => units(payload_blocks(zones.shape(id))),
+        };
         self.capacities = (0..count).map(SegmentId).map(capacity).collect();
         self.victims = VictimIndex::new(count, units(zones.max_data_blocks()), self.victims.policy());
     }
@@ -101,7 +172,14 @@ impl Segments {
     pub(super) fn settle_layers(&mut self, zones: &ZoneMap) {
         self.free.clear();
         let newest = zones.layout();
-        let mut layers = Layers { zones: zones.clone(), newest, blockers: vec![0; self.table.len()], idle: BTreeSet::new(), older: BTreeSet::new() };
+        let mut layers = Layers {
+            zones: zones.clone(),
+            newest,
+            blockers: vec![0; self.table.len()],
+            idle: BTreeSet::new(),
+            older: BTreeSet::new(),
+            groups: (zones.leaving() != 0).then(|| Groups::new(zones)),
+        };
         for id in (0..self.count()).map(SegmentId) {
             let in_use = self.table[id.index()].state.is_in_use();
             if !zones.contains(id) {
@@ -175,7 +253,7 @@ impl Segments {
         let over = layers.zones.overlapping(id);
         // One of its extents may be in use by a third layout, or be waiting in another idle segment.
         let taken = over.iter().any(|other| self.table[other.index()].state.is_in_use() || layers.idle.contains(other));
-        if taken || !over.iter().any(|other| layers.is_newest(*other)) {
+        if taken || (layers.groups.is_none() && !over.iter().any(|other| layers.is_newest(*other))) {
             self.table[id.index()].state = SegmentState::Retired;
         } else {
             layers.idle.insert(id);
@@ -221,6 +299,25 @@ impl Segments {
     pub fn give_back(&mut self, id: SegmentId) {
         debug_assert_eq!(self.table[id.index()].state, SegmentState::Reserved);
         self.set_free(id);
+    }
+
+    /// True if a member leaves and the layout in force has nothing in the extents of this segment.
+    pub fn is_uncovered(&self, id: SegmentId) -> bool {
+        let groups = self.layers.as_ref().and_then(|layers| layers.groups.as_ref());
+        groups.is_some_and(|groups| groups.newest(id).is_empty())
+    }
+
+    /// Gives up a free segment in whose extents the layout in force has nothing. False if there is none.
+    pub fn give_up_idle(&mut self) -> bool {
+        let Some(id) = self.layers.iter().flat_map(|layers| layers.idle.iter().copied()).find(|id| self.is_uncovered(*id)) else { return false };
+        self.layers.iter_mut().for_each(|layers| _ = layers.idle.remove(&id));
+        self.table[id.index()].state = SegmentState::Retired;
+        true
+    }
+
+    /// What a segment of an older layout gives to the layout in force, less what is live in it, in units: what moving it gains.
+    pub fn gain(&self, id: SegmentId) -> i64 {
+        i64::from(self.capacities[id.index()]) - i64::from(self.table[id.index()].live_units)
     }
 
     pub(super) fn idle_count(&self) -> usize {
@@ -286,7 +383,11 @@ impl Segments {
             let state = self.table[id.index()].state;
             let (newest, over) = (layers.is_newest(id), layers.zones.overlapping(id));
             let used = over.iter().filter(|other| self.table[other.index()].state.is_in_use());
-            let blockers = used.clone().filter(|other| !layers.is_newest(**other)).count();
+            let in_use = |other: &&SegmentId| self.table[other.index()].state.is_in_use();
+            let blockers = match &layers.groups {
+                Some(groups) if newest => groups.older(id).iter().filter(in_use).count(),
+                _ => used.clone().filter(|other| !layers.is_newest(**other)).count(),
+            };
             let right = match state {
                 SegmentState::Shadowed => newest && blockers > 0,
                 SegmentState::Free => newest && blockers == 0,

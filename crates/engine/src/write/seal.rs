@@ -25,8 +25,8 @@ impl Engine {
         let checkpoint = self.checkpoint.reserve_segments();
         let victims = self.cleaner.victim_count();
         match stream {
-            // Each victim that was begun may need one segment for its moves and gives one back; one more may always be begun.
-            STREAM_CHECKPOINT => victims.max(1),
+            // Each victim that was begun may need one segment for its moves (or more, while a member leaves) and gives one back; one more may always be begun.
+            STREAM_CHECKPOINT => self.cleaner.segments_needed().max(1),
             STREAM_CLEANED if victims > 0 => 0,
             // Repairs leave more alone than this (`clean/repair.rs`); what is in the open batch can be sealed although a checkpoint came between.
             STREAM_CLEANED => CHECKPOINT_RESERVE,

@@ -47,7 +47,7 @@ impl Run {
         let Some(exchange) = self.exchange else {
             if self.scenario.exchanges_per_mille > 0 && self.rng.below(1000) < self.scenario.exchanges_per_mille {
                 self.heal();
-                if let Some(member) = self.victim() {
+                if let Some(member) = self.victim().filter(|member| !self.may_be_leaving(*member)) {
                     self.begin_exchange(member);
                 }
             } else if let Some(device) = self.device_to_exchange() {

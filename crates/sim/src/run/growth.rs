@@ -36,7 +36,7 @@ impl Run {
     pub(super) fn growth_step(&mut self) -> Result<(), Violation> {
         let Some(growth) = self.growth.take() else {
             let due = !self.goes_beyond && self.scenario.grows > self.grown && self.growth_rng.below(1000) < self.scenario.grows_per_mille;
-            if due && self.exchange.is_none() {
+            if due && self.exchange.is_none() && !self.may_be_leaving(MemberId(self.scenario.sizes.len() as u8 - 1)) {
                 self.begin_growth()?;
             }
             return Ok(());
@@ -160,7 +160,10 @@ impl Run {
     pub(super) fn end_restripe(&mut self) -> Result<(), Violation> {
         for _ in 0..RESTRIPE_TURNS_MAX {
             let restripe = self.world.status().restripe;
-            if !restripe.active || restripe.segments_damaged > 0 {
+            if restripe.active && restripe.segments_damaged > 0 {
+                return Ok(());
+            }
+            if !restripe.active && self.note_gone()? {
                 return Ok(());
             }
             if !self.world.turn()? || self.world.under_way() == 0 {

@@ -42,13 +42,14 @@ impl Run {
 
     /// Whom to replace, and if it was healthy.
     fn replaced(&mut self) -> Option<(MemberId, bool)> {
-        let has_place = |member: &MemberId| !self.devices.is_one(*member) && !self.is_coming(*member);
+        let has_place = |member: &MemberId| !self.devices.is_one(*member) && !self.is_coming(*member) && !self.may_be_leaving(*member);
         let ailing: Vec<MemberId> = self.world.ailing.iter().copied().filter(has_place).collect();
         if !ailing.is_empty() {
             return Some((self.rng.pick(&ailing), false));
         }
         let count = self.scenario.sizes.len() as u64;
-        (self.scenario.redundancy.tolerance() > 0).then(|| (MemberId(self.rng.below(count) as u8), true))
+        let member = (self.scenario.redundancy.tolerance() > 0).then(|| MemberId(self.rng.below(count) as u8));
+        member.filter(|member| !self.may_be_leaving(*member)).map(|member| (member, true))
     }
 
     /// The device that was replaced is plugged in again: the pool does not know it any more, and looks as if nothing were there.

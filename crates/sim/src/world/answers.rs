@@ -83,7 +83,8 @@ impl World {
             }
             Notice::Filling { .. } | Notice::MapFull { .. } | Notice::ScrubEnded { .. } | Notice::MemberSlow { .. } | Notice::MemberNotSlow { .. } => {}
             Notice::MemberRebuilding { .. } | Notice::MemberRebuilt { .. } | Notice::MemberOffline { .. } => {}
-            Notice::Grown { .. } | Notice::Restriped | Notice::Overcommitted { .. } => {}
+            Notice::Grown { .. } | Notice::Leaving { .. } | Notice::Restriped | Notice::Overcommitted { .. } => {}
+            Notice::Removed { member, .. } => self.gone.push(*member),
         }
         Ok(())
     }

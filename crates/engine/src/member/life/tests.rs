@@ -24,6 +24,7 @@ fn changes() -> Vec<(Change, String)> {
     list.push((Leave, "that growth is taken back before it is in force".to_owned()));
     list.push((Serve, "`pool add --journal`: it becomes a journal device".to_owned()));
     list.push((Dismiss, "`pool remove` of a journal device, whose promises the log has".to_owned()));
+    list.push((Emptied, "it leaves (`pool remove`), and nothing is left on it".to_owned()));
     list
 }
 

@@ -11,6 +11,9 @@
 //! 5. Nothing that was written is forgotten: a pool that starts has every batch in its log.
 //! 6. As long as no old member bears the generation with a new layout, the old members start without the new ones; also when it was taken back.
 //!
+//! A removal goes through the two generations that `restripe/removal.rs` writes: the one with the layout over the others, to all, and the one without the member, to the
+//! others alone; power may fail when either is on any subset of them.
+//!
 //! A growth goes through the generations that `restripe.rs` writes; power may fail when any of them is on any subset of the devices.
 
 use super::*;
@@ -19,8 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use windrow_io::{MemberError, MemberErrorKind};
-use windrow_layout::superblock::MemberRecord;
 use windrow_layout::superblock::slot_offset;
+use windrow_layout::superblock::{Features, MemberRecord};
 
 const BATCHES_MAX: u32 = 3;
 const CHECKPOINTS_MAX: u64 = 2;
@@ -105,6 +108,10 @@ enum Step {
     PowerOff,
     Plug(usize),
     Grow(Growth),
+    /// The member begins to leave; power is cut when that is on those devices only that the mask names.
+    Leave(usize, Option<usize>),
+    /// Those that leave are let go of; the same.
+    LetGo(Option<usize>),
     Start,
     StartAndCut,
     /// By force, on another machine, with this device only. What it held is cleaned away there.
@@ -270,6 +277,42 @@ impl World {
         Some(())
     }
 
+    /// As `restripe/removal.rs` goes about it.
+    fn begin_removal(&mut self, member: usize, cut: Option<usize>) -> Option<()> {
+        let running = self.running.as_mut()?;
+        let (whole, zones) = (running.superblock.members.iter().all(|r| r.state == MemberState::Online), &running.superblock.zones);
+        let (count, one_layout) = (running.superblock.members.len(), zones.iter().all(|z| z.layout == zones[0].layout));
+        (whole && one_layout && count > running.superblock.redundancy.min_members()).then_some(())?;
+        running.superblock.zones = crate::format::shrunk_for_model(&running.superblock, MemberId(member as u8));
+        running.superblock.features.incompatible |= Features::LEAVING;
+        self.write_generation_to(cut.unwrap_or(usize::MAX));
+        if cut.is_some() {
+            self.running = None;
+        }
+        Some(())
+    }
+
+    fn let_go(&mut self, cut: Option<usize>) -> Option<()> {
+        let running = self.running.as_mut()?;
+        let zones = ZoneMap::new(running.superblock.zones.clone());
+        let leaving = zones.leaving();
+        let gone: Vec<usize> = (0..running.superblock.members.len()).filter(|m| leaving >> m & 1 == 1).collect();
+        (leaving != 0 && gone.iter().all(|m| running.superblock.members[*m].state != MemberState::Rebuilding)).then_some(())?;
+        running.superblock.zones = zones.current().cloned().collect();
+        running.superblock.features.incompatible &= !Features::LEAVING;
+        for member in gone {
+            assert!(self.record(member, Change::Emptied));
+            self.running.as_mut()?.superblock.members[member].uuid = Uuid::default();
+        }
+        let in_use = |r: &Running| r.superblock.members.iter().enumerate().fold(0, |mask, (m, record)| mask | usize::from(record.is_in_use()) << m);
+        let mask = self.running.as_ref().map_or(0, in_use);
+        self.write_generation_to(mask & cut.unwrap_or(usize::MAX));
+        if cut.is_some() {
+            self.running = None;
+        }
+        Some(())
+    }
+
     /// As `Engine::end_growing`.
     fn end_growing(&mut self) {
         let Some(running) = self.running.as_mut().filter(|running| running.superblock.is_growing()) else { return };
@@ -363,6 +406,8 @@ impl World {
                 world.write_generation(false);
             }
             (Step::Grow(growth), Some(_)) if self.grows < 2 => world.grow(growth)?,
+            (Step::Leave(m, cut), Some(_)) => world.begin_removal(m, cut)?,
+            (Step::LetGo(cut), Some(_)) => world.let_go(cut)?,
             (Step::PowerOff, Some(_)) => world.running = None,
             (Step::Plug(m), None) => world.devices[m].present ^= true,
             (Step::Start, None) => world.start(false, false).then_some(())?,
@@ -561,6 +606,30 @@ fn no_growth_that_is_cut_off_splits_a_pool_or_makes_it_depend_on_the_new_members
             world.check().unwrap_or_else(|why| panic!("{why}\nafter {step:?} of {members} and {new}"));
             println!("{step:?} of {redundancy:?} {members} and {new}");
             worlds += explore_from(world, &steps, &[], depth);
+        }
+    }
+    assert!(worlds > 10_000, "{worlds}");
+}
+
+/// A member leaves, and power fails at any point of it, with any of the members gone before and after.
+#[test]
+fn no_removal_that_is_cut_off_splits_a_pool_or_makes_it_depend_on_the_one_that_leaves() {
+    use Step::*;
+    let mut worlds = 0;
+    for (redundancy, members, depth) in [(Redundancy::Copies(2), 3, 5), (Redundancy::Single, 4, 4), (Redundancy::None, 2, 5), (Redundancy::Copies(3), 4, 4)] {
+        let mut first = World::new(redundancy, members);
+        assert!(first.start(false, false));
+        let mut steps = vec![Write, PowerOff, Start, StartAndCut, LetGo(None)];
+        steps.extend((0..1 << members).map(|mask| LetGo(Some(mask))));
+        steps.extend((0..members).flat_map(|m| [Plug(m), Fault(m), FaultAndCut(m), BringBack(m), Rebuild(m)]));
+        let ways = [None].into_iter().chain((0..1usize << members).map(Some));
+        for cut in ways {
+            let begun = first.step(Write).and_then(|world| world.step(Leave(members - 1, cut))).expect("a removal begins");
+            begun.check().unwrap_or_else(|why| panic!("{why}\nafter {cut:?}"));
+            worlds += explore_from(begun.clone(), &steps, &[], depth - 1);
+            if let Some(gone) = begun.step(LetGo(None)) {
+                worlds += explore_from(gone, &steps, &[], depth);
+            }
         }
     }
     assert!(worlds > 10_000, "{worlds}");

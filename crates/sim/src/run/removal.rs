@@ -1,0 +1,137 @@
+//! Members leave for good in the middle of everything, of full pools, too, with members lost and power cut meanwhile.
+//!
+//! What must hold: nothing that is promised is broken by it; a removal is refused only for a reason; one that was begun ends, also without the device of the one that
+//! leaves; that device, plugged in again with what it bore, is none of the pool's.
+
+use super::Run;
+use crate::model::Asked;
+use crate::violation::{Broken, Violation, ensure};
+use windrow_engine::{ControlError, ControlId};
+use windrow_io::MemberIo;
+use windrow_layout::superblock::{LABEL_BYTES, LABEL_OFFSET, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE};
+use windrow_random::Rng;
+use windrow_units::MemberId;
+
+/// State of removals.
+#[derive(Debug)]
+pub(super) struct Removal {
+    rng: Rng,
+    asked: Option<ControlId>,
+    /// Trims that may still make room for one that was refused for want of it.
+    trims: u32,
+    pub(super) begun: u64,
+    /// Members that left, and removals refused.
+    pub(super) removed: u64,
+    pub(super) refused: u64,
+}
+
+impl Removal {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { rng: Rng::stream(seed, "removals"), asked: None, trims: 0, begun: 0, removed: 0, refused: 0 }
+    }
+
+    /// The power goes.
+    pub(super) fn leave(&mut self) {
+        (self.asked, self.trims) = (None, 0);
+    }
+}
+
+impl Run {
+    fn last_member(&self) -> MemberId {
+        MemberId(self.scenario.sizes.len() as u8 - 1)
+    }
+
+    /// True if it may be leaving, or may have left by a generation that some bear and others do not.
+    pub(super) fn may_be_leaving(&self, member: MemberId) -> bool {
+        self.removal.begun > self.removal.removed && member == self.last_member()
+    }
+
+    /// Begins with a removal now and then.
+    pub(super) fn removal_step(&mut self) -> Result<(), Violation> {
+        self.note_gone()?;
+        if let Some(id) = self.removal.asked {
+            let Some(answer) = self.world.take_answer(id) else { return Ok(()) };
+            self.removal.asked = None;
+            return self.removal_answered(answer.map(|_| ()));
+        }
+        let per_mille = if self.removal.trims > 0 { 300 } else { self.scenario.removes_per_mille };
+        let due = !self.goes_beyond && self.scenario.removes > self.removal.begun && self.removal.rng.below(1000) < per_mille;
+        if due && self.exchange.is_none() && self.growth.is_none() && self.scenario.sizes.len() > 1 {
+            self.heal();
+            let member = self.last_member();
+            // From now on it may be on record.
+            self.removal.begun += 1;
+            self.removal.asked = Some(self.world.remove(member));
+        }
+        Ok(())
+    }
+
+    fn removal_answered(&mut self, answer: Result<(), ControlError>) -> Result<(), Violation> {
+        match answer {
+            Ok(()) => self.removal.trims = 0,
+            Err(ControlError::NoSpace(_)) => {
+                // A pool that is full: it is trimmed bit by bit until it just fits.
+                self.removal.begun -= 1;
+                self.removal.refused += 1;
+                self.removal.trims = if self.removal.trims == 0 { 200 } else { self.removal.trims - 1 };
+                let volumes: Vec<_> = self.world.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64)).collect();
+                for (id, blocks) in volumes.into_iter().filter(|(_, blocks)| *blocks > 0) {
+                    let first = self.removal.rng.below(blocks);
+                    let count = self.removal.rng.between(1, 64).min(blocks - first);
+                    self.world.submit(id, Asked::Zero { at: first * 8, count: count * 8, no_hole: None, fua: false });
+                }
+            }
+            // A member is away, or too few would be left, or data still moves.
+            Err(ControlError::Member { .. } | ControlError::Invalid(_)) => {
+                self.removal.begun -= 1;
+                self.removal.refused += 1;
+            }
+            Err(error) => return Err(Violation::new(Broken::Error, format!("a member does not leave: {error}"))),
+        }
+        Ok(())
+    }
+
+    /// The engine has told that members are gone. True if it owes nothing.
+    pub(super) fn note_gone(&mut self) -> Result<bool, Violation> {
+        for member in std::mem::take(&mut self.world.gone) {
+            self.note_removed();
+            ensure!(member.index() == self.scenario.sizes.len(), Protocol, "member {member} is gone, and was not to leave");
+            self.world.check_settled(member)?;
+            // A host wipes the device, if it comes to that.
+            if self.removal.rng.chance(500) {
+                self.wipe(member)?;
+            }
+        }
+        let status = self.world.status();
+        Ok(self.removal.begun <= self.removal.removed || !status.members.get(self.last_member().index()).is_some_and(|slot| slot.state == "removed"))
+    }
+
+    /// Who has been let go of by the generation that rules is no member any more.
+    pub(super) fn note_removed(&mut self) {
+        let members = self.world.status().members;
+        let last = self.last_member();
+        if self.scenario.removes > 0 && members.get(last.index()).is_some_and(|slot| slot.state == "removed") {
+            self.scenario.sizes.pop();
+            self.removal.removed += 1;
+            self.removal.begun = self.removal.begun.max(self.removal.removed);
+            self.world.ailing.remove(&last);
+            self.curable.remove(&last);
+            *self.world.members.ailment_mut(last) = Default::default();
+            self.world.trace.tell(|| format!("member {last} has left"));
+        } else if self.removal.begun > self.removal.removed && self.removal.asked.is_none() && !members.iter().any(|slot| slot.leaving) {
+            // Power failed before it was on record.
+            self.removal.begun = self.removal.removed;
+        }
+    }
+
+    fn wipe(&mut self, member: MemberId) -> Result<(), Violation> {
+        let received = self.world.members.member(member).received;
+        let members = &mut self.world.members;
+        let mut write = |offset: u64, bytes: usize| members.write(member, offset, &vec![0; bytes]);
+        let slots = (0..SLOT_COUNT).map(|slot| (SLOT_OFFSET + slot * SLOT_STRIDE, SLOT_BYTES));
+        let wiped = slots.chain([(LABEL_OFFSET, LABEL_BYTES)]).try_for_each(|(offset, bytes)| write(offset, bytes));
+        wiped.and_then(|()| self.world.members.flush(member)).map_err(|error| Violation::new(Broken::Error, format!("a removed device: {error}")))?;
+        self.world.members.member_mut(member).received = received;
+        Ok(())
+    }
+}
