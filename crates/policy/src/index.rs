@@ -12,12 +12,15 @@
 //!    (then [`CLASSES`] of them) keep the older segments near the front, and the first [`CANDIDATES`] of each are scored: work is
 //!    bounded, whatever the number of segments.
 //!
-//! Ties go to the segment that has been longest in its bucket. All memory is allocated at construction.
+//! Ties go to the segment that has been longest in its bucket. All memory is allocated at construction. [`VictimIndex::new_lazy`] is the same for greedy with less
+//! work for each block, and now and then a look at all segments ([`far`]).
 
 use crate::victim::{SegmentStats, cost_benefit};
 use bits::BucketBits;
+use far::{FAR, Near};
 
 mod bits;
+mod far;
 
 /// Which segment is cleaned next.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -69,10 +72,12 @@ struct Node {
     bucket: u32,
     live_units: u32,
     capacity_units: u32,
+    /// When it came into its bucket, see [`far`].
+    stamp: u32,
     sealed_at: u64,
 }
 
-const ABSENT: Node = Node { previous: NONE, next: NONE, bucket: NONE, live_units: 0, capacity_units: 1, sealed_at: 0 };
+const ABSENT: Node = Node { previous: NONE, next: NONE, bucket: NONE, live_units: 0, capacity_units: 1, stamp: 0, sealed_at: 0 };
 
 impl Node {
     fn stats(&self) -> SegmentStats {
@@ -94,12 +99,23 @@ pub struct VictimIndex {
     len: u32,
     /// Segments in the index whose capacity is not the largest; their bucket says their utilisation only roughly.
     smaller: u32,
+    near: Near,
 }
 
 impl VictimIndex {
     /// An empty index for segments `0 .. segments` of at most `capacity_units_max` units. Takes 32 bytes for each segment and 8 bytes for
     /// each bucket.
     pub fn new(segments: u32, capacity_units_max: u32, policy: VictimPolicy) -> Self {
+        Self::build(segments, capacity_units_max, policy, false)
+    }
+
+    /// The same victims in the same order in less time, of which one call in many takes time in proportion to the number of segments: for those
+    /// whom a pause does not hurt. Only greedy gains.
+    pub fn new_lazy(segments: u32, capacity_units_max: u32, policy: VictimPolicy) -> Self {
+        Self::build(segments, capacity_units_max, policy, true)
+    }
+
+    fn build(segments: u32, capacity_units_max: u32, policy: VictimPolicy, lazy: bool) -> Self {
         let buckets = greedy_buckets(segments).max(CLASSES) + 3;
         let mut index = Self {
             policy,
@@ -111,6 +127,7 @@ impl VictimIndex {
             occupied: BucketBits::new(buckets),
             len: 0,
             smaller: 0,
+            near: Near::new(lazy),
         };
         index.set_policy(policy);
         index
@@ -132,11 +149,13 @@ impl VictimIndex {
         self.full_bucket = full_bucket(self.capacity_units_max, self.shift);
         self.buckets.fill(EMPTY);
         self.occupied.clear();
+        self.near.reset(policy);
         for segment in 0..self.nodes.len() as u32 {
             if self.nodes[segment as usize].bucket != NONE {
-                self.link(segment);
+                self.sort_in(segment);
             }
         }
+        self.raise_bound();
     }
 
     /// The largest capacity, as given at construction.
@@ -170,7 +189,8 @@ impl VictimIndex {
         self.nodes[segment as usize] = Node { live_units, capacity_units, sealed_at, ..ABSENT };
         self.len += 1;
         self.smaller += u32::from(capacity_units != self.capacity_units_max);
-        self.link(segment);
+        self.sort_in(segment);
+        self.raise_bound();
     }
 
     /// Stores a new live count. A segment that is not in the index (open, or being cleaned) is left alone and `false` returned.
@@ -180,11 +200,18 @@ impl VictimIndex {
             Some(node) if node.bucket != NONE => node,
             _ => return false,
         };
+        let (old, live_before, capacity_units) = (node.bucket, node.live_units, node.capacity_units);
         node.live_units = live_units;
-        let (old, capacity_units) = (node.bucket, node.capacity_units);
-        if old != self.bucket_of(live_units, capacity_units) {
+        let new = self.bucket_of(live_units, capacity_units);
+        if old == FAR {
+            let before = self.bucket_of(live_before, capacity_units);
+            if new != before {
+                self.move_beyond(segment, before, new);
+            }
+        } else if old != new {
             self.unlink(segment);
-            self.link(segment);
+            self.sort_in(segment);
+            self.raise_bound();
         }
         true
     }
@@ -192,10 +219,14 @@ impl VictimIndex {
     /// Takes a segment out and returns its numbers, if it was in.
     pub fn remove(&mut self, segment: u32) -> Option<SegmentStats> {
         let stats = self.get(segment)?;
-        self.unlink(segment);
+        match self.nodes[segment as usize].bucket {
+            FAR => self.near.beyond -= u32::from(self.bucket_of(stats.live_units, stats.capacity_units) < self.full_bucket),
+            _ => self.unlink(segment),
+        }
         self.nodes[segment as usize].bucket = NONE;
         self.len -= 1;
         self.smaller -= u32::from(stats.capacity_units != self.capacity_units_max);
+        self.raise_bound();
         Some(stats)
     }
 
@@ -243,8 +274,8 @@ impl VictimIndex {
         }
         let present = self.nodes.iter().filter(|node| node.bucket != NONE);
         let smaller = present.clone().filter(|node| node.capacity_units != self.capacity_units_max).count();
-        match (present.count() == self.len as usize, found == self.len, smaller == self.smaller as usize) {
-            (true, true, true) => Ok(()),
+        match (present.count() == self.len as usize, found == self.near.len, smaller == self.smaller as usize) {
+            (true, true, true) => self.check_bound(),
             _ => Err(format!("{found} segments linked, {} counted", self.len)),
         }
     }
@@ -305,6 +336,34 @@ impl VictimIndex {
         1 + (scaled >> self.shift)
     }
 
+    /// A node beyond the bound has come from one bucket into another. That is nearly all that happens, so it is short.
+    #[inline]
+    fn move_beyond(&mut self, segment: u32, before: u32, new: u32) {
+        self.near.beyond -= u32::from(before < self.full_bucket);
+        if new < self.near.below || self.near.len == 0 {
+            self.sort_in(segment);
+            self.lower_bound();
+            self.raise_bound();
+        } else {
+            self.nodes[segment as usize].stamp = self.near.stamp();
+            self.near.beyond += u32::from(new < self.full_bucket);
+        }
+    }
+
+    /// Puts a node that is in no list and not counted where its numbers belong: into a list, or beyond the bound.
+    fn sort_in(&mut self, segment: u32) {
+        let stamp = self.near.stamp();
+        let node = &mut self.nodes[segment as usize];
+        (node.stamp, node.bucket) = (stamp, FAR);
+        let node = *node;
+        let bucket = self.bucket_of(node.live_units, node.capacity_units);
+        if bucket < self.near.below {
+            self.link(segment);
+        } else {
+            self.near.beyond += u32::from(bucket < self.full_bucket);
+        }
+    }
+
     /// Puts a node that is in no list into the list that its numbers belong to.
     fn link(&mut self, segment: u32) {
         let node = self.nodes[segment as usize];
@@ -315,6 +374,7 @@ impl VictimIndex {
         };
         let previous = if next == NONE { self.buckets[number as usize].last } else { self.nodes[next as usize].previous };
         self.nodes[segment as usize] = Node { previous, next, bucket: number, ..node };
+        self.near.len += 1;
         self.join(previous, segment, number);
         self.join(segment, next, number);
         self.occupied.insert(number);
@@ -344,6 +404,7 @@ impl VictimIndex {
     /// Takes a node out of its list. Its own links are left as they were.
     fn unlink(&mut self, segment: u32) {
         let Node { previous, next, bucket, .. } = self.nodes[segment as usize];
+        self.near.len -= 1;
         self.join(previous, next, bucket);
         if previous == NONE && next == NONE {
             self.buckets[bucket as usize] = EMPTY;

@@ -45,6 +45,11 @@ pub trait Placement {
     const SURVEYS_VICTIMS: bool = false;
     /// Streams in use now, 1 to [`STREAMS_MAX`].
     fn streams(&self) -> usize;
+    /// Reads what it keeps of blocks that are about to be written or moved, so that misses of the cache overlap; the answer says nothing, and is there so that the
+    /// reads are not left out.
+    fn touch(&self, _blocks: &[u32]) -> u32 {
+        0
+    }
     /// The user writes a block; its last version, if it was live, has been told to [`Placement::died`] before.
     fn user(&mut self, block: u32, now: u32) -> u8;
     /// A live block of a victim moves.

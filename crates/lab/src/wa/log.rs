@@ -11,13 +11,20 @@
 //!    `spare` of all that is written, one victim is cleaned. What open segments have not written yet costs nothing, and there is no reserve.
 //! 5. Cleaning counts as moves; `(written + moved) / written` is the write amplification.
 
+mod clean;
+mod segments;
+
 use super::operation::Operation;
+use segments::{Checkpoints, OpenSegment, SHUT, Segment, Segments, State};
 use serde::Serialize;
-use windrow_policy::place::{Place, Placement, STREAMS_MAX, Survey};
-use windrow_policy::select::{Candidate, Rule, Shortlist};
+use windrow_policy::place::{Placement, STREAMS_MAX, Survey};
+use windrow_policy::select::{Rule, Shortlist};
 use windrow_policy::{SegmentStats, VictimIndex, VictimPolicy};
 
 const NONE: u32 = u32::MAX;
+
+/// Writes that are made together: what they need of the tables is read for all of them before the first is made, so that misses of the cache overlap.
+pub const GROUP: usize = 64;
 
 /// How much space there is.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -95,76 +102,6 @@ impl Counts {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    Free,
-    Open,
-    Sealed,
-}
-
-/// A segment's numbers.
-#[derive(Clone, Copy, Debug)]
-struct Segment {
-    live: u32,
-    sealed_at: u32,
-    opened_at: u32,
-    state: State,
-    tag: u8,
-    /// Checkpoint that was current when it was sealed.
-    checkpoint: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct OpenSegment {
-    segment: u32,
-    used: u32,
-}
-
-const SHUT: OpenSegment = OpenSegment { segment: NONE, used: 0 };
-
-struct Segments {
-    all: Vec<Segment>,
-    segment_blocks: u32,
-    now: u32,
-    used: u64,
-    live: u64,
-}
-
-impl Segments {
-    fn place(&self, segment: u32) -> Place {
-        let found = &self.all[segment as usize];
-        let age = if found.state == State::Sealed { self.now.wrapping_sub(found.sealed_at) } else { 0 };
-        Place { segment, tag: found.tag, age }
-    }
-}
-
-impl Survey for Segments {
-    fn sealed(&self, each: &mut dyn FnMut(Place, u32)) {
-        for (number, segment) in self.all.iter().enumerate() {
-            if segment.state == State::Sealed {
-                each(self.place(number as u32), segment.live);
-            }
-        }
-    }
-}
-
-/// Checkpoints of an engine: what was sealed since the older of the two that are kept began is no victim.
-#[derive(Debug, Default)]
-struct Checkpoints {
-    /// Blocks of log from one to the next; 0: there are none.
-    every: u64,
-    next: u64,
-    current: u32,
-    /// Sealed segments that are no victims yet, oldest first.
-    young: std::collections::VecDeque<u32>,
-}
-
-impl Checkpoints {
-    fn is_young(&self, checkpoint: u32) -> bool {
-        self.every > 0 && checkpoint + 2 > self.current
-    }
-}
-
 /// A simulated pool.
 pub struct Log<P> {
     shape: Shape,
@@ -183,6 +120,8 @@ pub struct Log<P> {
     survey_pause: u32,
     survey_in: u32,
     victim_live: Vec<u64>,
+    /// Live blocks of a victim, while it is cleaned.
+    moving: Vec<u32>,
 }
 
 impl<P: Placement> Log<P> {
@@ -199,17 +138,16 @@ impl<P: Placement> Log<P> {
         if u64::from(segments) * u64::from(shape.segment_blocks) >= u64::from(NONE) {
             return Err("more than 2^32 blocks".into());
         }
-        let empty = Segment { live: 0, sealed_at: 0, opened_at: 0, state: State::Free, tag: 0, checkpoint: 0 };
         let survey_pause = (segments / 8).max(1).saturating_mul(shape.segment_blocks / 8).max(64);
         Ok(Self {
             rule,
             placement,
             map: vec![NONE; shape.blocks as usize],
             slots: vec![NONE; segments as usize * shape.segment_blocks as usize],
-            segments: Segments { all: vec![empty; segments as usize], segment_blocks: shape.segment_blocks, now: 0, used: 0, live: 0 },
+            segments: Segments::new(segments, shape.segment_blocks),
             free: (0..segments).rev().collect(),
             open: [SHUT; STREAMS_MAX],
-            index: VictimIndex::new(segments, shape.segment_blocks, VictimPolicy::Greedy),
+            index: VictimIndex::new_lazy(segments, shape.segment_blocks, VictimPolicy::Greedy),
             shortlist: Shortlist::new(seed),
             counts: Counts::default(),
             cleaning: false,
@@ -217,31 +155,14 @@ impl<P: Placement> Log<P> {
             survey_pause,
             survey_in: survey_pause,
             victim_live: vec![0; shape.segment_blocks as usize + 1],
+            moving: vec![NONE; shape.segment_blocks as usize],
             shape,
         })
     }
 
     /// Has checkpoints begin after so many blocks of log each, as an engine has them: what it may have to replay after a crash is no victim.
     pub fn set_checkpoints(&mut self, every: u64) {
-        self.checkpoints.every = every;
-        self.checkpoints.next = self.counts.written + self.counts.moved + every;
-    }
-
-    /// Begins a checkpoint if one is due: older segments become victims.
-    fn step_checkpoints(&mut self) {
-        if self.checkpoints.every == 0 || self.counts.written + self.counts.moved < self.checkpoints.next {
-            return;
-        }
-        self.begin_checkpoint();
-    }
-
-    fn begin_checkpoint(&mut self) {
-        self.checkpoints.current += 1;
-        self.checkpoints.next = self.counts.written + self.counts.moved + self.checkpoints.every;
-        while let Some(number) = self.checkpoints.young.front().copied().filter(|n| !self.checkpoints.is_young(self.segments.all[*n as usize].checkpoint)) {
-            self.checkpoints.young.pop_front();
-            self.offer(number);
-        }
+        self.checkpoints.begin(every, self.counts.written + self.counts.moved, self.segments.all.len());
     }
 
     /// A sealed segment may be cleaned.
@@ -278,7 +199,7 @@ impl<P: Placement> Log<P> {
 
     /// Bytes of tables for each block that can be addressed, without the placement's.
     pub fn bytes_per_block(&self) -> f64 {
-        let segments = self.segments.all.len() * (size_of::<Segment>() + 32);
+        let segments = self.segments.all.len() * (size_of::<Segment>() + 32) + self.checkpoints.bytes();
         (self.map.len() * 4 + self.slots.len() * 4 + segments) as f64 / self.map.len().max(1) as f64
     }
 
@@ -296,10 +217,17 @@ impl<P: Placement> Log<P> {
         }
     }
 
-    /// Writes a group of single blocks: the same as one by one, but the map is touched ahead, so that misses of the cache overlap.
+    /// Writes single blocks: the same as one by one, in [`GROUP`]s.
     pub fn write_all(&mut self, blocks: &[u32]) {
-        for group in blocks.chunks(32) {
-            let touched = group.iter().fold(0u32, |all, block| all ^ self.map[*block as usize]);
+        for group in blocks.chunks(GROUP) {
+            let mut slots = [NONE; GROUP];
+            for (slot, block) in slots.iter_mut().zip(group) {
+                *slot = self.map[*block as usize];
+            }
+            let mut touched = self.placement.touch(group);
+            for slot in slots.iter().filter(|slot| **slot != NONE) {
+                touched ^= self.segments.all[self.segments.of_slot(*slot) as usize].live;
+            }
             std::hint::black_box(touched);
             group.iter().for_each(|block| self.write(*block));
         }
@@ -315,12 +243,16 @@ impl<P: Placement> Log<P> {
             self.make_room(stream);
         }
         self.append(block, stream);
+        self.segments.used += 1;
+        self.segments.live += 1;
         self.counts.written += 1;
         self.segments.now = self.segments.now.wrapping_add(1);
         if self.shape.space == Space::Share {
             self.hold_share();
         }
-        self.counts.longest_wait = self.counts.longest_wait.max((self.counts.moved - moved) as u32);
+        if self.counts.moved > moved {
+            self.counts.longest_wait = self.counts.longest_wait.max((self.counts.moved - moved) as u32);
+        }
         self.survey_in -= 1;
         if self.survey_in == 0 {
             self.survey_in = self.survey_pause;
@@ -344,7 +276,7 @@ impl<P: Placement> Log<P> {
         }
         // At once, because cleaning may come between the death of a version and the placing of the next.
         self.map[block as usize] = NONE;
-        let number = slot / self.shape.segment_blocks;
+        let number = self.segments.of_slot(slot);
         let segment = &mut self.segments.all[number as usize];
         segment.live -= 1;
         self.segments.live -= 1;
@@ -359,24 +291,24 @@ impl<P: Placement> Log<P> {
 
     #[inline]
     fn append(&mut self, block: u32, stream: u8) {
-        let stream = self.stream_with_room(stream);
+        let stream = match self.open[usize::from(stream)].segment {
+            NONE => self.stream_with_room(stream),
+            _ => usize::from(stream),
+        };
         let open = &mut self.open[stream];
-        let slot = open.segment * self.shape.segment_blocks + open.used;
+        let (slot, number) = (open.next, open.segment);
+        open.next += 1;
+        let is_full = open.next == open.end;
         self.slots[slot as usize] = block;
         self.map[block as usize] = slot;
-        let number = open.segment;
-        open.used += 1;
-        self.segments.all[number as usize].live += 1;
-        self.segments.used += 1;
-        self.segments.live += 1;
         self.placement.placed(block, number, self.segments.now);
-        if open.used == self.shape.segment_blocks {
+        if is_full {
             self.seal(stream);
         }
     }
 
     /// The stream itself if it has an open segment or can open one; else the nearest that has room.
-    #[inline]
+    #[cold]
     fn stream_with_room(&mut self, stream: u8) -> usize {
         let stream = usize::from(stream);
         if self.open[stream].segment == NONE {
@@ -385,9 +317,10 @@ impl<P: Placement> Log<P> {
                 self.open[stream] = self.open[orphan];
                 self.open[orphan] = SHUT;
             } else if let Some(segment) = self.free_segment() {
-                self.segments.all[segment as usize] =
-                    Segment { live: 0, sealed_at: 0, opened_at: self.segments.now, state: State::Open, tag: 0, checkpoint: 0 };
-                self.open[stream] = OpenSegment { segment, used: 0 };
+                // As if it were full already, so that a block that is put into it costs nothing here.
+                let live = self.shape.segment_blocks;
+                self.segments.all[segment as usize] = Segment { live, sealed_at: 0, opened_at: self.segments.now, state: State::Open, tag: 0 };
+                self.open[stream] = OpenSegment::of(segment, live);
             } else {
                 let near = |other: &usize| (stream.abs_diff(*other), *other);
                 let other = (0..STREAMS_MAX).filter(|other| self.open[*other].segment != NONE).min_by_key(near);
@@ -410,125 +343,9 @@ impl<P: Placement> Log<P> {
         segment.state = State::Sealed;
         segment.sealed_at = self.segments.now;
         segment.tag = self.placement.tag(stream as u8);
-        segment.checkpoint = self.checkpoints.current;
-        if self.checkpoints.every > 0 {
-            self.checkpoints.young.push_back(number);
-        } else {
+        if !self.checkpoints.hold(number) {
             self.offer(number);
         }
-    }
-
-    /// Cleans until the stream can take a block and a free segment is left for cleaning.
-    #[inline]
-    fn make_room(&mut self, stream: u8) {
-        while self.open[usize::from(stream)].segment == NONE && self.free.len() < 2 {
-            let orphans = self.placement.streams()..STREAMS_MAX;
-            if orphans.into_iter().any(|other| self.open[other].segment != NONE) {
-                return;
-            }
-            if !self.clean_one() {
-                return;
-            }
-        }
-    }
-
-    /// The peers' rule: one victim at most for each write.
-    #[inline]
-    fn hold_share(&mut self) {
-        let garbage = self.segments.used - self.segments.live;
-        if garbage as f64 > self.shape.spare * self.segments.used as f64 {
-            self.clean_one();
-        }
-    }
-
-    /// A pause in which so many blocks could be moved: cleans until so many segments are free.
-    pub fn idle(&mut self, mut blocks: u32, free: u32) {
-        while self.free_segments() < free {
-            let before = self.counts.moved;
-            // The last victim of a pause is finished even if that takes a little longer; a full one gains nothing.
-            if blocks == 0 || !self.clean_one() {
-                return;
-            }
-            let moved = self.counts.moved - before;
-            self.counts.moved_idle += moved;
-            blocks = blocks.saturating_sub(moved.max(1) as u32);
-        }
-    }
-
-    /// Begins the count of [`Log::victims_by_live`] anew.
-    pub fn forget_victims(&mut self) {
-        self.victim_live.fill(0);
-    }
-
-    /// Cleans one victim; false if there is none.
-    pub fn clean_one(&mut self) -> bool {
-        debug_assert!(!self.cleaning);
-        self.step_checkpoints();
-        let mut victim = self.pick();
-        while victim.is_none() && !self.checkpoints.young.is_empty() {
-            // Nothing else is left to clean: an engine asks for checkpoints then.
-            self.begin_checkpoint();
-            victim = self.pick();
-        }
-        let Some(victim) = victim else { return false };
-        self.clean(victim);
-        true
-    }
-
-    fn pick(&mut self) -> Option<u32> {
-        if self.rule == Rule::Greedy {
-            return self.index.pop_best(0).map(|(segment, _)| segment);
-        }
-        let (segments, placement, gain) = (&self.segments, &self.placement, self.rule == Rule::Gain);
-        let checkpoints = &self.checkpoints;
-        let mut look = |number: u32| {
-            let segment = &segments.all[number as usize];
-            if segment.state != State::Sealed || segment.live >= segments.segment_blocks || checkpoints.is_young(segment.checkpoint) {
-                return None;
-            }
-            let place = segments.place(number);
-            let rate = if gain { placement.rate(place) } else { 0.0 };
-            Some(Candidate { place, live: segment.live, capacity: segments.segment_blocks, rate })
-        };
-        let (segment, price) = self.shortlist.pick(self.rule, segments.all.len() as u32, &mut look)?;
-        self.placement.chosen(price);
-        Some(segment)
-    }
-
-    fn clean(&mut self, victim: u32) {
-        self.cleaning = true;
-        let from = self.segments.place(victim);
-        let segment = &mut self.segments.all[victim as usize];
-        let live = segment.live;
-        segment.state = State::Open;
-        self.victim_live[live as usize] += 1;
-        self.counts.victims += 1;
-        self.placement.victim(from, live, segment.opened_at, self.segments.now);
-        if P::SURVEYS_VICTIMS {
-            self.placement.survey(self.segments.now, &self.segments);
-        }
-        let begin = victim * self.shape.segment_blocks;
-        let mut left = live;
-        for slot in begin..begin + self.shape.segment_blocks {
-            if left == 0 {
-                break;
-            }
-            let block = self.slots[slot as usize];
-            if self.map[block as usize] == slot {
-                left -= 1;
-                self.segments.live -= 1;
-                let stream = self.placement.moved(block, self.segments.now, from);
-                self.append(block, stream);
-            }
-        }
-        assert_eq!(left, 0, "segment {victim}");
-        self.counts.moved += u64::from(live);
-        let segment = &mut self.segments.all[victim as usize];
-        segment.live = 0;
-        segment.state = State::Free;
-        self.segments.used -= u64::from(self.shape.segment_blocks);
-        self.free.push(victim);
-        self.cleaning = false;
     }
 
     /// Recounts everything; for tests.
@@ -543,13 +360,15 @@ impl<P: Placement> Log<P> {
             }
             live[(slot / self.shape.segment_blocks) as usize] += 1;
         }
+        let open = self.open.iter().filter(|open| open.segment != NONE);
+        open.for_each(|open| live[open.segment as usize] += open.end - open.next);
         for (number, segment) in self.segments.all.iter().enumerate() {
             if segment.live != live[number] || (segment.state == State::Free && segment.live != 0) {
                 return Err(format!("segment {number}: {} live, counted {}", segment.live, live[number]));
             }
         }
         let free = self.segments.all.iter().filter(|segment| segment.state == State::Free).count();
-        let sum: u64 = live.iter().map(|live| u64::from(*live)).sum();
+        let sum = self.map.iter().filter(|slot| **slot != NONE).count() as u64;
         match free == self.free.len() && sum == self.segments.live {
             true => Ok(()),
             false => Err(format!("{free} free, {sum} live")),

@@ -1,6 +1,6 @@
 //! Runs: a pool, a policy, operations; figures over time and in the steady state.
 
-use super::log::{Counts, Log, Shape, Space};
+use super::log::{Counts, GROUP, Log, Shape, Space};
 use super::operation::Operation;
 use super::oracle::{Oracle, deaths};
 use serde::Serialize;
@@ -104,6 +104,32 @@ where
 /// Users' writes between two calls of `tell`.
 const TELL: u64 = 1 << 20;
 
+/// Writes that wait until there are enough of them.
+struct Group {
+    blocks: Vec<u32>,
+    /// Blocks that were written or wait.
+    written: u64,
+}
+
+impl Group {
+    #[inline]
+    fn add<P: Placement>(&mut self, log: &mut Log<P>, block: u32, count: u32) {
+        self.written += u64::from(count);
+        for block in block..block + count {
+            self.blocks.push(block);
+            if self.blocks.len() == GROUP {
+                self.flush(log);
+            }
+        }
+    }
+
+    fn flush<'a, P: Placement>(&mut self, log: &'a mut Log<P>) -> &'a mut Log<P> {
+        log.write_all(&self.blocks);
+        self.blocks.clear();
+        log
+    }
+}
+
 fn drive<P: Placement>(
     (rule, checkpoint_every): (Rule, u64),
     plan: &Plan,
@@ -116,13 +142,19 @@ fn drive<P: Placement>(
     let mut outcome = Outcome::default();
     let (mut window, mut steady) = (Counts::default(), None);
     let (mut next_window, mut next_tell) = (plan.window.max(1), TELL);
+    let mut writes = Group { blocks: Vec::with_capacity(GROUP), written: 0 };
+    // Writes are made in groups; what is measured is measured behind the same operation as if they were made one by one.
+    let mut next_look = next_window.min(next_tell).min(plan.steady_after);
     for operation in operations {
-        if let Operation::Pause { blocks } = operation {
-            log.idle(blocks, plan.idle_free);
-        } else {
-            log.apply(operation);
+        match operation {
+            Operation::Write { block, count } => writes.add(&mut log, block, count),
+            Operation::Trim { .. } => writes.flush(&mut log).apply(operation),
+            Operation::Pause { blocks } => writes.flush(&mut log).idle(blocks, plan.idle_free),
         }
-        let written = log.counts().written;
+        if writes.written < next_look {
+            continue;
+        }
+        let written = writes.flush(&mut log).counts().written;
         if written >= next_window {
             outcome.windows.push(log.counts().since(window).waf());
             window = log.counts();
@@ -138,7 +170,9 @@ fn drive<P: Placement>(
                 return Err("stopped".into());
             }
         }
+        next_look = next_window.min(next_tell).min(if steady.is_none() { plan.steady_after } else { u64::MAX });
     }
+    writes.flush(&mut log);
     outcome.counts = log.counts();
     outcome.whole = log.counts().waf();
     outcome.steady = log.counts().since(steady.unwrap_or_default()).waf();

@@ -93,6 +93,43 @@ fn ties_go_to_the_longest_waiting() {
     assert_eq!(order, [5, 2, 7]);
 }
 
+/// A lazy index gives the same victims as one with lists for all, ties included, while loads come and go.
+#[test]
+fn lazy_is_the_same_with_less_work() {
+    for (capacity, capacities) in [(64, &[64][..]), (5_000_000, &[5_000_000]), (512, &[512, 500, 3])] {
+        const SEGMENTS: u32 = 700;
+        let mut random = Random(0x5eed ^ u64::from(capacity));
+        let mut both = [VictimIndex::new(SEGMENTS, capacity, VictimPolicy::Greedy), VictimIndex::new_lazy(SEGMENTS, capacity, VictimPolicy::Greedy)];
+        for step in 0..60_000u64 {
+            let segment = random.below(if step % 20_000 < 10_000 { SEGMENTS } else { SEGMENTS / 9 });
+            let (draw, of) = (random.below(64), capacities[random.below(capacities.len() as u32) as usize]);
+            let new = stats(of - random.below(of / 2 + 1) * random.below(2), of, step);
+            let answers = both.each_mut().map(|index| match draw {
+                0 | 1 => index.pop_best(step),
+                2 => index.remove(segment).map(|stats| (segment, stats)),
+                _ if index.get(segment).is_none() => {
+                    index.insert(segment, new);
+                    None
+                }
+                _ => {
+                    let live = index.get(segment).map_or(0, |found| found.live_units);
+                    index.update(segment, live.saturating_sub((capacity / 500).max(1)));
+                    index.peek_best(step)
+                }
+            });
+            assert_eq!(answers[0], answers[1], "step {step}");
+            if step % 1000 == 0 {
+                both.iter().for_each(|index| assert_eq!(index.self_check(), Ok(()), "step {step}"));
+            }
+            if step == 30_000 {
+                both.iter_mut().for_each(|index| index.set_policy(VictimPolicy::CostBenefit));
+                both.iter_mut().for_each(|index| index.set_policy(VictimPolicy::Greedy));
+            }
+        }
+        assert!(both[1].near.below < FAR && both[0].near.below == FAR);
+    }
+}
+
 #[test]
 fn full_segments_are_never_offered() {
     for policy in [VictimPolicy::Greedy, VictimPolicy::CostBenefit] {

@@ -1,0 +1,140 @@
+//! Cleaning: when, which victim, and the moves.
+
+use super::segments::State;
+use super::{Log, NONE};
+use windrow_policy::place::{Placement, STREAMS_MAX};
+use windrow_policy::select::{Candidate, Rule};
+
+impl<P: Placement> Log<P> {
+    fn begin_checkpoint(&mut self) {
+        self.checkpoints.step(self.counts.written + self.counts.moved);
+        while let Some(number) = self.checkpoints.pop_old() {
+            self.offer(number);
+        }
+    }
+
+    /// Cleans until the stream can take a block and a free segment is left for cleaning.
+    #[inline]
+    pub(super) fn make_room(&mut self, stream: u8) {
+        while self.open[usize::from(stream)].segment == NONE && self.free.len() < 2 {
+            let orphans = self.placement.streams()..STREAMS_MAX;
+            if orphans.into_iter().any(|other| self.open[other].segment != NONE) {
+                return;
+            }
+            if !self.clean_one() {
+                return;
+            }
+        }
+    }
+
+    /// The peers' rule: one victim at most for each write.
+    #[inline]
+    pub(super) fn hold_share(&mut self) {
+        let garbage = self.segments.used - self.segments.live;
+        if garbage as f64 > self.shape.spare * self.segments.used as f64 {
+            self.clean_one();
+        }
+    }
+
+    /// A pause in which so many blocks could be moved: cleans until so many segments are free.
+    pub fn idle(&mut self, mut blocks: u32, free: u32) {
+        while self.free_segments() < free {
+            let before = self.counts.moved;
+            // The last victim of a pause is finished even if that takes a little longer; a full one gains nothing.
+            if blocks == 0 || !self.clean_one() {
+                return;
+            }
+            let moved = self.counts.moved - before;
+            self.counts.moved_idle += moved;
+            blocks = blocks.saturating_sub(moved.max(1) as u32);
+        }
+    }
+
+    /// Begins the count of [`Log::victims_by_live`] anew.
+    pub fn forget_victims(&mut self) {
+        self.victim_live.fill(0);
+    }
+
+    /// Cleans one victim; false if there is none.
+    pub fn clean_one(&mut self) -> bool {
+        debug_assert!(!self.cleaning);
+        if self.checkpoints.is_due(self.counts.written + self.counts.moved) {
+            self.begin_checkpoint();
+        }
+        let mut victim = self.pick();
+        while victim.is_none() && self.checkpoints.keep_any() {
+            // Nothing else is left to clean: an engine asks for checkpoints then.
+            self.begin_checkpoint();
+            victim = self.pick();
+        }
+        let Some(victim) = victim else { return false };
+        self.clean(victim);
+        true
+    }
+
+    fn pick(&mut self) -> Option<u32> {
+        if self.rule == Rule::Greedy {
+            return self.index.pop_best(0).map(|(segment, _)| segment);
+        }
+        let (segments, placement, gain) = (&self.segments, &self.placement, self.rule == Rule::Gain);
+        let checkpoints = &self.checkpoints;
+        let mut look = |number: u32| {
+            let segment = &segments.all[number as usize];
+            if segment.state != State::Sealed || segment.live >= segments.segment_blocks || checkpoints.is_young(number) {
+                return None;
+            }
+            let place = segments.place(number);
+            let rate = if gain { placement.rate(place) } else { 0.0 };
+            Some(Candidate { place, live: segment.live, capacity: segments.segment_blocks, rate })
+        };
+        let (segment, price) = self.shortlist.pick(self.rule, segments.all.len() as u32, &mut look)?;
+        self.placement.chosen(price);
+        Some(segment)
+    }
+
+    /// Puts the live blocks of a victim into a list. All its slots are looked at before anything moves: so misses of the cache overlap, and there is nothing to guess.
+    fn gather(&self, victim: u32, live: u32, mut list: Vec<u32>) -> Vec<u32> {
+        let begin = victim * self.shape.segment_blocks;
+        let slots = &self.slots[begin as usize..][..self.shape.segment_blocks as usize];
+        let mut found = 0;
+        for (slot, block) in (begin..).zip(slots) {
+            let is_live = self.map[*block as usize] == slot;
+            list[found] = *block;
+            found += usize::from(is_live);
+            if found == live as usize {
+                break;
+            }
+        }
+        assert_eq!(found, live as usize, "segment {victim}");
+        list
+    }
+
+    fn clean(&mut self, victim: u32) {
+        self.cleaning = true;
+        let from = self.segments.place(victim);
+        let segment = &mut self.segments.all[victim as usize];
+        let live = segment.live;
+        segment.state = State::Open;
+        self.victim_live[live as usize] += 1;
+        self.counts.victims += 1;
+        self.placement.victim(from, live, segment.opened_at, self.segments.now);
+        if P::SURVEYS_VICTIMS {
+            self.placement.survey(self.segments.now, &self.segments);
+        }
+        let moving = std::mem::take(&mut self.moving);
+        let moving = self.gather(victim, live, moving);
+        std::hint::black_box(self.placement.touch(&moving[..live as usize]));
+        for block in &moving[..live as usize] {
+            let stream = self.placement.moved(*block, self.segments.now, from);
+            self.append(*block, stream);
+        }
+        self.moving = moving;
+        self.counts.moved += u64::from(live);
+        let segment = &mut self.segments.all[victim as usize];
+        segment.live = 0;
+        segment.state = State::Free;
+        self.segments.used -= u64::from(self.shape.segment_blocks - live);
+        self.free.push(victim);
+        self.cleaning = false;
+    }
+}

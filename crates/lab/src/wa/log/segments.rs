@@ -1,0 +1,151 @@
+//! Segments of a simulated log, and which of them checkpoints keep from being cleaned.
+
+use std::collections::VecDeque;
+use windrow_policy::place::{Place, Survey};
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    Free,
+    Open,
+    Sealed,
+}
+
+/// A segment's numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment {
+    /// Live blocks; what an open segment has room for counts as if it were.
+    pub live: u32,
+    pub sealed_at: u32,
+    pub opened_at: u32,
+    pub state: State,
+    pub tag: u8,
+}
+
+/// Where a stream writes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenSegment {
+    pub segment: u32,
+    /// The slot that is written next.
+    pub next: u32,
+    /// Behind the last.
+    pub end: u32,
+}
+
+/// A stream without an open segment.
+pub(super) const SHUT: OpenSegment = OpenSegment { segment: NONE, next: 0, end: 0 };
+
+impl OpenSegment {
+    /// At the beginning of a segment.
+    pub fn of(segment: u32, segment_blocks: u32) -> Self {
+        Self { segment, next: segment * segment_blocks, end: (segment + 1) * segment_blocks }
+    }
+}
+
+pub(super) struct Segments {
+    pub all: Vec<Segment>,
+    pub segment_blocks: u32,
+    /// `2^64 / segment_blocks`, rounded up: with it a division is a multiplication, exact for 32 bits (Lemire, Kaser and Kurz 2019).
+    inverse: u64,
+    pub now: u32,
+    /// Blocks written to open and sealed segments.
+    pub used: u64,
+    /// Those of them that are live.
+    pub live: u64,
+}
+
+impl Segments {
+    pub fn new(segments: u32, segment_blocks: u32) -> Self {
+        let empty = Segment { live: 0, sealed_at: 0, opened_at: 0, state: State::Free, tag: 0 };
+        let inverse = (u64::MAX / u64::from(segment_blocks)).wrapping_add(1);
+        Self { all: vec![empty; segments as usize], segment_blocks, inverse, now: 0, used: 0, live: 0 }
+    }
+
+    /// The segment that a slot is in.
+    #[inline]
+    pub fn of_slot(&self, slot: u32) -> u32 {
+        // (The inverse of 1 has no room in 64 bits.)
+        if self.inverse == 0 { slot } else { ((u128::from(self.inverse) * u128::from(slot)) >> 64) as u32 }
+    }
+
+    #[inline]
+    pub fn place(&self, segment: u32) -> Place {
+        let found = &self.all[segment as usize];
+        let age = if found.state == State::Sealed { self.now.wrapping_sub(found.sealed_at) } else { 0 };
+        Place { segment, tag: found.tag, age }
+    }
+}
+
+impl Survey for Segments {
+    fn sealed(&self, each: &mut dyn FnMut(Place, u32)) {
+        for (number, segment) in self.all.iter().enumerate() {
+            if segment.state == State::Sealed {
+                each(self.place(number as u32), segment.live);
+            }
+        }
+    }
+}
+
+/// Checkpoints of an engine: what was sealed since the older of the two that are kept began is no victim.
+#[derive(Debug, Default)]
+pub(super) struct Checkpoints {
+    /// Blocks of log from one to the next; 0: there are none.
+    every: u64,
+    next: u64,
+    current: u32,
+    /// Checkpoint that was current when a segment was sealed; empty if there are none.
+    sealed_in: Vec<u32>,
+    /// Sealed segments that are no victims yet, oldest first.
+    young: VecDeque<u32>,
+}
+
+impl Checkpoints {
+    /// From now on there is one after so many blocks of log each.
+    pub fn begin(&mut self, every: u64, log_blocks: u64, segments: usize) {
+        (self.every, self.next) = (every, log_blocks + every);
+        self.sealed_in = vec![0; if every > 0 { segments } else { 0 }];
+    }
+
+    /// True if the next one is due.
+    pub fn is_due(&self, log_blocks: u64) -> bool {
+        self.every > 0 && log_blocks >= self.next
+    }
+
+    /// One begins.
+    pub fn step(&mut self, log_blocks: u64) {
+        self.current += 1;
+        self.next = log_blocks + self.every;
+    }
+
+    /// A segment that has become old enough to be cleaned, each once.
+    pub fn pop_old(&mut self) -> Option<u32> {
+        let oldest = *self.young.front()?;
+        if self.is_young(oldest) { None } else { self.young.pop_front() }
+    }
+
+    /// True if there are segments that only a further checkpoint makes victims.
+    pub fn keep_any(&self) -> bool {
+        !self.young.is_empty()
+    }
+
+    /// A segment has been sealed; true if it is no victim yet.
+    pub fn hold(&mut self, segment: u32) -> bool {
+        if self.every > 0 {
+            self.sealed_in[segment as usize] = self.current;
+            self.young.push_back(segment);
+        }
+        self.every > 0
+    }
+
+    /// True if a segment is no victim yet.
+    #[inline]
+    pub fn is_young(&self, segment: u32) -> bool {
+        self.every > 0 && self.sealed_in[segment as usize] + 2 > self.current
+    }
+
+    /// Bytes of its table.
+    pub fn bytes(&self) -> usize {
+        self.sealed_in.len() * size_of::<u32>()
+    }
+}
