@@ -65,6 +65,9 @@ const SEGMENT_DOUBT: f32 = 20.0;
 /// What is kept of counts by segments from survey to survey.
 const SURVEY_KEEP: f32 = 0.995;
 
+/// How far the hand goes on: the golden section of a turn.
+const HAND_STEP: u32 = 0x9e37_79b9;
+
 /// What may be chosen.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LearnedOptions {
@@ -124,12 +127,16 @@ impl Learned {
     /// One block is looked at for each that is written, in an order that covers all evenly.
     #[inline]
     fn sample(&mut self, now: u32) {
-        self.hand = self.hand.wrapping_add(0x9e37_79b9);
-        let block = ((u64::from(self.hand) * self.blocks.len() as u64) >> 32) as usize;
-        let known = self.blocks[block];
+        self.hand = self.hand.wrapping_add(HAND_STEP);
+        let known = self.blocks[self.block_at(self.hand)];
         if known.last() != DEAD {
             self.lives.seen(known.trail().cell(), now.wrapping_sub(known.last()));
         }
+    }
+
+    #[inline]
+    fn block_at(&self, hand: u32) -> usize {
+        ((u64::from(hand) * self.blocks.len() as u64) >> 32) as usize
     }
 
     fn replan(&mut self) {
@@ -142,6 +149,17 @@ impl Learned {
 impl Placement for Learned {
     fn streams(&self) -> usize {
         self.planner.streams()
+    }
+
+    #[inline]
+    fn touch(&self, blocks: &[u32], written: bool) -> u32 {
+        let read = |all: u16, block: usize| all ^ self.blocks[block].0[0];
+        let own = blocks.iter().fold(0, |all, block| read(all, *block as usize));
+        let sampled = (0..if written { blocks.len() as u32 } else { 0 }).fold((own, self.hand), |(all, hand), _| {
+            let hand = hand.wrapping_add(HAND_STEP);
+            (read(all, self.block_at(hand)), hand)
+        });
+        u32::from(sampled.0)
     }
 
     #[inline]

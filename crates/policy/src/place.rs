@@ -46,8 +46,8 @@ pub trait Placement {
     /// Streams in use now, 1 to [`STREAMS_MAX`].
     fn streams(&self) -> usize;
     /// Reads what it keeps of blocks that are about to be written or moved, so that misses of the cache overlap; the answer says nothing, and is there so that the
-    /// reads are not left out.
-    fn touch(&self, _blocks: &[u32]) -> u32 {
+    /// reads are not left out. `written`: users write them.
+    fn touch(&self, _blocks: &[u32], _written: bool) -> u32 {
         0
     }
     /// The user writes a block; its last version, if it was live, has been told to [`Placement::died`] before.

@@ -112,6 +112,8 @@ pub struct Log<P> {
     segments: Segments,
     free: Vec<u32>,
     open: [OpenSegment; STREAMS_MAX],
+    /// A bit for each stream that has an open segment.
+    is_open: u64,
     index: VictimIndex,
     shortlist: Shortlist,
     counts: Counts,
@@ -147,6 +149,7 @@ impl<P: Placement> Log<P> {
             segments: Segments::new(segments, shape.segment_blocks),
             free: (0..segments).rev().collect(),
             open: [SHUT; STREAMS_MAX],
+            is_open: 0,
             index: VictimIndex::new_lazy(segments, shape.segment_blocks, VictimPolicy::Greedy),
             shortlist: Shortlist::new(seed),
             counts: Counts::default(),
@@ -224,7 +227,7 @@ impl<P: Placement> Log<P> {
             for (slot, block) in slots.iter_mut().zip(group) {
                 *slot = self.map[*block as usize];
             }
-            let mut touched = self.placement.touch(group);
+            let mut touched = self.placement.touch(group, true);
             for slot in slots.iter().filter(|slot| **slot != NONE) {
                 touched ^= self.segments.all[self.segments.of_slot(*slot) as usize].live;
             }
@@ -311,34 +314,42 @@ impl<P: Placement> Log<P> {
     #[cold]
     fn stream_with_room(&mut self, stream: u8) -> usize {
         let stream = usize::from(stream);
-        if self.open[stream].segment == NONE {
-            let streams = self.placement.streams();
-            if let Some(orphan) = (streams..STREAMS_MAX).find(|other| self.open[*other].segment != NONE) {
-                self.open[stream] = self.open[orphan];
-                self.open[orphan] = SHUT;
-            } else if let Some(segment) = self.free_segment() {
-                // As if it were full already, so that a block that is put into it costs nothing here.
-                let live = self.shape.segment_blocks;
-                self.segments.all[segment as usize] = Segment { live, sealed_at: 0, opened_at: self.segments.now, state: State::Open, tag: 0 };
-                self.open[stream] = OpenSegment::of(segment, live);
-            } else {
-                let near = |other: &usize| (stream.abs_diff(*other), *other);
-                let other = (0..STREAMS_MAX).filter(|other| self.open[*other].segment != NONE).min_by_key(near);
-                return other.expect("a victim's live blocks fit into one segment, and cleaning began with a free one");
-            }
+        if let Some(orphan) = self.orphan() {
+            self.open[stream] = std::mem::replace(&mut self.open[orphan], SHUT);
+            self.is_open ^= 1 << orphan | 1 << stream;
+        } else if let Some(segment) = self.free_segment() {
+            // As if it were full already, so that a block that is put into it costs nothing here.
+            let live = self.shape.segment_blocks;
+            self.segments.all[segment as usize] = Segment { live, sealed_at: 0, opened_at: self.segments.now, state: State::Open, tag: 0 };
+            self.open[stream] = OpenSegment::of(segment, live);
+            self.is_open |= 1 << stream;
+        } else {
+            let (below, above) = (self.is_open & ((1 << stream) - 1), self.is_open >> stream);
+            let (below, above) = (below.checked_ilog2().map(|at| at as usize), (above > 0).then(|| stream + above.trailing_zeros() as usize));
+            let nearest = below.into_iter().chain(above).min_by_key(|other| stream.abs_diff(*other));
+            return nearest.expect("a victim's live blocks fit into one segment, and cleaning began with a free one");
         }
         stream
+    }
+
+    /// The first stream that has an open segment and is not in use any more.
+    #[inline]
+    fn orphan(&self) -> Option<usize> {
+        let streams = self.placement.streams() as u32;
+        let orphans = if streams < u64::BITS { self.is_open >> streams << streams } else { 0 };
+        (orphans > 0).then(|| orphans.trailing_zeros() as usize)
     }
 
     /// A free segment to open. The last one is for cleaning as long as some other stream can take what is written.
     fn free_segment(&mut self) -> Option<u32> {
         let is_kept = self.shape.space == Space::Strict && !self.cleaning && self.free.len() < 2;
-        if is_kept && self.open.iter().any(|open| open.segment != NONE) { None } else { self.free.pop() }
+        if is_kept && self.is_open > 0 { None } else { self.free.pop() }
     }
 
     fn seal(&mut self, stream: usize) {
         let number = self.open[stream].segment;
         self.open[stream] = SHUT;
+        self.is_open ^= 1 << stream;
         let segment = &mut self.segments.all[number as usize];
         segment.state = State::Sealed;
         segment.sealed_at = self.segments.now;

@@ -151,12 +151,13 @@ impl Planner {
         let top = longest + 2;
         let mut worth = [0.0f32; AGES + 1];
         worth[top + 1] = memoryless(price / chance[top]);
+        // Garbage held, share left, bucket of the end: of each plan.
+        let mut found = [(0.0f32, 0.0f32, 0usize); PLANS];
         for age in (0..=top).rev() {
             let (begin, plans) = &self.ends[age];
             let before = if age == 0 { 1.0 } else { law.at(*begin) };
             let per_alive = before.recip();
-            // Garbage held, share left, bucket of the end: of each plan.
-            let mut found = [(0.0f32, 0.0f32, 0usize); PLANS];
+            let flow = f64::from(lives.flow(cell, age));
             let (mut garbage, mut time, mut alive) = (0.0f32, 0.0f32, 1.0f32);
             let mut least = (f32::INFINITY, 0);
             for (plan, found) in found.iter_mut().enumerate().take(longest + 1) {
@@ -177,11 +178,13 @@ impl Planner {
                 };
                 if cost < least.0 {
                     least = (cost, plan);
+                } else if flow == 0.0 && price * garbage >= least.0 {
+                    // Longer plans hold no less garbage, and nobody asks what they cost.
+                    break;
                 }
             }
             worth[age] = least.0;
             self.best[cell * AGES + age] = least.1 as u8;
-            let flow = f64::from(lives.flow(cell, age));
             if flow > 0.0 {
                 let row = &mut self.costs[least.1 * PLANS..][..PLANS];
                 for (plan, sum) in row.iter_mut().enumerate() {

@@ -2,7 +2,7 @@
 
 use super::segments::State;
 use super::{Log, NONE};
-use windrow_policy::place::{Placement, STREAMS_MAX};
+use windrow_policy::place::Placement;
 use windrow_policy::select::{Candidate, Rule};
 
 impl<P: Placement> Log<P> {
@@ -17,11 +17,7 @@ impl<P: Placement> Log<P> {
     #[inline]
     pub(super) fn make_room(&mut self, stream: u8) {
         while self.open[usize::from(stream)].segment == NONE && self.free.len() < 2 {
-            let orphans = self.placement.streams()..STREAMS_MAX;
-            if orphans.into_iter().any(|other| self.open[other].segment != NONE) {
-                return;
-            }
-            if !self.clean_one() {
+            if self.orphan().is_some() || !self.clean_one() {
                 return;
             }
         }
@@ -123,7 +119,7 @@ impl<P: Placement> Log<P> {
         }
         let moving = std::mem::take(&mut self.moving);
         let moving = self.gather(victim, live, moving);
-        std::hint::black_box(self.placement.touch(&moving[..live as usize]));
+        std::hint::black_box(self.placement.touch(&moving[..live as usize], false));
         for block in &moving[..live as usize] {
             let stream = self.placement.moved(*block, self.segments.now, from);
             self.append(*block, stream);
