@@ -7,8 +7,9 @@
 //!    cleaning needs in hand come out of it. A write that needs a new segment cleans until two are free, so that one is always left for
 //!    cleaning; if moves need a second one within one victim, they go to the nearest stream that has room, and one victim never needs more
 //!    than a segment of room.
-//! 4. *Share* of garbage ([`Space::Share`]): the rule of the peers' simulator, for comparison with it: after each write, if garbage is more than
-//!    `spare` of all that is written, one victim is cleaned. What open segments have not written yet costs nothing, and there is no reserve.
+//! 4. *Share* of garbage ([`Space::Share`]): the rule of the peers' simulator, for comparison with it: after each write, if the garbage in sealed segments is
+//!    more than `spare` of all that is written, one victim is cleaned. What open segments have not written yet costs nothing, nor does what died in them
+//!    (with 64 streams that is as much as all the spare space), and there is no reserve.
 //! 5. Cleaning counts as moves; `(written + moved) / written` is the write amplification.
 
 mod clean;
@@ -31,7 +32,7 @@ pub const GROUP: usize = 64;
 pub enum Space {
     /// All of it: live blocks at most, over one less the spare share, in whole segments.
     Strict,
-    /// Cleaning holds garbage at the spare share of what is written.
+    /// Cleaning holds the garbage of sealed segments at the spare share of what is written.
     Share,
 }
 
@@ -283,6 +284,7 @@ impl<P: Placement> Log<P> {
         let segment = &mut self.segments.all[number as usize];
         segment.live -= 1;
         self.segments.live -= 1;
+        self.segments.garbage += u64::from(segment.state == State::Sealed);
         if self.rule == Rule::Greedy {
             self.index.update(number, segment.live);
         }
@@ -352,6 +354,7 @@ impl<P: Placement> Log<P> {
         self.is_open ^= 1 << stream;
         let segment = &mut self.segments.all[number as usize];
         segment.state = State::Sealed;
+        self.segments.garbage += u64::from(self.shape.segment_blocks - segment.live);
         segment.sealed_at = self.segments.now;
         segment.tag = self.placement.tag(stream as u8);
         if !self.checkpoints.hold(number) {
@@ -377,6 +380,11 @@ impl<P: Placement> Log<P> {
             if segment.live != live[number] || (segment.state == State::Free && segment.live != 0) {
                 return Err(format!("segment {number}: {} live, counted {}", segment.live, live[number]));
             }
+        }
+        let sealed = self.segments.all.iter().filter(|segment| segment.state == State::Sealed);
+        let garbage: u64 = sealed.map(|segment| u64::from(self.shape.segment_blocks - segment.live)).sum();
+        if garbage != self.segments.garbage {
+            return Err(format!("{garbage} blocks of garbage in sealed segments, counted {}", self.segments.garbage));
         }
         let free = self.segments.all.iter().filter(|segment| segment.state == State::Free).count();
         let sum = self.map.iter().filter(|slot| **slot != NONE).count() as u64;

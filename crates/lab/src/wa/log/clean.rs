@@ -26,8 +26,7 @@ impl<P: Placement> Log<P> {
     /// The peers' rule: one victim at most for each write.
     #[inline]
     pub(super) fn hold_share(&mut self) {
-        let garbage = self.segments.used - self.segments.live;
-        if garbage as f64 > self.shape.spare * self.segments.used as f64 {
+        if self.segments.garbage as f64 > self.shape.spare * self.segments.used as f64 {
             self.clean_one();
         }
     }
@@ -129,7 +128,9 @@ impl<P: Placement> Log<P> {
         let segment = &mut self.segments.all[victim as usize];
         segment.live = 0;
         segment.state = State::Free;
-        self.segments.used -= u64::from(self.shape.segment_blocks - live);
+        let garbage = u64::from(self.shape.segment_blocks - live);
+        self.segments.used -= garbage;
+        self.segments.garbage -= garbage;
         self.free.push(victim);
         self.cleaning = false;
     }

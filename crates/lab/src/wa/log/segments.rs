@@ -53,13 +53,15 @@ pub(super) struct Segments {
     pub used: u64,
     /// Those of them that are live.
     pub live: u64,
+    /// Those of sealed segments that are not.
+    pub garbage: u64,
 }
 
 impl Segments {
     pub fn new(segments: u32, segment_blocks: u32) -> Self {
         let empty = Segment { live: 0, sealed_at: 0, opened_at: 0, state: State::Free, tag: 0 };
         let inverse = (u64::MAX / u64::from(segment_blocks)).wrapping_add(1);
-        Self { all: vec![empty; segments as usize], segment_blocks, inverse, now: 0, used: 0, live: 0 }
+        Self { all: vec![empty; segments as usize], segment_blocks, inverse, now: 0, used: 0, live: 0, garbage: 0 }
     }
 
     /// The segment that a slot is in.
