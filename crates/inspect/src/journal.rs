@@ -6,16 +6,17 @@
 //! 3 Every header that verifies says what was durable when its record was made, also of a record whose payload does not verify, and of those that
 //!   its length leads to.
 //! 4 A record is *needed* if it brings an order up to P that the log does not have, or if such a record is reached through it. Copies of needed
-//!   records are compared.
+//!   records are compared, and blocks that only they have are unpacked.
 
 use crate::durable::{Coverage, Durable, record_limit};
 use crate::reader::{Piece, PoolReader};
 use crate::report::{Finding, FindingKind, Findings, JournalReport, Severity};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use windrow_layout::batch::{DecodedEntry, Entry};
 use windrow_layout::journal::{DecodedRecord, RECORD_MAGIC, RecordHeader, decode_record, decode_record_header};
 use windrow_layout::superblock::{Fence, Superblock};
-use windrow_units::{BLOCK_SIZE, Epoch, JournalArea, MemberId, Order, PoolUuid, Seq};
+use windrow_units::{BLOCK_SIZE, Epoch, JournalArea, Lba, MemberId, Order, PoolUuid, Seq, VolumeId};
 
 /// A copy of a record that is not as it should be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct Record {
     /// Copies that were looked at.
     pub(crate) copies: usize,
     pub(crate) wrong: Vec<WrongCopy>,
+    /// Blocks of it that can not be unpacked, with their orders: the software that packed them was at fault.
+    not_unpacked: Vec<(Order, VolumeId, Lba)>,
 }
 
 impl Record {
@@ -125,8 +128,21 @@ impl Follow<'_> {
             let unreadable = !copy.is_whole(range.clone());
             (unreadable || copy.bytes[range.clone()] != right.bytes[range.clone()]).then_some(WrongCopy { member: copy.member, unreadable })
         });
-        Some(Record { wrong: wrong.collect(), copies: self.copies.len(), decoded })
+        let (wrong, not_unpacked) = (wrong.collect(), not_unpacked(&decoded, &right.bytes[at..]));
+        Some(Record { wrong, not_unpacked, copies: self.copies.len(), decoded })
     }
+}
+
+/// The blocks of a record whose bytes are right, and are no packed block.
+fn not_unpacked(record: &DecodedRecord, bytes: &[u8]) -> Vec<(Order, VolumeId, Lba)> {
+    let mut block = [0; BLOCK_SIZE];
+    let mut is_wrong = |stored: &[u8]| stored.len() < BLOCK_SIZE && !windrow_reduce::unpack(stored, &mut block);
+    let wrong = record.entries.iter().filter(|entry| entry.payload.as_ref().is_some_and(|info| is_wrong(record.payload(bytes, info))));
+    let key = |entry: &DecodedEntry| match entry.entry {
+        Entry::Data { volume, lba, birth } => Some((birth, volume, lba)),
+        _ => None,
+    };
+    wrong.filter_map(key).collect()
 }
 
 /// One journal of a pool.
@@ -186,6 +202,15 @@ impl Ring {
             report.chunks_in_use += u32::from(needed > 0);
             report.records_needed += needed as u64;
             compare_copies(&chunk.records[..needed], through, &mut report, findings);
+            for record in &chunk.records[..needed] {
+                let counts = |order: &Order| record.orders(fences).is_some_and(|(_, last)| order.0 <= last.min(all.highest().0)) && log.lacks(order.0, order.0);
+                for (_, volume, lba) in record.not_unpacked.iter().filter(|(order, ..)| counts(order)) {
+                    let message =
+                        format!("volume {volume}, block {lba}: its bytes in journal record {} are right, but they can not be unpacked", record.header().seq);
+                    let finding = Finding::new(Severity::Error, FindingKind::BlockWrong, message).chunk(record.header().chunk);
+                    findings.add(Finding { volume: Some(*volume), lba: Some(*lba), ..finding });
+                }
+            }
             if let Some(torn) = &chunk.torn {
                 judge_end(torn, fences, all.passed(), through, findings);
             }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use windrow_io::{MemberError, MemberErrorKind, MemberIo};
 use windrow_layout::batch::{BatchHeader, Entry, FillState, RangeState, TableWriter, VolumeChange, encode_ends, payload_checksum, plan_batch};
 use windrow_layout::checkpoint::*;
-use windrow_layout::journal::{RecordHeader, encode_record, record_bytes};
+use windrow_layout::journal::{RecordHeader, encode_record, packed_record_bytes};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::*;
 use windrow_units::*;
@@ -320,7 +320,8 @@ impl TestPool {
             first: orders().next().expect("an order").0,
             last: orders().next_back().map(|(first, count)| Order(first.0 + count - 1)).expect("an order"),
         };
-        let mut bytes = vec![0; record_bytes(table.bytes().len(), table.payload_blocks(), area.granule)];
+        let stored = entries.iter().filter_map(|(_, p)| p.as_ref()).map(Vec::len).sum();
+        let mut bytes = vec![0; packed_record_bytes(table.bytes().len(), table.payload_blocks(), stored, area.granule)];
         assert!(offset as usize + bytes.len() <= area.chunk_bytes as usize, "the chunk is full");
         encode_record(&header, &table, entries.iter().filter_map(|(_, p)| p.as_deref()), area.granule, &mut bytes);
         for (member, at) in area.copies_of(chunk) {

@@ -37,6 +37,24 @@ fn blocks_of_the_journal_are_there_and_have_no_place() {
     }
 }
 
+/// Every byte of the record verifies, and yet a start could not readmit the block.
+#[test]
+fn a_packed_block_of_the_journal_must_unpack() {
+    let packed = windrow_reduce::Packer::default().pack(&[7; 4096]).expect("it packs well").to_vec();
+    for (stored, is_right) in [(packed, true), (vec![0xff; 600], false)] {
+        let mut pool = pool(Redundancy::Single, 4);
+        let birth = pool.next_order();
+        let entry = Entry::Data { volume: VolumeId(1), lba: Lba(70), birth };
+        pool.journalled.insert((1, 70));
+        pool.journal(&[(entry, Some(stored))]);
+        pool.flushed_through = pool.order;
+        let report = pool.check();
+        let found: Vec<_> = report.findings.list.iter().map(|f| (f.kind, f.severity, f.volume, f.lba)).collect();
+        let expected = (BlockWrong, Error, Some(VolumeId(1)), Some(Lba(70)));
+        assert_eq!(found, if is_right { vec![] } else { vec![expected] }, "{:#?}", report.findings.list);
+    }
+}
+
 #[test]
 fn what_the_log_has_is_not_needed_of_the_journal() {
     let mut pool = pool(Redundancy::Single, 4);
