@@ -160,7 +160,7 @@ pub enum Command {
         #[serde(default)]
         power_safe: bool,
     },
-    /// Remove a spare or a journal device.
+    /// Remove a spare or a journal device; or a member that holds data, which leaves when that has moved to the others.
     SpareRemove {
         /// Its slot.
         member: u8,

@@ -239,7 +239,7 @@ fn rebuild(page: &mut Page, report: &PoolReport) {
         restripe.segments_done,
     );
     page.single("restripe_segments", "gauge", "Segments of older layouts.", restripe.segments_total);
-    page.single("restripe_moved_bytes_total", "counter", "Bytes of live blocks moved only to be striped over new members.", restripe.moved_bytes);
+    page.single("restripe_moved_bytes_total", "counter", "Bytes of live blocks moved only to be striped over other members.", restripe.moved_bytes);
     page.single("rebuild_members", "gauge", "Members that are being rebuilt.", rebuild.members.len());
     page.single("rebuild_segments_done", "gauge", "Segments made whole by the rebuild under way, or the last one.", rebuild.segments_done);
     page.single("rebuild_segments", "gauge", "Segments to be made whole in all.", rebuild.segments_total);

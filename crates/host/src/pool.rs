@@ -140,7 +140,7 @@ impl Pool {
         let workers = options.workers.unwrap_or(cores.saturating_sub(1)).max(1);
         let told = notifier.clone();
         let tell = move |notice| {
-            if matches!(notice, Notice::MemberFailed { .. }) {
+            if matches!(notice, Notice::MemberFailed { .. } | Notice::Removed { .. }) {
                 poked.poke();
             }
             told.notify(notice);

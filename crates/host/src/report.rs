@@ -58,6 +58,9 @@ pub struct MemberReport {
     /// It holds nothing but a journal.
     #[serde(default)]
     pub journal: bool,
+    /// It leaves the pool when what lies on it has moved to the others.
+    #[serde(default)]
+    pub leaving: bool,
     /// Counters since start.
     pub counters: MemberCounters,
 }
@@ -412,6 +415,7 @@ impl PoolReport {
             size_bytes: member.size_bytes,
             slow: member.slow,
             journal: member.journal,
+            leaving: member.leaving,
             counters: status.member_stats.get(index).map(MemberCounters::from).unwrap_or_default(),
         });
         let (scrub, space) = (ScrubReport::new(&status), SpaceReport::new(&status));

@@ -120,12 +120,16 @@ pub struct AddArguments {
 #[derive(Args)]
 #[command(after_help = "Examples:
   windrow pool remove tank 8
+  windrow pool remove tank /dev/sdc
+  windrow pool status tank
 
-Spares and journal devices can be removed: members that hold data can be replaced. A journal device goes when the log has what it promised.")]
+A spare goes at once, a journal device when the log has what it promised. A member that holds data leaves: from now on usable space is what the others will have, what
+lies on the member moves to them in the background (`windrow pool status` tells how far), and then its label is erased. Refused if too few members would be left, if the data
+does not fit on them, or while a member is away. A drive that is dying is replaced, not removed: see `windrow pool replace`.")]
 pub struct RemoveArguments {
     /// Pool.
     pool: String,
-    /// The spare or journal device: its index, identifier or path.
+    /// The spare, journal device or member: its index, identifier or path.
     member: String,
     #[command(flatten)]
     place: PoolPlace,
@@ -256,6 +260,16 @@ pub fn remove(arguments: &RemoveArguments, output: &Output) -> Result<u8, Failur
     let found = find(&report, &arguments.member, &what)?;
     let (member, kind) = (found.member, if found.journal { "journal device" } else { "spare" });
     let member = ask(&arguments.pool, &arguments.place, Command::SpareRemove { member }, false)?;
+    if member.leaving {
+        let now = context::status(&arguments.pool, &arguments.place)?;
+        let when = if report.served { "now" } else { "when the pool is served" };
+        output.result("pool-remove", &member, || {
+            let (index, usable, before) = (member.member, Size(now.capacity.usable_bytes), Size(report.capacity.usable_bytes));
+            let moves = super::pool::restripe(&now);
+            format!("member {index} leaves pool '{}': what lies on it moves to the others {when}; {usable} usable, {before} before\n{moves}", arguments.pool)
+        });
+        return Ok(0);
+    }
     output.result("pool-remove", &member, || format!("{kind} {} is no part of pool '{}' any more", member.member, arguments.pool));
     Ok(0)
 }

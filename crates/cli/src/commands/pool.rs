@@ -44,7 +44,7 @@ pub enum PoolCommand {
     Online(OnlineArguments),
     /// Add members that data spreads over, a spare, or a journal device.
     Add(AddArguments),
-    /// Remove a spare or a journal device.
+    /// Remove a member, a spare or a journal device.
     Remove(RemoveArguments),
     /// Read and verify all live data of a served pool, and repair what is wrong.
     Scrub(ScrubArguments),
@@ -361,7 +361,7 @@ pub fn rebuild(report: &PoolReport) -> String {
     )
 }
 
-/// How far the data of a pool that has grown has moved, in one line, if it has not moved yet.
+/// How far the data of a pool that has grown, or that a member leaves, has moved, in one line, if it has not moved yet.
 pub fn restripe(report: &PoolReport) -> String {
     let restripe = &report.restripe;
     if !restripe.active {
@@ -373,6 +373,12 @@ pub fn restripe(report: &PoolReport) -> String {
         (since, left) => format!("{} left", clock(restripe.active_ms * left / since / 1000)),
     };
     let damaged = if restripe.segments_damaged > 0 { format!(", {} hold blocks that cannot be read", restripe.segments_damaged) } else { String::new() };
+    let leaving: Vec<String> = report.members.iter().filter(|member| member.leaving).map(|member| member.member.to_string()).collect();
+    if !leaving.is_empty() {
+        let rate = megabytes(restripe.moved_bytes as f64 * 1000.0 / restripe.active_ms.max(1) as f64);
+        let (members, done, total) = (leaving.join(", "), restripe.segments_done, restripe.segments_total);
+        return format!("removal    member {members}: {done} of {total} segments moved to the others, {rate}, {time}{damaged}\n");
+    }
     format!("growth     {} of {} segments moved to all members, {time}{damaged}\n", restripe.segments_done, restripe.segments_total)
 }
 
@@ -431,7 +437,7 @@ pub fn describe(report: &PoolReport) -> String {
     for member in report.members.iter().filter(|member| member.state != "removed") {
         let errors = member.counters.errors.to_string();
         let remark = |is: bool, text: &str| if is { format!(" ({text})") } else { String::new() };
-        let state = member.state.clone() + &remark(member.journal, "journal") + &remark(member.slow, "slow");
+        let state = member.state.clone() + &remark(member.journal, "journal") + &remark(member.leaving, "leaving") + &remark(member.slow, "slow");
         members.row([member.member.to_string(), state, Size(member.size_bytes).to_string(), errors, member.path.clone()]);
     }
     format!(

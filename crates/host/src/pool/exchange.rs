@@ -80,6 +80,10 @@ impl Pool {
         if ["spare", "removed"].contains(&status.state) {
             return Err(Failure::new(id::MEMBER_STATE, what, format!("it is {}", status.state)).remedy("see `windrow pool status`"));
         }
+        if status.leaving {
+            let why = "it is being removed from the pool: nothing is to be put in its place";
+            return Err(Failure::new(id::MEMBER_STATE, what, why).remedy("see `windrow pool status`"));
+        }
         let opened = self.open_newcomer(&pool, member, newcomer, status.needed_bytes, &what)?;
         if ["online", "rebuilding"].contains(&status.state) {
             self.change(member, MemberChange::TakeOut, &what)?;
@@ -119,6 +123,8 @@ impl Pool {
     fn wait_in_a_slot(&self, newcomer: &Newcomer, what: &str) -> Result<MemberId, Failure> {
         let pool = self.status_now(what)?;
         let member = free_slot(&pool).ok_or_else(|| Failure::new(id::POOL_VALUE, what, format!("a pool has {MAX_MEMBERS} slots for members and spares")))?;
+        // The last one in this slot may have left just now.
+        self.dismiss(member, what)?;
         let opened = self.open_newcomer(&pool, member, newcomer, 0, what)?;
         self.put(member, Some(opened.device), what)?;
         self.tell(member, MemberChange::AddSpare { uuid: opened.uuid, size_bytes: opened.size_bytes }, what)?;
@@ -135,14 +141,18 @@ impl Pool {
         self.control(Control::Grow { members }).map(|_| ()).map_err(|error| control_failure(what, &error))
     }
 
-    /// Removes a spare or a journal device, and erases its label. A journal device goes when the log has what it promised.
+    /// Removes a spare or a journal device, and erases its label. A journal device goes when the log has what it promised. A member that holds data leaves from
+    /// now on: what lies on it moves to the others by itself, and then its label is erased ([`Pool::dismiss_removed`]).
     ///
     /// # Errors
-    /// It is neither.
+    /// There is no such member; too few would be left, or what is in the pool would not fit; a member is away, or data still moves.
     pub fn remove(&self, member: MemberId) -> Result<(), Failure> {
         let _one = lock(&self.0.exchanging);
         let what = format!("cannot remove member {member}");
         let (_, status) = self.member_status(member, &what)?;
+        if !status.journal && !["spare", "removed"].contains(&status.state) {
+            return self.control(Control::Remove { member }).map(|_| ()).map_err(|error| control_failure(what, &error));
+        }
         if status.journal {
             if ["online", "rebuilding"].contains(&status.state) {
                 self.change(member, MemberChange::TakeOut, &what)?;
@@ -158,6 +168,29 @@ impl Pool {
             offline::erase(&*device).map_err(|error| Failure::new(id::MEMBER_IO, what, error.of(member)))?;
         }
         self.put(member, None, what)
+    }
+
+    /// Closes the devices of members that have left for good, and erases their labels: nobody who looks for the pool is to find them.
+    pub fn dismiss_removed(&self) {
+        let _one = lock(&self.0.exchanging);
+        let members = self.status().map(|status| status.members).unwrap_or_default();
+        for member in members.into_iter().filter(|member| member.state == "removed").map(|member| member.member) {
+            let what = format!("cannot erase the label of member {member}, which is none any more");
+            match self.dismiss(member, &what) {
+                Ok(false) => {}
+                Ok(true) => tracing::info!("member {member} has left the pool; its label is erased"),
+                Err(failure) => tracing::warn!(%failure, "a removed member"),
+            }
+        }
+    }
+
+    /// The device in a slot that is not in use, if there is one, is erased and closed.
+    fn dismiss(&self, member: MemberId, what: &str) -> Result<bool, Failure> {
+        let Some(device) = self.0.driver.device(member) else { return Ok(false) };
+        self.settle(member, what)?;
+        let erased = offline::erase(&*device).map_err(|error| Failure::new(id::MEMBER_IO, what, error.of(member)));
+        self.put(member, None, what)?;
+        erased.map(|()| true)
     }
 
     /// Lets a spare take the place of a member that is out of use.
@@ -264,7 +297,7 @@ pub(crate) fn vacancies(status: &PoolStatus, patient: bool) -> Vec<(MemberId, Ve
     let mut spares: Vec<&MemberStatus> = status.members.iter().filter(|member| member.state == "spare").collect();
     // The smallest that is large enough.
     spares.sort_by_key(|spare| spare.size_bytes);
-    let vacant = |member: &&MemberStatus| member.state == "faulted" || (patient && member.state == "missing");
+    let vacant = |member: &&MemberStatus| !member.leaving && (member.state == "faulted" || (patient && member.state == "missing"));
     let fitting = |member: &MemberStatus| spares.iter().filter(|spare| spare.size_bytes >= member.needed_bytes).map(|spare| spare.member).collect();
     let vacancies = status.members.iter().filter(vacant).map(|member| (member.member, fitting(member)));
     vacancies.filter(|(_, spares): &(MemberId, Vec<MemberId>)| !spares.is_empty()).collect()

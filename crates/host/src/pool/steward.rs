@@ -1,4 +1,4 @@
-//! The thread that lets spares take the places of members that are gone.
+//! The thread that lets spares take the places of members that are gone, and lets go of the devices of those that have left for good.
 //!
 //! It comes when a notice tells of a member, and every [`INTERVAL`] otherwise. A member that failed in service is replaced at once; one that
 //! was missing at the start may only have been forgotten, and is waited for.
@@ -53,7 +53,9 @@ pub(super) fn start(steward: Arc<Steward>, pool: Weak<Inner>, patience: Duration
         steward.poke();
         while steward.wait() {
             let Some(inner) = pool.upgrade() else { return };
-            fill_vacancies(&Pool(inner), begin.elapsed() >= patience);
+            let pool = Pool(inner);
+            pool.dismiss_removed();
+            fill_vacancies(&pool, begin.elapsed() >= patience);
         }
     };
     std::thread::Builder::new().name("windrow-steward".to_owned()).spawn(body)

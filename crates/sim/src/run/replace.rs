@@ -47,6 +47,10 @@ impl Run {
         if !ailing.is_empty() {
             return Some((self.rng.pick(&ailing), false));
         }
+        if self.ailing_data() > 0 {
+            // The one that leaves is ailing: it is not replaced, and nobody else may be lost beside it.
+            return None;
+        }
         let count = self.scenario.sizes.len() as u64;
         let member = (self.scenario.redundancy.tolerance() > 0).then(|| MemberId(self.rng.below(count) as u8));
         member.filter(|member| !self.may_be_leaving(*member)).map(|member| (member, true))
