@@ -223,6 +223,13 @@ fn counters(page: &mut Page, report: &PoolReport) {
     page.single("flushes_total", "counter", "Flush and FUA requests.", counters.flushes);
     page.single("checkpoints_total", "counter", "Checkpoints.", counters.checkpoints);
     page.single("segments_cleaned_total", "counter", "Segments cleaned.", counters.segments_cleaned);
+    let placement = &report.placement;
+    page.head("placement_streams", "gauge", "Streams that the policy has, by what goes there.");
+    page.sample("placement_streams", &[("of", "users")], u64::from(placement.user_streams));
+    page.sample("placement_streams", &[("of", "moved")], u64::from(placement.moved_streams));
+    page.single("placement_memory_bytes", "gauge", "Memory of the policy.", placement.memory_bytes);
+    page.single("placement_further_blocks", "gauge", "Blocks that went to further streams since the policy was set.", placement.further_blocks);
+    page.single("placement_overflowed_blocks", "gauge", "Blocks since then whose stream could not take them.", placement.overflowed_blocks);
     page.head("written_bytes_total", "counter", "Bytes written to members by cause.");
     for (cause, bytes) in written_by_cause(&counters.written) {
         page.sample("written_bytes_total", &[("cause", cause)], bytes);

@@ -260,6 +260,25 @@ impl AmplificationReport {
     }
 }
 
+/// The policy that is at work, and what it does.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PlacementReport {
+    /// Its placement.
+    pub placement: String,
+    /// Its rule for victims.
+    pub victim_policy: String,
+    /// Streams of users' writes that the pool can afford for it.
+    pub user_streams: u8,
+    /// Streams of moved blocks likewise.
+    pub moved_streams: u8,
+    /// Memory that it keeps, beside that of the map.
+    pub memory_bytes: u64,
+    /// Blocks, written or moved since it was set, that went to streams beyond the first of their kind.
+    pub further_blocks: u64,
+    /// Blocks since then that went to the first stream of their kind because the one they were meant for could not take them.
+    pub overflowed_blocks: u64,
+}
+
 /// Counters of the pool since start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CounterReport {
@@ -374,6 +393,9 @@ pub struct PoolReport {
     pub volumes: Vec<VolumeReport>,
     /// Properties.
     pub properties: PropertyReport,
+    /// The policy at work.
+    #[serde(default)]
+    pub placement: PlacementReport,
     /// Space.
     pub capacity: CapacityReport,
     /// What thin volumes promise, hold and take.
@@ -431,48 +453,11 @@ impl PoolReport {
             members: members.collect(),
             volumes: status.volumes.iter().map(VolumeReport::from).collect(),
             properties: PropertyReport::from(&status.properties),
-            capacity: CapacityReport {
-                data_bytes: status.plan.data_bytes,
-                usable_bytes: status.plan.usable_bytes,
-                used_bytes: status.used_bytes,
-                segments: status.plan.segments,
-                free_segments: status.free_segments,
-                data_segments: status.data_segments,
-                data_live_bytes: status.data_live_bytes,
-                reserve_segments: status.plan.reserve_segments,
-                zones: status.plan.zones,
-            },
+            placement: PlacementReport::from(&status),
+            capacity: CapacityReport::from(&status),
             space,
-            bounds: BoundsReport {
-                limits: status.limits,
-                map_bytes: status.map_bytes,
-                map_bytes_full: status.plan.map_bytes,
-                map_pages: status.map_pages,
-                map_pages_max: status.map_pages_max,
-                refused_map_pages: status.refused_map_pages,
-                refused_space: status.refused_space,
-                pending_bytes: status.pending_bytes,
-                at_risk_bytes: status.at_risk_bytes,
-                users_per_1024_gained: status.users_per_1024_gained,
-                held_commands: status.held_commands,
-            },
-            counters: CounterReport {
-                user_write_bytes: status.user_write_bytes,
-                user_read_bytes: status.user_read_bytes,
-                fill_blocks: status.fill_blocks,
-                reduction: status.reduction,
-                dedup: status.dedup,
-                flushes: status.flushes,
-                checkpoints: status.checkpoints,
-                segments_cleaned: status.segments_cleaned,
-                order: status.order.0,
-                durable_order: status.durable_order.0,
-                written: status.written,
-                lifetime_user_bytes: status.lifetime_user_bytes,
-                lifetime_member_bytes: status.lifetime_member_bytes,
-                lifetime_reduction: status.lifetime_reduction,
-                lifetime_dedup: status.lifetime_dedup,
-            },
+            bounds: BoundsReport::from(&status),
+            counters: CounterReport::from(&status),
             amplification: AmplificationReport::new(&status.written, status.user_write_bytes),
             scrub,
             rebuild: RebuildReport::from(&status.rebuild),
@@ -496,6 +481,76 @@ impl PoolReport {
             "online" => 0,
             "degraded" => 1,
             _ => 2,
+        }
+    }
+}
+
+impl From<&PoolStatus> for CapacityReport {
+    fn from(status: &PoolStatus) -> Self {
+        Self {
+            data_bytes: status.plan.data_bytes,
+            usable_bytes: status.plan.usable_bytes,
+            used_bytes: status.used_bytes,
+            segments: status.plan.segments,
+            free_segments: status.free_segments,
+            data_segments: status.data_segments,
+            data_live_bytes: status.data_live_bytes,
+            reserve_segments: status.plan.reserve_segments,
+            zones: status.plan.zones.clone(),
+        }
+    }
+}
+
+impl From<&PoolStatus> for BoundsReport {
+    fn from(status: &PoolStatus) -> Self {
+        Self {
+            limits: status.limits,
+            map_bytes: status.map_bytes,
+            map_bytes_full: status.plan.map_bytes,
+            map_pages: status.map_pages,
+            map_pages_max: status.map_pages_max,
+            refused_map_pages: status.refused_map_pages,
+            refused_space: status.refused_space,
+            pending_bytes: status.pending_bytes,
+            at_risk_bytes: status.at_risk_bytes,
+            users_per_1024_gained: status.users_per_1024_gained,
+            held_commands: status.held_commands,
+        }
+    }
+}
+
+impl From<&PoolStatus> for CounterReport {
+    fn from(status: &PoolStatus) -> Self {
+        Self {
+            user_write_bytes: status.user_write_bytes,
+            user_read_bytes: status.user_read_bytes,
+            fill_blocks: status.fill_blocks,
+            reduction: status.reduction,
+            dedup: status.dedup,
+            flushes: status.flushes,
+            checkpoints: status.checkpoints,
+            segments_cleaned: status.segments_cleaned,
+            order: status.order.0,
+            durable_order: status.durable_order.0,
+            written: status.written,
+            lifetime_user_bytes: status.lifetime_user_bytes,
+            lifetime_member_bytes: status.lifetime_member_bytes,
+            lifetime_reduction: status.lifetime_reduction,
+            lifetime_dedup: status.lifetime_dedup,
+        }
+    }
+}
+
+impl From<&PoolStatus> for PlacementReport {
+    fn from(status: &PoolStatus) -> Self {
+        Self {
+            placement: status.placement.to_owned(),
+            victim_policy: status.victim_policy.clone(),
+            user_streams: status.user_streams,
+            moved_streams: status.moved_streams,
+            memory_bytes: status.placement_bytes,
+            further_blocks: status.further_blocks,
+            overflowed_blocks: status.overflowed_blocks,
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::table::Table;
 use crate::values::Size;
 use clap::Args;
 use windrow_host::metrics::written_by_cause;
-use windrow_host::report::{BoundsReport, PoolReport};
+use windrow_host::report::{BoundsReport, PlacementReport, PoolReport};
 use windrow_host::{Failure, LatencySummary};
 
 /// Arguments of `stats`.
@@ -36,7 +36,7 @@ pub fn run(arguments: &StatsArguments, output: &Output) -> Result<u8, Failure> {
 
 /// The figures as text.
 pub fn describe(report: &PoolReport) -> String {
-    [amplification(report), members(report), latencies(report), stages(report), bounds(&report.bounds)].join("\n")
+    [amplification(report), placement(&report.placement), members(report), latencies(report), stages(report), bounds(&report.bounds)].join("\n")
         + &super::pool::rebuild(report)
         + &super::pool::restripe(report)
 }
@@ -65,6 +65,25 @@ pub fn amplification(report: &PoolReport) -> String {
         factor(factors.cleaning_ppm),
         table.render()
     )
+}
+
+/// What the policy at work does.
+fn placement(report: &PlacementReport) -> String {
+    let streams = |count: u8, of: &str| format!("{count} {} of {of}", if count == 1 { "stream" } else { "streams" });
+    let mut text = format!(
+        "placement {}, victims by {}: {} and {}",
+        report.placement,
+        report.victim_policy,
+        streams(report.user_streams, "users' writes"),
+        streams(report.moved_streams, "moved blocks")
+    );
+    if report.memory_bytes > 0 {
+        text += &format!(", {} of memory", Size(report.memory_bytes));
+    }
+    if report.further_blocks + report.overflowed_blocks > 0 {
+        text += &format!("; {} blocks went to further streams, {} could not go to theirs", report.further_blocks, report.overflowed_blocks);
+    }
+    text + "\n"
 }
 
 fn members(report: &PoolReport) -> String {

@@ -41,6 +41,7 @@ pub(crate) fn sample() -> PoolReport {
             read_only: false,
             deleting: false,
         }],
+        placement: PlacementReport::default(),
         properties: PropertyReport {
             spare_per_mille: 100,
             seal_age_ms: 50,
