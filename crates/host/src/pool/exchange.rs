@@ -190,6 +190,8 @@ impl Pool {
         self.settle(member, what)?;
         let erased = offline::erase(&*device).map_err(|error| Failure::new(id::MEMBER_IO, what, error.of(member)));
         self.put(member, None, what)?;
+        // Nobody is to look for it there at the next start.
+        lock(&self.0.paths).get_mut(member.index()).into_iter().for_each(String::clear);
         erased.map(|()| true)
     }
 
