@@ -34,16 +34,24 @@ fn hot_and_cold_are_planned_apart_and_at_the_age_that_theory_gives() {
 
 #[test]
 fn an_open_segment_that_costs_more_than_it_saves_is_not_opened() {
-    let plan = |open_cost: f64| {
-        let mut lives = Lives::new(1000);
-        without_memory(&mut lives, 9 * ROWS + 9, 1.0 / 512.0, 500.0, 50_000.0);
-        without_memory(&mut lives, 10 * ROWS + 10, 1.0 / 1024.0, 500.0, 50_000.0);
-        let mut planner = Planner::new(8);
-        planner.plan(&mut lives, 0.01, open_cost, 1000);
-        planner.streams()
-    };
-    assert!(plan(0.0) >= 2);
-    assert_eq!(plan(1e6), 1);
+    assert!(streams_of_two(1.0 / 512.0, 1.0 / 2048.0, 0.0) >= 2);
+    assert_eq!(streams_of_two(1.0 / 512.0, 1.0 / 2048.0, 1e6), 1);
+}
+
+/// Streams for two cells with these chances of death, at a price at which all that matters is where segments are cut.
+fn streams_of_two(one: f64, other: f64, open_cost: f64) -> usize {
+    let mut lives = Lives::new(1000);
+    without_memory(&mut lives, 9 * ROWS + 9, one, 500.0, 50_000.0);
+    without_memory(&mut lives, 10 * ROWS + 10, other, 500.0, 50_000.0);
+    let mut planner = Planner::new(8);
+    planner.plan(&mut lives, 0.01, open_cost, 1000);
+    planner.streams()
+}
+
+/// Requests of many blocks to uniform places: cells looked a little different by chance, were put apart, and cost 2.6 to 2.9 % more than one stream.
+#[test]
+fn lives_that_hardly_differ_share_a_stream_though_it_costs_nothing_to_open_one() {
+    assert_eq!(streams_of_two(1.0 / 512.0, 1.0 / 600.0, 0.0), 1);
 }
 
 #[test]
