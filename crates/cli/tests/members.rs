@@ -238,7 +238,10 @@ fn a_member_that_holds_data_leaves_while_the_pool_is_served() {
     assert!(usable(&world) < before);
     let refused = world.run("pool remove tank 2");
     let text = support::both(&refused);
-    assert!(!refused.status.success() && text.contains("WR-MEMBER-004") && (text.contains("2 members would be left") || text.contains("still moves")), "{text}");
+    assert!(
+        !refused.status.success() && text.contains("WR-MEMBER-004") && (text.contains("2 members would be left") || text.contains("still moves")),
+        "{text}"
+    );
     let refused = world.run("pool replace tank 1 other --sparse");
     assert!(support::both(&refused).contains("being removed") || member_state(&world, 1) == "removed", "{}", support::both(&refused));
     let end = Instant::now() + Duration::from_secs(60);

@@ -125,6 +125,7 @@ fn act(world: &mut World, action: Action) {
         Action::Request(volume, asked) => _ = world.submit(volume, asked),
         Action::Change(change) => world.change(change),
         Action::Checkpoint => world.command(Control::Checkpoint),
+        Action::Count => world.command(Control::CountSharing),
         Action::Properties(properties) => world.command(Control::SetProperties(properties)),
         Action::Dedup(volume, dedup) => world.command(Control::VolumeDedup { volume, dedup }),
         Action::Compression(volume, compression) => world.command(Control::VolumeCompression { volume, compression }),

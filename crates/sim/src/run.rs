@@ -472,6 +472,7 @@ impl Run {
             Action::Request(volume, asked) => _ = self.world.submit(volume, asked),
             Action::Change(change) => self.world.change(change),
             Action::Checkpoint => self.world.command(Control::Checkpoint),
+            Action::Count => self.world.command(Control::CountSharing),
             Action::Scrub(command) => self.world.command(Control::Scrub(command)),
             Action::Properties(properties) => self.world.command(Control::SetProperties(properties)),
             Action::Dedup(volume, dedup) => self.world.command(Control::VolumeDedup { volume, dedup }),

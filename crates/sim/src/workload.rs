@@ -21,6 +21,8 @@ pub enum Action {
     Change(VolumeChange),
     /// A checkpoint.
     Checkpoint,
+    /// A count of what volumes keep for themselves.
+    Count,
     /// A command to the scrub; it may be refused.
     Scrub(ScrubCommand),
     /// New properties.
@@ -195,7 +197,12 @@ impl Workload {
             return (self.change(model), 1);
         }
         if kind == 7 {
-            return (if self.rng.chance(500) { Action::Checkpoint } else { Action::Scrub(self.scrub()) }, 1);
+            let action = match self.rng.below(1000) {
+                0..450 => Action::Checkpoint,
+                450..600 => Action::Count,
+                _ => Action::Scrub(self.scrub()),
+            };
+            return (action, 1);
         }
         let (volume, blocks) = self.rng.pick(&usable);
         let asked = self.request(kind, blocks);
@@ -340,6 +347,7 @@ pub fn draw_properties(rng: &mut Rng) -> Properties {
         seal_age_ms: rng.pick(&[1, 5, 20, 100]),
         victim_policy: rng.below(2) as u8,
         discard: rng.chance(700),
+        warn_at: rng.pick(&[[0; 4], [80, 90, 95, 0], [1, 2, 50, 100], [99, 0, 0, 0]]),
         ..Properties::DEFAULT
     }
 }

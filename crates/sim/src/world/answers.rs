@@ -2,9 +2,10 @@
 
 use super::{Commanded, World};
 use crate::violation::{Broken, Violation, ensure};
-use windrow_engine::{ControlCompletion, ControlError, Notice};
+use std::collections::BTreeSet;
+use windrow_engine::{ControlCompletion, ControlError, ControlReply, Notice, Sharing};
 use windrow_io::{Completion, Reply};
-use windrow_units::BLOCK_BYTES;
+use windrow_units::{BLOCK_BYTES, VolumeId};
 
 impl World {
     pub(super) fn completed(&mut self, completion: &Completion) -> Result<(), Violation> {
@@ -60,11 +61,26 @@ impl World {
                 self.answers.insert(completion.id, completion.result.clone());
                 Ok(())
             }
-            Some(Commanded::Other) if completion.result.is_ok() => Ok(()),
-            Some(Commanded::Other | Commanded::Scrub | Commanded::Compression | Commanded::Dedup) => {
+            Some(Commanded::Other) => match &completion.result {
+                Ok(ControlReply::Sharing(sharing)) => self.counted(sharing),
+                Ok(_) => Ok(()),
+                Err(error) => Err(Violation::new(Broken::Error, format!("a control command failed: {error:?}"))),
+            },
+            Some(Commanded::Scrub | Commanded::Compression | Commanded::Dedup) => {
                 Err(Violation::new(Broken::Error, format!("a control command failed: {:?}", completion.result)))
             }
         }
+    }
+
+    /// What volumes keep for themselves can not be more than there is; a count of one moment has each volume once.
+    fn counted(&self, sharing: &Sharing) -> Result<(), Violation> {
+        let Some(engine) = &self.engine else { return Ok(()) };
+        let ids: BTreeSet<VolumeId> = sharing.volumes.iter().map(|volume| volume.id).collect();
+        let sum: u64 = sharing.volumes.iter().map(|volume| volume.exclusive_bytes).sum();
+        let most = engine.status().plan.data_bytes;
+        ensure!(ids.len() == sharing.volumes.len(), Protocol, "a volume is counted twice: {:?}", sharing.volumes);
+        ensure!(!sharing.exact || sum <= most, Protocol, "volumes keep {sum} bytes for themselves, the pool has {most}");
+        Ok(())
     }
 
     pub(super) fn noticed(&mut self, notice: &Notice) -> Result<(), Violation> {
