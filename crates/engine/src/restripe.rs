@@ -76,6 +76,8 @@ pub(crate) struct Restripe {
     map_bytes_wanted: u64,
     /// Members, as a bit mask, that leave when nothing is in use in older layouts.
     leaving: u64,
+    /// Segments that the next victim needs, if there were too few for it.
+    short_of: u32,
     /// Those that have left, with what they were known by, and were not told of yet.
     gone: Vec<(MemberId, Uuid)>,
 }
@@ -281,8 +283,10 @@ impl Engine {
                 return;
             }
             let Some(segment) = self.next_older() else { return };
-            if !self.has_room_for(self.segments_for(segment)) {
-                // (Only a member that leaves: what gains more is moved first, so the others want no less.)
+            let needs = self.segments_for(segment);
+            self.restripe.short_of = if self.has_room_for(needs) { 0 } else { needs };
+            if self.restripe.short_of > 0 {
+                // (Only while a member leaves. What gains more was moved before.)
                 return;
             }
             self.restripe.queue.pop();

@@ -424,7 +424,7 @@ impl Run {
         let present = (0..count).filter(|m| self.world.members.is_present(MemberId(*m as u8)) && !self.world.ailing.contains(&MemberId(*m as u8))).count();
         // (When a removal ends, those that stay may have to be more than half of themselves.)
         let there = |m: &usize| self.world.members.is_present(MemberId(*m as u8)) && !self.world.ailing.contains(&MemberId(*m as u8));
-        if self.scenario.removes > 0 && (0..count - 1).filter(there).count() * 2 < count {
+        if self.removal.begun > self.removal.removed && (0..count - 1).filter(there).count() * 2 < count {
             return true;
         }
         // (While a growth is on its way, also as many as the redundancy covers.)

@@ -15,7 +15,7 @@ impl Engine {
         let missing = (self.segments_wanted() as usize).saturating_sub(self.stream(STREAM_USER).reserved.len()) as u32;
         // Each victim gives one; what it needs beyond that it takes.
         let gives = (2 * self.cleaner.victim_count()).saturating_sub(self.cleaner.segments_needed());
-        coming + gives > self.floor(STREAM_USER) + 1 + missing + crate::format::cleaning_ahead(self.plan.segments)
+        coming + gives > self.floor(STREAM_USER) + 1 + missing + crate::format::cleaning_ahead(self.plan.segments) + self.segments_for_removal()
     }
 
     /// Picks victims while too little is free or coming free.

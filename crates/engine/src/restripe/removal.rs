@@ -158,6 +158,12 @@ impl Engine {
         }
     }
 
+    /// Segments that cleaning keeps free beyond the usual: what the next victim of the old layout needs, where that is more than there is in any case
+    /// (zones of very different width).
+    pub(crate) fn segments_for_removal(&self) -> u32 {
+        if self.is_losing_member() { self.restripe.short_of.saturating_sub(2) } else { 0 }
+    }
+
     /// True while a member leaves.
     pub(crate) fn is_losing_member(&self) -> bool {
         self.restripe.leaving != 0
