@@ -69,6 +69,20 @@ impl Report {
         self
     }
 
+    /// A paragraph.
+    #[must_use]
+    pub fn text(mut self, text: &str) -> Self {
+        self.page = self.page.text(text);
+        self
+    }
+
+    /// What is to be typed.
+    #[must_use]
+    pub fn command(mut self, text: &str) -> Self {
+        self.page = self.page.command(text);
+        self
+    }
+
     /// A table.
     #[must_use]
     pub fn table(mut self, table: &Table) -> Self {

@@ -9,12 +9,14 @@
 //! Nothing is written; a pool is changed by `--apply` only.
 
 mod live;
+mod report;
 
 use super::replay::{Replayed, cannot, read};
 use super::trace::record::span;
 use super::trace::{TraceForm, TraceSource};
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::report::ReportArguments;
 use crate::table::Table;
 use crate::values::{Share, Size};
 use clap::Args;
@@ -43,7 +45,7 @@ const ENGINE_CLASSES: u8 = 4;
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  windrow advise trace.csv.zst\n  windrow advise --live tank --for 10m\n  windrow advise disk.blktrace --event issued --drive samsung-pm9d3a-7680 --drives 8 --topology 6\n  \
-    windrow advise client.txt --format jesd219 --fill --spare 7%,10%,20% --pool tank -o json\n\nThe last lines are the commands that apply the advice."
+    windrow advise client.txt --format jesd219 --fill --spare 7%,10%,20% --pool tank -o json\n  windrow advise trace.csv.zst --report advice.html\n\nThe last lines are the commands that apply the advice."
 )]
 pub struct AdviseArguments {
     /// Trace. gzip and zstd are unpacked.
@@ -84,6 +86,8 @@ pub struct AdviseArguments {
     /// Name of the pool in the commands at the end.
     #[arg(long, value_name = "NAME", default_value = "POOL")]
     pool: String,
+    #[command(flatten)]
+    report: ReportArguments,
 }
 
 /// One simulated run.
@@ -233,6 +237,7 @@ pub fn run(arguments: &AdviseArguments, output: &Output) -> Result<u8, Failure> 
         live.apply(&advice.best)?;
         advice.applied = true;
     }
+    arguments.report.write(|| report::page(&advice))?;
     output.result("advise", &advice, || describe(arguments, &advice));
     Ok(0)
 }

@@ -3,7 +3,7 @@
 use super::jedec;
 use crate::report::Report;
 use windrow_lab::wa::run::Outcome;
-use windrow_lab::wa::study::{Curve, Emptiness, Step};
+use windrow_lab::wa::study::{Burst, Curve, Emptiness, Step};
 use windrow_picture::{Axis, Bars, Group, Lines, Picture, Series, Table, Unit};
 
 /// A run, for pictures.
@@ -211,4 +211,57 @@ pub fn client(lines: &[jedec::Line]) -> Report {
     }
     let lead = "A stream with the published totals, means and static share of the client trace of JESD219A, which is not the trace itself.";
     Report::new("JEDEC client test", lead).picture("jedec", &picture).table(&table)
+}
+
+/// Bursts of writes: what cleaning in the pauses costs, and what it saves those who write.
+pub fn bursts(lines: &[Burst], policy: &str, load: &str, burst: u32) -> Report {
+    let names: Vec<String> = lines.iter().map(|line| if line.idle_free == 0 { "on demand".to_owned() } else { line.idle_free.to_string() }).collect();
+    let bars = |title: &str, about: &str, y: Axis, value: fn(&Burst) -> f64| {
+        let groups = lines.iter().zip(&names).map(|(line, name)| Group::new(name.clone(), [value(line)]));
+        Bars::new(title, about, "free segments that pauses clean up to", y, &[policy]).with_all(groups).picture()
+    };
+    let costs = bars("What cleaning in pauses costs", "Bars of write amplification by how much is cleaned in pauses.", waf_axis(), |line| line.steady);
+    let waits = bars(
+        "What users wait for",
+        "Bars of blocks that are moved while users wait, for each block they write, by how much is cleaned in pauses.",
+        Axis::new("blocks moved in the way, per write", Unit::Number).from(0.0),
+        |line| line.in_the_way,
+    );
+    let mut table = Table::new("Cleaning on demand and in pauses", ["free segments", "WAF", "moved in users' way, per write", "longest wait, blocks"]);
+    for (line, name) in lines.iter().zip(names) {
+        table.row([name, format!("{:.3}", line.steady), format!("{:.4}", line.in_the_way), line.longest_wait.to_string()]);
+    }
+    let lead = format!("{load} overwrites in bursts of {burst} blocks, with a pause after each that is long enough for eight times as many.");
+    Report::new("Bursty load: cleaning on demand or in the pauses", &lead).picture("bursts-costs", &costs).picture("bursts-waits", &waits).table(&table)
+}
+
+/// How fast the simulator is with a policy.
+pub struct Speed {
+    /// Policy.
+    pub policy: String,
+    /// Million blocks that users wrote, for each second of processor time.
+    pub written: f64,
+    /// Million blocks placed, moved ones counted.
+    pub placed: f64,
+    /// The rest of the table's cells: seconds, write amplification, bytes for each block.
+    pub cells: [f64; 3],
+}
+
+/// Speed of the simulator.
+pub fn speed(lines: &[Speed], lead: &str) -> Report {
+    let picture = Bars::new(
+        "Block writes simulated in a second of processor time",
+        "Bars by policy: million blocks that users wrote, and million blocks placed, moved ones counted.",
+        "placement+victim rule/streams",
+        Axis::new("million blocks", Unit::Number).from(0.0),
+        &["users' writes", "placed"],
+    )
+    .with_all(lines.iter().map(|line| Group::new(line.policy.clone(), [line.written, line.placed])))
+    .picture();
+    let mut table = Table::new("Speed", ["policy", "million user writes", "million placed", "seconds", "WAF", "bytes/block"]);
+    for line in lines {
+        let numbers = [line.written, line.placed].into_iter().chain(line.cells).map(|value| format!("{value:.2}"));
+        table.row(std::iter::once(line.policy.clone()).chain(numbers));
+    }
+    Report::new("Speed of the simulator", lead).picture("speed", &picture).table(&table)
 }

@@ -1,6 +1,6 @@
 //! `sim run` and `sim speed`.
 
-use super::pictures::{Frame, Run, add_runs};
+use super::pictures::{Frame, Run, Speed, add_runs};
 use super::source::{Named, Source};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -237,6 +237,8 @@ pub struct SpeedArguments {
     /// Overwrites, in sizes.
     #[arg(long, default_value = "40", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     passes: u32,
+    #[command(flatten)]
+    report: ReportArguments,
 }
 
 /// `sim speed`: operations are made before the clock starts, unless there are too many to keep.
@@ -249,8 +251,8 @@ pub fn speed(arguments: &SpeedArguments, output: &Output) -> Result<u8, Failure>
     let plan = Plan { shape, seed: 1, window: u64::MAX, steady_after: written / 2, idle_free: 0 };
     let kept: Vec<Operation> = if written <= KEPT { source.operations().collect() } else { Vec::new() };
     let meter = crate::bench::machine::Meter::start();
-    let (mut rows, mut table) =
-        (Vec::new(), Table::new(&["policy", "million user writes per CPU second", "million blocks placed", "seconds", "WAF", "bytes/block"]));
+    let (mut rows, mut speeds, mut table) =
+        (Vec::new(), Vec::new(), Table::new(&["policy", "million user writes per CPU second", "million blocks placed", "seconds", "WAF", "bytes/block"]));
     for policy in &arguments.policy {
         let mut progress = Progress::new(policy.name());
         let mut tell = |done: u64| {
@@ -265,6 +267,7 @@ pub fn speed(arguments: &SpeedArguments, output: &Output) -> Result<u8, Failure>
         let cpu = (crate::bench::machine::cpu_seconds() - cpu).max(0.01);
         let rate = outcome.counts.written as f64 / cpu / 1e6;
         let placed = rate * outcome.whole;
+        speeds.push(Speed { policy: policy.name(), written: rate, placed, cells: [seconds, outcome.whole, outcome.bytes_per_block] });
         let cells = [rate, placed, seconds, outcome.whole, outcome.bytes_per_block].map(|value| format!("{value:.2}"));
         table.row(std::iter::once(policy.name()).chain(cells));
         rows.push(serde_json::json!({ "policy": policy.name(), "seconds": seconds, "cpu_seconds": cpu, "million_writes_per_cpu_second": rate,
@@ -272,6 +275,12 @@ pub fn speed(arguments: &SpeedArguments, output: &Output) -> Result<u8, Failure>
             "waf": outcome.whole, "bytes_per_block": outcome.bytes_per_block }));
     }
     let others = meter.others_ppm();
+    arguments.report.write(|| {
+        let (workload, size, busy) = (arguments.workload.name(), arguments.size, others as f64 / 1e4);
+        let lead =
+            format!("{written} block writes, {workload}, on {size} with {} spare; others took {busy:.0} % of the machine's processor time.", arguments.spare);
+        super::pictures::speed(&speeds, &lead)
+    })?;
     output.result("sim-speed", &serde_json::json!({ "written_blocks": written, "others_ppm": others, "lines": rows }), || {
         format!("{}{written} block writes; others took {:.0} % of the machine's processor time\n", table.render(), others as f64 / 1e4)
     });

@@ -158,7 +158,8 @@ fn steps_text(steps: &[Step]) -> String {
 #[derive(Args)]
 #[command(after_help = "Examples:
   windrow sim bursts
-  windrow sim bursts --burst 20000 --free 0,8,64,128 --spare 20% --policy learned --workload zipf")]
+  windrow sim bursts --burst 20000 --free 0,8,64,128 --spare 20% --policy learned --workload zipf
+  windrow sim bursts --report bursts.html")]
 pub struct BurstsArguments {
     #[command(flatten)]
     pool: PoolArguments,
@@ -177,6 +178,8 @@ pub struct BurstsArguments {
     /// Overwrites.
     #[arg(long, default_value = "uniform", value_parser = pattern)]
     workload: Pattern,
+    #[command(flatten)]
+    report: ReportArguments,
 }
 
 /// `sim bursts`.
@@ -184,6 +187,7 @@ pub fn bursts(arguments: &BurstsArguments, output: &Output) -> Result<u8, Failur
     let mut tell = arguments.pool.teller("bursts");
     let spare = f64::from(arguments.spare.0) / 1000.0;
     let lines = burst_study(arguments.pool.pool(), arguments.policy, spare, arguments.burst, arguments.workload, &arguments.free, &mut tell).map_err(failed)?;
+    arguments.report.write(|| super::pictures::bursts(&lines, &arguments.policy.name(), &arguments.workload.name(), arguments.burst))?;
     output.result("sim-bursts", &serde_json::json!({ "lines": lines }), || bursts_text(&lines));
     Ok(0)
 }
