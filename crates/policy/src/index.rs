@@ -13,7 +13,7 @@
 //!    bounded, whatever the number of segments.
 //!
 //! Ties go to the segment that has been longest in its bucket. All memory is allocated at construction. [`VictimIndex::new_lazy`] is the same for greedy with less
-//! work for each block, and now and then a look at all segments ([`far`]).
+//! work for each block, and now and then a look at all segments (`far.rs`).
 
 use crate::victim::{SegmentStats, cost_benefit};
 use bits::BucketBits;
@@ -72,7 +72,7 @@ struct Node {
     bucket: u32,
     live_units: u32,
     capacity_units: u32,
-    /// When it came into its bucket, see [`far`].
+    /// When it came into its bucket, see `far.rs`.
     stamp: u32,
     sealed_at: u64,
 }
