@@ -253,7 +253,7 @@ fn after_cut(memory: &Memory, unflushed: &[(usize, usize, Vec<u8>)], seed: u64) 
     let mut bits = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for (member, at, before) in unflushed.iter().rev() {
         bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        if seed % 4 == 0 || (seed % 4 > 1 && bits >> 60 < 8) {
+        if seed.is_multiple_of(4) || (seed % 4 > 1 && bits >> 60 < 8) {
             memory.data[*member][*at..*at + before.len()].copy_from_slice(before);
         }
     }
@@ -306,7 +306,7 @@ fn power_may_go_at_any_time_of_a_removal() {
         let mut check = |memory: Memory, cuts: u64, flushed: u64| {
             // Sometimes another member, or the one that leaves, is gone afterwards: power and a loss at once.
             let mut memory = memory;
-            let lost = (cuts % 5 == 0 && redundancy != Redundancy::None).then_some((cuts / 5) as usize % members);
+            let lost = (cuts.is_multiple_of(5) && redundancy != Redundancy::None).then_some((cuts / 5) as usize % members);
             if let Some(lost) = lost {
                 memory.present[lost] = false;
             }

@@ -138,12 +138,12 @@ fn drop_foreign(found: &mut Found, pool: Option<PoolUuid>, findings: &mut Findin
     }
 }
 
-/// A device without a label is one that was wiped, if the slot is not in use and it bears no superblock either.
+/// What is in a slot that is not in use is none of the pool's: a device that has left, and that was perhaps wiped.
 fn check_labels(found: &[Found], newest: Option<&Superblock>, findings: &mut Findings) {
-    for Found { report, superblocks } in found {
+    for Found { report, .. } in found {
         let record = newest.and_then(|newest| newest.members.get(report.member.index()));
-        let is_wiped = superblocks.is_empty() && record.is_some_and(|record| record.state == MemberState::Removed);
-        if let Some(problem) = report.label_problem.as_ref().filter(|_| !is_wiped) {
+        let has_left = record.is_some_and(|record| record.state == MemberState::Removed);
+        if let Some(problem) = report.label_problem.as_ref().filter(|_| !has_left) {
             findings.add(Finding::new(Severity::Repairable, FindingKind::LabelWrong, format!("label: {problem}")).member(report.member));
         }
     }

@@ -560,6 +560,7 @@ impl Run {
         self.exchange = None;
         self.leave_growth();
         self.removal.leave();
+        self.world.gone.clear();
         self.newest_order = self.newest_order.max(self.world.power_cut());
         self.power_cuts += 1;
     }

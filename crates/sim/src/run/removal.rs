@@ -103,7 +103,7 @@ impl Run {
             }
         }
         let status = self.world.status();
-        Ok(self.removal.begun <= self.removal.removed || !status.members.get(self.last_member().index()).is_some_and(|slot| slot.state == "removed"))
+        Ok(self.removal.begun <= self.removal.removed || status.members.get(self.last_member().index()).is_none_or(|slot| slot.state != "removed"))
     }
 
     /// Who has been let go of by the generation that rules is no member any more.
