@@ -442,6 +442,7 @@ impl Engine {
 
     fn encode_segment_page(&self, index: u32, page: &mut [u8]) {
         let geometry = self.checkpoint.geometry;
+        let rebuilding = self.rebuilding();
         for i in 0..geometry.per_page {
             let id = index * geometry.per_page as u32 + i as u32;
             if id >= self.segments.count() {
@@ -456,7 +457,8 @@ impl Engine {
                 filled_rows: s.filled_rows,
                 last_checkpoint: s.last_checkpoint,
                 last_seq: s.last_seq,
-                stale: if s.filled_rows > 0 { s.stale } else { 0 },
+                // Not those that have become whole meanwhile: a segment that holds nothing any more is never rebuilt, and may have been stale on many, one after the other.
+                stale: if s.filled_rows > 0 { s.stale & rebuilding } else { 0 },
                 starts: if s.filled_rows > 0 { s.starts.to_vec() } else { vec![0; s.starts.len()] },
             };
             let (_, at) = geometry.locate(id);

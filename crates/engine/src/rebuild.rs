@@ -128,7 +128,7 @@ impl Engine {
     }
 
     /// Members being rebuilt, as a bit mask.
-    fn rebuilding(&self) -> u64 {
+    pub(crate) fn rebuilding(&self) -> u64 {
         self.members.list.iter().enumerate().filter(|(_, m)| m.online && m.rebuilding).fold(0, |mask, (m, _)| mask | 1 << m)
     }
 
