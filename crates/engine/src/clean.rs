@@ -484,7 +484,10 @@ impl Engine {
             self.flush.wanted = true;
             self.seal_if_superseding(out);
         }
-        if stuck && self.cleaner.victims.is_empty() && self.segments.checkpoint_frees() && self.checkpoint.is_idle() {
+        let frees = stuck && self.cleaner.victims.is_empty() && self.segments.checkpoint_frees() && self.checkpoint.is_idle();
+        // For a removal alone not for ever: each checkpoint makes young segments that the next one would free.
+        let for_removal = !starved && !(short && self.wants_room());
+        if frees && (!for_removal || self.may_force_for_removal()) {
             self.counters.checkpoints_forced += 1;
             self.checkpoint.request();
         }

@@ -24,7 +24,7 @@ use coming::{Coming, Stage};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use windrow_layout::superblock::Features;
-use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, MemberId, SegmentId, Uuid, ZoneMap};
+use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, MemberId, Order, SegmentId, Uuid, ZoneMap};
 
 /// How far the data has moved to the layout in force. All zero if there was only one since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -78,6 +78,9 @@ pub(crate) struct Restripe {
     leaving: u64,
     /// Segments that the next victim needs, if there were too few for it.
     short_of: u32,
+    /// A removal goes on record when everything up to this order is durable: it was counted when it was found to fit.
+    fits_from: Order,
+    rest: removal::Rest,
     /// Those that have left, with what they were known by, and were not told of yet.
     gone: Vec<(MemberId, Uuid)>,
 }
@@ -187,14 +190,18 @@ impl Engine {
 
     fn plan_in_force(&self, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
         let target = plan_zones(&self.zones, spare_per_mille, self.kept_for_sharing())?;
-        // Where a member leaves, usable is what will be left: there is never less.
-        if !self.zones.has_superseded() || self.is_losing_member() {
+        if !self.zones.has_superseded() {
             return Ok(target);
         }
         let oldest = self.zones.zones().iter().map(|z| z.layout).min().unwrap_or_default();
         let of_oldest = self.zones.zones().iter().filter(|z| z.layout == oldest);
         let before: Vec<Holding> = of_oldest.map(|z| Holding { shape: z.shape, segments: z.segments }).collect();
         let before = plan_holdings(&before, &self.zones, spare_per_mille, self.kept_for_sharing(), u64::MAX);
+        if self.is_losing_member() {
+            // Usable is what will be left, and no more than there was as long as data lies in the old layout.
+            let most = before.map_or(u64::MAX, |plan| plan.usable_bytes);
+            return Ok(PoolPlan { usable_bytes: target.usable_bytes.min(most), ..target });
+        }
         let best = self.plan_over(&self.zones, spare_per_mille).into_iter().chain(before).max_by_key(|plan| plan.usable_bytes);
         let mut plan = best.unwrap_or_else(|| target.clone());
         plan.usable_bytes = plan.usable_bytes.min(target.usable_bytes);

@@ -15,6 +15,8 @@
 mod choose;
 mod layers;
 
+pub(crate) use layers::largest_group;
+
 use crate::limits::{DISCARDING_MAX, STREAM_CHECKPOINT, STREAMS};
 use choose::{SHORTLIST_SEED, index_policy};
 use windrow_policy::select::{Rule, Shortlist};

@@ -13,16 +13,43 @@ use super::coming::{Coming, Stage};
 use crate::control::control_answer;
 use crate::format::{payload_blocks, plan_zones};
 use crate::limits::STREAM_USER;
+use crate::segment::largest_group;
 use crate::member::life::Change;
 use crate::{ControlError, ControlId, Engine, Notice, Outbox, PoolPlan};
 use windrow_layout::superblock::Features;
-use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, JournalArea, MemberId, SegmentId, Uuid, ZoneMap};
+use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, JournalArea, MemberId, Order, SegmentId, Uuid, ZoneMap};
+
+/// Checkpoints that are forced in vain before it is given up.
+const FORCED_IN_VAIN: u32 = 4;
+
+/// Whether forcing checkpoints still brings something: segments of the old layout that are emptied, or more free ones than ever, or what users do.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rest {
+    seen: (u32, u64),
+    most_free: u32,
+    forced: u32,
+}
+
+impl Rest {
+    fn look(&mut self, seen: (u32, u64), free: u32) {
+        if self.seen != seen || self.most_free < free {
+            *self = Self { seen, most_free: self.most_free.max(free), forced: 0 };
+        }
+    }
+}
 
 impl Engine {
     /// A member is to leave.
     pub(crate) fn remove_member(&mut self, id: ControlId, member: MemberId, out: &mut Outbox) -> Result<(), ControlError> {
         let others = self.members_that_stay(member)?;
         let zones = self.with_layout_over(&others)?;
+        let (largest, members) = (largest_group(&zones), others.len() + 1);
+        if largest > members {
+            return Err(ControlError::Invalid(format!(
+                "the layout over the others lies across the present one: {largest} segments would have to be empty before room of any of them could be used \
+                 (members of different size, mirrored); grow the pool by a member of the larger size first, or remove another one"
+            )));
+        }
         let plan = self.plan_without(&zones, self.superblock.properties.spare_per_mille)?;
         self.check_fits(&plan)?;
         if self.moves_journal(member) && self.journal_without(member).is_none() {
@@ -31,6 +58,8 @@ impl Engine {
         let policy = self.policy_for(&self.superblock.properties.clone(), &plan).map_err(ControlError::Invalid)?;
         self.journal.moves = self.moves_journal(member);
         self.restripe.coming = Some(Coming { id, members: Vec::new(), leaves: Some(member), zones, stage: Stage::Room, wish: 0 });
+        self.restripe.fits_from = self.orders.last();
+        self.restripe.rest = Rest::default();
         self.reckon_plan();
         self.take_policy(policy);
         self.report_promises(out);
@@ -117,15 +146,26 @@ impl Engine {
         let Some(member) = coming.leaves else { return };
         let members = self.zones.current().fold(0u64, |mask, zone| mask | zone.members);
         if let Some(away) = self.first_away(members) {
-            self.journal.moves = false;
-            self.reckon_plan();
             let why = "it failed or was taken out while another member was about to be removed".into();
-            return control_answer(coming.id, Err(ControlError::Member { member: away, why }), out);
+            return self.refuse_removal(coming.id, ControlError::Member { member: away, why }, out);
         }
         let has_room = self.segments.free_count() >= self.floor(STREAM_USER);
-        if self.control.shutting_down() || !self.journal_has_left() || !has_room {
+        let is_durable = self.orders.durable() >= self.restripe.fits_from;
+        if !is_durable && !self.control.shutting_down() {
+            // What made room may be a trim that a crash would undo.
+            self.seal_users(Order(u64::MAX), out);
+            self.flush.wanted = true;
+        }
+        if self.control.shutting_down() || !self.journal_has_left() || !has_room || !is_durable {
+            if !has_room && self.removal_rests() {
+                return self.refuse_removal(coming.id, ControlError::NoSpace("cleaning can not bring the room that the move takes; trim or delete something first".into()), out);
+            }
             self.restripe.coming = Some(coming);
             return;
+        }
+        let fits = self.plan_without(&coming.zones, self.superblock.properties.spare_per_mille).and_then(|plan| self.check_fits(&plan));
+        if let Err(error) = fits {
+            return self.refuse_removal(coming.id, error, out);
         }
         self.superblock.zones = coming.zones.zones().to_vec();
         self.superblock.features.incompatible |= Features::LEAVING;
@@ -135,6 +175,28 @@ impl Engine {
         self.superblock_writer.wanted += 1;
         self.restripe.coming = Some(Coming { stage: Stage::Record, wish: self.superblock_writer.wanted, ..coming });
         self.superblock_step(out);
+    }
+
+    /// Nothing of it is on record: the pool stays as it is.
+    fn refuse_removal(&mut self, id: ControlId, error: ControlError, out: &mut Outbox) {
+        self.journal.moves = false;
+        self.reckon_plan();
+        control_answer(id, Err(error), out);
+    }
+
+    /// True if forcing checkpoints has brought nothing for some time.
+    fn removal_rests(&mut self) -> bool {
+        let seen = (self.segments.older_count(), self.counters.committed_user_bytes);
+        let free = self.segments.free_count();
+        self.restripe.rest.look(seen, free);
+        self.restripe.rest.forced >= FORCED_IN_VAIN
+    }
+
+    /// A checkpoint is about to be forced so that a removal gets room. False if the last ones brought nothing: it rests until something else changes.
+    pub(crate) fn may_force_for_removal(&mut self) -> bool {
+        let rests = self.removal_rests();
+        self.restripe.rest.forced += u32::from(!rests);
+        !rests
     }
 
     /// The superblock with the layout over the others is in force.

@@ -29,7 +29,7 @@ pub(super) struct Layers {
     zones: ZoneMap,
     newest: u32,
     /// For each segment of the layout in force: segments of older ones that are in use and share an extent with it.
-    blockers: Vec<u16>,
+    blockers: Vec<u32>,
     /// Those that may be taken.
     idle: BTreeSet<SegmentId>,
     /// Segments of older layouts that are in use.
@@ -83,6 +83,11 @@ impl Groups {
     fn older(&self, id: SegmentId) -> &[SegmentId] {
         &self.older[self.of[id.index()] as usize]
     }
+}
+
+/// Older segments in the largest group of these zones, out of which a member leaves: all of them have to be empty before any of the layout in force may be used there.
+pub(crate) fn largest_group(zones: &ZoneMap) -> usize {
+    Groups::new(zones).older.iter().map(Vec::len).max().unwrap_or(0)
 }
 
 /// Payload of the layout in force in the extents of a segment of an older one, in blocks.
@@ -210,12 +215,19 @@ impl Segments {
         }
     }
 
-    /// True if a segment only seems to be dead (recovery): one of a newer layout has been written over it since, so it had satisfied the reuse rule. The table is
-    /// older and does not say so; and of shared content whose last reference has gone a start does not know since when.
+    /// True if a segment only seems to be dead (recovery): another one has been written over it since, so it had satisfied the reuse rule. The table is older and does not
+    /// say so; and of shared content whose last reference has gone a start does not know since when. No replay looks for it: its last batch is older than the kept
+    /// checkpoints. What was written over it is of a newer layout, or, as free segments of older ones may be taken again, is what a replay looks for.
     pub(super) fn is_overwritten(&self, id: SegmentId, zones: &ZoneMap) -> bool {
-        self.table[id.index()].state == SegmentState::Dead
+        let segment = &self.table[id.index()];
+        let is_later = |other: &SegmentId| {
+            let over = &self.table[other.index()];
+            over.state.is_in_use() && (zones.zone(*other).layout > zones.zone(id).layout || over.last_checkpoint >= self.oldest_checkpoint)
+        };
+        segment.state == SegmentState::Dead
+            && segment.last_checkpoint < self.oldest_checkpoint
             && zones.contains(id)
-            && zones.overlapping(id).iter().any(|other| zones.zone(*other).layout > zones.zone(id).layout && self.table[other.index()].state.is_in_use())
+            && zones.overlapping(id).iter().any(is_later)
     }
 
     /// A segment of an older layout is not in use any more.
@@ -395,7 +407,7 @@ impl Segments {
                 SegmentState::Retired => !newest,
                 _ => used.count() == 0 && newest != layers.older.contains(&id),
             };
-            if !right || (newest && blockers != usize::from(layers.blockers[id.index()])) {
+            if !right || (newest && blockers != layers.blockers[id.index()] as usize) {
                 return Err(format!("segment {id} of layout {} is {state:?} with {blockers} blockers over {over:?}", layers.zones.zone(id).layout));
             }
         }

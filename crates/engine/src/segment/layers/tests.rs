@@ -1,6 +1,6 @@
 use super::*;
 use windrow_policy::select::Rule;
-use windrow_units::{Code, Shape, Zone};
+use windrow_units::{Code, MemberId, Shape, Zone};
 
 /// Two members with 8 segments; four members over the same bytes.
 fn grown() -> ZoneMap {
@@ -30,4 +30,33 @@ fn a_segment_that_came_free_before_a_crash_does_not_come_back_over_the_new_layou
         assert_eq!((segments.get(SegmentId(4)).state, segments.get(SegmentId(5)).state), (expected, SegmentState::Sealed));
         assert_eq!(segments.dead_count(), u32::from(!overwritten));
     }
+}
+
+/// Zones of pools of equal members, and of the others when one has left.
+fn without_one(redundancy: windrow_units::Redundancy, members: u8, small: Option<u64>) -> ZoneMap {
+    use crate::format::{Layout, lay_out};
+    let mut sizes: Vec<(MemberId, u64)> = (0..members).map(|m| (MemberId(m), 40 << 20)).collect();
+    small.into_iter().for_each(|bytes| sizes[0].1 = bytes);
+    let lay = |members: &[(MemberId, u64)], first_segment, number| {
+        lay_out(&Layout { redundancy, segment_rows: 8, chunk_rows: 8, start: 1 << 20, first_segment, number, members }).expect("a layout")
+    };
+    let old = lay(&sizes, 0, 0);
+    let new = lay(&sizes[1..], old.last().map_or(0, Zone::end_segment), 1);
+    ZoneMap::new(old.into_iter().chain(new).collect())
+}
+
+/// Where all members are equal a group has fewer old segments than the pool has members. Beside a smaller member the zones of both layouts may lie across each other, and
+/// then nothing comes into force before everything is empty: such a removal never ends, so it is refused ([`largest_group`]).
+#[test]
+fn groups_are_small_where_members_are_equal() {
+    use windrow_units::Redundancy;
+    for redundancy in [Redundancy::None, Redundancy::Copies(2), Redundancy::Copies(3), Redundancy::Copies(4), Redundancy::Single, Redundancy::Double] {
+        for members in redundancy.min_members() as u8 + 1..20 {
+            let largest = largest_group(&without_one(redundancy, members, None));
+            assert!(largest < usize::from(members), "{redundancy:?}, {members} members: {largest}");
+        }
+    }
+    let beside = |rows: u64| largest_group(&without_one(Redundancy::Copies(2), 4, Some((1 << 20) + rows * 32768)));
+    assert_eq!(beside(80), 2);
+    assert!(beside(81) > 1000, "one row more, and all is one group");
 }
