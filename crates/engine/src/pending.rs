@@ -78,11 +78,6 @@ impl Link for PendingBlock {
     }
 
     #[inline]
-    fn is_used(&self) -> bool {
-        self.in_flight > 0
-    }
-
-    #[inline]
     fn next(&self) -> u32 {
         self.next
     }

@@ -16,7 +16,7 @@ use windrow_io::{BufPool, CONSTANT_BYTES, Completion, Extent, ExtentState, Paylo
 use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_layout::map_entry::{BlockState, MapEntry};
 use windrow_reduce::Codecs;
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, FULL_BLOCK_UNITS, Lba, MemberId, PLACE_UNIT, SegmentId, VolumeId};
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, FULL_BLOCK_UNITS, Lba, MemberId, PLACE_UNIT, Place, PlaceCodec, SegmentId, VolumeId};
 
 #[derive(Debug)]
 struct Run {
@@ -51,6 +51,14 @@ struct PartInfo {
     block: u64,
     /// Its pieces, if they are packed.
     packed: Vec<Piece>,
+}
+
+impl PartInfo {
+    /// Where the block with this number is.
+    fn place(&self, codec: &PlaceCodec, number: u32) -> Place {
+        let piece = self.packed.get(number as usize).copied().unwrap_or_else(|| Piece::row(number, 0));
+        codec.pack(self.segment, self.block * u64::from(FULL_BLOCK_UNITS) + u64::from(piece.at) / PLACE_UNIT as u64)
+    }
 }
 
 /// Unpacks part of a read.
@@ -236,19 +244,18 @@ impl Engine {
             work.run();
             return self.part_unpacked(work, out);
         }
-        let (volume, first, segment) = (read.volume, info.first, info.segment);
+        let (volume, first) = (read.volume, info.first);
         read.failed |= fetched.is_err();
         read.left -= 1;
         let ended = read.left == 0;
         match fetched {
             Ok(bytes) => read.parts[part as usize] = Some(bytes),
             Err(lost) => {
-                for row in lost {
-                    let key = BlockKey::new(volume, Lba(first.0 + u64::from(row)));
-                    // What has been written anew since is not lost.
-                    if self.is_stored_in(key, segment) {
-                        self.note_lost(key, out);
-                    }
+                let places: Vec<(BlockKey, Place)> =
+                    lost.into_iter().map(|number| (BlockKey::new(volume, Lba(first.0 + u64::from(number))), info.place(&self.codec, number))).collect();
+                // What has been written anew since is not lost.
+                for (key, _) in places.into_iter().filter(|(key, place)| self.is_newest(*key, *place)).collect::<Vec<_>>() {
+                    self.note_lost(key, out);
                 }
             }
         }
@@ -257,16 +264,22 @@ impl Engine {
         }
     }
 
-    /// True if the newest version of a block is the one in this segment.
-    fn is_stored_in(&self, key: BlockKey, segment: SegmentId) -> bool {
+    /// True if the newest version of a block is the one at this place.
+    fn is_newest(&mut self, key: BlockKey, place: Place) -> bool {
+        self.settle_range(key.volume(), key.lba());
         let of = |volume, lba| self.volumes.get(volume).map_or(MapEntry::HOLE, |v| v.map.get(&self.volumes.arena, lba));
         let own = of(key.volume(), key.lba());
         let stored = own.shared_id().map_or(own, |id| of(VolumeId::SHARED, id));
-        self.pending.get(key).is_none() && stored.has_payload() && self.codec.segment(stored.place()) == segment
+        self.pending.get(key).is_none() && stored.has_payload() && stored.place() == place
     }
 
     /// Part of a read has been unpacked.
     pub(crate) fn part_unpacked(&mut self, work: UnpackWork, out: &mut Outbox) {
+        if work.unpacked.is_err()
+            && let Some(read) = self.reads.get_mut(work.read)
+        {
+            read.infos[work.part as usize].packed = work.pieces;
+        }
         self.read_part(work.read, work.part, work.unpacked, out);
     }
 
@@ -295,14 +308,11 @@ impl Engine {
         let (FetchGoal::Read { read, part }, number) = self.whole_goal(goal) else { return };
         let Some(read) = self.reads.get_mut(read) else { return };
         let (volume, info) = (read.volume, &read.infos[part as usize]);
-        let (first, segment) = (Lba(info.first.0 + u64::from(number)), info.segment);
-        let of_run = |number: u32| info.packed.get(number as usize).copied().unwrap_or_else(|| Piece::row(number, 0));
-        let unit = |number: u32| info.block * u64::from(FULL_BLOCK_UNITS) + u64::from(of_run(number).at) / PLACE_UNIT as u64;
-        let units: Vec<u64> = (number..).take(pieces.len()).map(unit).collect();
+        let first = Lba(info.first.0 + u64::from(number));
+        let places: Vec<Place> = (number..).take(pieces.len()).map(|number| info.place(&self.codec, number)).collect();
         out.notices.push(Notice::Repaired { volume, lba: first.0, member });
         let Some(bytes) = bytes else { return };
-        for ((i, piece), unit) in (0..).zip(pieces).zip(units) {
-            let from = self.codec.pack(segment, unit);
+        for ((i, piece), from) in (0..).zip(pieces).zip(places) {
             let key = BlockKey::new(volume, Lba(first.0 + i));
             self.queue_repair(RepairFor::Read, key, windrow_units::Order(0), from, bytes.slice(piece.at as usize, piece.length as usize));
         }

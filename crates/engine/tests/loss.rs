@@ -317,7 +317,7 @@ fn a_log_of_checkpoints_that_broke_once_stays_broken_until_the_next_checkpoint()
 /// A read of a block whose only copy is damaged was under way while the block was written anew: it named the block as lost, which it is not any more.
 #[test]
 fn a_read_that_fails_does_not_name_what_has_been_written_anew_since() {
-    for anew in [false, true] {
+    for (anew, flushed) in [(false, false), (true, false), (true, true)] {
         let mut machine = Machine::with(Redundancy::None, 2, 16, 100);
         let volume = machine.volume(1 << 30);
         machine.write(volume, 5, 1);
@@ -327,9 +327,16 @@ fn a_read_that_fails_does_not_name_what_has_been_written_anew_since() {
         machine.held = Some(Vec::new());
         machine.request(volume, Op::Read { offset: 5 * 4096, length: 4096 });
         machine.settle();
+        let read = machine.held.replace(Vec::new());
         if anew {
             machine.write(volume, 5, 2);
         }
+        if flushed {
+            // Into the same segment.
+            machine.held = None;
+            machine.flush(volume);
+        }
+        machine.held = machine.held.take().into_iter().chain(read).reduce(|all, more| all.into_iter().chain(more).collect());
         machine.release();
         machine.flush(volume);
         let is_named = |notice: &Notice| matches!(notice, Notice::Unrecoverable { lba: 5, .. });

@@ -436,3 +436,78 @@ fn the_journal_inside_the_members_moves_along() {
         verify(&mut machine, volume, 0..490, 1);
     }
 }
+
+/// Trims made the room that a removal takes, and nobody had flushed them. The narrow layout came into force, a crash undid the trims, and the pool held more than it has
+/// room for: it wrote checkpoints for ever, and users stood still.
+#[test]
+fn what_made_room_is_durable_before_the_layout_is() {
+    for (redundancy, members, leaves) in [(Redundancy::Single, 4, 1), (Redundancy::Copies(2), 3, 2)] {
+        let (mut machine, volume, blocks) = full(Machine::with(redundancy, members, 12, 30));
+        let excess = too_many(&mut machine, leaves);
+        machine.request(volume, Op::Trim { offset: (blocks - excess) * 4096, length: excess * 4096, fua: false });
+        machine.settle();
+        remove(&mut machine, leaves);
+        let mut machine = machine.crash();
+        let status = machine.engine.status();
+        assert!(status.used_bytes <= status.plan.usable_bytes, "{redundancy:?}: {} of {}", status.used_bytes, status.plan.usable_bytes);
+        (0..50).for_each(|lba| machine.write(volume, lba, content(lba)));
+        machine.flush(volume);
+        (0..blocks - excess).for_each(|lba| assert_eq!(machine.byte(volume, lba), content(lba), "block {lba}"));
+    }
+}
+
+/// Beside a smaller member the zones of mirrors may lie so that one row more or less decides: then nothing of the new layout comes into force before everything is moved.
+#[test]
+fn layouts_that_lie_across_each_other_are_refused() {
+    let machine_of = |rows: usize| {
+        let mut machine = Machine::with(Redundancy::Copies(2), 2, 12, 100);
+        let small = (1 << 20) + rows * 32768;
+        let slots = [12 << 20, small].map(|bytes| (machine.memory.add(bytes) as u8, bytes as u64));
+        for (slot, size_bytes) in slots {
+            let change = MemberChange::AddSpare { uuid: Uuid([slot + 100; 16]), size_bytes };
+            assert_eq!(machine.command(Control::Member { member: MemberId(slot), change }), DONE);
+        }
+        assert_eq!(machine.command(Control::Grow { members: slots.map(|(slot, _)| MemberId(slot)).to_vec() }), DONE);
+        for _ in 0..200 {
+            machine.command(Control::Checkpoint);
+            pass(&mut machine, 2);
+        }
+        assert!(!machine.engine.status().restripe.active);
+        machine
+    };
+    let answers: Vec<_> = (80..84).map(|rows| remove(&mut machine_of(rows), 3)).collect();
+    let refused = answers.iter().filter(|answer| matches!(answer, Some(Err(ControlError::Invalid(why))) if why.contains("lies across"))).count();
+    assert!(refused > 0 && answers.contains(&DONE), "{answers:?}");
+}
+
+/// Blocks that can not be read keep so many segments that nothing can move any more: the pool rests then, instead of forcing one checkpoint after the other.
+#[test]
+fn a_removal_that_can_not_go_on_rests() {
+    let (mut machine, volume, blocks) = full(Machine::with(Redundancy::None, 3, 12, 30));
+    let excess = too_many(&mut machine, 1);
+    machine.request(volume, Op::Trim { offset: (blocks - excess) * 4096, length: excess * 4096, fua: true });
+    machine.wait_for(usize::MAX);
+    machine.completions.clear();
+    let mut seen = std::collections::BTreeSet::new();
+    let chosen: Vec<_> =
+        machine.memory.headers().into_iter().filter(|(segment, _, header)| header.rows >= 6 && seen.insert(*segment)).skip(20).take(60).collect();
+    for (segment, row, _) in chosen {
+        let bad = machine.memory.blocks(segment, row + 3..row + 4)[0];
+        machine.memory.bad.push(bad);
+    }
+    machine.events.push(Event::Control(ControlRequest { id: ControlId(1), command: Control::Remove { member: MemberId(1) } }));
+    let mut checkpoints = Vec::new();
+    for _ in 0..200 {
+        machine.now_ns += 30_000_000;
+        machine.events.push(Event::Tick(machine.now_ns));
+        let mut turns = 2000;
+        while turns > 0 && !machine.events.is_empty() {
+            machine.turn();
+            turns -= 1;
+        }
+        checkpoints.push(machine.engine.status().checkpoints);
+    }
+    let status = machine.engine.status();
+    assert!(status.restripe.active && status.restripe.segments_damaged > 30, "{:?}", status.restripe);
+    assert!(checkpoints[199] < 40, "{checkpoints:?}");
+}

@@ -2,7 +2,8 @@
 //!
 //! The memory is taken at the start. Of it only the first `buckets` are in use: twice as many when there are more records than buckets, half as many
 //! when there is one for eight. So the part that is touched at random is about as large as the records themselves, and stays in the cache with them.
-//! To relink all records takes time in proportion to what has come or gone since the last time. The links are in the records.
+//! A chain is split in two, or two become one: that takes time in proportion to the buckets in use, of which as many records have come or gone since the last
+//! time. The links are in the records.
 
 use super::BlockKey;
 
@@ -15,8 +16,6 @@ const LEAST: usize = 1024;
 pub(super) trait Link {
     /// Its block.
     fn key(&self) -> BlockKey;
-    /// True if it is in use.
-    fn is_used(&self) -> bool;
     /// The next one of its chain.
     fn next(&self) -> u32;
     /// Sets it.
@@ -48,10 +47,10 @@ impl Index {
         self.len
     }
 
-    /// Fibonacci hashing: the high bits of the product depend on all bits of the key.
+    /// Fibonacci hashing: the bits of the product from 40 on depend on the block as well as on the volume, which begins there.
     #[inline]
     fn bucket(&self, key: BlockKey) -> usize {
-        (key.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (self.buckets - 1)
+        (key.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize & (self.buckets - 1)
     }
 
     /// The record of a block.
@@ -76,11 +75,11 @@ impl Index {
         self.heads[bucket] = at;
         self.len += 1;
         if self.len > self.buckets && self.buckets < self.heads.len() {
-            self.relink(records, self.buckets * 2);
+            self.split(records);
         }
     }
 
-    /// Takes a record out that is in, and has just ceased to be in use.
+    /// Takes a record out that is in.
     #[inline]
     pub(super) fn remove<R: Link>(&mut self, records: &mut [R], at: u32) {
         let bucket = self.bucket(records[at as usize].key());
@@ -96,20 +95,39 @@ impl Index {
         }
         self.len -= 1;
         if self.len * 8 < self.buckets && self.buckets > LEAST {
-            self.relink(records, self.buckets / 2);
+            self.merge(records);
         }
     }
 
-    /// Links all records in use anew.
+    /// Twice as many buckets: of each chain some records go to the one that is as far behind it as there were buckets.
     #[cold]
-    fn relink<R: Link>(&mut self, records: &mut [R], buckets: usize) {
-        let used = self.buckets.max(buckets);
-        self.heads[..used].fill(NONE);
-        self.buckets = buckets;
-        for (at, record) in (0..).zip(records).filter(|(_, record)| record.is_used()) {
-            let bucket = self.bucket(record.key());
-            record.set_next(self.heads[bucket]);
-            self.heads[bucket] = at;
+    fn split<R: Link>(&mut self, records: &mut [R]) {
+        let before = self.buckets;
+        self.buckets *= 2;
+        for bucket in 0..before {
+            let mut at = std::mem::replace(&mut self.heads[bucket], NONE);
+            while at != NONE {
+                let next = records[at as usize].next();
+                let to = self.bucket(records[at as usize].key());
+                records[at as usize].set_next(self.heads[to]);
+                self.heads[to] = at;
+                at = next;
+            }
+        }
+    }
+
+    /// Half as many.
+    #[cold]
+    fn merge<R: Link>(&mut self, records: &mut [R]) {
+        self.buckets /= 2;
+        for bucket in 0..self.buckets {
+            let mut at = std::mem::replace(&mut self.heads[bucket + self.buckets], NONE);
+            while at != NONE {
+                let next = records[at as usize].next();
+                records[at as usize].set_next(self.heads[bucket]);
+                self.heads[bucket] = at;
+                at = next;
+            }
         }
     }
 }

@@ -184,7 +184,7 @@ impl Engine {
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.place_codec();
         let shares = crate::format::Shares::of(&superblock.features);
-        let plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille, shares).map_err(|e| OpenError::Damage(e.to_string()))?;
+        let mut plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille, shares).map_err(|e| OpenError::Damage(e.to_string()))?;
         let mut limits = options.limits;
         let map_bytes_wanted = limits.map_bytes;
         // (What the checkpoint holds may be of a time before a member began to leave.)
@@ -223,7 +223,13 @@ impl Engine {
             redundancy::complete(&mut reader, &outcome.chains, spent, &mut report)?;
             report.completed_records += outcome.journal.complete(&mut reader, outcome.restart.covered, outcome.restart.accepted, spent)?;
             superblock.parent_hash = found.content_hash();
+            let found = superblock.features.incompatible;
             superblock.features.incompatible |= tables::features(&tables);
+            if superblock.features.incompatible != found
+                && let Ok(with) = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille, crate::format::Shares::of(&superblock.features))
+            {
+                plan = with;
+            }
             raise_fence(&mut superblock, &outcome.restart, options.host, &root);
         }
         let mut engine = build(superblock, tables, loaded, &outcome.restart, root.id, online, plan, limits, buffers, options.read_only);

@@ -4,7 +4,7 @@ use super::chain::Chain;
 use super::pages::ensure_page;
 use super::{OpenError, Tables};
 use crate::limits::LBA_BITS;
-use crate::volume::Volumes;
+use crate::volume::{Volume, Volumes};
 use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{Dedup, MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
 use windrow_layout::map_entry::MapEntry;
@@ -94,11 +94,18 @@ fn apply_volume(tables: &mut Tables, volume: VolumeId, change: &VolumeChange) ->
     Ok(())
 }
 
-/// Incompatible flags that what the volumes are set to calls for. They came into force before it; but the superblocks that said so may be lost since,
-/// on all members, and an older one rule.
+/// Incompatible flags that what there is calls for: what volumes are set to, shared content, pages of its index. They came into force before it; but the superblocks that
+/// said so may be lost since, on all members, and an older one rule.
 pub(super) fn features(tables: &Tables) -> u64 {
-    let of_volume = |record: &VolumeRecord| record.compression.features() | if record.dedup == Dedup::Off { 0 } else { Features::SHARED };
-    tables.volumes.iter().fold(0, |flags, volume| flags | of_volume(&volume.record))
+    let of_volume = |volume: &Volume| {
+        let shares =
+            volume.record.dedup != Dedup::Off || volume.map.shared_blocks > 0 || (volume.record.id == VolumeId::SHARED && volume.map.mapped_blocks > 0);
+        let is_index = volume.record.id == VolumeId::INDEX && volume.map.mapped_blocks > 0;
+        let packs = volume.map.stored_units < (volume.map.mapped_blocks - volume.map.shared_blocks) * u64::from(FULL_BLOCK_UNITS);
+        let flags = [(shares || is_index, Features::SHARED), (is_index, Features::DEDUP_INDEX), (packs, Features::PACKED)];
+        volume.record.compression.features() | flags.iter().filter(|(is_there, _)| *is_there).fold(0, |all, (_, flag)| all | flag)
+    };
+    tables.volumes.with_hidden().fold(0, |flags, volume| flags | of_volume(volume))
 }
 
 /// Enters a stream's batches into the segment table. Of a `broken` chain the table may know more than the chain leads to.

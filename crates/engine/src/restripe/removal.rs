@@ -13,8 +13,8 @@ use super::coming::{Coming, Stage};
 use crate::control::control_answer;
 use crate::format::{payload_blocks, plan_zones};
 use crate::limits::STREAM_USER;
-use crate::segment::largest_group;
 use crate::member::life::Change;
+use crate::segment::largest_group;
 use crate::{ControlError, ControlId, Engine, Notice, Outbox, PoolPlan};
 use windrow_layout::superblock::Features;
 use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, JournalArea, MemberId, Order, SegmentId, Uuid, ZoneMap};
@@ -158,7 +158,11 @@ impl Engine {
         }
         if self.control.shutting_down() || !self.journal_has_left() || !has_room || !is_durable {
             if !has_room && self.removal_rests() {
-                return self.refuse_removal(coming.id, ControlError::NoSpace("cleaning can not bring the room that the move takes; trim or delete something first".into()), out);
+                return self.refuse_removal(
+                    coming.id,
+                    ControlError::NoSpace("cleaning can not bring the room that the move takes; trim or delete something first".into()),
+                    out,
+                );
             }
             self.restripe.coming = Some(coming);
             return;

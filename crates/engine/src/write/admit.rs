@@ -312,16 +312,16 @@ impl Engine {
                 Err(error) => return self.fail(request.id, error, out),
             };
         }
+        let (offset, length) = changed_range(&request.op);
+        if self.touches_held(request.volume, offset, length) {
+            return self.admission.stepped_aside.push(Arrived { request, since_ns, sync, version: self.volumes.version });
+        }
         if let Op::Write { fua, .. } | Op::Trim { fua, .. } | Op::WriteZeroes { fua, .. } = &mut request.op {
             *fua = match sync {
                 SyncMode::Standard => *fua,
                 SyncMode::Always => true,
                 SyncMode::Disabled => false,
             };
-        }
-        let (offset, length) = changed_range(&request.op);
-        if self.touches_held(request.volume, offset, length) {
-            return self.admission.stepped_aside.push(Arrived { request, since_ns, sync, version: self.volumes.version });
         }
         self.stages.record(Stage::WriteAdmission, since_ns, self.now_ns);
         let aligned = offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES);

@@ -188,6 +188,12 @@ impl Pool {
     fn dismiss(&self, member: MemberId, what: &str) -> Result<bool, Failure> {
         let Some(device) = self.0.driver.device(member) else { return Ok(false) };
         self.settle(member, what)?;
+        // A spare whose device took a member's place, and whose slot was not cleared then, is not to take that member's label along.
+        let serves = |other: &MemberId| *other != member && self.0.driver.device(*other).is_some_and(|serving| Arc::ptr_eq(&serving, &device));
+        if (0..MAX_MEMBERS as u8).map(MemberId).any(|other| serves(&other)) {
+            self.put(member, None, what)?;
+            return Ok(false);
+        }
         let erased = offline::erase(&*device).map_err(|error| Failure::new(id::MEMBER_IO, what, error.of(member)));
         self.put(member, None, what)?;
         // Nobody is to look for it there at the next start.

@@ -4,17 +4,12 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 struct Record {
     key: BlockKey,
-    used: bool,
     next: u32,
 }
 
 impl Link for Record {
     fn key(&self) -> BlockKey {
         self.key
-    }
-
-    fn is_used(&self) -> bool {
-        self.used
     }
 
     fn next(&self) -> u32 {
@@ -44,11 +39,10 @@ fn it_finds_what_a_map_finds() {
                 let next = model.range(key.0..).next().map(|(key, at)| (*key, *at));
                 if grows && !model.contains_key(&key.0) {
                     let at = records.len() as u32;
-                    records.push(Record { key, used: true, next: NONE });
+                    records.push(Record { key, next: NONE });
                     index.insert(&mut records, at);
                     model.insert(key.0, at);
                 } else if let (false, Some((found, at))) = (grows, next) {
-                    records[at as usize].used = false;
                     index.remove(&mut records, at);
                     model.remove(&found);
                 }
@@ -66,7 +60,7 @@ fn it_finds_what_a_map_finds() {
 fn it_grows_and_shrinks_within_the_memory_that_it_has() {
     let mut index = Index::with_capacity(5000);
     let memory = index.heads.len();
-    let mut records: Vec<Record> = (0..20_000).map(|n| Record { key: BlockKey(n), used: true, next: NONE }).collect();
+    let mut records: Vec<Record> = (0..20_000).map(|n| Record { key: BlockKey(n), next: NONE }).collect();
     let mut seen = Vec::new();
     for at in 0..20_000 {
         index.insert(&mut records[..=at], at as u32);
@@ -74,7 +68,6 @@ fn it_grows_and_shrinks_within_the_memory_that_it_has() {
     }
     assert_eq!((seen[0], seen[LEAST], seen[19_999]), (LEAST, 2 * LEAST, memory));
     for at in 0..20_000 {
-        records[at].used = false;
         index.remove(&mut records, at as u32);
     }
     assert_eq!((index.buckets, index.len(), index.heads.len()), (LEAST, 0, memory));
