@@ -486,8 +486,8 @@ impl Engine {
         }
         let frees = stuck && self.cleaner.victims.is_empty() && self.segments.checkpoint_frees() && self.checkpoint.is_idle();
         // For a removal alone not for ever: each checkpoint makes young segments that the next one would free.
-        let for_removal = !starved && !(short && self.wants_room());
-        if frees && (!for_removal || self.may_force_for_removal()) {
+        let for_users = starved || (short && self.wants_room());
+        if frees && (for_users || self.may_force_for_removal()) {
             self.counters.checkpoints_forced += 1;
             self.checkpoint.request();
         }

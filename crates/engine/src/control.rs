@@ -287,8 +287,14 @@ impl Engine {
 
     fn set_properties(&mut self, id: ControlId, properties: Properties, out: &mut Outbox) -> Result<(), ControlError> {
         check_properties(&properties).map_err(ControlError::Invalid)?;
-        let plan = self.plan_now(properties.spare_per_mille).map_err(|e| ControlError::Invalid(e.to_string()))?;
-        if self.volumes.used_blocks * BLOCK_BYTES > plan.usable_bytes {
+        // While data moves between layouts the same spare factor may give a little less than was promised, and a crash may have undone trims that a larger one was admitted
+        // for: a spare factor that is not larger takes nothing away, and is never refused.
+        let asks_for_more = properties.spare_per_mille > self.superblock.properties.spare_per_mille;
+        let mut plan = self.plan_now(properties.spare_per_mille).map_err(|e| ControlError::Invalid(e.to_string()))?;
+        if !asks_for_more && plan.usable_bytes < self.plan.usable_bytes {
+            plan = self.plan.clone();
+        }
+        if asks_for_more && self.volumes.used_blocks * BLOCK_BYTES > plan.usable_bytes {
             return Err(ControlError::NoSpace("the data in the pool leaves no room for this spare factor".into()));
         }
         let policy = self.policy_for(&properties, &plan).map_err(ControlError::Invalid)?;

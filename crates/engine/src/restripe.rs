@@ -195,13 +195,14 @@ impl Engine {
         }
         let oldest = self.zones.zones().iter().map(|z| z.layout).min().unwrap_or_default();
         let of_oldest = self.zones.zones().iter().filter(|z| z.layout == oldest);
-        let before: Vec<Holding> = of_oldest.map(|z| Holding { shape: z.shape, segments: z.segments }).collect();
-        let before = plan_holdings(&before, &self.zones, spare_per_mille, self.kept_for_sharing(), u64::MAX);
         if self.is_losing_member() {
-            // Usable is what will be left, and no more than there was as long as data lies in the old layout.
+            // Usable is what will be left, and no more than the old layout alone had as long as data lies in it.
+            let before = plan_zones(&ZoneMap::new(of_oldest.cloned().collect()), spare_per_mille, self.kept_for_sharing());
             let most = before.map_or(u64::MAX, |plan| plan.usable_bytes);
             return Ok(PoolPlan { usable_bytes: target.usable_bytes.min(most), ..target });
         }
+        let before: Vec<Holding> = of_oldest.map(|z| Holding { shape: z.shape, segments: z.segments }).collect();
+        let before = plan_holdings(&before, &self.zones, spare_per_mille, self.kept_for_sharing(), u64::MAX);
         let best = self.plan_over(&self.zones, spare_per_mille).into_iter().chain(before).max_by_key(|plan| plan.usable_bytes);
         let mut plan = best.unwrap_or_else(|| target.clone());
         plan.usable_bytes = plan.usable_bytes.min(target.usable_bytes);

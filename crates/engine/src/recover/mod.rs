@@ -223,13 +223,7 @@ impl Engine {
             redundancy::complete(&mut reader, &outcome.chains, spent, &mut report)?;
             report.completed_records += outcome.journal.complete(&mut reader, outcome.restart.covered, outcome.restart.accepted, spent)?;
             superblock.parent_hash = found.content_hash();
-            let found = superblock.features.incompatible;
-            superblock.features.incompatible |= tables::features(&tables);
-            if superblock.features.incompatible != found
-                && let Ok(with) = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille, crate::format::Shares::of(&superblock.features))
-            {
-                plan = with;
-            }
+            plan = set_flags(&mut superblock, &tables, plan);
             raise_fence(&mut superblock, &outcome.restart, options.host, &root);
         }
         let mut engine = build(superblock, tables, loaded, &outcome.restart, root.id, online, plan, limits, buffers, options.read_only);
@@ -299,6 +293,17 @@ fn lower_missed_from(superblock: &mut Superblock, root: u64) {
     for record in superblock.members.iter_mut().filter(|record| record.state != MemberState::Online) {
         record.missed_from = record.missed_from.min(root);
     }
+}
+
+/// Sets the flags that what there is calls for, and gives the plan that goes with them.
+fn set_flags(superblock: &mut Superblock, tables: &Tables, plan: crate::PoolPlan) -> crate::PoolPlan {
+    let found = superblock.features.incompatible;
+    superblock.features.incompatible |= tables::features(tables);
+    if superblock.features.incompatible == found {
+        return plan;
+    }
+    let shares = crate::format::Shares::of(&superblock.features);
+    crate::format::plan_zones(&tables.zones, superblock.properties.spare_per_mille, shares).unwrap_or(plan)
 }
 
 /// The superblock of the new epoch.
