@@ -96,12 +96,6 @@ impl FlushState {
 }
 
 impl Engine {
-    /// Asks for a round that covers all writes that have ended; it is over when `ended` has reached the number given.
-    pub(crate) fn want_round(&mut self) -> u64 {
-        self.flush.wanted = true;
-        self.flush.begun + 1
-    }
-
     /// A flush request.
     pub(crate) fn flush_request(&mut self, id: RequestId, volume: VolumeId, out: &mut Outbox) {
         if self.read_only || self.sync_of(volume) == SyncMode::Disabled {
@@ -164,6 +158,7 @@ impl Engine {
     fn begin_round(&mut self, out: &mut Outbox) {
         self.flush.wanted = false;
         self.flush.begun += 1;
+        self.rebuild_round_begins(self.flush.begun);
         self.flush.log_bytes_at_round = self.counters.log_bytes;
         let dirty: Vec<MemberId> = self.online_members().into_iter().filter(|m| self.members.list[m.index()].dirty).collect();
         self.note_round_for(self.orders.committed());

@@ -132,6 +132,8 @@ pub const REBUILD_RATE_MIN: u64 = 64 << 10;
 pub const RATE_MAX: u64 = 1 << 50;
 /// Segments that are rebuilt before a flush is asked for.
 pub const REBUILD_FLUSH_SEGMENTS: usize = 16;
+/// Beside users a rebuild asks for a flush only if none began for so long: they read from members that flush meanwhile.
+pub const REBUILD_FLUSH_NS: u64 = 10_000_000_000;
 /// A rebuild tries what it could not have again after this time.
 pub const REBUILD_RETRY_NS: u64 = 60_000_000_000;
 /// Segments without live data that a scrub passes over in one step.

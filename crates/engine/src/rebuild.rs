@@ -10,7 +10,7 @@
 use crate::background::{Meter, Throttle, time_at};
 use crate::examination::ExamineGoal;
 use crate::examine::Examined;
-use crate::limits::{REBUILD_FLUSH_SEGMENTS, REBUILD_RETRY_NS};
+use crate::limits::{REBUILD_FLUSH_NS, REBUILD_FLUSH_SEGMENTS, REBUILD_RETRY_NS};
 use crate::member::Purpose;
 use crate::member::life::Change;
 use crate::segment::{Segment, SegmentState};
@@ -59,6 +59,8 @@ pub(crate) struct Rebuild {
     unflushed: Vec<(SegmentId, u64)>,
     /// Rebuilt, and covered by the round of flushes with this number.
     flushing: Option<(Vec<(SegmentId, u64)>, u64)>,
+    /// When the last round of flushes began, whoever asked for it.
+    round_ns: u64,
     throttle: Throttle,
     meter: Meter,
     sums: RebuildStatus,
@@ -265,7 +267,9 @@ impl Engine {
                 self.rebuild.unflushed.push((current.segment, current.members));
             }
         }
-        if self.rebuild.unflushed.len() >= REBUILD_FLUSH_SEGMENTS {
+        // A member that flushes serves nobody meanwhile: beside users it is asked to seldom.
+        let is_due = !self.users.are_about(self.now_ns) || self.now_ns >= self.rebuild.round_ns.saturating_add(REBUILD_FLUSH_NS);
+        if self.rebuild.unflushed.len() >= REBUILD_FLUSH_SEGMENTS && is_due {
             self.flush_rebuilt();
         }
     }
@@ -335,11 +339,22 @@ impl Engine {
         }
     }
 
-    /// Asks for a flush of what has been rebuilt, unless one is under way.
+    /// Asks for a round of flushes that covers what has been rebuilt.
     fn flush_rebuilt(&mut self) {
-        if self.rebuild.flushing.is_none() && !self.rebuild.unflushed.is_empty() {
-            let round = self.want_round();
-            self.rebuild.flushing = Some((std::mem::take(&mut self.rebuild.unflushed), round));
+        if !self.rebuild.unflushed.is_empty() {
+            self.flush.wanted = true;
+        }
+    }
+
+    /// Round `number` of flushes begins: it covers all that has been rebuilt by now, whoever it is for.
+    pub(crate) fn rebuild_round_begins(&mut self, number: u64) {
+        self.note_flushed();
+        let rebuild = &mut self.rebuild;
+        rebuild.round_ns = self.now_ns;
+        let mut segments = rebuild.flushing.take().map_or_else(Vec::new, |(segments, _)| segments);
+        segments.append(&mut rebuild.unflushed);
+        if !segments.is_empty() {
+            rebuild.flushing = Some((segments, number));
         }
     }
 
@@ -374,7 +389,7 @@ impl Engine {
     /// Nothing is left in the queue. True if there is nothing to do now.
     fn end_of_queue(&mut self, out: &mut Outbox) -> bool {
         self.flush_rebuilt();
-        if self.rebuild.flushing.is_some() {
+        if self.rebuild.flushing.is_some() || !self.rebuild.unflushed.is_empty() {
             return true;
         }
         if !self.rebuild.failed.is_empty() && self.now_ns < self.rebuild.retry_at_ns {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use windrow_engine::*;
 use windrow_io::*;
 use windrow_layout::checkpoint::{Compression, Dedup};
-use windrow_layout::superblock::Features;
+use windrow_layout::superblock::{Features, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE};
 use windrow_units::{Lba, Redundancy, VolumeId};
 
 const MIB: u64 = 1 << 20;
@@ -164,6 +164,31 @@ fn the_flag_is_durable_before_the_first_volume_shares() {
     assert!(machine.engine.status().plan.usable_bytes <= usable, "the second map is in the plan");
     share(&mut machine, volume, Dedup::Off);
     assert_eq!(machine.engine.status().volumes[0].dedup, Dedup::Off);
+}
+
+/// The superblocks that bear the flag are lost on all members: old software would have taken such a pool, and what is planned would lack the second map
+/// (simulator beyond redundancy, seed 951456).
+#[test]
+fn the_flag_follows_from_what_there_is() {
+    let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
+    let volume = machine.volume(MIB);
+    machine.flush(volume);
+    let plain = machine.engine.status().plan.usable_bytes;
+    let slots = SLOT_OFFSET as usize..(SLOT_OFFSET + SLOT_COUNT * SLOT_STRIDE) as usize;
+    let before: Vec<Vec<u8>> = machine.memory.data.iter().map(|data| data[slots.clone()].to_vec()).collect();
+    share(&mut machine, volume, Dedup::Hash);
+    let numbers: Vec<u64> = (0..40).map(|n| n % 10).collect();
+    write(&mut machine, volume, 0, &numbers);
+    machine.flush(volume);
+    for (data, before) in machine.memory.data.iter_mut().zip(before) {
+        data[slots.clone()].copy_from_slice(&before);
+    }
+    assert!((0..4).all(|member| machine.memory.superblock_of(member).features.incompatible & Features::SHARED == 0));
+    let mut machine = machine.crash();
+    verify(&mut machine, volume, 0, &numbers, "with the superblocks of before");
+    machine.flush(volume);
+    assert!((0..4).all(|member| machine.memory.superblock_of(member).features.incompatible & Features::SHARED != 0));
+    assert!(machine.engine.status().plan.usable_bytes < plain, "the second map is in the plan");
 }
 
 /// The fingerprint of almost everything is the same. Bytes are compared, so nobody reads what he did not write.

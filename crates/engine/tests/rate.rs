@@ -23,7 +23,10 @@ fn fill(machine: &mut Machine, volume: VolumeId) {
 
 /// A pool whose member 1 has come back empty-handed, before its first tick.
 fn returned(rate: u64, rate_min: u64) -> (Machine, VolumeId) {
-    let mut machine = Machine::with(Redundancy::Double, 5, 32, 100);
+    returned_to(Machine::with(Redundancy::Double, 5, 32, 100), rate, rate_min)
+}
+
+fn returned_to(mut machine: Machine, rate: u64, rate_min: u64) -> (Machine, VolumeId) {
     let volume = machine.volume(1 << 30);
     machine.command(Control::SetProperties(Properties { rebuild_rate: rate, rebuild_rate_min: rate_min, ..PROPERTIES }));
     machine.command(Control::Shutdown { export: false });
@@ -190,4 +193,32 @@ fn two_members_are_rebuilt_together() {
         let mut machine = machine.crash();
         (0..BLOCKS).for_each(|lba| assert_eq!(machine.byte(volume, lba), if lba < 50 { 99 } else { lba as u8 | 1 }, "block {lba}"));
     }
+}
+
+/// A member that flushes serves nobody: a flush for each sixteen segments was what users saw of a rebuild.
+#[test]
+fn a_rebuild_flushes_seldom_beside_users_and_every_flush_counts_for_it() {
+    let (mut machine, volume) = returned_to(Machine::with_rows_only(Redundancy::Double, 5, 32, 8, 8), 0, 1 << 30);
+    let before = machine.memory.flushed[0];
+    let written = |machine: &Machine| machine.engine.status().rebuild.written_bytes;
+    let mut ms = 0;
+    while written(&machine) < 60 * 8 * 4096 {
+        machine.byte(volume, ms % BLOCKS);
+        tick(&mut machine, 1);
+        ms += 1;
+        assert!(ms < 5_000, "it starved: {}", machine.engine.describe());
+    }
+    assert!(machine.memory.flushed[0] - before <= 1, "{} flushes for 60 segments", machine.memory.flushed[0] - before);
+    assert!(machine.engine.status().rebuild.segments_done < 16, "nothing is whole before a flush");
+    // A flush of a user is one of the rebuild, too.
+    let done = written(&machine) / (8 * 4096);
+    machine.write(volume, 0, 1);
+    machine.flush(volume);
+    tick(&mut machine, 1);
+    assert!(u64::from(machine.engine.status().rebuild.segments_done) >= done - 2, "{} of {done}", machine.engine.status().rebuild.segments_done);
+    rebuild_beside_users(&mut machine, volume);
+    machine.command(Control::Shutdown { export: false });
+    (machine.memory.present[0], machine.memory.present[2]) = (false, false);
+    let mut machine = machine.crash();
+    (0..BLOCKS).for_each(|lba| assert_eq!(machine.byte(volume, lba), lba as u8 | 1, "block {lba}"));
 }
