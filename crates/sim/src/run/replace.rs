@@ -4,7 +4,7 @@ use super::Run;
 use crate::members::VirtualMember;
 use crate::violation::{Broken, Violation, ensure};
 use crate::world::StartFailure;
-use windrow_engine::{Engine, OpenOptions};
+use windrow_engine::{Engine, OpenError, OpenOptions};
 use windrow_io::{BufPool, MemberIo};
 use windrow_units::{MemberId, Uuid};
 
@@ -13,15 +13,27 @@ impl Run {
     pub(super) fn replace_member(&mut self) -> Result<(), Violation> {
         let Some((member, was_healthy)) = self.replaced() else { return Ok(()) };
         let device = VirtualMember::new(self.world.members.member(member).size(), self.scenario.discard_fill);
+        let ailment = *self.world.members.ailment_mut(member);
         let old = self.world.members.exchange(member, device);
+        // It may be the only one that has the loss of a journal device on record: without it that device is waited for (seed 6002515).
+        let works = self.start_works();
+        let before = (self.world.ailing.clone(), self.curable.clone());
         self.note_fault(member, false);
         let force = self.quorum_is_lost();
         let options = OpenOptions { host: self.host, read_only: false, force, discard_journal: false, limits: self.scenario.limits };
-        let cut = self.rng.chance(300).then(|| self.rng.below(12));
+        let cut = self.rng.chance(300).then(|| self.rng.below(12)).filter(|_| works);
         self.world.members.set_countdown(cut);
         let uuid = Uuid::from_random(self.rng.bytes16());
         let result = Engine::replace_member(&mut self.world.members, &BufPool::new(1 << 20), &options, member, uuid);
         self.world.trace.tell(|| format!("a new device for member {member}, cut after {cut:?}, force {force}: {result:?}"));
+        if !works {
+            ensure!(matches!(result, Err(OpenError::JournalMissing { .. })), Open, "member {member} is replaced without the journal devices: {result:?}");
+            self.world.members.set_countdown(None);
+            self.world.members.exchange(member, old);
+            *self.world.members.ailment_mut(member) = ailment;
+            (self.world.ailing, self.curable) = before;
+            return Ok(());
+        }
         // What is on the new device is right as far as it is there: a rebuild puts it right.
         self.curable.insert(member);
         self.clean = false;
