@@ -180,6 +180,8 @@ pub fn run_seed(seed: u64, options: &RunOptions) -> Outcome {
 
 struct Run {
     scenario: Scenario,
+    /// The members for data, in the order in which they came.
+    data: Vec<MemberId>,
     world: World,
     rng: Rng,
     seed: u64,
@@ -244,6 +246,7 @@ impl Run {
         let mut world = World::new(seed, members, options.story);
         world.planted = options.canary;
         Self {
+            data: (0..scenario.sizes.len() as u8).map(MemberId).collect(),
             scenario,
             world,
             rng,
@@ -420,11 +423,12 @@ impl Run {
 
     /// True if half of the members or fewer are there: an import by itself may be refused.
     fn quorum_is_lost(&self) -> bool {
-        let count = self.scenario.sizes.len();
-        let present = (0..count).filter(|m| self.world.members.is_present(MemberId(*m as u8)) && !self.world.ailing.contains(&MemberId(*m as u8))).count();
+        let there = |member: &&MemberId| self.world.members.is_present(**member) && !self.world.ailing.contains(*member);
+        let count = self.data.len();
+        let present = self.data.iter().filter(there).count();
         // (When a removal ends, those that stay may have to be more than half of themselves.)
-        let there = |m: &usize| self.world.members.is_present(MemberId(*m as u8)) && !self.world.ailing.contains(&MemberId(*m as u8));
-        if self.removal.begun > self.removal.removed && (0..count - 1).filter(there).count() * 2 < count {
+        let stays = |member: &&MemberId| !self.may_be_leaving(**member);
+        if self.leaving().is_some() && self.data.iter().filter(stays).filter(there).count() * 2 < count {
             return true;
         }
         // (While a growth is on its way, also as many as the redundancy covers.)

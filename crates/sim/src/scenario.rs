@@ -284,12 +284,8 @@ impl Scenario {
         let cycles = draw_cycles(&mut rng, blocks);
         let exchanges_per_mille = if redundancy.tolerance() > 0 { rng.pick(&[0, 0, 1, 3]) } else { 0 };
         let (grows, grows_per_mille) = (rng.pick(&[0, 0, 0, 1, 1, 2, 3]), rng.pick(&[1, 3, 10]));
-        // Journal devices have the numbers behind the members that there are at first.
-        let grows = if journal.as_ref().is_some_and(|journal| !journal.devices.is_empty()) { 0 } else { grows };
         let mut removal = Rng::stream(seed, "removal");
         let (removes, removes_per_mille) = (removal.pick(&[0, 0, 1, 1, 2, 3]), removal.pick(&[1, 3, 10]));
-        // The last of the members leaves, so that those that stay have the first numbers.
-        let removes = if journal.as_ref().is_some_and(|journal| !journal.devices.is_empty()) { 0 } else { removes };
         Self {
             sizes,
             redundancy,
@@ -309,7 +305,7 @@ impl Scenario {
         }
     }
 
-    /// The sizes of all members: those for data, then the journal devices.
+    /// The sizes of all members that there are at first: those for data, then the journal devices.
     pub fn all_sizes(&self) -> Vec<u64> {
         let devices = self.journal.iter().flat_map(|journal| &journal.devices).map(|device| device.1);
         self.sizes.iter().copied().chain(devices).collect()

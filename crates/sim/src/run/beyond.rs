@@ -82,11 +82,11 @@ impl Run {
 
     /// One member more than the redundancy covers, or more, but not all if `some_stay`.
     fn victims(&mut self, some_stay: bool) -> Vec<MemberId> {
-        let count = self.scenario.sizes.len();
+        let count = self.data.len();
         let least = (self.scenario.redundancy.tolerance() + 1).min(count);
         let most = if some_stay { (count - 1).max(least) } else { count };
         let wanted = if self.rng.chance(600) { least } else { self.rng.between(least as u64, most as u64) as usize };
-        let mut members: Vec<MemberId> = (0..count as u8).map(MemberId).collect();
+        let mut members = self.data.clone();
         self.rng.shuffle(&mut members);
         members.truncate(wanted);
         members
@@ -124,11 +124,11 @@ impl Run {
         self.world.trace.tell(|| format!("disaster: {disaster:?} of {victims:?}"));
         self.faults += victims.len() as u64;
         let whole = self.world.members.clone();
-        let is_old = disaster == Disaster::Old && victims.len() == self.scenario.sizes.len();
+        let is_old = disaster == Disaster::Old && victims.len() == self.data.len();
         // All members as they were a while ago are a whole pool of that time. An image of one generation before can not be told from a member that
         // a power cut kept from getting the last one; nor can any if those that are left have lost the slots that tell.
         let newest = |members: &VirtualMembers, member: MemberId| newest_generation(members, member).unwrap_or(0);
-        let others = (0..self.scenario.sizes.len() as u8).map(MemberId).filter(|member| !victims.contains(member));
+        let others = self.data.iter().copied().filter(|member| !victims.contains(member));
         let ruling = others.map(|member| newest(&self.world.members, member)).max().unwrap_or(0);
         if is_old || (disaster == Disaster::Old && victims.iter().any(|member| newest(before, *member) + 1 >= ruling)) {
             return Ok(());
@@ -145,7 +145,7 @@ impl Run {
             }),
             Disaster::Superblocks => self.damage_superblocks(&victims),
         }
-        self.world.ailing = (0..self.scenario.sizes.len() as u8).map(MemberId).collect();
+        self.world.ailing = self.data.iter().copied().collect();
         self.world.model.lenient = true;
         let opinion = self.opinion()?;
         for force in [false, true] {
@@ -219,7 +219,7 @@ impl Run {
 
     /// The slots of the newest generations of the victims, or of all members.
     fn damage_superblocks(&mut self, victims: &[MemberId]) {
-        let all: Vec<MemberId> = (0..self.scenario.sizes.len() as u8).map(MemberId).collect();
+        let all = self.data.clone();
         let struck = if self.rng.chance(500) { all.clone() } else { victims.to_vec() };
         let newest = all.iter().flat_map(|member| (0..SLOT_COUNT).map(|slot| self.slot_generation(*member, slot))).max().unwrap_or(0);
         let generations = self.rng.between(1, SLOT_COUNT);

@@ -10,12 +10,11 @@ use windrow_units::{BLOCK_BYTES, MemberId};
 impl Run {
     /// A member that may have a fault: one that has one already, or another while the redundancy allows it.
     pub(super) fn victim(&mut self) -> Option<MemberId> {
-        let count = self.scenario.sizes.len();
         let tolerance = self.scenario.redundancy.tolerance();
         let ailing: Vec<MemberId> =
             self.world.ailing.iter().copied().filter(|member| self.world.members.is_present(*member) && !self.devices.is_one(*member)).collect();
         if self.ailing_data() < tolerance {
-            let healthy: Vec<MemberId> = (0..count as u8).map(MemberId).filter(|member| !self.world.ailing.contains(member)).collect();
+            let healthy: Vec<MemberId> = self.data.iter().copied().filter(|member| !self.world.ailing.contains(member)).collect();
             Some(self.rng.pick(&healthy))
         } else if ailing.is_empty() {
             None
@@ -100,7 +99,7 @@ impl Run {
 
     /// A member is slow from now on, or its next command hangs.
     fn slow_down(&mut self, fault: Fault) {
-        let member = MemberId(self.rng.below(self.scenario.sizes.len() as u64) as u8);
+        let member = self.rng.pick(&self.data);
         self.faults += 1;
         let (factor, for_ns) = if fault == Fault::Slow {
             let for_ms = self.rng.pick(&[10, 100, 1_000, 100_000, u64::MAX >> 24]);
@@ -132,7 +131,7 @@ impl Run {
 
     /// Before a start: slots that hold older generations than the newest two change silently, on any members.
     pub(super) fn rot_slots(&mut self) {
-        let members: Vec<MemberId> = (0..self.scenario.sizes.len() as u8).map(MemberId).collect();
+        let members = self.data.clone();
         let slots = members.iter().flat_map(|member| (0..SLOT_COUNT).map(|slot| self.slot_generation(*member, slot)));
         let newest = slots.max().unwrap_or(0);
         for member in members {

@@ -99,8 +99,7 @@ impl Run {
             self.compare()?;
             self.rest()?;
             self.shut_down()?;
-            let count = self.scenario.sizes.len() as u8;
-            let mut healthy: Vec<MemberId> = (0..count).map(MemberId).filter(|member| !self.world.ailing.contains(member)).collect();
+            let mut healthy: Vec<MemberId> = self.data.iter().copied().filter(|member| !self.world.ailing.contains(member)).collect();
             self.rng.shuffle(&mut healthy);
             healthy.truncate(self.scenario.redundancy.tolerance().saturating_sub(self.ailing_data()));
             for member in healthy {
@@ -161,12 +160,11 @@ impl Run {
 
     /// With one member less than the redundancy carries the pool does not start, and nothing happens to it.
     fn too_many_absent(&mut self) -> Result<(), Violation> {
-        let count = self.scenario.sizes.len() as u8;
         let wanted = self.scenario.redundancy.tolerance() + 1;
-        if wanted >= usize::from(count) || !self.rng.chance(300) {
+        if wanted >= self.data.len() || !self.rng.chance(300) {
             return Ok(());
         }
-        let mut healthy: Vec<MemberId> = (0..count).map(MemberId).filter(|member| !self.world.ailing.contains(member)).collect();
+        let mut healthy: Vec<MemberId> = self.data.iter().copied().filter(|member| !self.world.ailing.contains(member)).collect();
         if healthy.len() < wanted {
             return Ok(());
         }

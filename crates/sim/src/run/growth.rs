@@ -36,7 +36,7 @@ impl Run {
     pub(super) fn growth_step(&mut self) -> Result<(), Violation> {
         let Some(growth) = self.growth.take() else {
             let due = !self.goes_beyond && self.scenario.grows > self.grown && self.growth_rng.below(1000) < self.scenario.grows_per_mille;
-            if due && self.exchange.is_none() && !self.may_be_leaving(MemberId(self.scenario.sizes.len() as u8 - 1)) {
+            if due && self.exchange.is_none() && self.leaving().is_none() {
                 self.begin_growth()?;
             }
             return Ok(());
@@ -72,16 +72,16 @@ impl Run {
 
     fn begin_growth(&mut self) -> Result<(), Violation> {
         self.heal();
-        let old = self.scenario.sizes.len();
         let count = self.growth_rng.between(1, 4) as usize;
         let mut ids = Vec::new();
-        let new: Vec<MemberId> = (old..old + count).map(|m| MemberId(m as u8)).collect();
+        // Those that wait as spares, places of which somebody has left, and new ones.
+        let new: Vec<MemberId> = (0..64).map(MemberId).filter(|member| self.is_coming(*member)).take(count).collect();
         for member in &new {
             let slots = self.world.status().members;
             if slots.get(member.index()).is_some_and(|slot| slot.state == "spare") {
                 continue;
             }
-            let like = MemberId(self.growth_rng.below(old as u64) as u8);
+            let like = self.growth_rng.pick(&self.data);
             let size = self.world.members.member(like).size();
             self.world.put_device(*member, VirtualMember::new(size, self.scenario.discard_fill));
             let uuid = Uuid::from_random(self.growth_rng.bytes16());
@@ -118,7 +118,7 @@ impl Run {
 
     /// A new device that is no member for data yet.
     pub(super) fn is_coming(&self, member: MemberId) -> bool {
-        member.index() >= self.scenario.sizes.len() && !self.devices.is_one(member)
+        !self.data.contains(&member) && !self.devices.is_one(member)
     }
 
     /// New devices that died before they were members are well again.
@@ -146,11 +146,9 @@ impl Run {
         if self.scenario.grows == 0 {
             return;
         }
-        let status = self.world.status();
-        let old = self.scenario.sizes.len();
-        for slot in &status.members[old..] {
-            if slot.state != "spare" && slot.state != "removed" {
-                self.scenario.sizes.push(self.world.members.member(slot.member).size());
+        for slot in &self.world.status().members {
+            if self.is_coming(slot.member) && slot.state != "spare" && slot.state != "removed" {
+                self.data.push(slot.member);
             }
         }
         self.revive_spares();

@@ -26,7 +26,7 @@ struct Side {
 impl Run {
     /// The pool is shut down and all members are well. Both halves are started with force, one after the other or one alone.
     pub(super) fn two_hosts(&mut self) -> Result<(), Violation> {
-        let count = self.scenario.sizes.len();
+        let count = self.data.len();
         let tolerance = self.scenario.redundancy.tolerance();
         // Journal devices could go to one of the hosts only.
         let devices = self.scenario.journal.as_ref().is_some_and(|journal| !journal.devices.is_empty());
@@ -49,7 +49,7 @@ impl Run {
     }
 
     fn draw_halves(&mut self, count: usize, tolerance: usize) -> (Side, Side) {
-        let mut members: Vec<MemberId> = (0..count as u8).map(MemberId).collect();
+        let mut members = self.data.clone();
         self.rng.shuffle(&mut members);
         let least = (count - tolerance).max(1);
         let mut others = members.split_off(self.rng.between(least as u64, (count - least) as u64) as usize);

@@ -6,6 +6,7 @@
 use super::Run;
 use crate::model::Asked;
 use crate::violation::{Broken, Violation, ensure};
+use std::collections::BTreeSet;
 use windrow_engine::{ControlError, ControlId};
 use windrow_io::MemberIo;
 use windrow_layout::superblock::{LABEL_BYTES, LABEL_OFFSET, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE};
@@ -20,6 +21,10 @@ pub(super) struct Removal {
     /// Trims that may still make room for one that was refused for want of it.
     trims: u32,
     pub(super) begun: u64,
+    /// Who was asked to leave last.
+    member: Option<MemberId>,
+    /// All who were ever asked to.
+    everybody: BTreeSet<MemberId>,
     /// Members that left, and removals refused.
     pub(super) removed: u64,
     pub(super) refused: u64,
@@ -27,7 +32,7 @@ pub(super) struct Removal {
 
 impl Removal {
     pub(super) fn new(seed: u64) -> Self {
-        Self { rng: Rng::stream(seed, "removals"), asked: None, trims: 0, begun: 0, removed: 0, refused: 0 }
+        Self { rng: Rng::stream(seed, "removals"), asked: None, trims: 0, begun: 0, member: None, everybody: BTreeSet::new(), removed: 0, refused: 0 }
     }
 
     /// The power goes.
@@ -37,13 +42,14 @@ impl Removal {
 }
 
 impl Run {
-    fn last_member(&self) -> MemberId {
-        MemberId(self.scenario.sizes.len() as u8 - 1)
+    /// The one that may be leaving, or may have left by a generation that some bear and others do not.
+    pub(super) fn leaving(&self) -> Option<MemberId> {
+        self.removal.member.filter(|_| self.removal.begun > self.removal.removed)
     }
 
-    /// True if it may be leaving, or may have left by a generation that some bear and others do not.
+    /// True if it may be that one.
     pub(super) fn may_be_leaving(&self, member: MemberId) -> bool {
-        self.removal.begun > self.removal.removed && member == self.last_member()
+        self.leaving() == Some(member)
     }
 
     /// Begins with a removal now and then.
@@ -56,11 +62,16 @@ impl Run {
         }
         let per_mille = if self.removal.trims > 0 { 300 } else { self.scenario.removes_per_mille };
         let due = !self.goes_beyond && self.scenario.removes > self.removal.begun && self.removal.rng.below(1000) < per_mille;
-        if due && self.exchange.is_none() && self.growth.is_none() && self.scenario.sizes.len() > 1 {
+        if due && self.exchange.is_none() && self.growth.is_none() && self.data.len() > 1 {
             self.heal();
-            let member = self.last_member();
+            // One at a time; and one that was refused for want of room is asked for again.
+            let again = self.removal.member.filter(|member| self.removal.trims > 0 && self.data.contains(member));
+            let again = self.leaving().or(again);
+            let member = again.unwrap_or_else(|| self.removal.rng.pick(&self.data));
             // From now on it may be on record.
             self.removal.begun += 1;
+            self.removal.member = Some(member);
+            self.removal.everybody.insert(member);
             self.removal.asked = Some(self.world.remove(member));
         }
         Ok(())
@@ -95,30 +106,39 @@ impl Run {
     pub(super) fn note_gone(&mut self) -> Result<bool, Violation> {
         for member in std::mem::take(&mut self.world.gone) {
             self.note_removed();
-            ensure!(member.index() == self.scenario.sizes.len(), Protocol, "member {member} is gone, and was not to leave");
+            ensure!(self.removal.everybody.contains(&member) && !self.data.contains(&member), Protocol, "member {member} is gone, and was not to leave");
             self.world.check_settled(member)?;
             // A host wipes the device, if it comes to that.
             if self.removal.rng.chance(500) {
                 self.wipe(member)?;
             }
         }
-        let status = self.world.status();
-        Ok(self.removal.begun <= self.removal.removed || status.members.get(self.last_member().index()).is_none_or(|slot| slot.state != "removed"))
+        let is_owed = |member: MemberId| self.world.status().members.get(member.index()).is_some_and(|slot| slot.state == "removed");
+        Ok(!self.leaving().is_some_and(is_owed))
     }
 
     /// Who has been let go of by the generation that rules is no member any more.
     pub(super) fn note_removed(&mut self) {
+        if self.scenario.removes == 0 {
+            return;
+        }
         let members = self.world.status().members;
-        let last = self.last_member();
-        if self.scenario.removes > 0 && members.get(last.index()).is_some_and(|slot| slot.state == "removed") {
-            self.scenario.sizes.pop();
+        for left in members.iter().filter(|slot| slot.state == "removed").map(|slot| slot.member) {
+            if !self.data.contains(&left) {
+                continue;
+            }
+            self.data.retain(|member| *member != left);
             self.removal.removed += 1;
             self.removal.begun = self.removal.begun.max(self.removal.removed);
-            self.world.ailing.remove(&last);
-            self.curable.remove(&last);
-            *self.world.members.ailment_mut(last) = Default::default();
-            self.world.trace.tell(|| format!("member {last} has left"));
-        } else if self.removal.begun > self.removal.removed && self.removal.asked.is_none() && !members.iter().any(|slot| slot.leaving) {
+            self.world.ailing.remove(&left);
+            self.curable.remove(&left);
+            *self.world.members.ailment_mut(left) = Default::default();
+            self.world.trace.tell(|| format!("member {left} has left"));
+        }
+        if let Some(slot) = members.iter().find(|slot| slot.leaving) {
+            self.removal.member = Some(slot.member);
+            self.removal.begun = self.removal.removed + 1;
+        } else if self.removal.asked.is_none() {
             // Power failed before it was on record.
             self.removal.begun = self.removal.removed;
         }

@@ -63,8 +63,7 @@ impl Run {
             // The one that leaves is ailing: it is not replaced, and nobody else may be lost beside it.
             return None;
         }
-        let count = self.scenario.sizes.len() as u64;
-        let member = (self.scenario.redundancy.tolerance() > 0).then(|| MemberId(self.rng.below(count) as u8));
+        let member = (self.scenario.redundancy.tolerance() > 0).then(|| self.rng.pick(&self.data));
         member.filter(|member| !self.may_be_leaving(*member)).map(|member| (member, true))
     }
 
