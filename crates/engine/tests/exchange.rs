@@ -351,6 +351,40 @@ fn a_free_segment_is_not_stale_on_members_that_have_become_whole() {
     verify(&mut machine, volume, 0..BLOCKS, 3);
 }
 
+/// A member leaves while it is rebuilt, a checkpoint is written while it is away, and another device comes: the table of segments on the members has to say again what is
+/// stale on it. It did not, as nothing had changed in memory: after a crash the new device was called whole, with nothing on it.
+#[test]
+fn what_is_stale_is_listed_again_when_a_member_comes_back_a_second_time() {
+    for brings_back in [false, true] {
+        // Small segments: the table has several pages, and a checkpoint writes those in which something changed.
+        let mut machine = Machine::with_rows_only(Redundancy::Single, 4, 48, 8, 16);
+        let volume = machine.volume(1 << 30);
+        write(&mut machine, volume, 0..6000, 1);
+        assert_eq!(machine.command(Control::Checkpoint), DONE);
+        let new = |byte| MemberChange::Exchange { uuid: Uuid([byte; 16]), size_bytes: 48 << 20, spare: None };
+        take_out(&mut machine, 1);
+        machine.memory.data[1].fill(0x77);
+        // The rebuild does not get on: another member does not answer its reads.
+        machine.stalled = Some(0);
+        assert_eq!(change(&mut machine, 1, new(0xa1)), DONE);
+        take_out(&mut machine, 1);
+        assert_eq!(machine.command(Control::Checkpoint), DONE);
+        if brings_back {
+            bring_back(&mut machine, 1);
+        } else {
+            machine.memory.data[1].fill(0x78);
+            assert_eq!(change(&mut machine, 1, new(0xb1)), DONE);
+        }
+        assert_eq!(machine.command(Control::Checkpoint), DONE);
+        assert_eq!(state(&machine, 1), "rebuilding");
+        let mut machine = machine.crash();
+        pass(&mut machine, 80);
+        assert_eq!(state(&machine, 1), "online");
+        let mut machine = without(machine, &[0]);
+        verify(&mut machine, volume, 0..6000, 1);
+    }
+}
+
 /// A batch that was sealed without the member and is committed after it is back would never have reached it.
 #[test]
 fn what_was_on_its_way_when_the_member_came_back_reaches_it() {

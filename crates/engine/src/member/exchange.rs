@@ -161,7 +161,8 @@ impl Engine {
             let missed = missed_segments(self.segments.get(segment), missed_from) && self.members_of(segment) >> member.0 & 1 == 1;
             let s = self.segments.get_mut(segment);
             let stale = if missed { s.stale | 1 << member.0 } else { s.stale & !(1 << member.0) };
-            if stale != std::mem::replace(&mut s.stale, stale) {
+            // Also if it was stale here before: the table may have been written while the member was away, without it.
+            if stale != std::mem::replace(&mut s.stale, stale) || missed {
                 self.segments.mark_dirty(segment);
             }
         }
