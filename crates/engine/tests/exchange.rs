@@ -537,3 +537,39 @@ fn a_new_device_has_its_label_before_any_superblock_names_it() {
         }
     }
 }
+
+/// A member bears an old image when another one is replaced at rest. It was put on record as absent since generation 0: every superblock that it could bear is newer than that,
+/// so it was taken for one that was used without the pool, and stayed out for ever.
+#[test]
+fn a_member_of_an_older_time_is_rebuilt_after_another_one_was_replaced_at_rest() {
+    let (mut machine, volume) = filled(Redundancy::Double, 5);
+    let old = machine.memory.data[1].clone();
+    write(&mut machine, volume, 0..100, 2);
+    (0..3).for_each(|_| assert_eq!(machine.command(Control::Checkpoint), DONE));
+    machine.memory.data[1] = old;
+    machine.memory.data[3].fill(0);
+    Engine::replace_member(&mut machine.memory, &BufPool::new(1 << 20), &Machine::options(), MemberId(3), NEW).expect("replaced");
+    let mut machine = machine.crash();
+    pass(&mut machine, 80);
+    assert_eq!((state(&machine, 1), state(&machine, 3)), ("online", "online"));
+    let mut machine = without(machine, &[0, 2]);
+    verify(&mut machine, volume, 0..100, 2);
+    verify(&mut machine, volume, 100..BLOCKS, 1);
+}
+
+/// The same for a member that was being rebuilt when the map was rebuilt from batches alone.
+#[test]
+fn a_member_that_was_being_rebuilt_comes_back_after_the_map_was_rebuilt() {
+    let (mut machine, volume) = filled(Redundancy::Single, 4);
+    take_out(&mut machine, 1);
+    machine.stalled = Some(0);
+    exchange(&mut machine, 1);
+    assert_eq!(machine.command(Control::Checkpoint), DONE);
+    assert_eq!(state(&machine, 1), "rebuilding");
+    Engine::rebuild_map(&mut machine.memory, BufPool::new(64 << 20), &Machine::options(), true, &mut |_| {}).expect("rebuilt");
+    let mut machine = machine.crash();
+    pass(&mut machine, 80);
+    assert_eq!(state(&machine, 1), "online");
+    let mut machine = without(machine, &[0]);
+    verify(&mut machine, volume, 0..BLOCKS, 1);
+}

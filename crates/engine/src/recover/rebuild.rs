@@ -158,7 +158,12 @@ impl Engine {
             superblock.host = options.host;
             superblock.checkpoints = [None, None];
             superblock.fences.clear();
+            let next = superblock.generation.next();
             for record in superblock.members.iter_mut().filter(|record| matches!(record.state, MemberState::Absent | MemberState::Rebuilding)) {
+                if record.state == MemberState::Rebuilding {
+                    // It leaves now: else what it bears would seem to be newer than that, and of another history.
+                    record.absent_since = next;
+                }
                 (record.state, record.missed_from, record.listed_from) = (MemberState::Absent, 0, 0);
             }
             for member in &ruling.lagging {

@@ -40,8 +40,11 @@ impl Engine {
             let in_use = matches!(record.state, MemberState::Online | MemberState::Rebuilding);
             if in_use && matches!(judged.state, MemberState::Absent | MemberState::Rebuilding) {
                 // It is not there, or it is there and has missed something: the next start sees to it.
-                let state = if record.state == MemberState::Online { MemberState::Absent } else { judged.state };
-                *record = MemberRecord { state, ..judged.clone() };
+                let was_online = record.state == MemberState::Online;
+                let state = if was_online { MemberState::Absent } else { judged.state };
+                // One that was online has left now: else what it bears would seem to be newer than that, and of another history.
+                let absent_since = if was_online { generation } else { judged.absent_since };
+                *record = MemberRecord { state, absent_since, ..judged.clone() };
             }
         }
         superblock.members[member.index()] = MemberRecord { absent_since: generation, ..MemberRecord::new(uuid, MemberState::Rebuilding, size_bytes) };
