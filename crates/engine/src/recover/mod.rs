@@ -220,7 +220,7 @@ impl Engine {
         if !options.read_only {
             // Only now: a start that is refused changes nothing.
             write_lagging(reader.io, &lagging, &found, &buffers, spent)?;
-            redundancy::complete(&mut reader, &outcome.chains, spent, &mut report)?;
+            report.completed_batches += redundancy::complete(&mut reader, outcome.chains.iter().flat_map(|chain| &chain.batches), spent)?;
             report.completed_records += outcome.journal.complete(&mut reader, outcome.restart.covered, outcome.restart.accepted, spent)?;
             superblock.parent_hash = found.content_hash();
             plan = set_flags(&mut superblock, &tables, plan);

@@ -18,18 +18,18 @@ mod scan;
 use super::chain::{Taken, batches_through};
 use super::reader::Reader;
 use super::replay::Restart;
-use super::{OpenError, SEQ_LEAP, Tables, build, journal, pages, quorum, tables as recovered, victim_rule};
+use super::{OpenError, SEQ_LEAP, Tables, build, journal, pages, quorum, redundancy, tables as recovered, victim_rule};
 use crate::checkpoint::Loaded;
 use crate::limits::{BASE_STREAMS, STREAM_CHECKPOINT, USER_STREAMS};
 use crate::member::{SuperblockWriter, superblock_image};
-use crate::{Control, ControlId, ControlReply, ControlRequest, Engine, Event, Loss, OpenOptions, Outbox};
+use crate::{Control, ControlId, ControlReply, ControlRequest, Engine, Event, Loss, MemberStats, OpenOptions, Outbox};
 use gather::Gather;
 use scan::{Scan, scan};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use windrow_io::{BufPool, MemberDone, MemberError, MemberErrorKind, MemberIo, MemberOp};
 use windrow_layout::superblock::{MemberState, StreamPosition, Superblock, slot_offset};
-use windrow_units::{Epoch, MAX_STREAMS, MemberId, Order, SegmentId, Seq, VolumeId, ZoneMap};
+use windrow_units::{Epoch, MAX_MEMBERS, MAX_STREAMS, MemberId, Order, SegmentId, Seq, VolumeId, ZoneMap};
 
 /// Segments made free beyond what one checkpoint needs: the streams' own and their successors.
 const SEGMENTS_BESIDE: u32 = 12;
@@ -136,6 +136,9 @@ impl Engine {
         let mut gather = Gather::new(superblock, if is_exact { covered } else { accepted }, options.limits.map_bytes);
         gather.run(&mut reader, &found, &mut tables, watch)?;
         let readmitted = journal.apply(superblock, (covered, journalled), reader.buffers, &mut tables)?;
+        if write {
+            make_whole(&mut reader, &found)?;
+        }
         drop(reader);
         let lost = recovered::void_references(&mut tables);
         let mut report = describe(&found, &gather, &tables, accepted);
@@ -220,6 +223,19 @@ fn end_of_log(reader: &mut Reader<'_>, superblock: &Superblock, found: &Scan) ->
         }
     }
     end(highest, false)
+}
+
+/// Writes what is missing on a member of the batches at the end of the log, as a start does: from then on they count as whole.
+fn make_whole(reader: &mut Reader<'_>, found: &Scan) -> Result<(), OpenError> {
+    let mut spent = vec![MemberStats::default(); MAX_MEMBERS];
+    if redundancy::complete(reader, found.streams.iter().flatten(), &mut spent)? > 0 {
+        for member in (0..reader.online.len() as u8).map(MemberId) {
+            if reader.online[member.index()] {
+                reader.io.flush(member)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Order) -> RebuildReport {

@@ -1,12 +1,12 @@
 //! Redundancy of accepted batches: whole verification of what may be torn, and completion of what is not fully there.
 
 use super::OpenError;
-use super::chain::Chains;
+use super::chain::Taken;
 use super::judge::Found;
 use super::reader::Reader;
 use crate::ends::Ends;
 use crate::examine::{add_redundancy, data_columns};
-use crate::{MemberStats, OpenReport};
+use crate::MemberStats;
 use windrow_io::Buf;
 use windrow_layout::batch::DecodedBatch;
 use windrow_units::Column;
@@ -32,9 +32,10 @@ fn whole_columns(reader: &Reader<'_>, batch: &DecodedBatch, ends: &Ends, read: &
 }
 
 /// Makes the accepted batches above the flushed numbers fully redundant again: every part that is missing or differs from what
-/// it must be is written with exactly the bytes that the batch had from the start.
-pub(super) fn complete(reader: &mut Reader<'_>, chains: &Chains, spent: &mut [MemberStats], report: &mut OpenReport) -> Result<(), OpenError> {
-    for taken in chains.iter().flat_map(|c| &c.batches).filter(|b| b.incomplete) {
+/// it must be is written with exactly the bytes that the batch had from the start. Returns how many were not.
+pub(super) fn complete<'t>(reader: &mut Reader<'_>, batches: impl Iterator<Item = &'t Taken>, spent: &mut [MemberStats]) -> Result<u64, OpenError> {
+    let mut completed_batches = 0;
+    for taken in batches.filter(|b| b.incomplete) {
         let (batch, ends) = taken.read(reader)?;
         let h = &batch.frame.header;
         let read = reader.all_columns(h.segment, h.row, h.rows)?;
@@ -50,7 +51,7 @@ pub(super) fn complete(reader: &mut Reader<'_>, chains: &Chains, spent: &mut [Me
             spent[member.index()].written.repair += column.len() as u64;
             completed = true;
         }
-        report.completed_batches += u64::from(completed);
+        completed_batches += u64::from(completed);
     }
-    Ok(())
+    Ok(completed_batches)
 }

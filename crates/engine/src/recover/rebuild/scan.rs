@@ -251,14 +251,19 @@ impl Scan {
         for at in first..end {
             let taken = &self.streams[stream][at];
             let expected = Seq(flushed.0 + (at - first) as u64 + 1);
-            let whole = taken.seq == expected && {
+            let found = if taken.seq == expected {
                 let (batch, ends) = taken.read(reader)?;
-                verify_payload(reader, &batch, &ends)? != Found::Unverified
+                verify_payload(reader, &batch, &ends)?
+            } else {
+                Found::Nothing
             };
-            if !whole {
+            if !matches!(found, Found::Whole | Found::Incomplete) {
                 end = at;
                 break;
             }
+            // What is left of a former life lies under something else: nothing is written there.
+            let is_its_own = !self.remains.contains(&taken.segment);
+            self.streams[stream][at].incomplete = found == Found::Incomplete && is_its_own;
         }
         self.torn_batches += (self.streams[stream].len() - end) as u64;
         self.streams[stream].truncate(end);
