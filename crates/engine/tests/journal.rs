@@ -7,6 +7,7 @@ use windrow_engine::*;
 use windrow_io::*;
 use windrow_layout::checkpoint::SyncMode;
 use windrow_layout::journal::RECORD_MAGIC;
+use windrow_layout::superblock::{SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
 use windrow_units::{MemberId, Redundancy, VolumeId};
 
 const MIB: u64 = 1 << 20;
@@ -325,4 +326,27 @@ fn a_flush_that_comes_while_a_loss_is_put_on_record_is_answered() {
     machine.release();
     assert_eq!(machine.completions.len(), 1, "{}", machine.engine.describe());
     assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+}
+
+/// The newest superblocks are lost on all members, and nothing of their epoch is in the log: only the journal bears it. A start went on from the superblocks before, without a word,
+/// and without what flushes had promised; its epoch had the number of the one that was lost.
+#[test]
+fn records_of_an_epoch_that_no_superblock_knows_are_not_passed_over() {
+    let (mut machine, volume) = pool(MIB);
+    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    let mut machine = Machine::open(machine.memory);
+    (0..20).for_each(|lba| sync(&mut machine, volume, lba, lba as u8 + 1));
+    let epoch = machine.memory.superblock().epoch;
+    let mut memory = machine.memory;
+    assert!(memory.headers().iter().all(|(_, _, header)| header.epoch < epoch), "all of it is in the journal alone");
+    for data in &mut memory.data {
+        for slot in 0..SLOT_COUNT {
+            let at = (SLOT_OFFSET + slot * SLOT_STRIDE) as usize;
+            if Superblock::decode(&data[at..at + SLOT_BYTES]).is_ok_and(|superblock| superblock.epoch == epoch) {
+                data[at..at + SLOT_BYTES].fill(0);
+            }
+        }
+    }
+    let error = Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).map(|_| ()).err();
+    assert!(matches!(&error, Some(OpenError::Damage(text)) if text.contains("epoch")), "{error:?}");
 }

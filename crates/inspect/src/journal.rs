@@ -58,6 +58,8 @@ pub(crate) struct Chunk {
     pub(crate) torn: Option<RecordHeader>,
     /// What was durable, as its headers say.
     claims: Vec<(Epoch, Order)>,
+    /// The highest epoch of a record at its beginning, whether it counts or not.
+    newest: Epoch,
 }
 
 /// Reads a chunk; `None` if nothing was ever written to it. Records of other epochs than these do not count.
@@ -82,7 +84,8 @@ struct Follow<'c> {
 
 impl Follow<'_> {
     fn run(&self) -> Chunk {
-        let mut found = Chunk::default();
+        let newest = self.all_headers(0).map(|(h, _)| h.epoch).max().unwrap_or_default();
+        let mut found = Chunk { newest, ..Chunk::default() };
         let mut at = 0;
         let mut before = None;
         loop {
@@ -110,8 +113,13 @@ impl Follow<'_> {
 
     /// Every header of these epochs at a byte of the chunk, with the length of its record.
     fn headers(&self, at: usize) -> Vec<(RecordHeader, u64)> {
-        let decode = |copy: &Piece| decode_record_header(copy.bytes.get(at..)?, &self.pool, self.chunk, at as u32, self.area.granule).ok();
-        self.copies.iter().filter_map(decode).filter(|(h, _)| self.epochs.contains(&h.epoch)).collect()
+        self.all_headers(at).filter(|(h, _)| self.epochs.contains(&h.epoch)).collect()
+    }
+
+    /// The same of any epoch.
+    fn all_headers(&self, at: usize) -> impl Iterator<Item = (RecordHeader, u64)> {
+        let decode = move |copy: &Piece| decode_record_header(copy.bytes.get(at..)?, &self.pool, self.chunk, at as u32, self.area.granule).ok();
+        self.copies.iter().filter_map(decode)
     }
 
     /// The record at a byte of the chunk.
@@ -155,6 +163,8 @@ struct Ring {
 /// All that the journals say.
 pub(crate) struct Journal {
     rings: Vec<Ring>,
+    /// The epoch of the superblock.
+    known: Epoch,
 }
 
 /// The areas of a pool's journals, and whether they are on devices of their own.
@@ -172,7 +182,7 @@ impl Journal {
             let chunks = (0..area.chunks).filter_map(|chunk| read_chunk(reader, &area, chunk, &epochs)).collect();
             Ring { area, external, chunks }
         };
-        Self { rings: areas(superblock).map(&mut ring).collect() }
+        Self { rings: areas(superblock).map(&mut ring).collect(), known: superblock.epoch }
     }
 
     /// Adds what records say was durable.
@@ -188,6 +198,11 @@ impl Journal {
 
     /// Looks at copies and ends, now that it is known what the log has and what is there in all.
     pub(crate) fn judge(&self, fences: &[Fence], log: &Coverage, all: &Coverage, through: Order, findings: &mut Findings) -> Vec<JournalReport> {
+        let newest = self.rings.iter().flat_map(|ring| &ring.chunks).map(|chunk| chunk.newest).max().unwrap_or_default();
+        if newest > self.known {
+            let message = format!("the journal bears a record of epoch {newest}, which no superblock knows: the newest superblocks are lost");
+            findings.add(Finding::new(Severity::Error, FindingKind::SlotWrong, message));
+        }
         self.rings.iter().map(|ring| ring.judge(fences, log, all, through, findings)).collect()
     }
 }

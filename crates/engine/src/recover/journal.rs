@@ -54,6 +54,8 @@ pub(super) struct Found {
     pub(super) records: Vec<Record>,
     /// What was durable, as records say that are not reached: epoch and order.
     pub(super) claims: Vec<(Epoch, Order)>,
+    /// The highest epoch of any record, whether it counts or not.
+    pub(super) highest_epoch: Epoch,
     /// Of each journal the chunk that seems to have been filled last.
     newest_chunks: Vec<u32>,
 }
@@ -99,6 +101,7 @@ fn collect_ring(reader: &mut Reader<'_>, superblock: &Superblock, ring: usize, (
         let heads = reader.journal_copies(&area, chunk, BLOCK_SIZE)?;
         let decoded: Vec<_> = heads.iter().flatten().map(|head| decode_record_header(head, &reader.pool, chunk, 0, area.granule)).collect();
         let newest = decoded.iter().flatten().max_by_key(|(h, _)| (h.epoch, h.seq));
+        found.highest_epoch = newest.map_or(found.highest_epoch, |(h, _)| found.highest_epoch.max(h.epoch));
         if decoded.iter().any(|first| matches!(first, Err(RecordError::Truncated))) {
             firsts.push((None, chunk));
         } else if let Some(newest) = newest {

@@ -157,7 +157,7 @@ impl Engine {
             let next_order = found.highest_order.max(accepted).max(highest_journalled).next();
             let restart = Restart { accepted: journalled, covered, next_order, last_seq: [Seq(0); MAX_STREAMS], positions };
             let mut superblock = superblock.clone();
-            superblock.epoch = Epoch(found.highest_epoch.0 + 1);
+            superblock.epoch = Epoch(found.highest_epoch.max(journal.highest_epoch).0 + 1);
             superblock.host = options.host;
             superblock.checkpoints = [None, None];
             superblock.fences.clear();

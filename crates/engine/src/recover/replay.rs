@@ -67,6 +67,7 @@ pub(super) fn replay(
         let which: Vec<String> = (0..64).filter(|m| reader.aside >> m & 1 == 1).map(|m| m.to_string()).collect();
         report.notes.push(format!("journal devices that are not in service were read ({}): the log had not got what they had promised", which.join(", ")));
     }
+    refuse_newer_epoch(superblock, &journal)?;
     let FoundOrders { accepted, passed, next_order } = orders;
     // Whoever gives up a lost journal gives up what it had promised; what the log had promised stays.
     let passed = if discard_journal && chains.durable.through > passed {
@@ -107,6 +108,17 @@ pub(super) fn replay(
     }
     (report.accepted_order, report.log_order) = (accepted, covered);
     Ok(Outcome { restart: Restart { accepted, covered, next_order, last_seq, positions }, chains, journal, readmitted, checkpoint_broken })
+}
+
+/// An epoch is durable in the superblocks of all members in use before its first record is written: where a record is of one that no superblock knows, those are lost.
+/// Without them the pool would silently be what it was before, and the new epoch would have the number, and the orders, of the one that is lost.
+fn refuse_newer_epoch(superblock: &Superblock, journal: &journal::Found) -> Result<(), OpenError> {
+    let (known, found) = (superblock.epoch, journal.highest_epoch);
+    if found <= known {
+        return Ok(());
+    }
+    let text = format!("the journal bears a record of epoch {found}, but no superblock is newer than epoch {known}");
+    Err(OpenError::Damage(format!("{text}: the newest superblocks are lost, and what was written since is not known")))
 }
 
 /// Reads the journal; what its records say was durable joins what is known to be.
