@@ -160,8 +160,9 @@ impl Engine {
         // What was written in an attempt that is given up was written all the same.
         let mut failing = 0u64;
         let mut spent = vec![MemberStats::default(); MAX_MEMBERS];
+        let mut remembered = quorum::Remembered::default();
         loop {
-            match Self::open_without(failing, io, buffers.clone(), options, watch, &mut spent) {
+            match Self::open_without((failing, &mut remembered), io, buffers.clone(), options, watch, &mut spent) {
                 Err(OpenError::Member(error)) if error.kind != MemberErrorKind::PowerCut && failing >> error.member.0 & 1 == 0 => {
                     failing |= 1 << error.member.0;
                 }
@@ -172,7 +173,7 @@ impl Engine {
 
     /// Opens a pool without the members in the mask `failing`. `spent` is what starting has written to each member so far.
     fn open_without(
-        failing: u64,
+        (failing, remembered): (u64, &mut quorum::Remembered),
         io: &mut dyn MemberIo,
         buffers: BufPool,
         options: &OpenOptions,
@@ -180,7 +181,7 @@ impl Engine {
         spent: &mut [MemberStats],
     ) -> Result<(Self, OpenReport), OpenError> {
         watch(OpenPhase::Superblocks);
-        let quorum::Ruling { found, mut superblock, lagging, notes, aside } = quorum::newest(io, options, failing)?;
+        let quorum::Ruling { found, mut superblock, lagging, notes, aside } = quorum::newest_without(io, options, failing, remembered)?;
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.place_codec();
         let shares = crate::format::Shares::of(&superblock.features);

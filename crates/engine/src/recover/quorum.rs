@@ -63,15 +63,38 @@ pub(super) struct Ruling {
     pub(super) aside: u64,
 }
 
+/// What members bore when they could still be read, in the attempts of one start.
+#[derive(Default)]
+pub(super) struct Remembered(Vec<Slots>);
+
+impl Remembered {
+    /// Adds what is known of members in the mask `failing` that can not be read any more, and keeps what was read now.
+    fn complete(&mut self, slots: &mut Vec<Slots>, failing: u64) {
+        let is_read = |slots: &[Slots], member: MemberId| slots.iter().any(|of| of.0 == member && !of.1.is_empty());
+        for of in std::mem::take(&mut self.0) {
+            if failing >> of.0.0 & 1 == 1 && !is_read(slots, of.0) {
+                slots.retain(|other| other.0 != of.0);
+                slots.push(of);
+            }
+        }
+        self.0.clone_from(slots);
+    }
+}
+
 /// Finds the superblock that rules.
-/// Members in the mask `failing` are there, but can not be used.
-pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions, failing: u64) -> Result<Ruling, OpenError> {
+pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions) -> Result<Ruling, OpenError> {
+    newest_without(io, options, 0, &mut Remembered::default())
+}
+
+/// The same. Members in the mask `failing` are there, but can not be used. What they bear says what rules all the same: if the others have been
+/// away, it is on record there alone.
+pub(super) fn newest_without(io: &mut dyn MemberIo, options: &OpenOptions, failing: u64, remembered: &mut Remembered) -> Result<Ruling, OpenError> {
     let mut why = String::from("no member is present");
     let mut newer = None;
     let there = (0..io.member_count() as u8).map(MemberId).filter(|member| io.is_present(*member)).collect::<Vec<_>>();
-    let slots: Vec<Slots> = there.into_iter().map(|member| (member, slots_of(io, member, &mut why, &mut newer))).collect();
-    let is_sound = |(member, _): &&Slots| failing >> member.0 & 1 == 0;
-    let mut found: Vec<(MemberId, Superblock)> = slots.iter().filter(is_sound).filter_map(|of| Some((of.0, aside::newest_of(of)?.clone()))).collect();
+    let mut slots: Vec<Slots> = there.into_iter().map(|member| (member, slots_of(io, member, &mut why, &mut newer))).collect();
+    remembered.complete(&mut slots, failing);
+    let mut found: Vec<(MemberId, Superblock)> = slots.iter().filter_map(|of| Some((of.0, aside::newest_of(of)?.clone()))).collect();
     // Newer software was here. What it left in other slots is of a time before that, and must not be taken for the present.
     if let Some(newer) = newer {
         return Err(newer);
@@ -90,6 +113,9 @@ pub(super) fn newest(io: &mut dyn MemberIo, options: &OpenOptions, failing: u64)
     // (The index in a device's own copy may be an old one: a spare keeps it until it bears the generation that gave it a member's place.)
     let mut notes = Vec::new();
     found.retain(|(member, superblock)| {
+        if failing >> member.0 & 1 == 1 {
+            return false;
+        }
         let why = unfit(io, &newest, *member, superblock);
         notes.extend(why.iter().map(|why| format!("the device in the place of member {member} ({}) is not used: {why}", superblock.member_uuid)));
         why.is_none()
@@ -180,7 +206,7 @@ fn check_quorum(newest: &Superblock, present: &[bool], here: u64, failing: u64, 
     let has_place = |record: &MemberRecord| !matches!(record.state, MemberState::Removed | MemberState::Spare);
     let total = newest.members.iter().enumerate().filter(|(member, record)| votes(*member) && has_place(record)).count();
     let there = (0..present.len()).filter(|member| votes(*member) && (present[*member] || failing >> member & 1 == 1)).count();
-    let all_recorded = newest.members.iter().enumerate().all(|(m, r)| present[m] || r.state != MemberState::Online || !votes(m));
+    let all_recorded = newest.members.iter().enumerate().all(|(m, r)| present[m] || failing >> m & 1 == 1 || r.state != MemberState::Online || !votes(m));
     let alone = !newest.is_growing() || nobody_without(&newest.zones, here);
     if (alone && (there * 2 > total || all_recorded)) || options.force || options.read_only {
         return Ok(());

@@ -114,7 +114,7 @@ impl Engine {
         write: bool,
         watch: &mut dyn FnMut(RebuildProgress),
     ) -> Result<RebuildReport, OpenError> {
-        let ruling = quorum::newest(io, options, 0)?;
+        let ruling = quorum::newest(io, options)?;
         let superblock = &ruling.superblock;
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.place_codec();

@@ -18,7 +18,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::open`], for the pool without that member; [`OpenError::Damage`] if there is no such member or the device is too small. Nothing was changed then, unless a member failed.
     pub fn replace_member(io: &mut dyn MemberIo, buffers: &BufPool, options: &OpenOptions, member: MemberId, uuid: Uuid) -> Result<(), OpenError> {
-        let ruling = quorum::newest(io, options, 0)?;
+        let ruling = quorum::newest(io, options)?;
         let mut superblock: Superblock = ruling.found.clone();
         let needed = crate::member::needed_bytes(&ZoneMap::new(superblock.zones.clone()), &superblock.journals, member);
         let size = io.size(member);

@@ -15,6 +15,8 @@ pub struct Memory {
     pub present: Vec<bool>,
     /// Members that fail every write.
     pub failing: Vec<bool>,
+    /// Those of them that are gone from the first failed write on.
+    pub vanishing: Vec<bool>,
     /// After so many synchronous writes every further one fails.
     pub writes_left: Option<u64>,
     /// Blocks that can not be read until they are written: member and byte offset.
@@ -45,6 +47,7 @@ impl MemberIo for Memory {
     fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MemberError> {
         let over = self.writes_left.as_mut().is_some_and(|left| left.checked_sub(1).map(|less| *left = less).is_none());
         if self.failing[member.index()] || over {
+            self.present[member.index()] &= !self.vanishing[member.index()];
             return Err(MemberError { member, kind: MemberErrorKind::Media, offset, code: 5 });
         }
         let range = offset as usize..offset as usize + buf.len();
@@ -65,6 +68,7 @@ impl Memory {
         self.data.push(vec![0; bytes]);
         self.present.push(true);
         self.failing.push(false);
+        self.vanishing.push(false);
         self.written.push(0);
         self.flushed.push(0);
         self.data.len() - 1
@@ -204,6 +208,7 @@ impl Machine {
             data: (0..members).map(|_| mib << 20).chain(devices).map(|bytes| vec![0; bytes]).collect(),
             present: vec![true; count],
             failing: vec![false; count],
+            vanishing: vec![false; count],
             writes_left: None,
             bad: Vec::new(),
             written: vec![0; count],

@@ -329,7 +329,7 @@ impl World {
 
     /// A start with what is present; false if it is refused.
     fn start(&mut self, force: bool, cut: bool) -> bool {
-        let Ok(ruling) = newest(self, &options(force), 0) else { return false };
+        let Ok(ruling) = newest(self, &options(force)) else { return false };
         for member in &ruling.lagging {
             self.put(member.index(), &ruling.found);
         }
@@ -459,7 +459,7 @@ impl World {
         let startable = |mask: usize| {
             let mut copy = self.clone();
             copy.devices.iter_mut().enumerate().for_each(|(m, device)| device.present = mask >> m & 1 == 1);
-            newest(&mut copy, &options(false), 0).is_ok()
+            newest(&mut copy, &options(false)).is_ok()
         };
         let all = (1 << self.devices.len()) - 1;
         for half in 1..=all / 2 {
@@ -477,7 +477,7 @@ impl World {
         if !self.used_apart && !self.restored && !startable(all) {
             let mut copy = self.clone();
             copy.devices.iter_mut().for_each(|device| device.present = true);
-            let refusal = newest(&mut copy, &options(false), 0).err();
+            let refusal = newest(&mut copy, &options(false)).err();
             // What is lost beyond the redundancy by faults is lost.
             let beyond = matches!(refusal, Some(OpenError::TooManyMissing { .. }));
             let two_cuts = matches!(refusal, Some(OpenError::TwoHistories { .. })) && (0..self.devices.len()).any(|m| startable(all & !(1 << m)));
