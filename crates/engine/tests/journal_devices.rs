@@ -107,6 +107,20 @@ fn promises_on_lost_devices_are_missed_even_if_their_loss_is_on_record() {
     assert!(matches!(error, OpenError::Lost(_)), "{error}");
 }
 
+/// "Missing: bring them back" was said of devices that were plugged in, and nobody knew what to look for.
+#[test]
+fn old_copies_of_the_devices_are_told_from_devices_that_are_not_there() {
+    let (mut machine, volume) = pool(false);
+    let old = DEVICES.map(|device| machine.memory.data[device].clone());
+    (0..3).for_each(|_| machine = std::mem::replace(&mut machine, Machine::new(3, 24, 100)).crash());
+    fill(&mut machine, volume, 5);
+    for (device, data) in DEVICES.into_iter().zip(old) {
+        machine.memory.data[device] = data;
+    }
+    let error = Engine::open(&mut machine.memory, BufPool::new(64 << 20), &Machine::options()).map(|_| ()).expect_err("refused").to_string();
+    assert!(error.contains("what is there is of generation"), "{error}");
+}
+
 #[test]
 fn a_start_without_the_devices_is_refused_unless_nothing_was_on_them_or_they_are_given_up() {
     let (mut machine, volume) = pool(false);

@@ -134,7 +134,7 @@ pub(super) fn newest_without(io: &mut dyn MemberIo, options: &OpenOptions, faili
     let here = found.iter().fold(failing, |mask, (member, _)| mask | 1 << member.0);
     check_quorum(&newest, &present, here, failing, options)?;
     let aside = aside::readable(&newest, &slots, &present, failing);
-    notes.extend(check_journal_devices(&newest, &present, aside, options)?);
+    notes.extend(check_journal_devices(&newest, (&present, &found), aside, options)?);
     let as_found = newest.clone();
     let behind = |(member, s): &(MemberId, Superblock)| (s.generation < newest.generation && present[member.index()]).then_some(*member);
     let lagging = found.iter().filter_map(behind).collect();
@@ -216,14 +216,26 @@ fn check_quorum(newest: &Superblock, present: &[bool], here: u64, failing: u64, 
 
 /// A pool that was not shut down is started without its journal devices only if their loss is on record: what was promised may be there and nowhere else.
 /// (One that is whole and can not be written is `aside`, and can be read.)
-fn check_journal_devices(newest: &Superblock, present: &[bool], aside: u64, options: &OpenOptions) -> Result<Option<String>, OpenError> {
+fn check_journal_devices(
+    newest: &Superblock,
+    (present, found): (&[bool], &[(MemberId, Superblock)]),
+    aside: u64,
+    options: &OpenOptions,
+) -> Result<Option<String>, OpenError> {
     let devices = newest.journals.devices();
     let of_journal = |state: MemberState| (0..present.len()).filter(move |m| devices >> m & 1 == 1 && newest.members[*m].state == state);
     let expected: Vec<usize> = of_journal(MemberState::Online).collect();
     if newest.state != PoolState::Active || expected.is_empty() || expected.iter().any(|m| present[*m] || aside >> m & 1 == 1) {
         return Ok(None);
     }
-    let which = expected.iter().map(|m| format!("{m} ({})", newest.members[*m].uuid)).collect::<Vec<_>>().join(", ");
+    // One that is there, and does not count, is an old copy of the device as far as anybody can tell.
+    let old = |m: usize| found.iter().find(|(member, _)| member.index() == m).map(|(_, own)| own.generation.0);
+    let describe = |m: &usize| {
+        let uuid = newest.members[*m].uuid;
+        old(*m)
+            .map_or_else(|| format!("{m} ({uuid})"), |own| format!("{m} ({uuid}; what is there is of generation {own}, the pool of {})", newest.generation.0))
+    };
+    let which = expected.iter().map(describe).collect::<Vec<_>>().join(", ");
     if options.discard_journal {
         return Ok(Some(format!("the journal devices {which} are given up: what had been promised to be durable and was on them alone is lost")));
     }
