@@ -37,6 +37,8 @@ pub struct Ailment {
     pub gone: bool,
     /// The next write fails with a medium error.
     pub next_write_fails: bool,
+    /// Every write fails: it is worn out, and can be read.
+    pub worn_out: bool,
     /// The next flush fails and drops what was cached.
     pub next_flush_fails: bool,
     /// So many reads fail from now on.
@@ -245,7 +247,8 @@ impl VirtualMembers {
     fn do_write(&mut self, id: MemberId, offset: u64, buf: &[u8]) -> Result<(), MemberError> {
         self.check_present(id, offset)?;
         let member = &mut self.members[id.index()];
-        if offset + buf.len() as u64 > member.size() || std::mem::take(&mut self.ailments[id.index()].next_write_fails) {
+        let ailment = &mut self.ailments[id.index()];
+        if offset + buf.len() as u64 > member.size() || ailment.worn_out || std::mem::take(&mut ailment.next_write_fails) {
             return Err(self.fault(id, MemberErrorKind::Media, offset));
         }
         member.received.written_bytes += buf.len() as u64;

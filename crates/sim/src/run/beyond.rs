@@ -28,6 +28,8 @@ enum Disaster {
     Absent,
     /// They bear what they bore a while ago.
     Old,
+    /// Some bear what they bore a while ago, and the others can be read and not written.
+    WornOut,
     /// The same places of them change silently.
     SamePlaces,
     /// Many places of them change silently or cannot be read.
@@ -41,11 +43,12 @@ enum Disaster {
 impl Run {
     /// A run that goes beyond redundancy once.
     pub(super) fn all_beyond(&mut self) -> Result<(), Violation> {
-        const ALL: [Disaster; 10] = [
+        const ALL: [Disaster; 11] = [
             Disaster::Dying,
             Disaster::Dying,
             Disaster::Absent,
             Disaster::Old,
+            Disaster::WornOut,
             Disaster::SamePlaces,
             Disaster::SamePlaces,
             Disaster::Scattered,
@@ -61,7 +64,7 @@ impl Run {
             cycle.end = if cycle.end == End::CrashAndLoss { End::Crash } else { cycle.end };
         }
         if let Some(last) = cycles.last_mut() {
-            let media = !matches!(disaster, Disaster::Dying | Disaster::Absent | Disaster::Old);
+            let media = !matches!(disaster, Disaster::Dying | Disaster::Absent | Disaster::Old | Disaster::WornOut);
             last.end = if media { End::Shutdown } else { last.end };
         }
         let mut before = self.world.members.clone();
@@ -77,7 +80,43 @@ impl Run {
                 before = self.world.members.clone();
             }
         }
-        self.strike(disaster, &before)
+        if disaster == Disaster::WornOut { self.wear_out(&before) } else { self.strike(disaster, &before) }
+    }
+
+    /// Nobody who has been away for a while goes on in the place of those who have not, and fail only now.
+    fn wear_out(&mut self, before: &VirtualMembers) -> Result<(), Violation> {
+        let mut away = self.data.clone();
+        self.rng.shuffle(&mut away);
+        let others = away.split_off(self.rng.between(1, (away.len() as u64 - 1).max(1)) as usize);
+        let newest = |members: &VirtualMembers, member: &MemberId| newest_generation(members, *member).unwrap_or(0);
+        let ruling = others.iter().map(|member| newest(&self.world.members, member)).max().unwrap_or(0);
+        if others.is_empty() || away.iter().any(|member| newest(before, member) + 1 >= ruling) {
+            return Ok(());
+        }
+        self.world.trace.tell(|| format!("disaster: {away:?} have been away, {others:?} are worn out"));
+        self.faults += self.data.len() as u64;
+        let whole = self.world.members.clone();
+        away.iter().for_each(|member| *self.world.members.member_mut(*member) = before.member(*member).clone());
+        others.iter().for_each(|member| self.world.members.ailment_mut(*member).worn_out = true);
+        for force in [false, true] {
+            let options = OpenOptions { host: self.host, read_only: false, force, discard_journal: false, limits: self.scenario.limits };
+            let started = self.world.start(&options);
+            ensure!(matches!(started, Err(StartFailure::Refused(_))), Open, "{away:?} went on without {others:?} (force: {force})");
+        }
+        self.beyond.refused += 1;
+        // Those that could not be written are as they were. What they need of the others is there again.
+        others.iter().for_each(|member| self.world.members.ailment_mut(*member).worn_out = false);
+        for member in away {
+            if self.world.ailing.len() < self.scenario.redundancy.tolerance() {
+                self.note_fault(member, true);
+            } else {
+                *self.world.members.member_mut(member) = whole.member(member).clone();
+            }
+        }
+        self.begin(&Cycle::idle())?;
+        self.compare()?;
+        self.rest()?;
+        self.shut_down()
     }
 
     /// One member more than the redundancy covers, or more, but not all if `some_stay`.
@@ -134,7 +173,7 @@ impl Run {
             return Ok(());
         }
         match disaster {
-            Disaster::Dying => {}
+            Disaster::Dying | Disaster::WornOut => {}
             Disaster::Absent => victims.iter().for_each(|member| self.world.members.ailment_mut(*member).gone = true),
             Disaster::Old => victims.iter().for_each(|member| *self.world.members.member_mut(*member) = before.member(*member).clone()),
             Disaster::SamePlaces => self.damage_same_places(&victims),

@@ -143,7 +143,7 @@ impl Run {
 
     /// After a start, or when a growth is in force: who is a member now?
     pub(super) fn note_members(&mut self) {
-        if self.scenario.grows == 0 {
+        if self.scenario.grows == 0 || self.goes_beyond {
             return;
         }
         for slot in &self.world.status().members {
