@@ -5,7 +5,8 @@
 //! 2. `open`; for a block device that is to be locked with `O_EXCL`, which the kernel refuses while the device is mounted, used
 //!    by a volume manager or opened the same way by another process. `fstat` on the descriptor then says what was really opened.
 //! 3. For a file, `flock`: tied to the open file description, so it is released even by SIGKILL, and excludes a second open of the same
-//!    file by any name.
+//!    file by any name. A loop device is another way to the same bytes that no lock sees: a file under one, and a loop device over a file that
+//!    is locked, are in use.
 //! 4. Alignment for O_DIRECT is asked (`statx` `STATX_DIOALIGN`; on kernels that do not know it the sector size of the device or a
 //!    trial read on this file); then O_DIRECT is set on the same descriptor, and read back by a trial where nothing was reported.
 //!
@@ -18,6 +19,7 @@ mod properties;
 mod tests;
 
 use crate::member::{DirectIo, Discard, Member, MemberInfo, MemberKind};
+use crate::probe::is_reached_by_another_way;
 use crate::{DeviceError, OpenError};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -218,6 +220,8 @@ fn open_and_lock(path: &Path, kind: MemberKind, options: &OpenOptions) -> Result
     let deadline = Instant::now() + options.lock_patience;
     loop {
         let busy = match rustix::fs::open(path, flags, Mode::empty()) {
+            // Asked again each time: what is in use may become free.
+            Ok(_) if locked && is_reached_by_another_way(path, kind) => true,
             Ok(fd) if kind == MemberKind::File && locked => {
                 let operation = if options.lock == LockMode::Shared { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive };
                 match rustix::fs::flock(&fd, operation) {

@@ -9,6 +9,8 @@ pub mod signature;
 mod tests;
 mod usage;
 
+pub(crate) use usage::is_reached_by_another_way;
+
 use signature::{Signature, Window};
 use std::fs;
 use std::io;

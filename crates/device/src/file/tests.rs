@@ -163,3 +163,19 @@ fn a_loop_device_is_a_block_device_with_its_own_sector_and_an_exclusive_lock() {
         open(device.path(), &crate::testing::patient());
     }
 }
+
+/// A pool was served from its files and, by another daemon, from loop devices over them: both wrote, and nothing of it could be opened any more.
+#[test]
+fn a_file_and_a_loop_device_over_it_are_one_member() {
+    let Some(device) = crate::testing::LoopDevice::attach(8 << 20, 512) else { return };
+    let file = device.backing().to_owned();
+    let in_use = |path: &Path| matches!(FileMember::open(path, &OpenOptions::default()), Err(OpenError::InUse { .. }));
+    assert!(in_use(&file), "the device may be in use by anybody");
+    let looking = OpenOptions { lock: LockMode::None, ..OpenOptions::read_only() };
+    FileMember::open(&file, &looking).expect("whoever asks for no lock may look");
+    let held = std::fs::File::open(&file).expect("the file");
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::NonBlockingLockExclusive).expect("the lock of a daemon that was here before the device");
+    assert!(in_use(device.path()), "the file is a member already");
+    drop(held);
+    drop(open(device.path(), &crate::testing::patient()));
+}

@@ -2,6 +2,7 @@
 
 use super::{Target, Use};
 use crate::file::resolved;
+use crate::member::MemberKind;
 use crate::sysfs::{DeviceNumber, text};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -28,13 +29,29 @@ pub(super) fn of_file(path: &Path) -> Vec<Use> {
     let wanted = fs::metadata(path).map(|m| (m.dev(), m.ino())).ok();
     let same = |other: &Path| wanted.is_some() && fs::metadata(other).map(|m| (m.dev(), m.ino())).ok() == wanted;
     let mut uses = swaps(&|other| same(other));
-    for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
-        let backing = text(&entry.path().join("loop/backing_file"));
-        if backing.is_some_and(|file| same(Path::new(&file))) {
-            uses.push(Use::Held { holder: entry.file_name().to_string_lossy().into_owned() });
-        }
-    }
+    uses.extend(loops(&same).map(|holder| Use::Held { holder }));
     uses
+}
+
+/// Loop devices over a file.
+fn loops(is_it: &dyn Fn(&Path) -> bool) -> impl Iterator<Item = String> {
+    let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let over_it = move |folder: &Path| text(&folder.join("loop/backing_file")).is_some_and(|file| is_it(Path::new(&file)));
+    devices.filter(move |entry| over_it(&entry.path())).map(|entry| entry.file_name().to_string_lossy().into_owned())
+}
+
+/// True if somebody can have the same bytes by a way that a lock on this one does not see: a file under a loop device, or a loop device over a file
+/// that is locked.
+pub(crate) fn is_reached_by_another_way(path: &Path, kind: MemberKind) -> bool {
+    let Ok(metadata) = fs::metadata(path) else { return false };
+    if kind == MemberKind::BlockDevice {
+        let folder = DeviceNumber::from_raw(metadata.rdev()).folder();
+        let backing = folder.and_then(|folder| text(&folder.join("loop/backing_file")));
+        // A file that cannot be looked at (deleted, or of another root) cannot be opened as a member here, either.
+        return backing.is_some_and(|file| is_locked(Path::new(&file), Target::File).unwrap_or(false));
+    }
+    let same = |other: &Path| fs::metadata(other).is_ok_and(|other| (other.dev(), other.ino()) == (metadata.dev(), metadata.ino()));
+    loops(&same).next().is_some()
 }
 
 /// True if somebody else has it exclusively.
