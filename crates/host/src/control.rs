@@ -15,7 +15,7 @@ use crate::report::{MemberReport, PoolReport, VolumeReport};
 use crate::sessions::lock;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -304,10 +304,7 @@ impl ControlServer {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(failure)?;
         }
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failure(error)),
-            _ => {}
-        }
+        remove_stale(path).map_err(failure)?;
         let listener = UnixListener::bind(path).map_err(failure)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failure)?;
         listener.set_nonblocking(true).map_err(failure)?;
@@ -339,6 +336,16 @@ impl ControlServer {
 impl Drop for ControlServer {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+/// A socket that nobody serves any more goes. Anything else that has the name is not ours to remove.
+fn remove_stale(path: &Path) -> std::io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path),
+        Ok(_) => Err(std::io::Error::new(std::io::ErrorKind::AlreadyExists, "it exists and is not a socket")),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

@@ -47,6 +47,16 @@ fn nonsense_is_answered_and_a_dead_socket_is_replaced() {
     assert_eq!(text.matches(id::NO_DAEMON).count(), 3, "{text}");
 }
 
+/// `serve --control m3` once removed the member file of that name.
+#[test]
+fn a_file_that_is_no_socket_is_never_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("member");
+    std::fs::write(&path, "the only copy").unwrap();
+    let failure = ControlServer::start(&path, Arc::new(Fixed)).err().unwrap();
+    assert_eq!((failure.id.as_str(), std::fs::read_to_string(&path).unwrap().as_str()), (id::LOCAL_FILE, "the only copy"));
+}
+
 #[test]
 fn a_scrub_command_on_the_wire() {
     let start = Command::Scrub { action: ScrubAction::Start, bytes_per_second: Some(7) };
