@@ -1,19 +1,24 @@
 //! The event hook: a command that is run for each notice, with the notice as JSON on its standard input.
 //!
 //! One run at a time, in order; at most `QUEUE` notices wait, further ones are dropped and counted, because nothing in the pool may ever wait
-//! for a script. A run that takes longer than `PATIENCE` is killed.
+//! for a script. A run that takes longer than `PATIENCE` is killed, with all that it has started. At the end what is running or waiting has
+//! `FAREWELL` in all.
 
+use crate::sessions::lock;
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use windrow_engine::api::Notice;
 
 const QUEUE: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(30);
+const FAREWELL: Duration = Duration::from_secs(10);
 
 /// Schema of the JSON that the command gets.
 pub const EVENT_SCHEMA: &str = "windrow/event/1";
@@ -21,19 +26,23 @@ pub const EVENT_SCHEMA: &str = "windrow/event/1";
 /// Where notices go: the log, and the hook if there is one.
 pub(crate) struct Notifier {
     sender: Mutex<Option<SyncSender<Notice>>>,
-    dropped: AtomicU64,
+    dropped: Arc<AtomicU64>,
+    /// When the last run has to be over; none as long as the pool runs.
+    end: Arc<Mutex<Option<Instant>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Notifier {
     /// Starts the thread of the hook, if there is a command. `pool` is named in every event.
     pub(crate) fn start(command: Option<String>, pool: String) -> std::io::Result<Self> {
-        let Some(command) = command else {
-            return Ok(Self { sender: Mutex::new(None), dropped: AtomicU64::new(0), thread: Mutex::new(None) });
-        };
+        let notifier = Self { sender: Mutex::default(), dropped: Arc::default(), end: Arc::default(), thread: Mutex::default() };
+        let Some(command) = command else { return Ok(notifier) };
         let (sender, receiver) = sync_channel(QUEUE);
-        let thread = std::thread::Builder::new().name("windrow-hook".to_owned()).spawn(move || serve(&receiver, &command, &pool))?;
-        Ok(Self { sender: Mutex::new(Some(sender)), dropped: AtomicU64::new(0), thread: Mutex::new(Some(thread)) })
+        let (dropped, end) = (notifier.dropped.clone(), notifier.end.clone());
+        let body = move || serve(&receiver, &Hook { command, pool, end }, &dropped);
+        *lock(&notifier.thread) = Some(std::thread::Builder::new().name("windrow-hook".to_owned()).spawn(body)?);
+        *lock(&notifier.sender) = Some(sender);
+        Ok(notifier)
     }
 
     /// Takes a notice; never waits.
@@ -43,7 +52,7 @@ impl Notifier {
             Level::Warning => tracing::warn!(?notice, "notice"),
             Level::Error => tracing::error!(?notice, "notice"),
         }
-        if let Some(sender) = &*crate::sessions::lock(&self.sender)
+        if let Some(sender) = &*lock(&self.sender)
             && sender.try_send(notice).is_err()
         {
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -55,10 +64,15 @@ impl Notifier {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Runs what is waiting, then ends the thread.
+    /// Runs what is waiting as far as the time goes, then ends the thread.
     pub(crate) fn close(&self) {
-        drop(crate::sessions::lock(&self.sender).take());
-        if let Some(thread) = crate::sessions::lock(&self.thread).take() {
+        self.close_within(FAREWELL);
+    }
+
+    fn close_within(&self, time: Duration) {
+        *lock(&self.end) = Some(Instant::now() + time);
+        drop(lock(&self.sender).take());
+        if let Some(thread) = lock(&self.thread).take() {
             drop(thread.join());
         }
     }
@@ -87,34 +101,52 @@ fn level(notice: &Notice) -> Level {
     }
 }
 
-fn serve(receiver: &Receiver<Notice>, command: &str, pool: &str) {
+/// What is run.
+struct Hook {
+    command: String,
+    pool: String,
+    end: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Hook {
+    fn is_over(&self) -> bool {
+        lock(&self.end).is_some_and(|end| Instant::now() >= end)
+    }
+}
+
+fn serve(receiver: &Receiver<Notice>, hook: &Hook, dropped: &AtomicU64) {
     while let Ok(notice) = receiver.recv() {
-        if let Err(error) = run(command, pool, &notice) {
+        if hook.is_over() {
+            dropped.fetch_add(1, Ordering::Relaxed);
+        } else if let Err(error) = run(hook, &notice) {
             tracing::warn!(%error, "the event hook failed");
         }
     }
 }
 
-fn run(command: &str, pool: &str, notice: &Notice) -> std::io::Result<()> {
+fn run(hook: &Hook, notice: &Notice) -> std::io::Result<()> {
     let mut event = serde_json::to_value(notice)?;
     if let Some(fields) = event.as_object_mut() {
         fields.insert("schema".to_owned(), EVENT_SCHEMA.into());
-        fields.insert("pool".to_owned(), pool.into());
+        fields.insert("pool".to_owned(), hook.pool.as_str().into());
     }
-    let mut child = Command::new("/bin/sh").arg("-c").arg(command).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+    let mut command = Command::new("/bin/sh");
+    // A group of its own: what the shell has started goes with it.
+    let mut child = command.arg("-c").arg(&hook.command).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0).spawn()?;
     if let Some(mut input) = child.stdin.take() {
         // The event is smaller than a pipe's buffer, so this does not wait for the command; that it does not read it is its own affair.
         drop(writeln!(input, "{event}"));
     }
-    wait(&mut child)
+    wait(&mut child, hook)
 }
 
-fn wait(child: &mut Child) -> std::io::Result<()> {
+fn wait(child: &mut Child, hook: &Hook) -> std::io::Result<()> {
     let end = Instant::now() + PATIENCE;
     let mut pause = Duration::from_millis(1);
     while child.try_wait()?.is_none() {
-        if Instant::now() >= end {
-            child.kill()?;
+        if Instant::now() >= end || hook.is_over() {
+            // It fails only if all of it has ended just now.
+            kill_process_group(Pid::from_child(child), Signal::KILL).unwrap_or_default();
             child.wait()?;
             return Err(std::io::Error::other("it took too long and was killed"));
         }

@@ -8,9 +8,9 @@ use crate::histogram::LatencySummary;
 use crate::listener::AcceptLoop;
 use crate::report::PoolReport;
 use std::fmt::Write as _;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use windrow_engine::api::{ScrubState, WrittenBytes};
 
 const REQUEST_MAX: usize = 8 << 10;
@@ -45,12 +45,12 @@ impl MetricsServer {
 }
 
 fn answer(mut stream: TcpStream, report: &impl Fn() -> Option<PoolReport>) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let end = Instant::now() + PATIENCE;
     let mut request = Vec::with_capacity(1024);
     let mut part = [0; 1024];
-    // Each read has its own time limit; the size bound limits the number of reads.
+    // All reads together have one time limit: the next client, and the end of the daemon, wait for this one.
     while !request.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
+        stream.set_read_timeout(Some(left(end)?))?;
         let count = stream.read(&mut part)?;
         if count == 0 || request.len() + count > REQUEST_MAX {
             return respond(&mut stream, "400 Bad Request", "the request is malformed or too long\n");
@@ -72,8 +72,23 @@ fn answer(mut stream: TcpStream, report: &impl Fn() -> Option<PoolReport>) -> st
 fn respond(stream: &mut TcpStream, status: &str, body: &str) -> std::io::Result<()> {
     let head =
         format!("HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(body.as_bytes())
+    let (text, end) = (head + body, Instant::now() + PATIENCE);
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        stream.set_write_timeout(Some(left(end)?))?;
+        let count = stream.write(rest)?;
+        if count == 0 {
+            return Err(ErrorKind::WriteZero.into());
+        }
+        rest = &rest[count..];
+    }
+    Ok(())
+}
+
+/// The time until `end`; an error if there is none.
+fn left(end: Instant) -> std::io::Result<Duration> {
+    let left = end.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
 /// The causes of written bytes with their names.

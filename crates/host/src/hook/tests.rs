@@ -30,6 +30,18 @@ fn a_hook_that_does_not_keep_up_never_holds_the_pool() {
     drop(notifier);
 }
 
+/// The end of the pool waited half a minute for each notice that had come together while a script hung: two hours, with the members locked.
+#[test]
+fn a_hook_that_hangs_does_not_hold_up_the_end() {
+    let notifier = Notifier::start(Some("sleep 1000; true".to_owned()), "tank".to_owned()).unwrap();
+    for _ in 0..5 {
+        notifier.notify(Notice::Filling { percent: 90 });
+    }
+    // Ends at all, and the four that were waiting are counted; without a bound each of them takes its patience.
+    notifier.close_within(Duration::from_millis(100));
+    assert!(notifier.dropped() >= 4);
+}
+
 #[test]
 fn the_end_of_a_scrub_is_as_loud_as_what_it_found() {
     let ended = |wrong_blocks, lost_blocks, damaged_batches| Notice::ScrubEnded { wrong_blocks, lost_blocks, damaged_batches };

@@ -65,3 +65,21 @@ fn a_scrub_has_one_state_and_its_sums() {
         assert_eq!(value(name), expected, "{name}");
     }
 }
+
+/// One client that sent a byte every second or so kept the endpoint for hours, and with it the end of the daemon, which still had the members locked.
+#[test]
+fn a_client_that_dawdles_does_not_hold_up_the_end() {
+    let server = MetricsServer::start("127.0.0.1:0".parse().unwrap(), || None).unwrap();
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    let (begun, wait) = std::sync::mpsc::channel();
+    let dawdler = std::thread::spawn(move || {
+        // Ends when the server has closed the connection.
+        while stream.write_all(b"G").is_ok() {
+            begun.send(()).unwrap_or_default();
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    });
+    wait.recv().unwrap();
+    drop(server);
+    dawdler.join().unwrap();
+}
