@@ -127,7 +127,9 @@ fn main() -> ExitCode {
 /// of state. Nothing is logged for single requests.
 fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("WINDROW_LOG").unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    // Who reads the log may be gone; to complain of that on standard error would end the thread that had something to log.
+    let log = tracing_subscriber::fmt().log_internal_errors(false);
+    log.with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
 }
 
 #[cfg(test)]

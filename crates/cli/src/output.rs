@@ -51,7 +51,7 @@ impl Output {
         if self.is_json() {
             self.result("error", &serde_json::json!({ "error": failure }), String::new);
         }
-        eprintln!("windrow: {failure}");
+        drop(writeln!(std::io::stderr(), "windrow: {failure}"));
     }
 }
 
