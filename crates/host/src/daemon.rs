@@ -33,6 +33,8 @@ pub struct Daemon {
     name: String,
     /// Where export changes are kept; `None`: nowhere.
     registry: Option<Registry>,
+    /// Held while its entry is read, changed and written: of two changes at once one would be forgotten.
+    keeping: Mutex<()>,
     end: Mutex<End>,
     changed: Condvar,
 }
@@ -40,7 +42,7 @@ pub struct Daemon {
 impl Daemon {
     /// Around a running pool.
     pub fn new(pool: Pool, name: &str, registry: Option<Registry>) -> Self {
-        Self { pool, name: name.to_owned(), registry, end: Mutex::default(), changed: Condvar::new() }
+        Self { pool, name: name.to_owned(), registry, keeping: Mutex::default(), end: Mutex::default(), changed: Condvar::new() }
     }
 
     /// The pool.
@@ -95,6 +97,7 @@ impl Daemon {
     fn keep_exports(&self, exports: ExportTable) -> Result<(), Failure> {
         let Some(registry) = &self.registry else { return Ok(()) };
         let report = report(&self.pool)?;
+        let _one = lock(&self.keeping);
         let mut entry = self.entry(registry, &report)?;
         entry.exports = exports;
         registry.save(&entry)
@@ -105,12 +108,21 @@ impl Daemon {
         change(&self.pool)?;
         let report = report(&self.pool)?;
         if let Some(registry) = &self.registry {
-            let mut entry = self.entry(registry, &report)?;
-            entry.members = member_paths(&report);
-            registry.save(&entry)?;
+            self.keep_members(registry, &report).map_err(|failure| {
+                let what = format!("the pool has changed, but where member {member} is could not be kept");
+                Failure::new(id::LOCAL_FILE, what, format!("{}: {}", failure.what, failure.why)).remedy("name all members with --members at the next start")
+            })?;
         }
         let found = report.members.into_iter().find(|other| other.member == member.0);
         found.map(|member| Reply::Member(Box::new(member))).ok_or_else(|| Failure::new(id::POOL_STOPPED, "cannot show the member", "it is gone"))
+    }
+
+    fn keep_members(&self, registry: &Registry, report: &PoolReport) -> Result<(), Failure> {
+        let _one = lock(&self.keeping);
+        let mut entry = self.entry(registry, report)?;
+        let is_away = report.members.iter().any(|member| member.path.is_empty() && member.state != "removed");
+        entry.set_members(member_paths(report), is_away);
+        registry.save(&entry)
     }
 
     fn entry(&self, registry: &Registry, report: &PoolReport) -> Result<PoolEntry, Failure> {

@@ -35,6 +35,15 @@ impl PoolEntry {
     pub fn new(name: &str, pool: Uuid, members: Vec<PathBuf>) -> Self {
         Self { schema: SCHEMA.to_owned(), name: name.to_owned(), pool, members, exports: ExportTable::default() }
     }
+
+    /// Takes over where the members are. While one of them is away, the places that were known before stay known: it may come back to its own.
+    pub fn set_members(&mut self, now: Vec<PathBuf>, is_away: bool) {
+        let before = std::mem::replace(&mut self.members, now);
+        if is_away {
+            let known = before.into_iter().filter(|path| !self.members.contains(path)).collect::<Vec<_>>();
+            self.members.extend(known);
+        }
+    }
 }
 
 /// A folder of entries.

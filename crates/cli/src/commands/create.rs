@@ -124,7 +124,7 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
         "dry_run": arguments.dry_run,
         "plan": plan.plan,
         "members": plan.members.iter().map(|member| json!({
-            "path": member.path, "size_bytes": member.size_bytes, "new": member.is_new, "in_use": member.in_use,
+            "path": member.path.to_string_lossy(), "size_bytes": member.size_bytes, "new": member.is_new, "in_use": member.in_use,
             "bears_data": member.bears_data, "remarks": member.remarks,
         })).collect::<Vec<_>>(),
     });
@@ -139,7 +139,8 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
         let all: u64 = plan.members.iter().map(|member| member.size_bytes).sum();
         let before = |number: usize| plan.members[..number].iter().map(|member| member.size_bytes).sum::<u64>();
         offline::create(&request, &plan, &mut |number, bytes| progress.bytes(before(number) + bytes, all))?;
-        let paths = request.members.iter().map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())).collect();
+        let devices = request.members.iter().chain(&request.journal_devices);
+        let paths = devices.map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())).collect();
         registry.save(&PoolEntry::new(&request.name, plan.pool(), paths))?;
     }
     output.result("pool-create", &value, || describe(&request, &plan, arguments.dry_run));

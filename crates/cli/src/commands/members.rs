@@ -293,9 +293,12 @@ fn make(path: &Path, size_bytes: u64, sparse: bool, what: &str) -> Result<bool, 
     Ok(true)
 }
 
-/// Removes a file that was made for nothing. One that a lost daemon may have taken stays.
+/// Removes a file that was made for nothing. One that the pool may have taken stays: the daemon was lost, the pool has stopped, or what came after
+/// that failed (the registry). One that bears a superblock was taken for sure.
 fn unmake(made: bool, path: &Path, failure: &Failure) {
-    if made && failure.id != id::NO_DAEMON {
+    let is_unclear = [id::NO_DAEMON, id::POOL_STOPPED, id::LOCAL_FILE].contains(&failure.id.as_str());
+    let is_taken = || offline::examine(path).map_or(true, |found| found.is_some_and(|member| member.superblock.is_some()));
+    if made && !is_unclear && !is_taken() {
         // Best effort: the failure is the one to tell.
         drop(std::fs::remove_file(path));
     }

@@ -103,6 +103,9 @@ pub struct DestroyArguments {
     /// Erase the labels, too, so that the members look empty.
     #[arg(long)]
     wipe: bool,
+    /// Destroy it although another host has it.
+    #[arg(long)]
+    force: bool,
 }
 
 /// Arguments of `pool list`.
@@ -211,12 +214,11 @@ fn import(arguments: &ImportArguments, output: &Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// What the registry keeps of a pool that was found; its exports stay.
+/// What the registry keeps of a pool that was found; its exports stay, and while a member is away, what was known of its place.
 pub fn entry(found: &FoundPool, known: Option<PoolEntry>) -> PoolEntry {
     let members = found.members.iter().map(|member| std::fs::canonicalize(&member.path).unwrap_or_else(|_| member.path.clone())).collect();
-    let exports = known.filter(|known| known.pool == found.pool).map(|known| known.exports).unwrap_or_default();
-    let mut entry = PoolEntry::new(&found.name, found.pool, members);
-    entry.exports = exports;
+    let mut entry = known.filter(|known| known.pool == found.pool).unwrap_or_else(|| PoolEntry::new(&found.name, found.pool, Vec::new()));
+    entry.set_members(members, found.is_away());
     entry
 }
 
@@ -246,7 +248,8 @@ fn destroy(arguments: &DestroyArguments, output: &Output) -> Result<u8, Failure>
     if !arguments.yes {
         return Err(Failure::new(id::USAGE, format!("pool '{pool}' is not destroyed"), "everything in it would be lost").remedy("give --yes if that is meant"));
     }
-    offline::destroy(&found, arguments.wipe)?;
+    let host = if arguments.force { None } else { Some(offline::host_id(&registry)?) };
+    offline::destroy(&found, arguments.wipe, host)?;
     registry.remove(&found.name)?;
     let missing = found.missing();
     output.result("pool-destroy", &json!({ "pool": pool, "members": found.members.len(), "missing": missing, "wiped": arguments.wipe }), || {
@@ -283,7 +286,7 @@ fn list(arguments: &ListArguments, output: &Output) -> Result<u8, Failure> {
         let value = json!({
             "name": found.name, "pool": found.pool, "served": false, "state": state, "redundancy": redundancy,
             "members": wanted, "members_found": found.members.len(), "missing": found.missing(),
-            "paths": found.members.iter().map(|member| &member.path).collect::<Vec<_>>(),
+            "paths": found.members.iter().map(|member| member.path.to_string_lossy()).collect::<Vec<_>>(),
         });
         rows.insert(format!("{} {}", found.name, found.pool), value);
     }

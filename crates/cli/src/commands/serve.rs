@@ -171,7 +171,10 @@ fn finish(served: &Daemon, nbd: Option<Server>, export: bool, arguments: &ServeA
     if let Some(server) = nbd {
         server.shutdown(DRAIN);
     }
-    let result = if arguments.read_only {
+    let result = if arguments.read_only && export {
+        let why = "it is served read-only, so nothing can be written to release it";
+        Err(Failure::new(id::POOL_VALUE, "the pool is not exported", why).remedy("the daemon has ended: export it again"))
+    } else if arguments.read_only {
         Ok(())
     } else {
         served.pool().shutdown(export).map_err(|error| daemon::control_failure("the pool did not end cleanly".to_owned(), &error))

@@ -95,6 +95,10 @@ pub(super) fn own_label(bytes: &[u8]) -> Option<String> {
 }
 
 fn target(request: &CreateRequest, path: &Path) -> Result<MemberTarget, Failure> {
+    if path.to_str().is_none() {
+        let why = format!("the path {} is not UTF-8, and could not be kept for the next start", path.display());
+        return Err(Failure::new(id::USAGE, what(request), why).remedy("give the member another name"));
+    }
     let report: ProbeReport = probe(path, own_label)
         .map_err(|error| Failure::new(id::MEMBER_OPEN, what(request), format!("{}: {error}", path.display())).remedy("check the path and its permissions"))?;
     let is_new = report.target == Target::Missing;

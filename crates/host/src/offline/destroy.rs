@@ -10,14 +10,21 @@ use windrow_device::queue::Members as MemberTable;
 use windrow_device::{FileMember, Member, OpenOptions, SyncMembers};
 use windrow_io::MemberIo;
 use windrow_layout::superblock::{PoolState, RESERVED_BYTES, Superblock, slot_offset};
-use windrow_units::MemberId;
+use windrow_units::{MemberId, Uuid};
 
 /// Marks the pool as destroyed on all members that were found.
 ///
 /// # Errors
-/// A member is in use or cannot be written.
-pub fn destroy(found: &FoundPool, wipe: bool) -> Result<(), Failure> {
+/// Another host than `host` has it (`None`: whoever has it), a member is in use or cannot be written.
+pub fn destroy(found: &FoundPool, wipe: bool, host: Option<Uuid>) -> Result<(), Failure> {
     let what = format!("cannot destroy pool '{}'", found.name);
+    let owner = found.superblock().map(|superblock| superblock.host).filter(|owner| *owner != Uuid::default());
+    if let (Some(host), Some(owner)) = (host, owner)
+        && host != owner
+    {
+        let why = format!("the pool is in use by host {owner}, or was when that host stopped");
+        return Err(Failure::new(id::POOL_FOREIGN, what, why).remedy("give --force if that host is surely down"));
+    }
     let io_failure = |error: windrow_io::MemberError| Failure::new(id::MEMBER_IO, what.clone(), error);
     let mut table: MemberTable = Vec::with_capacity(found.members.len());
     for member in &found.members {

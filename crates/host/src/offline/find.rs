@@ -34,12 +34,20 @@ pub struct FoundPool {
     pub members: Vec<FoundMember>,
     /// Devices that bear the pool's label and that the pool does not know (any more): ones that others replaced, or that never came in.
     pub strays: Vec<FoundMember>,
+    /// Two files that bear the same member in the same generation: a copy was made, and nobody can tell which of them is meant.
+    pub twins: Option<(PathBuf, PathBuf, MemberId)>,
 }
 
 impl FoundPool {
     /// The newest superblock that any member bears.
     pub fn superblock(&self) -> Option<&Superblock> {
         self.members.iter().filter_map(|member| member.superblock.as_ref()).max_by_key(|superblock| superblock.generation)
+    }
+
+    /// True if a device of the pool was not found, whether the pool counts on it now or not.
+    pub fn is_away(&self) -> bool {
+        let slots = self.superblock().map_or(0, |superblock| superblock.members.iter().filter(|record| record.state != MemberState::Removed).count());
+        self.members.len() < slots
     }
 
     /// Indexes of members that the pool counts on and that were not found.
@@ -112,12 +120,20 @@ fn group(members: impl Iterator<Item = FoundMember>) -> Vec<FoundPool> {
             pool: member.label.pool,
             members: Vec::new(),
             strays: Vec::new(),
+            twins: None,
         });
         // The same member twice (a copy, or two names of one file): the newer generation counts.
         let generation = |member: &FoundMember| member.superblock.as_ref().map(|superblock| superblock.generation);
         match pool.members.iter().position(|other| other.label.member_uuid == member.label.member_uuid) {
             Some(at) if generation(&pool.members[at]) < generation(&member) => pool.members[at] = member,
-            Some(_) => {}
+            Some(at) => {
+                let other = &pool.members[at];
+                // A device may well be seen by several names (the paths of a multipath device): there the first one counts.
+                let is_file = |path: &Path| std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+                if generation(other) == generation(&member) && is_file(&other.path) && is_file(&member.path) {
+                    pool.twins = Some((other.path.clone(), member.path, other.label.member));
+                }
+            }
             None => pool.members.push(member),
         }
     }
@@ -197,7 +213,13 @@ fn choose(mut pools: Vec<FoundPool>, name: Option<&str>, what: String) -> Result
     }
     match pools.len() {
         0 => Err(Failure::new(id::POOL_UNKNOWN, what, "no member of it was found").remedy("name its members with --members, or a folder with --dir")),
-        1 => Ok(pools.remove(0)),
+        1 => match &pools[0].twins {
+            None => Ok(pools.remove(0)),
+            Some((one, other, member)) => {
+                let why = format!("{} and {} are both member {member}: the same, or a copy of it", one.display(), other.display());
+                Err(Failure::new(id::POOL_REFUSED, what, why).remedy("name only one of them with --members, or take copies out of the folder"))
+            }
+        },
         count => {
             let names: Vec<String> = pools.iter().map(|pool| format!("{} ({})", pool.name, pool.pool)).collect();
             Err(Failure::new(id::POOL_UNKNOWN, what, format!("{count} pools match: {}", names.join(", "))).remedy("name one by its identifier"))

@@ -140,10 +140,15 @@ fn pools_are_found_by_name_folder_and_registry_and_are_gone_when_destroyed() {
     let by_registry = locate(&PoolTarget { name: Some("tank".to_owned()), ..PoolTarget::default() }, &registry).unwrap();
     assert_eq!(by_registry.missing(), [2]);
     assert_eq!(examine(&dir.path().join("something-else")).unwrap().map(|found| found.path), None);
-    destroy(&by_registry, false).unwrap();
+    drop(open(&by_registry, &registry, &OpenRequest::default()).unwrap());
+    let by_registry = locate(&PoolTarget { name: Some("tank".to_owned()), ..PoolTarget::default() }, &registry).unwrap();
+    // A host that sees the devices of another one, and takes them for its own.
+    let foreign = destroy(&by_registry, true, Some(Uuid::from_random([7; 16]))).unwrap_err();
+    assert_eq!(foreign.id, id::POOL_FOREIGN);
+    destroy(&by_registry, false, Some(host_id(&registry).unwrap())).unwrap();
     let found = scan(&[dir.path().to_owned()]);
     assert!(open(&found[0], &registry, &OpenRequest::default()).is_err(), "a destroyed pool is not opened");
-    destroy(&found[0], true).unwrap();
+    destroy(&found[0], true, None).unwrap();
     assert!(scan(&[dir.path().to_owned()]).is_empty());
 }
 

@@ -1,0 +1,112 @@
+//! What surrounds a pool goes wrong: the registry, the log, other names of members, copies of them.
+
+mod support;
+
+use serde_json::Value;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use support::{CREATE, World, both};
+
+fn states(world: &World, place: &str) -> Vec<String> {
+    let status: Value = serde_json::from_str(&world.succeeds(&format!("pool status tank -o json {place}"))).expect("JSON");
+    let members = status["members"].as_array().expect("members");
+    members.iter().map(|member| member["state"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+fn fails(world: &World, line: &str, says: &str) {
+    let output = world.run(line);
+    assert!(output.status.code() == Some(4) && both(&output).contains(says), "{line}: {} {}", output.status, both(&output));
+}
+
+/// The command had made the file of the new member, was told that the registry could not be written, and took the file away again: under the feet of
+/// the pool, which had it as a member by then.
+#[test]
+fn a_file_that_the_pool_has_taken_stays_whatever_fails_afterwards() {
+    let world = World::with_volume(CREATE, "16M");
+    let server = world.serve("");
+    std::fs::rename(world.file("state/pools"), world.file("aside")).expect("aside");
+    std::fs::write(world.file("state/pools"), "as a full or read-only file system is").expect("no folder");
+    for (line, file) in [("pool replace tank 1 new1", "new1"), ("pool add tank --spare spare", "spare"), ("pool add tank --journal log", "log")] {
+        fails(&world, line, "WR-CLI-003: the pool has changed, but where member");
+        assert!(world.file(file).exists(), "{line}");
+    }
+    assert!(server.stop());
+    std::fs::remove_file(world.file("state/pools")).expect("there is room again");
+    std::fs::rename(world.file("aside"), world.file("state/pools")).expect("back");
+    let states = states(&world, "--dir .");
+    assert!(!states.contains(&"missing".to_owned()), "{states:?}");
+    assert_eq!(states[4], "spare");
+}
+
+/// A pool was made with journal devices that nobody looked for at the first start.
+#[test]
+fn a_new_pool_is_found_with_its_journal_devices() {
+    let world = World::new();
+    world.succeeds(&CREATE.replace("tank", "--journal-device j0 --journal-device j1 tank"));
+    assert_eq!(states(&world, ""), ["online"; 6]);
+}
+
+/// What was away at one start was not looked for at the next one, though it was back where it had been.
+#[test]
+fn a_member_that_is_back_at_its_place_is_found_there() {
+    let world = World::with_volume(CREATE, "16M");
+    std::fs::rename(world.file("m2"), world.file("elsewhere")).expect("unplugged");
+    assert!(world.serve("").stop());
+    std::fs::rename(world.file("elsewhere"), world.file("m2")).expect("plugged in");
+    let server = world.serve("");
+    assert_ne!(states(&world, "")[2], "missing");
+    assert!(server.stop());
+}
+
+/// With a folder given, the first by name of two equal files was written, and the other one left behind.
+#[test]
+fn copies_of_members_in_a_folder_are_refused() {
+    let world = World::with_volume(CREATE, "16M");
+    for member in 0..4 {
+        std::fs::copy(world.file(&format!("m{member}")), world.file(&format!("backup{member}"))).expect("a copy");
+    }
+    fails(&world, "pool import tank --dir .", "the same, or a copy of it");
+    fails(&world, "pool destroy tank --yes --dir .", "the same, or a copy of it");
+    world.succeeds("pool import tank --members m0,m1,m2,m3");
+    world.succeeds("pool status tank --dir .");
+}
+
+/// A notice that could not be logged ended the thread that had it, with the answers that it was to deliver.
+#[test]
+fn a_reader_of_the_log_that_is_gone_holds_nobody_up() {
+    let world = World::with_volume(CREATE, "16M");
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let mut command = world.command("serve tank -o json --no-memory-lock");
+    let mut daemon = command.stdout(Stdio::piped()).stderr(writer).spawn().expect("the daemon starts");
+    drop(command);
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(daemon.stdout.take().expect("a pipe")), &mut line).expect("ready");
+    assert!(line.contains("\"ready\""), "{line}");
+    drop(reader);
+    // Each of them is logged as a warning.
+    world.succeeds("pool offline tank 1");
+    world.succeeds("pool online tank 1");
+    assert!(Command::new("kill").arg("-TERM").arg(daemon.id().to_string()).status().expect("kill runs").success());
+    assert!(daemon.wait().expect("it ends").success());
+}
+
+#[test]
+fn a_path_that_cannot_be_kept_is_refused_before_anything_is_written() {
+    let world = World::new();
+    let strange = Path::new(std::ffi::OsStr::from_bytes(b"m\xff"));
+    let output = world.command("pool create --redundancy 5 --size 64M --sparse tank m0 m1 m2").arg(strange).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(4), "{}", both(&output));
+    assert!(both(&output).contains("WR-CLI-001") && !world.file("m0").exists(), "{}", both(&output));
+}
+
+#[test]
+fn a_pool_that_could_not_be_released_is_not_called_exported() {
+    let world = World::with_volume(CREATE, "16M");
+    let mut server = world.serve("--read-only");
+    fails(&world, "pool export tank", "the pool is not exported: it is served read-only");
+    while server.is_running() {
+        std::thread::yield_now();
+    }
+    world.succeeds("pool export tank");
+}
