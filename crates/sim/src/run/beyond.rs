@@ -43,12 +43,11 @@ enum Disaster {
 impl Run {
     /// A run that goes beyond redundancy once.
     pub(super) fn all_beyond(&mut self) -> Result<(), Violation> {
-        const ALL: [Disaster; 11] = [
+        const ALL: [Disaster; 10] = [
             Disaster::Dying,
             Disaster::Dying,
             Disaster::Absent,
             Disaster::Old,
-            Disaster::WornOut,
             Disaster::SamePlaces,
             Disaster::SamePlaces,
             Disaster::Scattered,
@@ -56,7 +55,11 @@ impl Run {
             Disaster::Wiped,
             Disaster::Superblocks,
         ];
-        let disaster = self.rng.pick(&ALL);
+        let mut disaster = self.rng.pick(&ALL);
+        // Only where a part of the members that the pool can lose is as large as the rest can one part seem to be able to go on without the other.
+        if self.data.len() <= 2 * self.scenario.redundancy.tolerance() && self.data.len() > 1 && self.rng.chance(400) {
+            disaster = Disaster::WornOut;
+        }
         self.create()?;
         let mut cycles = std::mem::take(&mut self.scenario.cycles);
         for cycle in &mut cycles {
@@ -87,10 +90,11 @@ impl Run {
     fn wear_out(&mut self, before: &VirtualMembers) -> Result<(), Violation> {
         let mut away = self.data.clone();
         self.rng.shuffle(&mut away);
-        let others = away.split_off(self.rng.between(1, (away.len() as u64 - 1).max(1)) as usize);
+        let (count, tolerance) = (away.len(), self.scenario.redundancy.tolerance());
+        let others = away.split_off(self.rng.between((count - tolerance).max(1) as u64, tolerance.min(count - 1) as u64) as usize);
         let newest = |members: &VirtualMembers, member: &MemberId| newest_generation(members, *member).unwrap_or(0);
         let ruling = others.iter().map(|member| newest(&self.world.members, member)).max().unwrap_or(0);
-        if others.is_empty() || away.iter().any(|member| newest(before, member) + 1 >= ruling) {
+        if away.iter().any(|member| newest(before, member) + 1 >= ruling) {
             return Ok(());
         }
         self.world.trace.tell(|| format!("disaster: {away:?} have been away, {others:?} are worn out"));
@@ -104,8 +108,9 @@ impl Run {
             ensure!(matches!(started, Err(StartFailure::Refused(_))), Open, "{away:?} went on without {others:?} (force: {force})");
         }
         self.beyond.refused += 1;
-        // Those that could not be written are as they were. What they need of the others is there again.
+        // Those that could not be written are as they were; one of the others may bear the generation of the start that failed. What they need of the others is there again.
         others.iter().for_each(|member| self.world.members.ailment_mut(*member).worn_out = false);
+        self.clean = false;
         for member in away {
             if self.world.ailing.len() < self.scenario.redundancy.tolerance() {
                 self.note_fault(member, true);
