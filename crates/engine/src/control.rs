@@ -347,6 +347,7 @@ impl Engine {
                 if !self.admission.is_idle() || !self.reads.is_empty() {
                     return;
                 }
+                self.close_index(out);
                 self.seal_users(Order(u64::MAX), out);
                 let sealed = USER_STREAMS.iter().all(|id| self.stream(*id).open.is_empty());
                 let quiet = sealed && self.streams.iter().all(|s| s.in_flight.is_empty()) && self.pending.is_empty();

@@ -280,3 +280,37 @@ fn a_count_of_shared_content_ends_while_contents_come() {
         }
     }
 }
+
+/// What was written last was in no page yet when the pool was shut down: up to 168 contents were found no more after the next start. Now the page is written as it is, and the next start goes on with it: there
+/// are not more and more pages of a few contents each.
+#[test]
+fn what_is_written_just_before_a_clean_end_is_found_after_the_start() {
+    for flushed in [true, false] {
+        let (mut machine, volume) = pool(Dedup::Hash, SMALL);
+        let mut numbers: Vec<u64> = (0..200).collect();
+        write(&mut machine, volume, 0, &numbers);
+        for round in 1..6 {
+            if flushed {
+                rest(&mut machine, volume);
+            }
+            assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+            machine = reopen(machine, SMALL);
+            let status = rest(&mut machine, volume).dedup;
+            assert_eq!((status.index_pages, status.index_pages_scanned, status.sums.pages_void), (2, 2, 0), "start {round}");
+            write(&mut machine, volume, round * 1000, &numbers);
+            assert_eq!(found(&machine), numbers.len() as u64, "start {round}, flushed {flushed}");
+            // A few more, in some of the rounds.
+            let more: Vec<u64> = (round * 10_000..round * 10_000 + round % 2 * 7).collect();
+            write(&mut machine, volume, round * 1000 + 500, &more);
+            numbers.extend(more);
+        }
+        verify(&mut machine, volume, 5000, &numbers[..numbers.len() - 7], "at the end");
+        rest(&mut machine, volume);
+        // A crash takes nothing but what no page has.
+        machine = reopen(machine, SMALL);
+        rest(&mut machine, volume);
+        write(&mut machine, volume, 8000, &numbers);
+        assert!(found(&machine) >= 200, "{} found", found(&machine));
+        verify(&mut machine, volume, 8000, &numbers, "after a crash");
+    }
+}

@@ -4,7 +4,7 @@
 //! users' stream, as a block of the volume of the index, behind an entry whose order it takes for its own; only if there is room for it that nobody else has. It is in effect when all that it names is.
 //! 3 *Hook*: a sample of its fingerprints stays in memory (`hooks.rs`). 4 *Fetch*: fingerprints that hit a hook have the page read, and the one written after it; those behind them in the queue wait.
 //! 5 *Take*: entries of a page that count join the index in memory. One counts if its id is in use, in the same life. 6 *Age*: the pages are a ring; one that was used since the hand last passed
-//! stays for a round, one whose content is mostly gone is the next to be written anew.
+//! stays for a round, one whose content is mostly gone is the next to be written anew. 7 *Close*: a shutdown writes the page that is being filled as it is; the next start goes on with it.
 //!
 //! What must hold: a page names no order above its own. (Else, after a crash, an order that is given again could bring to life what it says.) An entry whose order is 2^32 or more behind the last one given does not
 //! count: within that, an id and the low half of an order name one content.
@@ -16,7 +16,7 @@ use crate::limits::{INDEX_PAGE_RIPE, INDEX_PAGES_WAITING, INDEX_READS_MAX, INDEX
 use crate::piece::Piece;
 use crate::slab::Slab;
 use crate::stream::Item;
-use crate::write::DATA_UNITS;
+use crate::write::{DATA_UNITS, RECORD_UNITS};
 use crate::{Engine, Outbox};
 use std::collections::VecDeque;
 use windrow_io::Payload;
@@ -75,6 +75,10 @@ pub(super) struct Pages {
     filling: Vec<IndexEntry>,
     /// What the index had taken in when that began.
     filling_since: u32,
+    /// So many of these, from the front, are in a page already, which a shutdown wrote before it was full.
+    resumed: usize,
+    /// A shutdown has had its page.
+    closed: bool,
     /// Full pages without a place.
     waiting: VecDeque<Vec<IndexEntry>>,
     /// Lists to be used again.
@@ -148,6 +152,31 @@ impl Pages {
         let unwritten = self.waiting.iter().chain([&self.filling]).flatten();
         let counts = |entry: &&IndexEntry| entry.print == print && ids.has_life(entry.id, entry.order.0 as u32);
         unwritten.filter(counts).map(|entry| entry.id).next()
+    }
+
+    /// The page that is being filled waits for its place.
+    fn close_filling(&mut self) {
+        let next = self.spare.pop().unwrap_or_default();
+        self.waiting.push_back(std::mem::replace(&mut self.filling, next));
+        self.resumed = 0;
+    }
+
+    /// A page was read at a start that is not full, as a shutdown wrote it: what counts of it begins the page that is being filled, which takes its place. So there is one such page, however
+    /// often a pool is started.
+    fn resume(&mut self, page: u32, ids: &Ids) {
+        let counting = |entry: &&IndexEntry| ids.has_life(entry.id, entry.order.0 as u32);
+        let count = self.entries.iter().filter(counting).count();
+        let is_before = match (self.entries.first(), self.entries.last(), self.filling.first(), self.filling.last()) {
+            (Some(first), Some(last), Some(next), Some(newest)) => last.order <= next.order && newest.order.0 - first.order.0 <= u64::from(u32::MAX),
+            _ => true,
+        };
+        if self.resumed > 0 || !is_before || self.filling.len() + count >= INDEX_PAGE_ENTRIES {
+            return;
+        }
+        let (entries, filling) = (&self.entries, &mut self.filling);
+        filling.splice(0..0, entries.iter().filter(counting).copied());
+        self.resumed = count;
+        self.mark_ripe(page);
     }
 
     fn generation(slots: &[Slot], page: u32) -> u8 {
@@ -271,15 +300,14 @@ impl Engine {
         let is_apart = pages.filling.first().is_some_and(|first| order.0 - first.order.0 > u64::from(u32::MAX));
         if is_apart {
             pages.filling.clear();
+            pages.resumed = 0;
         }
         if pages.filling.is_empty() {
             pages.filling_since = self.shared.index.taken();
         }
         pages.filling.push(IndexEntry { print, id, order });
         if pages.filling.len() == INDEX_PAGE_ENTRIES {
-            let next = pages.spare.pop().unwrap_or_default();
-            let full = std::mem::replace(&mut pages.filling, next);
-            pages.waiting.push_back(full);
+            pages.close_filling();
             if pages.waiting.len() > INDEX_PAGES_WAITING {
                 self.drop_waiting_page();
             }
@@ -324,6 +352,29 @@ impl Engine {
             self.admission.unsealed_units += DATA_UNITS;
             self.admission.opened_units += DATA_UNITS;
             self.shared.sums.pages_written += 1;
+        }
+    }
+
+    /// A shutdown has nothing else on its way: what is in no page yet gets one, behind an entry of its own without content, whose order it takes. Best effort: where there is no room,
+    /// its content is found no more.
+    pub(crate) fn close_index(&mut self, out: &mut Outbox) {
+        let pages = &mut self.shared.pages;
+        let is_new = pages.filling.len() > pages.resumed;
+        if std::mem::replace(&mut pages.closed, true) || !(is_new || !pages.waiting.is_empty()) || !self.may_write_index_pages() {
+            return;
+        }
+        let has_room = self.room_units() >= RECORD_UNITS + DATA_UNITS && self.make_room(STREAM_USER, 2 * ENTRY_BOUND, FULL_BLOCK_UNITS, out);
+        if !has_room || self.stopped.is_some() {
+            return;
+        }
+        if is_new {
+            self.shared.pages.close_filling();
+        }
+        let order = self.orders.take(1);
+        self.queue_record(Entry::Covered { first: order, count: 1 }, order);
+        self.place(out);
+        if self.stream(STREAM_USER).open.orders.is_some_and(|(_, last)| last == order) {
+            self.place_index_pages(order);
         }
     }
 
@@ -463,6 +514,8 @@ impl Engine {
         let counting = pages.take(page, scan, &mut shared.index, &mut self.volumes.ids, &mut shared.sums.evicted);
         if counting * INDEX_PAGE_RIPE < pages.entries.len() {
             pages.mark_ripe(page);
+        } else if scan && pages.entries.len() < INDEX_PAGE_ENTRIES {
+            pages.resume(page, &self.volumes.ids);
         }
     }
 
