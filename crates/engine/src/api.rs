@@ -566,6 +566,9 @@ pub struct PoolPlan {
     pub map_pages_max: u64,
     /// Bytes of memory for the map when `usable_bytes` are mapped densely.
     pub map_bytes: u64,
+    /// Most bytes of memory of the table of shared contents, if volumes deduplicate: when `usable_bytes` are content of which nothing is a duplicate. Then the contents have a map of their own,
+    /// too, with `map_bytes` again, and there is an index of at most [`Limits::index_bytes`].
+    pub ids_bytes: u64,
     /// Pages of the index of deduplication (4 KiB each) for which room is kept.
     pub index_pages: u64,
 }

@@ -292,6 +292,7 @@ pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mil
         checkpoint_segments,
         map_pages_max,
         map_bytes: usable * 16,
+        ids_bytes: crate::dedup::Ids::bytes_for(usable),
         index_pages,
     })
 }

@@ -195,6 +195,12 @@ pub struct BoundsReport {
     pub map_bytes: u64,
     /// Map memory when the pool is full.
     pub map_bytes_full: u64,
+    /// Memory of deduplication beside the map: its index, what is known of the index's pages, and the table of contents.
+    #[serde(default)]
+    pub dedup_bytes: u64,
+    /// The most that it may be: a full pool in which nothing is a duplicate.
+    #[serde(default)]
+    pub dedup_bytes_max: u64,
     /// Map pages in use; each maps 1 MiB of a volume in which something was written.
     pub map_pages: u64,
     /// Most map pages: a write that needs one more fails with no space.
@@ -507,6 +513,8 @@ impl From<&PoolStatus> for BoundsReport {
             limits: status.limits,
             map_bytes: status.map_bytes,
             map_bytes_full: status.plan.map_bytes,
+            dedup_bytes: status.dedup.index_bytes + status.dedup.ids_bytes,
+            dedup_bytes_max: status.limits.index_bytes + status.plan.ids_bytes,
             map_pages: status.map_pages,
             map_pages_max: status.map_pages_max,
             refused_map_pages: status.refused_map_pages,

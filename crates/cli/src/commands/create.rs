@@ -9,6 +9,7 @@ use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
 use windrow_device::Allocation;
+use windrow_engine::{Limits, PoolPlan};
 use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_host::offline::{self, CreatePlan, CreateRequest};
@@ -123,6 +124,7 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
         "redundancy": request.redundancy.name(),
         "dry_run": arguments.dry_run,
         "plan": plan.plan,
+        "dedup_memory_bytes": dedup_memory(&plan.plan),
         "members": plan.members.iter().map(|member| json!({
             "path": member.path.to_string_lossy(), "size_bytes": member.size_bytes, "new": member.is_new, "in_use": member.in_use,
             "bears_data": member.bears_data, "remarks": member.remarks,
@@ -145,6 +147,11 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
     }
     output.result("pool-create", &value, || describe(&request, &plan, arguments.dry_run));
     Ok(0)
+}
+
+/// Most memory that deduplication takes beside the map, in bytes: a map of contents, as large as that of the blocks, the table of contents, and the index.
+fn dedup_memory(plan: &PoolPlan) -> u64 {
+    plan.map_bytes + plan.ids_bytes + Limits::default().index_bytes
 }
 
 fn describe(request: &CreateRequest, plan: &CreatePlan, dry_run: bool) -> String {
@@ -175,12 +182,13 @@ fn describe(request: &CreateRequest, plan: &CreatePlan, dry_run: bool) -> String
         format!("next       windrow volume create {0}/data SIZE; windrow serve {0} --nbd unix:/tmp/{0}.nbd\n", request.name)
     };
     format!(
-        "{head}{}identifier {}\nusable     {} of {}\nmap memory {} when full\n{}{next}",
+        "{head}{}identifier {}\nusable     {} of {}\nmap memory {} when full; at most {} more where volumes deduplicate\n{}{next}",
         table.render(),
         plan.pool(),
         Size(figures.usable_bytes),
         Size(figures.data_bytes),
         Size(figures.map_bytes),
+        Size(dedup_memory(figures)),
         shapes.concat()
     )
 }

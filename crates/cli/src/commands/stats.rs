@@ -127,6 +127,9 @@ fn bounds(bounds: &BoundsReport) -> String {
     let mut row = |name: &str, now: String, most: String| table.row([name.to_owned(), now, most]);
     row("writes waiting or in flight", Size(bounds.pending_bytes).to_string(), Size(bounds.limits.pending_bytes).to_string());
     row("map memory", Size(bounds.map_bytes).to_string(), Size(bounds.limits.map_bytes).to_string());
+    if bounds.dedup_bytes > 0 {
+        row("deduplication memory beside it", Size(bounds.dedup_bytes).to_string(), Size(bounds.dedup_bytes_max).to_string());
+    }
     row("map pages", bounds.map_pages.to_string(), bounds.map_pages_max.to_string());
     row("requests waiting for admission", "-".to_owned(), bounds.limits.waiting_requests.to_string());
     row("batches of a stream in flight", "-".to_owned(), bounds.limits.batches_in_flight.to_string());

@@ -19,6 +19,9 @@ struct Record {
     slot: u32,
 }
 
+/// Records for which there is room at first; later the table grows by an eighth of itself, so that what a pool needs can be said beforehand.
+const FIRST: usize = 4096;
+
 const UNUSED: Record = Record { references: 0, life: 0, slot: NO_SLOT };
 
 /// All ids, from 0.
@@ -44,6 +47,18 @@ impl Ids {
         self.in_use
     }
 
+    /// Most bytes of memory of the table for so many ids in use. (Free ones are in lists, with up to 40 bytes for each; the map of the blocks that had them took more.)
+    pub(crate) fn bytes_for(ids: u64) -> u64 {
+        (ids + ids / 8 + FIRST as u64) * size_of::<Record>() as u64
+    }
+
+    fn make_room(&mut self, records: usize) {
+        if records > self.records.capacity() {
+            let more = (self.records.len() / 8).max(FIRST);
+            self.records.reserve_exact((records - self.records.len()).max(more));
+        }
+    }
+
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> u64 {
         let lists = self.free.capacity() * size_of::<u32>() + self.waiting.capacity() * size_of::<(Order, u32)>();
@@ -59,6 +74,7 @@ impl Ids {
         }
         let known = if order > self.free_after { self.free.pop_front() } else { None };
         let id = known.unwrap_or_else(|| {
+            self.make_room(self.records.len() + 1);
             self.records.push(UNUSED);
             (self.records.len() - 1) as u32
         });
@@ -130,6 +146,7 @@ impl Ids {
     pub(crate) fn found(&mut self, id: Lba) {
         let at = id.0 as usize;
         if at >= self.records.len() {
+            self.make_room(at + 1);
             self.records.resize(at + 1, UNUSED);
         }
         let record = &mut self.records[at];

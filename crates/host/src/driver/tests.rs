@@ -144,6 +144,7 @@ impl StateMachine for FakeMachine {
                 checkpoint_segments: 0,
                 map_pages_max: 0,
                 map_bytes: 0,
+                ids_bytes: 0,
             },
             used_bytes: 0,
             free_segments: 0,

@@ -65,6 +65,8 @@ pub(crate) fn sample() -> PoolReport {
             limits: Limits::default(),
             map_bytes: 1,
             map_bytes_full: 2,
+            dedup_bytes: 0,
+            dedup_bytes_max: 0,
             map_pages: 5,
             map_pages_max: 6,
             refused_map_pages: 7,
