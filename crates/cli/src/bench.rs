@@ -5,9 +5,11 @@
 
 mod case;
 mod chart;
+mod dedup;
 mod engine;
 mod journal_study;
 pub mod machine;
+mod metadata;
 mod nbd;
 mod read;
 mod rebuild;
@@ -45,6 +47,10 @@ pub enum BenchCommand {
     Recovery(recovery::RecoveryArguments),
     /// Compression: processor time against the plain path and the codec alone, and packed sizes against what the codec made.
     Reduce(reduce::ReduceArguments),
+    /// Deduplication: its rate beside LZ4 against LZ4 alone, and the share of duplicates that is found with little memory.
+    Dedup(dedup::DedupArguments),
+    /// File systems: how data, metadata and journal compress, and what share of all writes each is.
+    Metadata(metadata::MetadataArguments),
     /// Rebuild of a member against the raw members, and what users notice of it.
     Rebuild(rebuild::RebuildBenchArguments),
 }
@@ -61,6 +67,8 @@ pub fn run(command: BenchCommand, output: &Output) -> Result<u8, Failure> {
         BenchCommand::Nbd(arguments) => nbd::run(&arguments, output),
         BenchCommand::Recovery(arguments) => recovery::run(&arguments, output),
         BenchCommand::Reduce(arguments) => reduce::run(&arguments, output),
+        BenchCommand::Dedup(arguments) => dedup::run(&arguments, output),
+        BenchCommand::Metadata(arguments) => metadata::run(&arguments, output),
         BenchCommand::Rebuild(arguments) => rebuild::run(&arguments, output),
     }
 }

@@ -156,6 +156,81 @@ fn journal_study_is_the_same_every_time_and_runs_on_files_too() {
 }
 
 #[test]
+fn dedup_finds_copies_with_little_memory() {
+    let world = World::new();
+    let line = format!("dedup {SMALL} --seconds 0.05 --distinct 50 --depth 8 --image-size 8M --copies 1 --index 64K");
+    let value = bench(&world, &line, "dedup");
+    positive(&value["rates"][0], &["lz4_requests_per_second", "hash_requests_per_second", "verify_ratio_ppm", "hash_found_ppm"]);
+    let found = value["found"].as_array().unwrap();
+    assert_eq!(found.len(), 3, "the image, a copy, a copy after a start");
+    for row in &found[1..] {
+        assert!(row["duplicates"].as_u64() > Some(1900) && row["found_ppm"].as_u64() > Some(850_000), "{row}");
+    }
+    // No figure depends on time.
+    let line = "dedup --part found --image-size 8M --copies 1 --index 64K";
+    assert_eq!(bench(&world, line, "dedup")["found"], value["found"]);
+}
+
+/// A tree of texts and of what does not compress.
+fn tree(world: &World) {
+    let mut random = support::Random(3);
+    for folder in 0..4 {
+        let folder = world.file("tree").join(format!("folder {folder}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        for number in 0..60 {
+            let text = format!("file {number} says the same again and again; ").repeat(1 + 20 * number);
+            let bytes = if number % 3 == 0 { random.bytes(1 + 700 * number) } else { text.into_bytes() };
+            std::fs::write(folder.join(format!("file {number}")), bytes).unwrap();
+        }
+    }
+}
+
+#[test]
+fn metadata_of_file_systems_at_rest() {
+    if !installed(&["mke2fs", "debugfs", "mkfs.xfs"]) {
+        return;
+    }
+    let world = World::new();
+    tree(&world);
+    let value = bench(&world, "metadata --at-rest --tree tree --bytes 64M", "metadata");
+    let rows = value["results"].as_array().unwrap();
+    assert_eq!((rows.len(), value["files"].as_u64()), (2, Some(240)));
+    for row in rows {
+        // Each file is rounded up to blocks, and all of it is there.
+        let data = row["data"]["written_bytes"].as_u64().unwrap();
+        let user = row["user_bytes"].as_u64().unwrap();
+        assert!(data > user && data < user + 240 * 4096, "{row}");
+        assert!(row["metadata"]["lz4_saves_ppm"].as_u64() > Some(700_000) && row["metadata"]["written_bytes"].as_u64() > Some(100_000), "{row}");
+        assert!(row["journal"]["written_bytes"].as_u64() <= Some(8192), "nothing was journalled: {row}");
+    }
+}
+
+#[test]
+fn metadata_of_mounted_file_systems() {
+    if !installed(&["mke2fs", "debugfs", "mkfs.xfs", "nbdfuse", "fusermount3", "losetup"]) {
+        return;
+    }
+    let world = World::new();
+    tree(&world);
+    let line = "metadata --tree tree --bytes 64M --write 8K,16K --case ext4-messages,xfs-messages";
+    let output = world.run(&format!("bench {line} -o json"));
+    if output.status.code() == Some(4) && String::from_utf8_lossy(&output.stderr).contains("--at-rest, which mounts nothing") {
+        return eprintln!("skipped: nothing can be mounted here");
+    }
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", support::both(&output)));
+    let rows = value["results"].as_array().unwrap();
+    assert_eq!(rows.len(), 2, "{value}");
+    for row in rows {
+        let number = |class: &str| row[class]["written_bytes"].as_u64().unwrap();
+        let user = row["user_bytes"].as_u64().unwrap();
+        // Each message is durable before the next one: the journal has a block at least for each; and no block of a file is taken for anything else.
+        assert!(number("data") >= user && number("data") < user + user / 10, "{row}");
+        assert!(number("journal") >= row["writes"].as_u64().unwrap() * 4096 && number("metadata") > 0, "{row}");
+        positive(row, &["beside_data_bytes_per_write"]);
+    }
+}
+
+#[test]
 fn wrong_requests_are_refused() {
     let world = World::new();
     for line in ["engine --block 1000", "read --block 512 --no-nbd", "rebuild --redundancy 0", "nbd --peers nbdkit-file"] {
@@ -165,6 +240,7 @@ fn wrong_requests_are_refused() {
         assert!(output.status.code() == Some(4) && known, "{line}: {error}");
     }
     assert_eq!(world.run("bench engine --seconds 0").status.code(), Some(2));
+    assert_eq!(world.run("bench metadata --case ntfs").status.code(), Some(2));
     assert_eq!(world.run("bench table --rounds 0").status.code(), Some(2));
     assert_eq!(world.run("bench journal-study --configuration mirror").status.code(), Some(2));
 }

@@ -1,9 +1,6 @@
 //! `bench reduce`: what compression costs and brings. 4 KiB random writes in process go to a volume without compression, to one with LZ4 and to one with zstd, and the
 //! codecs pack the same blocks by themselves, all in turn. Judged are the processor time of a block as LZ4 against that of a plain one and the
 //! codec together (shown for zstd, too), and the blocks that packed payload takes in batches against the bytes that the codec made.
-//!
-//! With deduplication beside LZ4 the same volume takes writes of which a share is unlike any other; the others have been written before. Judged is the rate
-//! against that of LZ4 alone under the same load.
 
 use super::case::{Case, EXPORT, SPARE_PER_MILLE, Sample, measure};
 use super::chart::{Group, groups};
@@ -40,9 +37,6 @@ pub struct ReduceArguments {
     /// Shares of random bytes in what is written, in per cent; the rest compresses away.
     #[arg(long, value_delimiter = ',', default_value = "25,100", value_parser = clap::value_parser!(u32).range(1..=100))]
     random: Vec<u32>,
-    /// Shares of blocks that were never written before, in per cent, for the part with deduplication.
-    #[arg(long, value_delimiter = ',', default_value = "100,50", value_parser = clap::value_parser!(u32).range(1..=100))]
-    distinct: Vec<u32>,
     /// Requests in flight.
     #[arg(long, default_value = "128", value_parser = at_least_one)]
     depth: usize,
@@ -53,20 +47,15 @@ const GOAL_CPU: f64 = 1.15;
 /// Blocks of packed payload, of the bytes that the codec made.
 const GOAL_PACKED: f64 = 1.03;
 
-/// Rate of deduplication and LZ4 together, of that of LZ4 alone.
-const GOAL_DEDUP: f64 = 0.6;
-/// What is random in the blocks of that part, in per cent.
-const DEDUP_RANDOM: u32 = 25;
-
 /// What is measured of one content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+pub(super) enum Kind {
     Plain,
     /// A volume that packs its blocks.
     Packed(Codec),
     /// The codec by itself.
     Alone(Codec),
-    /// LZ4, under the load of the part with deduplication.
+    /// LZ4, under the load of `bench dedup`.
     Undeduplicated,
     /// LZ4 and deduplication by a cryptographic hash, and by comparing.
     Hash,
@@ -74,12 +63,14 @@ enum Kind {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Figures {
-    cpu_ns: f64,
-    requests_per_second: f64,
+pub(super) struct Figures {
+    /// Processor time of a request, nanoseconds.
+    pub(super) cpu_ns: f64,
+    /// Their rate.
+    pub(super) requests_per_second: f64,
     sums: ReductionSums,
     /// Blocks that deduplication found.
-    found_ppm: u64,
+    pub(super) found_ppm: u64,
 }
 
 /// Runs it.
@@ -95,12 +86,11 @@ pub fn run(arguments: &ReduceArguments, output: &Output) -> Result<u8, Failure> 
         let (random, kind) = cases[case];
         if let Kind::Alone(by) = kind { Ok(codec(by, random, time)) } else { load(&scratch, arguments.depth, (random, 0), kind, time, step) }
     })?;
-    let shared = dedup(&scratch, arguments, time)?;
     let rows_of = |(random, of): (&u32, &[Vec<Figures>])| {
         [summarize(*random, CODECS[0], [&of[0], &of[1], &of[2]]), summarize(*random, CODECS[1], [&of[0], &of[3], &of[4]])]
     };
     let rows: Vec<Value> = arguments.random.iter().zip(rounds.chunks_exact(kinds.len())).flat_map(rows_of).collect();
-    let text = text(&scratch, arguments.rounds.rounds, time, &rows) + &dedup_text(&shared);
+    let text = text(&scratch, arguments.rounds.rounds, time, &rows);
     let number = |row: &Value, field: &str| row[field].as_f64().map_or(f64::NAN, |value| value / 1e6);
     let mut goals = Vec::new();
     for row in &rows {
@@ -117,12 +107,6 @@ pub fn run(arguments: &ReduceArguments, output: &Output) -> Result<u8, Failure> 
             ));
         }
     }
-    for row in &shared {
-        for mode in ["hash", "verify"] {
-            let what = format!("deduplication ({mode}) and LZ4 with {} % distinct blocks, of the rate of LZ4 alone:", row["distinct_percent"]);
-            goals.push(Goal::at_least(what, number(row, &format!("{mode}_ratio_ppm")), GOAL_DEDUP));
-        }
-    }
     let cpu = |row: &Value, field: &str| row[field].as_f64();
     let bars: Vec<Group> = rows
         .iter()
@@ -132,13 +116,12 @@ pub fn run(arguments: &ReduceArguments, output: &Output) -> Result<u8, Failure> 
         })
         .collect();
     let picture = groups("Processor time of a 4 KiB write, ns", &["plain path", "codec alone", "compressed volume"], &bars);
-    let value =
-        json!({ "scratch": scratch.json(), "rounds": arguments.rounds.rounds, "seconds_ppm": ppm(time.as_secs_f64()), "results": rows, "dedup": shared });
+    let value = json!({ "scratch": scratch.json(), "rounds": arguments.rounds.rounds, "seconds_ppm": ppm(time.as_secs_f64()), "results": rows });
     Findings { name: "reduce", value, text, picture, goals }.publish(&meter, &arguments.report, output)
 }
 
 /// Writes to new pools, each until its fresh space is nearly used up.
-fn load(
+pub(super) fn load(
     scratch: &Scratch,
     depth: usize,
     (random_percent, distinct_percent): (u32, u32),
@@ -179,50 +162,6 @@ fn load(
     }
     let rate = sum.load.requests as f64 / sum.load.elapsed.as_secs_f64().max(1e-9);
     Ok(Figures { cpu_ns: sum.cpu_ns(), requests_per_second: rate, sums, found_ppm: ppm(found as f64 / looked_up.max(1) as f64) })
-}
-
-/// The part with deduplication: a row for each share of distinct blocks.
-fn dedup(scratch: &Scratch, arguments: &ReduceArguments, time: Duration) -> Result<Vec<Value>, Failure> {
-    let kinds = [Kind::Undeduplicated, Kind::Hash, Kind::Verify];
-    let cases: Vec<(u32, Kind)> = arguments.distinct.iter().flat_map(|distinct| kinds.map(|kind| (*distinct, kind))).collect();
-    let names: Vec<String> = cases.iter().map(|(distinct, kind)| format!("{distinct} % distinct, {kind:?}").to_lowercase()).collect();
-    let rounds = alternate(&names, arguments.rounds.rounds, &mut |case, step| {
-        let (distinct, kind) = cases[case];
-        load(scratch, arguments.depth, (DEDUP_RANDOM, distinct), kind, time, step)
-    })?;
-    let row = |(distinct, of): (&u32, &[Vec<Figures>])| {
-        let rate = |figures: &Figures| figures.requests_per_second;
-        let ratio = |with: &[Figures]| median(&with.iter().zip(&of[0]).map(|(with, alone)| rate(with) / rate(alone).max(1e-9)).collect::<Vec<_>>());
-        json!({
-            "distinct_percent": distinct,
-            "lz4_requests_per_second": middle(&of[0], rate) as u64,
-            "hash_requests_per_second": middle(&of[1], rate) as u64,
-            "verify_requests_per_second": middle(&of[2], rate) as u64,
-            "lz4_cpu_ns": middle(&of[0], |figures| figures.cpu_ns) as u64,
-            "hash_cpu_ns": middle(&of[1], |figures| figures.cpu_ns) as u64,
-            "verify_cpu_ns": middle(&of[2], |figures| figures.cpu_ns) as u64,
-            "hash_ratio_ppm": ppm(ratio(&of[1])),
-            "verify_ratio_ppm": ppm(ratio(&of[2])),
-            "hash_found_ppm": middle(&of[1], |figures| figures.found_ppm as f64) as u64,
-            "verify_found_ppm": middle(&of[2], |figures| figures.found_ppm as f64) as u64,
-        })
-    };
-    Ok(arguments.distinct.iter().zip(rounds.chunks_exact(kinds.len())).map(row).collect())
-}
-
-fn dedup_text(rows: &[Value]) -> String {
-    let mut table =
-        Table::new(&["DISTINCT", "LZ4/S", "HASH/S", "VERIFY/S", "HASH : LZ4", "VERIFY : LZ4", "LZ4 NS", "HASH NS", "VERIFY NS", "HASH FOUND", "VERIFY FOUND"]);
-    for row in rows {
-        let number = |field: &str| row[field].as_u64().unwrap_or(0);
-        let plain = ["lz4_requests_per_second", "hash_requests_per_second", "verify_requests_per_second"].map(|field| number(field).to_string());
-        let ratios = ["hash_ratio_ppm", "verify_ratio_ppm"].map(|field| factor(number(field)));
-        let cpu = ["lz4_cpu_ns", "hash_cpu_ns", "verify_cpu_ns"].map(|field| number(field).to_string());
-        let found = ["hash_found_ppm", "verify_found_ppm"].map(|field| factor(number(field)));
-        let cells = [format!("{} %", number("distinct_percent"))].into_iter().chain(plain).chain(ratios).chain(cpu).chain(found);
-        table.row(cells.collect::<Vec<_>>());
-    }
-    format!("LZ4 alone, and with deduplication, {DEDUP_RANDOM} % random bytes; found: share of blocks\n{}", table.render())
 }
 
 /// The codecs, in the order of the table.
