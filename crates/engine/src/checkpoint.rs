@@ -570,7 +570,7 @@ impl Engine {
     fn end_checkpoint(&mut self) {
         let retired = std::mem::replace(&mut self.checkpoint.retired, std::mem::take(&mut self.checkpoint.retiring));
         for place in retired {
-            self.segments.remove_live(self.codec.segment(place), u32::from(FULL_BLOCK_UNITS), Order(0), Seq(0));
+            self.segments.remove_live(self.codec.segment(place), FULL_BLOCK_UNITS, Order(0), Seq(0));
         }
         self.checkpoint.stage = Stage::Idle;
         self.checkpoint.kept_oldest = self.superblock.checkpoints.iter().flatten().map(|c| c.id).min().unwrap_or(0);

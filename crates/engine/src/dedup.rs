@@ -377,7 +377,7 @@ impl Engine {
         if let Some((v, arena)) = self.volumes.get_mut(VolumeId::SHARED) {
             let old = v.map.replace(arena, Lba(u64::from(id)), MapEntry::HOLE);
             if old.has_payload() {
-                self.segments.remove_live(self.codec.segment(old.place()), u32::from(old.length_units()), applied, Seq(0));
+                self.segments.remove_live(self.codec.segment(old.place()), old.length_units(), applied, Seq(0));
             }
         }
         self.volumes.ids.free(id, applied);

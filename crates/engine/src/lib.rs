@@ -48,6 +48,7 @@ mod stream;
 mod survey;
 mod volume;
 mod warm;
+mod weight;
 mod write;
 
 pub use api::*;

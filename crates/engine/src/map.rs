@@ -6,6 +6,7 @@
 //!
 //! Each page knows where its last checkpoint image lies ([`PagePointer`]) and whether it changed since.
 
+use crate::weight::is_packed;
 use windrow_io::Table;
 use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, PagePointer};
 use windrow_layout::map_entry::MapEntry;
@@ -182,6 +183,8 @@ pub struct VolumeMap {
     pub shared_blocks: u64,
     /// Units that these are stored in.
     pub stored_units: u64,
+    /// Those that are packed.
+    pub packed_blocks: u64,
 }
 
 impl VolumeMap {
@@ -241,6 +244,8 @@ impl VolumeMap {
         arena.reference_changes += refers[0] | refers[1];
         self.stored_units += u64::from(entry.length_units());
         self.stored_units -= u64::from(old.length_units());
+        self.packed_blocks += u64::from(is_packed(&entry));
+        self.packed_blocks -= u64::from(is_packed(&old));
         arena.mark_dirty(slot);
         old
     }
@@ -251,6 +256,7 @@ impl VolumeMap {
         self.mapped_blocks += entries.iter().filter(|e| e.is_data()).count() as u64;
         self.shared_blocks += entries.iter().filter(|e| e.shared_id().is_some()).count() as u64;
         self.stored_units += entries.iter().map(|e| u64::from(e.length_units())).sum::<u64>();
+        self.packed_blocks += entries.iter().filter(|e| is_packed(e)).count() as u64;
     }
 
     /// The entries of all its pages.

@@ -66,7 +66,7 @@ impl Survey for Look<'_> {
         for id in (0..self.0.count()).map(SegmentId) {
             let segment = self.0.get(id);
             if segment.state == SegmentState::Sealed && is_data(segment.stream) {
-                each(self.0.spot(id), segment.live_units / u32::from(FULL_BLOCK_UNITS));
+                each(self.0.spot(id), segment.weight() / u32::from(FULL_BLOCK_UNITS));
             }
         }
     }
@@ -315,7 +315,7 @@ impl Engine {
         }
         let (place, now) = (self.segments.spot(segment), self.segments.user_clock);
         let s = self.segments.get(segment);
-        let (live, opened) = (s.live_units / u32::from(FULL_BLOCK_UNITS), s.opened_user);
+        let (live, opened) = (s.weight() / u32::from(FULL_BLOCK_UNITS), s.opened_user);
         if is_data(s.stream) {
             self.policy.placement.chosen(price);
             self.policy.placement.victim(place, live, opened, now);

@@ -161,7 +161,7 @@ impl Engine {
             let old = v.map.replace(arena, Lba(lba), entry);
             if old.has_payload() {
                 let segment = self.codec.segment(old.place());
-                self.segments.remove_live(segment, u32::from(old.length_units()), order, Seq(0));
+                self.segments.remove_live(segment, old.length_units(), order, Seq(0));
                 self.note_range_death(BlockKey::new(volume, Lba(lba)), segment);
             }
             if let Some(id) = old.shared_id() {

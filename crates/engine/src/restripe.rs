@@ -339,7 +339,7 @@ impl Engine {
             self.restripe.looked = Some(seen);
             // Where new segments wait for several old ones, neighbours go together.
             let rotates = |id: SegmentId| self.zones.zone(id).member_count() > usize::from(self.zones.shape(id).width);
-            let live = |id: SegmentId| i64::from(self.segments.get(id).live_units);
+            let live = |id: SegmentId| i64::from(self.segments.get(id).weight());
             let cost = |id: SegmentId| if self.is_losing_member() { -self.segments.gain(id) } else { live(id) };
             let key = |id: &SegmentId| std::cmp::Reverse(if self.rotating() || rotates(*id) { i64::from(id.0) } else { cost(*id) });
             let mut queue: Vec<SegmentId> = self.segments.older().filter(|id| self.segments.is_candidate(*id)).collect();

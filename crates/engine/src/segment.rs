@@ -14,10 +14,12 @@
 
 mod choose;
 mod layers;
+mod occupancy;
 
 pub(crate) use layers::largest_group;
 
 use crate::limits::{DISCARDING_MAX, STREAM_CHECKPOINT, STREAMS};
+use crate::weight::{PACKED_EXTRA_UNITS, packed};
 use choose::{SHORTLIST_SEED, index_policy};
 use windrow_policy::select::{Rule, Shortlist};
 use windrow_policy::{SegmentStats, VictimIndex};
@@ -70,8 +72,10 @@ pub struct Segment {
     pub state: SegmentState,
     /// Stream that wrote it last.
     pub stream: u8,
-    /// Live payload, in units of 16 bytes.
+    /// Live payload as it is stored, in units of 16 bytes.
     pub live_units: u32,
+    /// Pieces of it that are packed.
+    pub live_packed: u32,
     /// Rows filled with batches.
     pub filled_rows: u32,
     /// Batches sealed but not committed.
@@ -103,6 +107,12 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// What its live payload would take elsewhere, in units: cleaning goes by that (`weight.rs`).
+    #[inline]
+    pub fn weight(&self) -> u32 {
+        self.live_units + self.live_packed * PACKED_EXTRA_UNITS
+    }
+
     /// Start and rows of the batch that covers `row`.
     #[inline]
     pub fn batch_at(&self, row: u32) -> (u32, u32) {
@@ -172,19 +182,6 @@ pub struct Segments {
     dirty: Vec<SegmentId>,
     /// Which segments of several layouts may be used; `None` as long as there is one.
     layers: Option<Box<layers::Layers>>,
-}
-
-/// What segments hold; see [`Segments::occupancy`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Occupancy {
-    /// Bytes on all members of all segments that are not free, redundancy included.
-    pub physical_bytes: u64,
-    /// Closed segments of user and cleaned data: not open, free, dead, or of checkpoints.
-    pub closed: u32,
-    /// Bytes alive in them.
-    pub live_bytes: u64,
-    /// Bytes of their data columns that are not alive: what cleaning gains without any trim.
-    pub garbage_bytes: u64,
 }
 
 /// What must be true for a dead segment to be used again.
@@ -332,7 +329,7 @@ impl Segments {
         if segment.last_checkpoint >= self.oldest_checkpoint {
             return self.young.push(id);
         }
-        let (live_units, sealed_at) = (segment.live_units, segment.sealed_at);
+        let (live_units, sealed_at) = (segment.weight(), segment.sealed_at);
         self.victims.insert(id.0, SegmentStats { live_units, capacity_units: self.capacities[id.index()], sealed_at });
     }
 
@@ -365,13 +362,14 @@ impl Segments {
         !self.dead_in_replay.is_empty() || self.aside_pages > 0 || !self.young.is_empty()
     }
 
-    /// More live payload.
+    /// One more live payload, of so many units.
     #[inline]
-    pub fn add_live(&mut self, id: SegmentId, units: u32) {
+    pub fn add_live(&mut self, id: SegmentId, units: u16) {
         let segment = &mut self.table[id.index()];
-        segment.live_units += units;
+        segment.live_units += u32::from(units);
+        segment.live_packed += packed(units);
         if segment.state == SegmentState::Sealed {
-            let live = segment.live_units;
+            let live = segment.weight();
             self.victims.update(id.0, live);
         }
     }
@@ -415,11 +413,12 @@ impl Segments {
         std::hint::black_box((self.table[id.index()].live_units, self.victims.get(id.0)));
     }
 
-    /// Less live payload, taken by order `by` (and by a cleaned batch, if a move did it).
+    /// One live payload of so many units less, taken by order `by` (and by a cleaned batch, if a move did it).
     #[inline]
-    pub fn remove_live(&mut self, id: SegmentId, units: u32, by: Order, moved_by: Seq) {
+    pub fn remove_live(&mut self, id: SegmentId, units: u16, by: Order, moved_by: Seq) {
         let segment = &mut self.table[id.index()];
-        segment.live_units -= units;
+        segment.live_units -= u32::from(units);
+        segment.live_packed -= packed(units);
         segment.superseded_by = segment.superseded_by.max(by);
         segment.moved_by = segment.moved_by.max(moved_by);
         match segment.state {
@@ -433,7 +432,7 @@ impl Segments {
                 self.push_dead(id);
             }
             SegmentState::Sealed => {
-                let live = segment.live_units;
+                let live = segment.weight();
                 self.victims.update(id.0, live);
             }
             _ => {}
@@ -446,9 +445,9 @@ impl Segments {
         segment.superseded_by = segment.superseded_by.max(by);
     }
 
-    /// Live blocks of a segment, and what a segment of full batches holds beside them.
+    /// What the live payload of a segment takes elsewhere, and what a segment of full batches holds beside it, in blocks.
     pub fn live_and_dead_blocks(&self, id: SegmentId) -> (u64, u64) {
-        let live = self.table[id.index()].live_units;
+        let live = self.table[id.index()].weight();
         let dead = self.capacities[id.index()].saturating_sub(live);
         (u64::from(live / u32::from(FULL_BLOCK_UNITS)), u64::from(dead / u32::from(FULL_BLOCK_UNITS)))
     }
@@ -575,27 +574,6 @@ impl Segments {
             }
         }
         self.settle_layers(zones);
-    }
-
-    /// What the segments hold.
-    pub fn occupancy(&self, zones: &ZoneMap) -> Occupancy {
-        let mut sum = Occupancy::default();
-        for (id, s) in zones.segments().zip(&self.table).filter(|(_, s)| s.state.is_in_use()) {
-            let shape = zones.shape(id);
-            sum.physical_bytes += shape.extent_bytes() * u64::from(shape.width);
-            let is_closed = matches!(s.state, SegmentState::Sealed | SegmentState::Cleaning | SegmentState::Aside);
-            if is_closed && usize::from(s.stream) != STREAM_CHECKPOINT {
-                sum.closed += 1;
-                sum.live_bytes += u64::from(s.live_units) * PLACE_UNIT as u64;
-                sum.garbage_bytes += u64::from(self.capacities[id.index()].saturating_sub(s.live_units)) * PLACE_UNIT as u64;
-            }
-        }
-        sum
-    }
-
-    /// Live units of user and cleaned data.
-    pub fn live_units(&self) -> u64 {
-        self.table.iter().filter(|s| usize::from(s.stream) != STREAM_CHECKPOINT).map(|s| u64::from(s.live_units)).sum()
     }
 
     /// Checks what must hold between two events; the text of the first violation, if any.

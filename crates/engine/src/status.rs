@@ -259,7 +259,9 @@ impl Engine {
             let live = self.segments.live_units();
             if self.ranges.is_idle() && (stored != live || mapped != self.volumes.used_blocks) {
                 let used = self.volumes.used_blocks;
-                return Err(format!("{mapped} blocks mapped in {stored} units, {live} units live in segments, {used} blocks counted as used"));
+                return Err(format!(
+                    "{mapped} blocks mapped in (units, packed pieces) {stored:?}, {live:?} live in segments, {used} blocks counted as used"
+                ));
             }
             if self.ranges.is_idle() {
                 self.check_references()?;

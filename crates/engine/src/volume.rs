@@ -121,14 +121,14 @@ impl Volumes {
         self.iter().map(|v| v.map.mapped_blocks).sum()
     }
 
-    /// Units that all blocks are stored in, pages of the index included, as the maps have it.
-    pub fn stored_units(&self) -> u64 {
-        self.with_hidden().map(|v| v.map.stored_units).sum()
+    /// Units that all blocks are stored in, pages of the index included, and how many of them are packed, as the maps have it.
+    pub fn stored_units(&self) -> (u64, u64) {
+        self.with_hidden().fold((0, 0), |(units, packed), v| (units + v.map.stored_units, packed + v.map.packed_blocks))
     }
 
     /// Units that the blocks of users are stored in.
     pub fn stored_units_of_users(&self) -> u64 {
-        self.stored_units() - self.index.map.stored_units
+        self.stored_units().0 - self.index.map.stored_units
     }
 
     /// True if no more volumes fit.

@@ -5,6 +5,7 @@ use super::pages::ensure_page;
 use super::{OpenError, Tables};
 use crate::limits::LBA_BITS;
 use crate::volume::{Volume, Volumes};
+use crate::weight::packed;
 use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{Dedup, MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
 use windrow_layout::map_entry::MapEntry;
@@ -240,13 +241,13 @@ pub(super) fn count_references(tables: &mut Tables, applied: Order) -> Vec<Lba> 
     wrong
 }
 
-/// Counts live payload of every segment from the maps and from the checkpoint's own pages.
+/// Counts live payload of every segment, and its packed pieces, from the maps and from the checkpoint's own pages.
 pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpoint::Loaded) {
-    let mut live = vec![0u32; tables.segments.count() as usize];
+    let mut live = vec![(0u32, 0u32); tables.segments.count() as usize];
     let mut count = |place: Place, units: u16| {
         let segment = tables.codec.segment(place);
         if let Some(slot) = live.get_mut(segment.index()) {
-            *slot += u32::from(units);
+            *slot = (slot.0 + u32::from(units), slot.1 + packed(units));
         }
     };
     for v in tables.volumes.with_hidden() {
@@ -270,7 +271,8 @@ pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpoint::Loaded
     for pointer in pointers.filter(|p| p.present) {
         count(pointer.place, FULL_BLOCK_UNITS);
     }
-    for (index, units) in live.into_iter().enumerate() {
-        tables.segments.get_mut(SegmentId(index as u32)).live_units = units;
+    for (index, (units, pieces)) in live.into_iter().enumerate() {
+        let segment = tables.segments.get_mut(SegmentId(index as u32));
+        (segment.live_units, segment.live_packed) = (units, pieces);
     }
 }

@@ -235,13 +235,13 @@ impl Engine {
         self.restripe.leaving != 0
     }
 
-    /// Segments that the moves of a victim may need: what is live in it, in the smallest segments of the layout in force.
+    /// Segments that the moves of a victim may need: what is live in it, by its weight, in the smallest segments of the layout in force.
     pub(crate) fn segments_for(&self, victim: SegmentId) -> u32 {
         if !self.is_losing_member() {
             return 1;
         }
         let least = self.zones.current().map(|z| payload_blocks(&z.shape)).min().unwrap_or(1).max(1);
-        let live = u64::from(self.segments.get(victim).live_units).div_ceil(u64::from(FULL_BLOCK_UNITS));
+        let live = u64::from(self.segments.get(victim).weight()).div_ceil(u64::from(FULL_BLOCK_UNITS));
         live.div_ceil(least).max(1) as u32
     }
 

@@ -26,9 +26,9 @@ fn spot(segment: &Segment, id: u32, now: u32) -> Spot {
 }
 
 impl Segments {
-    /// Payload of a full segment that is not live, in bytes.
+    /// What moving its live payload gains, in bytes.
     pub fn garbage(&self, id: SegmentId) -> u64 {
-        u64::from(self.capacities[id.index()].saturating_sub(self.table[id.index()].live_units)) * PLACE_UNIT as u64
+        u64::from(self.capacities[id.index()].saturating_sub(self.table[id.index()].weight())) * PLACE_UNIT as u64
     }
 
     /// The most garbage, in bytes, that a segment holds which waits for a checkpoint; found among evenly spaced ones.
@@ -90,3 +90,6 @@ impl Segments {
         spot(&self.table[id.index()], id.0, self.user_clock)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -119,6 +119,7 @@ fn fresh(rows: u32, state: SegmentState) -> Segment {
         state,
         stream: 0,
         live_units: 0,
+        live_packed: 0,
         filled_rows: 0,
         uncommitted: 0,
         pins: 0,
@@ -327,9 +328,9 @@ impl Segments {
         true
     }
 
-    /// What a segment of an older layout gives to the layout in force, less what is live in it, in units: what moving it gains.
+    /// What a segment of an older layout gives to the layout in force, less what its moves take, in units: what moving it gains.
     pub fn gain(&self, id: SegmentId) -> i64 {
-        i64::from(self.capacities[id.index()]) - i64::from(self.table[id.index()].live_units)
+        i64::from(self.capacities[id.index()]) - i64::from(self.table[id.index()].weight())
     }
 
     pub(super) fn idle_count(&self) -> usize {

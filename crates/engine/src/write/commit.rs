@@ -86,7 +86,7 @@ impl Engine {
                 }
                 Item::Page { object, index } => {
                     let page = stored();
-                    self.segments.add_live(batch.segment, u32::from(FULL_BLOCK_UNITS));
+                    self.segments.add_live(batch.segment, FULL_BLOCK_UNITS);
                     self.page_committed(object, index, PagePointer::to(page.place(), page.checksum(), batch.row as u16, batch.rows as u16));
                 }
             }
@@ -142,10 +142,10 @@ impl Engine {
         let Some((v, arena)) = self.volumes.get_mut(volume) else { return };
         let old = v.map.replace(arena, lba, entry);
         if entry.has_payload() {
-            self.segments.add_live(self.codec.segment(entry.place()), u32::from(entry.length_units()));
+            self.segments.add_live(self.codec.segment(entry.place()), entry.length_units());
         }
         if old.has_payload() {
-            self.segments.remove_live(self.codec.segment(old.place()), u32::from(old.length_units()), by, moved_by);
+            self.segments.remove_live(self.codec.segment(old.place()), old.length_units(), by, moved_by);
         }
         if let Some(id) = old.shared_id() {
             self.release_content(id.0 as u32, by);

@@ -1,0 +1,25 @@
+//! What payload takes when it is moved: its *weight*, in units of 16 bytes.
+//!
+//! A whole block weighs what it is stored in: the payload of a segment leaves out a move's entry for each block. A packed payload of `u` units weighs `u + 2`, because
+//! many of them share a block: the 32 bytes are what the entry of its move and its checksum take at most (27 bytes), and its part of the checksums of blocks. What users wrote has shorter entries,
+//! so a segment can hold more weight than its capacity: moving all of it would take more than a segment, and it is no victim as long as that is so.
+//!
+//! Cleaning decides by weights alone (docs/reserve.md, claim 2). What is stored, which is less, is counted beside it.
+
+use windrow_layout::map_entry::MapEntry;
+use windrow_units::FULL_BLOCK_UNITS;
+
+/// What the weight of a packed payload is above its units.
+pub(crate) const PACKED_EXTRA_UNITS: u32 = 2;
+
+/// 1 if a payload of so many units is packed, else 0.
+#[inline]
+pub(crate) fn packed(units: u16) -> u32 {
+    u32::from(units != FULL_BLOCK_UNITS)
+}
+
+/// True if a map entry has packed payload.
+#[inline]
+pub(crate) fn is_packed(entry: &MapEntry) -> bool {
+    entry.has_payload() && entry.length_units() != FULL_BLOCK_UNITS
+}
