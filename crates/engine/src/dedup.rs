@@ -20,6 +20,7 @@ pub(crate) use ids::Ids;
 use crate::Engine;
 use crate::limits::{IDS_AHEAD, SURVEY_LOST_MAX};
 use crate::pending::BlockKey;
+use crate::weight::weight;
 use crate::write::{DATA_UNITS, Placing, RECORD_UNITS};
 use hashbrown::HashMap;
 use index::Index;
@@ -376,6 +377,7 @@ impl Engine {
         }
         if let Some((v, arena)) = self.volumes.get_mut(VolumeId::SHARED) {
             let old = v.map.replace(arena, Lba(u64::from(id)), MapEntry::HOLE);
+            self.volumes.charge -= weight(&old);
             if old.has_payload() {
                 self.segments.remove_live(self.codec.segment(old.place()), old.length_units(), applied, Seq(0));
             }

@@ -57,6 +57,15 @@ impl Content {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PendingSlot(u32);
 
+/// What is to be done when a version commits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Committed {
+    /// The order that superseded it already; `None`: it is to be installed.
+    pub superseded: Option<Order>,
+    /// It was the last one on its way: whether the newest version was data. `None`: others follow.
+    pub last: Option<bool>,
+}
+
 /// One record.
 #[derive(Debug)]
 pub struct PendingBlock {
@@ -147,22 +156,28 @@ impl Pending {
         PendingSlot(at)
     }
 
-    /// The version with order `order` of the record in `slot` commits: `None` if it is to be installed, else the order that
-    /// superseded it already. Forgets the record after the last version.
+    /// The version with order `order` of the record in `slot` commits. Forgets the record after the last version.
     #[inline]
-    pub fn commit(&mut self, slot: PendingSlot, order: Order) -> Option<Order> {
+    pub fn commit(&mut self, slot: PendingSlot, order: Order) -> Committed {
         let record = &mut self.records[slot.0 as usize];
         let superseded = (order <= record.installed).then_some(record.installed);
         if superseded.is_none() {
             record.installed = order;
         }
         record.in_flight -= 1;
-        if record.in_flight == 0 {
-            record.newest = Content::Hole;
-            self.index.remove(&mut self.records, slot.0);
-            self.free.push(slot.0);
+        if record.in_flight > 0 {
+            return Committed { superseded, last: None };
         }
-        superseded
+        let was_data = record.newest.is_data();
+        record.newest = Content::Hole;
+        self.index.remove(&mut self.records, slot.0);
+        self.free.push(slot.0);
+        Committed { superseded, last: Some(was_data) }
+    }
+
+    /// The blocks that have a record, and whether their newest version is data.
+    pub fn newest(&self) -> impl Iterator<Item = (BlockKey, bool)> + '_ {
+        self.records.iter().filter(|record| record.in_flight > 0).map(|record| (record.key, record.newest.is_data()))
     }
 
     /// True if nothing is on its way.

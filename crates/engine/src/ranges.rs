@@ -14,11 +14,12 @@
 use crate::Engine;
 use crate::limits::{SMALL_RANGE_PAGES, WALK_PAGES_PER_STEP, WALKS_MAX};
 use crate::pending::{BlockKey, Content};
+use crate::weight::weight;
 use std::collections::{BTreeMap, VecDeque};
 use windrow_layout::batch::RangeState;
 use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, VolumeState};
 use windrow_layout::map_entry::MapEntry;
-use windrow_units::{Lba, Order, Seq, VolumeId};
+use windrow_units::{FULL_BLOCK_UNITS, Lba, Order, Seq, VolumeId};
 
 /// One walk.
 #[derive(Debug)]
@@ -92,6 +93,7 @@ impl Engine {
             record.installed = order;
         });
         self.volumes.used_blocks -= freed;
+        self.volumes.charge -= freed * u64::from(FULL_BLOCK_UNITS);
         let page = MAP_PAGE_ENTRIES as u64;
         if (end.0 - 1) / page - first.0 / page < SMALL_RANGE_PAGES {
             return self.apply_small(volume, first.0, end.0, order, state);
@@ -169,6 +171,7 @@ impl Engine {
             }
             if old.is_data() && self.pending.get(BlockKey::new(volume, Lba(lba))).is_none() {
                 self.volumes.used_blocks -= 1;
+                self.volumes.charge -= weight(&old);
             }
         }
         self.drop_page_if_empty(volume, index);

@@ -2,10 +2,12 @@
 
 use crate::limits::{FILLING_HYSTERESIS, STREAM_USER};
 use crate::member::{add, life};
+use crate::pending::BlockKey;
+use crate::weight::weight;
 use crate::{DedupSums, Engine, MemberStatus, Notice, Outbox, PoolStatus, ReductionSums, StageTimes, StopReason, VolumeStatus};
 use windrow_layout::checkpoint::VolumeState;
 use windrow_layout::superblock::{MemberRecord, MemberState};
-use windrow_units::{BLOCK_BYTES, MemberId, PLACE_UNIT};
+use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, MemberId, PLACE_UNIT};
 
 /// Where the sums of compression begin among the counters that a checkpoint keeps. What lies before is of users' bytes and scrubs.
 const SAVED_SUMS: usize = 64;
@@ -250,6 +252,7 @@ impl Engine {
         if !self.read_only && self.admission.unsealed_units > self.log_units() {
             return Err(format!("{} units admitted and not sealed, the log has room for {}", self.admission.unsealed_units, self.log_units()));
         }
+        self.check_charge()?;
         let quiet = self.pending.is_empty() && self.streams.iter().all(|s| s.in_flight.is_empty() && s.open.is_empty());
         if quiet && self.admission.is_idle() {
             if self.admission.pending_bytes != 0 {
@@ -268,6 +271,17 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// The charge is what the maps and the blocks on their way say (`weight.rs`).
+    fn check_charge(&self) -> Result<(), String> {
+        let mapped = |key: BlockKey| self.volumes.get(key.volume()).map_or(0, |v| weight(&v.map.get(&self.volumes.arena, key.lba())));
+        let pending = self.pending.newest();
+        let (stands, for_mapped) = pending.fold((0, 0), |(stands, mapped_too), (key, is_data)| {
+            (stands + if is_data { u64::from(FULL_BLOCK_UNITS) } else { 0 }, mapped_too + mapped(key))
+        });
+        let (charge, due) = (self.volumes.charge, self.volumes.mapped_charge() + stands - for_mapped);
+        if charge == due { Ok(()) } else { Err(format!("{charge} units are charged, by the maps and what is on its way it should be {due}")) }
     }
 
     /// True if nothing is on its way (between bursts, for tests and leak checks).

@@ -1,11 +1,12 @@
 //! The volume table with each volume's map, and the count of blocks that hold data.
 //!
 //! `used_blocks` counts blocks whose newest admitted state is data; admission compares it with the pool's usable space,
-//! so that what was accepted always fits (invariant 7).
+//! so that what was accepted always fits (invariant 7). `charge` counts beside it what they take.
 
 use crate::dedup::Ids;
 use crate::limits::{LBA_BITS, MAX_VOLUMES};
 use crate::map::{MapArena, VolumeMap};
+use crate::weight::weight_of;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use windrow_layout::checkpoint::{PagePointer, VolumeRecord, VolumeState};
@@ -45,6 +46,8 @@ pub struct Volumes {
     pub last_id: u32,
     /// Blocks whose newest state is data.
     pub used_blocks: u64,
+    /// What these have to be reckoned with, in units (`weight.rs`).
+    pub charge: u64,
     /// Table pages (32 slots each) that changed since their last image.
     pub dirty_pages: Vec<u32>,
     /// Counts changes of records.
@@ -65,6 +68,7 @@ impl Volumes {
             arena: MapArena::new(map_bytes),
             last_id: 0,
             used_blocks: 0,
+            charge: 0,
             dirty_pages: Vec::new(),
             version: 0,
             dropped: Vec::new(),
@@ -119,6 +123,16 @@ impl Volumes {
     /// Blocks of users that hold data, as the maps have it.
     pub fn mapped_blocks(&self) -> u64 {
         self.iter().map(|v| v.map.mapped_blocks).sum()
+    }
+
+    /// Charge of all blocks of users, as the maps have it, in units.
+    pub fn mapped_charge(&self) -> u64 {
+        self.iter().chain([&self.shared]).map(|v| weight_of(v.map.stored_units, v.map.packed_blocks)).sum()
+    }
+
+    /// Counts anew from the maps what is used (a start: nothing is on its way).
+    pub fn count_used(&mut self) {
+        (self.used_blocks, self.charge) = (self.mapped_blocks(), self.mapped_charge());
     }
 
     /// Units that all blocks are stored in, pages of the index included, and how many of them are packed, as the maps have it.

@@ -4,6 +4,9 @@
 //! many of them share a block: the 32 bytes are what the entry of its move and its checksum take at most (27 bytes), and its part of the checksums of blocks. What users wrote has shorter entries,
 //! so a segment can hold more weight than its capacity: moving all of it would take more than a segment, and it is no victim as long as that is so.
 //!
+//! The **charge** of a pool is the weight of what it has to keep, or will have to: of each block the weight of its entry in the map; of one that is on its way 256 units
+//! if its newest version has payload, else nothing; of shared content its weight, once. `self_check` holds it against the maps.
+//!
 //! Cleaning decides by weights alone (docs/reserve.md, claim 2). What is stored, which is less, is counted beside it.
 
 use windrow_layout::map_entry::MapEntry;
@@ -22,4 +25,16 @@ pub(crate) fn packed(units: u16) -> u32 {
 #[inline]
 pub(crate) fn is_packed(entry: &MapEntry) -> bool {
     entry.has_payload() && entry.length_units() != FULL_BLOCK_UNITS
+}
+
+/// Weight of payload of so many units, of which so many pieces are packed.
+#[inline]
+pub(crate) fn weight_of(units: u64, packed: u64) -> u64 {
+    units + packed * u64::from(PACKED_EXTRA_UNITS)
+}
+
+/// Weight of what a map entry has of its own: nothing of a block without payload, or of a reference to shared content.
+#[inline]
+pub(crate) fn weight(entry: &MapEntry) -> u64 {
+    if entry.has_payload() { weight_of(u64::from(entry.length_units()), u64::from(is_packed(entry))) } else { 0 }
 }

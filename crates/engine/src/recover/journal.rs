@@ -296,7 +296,7 @@ impl Found {
         for segment in emptied {
             tables.segments.get_mut(segment).superseded_by = accepted;
         }
-        tables.volumes.used_blocks = tables.volumes.mapped_blocks();
+        tables.volumes.count_used();
         Ok(list)
     }
 

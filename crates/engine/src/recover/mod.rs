@@ -418,6 +418,7 @@ fn build(
         codecs: Default::default(),
     };
     debug_assert!(redundancy_holds(&engine.zones, &engine.members.list));
+    engine.volumes.count_used();
     let deleting: Vec<VolumeId> = engine.volumes.iter().filter(|v| v.record.state == VolumeState::Deleting).map(|v| v.record.id).collect();
     for volume in deleting {
         engine.begin_delete(volume, Order(restart.accepted.0));

@@ -232,7 +232,7 @@ fn apply(reader: &mut Reader<'_>, superblock: &Superblock, root_order: Order, ac
             apply_moves(&taken.batch(reader)?, &newest, tables);
         }
     }
-    tables.volumes.used_blocks = tables.volumes.mapped_blocks();
+    tables.volumes.count_used();
     Ok(())
 }
 

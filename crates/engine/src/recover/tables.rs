@@ -141,7 +141,7 @@ pub(super) fn clear_deleted(tables: &mut Tables) -> Result<(), OpenError> {
     for volume in deleted {
         set_range(tables, volume, Lba(0), 1 << LBA_BITS, RangeState::Hole)?;
     }
-    tables.volumes.used_blocks = tables.volumes.mapped_blocks();
+    tables.volumes.count_used();
     Ok(())
 }
 
@@ -206,7 +206,7 @@ fn void_references_beyond(volumes: &mut Volumes, end: u64) -> Vec<Lba> {
 /// missing, or is of another life: reads of them fail.
 pub(super) fn count_references(tables: &mut Tables, applied: Order) -> Vec<Lba> {
     let mut wrong = void_references_beyond(&mut tables.volumes, ids_end(&tables.zones));
-    tables.volumes.used_blocks = tables.volumes.mapped_blocks();
+    tables.volumes.count_used();
     let volumes = &mut tables.volumes;
     let mut ids = std::mem::take(&mut volumes.ids);
     let Some(shared) = volumes.get(VolumeId::SHARED) else { return wrong };
@@ -236,6 +236,7 @@ pub(super) fn count_references(tables: &mut Tables, applied: Order) -> Vec<Lba> 
         }
     }
     volumes.ids = ids;
+    volumes.count_used();
     wrong.sort_unstable();
     wrong.dedup();
     wrong

@@ -19,13 +19,15 @@ use crate::dedup::Sharing;
 use crate::limits::STREAM_USER;
 use crate::pending::{BlockKey, Content, PendingSlot};
 use crate::stages::Stage;
+use crate::weight::weight;
 use crate::{Engine, Outbox};
 use std::collections::VecDeque;
 use windrow_io::{Op, Payload, Request, RequestError, RequestId};
 use windrow_layout::batch::{Entry, FillState, RangeState};
 use windrow_layout::checkpoint::{Dedup, MAP_PAGE_ENTRIES, SyncMode, VolumeRecord};
 use windrow_reduce::{BlockClass, Codec, Print};
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, Order, VolumeId};
+use windrow_layout::map_entry::MapEntry;
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, Order, VolumeId};
 
 /// Bytes a record without payload counts against the bound on pending bytes: about what it takes in memory.
 pub(crate) const RECORD_COST: u64 = 256;
@@ -87,6 +89,8 @@ pub(super) struct Surveyed {
     class: BlockClass,
     /// The block held data before.
     was_data: bool,
+    /// What it was charged, in units.
+    charge: u64,
     /// Its record, if a version of it is on its way.
     pending: Option<PendingSlot>,
 }
@@ -403,7 +407,7 @@ impl Engine {
 
     #[inline]
     fn admit_block(&mut self, key: BlockKey, order: Order, surveyed: Surveyed, payload: Payload, (codec, print): (Option<Codec>, Option<Print>)) {
-        let Surveyed { class, was_data, pending } = surveyed;
+        let Surveyed { class, was_data, charge, pending } = surveyed;
         let is_data = class == BlockClass::Data;
         let content = match class {
             BlockClass::Data => Content::Data(payload.clone()),
@@ -431,6 +435,8 @@ impl Engine {
         self.admission.pending_bytes += if is_data { BLOCK_BYTES } else { RECORD_COST };
         self.volumes.used_blocks += u64::from(is_data);
         self.volumes.used_blocks -= u64::from(was_data);
+        self.volumes.charge += if is_data { u64::from(FULL_BLOCK_UNITS) } else { 0 };
+        self.volumes.charge -= charge;
     }
 
     /// Classifies all blocks and makes sure that their map pages exist; tells how many more blocks will hold data.
@@ -453,13 +459,16 @@ impl Engine {
                 }
             }
             let pending = self.pending.find(BlockKey::new(volume, lba));
-            let was_data = match pending {
-                Some(slot) => self.pending.record(slot).newest.is_data(),
-                None => self.volumes.get(volume).is_some_and(|v| v.map.get(&self.volumes.arena, lba).is_data()),
+            let (was_data, charge) = match pending.map(|slot| self.pending.record(slot).newest.is_data()) {
+                Some(is_data) => (is_data, if is_data { u64::from(FULL_BLOCK_UNITS) } else { 0 }),
+                None => {
+                    let entry = self.volumes.get(volume).map_or(MapEntry::HOLE, |v| v.map.get(&self.volumes.arena, lba));
+                    (entry.is_data(), weight(&entry))
+                }
             };
             let class = windrow_reduce::classify(block);
             more += u64::from(class == BlockClass::Data && !was_data);
-            scratch.push(Surveyed { class, was_data, pending });
+            scratch.push(Surveyed { class, was_data, charge, pending });
         }
         let data = scratch.iter().filter(|surveyed| surveyed.class == BlockClass::Data).count() as u64;
         // Where there is no memory for further ids blocks are not shared; that refuses nobody.

@@ -2,9 +2,11 @@
 //! of a member that kept one from it is on record).
 
 use crate::limits::{STREAMS, is_cleaned, is_user};
+use crate::pending::{BlockKey, Committed};
 use crate::piece::units_of;
 use crate::stages::Stage;
 use crate::stream::{Batch, BatchStage, Item};
+use crate::weight::weight;
 use crate::write::admit::RECORD_COST;
 use crate::{Engine, Outbox};
 use windrow_layout::batch::PayloadPlaces;
@@ -45,11 +47,13 @@ impl Engine {
                 Item::Data { key, order, pending } => {
                     let entry = stored();
                     freed += BLOCK_BYTES;
-                    match self.pending.commit(pending, order) {
+                    let committed = self.pending.commit(pending, order);
+                    match committed.superseded {
                         None => self.install(key.volume(), key.lba(), entry, last_order, Seq(0)),
                         // Dead on arrival: what superseded it must be durable before this segment is used again, too.
                         Some(by) => self.segments.superseded(batch.segment, by),
                     }
+                    self.charge_committed(key, committed, &entry);
                 }
                 Item::Content { id, order } => {
                     let entry = stored().with_life(order.0 as u32);
@@ -63,24 +67,29 @@ impl Engine {
                 }
                 Item::Reference { key, order, pending, id } => {
                     freed += BLOCK_BYTES;
-                    match self.pending.commit(pending, order) {
+                    let committed = self.pending.commit(pending, order);
+                    match committed.superseded {
                         // What was counted as on its way is in the map now.
                         None => self.install(key.volume(), key.lba(), self.volumes.ids.entry(id), last_order, Seq(0)),
                         Some(_) => self.release_content(id, last_order),
                     }
+                    self.charge_committed(key, committed, &MapEntry::HOLE);
                 }
                 Item::Fill { key, order, pending, ones } => {
                     freed += RECORD_COST;
-                    if self.pending.commit(pending, order).is_none() {
+                    let committed = self.pending.commit(pending, order);
+                    if committed.superseded.is_none() {
                         let entry = if ones { MapEntry::ONES } else { MapEntry::ZERO };
                         self.install(key.volume(), key.lba(), entry, last_order, Seq(0));
                     }
+                    self.charge_committed(key, committed, &MapEntry::HOLE);
                 }
                 Item::Record => freed += RECORD_COST,
                 Item::Move { key, from } => {
                     let entry = stored();
                     self.settle_range(key.volume(), key.lba());
                     if let Some(old) = self.entry_at(key.volume(), key.lba(), from) {
+                        self.charge_moved(key, &old, &entry);
                         self.install(key.volume(), key.lba(), entry.with_life(old.life()), Order(0), batch.number);
                     }
                 }
@@ -137,10 +146,35 @@ impl Engine {
         (entry.has_payload() && entry.place() == place).then_some(entry)
     }
 
+    /// A version of a block has committed. If it was the last one on its way, the block is charged what the map has from now on, which is `installed` if that was
+    /// to be installed, in place of what its newest version was.
+    #[inline]
+    fn charge_committed(&mut self, key: BlockKey, committed: Committed, installed: &MapEntry) {
+        let Some(was_data) = committed.last else { return };
+        let mapped = match committed.superseded {
+            None => weight(installed),
+            Some(_) => self.volumes.get(key.volume()).map_or(0, |v| weight(&v.map.get(&self.volumes.arena, key.lba()))),
+        };
+        self.volumes.charge += mapped;
+        self.volumes.charge -= if was_data { u64::from(FULL_BLOCK_UNITS) } else { 0 };
+    }
+
+    /// A move is about to be installed: what it does not take any more is given back, unless a version on its way is charged in place of the block. (Shared content is
+    /// charged as it is installed; pages of the index are not charged at all.)
+    fn charge_moved(&mut self, key: BlockKey, old: &MapEntry, new: &MapEntry) {
+        let (before, after) = (weight(old), weight(new));
+        if before != after && ![VolumeId::SHARED, VolumeId::INDEX].contains(&key.volume()) && self.pending.find(key).is_none() {
+            self.volumes.charge = self.volumes.charge + after - before;
+        }
+    }
+
     /// Puts an entry into the map and keeps the live counters. `by`/`moved_by`: what supersedes the old one.
     fn install(&mut self, volume: VolumeId, lba: Lba, entry: MapEntry, by: Order, moved_by: Seq) {
         let Some((v, arena)) = self.volumes.get_mut(volume) else { return };
         let old = v.map.replace(arena, lba, entry);
+        if volume == VolumeId::SHARED {
+            self.volumes.charge = self.volumes.charge + weight(&entry) - weight(&old);
+        }
         if entry.has_payload() {
             self.segments.add_live(self.codec.segment(entry.place()), entry.length_units());
         }

@@ -251,7 +251,7 @@ impl<'g> Gather<'g> {
                 tables.volumes.change(id, |r| *r = record);
             }
         }
-        tables.volumes.used_blocks = tables.volumes.mapped_blocks();
+        tables.volumes.count_used();
     }
 }
 
