@@ -96,6 +96,31 @@ fn from_creation_to_destruction() {
     world.fails("pool import tank --dir .", "WR-POOL-008");
 }
 
+/// What reduction saves is spare space unless something else is asked for, when the pool is made or later; what is usable and what `stats` says go by it.
+#[test]
+fn reduction_is_used_as_spare_space_or_as_capacity() {
+    let world = World::new();
+    world.json(CREATE, "windrow/pool-create/1");
+    let status = |world: &World| world.json("stats tank", "windrow/stats/1")["capacity"].clone();
+    let spare = status(&world);
+    assert_eq!((spare["reduction"]["way"].as_str(), spare["used_bytes"].as_u64()), (Some("spare"), Some(0)));
+    assert_eq!(world.json("pool set tank reduction=capacity", "windrow/pool-set/1")["properties"]["reduction"], "capacity");
+    let capacity = status(&world);
+    assert_eq!(capacity["reduction"]["way"], "capacity");
+    let usable = |capacity: &Value| capacity["usable_bytes"].as_u64().expect("bytes");
+    assert!(usable(&capacity) < usable(&spare) && usable(&capacity) > usable(&spare) * 3 / 4, "a larger map, and the ends of columns: {capacity} of {spare}");
+    let shown = String::from_utf8(world.run("stats tank").stdout).expect("text");
+    assert!(shown.contains("reduction capacity: 0 B of blocks"), "{shown}");
+    assert!(String::from_utf8(world.run("pool get tank").stdout).expect("text").contains("capacity"));
+    assert_eq!(world.run("check tank").status.code(), Some(0));
+    world.fails("pool set tank reduction=half", "WR-POOL-006");
+    world.json("pool set tank reduction=spare spare=20%", "windrow/pool-set/1");
+    assert!(usable(&status(&world)) < usable(&spare), "the spare factor went with it");
+    world.json("pool destroy tank --yes", "windrow/pool-destroy/1");
+    world.json(&format!("{CREATE} --force --reduction capacity"), "windrow/pool-create/1");
+    assert_eq!(usable(&status(&world)), usable(&capacity));
+}
+
 #[test]
 fn a_daemon_serves_and_ends() {
     let world = World::new();

@@ -92,7 +92,7 @@ impl Engine {
         // pass by what waits: of two changes the later one stays.
         let changes_plan = |command: &Control| matches!(command, Control::SetProperties(_) | Control::Grow { .. } | Control::Remove { .. });
         let waits = || self.admission.is_held_up() || self.control.waiting.iter().any(|waiting| changes_plan(&waiting.command));
-        if changes_plan(&request.command) && waits() {
+        if self.waits_for_reduction(&request.command) || (changes_plan(&request.command) && waits()) {
             return self.control.waiting.push_back(request);
         }
         // Rounds of the journal reckon with the devices that there were when they began.
@@ -282,11 +282,14 @@ impl Engine {
         self.superblock.features.incompatible |= wish;
         let plan = self.plan_now(self.superblock.properties.spare_per_mille);
         self.superblock.features.incompatible = now;
-        plan.is_ok_and(|plan| self.volumes.used_blocks * BLOCK_BYTES <= plan.usable_bytes)
+        plan.is_ok_and(|plan| self.used_bytes() <= plan.usable_bytes)
     }
 
     fn set_properties(&mut self, id: ControlId, properties: Properties, out: &mut Outbox) -> Result<(), ControlError> {
         check_properties(&properties).map_err(ControlError::Invalid)?;
+        if properties.reduction != self.superblock.properties.reduction {
+            return self.change_reduction(id, properties, out);
+        }
         // While data moves between layouts the same spare factor may give a little less than was promised, and a crash may have undone trims that a larger one was admitted
         // for: a spare factor that is not larger takes nothing away, and is never refused.
         let asks_for_more = properties.spare_per_mille > self.superblock.properties.spare_per_mille;
@@ -294,7 +297,7 @@ impl Engine {
         if !asks_for_more && plan.usable_bytes < self.plan.usable_bytes {
             plan = self.plan.clone();
         }
-        if asks_for_more && self.volumes.used_blocks * BLOCK_BYTES > plan.usable_bytes {
+        if asks_for_more && self.used_bytes() > plan.usable_bytes {
             return Err(ControlError::NoSpace("the data in the pool leaves no room for this spare factor".into()));
         }
         let policy = self.policy_for(&properties, &plan).map_err(ControlError::Invalid)?;
@@ -311,6 +314,7 @@ impl Engine {
 
     /// Answers what has come true; goes on with a shutdown.
     pub(crate) fn control_step(&mut self, out: &mut Outbox) {
+        self.reduction_step(out);
         let (done, completed) = (self.superblock_writer.done, self.checkpoint.completed);
         self.control.recorded.retain(|(id, wish)| {
             let ready = *wish <= done;

@@ -171,9 +171,9 @@ impl Engine {
         self.volumes.get(volume).filter(|_| self.is_further_durable()).map_or(Dedup::Off, |v| v.record.dedup)
     }
 
-    /// What is kept beside the blocks of users for content that they share.
-    pub(crate) fn kept_for_sharing(&self) -> crate::format::Shares {
-        crate::format::Shares::of(&self.superblock.features)
+    /// What is kept beside the blocks of users, and what these may be.
+    pub(crate) fn kept(&self) -> crate::format::Kept {
+        crate::format::Kept::of(&self.superblock)
     }
 
     /// The kind of fingerprint that a volume's blocks get.

@@ -8,13 +8,13 @@
 //! of any SSD, and its header and footer are below 1 % of it.
 //!
 //! **Reserve.** Usable space leaves out: the open segment of each stream; what user writes must leave to cleaning and
-//! checkpoints; live images of two checkpoints; victims being emptied; batch headers; and of the rest the spare factor. Why that
-//! is enough is in docs/reserve.md.
+//! checkpoints; live images of two checkpoints; victims being emptied; batch headers; and of the rest the spare factor. Where reduction is capacity (`reduction.rs`), images are larger,
+//! and the ends of columns are left out, too. Why that is enough is in docs/reserve.md and docs/capacity.md.
 
 use crate::limits::{
-    BASE_STREAMS, CHECKPOINT_RESERVE, CLEANER_RESERVE, CLEANING_AHEAD_MAX, CLEANING_AHEAD_MIN, DEFAULT_CHUNK_ROWS, INDEX_PAGE_BLOCKS, JOURNAL_BYTES_MAX,
-    JOURNAL_BYTES_MIN, JOURNAL_CHUNK_DEFAULT, JOURNAL_DEVICE_AREA_MAX, JOURNAL_DEVICES_MAX, MAX_CHUNK_ROWS, MAX_NAME_BYTES, MAX_SEGMENT_ROWS, MAX_VICTIMS,
-    MIN_SEGMENT_ROWS, MIN_SEGMENTS, RESERVED_AHEAD, SEGMENTS_WANTED,
+    BASE_STREAMS, CAPACITY_MAP_FACTOR, CHECKPOINT_RESERVE, CLEANER_RESERVE, CLEANING_AHEAD_MAX, CLEANING_AHEAD_MIN, DEFAULT_CHUNK_ROWS, INDEX_PAGE_BLOCKS,
+    JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN, JOURNAL_CHUNK_DEFAULT, JOURNAL_DEVICE_AREA_MAX, JOURNAL_DEVICES_MAX, MAX_CHUNK_ROWS, MAX_NAME_BYTES,
+    MAX_SEGMENT_ROWS, MAX_VICTIMS, MIN_SEGMENT_ROWS, MIN_SEGMENTS, PACKED_UNITS_MAX, RESERVED_AHEAD, SEGMENTS_WANTED,
 };
 use crate::stream::Stream;
 use crate::{Engine, PoolPlan, PoolSpec};
@@ -22,12 +22,12 @@ use windrow_io::{MemberError, MemberIo};
 use windrow_layout::checkpoint::{LEAF_POINTERS, LIST_RECORDS, MAP_PAGE_ENTRIES, PagePointer, SegmentTableGeometry};
 use windrow_layout::index_page::INDEX_PAGES_MAX;
 use windrow_layout::superblock::{
-    CheckpointRoot, Features, Journals, LABEL_OFFSET, Label, MemberRecord, MemberState, PoolState, RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET,
-    SLOT_STRIDE, StreamPosition, Superblock, slot_offset,
+    CheckpointRoot, Features, Journals, LABEL_OFFSET, Label, MemberRecord, MemberState, PoolState, RESERVED_BYTES, Reduction, SLOT_BYTES, SLOT_COUNT,
+    SLOT_OFFSET, SLOT_STRIDE, StreamPosition, Superblock, slot_offset,
 };
 use windrow_units::{
-    BLOCK_BYTES, Epoch, Generation, JOURNAL_CHUNK_MIN, JournalArea, MAX_MEMBERS, MAX_STREAMS, MemberId, Order, PlaceCodec, Redundancy, RedundancyError,
-    SegmentId, Seq, Shape, Uuid, Zone, ZoneMap,
+    BLOCK_BYTES, Epoch, FULL_BLOCK_UNITS, Generation, JOURNAL_CHUNK_MIN, JournalArea, MAX_MEMBERS, MAX_STREAMS, MemberId, Order, PlaceCodec, Redundancy,
+    RedundancyError, SegmentId, Seq, Shape, Uuid, Zone, ZoneMap,
 };
 
 /// Why a pool can not be made.
@@ -242,14 +242,48 @@ impl Shares {
     }
 }
 
+/// What a plan goes by beside segments and the spare factor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Kept {
+    pub(crate) shares: Shares,
+    pub(crate) reduction: Reduction,
+}
+
+impl Kept {
+    /// Of a pool.
+    pub(crate) fn of(superblock: &Superblock) -> Self {
+        Self { shares: Shares::of(&superblock.features), reduction: superblock.properties.reduction }
+    }
+
+    /// The same, where what reduction saves is used for this.
+    pub(crate) fn with(self, reduction: Reduction) -> Self {
+        Self { reduction, ..self }
+    }
+
+    /// Blocks that pages of the map are kept for, for each block of payload.
+    fn map_factor(self) -> u64 {
+        if self.reduction == Reduction::Capacity { CAPACITY_MAP_FACTOR } else { 1 }
+    }
+}
+
+/// What of so many blocks may be filled with packed payload: at each column's end of a batch less than one payload is wasted.
+fn without_column_ends<'s>(usable: u64, shapes: impl Iterator<Item = &'s Shape>) -> u64 {
+    let of = |shape: &Shape| {
+        let batch = payload_blocks(shape) / u64::from(shape.rows / shape.chunk_rows).max(1);
+        let lost = (u64::from(PACKED_UNITS_MAX - 1) * u64::from(shape.data)).div_ceil(u64::from(FULL_BLOCK_UNITS));
+        u128::from(usable) * u128::from(batch.saturating_sub(lost)) / u128::from(batch.max(1))
+    };
+    shapes.map(of).min().unwrap_or(0) as u64
+}
+
 /// Capacity of a pool whose segments of the layout in force may all be used.
-pub(crate) fn plan_zones(zones: &ZoneMap, spare_per_mille: u16, shares: Shares) -> Result<PoolPlan, FormatError> {
+pub(crate) fn plan_zones(zones: &ZoneMap, spare_per_mille: u16, kept: Kept) -> Result<PoolPlan, FormatError> {
     let holdings: Vec<Holding> = zones.current().map(|z| Holding { shape: z.shape, segments: z.segments }).collect();
-    plan_holdings(&holdings, zones, spare_per_mille, shares, u64::MAX)
+    plan_holdings(&holdings, zones, spare_per_mille, kept, u64::MAX)
 }
 
 /// Capacity of a pool that may use these segments, with no more pages of the map than `map_pages`.
-pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mille: u16, shares: Shares, map_pages: u64) -> Result<PoolPlan, FormatError> {
+pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mille: u16, kept: Kept, map_pages: u64) -> Result<PoolPlan, FormatError> {
     let used = || holdings.iter().filter(|h| h.segments > 0);
     let segments: u32 = used().map(|h| h.segments).sum();
     // Segments of the layout in force may come into use at any time.
@@ -259,8 +293,8 @@ pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mil
     let payload_total: u64 = used().map(|h| payload_blocks(&h.shape) * u64::from(h.segments)).sum();
     let max_rows = zones.zones().iter().map(|z| z.shape.rows).max().unwrap_or(64);
     let table_pages = u64::from(SegmentTableGeometry::new(max_rows).pages(zones.segment_count())) + 2;
-    let index_pages = index_pages_for(payload_total, shares);
-    let map_pages_max = map_pages_for(payload_total, shares).min(map_pages);
+    let index_pages = index_pages_for(payload_total, kept.shares);
+    let map_pages_max = map_pages_for(payload_total, kept).min(map_pages);
     let pages = map_pages_max + table_pages;
     let leaves = pages.div_ceil(LEAF_POINTERS as u64) + 4;
     let list = leaves.div_ceil(LIST_RECORDS as u64);
@@ -282,7 +316,10 @@ pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mil
     if segments < needed {
         return Err(FormatError::TooSmall { segments, needed });
     }
-    let usable = (payload_total - largest_payload(holdings, reserve)).saturating_sub(index_pages) * u64::from(1000 - spare_per_mille) / 1000;
+    let mut usable = (payload_total - largest_payload(holdings, reserve)).saturating_sub(index_pages) * u64::from(1000 - spare_per_mille) / 1000;
+    if kept.reduction == Reduction::Capacity {
+        usable = without_column_ends(usable, shapes());
+    }
     Ok(PoolPlan {
         zones: zones.current().cloned().collect(),
         segments,
@@ -291,24 +328,25 @@ pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mil
         reserve_segments: reserve,
         checkpoint_segments,
         map_pages_max,
-        map_bytes: usable * 16,
-        ids_bytes: crate::dedup::Ids::bytes_for(usable),
+        map_bytes: usable * 16 * kept.map_factor(),
+        ids_bytes: crate::dedup::Ids::bytes_for(usable * kept.map_factor()),
         index_pages,
     })
 }
 
 /// Most pages that a map of a pool with these zones may have had under any of their layouts.
-pub(crate) fn map_pages_of_any_layout(zones: &ZoneMap, shares: Shares, now: u64) -> u64 {
+pub(crate) fn map_pages_of_any_layout(zones: &ZoneMap, kept: Kept, now: u64) -> u64 {
     let of = |layout: u32| zones.zones().iter().filter(|z| z.layout == layout).map(|z| payload_blocks(&z.shape) * u64::from(z.segments)).sum::<u64>();
-    zones.zones().iter().map(|z| map_pages_for(of(z.layout), shares)).max().unwrap_or(0).max(now)
+    zones.zones().iter().map(|z| map_pages_for(of(z.layout), kept)).max().unwrap_or(0).max(now)
 }
 
 /// Most pages of the map of a pool with this payload, those of the index included.
-fn map_pages_for(payload_total: u64, shares: Shares) -> u64 {
+fn map_pages_for(payload_total: u64, kept: Kept) -> u64 {
+    let shares = kept.shares;
     // Content that blocks share is in a map of its own: as many pages again, but those close together.
     let quarters = if shares == Shares::No { 5 } else { 9 };
     let map_of_index = index_pages_for(payload_total, shares).div_ceil(MAP_PAGE_ENTRIES as u64);
-    payload_total / MAP_PAGE_ENTRIES as u64 * quarters / 4 + 64 + map_of_index
+    payload_total * kept.map_factor() / MAP_PAGE_ENTRIES as u64 * quarters / 4 + 64 + map_of_index
 }
 
 fn index_pages_for(payload_total: u64, shares: Shares) -> u64 {
@@ -355,7 +393,7 @@ impl Engine {
         if u64::from(zones.segment_count()) > place_codec(spec.redundancy, &zones).max_segments() {
             return invalid("the pool has more segments than places can name; use larger segments");
         }
-        plan_zones(&zones, spec.properties.spare_per_mille, Shares::No)
+        plan_zones(&zones, spec.properties.spare_per_mille, Kept { shares: Shares::No, reduction: spec.properties.reduction })
     }
 
     /// Makes a pool: labels and the first superblock on every member, durable when it returns. Old superblock slots are
@@ -390,6 +428,12 @@ fn padded(mut bytes: Vec<u8>, len: usize) -> Vec<u8> {
     bytes
 }
 
+/// Incompatible flags of a new pool.
+fn first_flags(spec: &PoolSpec, journals: &Journals) -> u64 {
+    let journal = if *journals == Journals::default() { 0 } else { Features::JOURNAL };
+    journal | if spec.properties.reduction == Reduction::Capacity { Features::CAPACITY } else { 0 }
+}
+
 fn first_superblock(spec: &PoolSpec, zones: Vec<Zone>, journals: Journals) -> Superblock {
     let mut replay = [Stream::closed_position(); MAX_STREAMS];
     for (segment, stream) in BASE_STREAMS.into_iter().enumerate() {
@@ -408,7 +452,7 @@ fn first_superblock(spec: &PoolSpec, zones: Vec<Zone>, journals: Journals) -> Su
     };
     let members = all_members(spec);
     Superblock {
-        features: Features { incompatible: if journals == Journals::default() { 0 } else { Features::JOURNAL }, ..Features::default() },
+        features: Features { incompatible: first_flags(spec, &journals), ..Features::default() },
         journals,
         pool: spec.pool,
         pool_name: spec.name.clone(),

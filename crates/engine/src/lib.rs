@@ -4,7 +4,8 @@
 //! batch), `write/seal.rs` (plan, header, job, member writes), `write/commit.rs` (map and live counters), `flush.rs`
 //! (durability), `journal.rs` (small flushes). A read: `read.rs` (pending blocks, map, runs), `fetch.rs` (member reads, verification, rebuilding), `fetch/split.rs` (row by row),
 //! `slow.rs` (around slow members). Member commands: `member/send.rs`, `member/dispatch.rs` (which of them wait for others).
-//! Space: `segment.rs` (states, reuse rule), `clean.rs` (victims, moves), `clean/damage.rs` (victims with wrong tables), `checkpoint.rs` (images of the tables). Health:
+//! Space: `segment.rs` (states, reuse rule), `clean.rs` (victims, moves), `clean/damage.rs` (victims with wrong tables), `checkpoint.rs` (images of the tables), `weight.rs` and
+//! `reduction.rs` (what data is reckoned with, and what reduction saves is used for). Health:
 //! `examination.rs` and `examine.rs` (what each block of a batch must be), `scrub.rs` (one batch after the other), `rebuild.rs` (members that
 //! come back), `background.rs` (the pace of both). Growth: `segment/layers.rs` (which segments may be used while two layouts are there),
 //! `restripe.rs`. Accounts: `status.rs`, `survey.rs` (who refers to which shared content). Start:
@@ -37,6 +38,7 @@ mod read;
 mod rebuild;
 mod reconstruct;
 mod recover;
+mod reduction;
 mod restripe;
 mod scrub;
 mod segment;
@@ -56,8 +58,10 @@ pub use dedup::{DedupStatus, DedupSums};
 pub use format::FormatError;
 pub use jobs::Job;
 pub use recover::{Loss, Losses, LostBlocks, OpenError, RebuildPhase, RebuildProgress, RebuildReport, RebuiltVolume};
+pub use reduction::ReductionUse;
 pub use restripe::RestripeStatus;
 pub use stages::StageTimes;
+pub use windrow_layout::superblock::Reduction;
 pub use windrow_policy::kind::PlacementKind;
 pub use windrow_policy::select::Rule as VictimRule;
 pub use write::ReductionSums;
@@ -115,6 +119,7 @@ pub struct Engine {
     cleaner: clean::Cleaner,
     checkpoint: checkpoint::CheckpointState,
     control: control::ControlState,
+    reduction: reduction::ReductionState,
     examinations: slab::Slab<examination::Examination>,
     scrub: scrub::Scrub,
     rebuild: rebuild::Rebuild,

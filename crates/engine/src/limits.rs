@@ -200,6 +200,12 @@ pub const SEGMENTS_WANTED: u64 = 2000;
 /// Fewest segments of a pool: reserve, one victim and one segment of user data.
 pub const MIN_SEGMENTS: u32 = 16;
 
+/// Where what reduction saves is capacity, pages of the map are kept for so many times the blocks that fit unpacked: part of the format, as it says how many pages a checkpoint may
+/// have.
+pub const CAPACITY_MAP_FACTOR: u64 = 3;
+/// Most units of a packed payload.
+pub const PACKED_UNITS_MAX: u32 = 224;
+
 /// Under a lasting load users rest at one part in so many of the garbage there is (`write/pace.rs`): what is kept free is missing to
 /// cleaning. With 1/64 cleaning was measured to cost 0 to 0.8 % more (docs/decisions/0005-pacing.md).
 pub const PACE_GARBAGE_SHARE: u64 = 64;

@@ -151,6 +151,11 @@ impl Engine {
         }
     }
 
+    /// True if a layout is about to come into force.
+    pub(crate) fn restripe_is_coming(&self) -> bool {
+        self.restripe.coming.is_some()
+    }
+
     /// Capacity is what [`Engine::plan_now`] says.
     fn reckon_plan(&mut self) {
         if let Ok(plan) = self.plan_now(self.superblock.properties.spare_per_mille) {
@@ -162,7 +167,7 @@ impl Engine {
     /// of the reserve: where a larger map costs more than it brings, as many pages as there may be already will do.
     fn plan_over(&self, zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
         let holdings = self.segments.holdings(&self.zones);
-        let plan = |pages| plan_holdings(&holdings, zones, spare_per_mille, self.kept_for_sharing(), pages);
+        let plan = |pages| plan_holdings(&holdings, zones, spare_per_mille, self.kept(), pages);
         match (plan(u64::MAX), plan(self.plan.map_pages_max)) {
             (Ok(large), Ok(small)) if small.usable_bytes > large.usable_bytes => Ok(small),
             (Err(_), Ok(small)) => Ok(small),
@@ -175,7 +180,7 @@ impl Engine {
     pub(crate) fn plan_now(&self, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
         let mut plan = self.plan_in_force(spare_per_mille)?;
         if let Some(coming) = self.restripe.coming.as_ref().filter(|coming| matches!(coming.stage, Stage::Room | Stage::Introduce | Stage::Record)) {
-            let kept = self.kept_for_sharing();
+            let kept = self.kept();
             let then =
                 if coming.leaves.is_some() { plan_zones(&coming.zones, spare_per_mille, kept)? } else { self.plan_over(&coming.zones, spare_per_mille)? };
             plan.usable_bytes = plan.usable_bytes.min(then.usable_bytes);
@@ -185,11 +190,11 @@ impl Engine {
             plan.checkpoint_segments = plan.checkpoint_segments.max(then.checkpoint_segments);
             plan.reserve_segments = plan.reserve_segments.max(then.reserve_segments);
         }
-        Ok(plan)
+        Ok(self.bounded_by_change(plan))
     }
 
     fn plan_in_force(&self, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
-        let target = plan_zones(&self.zones, spare_per_mille, self.kept_for_sharing())?;
+        let target = plan_zones(&self.zones, spare_per_mille, self.kept())?;
         if !self.zones.has_superseded() {
             return Ok(target);
         }
@@ -197,12 +202,12 @@ impl Engine {
         let of_oldest = self.zones.zones().iter().filter(|z| z.layout == oldest);
         if self.is_losing_member() {
             // Usable is what will be left, and no more than the old layout alone had as long as data lies in it.
-            let before = plan_zones(&ZoneMap::new(of_oldest.cloned().collect()), spare_per_mille, self.kept_for_sharing());
+            let before = plan_zones(&ZoneMap::new(of_oldest.cloned().collect()), spare_per_mille, self.kept());
             let most = before.map_or(u64::MAX, |plan| plan.usable_bytes);
             return Ok(PoolPlan { usable_bytes: target.usable_bytes.min(most), ..target });
         }
         let before: Vec<Holding> = of_oldest.map(|z| Holding { shape: z.shape, segments: z.segments }).collect();
-        let before = plan_holdings(&before, &self.zones, spare_per_mille, self.kept_for_sharing(), u64::MAX);
+        let before = plan_holdings(&before, &self.zones, spare_per_mille, self.kept(), u64::MAX);
         let best = self.plan_over(&self.zones, spare_per_mille).into_iter().chain(before).max_by_key(|plan| plan.usable_bytes);
         let mut plan = best.unwrap_or_else(|| target.clone());
         plan.usable_bytes = plan.usable_bytes.min(target.usable_bytes);

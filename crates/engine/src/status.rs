@@ -120,7 +120,8 @@ impl Engine {
             discard: properties.discard,
             properties: *properties,
             plan: self.plan.clone(),
-            used_bytes: self.volumes.used_blocks * BLOCK_BYTES,
+            used_bytes: self.used_bytes(),
+            reduction_use: self.reduction_use(),
             warned_percent: self.counters.filling_reported,
             free_segments: self.segments.free_count(),
             data_segments: segments.closed,
@@ -215,8 +216,7 @@ impl Engine {
 
     /// Tells when use passes one of the pool's thresholds upwards. One that was told is told again only after use was [`FILLING_HYSTERESIS`] below it.
     pub(crate) fn report_filling(&mut self, out: &mut Outbox) {
-        let usable = (self.plan.usable_bytes / BLOCK_BYTES).max(1);
-        let percent = self.volumes.used_blocks * 100 / usable;
+        let percent = (u128::from(self.used_bytes()) * 100 / u128::from(self.plan.usable_bytes.max(1))) as u64;
         let warn_at = self.superblock.properties.warn_at;
         let highest = |percent: u64| warn_at.into_iter().filter(|at| percent >= u64::from(*at)).max().unwrap_or(0);
         let passed = highest(percent);
@@ -262,9 +262,7 @@ impl Engine {
             let live = self.segments.live_units();
             if self.ranges.is_idle() && (stored != live || mapped != self.volumes.used_blocks) {
                 let used = self.volumes.used_blocks;
-                return Err(format!(
-                    "{mapped} blocks mapped in (units, packed pieces) {stored:?}, {live:?} live in segments, {used} blocks counted as used"
-                ));
+                return Err(format!("{mapped} blocks mapped in (units, packed pieces) {stored:?}, {live:?} live in segments, {used} blocks counted as used"));
             }
             if self.ranges.is_idle() {
                 self.check_references()?;
@@ -277,9 +275,8 @@ impl Engine {
     fn check_charge(&self) -> Result<(), String> {
         let mapped = |key: BlockKey| self.volumes.get(key.volume()).map_or(0, |v| weight(&v.map.get(&self.volumes.arena, key.lba())));
         let pending = self.pending.newest();
-        let (stands, for_mapped) = pending.fold((0, 0), |(stands, mapped_too), (key, is_data)| {
-            (stands + if is_data { u64::from(FULL_BLOCK_UNITS) } else { 0 }, mapped_too + mapped(key))
-        });
+        let (stands, for_mapped) = pending
+            .fold((0, 0), |(stands, mapped_too), (key, is_data)| (stands + if is_data { u64::from(FULL_BLOCK_UNITS) } else { 0 }, mapped_too + mapped(key)));
         let (charge, due) = (self.volumes.charge, self.volumes.mapped_charge() + stands - for_mapped);
         if charge == due { Ok(()) } else { Err(format!("{charge} units are charged, by the maps and what is on its way it should be {due}")) }
     }

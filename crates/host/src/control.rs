@@ -233,6 +233,9 @@ pub struct PropertyChange {
     /// Per cent at which it is told that the pool fills; none: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warn_at: Option<Vec<u8>>,
+    /// What compression and deduplication save is used for, by its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reduction: Option<String>,
 }
 
 /// An answer.

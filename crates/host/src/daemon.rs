@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 use windrow_engine::api::{Control, ControlError, ControlReply, ScrubCommand};
-use windrow_engine::{PlacementKind, VictimRule};
+use windrow_engine::{PlacementKind, Reduction, VictimRule};
 use windrow_layout::checkpoint::{Compression, Dedup, SyncMode};
 use windrow_units::MemberId;
 
@@ -327,6 +327,12 @@ pub fn set_properties(pool: &Pool, change: &PropertyChange) -> Result<(), Failur
         properties.warn_at.clone_from(warn_at);
     }
     properties.rebuild_rate_min = change.rebuild_rate_min.unwrap_or(properties.rebuild_rate_min);
+    if let Some(reduction) = &change.reduction {
+        if Reduction::from_name(reduction).is_none() {
+            return Err(Failure::new(id::POOL_VALUE, what, format!("reduction is used for nothing called '{reduction}'")).remedy("use spare or capacity"));
+        }
+        properties.reduction.clone_from(reduction);
+    }
     pool.control(Control::SetProperties(properties.to_properties())).map_err(|error| control_failure(what.to_owned(), &error))?;
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::space::{SpaceReport, ratio};
 use serde::{Deserialize, Serialize};
 use windrow_engine::api::{Limits, MemberStats, PoolStatus, RebuildStatus, WrittenBytes};
 use windrow_engine::{PlacementKind, VictimRule as Rule};
-use windrow_layout::superblock::Properties;
+use windrow_layout::superblock::{Properties, Reduction};
 use windrow_units::{Uuid, VolumeId, Zone};
 
 /// Schema of [`PoolReport`].
@@ -124,6 +124,9 @@ pub struct PropertyReport {
     /// Per cent of the usable space at which it is told that the pool fills, ascending, at most four; empty: never.
     #[serde(default)]
     pub warn_at: Vec<u8>,
+    /// What compression and deduplication save is used for: `spare` or `capacity`.
+    #[serde(default)]
+    pub reduction: String,
 }
 
 impl From<&Properties> for PropertyReport {
@@ -139,6 +142,7 @@ impl From<&Properties> for PropertyReport {
             scrub_interval_days: properties.scrub_interval_days,
             read_latency_bound_ms: properties.read_latency_bound_ms,
             warn_at: properties.warn_at.into_iter().filter(|at| *at > 0).collect(),
+            reduction: properties.reduction.name().to_owned(),
         }
     }
 }
@@ -159,6 +163,7 @@ impl PropertyReport {
             scrub_interval_days: self.scrub_interval_days,
             read_latency_bound_ms: self.read_latency_bound_ms,
             warn_at: std::array::from_fn(|i| self.warn_at.get(i).copied().unwrap_or(0)),
+            reduction: Reduction::from_name(&self.reduction).unwrap_or_default(),
         }
     }
 }
@@ -170,7 +175,7 @@ pub struct CapacityReport {
     pub data_bytes: u64,
     /// Bytes that user data may fill.
     pub usable_bytes: u64,
-    /// Bytes filled.
+    /// Bytes filled: of blocks that hold data, or what these are charged where reduction is capacity.
     pub used_bytes: u64,
     /// Segments.
     pub segments: u32,
@@ -184,6 +189,9 @@ pub struct CapacityReport {
     pub reserve_segments: u32,
     /// Geometry.
     pub zones: Vec<Zone>,
+    /// What compression and deduplication save is used for, and what that does to cleaning.
+    #[serde(default)]
+    pub reduction: windrow_engine::ReductionUse,
 }
 
 /// Memory and queue bounds, and their use now.
@@ -503,6 +511,7 @@ impl From<&PoolStatus> for CapacityReport {
             data_live_bytes: status.data_live_bytes,
             reserve_segments: status.plan.reserve_segments,
             zones: status.plan.zones.clone(),
+            reduction: status.reduction_use,
         }
     }
 }

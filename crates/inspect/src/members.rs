@@ -13,7 +13,8 @@ use crate::report::{Finding, FindingKind, Findings, InspectReport, MemberReport,
 use std::collections::BTreeMap;
 use windrow_io::MemberIo;
 use windrow_layout::superblock::{
-    Features, LABEL_BYTES, LABEL_OFFSET, Label, MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError,
+    Features, LABEL_BYTES, LABEL_OFFSET, Label, MemberState, PoolState, Reduction, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock,
+    SuperblockError,
 };
 use windrow_units::{MAX_MEMBERS, MemberId, PoolUuid};
 
@@ -40,6 +41,7 @@ pub fn inspect_members(io: &mut dyn MemberIo) -> InspectReport {
         check_history(&found, newest, &mut findings);
         quorum = judge_members(&mut found, newest, &mut findings);
         check_leaving(newest, &mut findings);
+        check_reduction(newest, &mut findings);
         mark_aside(&mut found, newest);
         if newest.state == PoolState::Destroyed {
             findings.add(Finding::new(Severity::Note, FindingKind::LabelWrong, "the pool was destroyed"));
@@ -164,6 +166,14 @@ fn check_leaving(newest: &Superblock, findings: &mut Findings) {
             _ => (Severity::Note, "it leaves the pool: what lies on it moves to the others"),
         };
         findings.add(Finding::new(severity, FindingKind::MemberAbsent, message).member(MemberId(index as u8)));
+    }
+}
+
+/// Reduction as capacity comes with its flag: software that does not know it would fill the pool by blocks.
+fn check_reduction(newest: &Superblock, findings: &mut Findings) {
+    if newest.properties.reduction == Reduction::Capacity && newest.features.incompatible & Features::CAPACITY == 0 {
+        let message = "reduction is set to capacity, and the flag that keeps older software away is missing";
+        findings.add(Finding::new(Severity::Repairable, FindingKind::FlagMissing, message));
     }
 }
 

@@ -112,11 +112,13 @@ impl Features {
     /// Incompatible: a member leaves the pool. It has a place in zones of older layouts and none in the layout in force, and the space that is used is reckoned
     /// from what will be left.
     pub const LEAVING: u64 = 128;
+    /// Incompatible: what reduction saves may be, or have been, room for more data ([`Reduction::Capacity`]), so maps and ids may be more than the blocks of the pool.
+    pub const CAPACITY: u64 = 256;
     /// The flags that this version knows.
     pub const KNOWN: Self = Self {
         compatible: Self::GROWING,
         read_only: 0,
-        incompatible: Self::JOURNAL | Self::PACKED | Self::STREAMS | Self::SHARED | Self::ZSTD | Self::DEDUP_INDEX | Self::LEAVING,
+        incompatible: Self::JOURNAL | Self::PACKED | Self::STREAMS | Self::SHARED | Self::ZSTD | Self::DEDUP_INDEX | Self::LEAVING | Self::CAPACITY,
     };
 
     /// The flags that this version does not know.
@@ -264,6 +266,36 @@ pub struct CheckpointRoot {
     pub last_volume: u32,
 }
 
+/// What compression and deduplication save is used for. Values are on-disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[repr(u8)]
+pub enum Reduction {
+    /// Spare space: a pool takes as many blocks as without them, and cleaning moves less.
+    #[default]
+    Spare = 0,
+    /// Capacity: a pool takes what it has room for as it is stored.
+    Capacity = 1,
+}
+
+impl Reduction {
+    /// All, by their numbers.
+    pub const ALL: [Self; 2] = [Self::Spare, Self::Capacity];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Spare => "spare",
+            Self::Capacity => "capacity",
+        }
+    }
+
+    /// By its name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|way| way.name() == name)
+    }
+}
+
 /// Properties that can be set after creation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Properties {
@@ -289,6 +321,8 @@ pub struct Properties {
     pub read_latency_bound_ms: u32,
     /// Per cent of the usable space at which it is told that the pool fills, ascending; behind the last one zeroes. All zero: never.
     pub warn_at: [u8; 4],
+    /// What compression and deduplication save is used for.
+    pub reduction: Reduction,
 }
 
 impl Properties {
@@ -315,6 +349,7 @@ impl Properties {
         scrub_interval_days: 30,
         read_latency_bound_ms: 50,
         warn_at: [80, 90, 95, 0],
+        reduction: Reduction::Spare,
     };
 }
 

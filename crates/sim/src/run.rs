@@ -25,6 +25,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use windrow_engine::{Control, Engine, OpenOptions, OpenReport};
 use windrow_io::MemberIo;
+use windrow_layout::superblock::Reduction;
 use windrow_random::Rng;
 use windrow_units::{BLOCK_BYTES, MemberId, Uuid};
 
@@ -375,7 +376,9 @@ impl Run {
         (self.clean, self.owned) = (false, true);
         self.compare()?;
         if self.workload.is_none() {
-            let blocks = self.world.status().plan.usable_bytes / BLOCK_BYTES * self.scenario.fill_per_mille / 1000;
+            // What packs takes more blocks than there is room for whole ones.
+            let more = if self.scenario.properties.reduction == Reduction::Capacity { 2 } else { 1 };
+            let blocks = self.world.status().plan.usable_bytes / BLOCK_BYTES * self.scenario.fill_per_mille / 1000 * more;
             let mut workload = Workload::new(self.seed, blocks);
             let first = workload.first_volume();
             self.workload = Some(workload);

@@ -1,8 +1,8 @@
 //! What a seed decides before the run begins: members, redundancy, geometry, limits, and when the power goes.
 
-use crate::workload::{draw_policy, draw_properties};
+use crate::workload::{draw_policy, draw_properties, draw_way, draws_capacity};
 use windrow_engine::{JournalSpec, Limits, PoolSpec};
-use windrow_layout::superblock::{Properties, RESERVED_BYTES};
+use windrow_layout::superblock::{Properties, RESERVED_BYTES, Reduction};
 use windrow_random::Rng;
 use windrow_units::{BLOCK_BYTES, Redundancy, Uuid};
 
@@ -277,6 +277,8 @@ impl Scenario {
         let mut policies = Rng::stream(seed, "policy");
         let properties = draw_policy(&mut policies, draw_properties(&mut rng));
         let properties = streams.map_or(properties, |streams| streams.open(properties));
+        let reduction = if draws_capacity(seed) { draw_way(&mut Rng::stream(seed, "first reduction")) } else { Reduction::Spare };
+        let properties = Properties { reduction, ..properties };
         let limits = draw_limits(&mut rng, seed);
         let fill_per_mille = rng.pick(&[300, 600, 800, 900, 1000, 1300]);
         let fill_per_mille = streams.map_or(fill_per_mille, |streams| streams.fill_per_mille);

@@ -6,7 +6,7 @@ use crate::scenario::Streams;
 use std::collections::BTreeSet;
 use windrow_engine::ScrubCommand;
 use windrow_layout::checkpoint::{Compression, Dedup};
-use windrow_layout::superblock::Properties;
+use windrow_layout::superblock::{Properties, Reduction};
 use windrow_random::Rng;
 use windrow_units::VolumeId;
 
@@ -103,6 +103,8 @@ pub struct Workload {
     changes_per_mille: u64,
     /// What is drawn of policies alone.
     policies: Rng,
+    /// What is drawn of what reduction is used for alone, if it is ever another than spare space.
+    ways: Option<Rng>,
     /// What is drawn of deduplication alone.
     sharing: Sharing,
     /// Several streams of users are to be filled.
@@ -118,6 +120,9 @@ impl Workload {
         let phase = draw_phase(&mut rng);
         let mut compression = Rng::stream(seed, "compression");
         let (compressing_per_mille, changes_per_mille) = (compression.pick(&[0, 0, 500, 1000]), compression.pick(&[0, 2, 20]));
+        let mut ways = draws_capacity(seed).then(|| Rng::stream(seed, "reduction changes"));
+        // Where nothing is compressed both ways are much alike.
+        let compressing_per_mille = ways.as_mut().map_or(compressing_per_mille, |rng| rng.pick(&[compressing_per_mille, 1000, 1000, 800]));
         let changes_per_mille = if compressing_per_mille == 0 { 0 } else { changes_per_mille };
         Self {
             rng,
@@ -127,6 +132,7 @@ impl Workload {
             names: 0,
             compression,
             policies: Rng::stream(seed, "policy changes"),
+            ways,
             met: BTreeSet::new(),
             compressing_per_mille,
             changes_per_mille,
@@ -326,11 +332,22 @@ impl Workload {
     fn properties(&mut self) -> Properties {
         let properties = draw_properties(&mut self.rng);
         let properties = draw_policy(&mut self.policies, properties);
-        match self.streams {
+        let properties = match self.streams {
             Some(streams) if self.policies.chance(800) => streams.open(properties),
             _ => properties,
-        }
+        };
+        Properties { reduction: self.ways.as_mut().map_or(Reduction::Spare, draw_way), ..properties }
     }
+}
+
+/// A third of the seeds have pools whose reduction is capacity, at first or after some change of properties.
+pub fn draws_capacity(seed: u64) -> bool {
+    Rng::stream(seed, "reduction").chance(333)
+}
+
+/// One of the ways.
+pub fn draw_way(rng: &mut Rng) -> Reduction {
+    rng.pick(&[Reduction::Capacity, Reduction::Capacity, Reduction::Capacity, Reduction::Spare])
 }
 
 /// The properties with another policy: half of them have the placement that every pool has, and one of the two victim rules that were drawn.

@@ -14,7 +14,7 @@ use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_host::offline::{self, CreatePlan, CreateRequest};
 use windrow_host::registry::PoolEntry;
-use windrow_layout::superblock::Properties;
+use windrow_layout::superblock::{Properties, Reduction};
 use windrow_units::{BLOCK_BYTES, Redundancy};
 
 /// Arguments of `pool create`.
@@ -24,6 +24,7 @@ use windrow_units::{BLOCK_BYTES, Redundancy};
   windrow pool create --redundancy 5 --dry-run tank /dev/sdb /dev/sdc /dev/sdd
   windrow pool create --redundancy 6 --size 10G tank a.img b.img c.img d.img
   windrow pool create --redundancy 1 --copies 2 --spare 20% tank /dev/sdb /dev/sdc
+  windrow pool create --reduction capacity tank /dev/sdb /dev/sdc /dev/sdd /dev/sde
   windrow pool create --journal-device /dev/nvme0n1 --journal-device /dev/nvme1n1 tank /dev/sdb /dev/sdc /dev/sdd /dev/sde")]
 pub struct CreateArguments {
     /// Name of the pool.
@@ -52,6 +53,9 @@ pub struct CreateArguments {
     /// Most milliseconds that acknowledged data waits in memory before it is written out.
     #[arg(long, value_name = "MS", default_value = "50")]
     seal_age: u32,
+    /// What compression and deduplication save: spare space, so that cleaning moves less, or capacity for more data.
+    #[arg(long, value_parser = ["spare", "capacity"], default_value = "spare")]
+    reduction: String,
     /// Bytes of each member for the journal that makes small flushes cheap; 0: none; else 1/256 of the smallest member, 256K to 16M.
     #[arg(long, value_name = "SIZE")]
     journal: Option<Size>,
@@ -105,7 +109,12 @@ impl CreateArguments {
             chunk_rows: rows(self.chunk, "chunk")?,
             segment_rows,
             align_bytes: self.align.map_or_else(|| offline::alignment(segment_rows), |align| align.0),
-            properties: Properties { spare_per_mille: self.spare.0, seal_age_ms: self.seal_age, victim_policy: 0, discard: true, ..Properties::DEFAULT },
+            properties: Properties {
+                spare_per_mille: self.spare.0,
+                seal_age_ms: self.seal_age,
+                reduction: Reduction::from_name(&self.reduction).unwrap_or_default(),
+                ..Properties::DEFAULT
+            },
             journal_bytes: self.journal.map(|size| size.0),
             journal_devices: self.journal_device.clone(),
             journal_power_safe: self.journal_power_safe,

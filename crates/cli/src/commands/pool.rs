@@ -12,6 +12,7 @@ use crate::values::{Size, property};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::collections::BTreeMap;
+use windrow_engine::Reduction;
 use windrow_host::Failure;
 use windrow_host::control::{Command, ControlClient, Reply};
 use windrow_host::failure::id;
@@ -49,7 +50,7 @@ pub enum PoolCommand {
     /// Read and verify all live data of a served pool, and repair what is wrong.
     Scrub(ScrubArguments),
     /// Change properties.
-    #[command(after_help = properties_help("set", "windrow pool set tank spare=15% seal-age=20"))]
+    #[command(after_help = properties_help("set", "windrow pool set tank spare=15% seal-age=20\n  windrow pool set tank reduction=capacity"))]
     Set(SetArguments),
     /// Show properties.
     #[command(after_help = properties_help("get", "windrow pool get tank"))]
@@ -433,6 +434,10 @@ pub fn describe(report: &PoolReport) -> String {
         0 => String::new(),
         percent => format!(", beyond the warning at {percent} %"),
     };
+    let as_stored = match capacity.reduction.way {
+        Reduction::Spare => String::new(),
+        Reduction::Capacity => format!(", as it is stored: {} of blocks", Size(capacity.reduction.blocks_bytes)),
+    };
     let percent = (u128::from(capacity.used_bytes) * 1000).checked_div(u128::from(capacity.usable_bytes)).unwrap_or(0);
     let reason = report.stop_reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let served = if report.served { "" } else { " (not served)" };
@@ -444,7 +449,7 @@ pub fn describe(report: &PoolReport) -> String {
         members.row([member.member.to_string(), state, Size(member.size_bytes).to_string(), errors, member.path.clone()]);
     }
     format!(
-        "pool       {} ({})\nstate      {}{reason}{served}\nredundancy {}\nused       {} of {} ({}.{} %{warned})\npromised   {}\nstored     {}\nsegments   {} free of {}; the others take {} of all members, and hold {} of garbage\nat risk    {} not durable yet\njournal    {}\nscrub      {}\n{}{}{}{}",
+        "pool       {} ({})\nstate      {}{reason}{served}\nredundancy {}\nused       {} of {} ({}.{} %{warned}){as_stored}\npromised   {}\nstored     {}\nsegments   {} free of {}; the others take {} of all members, and hold {} of garbage\nat risk    {} not durable yet\njournal    {}\nscrub      {}\n{}{}{}{}",
         report.name,
         report.pool,
         report.state,

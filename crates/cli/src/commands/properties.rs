@@ -20,7 +20,8 @@ Properties:
   rebuild-rate-min  bytes each second of one member that a rebuild is given even while users are about, e.g. 10M
   scrub-interval  days from the end of a scrub to the next one, which begins by itself while the pool is served, e.g. 30, or off
   read-latency-bound  a read that takes longer, and much longer than usual, is answered from redundancy, e.g. 50ms, or off
-  warn-at        per cent of use at which it is told that the pool fills, four at most, e.g. 80,90,95, or off";
+  warn-at        per cent of use at which it is told that the pool fills, four at most, e.g. 80,90,95, or off
+  reduction      what compression and deduplication save: spare (cleaning moves less, the pool takes no more blocks) or capacity (it takes what fits as it is stored)";
 
 /// Reads `NAME=VALUE` pairs.
 pub fn parse(pairs: &[(String, String)]) -> Result<PropertyChange, Failure> {
@@ -44,6 +45,7 @@ pub fn parse(pairs: &[(String, String)]) -> Result<PropertyChange, Failure> {
                 let parts = value.split(',').map(|part| part.strip_suffix('%').unwrap_or(part).parse::<u8>().map_err(|_| format!("'{part}' is no percentage")));
                 change.warn_at = Some(parts.collect::<Result<_, _>>().map_err(wrong)?);
             }
+            "reduction" => change.reduction = Some(value.clone()),
             "victim-policy" => change.victim_policy = Some(value.clone()),
             "placement" => change.placement = Some(value.clone()),
             // Pools have not all placements of the laboratory: whoever knows the pool says which.
@@ -102,6 +104,7 @@ pub fn list(properties: &PropertyReport) -> Vec<(&'static str, String)> {
         ("rebuild-rate-min", exact(properties.rebuild_rate_min)),
         ("scrub-interval", if properties.scrub_interval_days == 0 { "off".to_owned() } else { format!("{}d", properties.scrub_interval_days) }),
         ("read-latency-bound", if properties.read_latency_bound_ms == 0 { "off".to_owned() } else { format!("{}ms", properties.read_latency_bound_ms) }),
+        ("reduction", properties.reduction.clone()),
         ("warn-at", if properties.warn_at.is_empty() { "off".to_owned() } else { properties.warn_at.iter().map(u8::to_string).collect::<Vec<_>>().join(",") }),
     ]
 }
@@ -123,6 +126,7 @@ mod tests {
             scrub_interval_days: 7,
             read_latency_bound_ms: 0,
             warn_at: vec![70, 99],
+            reduction: "capacity".to_owned(),
         };
         let pairs: Vec<(String, String)> = list(&properties).into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let change = parse(&pairs).unwrap();
@@ -134,6 +138,7 @@ mod tests {
         assert_eq!((unknown.victim_policy, unknown.placement.as_deref()), (None, Some("best")), "the pool knows which it has");
         assert_eq!((change.rebuild_rate, change.rebuild_rate_min), (Some(0), Some(300_001)));
         assert_eq!((change.scrub_interval_days, change.warn_at), (Some(7), Some(vec![70, 99])));
+        assert_eq!(change.reduction.as_deref(), Some("capacity"));
         assert_eq!((change.read_latency_bound_ms, milliseconds("70ms")), (Some(0), Ok(70)));
         for (name, value) in [
             ("rebuild-rate", "fast"),

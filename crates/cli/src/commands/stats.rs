@@ -7,7 +7,7 @@ use crate::table::Table;
 use crate::values::Size;
 use clap::Args;
 use windrow_host::metrics::written_by_cause;
-use windrow_host::report::{BoundsReport, PlacementReport, PoolReport};
+use windrow_host::report::{BoundsReport, CapacityReport, PlacementReport, PoolReport};
 use windrow_host::{Failure, LatencySummary};
 
 /// Arguments of `stats`.
@@ -36,7 +36,16 @@ pub fn run(arguments: &StatsArguments, output: &Output) -> Result<u8, Failure> {
 
 /// The figures as text.
 pub fn describe(report: &PoolReport) -> String {
-    [amplification(report), placement(&report.placement), members(report), latencies(report), stages(report), bounds(&report.bounds)].join("\n")
+    [
+        amplification(report),
+        reduction(&report.capacity),
+        placement(&report.placement),
+        members(report),
+        latencies(report),
+        stages(report),
+        bounds(&report.bounds),
+    ]
+    .join("\n")
         + &super::pool::rebuild(report)
         + &super::pool::restripe(report)
 }
@@ -64,6 +73,22 @@ pub fn amplification(report: &PoolReport) -> String {
         factor(factors.total_ppm),
         factor(factors.cleaning_ppm),
         table.render()
+    )
+}
+
+/// What compression and deduplication save is used for, and what cleaning would write for each byte of users under uniform overwrites: the closed form, not a measurement.
+fn reduction(capacity: &CapacityReport) -> String {
+    let shown = &capacity.reduction;
+    let when_full = |way: &str, ppm: u64| if ppm == 0 { String::new() } else { format!(", {} in a pool full by {way}", factor(ppm)) };
+    format!(
+        "reduction {}: {} of blocks count as {} of {} that live data and garbage share; uniform overwrites would settle at a cleaning WAF of {} now{}{}\n",
+        shown.way.name(),
+        Size(shown.blocks_bytes),
+        Size(shown.charged_bytes),
+        Size(shown.room_bytes),
+        factor(shown.cleaning_now_ppm),
+        when_full("spare", shown.cleaning_full_spare_ppm),
+        when_full("capacity", shown.cleaning_full_capacity_ppm)
     )
 }
 

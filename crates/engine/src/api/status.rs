@@ -275,8 +275,10 @@ pub struct PoolStatus {
     pub properties: windrow_layout::superblock::Properties,
     /// Geometry and capacity.
     pub plan: PoolPlan,
-    /// Blocks that count against `usable_bytes`, in bytes.
+    /// What counts against `usable_bytes`, in bytes: blocks that hold data, or their charge where what reduction saves is capacity.
     pub used_bytes: u64,
+    /// What compression and deduplication save is used for, and what that does to cleaning.
+    pub reduction_use: crate::ReductionUse,
     /// Free segments now.
     pub free_segments: u32,
     /// Segments now that hold user data and are closed: not open, free, dead, or of checkpoints.

@@ -30,6 +30,7 @@ pub use rebuild::{RebuildPhase, RebuildProgress, RebuildReport, RebuiltVolume};
 pub(crate) use replay::place_in;
 
 use crate::checkpoint::CheckpointState;
+use crate::format::Kept;
 use crate::limits::{STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
 use crate::member::{Member, Members, SuperblockWriter, add, redundancy_holds, superblock_image};
 use crate::order::Orders;
@@ -38,7 +39,9 @@ use crate::stream::Stream;
 use crate::{Engine, MemberStats, OpenOptions, OpenPhase, OpenReport};
 use windrow_io::{BufPool, MemberError, MemberErrorKind, MemberIo, Payload};
 use windrow_layout::checkpoint::VolumeState;
-use windrow_layout::superblock::{Features, Fence, MAX_FENCES, MemberRecord, MemberState, PoolState, Properties, SLOT_BYTES, Superblock, slot_offset};
+use windrow_layout::superblock::{
+    Features, Fence, MAX_FENCES, MemberRecord, MemberState, PoolState, Properties, Reduction, SLOT_BYTES, Superblock, slot_offset,
+};
 use windrow_policy::select::Rule;
 use windrow_units::{BLOCK_BYTES, MAX_MEMBERS, MemberId, Order, PlaceCodec, SegmentId, Uuid, VolumeId, ZoneMap};
 
@@ -184,13 +187,13 @@ impl Engine {
         let quorum::Ruling { found, mut superblock, lagging, notes, aside } = quorum::newest_without(io, options, failing, remembered)?;
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.place_codec();
-        let shares = crate::format::Shares::of(&superblock.features);
-        let mut plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille, shares).map_err(|e| OpenError::Damage(e.to_string()))?;
+        let kept = Kept::of(&superblock);
+        let mut plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille, kept).map_err(|e| OpenError::Damage(e.to_string()))?;
         let mut limits = options.limits;
         let map_bytes_wanted = limits.map_bytes;
         // (What the checkpoint holds may be of a time before a member began to leave.)
-        let payload_pages = crate::format::map_pages_of_any_layout(&zones, shares, plan.map_pages_max);
-        limits.map_bytes = limits.map_bytes.min(payload_pages * BLOCK_BYTES);
+        let bounds = map_bounds(&zones, kept, &plan, map_bytes_wanted);
+        limits.map_bytes = bounds.own_bytes;
         let largest = zones.zones().iter().map(|z| u64::from(z.shape.chunk_rows) * u64::from(z.shape.data) * BLOCK_BYTES).max().unwrap_or(0);
         limits.pending_bytes = limits.pending_bytes.max(4 * largest);
         limits.batches_in_flight = limits.batches_in_flight.max(1);
@@ -201,7 +204,7 @@ impl Engine {
         reader.aside = aside;
         let mut report = OpenReport { clean: superblock.state == PoolState::Exported, notes, ..Default::default() };
         watch(OpenPhase::Checkpoint);
-        let (mut tables, loaded, root) = load::newest_checkpoint(&mut reader, &superblock, limits.map_bytes, &mut report)?;
+        let (mut tables, loaded, root) = load::newest_checkpoint(&mut reader, &superblock, bounds.most_bytes, &mut report)?;
         watch(OpenPhase::Replay);
         let outcome = replay::replay(&mut reader, &superblock, &root, &mut tables, options.discard_journal, &mut report)?;
         watch(OpenPhase::Fence);
@@ -224,7 +227,8 @@ impl Engine {
             report.completed_batches += redundancy::complete(&mut reader, outcome.chains.iter().flat_map(|chain| &chain.batches), spent)?;
             report.completed_records += outcome.journal.complete(&mut reader, outcome.restart.covered, outcome.restart.accepted, spent)?;
             superblock.parent_hash = found.content_hash();
-            plan = set_flags(&mut superblock, &tables, plan);
+            plan = set_flags(&mut superblock, &mut tables, &bounds, plan, &mut report);
+            limits.map_bytes = limits.map_bytes.max(tables.volumes.arena.max_pages() * BLOCK_BYTES).min(map_bytes_wanted);
             raise_fence(&mut superblock, &outcome.restart, options.host, &root);
         }
         let mut engine = build(superblock, tables, loaded, &outcome.restart, root.id, online, plan, limits, buffers, options.read_only);
@@ -296,15 +300,37 @@ fn lower_missed_from(superblock: &mut Superblock, root: u64) {
     }
 }
 
+/// What the map may take.
+struct MapBounds {
+    /// Pages, the way that the superblock says.
+    own_pages: u64,
+    own_bytes: u64,
+    /// Bytes, whatever way it is: the superblock that said that there may be more pages may be lost.
+    most_bytes: u64,
+}
+
+fn map_bounds(zones: &ZoneMap, kept: Kept, plan: &crate::PoolPlan, wanted: u64) -> MapBounds {
+    // (What the checkpoint holds may be of a time before a member began to leave.)
+    let pages = |kept| crate::format::map_pages_of_any_layout(zones, kept, plan.map_pages_max);
+    let own_pages = pages(kept);
+    let bytes = |pages: u64| wanted.min(pages * BLOCK_BYTES);
+    MapBounds { own_pages, own_bytes: bytes(own_pages), most_bytes: bytes(pages(kept.with(Reduction::Capacity))) }
+}
+
 /// Sets the flags that what there is calls for, and gives the plan that goes with them.
-fn set_flags(superblock: &mut Superblock, tables: &Tables, plan: crate::PoolPlan) -> crate::PoolPlan {
-    let found = superblock.features.incompatible;
+fn set_flags(superblock: &mut Superblock, tables: &mut Tables, bounds: &MapBounds, plan: crate::PoolPlan, report: &mut OpenReport) -> crate::PoolPlan {
+    let (found, way) = (superblock.features.incompatible, superblock.properties.reduction);
     superblock.features.incompatible |= tables::features(tables);
-    if superblock.features.incompatible == found {
+    if tables.volumes.arena.used_pages() > bounds.own_pages {
+        superblock.features.incompatible |= Features::CAPACITY;
+        superblock.properties.reduction = Reduction::Capacity;
+        tables.volumes.arena.set_max_bytes(bounds.most_bytes);
+        report.notes.push("the map has more pages than reduction=spare allows: the superblock that set it to capacity is lost, and it is set again".into());
+    }
+    if (superblock.features.incompatible, superblock.properties.reduction) == (found, way) {
         return plan;
     }
-    let shares = crate::format::Shares::of(&superblock.features);
-    crate::format::plan_zones(&tables.zones, superblock.properties.spare_per_mille, shares).unwrap_or(plan)
+    crate::format::plan_zones(&tables.zones, superblock.properties.spare_per_mille, Kept::of(superblock)).unwrap_or(plan)
 }
 
 /// The superblock of the new epoch.
@@ -390,6 +416,7 @@ fn build(
         cleaner: Default::default(),
         checkpoint,
         control: Default::default(),
+        reduction: Default::default(),
         examinations: Default::default(),
         scrub: Default::default(),
         rebuild: Default::default(),

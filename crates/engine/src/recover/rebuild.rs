@@ -118,8 +118,8 @@ impl Engine {
         let superblock = &ruling.superblock;
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.place_codec();
-        let shares = crate::format::Shares::of(&superblock.features);
-        let plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille, shares).map_err(|e| OpenError::Damage(e.to_string()))?;
+        let kept = crate::format::Kept::of(superblock);
+        let plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille, kept).map_err(|e| OpenError::Damage(e.to_string()))?;
         let online: Vec<bool> =
             superblock.members.iter().enumerate().map(|(m, r)| r.state == MemberState::Online && io.is_present(MemberId(m as u8))).collect();
         let mut reader = Reader::new(io, &zones, codec, &buffers, online.clone(), superblock.pool);

@@ -3,7 +3,7 @@
 use super::chain::Chain;
 use super::pages::ensure_page;
 use super::{OpenError, Tables};
-use crate::limits::LBA_BITS;
+use crate::limits::{CAPACITY_MAP_FACTOR, LBA_BITS};
 use crate::volume::{Volume, Volumes};
 use crate::weight::packed;
 use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
@@ -172,10 +172,10 @@ pub(super) fn void_references(tables: &mut Tables) -> Vec<(VolumeId, Lba)> {
 }
 
 /// The first id that no pool of this size gives: by the format, whatever memory somebody gives to maps today. (Pages of maps are at most nine quarters of what the segments
-/// could hold, and 64.)
+/// could hold, where reduction is capacity three times that, and 64.)
 fn ids_end(zones: &ZoneMap) -> u64 {
     let blocks: u64 = zones.zones().iter().map(|zone| zone.shape.data_blocks() * u64::from(zone.segments)).sum();
-    (blocks / 4 * 9 + 64 * MAP_PAGE_ENTRIES as u64).min(u64::from(u32::MAX))
+    (blocks * CAPACITY_MAP_FACTOR / 4 * 9 + 64 * MAP_PAGE_ENTRIES as u64).min(u64::from(u32::MAX))
 }
 
 /// References to ids that can not have been given are lost: a damaged map must not cost memory, or another id its references.

@@ -133,11 +133,11 @@ impl Engine {
     fn grown_zones(&self, members: &[(MemberId, u64)]) -> Result<ZoneMap, ControlError> {
         let refuse = |error: FormatError| ControlError::Invalid(error.to_string());
         let zones = self.with_layout_over(members)?;
-        let target = plan_zones(&zones, self.superblock.properties.spare_per_mille, self.kept_for_sharing()).map_err(refuse)?;
+        let target = plan_zones(&zones, self.superblock.properties.spare_per_mille, self.kept()).map_err(refuse)?;
         if target.usable_bytes <= self.plan.usable_bytes {
             return Err(ControlError::Invalid("the pool would not have more usable space: the new members are too small".into()));
         }
-        if self.volumes.used_blocks * BLOCK_BYTES > self.plan_over(&zones, self.superblock.properties.spare_per_mille).map_err(refuse)?.usable_bytes {
+        if self.used_bytes() > self.plan_over(&zones, self.superblock.properties.spare_per_mille).map_err(refuse)?.usable_bytes {
             return Err(ControlError::NoSpace("the pool is too full to hold the tables of two layouts; trim or delete something first".into()));
         }
         Ok(zones)

@@ -17,7 +17,7 @@ use crate::member::life::Change;
 use crate::segment::largest_group;
 use crate::{ControlError, ControlId, Engine, Notice, Outbox, PoolPlan};
 use windrow_layout::superblock::Features;
-use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, JournalArea, MemberId, Order, SegmentId, Uuid, ZoneMap};
+use windrow_units::{FULL_BLOCK_UNITS, JournalArea, MemberId, Order, SegmentId, Uuid, ZoneMap};
 
 /// Checkpoints that are forced in vain before it is given up.
 const FORCED_IN_VAIN: u32 = 4;
@@ -106,12 +106,12 @@ impl Engine {
 
     /// Capacity of what will be left.
     fn plan_without(&self, zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPlan, ControlError> {
-        plan_zones(zones, spare_per_mille, self.kept_for_sharing()).map_err(|error| ControlError::NoSpace(format!("without this member: {error}")))
+        plan_zones(zones, spare_per_mille, self.kept()).map_err(|error| ControlError::NoSpace(format!("without this member: {error}")))
     }
 
     fn check_fits(&self, plan: &PoolPlan) -> Result<(), ControlError> {
         let no_space = |text: String| Err(ControlError::NoSpace(text));
-        let (used, usable) = (self.volumes.used_blocks * BLOCK_BYTES, plan.usable_bytes);
+        let (used, usable) = (self.used_bytes(), plan.usable_bytes);
         if used > usable {
             return no_space(format!("{used} bytes are in use, {usable} would be usable afterwards: trim or delete {} bytes first", used - usable));
         }

@@ -18,6 +18,7 @@ use super::room::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS};
 use crate::dedup::Sharing;
 use crate::limits::STREAM_USER;
 use crate::pending::{BlockKey, Content, PendingSlot};
+use crate::reduction::Need;
 use crate::stages::Stage;
 use crate::weight::weight;
 use crate::{Engine, Outbox};
@@ -25,8 +26,8 @@ use std::collections::VecDeque;
 use windrow_io::{Op, Payload, Request, RequestError, RequestId};
 use windrow_layout::batch::{Entry, FillState, RangeState};
 use windrow_layout::checkpoint::{Dedup, MAP_PAGE_ENTRIES, SyncMode, VolumeRecord};
-use windrow_reduce::{BlockClass, Codec, Print};
 use windrow_layout::map_entry::MapEntry;
+use windrow_reduce::{BlockClass, Codec, Print};
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, Order, VolumeId};
 
 /// Bytes a record without payload counts against the bound on pending bytes: about what it takes in memory.
@@ -363,7 +364,7 @@ impl Engine {
     fn admit_blocks(&mut self, volume: VolumeId, first: Lba, data: Payload) -> Result<(Order, Order), RequestError> {
         let count = (data.len() / BLOCK_SIZE) as u64;
         let mut scratch = std::mem::take(&mut self.admission.scratch);
-        let room = self.survey(volume, first, &data, &mut scratch).and_then(|more| self.check_space(more));
+        let room = self.survey(volume, first, &data, &mut scratch).and_then(|need| self.check_space(need));
         self.admission.scratch = scratch;
         if let Err(error) = room {
             self.drop_empty_pages(volume, first, count);
@@ -439,10 +440,10 @@ impl Engine {
         self.volumes.charge -= charge;
     }
 
-    /// Classifies all blocks and makes sure that their map pages exist; tells how many more blocks will hold data.
-    pub(super) fn survey(&mut self, volume: VolumeId, first: Lba, data: &Payload, scratch: &mut Vec<Surveyed>) -> Result<u64, RequestError> {
+    /// Classifies all blocks and makes sure that their map pages exist; tells what space they need.
+    pub(super) fn survey(&mut self, volume: VolumeId, first: Lba, data: &Payload, scratch: &mut Vec<Surveyed>) -> Result<Need, RequestError> {
         scratch.clear();
-        let mut more = 0u64;
+        let mut need = Need::default();
         for (i, block) in data.chunks_exact(BLOCK_SIZE).enumerate() {
             let lba = Lba(first.0 + i as u64);
             if i == 0 || lba.0.is_multiple_of(MAP_PAGE_ENTRIES as u64) {
@@ -467,18 +468,20 @@ impl Engine {
                 }
             };
             let class = windrow_reduce::classify(block);
-            more += u64::from(class == BlockClass::Data && !was_data);
+            if class == BlockClass::Data {
+                need = need.and(Need { blocks: u64::from(!was_data), units: u64::from(FULL_BLOCK_UNITS) - charge });
+            }
             scratch.push(Surveyed { class, was_data, charge, pending });
         }
         let data = scratch.iter().filter(|surveyed| surveyed.class == BlockClass::Data).count() as u64;
         // Where there is no memory for further ids blocks are not shared; that refuses nobody.
         self.admission.may_share = self.dedup_of(volume) != Dedup::Off && self.has_ids(data);
-        Ok(more)
+        Ok(need)
     }
 
     /// Refuses more data than the pool has space for.
-    pub(super) fn check_space(&mut self, more: u64) -> Result<(), RequestError> {
-        if more > 0 && self.volumes.used_blocks + more > self.plan.usable_bytes / BLOCK_BYTES {
+    pub(super) fn check_space(&mut self, need: Need) -> Result<(), RequestError> {
+        if !self.has_space(need) {
             self.counters.refused_space += 1;
             return Err(RequestError::NoSpace);
         }

@@ -2,7 +2,7 @@
 //! of a member that kept one from it is on record).
 
 use crate::limits::{STREAMS, is_cleaned, is_user};
-use crate::pending::{BlockKey, Committed};
+use crate::pending::{BlockKey, Committed, PendingSlot};
 use crate::piece::units_of;
 use crate::stages::Stage;
 use crate::stream::{Batch, BatchStage, Item};
@@ -47,13 +47,10 @@ impl Engine {
                 Item::Data { key, order, pending } => {
                     let entry = stored();
                     freed += BLOCK_BYTES;
-                    let committed = self.pending.commit(pending, order);
-                    match committed.superseded {
-                        None => self.install(key.volume(), key.lba(), entry, last_order, Seq(0)),
+                    if let Some(by) = self.commit_version((key, pending, order), entry, last_order) {
                         // Dead on arrival: what superseded it must be durable before this segment is used again, too.
-                        Some(by) => self.segments.superseded(batch.segment, by),
+                        self.segments.superseded(batch.segment, by);
                     }
-                    self.charge_committed(key, committed, &entry);
                 }
                 Item::Content { id, order } => {
                     let entry = stored().with_life(order.0 as u32);
@@ -67,22 +64,14 @@ impl Engine {
                 }
                 Item::Reference { key, order, pending, id } => {
                     freed += BLOCK_BYTES;
-                    let committed = self.pending.commit(pending, order);
-                    match committed.superseded {
-                        // What was counted as on its way is in the map now.
-                        None => self.install(key.volume(), key.lba(), self.volumes.ids.entry(id), last_order, Seq(0)),
-                        Some(_) => self.release_content(id, last_order),
+                    // What was counted as on its way is in the map now, or is let go of.
+                    if self.commit_version((key, pending, order), self.volumes.ids.entry(id), last_order).is_some() {
+                        self.release_content(id, last_order);
                     }
-                    self.charge_committed(key, committed, &MapEntry::HOLE);
                 }
                 Item::Fill { key, order, pending, ones } => {
                     freed += RECORD_COST;
-                    let committed = self.pending.commit(pending, order);
-                    if committed.superseded.is_none() {
-                        let entry = if ones { MapEntry::ONES } else { MapEntry::ZERO };
-                        self.install(key.volume(), key.lba(), entry, last_order, Seq(0));
-                    }
-                    self.charge_committed(key, committed, &MapEntry::HOLE);
+                    self.commit_version((key, pending, order), if ones { MapEntry::ONES } else { MapEntry::ZERO }, last_order);
                 }
                 Item::Record => freed += RECORD_COST,
                 Item::Move { key, from } => {
@@ -146,17 +135,23 @@ impl Engine {
         (entry.has_payload() && entry.place() == place).then_some(entry)
     }
 
-    /// A version of a block has committed. If it was the last one on its way, the block is charged what the map has from now on, which is `installed` if that was
-    /// to be installed, in place of what its newest version was.
+    /// A version of a block commits: it goes into the map as `entry`, unless the order that is returned superseded it already. If it was the last one on its way, the block
+    /// is charged what the map has from now on, in place of what its newest version was.
     #[inline]
-    fn charge_committed(&mut self, key: BlockKey, committed: Committed, installed: &MapEntry) {
-        let Some(was_data) = committed.last else { return };
-        let mapped = match committed.superseded {
-            None => weight(installed),
-            Some(_) => self.volumes.get(key.volume()).map_or(0, |v| weight(&v.map.get(&self.volumes.arena, key.lba()))),
-        };
-        self.volumes.charge += mapped;
-        self.volumes.charge -= if was_data { u64::from(FULL_BLOCK_UNITS) } else { 0 };
+    fn commit_version(&mut self, (key, pending, order): (BlockKey, PendingSlot, Order), entry: MapEntry, last_order: Order) -> Option<Order> {
+        let Committed { superseded, last } = self.pending.commit(pending, order);
+        if superseded.is_none() {
+            self.install(key.volume(), key.lba(), entry, last_order, Seq(0));
+        }
+        if let Some(was_data) = last {
+            let mapped = match superseded {
+                None => weight(&entry),
+                Some(_) => self.volumes.get(key.volume()).map_or(0, |v| weight(&v.map.get(&self.volumes.arena, key.lba()))),
+            };
+            self.volumes.charge += mapped;
+            self.volumes.charge -= if was_data { u64::from(FULL_BLOCK_UNITS) } else { 0 };
+        }
+        superseded
     }
 
     /// A move is about to be installed: what it does not take any more is given back, unless a version on its way is charged in place of the block. (Shared content is

@@ -136,7 +136,7 @@ impl Engine {
     fn rest_units(&self, segment: u64) -> u64 {
         let segments = u64::from(self.plan.segments.saturating_sub(self.plan.reserve_segments));
         let spare = segments * segment / 1000 * u64::from(self.superblock.properties.spare_per_mille);
-        let unused = (self.plan.usable_bytes / BLOCK_BYTES).saturating_sub(self.volumes.used_blocks) * DATA_UNITS;
+        let unused = (self.plan.usable_bytes.saturating_sub(self.used_bytes()) / BLOCK_BYTES) * DATA_UNITS;
         ((spare + unused) / PACE_GARBAGE_SHARE).min(PACE_REST_SEGMENTS * segment)
     }
 

@@ -12,6 +12,7 @@
 
 use super::room::DATA_UNITS;
 use crate::pending::BlockKey;
+use crate::reduction::Need;
 use crate::{Engine, Outbox};
 use windrow_io::{Payload, RequestError, RequestId};
 use windrow_layout::batch::Entry;
@@ -75,13 +76,13 @@ impl Engine {
     /// Makes sure that all pieces can be admitted; returns the number of their blocks.
     pub(super) fn survey_pieces(&mut self, volume: VolumeId, pieces: &[(Lba, Payload)]) -> Result<u64, RequestError> {
         let mut scratch = std::mem::take(&mut self.admission.scratch);
-        let (mut more, mut blocks) = (Ok(0), 0);
+        let (mut need, mut blocks) = (Ok(Need::default()), 0);
         for (first, data) in pieces {
-            more = more.and_then(|more| Ok(more + self.survey(volume, *first, data, &mut scratch)?));
+            need = need.and_then(|need| Ok(need.and(self.survey(volume, *first, data, &mut scratch)?)));
             blocks += (data.len() / BLOCK_SIZE) as u64;
         }
         self.admission.scratch = scratch;
-        if let Err(error) = more.and_then(|more| self.check_space(more)) {
+        if let Err(error) = need.and_then(|need| self.check_space(need)) {
             for (first, data) in pieces {
                 self.drop_empty_pages(volume, *first, (data.len() / BLOCK_SIZE) as u64);
             }

@@ -147,6 +147,7 @@ impl StateMachine for FakeMachine {
                 ids_bytes: 0,
             },
             used_bytes: 0,
+            reduction_use: Default::default(),
             free_segments: 0,
             data_segments: 0,
             cleaning_segments: 0,

@@ -59,6 +59,7 @@ pub(crate) fn sample() -> PoolReport {
             data_live_bytes: 0,
             reserve_segments: 1,
             zones: Vec::new(),
+            reduction: Default::default(),
         },
         space: SpaceReport { provisioned_bytes: 1 << 20, logical_bytes: 4096, unique_bytes: 4096, stored_bytes: 2048, ..SpaceReport::default() },
         bounds: BoundsReport {

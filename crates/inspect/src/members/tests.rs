@@ -162,3 +162,16 @@ fn a_growing_pool_needs_more_members_than_its_redundancy() {
     pool.save();
     assert!(inspect_members(&mut pool.io).quorum);
 }
+
+/// Reduction as capacity without its flag: older software would open the pool, and fill it by blocks.
+#[test]
+fn capacity_comes_with_its_flag() {
+    let mut pool = pool();
+    pool.superblock.properties.reduction = Reduction::Capacity;
+    pool.save();
+    assert_eq!(kinds(&inspect_members(&mut pool.io)), [(FindingKind::FlagMissing, Severity::Repairable)]);
+    pool.superblock.features.incompatible |= Features::CAPACITY;
+    pool.save();
+    let report = inspect_members(&mut pool.io);
+    assert!(report.findings.list.is_empty(), "{:?}", report.findings);
+}

@@ -334,6 +334,7 @@ fn put_properties(out: &mut [u8], properties: &Properties) {
         at => at,
     };
     put(out, 48, &warn_at);
+    put(out, 44, &[properties.reduction as u8]);
     put(out, 8, &properties.rebuild_rate.to_le_bytes());
     put(out, 16, &or_default(properties.rebuild_rate_min, default.rebuild_rate_min).to_le_bytes());
     let bound = or_default(properties.read_latency_bound_ms.into(), default.read_latency_bound_ms.into());
@@ -390,6 +391,7 @@ fn decode_properties(bytes: &[u8]) -> Result<Properties, SuperblockError> {
         scrub_interval_days,
         read_latency_bound_ms,
         warn_at: decode_warn_at(bytes)?,
+        reduction: Reduction::ALL.get(usize::from(u8_at(bytes, 44))).copied().ok_or(SuperblockError::Malformed("a property has an unknown value"))?,
     })
 }
 

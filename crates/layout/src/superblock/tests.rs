@@ -80,6 +80,7 @@ fn full() -> Superblock {
             scrub_interval_days: u16::MAX,
             read_latency_bound_ms: u32::MAX,
             warn_at: [1, 2, 99, 100],
+            reduction: Reduction::Capacity,
         },
         journals: Journals {
             internal: JournalArea::fit(u64::MAX >> 1, 3, RESERVED_BYTES, JOURNAL_BYTES, 64 << 10, 4096),

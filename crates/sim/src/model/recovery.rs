@@ -153,13 +153,23 @@ impl Model {
         let Some(at) = self.properties.iter().position(|(other, _)| *other == id) else { return Ok(()) };
         match result {
             Ok(ControlReply::Done) => _ = self.properties.drain(..at),
-            // Only more spare room can fail to be found.
-            Err(ControlError::NoSpace(_)) if self.properties[..at].iter().any(|(_, before)| before.spare_per_mille < self.properties[at].1.spare_per_mille) => {
-                self.properties.remove(at);
-            }
+            // Only more spare room can fail to be found, and room for the other way of reduction.
+            Err(ControlError::NoSpace(_)) if self.may_want_more(at) => _ = self.properties.remove(at),
+            // While data moves to a newer layout the way stays.
+            Err(ControlError::Invalid(why)) if why.contains("restriping") && self.may_turn(at) => _ = self.properties.remove(at),
             other => return Err(Violation::new(crate::Broken::Error, format!("{:?} was answered with {other:?}", self.properties[at].1))),
         }
         Ok(())
+    }
+
+    /// True if these properties may be refused for want of space.
+    fn may_want_more(&self, at: usize) -> bool {
+        self.may_turn(at) || self.properties[..at].iter().any(|(_, before)| before.spare_per_mille < self.properties[at].1.spare_per_mille)
+    }
+
+    /// True if reduction may have been used for something else when these properties were asked for.
+    fn may_turn(&self, at: usize) -> bool {
+        self.properties[..at].iter().any(|(_, before)| before.reduction != self.properties[at].1.reduction)
     }
 
     /// What must be shown when nothing is under way.

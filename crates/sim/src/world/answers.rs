@@ -17,13 +17,17 @@ impl World {
         });
         let engine = self.engine.as_ref();
         let (usable_before, map_before) = (self.usable_bytes, self.map_bytes);
+        let is_changing = self.model.is_changing_properties();
         let full = |bytes: u64| {
             engine.is_none_or(|engine| {
                 let status = engine.status();
                 // Each block of a request may need a page of the map, and one more leads up to it.
                 let map_is_full = status.map_pages + bytes / BLOCK_BYTES + 1 > status.map_pages_max;
                 let map_is_full = map_is_full || status.map_bytes + bytes + BLOCK_BYTES > status.limits.map_bytes.min(map_before);
-                map_is_full || status.used_bytes + status.pending_bytes + bytes > status.plan.usable_bytes.min(usable_before)
+                let least = status.plan.usable_bytes.min(usable_before);
+                // While the way of reduction changes both count.
+                let by_blocks = is_changing && status.reduction_use.blocks_bytes + status.pending_bytes + bytes > least;
+                map_is_full || by_blocks || status.used_bytes + status.pending_bytes + bytes > least
             })
         };
         self.model.complete(completion, full)?;

@@ -3,6 +3,7 @@
 use super::World;
 use crate::model::shown_properties;
 use crate::violation::{Violation, ensure};
+use windrow_engine::Reduction;
 use windrow_io::{MemberCommand, MemberIo};
 use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
 
@@ -60,7 +61,12 @@ impl World {
             ensure!(shown.mapped_bytes == bytes, Accounting, "volume {id}: {} mapped bytes, should be {bytes}", shown.mapped_bytes);
             ensure!(shown.size_bytes == volume.size_bytes(), Protocol, "volume {id} has {} bytes, should be {}", shown.size_bytes, volume.size_bytes());
         }
-        ensure!(status.used_bytes == used, Accounting, "{} used bytes, should be {used}", status.used_bytes);
+        let shown = status.reduction_use;
+        ensure!(shown.blocks_bytes == used, Accounting, "{} bytes of blocks are used, should be {used}", shown.blocks_bytes);
+        let (charged, stored) = (shown.charged_bytes, status.stored_bytes);
+        ensure!((stored..=used).contains(&charged), Accounting, "{charged} bytes are charged for {stored} stored ones of {used}");
+        let counts = if shown.way == Reduction::Capacity { charged } else { used };
+        ensure!(status.used_bytes == counts, Accounting, "{} used bytes, should be {counts} with {:?}", status.used_bytes, shown.way);
         let deleting = status.volumes.iter().filter(|volume| volume.deleting).count();
         ensure!(deleting == 0, Leak, "{deleting} volumes are still being deleted at rest");
         self.check_user_counters()?;

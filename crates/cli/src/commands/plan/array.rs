@@ -219,7 +219,7 @@ fn describe(report: &Report, arguments: &ArrayArguments) -> String {
         printed(report.assumptions.log_wear, 2)
     ));
     if arguments.compression.is_some() {
-        text.push_str("The lines \"packed\" say what compression brings. Windrow uses what it saves for less wear only; more capacity is the sources' way.\n");
+        text.push_str("The lines \"packed\" say what compression brings. They are reckoned for less wear, which is what a pool uses it for unless it is set to reduction=capacity.\n");
     }
     text
 }
