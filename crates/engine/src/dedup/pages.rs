@@ -360,7 +360,8 @@ impl Engine {
     pub(crate) fn close_index(&mut self, out: &mut Outbox) {
         let pages = &mut self.shared.pages;
         let is_new = pages.filling.len() > pages.resumed;
-        if std::mem::replace(&mut pages.closed, true) || !(is_new || !pages.waiting.is_empty()) || !self.may_write_index_pages() {
+        let has_some = is_new || !pages.waiting.is_empty();
+        if std::mem::replace(&mut pages.closed, true) || !has_some || !self.may_write_index_pages() {
             return;
         }
         let has_room = self.room_units() >= RECORD_UNITS + DATA_UNITS && self.make_room(STREAM_USER, 2 * ENTRY_BOUND, FULL_BLOCK_UNITS, out);

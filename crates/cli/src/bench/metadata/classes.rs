@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn the_journal_goes_by_its_place_and_data_by_its_bytes() {
         let mut classes = Classes::new();
-        classes.set_journal(vec![10..12]);
+        classes.set_journal(std::iter::once(10..12).collect());
         classes.note_file(&[&[7; BLOCK_SIZE][..], b"the end"].concat());
         let mut end = [0; BLOCK_SIZE];
         end[..7].copy_from_slice(b"the end");

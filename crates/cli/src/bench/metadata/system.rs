@@ -68,7 +68,7 @@ fn xfs_log(superblock: &[u8; 4096]) -> Option<Vec<Range<u64>>> {
         return None;
     }
     let first = (start >> group_bits) * group_blocks + (start & ((1 << group_bits) - 1));
-    Some(vec![first..first + length])
+    Some(std::iter::once(first..first + length).collect())
 }
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
         block[84..88].copy_from_slice(&1000u32.to_be_bytes());
         block[96..100].copy_from_slice(&500u32.to_be_bytes());
         block[124] = 10;
-        assert_eq!(xfs_log(&block), Some(vec![2006..2506]));
+        assert_eq!(xfs_log(&block), Some(std::iter::once(2006..2506).collect()));
         block[0] = 0;
         assert_eq!(xfs_log(&block), None);
     }
