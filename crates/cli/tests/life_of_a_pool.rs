@@ -101,7 +101,7 @@ fn from_creation_to_destruction() {
 fn reduction_is_used_as_spare_space_or_as_capacity() {
     let world = World::new();
     world.json(CREATE, "windrow/pool-create/1");
-    let status = |world: &World| world.json("stats tank", "windrow/stats/1")["capacity"].clone();
+    let status = |world: &World| world.json("stats tank", "windrow/pool-status/1")["capacity"].clone();
     let spare = status(&world);
     assert_eq!((spare["reduction"]["way"].as_str(), spare["used_bytes"].as_u64()), (Some("spare"), Some(0)));
     assert_eq!(world.json("pool set tank reduction=capacity", "windrow/pool-set/1")["properties"]["reduction"], "capacity");
