@@ -8,7 +8,7 @@ use windrow_units::MemberId;
 
 /// A fault of one operation on one member. The member does not know its own id: [`DeviceError::of`] adds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{kind:?} error at byte {offset} (system error {code})")]
+#[error("{} at byte {offset} (system error {code})", kind.name(*code))]
 pub struct DeviceError {
     /// What kind.
     pub kind: MemberErrorKind,

@@ -75,9 +75,21 @@ pub enum MemberErrorKind {
     PowerCut,
 }
 
+impl MemberErrorKind {
+    /// What is said of it. A fault that is of no kind of its own is called what the system calls the error number `code`, such as
+    /// "No space left on device".
+    pub fn name(self, code: i32) -> String {
+        if self != Self::Other || code == 0 {
+            return format!("{self:?} error");
+        }
+        let said = std::io::Error::from_raw_os_error(code).to_string();
+        said.split(" (os error").next().unwrap_or_default().to_owned()
+    }
+}
+
 /// A fault of a member. Small, so that it travels by value; the system's own message goes to the event log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("member {member}: {kind:?} error at byte {offset} (system error {code})")]
+#[error("member {member}: {} at byte {offset} (system error {code})", kind.name(*code))]
 pub struct MemberError {
     /// Which member.
     pub member: MemberId,
@@ -122,4 +134,18 @@ pub trait MemberIo {
     fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MemberError>;
     /// Makes completed writes durable.
     fn flush(&mut self, member: MemberId) -> Result<(), MemberError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A member file on a full file system once was an "Other error", which tells nobody what to do.
+    #[test]
+    fn a_full_file_system_is_called_so() {
+        let error = |kind, code| MemberError { member: MemberId(2), kind, offset: 4096, code }.to_string();
+        assert_eq!(error(MemberErrorKind::Other, 28), "member 2: No space left on device at byte 4096 (system error 28)");
+        assert_eq!(error(MemberErrorKind::Media, 5), "member 2: Media error at byte 4096 (system error 5)");
+        assert_eq!(error(MemberErrorKind::Other, 0), "member 2: Other error at byte 4096 (system error 0)");
+    }
 }
