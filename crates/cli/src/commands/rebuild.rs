@@ -22,9 +22,12 @@ pub struct RebuildArguments {
     /// Write what --rebuild-map found.
     #[arg(long, requires = "rebuild_map")]
     repair: bool,
-    /// Rebuild although the pool can be opened as it is.
+    /// Rebuild although the pool can be opened as it is, or is refused for something else than damage.
     #[arg(long, requires = "repair")]
     even_if_sound: bool,
+    /// Most bytes of memory for maps: at least what the pool is served with.
+    #[arg(long, value_name = "SIZE", requires = "rebuild_map")]
+    map_memory: Option<Size>,
 }
 
 /// Runs it; the result is the exit code.
@@ -46,12 +49,15 @@ pub fn run(pool: &str, place: &PoolPlace, arguments: &RebuildArguments, output: 
 }
 
 fn rebuild(pool: &str, place: &PoolPlace, arguments: &RebuildArguments) -> Result<RebuildReport, Failure> {
-    if context::daemon_of(pool, place).is_some() {
+    if context::daemon_of(pool, place)?.is_some() {
         return Err(Failure::new(id::POOL_BUSY, format!("cannot check pool '{pool}'"), "a daemon serves it").remedy("stop the daemon first"));
     }
     let registry = context::registry();
     let found = offline::locate(&place.target(Some(pool)), &registry)?;
-    let request = OpenRequest { read_only: !arguments.repair, ..OpenRequest::default() };
+    let mut request = OpenRequest { read_only: !arguments.repair, ..OpenRequest::default() };
+    if let Some(map) = arguments.map_memory {
+        request.limits.map_bytes = map.0;
+    }
     let (mut phase, mut line) = (RebuildPhase::Scan, Progress::new("scanning segments"));
     offline::rebuild(&found, &registry, &request, arguments.repair, arguments.even_if_sound, &mut |progress: RebuildProgress| {
         if progress.phase != phase {

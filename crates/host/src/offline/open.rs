@@ -111,7 +111,9 @@ pub(super) fn refusal_of(what: &str, found: &FoundPool, error: &OpenError) -> Fa
     };
     let failure = Failure::new(id, what, error);
     let missing = found.missing();
-    if id == id::POOL_JOURNAL {
+    if id == id::POOL_MEMORY {
+        failure.remedy("allow more with --map-memory (`windrow serve`, `windrow check --rebuild-map`)")
+    } else if id == id::POOL_JOURNAL {
         failure.remedy("connect them and name them with --members; --discard-journal starts without them and loses what had been promised since the last batch")
     } else if !missing.is_empty() {
         failure.remedy(format!("members {missing:?} were not found: name them with --members, or see --force in `windrow pool import --help`"))
@@ -125,8 +127,8 @@ pub(super) fn refusal_of(what: &str, found: &FoundPool, error: &OpenError) -> Fa
 /// Rebuilds the map of a pool from its batches (see [`Engine::rebuild_map`]); with `write`, makes it the pool's state.
 ///
 /// # Errors
-/// As [`open`]. With `write`, also if the pool can be opened as it is and `even_if_sound` is not set: a rebuild would bring back
-/// blocks that were trimmed.
+/// As [`open`]. With `write` and without `even_if_sound` also if the pool can be opened as it is, or is refused for anything else than
+/// damage: a rebuild would bring back blocks that were trimmed.
 pub fn rebuild(
     found: &FoundPool,
     registry: &Registry,
@@ -146,12 +148,28 @@ pub fn rebuild(
     };
     if write && !even_if_sound {
         let look = windrow_engine::api::OpenOptions { read_only: true, ..options.clone() };
-        if Engine::open(&mut io, buffers.clone(), &look).is_ok() {
-            let why = "the pool can be opened as it is, and a rebuild would bring back blocks that were trimmed";
-            return Err(Failure::new(id::POOL_VALUE, format!("will not rebuild pool '{}'", found.name), why).remedy("import it; or give --even-if-sound"));
-        }
+        let trial = Engine::open(&mut io, buffers.clone(), &look).map(drop);
+        must_be_damaged(found, trial)?;
     }
     Engine::rebuild_map(&mut io, buffers, &options, write, watch).map_err(|error| refusal(found, &error))
+}
+
+/// Only what is damaged is rebuilt. A map that is larger than the memory it may use here, a member that could not be read just now, or members that are away
+/// say nothing about the pool's state, which a rebuild would throw away.
+fn must_be_damaged(found: &FoundPool, trial: Result<(), OpenError>) -> Result<(), Failure> {
+    let what = format!("will not rebuild pool '{}'", found.name);
+    match trial {
+        Err(OpenError::Damage(_) | OpenError::Lost(_)) => Ok(()),
+        Ok(()) => {
+            let why = "the pool can be opened as it is, and a rebuild would bring back blocks that were trimmed";
+            Err(Failure::new(id::POOL_VALUE, what, why).remedy("import it; or give --even-if-sound"))
+        }
+        Err(error) => {
+            let failure = refusal_of(&what, found, &error);
+            let remedy = format!("{}; or give --even-if-sound, which does not ask whether the pool is damaged", failure.remedy);
+            Err(failure.remedy(remedy))
+        }
+    }
 }
 
 /// Locks the members and recovers the pool.
@@ -198,4 +216,24 @@ pub fn open_for_reading(members: &[super::FoundMember], locked: bool) -> Result<
         table[member.slot.index()] = Some(Arc::new(opened));
     }
     Ok(SyncMembers::new(table))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windrow_io::{MemberError, MemberErrorKind};
+
+    /// Any error of the trial once was leave to throw away the pool's state: a map larger than this command's bound, a read that failed once.
+    #[test]
+    fn only_what_is_damaged_is_rebuilt() {
+        let found = FoundPool { name: "tank".to_owned(), pool: windrow_units::Uuid([1; 16]), members: Vec::new(), strays: Vec::new(), twins: None };
+        let answer = |trial| must_be_damaged(&found, trial).map_err(|failure| failure.id);
+        assert_eq!(answer(Err(OpenError::Damage("no checkpoint can be read".to_owned()))), Ok(()));
+        assert_eq!(answer(Ok(())), Err(id::POOL_VALUE.to_owned()));
+        let passing = MemberError { member: MemberId(1), kind: MemberErrorKind::Media, offset: 0, code: 5 };
+        assert_eq!(answer(Err(OpenError::Member(passing))), Err(id::MEMBER_IO.to_owned()));
+        assert_eq!(answer(Err(OpenError::NoQuorum { present: 1, total: 4 })), Err(id::POOL_MEMBERS.to_owned()));
+        let failure = must_be_damaged(&found, Err(OpenError::MapMemory { limit: 4096 })).unwrap_err();
+        assert!(failure.id == id::POOL_MEMORY && failure.remedy.contains("--map-memory"), "{failure}");
+    }
 }
