@@ -1,6 +1,7 @@
 //! The `windrow` command: pools, volumes, the daemon that serves them, and what shows how well they do.
 //!
 //! Exit codes: 0 done; 4 failed (the error line starts with a stable id such as `WR-POOL-001`); 2 wrong usage of the command line.
+//! A result that cannot be written is a failure; 141 if its reader went away.
 //! `pool status --exit-code`: 0 online, 1 degraded, 2 stopped, 4 error. `check`: 0 sound, 1 rebuilt, 4 errors found, 8 could not be made.
 
 mod bench;
@@ -11,6 +12,7 @@ mod demo;
 mod drawing;
 mod estimate;
 mod figures;
+mod files;
 mod load;
 mod nbd_client;
 mod output;
@@ -97,6 +99,8 @@ fn main() -> ExitCode {
     };
     start_log();
     let output = Output::new(arguments.output);
+    // Of a check, 4 says that something is damaged.
+    let is_check = matches!(arguments.command, Command::Check(_) | Command::Pool(commands::pool::PoolCommand::Scrub(_)));
     let outcome = match arguments.command {
         Command::Pool(command) => commands::pool::run(command, &output),
         Command::Volume(command) => commands::volume::run(command, &output),
@@ -114,13 +118,11 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments, &output),
         Command::Completions(arguments) => commands::completions::run(&arguments),
     };
-    match outcome {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => {
-            output.failure(&failure);
-            ExitCode::from(FAILED)
-        }
-    }
+    let code = outcome.unwrap_or_else(|failure| {
+        output.failure(&failure);
+        FAILED
+    });
+    ExitCode::from(output::end(code, if is_check { windrow_inspect::exit::OPERATIONAL } else { FAILED }))
 }
 
 /// The log goes to standard error. Errors: something was lost or stopped; warnings: it goes on, but somebody should look; info: changes

@@ -4,7 +4,12 @@ use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::Value;
 use std::io::Write;
+use std::sync::Mutex;
 use windrow_host::Failure;
+use windrow_host::failure::id;
+
+/// Exit code if the reader of the result went away: what shells show of a program that SIGPIPE ended, as most do then.
+pub const PIPE: u8 = 128 + 13;
 
 /// Form of the output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -51,6 +56,11 @@ impl Output {
         if self.is_json() {
             self.result("error", &serde_json::json!({ "error": failure }), String::new);
         }
+        self.remark(failure);
+    }
+
+    /// Prints a failure beside a result: to standard error only.
+    pub fn remark(&self, failure: &Failure) {
         drop(writeln!(std::io::stderr(), "windrow: {failure}"));
     }
 }
@@ -68,8 +78,29 @@ pub fn with_schema(name: &str, value: &impl Serialize) -> Value {
     json
 }
 
-/// Writes to standard output; a reader that went away is its own affair.
+/// The first error of standard output.
+static LOST: Mutex<Option<std::io::Error>> = Mutex::new(None);
+
+/// Writes to standard output. What can not be written is kept for [`end`].
 pub fn print(text: &str) {
     let mut out = std::io::stdout().lock();
-    drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        LOST.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(error);
+    }
+}
+
+/// What a command ends with that would end with `code`: a result that did not arrive is no success. It is `failed` then, with a line on
+/// standard error, or without one [`PIPE`] if the reader went away. Codes that are not 0 say enough.
+pub fn end(code: u8, failed: u8) -> u8 {
+    let Some(error) = LOST.lock().unwrap_or_else(|e| e.into_inner()).take() else { return code };
+    let left = error.kind() == std::io::ErrorKind::BrokenPipe;
+    if !left {
+        let failure = Failure::new(id::LOCAL_FILE, "cannot write the result to standard output", error);
+        Output::new(Format::Text).remark(&failure.remedy("make room, or send it elsewhere; what the command did is done"));
+    }
+    match (code, left) {
+        (0, true) => PIPE,
+        (0, false) => failed,
+        (code, _) => code,
+    }
 }

@@ -2,8 +2,8 @@
 //!
 //! A report is built once and goes to both: the page holds all of it, the folder each picture as SVG and as PNG. Files take their names when they are whole.
 
+use crate::files::{cannot, save};
 use clap::Args;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use windrow_host::Failure;
 use windrow_host::failure::id;
@@ -39,7 +39,7 @@ impl ReportArguments {
             save(path, report.render().as_bytes())?;
         }
         if let Some(folder) = &self.pictures {
-            std::fs::create_dir_all(folder).map_err(|error| cannot(folder, &error))?;
+            std::fs::create_dir_all(folder).map_err(|error| cannot(folder, error))?;
             for (name, picture) in &report.pictures {
                 save_picture(&folder.join(format!("{name}.svg")), picture)?;
                 save_picture(&folder.join(format!("{name}.png")), picture)?;
@@ -127,20 +127,4 @@ pub fn save_picture(path: &Path, picture: &Picture) -> Result<(), Failure> {
         Failure::new(id::NOT_AVAILABLE, format!("cannot draw {}", path.display()), error).remedy(remedy)
     })?;
     save(path, &png)
-}
-
-fn cannot(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(id::LOCAL_FILE, format!("cannot write {}", path.display()), error).remedy("check the folder, your rights to it and its room")
-}
-
-/// Writes a file that has its name only when it is whole.
-pub fn save(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // As any new file: what the user's mask leaves of it.
-    let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-    let written = tempfile::Builder::new().permissions(open_to_all).tempfile_in(folder).and_then(|mut part| {
-        part.write_all(bytes)?;
-        part.persist(path).map_err(|error| error.error)
-    });
-    written.map(drop).map_err(|error| cannot(path, &error))
 }

@@ -16,7 +16,7 @@ pub fn tell(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             crate::output::print(&error.render().to_string());
-            return ExitCode::SUCCESS;
+            return ExitCode::from(crate::output::end(0, crate::FAILED));
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             // The help is the answer to a command that is not finished.

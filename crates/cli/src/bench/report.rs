@@ -2,10 +2,11 @@
 
 use super::machine::Meter;
 use crate::figures::factor;
+use crate::files::save;
 use crate::output::{Output, with_schema};
 use clap::Args;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use windrow_host::failure::{Failure, id};
 
 /// Where results go beside standard output.
@@ -95,22 +96,18 @@ impl Findings {
         let others = value["conditions"]["others_cpu_ppm"].as_u64().unwrap_or(0) / 10_000;
         text.push_str(&format!("other processes used {others} % of the processors meanwhile\n"));
         if let Some(path) = &arguments.picture {
-            write(path, &self.picture)?;
+            save(path, self.picture.as_bytes())?;
         }
         if let Some(dir) = &arguments.results {
             let failure = |error: std::io::Error| Failure::new(id::LOCAL_FILE, format!("cannot make the folder {}", dir.display()), error);
             std::fs::create_dir_all(dir).map_err(failure)?;
-            write(&dir.join(format!("{schema}.json")), &format!("{:#}\n", with_schema(&schema, &value)))?;
-            write(&dir.join(format!("{schema}.txt")), &text)?;
-            write(&dir.join(format!("{schema}.svg")), &self.picture)?;
+            save(&dir.join(format!("{schema}.json")), format!("{:#}\n", with_schema(&schema, &value)).as_bytes())?;
+            save(&dir.join(format!("{schema}.txt")), text.as_bytes())?;
+            save(&dir.join(format!("{schema}.svg")), self.picture.as_bytes())?;
         }
         output.result(&schema, &value, || text);
         Ok(0)
     }
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(|error| Failure::new(id::LOCAL_FILE, format!("cannot write {}", path.display()), error))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod info;
 mod plot;
 pub mod record;
 
+use crate::files;
 use crate::output::Output;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
@@ -239,13 +240,8 @@ impl From<std::io::Error> for Ended {
 
 /// Writes a trace into a file beside the one that is wanted, so that nothing half done takes its name; also says how many bytes the file has.
 fn write_trace(out: &Path, target: Target, gzip: bool, fill: impl FnOnce(&mut FileWriter) -> Result<(), Ended>) -> Result<(Written, u64), Failure> {
-    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let cannot = |error: std::io::Error| {
-        Failure::new(id::LOCAL_FILE, format!("cannot write {}", out.display()), error).remedy("check the folder, your rights to it and its room")
-    };
-    // As any new file: what the user's mask leaves of it.
-    let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-    let part = tempfile::Builder::new().permissions(open_to_all).tempfile_in(folder).map_err(cannot)?;
+    let cannot = |error: std::io::Error| files::cannot(out, error);
+    let part = files::draft(out)?;
     let mut writer = Writer::new(BufWriter::new(part), target, gzip).map_err(cannot)?;
     fill(&mut writer).map_err(|ended| match ended {
         Ended::Written(error) => cannot(error),
@@ -254,7 +250,7 @@ fn write_trace(out: &Path, target: Target, gzip: bool, fill: impl FnOnce(&mut Fi
     let (to, written) = writer.finish().map_err(cannot)?;
     let part = to.into_inner().map_err(|error| cannot(error.into_error()))?;
     let bytes = part.as_file().metadata().map_err(cannot)?.len();
-    part.persist(out).map_err(|error| cannot(error.error))?;
+    files::put(part, out)?;
     Ok((written, bytes))
 }
 
