@@ -43,8 +43,14 @@ pub fn registry() -> Registry {
 }
 
 /// A daemon that answers for this pool.
-pub fn daemon_of(name: &str, place: &PoolPlace) -> Option<ControlClient> {
-    ControlClient::connect(&place.control_socket(name))
+///
+/// # Errors
+/// Others could have put its socket there.
+pub fn daemon_of(name: &str, place: &PoolPlace) -> Result<Option<ControlClient>, Failure> {
+    if place.control.is_none() && paths::trusted_run_dir()?.is_none() {
+        return Ok(None);
+    }
+    Ok(ControlClient::connect(&place.control_socket(name)))
 }
 
 /// Asks the daemon; if there is none, opens the pool, does it, and closes the pool again.
@@ -54,7 +60,7 @@ pub fn ask(name: &str, place: &PoolPlace, command: Command) -> Result<Reply, Fai
 
 /// The same; `force`: open the pool even if another host has it, or too many members are missing.
 pub fn ask_with(name: &str, place: &PoolPlace, command: Command, force: bool) -> Result<Reply, Failure> {
-    if let Some(mut client) = daemon_of(name, place) {
+    if let Some(mut client) = daemon_of(name, place)? {
         return client.ask(command);
     }
     if place.control.is_some() {

@@ -70,6 +70,7 @@ fn wrong_names_numbers_and_sizes() {
         ("serve tank --members m0,m1,m2,foreign", "WR-POOL-001", "foreign"),
         ("serve tank --members m0", "WR-POOL-012", "members"),
         ("serve tank --nbd tcp:0.0.0.0:1", "WR-SERVE-001", "remote"),
+        ("serve tank --metrics 0.0.0.0:1", "WR-SERVE-001", "remote"),
         ("inspect foreign", "WR-MEMBER-001", "foreign"),
         ("export list tank --control none", "WR-CLI-002", "tank"),
         ("pool scrub tank", "WR-CLI-002", "served"),

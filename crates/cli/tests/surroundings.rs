@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use support::{CREATE, World, both};
 
@@ -40,5 +41,49 @@ fn an_output_file_never_replaces_a_member() {
     assert!(other.status.code() == Some(4) && both(&other).contains("not a regular file"), "{}", both(&other));
     world.succeeds("trace convert t.wtrc again.wtrc");
     world.succeeds("trace convert t.wtrc again.wtrc");
+    world.check().expect("a sound pool");
+}
+
+/// A monitor that looks at all pools lost all of them when one could not be opened.
+#[test]
+fn a_pool_that_cannot_be_opened_does_not_hide_the_others() {
+    let world = World::with_volume(CREATE, "16M");
+    world.succeeds("pool create --redundancy 0 --size 64M --sparse alone a0");
+    std::fs::rename(world.file("a0"), world.file("elsewhere")).expect("it moves");
+    let output = world.run("pool status -o json");
+    assert_eq!(output.status.code(), Some(4), "{}", both(&output));
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!((told["pools"][0]["name"].as_str(), told["pools"].as_array().map(Vec::len)), (Some("tank"), Some(1)), "{told}");
+    assert_eq!(told["failed"][0]["pool"], "alone", "{told}");
+    assert!(told["failed"][0]["error"]["id"].as_str().is_some_and(|id| id.starts_with("WR-")), "{told}");
+    let output = world.run("pool status --exit-code");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(4) && String::from_utf8_lossy(&output.stdout).contains("tank"), "{}", both(&output));
+    assert!(error.contains("pool 'alone' is not shown") && error.lines().count() == 1, "{error}");
+}
+
+/// Who can write to the folder of sockets can answer as the daemon.
+#[test]
+fn a_folder_of_sockets_that_others_can_write_to_is_not_used() {
+    let world = World::with_volume(CREATE, "16M");
+    let run = world.file("run");
+    std::fs::create_dir_all(&run).expect("a folder");
+    std::fs::set_permissions(&run, std::fs::Permissions::from_mode(0o777)).expect("its mode");
+    for line in ["pool status tank", "pool status", "pool list", "volume list tank"] {
+        let output = world.run(line);
+        let said = both(&output);
+        assert!(output.status.code() == Some(4) && said.starts_with("windrow: WR-CLI-003: ") && said.contains("others may write to it"), "{line}: {said}");
+    }
+    let refused = world.try_serve("").err().expect("it is not served");
+    assert!(refused.contains("WR-CLI-003"), "{refused}");
+    std::fs::set_permissions(&run, std::fs::Permissions::from_mode(0o755)).expect("its mode");
+    assert!(world.serve("").stop());
+}
+
+/// A terminal that went ended the daemon as a power cut would.
+#[test]
+fn a_terminal_that_goes_ends_the_daemon_cleanly() {
+    let world = World::with_volume(CREATE, "16M");
+    assert!(world.serve("").stop_by("-HUP"));
     world.check().expect("a sound pool");
 }

@@ -13,8 +13,10 @@ use crate::listener::AcceptLoop;
 use crate::recorder::Lot;
 use crate::report::{MemberReport, PoolReport, VolumeReport};
 use crate::sessions::lock;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -27,6 +29,8 @@ use windrow_engine::Sharing;
 pub const CONTROL_VERSION: u32 = 1;
 const LINE_MAX: u64 = 1 << 20;
 const CONNECTIONS_MAX: usize = 32;
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
 /// How long a daemon that ends waits for answers to leave.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -305,12 +309,12 @@ impl ControlServer {
         }
         let failure = |error: std::io::Error| Failure::new(id::LOCAL_FILE, what.clone(), error).remedy("choose another socket with --control");
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(failure)?;
+            crate::paths::make_socket_folder(folder).map_err(failure)?;
         }
         remove_stale(path).map_err(failure)?;
-        let listener = UnixListener::bind(path).map_err(failure)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failure)?;
-        listener.set_nonblocking(true).map_err(failure)?;
+        let bound = bind_private(path).map_err(failure)?;
+        listen(&bound, BACKLOG).map_err(|error| failure(error.into()))?;
+        let listener = UnixListener::from(bound);
         let open = Arc::new(Connections::default());
         let connections = open.clone();
         let accepting = AcceptLoop::start("windrow-control", listener, move |stream| admit(stream, &handler, &connections)).map_err(failure)?;
@@ -340,6 +344,14 @@ impl Drop for ControlServer {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// A socket for its user only, at which nobody listens yet: until then nobody can connect, so that its rights hold from the first moment.
+fn bind_private(path: &Path) -> std::io::Result<OwnedFd> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(socket)
 }
 
 /// A socket that nobody serves any more goes. Anything else that has the name is not ours to remove.

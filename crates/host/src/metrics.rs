@@ -23,11 +23,16 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Serves what `report` returns at `address` (port 0: any free one).
-    pub fn start(address: SocketAddr, report: impl Fn() -> Option<PoolReport> + Send + 'static) -> Result<Self, Failure> {
+    /// Serves what `report` returns at `address` (port 0: any free one). An address that other hosts can reach needs `allow_remote`.
+    pub fn start(address: SocketAddr, allow_remote: bool, report: impl Fn() -> Option<PoolReport> + Send + 'static) -> Result<Self, Failure> {
         let failure = |error: std::io::Error| {
             Failure::new(id::SERVE, format!("cannot serve metrics at {address}"), error).remedy("choose another address with --metrics")
         };
+        if !allow_remote && !address.ip().to_canonical().is_loopback() {
+            let why = "it is not a loopback address and remote clients are not allowed";
+            let refused = Failure::new(id::SERVE, format!("cannot serve metrics at {address}"), why);
+            return Err(refused.remedy("choose another address with --metrics, or give --allow-remote: there is no authentication"));
+        }
         let listener = TcpListener::bind(address).map_err(failure)?;
         listener.set_nonblocking(true).map_err(failure)?;
         let address = listener.local_addr().map_err(failure)?;

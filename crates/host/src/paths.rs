@@ -1,5 +1,10 @@
 //! Where windrow keeps its own files: sockets of running daemons, and what it knows of pools between runs.
+//!
+//! Whoever can put a socket into the folder of sockets can answer as a daemon, and `/tmp/windrow-UID` can be made by anybody: the folder is used only if it
+//! belongs to the user and nobody else may write to it.
 
+use crate::failure::{Failure, id};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 fn from_environment(name: &str) -> Option<PathBuf> {
@@ -19,6 +24,66 @@ pub fn run_dir() -> PathBuf {
         return dir.join("windrow");
     }
     if is_root() { PathBuf::from("/run/windrow") } else { PathBuf::from(format!("/tmp/windrow-{}", rustix::process::geteuid().as_raw())) }
+}
+
+/// The folder of sockets, if it is there. Nobody else can have put anything into it.
+///
+/// # Errors
+/// It belongs to another user, others may write to it, or it is no folder.
+pub fn trusted_run_dir() -> Result<Option<PathBuf>, Failure> {
+    let folder = run_dir();
+    Ok(trust(&folder, rustix::process::geteuid().as_raw())?.then_some(folder))
+}
+
+/// The folder of sockets, made if it is not there.
+///
+/// # Errors
+/// As [`trusted_run_dir`], or it cannot be made.
+pub fn make_run_dir() -> Result<(), Failure> {
+    let folder = run_dir();
+    // What was made by somebody else just before is seen behind.
+    let made = make_socket_folder(&folder);
+    let is_there = trust(&folder, rustix::process::geteuid().as_raw())?;
+    match made {
+        Err(error) if !is_there => {
+            let failure = Failure::new(id::LOCAL_FILE, format!("cannot make the folder of control sockets {}", folder.display()), error);
+            Err(failure.remedy("name another one with WINDROW_RUN, or a socket with --control"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a folder is there; an error if others than `user` could have put something into it.
+fn trust(folder: &Path, user: u32) -> Result<bool, Failure> {
+    let refused = |why: String, remedy: &str| {
+        let failure = Failure::new(id::LOCAL_FILE, format!("will not use the folder of control sockets {}", folder.display()), why);
+        Err(failure.remedy(format!("{remedy}, or name another one with WINDROW_RUN or a socket with --control")))
+    };
+    // A link that another user made does not become ours by what it points to.
+    let found = match std::fs::symlink_metadata(folder) {
+        Ok(found) => found,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return refused(error.to_string(), "check your rights to it"),
+    };
+    if !found.is_dir() {
+        return refused("it is not a folder".to_owned(), "remove it");
+    }
+    if found.uid() != user {
+        return refused(format!("it belongs to user {}, not to user {user}: who can write to it can answer as a daemon", found.uid()), "remove it");
+    }
+    if found.mode() & 0o022 != 0 {
+        let why = format!("others may write to it (mode {:04o}): who can write to it can answer as a daemon", found.mode() & 0o7777);
+        return refused(why, "take that right from them (chmod go-w)");
+    }
+    Ok(true)
+}
+
+/// Makes a folder for sockets, to which others can not write whatever the user's mask is.
+///
+/// # Errors
+/// Those of the system.
+pub fn make_socket_folder(folder: &Path) -> std::io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)
 }
 
 /// Folder of the registry: `$WINDROW_STATE`, else `/var/lib/windrow` for root, else `$XDG_STATE_HOME/windrow` or `~/.local/state/windrow`.
@@ -49,4 +114,32 @@ pub(crate) fn file_stem(name: &str) -> String {
         }
     }
     stem
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// Another user could make /tmp/windrow-UID first, and answer as the daemon.
+    #[test]
+    fn a_folder_of_sockets_that_others_could_write_to_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (folder, me) = (dir.path().join("run"), rustix::process::geteuid().as_raw());
+        let refused = |folder: &Path, user| trust(folder, user).err().map(|failure| (failure.id, failure.why));
+        assert_eq!(refused(&folder, me), None, "it is made when it is needed");
+        make_socket_folder(&folder).unwrap();
+        assert_eq!(refused(&folder, me), None);
+        let (id, why) = refused(&folder, me + 1).unwrap();
+        assert!(id == id::LOCAL_FILE && why.contains("belongs to user"), "{why}");
+        for mode in [0o775, 0o757, 0o1777] {
+            std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert!(refused(&folder, me).unwrap().1.contains("others may write"), "{mode:o}");
+        }
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(refused(&folder, me), None);
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&folder, &link).unwrap();
+        assert!(refused(&link, me).unwrap().1.contains("not a folder"));
+    }
 }

@@ -124,7 +124,8 @@ pub struct ListArguments {
   windrow pool status tank -o json
   windrow pool status tank --exit-code
 
-Exit codes with --exit-code: 0 online, 1 degraded, 2 stopped, 4 error (the worst of all pools shown).")]
+Without a pool all are shown that can be; the others are named on standard error (`failed` in JSON), and the exit code is 4.
+Exit codes with --exit-code: 0 online, 3 online and filled beyond a warning, 1 degraded, 2 stopped, 4 error (the worst of all pools).")]
 pub struct StatusArguments {
     /// Pool; else all that are known.
     pool: Option<String>,
@@ -186,7 +187,7 @@ fn get(named: &NamedPool, name: &str, output: &Output) -> Result<u8, Failure> {
 fn import(arguments: &ImportArguments, output: &Output) -> Result<u8, Failure> {
     let registry = context::registry();
     let found = offline::locate(&arguments.place.target(arguments.pool.as_deref()), &registry)?;
-    if context::daemon_of(&found.name, &arguments.place).is_some() {
+    if context::daemon_of(&found.name, &arguments.place)?.is_some() {
         return Err(Failure::new(id::POOL_BUSY, format!("cannot import pool '{}'", found.name), "a daemon serves it already"));
     }
     let request = OpenRequest { read_only: arguments.dry_run, force: arguments.force, discard_journal: arguments.discard_journal, ..OpenRequest::default() };
@@ -225,7 +226,7 @@ pub fn entry(found: &FoundPool, known: Option<PoolEntry>) -> PoolEntry {
 
 fn export(named: &NamedPool, output: &Output) -> Result<u8, Failure> {
     let registry = context::registry();
-    match context::daemon_of(&named.pool, &named.place) {
+    match context::daemon_of(&named.pool, &named.place)? {
         Some(mut client) => {
             client.ask(Command::Shutdown { export: true })?;
         }
@@ -241,7 +242,7 @@ fn export(named: &NamedPool, output: &Output) -> Result<u8, Failure> {
 
 fn destroy(arguments: &DestroyArguments, output: &Output) -> Result<u8, Failure> {
     let NamedPool { pool, place } = &arguments.pool;
-    if context::daemon_of(pool, place).is_some() {
+    if context::daemon_of(pool, place)?.is_some() {
         return Err(Failure::new(id::POOL_BUSY, format!("cannot destroy pool '{pool}'"), "a daemon serves it").remedy("stop the daemon first"));
     }
     let registry = context::registry();
@@ -261,8 +262,9 @@ fn destroy(arguments: &DestroyArguments, output: &Output) -> Result<u8, Failure>
 }
 
 /// Daemons that answer in the run folder, by pool name.
-fn served(place: &PoolPlace) -> BTreeMap<String, PoolReport> {
-    let files = std::fs::read_dir(paths::run_dir()).into_iter().flatten().flatten().map(|file| file.path());
+fn served(place: &PoolPlace) -> Result<BTreeMap<String, PoolReport>, Failure> {
+    let folder = paths::trusted_run_dir()?;
+    let files = folder.and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten().flatten().map(|file| file.path());
     let sockets = files.filter(|path| path.extension().is_some_and(|extension| extension == "control")).chain(place.control.clone());
     let mut pools = BTreeMap::new();
     for socket in sockets {
@@ -271,11 +273,11 @@ fn served(place: &PoolPlace) -> BTreeMap<String, PoolReport> {
             pools.insert(report.name.clone(), *report);
         }
     }
-    pools
+    Ok(pools)
 }
 
 fn list(arguments: &ListArguments, output: &Output) -> Result<u8, Failure> {
-    let served = served(&arguments.place);
+    let served = served(&arguments.place)?;
     let mut rows: BTreeMap<String, serde_json::Value> = BTreeMap::new();
     let known: Vec<_> = context::registry().all().into_iter().flat_map(|entry| entry.members).collect();
     let places: Vec<_> = known.into_iter().chain(arguments.place.members.clone()).chain(arguments.place.dir.clone()).collect();
@@ -324,26 +326,38 @@ fn list(arguments: &ListArguments, output: &Output) -> Result<u8, Failure> {
 }
 
 fn status(arguments: &StatusArguments, output: &Output) -> Result<u8, Failure> {
-    let reports = match &arguments.pool {
-        Some(name) => vec![context::status(name, &arguments.place)?],
-        None => {
-            let mut served = served(&arguments.place);
-            let known = context::registry().all();
-            for entry in known.iter().filter(|entry| !served.contains_key(&entry.name)).collect::<Vec<_>>() {
-                served.insert(entry.name.clone(), context::status(&entry.name, &arguments.place)?);
-            }
-            served.into_values().collect()
+    let Some(name) = &arguments.pool else { return status_of_all(arguments, output) };
+    let report = context::status(name, &arguments.place)?;
+    output.result("pool-status", &report, || describe(&report));
+    Ok(if arguments.exit_code { report.exit_code() } else { 0 })
+}
+
+/// All pools that are served or known. One that cannot be shown does not hide the others.
+fn status_of_all(arguments: &StatusArguments, output: &Output) -> Result<u8, Failure> {
+    let (mut reports, mut failed) = (served(&arguments.place)?, Vec::new());
+    let known = context::registry().all();
+    for entry in known.iter().filter(|entry| !reports.contains_key(&entry.name)).collect::<Vec<_>>() {
+        match context::status(&entry.name, &arguments.place) {
+            Ok(report) => drop(reports.insert(entry.name.clone(), report)),
+            Err(failure) => failed.push((&entry.name, failure)),
         }
-    };
+    }
+    let reports: Vec<_> = reports.into_values().collect();
+    let failures: Vec<_> = failed.iter().map(|(pool, failure)| json!({ "pool": pool, "error": failure })).collect();
+    output.result("pool-status-all", &json!({ "pools": reports, "failed": failures }), || match (reports.is_empty(), failed.is_empty()) {
+        (true, true) => "no pools are known\n".to_owned(),
+        _ => reports.iter().map(describe).collect::<Vec<_>>().join("\n"),
+    });
+    for (pool, failure) in &failed {
+        output.remark(&Failure { what: format!("pool '{pool}' is not shown: {}", failure.what), ..failure.clone() });
+    }
     // Stopped is worse than degraded, and that is worse than filled.
     let worst = reports.iter().map(PoolReport::exit_code).max_by_key(|code| [0, 2, 3, 1][usize::from(*code).min(3)]).unwrap_or(0);
-    match (&arguments.pool, reports.as_slice()) {
-        (Some(_), [report]) => output.result("pool-status", report, || describe(report)),
-        _ => output.result("pool-status-all", &json!({ "pools": reports }), || {
-            if reports.is_empty() { "no pools are known\n".to_owned() } else { reports.iter().map(describe).collect::<Vec<_>>().join("\n") }
-        }),
-    }
-    Ok(if arguments.exit_code { worst } else { 0 })
+    Ok(match (failed.is_empty(), arguments.exit_code) {
+        (false, _) => crate::FAILED,
+        (true, true) => worst,
+        (true, false) => 0,
+    })
 }
 
 /// How far a rebuild is, in one line, if there is one.

@@ -96,7 +96,7 @@ pub fn run(arguments: &ScrubArguments, output: &Output) -> u8 {
 fn scrub(arguments: &ScrubArguments, output: &Output) -> Result<u8, Failure> {
     let pool = &arguments.pool;
     let place = PoolPlace { control: arguments.control.clone(), ..PoolPlace::default() };
-    let Some(mut client) = context::daemon_of(pool, &place) else {
+    let Some(mut client) = context::daemon_of(pool, &place)? else {
         let why = format!("a scrub needs a pool that is served, and nobody listens at {}", place.control_socket(pool).display());
         return Err(Failure::new(id::NO_DAEMON, format!("cannot scrub pool '{pool}'"), why)
             .remedy("serve it, or read a pool at rest with `windrow check --payload --parity`"));

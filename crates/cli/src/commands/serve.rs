@@ -1,4 +1,4 @@
-//! `serve`: the daemon. Opens a pool, serves its volumes over NBD, answers on the control socket, ends cleanly on SIGTERM or SIGINT.
+//! `serve`: the daemon. Opens a pool, serves its volumes over NBD, answers on the control socket, ends cleanly on SIGTERM, SIGINT or SIGHUP.
 //!
 //! Order of the start: members locked and recovered, control socket, metrics, NBD listeners, then the line that says it is ready. Order of
 //! the end: NBD drains, the pool finishes and writes a checkpoint, whoever asked hears of it, the sockets go.
@@ -27,7 +27,7 @@ use windrow_host::failure::id;
 use windrow_host::metrics::MetricsServer;
 use windrow_host::offline::{self, MemberBackEnd, OpenRequest, OpenedPool, ScratchSpec};
 use windrow_host::schedule::unix_now;
-use windrow_host::{ExportTable, Failure, HostOptions, Pool};
+use windrow_host::{ExportTable, Failure, HostOptions, Pool, paths};
 use windrow_nbd::{Listen, Server, ServerOptions};
 
 /// Arguments of `serve`.
@@ -48,7 +48,7 @@ Configuration file (all fields optional; the command line wins):
   pending_bytes = \"64M\"
   map_bytes = \"4G\"
 
-Ends on SIGTERM and SIGINT; a second signal ends it at once, as a power cut would.")]
+Ends on SIGTERM, SIGINT and SIGHUP (which `nohup` keeps away); a second SIGTERM or SIGINT ends it at once, as a power cut would.")]
 pub struct ServeArguments {
     /// Pool; may be left out if its members are given.
     pool: Option<String>,
@@ -57,7 +57,7 @@ pub struct ServeArguments {
     /// Where NBD clients connect: unix:PATH or tcp:ADDRESS:PORT (may be repeated).
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<Listen>,
-    /// Allow TCP addresses that other hosts can reach. There is no encryption and no authentication.
+    /// Allow TCP addresses that other hosts can reach, for NBD and metrics. There is no encryption and no authentication.
     #[arg(long)]
     allow_remote: bool,
     /// Serve metrics for Prometheus over HTTP here.
@@ -114,6 +114,9 @@ pub struct ServeArguments {
 pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
     let arguments = merge(arguments)?;
     let signal = signals()?;
+    if arguments.place.control.is_none() {
+        paths::make_run_dir()?;
+    }
     let request = request(&arguments);
     let (opened, name, exports) = open(&arguments, &request)?;
     let OpenedPool { engine, members, buffers, report, recovery } = opened;
@@ -135,7 +138,7 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
     let control = ControlServer::start(&arguments.place.control_socket(&name), served.clone())?;
     let metrics = arguments.metrics.map(|address| {
         let pool = pool.clone();
-        MetricsServer::start(address, move || pool.report())
+        MetricsServer::start(address, arguments.allow_remote, move || pool.report())
     });
     let metrics = metrics.transpose()?;
     let nbd = start_nbd(&pool, &arguments)?;
@@ -202,16 +205,28 @@ fn wait(served: &Daemon, signal: &AtomicBool, read_only: bool) -> bool {
     }
 }
 
-/// A flag that SIGTERM and SIGINT set; the second of them ends the process.
+/// A flag that SIGTERM, SIGINT and SIGHUP set; SIGTERM or SIGINT after another of them end the process.
 fn signals() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
+    let cannot = |error: std::io::Error| Failure::new(id::SERVE, "cannot handle signals", error);
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         // Registered first, so that it sees the flag as the signal before left it.
         signal_hook::flag::register_conditional_shutdown(signal, 1, flag.clone())
             .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
-            .map_err(|error| Failure::new(id::SERVE, "cannot handle signals", error))?;
+            .map_err(cannot)?;
+    }
+    // A terminal that goes sends it, often twice; with `nohup` it is ignored from the beginning, and stays so.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if !is_ignored(&status, signal_hook::consts::SIGHUP) {
+        signal_hook::flag::register(signal_hook::consts::SIGHUP, flag.clone()).map_err(cannot)?;
     }
     Ok(flag)
+}
+
+/// Whether this process ignores a signal, by its `/proc/self/status`.
+fn is_ignored(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// How members are opened.
@@ -266,7 +281,7 @@ fn start_nbd(pool: &Pool, arguments: &ServeArguments) -> Result<Option<Server>, 
         if let Listen::Unix(path) = address
             && let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
         {
-            std::fs::create_dir_all(folder).map_err(|error| Failure::new(id::LOCAL_FILE, format!("cannot make the folder {}", folder.display()), error))?;
+            paths::make_socket_folder(folder).map_err(|error| Failure::new(id::LOCAL_FILE, format!("cannot make the folder {}", folder.display()), error))?;
         }
     }
     let options = ServerOptions { allow_remote: arguments.allow_remote, ..ServerOptions::default() };
@@ -299,4 +314,17 @@ fn merge(mut arguments: ServeArguments) -> Result<ServeArguments, Failure> {
         return Err(Failure::new(id::USAGE, "nothing to serve", "neither a pool nor members are given").remedy("see `windrow serve --help`"));
     }
     Ok(arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_ignored;
+
+    #[test]
+    fn what_nohup_ignores_stays_ignored() {
+        let status = |mask: &str| format!("Name:\twindrow\nSigBlk:\t0000000000000001\nSigIgn:\t{mask}\nSigCgt:\t0000000000004001\n");
+        assert!(is_ignored(&status("0000000000001001"), 1));
+        assert!(!is_ignored(&status("0000000000001000"), 1));
+        assert!(!is_ignored("", 1));
+    }
 }

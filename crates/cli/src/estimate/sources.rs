@@ -218,7 +218,7 @@ fn served(name: &str, rest: &str) -> Result<Source, Failure> {
 
 fn at_rest(name: &str, path: &VolumePath, place: &PoolPlace) -> Result<Source, Failure> {
     let what = format!("cannot estimate '{name}'");
-    if context::daemon_of(&path.pool, place).is_some() {
+    if context::daemon_of(&path.pool, place)?.is_some() {
         let remedy =
             format!("read the volume from the daemon: nbd+unix:///{}?socket=PATH, with the path that `windrow serve --nbd unix:PATH` was given", path.volume);
         return Err(Failure::new(id::POOL_BUSY, what, "a daemon serves the pool").remedy(remedy));

@@ -127,8 +127,13 @@ impl Server {
     }
 
     /// SIGTERM, and the end of the process. True if it ended cleanly.
-    pub fn stop(mut self) -> bool {
-        let told = Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status();
+    pub fn stop(self) -> bool {
+        self.stop_by("-TERM")
+    }
+
+    /// The same with another signal.
+    pub fn stop_by(mut self, signal: &str) -> bool {
+        let told = Command::new("kill").arg(signal).arg(self.child.id().to_string()).status();
         assert!(told.expect("kill runs").success());
         self.child.wait().expect("it is gone").success()
     }

@@ -57,6 +57,18 @@ fn a_file_that_is_no_socket_is_never_removed() {
     assert_eq!((failure.id.as_str(), std::fs::read_to_string(&path).unwrap().as_str()), (id::LOCAL_FILE, "the only copy"));
 }
 
+/// Between `bind` and `chmod` others could connect.
+#[test]
+fn nobody_can_connect_before_the_socket_is_private() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tank.sock");
+    let bound = bind_private(&path).unwrap();
+    assert_eq!(UnixStream::connect(&path).unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    listen(&bound, BACKLOG).unwrap();
+    assert!(UnixStream::connect(&path).is_ok());
+}
+
 #[test]
 fn a_scrub_command_on_the_wire() {
     let start = Command::Scrub { action: ScrubAction::Start, bytes_per_second: Some(7) };

@@ -12,7 +12,7 @@ fn get(address: SocketAddr, request: &[u8]) -> String {
 
 #[test]
 fn serves_one_page_and_refuses_the_rest() {
-    let server = MetricsServer::start("127.0.0.1:0".parse().unwrap(), || Some(sample())).unwrap();
+    let server = MetricsServer::start("127.0.0.1:0".parse().unwrap(), false, || Some(sample())).unwrap();
     let page = get(server.address(), b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
     assert!(page.contains("windrow_pool_state{pool=\"ta\\\"nk\",state=\"degraded\"} 1\n"));
@@ -69,7 +69,7 @@ fn a_scrub_has_one_state_and_its_sums() {
 /// One client that sent a byte every second or so kept the endpoint for hours, and with it the end of the daemon, which still had the members locked.
 #[test]
 fn a_client_that_dawdles_does_not_hold_up_the_end() {
-    let server = MetricsServer::start("127.0.0.1:0".parse().unwrap(), || None).unwrap();
+    let server = MetricsServer::start("127.0.0.1:0".parse().unwrap(), false, || None).unwrap();
     let mut stream = TcpStream::connect(server.address()).unwrap();
     let (begun, wait) = std::sync::mpsc::channel();
     let dawdler = std::thread::spawn(move || {
@@ -82,4 +82,14 @@ fn a_client_that_dawdles_does_not_hold_up_the_end() {
     wait.recv().unwrap();
     drop(server);
     dawdler.join().unwrap();
+}
+
+/// NBD asked for leave before other hosts could reach it, metrics did not.
+#[test]
+fn other_hosts_need_leave() {
+    let failure = MetricsServer::start("0.0.0.0:0".parse().unwrap(), false, || None).err().unwrap();
+    assert!(failure.id == crate::failure::id::SERVE && failure.remedy.contains("--allow-remote"), "{failure}");
+    assert!(
+        MetricsServer::start("[::ffff:127.0.0.1]:0".parse().unwrap(), false, || None).err().is_none_or(|failure| !failure.remedy.contains("--allow-remote"))
+    );
 }

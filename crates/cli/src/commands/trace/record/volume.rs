@@ -49,7 +49,7 @@ impl VolumeTap {
         } else {
             (source.to_owned(), None)
         };
-        let mut client = context::daemon_of(&pool, place).ok_or_else(|| {
+        let mut client = context::daemon_of(&pool, place)?.ok_or_else(|| {
             Failure::new(id::NO_DAEMON, format!("cannot record {source}"), format!("no daemon serves pool '{pool}'"))
                 .remedy("only a served volume is asked for anything: start `windrow serve`, or name its socket with --control")
         })?;
