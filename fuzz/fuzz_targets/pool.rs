@@ -60,6 +60,7 @@ static POOL: LazyLock<Memory> = LazyLock::new(|| {
         data: vec![vec![0; MEMBER_BYTES]; MEMBERS],
         present: vec![true; MEMBERS],
         failing: vec![false; MEMBERS],
+        vanishing: vec![false; MEMBERS],
         writes_left: None,
         bad: Vec::new(),
         written: vec![0; MEMBERS],
