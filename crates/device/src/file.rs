@@ -201,13 +201,26 @@ impl FileMember {
 }
 
 impl Drop for FileMember {
-    /// Gives the lock of a file back by name: closing alone would leave it with a child that was forked a moment ago and has not yet
-    /// reached its `exec`. (For `O_EXCL` there is no such call: a block device is free when the last copy of the descriptor is closed.)
     fn drop(&mut self) {
-        if self.info.kind == MemberKind::File {
-            // The descriptor is open and unlocking cannot block; without a lock it does nothing.
-            let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
-        }
+        unlock(&self.fd, self.info.kind);
+    }
+}
+
+/// Locks a file. (A block device has its lock since it was opened.)
+fn lock(fd: &OwnedFd, kind: MemberKind, mode: LockMode) -> Result<(), Errno> {
+    match (kind, mode) {
+        (MemberKind::File, LockMode::Shared) => rustix::fs::flock(fd, FlockOperation::NonBlockingLockShared),
+        (MemberKind::File, LockMode::Exclusive) => rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive),
+        _ => Ok(()),
+    }
+}
+
+/// Gives the lock of a file back by name: closing alone would leave it with a child that was forked a moment ago and has not yet
+/// reached its `exec`. (For `O_EXCL` there is no such call: a block device is free when the last copy of the descriptor is closed.)
+fn unlock(fd: &OwnedFd, kind: MemberKind) {
+    if kind == MemberKind::File {
+        // The descriptor is open and unlocking cannot block; without a lock it does nothing.
+        let _ = rustix::fs::flock(fd, FlockOperation::Unlock);
     }
 }
 
@@ -220,18 +233,19 @@ fn open_and_lock(path: &Path, kind: MemberKind, options: &OpenOptions) -> Result
     let deadline = Instant::now() + options.lock_patience;
     loop {
         let busy = match rustix::fs::open(path, flags, Mode::empty()) {
-            // Asked again each time: what is in use may become free.
-            Ok(_) if locked && is_reached_by_another_way(path, kind) => true,
-            Ok(fd) if kind == MemberKind::File && locked => {
-                let operation = if options.lock == LockMode::Shared { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive };
-                match rustix::fs::flock(&fd, operation) {
-                    Ok(()) => return Ok(fd),
-                    Err(Errno::WOULDBLOCK) => true,
-                    Err(Errno::INTR) => false,
-                    Err(errno) => return Err(system("lock", path, errno)),
+            Ok(fd) if !locked => return Ok(fd),
+            Ok(fd) => match lock(&fd, kind, options.lock) {
+                // Looked for only now, as the other one does: of two that come at once, one at least finds the other's lock. And
+                // again each time: what is in use may become free.
+                Ok(()) if is_reached_by_another_way(path, kind) => {
+                    unlock(&fd, kind);
+                    true
                 }
-            }
-            Ok(fd) => return Ok(fd),
+                Ok(()) => return Ok(fd),
+                Err(Errno::WOULDBLOCK) => true,
+                Err(Errno::INTR) => false,
+                Err(errno) => return Err(system("lock", path, errno)),
+            },
             Err(Errno::BUSY) => true,
             Err(Errno::INTR) => false,
             Err(errno) => return Err(system("open", path, errno)),

@@ -83,7 +83,8 @@ pub(crate) fn patient() -> crate::OpenOptions {
 pub(crate) struct LoopDevice {
     path: std::path::PathBuf,
     backing: std::path::PathBuf,
-    _folder: tempfile::TempDir,
+    /// Kept as long as it is.
+    _folder: Option<tempfile::TempDir>,
 }
 
 impl LoopDevice {
@@ -92,11 +93,18 @@ impl LoopDevice {
         let folder = tempfile::tempdir().ok()?;
         let backing = folder.path().join("backing");
         crate::create_file(&backing, size_bytes, crate::Allocation::Preallocate).ok()?;
-        let output = std::process::Command::new("losetup").args(["--find", "--show", "--sector-size", &sector_bytes.to_string()]).arg(&backing).output();
+        let mut device = Self::over(&backing, &["--sector-size", &sector_bytes.to_string()])?;
+        device._folder = Some(folder);
+        Some(device)
+    }
+
+    /// Over a file of somebody else.
+    pub(crate) fn over(backing: &std::path::Path, arguments: &[&str]) -> Option<Self> {
+        let output = std::process::Command::new("losetup").args(["--find", "--show"]).args(arguments).arg(backing).output();
         match output {
             Ok(output) if output.status.success() => {
                 let path = String::from_utf8_lossy(&output.stdout).trim().into();
-                Some(Self { path, backing, _folder: folder })
+                Some(Self { path, backing: backing.to_owned(), _folder: None })
             }
             _ => {
                 eprintln!("SKIPPED: no loop device can be attached here");

@@ -179,3 +179,23 @@ fn a_file_and_a_loop_device_over_it_are_one_member() {
     drop(held);
     drop(open(device.path(), &crate::testing::patient()));
 }
+
+/// Each had its own lock, and the file under both had none.
+#[test]
+fn two_loop_devices_over_the_same_bytes_are_one_member() {
+    let Some(first) = crate::testing::LoopDevice::attach(8 << 20, 512) else { return };
+    let member = open(first.path(), &crate::testing::patient());
+    let open_other = |arguments: &[&str], options: &OpenOptions| {
+        let other = crate::testing::LoopDevice::over(first.backing(), arguments)?;
+        Some(FileMember::open(other.path(), options).map(drop))
+    };
+    let Some(same) = open_other(&[], &OpenOptions::default()) else { return };
+    assert!(matches!(same, Err(OpenError::InUse { .. })), "{same:?}");
+    drop(member);
+    let Some(free) = open_other(&[], &crate::testing::patient()) else { return };
+    free.expect("nobody has it any more");
+    let Some(upper) = crate::testing::LoopDevice::over(first.backing(), &["--offset", "4194304"]) else { return };
+    let _upper = open(upper.path(), &crate::testing::patient());
+    let Some(lower) = open_other(&["--sizelimit", "4194304"], &crate::testing::patient()) else { return };
+    lower.expect("parts of a file are members of their own");
+}

@@ -8,6 +8,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -26,8 +27,8 @@ pub(super) fn of_device(raw: u64) -> Vec<Use> {
 
 /// The uses of a regular file: swap, or the backing of a loop device.
 pub(super) fn of_file(path: &Path) -> Vec<Use> {
-    let wanted = fs::metadata(path).map(|m| (m.dev(), m.ino())).ok();
-    let same = |other: &Path| wanted.is_some() && fs::metadata(other).map(|m| (m.dev(), m.ino())).ok() == wanted;
+    let wanted = fs::metadata(path);
+    let same = |other: &Path| wanted.as_ref().is_ok_and(|wanted| is_same(other, wanted));
     let mut uses = swaps(&|other| same(other));
     uses.extend(loops(&same).map(|holder| Use::Held { holder }));
     uses
@@ -40,18 +41,37 @@ fn loops(is_it: &dyn Fn(&Path) -> bool) -> impl Iterator<Item = String> {
     devices.filter(move |entry| over_it(&entry.path())).map(|entry| entry.file_name().to_string_lossy().into_owned())
 }
 
-/// True if somebody can have the same bytes by a way that a lock on this one does not see: a file under a loop device, or a loop device over a file
-/// that is locked.
+/// True if somebody can have the same bytes by a way that a lock on this one does not see: a file under a loop device, a loop device over a file
+/// that is locked, or one of two loop devices over the same bytes of a file.
 pub(crate) fn is_reached_by_another_way(path: &Path, kind: MemberKind) -> bool {
     let Ok(metadata) = fs::metadata(path) else { return false };
-    if kind == MemberKind::BlockDevice {
-        let folder = DeviceNumber::from_raw(metadata.rdev()).folder();
-        let backing = folder.and_then(|folder| text(&folder.join("loop/backing_file")));
-        // A file that cannot be looked at (deleted, or of another root) cannot be opened as a member here, either.
-        return backing.is_some_and(|file| is_locked(Path::new(&file), Target::File).unwrap_or(false));
+    if kind == MemberKind::File {
+        return loops(&|other: &Path| is_same(other, &metadata)).next().is_some();
     }
-    let same = |other: &Path| fs::metadata(other).is_ok_and(|other| (other.dev(), other.ino()) == (metadata.dev(), metadata.ino()));
-    loops(&same).next().is_some()
+    let Some(folder) = DeviceNumber::from_raw(metadata.rdev()).folder() else { return false };
+    let Some(file) = text(&folder.join("loop/backing_file")).map(PathBuf::from) else { return false };
+    // A file that cannot be looked at (deleted, or of another root) cannot be opened as a member here, either.
+    if is_locked(&file, Target::File).unwrap_or(false) {
+        return true;
+    }
+    let Ok(backing) = fs::metadata(&file) else { return false };
+    let own = span(&folder);
+    loops(&|other: &Path| is_same(other, &backing)).map(|name| (Path::new("/sys/block").join(&name), Path::new("/dev").join(&name))).any(|(other, device)| {
+        let there = span(&other);
+        let is_other = fs::canonicalize(&other).is_ok_and(|other| other != folder);
+        is_other && there.start < own.end && own.start < there.end && is_locked(&device, Target::BlockDevice).unwrap_or(false)
+    })
+}
+
+fn is_same(path: &Path, file: &fs::Metadata) -> bool {
+    fs::metadata(path).is_ok_and(|other| (other.dev(), other.ino()) == (file.dev(), file.ino()))
+}
+
+/// Bytes of its file that a loop device stands over.
+fn span(folder: &Path) -> Range<u64> {
+    let number = |name: &str| text(&folder.join("loop").join(name)).and_then(|text| text.parse().ok()).unwrap_or(0u64);
+    let (start, length) = (number("offset"), number("sizelimit"));
+    start..if length == 0 { u64::MAX } else { start.saturating_add(length) }
 }
 
 /// True if somebody else has it exclusively.
