@@ -250,14 +250,12 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    /// What calls for the most pages of the map.
+    pub(crate) const MOST: Self = Self { shares: Shares::Indexed, reduction: Reduction::Capacity };
+
     /// Of a pool.
     pub(crate) fn of(superblock: &Superblock) -> Self {
         Self { shares: Shares::of(&superblock.features), reduction: superblock.properties.reduction }
-    }
-
-    /// The same, where what reduction saves is used for this.
-    pub(crate) fn with(self, reduction: Reduction) -> Self {
-        Self { reduction, ..self }
     }
 
     /// Blocks that pages of the map are kept for, for each block of payload.

@@ -6,7 +6,7 @@ use machine::Machine;
 use std::collections::BTreeMap;
 use windrow_engine::*;
 use windrow_io::*;
-use windrow_layout::checkpoint::{Compression, Dedup};
+use windrow_layout::checkpoint::{Compression, Dedup, MAP_PAGE_ENTRIES};
 use windrow_layout::superblock::{Features, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE};
 use windrow_units::{Lba, Redundancy, VolumeId};
 
@@ -166,6 +166,18 @@ fn the_flag_is_durable_before_the_first_volume_shares() {
     assert_eq!(machine.engine.status().volumes[0].dedup, Dedup::Off);
 }
 
+const SLOTS: std::ops::Range<usize> = SLOT_OFFSET as usize..(SLOT_OFFSET + SLOT_COUNT * SLOT_STRIDE) as usize;
+
+fn superblock_slots(machine: &Machine) -> Vec<Vec<u8>> {
+    machine.memory.data.iter().map(|data| data[SLOTS].to_vec()).collect()
+}
+
+fn restore(machine: &mut Machine, slots: &[Vec<u8>]) {
+    for (data, before) in machine.memory.data.iter_mut().zip(slots) {
+        data[SLOTS].copy_from_slice(before);
+    }
+}
+
 /// The superblocks that bear the flag are lost on all members: old software would have taken such a pool, and what is planned would lack the second map
 /// (simulator beyond redundancy, seed 951456).
 #[test]
@@ -174,21 +186,43 @@ fn the_flag_follows_from_what_there_is() {
     let volume = machine.volume(MIB);
     machine.flush(volume);
     let plain = machine.engine.status().plan.usable_bytes;
-    let slots = SLOT_OFFSET as usize..(SLOT_OFFSET + SLOT_COUNT * SLOT_STRIDE) as usize;
-    let before: Vec<Vec<u8>> = machine.memory.data.iter().map(|data| data[slots.clone()].to_vec()).collect();
+    let before = superblock_slots(&machine);
     share(&mut machine, volume, Dedup::Hash);
     let numbers: Vec<u64> = (0..40).map(|n| n % 10).collect();
     write(&mut machine, volume, 0, &numbers);
     machine.flush(volume);
-    for (data, before) in machine.memory.data.iter_mut().zip(before) {
-        data[slots.clone()].copy_from_slice(&before);
-    }
+    restore(&mut machine, &before);
     assert!((0..4).all(|member| machine.memory.superblock_of(member).features.incompatible & Features::SHARED == 0));
     let mut machine = machine.crash();
     verify(&mut machine, volume, 0, &numbers, "with the superblocks of before");
     machine.flush(volume);
     assert!((0..4).all(|member| machine.memory.superblock_of(member).features.incompatible & Features::SHARED != 0));
     assert!(machine.engine.status().plan.usable_bytes < plain, "the second map is in the plan");
+}
+
+/// The superblocks that said that blocks are shared are lost, and the map has more pages than that of a pool which shares nothing. What those flags allow is
+/// reckoned first: reduction stays spare.
+#[test]
+fn lost_flags_do_not_change_what_reduction_is_used_for() {
+    let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
+    let volume = create(&mut machine, "v", 1024 * MIB, Dedup::Off);
+    machine.flush(volume);
+    let alone = machine.engine.status().map_pages_max;
+    let before = superblock_slots(&machine);
+    share(&mut machine, volume, Dedup::Hash);
+    for page in 0..alone + 4 {
+        write(&mut machine, volume, page * MAP_PAGE_ENTRIES as u64, &[page]);
+    }
+    machine.flush(volume);
+    assert!(machine.engine.status().map_pages > alone, "{} pages of {alone}", machine.engine.status().map_pages);
+    restore(&mut machine, &before);
+    let mut machine = machine.crash();
+    let status = machine.engine.status();
+    assert_eq!(status.properties.reduction, Reduction::Spare);
+    assert!(status.map_pages_max > status.map_pages, "{} pages of {}", status.map_pages, status.map_pages_max);
+    for page in 0..alone + 4 {
+        verify(&mut machine, volume, page * MAP_PAGE_ENTRIES as u64, &[page], "with the superblocks of before");
+    }
 }
 
 /// The fingerprint of almost everything is the same. Bytes are compared, so nobody reads what he did not write.

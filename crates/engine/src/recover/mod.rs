@@ -191,9 +191,10 @@ impl Engine {
         let mut plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille, kept).map_err(|e| OpenError::Damage(e.to_string()))?;
         let mut limits = options.limits;
         let map_bytes_wanted = limits.map_bytes;
-        // (What the checkpoint holds may be of a time before a member began to leave.)
-        let bounds = map_bounds(&zones, kept, &plan, map_bytes_wanted);
-        limits.map_bytes = bounds.own_bytes;
+        let map_bytes = |kept| map_bytes_wanted.min(map_pages(&zones, kept, &plan) * BLOCK_BYTES);
+        limits.map_bytes = map_bytes(kept);
+        // The superblock that allowed more pages may be lost.
+        let map_bytes_most = map_bytes(Kept::MOST);
         let largest = zones.zones().iter().map(|z| u64::from(z.shape.chunk_rows) * u64::from(z.shape.data) * BLOCK_BYTES).max().unwrap_or(0);
         limits.pending_bytes = limits.pending_bytes.max(4 * largest);
         limits.batches_in_flight = limits.batches_in_flight.max(1);
@@ -204,7 +205,7 @@ impl Engine {
         reader.aside = aside;
         let mut report = OpenReport { clean: superblock.state == PoolState::Exported, notes, ..Default::default() };
         watch(OpenPhase::Checkpoint);
-        let (mut tables, loaded, root) = load::newest_checkpoint(&mut reader, &superblock, bounds.most_bytes, &mut report)?;
+        let (mut tables, loaded, root) = load::newest_checkpoint(&mut reader, &superblock, map_bytes_most, &mut report)?;
         watch(OpenPhase::Replay);
         let outcome = replay::replay(&mut reader, &superblock, &root, &mut tables, options.discard_journal, &mut report)?;
         watch(OpenPhase::Fence);
@@ -227,7 +228,7 @@ impl Engine {
             report.completed_batches += redundancy::complete(&mut reader, outcome.chains.iter().flat_map(|chain| &chain.batches), spent)?;
             report.completed_records += outcome.journal.complete(&mut reader, outcome.restart.covered, outcome.restart.accepted, spent)?;
             superblock.parent_hash = found.content_hash();
-            plan = set_flags(&mut superblock, &mut tables, &bounds, plan, &mut report);
+            plan = set_flags(&mut superblock, &mut tables, map_bytes_wanted, plan, &mut report);
             limits.map_bytes = limits.map_bytes.max(tables.volumes.arena.max_pages() * BLOCK_BYTES).min(map_bytes_wanted);
             raise_fence(&mut superblock, &outcome.restart, options.host, &root);
         }
@@ -300,37 +301,27 @@ fn lower_missed_from(superblock: &mut Superblock, root: u64) {
     }
 }
 
-/// What the map may take.
-struct MapBounds {
-    /// Pages, the way that the superblock says.
-    own_pages: u64,
-    own_bytes: u64,
-    /// Bytes, whatever way it is: the superblock that said that there may be more pages may be lost.
-    most_bytes: u64,
-}
-
-fn map_bounds(zones: &ZoneMap, kept: Kept, plan: &crate::PoolPlan, wanted: u64) -> MapBounds {
-    // (What the checkpoint holds may be of a time before a member began to leave.)
-    let pages = |kept| crate::format::map_pages_of_any_layout(zones, kept, plan.map_pages_max);
-    let own_pages = pages(kept);
-    let bytes = |pages: u64| wanted.min(pages * BLOCK_BYTES);
-    MapBounds { own_pages, own_bytes: bytes(own_pages), most_bytes: bytes(pages(kept.with(Reduction::Capacity))) }
+/// Most pages that the map may have. (What the checkpoint holds may be of a time before a member began to leave.)
+fn map_pages(zones: &ZoneMap, kept: Kept, plan: &crate::PoolPlan) -> u64 {
+    crate::format::map_pages_of_any_layout(zones, kept, plan.map_pages_max)
 }
 
 /// Sets the flags that what there is calls for, and gives the plan that goes with them.
-fn set_flags(superblock: &mut Superblock, tables: &mut Tables, bounds: &MapBounds, plan: crate::PoolPlan, report: &mut OpenReport) -> crate::PoolPlan {
-    let (found, way) = (superblock.features.incompatible, superblock.properties.reduction);
+fn set_flags(superblock: &mut Superblock, tables: &mut Tables, bytes_wanted: u64, plan: crate::PoolPlan, report: &mut OpenReport) -> crate::PoolPlan {
+    let found = Kept::of(superblock);
     superblock.features.incompatible |= tables::features(tables);
-    if tables.volumes.arena.used_pages() > bounds.own_pages {
+    // Only with these: that blocks are shared alone allows for more pages.
+    if tables.volumes.arena.used_pages() > map_pages(&tables.zones, Kept::of(superblock), &plan) {
         superblock.features.incompatible |= Features::CAPACITY;
         superblock.properties.reduction = Reduction::Capacity;
-        tables.volumes.arena.set_max_bytes(bounds.most_bytes);
         report.notes.push("the map has more pages than reduction=spare allows: the superblock that set it to capacity is lost, and it is set again".into());
     }
-    if (superblock.features.incompatible, superblock.properties.reduction) == (found, way) {
+    let kept = Kept::of(superblock);
+    if kept == found {
         return plan;
     }
-    crate::format::plan_zones(&tables.zones, superblock.properties.spare_per_mille, Kept::of(superblock)).unwrap_or(plan)
+    tables.volumes.arena.set_max_bytes(bytes_wanted.min(map_pages(&tables.zones, kept, &plan) * BLOCK_BYTES));
+    crate::format::plan_zones(&tables.zones, superblock.properties.spare_per_mille, kept).unwrap_or(plan)
 }
 
 /// The superblock of the new epoch.
