@@ -1,12 +1,16 @@
 //! Examinations under way: the reads of all columns of a batch, and the job that follows (`examine.rs`).
 //!
+//! Beside users a column is read in pieces, one after the other; else as a whole.
+//!
 //! The segment is pinned from the first read to the end of the job, so that it is not used again meanwhile. Columns of members that do not
 //! hold the segment are not read, and nothing is said of them.
 
 use crate::examine::{ExamineWork, lean};
 use crate::jobs::{Job, Work};
+use crate::limits::EXAMINE_PIECE_ROWS;
 use crate::member::Purpose;
 use crate::{Engine, Outbox};
+use std::ops::Range;
 use windrow_io::{Buf, MemberOp};
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, SegmentId, StreamId};
 
@@ -53,38 +57,51 @@ impl Engine {
         if wanted == 0 {
             return 0;
         }
-        let Examination { segment, row, rows, .. } = examination;
+        let Examination { segment, rows, .. } = examination;
         let width = self.zones.shape(segment).width;
         let absent = !wanted & (u64::MAX >> (64 - width));
         self.segments.get_mut(segment).pins += 1;
         let columns = (0..width).map(|_| None).collect();
-        let left = wanted.count_ones();
-        let at = self.examinations.insert(Examination { columns, absent, left, ..examination });
-        let bytes = rows as usize * BLOCK_SIZE;
-        for c in (0..width).filter(|c| wanted >> c & 1 == 1) {
-            let (member, offset) = self.zones.locate(segment).address(row, Column(c));
-            let buf = self.buffers.get(bytes);
-            self.send(member, MemberOp::Read { offset, buf }, Purpose::Examine { examination: at, column: c, row: None }, out);
-        }
-        u64::from(left) * bytes as u64
+        let at = self.examinations.insert(Examination { columns, absent, ..examination });
+        let piece = self.piece_rows(rows);
+        (0..width).filter(|c| wanted >> c & 1 == 1).for_each(|c| self.read_piece(at, c, 0..piece, out));
+        u64::from(wanted.count_ones()) * u64::from(rows) * BLOCK_BYTES
     }
 
-    /// A column of a batch, or a row of it, has been read, or not.
-    pub(crate) fn examine_read(&mut self, at: u32, column: u8, row: Option<u32>, buf: Option<Buf>, out: &mut Outbox) {
+    /// How many of so many rows of a column are read at once. Users who come meanwhile wait for what is under way.
+    fn piece_rows(&self, left: u32) -> u32 {
+        if self.users.are_about(self.now_ns) { left.min(EXAMINE_PIECE_ROWS) } else { left }
+    }
+
+    fn read_piece(&mut self, at: u32, column: u8, rows: Range<u32>, out: &mut Outbox) {
         let Some(examination) = self.examinations.get_mut(at) else { return };
-        examination.left -= 1;
+        examination.left += 1;
+        let (member, offset) = self.zones.locate(examination.segment).address(examination.row + rows.start, Column(column));
+        let buf = self.buffers.get(rows.len() * BLOCK_SIZE);
+        let purpose = Purpose::Examine { examination: at, column, first: rows.start, rows: rows.len() as u32 };
+        self.send(member, MemberOp::Read { offset, buf }, purpose, out);
+    }
+
+    /// Rows of a column of a batch have been read, or not.
+    pub(crate) fn examine_read(&mut self, at: u32, column: u8, rows: Range<u32>, buf: Option<Buf>, out: &mut Outbox) {
+        let Some(examination) = self.examinations.get_mut(at) else { return };
+        let all = examination.rows;
         let place = &mut examination.columns[usize::from(column)];
-        match (row, buf) {
-            (None, Some(buf)) => *place = Some(buf),
-            (None, None) if examination.rows > 1 => self.read_rows(at, column, out),
-            (None, None) | (Some(_), None) => {}
-            (Some(row), Some(buf)) => {
-                let rows = examination.rows as usize * BLOCK_SIZE;
-                let whole = place.get_or_insert_with(|| self.buffers.zeroed(rows));
-                whole[row as usize * BLOCK_SIZE..(row as usize + 1) * BLOCK_SIZE].copy_from_slice(&buf);
+        match buf {
+            Some(buf) if rows.len() == all as usize => *place = Some(buf),
+            Some(buf) => {
+                let whole = place.get_or_insert_with(|| self.buffers.zeroed(all as usize * BLOCK_SIZE));
+                whole[rows.start as usize * BLOCK_SIZE..rows.end as usize * BLOCK_SIZE].copy_from_slice(&buf);
             }
+            None if rows.len() > 1 => self.read_rows(at, column, rows.clone(), out),
+            None => {}
+        }
+        if rows.len() > 1 && rows.end < all {
+            // A piece; a single row has the rest of its column under way beside it, or is the last one.
+            self.read_next_piece(at, column, rows.end, out);
         }
         let Some(examination) = self.examinations.get_mut(at) else { return };
+        examination.left -= 1;
         if examination.left > 0 {
             return;
         }
@@ -118,27 +135,35 @@ impl Engine {
         out.jobs.push(Job(Work::Examine(Box::new(work))));
     }
 
-    /// One bad sector makes a whole column unreadable: its rows are read one by one, so that bad sectors of several members do not add up. Rows
+    /// Goes on with a column that is read in pieces.
+    fn read_next_piece(&mut self, at: u32, column: u8, first: u32, out: &mut Outbox) {
+        let Some(examination) = self.examinations.get(at) else { return };
+        let end = first + self.piece_rows(examination.rows - first);
+        if self.has_column(at, column) {
+            self.read_piece(at, column, first..end, out);
+        }
+    }
+
+    /// One bad sector makes a whole piece unreadable: its rows are read one by one, so that bad sectors of several members do not add up. Rows
     /// that cannot be read are zeroes, which no checksum takes for anything else.
-    fn read_rows(&mut self, at: u32, column: u8, out: &mut Outbox) {
-        let Some(examination) = self.examinations.get_mut(at) else { return };
-        let (segment, first, rows) = (examination.segment, examination.row, examination.rows);
-        let (member, _) = self.zones.locate(segment).address(first, Column(column));
-        if !self.members.list[member.index()].online {
+    fn read_rows(&mut self, at: u32, column: u8, rows: Range<u32>, out: &mut Outbox) {
+        let Some(examination) = self.examinations.get(at) else { return };
+        if !self.has_column(at, column) {
             return;
         }
-        examination.left += rows;
-        let goal = examination.goal;
-        match goal {
-            ExamineGoal::Scrub => self.scrub_reads_again(u64::from(rows) * BLOCK_BYTES),
-            ExamineGoal::Rebuild => self.rebuild_reads_again(rows),
+        match examination.goal {
+            ExamineGoal::Scrub => self.scrub_reads_again(rows.len() as u64 * BLOCK_BYTES),
+            ExamineGoal::Rebuild => self.rebuild_reads_again(rows.len() as u32),
             ExamineGoal::Clean { .. } => {}
         }
-        for row in 0..rows {
-            let (member, offset) = self.zones.locate(segment).address(first + row, Column(column));
-            let buf = self.buffers.get(BLOCK_SIZE);
-            self.send(member, MemberOp::Read { offset, buf }, Purpose::Examine { examination: at, column, row: Some(row) }, out);
-        }
+        rows.for_each(|row| self.read_piece(at, column, row..row + 1, out));
+    }
+
+    /// True if the member of the column is there.
+    fn has_column(&self, at: u32, column: u8) -> bool {
+        let Some(examination) = self.examinations.get(at) else { return false };
+        let (member, _) = self.zones.locate(examination.segment).address(examination.row, Column(column));
+        self.members.list[member.index()].online
     }
 
     /// A batch has been examined.

@@ -91,6 +91,9 @@ pub const AHEAD_BYTES: u64 = 32 << 20;
 pub const AHEAD_BATCHES: usize = 64;
 /// Users are about for so long after each of their requests.
 pub const USERS_ABOUT_NS: u64 = 1_000_000_000;
+/// While users are about, a scrub or rebuild reads and writes columns in pieces of so many rows, one after the other: a user's read that comes meanwhile
+/// waits for one.
+pub const EXAMINE_PIECE_ROWS: u32 = 16;
 /// While users are about, a scrub or rebuild pauses for so many times what its last batch took.
 pub const GIVE_WAY: u64 = 4;
 /// Most time for which a rate is made up for.

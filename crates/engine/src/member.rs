@@ -45,21 +45,21 @@ pub enum Purpose {
         /// One row of it, where each is read by itself.
         row: Option<u8>,
     },
-    /// One column of a batch that is examined.
+    /// Rows of one column of a batch that is examined.
     Examine {
         /// Examination.
         examination: u32,
         /// Column.
         column: u8,
-        /// One row of it, after the column as a whole could not be read.
-        row: Option<u32>,
+        /// The first of them in the batch.
+        first: u32,
+        /// How many.
+        rows: u32,
     },
-    /// One column of a batch that is rebuilt.
+    /// A column of a batch that is rebuilt, or a piece of it.
     Rebuild {
-        /// Segment.
-        segment: SegmentId,
-        /// Its bytes.
-        bytes: u64,
+        /// Which of those on their way.
+        column: u32,
     },
     /// A flush of a round.
     Flush,
@@ -151,10 +151,10 @@ impl Engine {
                 self.batch_write_done(stream, seq, column, failed, out);
             }
             Purpose::Fetch { fetch, column, row } => self.fetch_read_done(fetch, column, row, buf, failed, out),
-            Purpose::Examine { examination, column, row } => self.examine_read(examination, column, row, buf.filter(|_| !failed), out),
-            Purpose::Rebuild { segment, bytes } => {
+            Purpose::Examine { examination, column, first, rows } => self.examine_read(examination, column, first..first + rows, buf.filter(|_| !failed), out),
+            Purpose::Rebuild { column } => {
                 self.members.list[member.index()].dirty |= !failed;
-                self.column_rebuilt(segment, bytes);
+                self.column_piece_written(column, failed, out);
             }
             Purpose::Flush => self.flush_done(member, failed, out),
             Purpose::JournalWrite => self.record_written(member, failed, out),

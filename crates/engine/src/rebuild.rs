@@ -7,14 +7,17 @@
 //! The segments with the least redundancy left come first, of those the oldest. Only committed batches are looked at: what comes later
 //! is written to the member by its stream. How fast it goes, and how it gives way to users, is in `background.rs`.
 
+mod columns;
+
 use crate::background::{Meter, Throttle, time_at};
 use crate::examination::ExamineGoal;
 use crate::examine::Examined;
 use crate::limits::{REBUILD_FLUSH_NS, REBUILD_FLUSH_SEGMENTS, REBUILD_RETRY_NS};
-use crate::member::Purpose;
 use crate::member::life::Change;
 use crate::segment::{Segment, SegmentState};
-use crate::{Engine, Notice, Outbox, RebuildStatus, WrittenBytes};
+use crate::slab::Slab;
+use crate::{Engine, Notice, Outbox, RebuildStatus};
+use columns::ColumnWrite;
 use windrow_layout::superblock::MemberState;
 use windrow_units::{BLOCK_BYTES, Column, MemberId, SegmentId};
 
@@ -46,6 +49,8 @@ pub(crate) struct Rebuild {
     queued_bytes: u64,
     /// Begun, the oldest first: small ones side by side, so that no member is idle at their ends.
     current: Vec<Current>,
+    /// On their way to members.
+    columns: Slab<ColumnWrite>,
     /// Segments with something that could not be had: they stay stale, and are tried again later.
     failed: Vec<SegmentId>,
     failed_bytes: u64,
@@ -297,9 +302,7 @@ impl Engine {
                             damaged = true;
                             continue;
                         }
-                        let written = WrittenBytes { rebuild: bytes, ..Default::default() };
-                        self.rebuild.throttle.add(bytes);
-                        self.send_write(member, offset, column, Purpose::Rebuild { segment, bytes }, &written, out);
+                        self.write_column(segment, (member, offset), column, out);
                         writes += 1;
                         written_bytes += bytes;
                     }
@@ -329,14 +332,6 @@ impl Engine {
         let stale = self.segments.get(segment).stale & self.rebuilding();
         let is_stale = |c: &u8| stale >> self.zones.locate(segment).address(row, Column(*c)).0.0 & 1 == 1;
         (0..self.zones.shape(segment).width).filter(is_stale).fold(0, |mask, c| mask | 1 << c)
-    }
-
-    /// A column has been written, or not: then its member is not rebuilt any more.
-    pub(crate) fn column_rebuilt(&mut self, segment: SegmentId, bytes: u64) {
-        self.rebuild.throttle.end(self.now_ns, bytes);
-        if let Some(current) = self.rebuild.current.iter_mut().find(|current| current.segment == segment) {
-            current.writes -= 1;
-        }
     }
 
     /// Asks for a round of flushes that covers what has been rebuilt.

@@ -3,8 +3,9 @@
 mod machine;
 
 use machine::{Machine, PROPERTIES};
+use std::collections::BTreeSet;
 use windrow_engine::*;
-use windrow_io::MemberOp;
+use windrow_io::{MemberOp, Op};
 use windrow_layout::superblock::Properties;
 use windrow_units::{Redundancy, VolumeId};
 
@@ -217,6 +218,62 @@ fn a_rebuild_flushes_seldom_beside_users_and_every_flush_counts_for_it() {
     tick(&mut machine, 1);
     assert!(u64::from(machine.engine.status().rebuild.segments_done) >= done - 2, "{} of {done}", machine.engine.status().rebuild.segments_done);
     rebuild_beside_users(&mut machine, volume);
+    machine.command(Control::Shutdown { export: false });
+    (machine.memory.present[0], machine.memory.present[2]) = (false, false);
+    let mut machine = machine.crash();
+    (0..BLOCKS).for_each(|lba| assert_eq!(machine.byte(volume, lba), lba as u8 | 1, "block {lba}"));
+}
+
+/// Bytes of the largest read and the largest write of a rebuild, with a user who asks for a block each millisecond, or none.
+fn largest_commands(beside_users: bool) -> (usize, usize) {
+    let (mut machine, volume) = returned_to(Machine::with_rows_only(Redundancy::Double, 5, 32, 64, 128), 0, 64 << 10);
+    let (mut read, mut written) = (0, 0);
+    while machine.engine.status().members[1].state == "rebuilding" {
+        if beside_users {
+            // A hole: no member is asked for it.
+            machine.request(volume, Op::Read { offset: BLOCKS * 4096, length: 4096 });
+        }
+        machine.held = Some(Vec::new());
+        tick(&mut machine, 1);
+        while let Some(held) = machine.held.replace(Vec::new()).filter(|held| !held.is_empty()) {
+            let mut busy = BTreeSet::new();
+            for command in held {
+                match &command.op {
+                    MemberOp::Read { buf, .. } => {
+                        assert!(busy.insert(command.member) || !beside_users, "two pieces of a batch at a member");
+                        read = read.max(buf.len());
+                    }
+                    MemberOp::Write { buf, .. } => written = written.max(buf.len()),
+                    _ => {}
+                }
+                machine.carry_out(command);
+            }
+            machine.settle();
+        }
+    }
+    machine.held = None;
+    machine.command(Control::Shutdown { export: false });
+    (machine.memory.present[0], machine.memory.present[2]) = (false, false);
+    let mut machine = machine.crash();
+    (0..BLOCKS).for_each(|lba| assert_eq!(machine.byte(volume, lba), lba as u8 | 1, "block {lba}"));
+    (read, written)
+}
+
+/// A whole column under way stood before the reads of users for longer than anything else (docs/benchmarks.md).
+#[test]
+fn beside_users_columns_go_in_pieces() {
+    assert_eq!(largest_commands(false), (256 << 10, 256 << 10));
+    assert_eq!(largest_commands(true), (64 << 10, 64 << 10));
+}
+
+/// The rows of a piece that can not be read are had one by one, and the pieces behind it all the same.
+#[test]
+fn bad_sectors_in_pieces_are_read_around() {
+    let (mut machine, volume) = returned_to(Machine::with_rows_only(Redundancy::Double, 5, 32, 64, 128), 0, 1 << 20);
+    let start = machine.engine.status().plan.zones[0].start as usize;
+    machine.memory.bad = (0..24).map(|at| (at % 2 * 2, start + (5 + at * 37) * 4096)).collect();
+    rebuild_beside_users(&mut machine, volume);
+    assert_eq!(machine.engine.status().rebuild.damaged_batches, 0);
     machine.command(Control::Shutdown { export: false });
     (machine.memory.present[0], machine.memory.present[2]) = (false, false);
     let mut machine = machine.crash();
