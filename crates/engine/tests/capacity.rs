@@ -2,7 +2,7 @@
 
 mod machine;
 
-use machine::{Machine, pass};
+use machine::{Machine, numbers::Numbers, pass};
 use windrow_engine::*;
 use windrow_io::*;
 use windrow_layout::checkpoint::{Compression, Dedup};
@@ -13,13 +13,8 @@ const MIB: u64 = 1 << 20;
 
 /// A block of which the first `noise` bytes can not be packed, the same for the same seed.
 fn block(noise: usize, seed: u64) -> Vec<u8> {
-    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        (x >> 24) as u8
-    };
+    let mut numbers = Numbers::of(seed);
+    let mut next = || (numbers.draw() >> 24) as u8;
     (0..4096).map(|at| if at < noise { next() } else { 0x33 }).collect()
 }
 
@@ -62,16 +57,13 @@ fn trim(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64>) {
 /// Trims and writes at the pool's limit until so many segments were cleaned. Each block that is trimmed makes room for one that packs as well; what is refused then is nobody's.
 fn churn_full(machine: &mut Machine, volume: VolumeId, blocks: u64, noise: usize, goal: u64) -> Vec<u64> {
     let mut seeds: Vec<u64> = (0..blocks).collect();
-    let mut x = 88_172_645_463_325_252u64;
+    let mut numbers = Numbers::default();
     for round in 1.. {
         if machine.engine.status().segments_cleaned >= goal {
             break;
         }
         assert!(round < 20_000, "cleaning does not come");
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        let first = x % (blocks - 16);
+        let first = numbers.below(blocks - 16);
         trim(machine, volume, first..first + 16);
         for lba in first..first + 16 {
             let seed = round * 1_000_000 + lba;

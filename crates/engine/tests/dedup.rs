@@ -2,7 +2,7 @@
 
 mod machine;
 
-use machine::Machine;
+use machine::{Machine, numbers::Numbers};
 use std::collections::BTreeMap;
 use windrow_engine::*;
 use windrow_io::*;
@@ -14,14 +14,8 @@ const MIB: u64 = 1 << 20;
 
 /// Content number `n`: no two are the same; every other one can be packed.
 fn content(n: u64) -> Vec<u8> {
-    let mut x = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut block = vec![n as u8 | 1; 4096];
-    block[..if n.is_multiple_of(2) { 4096 } else { 900 }].fill_with(|| {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x as u8
-    });
+    Numbers::of(n).fill(&mut block[..if n.is_multiple_of(2) { 4096 } else { 900 }]);
     block[..8].copy_from_slice(&(n + 1).to_le_bytes());
     block
 }

@@ -2,7 +2,7 @@
 
 mod machine;
 
-use machine::{Machine, pass};
+use machine::{Machine, numbers::Numbers, pass};
 use windrow_engine::*;
 use windrow_io::*;
 use windrow_layout::checkpoint::Dedup;
@@ -15,14 +15,8 @@ const RUN: u64 = 64;
 
 /// Content number `n`: no two are the same.
 fn content(n: u64) -> Vec<u8> {
-    let mut x = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut block = vec![0; 4096];
-    block.fill_with(|| {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x as u8
-    });
+    Numbers::of(n).fill(&mut block);
     block[..8].copy_from_slice(&(n + 1).to_le_bytes());
     block
 }

@@ -2,7 +2,7 @@
 
 mod machine;
 
-use machine::{Machine, pass};
+use machine::{Machine, numbers::Numbers, pass};
 use windrow_engine::*;
 use windrow_io::*;
 use windrow_layout::checkpoint::Dedup;
@@ -108,16 +108,6 @@ fn what_was_given_up_stays_so_though_the_devices_come_back() {
     assert!(!promised || machine.byte(volume, 100) == 77);
 }
 
-fn noise(state: &mut u64, bytes: usize) -> Vec<u8> {
-    let mut next = || {
-        *state ^= *state << 13;
-        *state ^= *state >> 7;
-        *state ^= *state << 17;
-        state.to_le_bytes()
-    };
-    (0..bytes / 8).flat_map(|_| next()).collect()
-}
-
 fn reads(machine: &mut Machine, volume: VolumeId, offset: u64, expected: &[u8]) -> bool {
     machine.completions.clear();
     machine.request(volume, Op::Read { offset, length: expected.len() as u32 });
@@ -131,9 +121,9 @@ fn less_memory_for_maps_loses_no_shared_blocks() {
     let mut machine = Machine::new(4, 64, 100);
     let volume = machine.volume(1 << 30);
     assert_eq!(machine.command(Control::VolumeDedup { volume, dedup: Dedup::Verify }), Some(Ok(ControlReply::Done)));
-    let (mut state, mib, mut last) = (88_172_645_463_325_252, 90u64, Vec::new());
+    let (mut numbers, mib, mut last) = (Numbers::default(), 90u64, Vec::new());
     for at in 0..mib {
-        last = noise(&mut state, 1 << 20);
+        last = numbers.bytes(1 << 20);
         machine.completions.clear();
         machine.request(volume, Op::Write { offset: at << 20, data: Payload::copy_of(&last), fua: false });
         assert!(machine.wait_for(1) && machine.completions[0].result.is_ok(), "{at}");

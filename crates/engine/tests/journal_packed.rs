@@ -2,7 +2,7 @@
 
 mod machine;
 
-use machine::{Machine, pass};
+use machine::{Machine, numbers::Numbers, pass};
 use windrow_engine::*;
 use windrow_io::*;
 use windrow_units::{Redundancy, VolumeId};
@@ -22,14 +22,8 @@ fn pool(granule: u32) -> (Machine, VolumeId) {
 
 /// A block of which so many bytes are random.
 fn block(random: usize, seed: u64) -> Vec<u8> {
-    let mut x = seed | 1;
     let mut block = vec![seed as u8; 4096];
-    block[..random].fill_with(|| {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x as u8
-    });
+    Numbers(seed | 1).fill(&mut block[..random]);
     block
 }
 

@@ -4,7 +4,7 @@
 
 mod machine;
 
-use machine::Machine;
+use machine::{Machine, numbers::Numbers};
 use std::collections::VecDeque;
 use windrow_engine::*;
 use windrow_io::*;
@@ -22,7 +22,7 @@ struct Load {
     /// What members have been sent and not ended, in order.
     queue: VecDeque<MemberCommand>,
     blocks: u64,
-    state: u64,
+    numbers: Numbers,
     asked: u64,
     answers: Vec<Completion>,
 }
@@ -32,19 +32,12 @@ impl Load {
         let mut machine = Machine::with_rows(Redundancy::Single, 3, 64, 64, 128);
         let blocks = machine.engine.status().plan.usable_bytes / 4096;
         let volume = machine.volume(blocks * 4096);
-        let mut load = Self { machine, volume, queue: VecDeque::new(), blocks, state: 1, asked: 0, answers: Vec::new() };
+        let mut load = Self { machine, volume, queue: VecDeque::new(), blocks, numbers: Numbers(1), asked: 0, answers: Vec::new() };
         for lba in 0..blocks {
             load.write(lba);
             load.keep_up();
         }
         load
-    }
-
-    fn random(&mut self) -> u64 {
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        self.state
     }
 
     fn ask(&mut self, id: u64, op: Op) {
@@ -112,13 +105,13 @@ impl Load {
 
     /// One step of the load.
     fn step(&mut self) {
-        let lba = self.random() % self.blocks;
+        let lba = self.numbers.below(self.blocks);
         self.write(lba);
-        if self.random().is_multiple_of(16) {
+        if self.numbers.draw().is_multiple_of(16) {
             // Those who wait for these are not kept waiting by what was sent before, if that can be.
             let sent = self.queue.len();
             self.ask(0, Op::Flush);
-            let lba = self.random() % self.blocks;
+            let lba = self.numbers.below(self.blocks);
             self.read(lba);
             while self.queue.len() > sent {
                 self.end(sent);
@@ -238,7 +231,7 @@ fn cleaning_goes_on_under_endless_reads() {
         assert!(ends < 20_000, "held {held}, now {}; {}", load.held(), load.machine.engine.describe());
         let sent = load.queue.len();
         for _ in 0..16 {
-            let lba = load.random() % load.blocks;
+            let lba = load.numbers.below(load.blocks);
             load.read(lba);
         }
         while load.queue.len() > sent {
@@ -246,7 +239,7 @@ fn cleaning_goes_on_under_endless_reads() {
         }
         assert_eq!(load.unanswered(), 0);
         if ends % 4 == 0 {
-            let lba = load.random() % load.blocks;
+            let lba = load.numbers.below(load.blocks);
             load.write(lba);
             load.machine.now_ns += 1_000_000;
             load.pass(0);
@@ -266,7 +259,7 @@ fn what_is_held_for_a_member_that_hangs_ends_when_it_is_taken_out() {
     // From now on it hangs; the others go on until what it owes holds everything up.
     for _ in 0..10_000 {
         if load.unanswered() < DEPTH {
-            let lba = load.random() % load.blocks;
+            let lba = load.numbers.below(load.blocks);
             load.write(lba);
         }
         match load.queue.iter().position(|command| command.member != hung) {

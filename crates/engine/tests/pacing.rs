@@ -5,7 +5,7 @@
 
 mod machine;
 
-use machine::Machine;
+use machine::{Machine, numbers::Numbers};
 use std::collections::VecDeque;
 use windrow_engine::*;
 use windrow_io::*;
@@ -25,7 +25,7 @@ struct Load {
     queue: VecDeque<MemberCommand>,
     /// Blocks of the volume that are written.
     blocks: u64,
-    state: u64,
+    numbers: Numbers,
     asked: u64,
     answered: u64,
     /// Member operations since a user block was admitted last.
@@ -39,14 +39,7 @@ impl Load {
         let mut machine = Machine::new(members, mib, spare_per_mille);
         let blocks = machine.engine.status().plan.usable_bytes / 4096 * share_percent / 100;
         let volume = machine.volume(blocks * 4096);
-        Self { machine, volume, queue: VecDeque::new(), blocks, state: 1, asked: 0, answered: 0, run: 0, runs: Vec::new() }
-    }
-
-    fn random(&mut self) -> u64 {
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        self.state
+        Self { machine, volume, queue: VecDeque::new(), blocks, numbers: Numbers(1), asked: 0, answered: 0, run: 0, runs: Vec::new() }
     }
 
     fn ask(&mut self, lba: u64) {
@@ -114,7 +107,7 @@ impl Load {
     }
 
     fn overwrite(&mut self, count: u64) {
-        self.write(count, |load| load.random() % load.blocks);
+        self.write(count, |load| load.numbers.below(load.blocks));
     }
 }
 
@@ -159,7 +152,7 @@ fn a_burst_after_rest_is_taken_at_once() {
     }
     let (end, answered) = (load.answered + 256, load.answered);
     for _ in answered..end {
-        let lba = load.random() % load.blocks;
+        let lba = load.numbers.below(load.blocks);
         load.ask(lba);
     }
     let machine = &mut load.machine;
@@ -175,7 +168,7 @@ fn a_shutdown_under_load_completes_everything() {
     load.fill();
     load.overwrite(load.blocks);
     for _ in 0..500 {
-        let lba = load.random() % load.blocks;
+        let lba = load.numbers.below(load.blocks);
         load.ask(lba);
     }
     load.machine.events.push(Event::Control(ControlRequest { id: ControlId(1), command: Control::Shutdown { export: false } }));

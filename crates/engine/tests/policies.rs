@@ -2,7 +2,7 @@
 
 mod machine;
 
-use machine::{Machine, Memory, PROPERTIES};
+use machine::{Machine, Memory, PROPERTIES, numbers::Numbers};
 use windrow_engine::*;
 use windrow_io::{BufPool, MemberOp, Op};
 use windrow_layout::batch::BatchHeader;
@@ -17,7 +17,7 @@ struct Story {
     machine: Machine,
     volume: VolumeId,
     content: Vec<u8>,
-    random: u64,
+    random: Numbers,
 }
 
 impl Story {
@@ -29,7 +29,7 @@ impl Story {
         assert_eq!(machine.command(Control::SetProperties(WIDE)), Some(Ok(ControlReply::Done)));
         let blocks = machine.engine.status().plan.usable_bytes / 4096 * 19 / 20;
         let volume = machine.volume(blocks * 4096);
-        Self { machine, volume, content: vec![0; blocks as usize], random: 7 }
+        Self { machine, volume, content: vec![0; blocks as usize], random: Numbers(7) }
     }
 
     fn set(&mut self, properties: Properties) -> Option<Result<ControlReply, ControlError>> {
@@ -37,10 +37,7 @@ impl Story {
     }
 
     fn draw(&mut self, below: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random % below
+        self.random.below(below)
     }
 
     /// Seven writes of ten hit a fifth of the blocks.
@@ -216,7 +213,7 @@ fn crashes_in_a_row_take_each_order_from_one_batch_only() {
             void = report.void_orders;
         }
         let machine = Machine::open(memory);
-        let mut story = Story { machine, volume, content, random: 1 };
+        let mut story = Story { machine, volume, content, random: Numbers(1) };
         story.verify(&format!("{writes} writes"));
         assert_eq!(story.machine.engine.self_check(), Ok(()));
     }
@@ -237,7 +234,7 @@ fn a_rebuild_from_batches_ends_at_the_gap() {
     // Nobody knows its size any more but by the highest block that is there.
     let blocks = (report.volumes[0].size_bytes / 4096) as usize;
     assert!(content[blocks..].iter().all(|byte| *byte == 0));
-    let mut story = Story { machine: Machine::open(memory), volume, content: content[..blocks].to_vec(), random: 1 };
+    let mut story = Story { machine: Machine::open(memory), volume, content: content[..blocks].to_vec(), random: Numbers(1) };
     story.verify("after a rebuild");
 }
 

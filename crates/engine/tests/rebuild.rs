@@ -2,7 +2,7 @@
 
 mod machine;
 
-use machine::{Machine, Memory};
+use machine::{Machine, Memory, numbers::Numbers};
 use std::collections::BTreeMap;
 use windrow_engine::*;
 use windrow_io::*;
@@ -21,18 +21,6 @@ fn destroy_checkpoints(memory: &mut Memory) -> usize {
 
 fn rebuild(memory: &mut dyn MemberIo, write: bool) -> Result<RebuildReport, OpenError> {
     Engine::rebuild_map(memory, BufPool::new(64 << 20), &Machine::options(), write, &mut |_| {})
-}
-
-/// A small generator: the same numbers in every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
 }
 
 /// A pool whose segments were used several times: its volume, and the byte in each block.

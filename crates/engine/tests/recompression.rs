@@ -2,7 +2,7 @@
 
 mod machine;
 
-use machine::{Machine, pass};
+use machine::{Machine, numbers::Numbers, pass};
 use windrow_engine::*;
 use windrow_io::*;
 use windrow_layout::checkpoint::{Compression, Dedup};
@@ -13,13 +13,8 @@ const MIB: u64 = 1 << 20;
 
 /// A block of so many distinct bytes in random order behind `noise` bytes of all kinds: LZ4 makes little of few values in random order, zstd much.
 fn block(distinct: u8, noise: usize, seed: u64) -> Vec<u8> {
-    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        (x >> 24) as u8
-    };
+    let mut numbers = Numbers::of(seed);
+    let mut next = || (numbers.draw() >> 24) as u8;
     (0..4096).map(|at| if at < noise { next() } else { next() % distinct.max(1) }).collect()
 }
 
@@ -65,16 +60,13 @@ fn filled(compression: Compression, tenths: u64, content: impl Fn(u64) -> Vec<u8
 /// Overwrites blocks of the first `hot` ones until so many segments were cleaned; the rounds of each block.
 fn churn(machine: &mut Machine, volume: VolumeId, blocks: u64, segments: u64, content: impl Fn(u64, u64) -> Vec<u8>) -> Vec<u64> {
     let mut rounds = vec![0; blocks as usize];
-    let (mut x, goal) = (88_172_645_463_325_252u64, machine.engine.status().segments_cleaned + segments);
+    let (mut numbers, goal) = (Numbers::default(), machine.engine.status().segments_cleaned + segments);
     for round in 1.. {
         if machine.engine.status().segments_cleaned >= goal {
             break;
         }
         assert!(round < 4000, "cleaning does not come");
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        let first = x % (blocks - 8);
+        let first = numbers.below(blocks - 8);
         for lba in first..first + 8 {
             rounds[lba as usize] = round;
         }
@@ -217,15 +209,12 @@ fn nothing_is_tried_at_each_move() {
 /// A pool that was written until cleaning had moved blocks to be packed anew, which are with workers that do not answer yet; the rounds of its blocks.
 fn kept_waiting() -> (Machine, VolumeId, Vec<u64>) {
     let (mut machine, volume, blocks) = filled(Compression::Lz4ThenZstd, 9, |lba| content(lba, 0));
-    let (mut x, mut writes, mut rounds) = (88_172_645_463_325_252u64, 0, vec![0; blocks as usize]);
+    let (mut numbers, mut writes, mut rounds) = (Numbers::default(), 0, vec![0; blocks as usize]);
     machine.held_repacks = Some(Vec::new());
     while machine.held_repacks.as_ref().is_some_and(Vec::is_empty) {
         writes += 1;
         assert!(writes < 4000, "cleaning does not come");
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        let first = x % (blocks - 8);
+        let first = numbers.below(blocks - 8);
         rounds[first as usize..first as usize + 8].fill(1);
         write(&mut machine, volume, first..first + 8, |lba| content(lba, 1));
     }

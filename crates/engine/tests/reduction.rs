@@ -2,7 +2,7 @@
 
 mod machine;
 
-use machine::{Machine, pass};
+use machine::{Machine, numbers::Numbers, pass};
 use windrow_engine::*;
 use windrow_io::*;
 use windrow_layout::checkpoint::Compression;
@@ -13,14 +13,8 @@ const MIB: u64 = 1 << 20;
 
 /// A block of which so many bytes are random.
 fn block(random: usize, seed: u64) -> Vec<u8> {
-    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut block = vec![seed as u8 | 1; 4096];
-    block[..random].fill_with(|| {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x as u8
-    });
+    Numbers::of(seed).fill(&mut block[..random]);
     block
 }
 
@@ -198,12 +192,10 @@ fn cleaning_moves_what_is_stored() {
     let blocks = machine.engine.status().plan.usable_bytes / 4096 * 9 / 10;
     let blocks = blocks.min(4096);
     let mut rounds = vec![0u64; blocks as usize];
-    let mut x = 88_172_645_463_325_252u64;
+    let mut numbers = Numbers::default();
     for round in 1..8u64 {
         for _ in 0..blocks / 6 {
-            x ^= x << 13;
-            x ^= x >> 7;
-            x ^= x << 17;
+            let x = numbers.draw();
             let first = x % (blocks - 8);
             let lbas = first..first + 1 + (x >> 40) % 8;
             if round == 4 && x >> 50 & 7 == 0 {

@@ -2,7 +2,7 @@
 
 mod machine;
 
-use machine::Machine;
+use machine::{Machine, numbers::Numbers};
 use std::collections::BTreeSet;
 use windrow_engine::*;
 use windrow_io::*;
@@ -13,14 +13,8 @@ const MIB: u64 = 1 << 20;
 
 /// Content number `n`; it can be packed, the more the higher `n`.
 fn content(n: u64) -> Vec<u8> {
-    let mut x = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut block = vec![n as u8 | 1; 4096];
-    block[..4096 - (n as usize * 40).min(3000)].fill_with(|| {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x as u8
-    });
+    Numbers::of(n).fill(&mut block[..4096 - (n as usize * 40).min(3000)]);
     block
 }
 

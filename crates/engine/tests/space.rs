@@ -2,7 +2,7 @@
 
 mod machine;
 
-use machine::{Machine, PROPERTIES};
+use machine::{Machine, PROPERTIES, numbers::Numbers};
 use windrow_engine::*;
 use windrow_io::*;
 use windrow_layout::superblock::Properties;
@@ -10,14 +10,7 @@ use windrow_units::Redundancy;
 
 /// Bytes that differ from block to block and are never all alike.
 fn noise(length: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed * 2 + 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    (0..length / 8).flat_map(|_| next()).collect()
+    Numbers(seed * 2 + 1).bytes(length)
 }
 
 /// A write with unaligned ends was admitted in one piece however large it was, past the room in the log: it was acknowledged
@@ -96,12 +89,10 @@ fn overwrite_full_pool(machine: &mut Machine, writes: u64) -> (PoolStatus, PoolS
     let usable = machine.engine.status().plan.usable_bytes / 4096;
     let volume = machine.volume(usable * 4096);
     let block = Payload::copy_of(&noise(4096, 7));
-    let mut state = 88_172_645_463_325_252u64;
+    let mut numbers = Numbers::default();
     let mut full = machine.engine.status();
     for n in 0..usable + writes {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
+        let state = numbers.draw();
         if n == usable {
             full = machine.engine.status();
         }

@@ -2,7 +2,7 @@
 
 mod machine;
 
-use machine::{Machine, PROPERTIES};
+use machine::{Machine, PROPERTIES, numbers::Numbers};
 use windrow_engine::*;
 use windrow_io::*;
 use windrow_layout::superblock::{Properties, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, slot_offset};
@@ -84,12 +84,10 @@ fn a_full_pool_moves_and_shuts_down() {
     let usable = machine.engine.status().plan.usable_bytes / 4096;
     let volume = machine.volume(usable * 4096);
     let block = Payload::copy_of(&[[5u8; 8], [1; 8]].concat().repeat(256));
-    let mut state = 88_172_645_463_325_252u64;
+    let mut numbers = Numbers::default();
     let mut sent = 0;
     for n in 0..usable * 2 {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
+        let state = numbers.draw();
         let lba = if n < usable { n } else { state % usable };
         machine.request(volume, Op::Write { offset: lba * 4096, data: block.clone(), fua: false });
         sent += 1;
@@ -141,11 +139,9 @@ fn long_unaligned_writes_wait_for_room() {
     let usable = machine.engine.status().plan.usable_bytes;
     let volume = machine.volume(usable / 4096 * 4096);
     let bytes = Payload::copy_of(&[[5u8; 8], [1; 8]].concat().repeat(200 * 4096 / 16));
-    let mut state = 88_172_645_463_325_252u64;
+    let mut numbers = Numbers::default();
     for sent in 1..1500 {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
+        let state = numbers.draw();
         let sectors = 1 + state % (bytes.len() as u64 / 512);
         let offset = state / 7919 % ((usable - sectors * 512) / 512) * 512;
         machine.request(volume, Op::Write { offset, data: bytes.slice(0, sectors as usize * 512), fua: state.is_multiple_of(5) });

@@ -1,6 +1,8 @@
 //! The harness of engine stories: memory members, an engine on them, and events in a written order.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod numbers;
+
 use std::ops::Range;
 use windrow_engine::*;
 use windrow_io::*;
