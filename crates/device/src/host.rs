@@ -1,10 +1,10 @@
-//! This host: its identity, and memory that the kernel may not take away.
+//! This host: its identity, memory that the kernel may not take away, and as many descriptors as it allows.
 
 #[cfg(test)]
 mod tests;
 
 use rustix::mm::MlockAllFlags;
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
@@ -70,6 +70,16 @@ pub fn become_io_flusher() -> std::io::Result<()> {
     // SAFETY: this prctl takes numbers only and touches no memory of the process.
     let result = unsafe { libc::prctl(PR_SET_IO_FLUSHER, ON, UNUSED, UNUSED, UNUSED) };
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+/// Lets the process have as many open descriptors as the hard limit allows: each member, connection and ring takes some, and the usual soft limit of
+/// 1024 is for programs that use `select`. Returns the limit in force; `None`: there is none.
+pub fn raise_descriptor_limit() -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    match setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    }
 }
 
 fn has_capability(number: u32) -> bool {

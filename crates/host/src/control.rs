@@ -15,12 +15,13 @@ use crate::report::{MemberReport, PoolReport, VolumeReport};
 use crate::sessions::lock;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use windrow_engine::Sharing;
@@ -294,10 +295,41 @@ pub struct ControlServer {
     open: Arc<Connections>,
 }
 
+/// Those that are open, by number.
 #[derive(Default)]
 struct Connections {
-    count: AtomicUsize,
-    streams: Mutex<Vec<UnixStream>>,
+    open: Mutex<BTreeMap<u64, Arc<UnixStream>>>,
+    next: AtomicU64,
+}
+
+impl Connections {
+    /// `None` if there are as many as there may be.
+    fn add(self: &Arc<Self>, stream: UnixStream) -> Option<Connection> {
+        let (number, stream) = (self.next.fetch_add(1, Ordering::Relaxed), Arc::new(stream));
+        let mut open = lock(&self.open);
+        if open.len() >= CONNECTIONS_MAX {
+            return None;
+        }
+        open.insert(number, stream.clone());
+        Some(Connection { of: self.clone(), number, stream })
+    }
+
+    fn count(&self) -> usize {
+        lock(&self.open).len()
+    }
+}
+
+/// An open one. It is closed when this goes, whichever way that comes.
+struct Connection {
+    of: Arc<Connections>,
+    number: u64,
+    stream: Arc<UnixStream>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        lock(&self.of.open).remove(&self.number);
+    }
 }
 
 impl ControlServer {
@@ -329,11 +361,11 @@ impl ControlServer {
     /// Stops accepting, lets running commands answer (for at most two seconds), closes all connections.
     pub fn stop(&self) {
         self.accepting.stop();
-        for stream in lock(&self.open.streams).iter() {
+        for stream in lock(&self.open.open).values() {
             drop(stream.shutdown(std::net::Shutdown::Read));
         }
         let end = std::time::Instant::now() + FAREWELL;
-        while self.open.count.load(Ordering::Acquire) > 0 && std::time::Instant::now() < end {
+        while self.open.count() > 0 && std::time::Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
         }
         drop(std::fs::remove_file(&self.path));
@@ -365,29 +397,12 @@ fn remove_stale(path: &Path) -> std::io::Result<()> {
 }
 
 fn admit(stream: UnixStream, handler: &Arc<dyn ControlHandler>, connections: &Arc<Connections>) {
-    // Beyond the bound a connection is closed at once; the client sees the end of the stream.
-    if connections.count.load(Ordering::Acquire) >= CONNECTIONS_MAX {
-        return;
-    }
-    let Ok(copy) = stream.try_clone() else { return };
-    connections.count.fetch_add(1, Ordering::AcqRel);
-    lock(&connections.streams).push(copy);
-    let (handler, mine) = (handler.clone(), connections.clone());
-    let body = move || {
-        // What goes wrong on a connection ends that connection only.
-        drop(converse(&stream, &*handler));
-        forget(&mine, &stream);
-    };
-    if std::thread::Builder::new().name("windrow-control".to_owned()).spawn(body).is_err() {
-        connections.count.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-fn forget(connections: &Connections, stream: &UnixStream) {
-    drop(stream.shutdown(std::net::Shutdown::Both));
-    // A stream that is shut down on both sides has no peer; all such copies can go.
-    lock(&connections.streams).retain(|other| other.peer_addr().is_ok());
-    connections.count.fetch_sub(1, Ordering::AcqRel);
+    // Beyond the bound, or where there is no thread for it, a connection is closed at once; the client sees the end of the stream.
+    let Some(connection) = connections.add(stream) else { return };
+    let handler = handler.clone();
+    // What goes wrong on a connection ends that connection only.
+    let body = move || drop(converse(&connection.stream, &*handler));
+    drop(std::thread::Builder::new().name("windrow-control".to_owned()).spawn(body));
 }
 
 fn converse(stream: &UnixStream, handler: &dyn ControlHandler) -> std::io::Result<()> {

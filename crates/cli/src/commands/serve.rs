@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use windrow_device::VolatileOptions;
-use windrow_device::host::{MemoryLock, lock_memory};
+use windrow_device::host::{MemoryLock, lock_memory, raise_descriptor_limit};
 use windrow_host::control::ControlServer;
 use windrow_host::daemon::{self, Daemon};
 use windrow_host::failure::id;
@@ -114,6 +114,7 @@ pub struct ServeArguments {
 pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
     let arguments = merge(arguments)?;
     let signal = signals()?;
+    raise_descriptor_limit();
     if arguments.place.control.is_none() {
         paths::make_run_dir()?;
     }

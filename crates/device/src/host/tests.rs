@@ -45,3 +45,10 @@ fn an_io_flusher_needs_the_capability() {
         assert!(matches!(error.raw_os_error(), Some(libc::EPERM | libc::EINVAL)), "{error}");
     }
 }
+
+#[test]
+fn descriptors_are_allowed_up_to_the_hard_limit() {
+    let hard = getrlimit(Resource::Nofile).maximum;
+    assert_eq!(raise_descriptor_limit(), hard);
+    assert_eq!(getrlimit(Resource::Nofile).current, hard);
+}

@@ -47,6 +47,32 @@ fn nonsense_is_answered_and_a_dead_socket_is_replaced() {
     assert_eq!(text.matches(id::NO_DAEMON).count(), 3, "{text}");
 }
 
+/// Each of them left a descriptor behind: a status each minute, and after a day nobody could connect any more.
+#[test]
+fn nothing_is_left_of_connections_that_have_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tank.sock");
+    let server = ControlServer::start(&path, Arc::new(Fixed)).unwrap();
+    for _ in 0..CONNECTIONS_MAX * 2 {
+        let mut client = ControlClient::connect(&path).unwrap();
+        assert!(client.ask(Command::Status).is_ok());
+        drop(client);
+        while server.open.count() > 0 {
+            std::thread::yield_now();
+        }
+    }
+    let kept: Vec<_> = (0..CONNECTIONS_MAX).map(|_| ControlClient::connect(&path).unwrap()).collect();
+    while server.open.count() < kept.len() {
+        std::thread::yield_now();
+    }
+    assert_eq!(ControlClient::connect(&path).unwrap().ask(Command::Status).unwrap_err().id, id::NO_DAEMON, "there are as many as there may be");
+    let streams: Vec<_> = lock(&server.open.open).values().map(Arc::downgrade).collect();
+    drop(kept);
+    while streams.iter().any(|stream| stream.strong_count() > 0) {
+        std::thread::yield_now();
+    }
+}
+
 /// `serve --control m3` once removed the member file of that name.
 #[test]
 fn a_file_that_is_no_socket_is_never_removed() {
