@@ -47,7 +47,8 @@ enum Stage {
 /// A page to be copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Work {
-    Map(PageSlot),
+    /// By what it is when the checkpoint begins: before its turn comes its slot may be that of another page, of a younger volume that the image does not know.
+    Map { slot: PageSlot, volume: VolumeId, index: u32 },
     Table { object: u32, index: u32 },
     Leaf { object: u32, leaf: u32 },
     List { index: u32 },
@@ -281,7 +282,9 @@ impl Engine {
                 self.segments.get_mut(position.segment).last_checkpoint = id;
             }
         }
-        let mut work: VecDeque<Work> = self.volumes.arena.take_dirty().into_iter().map(Work::Map).collect();
+        let dirty = self.volumes.arena.take_dirty();
+        let page = |slot: PageSlot| self.volumes.arena.meta(slot).map(|meta| Work::Map { slot, volume: meta.volume, index: meta.index });
+        let mut work: VecDeque<Work> = dirty.into_iter().filter_map(page).collect();
         self.take_dropped_pages();
         let mut tables: BTreeSet<(u32, u32)> = std::mem::take(&mut self.checkpoint.rewrite);
         tables.extend(std::mem::take(&mut self.volumes.dirty_pages).into_iter().map(|p| (OBJECT_VOLUMES, p)));
@@ -391,14 +394,14 @@ impl Engine {
     fn page_image(&mut self, work: Work) -> Option<(u32, u32, Buf)> {
         let mut page = self.buffers.zeroed(BLOCK_SIZE);
         match work {
-            Work::Map(slot) => {
-                if !self.volumes.arena.clear_dirty(slot) {
+            Work::Map { slot, volume, index } => {
+                let arena = &mut self.volumes.arena;
+                let is_it = arena.meta(slot).is_some_and(|meta| (meta.volume, meta.index) == (volume, index));
+                if !is_it || !arena.clear_dirty(slot) {
                     return None;
                 }
-                let meta = self.volumes.arena.meta(slot)?;
-                let name = (OBJECT_MAP + meta.volume.0, meta.index);
-                encode_map_page(self.volumes.arena.page(slot), &mut page);
-                Some((name.0, name.1, page))
+                encode_map_page(arena.page(slot), &mut page);
+                Some((OBJECT_MAP + volume.0, index, page))
             }
             Work::Table { object, index } => {
                 match object {
