@@ -48,11 +48,25 @@ enum Stage {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Work {
     /// By what it is when the checkpoint begins: before its turn comes its slot may be that of another page, of a younger volume that the image does not know.
-    Map { slot: PageSlot, volume: VolumeId, index: u32 },
-    Table { object: u32, index: u32 },
-    Leaf { object: u32, leaf: u32 },
-    List { index: u32 },
-    Top { index: u32 },
+    Map {
+        slot: PageSlot,
+        volume: VolumeId,
+        index: u32,
+    },
+    Table {
+        object: u32,
+        index: u32,
+    },
+    Leaf {
+        object: u32,
+        leaf: u32,
+    },
+    List {
+        index: u32,
+    },
+    Top {
+        index: u32,
+    },
 }
 
 /// A checkpoint being built.

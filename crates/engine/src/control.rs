@@ -85,7 +85,7 @@ impl Engine {
                 | Control::VolumeCompression { .. }
                 | Control::VolumeDedup { .. }
         );
-        if takes_order && (self.admission.is_held_up() || self.ranges.barrier || self.room_units() == 0) {
+        if takes_order && (self.admission.is_held_up() || self.ranges.barrier || self.ranges.is_full() || self.room_units() == 0) {
             return self.control.waiting.push_back(request);
         }
         // A write that is admitted in parts was promised all its space: a larger spare factor has to wait, or a part would be refused. What comes later does not
@@ -173,6 +173,7 @@ impl Engine {
         self.volumes.change(volume, |record| record.size_bytes = size_bytes);
         self.checkpoint.applied = order;
         if size_bytes < old {
+            self.volumes.cuts += 1;
             self.begin_range(volume, Lba(size_bytes / BLOCK_BYTES), Lba(old / BLOCK_BYTES), order, RangeState::Hole);
         }
         self.queue_record(Entry::Volume { volume, order, change: VolumeChange::Resize { size_bytes } }, order);
@@ -333,8 +334,13 @@ impl Engine {
         for id in self.take_settled() {
             control_answer(id, Ok(ControlReply::Done), out);
         }
+        let members_waited = self.control.members_wait();
         for request in std::mem::take(&mut self.control.waiting) {
             self.control_request(request, out);
+        }
+        if members_waited && !self.control.members_wait() {
+            // No round of the journal began meanwhile, and what was refused is followed by nothing.
+            self.flush_round_check(out);
         }
         self.shutdown_step(out);
     }

@@ -185,7 +185,7 @@ impl Engine {
         }
     }
 
-    /// Gives the memory of a page of holes back, unless a write on its way will need it.
+    /// Gives the memory of a page of holes back, unless a write on its way will need it. (One that was trimmed will not: it installs nothing any more.)
     fn drop_page_if_empty(&mut self, volume: VolumeId, index: u64) {
         let Some((v, arena)) = self.volumes.get_mut(volume) else { return };
         let Some(slot) = v.map.slot(index) else { return };
@@ -194,7 +194,8 @@ impl Engine {
         }
         let first = index * MAP_PAGE_ENTRIES as u64;
         let mut waited_for = false;
-        self.pending.for_range(volume, Lba(first), Lba(first + MAP_PAGE_ENTRIES as u64), |_, _| waited_for = true);
+        let last = Lba(first + MAP_PAGE_ENTRIES as u64);
+        self.pending.for_range(volume, Lba(first), last, |_, record| waited_for |= !matches!(record.newest, Content::Hole));
         if waited_for {
             return;
         }

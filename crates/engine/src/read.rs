@@ -374,7 +374,8 @@ impl Engine {
         self.settle_range(volume, lba);
         let Some(v) = self.volumes.get(volume) else { return (ExtentState::Hole, 1) };
         let page = MAP_PAGE_ENTRIES as u64;
-        if self.pending.is_empty() && v.map.slot(lba.0 / page).is_none() {
+        if v.map.slot(lba.0 / page).is_none() {
+            // What is on its way to such a page will not come into the map.
             let next = v.map.next_page(lba.0 / page + 1, v.blocks().div_ceil(page)).unwrap_or(v.blocks().div_ceil(page));
             return (ExtentState::Hole, next * page - lba.0);
         }

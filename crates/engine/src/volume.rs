@@ -52,6 +52,8 @@ pub struct Volumes {
     pub dirty_pages: Vec<u32>,
     /// Counts changes of records.
     pub version: u64,
+    /// Counts volumes that were made smaller.
+    pub cuts: u64,
     /// Map pages dropped since the last checkpoint began, with the pointers of their images.
     pub dropped: Vec<(VolumeId, u32, PagePointer)>,
 }
@@ -71,6 +73,7 @@ impl Volumes {
             charge: 0,
             dirty_pages: Vec::new(),
             version: 0,
+            cuts: 0,
             dropped: Vec::new(),
         }
     }

@@ -6,6 +6,7 @@ mod machine;
 use machine::{Machine, pass, state, why};
 use windrow_engine::*;
 use windrow_io::*;
+use windrow_layout::checkpoint::SyncMode;
 use windrow_layout::superblock::Features;
 use windrow_units::{MemberId, Redundancy, Uuid, VolumeId};
 
@@ -214,4 +215,47 @@ fn power_may_go_at_any_time_while_a_device_comes_and_goes() {
             }
         }
     }
+}
+
+/// A volume whose flushes are not heeded could not be set back once the last journal was gone.
+#[test]
+fn the_last_journal_stays_as_long_as_a_volume_needs_it_to_be_set_back() {
+    let (mut machine, volume) = pools().into_iter().next().expect("the pool without a journal");
+    let device = spare(&mut machine, 4 * MIB);
+    assert_eq!(change(&mut machine, device, SERVE), DONE);
+    pass(&mut machine, 60);
+    let set = |sync| Control::VolumeSync { volume, sync };
+    assert_eq!(machine.command(set(SyncMode::Disabled)), DONE);
+    machine.flush(volume);
+    pass(&mut machine, 60);
+    change(&mut machine, device, MemberChange::TakeOut);
+    pass(&mut machine, 60);
+    let refused = why(change(&mut machine, device, MemberChange::GiveUp));
+    assert!(refused.contains("sync=standard"), "{refused}");
+    assert_eq!(machine.command(set(SyncMode::Standard)), DONE);
+    pass(&mut machine, 60);
+    assert_eq!(change(&mut machine, device, MemberChange::GiveUp), DONE);
+}
+
+/// A flush waits as long as a change of devices does. The change was refused, and nobody looked at the flush again.
+#[test]
+fn a_flush_that_waited_for_a_change_goes_on_when_that_is_refused() {
+    let (mut machine, volume) = pools().into_iter().nth(2).expect("the pool with a device");
+    let small = spare(&mut machine, MIB);
+    machine.write(volume, 0, 1);
+    machine.completions.clear();
+    machine.held = Some(Vec::new());
+    machine.flush(volume);
+    assert_eq!(change(&mut machine, small, SERVE), None, "a round is under way");
+    machine.write(volume, 1, 2);
+    machine.flush(volume);
+    for _ in 0..8 {
+        let held = machine.held.replace(Vec::new()).unwrap_or_default();
+        held.into_iter().for_each(|command| machine.carry_out(command));
+        while !machine.events.is_empty() {
+            machine.turn();
+        }
+    }
+    assert!(why(machine.control.pop().map(|answer| answer.result)).contains("needs"));
+    assert_eq!(machine.completions.len(), 3, "{}", machine.engine.describe());
 }

@@ -381,3 +381,61 @@ fn a_start_needs_no_more_pages_of_the_map_than_there_were() {
     let mut machine = machine.crash();
     (0..most / 4).for_each(|number| assert_eq!(machine.byte(volume, page(20_000 + number)), 4));
 }
+
+/// Pages of blocks that were trimmed while they were on their way stayed until the next start: each took a page of the map for nothing, until a pool that was almost empty
+/// refused writes.
+#[test]
+fn what_is_trimmed_on_its_way_leaves_no_page() {
+    let mut machine = Machine::journalled(Redundancy::Single, 4, 24, 1 << 20);
+    let volume = machine.volume(1 << 40);
+    let (before, most) = (machine.engine.status().map_pages, machine.engine.status().map_pages_max);
+    for lba in (0..most * 2).map(|number| number * 256) {
+        machine.write(volume, lba, 1);
+        machine.request(volume, Op::Trim { offset: lba * 4096, length: 4096, fua: false });
+        machine.settle();
+    }
+    machine.flush(volume);
+    machine::pass(&mut machine, 5);
+    assert!(machine.completions.iter().all(|c| c.result.is_ok()));
+    assert_eq!(machine.engine.status().map_pages, before);
+    let mut machine = machine.crash();
+    assert_eq!((machine.byte(volume, 256), machine.engine.status().map_pages), (0, before));
+}
+
+/// One write on its way, and each look at the block status of a thin volume went through its holes block by block, on the engine's thread.
+#[test]
+fn status_skips_pages_that_are_not_there_also_beside_writes() {
+    let mut machine = Machine::new(3, 24, 100);
+    let volume = machine.volume(1 << 40);
+    machine.held = Some(Vec::new());
+    machine.write(volume, 0, 1);
+    machine.completions.clear();
+    machine.request(volume, Op::BlockStatus { offset: 0, length: 1 << 40, max_extents: 8 });
+    machine.settle();
+    let Some(Ok(Reply::Extents(extents))) = machine.completions.pop().map(|c| c.result) else { panic!("no status") };
+    let expected = [(4096, ExtentState::Data), ((1 << 40) - 4096, ExtentState::Hole)];
+    assert_eq!(extents.iter().map(|e| (e.length, e.state)).collect::<Vec<_>>(), expected);
+}
+
+/// The rest of a block was read, the block was cut off, and the volume grew over it again: the write brought back what had been there.
+#[test]
+fn what_was_cut_off_does_not_come_back_with_a_write_that_waited() {
+    let mut machine = Machine::new(3, 24, 100);
+    let volume = machine.volume(10 * 4096);
+    machine.write(volume, 7, 9);
+    machine.flush(volume);
+    machine.completions.clear();
+    machine.held = Some(Vec::new());
+    machine.request(volume, Op::Write { offset: 7 * 4096 + 512, data: Payload::copy_of(&[5; 512]), fua: false });
+    machine.settle();
+    let read = machine.held.take().unwrap_or_default();
+    assert_eq!(read.len(), 1, "the rest of the block");
+    for blocks in [5, 10] {
+        assert_eq!(machine.command(Control::VolumeResize { volume, size_bytes: blocks * 4096 }), Some(Ok(ControlReply::Done)));
+    }
+    read.into_iter().for_each(|command| machine.carry_out(command));
+    machine.settle();
+    assert!(machine.completions.iter().all(|c| c.result.is_ok()));
+    let bytes = machine.read(volume, 7 * 4096, 4096);
+    assert!(bytes[512..1024].iter().all(|byte| *byte == 5) && bytes[..512].iter().chain(&bytes[1024..]).all(|byte| *byte == 0));
+}

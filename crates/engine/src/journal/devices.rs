@@ -11,6 +11,7 @@ use super::{Journal, Ring};
 use crate::format::{journal_devices, journal_devices_rule};
 use crate::member::life::Change;
 use crate::{ControlError, Engine};
+use windrow_layout::checkpoint::{SyncMode, VolumeState};
 use windrow_layout::superblock::Features;
 use windrow_units::{JournalArea, MemberId, Order, Uuid};
 
@@ -51,15 +52,24 @@ impl Engine {
 
     /// A journal device that is out of use is none any more.
     pub(crate) fn dismiss_journal_device(&mut self, member: MemberId) -> Result<(), ControlError> {
-        let refused = |why: &str| Err(ControlError::Member { member, why: why.into() });
+        let refused = |why: String| Err(ControlError::Member { member, why });
         self.choose_journal();
         if self.journal_needs(member) {
-            return refused("the log has not got yet what this journal device promised; try again");
+            return refused("the log has not got yet what this journal device promised; try again".into());
+        }
+        let left = self.superblock.journals.external.map(|area| JournalArea { members: area.members & !(1 << member.0), copies: area.copies - 1, ..area });
+        let left = left.filter(|area| area.members != 0);
+        let unusual = self.volumes.iter().find(|v| v.record.state == VolumeState::Active && v.record.sync != SyncMode::Standard);
+        if let Some(volume) = unusual.filter(|_| left.is_none() && self.superblock.journals.internal.is_none()) {
+            // Without a journal the format does not have the operation that sets it back.
+            return refused(format!(
+                "it is the last journal, and without one flushes can not be set: set volume '{}' to sync=standard first",
+                volume.record.name
+            ));
         }
         self.change_member(member, Change::Dismiss).map_err(|why| ControlError::Member { member, why: why.into() })?;
         self.superblock.members[member.index()].uuid = Uuid::default();
-        let left = self.superblock.journals.external.map(|area| JournalArea { members: area.members & !(1 << member.0), copies: area.copies - 1, ..area });
-        self.set_journal_devices(left.filter(|area| area.members != 0));
+        self.set_journal_devices(left);
         Ok(())
     }
 

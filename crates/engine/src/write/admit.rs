@@ -279,7 +279,7 @@ impl Engine {
                 if room < EDGE_UNITS || (write.begins_walk() && (self.ranges.barrier || self.ranges.is_full())) {
                     return self.admission.edges_ready.push_front(write);
                 }
-                self.admit_edge_write(&write, out);
+                self.admit_edge_write(write, out);
                 continue;
             }
             let Some(Arrived { request, .. }) = self.admission.waiting.front() else { return };

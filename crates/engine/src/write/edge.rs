@@ -34,13 +34,15 @@ pub(crate) struct EdgeWrite {
     user_bytes: u64,
     /// A trim: edges that can not be stored stay as they are.
     trim: bool,
+    /// How often volumes had been shrunk when the edges were read.
+    cuts: u64,
 }
 
 impl EdgeWrite {
     /// A write of bytes.
     pub(super) fn write(id: RequestId, volume: VolumeId, fua: bool, offset: u64, data: Payload) -> Self {
         let user_bytes = data.len() as u64;
-        Self { id, volume, fua, parts: vec![(offset, data)], range: None, edges: Vec::new(), left: 0, user_bytes, trim: false }
+        Self { id, volume, fua, parts: vec![(offset, data)], range: None, edges: Vec::new(), left: 0, user_bytes, trim: false, cuts: 0 }
     }
 
     pub(super) fn id(&self) -> RequestId {
@@ -86,13 +88,19 @@ impl Engine {
         let parts = ends.into_iter().filter(|(_, length)| *length > 0).map(|(offset, length)| (offset, self.zeroes.slice(0, length as usize))).collect();
         let range = (first_whole < last_whole).then_some((Lba(first_whole / BLOCK_BYTES), Lba(last_whole / BLOCK_BYTES), zeroing.state()));
         let trim = zeroing == Zeroing::Trim;
-        self.begin_edge_write(EdgeWrite { id, volume, fua, parts, range, edges: Vec::new(), left: 0, user_bytes: 0, trim }, out);
+        self.begin_edge_write(EdgeWrite { id, volume, fua, parts, range, edges: Vec::new(), left: 0, user_bytes: 0, trim, cuts: 0 }, out);
     }
 
     /// Holds the blocks of the change and starts the reads of its edges.
-    pub(super) fn begin_edge_write(&mut self, mut write: EdgeWrite, out: &mut Outbox) {
-        let keys = write.edge_keys();
+    pub(super) fn begin_edge_write(&mut self, write: EdgeWrite, out: &mut Outbox) {
         self.admission.held.push(write.span());
+        self.read_edges(write, out);
+    }
+
+    /// Starts the reads of the edges of a change whose blocks are held.
+    fn read_edges(&mut self, mut write: EdgeWrite, out: &mut Outbox) {
+        let keys = write.edge_keys();
+        write.cuts = self.volumes.cuts;
         write.edges = keys.iter().map(|k| (*k, None)).collect();
         write.left = keys.len();
         let at = self.admission.edge_writes.insert(write);
@@ -115,8 +123,12 @@ impl Engine {
     }
 
     /// The edges are read: admits the range and hands the blocks on, or refuses all of it.
-    pub(super) fn admit_edge_write(&mut self, write: &EdgeWrite, out: &mut Outbox) {
-        match self.whole_blocks(write) {
+    pub(super) fn admit_edge_write(&mut self, write: EdgeWrite, out: &mut Outbox) {
+        if write.cuts != self.volumes.cuts {
+            // What was read may have been cut off since, and the volume may have grown over it again.
+            return self.read_edges(write, out);
+        }
+        match self.whole_blocks(&write) {
             Err(error) => {
                 self.release(write.span());
                 self.fail(write.id, error, out);

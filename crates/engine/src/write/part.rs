@@ -110,6 +110,7 @@ impl Engine {
             let room = self.survey(part.target.volume, first, &bytes, &mut scratch);
             self.admission.scratch = scratch;
             if let Err(error) = room {
+                self.drop_empty_pages(part.target.volume, first, blocks);
                 // Its remaining orders are never used: say so in the log, or P could not pass them.
                 let count = part.last.0 - part.next.0 + 1;
                 self.queue_record(Entry::Covered { first: part.next, count }, part.last);
