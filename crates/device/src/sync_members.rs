@@ -144,6 +144,10 @@ impl MemberIo for SyncMembers {
         self.present(member, 0).map_or(0, |m| m.info().size_bytes)
     }
 
+    fn sector_bytes(&self, member: MemberId) -> u32 {
+        self.present(member, 0).map_or(512, |m| m.info().logical_sector)
+    }
+
     fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MemberError> {
         let result = self.present(member, offset)?.read_at(offset, buf).map_err(|e| e.of(member));
         self.latch_if_gone(member, &result);

@@ -25,6 +25,7 @@ use crate::{Engine, JournalStatus, Outbox};
 use backlog::Backlog;
 use ring::Ring;
 use round::Round;
+use windrow_io::MemberIo;
 use windrow_layout::superblock::Journals;
 use windrow_units::{BLOCK_BYTES, JournalArea, MemberId, Order, Seq};
 
@@ -145,9 +146,27 @@ impl Engine {
         self.journal.rings.get_mut(at).into_iter().for_each(Ring::leave_chunk);
     }
 
+    /// After a start: journals that can not be written where they are. (Members may be copies of the former ones, on devices with larger sectors; nobody
+    /// lets such a device in while the pool is served.) Says which.
+    pub(crate) fn note_unfit_journals(&mut self, io: &dyn MemberIo) -> Vec<String> {
+        let mut notes = Vec::new();
+        for ring in &mut self.journal.rings {
+            let (area, sector) = (ring.area, |m: &MemberId| io.sector_bytes(*m));
+            let too_large = |m: &MemberId| area.members >> m.0 & 1 == 1 && io.is_present(*m) && sector(m) > area.granule;
+            if let Some(member) = (0..io.member_count() as u8).map(MemberId).find(too_large) {
+                ring.unfit = true;
+                let (own, theirs) = (area.granule, sector(&member));
+                notes.push(format!(
+                    "a journal is not used: it is written in units of {own} bytes, and sectors of member {member} have {theirs}; flushes go to the log"
+                ));
+            }
+        }
+        notes
+    }
+
     /// True if a member that is in service and whole holds copies of it.
     fn is_usable(&self, ring: &Ring) -> bool {
-        self.online_members().iter().any(|m| ring.area.members >> m.0 & 1 == 1 && self.is_whole(*m))
+        !ring.unfit && self.online_members().iter().any(|m| ring.area.members >> m.0 & 1 == 1 && self.is_whole(*m))
     }
 
     /// For `status`.

@@ -11,7 +11,7 @@ pub(crate) mod life;
 mod send;
 mod writer;
 
-pub(crate) use exchange::{Exchanges, needed_bytes};
+pub(crate) use exchange::{Exchanges, needed_bytes, sector_bytes_max};
 pub(crate) use send::{Dispatch, UnderWay};
 pub(crate) use writer::{SuperblockWriter, superblock_image};
 

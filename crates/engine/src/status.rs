@@ -188,6 +188,7 @@ impl Engine {
                 state: if self.members.list[i].rebuilding { "rebuilding" } else { life::name(life::life(record)) },
                 size_bytes: record.size_bytes,
                 needed_bytes: crate::member::needed_bytes(&self.zones, &self.superblock.journals, MemberId(i as u8)),
+                sector_bytes_max: crate::member::sector_bytes_max(&self.superblock.journals, MemberId(i as u8)),
                 slow: self.slow.is_slow(MemberId(i as u8)),
                 journal: self.is_journal_device(MemberId(i as u8)),
                 leaving: self.zones.leaving() >> i & 1 == 1,

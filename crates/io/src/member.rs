@@ -122,6 +122,10 @@ pub trait MemberIo {
     fn is_present(&self, member: MemberId) -> bool;
     /// Usable size in bytes, 0 if not present.
     fn size(&self, member: MemberId) -> u64;
+    /// Its logical sector in bytes, 512 or 4096: offsets and lengths are multiples of it.
+    fn sector_bytes(&self, _member: MemberId) -> u32 {
+        512
+    }
     /// Fills `buf` from `offset`.
     fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MemberError>;
     /// Reads many ranges, overlapping them where the back end can.

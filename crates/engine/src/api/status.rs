@@ -138,6 +138,8 @@ pub struct MemberStatus {
     pub size_bytes: u64,
     /// Bytes that a device in its place must have; 0 for a slot without a place.
     pub needed_bytes: u64,
+    /// Bytes that the logical sector of a device in its place may have at most: a journal that lies there is written in units of so many.
+    pub sector_bytes_max: u32,
     /// True if many of its reads have been late for a while: others are asked at the same time.
     pub slow: bool,
     /// It holds nothing but a journal.

@@ -14,13 +14,15 @@ pub(super) struct Ring {
     pub(super) offset: u32,
     /// Nothing more comes into that chunk.
     closed: bool,
+    /// A member's sectors are larger than what records are multiples of: it is read, and not written.
+    pub(super) unfit: bool,
 }
 
 impl Ring {
     /// A ring that goes on behind `chunk`: never behind a record that may have been torn. `last` says what is needed of each chunk.
     pub(super) fn new(area: JournalArea, mut last: Vec<Order>, chunk: u32) -> Self {
         last.resize(area.chunks as usize, Order(0));
-        Self { area, last, chunk, offset: area.chunk_bytes, closed: true }
+        Self { area, last, chunk, offset: area.chunk_bytes, closed: true, unfit: false }
     }
 
     /// The next record begins a chunk.

@@ -12,7 +12,7 @@ use crate::limits::STREAMS;
 use crate::rebuild::missed_segments;
 use crate::{ControlError, ControlId, Engine, MemberChange, Outbox};
 use windrow_layout::superblock::{Journals, MemberRecord, MemberState, Superblock};
-use windrow_units::{JournalArea, MAX_MEMBERS, MemberId, Seq, Uuid, Zone, ZoneMap};
+use windrow_units::{BLOCK_BYTES, JournalArea, MAX_MEMBERS, MemberId, Seq, Uuid, Zone, ZoneMap};
 
 /// Changes of members that are under way.
 #[derive(Debug, Default)]
@@ -220,4 +220,10 @@ pub(crate) fn needed_bytes(zones: &ZoneMap, journals: &Journals, member: MemberI
     };
     let in_journals = journals.areas().filter(|area| area.members >> member.0 & 1 == 1).map(JournalArea::end);
     in_zone.map(end).chain(in_journals).max().unwrap_or(0)
+}
+
+/// Bytes that the logical sector of a device in the member's place may have at most.
+pub(crate) fn sector_bytes_max(journals: &Journals, member: MemberId) -> u32 {
+    let there = journals.areas().filter(|area| area.members >> member.0 & 1 == 1);
+    there.map(|area| area.granule).min().unwrap_or(BLOCK_BYTES as u32)
 }

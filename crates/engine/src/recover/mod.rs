@@ -244,6 +244,7 @@ impl Engine {
         }
         engine.restore_counters(&counters);
         engine.journal = crate::journal::Journal::new(&engine.superblock.journals, &outcome.journal.resume(outcome.restart.accepted));
+        report.notes.extend(engine.note_unfit_journals(io));
         engine.choose_journal();
         engine.readmit(outcome.readmitted)?;
         if outcome.checkpoint_broken {

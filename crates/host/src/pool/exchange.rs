@@ -65,6 +65,7 @@ impl Pool {
         if size < status.needed_bytes {
             return Err(not_it(&format!("it has {size} bytes, the pool needs {}", status.needed_bytes)));
         }
+        check_sector(&*device, status.sector_bytes_max, &what)?;
         self.put(member, Some(device), &what)?;
         self.tell(member, MemberChange::BringBack { superblock: Box::new(superblock) }, &what)
     }
@@ -84,7 +85,7 @@ impl Pool {
             let why = "it is being removed from the pool: nothing is to be put in its place";
             return Err(Failure::new(id::MEMBER_STATE, what, why).remedy("see `windrow pool status`"));
         }
-        let opened = self.open_newcomer(&pool, member, newcomer, status.needed_bytes, &what)?;
+        let opened = self.open_newcomer(&pool, member, newcomer, (status.needed_bytes, status.sector_bytes_max), &what)?;
         if ["online", "rebuilding"].contains(&status.state) {
             self.change(member, MemberChange::TakeOut, &what)?;
         }
@@ -99,7 +100,10 @@ impl Pool {
     /// The device is in use or holds something, or the pool has no slot left.
     pub fn add_spare(&self, newcomer: &Newcomer) -> Result<MemberId, Failure> {
         let _one = lock(&self.0.exchanging);
-        self.wait_in_a_slot(newcomer, &format!("cannot add {} as a spare", newcomer.path.display()))
+        let what = format!("cannot add {} as a spare", newcomer.path.display());
+        // Whose place it will take is not known.
+        let sector_max = self.status_now(&what)?.members.iter().map(|member| member.sector_bytes_max).min();
+        self.wait_in_a_slot(newcomer, sector_max.unwrap_or(BLOCK_BYTES as u32), &what)
     }
 
     /// Adds a journal device; returns its slot. It is used when the log has everything that was written before.
@@ -109,7 +113,7 @@ impl Pool {
     pub fn add_journal_device(&self, newcomer: &Newcomer, power_safe: bool) -> Result<MemberId, Failure> {
         let _one = lock(&self.0.exchanging);
         let what = format!("cannot add {} as a journal device", newcomer.path.display());
-        let member = self.wait_in_a_slot(newcomer, &what)?;
+        let member = self.wait_in_a_slot(newcomer, BLOCK_BYTES as u32, &what)?;
         let sector = self.0.driver.device(member).map_or(BLOCK_BYTES, |device| device.info().logical_sector.into());
         let granule = if sector <= 512 { 512 } else { BLOCK_BYTES as u32 };
         let served = self.change(member, MemberChange::Serve { granule, power_safe }, &what);
@@ -120,12 +124,12 @@ impl Pool {
     }
 
     /// A device becomes a spare.
-    fn wait_in_a_slot(&self, newcomer: &Newcomer, what: &str) -> Result<MemberId, Failure> {
+    fn wait_in_a_slot(&self, newcomer: &Newcomer, sector_max: u32, what: &str) -> Result<MemberId, Failure> {
         let pool = self.status_now(what)?;
         let member = free_slot(&pool).ok_or_else(|| Failure::new(id::POOL_VALUE, what, format!("a pool has {MAX_MEMBERS} slots for members and spares")))?;
         // The last one in this slot may have left just now.
         self.dismiss(member, what)?;
-        let opened = self.open_newcomer(&pool, member, newcomer, 0, what)?;
+        let opened = self.open_newcomer(&pool, member, newcomer, (0, sector_max), what)?;
         self.put(member, Some(opened.device), what)?;
         self.tell(member, MemberChange::AddSpare { uuid: opened.uuid, size_bytes: opened.size_bytes }, what)?;
         Ok(member)
@@ -214,6 +218,7 @@ impl Pool {
         }
         let (pool, status) = self.member_status(spare, &what)?;
         let device = self.0.driver.device(spare).ok_or_else(|| Failure::new(id::MEMBER_OPEN, what.clone(), "its device is not there"))?;
+        check_sector(&*device, self.member_status(member, &what)?.1.sector_bytes_max, &what)?;
         self.settle(member, &what)?;
         offline::label(&*device, pool.pool, &pool.name, member, status.uuid).map_err(|error| Failure::new(id::MEMBER_IO, what.clone(), error.of(spare)))?;
         self.put(member, Some(device), &what)?;
@@ -222,7 +227,7 @@ impl Pool {
     }
 
     /// Nothing is written before everything speaks for the device.
-    fn open_newcomer(&self, pool: &PoolStatus, member: MemberId, newcomer: &Newcomer, needed: u64, what: &str) -> Result<Opened, Failure> {
+    fn open_newcomer(&self, pool: &PoolStatus, member: MemberId, newcomer: &Newcomer, (needed, sector_max): (u64, u32), what: &str) -> Result<Opened, Failure> {
         newcomer.examine(what)?;
         let device = offline::open_member(&newcomer.path, member, &self.0.open, what)?;
         let size = device.info().size_bytes;
@@ -230,6 +235,7 @@ impl Pool {
             let why = format!("{} has {size} bytes, the member's place needs {needed}", newcomer.path.display());
             return Err(Failure::new(id::MEMBER_OPEN, what, why).remedy("choose a larger device"));
         }
+        check_sector(&*device, sector_max, what)?;
         let uuid = offline::random_uuid()?;
         offline::erase(&*device)
             .and_then(|()| offline::label(&*device, pool.pool, &pool.name, member, uuid))
@@ -301,6 +307,16 @@ fn free_slot(pool: &PoolStatus) -> Option<MemberId> {
 
 /// A member whose place a spare may take, and the spares that may, in the order in which they are tried: a member that failed in service at
 /// once, one that is missing when `patient` says that it was waited for; never one that was taken out.
+/// A journal in the pool is written in units that a device with larger sectors would refuse, each time.
+pub(super) fn check_sector(device: &dyn Member, sector_max: u32, what: &str) -> Result<(), Failure> {
+    let sector = device.info().logical_sector;
+    if sector <= sector_max {
+        return Ok(());
+    }
+    let why = format!("its logical sectors have {sector} bytes, and the pool's journal is written in units of {sector_max}");
+    Err(Failure::new(id::MEMBER_OPEN, what, why).remedy("choose a device with logical sectors of 512 bytes, or format it with such sectors"))
+}
+
 pub(crate) fn vacancies(status: &PoolStatus, patient: bool) -> Vec<(MemberId, Vec<MemberId>)> {
     let mut spares: Vec<&MemberStatus> = status.members.iter().filter(|member| member.state == "spare").collect();
     // The smallest that is large enough.

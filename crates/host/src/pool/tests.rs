@@ -220,3 +220,16 @@ fn after_shutdown_clients_are_told() {
     assert_eq!(pool.stop_reason(), None, "an orderly end is no fault");
     assert_eq!(pool.control(Control::Checkpoint), Err(ControlError::Stopped));
 }
+
+/// It was accepted, and latched out by the first record of the journal, again and again.
+#[test]
+fn a_device_whose_sectors_are_larger_than_what_the_journal_writes_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("member");
+    create_file(&path, 1 << 20, Allocation::Preallocate).unwrap();
+    let member = FileMember::open(&path, &OpenOptions::default()).unwrap();
+    let sector = member.info().logical_sector;
+    let failure = exchange::check_sector(&member, sector / 2, "cannot replace member 2").unwrap_err();
+    assert!(failure.to_string().contains(&format!("sectors have {sector} bytes")), "{failure}");
+    exchange::check_sector(&member, sector, "cannot replace member 2").unwrap();
+}
