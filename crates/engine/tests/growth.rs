@@ -321,7 +321,7 @@ fn a_full_pool_grows_without_a_write_refused_and_is_clean_afterwards() {
 
 #[test]
 fn what_can_not_grow_is_refused_in_words() {
-    let mut machine = with_spares(Redundancy::Single, 4, 12, &[12, 2]);
+    let mut machine = with_spares(Redundancy::Single, 4, 12, &[12, 2, 1]);
     let why = |answer: Option<Result<ControlReply, ControlError>>| match answer {
         Some(Err(error)) => error.to_string(),
         other => panic!("answered {other:?}"),
@@ -331,6 +331,9 @@ fn what_can_not_grow_is_refused_in_words() {
     assert!(why(grow(&mut machine, 0..1)).contains("is no spare"));
     // A small one takes the others' extents down to its own.
     assert!(why(grow(&mut machine, 5..6)).contains("not have more usable space"));
+    // Beside a larger one it would be a member for ever, with a vote and nothing to hold.
+    let with_tiny = Control::Grow { members: vec![MemberId(4), MemberId(6)] };
+    assert!(why(machine.command(with_tiny)).contains("member 6: it is too small"));
     machine.memory.failing[1] = true;
     let volume = machine.volume(1 << 20);
     machine.write(volume, 1, 1);

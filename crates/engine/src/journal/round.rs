@@ -15,7 +15,7 @@ use crate::{Engine, Outbox, WrittenBytes};
 use windrow_io::{Buf, BufPool, MemberOp, Payload};
 use windrow_layout::batch::TableWriter;
 use windrow_layout::journal::{RecordHeader, encode_record, packed_record_bytes, record_bytes};
-use windrow_units::{MemberId, Order};
+use windrow_units::{MemberId, Order, SegmentId};
 
 /// More than any entry of a record takes in its table, checksum included.
 const ENTRY_BOUND: usize = 168;
@@ -133,7 +133,8 @@ impl Engine {
 
     fn cheapest_way(&self, horizon: Order, rows: Option<&FullRows>) -> Way {
         let Some(ring) = self.journal.ring() else { return Way::Log };
-        let shape_at = |segment| self.zones.shape(if self.zones.contains(segment) { segment } else { windrow_units::SegmentId(0) });
+        let any = self.zones.zones().first().map_or(SegmentId::NONE, |zone| SegmentId(zone.first_segment));
+        let shape_at = |segment| self.zones.shape(if self.zones.contains(segment) { segment } else { any });
         let shape = shape_at(self.stream(STREAM_USER).position.segment);
         // Each open batch of users with something that the flush asks for would be sealed.
         let mut wasted_blocks = None;

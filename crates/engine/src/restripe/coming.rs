@@ -52,6 +52,10 @@ impl Engine {
     pub(crate) fn grow(&mut self, id: ControlId, members: Vec<MemberId>, out: &mut Outbox) -> Result<(), ControlError> {
         let in_use = self.members_to_grow(&members)?;
         let zones = self.grown_zones(&in_use)?;
+        if let Some(member) = members.iter().find(|m| !zones.current().any(|zone| zone.members >> m.0 & 1 == 1)) {
+            // It would be a member with a vote and nothing to hold, and could not be removed.
+            return Err(ControlError::Member { member: *member, why: "it is too small: no segment fits on it beside the others".into() });
+        }
         for member in &members {
             self.members.list[member.index()].online = true;
         }
