@@ -129,6 +129,7 @@ fn act(world: &mut World, action: Action) {
         Action::Properties(properties) => world.command(Control::SetProperties(properties)),
         Action::Dedup(volume, dedup) => world.command(Control::VolumeDedup { volume, dedup }),
         Action::Compression(volume, compression) => world.command(Control::VolumeCompression { volume, compression }),
+        Action::Sync(volume, sync) => world.command(Control::VolumeSync { volume, sync }),
         Action::Scrub(command) => world.command(Control::Scrub(command)),
     }
 }

@@ -12,6 +12,7 @@
 pub mod block;
 mod recovery;
 mod requests;
+mod sync;
 
 use crate::violation::{Violation, ensure};
 use block::BlockModel;
@@ -44,11 +45,13 @@ pub struct VolumeModel {
     pub resizing: Option<Resizing>,
     /// A deletion that is not answered, or was cut off by a crash.
     pub deleting: bool,
+    /// What its flushes promise.
+    sync: sync::Syncing,
 }
 
 impl VolumeModel {
     fn new(name: String, blocks: u64) -> Self {
-        Self { name, blocks: vec![BlockModel::default(); blocks as usize], resizing: None, deleting: false }
+        Self { name, blocks: vec![BlockModel::default(); blocks as usize], resizing: None, deleting: false, sync: Default::default() }
     }
 
     /// Size in bytes.
@@ -100,6 +103,8 @@ pub struct Model {
     pub served: Served,
     /// More has failed than the redundancy covers: a request may fail, but never bring wrong bytes.
     pub lenient: bool,
+    /// Flushes of some volume were something else once: how many were served is the engine's affair.
+    unusual_sync: bool,
 }
 
 /// Counters of what clients had done for them since the last start.

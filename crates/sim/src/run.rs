@@ -380,6 +380,9 @@ impl Run {
             let more = if self.scenario.properties.reduction == Reduction::Capacity { 2 } else { 1 };
             let blocks = self.world.status().plan.usable_bytes / BLOCK_BYTES * self.scenario.fill_per_mille / 1000 * more;
             let mut workload = Workload::new(self.seed, blocks);
+            if self.scenario.journal.as_ref().is_some_and(|journal| journal.bytes_each != Some(0)) {
+                workload = workload.with_syncs(self.seed);
+            }
             let first = workload.first_volume();
             self.workload = Some(workload);
             self.act(first);
@@ -484,6 +487,7 @@ impl Run {
             Action::Properties(properties) => self.world.command(Control::SetProperties(properties)),
             Action::Dedup(volume, dedup) => self.world.command(Control::VolumeDedup { volume, dedup }),
             Action::Compression(volume, compression) => self.world.command(Control::VolumeCompression { volume, compression }),
+            Action::Sync(volume, sync) => self.world.command(Control::VolumeSync { volume, sync }),
         }
     }
 

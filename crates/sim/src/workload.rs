@@ -5,7 +5,7 @@ use crate::model::{Asked, Model, VolumeChange, VolumeModel};
 use crate::scenario::Streams;
 use std::collections::BTreeSet;
 use windrow_engine::ScrubCommand;
-use windrow_layout::checkpoint::{Compression, Dedup};
+use windrow_layout::checkpoint::{Compression, Dedup, SyncMode};
 use windrow_layout::superblock::{Properties, Reduction};
 use windrow_random::Rng;
 use windrow_units::VolumeId;
@@ -29,6 +29,8 @@ pub enum Action {
     Properties(Properties),
     /// How blocks of a volume are stored; its volume may be gone.
     Compression(VolumeId, Compression),
+    /// Sets what flushes of a volume do.
+    Sync(VolumeId, SyncMode),
     /// Whether blocks of a volume are shared; its volume may be gone, and the pool may be too full.
     Dedup(VolumeId, Dedup),
 }
@@ -107,6 +109,8 @@ pub struct Workload {
     ways: Option<Rng>,
     /// What is drawn of deduplication alone.
     sharing: Sharing,
+    /// What is drawn of flushes alone, if volumes are to differ in them.
+    syncs: Option<Rng>,
     /// Several streams of users are to be filled.
     streams: Option<Streams>,
     /// Blocks that all volumes together may have.
@@ -137,9 +141,17 @@ impl Workload {
             compressing_per_mille,
             changes_per_mille,
             sharing: Sharing::new(seed),
+            syncs: None,
             streams: Streams::draw(seed),
             space_blocks: space_blocks.max(16),
         }
+    }
+
+    /// The pool has a journal that stays: in some runs what flushes of a volume do is changed now and then.
+    pub fn with_syncs(mut self, seed: u64) -> Self {
+        let mut rng = Rng::stream(seed, "sync");
+        self.syncs = rng.chance(400).then_some(rng);
+        self
     }
 
     /// Requests that may be in flight now.
@@ -183,6 +195,15 @@ impl Workload {
         }
         if let Some(action) = self.sharing.next(model) {
             return (action, 1);
+        }
+        if let Some(rng) = &mut self.syncs
+            && rng.chance(4)
+        {
+            let volumes: Vec<VolumeId> = model.volumes().iter().filter(|(_, volume)| !volume.deleting).map(|(id, _)| *id).collect();
+            if !volumes.is_empty() {
+                let mode = rng.pick(&[SyncMode::Standard, SyncMode::Always, SyncMode::Always, SyncMode::Disabled]);
+                return (Action::Sync(rng.pick(&volumes), mode), 1);
+            }
         }
         if self.phase.requests_left == 0 {
             self.phase = self.next_phase();

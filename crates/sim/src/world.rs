@@ -51,6 +51,8 @@ enum Commanded {
     Compression,
     /// The same, and the pool may be too full for another map.
     Dedup,
+    /// Its volume may be gone.
+    Sync(VolumeId),
     /// Whoever asked takes the answer.
     Member,
     Other,
@@ -324,6 +326,7 @@ impl World {
             Control::Scrub(_) => Commanded::Scrub,
             Control::VolumeCompression { .. } => Commanded::Compression,
             Control::VolumeDedup { .. } => Commanded::Dedup,
+            Control::VolumeSync { volume, .. } => Commanded::Sync(volume),
             _ => Commanded::Other,
         };
         self.control(command, commanded);
@@ -400,6 +403,9 @@ impl World {
         self.next_id += 1;
         if let Control::SetProperties(properties) = &command {
             self.model.submit_properties(id, *properties);
+        }
+        if let Control::VolumeSync { volume, sync } = &command {
+            self.model.submit_sync(id, *volume, *sync);
         }
         self.trace.tell(|| format!("{} control {}: {command:?}", self.now_ns, id.0));
         self.changes.insert(id, change);

@@ -5,6 +5,7 @@ use super::{Model, Served, VolumeModel};
 use crate::content::{GARBAGE, HOLE, ONES, SECTOR, SECTORS, Stamps, ZERO, describe_sector, fill_sector, observe_sector};
 use crate::violation::{Broken, Violation, ensure};
 use windrow_io::{Completion, Extent, Op, Payload, Reply, RequestError, RequestId};
+use windrow_layout::checkpoint::SyncMode;
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, VolumeId};
 
 /// Most extents of an answer to block status.
@@ -150,6 +151,8 @@ pub struct InFlight {
     required: Vec<u64>,
     /// The smallest size in blocks that the volume may have had since: beyond it the request may be refused.
     limit: u64,
+    /// What flushes of the volume promised then, if that was known.
+    pub(super) sync: Option<(SyncMode, u64)>,
 }
 
 impl InFlight {
@@ -177,7 +180,8 @@ impl Model {
                 }
             }
         }
-        self.in_flight.insert(id, InFlight { volume, asked, acknowledged: self.acknowledged, required, limit });
+        let sync = self.volumes.get(&volume).and_then(|volume| volume.sync.known());
+        self.in_flight.insert(id, InFlight { volume, asked, acknowledged: self.acknowledged, required, limit, sync });
     }
 
     /// A request is answered. `full` says if the pool may refuse for want of space a write of so many bytes.
@@ -228,7 +232,9 @@ impl Model {
     fn succeeded(&mut self, id: RequestId, request: &InFlight, reply: &Reply, orders: Option<(u64, u64)>) -> Result<(), Violation> {
         match (&request.asked, reply) {
             (Asked::Flush, Reply::Done) => {
-                self.promised = self.promised.max(request.acknowledged);
+                if self.sync_during(request).is_some_and(|mode| mode != SyncMode::Disabled) {
+                    self.promised = self.promised.max(request.acknowledged);
+                }
                 self.served.flushes += 1;
             }
             (Asked::Read { at, count }, Reply::Data(slices)) => {
@@ -277,7 +283,8 @@ impl Model {
 
     fn changed(&mut self, id: RequestId, request: &InFlight, first: u64, last: u64) {
         self.acknowledged = self.acknowledged.max(last);
-        if request.asked.is_fua() {
+        let mode = self.sync_during(request);
+        if mode == Some(SyncMode::Always) || (mode == Some(SyncMode::Standard) && request.asked.is_fua()) {
             self.promised = self.promised.max(last);
         }
         let promised = self.settled();

@@ -5,6 +5,7 @@ use crate::model::Asked;
 use crate::scenario::Cycle;
 use crate::violation::{Violation, ensure};
 use windrow_engine::{Control, OpenOptions, ScrubCommand, ScrubState};
+use windrow_layout::checkpoint::SyncMode;
 use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
 
 impl Run {
@@ -13,6 +14,11 @@ impl Run {
         self.world.command(Control::Scrub(ScrubCommand::Stop));
         self.world.run_while("draining", |world| world.unanswered() > 0)?;
         let volume = self.world.model.volumes().keys().next().copied();
+        // One whose flushes are known to do something.
+        if let Some(volume) = volume.filter(|volume| !self.world.model.heeds_flushes(*volume)) {
+            self.world.command(Control::VolumeSync { volume, sync: SyncMode::Standard });
+            self.world.run_while("setting its flushes back", |world| world.unanswered() > 0)?;
+        }
         self.world.submit(volume.unwrap_or(VolumeId(1)), Asked::Flush);
         self.world.run_to_rest()?;
         self.world.check_rest()

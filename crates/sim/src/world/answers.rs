@@ -56,6 +56,7 @@ impl World {
                 self.model.complete_change(&change, &completion.result)
             }
             Some(Commanded::Properties) => self.model.complete_properties(completion.id, &completion.result),
+            Some(Commanded::Sync(volume)) if self.model.complete_sync(completion.id, volume, &completion.result) => Ok(()),
             Some(Commanded::Compression) if matches!(completion.result, Ok(_) | Err(ControlError::NoVolume | ControlError::Stopped)) => Ok(()),
             Some(Commanded::Dedup) if matches!(completion.result, Ok(_) | Err(ControlError::NoVolume | ControlError::NoSpace(_) | ControlError::Stopped)) => {
                 Ok(())
@@ -70,7 +71,7 @@ impl World {
                 Ok(_) => Ok(()),
                 Err(error) => Err(Violation::new(Broken::Error, format!("a control command failed: {error:?}"))),
             },
-            Some(Commanded::Scrub | Commanded::Compression | Commanded::Dedup) => {
+            Some(Commanded::Scrub | Commanded::Compression | Commanded::Dedup | Commanded::Sync(_)) => {
                 Err(Violation::new(Broken::Error, format!("a control command failed: {:?}", completion.result)))
             }
         }

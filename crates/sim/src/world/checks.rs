@@ -77,7 +77,8 @@ impl World {
     fn check_user_counters(&self) -> Result<(), Violation> {
         let (status, served) = (self.status(), &self.model.served);
         let counted = (status.user_write_bytes, status.user_read_bytes, status.flushes);
-        let asked = (served.written_bytes, served.read_bytes, served.flushes);
+        let flushes = if self.model.counts_flushes() { served.flushes } else { status.flushes };
+        let asked = (served.written_bytes, served.read_bytes, flushes);
         ensure!(counted == asked, Accounting, "counted (bytes written, bytes read, flushes) {counted:?}, clients count {asked:?}");
         let fills = served.fill_blocks..=served.fill_blocks + served.partial_blocks;
         ensure!(fills.contains(&status.fill_blocks), Accounting, "{} blocks of zeroes or ones were counted, clients wrote {fills:?}", status.fill_blocks);
