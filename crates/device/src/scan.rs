@@ -1,6 +1,11 @@
 //! Finding members: which of these files and devices bear a label?
 //!
 //! The caller brings the decoder, because this crate does not know the format; it is shown the 4096 bytes at byte 4096.
+//!
+//! 1. Files, devices and the content of folders are put in the order of the search, each file or device once, whatever its names.
+//! 2. Block devices are read by threads of their own, many at once. One that does not answer in time counts as unreadable: a network block device
+//!    whose server is gone, or a suspended mapping, would else hold up the start of every pool; and it may be a client of the very pool that starts.
+//! 3. Labels are decoded in the order of the search.
 
 #[cfg(test)]
 mod tests;
@@ -11,10 +16,24 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 /// Where the label is.
 const LABEL_OFFSET: u64 = 4096;
 const LABEL_BYTES: usize = 4096;
+/// How long block devices may take to show their labels: as long as the kernel gives a command; a disk that has to spin up needs half of it.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Block devices that are read at once.
+const AT_ONCE: usize = 64;
+/// Stack of a thread that reads one label.
+const STACK_BYTES: usize = 128 << 10;
+
+/// What tells one file or device from another, whatever its names: device or file, number of the device, number of the file.
+type Identity = (bool, u64, u64);
+/// The label's bytes; `None` if the file is too short for one.
+type Bytes = io::Result<Option<Vec<u8>>>;
+type Reader = Arc<dyn Fn(&Path) -> Bytes + Send + Sync>;
 
 /// What a scan found.
 #[derive(Debug)]
@@ -27,33 +46,86 @@ pub struct Found<T> {
 
 /// Looks at files and block devices, and at what lies directly in folders. Anything else (pipes, sockets, terminals) is passed over
 /// without being opened. Nothing is locked or changed.
-pub fn scan<T>(places: &[PathBuf], mut decode: impl FnMut(&[u8]) -> Option<T>) -> Found<T> {
+pub fn scan<T>(places: &[PathBuf], decode: impl FnMut(&[u8]) -> Option<T>) -> Found<T> {
+    scan_except(places, &[], decode)
+}
+
+/// The same, but passes over the files and devices in `except`, whatever names they have in `places`.
+pub fn scan_except<T>(places: &[PathBuf], except: &[PathBuf], mut decode: impl FnMut(&[u8]) -> Option<T>) -> Found<T> {
     let mut found = Found { members: Vec::new(), unreadable: Vec::new() };
-    let mut seen = HashSet::new();
-    for place in places {
-        let candidates = match fs::metadata(place) {
-            Ok(metadata) if metadata.is_dir() => match folder_content(place) {
-                Ok(content) => content,
-                Err(error) => {
-                    found.unreadable.push((place.clone(), error));
-                    continue;
-                }
-            },
-            Ok(_) => vec![place.clone()],
-            Err(error) => {
-                found.unreadable.push((place.clone(), error));
-                continue;
-            }
-        };
-        for path in candidates {
-            match read_label(&path, &mut seen) {
-                Ok(Some(bytes)) => found.members.extend(decode(&bytes).map(|label| (path, label))),
-                Ok(None) => {}
-                Err(error) => found.unreadable.push((path, error)),
-            }
+    let mut seen: HashSet<Identity> = except.iter().filter_map(|path| identity(path).ok().flatten()).collect();
+    let (files, devices) = candidates(places, &mut seen, &mut found.unreadable);
+    let mut labels: Vec<(usize, PathBuf, Bytes)> = Vec::with_capacity(files.len() + devices.len());
+    for (at, path) in files {
+        let label = read_label(&path);
+        labels.push((at, path, label));
+    }
+    let (order, devices): (Vec<usize>, Vec<PathBuf>) = devices.into_iter().unzip();
+    let reader: Reader = Arc::new(read_label);
+    let read = read_devices(&devices, PATIENCE, &reader);
+    labels.extend(order.into_iter().zip(devices).zip(read).map(|((at, path), label)| (at, path, label)));
+    labels.sort_by_key(|(at, ..)| *at);
+    for (_, path, label) in labels {
+        match label {
+            Ok(Some(bytes)) => found.members.extend(decode(&bytes).map(|label| (path, label))),
+            Ok(None) => {}
+            Err(error) => found.unreadable.push((path, error)),
         }
     }
     found
+}
+
+type Numbered = Vec<(usize, PathBuf)>;
+
+/// Regular files and block devices, those in folders included, with their number in the order of the search.
+fn candidates(places: &[PathBuf], seen: &mut HashSet<Identity>, unreadable: &mut Vec<(PathBuf, io::Error)>) -> (Numbered, Numbered) {
+    let (mut files, mut devices) = (Vec::new(), Vec::new());
+    for place in places {
+        let content = match fs::metadata(place) {
+            Ok(metadata) if metadata.is_dir() => folder_content(place),
+            Ok(_) => Ok(vec![place.clone()]),
+            Err(error) => Err(error),
+        };
+        let content = content.unwrap_or_else(|error| {
+            unreadable.push((place.clone(), error));
+            Vec::new()
+        });
+        for path in content {
+            match identity(&path) {
+                Ok(Some(identity)) if seen.insert(identity) => {
+                    let at = files.len() + devices.len();
+                    if identity.0 { &mut devices } else { &mut files }.push((at, path));
+                }
+                Ok(_) => {}
+                Err(error) => unreadable.push((path, error)),
+            }
+        }
+    }
+    (files, devices)
+}
+
+/// Reads many devices at once, each for `patience` at most. A thread whose device does not answer stays behind until it does.
+fn read_devices(paths: &[PathBuf], patience: Duration, read: &Reader) -> Vec<Bytes> {
+    let too_late = || io::Error::new(io::ErrorKind::TimedOut, format!("it has not answered within {} s", patience.as_secs()));
+    let mut labels: Vec<Bytes> = paths.iter().map(|_| Err(too_late())).collect();
+    for (group, labels) in paths.chunks(AT_ONCE).zip(labels.chunks_mut(AT_ONCE)) {
+        let (sender, receiver) = mpsc::channel();
+        for (at, path) in group.iter().enumerate() {
+            let (own, reader, sender) = (path.clone(), read.clone(), sender.clone());
+            // Nobody listens any more if it took too long.
+            let body = move || drop(sender.send((at, reader(&own))));
+            if std::thread::Builder::new().name("windrow-scan".to_owned()).stack_size(STACK_BYTES).spawn(body).is_err() {
+                labels[at] = read(path);
+            }
+        }
+        drop(sender);
+        let end = Instant::now() + patience;
+        // Ends at once when the last thread has.
+        while let Ok((at, label)) = receiver.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            labels[at] = label;
+        }
+    }
+    labels
 }
 
 /// All block devices of this system that have a size: disks, partitions, volumes of volume managers.
@@ -76,30 +148,28 @@ fn folder_content(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(content)
 }
 
-/// The label's bytes; `None` if this is no member for sure or was seen before.
-fn read_label(path: &Path, seen: &mut HashSet<(bool, u64, u64)>) -> io::Result<Option<Vec<u8>>> {
+/// `None` for what is neither a regular file nor a block device.
+fn identity(path: &Path) -> io::Result<Option<Identity>> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         // A dangling link is nothing.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let identity = if metadata.file_type().is_block_device() {
-        (true, metadata.rdev(), 0)
-    } else if metadata.is_file() {
-        (false, metadata.dev(), metadata.ino())
+    Ok(if metadata.file_type().is_block_device() {
+        Some((true, metadata.rdev(), 0))
     } else {
-        return Ok(None);
-    };
-    if !seen.insert(identity) {
-        return Ok(None);
-    }
+        metadata.is_file().then(|| (false, metadata.dev(), metadata.ino()))
+    })
+}
+
+fn read_label(path: &Path) -> Bytes {
     // NONBLOCK: a drive without a medium must not make us wait for one.
     let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK).open(resolved(path))?;
     read_block(&file)
 }
 
-fn read_block(file: &File) -> io::Result<Option<Vec<u8>>> {
+fn read_block(file: &File) -> Bytes {
     let mut bytes = vec![0; LABEL_BYTES];
     match file.read_exact_at(&mut bytes, LABEL_OFFSET) {
         Ok(()) => Ok(Some(bytes)),
