@@ -14,10 +14,10 @@ use windrow_host::{HostOptions, Pool, paths};
 /// Where a pool is.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PoolPlace {
-    /// Members, separated by commas; else the ones known from creation or import.
+    /// Members, separated by commas; else the ones known from creation or import, and what block devices bear if one of them is not there.
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     pub members: Vec<PathBuf>,
-    /// Folder to look for members in (may be repeated); else all block devices.
+    /// Folder to look for members in, and nowhere else (may be repeated); else all block devices.
     #[arg(long, value_name = "DIR")]
     pub dir: Vec<PathBuf>,
     /// Control socket of the daemon.

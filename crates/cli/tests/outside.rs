@@ -59,6 +59,42 @@ fn a_member_that_is_back_at_its_place_is_found_there() {
     assert!(server.stop());
 }
 
+/// Links were followed before they were kept: what the user had named by `/dev/disk/by-id` was known as `/dev/sdb`, which was another disk after the next
+/// start of the machine.
+#[test]
+fn names_of_members_are_kept_as_they_were_given() {
+    let world = World::new();
+    std::fs::create_dir(world.file("by-id")).expect("a folder");
+    let point = |link: usize, device: &str| {
+        let name = world.file(&format!("by-id/w{link}"));
+        drop(std::fs::remove_file(&name));
+        std::os::unix::fs::symlink(world.file(device), name).expect("a link");
+    };
+    let shown = || -> Vec<String> {
+        let status: Value = serde_json::from_str(&world.succeeds("pool status tank -o json")).expect("JSON");
+        status["members"].as_array().expect("members").iter().map(|member| member["path"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    for member in 0..4 {
+        std::fs::File::create(world.file(&format!("sd{member}"))).and_then(|file| file.set_len(64 << 20)).expect("a member");
+        point(member, &format!("sd{member}"));
+    }
+    let given: Vec<String> = (0..4).map(|member| world.file(&format!("by-id/w{member}")).display().to_string()).collect();
+    world.succeeds("pool create --redundancy 5 --segment 256K --chunk 64K tank by-id/w0 by-id/w1 by-id/w2 by-id/w3");
+    assert_eq!(shown(), given, "as created");
+    // Whatever writes the names down again: a start, an import, a change of a member.
+    let server = world.serve("");
+    world.succeeds(&format!("pool offline tank {}", world.file("sd1").display()));
+    world.succeeds("pool online tank by-id/w1");
+    assert!(server.stop());
+    world.succeeds("pool import tank --members by-id/w0,by-id/w1,by-id/w2,by-id/w3");
+    // The machine starts again.
+    for member in 0..4 {
+        std::fs::rename(world.file(&format!("sd{member}")), world.file(&format!("sd{}", (member + 1) % 4 + 4))).expect("another name");
+        point(member, &format!("sd{}", (member + 1) % 4 + 4));
+    }
+    assert_eq!((states(&world, ""), shown()), (vec!["online".to_owned(); 4], given));
+}
+
 /// With a folder given, the first by name of two equal files was written, and the other one left behind.
 #[test]
 fn copies_of_members_in_a_folder_are_refused() {

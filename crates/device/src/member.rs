@@ -50,7 +50,7 @@ pub enum Discard {
 pub struct MemberInfo {
     /// For people.
     pub description: String,
-    /// Where it is, if it has a path.
+    /// Where it is, if it has a path: absolute, with the links by which it was opened.
     pub path: Option<PathBuf>,
     /// What it is.
     pub kind: MemberKind,

@@ -6,6 +6,7 @@
 mod create;
 mod destroy;
 mod find;
+mod known;
 mod newcomer;
 mod open;
 mod ram;
@@ -13,6 +14,7 @@ mod ram;
 pub use create::{CreatePlan, CreateRequest, MemberTarget, create, plan};
 pub use destroy::destroy;
 pub use find::{FoundMember, FoundPool, PoolTarget, examine, locate, scan};
+pub use known::list;
 pub use newcomer::{Newcomer, absolute};
 pub(crate) use newcomer::{erase, label};
 pub(crate) use open::open_member;

@@ -23,7 +23,7 @@ pub struct PoolEntry {
     pub name: String,
     /// Pool identifier.
     pub pool: Uuid,
-    /// Paths of the members, as they were last seen.
+    /// Paths of the members, as they were last seen: absolute, by the names that the user gave.
     pub members: Vec<PathBuf>,
     /// Exports that differ from the volumes.
     #[serde(default)]
@@ -42,6 +42,15 @@ impl PoolEntry {
         if is_away {
             let known = before.into_iter().filter(|path| !self.members.contains(path)).collect::<Vec<_>>();
             self.members.extend(known);
+        }
+    }
+
+    /// Adds where members were found by a search. The names before stay, and come first: a start before `/dev/disk/by-id` is filled is not to make them forgotten.
+    pub fn add_members(&mut self, found: Vec<PathBuf>) {
+        for path in found {
+            if !self.members.contains(&path) {
+                self.members.push(path);
+            }
         }
     }
 }

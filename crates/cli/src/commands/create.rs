@@ -151,7 +151,7 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
         let before = |number: usize| plan.members[..number].iter().map(|member| member.size_bytes).sum::<u64>();
         offline::create(&request, &plan, &mut |number, bytes| progress.bytes(before(number) + bytes, all))?;
         let devices = request.members.iter().chain(&request.journal_devices);
-        let paths = devices.map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())).collect();
+        let paths = devices.map(|path| offline::absolute(path)).collect();
         registry.save(&PoolEntry::new(&request.name, plan.pool(), paths))?;
     }
     output.result("pool-create", &value, || describe(&request, &plan, arguments.dry_run));

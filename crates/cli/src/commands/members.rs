@@ -306,10 +306,14 @@ fn unmake(made: bool, path: &Path, failure: &Failure) {
 
 /// The member that is meant: by index, identifier or path.
 fn find<'a>(report: &'a PoolReport, name: &str, what: &str) -> Result<&'a MemberReport, Failure> {
-    let wanted = offline::absolute(Path::new(name));
+    // A member that is gone has no link left that could be followed.
+    let is_it = |path: &Path| {
+        let real = |path: &Path| std::fs::canonicalize(path).ok();
+        offline::absolute(path) == offline::absolute(Path::new(name)) || real(path).is_some_and(|path| Some(path) == real(Path::new(name)))
+    };
     let by_index = name.parse::<u8>().ok().and_then(|index| report.members.iter().find(|member| member.member == index));
     let by_uuid = || report.members.iter().find(|member| member.uuid.to_string() == name);
-    let by_path = || report.members.iter().find(|member| !member.path.is_empty() && offline::absolute(Path::new(&member.path)) == wanted);
+    let by_path = || report.members.iter().find(|member| !member.path.is_empty() && is_it(Path::new(&member.path)));
     let found = by_index.or_else(by_uuid).or_else(by_path);
     found.ok_or_else(|| Failure::new(id::USAGE, what, format!("'{name}' is no member of it")).remedy("see `windrow pool status`"))
 }

@@ -218,9 +218,13 @@ fn import(arguments: &ImportArguments, output: &Output) -> Result<u8, Failure> {
 
 /// What the registry keeps of a pool that was found; its exports stay, and while a member is away, what was known of its place.
 pub fn entry(found: &FoundPool, known: Option<PoolEntry>) -> PoolEntry {
-    let members = found.members.iter().map(|member| std::fs::canonicalize(&member.path).unwrap_or_else(|_| member.path.clone())).collect();
+    let members = found.members.iter().map(|member| offline::absolute(&member.path)).collect();
     let mut entry = known.filter(|known| known.pool == found.pool).unwrap_or_else(|| PoolEntry::new(&found.name, found.pool, Vec::new()));
-    entry.set_members(members, found.is_away());
+    if found.is_searched {
+        entry.add_members(members);
+    } else {
+        entry.set_members(members, found.is_away());
+    }
     entry
 }
 
@@ -279,9 +283,8 @@ fn served(place: &PoolPlace) -> Result<BTreeMap<String, PoolReport>, Failure> {
 fn list(arguments: &ListArguments, output: &Output) -> Result<u8, Failure> {
     let served = served(&arguments.place)?;
     let mut rows: BTreeMap<String, serde_json::Value> = BTreeMap::new();
-    let known: Vec<_> = context::registry().all().into_iter().flat_map(|entry| entry.members).collect();
-    let places: Vec<_> = known.into_iter().chain(arguments.place.members.clone()).chain(arguments.place.dir.clone()).collect();
-    for found in offline::scan(&places).into_iter().filter(|found| !served.contains_key(&found.name)) {
+    let places: Vec<_> = arguments.place.members.iter().chain(&arguments.place.dir).cloned().collect();
+    for found in offline::list(&context::registry(), &places).into_iter().filter(|found| !served.contains_key(&found.name)) {
         let superblock = found.superblock();
         let state = superblock.map_or("unreadable".to_owned(), |s| format!("{:?}", s.state).to_lowercase());
         let wanted = superblock.map_or(found.members.len(), |s| s.members.len());

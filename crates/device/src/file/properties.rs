@@ -1,6 +1,6 @@
 //! What the kernel says of an open file or block device: size, sectors, alignment, discard.
 
-use super::{Access, DirectMode, DiscardPolicy, OpenOptions, resolved, system};
+use super::{Access, DirectMode, DiscardPolicy, OpenOptions, system};
 use crate::OpenError;
 use crate::member::{DirectIo, Discard, MemberInfo, MemberKind};
 use crate::sysfs::{DeviceNumber, QueueLimits};
@@ -39,7 +39,8 @@ pub(super) fn examine(fd: &OwnedFd, path: &Path, kind: MemberKind, stat: &Stat, 
         return Err(OpenError::SectorTooLarge { path: path.to_owned(), bytes: logical_sector });
     }
     let reported = if is_device { rustix::fs::ioctl_blkpbszget(fd).ok() } else { limits.physical_sector };
-    let name = resolved(path);
+    // Links stay: the kernel's name behind one may be another device's after the next start.
+    let name = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     Ok(MemberInfo {
         description: format!("{} {}", if is_device { "block device" } else { "file" }, name.display()),
         path: Some(name),

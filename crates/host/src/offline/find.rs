@@ -1,9 +1,10 @@
 //! Looking for members and pools.
 
+use super::known::{self, Others};
 use crate::failure::{Failure, id};
 use crate::registry::Registry;
 use std::collections::BTreeMap;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use windrow_layout::superblock::{
     LABEL_BYTES, LABEL_OFFSET, Label, MemberRecord, MemberState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError,
@@ -36,6 +37,8 @@ pub struct FoundPool {
     pub strays: Vec<FoundMember>,
     /// Two files that bear the same member in the same generation: a copy was made, and nobody can tell which of them is meant.
     pub twins: Option<(PathBuf, PathBuf, MemberId)>,
+    /// Members were found in places that nobody had named and that were not known: what was known is not to be forgotten for them.
+    pub is_searched: bool,
 }
 
 impl FoundPool {
@@ -64,9 +67,9 @@ impl FoundPool {
 pub struct PoolTarget {
     /// Its name; may be left out if only one pool is found.
     pub name: Option<String>,
-    /// Its members; empty: from the registry, or by a scan.
+    /// Its members, and no others; empty: from the registry, or by a scan.
     pub members: Vec<PathBuf>,
-    /// Folders to scan; empty: all block devices.
+    /// Folders to scan, and nothing else; empty: the places in the registry, and all block devices if members are not there.
     pub dirs: Vec<PathBuf>,
 }
 
@@ -112,7 +115,7 @@ pub fn scan(places: &[PathBuf]) -> Vec<FoundPool> {
     group(found.members.into_iter().filter_map(|(path, _)| examine(&path).ok().flatten()))
 }
 
-fn group(members: impl Iterator<Item = FoundMember>) -> Vec<FoundPool> {
+pub(super) fn group(members: impl Iterator<Item = FoundMember>) -> Vec<FoundPool> {
     let mut pools: BTreeMap<Uuid, FoundPool> = BTreeMap::new();
     for member in members {
         let pool = pools.entry(member.label.pool).or_insert_with(|| FoundPool {
@@ -121,6 +124,7 @@ fn group(members: impl Iterator<Item = FoundMember>) -> Vec<FoundPool> {
             members: Vec::new(),
             strays: Vec::new(),
             twins: None,
+            is_searched: false,
         });
         // The same member twice (a copy, or two names of one file): the newer generation counts.
         let generation = |member: &FoundMember| member.superblock.as_ref().map(|superblock| superblock.generation);
@@ -129,8 +133,7 @@ fn group(members: impl Iterator<Item = FoundMember>) -> Vec<FoundPool> {
             Some(at) => {
                 let other = &pool.members[at];
                 // A device may well be seen by several names (the paths of a multipath device): there the first one counts.
-                let is_file = |path: &Path| std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
-                if generation(other) == generation(&member) && is_file(&other.path) && is_file(&member.path) {
+                if generation(other) == generation(&member) && are_two_files(&other.path, &member.path) {
                     pool.twins = Some((other.path.clone(), member.path, other.label.member));
                 }
             }
@@ -145,6 +148,12 @@ fn group(members: impl Iterator<Item = FoundMember>) -> Vec<FoundPool> {
         }
     }
     pools.into_values().collect()
+}
+
+/// Two names of one file are no copy of it.
+fn are_two_files(one: &Path, other: &Path) -> bool {
+    let file = |path: &Path| std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|metadata| (metadata.dev(), metadata.ino()));
+    file(one).zip(file(other)).is_some_and(|(one, other)| one != other)
 }
 
 /// Gives each member its slot, and sets those apart that the pool does not know.
@@ -164,47 +173,56 @@ fn find_slots(pool: &mut FoundPool) {
     pool.members.sort_by_key(|member| member.slot);
 }
 
-/// Finds the pool that is meant.
+/// Finds the pool that is meant. Places that the user names are the only ones; else the registry says where to look first (`known.rs`), and what it does not
+/// know is looked for on all block devices.
 ///
 /// # Errors
 /// A given path is no member, members belong to several pools, or no pool (or more than one) matches.
 pub fn locate(target: &PoolTarget, registry: &Registry) -> Result<FoundPool, Failure> {
-    let shown = target.name.as_deref().unwrap_or("(unnamed)");
-    let what = format!("cannot find pool '{shown}'");
+    locate_beside(target, registry, &windrow_device::scan::block_devices)
+}
+
+/// The same, with another search than that for block devices.
+pub(super) fn locate_beside(target: &PoolTarget, registry: &Registry, others: Others<'_>) -> Result<FoundPool, Failure> {
+    let name = target.name.as_deref();
+    let what = format!("cannot find pool '{}'", name.unwrap_or("(unnamed)"));
     if !target.members.is_empty() {
-        let mut members = Vec::new();
-        for path in &target.members {
-            let member = examine(path)?;
-            members.push(member.ok_or_else(|| Failure::new(id::POOL_UNKNOWN, what.clone(), format!("{} is not a member of any pool", path.display())))?);
-        }
-        let found = choose(group(members.iter().cloned()), target.name.as_deref(), what.clone())?;
-        // Left out in silence, it would leave the pool degraded for one wrong word.
-        if let Some(stray) = members.iter().find(|member| member.label.pool != found.pool) {
-            let why = format!("{} belongs to another pool, '{}'", stray.path.display(), stray.label.pool_name);
-            return Err(Failure::new(id::POOL_UNKNOWN, what, why).remedy("name members of one pool only"));
-        }
-        // One of them would be left out in silence, perhaps the one that is meant.
-        let index = |member: &FoundMember| (member.label.member, member.label.member_uuid);
-        let twice = members.iter().enumerate().find_map(|(at, one)| members[..at].iter().find(|other| index(other) == index(one)).map(|other| (other, one)));
-        if let Some((one, other)) = twice {
-            let why = format!("{} and {} are both member {}: the same, or a copy of it", one.path.display(), other.path.display(), one.label.member);
-            return Err(Failure::new(id::POOL_REFUSED, what, why).remedy("name only one of them"));
-        }
-        return Ok(found);
+        return of_members(target, what);
     }
     for dir in &target.dirs {
         std::fs::read_dir(dir)
             .map_err(|error| Failure::new(id::MEMBER_OPEN, what.clone(), format!("{}: {error}", dir.display())).remedy("check the folder given with --dir"))?;
     }
-    if target.dirs.is_empty()
-        && let Some(name) = &target.name
-        && let Some(entry) = registry.load(name)?
-    {
-        let pools = group(entry.members.iter().filter_map(|path| examine(path).ok().flatten()).filter(|member| member.label.pool == entry.pool));
-        return choose(pools, Some(name), what);
+    if !target.dirs.is_empty() {
+        return choose(scan(&target.dirs), name, what);
     }
-    let places = if target.dirs.is_empty() { windrow_device::scan::block_devices() } else { target.dirs.clone() };
-    choose(scan(&places), target.name.as_deref(), what)
+    match name.map(|name| registry.load(name)).transpose()?.flatten() {
+        Some(entry) => choose(known::search(&entry, others, &what)?, name, what),
+        None => choose(scan(&others()), name, what),
+    }
+}
+
+/// The pool of the members that the user names.
+fn of_members(target: &PoolTarget, what: String) -> Result<FoundPool, Failure> {
+    let mut members = Vec::new();
+    for path in &target.members {
+        let member = examine(path)?;
+        members.push(member.ok_or_else(|| Failure::new(id::POOL_UNKNOWN, what.clone(), format!("{} is not a member of any pool", path.display())))?);
+    }
+    let found = choose(group(members.iter().cloned()), target.name.as_deref(), what.clone())?;
+    // Left out in silence, it would leave the pool degraded for one wrong word.
+    if let Some(stray) = members.iter().find(|member| member.label.pool != found.pool) {
+        let why = format!("{} belongs to another pool, '{}'", stray.path.display(), stray.label.pool_name);
+        return Err(Failure::new(id::POOL_UNKNOWN, what, why).remedy("name members of one pool only"));
+    }
+    // One of them would be left out in silence, perhaps the one that is meant.
+    let index = |member: &FoundMember| (member.label.member, member.label.member_uuid);
+    let twice = members.iter().enumerate().find_map(|(at, one)| members[..at].iter().find(|other| index(other) == index(one)).map(|other| (other, one)));
+    if let Some((one, other)) = twice {
+        let why = format!("{} and {} are both member {}: the same, or a copy of it", one.path.display(), other.path.display(), one.label.member);
+        return Err(Failure::new(id::POOL_REFUSED, what, why).remedy("name only one of them"));
+    }
+    Ok(found)
 }
 
 fn choose(mut pools: Vec<FoundPool>, name: Option<&str>, what: String) -> Result<FoundPool, Failure> {

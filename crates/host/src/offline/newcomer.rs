@@ -57,7 +57,8 @@ pub(crate) fn label(device: &dyn Member, pool: PoolUuid, pool_name: &str, member
     device.flush()
 }
 
-/// The path as the daemon, which may run in another folder, will find it.
+/// The path as the daemon, which may run in another folder, will find it. Links stay: what `/dev/disk/by-id` says is good after the machine has started
+/// again; the kernel's name behind it may be another device's then.
 pub fn absolute(path: &Path) -> PathBuf {
-    std::fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

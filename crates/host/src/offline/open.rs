@@ -226,7 +226,8 @@ mod tests {
     /// Any error of the trial once was leave to throw away the pool's state: a map larger than this command's bound, a read that failed once.
     #[test]
     fn only_what_is_damaged_is_rebuilt() {
-        let found = FoundPool { name: "tank".to_owned(), pool: windrow_units::Uuid([1; 16]), members: Vec::new(), strays: Vec::new(), twins: None };
+        let found =
+            FoundPool { name: "tank".to_owned(), pool: windrow_units::Uuid([1; 16]), members: Vec::new(), strays: Vec::new(), twins: None, is_searched: false };
         let answer = |trial| must_be_damaged(&found, trial).map_err(|failure| failure.id);
         assert_eq!(answer(Err(OpenError::Damage("no checkpoint can be read".to_owned()))), Ok(()));
         assert_eq!(answer(Ok(())), Err(id::POOL_VALUE.to_owned()));

@@ -33,7 +33,7 @@ fn request(dir: &Path) -> CreateRequest {
     }
 }
 
-fn create_pool(dir: &Path) -> Vec<PathBuf> {
+pub(super) fn create_pool(dir: &Path) -> Vec<PathBuf> {
     let request = request(dir);
     let plan = plan(&request).unwrap();
     assert!(plan.members.iter().all(|member| member.is_new), "planning writes nothing");
