@@ -1,7 +1,7 @@
 //! What is known of pools between runs: one JSON file for each pool, with the paths of its members and its exports.
 //!
 //! It is a convenience and never an authority: the labels on the members rule. A file is replaced by rename after `fsync`, so that it
-//! is whole or not there.
+//! is whole or not there; then its folder is synced, so that what was said to be kept is. The identifier of a host that has none is kept here, too.
 
 use crate::exports::ExportTable;
 use crate::failure::{Failure, id};
@@ -97,42 +97,60 @@ impl Registry {
     /// Writes an entry.
     pub fn save(&self, entry: &PoolEntry) -> Result<(), Failure> {
         let path = self.path(&entry.name);
+        let sync: Sync<'_> = &|file| file.sync_all();
         let write = || -> std::io::Result<()> {
-            std::fs::create_dir_all(&self.folder)?;
+            make_folder(&self.folder, sync)?;
             let draft = self.folder.join(format!(".{}.{}", file_stem(&entry.name), std::process::id()));
             let mut file = File::create(&draft)?;
             file.write_all(serde_json::to_string_pretty(entry)?.as_bytes())?;
             file.write_all(b"\n")?;
             file.sync_all()?;
-            std::fs::rename(&draft, &path)
+            std::fs::rename(&draft, &path)?;
+            sync_folder(&self.folder, sync)
         };
         write().map_err(|error| {
             Failure::new(id::LOCAL_FILE, format!("cannot write {}", path.display()), error).remedy("set WINDROW_STATE to a folder that can be written")
         })
     }
 
-    /// An identifier of this host for systems that have none: random, made at the first call, kept beside the pools.
+    /// An identifier of this host for systems that have none: random, made at the first call, kept beside the pools. It is durable before anybody hears of
+    /// it: a pool bears it on its members, and would be another host's if a power cut took it away here.
+    ///
+    /// # Errors
+    /// It cannot be written or read, or the file holds something else.
     pub fn host_id(&self) -> Result<Uuid, Failure> {
+        self.host_id_with(&|file| file.sync_all())
+    }
+
+    fn host_id_with(&self, sync: Sync<'_>) -> Result<Uuid, Failure> {
         let path = self.folder.join("host-id");
-        let failure = |why: String| Failure::new(id::LOCAL_FILE, format!("cannot keep the host identifier in {}", path.display()), why);
-        match std::fs::read_to_string(&path) {
-            Ok(text) => text.trim().parse().map_err(|why: &str| failure(why.to_owned())),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let made = crate::offline::random_uuid()?;
-                std::fs::create_dir_all(&self.folder).map_err(|error| failure(error.to_string()))?;
-                // Linked into place, so that of two processes that come at the same time one wins for both.
-                let draft = self.folder.join(format!(".host-id.{}", std::process::id()));
-                std::fs::write(&draft, format!("{made}\n")).map_err(|error| failure(error.to_string()))?;
-                let linked = std::fs::hard_link(&draft, &path);
-                drop(std::fs::remove_file(&draft));
-                match linked {
-                    Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(failure(error.to_string())),
-                    _ => {
-                        std::fs::read_to_string(&path).map_err(|error| failure(error.to_string()))?.trim().parse().map_err(|why: &str| failure(why.to_owned()))
-                    }
-                }
-            }
-            Err(error) => Err(failure(error.to_string())),
+        if let Some(kept) = read_host_id(&path)? {
+            return Ok(kept);
+        }
+        let failure = |error: std::io::Error| {
+            let what = format!("cannot keep the host identifier in {}", path.display());
+            Failure::new(id::LOCAL_FILE, what, error).remedy("set WINDROW_STATE to a folder that can be written")
+        };
+        self.make_host_id(&path, crate::offline::random_uuid()?, sync).map_err(failure)?;
+        read_host_id(&path)?.ok_or_else(|| failure(std::io::ErrorKind::NotFound.into()))
+    }
+
+    /// Linked into place when it is whole and durable, so that of two processes that come at the same time one wins for both.
+    fn make_host_id(&self, path: &Path, made: Uuid, sync: Sync<'_>) -> std::io::Result<()> {
+        make_folder(&self.folder, sync)?;
+        // Another name for each, also in the eyes of processes that count in another name space.
+        let draft = self.folder.join(format!(".host-id.{made}"));
+        let write = || -> std::io::Result<()> {
+            let mut file = File::create_new(&draft)?;
+            file.write_all(format!("{made}\n").as_bytes())?;
+            sync(&file)
+        };
+        let linked = write().and_then(|()| std::fs::hard_link(&draft, path));
+        drop(std::fs::remove_file(&draft));
+        match linked {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+            // For the one that came first, too: it may not have come to this.
+            _ => sync_folder(&self.folder, sync),
         }
     }
 
@@ -143,6 +161,47 @@ impl Registry {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Failure::new(id::LOCAL_FILE, format!("cannot remove {}", path.display()), error)),
             _ => Ok(()),
         }
+    }
+}
+
+/// How files and folders are made durable.
+type Sync<'a> = &'a dyn Fn(&File) -> std::io::Result<()>;
+
+/// The identifier in this file; `None` if there is no file.
+fn read_host_id(path: &Path) -> Result<Option<Uuid>, Failure> {
+    let failure = |why: String| Failure::new(id::LOCAL_FILE, format!("cannot use the host identifier in {}", path.display()), why);
+    let text = match std::fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failure(error.to_string()).remedy("check your rights to it")),
+    };
+    let parsed = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
+    parsed.map(Some).ok_or_else(|| {
+        let why = if text.trim_ascii().is_empty() { "it is empty, as a power cut could leave it behind" } else { "it holds no identifier" };
+        let remedy = "remove it: another one is made then; pools that were used here say that another host has them, and `windrow pool import POOL --force` takes them over";
+        failure(why.to_owned()).remedy(remedy)
+    })
+}
+
+/// Makes a folder, and those above it that are not there, durable.
+fn make_folder(folder: &Path, sync: Sync<'_>) -> std::io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let above = folder.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    make_folder(above, sync)?;
+    match std::fs::create_dir(folder) {
+        Err(error) if !folder.is_dir() => Err(error),
+        _ => sync_folder(above, sync),
+    }
+}
+
+/// Makes the names in a folder durable.
+fn sync_folder(folder: &Path, sync: Sync<'_>) -> std::io::Result<()> {
+    match sync(&File::open(folder)?) {
+        // Some file systems know no such thing for folders.
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Ok(()),
+        other => other,
     }
 }
 

@@ -39,3 +39,41 @@ fn the_host_identifier_is_made_once() {
     assert_ne!(first, Uuid::default());
     assert_eq!(std::fs::read_dir(dir.path().join("pools")).unwrap().count(), 1, "no draft is left");
 }
+
+/// A power cut soon after `pool create` left an empty file behind, and no pool could be started; or none, and the pool was another host's.
+#[test]
+fn the_host_identifier_is_durable_before_it_is_given_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = Registry::new(&dir.path().join("state"));
+    let path = dir.path().join("state/pools/host-id");
+    let synced = std::cell::RefCell::new(Vec::new());
+    let sync = |file: &File| {
+        let metadata = file.metadata()?;
+        synced.borrow_mut().push((metadata.is_dir(), metadata.len() == 37, path.exists()));
+        file.sync_all()
+    };
+    registry.host_id_with(&sync).unwrap();
+    let whole = (false, true, false);
+    let folders: Vec<_> = synced.borrow().iter().map(|(is_folder, _, is_linked)| (*is_folder, *is_linked)).collect();
+    assert_eq!(folders, [(true, false), (true, false), (false, false), (true, true)], "two folders are made, the file, its link");
+    assert_eq!(synced.borrow()[2], whole);
+    synced.borrow_mut().clear();
+    registry.host_id_with(&sync).unwrap();
+    assert!(synced.borrow().is_empty(), "read only");
+}
+
+#[test]
+fn an_empty_or_strange_host_identifier_is_told_with_its_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = Registry::new(dir.path());
+    let first = registry.host_id().unwrap();
+    let path = dir.path().join("pools/host-id");
+    for (content, why) in [(&b""[..], "it is empty"), (b"\n", "it is empty"), (b"tank\n", "it holds no identifier"), (b"\xff", "it holds no identifier")] {
+        std::fs::write(&path, content).unwrap();
+        let failure = registry.host_id().unwrap_err();
+        let line = failure.to_string();
+        assert!(failure.id == id::LOCAL_FILE && line.contains("host-id") && line.contains(why) && line.contains("remove it"), "{line}");
+    }
+    std::fs::remove_file(&path).unwrap();
+    assert_ne!(registry.host_id().unwrap(), first);
+}
