@@ -174,6 +174,11 @@ impl Driver {
         if requests.is_empty() {
             return;
         }
+        // Slots that are failed are lost: who goes on asking is to take none.
+        if self.is_stopped() {
+            own.ready.extend(requests.drain(..).map(|request| Completion { id: request.id, result: Err(RequestError::Stopped), orders: None }));
+            return;
+        }
         let now = self.clock.now_ns();
         self.recorder.see(requests, now);
         own.session.register(requests, now);

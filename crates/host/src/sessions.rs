@@ -3,7 +3,8 @@
 //! A request travels through the engine with an id of the host: session number in the upper 32 bits, slot in the lower. The slot keeps
 //! the front-end's own id, the kind and the start time. Invariants:
 //! 1. A slot is taken exactly once: by the engine's completion, or by the failure of the whole pool, whichever comes first; the
-//!    other one finds it empty and drops its answer. So each request is answered exactly once, whatever fails.
+//!    other one finds it empty and drops its answer. So each request is answered exactly once, whatever fails. A slot that was failed is not used again: the
+//!    engine's completion may still be on its way, and would be taken for that of the next request. The pool is over then, so that few come.
 //! 2. Session numbers are not used again while the process runs (they would have to wrap), so a late completion of a closed session
 //!    finds no session and is dropped.
 //! 3. No lock of this module is held while a sink is called.
@@ -35,9 +36,7 @@ struct Inner {
 
 impl Inner {
     fn take(&mut self, index: u32) -> Option<Slot> {
-        let slot = self.slots.get_mut(index as usize)?.take()?;
-        self.free.push(index);
-        Some(slot)
+        self.slots.get_mut(index as usize)?.take()
     }
 }
 
@@ -97,7 +96,9 @@ impl SessionState {
     pub(crate) fn finish(&self, completions: impl Iterator<Item = Completion>, now_ns: u64, out: &mut Vec<Completion>) {
         let mut inner = lock(&self.inner);
         for mut completion in completions {
-            let Some(slot) = inner.take(completion.id.0 as u32) else { continue };
+            let index = completion.id.0 as u32;
+            let Some(slot) = inner.take(index) else { continue };
+            inner.free.push(index);
             if let (Some(operation), Ok(_)) = (slot.operation, &completion.result) {
                 inner.latencies.record(operation, now_ns.saturating_sub(slot.started_ns));
             }
@@ -106,7 +107,7 @@ impl SessionState {
         }
     }
 
-    /// Takes every request in flight and answers it with `error`.
+    /// Takes every request in flight and answers it with `error`, when the pool is over.
     pub(crate) fn fail(&self, error: RequestError, out: &mut Vec<Completion>) {
         let mut inner = lock(&self.inner);
         for index in 0..inner.slots.len() as u32 {
@@ -119,8 +120,7 @@ impl SessionState {
     /// Requests in flight.
     #[cfg(test)]
     pub(crate) fn in_flight(&self) -> usize {
-        let inner = lock(&self.inner);
-        inner.slots.len() - inner.free.len()
+        lock(&self.inner).slots.iter().flatten().count()
     }
 }
 

@@ -50,6 +50,23 @@ fn a_request_is_answered_once_whoever_comes_first() {
     assert_eq!(session.in_flight(), 0);
 }
 
+/// A flush was answered although it had never reached the engine: with the completion of the one before, which the stop of the pool had answered already.
+#[test]
+fn a_completion_that_comes_after_the_stop_answers_nobody_else() {
+    let sessions = Sessions::default();
+    let session = sessions.open(Arc::new(Null));
+    let (mut first, mut next, mut out) = ([flush(1)], [flush(2)], Vec::new());
+    session.register(&mut first, 0);
+    session.fail(RequestError::Stopped, &mut out);
+    session.register(&mut next, 1);
+    assert_ne!(first[0].id, next[0].id);
+    out.clear();
+    session.finish([done(first[0].id)].into_iter(), 2, &mut out);
+    assert!(out.is_empty(), "{out:?}");
+    session.fail(RequestError::Stopped, &mut out);
+    assert!(out.len() == 1 && out[0].id == RequestId(2) && out[0].result.is_err(), "{out:?}");
+}
+
 #[test]
 fn closed_sessions_are_gone_but_their_latencies_count() {
     let sessions = Sessions::default();
