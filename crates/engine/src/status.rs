@@ -108,6 +108,7 @@ impl Engine {
             epoch: self.superblock.epoch.0,
             members: self.member_status(),
             volumes: self.volume_status(),
+            volumes_version: self.volumes.version,
             spare_per_mille: properties.spare_per_mille,
             seal_age_ms: properties.seal_age_ms,
             placement: crate::PlacementKind::from_code(properties.placement).map_or("separate", crate::PlacementKind::name),

@@ -8,7 +8,7 @@ use crate::failure::{Failure, id};
 use crate::offline::{self, Newcomer};
 use crate::pool::Pool;
 use crate::registry::{PoolEntry, Registry};
-use crate::report::{PoolReport, VolumeReport};
+use crate::report::{PoolReport, PropertyReport, VolumeReport};
 use crate::schedule::{next_scrub, unix_now};
 use crate::sessions::lock;
 use crate::{ExportTable, NamedExport};
@@ -94,35 +94,40 @@ impl Daemon {
         }
     }
 
-    fn keep_exports(&self, exports: ExportTable) -> Result<(), Failure> {
-        let Some(registry) = &self.registry else { return Ok(()) };
-        let report = report(&self.pool)?;
+    /// Changes the exports and keeps them. The lock comes first: of two changes at once the older table would else be the one that is kept.
+    fn change_exports(&self, change: impl FnOnce(&Pool) -> Result<ExportTable, Failure>) -> Result<Reply, Failure> {
         let _one = lock(&self.keeping);
-        let mut entry = self.entry(registry, &report)?;
-        entry.exports = exports;
-        registry.save(&entry)
+        let exports = change(&self.pool)?;
+        if let Some(registry) = &self.registry {
+            let mut entry = self.entry(registry, &report(&self.pool)?)?;
+            entry.exports = exports;
+            registry.save(&entry)?;
+        }
+        Ok(Reply::Done)
     }
 
     /// Does something with a member, keeps where the members are now, and answers with what it has become.
     fn change_member(&self, member: MemberId, change: impl FnOnce(&Pool) -> Result<(), Failure>) -> Result<Reply, Failure> {
         change(&self.pool)?;
-        let report = report(&self.pool)?;
-        if let Some(registry) = &self.registry {
-            self.keep_members(registry, &report).map_err(|failure| {
-                let what = format!("the pool has changed, but where member {member} is could not be kept");
-                Failure::new(id::LOCAL_FILE, what, format!("{}: {}", failure.what, failure.why)).remedy("name all members with --members at the next start")
-            })?;
-        }
+        let report = self.keep_members(member, || report(&self.pool))?;
         let found = report.members.into_iter().find(|other| other.member == member.0);
         found.map(|member| Reply::Member(Box::new(member))).ok_or_else(|| Failure::new(id::POOL_STOPPED, "cannot show the member", "it is gone"))
     }
 
-    fn keep_members(&self, registry: &Registry, report: &PoolReport) -> Result<(), Failure> {
+    /// Keeps where the members are, after a change of `member`. One looks with the lock held, for the same reason.
+    fn keep_members(&self, member: MemberId, look: impl FnOnce() -> Result<PoolReport, Failure>) -> Result<PoolReport, Failure> {
         let _one = lock(&self.keeping);
-        let mut entry = self.entry(registry, report)?;
-        let is_away = report.members.iter().any(|member| member.path.is_empty() && member.state != "removed");
-        entry.set_members(member_paths(report), is_away);
-        registry.save(&entry)
+        let report = look()?;
+        let Some(registry) = &self.registry else { return Ok(report) };
+        let kept = self.entry(registry, &report).and_then(|mut entry| {
+            let is_away = report.members.iter().any(|member| member.path.is_empty() && member.state != "removed");
+            entry.set_members(member_paths(&report), is_away);
+            registry.save(&entry)
+        });
+        kept.map(|()| report).map_err(|failure| {
+            let what = format!("the pool has changed, but where member {member} is could not be kept");
+            Failure::new(id::LOCAL_FILE, what, format!("{}: {}", failure.what, failure.why)).remedy("name all members with --members at the next start")
+        })
     }
 
     fn entry(&self, registry: &Registry, report: &PoolReport) -> Result<PoolEntry, Failure> {
@@ -131,8 +136,7 @@ impl Daemon {
 
     fn delete_volume(&self, name: &str) -> Result<Reply, Failure> {
         delete_volume(&self.pool, name)?;
-        self.keep_exports(self.pool.forget_volume(name))?;
-        Ok(Reply::Done)
+        self.change_exports(|pool| Ok(pool.forget_volume(name)))
     }
 }
 
@@ -150,13 +154,9 @@ impl ControlHandler for Daemon {
             Command::PoolSet(change) => set_properties(&self.pool, &change).map(|()| Reply::Done),
             Command::ExportList => Ok(Reply::Exports { exports: self.pool.exports() }),
             Command::ExportAdd { name, volume, read_only, description, default } => {
-                let table = self.pool.add_export(&name, NamedExport { volume, read_only, description }, default)?;
-                self.keep_exports(table).map(|()| Reply::Done)
+                self.change_exports(|pool| pool.add_export(&name, NamedExport { volume, read_only, description }, default))
             }
-            Command::ExportRemove { name } => {
-                let table = self.pool.remove_export(&name)?;
-                self.keep_exports(table).map(|()| Reply::Done)
-            }
+            Command::ExportRemove { name } => self.change_exports(|pool| pool.remove_export(&name)),
             Command::Checkpoint => {
                 self.pool.control(Control::Checkpoint).map_err(|error| control_failure("cannot write a checkpoint".to_owned(), &error))?;
                 Ok(Reply::Done)
@@ -290,9 +290,15 @@ pub fn delete_volume(pool: &Pool, name: &str) -> Result<(), Failure> {
 }
 
 /// Changes properties; what is absent stays.
+///
+/// # Errors
+/// A value is not valid, or the engine refuses it.
 pub fn set_properties(pool: &Pool, change: &PropertyChange) -> Result<(), Failure> {
+    pool.change_properties(|properties| apply(properties, change))
+}
+
+fn apply(properties: &mut PropertyReport, change: &PropertyChange) -> Result<(), Failure> {
     let what = "cannot set the properties";
-    let mut properties = report(pool)?.properties;
     if let Some(spare) = change.spare_per_mille {
         properties.spare_per_mille = spare;
     }
@@ -333,7 +339,6 @@ pub fn set_properties(pool: &Pool, change: &PropertyChange) -> Result<(), Failur
         }
         properties.reduction.clone_from(reduction);
     }
-    pool.control(Control::SetProperties(properties.to_properties())).map_err(|error| control_failure(what.to_owned(), &error))?;
     Ok(())
 }
 
@@ -358,3 +363,6 @@ pub fn scrub(pool: &Pool, action: ScrubAction, bytes_per_second: Option<u64>) ->
         Err(error) => Err(control_failure(what, &error)),
     }
 }
+
+#[cfg(test)]
+mod tests;

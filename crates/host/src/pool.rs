@@ -4,6 +4,7 @@ mod exchange;
 mod steward;
 
 use crate::alarm;
+use crate::daemon;
 use crate::driver::{Driver, Own, StateMachine, start_workers};
 use crate::exports::{ExportReport, ExportTable, NamedExport, VolumeView};
 use crate::failure::{Failure, id};
@@ -13,7 +14,7 @@ use crate::members::Members;
 use crate::offline::OpenRequest;
 use crate::reaper::ReaperThread;
 use crate::recorder::Lot;
-use crate::report::PoolReport;
+use crate::report::{PoolReport, PropertyReport};
 use crate::sessions::{SessionState, lock};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard};
@@ -63,10 +64,20 @@ struct VolumeEntry {
 #[derive(Default)]
 struct Catalogue {
     volumes: Vec<VolumeEntry>,
+    /// Of the engine's table that they were taken from.
+    version: u64,
     exports: ExportTable,
 }
 
 impl Catalogue {
+    /// Takes over the volumes, unless it has newer ones: between a look at the engine and this any number of others may have come.
+    fn take_over(&mut self, status: &PoolStatus) {
+        if status.volumes_version > self.version {
+            self.volumes = volumes_of(status);
+            self.version = status.volumes_version;
+        }
+    }
+
     fn views(&self) -> Vec<VolumeView<'_>> {
         self.volumes.iter().map(|volume| VolumeView { name: &volume.name, size_bytes: volume.size_bytes, read_only: volume.read_only }).collect()
     }
@@ -106,6 +117,8 @@ struct Inner {
     open: OpenRequest,
     /// Held while a member changes.
     exchanging: Mutex<()>,
+    /// Held while properties are read, changed and set.
+    setting: Mutex<()>,
     steward: Arc<Steward>,
     threads: Mutex<Option<Threads>>,
 }
@@ -148,7 +161,7 @@ impl Pool {
         let mut driver = Driver::new(machine, submitter, Members::new(table), workers, Box::new(tell));
         driver.lanes.wanted = has_lanes;
         let driver = Arc::new(driver);
-        let catalogue = Catalogue { volumes: volumes_of(&status), exports: options.exports };
+        let catalogue = Catalogue { volumes: volumes_of(&status), version: status.volumes_version, exports: options.exports };
         let inner = Inner {
             driver,
             buffers,
@@ -157,6 +170,7 @@ impl Pool {
             paths: Mutex::new(paths),
             open: exchange::opening(&options.open),
             exchanging: Mutex::default(),
+            setting: Mutex::default(),
             steward,
             threads: Mutex::new(None),
         };
@@ -185,6 +199,18 @@ impl Pool {
         let result = self.0.driver.control(command);
         self.refresh();
         result
+    }
+
+    /// Sets properties to what `change` makes of those in force. Of two such changes at once one comes after the other, so that none undoes the other.
+    ///
+    /// # Errors
+    /// Those of `change`; the engine refuses what comes out; the pool has stopped.
+    pub fn change_properties(&self, change: impl FnOnce(&mut PropertyReport) -> Result<(), Failure>) -> Result<(), Failure> {
+        let _one = lock(&self.0.setting);
+        let mut properties = daemon::report(self)?.properties;
+        change(&mut properties)?;
+        let set = self.control(Control::SetProperties(properties.to_properties()));
+        set.map(drop).map_err(|error| daemon::control_failure("cannot set the properties".to_owned(), &error))
     }
 
     /// Begins to record what a volume, or every volume, is asked for; `None` if another recording goes on.
@@ -265,7 +291,7 @@ impl Pool {
     /// Takes over the volumes as the engine knows them.
     fn refresh(&self) {
         if let Some(status) = self.status() {
-            self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner()).volumes = volumes_of(&status);
+            self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner()).take_over(&status);
         }
     }
 

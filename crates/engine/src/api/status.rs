@@ -253,6 +253,8 @@ pub struct PoolStatus {
     pub members: Vec<MemberStatus>,
     /// Volumes.
     pub volumes: Vec<VolumeStatus>,
+    /// Grows with each change of the table of volumes since the start: of two states the one with more is the newer.
+    pub volumes_version: u64,
     /// Properties.
     pub spare_per_mille: u16,
     /// Most milliseconds that acknowledged data may wait before it is sealed.

@@ -123,6 +123,7 @@ impl StateMachine for FakeMachine {
             epoch: 1,
             members: Vec::new(),
             volumes: self.volumes.clone(),
+            volumes_version: self.volumes.len() as u64,
             spare_per_mille: 100,
             seal_age_ms: 50,
             placement: "separate",

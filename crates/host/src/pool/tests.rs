@@ -208,6 +208,16 @@ fn exports_follow_the_volumes() {
     assert_eq!(pool.exports().len(), 2);
 }
 
+/// Of two commands at once, the one that had looked at the engine first came last: the volume of the other was not to be opened until the next command.
+#[test]
+fn an_older_look_at_the_volumes_does_not_win() {
+    let pool = start(ram(), QueueKind::Automatic);
+    let before = pool.status().unwrap();
+    pool.control(Control::VolumeCreate { name: "other".to_owned(), size_bytes: 8192 }).unwrap();
+    pool.0.catalogue.write().unwrap().take_over(&before);
+    assert!(pool.open("other", Arc::new(Collector::default())).is_ok());
+}
+
 #[test]
 fn after_shutdown_clients_are_told() {
     let pool = start(ram(), QueueKind::Automatic);

@@ -1,0 +1,82 @@
+//! Commands that come at the same time.
+
+use super::*;
+use crate::HostOptions;
+use crate::offline::{ScratchSpec, ram_members, scratch_pool};
+use std::time::Instant;
+
+fn pool() -> Pool {
+    let opened =
+        scratch_pool(ram_members(4, 32 << 20).unwrap(), &ScratchSpec { segment_rows: Some(64), chunk_rows: Some(16), ..ScratchSpec::default() }).unwrap();
+    let pool = Pool::start(opened.engine, opened.members, opened.buffers, HostOptions::default()).unwrap();
+    create_volume(&pool, "data", 4 << 20).unwrap();
+    pool
+}
+
+fn daemon(registry: Registry) -> Daemon {
+    Daemon::new(pool(), "tank", Some(registry))
+}
+
+/// Time for another command to come to its end, if nothing holds it.
+fn let_pass<T>(other: &std::thread::ScopedJoinHandle<'_, T>) {
+    let begin = Instant::now();
+    while !other.is_finished() && begin.elapsed() < Duration::from_millis(300) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Both had read the properties before one of them was set: the later one took the other back.
+#[test]
+fn of_two_changes_of_properties_none_is_undone() {
+    let pool = pool();
+    std::thread::scope(|scope| {
+        let set = pool.change_properties(|properties| {
+            let_pass(&scope.spawn(|| set_properties(&pool, &PropertyChange { seal_age_ms: Some(33), ..PropertyChange::default() }).unwrap()));
+            properties.spare_per_mille = 250;
+            Ok(())
+        });
+        set.unwrap();
+    });
+    let now = report(&pool).unwrap().properties;
+    assert_eq!((now.spare_per_mille, now.seal_age_ms), (250, 33));
+}
+
+/// The table without the second export was kept behind the one with it: after the next start it was gone.
+#[test]
+fn of_two_changes_of_exports_the_newer_table_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = daemon(Registry::new(dir.path()));
+    let export = || NamedExport { volume: "data".to_owned(), read_only: true, description: String::new() };
+    std::thread::scope(|scope| {
+        let kept = daemon.change_exports(|pool| {
+            let table = pool.add_export("one", export(), false);
+            let_pass(&scope.spawn(|| daemon.change_exports(|pool| pool.add_export("two", export(), false)).unwrap()));
+            table
+        });
+        kept.unwrap();
+    });
+    let kept = Registry::new(dir.path()).load("tank").unwrap().unwrap().exports;
+    assert_eq!(kept.added.keys().collect::<Vec<_>>(), ["one", "two"]);
+}
+
+/// Where a member had been was kept behind where it is.
+#[test]
+fn of_two_changes_of_members_the_newer_places_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = daemon(Registry::new(dir.path()));
+    let look = |path: &str| {
+        let mut report = crate::report::tests::sample();
+        report.members[0].path = path.to_owned();
+        Ok(report)
+    };
+    std::thread::scope(|scope| {
+        let kept = daemon.keep_members(MemberId(0), || {
+            let before = look("/dev/disk/by-id/before");
+            let_pass(&scope.spawn(|| daemon.keep_members(MemberId(0), || look("/dev/disk/by-id/now")).unwrap()));
+            before
+        });
+        kept.unwrap();
+    });
+    let kept = Registry::new(dir.path()).load("tank").unwrap().unwrap().members;
+    assert_eq!(kept, [PathBuf::from("/dev/disk/by-id/now")]);
+}
