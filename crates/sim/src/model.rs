@@ -177,6 +177,7 @@ impl Model {
     /// A journal is given up: of what was promised only this is left for certain.
     pub fn give_up(&mut self, order: u64) {
         self.promised = self.promised.min(order);
+        self.volumes.values_mut().for_each(|volume| volume.sync.lose());
     }
 
     /// What can never be undone.

@@ -10,7 +10,7 @@ use windrow_units::VolumeId;
 /// What may be set on a volume.
 #[derive(Clone, Debug)]
 pub(super) struct Syncing {
-    /// What was answered last, or found at the last start, and what was asked since.
+    /// What was answered last, or found at the last start, and what was asked and is not answered.
     may_be: Vec<(ControlId, SyncMode)>,
     /// Counts what was asked, answered or found.
     changes: u64,
@@ -28,11 +28,20 @@ impl Syncing {
         if let [(_, mode)] = self.may_be[..] { Some((mode, self.changes)) } else { None }
     }
 
-    /// A start shows this. False if it can not be.
-    pub(super) fn found(&mut self, mode: SyncMode) -> bool {
-        let known = self.may_be.iter().any(|(_, other)| *other == mode);
+    /// What was answered may be lost with a journal that is given up.
+    pub(super) fn lose(&mut self) {
+        self.may_be = [SyncMode::Standard, SyncMode::Always, SyncMode::Disabled].map(|mode| (ControlId(0), mode)).to_vec();
+        self.changes += 1;
+    }
+
+    /// True if a start may show this.
+    pub(super) fn explains(&self, mode: SyncMode) -> bool {
+        self.may_be.iter().any(|(_, other)| *other == mode)
+    }
+
+    /// A start shows this.
+    pub(super) fn found(&mut self, mode: SyncMode) {
         (self.may_be, self.changes) = (vec![(ControlId(0), mode)], self.changes + 1);
-        known
     }
 }
 
@@ -52,7 +61,8 @@ impl Model {
         let Some(at) = syncing.may_be.iter().position(|(other, _)| *other == id) else { return true };
         syncing.changes += 1;
         match result {
-            Ok(ControlReply::Done) => _ = syncing.may_be.drain(..at),
+            // One that was asked before and is not answered has waited, and comes into force later.
+            Ok(ControlReply::Done) => syncing.may_be[0] = syncing.may_be.remove(at),
             Err(ControlError::NoVolume | ControlError::Stopped) => {}
             _ => return false,
         }
