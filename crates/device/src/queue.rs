@@ -11,13 +11,15 @@
 //!
 //! Rules for all: every command comes back exactly once. Commands that can be answered without a device (refusals, discards that
 //! are ignored) come back from `submit` itself, whatever the kind. There is no order between commands in flight: who needs one waits for
-//! the first to be done. Neither half bounds the number of commands that wait: the engine does, by what it has outstanding.
+//! the first to be done. Neither half bounds the number of commands that wait: the engine does, by what it has outstanding. But no member
+//! holds more than its share of what is started at once (`waiting.rs`): one that does not answer delays its own commands only.
 
 mod inline;
 #[cfg(test)]
 mod tests;
 mod threaded;
 mod uring;
+mod waiting;
 
 pub use inline::InlineQueue;
 pub use threaded::{ThreadedReaper, ThreadedSubmitter, threaded};

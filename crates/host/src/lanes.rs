@@ -1,8 +1,8 @@
 //! Reads that a connection's thread starts and ends itself.
 //!
 //! 1. A thread that [attends](windrow_export::Session::attend) to its session gets a lane, a small ring of its own.
-//! 2. When it drives the engine, reads that come out of it go into the lane, whoever they are for; everything else, and what finds no room,
-//!    goes the way of all.
+//! 2. When it drives the engine, reads that come out of it go into the lane, whoever they are for; everything else, and what finds no room
+//!    in it or in its member's share of it, goes the way of all.
 //! 3. The thread takes their ends together with its client's requests, in groups, and answers in between.
 //!
 //! **No read is left behind.** Only the thread that attends puts reads into its lane; it looks at the lane whenever it has looked at its socket and whenever it

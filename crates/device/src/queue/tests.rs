@@ -173,6 +173,75 @@ fn errors_carry_member_kind_and_offset_and_a_panic_is_an_error_too() {
     }
 }
 
+/// Memory whose reads wait for the gate to open.
+struct Gated {
+    memory: RamMember,
+    open: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Member for Gated {
+    fn info(&self) -> &crate::MemberInfo {
+        self.memory.info()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        let guard = self.open.0.lock().expect("gate");
+        drop(self.open.1.wait_while(guard, |open| !*open).expect("gate"));
+        self.memory.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
+        self.memory.write_at(offset, data)
+    }
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.memory.flush()
+    }
+    fn discard(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
+        self.memory.discard(offset, length)
+    }
+    fn raw_fd(&self) -> Option<std::os::fd::RawFd> {
+        None
+    }
+}
+
+#[test]
+fn a_member_that_answers_nothing_keeps_no_threads_from_others() {
+    let gate = Arc::new((Mutex::new(false), Condvar::new()));
+    let gated = |_| {
+        let memory = RamMember::new(SIZE, RamAllocation::Sparse).expect("memory");
+        Some(Arc::new(Gated { memory, open: gate.clone() }) as Arc<dyn Member>)
+    };
+    // Two of four are mute.
+    let members: Members = (0..2).map(gated).chain(rams(2)).collect();
+    let (mut submitter, reaper) = threaded(members, 16).expect("threads");
+    let read = |member, tag| command(member, tag, MemberOp::Read { offset: 0, buf: Buf::unpooled(4096) });
+    submitter.submit(&mut (0..100).map(|tag| read((tag % 2) as u8, tag)).collect(), &mut Vec::new());
+    // The reaper on a thread of its own: a test that fails must not wait for ever.
+    let (results, ends) = std::sync::mpsc::channel();
+    let reaping = std::thread::spawn(move || {
+        let (mut reaper, mut total) = (reaper, 0);
+        while total < 150 {
+            let mut done = Vec::new();
+            reaper.wait(&mut done).expect("queue");
+            total += done.len();
+            done.into_iter().for_each(|item| drop(results.send(item)));
+        }
+    });
+    let next = || ends.recv_timeout(std::time::Duration::from_secs(10)).ok();
+    let mut others = Vec::new();
+    for tag in 100..150 {
+        submitter.submit(&mut vec![read(2 + (tag % 2) as u8, tag)], &mut Vec::new());
+        let Some(item) = next() else { break };
+        others.push(item.tag.0);
+    }
+    *gate.0.lock().expect("gate") = true;
+    gate.1.notify_all();
+    assert_eq!(others, (100..150).collect::<Vec<_>>(), "they do not wait for the mute ones");
+    let mut late: Vec<_> = (0..100).filter_map(|_| next()).map(|item| item.tag.0).collect();
+    late.sort_unstable();
+    assert_eq!(late, (0..100).collect::<Vec<_>>(), "each comes back when its member answers");
+    reaping.join().expect("thread");
+    assert_eq!(submitter.in_flight(), 0);
+}
+
 #[test]
 fn the_automatic_choice() {
     let folder = tempfile::tempdir().expect("folder");

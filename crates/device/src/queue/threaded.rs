@@ -1,11 +1,12 @@
 //! A pool of threads that block in the member's own methods: for kernels without io_uring and for members without a descriptor.
 //!
-//! All threads take from one list, so a slow flush occupies one of them and delays nobody else. When the submitter is dropped, commands
-//! that have not begun are dropped, those that have are waited for.
+//! All threads take from the same lists (`waiting.rs`), so a slow flush occupies one of them and delays nobody else, and a member that never
+//! answers occupies its share of them. A thread that has ended a command takes the next one itself, so none waits that may begin while a thread
+//! sleeps. When the submitter is dropped, commands that have not begun are dropped, those that have are waited for.
 
+use super::waiting::Waiting;
 use super::{Members, Queue, Reap, Waker, answer_at_once, device_of, execute, put_device};
 use crate::member::Member;
-use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -17,7 +18,7 @@ const THREADS_MAX: u32 = 256;
 
 struct Todo {
     members: Members,
-    commands: VecDeque<MemberCommand>,
+    waiting: Waiting,
     stopped: bool,
 }
 
@@ -45,13 +46,17 @@ impl Shared {
     }
 
     fn work(&self) {
+        let mut ended = None;
         loop {
             let mut todo = self.todo();
+            if let Some(member) = ended.take() {
+                todo.waiting.release(member);
+            }
             let (command, device) = loop {
                 if todo.stopped {
                     return;
                 }
-                match todo.commands.pop_front() {
+                match todo.waiting.next() {
                     Some(command) => {
                         let device = device_of(&todo.members, command.member).cloned();
                         break (command, device);
@@ -60,6 +65,7 @@ impl Shared {
                 }
             };
             drop(todo);
+            ended = Some(command.member);
             let done = execute(device.as_ref(), command);
             drop(device);
             self.finished().done.push(done);
@@ -84,15 +90,16 @@ pub struct ThreadedReaper {
 /// # Errors
 /// A thread could not be started.
 pub fn threaded(members: Members, threads: u32) -> io::Result<(ThreadedSubmitter, ThreadedReaper)> {
+    let threads = threads.clamp(1, THREADS_MAX);
     let shared = Arc::new(Shared {
-        todo: Mutex::new(Todo { members, commands: VecDeque::new(), stopped: false }),
+        todo: Mutex::new(Todo { waiting: Waiting::new(threads, &members), members, stopped: false }),
         work: Condvar::new(),
         finished: Mutex::default(),
         results: Condvar::new(),
         in_flight: AtomicUsize::new(0),
     });
     let mut submitter = ThreadedSubmitter { shared: shared.clone(), threads: Vec::new() };
-    for number in 0..threads.clamp(1, THREADS_MAX) {
+    for number in 0..threads {
         let shared = shared.clone();
         submitter.threads.push(std::thread::Builder::new().name(format!("member-{number}")).spawn(move || shared.work())?);
     }
@@ -101,24 +108,31 @@ pub fn threaded(members: Members, threads: u32) -> io::Result<(ThreadedSubmitter
 
 impl Queue for ThreadedSubmitter {
     fn exchange(&mut self, member: MemberId, device: Option<Arc<dyn Member>>) -> io::Result<()> {
-        let mut todo = self.shared.todo();
-        if todo.commands.iter().any(|command| command.member == member) {
+        let mut guard = self.shared.todo();
+        let todo = &mut *guard;
+        if todo.waiting.has_waiting(member) {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
         put_device(&mut todo.members, member, device);
+        todo.waiting.adapt(&todo.members);
+        drop(guard);
+        // With another number of members shares may have grown.
+        self.shared.work.notify_all();
         Ok(())
     }
 
     fn submit(&mut self, commands: &mut Vec<MemberCommand>, done: &mut Vec<MemberDone>) {
         let mut todo = self.shared.todo();
-        let before = todo.commands.len();
+        let mut added = 0;
         for command in commands.drain(..) {
             match answer_at_once(&todo.members, command) {
                 Ok(answer) => done.push(answer),
-                Err(command) => todo.commands.push_back(command),
+                Err(command) => {
+                    added += 1;
+                    todo.waiting.push(command);
+                }
             }
         }
-        let added = todo.commands.len() - before;
         self.shared.in_flight.fetch_add(added, Ordering::AcqRel);
         drop(todo);
         for _ in 0..added.min(self.threads.len()) {
@@ -139,7 +153,7 @@ impl Drop for ThreadedSubmitter {
             // `work` catches panics of members, so there is no result to look at.
             let _ = thread.join();
         }
-        self.shared.todo().commands.clear();
+        self.shared.todo().waiting.clear();
     }
 }
 

@@ -3,8 +3,8 @@
 //! 1. `submit` puts the commands behind those that wait, moves as many as there are free slots into the in-flight table (which owns their
 //!    buffers from then on), pushes their entries and enters the kernel once.
 //! 2. The reaper blocks in the kernel for completions. A finished command leaves its slot; a short or interrupted one is started
-//!    again for what is left; free slots are filled from the waiting list. So whoever frees a slot also uses it: no command waits while
-//!    a slot is free, and nobody else has to kick.
+//!    again for what is left; free slots are filled with what waits. So whoever frees a slot also uses it: no command waits while
+//!    a slot is free and its member holds less than its share of them, and nobody else has to kick.
 //! 3. A flush is `fdatasync` (see the module `file`), one at a time per member: of two at once the kernel would tell only one that
 //!    writes were lost. A discard can take long and has no io_uring operation on the kernels we
 //!    support: one helper thread per queue runs it in the member's own method.
@@ -280,7 +280,7 @@ impl Queue for UringSubmitter {
                 Err(command) if is_latched(&table, &command) => done.push(finished(command, Err(DeviceError::gone(0)))),
                 Err(command) => {
                     shared.in_flight.fetch_add(1, Ordering::AcqRel);
-                    table.waiting.push_back(command);
+                    table.waiting.push(command);
                 }
             }
         }

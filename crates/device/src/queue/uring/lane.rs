@@ -5,7 +5,8 @@
 //! for the ring together with everything else that it waits for, by the descriptor of the ring.
 //!
 //! Only reads, as there is no order among them: flushes of one member must not pass one another, and large writes keep a thread busy
-//! while the kernel pins their pages. A lane is bounded; what finds no room goes to the queue that all share.
+//! while the kernel pins their pages. A lane is bounded, and so is the share of each member in it; what finds no room goes to the queue that all
+//! share.
 
 use super::table::{Outcome, RETRIES_WITHOUT_PAUSE, Table};
 use super::{PAUSE, is_short_of_memory};
@@ -23,6 +24,8 @@ pub struct ReadLane {
     ring: IoUring,
     table: Table,
     entries: Vec<squeue::Entry>,
+    /// Reads whose members hold their shares, on their way back to the caller.
+    refused: Vec<MemberCommand>,
     events: Vec<(u64, i32)>,
     /// Commands taken whose result has not been handed out.
     in_flight: usize,
@@ -44,7 +47,8 @@ impl ReadLane {
         let ring = IoUring::builder().dontfork().setup_coop_taskrun().build(entries);
         let ring = ring.or_else(|_| IoUring::builder().dontfork().build(entries))?;
         let table = Table::new(depth, members)?;
-        Ok(Self { ring, table, entries: Vec::new(), events: Vec::new(), in_flight: 0, depth: depth as usize, broken: false, closed: false })
+        let (entries, refused, events) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { ring, table, entries, refused, events, in_flight: 0, depth: depth as usize, broken: false, closed: false })
     }
 
     /// Readable when [`ReadLane::collect`] has something to do.
@@ -76,22 +80,31 @@ impl ReadLane {
         self.in_flight
     }
 
-    /// Takes reads out of `commands` as far as there is room, to be started by the next [`ReadLane::start`]; true if it took any. Appends to
-    /// `done` what needs no device.
+    /// Takes reads out of `commands` as far as there is room for them and their members, to be started by the next [`ReadLane::start`]; true if
+    /// it took any. Appends to `done` what needs no device.
     pub fn take(&mut self, commands: &mut Vec<MemberCommand>, done: &mut Vec<MemberDone>) -> bool {
         let room = if self.broken || self.closed { 0 } else { self.depth - self.in_flight };
-        let mut any = false;
-        for command in commands.extract_if(.., |command| matches!(command.op, MemberOp::Read { .. })).take(room) {
-            any = true;
+        let mut left = room;
+        let mut reads = commands.extract_if(.., |command| matches!(command.op, MemberOp::Read { .. }));
+        while left > 0
+            && let Some(command) = reads.next()
+        {
             match answer_at_once(&self.table.members, command) {
                 Ok(answer) => done.push(answer),
+                Err(command) if !self.table.waiting.has_room(command.member) => {
+                    self.refused.push(command);
+                    continue;
+                }
                 Err(command) => {
                     self.in_flight += 1;
-                    self.table.waiting.push_back(command);
+                    self.table.waiting.push(command);
                 }
             }
+            left -= 1;
         }
-        any
+        drop(reads);
+        commands.append(&mut self.refused);
+        left < room
     }
 
     /// Starts what was taken.

@@ -1,4 +1,4 @@
-//! The table of commands that the kernel holds, and those that wait for a place in it.
+//! The table of commands that the kernel holds, and those that wait for a place in it (`waiting.rs`).
 //!
 //! A slot owns its command, and with it the buffer, from before the kernel hears of it until its completion has been taken. The
 //! slot's index is the `user_data` of the entry. The number of slots bounds what the kernel holds.
@@ -6,9 +6,9 @@
 use super::MemberRecord;
 use crate::DeviceError;
 use crate::member::Member;
+use crate::queue::waiting::Waiting;
 use crate::queue::{Members, finished, put_device};
 use io_uring::{opcode, squeue, types};
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -39,12 +39,12 @@ pub(super) enum Outcome {
 }
 
 pub(super) struct Table {
-    /// A member stays here as long as a slot or the waiting list names it: that keeps its descriptor open.
+    /// A member stays here as long as a slot or a waiting command names it: that keeps its descriptor open.
     pub(super) members: Members,
     pub(super) records: Vec<Option<MemberRecord>>,
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
-    pub(super) waiting: VecDeque<MemberCommand>,
+    pub(super) waiting: Waiting,
     /// By member: a flush is in the kernel.
     flushing: Vec<bool>,
     /// Flushes that wait for the flush of their member before them.
@@ -61,7 +61,7 @@ impl Table {
         Ok(Self {
             slots: (0..capacity).map(|_| None).collect(),
             free: (0..capacity).rev().collect(),
-            waiting: VecDeque::with_capacity(capacity as usize),
+            waiting: Waiting::new(capacity, &members),
             flushing: vec![false; members.len()],
             held: Vec::new(),
             records,
@@ -71,13 +71,13 @@ impl Table {
 
     /// Puts another device in a member's place.
     pub(super) fn exchange(&mut self, member: MemberId, device: Option<Arc<dyn Member>>) -> io::Result<()> {
-        let of_it = |command: &MemberCommand| command.member == member;
-        let in_slots = self.slots.iter().flatten().any(|slot| of_it(&slot.command));
-        if in_slots || self.waiting.iter().chain(&self.held).any(of_it) {
+        let is_held = self.held.iter().any(|command| command.member == member);
+        if is_held || self.waiting.holds_place(member) || self.waiting.has_waiting(member) {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
         let record = device.as_ref().map(MemberRecord::of).transpose()?;
         put_device(&mut self.members, member, device);
+        self.waiting.adapt(&self.members);
         let slots = self.members.len();
         self.records.resize_with(slots, || None);
         self.flushing.resize(slots, false);
@@ -90,16 +90,17 @@ impl Table {
         self.slots.len() - self.free.len()
     }
 
-    /// Moves waiting commands into free slots, oldest first, and appends their entries.
+    /// Moves waiting commands into free slots, the oldest of each member first, and appends their entries.
     pub(super) fn fill(&mut self, entries: &mut Vec<squeue::Entry>) {
         while let Some(index) = self.free.pop() {
-            let Some(command) = self.waiting.pop_front() else {
+            let Some(command) = self.waiting.next() else {
                 self.free.push(index);
                 return;
             };
             // `submit` lets only commands for present members through.
             let Some(Some(record)) = self.records.get(command.member.index()) else { unreachable!("a command for an absent member was queued") };
             if matches!(command.op, MemberOp::Flush) && std::mem::replace(&mut self.flushing[command.member.index()], true) {
+                self.waiting.release(command.member);
                 self.held.push(command);
                 self.free.push(index);
                 continue;
@@ -119,10 +120,11 @@ impl Table {
         }
         let slot = place.take()?;
         self.free.push(index as u32);
+        self.waiting.release(slot.command.member);
         if matches!(slot.command.op, MemberOp::Flush) {
             self.flushing[slot.command.member.index()] = false;
             if let Some(next) = self.held.iter().position(|held| held.member == slot.command.member) {
-                self.waiting.push_back(self.held.remove(next));
+                self.waiting.push(self.held.remove(next));
             }
         }
         verdict.map(|result| Outcome::Done(finished(slot.command, result)))

@@ -142,7 +142,7 @@ mod table {
 
     fn one(command: MemberCommand) -> Table {
         let mut table = of(2, 1);
-        table.waiting.push_back(command);
+        table.waiting.push(command);
         let mut entries = Vec::new();
         table.fill(&mut entries);
         assert_eq!((entries.len(), table.occupied()), (1, 1));
@@ -194,7 +194,7 @@ mod table {
     fn flushes_of_one_member_go_one_at_a_time() {
         let mut table = of(4, 2);
         let flush = |member, tag| MemberCommand { member: MemberId(member), tag: IoTag(tag), op: MemberOp::Flush };
-        table.waiting.extend([flush(0, 1), flush(0, 2), flush(1, 3), flush(0, 4)]);
+        [flush(0, 1), flush(0, 2), flush(1, 3), flush(0, 4)].into_iter().for_each(|command| table.waiting.push(command));
         let mut entries = Vec::new();
         table.fill(&mut entries);
         assert_eq!(entries.len(), 2, "one of each member");
@@ -213,7 +213,7 @@ mod table {
 fn nothing_is_exchanged_under_a_command_in_flight() {
     let mut table = Table::new(4, vec![None, None]).expect("no member");
     table.records[0] = Some(MemberRecord { fd: 0, sector: 512, flush_failed: true });
-    table.waiting.push_back(write(5, 4096, 1, 8192));
+    table.waiting.push(write(5, 4096, 1, 8192));
     assert_eq!(table.exchange(MemberId(0), None).expect_err("it waits").kind(), io::ErrorKind::ResourceBusy);
     table.fill(&mut Vec::new());
     assert_eq!(table.exchange(MemberId(0), None).expect_err("the kernel has it").kind(), io::ErrorKind::ResourceBusy);
@@ -224,6 +224,7 @@ fn nothing_is_exchanged_under_a_command_in_flight() {
 }
 
 mod lane;
+mod mute;
 
 #[test]
 fn after_a_failed_flush_none_succeeds() {

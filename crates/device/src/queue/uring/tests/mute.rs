@@ -1,0 +1,112 @@
+//! A member that answers nothing.
+
+use super::*;
+use crate::{DeviceError, MemberInfo};
+use std::os::fd::RawFd;
+
+/// Every read of it waits until the other end of the pipe is closed.
+struct Mute {
+    info: MemberInfo,
+    pipe: OwnedFd,
+}
+
+impl Member for Mute {
+    fn info(&self) -> &MemberInfo {
+        &self.info
+    }
+    fn read_at(&self, _offset: u64, _buf: &mut [u8]) -> Result<(), DeviceError> {
+        unreachable!("reads go through the ring")
+    }
+    fn write_at(&self, _offset: u64, _data: &[u8]) -> Result<(), DeviceError> {
+        unreachable!("nothing is written")
+    }
+    fn flush(&self) -> Result<(), DeviceError> {
+        unreachable!("nothing is flushed")
+    }
+    fn discard(&self, _offset: u64, _length: u64) -> Result<(), DeviceError> {
+        unreachable!("nothing is discarded")
+    }
+    fn raw_fd(&self) -> Option<RawFd> {
+        Some(self.pipe.as_raw_fd())
+    }
+}
+
+/// The member of this path and a mute one, and what makes that one answer when it is dropped.
+fn members(path: &Path) -> (Members, io::PipeWriter) {
+    let mut members = member(path);
+    let (pipe, other_end) = std::io::pipe().expect("pipe");
+    let info = members[0].as_ref().expect("present").info().clone();
+    members.push(Some(Arc::new(Mute { info, pipe: pipe.into() })));
+    (members, other_end)
+}
+
+fn read(member: u8, tag: u64) -> MemberCommand {
+    MemberCommand { member: MemberId(member), tag: IoTag(tag), op: MemberOp::Read { offset: 0, buf: Buf::unpooled(4096) } }
+}
+
+#[test]
+fn reads_of_others_end_however_many_wait_for_a_mute_member() {
+    if !uring_available() {
+        return eprintln!("SKIPPED: no io_uring here");
+    }
+    let place = place();
+    let (members, other_end) = members(&place.path);
+    let (mut submitter, mut reaper) = uring(members, 8).expect("ring");
+    submitter.submit(&mut (0..50).map(|tag| read(1, tag)).collect(), &mut Vec::new());
+    let mut others = Vec::new();
+    for tag in 100..120 {
+        submitter.submit(&mut vec![read(0, tag)], &mut Vec::new());
+        let waker = reaper.waker();
+        let (over, watch) = mpsc::channel::<()>();
+        // Fails after ten seconds instead of waiting for ever.
+        let watching = std::thread::spawn(move || watch.recv_timeout(Duration::from_secs(10)).inspect_err(|_| waker.wake()).is_err());
+        reaper.wait(&mut others).expect("ring");
+        let _ = over.send(());
+        if watching.join().expect("thread") {
+            break;
+        }
+    }
+    // It answers at last, be it with an error: each of its reads comes back.
+    drop(other_end);
+    let others: Vec<_> = others.iter().map(|done| (done.tag.0, done.result.is_ok())).collect();
+    assert_eq!(others, (100..120).map(|tag| (tag, true)).collect::<Vec<_>>(), "they do not wait for the mute one");
+    let done = wait_for(&mut reaper, 50);
+    assert!(done.iter().all(|done| done.member == MemberId(1) && done.result.is_err()));
+    assert_eq!(submitter.in_flight(), 0);
+}
+
+#[test]
+fn reads_of_a_mute_member_do_not_fill_a_lane() {
+    if !uring_available() {
+        return eprintln!("SKIPPED: no io_uring here");
+    }
+    let place = place();
+    let (members, other_end) = members(&place.path);
+    let mut lane = ReadLane::open(members, 8).expect("lane");
+    // Also if the test fails this goes before the lane, which waits for its reads.
+    let other_end = other_end;
+    let mut commands: Vec<_> = (0..5).map(|tag| read(1, tag)).collect();
+    assert!(lane.take(&mut commands, &mut Vec::new()) && commands.is_empty());
+    commands.extend((5..20).map(|tag| read(1, tag)));
+    commands.push(read(0, 50));
+    assert!(lane.take(&mut commands, &mut Vec::new()));
+    assert_eq!(commands.iter().map(|command| command.tag.0).collect::<Vec<_>>(), (6..20).collect::<Vec<_>>(), "six of eight are its share");
+    assert!(!lane.take(&mut commands, &mut Vec::new()) && commands.len() == 14, "nothing was taken");
+    lane.start().expect("started");
+    let mut done = Vec::new();
+    for _ in 0..1000 {
+        lane.collect(&mut done).expect("collected");
+        if !done.is_empty() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(done.iter().map(|done| (done.tag.0, done.result.is_ok())).collect::<Vec<_>>(), [(50, true)]);
+    assert_eq!(lane.exchange(MemberId(1), None).expect_err("it owes six reads").kind(), io::ErrorKind::ResourceBusy);
+    drop(other_end);
+    while lane.in_flight() > 0 {
+        lane.collect(&mut done).expect("collected");
+    }
+    assert_eq!(done.len(), 7);
+    lane.exchange(MemberId(1), None).expect("at rest");
+}
