@@ -3,7 +3,8 @@
 //! 1 Read the run from its member. 2 Compare with the checksums (small runs here, others in a job). 3 If the member is gone,
 //! the read fails or a checksum is wrong: read the same rows of all other columns and rebuild; the job tries, row by
 //! row, everything that the redundancy covers. 4 A run that can not be had as a whole is fetched row by row (`fetch/split.rs`).
-//! 5 A member that keeps its read waiting is gone around (`slow.rs`): other columns are read meanwhile, and the first right answer counts.
+//! 5 A member that keeps its read waiting is gone around (`slow.rs`): other columns are read meanwhile, and the first right answer counts. One that keeps
+//!   many waiting is passed over: others are read instead, and it only if they are not right.
 //! 6 What can not be verified is an error, never bytes. The segment is pinned meanwhile, so that it is not used again under the read.
 
 use crate::jobs::{Job, RebuildWork, VerifyWork, Work, verify};
@@ -118,6 +119,10 @@ pub(crate) struct Fetch {
     was_held: bool,
     /// Just enough other columns were read, not all there are.
     around: bool,
+    /// And its own was not.
+    passed_over: bool,
+    /// Columns whose reads are on their way, as a bit mask; rows that are read singly do not count.
+    asked: u64,
     /// Reads and jobs on their way. As long as there are any its number is not used again.
     under_way: u32,
     serial: u64,
@@ -127,8 +132,7 @@ impl Engine {
     /// Starts a fetch.
     pub(crate) fn start_fetch(&mut self, spec: FetchSpec, out: &mut Outbox) {
         self.segments.get_mut(spec.segment).pins += 1;
-        let (member, offset) = self.zones.locate(spec.segment).address(spec.row, spec.column);
-        let (column, bytes) = (spec.column.0, spec.rows as usize * BLOCK_SIZE);
+        let (member, _) = self.zones.locate(spec.segment).address(spec.row, spec.column);
         let (segment_of, is_of_user, singly) = (spec.segment, spec.is_of_user(), spec.singly);
         let serial = self.slow.next_serial();
         let was_held = self.holds(member, segment_of);
@@ -140,6 +144,8 @@ impl Engine {
             since_ns: None,
             was_held,
             around: false,
+            passed_over: false,
+            asked: 0,
             under_way: 0,
             serial,
         });
@@ -149,28 +155,52 @@ impl Engine {
         if !was_held {
             return self.gather(fetch, None, out);
         }
-        let since_ns = self.now_ns;
-        if let Some(fetch) = self.fetches.get_mut(fetch) {
-            fetch.direct_since_ns = Some(since_ns);
-            fetch.under_way = 1;
+        let is_watched = is_of_user && self.superblock.properties.read_latency_bound_ms > 0;
+        if is_watched && self.slow.owes_much(member) && self.can_do_without_own(fetch) {
+            return self.pass_over(fetch, member, out);
         }
-        let buf = self.buffers.get(bytes);
-        self.send(member, MemberOp::Read { offset, buf }, Purpose::Fetch { fetch, column, row: None }, out);
-        if is_of_user && self.superblock.properties.read_latency_bound_ms > 0 {
-            self.slow.begin(Watch { fetch, serial, member, since_ns });
-            if self.slow.is_slow(member) && self.can_go_around(fetch) && self.slow.take_budget() {
+        self.read_own(fetch, out);
+        if is_watched {
+            self.slow.begin(Watch { fetch, serial, member, since_ns: self.now_ns, was_late: false });
+            if self.slow.is_slow(member) && self.can_do_without_own(fetch) && self.slow.take_budget() {
                 self.go_around(fetch, out);
             }
         }
     }
 
-    /// A member read of a fetch has ended.
-    pub(crate) fn fetch_read_done(&mut self, at: u32, column: u8, row: Option<u8>, buf: Option<Buf>, failed: bool, out: &mut Outbox) {
+    /// Reads the fetch's own column.
+    fn read_own(&mut self, at: u32, out: &mut Outbox) {
+        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        fetch.direct_since_ns = Some(self.now_ns);
+        fetch.under_way += 1;
+        fetch.asked |= 1 << fetch.spec.column.0;
+        let (column, bytes) = (fetch.spec.column, fetch.spec.rows as usize * BLOCK_SIZE);
+        let (member, offset) = self.zones.locate(fetch.spec.segment).address(fetch.spec.row, column);
+        let buf = self.buffers.get(bytes);
+        self.send(member, MemberOp::Read { offset, buf }, Purpose::Fetch { fetch: at, column: column.0, row: None }, out);
+    }
+
+    /// Asks others only: the member owes too much.
+    fn pass_over(&mut self, at: u32, member: MemberId, out: &mut Outbox) {
+        self.slow.pass_over(member);
+        self.members.list[member.index()].stats.slow_reads += 1;
+        if let Some(fetch) = self.fetches.get_mut(at) {
+            fetch.passed_over = true;
+        }
+        self.go_around(at, out);
+    }
+
+    /// A read of a fetch, of a column or a row of it, has ended. No bytes: it failed.
+    pub(crate) fn fetch_read_done(&mut self, at: u32, column: u8, row: Option<u8>, member: MemberId, buf: Option<Buf>, out: &mut Outbox) {
         let now_ns = self.now_ns;
         let Some(fetch) = self.fetches.get_mut(at) else { return };
         fetch.under_way -= 1;
         if let Some(row) = row {
-            return self.single_read_done(at, column, row, buf.filter(|_| !failed), out);
+            return self.single_read_done(at, column, row, buf, out);
+        }
+        fetch.asked &= !(1 << column);
+        if matches!(fetch.stage, Stage::Answered) {
+            self.slow.pay(member);
         }
         if column == fetch.spec.column.0 {
             let since_ns = fetch.direct_since_ns.take().unwrap_or(now_ns);
@@ -179,11 +209,11 @@ impl Engine {
                 self.slow.end(member, since_ns, now_ns);
                 self.stages.record(Times::ReadMember, since_ns, now_ns);
             }
-            return self.direct_read_done(at, buf.filter(|_| !failed), out);
+            return self.direct_read_done(at, buf, out);
         }
         match &mut fetch.stage {
             Stage::Gathering { columns, left, .. } => {
-                columns[usize::from(column)] = buf.filter(|_| !failed);
+                columns[usize::from(column)] = buf;
                 *left -= 1;
                 if *left == 0 {
                     self.rebuild(at, out);
@@ -231,7 +261,8 @@ impl Engine {
         self.fetches.get(watch.fetch).is_some_and(|fetch| fetch.serial == watch.serial && fetch.direct_since_ns.is_some())
     }
 
-    /// The columns that are read around the fetch's own: just enough, of members that are not slow if there are any. `None`: too few are there.
+    /// The columns that are read around the fetch's own: just enough, of members that are not slow if there are any, and of none that owes too much.
+    /// `None`: too few are there.
     fn others_of(&self, at: u32) -> Option<Vec<u8>> {
         let spec = &self.fetches.get(at)?.spec;
         let (shape, location) = (self.zones.shape(spec.segment), self.zones.locate(spec.segment));
@@ -242,17 +273,22 @@ impl Engine {
         };
         let member = |c: u8| location.address(spec.row, Column(c)).0;
         let related = |c: &u8| *c != spec.column.0 && (shape.code != Code::Copies || c % shape.data == spec.column.0 % shape.data);
-        let mut others: Vec<u8> = (0..shape.width).filter(related).filter(|c| self.holds(member(*c), spec.segment)).collect();
+        let mut others: Vec<u8> =
+            (0..shape.width).filter(related).filter(|c| self.holds(member(*c), spec.segment) && !self.slow.owes_much(member(*c))).collect();
         // Stable: of equally quick members data comes before redundancy, P before Q.
         others.sort_by_key(|c| self.slow.is_slow(member(*c)));
         others.truncate(needed);
         (others.len() == needed).then_some(others)
     }
 
-    /// True if the fetch only waits for its own column, and could do without it.
-    pub(crate) fn can_go_around(&self, at: u32) -> bool {
-        let is_direct = self.fetches.get(at).is_some_and(|fetch| matches!(fetch.stage, Stage::Direct) && fetch.direct_since_ns.is_some());
-        is_direct && self.others_of(at).is_some()
+    /// True if the fetch only waits for its own column.
+    pub(crate) fn waits_for_own(&self, at: u32) -> bool {
+        self.fetches.get(at).is_some_and(|fetch| matches!(fetch.stage, Stage::Direct) && fetch.direct_since_ns.is_some())
+    }
+
+    /// True if its bytes can be had of others.
+    pub(crate) fn can_do_without_own(&self, at: u32) -> bool {
+        self.others_of(at).is_some()
     }
 
     /// Asks others while the fetch's own column is on its way.
@@ -312,6 +348,7 @@ impl Engine {
         let columns = (0..self.zones.shape(segment).width).map(|_| None).collect();
         fetch.stage = Stage::Gathering { columns, own, lost: Vec::new(), left: others.len() as u32 };
         fetch.under_way += others.len() as u32;
+        fetch.asked |= others.iter().fold(0, |mask, column| mask | 1 << column);
         fetch.since_ns = fetch.since_ns.or(Some(self.now_ns));
         for column in others {
             let (member, offset) = self.zones.locate(segment).address(row, Column(*column));
@@ -393,22 +430,25 @@ impl Engine {
         if matches!(fetch.stage, Stage::Answered) {
             return self.drop_answered(at);
         }
+        let (segment, goal) = (fetch.spec.segment, fetch.spec.goal);
+        let (member, _) = self.zones.locate(segment).address(fetch.spec.row, fetch.spec.column);
+        let was_passed_over = std::mem::take(&mut fetch.passed_over);
         if work.rebuilt.is_none() && std::mem::take(&mut fetch.around) {
-            if fetch.direct_since_ns.is_none() {
+            // Its own column may still be had; if not, everything there is will be tried. If it is kept waiting, others may be there by then.
+            let (serial, is_coming) = (fetch.serial, fetch.direct_since_ns.is_some());
+            fetch.stage = Stage::Direct;
+            if was_passed_over && self.holds(member, segment) {
+                self.read_own(at, out);
+            } else if !is_coming {
                 return self.gather(at, work.own, out);
             }
-            // Its own column may still be had; if not, everything there is will be tried.
-            fetch.stage = Stage::Direct;
-            return;
+            return self.slow.watch_again(Watch { fetch: at, serial, member, since_ns: self.now_ns, was_late: true });
         }
-        // A column that is only late is not known to be wrong.
-        if work.rebuilt.is_some() && fetch.direct_since_ns.is_none() && fetch.was_held {
-            let (segment, goal) = (fetch.spec.segment, fetch.spec.goal);
-            let (member, _) = self.zones.locate(segment).address(fetch.spec.row, fetch.spec.column);
-            if !work.pieces.is_empty() && self.holds(member, segment) {
-                self.counters.repaired_reads += 1;
-                self.note_repair(member, goal, &work.pieces, work.rebuilt.as_ref(), out);
-            }
+        // A column that is only late, or was not asked for, is not known to be wrong.
+        let is_known = fetch.direct_since_ns.is_none() && fetch.was_held && !was_passed_over;
+        if is_known && work.rebuilt.is_some() && !work.pieces.is_empty() && self.holds(member, segment) {
+            self.counters.repaired_reads += 1;
+            self.note_repair(member, goal, &work.pieces, work.rebuilt.as_ref(), out);
         }
         self.finish_fetch(at, work.rebuilt, out);
     }
@@ -419,10 +459,15 @@ impl Engine {
         if let Some(since_ns) = fetch.since_ns.take().filter(|_| fetch.spec.is_of_user()) {
             self.stages.record(Times::ReadRebuild, since_ns, self.now_ns);
         }
-        let (segment, goal) = (fetch.spec.segment, fetch.spec.goal);
+        let (segment, goal, row, mut asked) = (fetch.spec.segment, fetch.spec.goal, fetch.spec.row, fetch.asked);
         let further = if bytes.is_none() { fetch.spec.further() } else { None };
         let spec = further.map(|further| (further, fetch.spec.clone()));
         self.drop_answered(at);
+        while asked > 0 {
+            let (member, _) = self.zones.locate(segment).address(row, Column(asked.trailing_zeros() as u8));
+            self.slow.owe(member);
+            asked &= asked - 1;
+        }
         if let Some((further, spec)) = spec {
             match further {
                 Further::Split => self.split_fetch(spec, out),

@@ -110,6 +110,13 @@ pub const SLOW_FACTOR: u64 = 4;
 pub const AROUND_SHARE: u32 = 4;
 /// And so many at once.
 pub const AROUND_BURST: u32 = 64;
+/// Besides, one in this time: where all clients wait for one member nothing else would bring the budget back.
+pub const AROUND_EVERY_NS: u64 = 10_000_000;
+/// A member that owes so many reads which others have answered is asked for nothing that can be had without it: what it never answers must not
+/// pile up.
+pub const OWED_READS_MAX: u32 = 64;
+// When a full budget has been spent on a mute member it owes enough, so what waits for the budget goes on without.
+const _: () = assert!(OWED_READS_MAX <= AROUND_BURST);
 /// Late reads of a member are counted in spans of this length.
 pub const SLOW_SPAN_NS: u64 = 5_000_000_000;
 /// It takes so many spans one after the other to call a member slow, or not slow any more.

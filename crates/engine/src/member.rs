@@ -150,7 +150,7 @@ impl Engine {
                 }
                 self.batch_write_done(stream, seq, column, failed, out);
             }
-            Purpose::Fetch { fetch, column, row } => self.fetch_read_done(fetch, column, row, buf, failed, out),
+            Purpose::Fetch { fetch, column, row } => self.fetch_read_done(fetch, column, row, member, buf.filter(|_| !failed), out),
             Purpose::Examine { examination, column, first, rows } => self.examine_read(examination, column, first..first + rows, buf.filter(|_| !failed), out),
             Purpose::Rebuild { column } => {
                 self.members.list[member.index()].dirty |= !failed;

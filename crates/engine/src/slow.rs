@@ -6,13 +6,17 @@
 //! 2 A read that has waited for longer is **late**: the same rows are read of just as many other columns as are needed, and whoever has verified bytes
 //!   first answers (`fetch.rs`). The late read stays with its member until it comes back, and is dropped then.
 //! 3 Each read earns a part of the **budget**, each read around a member takes a whole from it: no more than one in [`AROUND_SHARE`] is read twice for
-//!   long. What finds the budget empty waits for it, or for its member.
+//!   long. What finds the budget empty waits for it, for its member, or for its turn: one in [`AROUND_EVERY_NS`] goes without.
 //! 4 In spans of [`SLOW_SPAN_NS`] the late reads of each member are counted. If they are many in several spans one after the other, the member is
 //!   *slow*: that is told, and from then on others are asked at the same time as it. It is never thrown out: that is for people to decide.
+//! 5 A late read that others have answered is *owed* by its member. One that owes [`OWED_READS_MAX`] is **passed over**: what can be had without it is not
+//!   asked of it at all, counts as late there, and takes nothing from the budget, as if the member were gone. The others are up to that: they have answered
+//!   all of these first. As soon as it gives something back it is asked again, so no probe is needed, and what piles up at a mute member is what it owes
+//!   and what clients had outstanding.
 //!
 //! Time is that of ticks. Everything here is a matter of speed; what is read is verified as always.
 
-use crate::limits::{AROUND_BURST, AROUND_SHARE, SLOW_FACTOR, SLOW_LEAST, SLOW_SHARE, SLOW_SPAN_NS, SLOW_SPANS, TICK_NS};
+use crate::limits::{AROUND_BURST, AROUND_EVERY_NS, AROUND_SHARE, OWED_READS_MAX, SLOW_FACTOR, SLOW_LEAST, SLOW_SHARE, SLOW_SPAN_NS, SLOW_SPANS, TICK_NS};
 use crate::{Engine, Notice, Outbox};
 use std::collections::VecDeque;
 use windrow_units::MemberId;
@@ -29,7 +33,9 @@ pub(crate) struct Watch {
     /// Of this fetch: numbers of fetches are used again.
     pub(crate) serial: u64,
     pub(crate) member: MemberId,
+    /// When it was sent, or seen late the last time.
     pub(crate) since_ns: u64,
+    pub(crate) was_late: bool,
 }
 
 /// One member.
@@ -43,6 +49,8 @@ struct Tempo {
     /// Spans one after the other that speak against what it is taken for.
     against: u32,
     slow: bool,
+    /// Reads on their way to it that others have answered.
+    owed: u32,
 }
 
 impl Tempo {
@@ -92,13 +100,23 @@ pub(crate) struct SlowReads {
     /// Late ones that wait for the budget.
     aside: VecDeque<Watch>,
     budget: u32,
+    /// Since when reads have waited for the budget, or when the last one went without.
+    turn_ns: u64,
     serial: u64,
     span_ends_ns: u64,
 }
 
 impl Default for SlowReads {
     fn default() -> Self {
-        Self { members: Vec::new(), watched: VecDeque::new(), aside: VecDeque::new(), budget: AROUND_BURST * AROUND_SHARE, serial: 0, span_ends_ns: 0 }
+        Self {
+            members: Vec::new(),
+            watched: VecDeque::new(),
+            aside: VecDeque::new(),
+            budget: AROUND_BURST * AROUND_SHARE,
+            turn_ns: 0,
+            serial: 0,
+            span_ends_ns: 0,
+        }
     }
 }
 
@@ -123,12 +141,44 @@ impl SlowReads {
         self.watched.push_back(watch);
     }
 
+    /// It is kept waiting, and nobody else could help yet.
+    pub(crate) fn watch_again(&mut self, watch: Watch) {
+        self.watched.push_back(watch);
+    }
+
     /// It has come back.
     pub(crate) fn end(&mut self, member: MemberId, since_ns: u64, now_ns: u64) {
         self.member(member).note(now_ns.saturating_sub(since_ns));
     }
 
-    /// Another device is in the member's place.
+    /// A read of users is not sent to it, as it owes too much.
+    pub(crate) fn pass_over(&mut self, member: MemberId) {
+        let member = self.member(member);
+        member.span_reads += 1;
+        member.span_late += 1;
+    }
+
+    /// Others have answered a read that is on its way to it.
+    pub(crate) fn owe(&mut self, member: MemberId) {
+        self.member(member).owed += 1;
+    }
+
+    /// Such a read has come back.
+    pub(crate) fn pay(&mut self, member: MemberId) {
+        self.member(member).owed -= 1;
+    }
+
+    /// True if it is to be passed over.
+    pub(crate) fn owes_much(&self, member: MemberId) -> bool {
+        self.members.get(member.index()).is_some_and(|member| member.owed >= OWED_READS_MAX)
+    }
+
+    /// True if any member owes a read.
+    pub(crate) fn is_owed_reads(&self) -> bool {
+        self.members.iter().any(|member| member.owed > 0)
+    }
+
+    /// Another device is in the member's place: nothing is on its way to the old one.
     pub(crate) fn forget(&mut self, member: MemberId) {
         *self.member(member) = Tempo::default();
     }
@@ -143,6 +193,26 @@ impl SlowReads {
         let rest = self.budget.checked_sub(AROUND_SHARE);
         self.budget = rest.unwrap_or(self.budget);
         rest.is_some()
+    }
+
+    /// A late read waits for the budget, or is about to.
+    fn put_aside(&mut self, watch: Watch, now_ns: u64) {
+        if self.aside.is_empty() {
+            self.turn_ns = now_ns;
+        }
+        self.aside.push_back(Watch { was_late: true, ..watch });
+    }
+
+    /// True if the oldest one that waits may go around its member.
+    fn may_go_around(&mut self, member: MemberId, now_ns: u64) -> bool {
+        if self.owes_much(member) || self.take_budget() {
+            return true;
+        }
+        let has_turn = now_ns >= self.turn_ns + AROUND_EVERY_NS;
+        if has_turn {
+            self.turn_ns = now_ns;
+        }
+        has_turn
     }
 
     /// After what time a read is late.
@@ -174,17 +244,23 @@ impl Engine {
         while let Some(watch) = self.slow.watched.front().copied().filter(|watch| watch.since_ns + bound <= self.now_ns) {
             self.slow.watched.pop_front();
             if self.is_waiting(&watch) {
-                self.slow.member(watch.member).span_late += 1;
-                self.members.list[watch.member.index()].stats.slow_reads += 1;
-                self.slow.aside.push_back(watch);
+                if !watch.was_late {
+                    self.slow.member(watch.member).span_late += 1;
+                    self.members.list[watch.member.index()].stats.slow_reads += 1;
+                }
+                self.slow.put_aside(watch, self.now_ns);
             }
         }
         while let Some(watch) = self.slow.aside.front().copied() {
-            if self.is_waiting(&watch) && self.can_go_around(watch.fetch) {
-                if !self.slow.take_budget() {
+            if self.is_waiting(&watch) && self.waits_for_own(watch.fetch) {
+                if !self.can_do_without_own(watch.fetch) {
+                    // Others owe too much now, or are not there: it is looked at again.
+                    self.slow.watch_again(Watch { since_ns: self.now_ns, ..watch });
+                } else if self.slow.may_go_around(watch.member, self.now_ns) {
+                    self.go_around(watch.fetch, out);
+                } else {
                     return;
                 }
-                self.go_around(watch.fetch, out);
             }
             self.slow.aside.pop_front();
         }
@@ -204,10 +280,11 @@ impl Engine {
         }
     }
 
-    /// When the oldest read on its way is late.
+    /// When the oldest read on its way is late, or one that waits for the budget has its turn.
     pub(crate) fn slow_wake_ns(&self) -> Option<u64> {
-        let oldest = self.slow.watched.front()?.since_ns;
-        self.late_after_ns().map(|bound| oldest + bound).filter(|at| *at > self.now_ns)
+        let turn = (!self.slow.aside.is_empty()).then_some(self.slow.turn_ns + AROUND_EVERY_NS);
+        let late = self.slow.watched.front().and_then(|oldest| Some(oldest.since_ns + self.late_after_ns()?));
+        [turn, late].into_iter().flatten().filter(|at| *at > self.now_ns).min()
     }
 }
 

@@ -250,6 +250,9 @@ impl Engine {
     pub fn self_check(&self) -> Result<(), String> {
         self.segments.self_check()?;
         self.dispatch.self_check()?;
+        if self.fetches.is_empty() && self.slow.is_owed_reads() {
+            return Err("members owe reads, and none is on its way".to_owned());
+        }
         // (What a start readmits stays where it is if nothing may be written.)
         if !self.read_only && self.admission.unsealed_units > self.log_units() {
             return Err(format!("{} units admitted and not sealed, the log has room for {}", self.admission.unsealed_units, self.log_units()));

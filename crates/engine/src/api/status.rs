@@ -63,7 +63,7 @@ pub struct MemberStats {
     pub discarded_bytes: u64,
     /// Failed operations.
     pub errors: u64,
-    /// Reads of users that it answered late, or not yet.
+    /// Reads of users that it answered late, or not yet, or was not asked for as it owes too many.
     pub slow_reads: u64,
 }
 

@@ -35,7 +35,7 @@ fn a_rare_slow_read_is_not_usual_and_old_times_are_forgotten() {
 #[test]
 fn the_budget_is_a_share_of_all_reads() {
     let mut slow = SlowReads::default();
-    let watch = Watch { fetch: 0, serial: 0, member: MemberId(0), since_ns: 0 };
+    let watch = Watch { fetch: 0, serial: 0, member: MemberId(0), since_ns: 0, was_late: false };
     while slow.take_budget() {}
     let around = (0..10_000).filter(|_| {
         slow.begin(watch);
