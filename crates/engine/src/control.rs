@@ -362,7 +362,7 @@ impl Engine {
                 let sealed = USER_STREAMS.iter().all(|id| self.stream(*id).open.is_empty());
                 let quiet = sealed && self.streams.iter().all(|s| s.in_flight.is_empty()) && self.pending.is_empty();
                 if quiet
-                    && self.fetches.is_empty()
+                    && self.fetches_are_answered()
                     && self.examinations.is_empty()
                     && self.scrub.is_at_rest()
                     && self.rebuild.is_at_rest()

@@ -3,8 +3,9 @@
 //! 1 The time that each read of users takes on each member is kept in a histogram that forgets. The **bound** is [`SLOW_FACTOR`] times the
 //!   99th percentile of the usual member (the lower median of all, so that a slow one does not raise it), and at least the property
 //!   `read_latency_bound_ms`. If all members are slow, so is the bound: an array that is overloaded is not given more to do.
-//! 2 A read that has waited for longer is **late**: the same rows are read of just as many other columns as are needed, and whoever has verified bytes
-//!   first answers (`fetch.rs`). The late read stays with its member until it comes back, and is dropped then.
+//! 2 A fetch that has waited for longer is **late**: the same rows are read of just as many further columns as are needed, and whoever has verified bytes
+//!   first answers (`fetch/gather.rs`). Reads that are late stay with their members until they come back, and are dropped then. It is looked at again after the
+//!   same time, until it is answered: those that were asked may keep it waiting, too.
 //! 3 Each read earns a part of the **budget**, each read around a member takes a whole from it: no more than one in [`AROUND_SHARE`] is read twice for
 //!   long. What finds the budget empty waits for it, for its member, or for its turn: one in [`AROUND_EVERY_NS`] goes without.
 //! 4 In spans of [`SLOW_SPAN_NS`] the late reads of each member are counted. If they are many in several spans one after the other, the member is
@@ -25,16 +26,20 @@ use windrow_units::MemberId;
 const CLASSES: usize = 24;
 /// A histogram with so many reads forgets half of them.
 const READS_KEPT: u32 = 1024;
+/// So many watches of fetches that are answered are kept, and as many as there are fetches, before they are looked for.
+const WATCHES_KEPT: usize = 64;
 
-/// A read on its way to a member.
+/// A fetch of users under way. There is one watch of each, in one of the queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Watch {
     pub(crate) fetch: u32,
     /// Of this fetch: numbers of fetches are used again.
     pub(crate) serial: u64,
+    /// The member of its own column.
     pub(crate) member: MemberId,
-    /// When it was sent, or seen late the last time.
+    /// When it began, or was seen late the last time.
     pub(crate) since_ns: u64,
+    /// That is counted already, or its own column is not read.
     pub(crate) was_late: bool,
 }
 
@@ -95,7 +100,7 @@ impl Tempo {
 #[derive(Debug)]
 pub(crate) struct SlowReads {
     members: Vec<Tempo>,
-    /// Reads on their way, the oldest first; some have come back meanwhile.
+    /// Fetches under way, the oldest first; some have been answered meanwhile.
     watched: VecDeque<Watch>,
     /// Late ones that wait for the budget.
     aside: VecDeque<Watch>,
@@ -141,7 +146,7 @@ impl SlowReads {
         self.watched.push_back(watch);
     }
 
-    /// It is kept waiting, and nobody else could help yet.
+    /// It is looked at in time, once more or without a read of its own column.
     pub(crate) fn watch_again(&mut self, watch: Watch) {
         self.watched.push_back(watch);
     }
@@ -171,6 +176,11 @@ impl SlowReads {
     /// True if it is to be passed over.
     pub(crate) fn owes_much(&self, member: MemberId) -> bool {
         self.members.get(member.index()).is_some_and(|member| member.owed >= OWED_READS_MAX)
+    }
+
+    /// True if any member is to be passed over.
+    fn is_any_passed_over(&self) -> bool {
+        self.members.iter().any(|member| member.owed >= OWED_READS_MAX)
     }
 
     /// True if any member owes a read.
@@ -203,9 +213,9 @@ impl SlowReads {
         self.aside.push_back(Watch { was_late: true, ..watch });
     }
 
-    /// True if the oldest one that waits may go around its member.
-    fn may_go_around(&mut self, member: MemberId, now_ns: u64) -> bool {
-        if self.owes_much(member) || self.take_budget() {
+    /// True if the oldest one that waits for the budget may go around its member.
+    fn may_go_around(&mut self, now_ns: u64) -> bool {
+        if self.take_budget() {
             return true;
         }
         let has_turn = now_ns >= self.turn_ns + AROUND_EVERY_NS;
@@ -233,36 +243,53 @@ impl Engine {
 
     /// Looks for late reads, and goes around their members.
     pub(crate) fn slow_step(&mut self, out: &mut Outbox) {
-        while self.slow.watched.front().is_some_and(|watch| !self.is_waiting(watch)) {
+        while self.slow.watched.front().is_some_and(|watch| !self.is_watched(watch)) {
             self.slow.watched.pop_front();
+        }
+        if self.slow.watched.len() > 2 * self.fetches.len() + WATCHES_KEPT {
+            // Behind one that waits for long those that are answered would pile up.
+            let mut watched = std::mem::take(&mut self.slow.watched);
+            watched.retain(|watch| self.is_watched(watch));
+            self.slow.watched = watched;
         }
         self.end_slow_span(out);
-        if self.slow.watched.is_empty() && self.slow.aside.is_empty() {
-            return;
-        }
-        let Some(bound) = self.late_after_ns() else { return self.slow.aside.clear() };
+        let Some(bound) = self.late_after_ns() else { return };
         while let Some(watch) = self.slow.watched.front().copied().filter(|watch| watch.since_ns + bound <= self.now_ns) {
             self.slow.watched.pop_front();
-            if self.is_waiting(&watch) {
-                if !watch.was_late {
+            if self.is_watched(&watch) {
+                if !watch.was_late && self.waits_for_own(watch.fetch) {
                     self.slow.member(watch.member).span_late += 1;
                     self.members.list[watch.member.index()].stats.slow_reads += 1;
                 }
                 self.slow.put_aside(watch, self.now_ns);
             }
         }
-        while let Some(watch) = self.slow.aside.front().copied() {
-            if self.is_waiting(&watch) && self.waits_for_own(watch.fetch) {
-                if !self.can_do_without_own(watch.fetch) {
-                    // Others owe too much now, or are not there: it is looked at again.
-                    self.slow.watch_again(Watch { since_ns: self.now_ns, ..watch });
-                } else if self.slow.may_go_around(watch.member, self.now_ns) {
-                    self.go_around(watch.fetch, out);
-                } else {
-                    return;
-                }
+        self.go_around(out);
+    }
+
+    /// Goes around the members of late reads, as far as the budget goes. Members that owe much take nothing from it.
+    fn go_around(&mut self, out: &mut Outbox) {
+        let mut is_used_up = false;
+        for _ in 0..self.slow.aside.len() {
+            let Some(watch) = self.slow.aside.pop_front() else { return };
+            if !self.is_watched(&watch) {
+                continue;
             }
-            self.slow.aside.pop_front();
+            if self.can_ask_more(watch.fetch) {
+                if !self.slow.owes_much(watch.member) {
+                    is_used_up = is_used_up || !self.slow.may_go_around(self.now_ns);
+                    if is_used_up && !self.slow.is_any_passed_over() {
+                        return self.slow.aside.push_front(watch);
+                    }
+                    if is_used_up {
+                        self.slow.aside.push_back(watch);
+                        continue;
+                    }
+                }
+                self.ask_more(watch.fetch, out);
+            }
+            // What it waits for now may keep it waiting, too; and if nobody could help, there may be somebody then.
+            self.slow.watch_again(Watch { since_ns: self.now_ns, ..watch });
         }
     }
 

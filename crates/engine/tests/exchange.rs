@@ -365,7 +365,7 @@ fn what_is_stale_is_listed_again_when_a_member_comes_back_a_second_time() {
         take_out(&mut machine, 1);
         machine.memory.data[1].fill(0x77);
         // The rebuild does not get on: another member does not answer its reads.
-        machine.stalled = Some(0);
+        machine.stalled = vec![0];
         assert_eq!(change(&mut machine, 1, new(0xa1)), DONE);
         take_out(&mut machine, 1);
         assert_eq!(machine.command(Control::Checkpoint), DONE);
@@ -562,7 +562,7 @@ fn a_member_of_an_older_time_is_rebuilt_after_another_one_was_replaced_at_rest()
 fn a_member_that_was_being_rebuilt_comes_back_after_the_map_was_rebuilt() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     take_out(&mut machine, 1);
-    machine.stalled = Some(0);
+    machine.stalled = vec![0];
     exchange(&mut machine, 1);
     assert_eq!(machine.command(Control::Checkpoint), DONE);
     assert_eq!(state(&machine, 1), "rebuilding");

@@ -6,11 +6,13 @@
 //!
 //! All rows are begun at once: they are no more than the blocks of one request or of the head of a batch.
 
-use super::{FetchGoal, FetchSpec};
+use super::gather::is_related;
+use super::{FetchGoal, FetchSpec, Stage};
+use crate::member::Purpose;
 use crate::piece::Piece;
 use crate::{Engine, Outbox};
-use windrow_io::Payload;
-use windrow_units::BLOCK_SIZE;
+use windrow_io::{Buf, MemberOp, Payload};
+use windrow_units::{BLOCK_SIZE, Column};
 
 /// A run whose rows are being fetched singly.
 #[derive(Debug)]
@@ -23,6 +25,51 @@ pub(crate) struct Split {
 }
 
 impl Engine {
+    /// Reads each row of each column by itself: a column of which one row can not be read has others all the same.
+    pub(super) fn gather_singly(&mut self, at: u32, out: &mut Outbox) {
+        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        let (segment, first, rows, wanted) = (fetch.spec.segment, fetch.spec.row, fetch.spec.rows, fetch.spec.column.0);
+        let (shape, location) = (*self.zones.shape(segment), self.zones.locate(segment));
+        let holds = |c: &u8| self.holds(location.address(first, Column(*c)).0, segment);
+        let columns: Vec<u8> = (0..shape.width).filter(|c| is_related(&shape, *c, wanted)).filter(holds).collect();
+        if columns.is_empty() {
+            return self.finish_fetch(at, None, out);
+        }
+        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        fetch.own_is_bad = columns.contains(&wanted);
+        fetch.gathered.columns = (0..shape.width).map(|_| None).collect();
+        fetch.stage = Stage::Singly(columns.len() as u32 * rows);
+        fetch.under_way += columns.len() as u32 * rows;
+        fetch.since_ns = fetch.since_ns.or(Some(self.now_ns));
+        for (column, row) in columns.into_iter().flat_map(|c| (0..rows).map(move |row| (c, row))) {
+            let (member, offset) = self.zones.locate(segment).address(first + row, Column(column));
+            let buf = self.buffers.get(BLOCK_SIZE);
+            self.send(member, MemberOp::Read { offset, buf }, Purpose::Fetch { fetch: at, column, row: Some(row as u8) }, out);
+        }
+    }
+
+    /// A row of a column has been read by itself, or not.
+    pub(super) fn single_read_done(&mut self, at: u32, column: u8, row: u8, buf: Option<Buf>, out: &mut Outbox) {
+        let buffers = self.buffers.clone();
+        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        let bytes = fetch.spec.rows as usize * BLOCK_SIZE;
+        let wanted = usize::from(fetch.spec.column.0);
+        let Stage::Singly(left) = &mut fetch.stage else { return self.drop_answered(at) };
+        let gathered = &mut fetch.gathered;
+        match buf {
+            Some(buf) => {
+                let whole = gathered.columns[usize::from(column)].get_or_insert_with(|| buffers.zeroed(bytes));
+                whole[usize::from(row) * BLOCK_SIZE..][..BLOCK_SIZE].copy_from_slice(&buf);
+            }
+            None => gathered.lost.push((column, row)),
+        }
+        *left -= 1;
+        if *left == 0 {
+            gathered.own = gathered.columns[wanted].take().map(Buf::freeze);
+            self.rebuild(at, out);
+        }
+    }
+
     /// Fetches each piece of a run, or each row if no pieces are known.
     pub(super) fn split_fetch(&mut self, spec: FetchSpec, out: &mut Outbox) {
         let is_known = !spec.pieces.is_empty();

@@ -138,7 +138,7 @@ pub struct Machine {
     /// Jobs that pack moved blocks anew, kept back instead of being run.
     pub held_repacks: Option<Vec<Job>>,
     /// A member that does not answer reads, and those that it has got.
-    pub stalled: Option<usize>,
+    pub stalled: Vec<usize>,
     pub late: Vec<MemberCommand>,
     pub completions: Vec<Completion>,
     pub control: Vec<ControlCompletion>,
@@ -239,7 +239,7 @@ impl Machine {
             out: Outbox::default(),
             held: None,
             held_repacks: None,
-            stalled: None,
+            stalled: Vec::new(),
             late: Vec::new(),
             completions: Vec::new(),
             control: Vec::new(),
@@ -289,7 +289,7 @@ impl Machine {
         for command in std::mem::take(&mut self.out.commands) {
             match &mut self.held {
                 Some(held) => held.push(command),
-                None if self.stalled == Some(command.member.index()) && matches!(command.op, MemberOp::Read { .. }) => self.late.push(command),
+                None if self.stalled.contains(&command.member.index()) && matches!(command.op, MemberOp::Read { .. }) => self.late.push(command),
                 None => self.carry_out(command),
             }
         }

@@ -1,6 +1,8 @@
 //! Members that keep reads waiting: the answer comes from elsewhere, and what comes late does no harm.
 
+#[path = "../machine/mod.rs"]
 mod machine;
+mod mute;
 
 use machine::{Machine, PROPERTIES};
 use windrow_engine::*;
@@ -59,7 +61,7 @@ fn a_member_that_does_not_answer_is_read_around_and_its_late_answer_is_dropped()
     for (redundancy, members) in CODES {
         for wrong in [false, true] {
             let (mut machine, volume) = filled(redundancy, members);
-            machine.stalled = Some(0);
+            machine.stalled = vec![0];
             ask(&mut machine, volume, 0..60);
             let waiting = 60 - answers(&mut machine);
             assert!(waiting > 5, "{redundancy:?}: {waiting} wait for the member");
@@ -85,7 +87,7 @@ fn a_member_that_does_not_answer_is_read_around_and_its_late_answer_is_dropped()
 #[test]
 fn late_answers_never_reach_other_reads() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
-    machine.stalled = Some(1);
+    machine.stalled = vec![1];
     for round in 0..8 {
         ask(&mut machine, volume, round * 40..round * 40 + 40);
         tick(&mut machine, 60);
@@ -96,7 +98,7 @@ fn late_answers_never_reach_other_reads() {
             machine.carry_out(command);
         }
     }
-    machine.stalled = None;
+    machine.stalled = Vec::new();
     answer_late(&mut machine);
     answers(&mut machine);
     assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
@@ -105,7 +107,7 @@ fn late_answers_never_reach_other_reads() {
 #[test]
 fn whoever_is_right_first_answers() {
     let (mut machine, volume) = filled(Redundancy::Double, 6);
-    machine.stalled = Some(0);
+    machine.stalled = vec![0];
     ask(&mut machine, volume, 0..40);
     let waiting = 40 - answers(&mut machine);
     machine.held = Some(Vec::new());
@@ -127,14 +129,14 @@ fn nothing_is_lost_where_a_late_member_and_a_wrong_one_meet() {
     for fails in [false, true] {
         let (mut machine, volume) = filled(Redundancy::Double, 6);
         machine.garble(1);
-        machine.stalled = Some(0);
+        machine.stalled = vec![0];
         ask(&mut machine, volume, 0..40);
         tick(&mut machine, 60);
         if fails {
             let start = machine.engine.status().plan.zones[0].start as usize;
             (0..2000).for_each(|row| machine.memory.bad.push((0, start + row * 4096)));
         }
-        machine.stalled = None;
+        machine.stalled = Vec::new();
         answer_late(&mut machine);
         assert_eq!(answers(&mut machine), 40);
         tick(&mut machine, 100);
@@ -147,7 +149,7 @@ fn where_nobody_else_has_the_block_or_it_is_not_wanted_the_member_is_waited_for(
     for (redundancy, members, bound) in [(Redundancy::None, 2, 50), (Redundancy::Single, 4, 0)] {
         let (mut machine, volume) = filled(redundancy, members);
         machine.command(Control::SetProperties(Properties { read_latency_bound_ms: bound, ..PROPERTIES }));
-        machine.stalled = Some(0);
+        machine.stalled = vec![0];
         ask(&mut machine, volume, 0..20);
         let waiting = 20 - answers(&mut machine);
         (0..20).for_each(|_| tick(&mut machine, 1000));
@@ -164,7 +166,7 @@ fn where_nobody_else_has_the_block_or_it_is_not_wanted_the_member_is_waited_for(
 #[test]
 fn only_a_share_of_reads_goes_around_before_others_have_answered() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
-    machine.stalled = Some(2);
+    machine.stalled = vec![2];
     ask(&mut machine, volume, 0..BLOCKS);
     let waiting = BLOCKS as usize - answers(&mut machine);
     machine.held = Some(Vec::new());
@@ -181,7 +183,7 @@ fn only_a_share_of_reads_goes_around_before_others_have_answered() {
     machine.settle();
     tick(&mut machine, 1);
     assert_eq!(answers(&mut machine), waiting - 63, "the others are up to it");
-    machine.stalled = None;
+    machine.stalled = Vec::new();
     answer_late(&mut machine);
     assert!(machine.engine.is_quiet() && answers(&mut machine) == 0);
 }
@@ -190,7 +192,7 @@ fn only_a_share_of_reads_goes_around_before_others_have_answered() {
 #[test]
 fn what_waits_for_the_budget_goes_on_while_nothing_else_is_read() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
-    machine.stalled = Some(0);
+    machine.stalled = vec![0];
     ask(&mut machine, volume, 0..60);
     let answered: Vec<u64> = machine.completions.iter().map(|answer| answer.id.0).collect();
     let of_slow: Vec<u64> = (0..60).filter(|lba| !answered.contains(lba)).take(20).collect();
@@ -224,7 +226,7 @@ fn what_waits_for_the_budget_goes_on_while_nothing_else_is_read() {
 fn clients_with_few_reads_at_once_go_on_beside_a_mute_member() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
-        machine.stalled = Some(0);
+        machine.stalled = vec![0];
         let (mut next, mut total) = (0, 0);
         for _ in 0..40 {
             let room = 200 - (next - total);
@@ -242,7 +244,7 @@ fn clients_with_few_reads_at_once_go_on_beside_a_mute_member() {
 #[test]
 fn a_member_that_is_slow_for_long_is_told_of_stays_in_service_and_is_waited_for_no_more() {
     let (mut machine, volume) = filled(Redundancy::Double, 6);
-    machine.stalled = Some(3);
+    machine.stalled = vec![3];
     let mut lba = 0;
     let mut span = |machine: &mut Machine| {
         for _ in 0..60 {
@@ -263,142 +265,8 @@ fn a_member_that_is_slow_for_long_is_told_of_stays_in_service_and_is_waited_for_
     ask(&mut machine, volume, 0..40);
     assert_eq!(answers(&mut machine), 40, "without waiting");
     answer_late(&mut machine);
-    machine.stalled = None;
+    machine.stalled = Vec::new();
     (0..5).for_each(|_| span(&mut machine));
     assert!(machine.out.notices.contains(&Notice::MemberNotSlow { member: MemberId(3) }));
     assert!(!machine.engine.status().members[3].slow && machine.engine.is_quiet());
-}
-
-/// What a mute member is asked for never comes back. It must not become more and more, and it must be seen when the member answers again.
-#[test]
-fn a_mute_member_owes_a_bounded_number_of_reads_and_is_asked_again_when_it_answers() {
-    for (redundancy, members) in CODES {
-        let (mut machine, volume) = filled(redundancy, members);
-        machine.stalled = Some(0);
-        let (mut asked, mut answered) = (0, 0);
-        let mut rounds = |machine: &mut Machine| {
-            for round in 0..400 {
-                let first = round * 40 % BLOCKS;
-                ask(machine, volume, first..first + 40);
-                tick(machine, 60);
-                asked += 40;
-                answered += answers(machine);
-                assert!(asked - answered <= 200, "{redundancy:?}: of {asked} reads only {answered} are answered");
-                assert!(machine.late.len() <= 64 + 200, "{redundancy:?}: it was asked for {}", machine.late.len());
-            }
-        };
-        rounds(&mut machine);
-        assert!(machine.late.len() >= 64);
-        let status = machine.engine.status();
-        assert!(status.members[0].slow && status.members[0].state == "online", "{redundancy:?}");
-        assert!(status.member_stats[0].slow_reads > 2000, "what was not asked of it counts: {}", status.member_stats[0].slow_reads);
-        let before = status.member_stats[0].read_bytes;
-        ask(&mut machine, volume, 0..40);
-        assert_eq!(answers(&mut machine), 40, "without waiting");
-        assert_eq!(machine.engine.status().member_stats[0].read_bytes, before, "nothing more was asked of it");
-        machine.stalled = None;
-        answer_late(&mut machine);
-        assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
-        rounds(&mut machine);
-        assert!(machine.out.notices.contains(&Notice::MemberNotSlow { member: MemberId(0) }), "{redundancy:?}: {:?}", machine.out.notices);
-        assert!(machine.engine.status().member_stats[0].read_bytes > before + 2000 * 4096);
-        assert_eq!((asked, machine.engine.status().state), (answered, "online"));
-    }
-}
-
-/// The only right bytes may be with a member that was passed over.
-#[test]
-fn a_member_that_was_passed_over_is_asked_after_all_where_others_are_wrong() {
-    let (mut machine, volume) = filled(Redundancy::Single, 4);
-    machine.stalled = Some(0);
-    for round in 0..40 {
-        ask(&mut machine, volume, round % 10 * 40..round % 10 * 40 + 40);
-        tick(&mut machine, 60);
-    }
-    answers(&mut machine);
-    let owed = std::mem::take(&mut machine.late);
-    assert!(owed.len() >= 64);
-    machine.stalled = None;
-    machine.garble(1);
-    ask(&mut machine, volume, 0..40);
-    assert_eq!(answers(&mut machine), 40);
-    assert!(!machine.out.notices.iter().any(|notice| matches!(notice, Notice::Repaired { member: MemberId(0), .. })), "{:?}", machine.out.notices);
-    machine.late = owed;
-    answer_late(&mut machine);
-    (0..20).for_each(|_| tick(&mut machine, 100));
-    assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
-}
-
-/// Just enough others are read; if one of them fails, there may be further ones.
-#[test]
-fn a_read_around_that_failed_is_tried_again_while_its_own_member_is_mute() {
-    let (mut machine, volume) = filled(Redundancy::Double, 6);
-    machine.stalled = Some(0);
-    for round in 0..40 {
-        ask(&mut machine, volume, round % 10 * 40..round % 10 * 40 + 40);
-        tick(&mut machine, 60);
-    }
-    assert_eq!(answers(&mut machine), 1600);
-    let owed = machine.late.len();
-    // A read that member 0 would be asked for: four others are read instead.
-    let mut held = |lba: u64| {
-        machine.held = Some(Vec::new());
-        ask(&mut machine, volume, lba..lba + 1);
-        let commands = machine.held.take().expect("held");
-        let is_around = commands.len() == 4;
-        if is_around {
-            // The first of them fails once.
-            let MemberOp::Read { offset, .. } = commands[0].op else { panic!("{:?}", commands[0]) };
-            machine.memory.bad.push((commands[0].member.index(), offset as usize));
-        }
-        commands.into_iter().for_each(|command| machine.carry_out(command));
-        machine.turn();
-        machine.memory.bad.clear();
-        machine.settle();
-        is_around
-    };
-    let lba = (0..40).find(|lba| held(*lba)).expect("a block of member 0");
-    assert_eq!((answers(&mut machine), machine.late.len() - owed), (lba as usize, 1), "now it is asked");
-    tick(&mut machine, 60);
-    assert_eq!(answers(&mut machine), 1);
-    answer_late(&mut machine);
-    assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
-}
-
-/// One member is slow, and the other that is needed around it is mute: what is left behind at that one is bounded, too, and when it is back it is asked.
-#[test]
-fn reads_around_a_slow_member_do_not_pile_up_at_a_mute_one() {
-    let (mut machine, volume) = filled(Redundancy::Single, 4);
-    machine.stalled = Some(0);
-    ask(&mut machine, volume, 0..60);
-    let answered: Vec<u64> = machine.completions.iter().map(|answer| answer.id.0).collect();
-    let lba = (0..60).find(|lba| !answered.contains(lba)).expect("a block on member 0");
-    machine.stalled = None;
-    answer_late(&mut machine);
-    answers(&mut machine);
-    let mut mute = Vec::new();
-    for round in 0..1000 {
-        machine.held = Some(Vec::new());
-        ask(&mut machine, volume, lba..lba + 1);
-        tick(&mut machine, 60);
-        let (of_mute, others): (Vec<_>, Vec<_>) = machine.held.take().expect("held").into_iter().partition(|command| command.member == MemberId(1));
-        mute.extend(of_mute);
-        others.into_iter().for_each(|command| machine.carry_out(command));
-        machine.settle();
-        assert_eq!(answers(&mut machine), 1, "round {round}");
-        assert!(mute.len() <= 64, "round {round}");
-    }
-    assert_eq!(mute.len(), 64);
-    // Now the slow one is mute, and the mute one answers.
-    machine.stalled = Some(0);
-    ask(&mut machine, volume, lba..lba + 1);
-    tick(&mut machine, 60);
-    assert_eq!(answers(&mut machine), 0, "nobody to ask");
-    mute.into_iter().for_each(|command| machine.carry_out(command));
-    machine.settle();
-    tick(&mut machine, 60);
-    assert_eq!(answers(&mut machine), 1);
-    machine.stalled = None;
-    answer_late(&mut machine);
-    assert!(machine.engine.is_quiet() && answers(&mut machine) == 0, "{}", machine.engine.describe());
 }

@@ -1,0 +1,243 @@
+//! The bytes of one column from others.
+//!
+//! 1 As many other columns are asked for as the code needs (one copy, or all data columns), of quick members if there are enough of them. 2 As soon as so many
+//! have come, a job rebuilds, row by row with all that a row may be, and whoever has right bytes first answers, be it the late column itself. 3 If one fails, or
+//! what is rebuilt is not right, or some keep it waiting (`slow.rs`), further columns are asked, each one once. 4 It is given up when nothing is on its way and nothing
+//! is left to ask.
+//!
+//! A member that owes too many reads is asked only if nothing else is on its way: it may be the only one that has the bytes.
+
+use super::{Fetch, Stage};
+use crate::jobs::{Job, RebuildWork, Work};
+use crate::slow::Watch;
+use crate::{Engine, Outbox};
+use windrow_io::{Buf, Payload};
+use windrow_units::{Code, Column, Shape};
+
+/// What was asked for of a fetch, and what has come of it.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    /// Whole columns that were asked for, as a bit mask: its own among them.
+    asked: u64,
+    /// Those on their way.
+    coming: u64,
+    /// Other columns that have come; nothing as long as there are none, or while a job has them.
+    pub(super) columns: Vec<Option<Buf>>,
+    /// What was read of the column itself and is not right as a whole.
+    pub(super) own: Option<Payload>,
+    /// Columns and rows of what could not be read singly.
+    pub(super) lost: Vec<(u8, u8)>,
+    /// Something has come since the last job.
+    is_new: bool,
+}
+
+impl Gathered {
+    pub(super) fn ask(&mut self, column: Column) {
+        self.asked |= 1 << column.0;
+        self.coming |= 1 << column.0;
+    }
+
+    pub(super) fn ended(&mut self, column: Column) {
+        self.coming &= !(1 << column.0);
+    }
+
+    /// Columns on their way.
+    pub(super) fn coming(&self) -> impl Iterator<Item = Column> + use<> {
+        let coming = self.coming;
+        (0..u64::BITS as u8).filter(move |column| coming >> column & 1 == 1).map(Column)
+    }
+
+    fn is_asked(&self, column: Column) -> bool {
+        self.asked >> column.0 & 1 == 1
+    }
+
+    fn put(&mut self, width: u8, column: u8, buf: Buf) {
+        self.columns.resize_with(usize::from(width), || None);
+        self.columns[usize::from(column)] = Some(buf);
+        self.is_new = true;
+    }
+
+    /// Other columns that have come.
+    fn come(&self) -> usize {
+        self.columns.iter().flatten().count()
+    }
+
+    /// A job gives back what it had.
+    fn give_back(&mut self, columns: Vec<Option<Buf>>) {
+        if self.columns.is_empty() {
+            self.columns = columns;
+            return;
+        }
+        for (column, back) in self.columns.iter_mut().zip(columns) {
+            *column = column.take().or(back);
+        }
+    }
+}
+
+/// How many other columns one can be rebuilt from.
+fn needed(shape: &Shape) -> usize {
+    match shape.code {
+        Code::None => 0,
+        Code::Copies => 1,
+        Code::P | Code::PQ => usize::from(shape.data),
+    }
+}
+
+/// True if a column says something of another one.
+pub(super) fn is_related(shape: &Shape, column: u8, wanted: u8) -> bool {
+    match shape.code {
+        Code::None => column == wanted,
+        Code::Copies => column % shape.data == wanted % shape.data,
+        Code::P | Code::PQ => true,
+    }
+}
+
+impl Engine {
+    /// True if the fetch is not answered yet, or it is not known yet whether its own column is late.
+    pub(crate) fn is_watched(&self, watch: &Watch) -> bool {
+        let is_open = |fetch: &Fetch| !matches!(fetch.stage, Stage::Answered) || fetch.direct_since_ns.is_some() && !watch.was_late;
+        self.fetches.get(watch.fetch).is_some_and(|fetch| fetch.serial == watch.serial && is_open(fetch))
+    }
+
+    /// True if the read of its own column is on its way.
+    pub(crate) fn waits_for_own(&self, at: u32) -> bool {
+        self.fetches.get(at).is_some_and(|fetch| fetch.direct_since_ns.is_some())
+    }
+
+    /// The columns that a fetch could still ask for, the best first: of quick members before slow ones, of these before such as owe too much; its own before
+    /// others, data before redundancy, P before Q. The number of those that do not owe too much.
+    fn askable(&self, fetch: &Fetch) -> (Vec<Column>, usize) {
+        let spec = &fetch.spec;
+        let (shape, location) = (self.zones.shape(spec.segment), self.zones.locate(spec.segment));
+        let member = |column: Column| location.address(spec.row, column).0;
+        let owes = |column: Column| self.slow.owes_much(member(column));
+        let mut columns: Vec<Column> = (0..shape.width)
+            .filter(|column| is_related(shape, *column, spec.column.0))
+            .map(Column)
+            .filter(|column| !fetch.gathered.is_asked(*column) && self.holds(member(*column), spec.segment))
+            .collect();
+        columns.sort_by_key(|column| (owes(*column), *column != spec.column, self.slow.is_slow(member(*column))));
+        let ready = columns.iter().filter(|column| !owes(**column)).count();
+        (columns, ready)
+    }
+
+    /// True if a fetch that is kept waiting could do without what it waits for.
+    pub(crate) fn can_ask_more(&self, at: u32) -> bool {
+        let Some(fetch) = self.fetches.get(at).filter(|fetch| matches!(fetch.stage, Stage::Direct | Stage::Gathering)) else { return false };
+        let (columns, ready) = self.askable(fetch);
+        let lacking = needed(self.zones.shape(fetch.spec.segment)).saturating_sub(fetch.gathered.come());
+        ready > 0 && (columns[0] == fetch.spec.column || ready >= lacking)
+    }
+
+    /// Asks for what it lacks as if nothing were on its way.
+    pub(crate) fn ask_more(&mut self, at: u32, out: &mut Outbox) {
+        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        fetch.stage = Stage::Gathering;
+        fetch.since_ns = fetch.since_ns.or(Some(self.now_ns));
+        let lacking = needed(self.zones.shape(fetch.spec.segment)).saturating_sub(fetch.gathered.come());
+        self.ask_others(at, lacking.max(1), out);
+    }
+
+    /// Its own column failed, or is not right.
+    pub(super) fn own_is_bad(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) {
+        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        fetch.own_is_bad = true;
+        fetch.gathered.is_new |= bytes.is_some();
+        fetch.gathered.own = bytes;
+        self.gather(at, out);
+    }
+
+    /// Another column has come, or failed.
+    pub(super) fn other_read_done(&mut self, at: u32, column: u8, buf: Option<Buf>, out: &mut Outbox) {
+        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        if matches!(fetch.stage, Stage::Answered) {
+            return self.drop_answered(at);
+        }
+        let width = self.zones.shape(fetch.spec.segment).width;
+        if let Some(buf) = buf {
+            fetch.gathered.put(width, column, buf);
+        }
+        self.gather(at, out);
+    }
+
+    /// Goes on: rebuilds if there is enough, asks for what is lacking, waits, or gives up.
+    pub(super) fn gather(&mut self, at: u32, out: &mut Outbox) {
+        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        match fetch.stage {
+            Stage::Direct | Stage::Verifying(_) => fetch.stage = Stage::Gathering,
+            Stage::Gathering => {}
+            // Looked at when the job is back.
+            Stage::Rebuilding | Stage::Singly(_) | Stage::Answered => return,
+        }
+        fetch.since_ns = fetch.since_ns.or(Some(self.now_ns));
+        let needed = needed(self.zones.shape(fetch.spec.segment));
+        let (come, is_new, own) = (fetch.gathered.come(), fetch.gathered.is_new, fetch.spec.column);
+        if come >= needed && come > 0 && is_new {
+            return self.rebuild(at, out);
+        }
+        let coming = fetch.gathered.coming().filter(|column| *column != own).count();
+        // Enough has come and is not right: whatever else there is may help.
+        let lacking = if come >= needed { usize::MAX } else { needed.saturating_sub(come + coming) };
+        self.ask_others(at, lacking, out);
+        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        if fetch.gathered.coming > 0 {
+            return;
+        }
+        if is_new {
+            // Too few, but some of its own rows may be right.
+            return self.rebuild(at, out);
+        }
+        self.finish_fetch(at, None, out);
+    }
+
+    /// Asks for so many columns at most. Those that owe too much are asked for only if nothing is on its way otherwise.
+    fn ask_others(&mut self, at: u32, most: usize, out: &mut Outbox) {
+        let Some(fetch) = self.fetches.get(at) else { return };
+        let (columns, ready) = self.askable(fetch);
+        let is_waiting = fetch.gathered.coming > 0;
+        let asked = most.min(if ready > 0 || is_waiting { ready } else { columns.len() });
+        for column in columns.into_iter().take(asked) {
+            if self.fetches.get(at).is_some_and(|fetch| fetch.spec.column == column) {
+                self.read_own(at, out);
+            } else {
+                self.read_column(at, column, out);
+            }
+        }
+    }
+
+    pub(super) fn rebuild(&mut self, at: u32, out: &mut Outbox) {
+        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        fetch.stage = Stage::Rebuilding;
+        fetch.under_way += 1;
+        let shape = *self.zones.shape(fetch.spec.segment);
+        let (column, rows, pieces) = (fetch.spec.column, fetch.spec.rows, fetch.spec.pieces.clone());
+        let gathered = &mut fetch.gathered;
+        gathered.is_new = false;
+        gathered.columns.resize_with(usize::from(shape.width), || None);
+        let (columns, own, lost) = (std::mem::take(&mut gathered.columns), gathered.own.clone(), gathered.lost.clone());
+        let work = RebuildWork { fetch: at, shape, column, columns, own, lost, rows, pieces, buffers: self.buffers.clone(), rebuilt: None };
+        out.jobs.push(Job(Work::Rebuild(Box::new(work))));
+    }
+
+    /// A rebuild job has run.
+    pub(crate) fn fetch_rebuilt(&mut self, work: RebuildWork, out: &mut Outbox) {
+        let at = work.fetch;
+        let Some(fetch) = self.fetches.get_mut(at) else { return };
+        fetch.under_way -= 1;
+        if matches!(fetch.stage, Stage::Answered) {
+            return self.drop_answered(at);
+        }
+        if work.rebuilt.is_none() && !fetch.spec.singly {
+            fetch.stage = Stage::Gathering;
+            fetch.gathered.give_back(work.columns);
+            return self.gather(at, out);
+        }
+        let (segment, goal, member) = (fetch.spec.segment, fetch.spec.goal, fetch.member);
+        // A column that is only late, or was not asked for, is not known to be wrong.
+        if fetch.own_is_bad && work.rebuilt.is_some() && !work.pieces.is_empty() && self.holds(member, segment) {
+            self.counters.repaired_reads += 1;
+            self.note_repair(member, goal, &work.pieces, work.rebuilt.as_ref(), out);
+        }
+        self.finish_fetch(at, work.rebuilt, out);
+    }
+}

@@ -1,0 +1,255 @@
+//! Members that answer no reads any more.
+
+use super::machine::PROPERTIES;
+use super::*;
+use windrow_io::MemberOp;
+
+/// Makes a member owe so much that it is passed over.
+fn owing(machine: &mut Machine, volume: VolumeId, member: usize) {
+    machine.stalled = vec![member];
+    for round in 0..40 {
+        ask(machine, volume, round % 10 * 40..round % 10 * 40 + 40);
+        tick(machine, 60);
+    }
+    assert_eq!(answers(machine), 1600);
+    assert!(machine.late.len() >= 64);
+}
+
+/// Asks for all blocks with a few requests at once: how many are answered in so many rounds of 110 ms.
+fn clients(machine: &mut Machine, volume: VolumeId, at_once: u64, rounds: usize) -> usize {
+    let (mut next, mut total) = (0, 0);
+    for _ in 0..rounds {
+        let room = at_once - (next - total as u64);
+        (0..room).for_each(|at| ask(machine, volume, (next + at) % BLOCKS..(next + at) % BLOCKS + 1));
+        next += room;
+        (0..2).for_each(|_| tick(machine, 55));
+        total += answers(machine);
+    }
+    total
+}
+
+fn ends_quietly(machine: &mut Machine) {
+    machine.stalled.clear();
+    while !machine.late.is_empty() {
+        answer_late(machine);
+    }
+    answers(machine);
+    (0..20).for_each(|_| tick(machine, 100));
+    assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
+}
+
+/// Two members behind one cable: what is read around the one asked the other, and nobody looked at that read.
+#[test]
+fn two_mute_members_of_a_double_parity_pool_do_not_bring_clients_to_rest() {
+    for (redundancy, members) in [(Redundancy::Double, 6), (Redundancy::Copies(3), 3)] {
+        let (mut machine, volume) = filled(redundancy, members);
+        machine.stalled = vec![0, 1];
+        let total = clients(&mut machine, volume, 8, 100);
+        assert!(total > 400, "{redundancy:?}: {total} reads in 100 rounds");
+        ends_quietly(&mut machine);
+    }
+}
+
+/// A block of a member that is away was asked of all others, and all were waited for.
+#[test]
+fn blocks_of_a_lost_member_are_read_beside_a_mute_one() {
+    for (redundancy, members) in [(Redundancy::Double, 6), (Redundancy::Copies(3), 3)] {
+        let (mut machine, volume) = filled(redundancy, members);
+        machine.command(Control::Member { member: MemberId(2), change: MemberChange::TakeOut });
+        machine.stalled = vec![0];
+        let total = clients(&mut machine, volume, 8, 100);
+        assert!(total > 400, "{redundancy:?}: {total} reads in 100 rounds");
+        ends_quietly(&mut machine);
+    }
+}
+
+/// So was one whose bytes are wrong.
+#[test]
+fn wrong_blocks_are_rebuilt_beside_a_mute_member() {
+    for (redundancy, members) in [(Redundancy::Double, 6), (Redundancy::Copies(3), 3)] {
+        let (mut machine, volume) = filled(redundancy, members);
+        machine.garble(2);
+        machine.stalled = vec![0];
+        let total = clients(&mut machine, volume, 8, 100);
+        assert!(total > 400, "{redundancy:?}: {total} reads in 100 rounds");
+        ends_quietly(&mut machine);
+    }
+}
+
+/// A member is passed over; then another one is mute, and it answers again: nobody asked it.
+#[test]
+fn a_member_that_was_passed_over_is_asked_where_others_keep_waiting() {
+    let (mut machine, volume) = filled(Redundancy::Single, 4);
+    owing(&mut machine, volume, 0);
+    let owed = std::mem::take(&mut machine.late);
+    machine.stalled = vec![1];
+    ask(&mut machine, volume, 0..40);
+    let answered = answers(&mut machine);
+    assert!(answered < 30, "blocks of both wait for the second one: {answered} are answered");
+    owed.into_iter().for_each(|command| machine.carry_out(command));
+    machine.settle();
+    (0..20).for_each(|_| tick(&mut machine, 60));
+    assert_eq!(answers(&mut machine), 40 - answered);
+    ends_quietly(&mut machine);
+}
+
+/// Reads that waited for the budget when the bound was taken away were forgotten.
+#[test]
+fn late_reads_are_not_forgotten_while_there_is_no_bound() {
+    let (mut machine, volume) = filled(Redundancy::Single, 4);
+    machine.stalled = vec![0];
+    ask(&mut machine, volume, 0..BLOCKS);
+    let waiting = BLOCKS as usize - answers(&mut machine);
+    machine.held = Some(Vec::new());
+    tick(&mut machine, 60);
+    let around = machine.held.take().expect("held");
+    assert!(waiting > 64 && around.len() == 64 * 3);
+    for bound in [0, 50] {
+        machine.command(Control::SetProperties(Properties { read_latency_bound_ms: bound, ..PROPERTIES }));
+        tick(&mut machine, 60);
+    }
+    around.into_iter().for_each(|command| machine.carry_out(command));
+    machine.settle();
+    (0..4).for_each(|_| tick(&mut machine, 60));
+    assert_eq!(answers(&mut machine), waiting);
+    ends_quietly(&mut machine);
+}
+
+/// A pool whose mute member was taken out of service did not stop: the reads that it owed were waited for.
+#[test]
+fn a_pool_stops_although_a_member_owes_reads() {
+    let (mut machine, volume) = filled(Redundancy::Single, 4);
+    owing(&mut machine, volume, 0);
+    machine.command(Control::Member { member: MemberId(0), change: MemberChange::TakeOut });
+    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+}
+
+/// What a mute member is asked for never comes back. It must not become more and more, and it must be seen when the member answers again.
+#[test]
+fn a_mute_member_owes_a_bounded_number_of_reads_and_is_asked_again_when_it_answers() {
+    for (redundancy, members) in CODES {
+        let (mut machine, volume) = filled(redundancy, members);
+        machine.stalled = vec![0];
+        let (mut asked, mut answered) = (0, 0);
+        let mut rounds = |machine: &mut Machine| {
+            for round in 0..400 {
+                let first = round * 40 % BLOCKS;
+                ask(machine, volume, first..first + 40);
+                tick(machine, 60);
+                asked += 40;
+                answered += answers(machine);
+                assert!(asked - answered <= 200, "{redundancy:?}: of {asked} reads only {answered} are answered");
+                assert!(machine.late.len() <= 64 + 200, "{redundancy:?}: it was asked for {}", machine.late.len());
+            }
+        };
+        rounds(&mut machine);
+        assert!(machine.late.len() >= 64);
+        let status = machine.engine.status();
+        assert!(status.members[0].slow && status.members[0].state == "online", "{redundancy:?}");
+        assert!(status.member_stats[0].slow_reads > 2000, "what was not asked of it counts: {}", status.member_stats[0].slow_reads);
+        let before = status.member_stats[0].read_bytes;
+        ask(&mut machine, volume, 0..40);
+        assert_eq!(answers(&mut machine), 40, "without waiting");
+        assert_eq!(machine.engine.status().member_stats[0].read_bytes, before, "nothing more was asked of it");
+        machine.stalled = Vec::new();
+        answer_late(&mut machine);
+        assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
+        rounds(&mut machine);
+        assert!(machine.out.notices.contains(&Notice::MemberNotSlow { member: MemberId(0) }), "{redundancy:?}: {:?}", machine.out.notices);
+        assert!(machine.engine.status().member_stats[0].read_bytes > before + 2000 * 4096);
+        assert_eq!((asked, machine.engine.status().state), (answered, "online"));
+    }
+}
+
+/// The only right bytes may be with a member that was passed over.
+#[test]
+fn a_member_that_was_passed_over_is_asked_after_all_where_others_are_wrong() {
+    let (mut machine, volume) = filled(Redundancy::Single, 4);
+    machine.stalled = vec![0];
+    for round in 0..40 {
+        ask(&mut machine, volume, round % 10 * 40..round % 10 * 40 + 40);
+        tick(&mut machine, 60);
+    }
+    answers(&mut machine);
+    let owed = std::mem::take(&mut machine.late);
+    assert!(owed.len() >= 64);
+    machine.stalled = Vec::new();
+    machine.garble(1);
+    ask(&mut machine, volume, 0..40);
+    assert_eq!(answers(&mut machine), 40);
+    assert!(!machine.out.notices.iter().any(|notice| matches!(notice, Notice::Repaired { member: MemberId(0), .. })), "{:?}", machine.out.notices);
+    machine.late = owed;
+    answer_late(&mut machine);
+    (0..20).for_each(|_| tick(&mut machine, 100));
+    assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
+}
+
+/// Just enough others are read; if one of them fails, there may be further ones.
+#[test]
+fn a_read_around_that_fails_goes_on_to_columns_not_asked_before() {
+    let (mut machine, volume) = filled(Redundancy::Double, 6);
+    machine.stalled = vec![0];
+    for round in 0..40 {
+        ask(&mut machine, volume, round % 10 * 40..round % 10 * 40 + 40);
+        tick(&mut machine, 60);
+    }
+    assert_eq!(answers(&mut machine), 1600);
+    let owed = machine.late.len();
+    // A read that member 0 would be asked for: four others are read instead.
+    // The sector of the first of them is bad for good.
+    let mut held = |lba: u64| {
+        machine.held = Some(Vec::new());
+        ask(&mut machine, volume, lba..lba + 1);
+        let commands = machine.held.take().expect("held");
+        let is_around = commands.len() == 4;
+        if is_around {
+            let MemberOp::Read { offset, .. } = commands[0].op else { panic!("{:?}", commands[0]) };
+            machine.memory.bad.push((commands[0].member.index(), offset as usize));
+        }
+        commands.into_iter().for_each(|command| machine.carry_out(command));
+        machine.settle();
+        is_around
+    };
+    let lba = (0..40).find(|lba| held(*lba)).expect("a block of member 0");
+    assert_eq!((answers(&mut machine), machine.late.len()), (lba as usize + 1, owed), "the fifth was read, and not the mute one");
+    answer_late(&mut machine);
+    assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
+}
+
+/// One member is slow, and the other that is needed around it is mute: what is left behind at that one is bounded, too, and when it is back it is asked.
+#[test]
+fn reads_around_a_slow_member_do_not_pile_up_at_a_mute_one() {
+    let (mut machine, volume) = filled(Redundancy::Single, 4);
+    machine.stalled = vec![0];
+    ask(&mut machine, volume, 0..60);
+    let answered: Vec<u64> = machine.completions.iter().map(|answer| answer.id.0).collect();
+    let lba = (0..60).find(|lba| !answered.contains(lba)).expect("a block on member 0");
+    machine.stalled = Vec::new();
+    answer_late(&mut machine);
+    answers(&mut machine);
+    let mut mute = Vec::new();
+    for round in 0..1000 {
+        machine.held = Some(Vec::new());
+        ask(&mut machine, volume, lba..lba + 1);
+        tick(&mut machine, 60);
+        let (of_mute, others): (Vec<_>, Vec<_>) = machine.held.take().expect("held").into_iter().partition(|command| command.member == MemberId(1));
+        mute.extend(of_mute);
+        others.into_iter().for_each(|command| machine.carry_out(command));
+        machine.settle();
+        assert_eq!(answers(&mut machine), 1, "round {round}");
+        assert!(mute.len() <= 64, "round {round}");
+    }
+    assert_eq!(mute.len(), 64);
+    // Now the slow one is mute, and the mute one answers.
+    machine.stalled = vec![0];
+    ask(&mut machine, volume, lba..lba + 1);
+    tick(&mut machine, 60);
+    assert_eq!(answers(&mut machine), 0, "nobody to ask");
+    mute.into_iter().for_each(|command| machine.carry_out(command));
+    machine.settle();
+    tick(&mut machine, 60);
+    assert_eq!(answers(&mut machine), 1);
+    machine.stalled = Vec::new();
+    answer_late(&mut machine);
+    assert!(machine.engine.is_quiet() && answers(&mut machine) == 0, "{}", machine.engine.describe());
+}
