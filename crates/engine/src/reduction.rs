@@ -82,7 +82,7 @@ impl Engine {
     }
 
     /// What counts against usable space, in bytes.
-    pub(crate) fn used_bytes(&self) -> u64 {
+    pub fn used_bytes(&self) -> u64 {
         if self.counts_charge() { self.volumes.charge * PLACE_UNIT as u64 } else { self.volumes.used_blocks * BLOCK_BYTES }
     }
 

@@ -146,6 +146,53 @@ fn less_memory_for_maps_loses_no_shared_blocks() {
     assert_eq!(machine.engine.self_check(), Ok(()));
 }
 
+/// A start gave pages of the map to ids of blocks that only the journal had, and then one that a block of the journal needed was not there: with a map at its bound the pool could
+/// not be opened any more.
+#[test]
+fn blocks_that_only_the_journal_has_find_their_pages_before_ids_do() {
+    let machine = Machine::journalled(Redundancy::Single, 4, 24, 4 << 20);
+    let mut options = Machine::options();
+    options.limits.map_bytes = 40 * 4096;
+    let mut machine = Machine::open_with(machine.memory, &options);
+    let sharing = machine.volume(1 << 30);
+    let create = Control::VolumeCreate { name: "plain".into(), size_bytes: 1 << 40 };
+    let Some(Ok(ControlReply::Volume(plain))) = machine.command(create) else { panic!("it is made") };
+    assert_eq!(machine.command(Control::VolumeDedup { volume: sharing, dedup: Dedup::Hash }), Some(Ok(ControlReply::Done)));
+    let (mut numbers, mut number) = (Numbers::default(), 0);
+    let mut put = |machine: &mut Machine, lba: u64| {
+        machine.request(sharing, Op::Write { offset: lba * 4096, data: Payload::copy_of(&numbers.bytes(4096)), fua: false });
+        machine.settle();
+    };
+    // With the next ones ids need another page.
+    (0..240).for_each(|lba| put(&mut machine, lba));
+    machine.flush(sharing);
+    while machine.completions.iter().all(|answer| answer.result.is_ok()) {
+        machine.completions.clear();
+        machine.write(plain, page(number), 4);
+        machine.wait_for(1);
+        number += 1;
+    }
+    machine.flush(plain);
+    machine.command(Control::Checkpoint);
+    pass(&mut machine, 20);
+    let batches = machine.memory.headers().len();
+    for lba in 0..24 {
+        put(&mut machine, lba);
+        machine.flush(sharing);
+    }
+    machine.request(plain, Op::Trim { offset: 0, length: 256 * 4096, fua: true });
+    machine.settle();
+    machine.completions.clear();
+    machine.write(plain, page(1000), 9);
+    machine.flush(plain);
+    assert!(machine.completions.iter().all(|answer| answer.result.is_ok()));
+    assert_eq!(machine.memory.headers().len(), batches, "only the journal has them");
+    let mut machine = Machine::open_with(machine.memory, &options);
+    assert_eq!(machine.byte(plain, page(1000)), 9);
+    pass(&mut machine, 60);
+    assert_eq!(machine.engine.self_check(), Ok(()));
+}
+
 /// A checkpoint wrote pages by their slots in memory. One slot was freed by a trim while it waited for its turn, and taken by the first page of a volume that did not exist
 /// when the checkpoint began: so it held a page of a volume that its own table does not have, and no start could use it.
 #[test]

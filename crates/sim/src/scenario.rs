@@ -1,7 +1,7 @@
 //! What a seed decides before the run begins: members, redundancy, geometry, limits, and when the power goes.
 
 use crate::workload::{draw_policy, draw_properties, draw_way, draws_capacity};
-use windrow_engine::{JournalSpec, Limits, PoolSpec};
+use windrow_engine::{Engine, FormatError, JournalSpec, Limits, PoolSpec};
 use windrow_layout::superblock::{Properties, RESERVED_BYTES, Reduction};
 use windrow_random::Rng;
 use windrow_units::{BLOCK_BYTES, Redundancy, Uuid};
@@ -288,7 +288,7 @@ impl Scenario {
         let (grows, grows_per_mille) = (rng.pick(&[0, 0, 0, 1, 1, 2, 3]), rng.pick(&[1, 3, 10]));
         let mut removal = Rng::stream(seed, "removal");
         let (removes, removes_per_mille) = (removal.pick(&[0, 0, 1, 1, 2, 3]), removal.pick(&[1, 3, 10]));
-        Self {
+        let drawn = Self {
             sizes,
             redundancy,
             chunk_rows,
@@ -304,7 +304,16 @@ impl Scenario {
             removes_per_mille,
             journal,
             cycles,
+        };
+        drawn.of_sufficient_size(extent_bytes)
+    }
+
+    /// Members that are too small for what else was drawn (the map of `reduction=capacity` wants many segments where they are short) get larger.
+    fn of_sufficient_size(mut self, extent_bytes: u64) -> Self {
+        while let Err(FormatError::TooSmall { segments, needed }) = Engine::plan(&self.spec(&mut Rng::stream(0, "any names"))) {
+            self.sizes.iter_mut().for_each(|size| *size += u64::from(needed - segments) * extent_bytes);
         }
+        self
     }
 
     /// The sizes of all members that there are at first: those for data, then the journal devices.

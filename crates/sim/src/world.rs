@@ -111,6 +111,8 @@ pub struct World {
     read_before: Vec<u64>,
     /// The least that user data could fill since properties began to change, or in the last turn of a pool that grows.
     usable_bytes: u64,
+    /// What user data filled before the last turn: what a trim took in it was there when a write was refused.
+    used_bytes: u64,
     /// Owners of the buffers that are not the engine.
     handles_outside: usize,
     /// The same of the memory for maps.
@@ -168,6 +170,7 @@ impl World {
             reading_back: BTreeMap::new(),
             read_before: vec![0; count],
             usable_bytes: u64::MAX,
+            used_bytes: 0,
             map_bytes: u64::MAX,
             grows: false,
             gone: Vec::new(),
@@ -477,6 +480,7 @@ impl World {
         }
         let Some(engine) = &mut self.engine else { return Ok(false) };
         (self.usable_bytes, self.map_bytes) = (u64::MAX, u64::MAX);
+        self.used_bytes = engine.used_bytes();
         if self.grows || self.model.is_changing_properties() {
             let status = engine.status();
             self.usable_bytes = status.plan.usable_bytes;

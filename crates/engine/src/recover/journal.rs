@@ -372,9 +372,26 @@ fn places_of(entry: &Entry, tables: &Tables) -> BTreeSet<SegmentId> {
 }
 
 impl Engine {
+    /// Makes sure of the page of the map with a block.
+    fn ensure_page_of(&mut self, key: BlockKey) -> Result<(), OpenError> {
+        let index = key.lba().0 / MAP_PAGE_ENTRIES as u64;
+        let Some((v, arena)) = self.volumes.get_mut(key.volume()) else { return Ok(()) };
+        if v.map.slot(index).is_none() {
+            let slot = v.map.ensure(arena, key.volume(), index).ok_or(OpenError::MapMemory { limit: self.limits.map_bytes })?;
+            arena.mark_dirty(slot);
+        }
+        Ok(())
+    }
+
     /// Puts what only records have into the queue for the log, with the orders that it has. They are to be durable in the log before anything
     /// else is decided by places there (`Journal::settle`).
     pub(super) fn readmit(&mut self, list: Vec<Readmitted>) -> Result<(), OpenError> {
+        // Before anything takes pages for ids, which nobody needs (`pages::settle` has left room for these).
+        for item in &list {
+            if let Readmitted::Block { key, .. } = item {
+                self.ensure_page_of(*key)?;
+            }
+        }
         for item in list {
             match item {
                 Readmitted::Record { entry, order } => self.queue_record(entry, order),

@@ -16,7 +16,7 @@ impl World {
             format!("{} request {}: {result:?} {orders:?}", self.now_ns, completion.id.0)
         });
         let engine = self.engine.as_ref();
-        let (usable_before, map_before) = (self.usable_bytes, self.map_bytes);
+        let (usable_before, map_before, used_before) = (self.usable_bytes, self.map_bytes, self.used_bytes);
         let is_changing = self.model.is_changing_properties();
         let full = |bytes: u64| {
             engine.is_none_or(|engine| {
@@ -27,7 +27,7 @@ impl World {
                 let least = status.plan.usable_bytes.min(usable_before);
                 // While the way of reduction changes both count.
                 let by_blocks = is_changing && status.reduction_use.blocks_bytes + status.pending_bytes + bytes > least;
-                map_is_full || by_blocks || status.used_bytes + status.pending_bytes + bytes > least
+                map_is_full || by_blocks || status.used_bytes.max(used_before) + status.pending_bytes + bytes > least
             })
         };
         self.model.complete(completion, full)?;
