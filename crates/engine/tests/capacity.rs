@@ -7,7 +7,7 @@ use windrow_engine::*;
 use windrow_io::*;
 use windrow_layout::checkpoint::{Compression, Dedup};
 use windrow_layout::superblock::{Features, Properties};
-use windrow_units::{Redundancy, VolumeId};
+use windrow_units::{MemberId, Redundancy, VolumeId};
 
 const MIB: u64 = 1 << 20;
 
@@ -208,4 +208,51 @@ fn until_the_property_is_in_force_both_ways_count() {
     machine.release();
     assert!(matches!(machine.control.pop().map(|done| done.result), Some(Ok(ControlReply::Done))));
     assert!(put(&mut machine, volume, spare + 1, &block(1000, 5)));
+}
+
+/// Ids of shared content are never given anew. In a pool that had been much larger some lay beyond the last one that a start takes for possible: the blocks were lost with it.
+#[test]
+fn members_stay_as_long_as_a_start_without_them_would_take_ids_for_damage() {
+    let machine = Machine::with_rows(Redundancy::None, 8, 12, 16, 64);
+    // (An index that fills its pages would stand in the way before.)
+    let limits = Limits { index_bytes: 1 << 10, ..Limits::default() };
+    let mut machine = Machine::open_with(machine.memory, &OpenOptions { limits, ..Machine::options() });
+    let volume = machine.volume(1 << 30);
+    assert_eq!(machine.command(Control::VolumeCompression { volume, compression: Compression::Lz4 }), Some(Ok(ControlReply::Done)));
+    assert_eq!(machine.command(Control::VolumeDedup { volume, dedup: Dedup::Hash }), Some(Ok(ControlReply::Done)));
+    assert_eq!(set(&mut machine, Reduction::Capacity), Some(Ok(ControlReply::Done)));
+    let mut blocks = 0;
+    while put(&mut machine, volume, blocks, &block(16, blocks)) && blocks < 60_000 {
+        blocks += 1;
+    }
+    machine.flush(volume);
+    let last = blocks - 1;
+    trim(&mut machine, volume, 0..last);
+    pass(&mut machine, 60);
+    machine.command(Control::Checkpoint);
+    pass(&mut machine, 60);
+    let mut machine = machine.crash();
+    let mut refused = String::new();
+    for member in 0..6 {
+        match machine.command(Control::Remove { member: MemberId(member) }) {
+            Some(Ok(_)) => {}
+            answer => {
+                refused = format!("{answer:?}");
+                break;
+            }
+        }
+        for _ in 0..500 {
+            if !machine.engine.status().restripe.active {
+                break;
+            }
+            pass(&mut machine, 3);
+        }
+        assert!(!machine.engine.status().restripe.active, "{}", machine.engine.describe());
+    }
+    let mut machine = machine.crash();
+    machine.completions.clear();
+    machine.request(volume, Op::Read { offset: last * 4096, length: 4096 });
+    assert!(machine.wait_for(1));
+    assert!(matches!(&machine.completions[0].result, Ok(Reply::Data(parts)) if parts[0][..] == block(16, last)[..]), "{:?}", machine.completions[0].result);
+    assert!(refused.contains("shared content has numbers up to"), "{refused}");
 }

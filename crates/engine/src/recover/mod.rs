@@ -28,6 +28,7 @@ mod tables;
 pub use loss::{Loss, Losses, LostBlocks};
 pub use rebuild::{RebuildPhase, RebuildProgress, RebuildReport, RebuiltVolume};
 pub(crate) use replay::place_in;
+pub(crate) use tables::ids_end;
 
 use crate::checkpoint::CheckpointState;
 use crate::format::Kept;

@@ -10,7 +10,7 @@ use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{Dedup, MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::{CheckpointRoot, Features};
-use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, VolumeId, ZoneMap};
+use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, VolumeId, Zone};
 
 /// Applies a user entry; a block with payload is shown as `shown`.
 pub(super) fn apply_entry(entry: &Entry, shown: MapEntry, tables: &mut Tables) -> Result<(), OpenError> {
@@ -27,7 +27,7 @@ pub(super) fn apply_entry(entry: &Entry, shown: MapEntry, tables: &mut Tables) -
 }
 
 fn set_block(tables: &mut Tables, volume: VolumeId, lba: Lba, entry: MapEntry) -> Result<(), OpenError> {
-    if volume == VolumeId::SHARED && lba.0 >= ids_end(&tables.zones) {
+    if volume == VolumeId::SHARED && lba.0 >= ids_end(tables.zones.zones().iter()) {
         // No pool of this size gives such an id: whatever refers to it is lost.
         return Ok(());
     }
@@ -172,9 +172,9 @@ pub(super) fn void_references(tables: &mut Tables) -> Vec<(VolumeId, Lba)> {
 }
 
 /// The first id that no pool of this size gives: by the format, whatever memory somebody gives to maps today. (Pages of maps are at most nine quarters of what the segments
-/// could hold, where reduction is capacity three times that, and 64.)
-fn ids_end(zones: &ZoneMap) -> u64 {
-    let blocks: u64 = zones.zones().iter().map(|zone| zone.shape.data_blocks() * u64::from(zone.segments)).sum();
+/// could hold, where reduction is capacity three times that, and 64.) A pool that becomes smaller is refused as long as it has such ids (`restripe/removal.rs`).
+pub(crate) fn ids_end<'z>(zones: impl Iterator<Item = &'z Zone>) -> u64 {
+    let blocks: u64 = zones.map(|zone| zone.shape.data_blocks() * u64::from(zone.segments)).sum();
     (blocks * CAPACITY_MAP_FACTOR / 4 * 9 + 64 * MAP_PAGE_ENTRIES as u64).min(u64::from(u32::MAX))
 }
 
@@ -205,7 +205,7 @@ fn void_references_beyond(volumes: &mut Volumes, end: u64) -> Vec<Lba> {
 /// reference may be in the journal only, so the place is not to be written again before all of it is in the log. Returns the ids whose content is
 /// missing, or is of another life: reads of them fail.
 pub(super) fn count_references(tables: &mut Tables, applied: Order) -> Vec<Lba> {
-    let mut wrong = void_references_beyond(&mut tables.volumes, ids_end(&tables.zones));
+    let mut wrong = void_references_beyond(&mut tables.volumes, ids_end(tables.zones.zones().iter()));
     tables.volumes.count_used();
     let volumes = &mut tables.volumes;
     let mut ids = std::mem::take(&mut volumes.ids);

@@ -14,6 +14,7 @@ use crate::control::control_answer;
 use crate::format::{payload_blocks, plan_zones};
 use crate::limits::STREAM_USER;
 use crate::member::life::Change;
+use crate::recover::ids_end;
 use crate::segment::largest_group;
 use crate::{ControlError, ControlId, Engine, Notice, Outbox, PoolPlan};
 use windrow_layout::superblock::Features;
@@ -51,7 +52,7 @@ impl Engine {
             )));
         }
         let plan = self.plan_without(&zones, self.superblock.properties.spare_per_mille)?;
-        self.check_fits(&plan)?;
+        self.check_fits(&plan, &zones)?;
         if self.moves_journal(member) && self.journal_without(member).is_none() {
             return Err(ControlError::Invalid("the journal inside the members would be too small without it; make the pool anew with a larger one".into()));
         }
@@ -109,7 +110,7 @@ impl Engine {
         plan_zones(zones, spare_per_mille, self.kept()).map_err(|error| ControlError::NoSpace(format!("without this member: {error}")))
     }
 
-    fn check_fits(&self, plan: &PoolPlan) -> Result<(), ControlError> {
+    fn check_fits(&self, plan: &PoolPlan, zones: &ZoneMap) -> Result<(), ControlError> {
         let no_space = |text: String| Err(ControlError::NoSpace(text));
         let (used, usable) = (self.used_bytes(), plan.usable_bytes);
         if used > usable {
@@ -124,6 +125,13 @@ impl Engine {
         let (pages, most) = (self.index_pages_mapped(), plan.index_pages);
         if pages > most {
             return no_space(format!("the index of deduplication has {pages} pages, {most} would be allowed afterwards"));
+        }
+        // Ids are never given anew, and a start takes one beyond the end for damage.
+        let (ids, end) = (self.volumes.ids.end(), ids_end(zones.current()));
+        if ids > end {
+            return no_space(format!(
+                "shared content has numbers up to {ids}, {end} would be allowed afterwards: delete or overwrite what shares, then stop and start the pool"
+            ));
         }
         Ok(())
     }
@@ -167,7 +175,7 @@ impl Engine {
             self.restripe.coming = Some(coming);
             return;
         }
-        let fits = self.plan_without(&coming.zones, self.superblock.properties.spare_per_mille).and_then(|plan| self.check_fits(&plan));
+        let fits = self.plan_without(&coming.zones, self.superblock.properties.spare_per_mille).and_then(|plan| self.check_fits(&plan, &coming.zones));
         if let Err(error) = fits {
             return self.refuse_removal(coming.id, error, out);
         }
