@@ -502,3 +502,23 @@ fn a_first_flush_keeps_what_has_become_a_reference_in_the_open_batch() {
     machine.flush(volume);
     verify(&mut machine.crash(), volume, 10, &[1], "after a crash");
 }
+
+/// A write of a part of a block found its content lost and failed; the client wrote the whole block again, and that became a reference to what was lost.
+#[test]
+fn content_that_an_unaligned_write_could_not_read_is_not_shared_any_more() {
+    let (mut machine, volume) = pool(Dedup::Hash);
+    let bytes = content(7);
+    machine.request(volume, Op::Write { offset: 0, data: Payload::copy_of(&bytes), fua: true });
+    rest(&mut machine, volume);
+    machine.garble(1);
+    machine.garble(2);
+    machine.completions.clear();
+    machine.out.notices.clear();
+    machine.request(volume, Op::Write { offset: 512, data: Payload::copy_of(&[1; 512]), fua: true });
+    machine.wait_for(1);
+    assert!(matches!(machine.completions[0].result, Err(RequestError::Io)));
+    assert!(machine.out.notices.iter().any(|notice| matches!(notice, Notice::Unrecoverable { lba: 0, .. })), "{:?}", machine.out.notices);
+    machine.request(volume, Op::Write { offset: 0, data: Payload::copy_of(&bytes), fua: true });
+    rest(&mut machine, volume);
+    assert_eq!(machine.read(volume, 0, 4096), bytes);
+}

@@ -14,6 +14,7 @@ use crate::pending::BlockKey;
 use crate::{Engine, Outbox};
 use windrow_io::{Payload, RequestError, RequestId};
 use windrow_layout::batch::{Entry, RangeState};
+use windrow_layout::map_entry::MapEntry;
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, Order, VolumeId};
 
 /// A change with unaligned ends whose edge blocks are being read: a write, or the ends of a zeroed range with the whole
@@ -130,6 +131,9 @@ impl Engine {
         }
         match self.whole_blocks(&write) {
             Err(error) => {
+                if error == RequestError::Io {
+                    self.note_lost_edges(&write, out);
+                }
                 self.release(write.span());
                 self.fail(write.id, error, out);
             }
@@ -157,6 +161,16 @@ impl Engine {
                 let held = Some(write.span());
                 let target = PartTarget { id: write.id, volume: write.volume, fua: write.fua, user_bytes: write.user_bytes, held };
                 self.admission.part = Some(PartWrite::new(target, pieces, first, next, blocks));
+            }
+        }
+    }
+
+    /// Blocks at its edges can not be read: the same as for a read of them.
+    fn note_lost_edges(&mut self, write: &EdgeWrite, out: &mut Outbox) {
+        for (key, _) in write.edges.iter().filter(|(_, bytes)| bytes.is_none()) {
+            let entry = self.volumes.get(key.volume()).map_or(MapEntry::HOLE, |v| v.map.get(&self.volumes.arena, key.lba()));
+            if entry.is_data() && self.pending.get(*key).is_none() {
+                self.note_lost(*key, out);
             }
         }
     }
