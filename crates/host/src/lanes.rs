@@ -7,18 +7,20 @@
 //!
 //! **No read is left behind.** Only the thread that attends puts reads into its lane; it looks at the lane whenever it has looked at its socket and whenever it
 //! is about to sleep, and does not let the session go before the lane is empty. Then nothing new comes in: what the engine wants meanwhile goes the way of
-//! all. A lane that goes with reads in it (a panic) latches the pool.
+//! all. A member that answers nothing must not hold the connection's place: after [`PATIENCE`] a thread of its own waits in its stead.
+//! A lane that goes with reads in it (a panic) latches the pool.
 //!
 //! **Locks.** A lane is locked by its thread while it drives, so it comes before the engine's lock; others lock it only to exchange a member's device, with
 //! no lock of the driver held. Its thread waits for them; only where a sink submits in the middle of a drive the lane is left out.
 
 use crate::driver::{Caller, Driver, Own};
 use crate::sessions::{SessionState, lock};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::ThreadId;
+use std::time::{Duration, Instant};
 use windrow_device::Member;
 use windrow_device::queue::ReadLane;
 use windrow_engine::api::Event;
@@ -29,6 +31,8 @@ use windrow_units::MemberId;
 const DEPTH: u32 = 128;
 /// Ends that the engine hears of at once, as in `reaper.rs`: the sooner the first are answered, the sooner the client goes on.
 const GROUP_READS: usize = 4;
+/// How long a connection that has ended waits for the reads in its lane.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 struct Inner {
     lane: ReadLane,
@@ -67,9 +71,11 @@ impl Lanes {
     }
 }
 
-fn wait_readable(fd: &OwnedFd) -> bool {
+/// Waits until then, or without end. False if that can not be done.
+fn wait_readable(fd: &OwnedFd, until: Option<Instant>) -> bool {
     let mut fds = [PollFd::new(fd, PollFlags::IN)];
-    matches!(poll(&mut fds, None), Ok(_) | Err(Errno::INTR))
+    let left = until.map(|until| Timespec::try_from(until.saturating_duration_since(Instant::now())).unwrap_or_default());
+    matches!(poll(&mut fds, left.as_ref()), Ok(_) | Err(Errno::INTR))
 }
 
 #[cfg(test)]
@@ -130,20 +136,47 @@ impl Attendance {
         !done.is_empty()
     }
 
-    /// Carries on until nothing is in flight.
-    pub(crate) fn finish(&self, driver: &Driver, session: &SessionState) {
+    /// Ends the session when nothing of its lane is in flight any more, which a thread of its own waits for if that takes long.
+    pub(crate) fn finish(&self, driver: &Arc<Driver>, session: &Arc<SessionState>) {
         if std::thread::panicking() && self.inner().is_some_and(|inner| inner.lane.in_flight() > 0 || !inner.done.is_empty()) {
-            return driver.stop("the thread of a connection failed with reads under way");
+            driver.stop("the thread of a connection failed with reads under way");
+        } else if !self.is_over(driver, session, Some(Instant::now() + PATIENCE)) {
+            if self.hand_over(driver, session) {
+                return;
+            }
+            self.is_over(driver, session, None);
         }
+        driver.sessions.close(session);
+    }
+
+    /// Carries on until nothing is in flight; false if something still is at that time.
+    fn is_over(&self, driver: &Driver, session: &SessionState, until: Option<Instant>) -> bool {
         let mut late = Vec::new();
         loop {
             while self.go_on(driver, session, &mut late, false) {}
             late.clear();
             // Not with the lock: a member that does not answer must not keep others from being exchanged.
-            let over = self.inner().is_none_or(|inner| inner.lane.in_flight() == 0 || inner.lane.is_broken());
-            if over || !wait_readable(&self.fd) {
-                return;
+            if self.inner().is_none_or(|inner| inner.lane.in_flight() == 0 || inner.lane.is_broken()) {
+                return true;
+            }
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return false;
+            }
+            if !wait_readable(&self.fd, until) {
+                return true;
             }
         }
+    }
+
+    /// Another thread waits for what is in flight; false if there can be none.
+    fn hand_over(&self, driver: &Arc<Driver>, session: &Arc<SessionState>) -> bool {
+        let Ok(fd) = self.fd.try_clone() else { return false };
+        let (inner, driver, session) = (self.inner.clone(), driver.clone(), session.clone());
+        let body = move || {
+            let heir = Self { thread: std::thread::current().id(), inner, fd };
+            heir.is_over(&driver, &session, None);
+            driver.sessions.close(&session);
+        };
+        std::thread::Builder::new().name("windrow-late".to_owned()).spawn(body).is_ok()
     }
 }

@@ -417,10 +417,10 @@ impl PoolSession {
 
 impl Drop for PoolSession {
     fn drop(&mut self) {
-        if let Some(attendance) = self.attendance() {
-            attendance.finish(&self.pool.0.driver, &self.state);
+        match self.attendance() {
+            Some(attendance) => attendance.finish(&self.pool.0.driver, &self.state),
+            None => self.pool.0.driver.sessions.close(&self.state),
         }
-        self.pool.0.driver.sessions.close(&self.state);
     }
 }
 

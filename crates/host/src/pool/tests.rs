@@ -119,6 +119,59 @@ fn a_session_does_not_go_before_the_engine_has_heard_of_its_reads() {
     assert_eq!((ended.load(Ordering::Relaxed), pool.0.driver.lanes.in_use()), (64, 0));
 }
 
+/// Reads of this member wait until the other end of its pipe is closed.
+struct Mute {
+    info: windrow_device::MemberInfo,
+    pipe: std::io::PipeReader,
+}
+
+impl Member for Mute {
+    fn info(&self) -> &windrow_device::MemberInfo {
+        &self.info
+    }
+    fn read_at(&self, _: u64, _: &mut [u8]) -> Result<(), windrow_device::DeviceError> {
+        unreachable!("reads go through the ring")
+    }
+    fn write_at(&self, _: u64, _: &[u8]) -> Result<(), windrow_device::DeviceError> {
+        unreachable!("nothing is written")
+    }
+    fn flush(&self) -> Result<(), windrow_device::DeviceError> {
+        unreachable!("nothing is flushed")
+    }
+    fn discard(&self, _: u64, _: u64) -> Result<(), windrow_device::DeviceError> {
+        unreachable!("nothing is discarded")
+    }
+    fn raw_fd(&self) -> Option<std::os::fd::RawFd> {
+        Some(std::os::fd::AsRawFd::as_raw_fd(&self.pipe))
+    }
+}
+
+/// What a mute member owes to a client that has gone kept the connection's thread, and its place among all connections, until nobody else was let in.
+#[test]
+fn a_session_goes_although_a_member_never_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("member");
+    create_file(&path, 1 << 20, Allocation::Preallocate).unwrap();
+    let info = FileMember::open(&path, &OpenOptions::default()).unwrap().info().clone();
+    let (pipe, other_end) = std::io::pipe().unwrap();
+    let mute: Arc<dyn Member> = Arc::new(Mute { info, pipe });
+    let pool = start_with(FakeMachine::new(), vec![Some(mute)], QueueKind::Automatic);
+    let session = pool.open("", Arc::new(Collector::default())).unwrap();
+    if session.attend().is_none() {
+        eprintln!("SKIPPED: no io_uring here");
+        return;
+    }
+    let mut requests = vec![request(0, Op::Read { offset: 0, length: 4096 })];
+    session.submit(&mut requests, &mut Vec::new());
+    drop(session);
+    assert_eq!(pool.0.driver.lanes.in_use(), 1, "somebody waits for it");
+    drop(other_end);
+    while pool.0.driver.lanes.in_use() > 0 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(pool.0.driver.sessions.all().is_empty());
+}
+
 /// Whoever exchanges a device holds the lane for a moment. A thread that took that for an empty lane let go of reads that nobody else would ever end.
 #[test]
 fn sessions_that_go_while_devices_are_exchanged_lose_no_read() {
