@@ -283,7 +283,7 @@ impl Engine {
         self.superblock.features.incompatible |= wish;
         let plan = self.plan_now(self.superblock.properties.spare_per_mille);
         self.superblock.features.incompatible = now;
-        plan.is_ok_and(|plan| self.used_bytes() <= plan.usable_bytes)
+        plan.is_ok_and(|plan| self.bytes_beside(&plan) <= plan.usable_bytes)
     }
 
     fn set_properties(&mut self, id: ControlId, properties: Properties, out: &mut Outbox) -> Result<(), ControlError> {
@@ -298,7 +298,7 @@ impl Engine {
         if !asks_for_more && plan.usable_bytes < self.plan.usable_bytes {
             plan = self.plan.clone();
         }
-        if asks_for_more && self.used_bytes() > plan.usable_bytes {
+        if asks_for_more && self.bytes_beside(&plan) > plan.usable_bytes {
             return Err(ControlError::NoSpace("the data in the pool leaves no room for this spare factor".into()));
         }
         let policy = self.policy_for(&properties, &plan).map_err(ControlError::Invalid)?;

@@ -86,13 +86,20 @@ impl Engine {
         if self.counts_charge() { self.volumes.charge * PLACE_UNIT as u64 } else { self.volumes.used_blocks * BLOCK_BYTES }
     }
 
+    /// What has to have space in a pool with this plan, in bytes: what counts, and the pages of the index of deduplication beyond those that the plan leaves room for (a larger
+    /// pool wrote them; a start gives them up).
+    pub(crate) fn bytes_beside(&self, plan: &PoolPlan) -> u64 {
+        self.used_bytes() + self.index_pages_beyond(plan) * BLOCK_BYTES
+    }
+
     /// True if the pool has space for this.
     pub(crate) fn has_space(&self, need: Need) -> bool {
-        let units_max = self.plan.usable_bytes / PLACE_UNIT as u64;
+        let beyond = self.index_pages_beyond(&self.plan);
+        let units_max = (self.plan.usable_bytes / PLACE_UNIT as u64).saturating_sub(beyond * u64::from(FULL_BLOCK_UNITS));
         let fits_charge = need.units == 0 || self.volumes.charge + need.units <= units_max;
         let blocks_max = match &self.reduction.change {
             Some(change) => change.blocks_max,
-            None => self.plan.usable_bytes / BLOCK_BYTES,
+            None => (self.plan.usable_bytes / BLOCK_BYTES).saturating_sub(beyond),
         };
         let fits_blocks = need.blocks == 0 || self.volumes.used_blocks + need.blocks <= blocks_max;
         match (self.superblock.properties.reduction, &self.reduction.change) {

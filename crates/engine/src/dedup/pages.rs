@@ -282,6 +282,11 @@ impl Engine {
         self.volumes.get(VolumeId::INDEX).map_or(0, |v| v.map.mapped_blocks)
     }
 
+    /// Of these, those beyond what a plan has room for.
+    pub(crate) fn index_pages_beyond(&self, plan: &crate::PoolPlan) -> u64 {
+        self.index_pages_mapped().saturating_sub(plan.index_pages)
+    }
+
     /// True if blocks of any volume may be shared, now or as soon as somebody writes.
     pub(crate) fn wants_index(&self) -> bool {
         self.volumes.iter().any(|v| v.record.dedup != windrow_layout::checkpoint::Dedup::Off)

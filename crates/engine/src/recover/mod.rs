@@ -214,6 +214,7 @@ impl Engine {
         let stray = if outcome.checkpoint_broken { stray::settle(&mut reader, &root, chain, &loaded, &mut tables)? } else { Default::default() };
         tables::clear_deleted(&mut tables)?;
         report.notes.extend(missing_content(&tables::count_references(&mut tables, outcome.restart.accepted)));
+        tables::drop_index_pages(&mut tables, plan.index_pages, outcome.restart.accepted);
         pages::settle(&mut tables, limits.map_bytes, &outcome.readmitted);
         tables::count_live(&mut tables, &loaded);
         let counters = load::counters(&mut reader, &loaded)?;

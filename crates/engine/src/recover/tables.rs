@@ -242,6 +242,27 @@ pub(super) fn count_references(tables: &mut Tables, applied: Order) -> Vec<Lba> 
     wrong
 }
 
+/// Gives up pages of the index of deduplication beyond those that the pool has room for: it was larger when they were written. Each is a hint, and nobody misses it.
+pub(super) fn drop_index_pages(tables: &mut Tables, most: u64, applied: Order) {
+    let Some((index, arena)) = tables.volumes.get_mut(VolumeId::INDEX) else { return };
+    let mut next = most / MAP_PAGE_ENTRIES as u64;
+    while let Some(page) = index.map.next_page(next, u64::from(u32::MAX)) {
+        next = page + 1;
+        for lba in (page * MAP_PAGE_ENTRIES as u64..next * MAP_PAGE_ENTRIES as u64).filter(|lba| *lba >= most) {
+            let entry = index.map.get(arena, Lba(lba));
+            if entry == MapEntry::HOLE {
+                continue;
+            }
+            index.map.replace(arena, Lba(lba), MapEntry::HOLE);
+            if entry.has_payload() {
+                let segment = tables.segments.get_mut(tables.codec.segment(entry.place()));
+                segment.superseded_by = segment.superseded_by.max(applied);
+            }
+        }
+    }
+    tables.volumes.count_used();
+}
+
 /// Counts live payload of every segment, and its packed pieces, from the maps and from the checkpoint's own pages.
 pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpoint::Loaded) {
     let mut live = vec![(0u32, 0u32); tables.segments.count() as usize];

@@ -141,7 +141,8 @@ impl Engine {
         if target.usable_bytes <= self.plan.usable_bytes {
             return Err(ControlError::Invalid("the pool would not have more usable space: the new members are too small".into()));
         }
-        if self.used_bytes() > self.plan_over(&zones, self.superblock.properties.spare_per_mille).map_err(refuse)?.usable_bytes {
+        let plan = self.plan_over(&zones, self.superblock.properties.spare_per_mille).map_err(refuse)?;
+        if self.bytes_beside(&plan) > plan.usable_bytes {
             return Err(ControlError::NoSpace("the pool is too full to hold the tables of two layouts; trim or delete something first".into()));
         }
         Ok(zones)

@@ -112,7 +112,7 @@ impl Engine {
 
     fn check_fits(&self, plan: &PoolPlan, zones: &ZoneMap) -> Result<(), ControlError> {
         let no_space = |text: String| Err(ControlError::NoSpace(text));
-        let (used, usable) = (self.used_bytes(), plan.usable_bytes);
+        let (used, usable) = (self.bytes_beside(plan), plan.usable_bytes);
         if used > usable {
             return no_space(format!("{used} bytes are in use, {usable} would be usable afterwards: trim or delete {} bytes first", used - usable));
         }
@@ -121,10 +121,6 @@ impl Engine {
             return no_space(format!(
                 "the map has {pages} pages, {most} would be allowed afterwards: what is written lies too scattered; trim or delete something first"
             ));
-        }
-        let (pages, most) = (self.index_pages_mapped(), plan.index_pages);
-        if pages > most {
-            return no_space(format!("the index of deduplication has {pages} pages, {most} would be allowed afterwards"));
         }
         // Ids are never given anew, and a start takes one beyond the end for damage.
         let (ids, end) = (self.volumes.ids.end(), ids_end(zones.current()));

@@ -136,7 +136,7 @@ impl Engine {
     fn rest_units(&self, segment: u64) -> u64 {
         let segments = u64::from(self.plan.segments.saturating_sub(self.plan.reserve_segments));
         let spare = segments * segment / 1000 * u64::from(self.superblock.properties.spare_per_mille);
-        let unused = (self.plan.usable_bytes.saturating_sub(self.used_bytes()) / BLOCK_BYTES) * DATA_UNITS;
+        let unused = (self.plan.usable_bytes.saturating_sub(self.bytes_beside(&self.plan)) / BLOCK_BYTES) * DATA_UNITS;
         ((spare + unused) / PACE_GARBAGE_SHARE).min(PACE_REST_SEGMENTS * segment)
     }
 

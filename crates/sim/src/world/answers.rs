@@ -24,7 +24,8 @@ impl World {
                 // Each block of a request may need a page of the map, and one more leads up to it.
                 let map_is_full = status.map_pages + bytes / BLOCK_BYTES + 1 > status.map_pages_max;
                 let map_is_full = map_is_full || status.map_bytes + bytes + BLOCK_BYTES > status.limits.map_bytes.min(map_before);
-                let least = status.plan.usable_bytes.min(usable_before);
+                let beyond = status.dedup.index_pages.saturating_sub(status.plan.index_pages) * BLOCK_BYTES;
+                let least = status.plan.usable_bytes.min(usable_before).saturating_sub(beyond);
                 // While the way of reduction changes both count.
                 let by_blocks = is_changing && status.reduction_use.blocks_bytes + status.pending_bytes + bytes > least;
                 map_is_full || by_blocks || status.used_bytes.max(used_before) + status.pending_bytes + bytes > least
