@@ -21,11 +21,13 @@
 
 pub mod lives;
 pub mod plan;
+mod tally;
 pub mod trail;
 
 use crate::place::{Place, Placement, Survey};
 use lives::{AGES, Lives, age_bucket};
 use plan::{PLANS, Planner};
+use tally::Tally;
 use trail::Trail;
 
 /// Not live.
@@ -85,8 +87,8 @@ pub struct Learned {
     blocks: Vec<Known>,
     lives: Lives,
     planner: Planner,
-    segment_deaths: Vec<f32>,
-    segment_exposure: Vec<f32>,
+    segment_deaths: Tally,
+    segment_exposure: Tally,
     segment_rate: Vec<f32>,
     surveyed_at: u32,
     hand: u32,
@@ -103,8 +105,8 @@ impl Learned {
             blocks: vec![Known::NOTHING; blocks as usize],
             lives: Lives::new(blocks),
             planner: Planner::new(usize::from(options.streams)),
-            segment_deaths: vec![0.0; PLANS * AGES],
-            segment_exposure: vec![0.0; PLANS * AGES],
+            segment_deaths: Tally::new(PLANS * AGES),
+            segment_exposure: Tally::new(PLANS * AGES),
             segment_rate: vec![0.0; PLANS * AGES],
             surveyed_at: 0,
             hand: 0,
@@ -205,7 +207,7 @@ impl Placement for Learned {
         }
         self.lives.died(trail.cell(), age);
         if place.age > 0 {
-            self.segment_deaths[usize::from(place.tag) * AGES + age_bucket(place.age)] += 1.0;
+            self.segment_deaths.count(usize::from(place.tag) * AGES + age_bucket(place.age));
         }
     }
 
@@ -219,19 +221,20 @@ impl Placement for Learned {
     fn survey(&mut self, now: u32, log: &dyn Survey) {
         let passed = now.wrapping_sub(self.surveyed_at) as f32;
         self.surveyed_at = now;
+        let most = self.options.segment_blocks as f32 * passed;
         log.sealed(&mut |place, live| {
-            self.segment_exposure[usize::from(place.tag) * AGES + age_bucket(place.age)] += live as f32 * passed;
+            self.segment_exposure.add(usize::from(place.tag) * AGES + age_bucket(place.age), live as f32 * passed, most);
         });
         for plan in 0..PLANS {
             let row = plan * AGES..(plan + 1) * AGES;
-            let deaths: f32 = self.segment_deaths[row.clone()].iter().sum();
-            let exposure: f32 = self.segment_exposure[row.clone()].iter().sum();
+            let deaths: f32 = row.clone().map(|at| self.segment_deaths.get(at)).sum();
+            let exposure: f32 = row.clone().map(|at| self.segment_exposure.get(at)).sum();
             // A segment of which nothing is known is taken to die as its plan says.
             let all = (deaths + 8.0) / (exposure + 8.0 * lives::edge(plan));
             for at in row {
-                self.segment_rate[at] = (self.segment_deaths[at] + SEGMENT_DOUBT) / (self.segment_exposure[at] + SEGMENT_DOUBT / all);
-                self.segment_deaths[at] *= SURVEY_KEEP;
-                self.segment_exposure[at] *= SURVEY_KEEP;
+                self.segment_rate[at] = (self.segment_deaths.get(at) + SEGMENT_DOUBT) / (self.segment_exposure.get(at) + SEGMENT_DOUBT / all);
+                self.segment_deaths.fade(at, SURVEY_KEEP);
+                self.segment_exposure.fade(at, SURVEY_KEEP);
             }
         }
     }

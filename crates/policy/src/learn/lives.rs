@@ -1,5 +1,6 @@
 //! How long blocks live: chances of death by what is known of a block and by its age.
 
+use super::tally::Tally;
 use super::trail::{CELLS, ROWS, UNKNOWN};
 
 /// Age buckets: half octaves.
@@ -21,13 +22,14 @@ pub fn edge(bucket: usize) -> f32 {
 /// Counts, all fading.
 pub struct Lives {
     blocks: f32,
-    deaths: Vec<f32>,
-    seen: Vec<f32>,
-    moved: Vec<f32>,
-    born: Vec<f32>,
+    deaths: Tally,
+    seen: Tally,
+    moved: Tally,
+    born: Tally,
     /// Time that the counts stand for.
     pub(super) time: f32,
-    passed: f32,
+    /// Births since that was last summed up: at most 2^30, then there is a plan.
+    passed: u32,
 }
 
 /// Deaths that a guess weighs as much as.
@@ -35,65 +37,64 @@ const DOUBT: f32 = 2.0;
 
 impl Lives {
     pub(super) fn new(blocks: u32) -> Self {
-        let table = || vec![0.0; CELLS * AGES];
-        Self { blocks: blocks as f32, deaths: table(), seen: table(), moved: table(), born: vec![0.0; CELLS], time: 0.0, passed: 0.0 }
+        let table = || Tally::new(CELLS * AGES);
+        Self { blocks: blocks as f32, deaths: table(), seen: table(), moved: table(), born: Tally::new(CELLS), time: 0.0, passed: 0 }
     }
 
     #[inline]
     pub(super) fn born(&mut self, cell: usize) {
-        self.born[cell] += 1.0;
-        self.passed += 1.0;
+        self.born.count(cell);
+        self.passed += 1;
     }
 
     #[inline]
     pub(super) fn died(&mut self, cell: usize, age: u32) {
-        self.deaths[cell * AGES + age_bucket(age)] += 1.0;
+        self.deaths.count(cell * AGES + age_bucket(age));
     }
 
     #[inline]
     pub(super) fn moved(&mut self, cell: usize, age: u32) {
-        self.moved[cell * AGES + age_bucket(age)] += 1.0;
+        self.moved.count(cell * AGES + age_bucket(age));
     }
 
     #[inline]
     pub(super) fn seen(&mut self, cell: usize, age: u32) {
-        self.seen[cell * AGES + age_bucket(age)] += 1.0;
+        self.seen.count(cell * AGES + age_bucket(age));
     }
 
     pub(super) fn flow(&self, cell: usize, age: usize) -> f32 {
-        self.moved[cell * AGES + age] + if age == 0 { self.born[cell] } else { 0.0 }
+        self.moved.get(cell * AGES + age) + if age == 0 { self.born.get(cell) } else { 0.0 }
     }
 
     pub(super) fn is_used(&self, cell: usize) -> bool {
-        self.born[cell] > 0.5 || self.seen[cell * AGES..][..AGES].iter().chain(&self.moved[cell * AGES..][..AGES]).any(|count| *count > 0.2)
+        self.born.get(cell) > 0.5 || (cell * AGES..(cell + 1) * AGES).any(|at| self.seen.get(at) > 0.2 || self.moved.get(at) > 0.2)
     }
 
     /// Takes in what was counted since the last call.
     pub(super) fn settle(&mut self) {
-        self.time += self.passed;
-        self.passed = 0.0;
+        self.time += std::mem::take(&mut self.passed) as f32;
     }
 
     /// Lets all counts fade.
     pub(super) fn fade(&mut self, keep: f32) {
-        for count in self.deaths.iter_mut().chain(&mut self.seen).chain(&mut self.moved).chain(&mut self.born) {
-            *count *= keep;
+        for counts in [&mut self.deaths, &mut self.seen, &mut self.moved, &mut self.born] {
+            counts.fade_all(keep);
         }
         self.time *= keep;
     }
 
     /// Deaths and exposure (live blocks times time) of a cell by age.
     fn raw(&self, cell: usize) -> [(f32, f32); AGES] {
-        let deaths = &self.deaths[cell * AGES..][..AGES];
-        let seen = &self.seen[cell * AGES..][..AGES];
+        let at = |age: usize| cell * AGES + age;
         let mut out = [(0.0, 0.0); AGES];
         let mut later = 0.0;
         for age in (0..AGES).rev() {
             let width = edge(age + 1) - edge(age);
             // Those that died at this age or later were exposed for certain; samples know those that did not die as well.
-            let certain = (later + 0.5 * deaths[age]) * width;
-            out[age] = (deaths[age], certain.max(seen[age] * self.blocks));
-            later += deaths[age];
+            let deaths = self.deaths.get(at(age));
+            let certain = (later + 0.5 * deaths) * width;
+            out[age] = (deaths, certain.max(self.seen.get(at(age)) * self.blocks));
+            later += deaths;
         }
         out
     }

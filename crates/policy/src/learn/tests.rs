@@ -48,3 +48,27 @@ fn the_price_follows_what_victims_cost() {
     }
     assert!((learned.price() / 3e-3).log2().abs() < 0.5, "{}", learned.price());
 }
+
+/// Deaths stood still at 2^24 while the exposure went on growing: segments of large pools looked as if they hardly died.
+#[test]
+fn rates_of_segments_stay_true_however_many_die() {
+    struct One(Place);
+    impl Survey for One {
+        fn sealed(&self, each: &mut dyn FnMut(Place, u32)) {
+            each(self.0, 1 << 16);
+        }
+    }
+    let place = Place { segment: 0, tag: 20, age: 5000 };
+    let mut learned = Learned::new(4, LearnedOptions { segment_blocks: 1 << 16, ..options() });
+    learned.user(2, 0);
+    let mut now = 0;
+    for _ in 0..3 {
+        // 2^23 deaths in 2^25 times of 2^16 live blocks: a rate of 2^-18.
+        for _ in 0..1 << 23 {
+            learned.died(2, now, place, false);
+        }
+        now += 1 << 25;
+        learned.survey(now, &One(place));
+    }
+    assert!((learned.rate(place) * (1 << 18) as f32 - 1.0).abs() < 0.01, "{}", learned.rate(place));
+}

@@ -41,3 +41,29 @@ fn what_surely_lived_bounds_the_exposure_that_samples_missed() {
     let width = edge(age_bucket(64) + 1) - edge(age_bucket(64));
     assert!(chance <= 2.1 / width, "{chance}");
 }
+
+/// Counts were single `f32`, which stand still at 2^24: from some 40 GiB of live blocks on, the busiest cells had too few deaths, and plans were made for lives that
+/// nobody had.
+#[test]
+fn counts_of_large_pools_go_on_growing() {
+    const MORE: u32 = 1 << 18;
+    let mut lives = Lives::new(1 << 30);
+    let (cell, age) = (10 * ROWS + 10, age_bucket(1000));
+    for counts in [&mut lives.deaths, &mut lives.moved, &mut lives.seen] {
+        (0..1 << 13).for_each(|_| counts.add(cell * AGES + age, (1 << 13) as f32, 32.0));
+    }
+    (0..1 << 13).for_each(|_| lives.born.add(cell, (1 << 13) as f32, 32.0));
+    lives.passed = 1 << 26;
+    for _ in 0..MORE {
+        lives.born(cell);
+        lives.died(cell, 1000);
+        lives.moved(cell, 1000);
+        lives.seen(cell, 1000);
+    }
+    lives.settle();
+    let expected = ((1 << 26) + MORE) as f32;
+    let at = cell * AGES + age;
+    assert_eq!([lives.deaths.get(at), lives.moved.get(at), lives.seen.get(at), lives.born.get(cell), lives.time], [expected; 5]);
+    lives.fade(0.5);
+    assert_eq!([lives.deaths.get(at), lives.flow(cell, age), lives.born.get(cell), lives.time], [expected / 2.0; 4]);
+}
