@@ -2,8 +2,8 @@
 //!
 //! **blktrace**: 48 bytes and what they announce, in the byte order of the machine that recorded them: magic `0x65617407`, sequence, time ns (8),
 //! sector (8), bytes, action, pid, device, cpu, error (2), length of what follows (2). The low byte of `action` is the event (1 queued, 7 issued,
-//! 8 completed), its upper half flags: 1 read, 2 write, 4 flush before, 0x200 passed through, 0x400 note, 0x4000 discard... as the kernel's
-//! `blktrace_api.h` has them.
+//! 8 completed), its upper half flags: 1 read, 2 write, 4 flush before, 0x200 passed through, 0x400 note, 0x2000 discard, 0x8000 FUA... as the
+//! kernel's `blktrace_api.h` has them. Write-zeroes have the flag of writes and no other, so they are read as writes.
 //!
 //! **vscsi** (VMware, the CloudPhysics traces), little-endian: version 1 has records of 32 bytes: serial, length, segments (4 each), command,
 //! version (2 each), block of 512 bytes, time us (8 each). Version 2 has 40: command, version (2 each), serial, length, segments (4 each), block,
@@ -61,7 +61,7 @@ const WRITE: u32 = 1 << 1;
 const FLUSH: u32 = 1 << 2;
 const PASSED: u32 = 1 << 9;
 const NOTE: u32 = 1 << 10;
-const DISCARD: u32 = 1 << 14;
+const DISCARD: u32 = 1 << 13;
 const FUA: u32 = 1 << 15;
 
 struct Fields<'a> {

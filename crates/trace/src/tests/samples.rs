@@ -20,6 +20,12 @@ fn blkparse() {
   8,16   1        5     0.000200000  5314  Q  FN [fsync]
   8,0    1        6     1.500000000  5314  Q   D 2048 + 4096 [fstrim]
   8,16   1        7     1.500000000  5314  Q  RA 0 + 256 [cat]
+  8,16   1        8     1.500000000  5314  Q   N 4096 + 8 [blkdiscard]
+  8,16   1        8     1.500000000  5314  Q  WZ 4104 + 8 [blkdiscard]
+  8,16   1        8     1.500000000  5314  Q   N [kworker]
+  8,16   1        8     1.500000000  5314  Q   N 36 (12 00 00 00 24 00) [smartd]
+  8,16   1        8     1.500000000  5314  Q  ZR 0 + 524288 [mkfs.xfs]
+  8,16   1        8     1.500000000  5314  Q ZAS 0 + 8 [kworker]
   8,16   1        8     1.500000000     0  m   N cfq 5314 something
   8,16   1        9     1.600000000     0  C   W 1611592 + 8 [0]
 CPU0 (8,16):
@@ -36,6 +42,9 @@ Skips: 0 forward (0 -   0.0%)
         request(Flush, 0, 0, 0, 200_000),
         request(Trim, 1, 2048 * 512, 4096 * 512, 1_500_000_000),
         request(Read, 0, 0, 131_072, 1_500_000_000),
+        // Write-zeroes by either name; they take no space.
+        request(Trim, 0, 4096 * 512, 4096, 1_500_000_000),
+        request(Trim, 0, 4104 * 512, 4096, 1_500_000_000),
     ];
     sample(Format::Blkparse, text.as_bytes(), &queued);
     // What was completed is asked for by name; what was issued counts where nothing was queued.
@@ -132,7 +141,7 @@ fn blktrace_record(big: bool, action: u32, sector: u64, bytes: u32, time: u64, a
 
 #[test]
 fn blktrace() {
-    // Flags in the upper half: 2 write, 4 flush before, 0x400 note, 0x4000 discard, 0x8000 FUA; events below: 1 queued, 7 issued.
+    // Flags in the upper half: 2 write, 4 flush before, 0x400 note, 0x2000 discard, 0x8000 FUA; events below: 1 queued, 7 issued.
     for big in [false, true] {
         let record = |action, sector, bytes, time, after: &[u8]| blktrace_record(big, action, sector, bytes, time, after);
         let bytes = [
@@ -140,7 +149,7 @@ fn blktrace() {
             record(2 << 16 | 1, 100, 4096, 1000, b""),
             record(2 << 16 | 7, 100, 4096, 1500, b""),
             record(0x8006 << 16 | 1, 8, 512, 2000, b"cgroup"),
-            record(0x4002 << 16 | 1, 0, 1 << 20, 3000, b""),
+            record(0x2002 << 16 | 1, 0, 1 << 20, 3000, b""),
             record(4 << 16 | 1, 0, 0, 4000, b""),
             record(1 << 16 | 1, 16, 8192, 5000, b""),
             record(0x202 << 16 | 1, 16, 8192, 6000, b""),

@@ -69,30 +69,34 @@ pub struct Asked {
     flush: bool,
     kind: Option<Kind>,
     fua: bool,
+    /// Without a place it is no error, but no request either: commands that are passed through have the same letter.
+    placeless: bool,
 }
 
-/// Reads the letters: F in front, then what it is, then F for FUA among others.
+/// Reads the letters: F in front, then what it is, then F for FUA among others. Write-zeroes are N, or WZ, and trims: they take no space. What zones are
+/// asked for (Z) is left out: where an append goes is not told, and nothing else in a trace says how long zones are.
 pub fn kind_of(what: &[u8]) -> Result<Asked, Problem> {
     let (flush, rest) = what.strip_prefix(b"F").map_or((false, what), |rest| (true, rest));
     let kind = match rest.first() {
         Some(b'R') => Some(Kind::Read),
+        Some(b'W') if rest.get(1) == Some(&b'Z') => Some(Kind::Trim),
         Some(b'W') => Some(Kind::Write),
-        Some(b'D') => Some(Kind::Trim),
-        Some(b'F' | b'N' | b'S' | b'M' | b'A') | None => None,
+        Some(b'D' | b'N') => Some(Kind::Trim),
+        Some(b'F' | b'S' | b'M' | b'A' | b'Z') | None => None,
         Some(_) => return Err(format!("the kind of request is '{}'", show(what))),
     };
-    Ok(Asked { flush, kind, fua: kind == Some(Kind::Write) && rest[1..].contains(&b'F') })
+    Ok(Asked { flush, kind, fua: kind == Some(Kind::Write) && rest[1..].contains(&b'F'), placeless: flush || rest.first() == Some(&b'N') })
 }
 
 /// Reads `sector + sectors`.
 pub fn sectors(fields: &mut Fields<'_>, asked: Asked, device: u32, time: u64) -> Result<Found, Problem> {
-    let Asked { flush, kind, fua } = asked;
+    let Asked { flush, kind, fua, placeless } = asked;
     let before = flush.then(|| Request::new(Kind::Flush, device, 0, 0, time));
     let Some(kind) = kind else { return Ok([before, None]) };
     // A flush that carries nothing has no sector, and its process stands here.
     let sector = match fields.next().map(number) {
         Some(Some(sector)) => sector,
-        _ if flush => return Ok([before, None]),
+        _ if placeless => return Ok([before, None]),
         _ => return Err("there is no sector".to_owned()),
     };
     let length = match fields.next() {

@@ -68,6 +68,8 @@ mod tests {
         assert_eq!(read("a b-1 [000] .....     1.000000: block_bio_queue: 8,16 FWS 0 + 0 [jbd2]"), Line::Requests([Some(flush), None]));
         let trim = Request::new(Kind::Trim, 0, 0, 1 << 20, 1_000_000_000);
         assert_eq!(read("f-1 [000] .....     1.000000: block_bio_queue: 8,16 D 0 + 2048 [fstrim]"), Line::Requests([None, Some(trim)]));
+        assert_eq!(read("f-1 [000] .....     1.000000: block_bio_queue: 8,16 N 0 + 2048 [mkfs]"), Line::Requests([None, Some(trim)]));
+        assert_eq!(read("f-1 [000] .....     1.000000: block_bio_queue: 8,16 ZR 0 + 2048 [mkfs]"), Line::Aside);
         assert_eq!((read("CPU:1 [LOST 123 EVENTS]"), read("# tracer: nop"), read("")), (Line::Lost(123), Line::Aside, Line::Aside));
         assert!(
             tracepoint("f-1 [000] ..... x: block_bio_queue: 8,16 W 0 + 8 [f]").is_err()
