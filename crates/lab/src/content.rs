@@ -1,17 +1,50 @@
 //! What the blocks of a member hold. A block is kept as one word of eight bytes that is repeated to its end, and the words before that, if
-//! there are any: blocks of users are all one word, so are sums of such blocks (P and Q); headers and records have a head. So large members fit
-//! into memory, and nothing is left out.
+//! there are any: blocks of users are all one word, so are sums of such blocks (P and Q); headers and records have a head. Or as one word that the
+//! others follow from ([`spread`]): blocks of users that can not be compressed. So large members fit into memory, and nothing is left out.
 
 use rustc_hash::FxHashMap;
 use windrow_units::BLOCK_SIZE;
 
 const WORDS: usize = BLOCK_SIZE / 8;
 
+/// From word to word of a block that is [`spread`]: odd, so that no word comes twice, and without a pattern in its bytes.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Fills a block with what follows from one word, and what no codec makes smaller.
+pub fn spread(word: u64, block: &mut [u8]) {
+    let mut word = word;
+    for bytes in block.chunks_exact_mut(8) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+        word = word.wrapping_add(STEP);
+    }
+}
+
+/// True for a block that [`spread`] made.
+fn is_spread(block: &[u8]) -> bool {
+    let mut word = word_at(block, 0);
+    block.chunks_exact(8).all(|bytes| {
+        let same = bytes == word.to_le_bytes();
+        word = word.wrapping_add(STEP);
+        same
+    })
+}
+
+/// How a block is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kept {
+    /// The word, repeated.
+    Word,
+    /// A head, then the word, repeated.
+    Head,
+    /// The word, [`spread`].
+    Spread,
+}
+
 /// The blocks of one member.
 #[derive(Clone, Debug)]
 pub struct Content {
     words: Vec<u64>,
-    has_head: Vec<bool>,
+    kept: Vec<Kept>,
     heads: FxHashMap<usize, Box<[u64]>>,
 }
 
@@ -24,7 +57,7 @@ fn word_at(bytes: &[u8], at: usize) -> u64 {
 impl Content {
     /// So many blocks of zeroes.
     pub fn new(blocks: u64) -> Self {
-        Self { words: vec![0; blocks as usize], has_head: vec![false; blocks as usize], heads: FxHashMap::default() }
+        Self { words: vec![0; blocks as usize], kept: vec![Kept::Word; blocks as usize], heads: FxHashMap::default() }
     }
 
     /// Blocks.
@@ -54,15 +87,23 @@ impl Content {
     }
 
     fn put(&mut self, at: usize, block: &[u8]) {
+        if is_spread(block) {
+            return self.keep(at, word_at(block, 0), Kept::Spread);
+        }
         let word = word_at(block, WORDS - 1);
         let head = block.chunks_exact(8).rposition(|bytes| bytes != word.to_le_bytes()).map_or(0, |last| last + 1);
-        self.words[at] = word;
+        self.keep(at, word, if head > 0 { Kept::Head } else { Kept::Word });
         if head > 0 {
             self.heads.insert(at, (0..head).map(|i| word_at(block, i)).collect());
-        } else if self.has_head[at] {
+        }
+    }
+
+    fn keep(&mut self, at: usize, word: u64, kept: Kept) {
+        if self.kept[at] == Kept::Head && kept != Kept::Head {
             self.heads.remove(&at);
         }
-        self.has_head[at] = head > 0;
+        self.words[at] = word;
+        self.kept[at] = kept;
     }
 
     /// Fills a buffer from anywhere.
@@ -85,9 +126,12 @@ impl Content {
     }
 
     fn get(&self, at: usize, block: &mut [u8]) {
+        if self.kept[at] == Kept::Spread {
+            return spread(self.words[at], block);
+        }
         let word = self.words[at].to_le_bytes();
         block.chunks_exact_mut(8).for_each(|bytes| bytes.copy_from_slice(&word));
-        if self.has_head[at]
+        if self.kept[at] == Kept::Head
             && let Some(head) = self.heads.get(&at)
         {
             block.chunks_exact_mut(8).zip(head).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_le_bytes()));
@@ -108,9 +152,10 @@ mod tests {
             let blocks = 1 + rng.below(3) as usize;
             let at = rng.below((BLOCKS - blocks) as u64) as usize;
             let mut bytes = rng.bits().to_le_bytes().repeat(blocks * BLOCK_SIZE / 8);
-            // Blocks of one word, blocks with a head, and blocks that differ in their last byte only.
-            match round % 3 {
+            // Blocks of one word, blocks with a head, blocks that differ in their last byte only, and blocks that are spread.
+            match round % 4 {
                 0 => {}
+                3 => bytes.chunks_exact_mut(BLOCK_SIZE).for_each(|block| spread(rng.bits(), block)),
                 1 => (0..rng.below(BLOCK_SIZE as u64) as usize).for_each(|i| bytes[i] = rng.bits() as u8),
                 _ => bytes[blocks * BLOCK_SIZE - 1] ^= 1,
             }
@@ -133,6 +178,10 @@ mod tests {
         assert_eq!(content.head_bytes(), 0);
         content.write(0, &[&[1u8; 16][..], &[0; BLOCK_SIZE - 16]].concat());
         assert_eq!(content.head_bytes(), 16);
+        let mut block = [0; BLOCK_SIZE];
+        spread(12345, &mut block);
+        content.write(0, &block);
+        assert_eq!(content.head_bytes(), 0);
         content.write(0, &[7; BLOCK_SIZE]);
         assert_eq!(content.head_bytes(), 0);
     }

@@ -168,6 +168,7 @@ fn run_engine<I: Iterator<Item = Operation>>(
                 steady_after,
                 checkpoint_after: 0,
                 flush_after: arguments.flush_every,
+                journal: arguments.flush_every > 0,
             };
             let mut progress = Progress::new(format!("engine, {} at {spare}", policy.name()));
             let mut tell = |done: u64| {

@@ -58,7 +58,7 @@ impl Shape {
     pub fn segments(&self) -> u32 {
         let all = f64::from(self.live_blocks) / (1.0 - self.spare) / f64::from(self.segment_blocks + self.header_blocks);
         // The smallest log that can be cleaned has an open, a free and a sealed segment beside what is live.
-        (all - 1e-9).ceil() as u32 + if self.space == Space::Share { STREAMS_MAX as u32 + 4 } else { 0 }
+        ((all - 1e-9).ceil() as u32).saturating_add(if self.space == Space::Share { STREAMS_MAX as u32 + 4 } else { 0 })
     }
 
     /// The fewest segments that can be cleaned: those of the live blocks, an open one and a free one.
@@ -217,7 +217,7 @@ impl<P: Placement> Log<P> {
         match operation {
             Operation::Write { block, count } => (block..block + count).for_each(|block| self.write(block)),
             Operation::Trim { block, count } => (block..block + count).for_each(|block| self.trim(block)),
-            Operation::Pause { .. } => {}
+            Operation::Pause { .. } | Operation::Flush | Operation::Durable => {}
         }
     }
 

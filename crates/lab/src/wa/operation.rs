@@ -23,6 +23,10 @@ pub enum Operation {
         /// Blocks that members could have taken in that time.
         blocks: u32,
     },
+    /// What was written before is to be durable. Costs the simulated log nothing.
+    Flush,
+    /// The write that follows is to be durable when it is answered. Costs the simulated log nothing.
+    Durable,
 }
 
 impl Operation {

@@ -47,6 +47,16 @@ pub struct Outcome {
     pub bytes_per_block: f64,
 }
 
+/// Bytes of memory that a run takes for so many blocks written by users, the fill included: tables for each block, and what is to come for the oracle.
+pub fn memory_bytes(policy: &Policy, shape: &Shape, written: u64) -> u64 {
+    let (blocks, segments) = (u64::from(shape.blocks), u64::from(shape.segments()));
+    let slots = segments.saturating_mul(u64::from(shape.segment_blocks));
+    // The writes in their order, while their deaths are looked for; the first vector grows by doubling.
+    let future = if policy.placement == PlacementKind::Oracle { written.saturating_mul(12) } else { 0 };
+    let tables = blocks * (4 + u64::from(policy.placement.bytes_per_block())) + segments * 80 + u64::from(shape.segment_blocks) * 12;
+    slots.saturating_mul(4).saturating_add(tables).saturating_add(future)
+}
+
 /// Runs a policy. `operations` is gone through once, twice for the oracle; `tell` hears of users' writes done now and then and may stop the run by answering false.
 ///
 /// # Errors
@@ -146,31 +156,44 @@ fn drive<P: Placement>(
     // Writes are made in groups; what is measured is measured behind the same operation as if they were made one by one.
     let mut next_look = next_window.min(next_tell).min(plan.steady_after);
     for operation in operations {
-        match operation {
-            Operation::Write { block, count } => writes.add(&mut log, block, count),
-            Operation::Trim { .. } => writes.flush(&mut log).apply(operation),
-            Operation::Pause { blocks } => writes.flush(&mut log).idle(blocks, plan.idle_free),
-        }
-        if writes.written < next_look {
-            continue;
-        }
-        let written = writes.flush(&mut log).counts().written;
-        if written >= next_window {
-            outcome.windows.push(log.counts().since(window).waf());
-            window = log.counts();
-            next_window += plan.window.max(1);
-        }
-        if steady.is_none() && written >= plan.steady_after {
-            log.forget_victims();
-            steady = Some(log.counts());
-        }
-        if written >= next_tell {
-            next_tell += TELL;
-            if !tell(written) {
-                return Err("stopped".into());
+        let (mut block, mut left) = match operation {
+            Operation::Write { block, count } => (block, count),
+            Operation::Trim { .. } => {
+                writes.flush(&mut log).apply(operation);
+                continue;
             }
+            Operation::Pause { blocks } => {
+                writes.flush(&mut log).idle(blocks, plan.idle_free);
+                continue;
+            }
+            Operation::Flush | Operation::Durable => continue,
+        };
+        // In pieces that end where something is measured: a fill is one operation, and has many windows.
+        while left > 0 {
+            let piece = u64::from(left).min(next_look.saturating_sub(writes.written).max(1)) as u32;
+            writes.add(&mut log, block, piece);
+            (block, left) = (block + piece, left - piece);
+            if writes.written < next_look {
+                continue;
+            }
+            let written = writes.flush(&mut log).counts().written;
+            if written >= next_window {
+                outcome.windows.push(log.counts().since(window).waf());
+                window = log.counts();
+                next_window = next_window.saturating_add(plan.window.max(1));
+            }
+            if steady.is_none() && written >= plan.steady_after {
+                log.forget_victims();
+                steady = Some(log.counts());
+            }
+            if written >= next_tell {
+                next_tell += TELL;
+                if !tell(written) {
+                    return Err("stopped".into());
+                }
+            }
+            next_look = next_window.min(next_tell).min(if steady.is_none() { plan.steady_after } else { u64::MAX });
         }
-        next_look = next_window.min(next_tell).min(if steady.is_none() { plan.steady_after } else { u64::MAX });
     }
     writes.flush(&mut log);
     outcome.counts = log.counts();

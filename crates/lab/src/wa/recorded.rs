@@ -1,0 +1,189 @@
+//! A recorded trace as operations on a volume.
+//!
+//! Two passes over its requests. 1 [`Survey`] finds what the volume has to be and how many operations there will be, so that whoever asks can be refused before memory is
+//! taken. 2 [`Volume`] makes them. Writes count every block they touch, trims those that they cover as a whole, reads nothing.
+//!
+//! | volume | made of | what the trace never writes |
+//! |---|---|---|
+//! | *written blocks* | the blocks that the trace writes, side by side, device by device ([`Dense`]) | is not there |
+//! | *addresses* (a size is said) | all blocks of one device, where they are | is there: cold data once it was filled |
+
+use super::operation::Operation;
+use windrow_trace::blocks::BLOCK;
+use windrow_trace::{Dense, Kind, Request};
+
+/// What is wished of a trace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Wish {
+    /// Bytes of the volume, whose addresses are those of the trace; else it is made of the blocks that the trace writes.
+    pub size_bytes: Option<u64>,
+    /// Trims count.
+    pub trims: bool,
+    /// Flushes and writes with FUA are passed on.
+    pub flushes: bool,
+}
+
+/// The first pass.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    wish: Wish,
+    dense: Dense,
+    /// The device whose addresses are the volume's; and true if there is a second one.
+    device: Option<u32>,
+    several: bool,
+    /// End of the last byte that is written.
+    end: u64,
+    written: u64,
+    operations: u64,
+}
+
+impl Survey {
+    /// Nothing seen yet.
+    pub fn new(wish: Wish) -> Self {
+        Self { wish, ..Self::default() }
+    }
+
+    /// Adds a request.
+    pub fn add(&mut self, request: &Request) {
+        let flushes = u64::from(self.wish.flushes);
+        self.operations += match request.kind {
+            Kind::Read => return,
+            Kind::Flush => flushes,
+            Kind::Trim => u64::from(self.wish.trims),
+            Kind::Write => 1 + flushes * u64::from(request.fua),
+        };
+        if self.wish.size_bytes.is_none() {
+            self.dense.add(request);
+        } else if request.kind != Kind::Flush && request.length > 0 {
+            self.several |= *self.device.get_or_insert(request.device) != request.device;
+        }
+        if request.kind == Kind::Write && request.length > 0 {
+            self.written += request.end().div_ceil(BLOCK) - request.offset / BLOCK;
+            self.end = self.end.max(request.end());
+        }
+    }
+
+    /// Blocks that it writes, each as often as it is written.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Bytes of memory that the second pass takes for operations.
+    pub fn operations_bytes(&self) -> u64 {
+        self.operations.saturating_mul(size_of::<Operation>() as u64)
+    }
+
+    /// Blocks of the volume.
+    ///
+    /// # Errors
+    /// The trace writes nothing, or not within one volume that can be simulated.
+    pub fn blocks(&self) -> Result<u32, String> {
+        if self.written == 0 {
+            return Err("it writes nothing".into());
+        }
+        let Some(size) = self.wish.size_bytes else {
+            let few = u32::try_from(self.dense.count()).ok().filter(|_| !self.dense.is_partial());
+            return few.ok_or_else(|| "it writes at too many places".into());
+        };
+        if self.several {
+            return Err("a size is that of one device, and it has several: name one of them with --device".into());
+        }
+        if self.end > size {
+            return Err(format!("it writes up to byte {}, beyond a size of {size}", self.end));
+        }
+        u32::try_from(size.div_ceil(BLOCK)).map_err(|_| "a volume of more than 16 TiB is not simulated".into())
+    }
+
+    /// Goes on to the second pass.
+    ///
+    /// # Errors
+    /// As [`Survey::blocks`]; or there is no memory for the operations.
+    pub fn volume(self) -> Result<Volume, String> {
+        let (blocks, mut operations) = (self.blocks()?, Vec::new());
+        let number = usize::try_from(self.operations).unwrap_or(usize::MAX);
+        operations.try_reserve_exact(number).map_err(|_| format!("there is no memory for {number} operations"))?;
+        let places = if self.wish.size_bytes.is_some() { Places::Addresses } else { Places::Written(self.dense) };
+        Ok(Volume { wish: self.wish, places, recorded: Recorded { blocks, operations, written: 0, trims: 0, flushes: 0 } })
+    }
+}
+
+/// Where a block of the trace lies on the volume.
+#[derive(Clone, Debug)]
+enum Places {
+    Written(Dense),
+    Addresses,
+}
+
+/// The second pass.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    wish: Wish,
+    places: Places,
+    recorded: Recorded,
+}
+
+impl Volume {
+    /// First block and number of blocks of a write or a trim, if that is anything.
+    fn range(&mut self, request: &Request) -> Option<(u32, u32)> {
+        let (first, count) = match &mut self.places {
+            Places::Written(dense) => dense.range(request)?,
+            Places::Addresses => {
+                let (from, to) = match request.kind {
+                    Kind::Trim => (request.offset.div_ceil(BLOCK), request.end() / BLOCK),
+                    _ => (request.offset / BLOCK, request.end().div_ceil(BLOCK)),
+                };
+                let to = to.min(u64::from(self.recorded.blocks));
+                (from, to.checked_sub(from).filter(|count| *count > 0 && request.length > 0)?)
+            }
+        };
+        // Both are below the number of blocks, which fits.
+        Some((first as u32, count as u32))
+    }
+
+    /// Adds a request: the same ones, in the same order.
+    pub fn add(&mut self, request: &Request) {
+        if request.kind == Kind::Flush && self.wish.flushes {
+            self.recorded.flushes += 1;
+            self.recorded.operations.push(Operation::Flush);
+        }
+        if !matches!(request.kind, Kind::Write | Kind::Trim) || (request.kind == Kind::Trim && !self.wish.trims) {
+            return;
+        }
+        let Some((block, count)) = self.range(request) else { return };
+        let recorded = &mut self.recorded;
+        if request.kind == Kind::Trim {
+            recorded.trims += 1;
+            recorded.operations.push(Operation::Trim { block, count });
+            return;
+        }
+        if request.fua && self.wish.flushes {
+            recorded.flushes += 1;
+            recorded.operations.push(Operation::Durable);
+        }
+        recorded.written += u64::from(count);
+        recorded.operations.push(Operation::Write { block, count });
+    }
+
+    /// What came out.
+    pub fn finish(self) -> Recorded {
+        self.recorded
+    }
+}
+
+/// A trace, ready to be run.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Recorded {
+    /// Blocks of the volume.
+    pub blocks: u32,
+    /// Its writes, trims and flushes.
+    pub operations: Vec<Operation>,
+    /// Blocks written.
+    pub written: u64,
+    /// Trims.
+    pub trims: u64,
+    /// Flushes, and writes with FUA.
+    pub flushes: u64,
+}
+
+#[cfg(test)]
+mod tests;
