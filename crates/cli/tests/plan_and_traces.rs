@@ -134,9 +134,112 @@ fn traces_are_replayed_on_a_simulated_pool() {
     assert_eq!(waf("random.wtrc --fill --spare 10%,30%"), (blocks, factors));
     assert!(world.succeeds("replay random.csv --spare 10% --segment 128K").contains("SECOND HALF"));
     refused(&world, "replay random.csv", "WR-BENCH-001", "smaller segments");
-    refused(&world, "replay - ", "WR-CLI-001", "read twice");
     std::fs::write(world.file("reads.csv"), "R,0,4096,0\n").unwrap();
     refused(&world, "replay reads.csv", "WR-BENCH-001", "writes nothing");
+}
+
+/// `count` writes of 4 KiB to random ones of the first `blocks` blocks.
+fn random_writes(count: u64, blocks: u64) -> String {
+    let mut at = 1u64;
+    let mut random = || {
+        at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (at >> 33) % blocks
+    };
+    (0..count).map(|time| format!("W,{},4096,{time},disk\n", random() * 4096)).collect()
+}
+
+/// A volume of which the trace writes an eighth has seven eighths of cold data, and its spare space is for the one eighth.
+#[test]
+fn a_volume_of_a_size_has_cold_data() {
+    let world = World::new();
+    std::fs::write(world.file("t.csv"), random_writes(12_000, 1024)).unwrap();
+    let replay = |line: &str| json(&world, &format!("replay t.csv --segment 128K --spare 10% --policy none {line}"));
+    let (written, whole) = (replay("--fill"), replay("--size 32M --prefill linear"));
+    let waf = |report: &Value| report["lines"][0]["second_half"].as_f64().unwrap();
+    assert_eq!((written["blocks"].as_u64(), whole["blocks"].as_u64(), whole["filled_blocks"].as_u64()), (Some(1024), Some(8192), Some(8192)));
+    assert!(waf(&written) > 3.0 && waf(&whole) < 1.3, "{} {}", waf(&written), waf(&whole));
+    // Windows are as long behind the fill as everywhere: one for each hundredth of the trace, and those of the fill.
+    let windows = whole["lines"][0]["outcome"]["windows"].as_array().map(Vec::len);
+    assert_eq!((whole["window_blocks"].as_u64(), windows), (Some(120), Some((12_000 + 8192) / 120)));
+    assert_eq!(
+        (whole["seed"].as_u64(), whole["segment_bytes"].as_u64(), whole["space"].as_str(), whole["repeat"].as_u64()),
+        (Some(1), Some(128 << 10), Some("strict"), Some(1))
+    );
+    assert!(world.succeeds("replay t.csv --size 32M --prefill linear --segment 128K").contains("written to a volume of 32 MiB"));
+    refused(&world, "replay t.csv --size 1M", "WR-BENCH-001", "beyond a size of 1048576");
+    refused(&world, "replay t.csv --size 100T", "WR-BENCH-001", "16 TiB");
+    refused(&world, "replay t.csv --size 8T --memory 4G", "WR-BENCH-001", "--memory allows (4 GiB)");
+    refused(&world, "replay t.csv --memory 100K", "WR-BENCH-001", "for its operations");
+    for (line, says) in [
+        ("--mode engine --report x.html", "--report"),
+        ("--mode both --pictures x", "--pictures"),
+        ("--mode engine --seed 2", "--seed"),
+        ("--mode engine --headers 1", "--headers"),
+        ("--no-flushes", "--no-flushes"),
+        ("--flush-every 2", "--flush-every"),
+        ("--headers 512", "beside its headers"),
+    ] {
+        refused(&world, &format!("replay t.csv {line}"), "WR-BENCH-001", says);
+    }
+    let advice = json(&world, "advise t.csv --size 32M --prefill linear --spare 10% --repeat 1");
+    assert_eq!((advice["blocks"].as_u64(), advice["filled"].as_bool(), advice["trace"]["end_is_missing"].as_bool()), (Some(8192), Some(true), Some(false)));
+    assert!(advice["best"]["waf"].as_f64().unwrap() < 1.3);
+}
+
+/// The client test by its trace is the client test of the laboratory.
+#[test]
+fn the_jedec_client_test_is_replayed_from_its_trace() {
+    let world = World::new();
+    let tested = json(&world, "sim jedec --scale 400 --policy none");
+    let bytes = tested["bytes"].as_u64().unwrap();
+    world.succeeds(&format!("trace generate jesd219-client c.wtrc --size {bytes}"));
+    let replayed = json(&world, &format!("replay c.wtrc --size {bytes} --prefill linear --segment 1M --headers 1 --spare 5%,7%,10%,20% --policy none"));
+    for at in 0..4 {
+        let (found, expected) = (replayed["lines"][at]["traced"].as_f64().unwrap(), tested["lines"][at]["waf"].as_f64().unwrap());
+        assert!((found / expected - 1.0).abs() < 1e-3, "{found} {expected}");
+    }
+}
+
+#[test]
+fn what_is_not_read_of_a_trace_is_said_and_devices_are_told_apart() {
+    let world = World::new();
+    let text = format!("{}broken\n", random_writes(2000, 512));
+    std::fs::write(world.file("bad.csv"), &text).unwrap();
+    world.succeeds("trace convert bad.csv whole.wtrc --skip-bad");
+    let whole = std::fs::read(world.file("whole.wtrc")).unwrap();
+    std::fs::write(world.file("cut.wtrc"), &whole[..whole.len() - 1]).unwrap();
+    let shape = "--spare 30% --segment 64K";
+    for (line, says, key, value) in [
+        ("bad.csv --skip-bad", "1 records were left out", "skipped_records", Value::from(1)),
+        ("cut.wtrc", "the end of the trace is missing", "end_is_missing", Value::from(true)),
+    ] {
+        for command in [
+            format!("replay {line} {shape} --policy none"),
+            format!("replay {line} {shape} --policy separate --mode engine"),
+            format!("advise {line} --spare 30% --repeat 3"),
+        ] {
+            assert!(world.succeeds(&command).contains(says), "{command}");
+            assert_eq!(json(&world, &command)["trace"][key], value, "{command}");
+        }
+    }
+    // Two devices side by side, or one of them; the laboratory's own reader laid them over each other, and knew no flushes.
+    std::fs::write(world.file("two.csv"), format!("{}F,0,0,9000\nW,0,4096,9001,other\n", random_writes(2000, 512))).unwrap();
+    let blocks = |line: &str| json(&world, line)["blocks"].as_u64();
+    let all = blocks(&format!("replay two.csv {shape} --policy none"));
+    assert_eq!(blocks(&format!("replay two.csv {shape} --policy none --device disk")), all.map(|all| all - 1));
+    assert_eq!((blocks("trace info two.csv"), blocks(&format!("sim run --trace two.csv {shape} --policy none"))), (None, all));
+    assert!(world.succeeds(&format!("replay two.csv {shape}")).contains("devices side by side"));
+    refused(&world, "replay two.csv --size 2M", "WR-BENCH-001", "--device");
+    refused(&world, "trace info two.csv --device sdz", "WR-TRACE-001", "no device 'sdz'");
+    let flushed = json(&world, &format!("replay two.csv {shape} --policy separate --mode engine"));
+    assert_eq!(flushed["flushes"].as_u64(), Some(1));
+    std::fs::write(world.file("hostile.csv"), "W,0,4096,0\nW,0,18446744073709551615,0\n").unwrap();
+    refused(&world, "sim run --trace hostile.csv", "WR-TRACE-001", "no known format");
+    let many: String = (0..60u64).map(|at| format!("W,{},4294967296,{at}\n", at << 32)).collect();
+    std::fs::write(world.file("large.csv"), many).unwrap();
+    refused(&world, "sim run --trace large.csv --memory 100M", "WR-BENCH-001", "--memory");
+    refused(&world, "replay large.csv --memory 100M", "WR-BENCH-001", "--memory");
+    refused(&world, "sim run --size 15T", "WR-BENCH-001", "--memory");
 }
 
 #[test]

@@ -42,6 +42,9 @@ pub enum TraceError {
         /// Why.
         what: String,
     },
+    /// The device that was asked for is not in it.
+    #[error("{0}")]
+    Device(String),
     /// Reading failed.
     #[error("{0}")]
     Io(#[from] std::io::Error),

@@ -22,6 +22,46 @@ pub struct Options {
     pub columns: Option<Columns>,
     /// True to leave records out that cannot be understood, and count them.
     pub skip_bad: bool,
+    /// The one device whose requests count: its name, or, where devices have other names than numbers, its number in the order in which the trace names them, from 0.
+    pub device: Option<String>,
+}
+
+/// The device that a user asked for, found as soon as the trace names it.
+struct Wanted {
+    text: String,
+    /// Its number in the trace.
+    found: Option<u32>,
+    /// Devices that are known not to be it.
+    passed: usize,
+}
+
+impl Wanted {
+    fn new(text: &str) -> Self {
+        Self { text: text.to_owned(), found: None, passed: 0 }
+    }
+
+    /// True for a device by its name, or by its number if that can be no name.
+    fn is(&self, name: &str, number: usize) -> bool {
+        name == self.text || (name.parse::<u64>().is_err() && self.text.parse() == Ok(number))
+    }
+
+    fn takes(&mut self, request: &Request, names: &[String]) -> bool {
+        while self.found.is_none() && self.passed < names.len() {
+            if self.is(&names[self.passed], self.passed) {
+                self.found = Some(self.passed as u32);
+            }
+            self.passed += 1;
+        }
+        self.found == Some(request.device)
+    }
+
+    /// What to say if it never came.
+    fn missed(&self, names: &[String]) -> Option<TraceError> {
+        const SHOWN: usize = 10;
+        let some = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(" ");
+        let more = if names.len() > SHOWN { format!(" and {} more", names.len() - SHOWN) } else { String::new() };
+        self.found.is_none().then(|| TraceError::Device(format!("it has no device '{}'; those that it has: {some}{more}", self.text)))
+    }
 }
 
 enum Decoder {
@@ -41,6 +81,7 @@ pub struct Reader<'a> {
     lines: u64,
     began_ns: Option<u64>,
     skip_bad: bool,
+    wanted: Option<Wanted>,
     skipped: u64,
     cut: bool,
     done: bool,
@@ -76,8 +117,8 @@ impl<'a> Reader<'a> {
             format => Decoder::Lines(detect::lines_of(format, options.event, head).unwrap_or(Lines::Csv)),
         };
         let skip_bad = options.skip_bad;
-        let devices = Devices::default();
-        Ok(Self { input, decoder, format, devices, ready: VecDeque::new(), lines: 0, began_ns: None, skip_bad, skipped: 0, cut: false, done: false })
+        let (devices, wanted) = (Devices::default(), options.device.as_deref().map(Wanted::new));
+        Ok(Self { input, decoder, format, devices, ready: VecDeque::new(), lines: 0, began_ns: None, skip_bad, wanted, skipped: 0, cut: false, done: false })
     }
 
     /// The format that is read.
@@ -109,7 +150,10 @@ impl<'a> Reader<'a> {
     pub fn next_request(&mut self) -> Result<Option<Request>, TraceError> {
         loop {
             if let Some(request) = self.ready.pop_front() {
-                return Ok(Some(request));
+                if self.wanted.as_mut().is_none_or(|wanted| wanted.takes(&request, self.devices.names())) {
+                    return Ok(Some(request));
+                }
+                continue;
             }
             if self.done {
                 return Ok(None);
@@ -121,7 +165,12 @@ impl<'a> Reader<'a> {
             };
             match step {
                 Ok(Step::On) => {}
-                Ok(Step::End) => self.done = true,
+                Ok(Step::End) => {
+                    self.done = true;
+                    if let Some(missed) = self.wanted.as_ref().and_then(|wanted| wanted.missed(self.devices.names())) {
+                        return Err(missed);
+                    }
+                }
                 Err(error) => {
                     self.done = true;
                     return Err(error);

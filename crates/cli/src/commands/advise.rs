@@ -11,9 +11,10 @@
 mod live;
 mod report;
 
-use super::replay::{Replayed, cannot, read};
+use super::replay::cannot;
+use super::trace::load::{Loaded, Surveyed, VolumeArguments, survey};
 use super::trace::record::span;
-use super::trace::{TraceForm, TraceSource};
+use super::trace::{Noticed, TraceForm, TraceSource};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::report::ReportArguments;
@@ -28,7 +29,7 @@ use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_lab::wa::log::{Shape, Space};
 use windrow_lab::wa::operation::Operation;
-use windrow_lab::wa::run::{PlacementKind, Plan, Policy, run as simulate};
+use windrow_lab::wa::run::{PlacementKind, Plan, Policy, memory_bytes, run as simulate};
 use windrow_plan::array::{Assumptions, Outcome as ArrayOutcome, Use, plan as plan_array};
 use windrow_plan::layers::Log;
 use windrow_plan::topology::Topology;
@@ -45,7 +46,7 @@ const ENGINE_CLASSES: u8 = 4;
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  windrow advise trace.csv.zst\n  windrow advise --live tank --for 10m\n  windrow advise disk.blktrace --event issued --drive samsung-pm9d3a-7680 --drives 8 --topology 6\n  \
-    windrow advise client.txt --format jesd219 --fill --spare 7%,10%,20% --pool tank -o json\n  windrow advise trace.csv.zst --report advice.html\n\nThe last lines are the commands that apply the advice."
+    windrow advise client.txt --format jesd219 --size 128002187264 --prefill linear --spare 7%,10%,20% --pool tank -o json\n  windrow advise trace.csv.zst --report advice.html\n\nThe last lines are the commands that apply the advice."
 )]
 pub struct AdviseArguments {
     /// Trace. gzip and zstd are unpacked.
@@ -54,7 +55,7 @@ pub struct AdviseArguments {
     #[command(flatten)]
     form: TraceForm,
     /// Instead of a trace: what this pool, or this one volume of it, is asked for while it is served, with all that it holds besides.
-    #[arg(long, value_name = "POOL[/VOLUME]", conflicts_with_all = ["trace", "pool", "fill"])]
+    #[arg(long, value_name = "POOL[/VOLUME]", conflicts_with_all = ["trace", "pool", "size", "prefill", "fill", "device"])]
     live: Option<String>,
     /// With --live: record for so long (30s, 10m, 2h).
     #[arg(long = "for", value_name = "TIME", value_parser = span, default_value = "1m")]
@@ -71,9 +72,8 @@ pub struct AdviseArguments {
     /// The trace so many times; else as many as it takes to write its blocks six times.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: Option<u32>,
-    /// Write every block once before, in the order of addresses: a volume that is full. This is not counted.
-    #[arg(long)]
-    fill: bool,
+    #[command(flatten)]
+    volume: VolumeArguments,
     /// Drive, by its id in the catalogue (`windrow plan drives`).
     #[arg(long, value_name = "ID", default_value = "samsung-pm9d3a-7680")]
     drive: String,
@@ -116,7 +116,10 @@ struct Used {
 #[derive(Serialize)]
 struct Advice {
     source: String,
+    trace: Noticed,
     blocks: u32,
+    /// True if every block was written once before.
+    filled: bool,
     written_blocks: u64,
     trims: u64,
     repeat: u32,
@@ -157,7 +160,7 @@ fn policies() -> Vec<Policy> {
 
 /// What runs share.
 struct Runs<'a> {
-    trace: &'a Replayed,
+    trace: &'a Loaded,
     /// Blocks that hold data: those of the trace, and what a pool in service holds besides.
     blocks: u32,
     repeat: u32,
@@ -178,9 +181,20 @@ fn can_be_cleaned(blocks: u32, spare: Share, segment_bytes: u64) -> bool {
     shape.segments() >= shape.needed_segments()
 }
 
+/// Memory of the run that takes the most.
+fn tables(arguments: &AdviseArguments, trace: &Surveyed<'_>, blocks: u32) -> u64 {
+    let policies = policies();
+    let of = |spare: &Share| {
+        let shape = shape_of(blocks, *spare, usual_segment(blocks));
+        policies.iter().map(|policy| memory_bytes(policy, &shape, trace.written())).max().unwrap_or(0)
+    };
+    arguments.spare.iter().map(of).max().unwrap_or(0)
+}
+
 impl Runs<'_> {
     fn run(&mut self, policy: Policy, spare: Share, segment_bytes: u64, trims: bool) -> Result<Tried, Failure> {
         let (trace, blocks) = (self.trace, self.blocks);
+        let trace = &trace.recorded;
         let traced = trace.written * u64::from(self.repeat);
         let before = if self.fill { u64::from(blocks) } else { 0 };
         let fill = self.fill.then_some(Operation::Write { block: 0, count: blocks });
@@ -230,9 +244,15 @@ pub fn run(arguments: &AdviseArguments, output: &Output) -> Result<u8, Failure> 
     let live = arguments.live.as_ref().map(|source| Live::record(source, arguments.control.clone(), arguments.time)).transpose()?;
     let path = live.as_ref().map(|live| live.path().to_owned()).or_else(|| arguments.trace.clone()).ok_or_else(|| cannot("no trace was named"))?;
     let source = TraceSource { trace: path, form: arguments.form.clone() };
-    let trace = read(&source, false)?;
+    let surveyed = survey(&source, arguments.volume.wish(true, false))?;
+    let blocks = live.as_ref().map_or(Ok(surveyed.blocks), |live| live.blocks(surveyed.blocks))?;
+    surveyed.allow(arguments.volume.memory, tables(arguments, &surveyed, blocks))?;
+    let mut trace = surveyed.load()?;
+    if let Some(live) = &live {
+        trace.duration_ns = live.duration_ns;
+    }
     let name = arguments.live.clone().unwrap_or_else(|| source.name());
-    let mut advice = advise(arguments, name, &trace, live.as_ref())?;
+    let mut advice = advise(arguments, name, (&trace, blocks), live.as_ref())?;
     if let Some(live) = live.filter(|_| arguments.apply) {
         live.apply(&advice.best)?;
         advice.applied = true;
@@ -256,9 +276,8 @@ fn other_sizes(arguments: &AdviseArguments, usual: u64) -> Result<Vec<u64>, Fail
     Ok([usual / 4, usual * 4].into_iter().filter(|size| (data * (32 << 10)..=data * (64 << 20)).contains(size)).collect())
 }
 
-fn advise(arguments: &AdviseArguments, source: String, trace: &Replayed, live: Option<&Live>) -> Result<Advice, Failure> {
-    let policies = policies();
-    let blocks = live.map_or(Ok(trace.blocks), |live| live.blocks(trace.blocks))?;
+fn advise(arguments: &AdviseArguments, source: String, (trace, blocks): (&Loaded, u32), live: Option<&Live>) -> Result<Advice, Failure> {
+    let (policies, recorded) = (policies(), &trace.recorded);
     let setting = live.map(Live::setting).transpose()?;
     // What a pool in service has is what it keeps.
     let usual = live.map_or_else(|| usual_segment(blocks), Live::segment_bytes);
@@ -268,10 +287,10 @@ fn advise(arguments: &AdviseArguments, source: String, trace: &Replayed, live: O
     if spares.is_empty() {
         return Err(cannot("it writes to so few blocks that none of these spare factors leaves a segment for cleaning"));
     }
-    let enough = (6 * u64::from(blocks)).div_ceil(trace.written.max(1)).clamp(1, 1000) as u32;
+    let enough = (6 * u64::from(blocks)).div_ceil(recorded.written.max(1)).clamp(1, 1000) as u32;
     let repeat = arguments.repeat.unwrap_or(enough);
-    let all = policies.len() * spares.len() + sizes.len() + usize::from(trace.trims > 0) + usize::from(live.is_some());
-    let mut runs = Runs { trace, blocks, repeat, fill: arguments.fill || live.is_some(), done: 0, all };
+    let all = policies.len() * spares.len() + sizes.len() + usize::from(recorded.trims > 0) + usize::from(live.is_some());
+    let mut runs = Runs { trace, blocks, repeat, fill: arguments.volume.fills() || live.is_some(), done: 0, all };
     let mut grid = Vec::new();
     for policy in &policies {
         for spare in &spares {
@@ -287,15 +306,17 @@ fn advise(arguments: &AdviseArguments, source: String, trace: &Replayed, live: O
     for size in sizes.into_iter().filter(|size| can_be_cleaned(blocks, spare, *size)) {
         segments.push(runs.run(policy, spare, size, true)?);
     }
-    let without_trims = if trace.trims > 0 { Some(runs.run(policy, spare, usual, false)?.waf) } else { None };
+    let without_trims = if recorded.trims > 0 { Some(runs.run(policy, spare, usual, false)?.waf) } else { None };
     let chosen = best_of(&segments, |one| one.waf).cloned().unwrap_or(best);
     let default_waf = grid.iter().find(|one| one.victim_policy == "greedy" && one.spare_ppm == chosen.spare_ppm).map_or(chosen.waf, |one| one.waf);
     let drives = used(arguments, trace, &chosen)?;
     let mut advice = Advice {
         source,
+        trace: trace.noticed.clone(),
         blocks,
-        written_blocks: trace.written,
-        trims: trace.trims,
+        filled: arguments.volume.fills() || live.is_some(),
+        written_blocks: recorded.written,
+        trims: recorded.trims,
         repeat,
         grid,
         segments,
@@ -310,7 +331,7 @@ fn advise(arguments: &AdviseArguments, source: String, trace: &Replayed, live: O
     };
     advice.reasons = reasons(&advice, usual);
     if let Some(live) = live {
-        advice.reasons.splice(0..0, live.reasons(advice.now.as_ref(), trace.written, blocks));
+        advice.reasons.splice(0..0, live.reasons(advice.now.as_ref(), recorded.written, blocks));
     }
     advice.reasons.extend(too_small.iter().map(|spare| format!("Spare {spare} was not tried: of so few segments it leaves none for cleaning.")));
     let pool = live.map_or(&arguments.pool, |live| &live.pool);
@@ -319,14 +340,14 @@ fn advise(arguments: &AdviseArguments, source: String, trace: &Replayed, live: O
 }
 
 /// The drives in place, and under a log with that write amplification.
-fn used(arguments: &AdviseArguments, trace: &Replayed, best: &Tried) -> Result<Vec<Used>, Failure> {
+fn used(arguments: &AdviseArguments, trace: &Loaded, best: &Tried) -> Result<Vec<Used>, Failure> {
     let catalogue = windrow_plan::drive::builtin();
     let drive = catalogue.get(&arguments.drive).ok_or_else(|| {
         Failure::new(id::PLAN_VALUE, format!("no drive '{}'", arguments.drive), "the catalogue does not have it").remedy("`windrow plan drives` lists them")
     })?;
     // What users write in a day, as the trace has it.
     let days = trace.duration_ns as f64 / 86_400e9;
-    let asked_gb = (days > 0.0).then(|| (trace.written * BLOCK) as f64 / 1e9 / days);
+    let asked_gb = (days > 0.0).then(|| (trace.recorded.written * BLOCK) as f64 / 1e9 / days);
     let wear = Log::with_cleaning(best.waf);
     let tuned = Assumptions { usable_share: 1.0 - best.spare_ppm as f64 / 1e6, log_wear: wear.own * wear.cleaning * wear.inside, ..Assumptions::windrow() };
     let ways = [
@@ -406,12 +427,14 @@ fn commands(arguments: &AdviseArguments, advice: &Advice, usual: u64, pool: &str
 fn describe(arguments: &AdviseArguments, advice: &Advice) -> String {
     let traced = advice.written_blocks * u64::from(advice.repeat);
     let mut text = format!(
-        "{}: {} written to {} of blocks, {} trims, gone through {} times\n\nPredicted write amplification of cleaning, second half:\n",
+        "{}: {} written to {} of blocks, {} trims, gone through {} times{}\n{}\nPredicted write amplification of cleaning, second half:\n",
         advice.source,
         Size(traced * BLOCK),
         Size(u64::from(advice.blocks) * BLOCK),
         advice.trims,
-        advice.repeat
+        advice.repeat,
+        if advice.filled { ", after a fill" } else { "" },
+        advice.trace.remarks()
     );
     let spares: Vec<u64> = advice
         .grid

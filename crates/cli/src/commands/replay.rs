@@ -1,12 +1,15 @@
 //! `replay`: a trace of any format on a simulated pool, policy by policy. Nothing is read or written but the trace.
 //!
-//! Two passes over the trace: the first finds the blocks it writes, which become the volume; the second makes the operations. Writes count every block
-//! they touch, trims what they cover as a whole, reads and flushes nothing.
+//! Two passes over the trace (`trace/load.rs`): the first finds the volume, the second makes the operations. Writes count every block
+//! they touch, trims what they cover as a whole, reads nothing; times play no part.
 //!
 //! With `--mode engine` the real engine takes the operations, on a member that counts and keeps what it must; with `both` the simulated log runs beside it with
-//! as much space and as many checkpoints as the engine turned out to have.
+//! as much space and as many checkpoints as the engine turned out to have (`engine.rs`).
+
+mod engine;
 
 use super::trace::TraceSource;
+use super::trace::load::{Loaded, Surveyed, VolumeArguments, survey};
 use crate::drawing::{Along, Grid, sizes};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -18,12 +21,9 @@ use clap::Args;
 use serde::Serialize;
 use windrow_host::Failure;
 use windrow_host::failure::id;
-use windrow_lab::wa::engine::{self, EnginePlan, Outcome as EngineOutcome};
 use windrow_lab::wa::log::{Shape, Space};
 use windrow_lab::wa::operation::Operation;
-use windrow_lab::wa::run::{Outcome, Plan, Policy, run as simulate};
-use windrow_trace::summary::Figures;
-use windrow_trace::{Dense, Kind, Request, Summary};
+use windrow_lab::wa::run::{Outcome, Plan, Policy, memory_bytes, run as simulate};
 
 const BLOCK: u64 = 4096;
 
@@ -31,7 +31,7 @@ const BLOCK: u64 = 4096;
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  windrow replay trace.csv.zst\n  windrow replay disk.blktrace --event issued --policy learned,sepbit,none --spare 5%,7%,10%,20%\n  \
-    windrow replay client.txt --format jesd219 --fill --segment 1M --spare 10%\n  windrow replay trace.wtrc --repeat 5 --no-trims -o json\n  windrow replay trace.wtrc --fill --mode both --policy separate+greedy,learned\n  windrow replay trace.wtrc --fill --mode engine --policy separate+greedy,learned --flush-every 2\n\nPolicies: see `windrow sim run --help`."
+    windrow replay client.txt --format jesd219 --size 128002187264 --prefill linear --segment 1M --headers 1 --spare 10%\n  windrow replay trace.wtrc --repeat 5 --no-trims -o json\n  windrow replay trace.wtrc --fill --mode both --policy separate+greedy,learned\n  windrow replay trace.wtrc --fill --mode engine --policy separate+greedy,learned --flush-every 2\n\nPolicies: see `windrow sim run --help`."
 )]
 pub struct ReplayArguments {
     #[command(flatten)]
@@ -45,24 +45,29 @@ pub struct ReplayArguments {
     /// Size of a segment.
     #[arg(long, default_value = "2M")]
     segment: Size,
+    /// Blocks of each segment that hold metadata: they take space, and are written with every segment. The JEDEC client test has 1 in 1 MiB.
+    #[arg(long, value_name = "BLOCKS", default_value = "0")]
+    headers: u32,
     /// The trace so many times.
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
-    /// Write every block once before, in the order of addresses: a volume that is full. This is not counted.
-    #[arg(long)]
-    fill: bool,
+    #[command(flatten)]
+    volume: VolumeArguments,
     /// Leave the trims of the trace out.
     #[arg(long)]
     no_trims: bool,
-    /// Seed of all that is random.
-    #[arg(long, default_value = "1")]
-    seed: u64,
+    /// With --mode engine: leave the flushes and the FUA of the trace out.
+    #[arg(long)]
+    no_flushes: bool,
+    /// Seed of all that is random in policies; else 1. The engine has none.
+    #[arg(long)]
+    seed: Option<u64>,
     #[command(flatten)]
     report: ReportArguments,
     /// What runs: the simulated log, the engine, or both with equal space.
     #[arg(long, value_enum, default_value = "model")]
     mode: Mode,
-    /// With --mode engine: a flush after so many blocks written, on a pool with a journal; 0: neither.
+    /// With --mode engine: a flush after so many blocks written, besides those of the trace; 0: none.
     #[arg(long, default_value = "0")]
     flush_every: u64,
 }
@@ -78,139 +83,109 @@ enum Mode {
     Both,
 }
 
-/// A run of the engine.
-#[derive(Serialize)]
-struct EngineLine {
-    policy: String,
-    spare_ppm: u64,
-    engine: EngineOutcome,
-    /// The simulated log with the same space and checkpoints.
-    model: Option<f64>,
-}
-
-/// A trace as operations on a volume without gaps.
-pub(super) struct Replayed {
-    /// Blocks of the volume.
-    pub(super) blocks: u32,
-    /// Writes and trims.
-    pub(super) operations: Vec<Operation>,
-    /// Blocks written.
-    pub(super) written: u64,
-    /// Trims.
-    pub(super) trims: u64,
-    /// From the first request to the last one, in nanoseconds; 0 where the trace has no times.
-    pub(super) duration_ns: u64,
-    /// Sizes and kinds of its requests.
-    figures: Figures,
-}
-
 #[derive(Serialize)]
 struct Line {
     policy: String,
     spare_ppm: u64,
-    /// Write amplification of the whole trace, without the fill.
+    /// Write amplification of the whole trace, headers included, without the fill.
     traced: f64,
+    /// The same of its second half.
+    second_half: f64,
+    /// Of the log alone, without headers.
     outcome: Outcome,
 }
 
 /// Runs it.
 pub fn run(arguments: &ReplayArguments, output: &Output) -> Result<u8, Failure> {
-    if arguments.flush_every > 0 && arguments.mode == Mode::Model {
-        return Err(cannot("--flush-every is for --mode engine or both: the simulated log has no flushes"));
+    check(arguments)?;
+    let engine = arguments.mode != Mode::Model;
+    let surveyed = survey(&arguments.source, arguments.volume.wish(!arguments.no_trims, engine && !arguments.no_flushes))?;
+    surveyed.allow(arguments.volume.memory, tables(arguments, &surveyed)?)?;
+    let trace = surveyed.load()?;
+    if engine { engine::run(arguments, output, &trace) } else { model(arguments, output, &trace) }
+}
+
+/// Refuses what would have no effect.
+fn check(arguments: &ReplayArguments) -> Result<(), Failure> {
+    let engine = arguments.mode != Mode::Model;
+    for (given, of_engine, what) in [
+        (arguments.flush_every > 0, true, "--flush-every is for --mode engine or both: the simulated log has no flushes"),
+        (arguments.no_flushes, true, "--no-flushes is for --mode engine or both: the simulated log has no flushes"),
+        (arguments.headers > 0, false, "--headers is for --mode model: the engine writes headers of its own"),
+        (arguments.seed.is_some(), false, "--seed is for --mode model: the engine draws nothing by it"),
+        (arguments.report.wanted(), false, "--report and --pictures are for --mode model: there are no pictures of the engine"),
+    ] {
+        if given && engine != of_engine {
+            return Err(cannot(what));
+        }
     }
-    let trace = read(&arguments.source, arguments.no_trims)?;
-    let before = if arguments.fill { u64::from(trace.blocks) } else { 0 };
-    let traced = trace.written * u64::from(arguments.repeat);
-    let fill = arguments.fill.then_some(Operation::Write { block: 0, count: trace.blocks });
-    let operations = || fill.into_iter().chain((0..arguments.repeat).flat_map(|_| trace.operations.iter().copied()));
-    if arguments.mode != Mode::Model {
-        return run_engine(arguments, output, &trace, traced, operations);
+    Ok(())
+}
+
+/// Blocks that are written before the trace.
+fn filled(arguments: &ReplayArguments, blocks: u32) -> u64 {
+    if arguments.volume.fills() { u64::from(blocks) } else { 0 }
+}
+
+/// The fill, and the trace so many times.
+fn operations<'a>(arguments: &ReplayArguments, trace: &'a Loaded) -> impl Iterator<Item = Operation> + use<'a> {
+    let fill = arguments.volume.fills().then_some(Operation::Write { block: 0, count: trace.recorded.blocks });
+    fill.into_iter().chain((0..arguments.repeat).flat_map(|_| trace.recorded.operations.iter().copied()))
+}
+
+/// Memory of the run that takes the most.
+fn tables(arguments: &ReplayArguments, trace: &Surveyed<'_>) -> Result<u64, Failure> {
+    let written = filled(arguments, trace.blocks) + trace.written() * u64::from(arguments.repeat);
+    let mut most = 0;
+    for spare in &arguments.spare {
+        if arguments.mode != Mode::Model {
+            most = most.max(engine::memory_bytes(trace.blocks, *spare));
+        }
+        let shape = shape(arguments, trace.blocks, *spare)?;
+        most = arguments.policy.iter().map(|policy| memory_bytes(policy, &shape, written)).fold(most, u64::max);
     }
+    Ok(most)
+}
+
+/// What all modes tell of how they ran.
+fn frame(arguments: &ReplayArguments, trace: &Loaded, traced: u64) -> serde_json::Value {
+    let blocks = trace.recorded.blocks;
+    serde_json::json!({
+        "trace": trace.noticed, "blocks": blocks, "written_blocks": traced, "filled_blocks": filled(arguments, blocks), "trims": trace.recorded.trims,
+        "addresses_kept": arguments.volume.size.is_some(), "repeat": arguments.repeat, "segment_bytes": arguments.segment.0, "space": "strict",
+    })
+}
+
+fn model(arguments: &ReplayArguments, output: &Output, trace: &Loaded) -> Result<u8, Failure> {
+    let before = filled(arguments, trace.recorded.blocks);
+    let traced = trace.recorded.written * u64::from(arguments.repeat);
+    let (seed, window) = (arguments.seed.unwrap_or(1), (traced / 100).max(1));
     let mut lines = Vec::new();
     for policy in &arguments.policy {
         for spare in &arguments.spare {
-            let shape = shape(arguments, trace.blocks, *spare)?;
+            let shape = shape(arguments, trace.recorded.blocks, *spare)?;
             // A fill moves nothing, so all that is moved belongs to the trace; the steady state is its second half.
-            let plan = Plan { shape, seed: arguments.seed, window: (traced / 100).max(1), steady_after: before + traced / 2, idle_free: 0 };
+            let plan = Plan { shape, seed, window, steady_after: before + traced / 2, idle_free: 0 };
             let mut progress = Progress::new(format!("{} at {spare}", policy.name()));
             let mut tell = |done: u64| {
                 progress.steps(done, before + traced);
                 true
             };
-            let outcome = simulate(*policy, &plan, operations, &mut tell).map_err(|why| cannot(&why))?;
-            let traced_waf = (traced + outcome.counts.moved) as f64 / traced as f64;
-            lines.push(Line { policy: policy.name(), spare_ppm: u64::from(spare.0) * 1000, traced: traced_waf, outcome });
+            let outcome = simulate(*policy, &plan, || operations(arguments, trace), &mut tell).map_err(|why| cannot(&why))?;
+            let headers = f64::from(shape.segment_blocks + shape.header_blocks) / f64::from(shape.segment_blocks);
+            let waf = (traced + outcome.counts.moved) as f64 / traced as f64;
+            let (traced, second_half) = (waf * headers, outcome.steady * headers);
+            lines.push(Line { policy: policy.name(), spare_ppm: u64::from(spare.0) * 1000, traced, second_half, outcome });
         }
     }
-    arguments.report.write(|| report(arguments, &trace, traced, &lines))?;
-    let value = serde_json::json!({ "blocks": trace.blocks, "written_blocks": traced, "filled_blocks": before, "lines": lines });
-    output.result("replay", &value, || describe(arguments, &trace, traced, &lines));
+    arguments.report.write(|| report(arguments, trace, traced, &lines))?;
+    let mut value = frame(arguments, trace, traced);
+    value["seed"] = seed.into();
+    value["window_blocks"] = window.into();
+    value["header_blocks"] = arguments.headers.into();
+    value["lines"] = serde_json::json!(lines);
+    output.result("replay", &value, || describe(arguments, trace, traced, &lines));
     Ok(0)
-}
-
-fn run_engine<I: Iterator<Item = Operation>>(
-    arguments: &ReplayArguments,
-    output: &Output,
-    trace: &Replayed,
-    traced: u64,
-    operations: impl Fn() -> I,
-) -> Result<u8, Failure> {
-    let before = if arguments.fill { u64::from(trace.blocks) } else { 0 };
-    let segment_rows = u32::try_from(arguments.segment.0 / BLOCK).map_err(|_| cannot("a segment is smaller than 16 TiB"))?;
-    let mut lines = Vec::new();
-    for policy in &arguments.policy {
-        for spare in &arguments.spare {
-            let steady_after = before + traced / 2;
-            let plan = EnginePlan {
-                blocks: trace.blocks,
-                segment_rows,
-                spare_per_mille: spare.0,
-                steady_after,
-                checkpoint_after: 0,
-                flush_after: arguments.flush_every,
-                journal: arguments.flush_every > 0,
-            };
-            let mut progress = Progress::new(format!("engine, {} at {spare}", policy.name()));
-            let mut tell = |done: u64| {
-                progress.steps(done, before + traced);
-                true
-            };
-            let engine = engine::run(policy, &plan, operations(), &mut tell).map_err(|why| cannot(&why))?;
-            let model = match arguments.mode {
-                Mode::Both => Some(engine.model(*policy, &plan, &operations, &mut tell).map_err(|why| cannot(&why))?),
-                Mode::Model | Mode::Engine => None,
-            };
-            lines.push(EngineLine { policy: policy.name(), spare_ppm: u64::from(spare.0) * 1000, engine, model });
-        }
-    }
-    let value = serde_json::json!({ "blocks": trace.blocks, "written_blocks": traced, "filled_blocks": before, "engine_lines": lines });
-    output.result("replay", &value, || describe_engine(&lines));
-    Ok(0)
-}
-
-fn describe_engine(lines: &[EngineLine]) -> String {
-    let mut table =
-        Table::new(&["POLICY", "SPARE", "CLEANING SPARE", "ENGINE WAF", "MODEL WAF", "STREAMS", "HEADERS", "PADDING", "CHECKPOINTS", "JOURNAL", "SEGMENTS"]);
-    for EngineLine { policy, spare_ppm, engine, model } in lines {
-        table.row([
-            policy.clone(),
-            format!("{} %", *spare_ppm as f64 / 10_000.0),
-            format!("{:.1} %", engine.effective_spare * 100.0),
-            format!("{:.3}", engine.steady),
-            model.map_or("-".into(), |model| format!("{model:.3}")),
-            format!("{}+{}", engine.user_streams, engine.moved_streams),
-            format!("{:.3}", engine.headers),
-            format!("{:.3}", engine.padding),
-            format!("{:.3}", engine.checkpoints),
-            format!("{:.3}", engine.journal),
-            engine.segments.to_string(),
-        ]);
-    }
-    format!(
-        "{}\nWAF: cleaning, second half. Headers, padding, checkpoints and journal come on top of it, as shares of users' bytes. Cleaning spare: what is not alive in closed\n\
-         segments; the pool is as small as the blocks allow at the spare factor, and its reserve is space that users do not fill.\n",
-        table.render()
-    )
 }
 
 pub(super) fn cannot(why: &str) -> Failure {
@@ -218,71 +193,43 @@ pub(super) fn cannot(why: &str) -> Failure {
 }
 
 fn shape(arguments: &ReplayArguments, blocks: u32, spare: Share) -> Result<Shape, Failure> {
+    let all = u32::try_from(arguments.segment.0 / BLOCK).map_err(|_| cannot("a segment is smaller than 16 TiB"))?;
     let segment_blocks =
-        u32::try_from(arguments.segment.0 / BLOCK).ok().filter(|blocks| *blocks > 0).ok_or_else(|| cannot("a segment has at least a block"))?;
+        all.checked_sub(arguments.headers).filter(|blocks| *blocks > 0).ok_or_else(|| cannot("a segment has at least a block beside its headers"))?;
     if !(5..=950).contains(&spare.0) {
         return Err(cannot(&format!("{spare} spare: 0.5 to 95 % can be simulated")));
     }
-    Ok(Shape { blocks, live_blocks: blocks, segment_blocks, header_blocks: 0, spare: f64::from(spare.0) / 1000.0, space: Space::Strict })
+    let spare = f64::from(spare.0) / 1000.0;
+    Ok(Shape { blocks, live_blocks: blocks, segment_blocks, header_blocks: arguments.headers, spare, space: Space::Strict })
 }
 
-/// Goes over the trace once.
-fn each(source: &TraceSource, mut visit: impl FnMut(&Request)) -> Result<(), Failure> {
-    let mut reader = source.open()?;
-    while let Some(request) = reader.next_request().map_err(|error| source.failure(&error))? {
-        visit(&request);
+/// What the blocks of the volume are.
+fn volume(arguments: &ReplayArguments, trace: &Loaded) -> String {
+    let size = Size(u64::from(trace.recorded.blocks) * BLOCK);
+    if arguments.volume.size.is_some() {
+        return format!("a volume of {size}");
     }
-    Ok(())
+    let devices = trace.noticed.devices();
+    let several =
+        if devices > 1 && arguments.source.form.device().is_none() { format!(" ({devices} devices side by side: --device takes one)") } else { String::new() };
+    format!("{size} of different blocks{several}")
 }
 
-/// Reads a trace: twice.
-pub(super) fn read(source: &TraceSource, no_trims: bool) -> Result<Replayed, Failure> {
-    if source.name() == "-" {
-        return Err(Failure::new(id::USAGE, "cannot replay standard input", "the trace is read twice").remedy("name a file"));
-    }
-    let (mut dense, mut summary) = (Dense::default(), Summary::default());
-    each(source, |request| {
-        dense.add(request);
-        summary.add(request);
-    })?;
-    let blocks = u32::try_from(dense.count()).ok().filter(|_| !dense.is_partial()).ok_or_else(|| cannot("it writes at too many places"))?;
-    if blocks == 0 {
-        return Err(cannot("it writes nothing"));
-    }
-    let mut replayed = Replayed { blocks, operations: Vec::new(), written: 0, trims: 0, duration_ns: 0, figures: summary.figures() };
-    let mut first = None;
-    each(source, |request| {
-        replayed.duration_ns = request.time_ns.saturating_sub(*first.get_or_insert(request.time_ns)).max(replayed.duration_ns);
-        // Numbers of blocks are below `blocks`, which fits.
-        let Some((block, count)) = dense.range(request).map(|(first, count)| (first as u32, count as u32)) else { return };
-        match request.kind {
-            Kind::Write => {
-                replayed.written += u64::from(count);
-                replayed.operations.push(Operation::Write { block, count });
-            }
-            Kind::Trim if !no_trims => {
-                replayed.trims += 1;
-                replayed.operations.push(Operation::Trim { block, count });
-            }
-            _ => {}
-        }
-    })?;
-    Ok(replayed)
-}
-
-fn report(arguments: &ReplayArguments, trace: &Replayed, traced: u64, lines: &[Line]) -> Report {
+fn report(arguments: &ReplayArguments, trace: &Loaded, traced: u64, lines: &[Line]) -> Report {
     let name = arguments.source.short_name();
     let lead = format!(
-        "{} written to {} of different blocks, laid side by side without gaps; segments of {}, the trace {} time(s){}.",
+        "{} written to {}; segments of {}, the trace {} time(s){}. {}",
         Size(traced * BLOCK),
-        Size(u64::from(trace.blocks) * BLOCK),
+        volume(arguments, trace),
         arguments.segment,
         arguments.repeat,
-        if arguments.fill { ", after a fill" } else { "" }
+        if arguments.volume.fills() { ", after a fill" } else { "" },
+        trace.noticed.remarks().trim_end()
     );
-    let mut grid = Grid::new(0, u64::from(trace.blocks) * BLOCK, trace.written * BLOCK);
+    let blocks = trace.recorded.blocks;
+    let mut grid = Grid::new(0, u64::from(blocks) * BLOCK, trace.recorded.written * BLOCK);
     let mut at = 0;
-    for operation in &trace.operations {
+    for operation in &trace.recorded.operations {
         if let Operation::Write { block, count } = operation {
             grid.add(at, u64::from(*block) * BLOCK, u64::from(*count) * BLOCK);
             at += u64::from(*count) * BLOCK;
@@ -292,12 +239,12 @@ fn report(arguments: &ReplayArguments, trace: &Replayed, traced: u64, lines: &[L
     for (file, picture) in sizes(&trace.figures, &name) {
         report = report.picture(file, &picture);
     }
-    let frame = Frame { whose: &name, figure: "write amplification of the trace", blocks: f64::from(trace.blocks), window: (traced / 100).max(1) as f64 };
+    let frame = Frame { whose: &name, figure: "write amplification of the trace", blocks: f64::from(blocks), window: (traced / 100).max(1) as f64 };
     let runs = lines.iter().map(|line| Run { policy: &line.policy, spare: line.spare_ppm as f64 / 1e6, waf: line.traced, outcome: &line.outcome });
     add_runs(report, &frame, &runs.collect::<Vec<_>>())
 }
 
-fn describe(arguments: &ReplayArguments, trace: &Replayed, traced: u64, lines: &[Line]) -> String {
+fn describe(arguments: &ReplayArguments, trace: &Loaded, traced: u64, lines: &[Line]) -> String {
     let mut table = Table::new(&["POLICY", "SPARE", "WAF", "SECOND HALF", "MOVED", "TRIMMED", "VICTIMS"]);
     for line in lines {
         let counts = &line.outcome.counts;
@@ -305,19 +252,20 @@ fn describe(arguments: &ReplayArguments, trace: &Replayed, traced: u64, lines: &
             line.policy.clone(),
             format!("{} %", line.spare_ppm as f64 / 10_000.0),
             format!("{:.3}", line.traced),
-            format!("{:.3}", line.outcome.steady),
+            format!("{:.3}", line.second_half),
             Size(counts.moved * BLOCK).to_string(),
             Size(counts.trimmed * BLOCK).to_string(),
             counts.victims.to_string(),
         ]);
     }
     format!(
-        "{}: {} written to {} of different blocks, {:.2} times{}\n{}",
+        "{}: {} written to {}, {:.2} times{}\n{}{}",
         arguments.source.name(),
         Size(traced * BLOCK),
-        Size(u64::from(trace.blocks) * BLOCK),
-        traced as f64 / f64::from(trace.blocks),
-        if arguments.fill { ", after a fill" } else { "" },
-        table.render()
+        volume(arguments, trace),
+        traced as f64 / f64::from(trace.recorded.blocks),
+        if arguments.volume.fills() { ", after a fill" } else { "" },
+        table.render(),
+        trace.noticed.remarks()
     )
 }

@@ -2,6 +2,7 @@
 
 mod generate;
 mod info;
+pub mod load;
 mod plot;
 pub mod record;
 
@@ -60,6 +61,9 @@ pub struct TraceForm {
     /// Leave records out that cannot be understood, and count them.
     #[arg(long)]
     skip_bad: bool,
+    /// The requests of one device only: its name, or, unless names are numbers, its number in the order of the trace, from 0.
+    #[arg(long, value_name = "NAME|N")]
+    device: Option<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -72,11 +76,18 @@ enum Events {
     Completed,
 }
 
+impl TraceForm {
+    /// The one device that counts.
+    pub fn device(&self) -> Option<&str> {
+        self.device.as_deref()
+    }
+}
+
 impl TraceSource {
     /// Begins to read.
     pub fn open(&self) -> Result<Reader<'static>, Failure> {
         let source: Box<dyn Read> =
-            if self.trace.as_os_str() == "-" {
+            if self.is_standard_input() {
                 Box::new(std::io::stdin())
             } else {
                 let opened = File::open(&self.trace);
@@ -84,13 +95,24 @@ impl TraceSource {
                     Failure::new(id::LOCAL_FILE, format!("cannot read {}", self.name()), error).remedy("check the path and your rights to it")
                 })?)
             };
+        self.reader(source)
+    }
+
+    /// Begins to read what was got elsewhere.
+    pub fn reader<'a>(&self, source: impl Read + 'a) -> Result<Reader<'a>, Failure> {
         let event = self.form.event.map(|event| match event {
             Events::Queued => Event::Queued,
             Events::Issued => Event::Issued,
             Events::Completed => Event::Completed,
         });
-        let options = Options { format: self.form.format, event, columns: self.form.columns.clone(), skip_bad: self.form.skip_bad };
+        let options =
+            Options { format: self.form.format, event, columns: self.form.columns.clone(), skip_bad: self.form.skip_bad, device: self.form.device.clone() };
         Reader::new(source, &options).map_err(|error| self.failure(&error))
+    }
+
+    /// True for `-`.
+    pub fn is_standard_input(&self) -> bool {
+        self.trace.as_os_str() == "-"
     }
 
     /// The name for messages.
@@ -112,13 +134,14 @@ impl TraceSource {
                 Failure::new(id::TRACE_RECORD, what, error).remedy("is it of that format (--format)? --skip-bad leaves such records out")
             }
             TraceError::Damaged { .. } => Failure::new(id::TRACE_DAMAGED, what, error).remedy("get it again; what is before the damage can be read"),
+            TraceError::Device(_) => Failure::new(id::TRACE_FORMAT, what, error).remedy("`windrow trace info TRACE -o json` lists its devices"),
             TraceError::Io(_) => Failure::new(id::LOCAL_FILE, what, error),
         }
     }
 }
 
 /// What a reader noticed beside requests.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 pub struct Noticed {
     format: &'static str,
     devices: Vec<String>,
@@ -131,8 +154,13 @@ impl Noticed {
         Self { format: reader.format().name(), devices: reader.devices().to_vec(), skipped_records: reader.skipped(), end_is_missing: reader.is_cut() }
     }
 
+    /// Number of devices that were named.
+    pub fn devices(&self) -> usize {
+        self.devices.len()
+    }
+
     /// Lines for what should be known of it.
-    fn remarks(&self) -> String {
+    pub fn remarks(&self) -> String {
         let mut text = String::new();
         if self.skipped_records > 0 {
             text.push_str(&format!("{} records were left out because they could not be understood\n", self.skipped_records));

@@ -2,6 +2,7 @@
 
 use super::pictures::{Frame, Run, Speed, add_runs};
 use super::source::{Named, Source};
+use crate::commands::trace::{Noticed, TraceForm, TraceSource, load};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::report::{Report, ReportArguments};
@@ -15,7 +16,8 @@ use std::time::Instant;
 use windrow_host::failure::{Failure, id};
 use windrow_lab::wa::log::{Shape, Space};
 use windrow_lab::wa::operation::Operation;
-use windrow_lab::wa::run::{Outcome, Plan, Policy, run as simulate};
+use windrow_lab::wa::recorded::Wish;
+use windrow_lab::wa::run::{Outcome, Plan, Policy, memory_bytes, run as simulate};
 use windrow_lab::wa::workload::{Pattern, Workload};
 
 const BLOCK: u64 = 4096;
@@ -70,7 +72,7 @@ pub struct RunArguments {
     /// jesd219-enterprise, jesd219-client, journalling-fs, transaction, data, transaction+data, jetstress.
     #[arg(long, default_value = "zipf:0.99", value_parser = Named::parse, conflicts_with = "trace")]
     workload: Named,
-    /// A normalised trace (op,offset,length,time) instead; `-` for standard input.
+    /// A trace instead, of any format that `windrow trace info` can tell; `-` for standard input.
     #[arg(long)]
     trace: Option<PathBuf>,
     /// The trace so many times.
@@ -79,6 +81,9 @@ pub struct RunArguments {
     /// Leave the trims of the trace or load out.
     #[arg(long)]
     no_trims: bool,
+    /// Most memory that the operations of a trace and all tables may take; what needs more is refused.
+    #[arg(long, value_name = "BYTES", default_value = "8G")]
+    memory: Size,
     /// Space that can be addressed.
     #[arg(long, default_value = "1G")]
     size: Size,
@@ -122,7 +127,11 @@ pub fn failed(why: String) -> Failure {
 
 fn source(arguments: &RunArguments) -> Result<Source, Failure> {
     if let Some(path) = &arguments.trace {
-        return Source::trace(path, arguments.repeat, !arguments.no_trims);
+        let from = TraceSource { trace: path.clone(), form: TraceForm::default() };
+        let surveyed = load::survey(&from, Wish { size_bytes: None, trims: !arguments.no_trims, flushes: false })?;
+        surveyed.allow(arguments.memory, tables(arguments, surveyed.blocks, surveyed.written() * u64::from(arguments.repeat))?)?;
+        let loaded = surveyed.load()?;
+        return Ok(Source::Trace(Box::new(loaded), arguments.repeat));
     }
     let blocks = u32::try_from(arguments.size.0 / BLOCK).map_err(|_| failed("more than 16 TiB".into()))?;
     let (passes, seed) = (arguments.passes, arguments.seed);
@@ -142,6 +151,16 @@ fn source(arguments: &RunArguments) -> Result<Source, Failure> {
     }
 }
 
+/// Memory of the run that takes the most.
+fn tables(arguments: &RunArguments, blocks: u32, written: u64) -> Result<u64, Failure> {
+    let mut most = 0;
+    for spare in &arguments.spare {
+        let shape = shape(blocks, arguments.segment, *spare, arguments.space)?;
+        most = arguments.policy.iter().map(|policy| memory_bytes(policy, &shape, written)).fold(most, u64::max);
+    }
+    Ok(most)
+}
+
 fn shape(blocks: u32, segment: Size, spare: Share, space: SpaceName) -> Result<Shape, Failure> {
     let segment_blocks = u32::try_from(segment.0 / BLOCK).ok().filter(|blocks| *blocks > 0).ok_or_else(|| failed("a segment has at least a block".into()))?;
     if !(5..=950).contains(&spare.0) {
@@ -154,6 +173,10 @@ fn shape(blocks: u32, segment: Size, spare: Share, space: SpaceName) -> Result<S
 pub fn run(arguments: &RunArguments, output: &Output) -> Result<u8, Failure> {
     let source = source(arguments)?;
     let written = source.written();
+    let tables = tables(arguments, source.blocks(), written)?;
+    if tables > arguments.memory.0 {
+        return Err(failed(format!("it takes {} of memory, more than --memory allows ({})", Size(tables), arguments.memory)));
+    }
     let mut lines = Vec::new();
     for policy in &arguments.policy {
         for spare in &arguments.spare {
@@ -169,8 +192,9 @@ pub fn run(arguments: &RunArguments, output: &Output) -> Result<u8, Failure> {
         }
     }
     arguments.report.write(|| report(arguments, &source, &lines))?;
-    let value = serde_json::json!({ "blocks": source.blocks(), "written_blocks": written, "lines": lines });
-    output.result("sim-run", &value, || text(arguments, &lines));
+    let noticed = source.noticed();
+    let value = serde_json::json!({ "blocks": source.blocks(), "written_blocks": written, "trace": noticed, "lines": lines });
+    output.result("sim-run", &value, || text(arguments, &lines) + &noticed.map(Noticed::remarks).unwrap_or_default());
     Ok(0)
 }
 

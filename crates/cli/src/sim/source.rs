@@ -1,11 +1,8 @@
 //! What is simulated: a pattern of overwrites, a published load, or a recorded trace, as operations that can be gone through again and again.
 
-use super::run::failed;
+use crate::commands::trace::Noticed;
+use crate::commands::trace::load::Loaded;
 use crate::drawing::{Along, Grid, sizes};
-use std::io::Read;
-use std::path::Path;
-use windrow_host::failure::{Failure, id};
-use windrow_lab::wa::csv::Trace;
 use windrow_lab::wa::operation::Operation;
 use windrow_lab::wa::requests::{Load, client_published};
 use windrow_lab::wa::workload::{Pattern, Workload, fill};
@@ -47,7 +44,7 @@ impl Named {
 /// Operations to be run, again and again.
 pub enum Source {
     /// A trace, so many times.
-    Trace(Trace, u32),
+    Trace(Box<Loaded>, u32),
     /// A pattern after a fill, so many times the blocks.
     Pattern {
         /// With what goes around it.
@@ -87,22 +84,15 @@ fn up_to(blocks: u64, operations: impl Iterator<Item = Operation>) -> impl Itera
 }
 
 impl Source {
-    /// A trace from a file, or from standard input if the name is `-`.
-    pub fn trace(path: &Path, repeat: u32, trims: bool) -> Result<Self, Failure> {
-        let mut text = String::new();
-        let read = match path.as_os_str() == "-" {
-            true => std::io::stdin().read_to_string(&mut text),
-            false => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)),
-        };
-        read.map_err(|error| Failure::new(id::LOCAL_FILE, format!("the trace {} cannot be read", path.display()), error.to_string()))?;
-        let trace = Trace::parse(&text, trims).map_err(failed)?;
-        if trace.blocks == 0 { Err(failed("the trace writes nothing".into())) } else { Ok(Self::Trace(trace, repeat)) }
+    /// What was noticed in a trace.
+    pub fn noticed(&self) -> Option<&Noticed> {
+        if let Self::Trace(trace, _) = self { Some(&trace.noticed) } else { None }
     }
 
     /// All operations.
     pub fn operations(&self) -> Box<dyn Iterator<Item = Operation> + '_> {
         match self {
-            Self::Trace(trace, repeat) => Box::new((0..*repeat).flat_map(|_| trace.operations.iter().copied())),
+            Self::Trace(trace, repeat) => Box::new((0..*repeat).flat_map(|_| trace.recorded.operations.iter().copied())),
             Self::Pattern { workload, blocks, passes, seed } => {
                 let overwrites = u64::from(*blocks) * u64::from(*passes);
                 Box::new(fill(*blocks).chain(up_to(overwrites, workload.stream(*blocks, *seed))))
@@ -120,7 +110,7 @@ impl Source {
     /// Blocks that can be addressed.
     pub fn blocks(&self) -> u32 {
         match self {
-            Self::Trace(trace, _) => trace.blocks,
+            Self::Trace(trace, _) => trace.recorded.blocks,
             Self::Pattern { blocks, .. } | Self::Load { blocks, .. } => *blocks,
         }
     }
@@ -128,7 +118,7 @@ impl Source {
     /// Blocks that are written in all; of a load that ends, as published.
     pub fn written(&self) -> u64 {
         match self {
-            Self::Trace(trace, repeat) => trace.written() * u64::from(*repeat),
+            Self::Trace(trace, repeat) => trace.recorded.written * u64::from(*repeat),
             Self::Load { load: Load::Client, blocks, .. } => {
                 let bytes = u64::from(*blocks) * BLOCK;
                 u64::from(*blocks) + client_published::scaled(client_published::WRITTEN_BYTES, bytes) / BLOCK

@@ -4,7 +4,6 @@
 //! Read in this order: [`operation`] (what is asked for), [`workload`] (synthetic patterns), [`requests`] (published loads), [`recorded`] (traces), [`log`] (the pool), [`run`] (policies by name, figures),
 //! [`oracle`] (future knowledge), [`study`] (the graphs and tables of the sources). Design, figures and how they compare: `docs/wa-lab.md`.
 
-pub mod csv;
 pub mod engine;
 pub mod log;
 pub mod operation;

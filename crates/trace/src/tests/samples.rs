@@ -268,3 +268,17 @@ fn earlier_times_are_counted_from_the_first_request() {
     let found = read(b"W,0,4096,100\nW,0,4096,40\nW,0,4096,150\n", &Options::default()).expect("readable");
     assert_eq!(found.iter().map(|request| request.time_ns).collect::<Vec<_>>(), [0, 0, 50_000]);
 }
+
+#[test]
+fn one_device_of_several() {
+    let of = |text: &str, device: &str| read(text.as_bytes(), &Options { device: Some(device.to_owned()), ..Options::default() });
+    let text = "W,0,4096,0,sda\nW,0,8192,1,sdb\nF,0,0,2,sda\nR,0,512,3,sdb\n";
+    let second = [request(Write, 1, 0, 8192, 1000), request(Read, 1, 0, 512, 3000)];
+    assert_eq!((of(text, "sdb").expect("by name"), of(text, "1").expect("by number")), (second.to_vec(), second.to_vec()));
+    assert_eq!(of(text, "sdc").expect_err("none").to_string(), "it has no device 'sdc'; those that it has: sda sdb");
+    assert!(of(text, "2").is_err());
+    // Where names are numbers, a number is a name.
+    let text = "419,W,0,4096,0\n0,W,0,8192,1\n";
+    assert_eq!(of(text, "0").expect("by name"), [request(Write, 1, 0, 8192, 1000)]);
+    assert!(matches!(of(text, "1"), Err(TraceError::Device(_))));
+}

@@ -23,6 +23,8 @@ pub(super) struct Live {
     place: PoolPlace,
     /// Requests that were not recorded.
     pub(super) missed: u64,
+    /// How long was recorded, in nanoseconds: pauses before the first request and behind the last one are part of the load.
+    pub(super) duration_ns: u64,
     /// The recording.
     trace: tempfile::NamedTempFile,
     report: PoolReport,
@@ -51,7 +53,7 @@ impl Live {
         let (pool, volume) = source.split_once('/').map_or((source, None), |(pool, volume)| (pool, Some(volume)));
         let report = context::status(pool, &place)?;
         let held = report.volumes.iter().filter(|known| volume.is_none_or(|volume| known.name == volume)).map(|known| known.mapped_bytes);
-        Ok(Self { pool: pool.to_owned(), place, missed: recorded.missed, trace, held_bytes: held.sum(), report })
+        Ok(Self { pool: pool.to_owned(), place, missed: recorded.missed, duration_ns: (recorded.seconds * 1e9) as u64, trace, held_bytes: held.sum(), report })
     }
 
     /// Where the recording is.

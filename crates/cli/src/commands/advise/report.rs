@@ -53,12 +53,14 @@ fn drives(advice: &Advice, title: &str, axis: Axis, figure: impl Fn(&super::Used
 pub(super) fn page(advice: &Advice) -> Report {
     let best = &advice.best;
     let lead = format!(
-        "{}: {} written to {} of blocks, {} trims, gone through {} times. Predicted figures are of the second half.",
+        "{}: {} written to {} of blocks, {} trims, gone through {} times{}. Predicted figures are of the second half. {}",
         advice.source,
         Size(advice.written_blocks * u64::from(advice.repeat) * BLOCK),
         Size(u64::from(advice.blocks) * BLOCK),
         advice.trims,
-        advice.repeat
+        advice.repeat,
+        if advice.filled { ", after a fill" } else { "" },
+        advice.trace.remarks().trim_end()
     );
     let title = format!("Advice: {}+{} with {} spare", best.policy, best.victim_policy, percent(best.spare_ppm));
     let mut table =

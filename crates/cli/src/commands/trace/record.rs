@@ -70,7 +70,8 @@ pub struct Report {
     /// Requests that are not in it.
     pub missed: u64,
     bytes: u64,
-    seconds: f64,
+    /// How long it was recorded.
+    pub seconds: f64,
     /// Why it ended before it should.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<Failure>,
