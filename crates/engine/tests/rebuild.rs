@@ -206,6 +206,69 @@ fn lost_batches_are_listed_and_the_rest_is_rebuilt() {
     assert_eq!(held, 80 - lost as usize / 2, "rows 7..{}", report.losses[0].end_row);
 }
 
+/// The first batch of a segment is lost, or everything in the segment: no header before it says that something was there, and the rebuild told of no loss while blocks became what
+/// they had been before.
+#[test]
+fn a_lost_beginning_of_a_segment_is_listed() {
+    let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 3, 64, 8, 32);
+    let volume = machine.volume(1 << 30);
+    assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+    for lba in 0..12 {
+        machine.write(volume, lba, 5);
+        machine.flush(volume);
+    }
+    let memory = machine.memory;
+    let start = memory.superblock().checkpoints[1].expect("two checkpoints").replay[0];
+    assert_eq!((start.segment, start.row, start.seq.0), (SegmentId(0), 0, 1));
+    let last = memory.headers().iter().filter(|(.., header)| header.stream.0 == 0).map(|(.., header)| header.seq).max().expect("batches");
+    let rows = windrow_units::ZoneMap::new(memory.superblock().zones).shape(SegmentId(0)).rows;
+    for lost in [0..1, 0..rows] {
+        let mut memory = memory.clone();
+        memory.overwrite(SegmentId(0), lost.clone(), 0xee);
+        // What is behind it says that it was durable; where nothing is behind it a root must.
+        if lost.end == rows {
+            for member in 0..3 {
+                // As if a later superblock had it.
+                let mut superblock = memory.superblock_of(member);
+                superblock.checkpoints[0].as_mut().expect("a root").flushed_seq[0] = last;
+                let at = windrow_layout::superblock::slot_offset(superblock.generation) as usize;
+                let bytes = superblock.encode();
+                memory.data[member][at..at + bytes.len()].copy_from_slice(&bytes);
+            }
+        }
+        let report = rebuild(&mut memory, false).expect("a look");
+        assert_eq!(report.losses.len(), 1, "{lost:?}: {:?}", report.losses);
+        let loss = &report.losses[0];
+        assert_eq!((loss.stream, loss.seq.0, loss.segment, loss.row), (0, 1, SegmentId(0), 0), "{loss}");
+        assert_eq!(loss.durable_seq == last, lost.end == rows, "{loss}");
+    }
+}
+
+/// The same in a segment that no root speaks of any more: it is a loss as long as something of the segment is in use, and else what is left of a former life.
+#[test]
+fn a_lost_beginning_counts_where_the_segment_is_in_use() {
+    let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 3, 64, 8, 32);
+    let volume = machine.volume(1 << 30);
+    (0..2000).for_each(|lba| machine.write(volume, lba, 5));
+    machine.flush(volume);
+    for _ in 0..3 {
+        machine.write(volume, 5000, 6);
+        assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+    }
+    let start = machine.memory.superblock().checkpoints[1].expect("two checkpoints").replay[0];
+    assert!(start.seq.0 > 2, "{start:?}");
+    let losses = |memory: &Memory| {
+        let mut memory = memory.clone();
+        memory.overwrite(SegmentId(0), 0..1, 0xee);
+        rebuild(&mut memory, false).expect("a look").losses
+    };
+    let found = losses(&machine.memory);
+    assert_eq!(found.iter().map(|loss| (loss.segment, loss.row)).collect::<Vec<_>>(), [(SegmentId(0), 0)]);
+    (0..6000).for_each(|lba| machine.write(volume, lba, 7));
+    machine.flush(volume);
+    assert_eq!(losses(&machine.memory), []);
+}
+
 /// Without any checkpoint, and with blocks, trims and a volume of which only the journal knows: what was promised is there after the rebuild.
 #[test]
 fn what_only_the_journal_has_survives_a_rebuild() {

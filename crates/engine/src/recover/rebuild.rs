@@ -13,6 +13,7 @@
 //! above those that its streams can reach ([`SEQ_LEAP`]). Then the rebuild is simply done again.
 
 mod gather;
+mod losses;
 mod scan;
 
 use super::chain::{Taken, batches_through};
@@ -136,13 +137,14 @@ impl Engine {
         let mut gather = Gather::new(superblock, if is_exact { covered } else { accepted }, options.limits.map_bytes);
         gather.run(&mut reader, &found, &mut tables, watch)?;
         let readmitted = journal.apply(superblock, (covered, journalled), reader.buffers, &mut tables)?;
+        let losses = losses::list(&mut reader, superblock, &found, &tables)?;
         if write {
             make_whole(&mut reader, &found)?;
         }
         drop(reader);
         let lost = recovered::void_references(&mut tables);
         let mut report = describe(&found, &gather, &tables, accepted);
-        report.lost_blocks = lost;
+        (report.losses, report.lost_blocks) = (losses, lost);
         if write {
             let seq = Seq(found.highest_seq.0 + SEQ_LEAP);
             let checkpoint = superblock.checkpoints.iter().flatten().map(|c| c.id).max().unwrap_or(0);
@@ -256,7 +258,7 @@ fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Order)
         accepted_order: accepted,
         volumes: volumes.collect(),
         lost_blocks: Vec::new(),
-        losses: found.losses.clone(),
+        losses: Vec::new(),
         written_bytes: 0,
     }
 }

@@ -15,10 +15,9 @@
 use super::super::OpenError;
 use super::super::chain::{Durable, Taken, fence_of};
 use super::super::judge::Found;
-use super::super::loss::Loss;
 use super::super::reader::Reader;
 use super::super::redundancy::verify_payload;
-use super::{RebuildPhase, RebuildProgress, SEQ_LEAP};
+use super::{RebuildPhase, RebuildProgress};
 use crate::limits::{REPLAY_TABLE_BYTES, STREAMS};
 use std::collections::BTreeSet;
 use windrow_layout::batch::HeaderFrame;
@@ -34,6 +33,8 @@ pub(super) struct Gap {
     pub(super) stream: u8,
     /// The first number that is missing, 0 if not known.
     pub(super) seq: Seq,
+    /// Stream and number of the batch that is read next in the segment.
+    pub(super) behind: Option<(u8, Seq)>,
 }
 
 /// What the headers of a segment say of its present life.
@@ -71,6 +72,8 @@ pub(super) struct Scan {
     pub(super) highest_seq: Seq,
     pub(super) highest_epoch: Epoch,
     pub(super) highest_order: Order,
+    /// The highest number of each stream that was durable.
+    pub(super) flushed: [Seq; MAX_STREAMS],
     /// Every order up to this one was durable, as roots, fences and headers say.
     pub(super) durable_through: Order,
     /// Segments in which a batch of any kind begins.
@@ -80,7 +83,6 @@ pub(super) struct Scan {
     lives: Vec<Option<Life>>,
     pub(super) void_batches: u64,
     pub(super) torn_batches: u64,
-    pub(super) losses: Vec<Loss>,
 }
 
 /// Scans all segments.
@@ -92,13 +94,13 @@ pub(super) fn scan(reader: &mut Reader<'_>, superblock: &Superblock, watch: &mut
         highest_seq: Seq(0),
         highest_epoch: superblock.epoch,
         highest_order: Order(0),
+        flushed: [Seq(0); MAX_STREAMS],
         durable_through: Order(0),
         written: vec![false; count as usize],
         remains: BTreeSet::new(),
         lives: vec![None; count as usize],
         void_batches: 0,
         torn_batches: 0,
-        losses: Vec::new(),
     };
     let mut durable = Durable::nothing();
     for root in superblock.checkpoints.iter().flatten() {
@@ -116,12 +118,11 @@ pub(super) fn scan(reader: &mut Reader<'_>, superblock: &Superblock, watch: &mut
         reader.forget();
     }
     durable.claim(superblock, superblock.epoch, &[Seq(0); MAX_STREAMS], superblock.journals.promised);
-    scan.durable_through = durable.through;
+    (scan.flushed, scan.durable_through) = (durable.seqs, durable.through);
     scan.drop_overwritten(reader)?;
     for stream in STREAMS {
         scan.drop_void(superblock, stream);
         scan.drop_torn(reader, stream, durable.seqs[stream])?;
-        scan.list_losses(stream, durable.seqs[stream]);
     }
     Ok(scan)
 }
@@ -145,12 +146,13 @@ impl Scan {
                 let later = |frame: &HeaderFrame| frame.header.shape == shape && last.as_ref().is_none_or(|l| is_later(l, frame));
                 let stream = last.as_ref().map_or(0, |l| l.header.stream.0);
                 let seq = last.as_ref().map_or(Seq(0), |l| l.header.seq.next());
-                let found = reader.headers(segment, &starts, later)?.into_iter().map(|f| f.header.row).min();
-                let end_row = found.unwrap_or_else(|| shape.chunk_end(row));
+                let found = reader.headers(segment, &starts, later)?.into_iter().min_by_key(|f| f.header.row);
+                let end_row = found.as_ref().map_or_else(|| shape.chunk_end(row), |f| f.header.row);
+                let behind = found.as_ref().map(|f| (f.header.stream.0, f.header.seq));
                 if found.is_some() || last.is_some() {
-                    self.gaps.push(Gap { segment, row, end_row, stream, seq });
+                    self.gaps.push(Gap { segment, row, end_row, stream, seq, behind });
                 }
-                let Some(next) = found else { return Ok(()) };
+                let Some(next) = found.map(|f| f.header.row) else { return Ok(()) };
                 // A gap has no number before it: whatever comes next begins the count anew.
                 row = next;
                 last = None;
@@ -168,7 +170,7 @@ impl Scan {
                 }
             } else if frame.header.epoch <= superblock.epoch {
                 let h = &frame.header;
-                self.gaps.push(Gap { segment, row, end_row: row + h.rows, stream: h.stream.0, seq: h.seq });
+                self.gaps.push(Gap { segment, row, end_row: row + h.rows, stream: h.stream.0, seq: h.seq, behind: None });
             }
             row += frame.header.rows;
             last = Some(frame);
@@ -268,30 +270,6 @@ impl Scan {
         self.torn_batches += (self.streams[stream].len() - end) as u64;
         self.streams[stream].truncate(end);
         Ok(())
-    }
-
-    /// Gaps that hold something that was durable are losses; the others are ends of segments.
-    fn list_losses(&mut self, stream: usize, flushed: Seq) {
-        for gap in self.gaps.iter().filter(|g| usize::from(g.stream) == stream) {
-            // An earlier rebuild leapt over the numbers behind the ends of its day: those never existed.
-            let known = gap.seq.0 > 0 && gap.seq <= flushed && flushed.0 - gap.seq.0 < SEQ_LEAP / 2;
-            let elsewhere = self.streams[stream].binary_search_by_key(&gap.seq, |t| t.seq).is_ok();
-            if !known || elsewhere {
-                continue;
-            }
-            self.losses.push(Loss {
-                stream: gap.stream,
-                seq: gap.seq,
-                durable_seq: gap.seq,
-                segment: gap.segment,
-                row: gap.row,
-                end_row: gap.end_row,
-                orders: None,
-                blocks: Vec::new(),
-                more_runs: 0,
-                why: "it can not be read or rebuilt",
-            });
-        }
     }
 }
 
