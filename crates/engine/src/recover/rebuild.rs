@@ -115,7 +115,30 @@ impl Engine {
         write: bool,
         watch: &mut dyn FnMut(RebuildProgress),
     ) -> Result<RebuildReport, OpenError> {
-        let ruling = quorum::newest(io, options)?;
+        // As at a start: who fails writes is left out, and all begins anew. The engine that writes the checkpoint must not put such a loss on
+        // record: its superblock names no root before that is durable, and nobody could open a pool of it.
+        let mut failing = 0u64;
+        let mut remembered = quorum::Remembered::default();
+        loop {
+            match Self::rebuild_without((failing, &mut remembered), io, buffers.clone(), options, write, watch) {
+                Err(OpenError::Member(error)) if error.kind != MemberErrorKind::PowerCut && failing >> error.member.0 & 1 == 0 => {
+                    failing |= 1 << error.member.0;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// The same without the members in the mask `failing`.
+    fn rebuild_without(
+        (failing, remembered): (u64, &mut quorum::Remembered),
+        io: &mut dyn MemberIo,
+        buffers: BufPool,
+        options: &OpenOptions,
+        write: bool,
+        watch: &mut dyn FnMut(RebuildProgress),
+    ) -> Result<RebuildReport, OpenError> {
+        let ruling = quorum::newest_without(io, options, failing, remembered)?;
         let superblock = &ruling.superblock;
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.place_codec();
@@ -365,9 +388,10 @@ fn shut_down(engine: &mut Engine, io: &mut dyn MemberIo, watch: &mut dyn FnMut(R
     }
 }
 
-/// Carries out a command; only the loss of power ends it.
+/// Carries out a command. A member that fails a write or a flush, or is gone, ends the attempt, and so does the loss of power; what can not be read is had from others.
 fn carry_out(command: windrow_io::MemberCommand, io: &mut dyn MemberIo) -> Result<MemberDone, MemberError> {
     let windrow_io::MemberCommand { member, tag, op } = command;
+    let is_read = matches!(op, MemberOp::Read { .. });
     let (buf, result) = match op {
         MemberOp::Read { offset, mut buf } => {
             let result = io.read(member, offset, &mut buf);
@@ -382,7 +406,7 @@ fn carry_out(command: windrow_io::MemberCommand, io: &mut dyn MemberIo) -> Resul
         MemberOp::Discard { .. } => (None, Ok(())),
     };
     match result {
-        Err(error) if error.kind == MemberErrorKind::PowerCut => Err(error),
+        Err(error) if !is_read || matches!(error.kind, MemberErrorKind::PowerCut | MemberErrorKind::Gone) => Err(error),
         result => Ok(MemberDone { member, tag, buf, result }),
     }
 }
