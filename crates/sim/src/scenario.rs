@@ -31,11 +31,13 @@ pub enum Fault {
     Slow,
     /// One command hangs for up to minutes, then ends as if nothing had been. Nothing is wrong here either.
     Stall,
+    /// A member answers no reads for a while, then all of them. Nothing is wrong here either.
+    Mute,
 }
 
 impl Fault {
     /// All of them; those that do damage in silence twice.
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Death,
         Self::ReadErrors,
         Self::Corruption,
@@ -51,6 +53,7 @@ impl Fault {
         Self::Slow,
         Self::Slow,
         Self::Stall,
+        Self::Mute,
     ];
 
     /// Any fault.
@@ -60,7 +63,7 @@ impl Fault {
 
     /// True if it takes nothing from the redundancy.
     pub fn is_harmless(self) -> bool {
-        matches!(self, Self::Slow | Self::Stall)
+        matches!(self, Self::Slow | Self::Stall | Self::Mute)
     }
 
     /// True if a rebuild puts the member right: nothing on it changed silently.

@@ -594,7 +594,7 @@ impl World {
         }
         self.check_command(&command, kind, offset, length)?;
         self.trace.tell(|| format!("{} member {member} {} at {offset} + {length}", self.now_ns, ["", "read", "write", "flush", "discard"][kind as usize]));
-        let duration = self.paces[member].duration_ns(self.now_ns, micros, &mut self.rng);
+        let duration = self.paces[member].duration_ns(self.now_ns, kind == 1, micros, &mut self.rng);
         let started = self.members.start(command);
         self.schedule(duration, Pending::Command(started));
         Ok(())

@@ -230,7 +230,7 @@ impl Run {
         }
         let few = self.devices.rng.pick(&[1, 1, 2, 8]);
         match fault {
-            Fault::Slow | Fault::Stall => {
+            Fault::Slow | Fault::Stall | Fault::Mute => {
                 let (factor, hangs) = if fault == Fault::Slow { (self.devices.rng.pick(&[10, 100, 1000]), 0) } else { (1, 60_000_000_000) };
                 self.world.slow_down(device, factor, 1_000_000_000, hangs);
             }

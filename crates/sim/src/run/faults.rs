@@ -71,7 +71,7 @@ impl Run {
             }
             Fault::LostWrites => ailment.lost_writes = few,
             Fault::MisdirectedWrites => ailment.misdirected_writes = few,
-            Fault::Slow | Fault::Stall => {}
+            Fault::Slow | Fault::Stall | Fault::Mute => {}
             Fault::Superblocks => {
                 if self.rng.chance(500) {
                     self.world.members.corrupt(member, LABEL_OFFSET, LABEL_BYTES as u64);
@@ -97,10 +97,15 @@ impl Run {
         }
     }
 
-    /// A member is slow from now on, or its next command hangs.
+    /// A member is slow from now on, or its next command hangs, or all its reads do.
     fn slow_down(&mut self, fault: Fault) {
         let member = self.rng.pick(&self.data);
         self.faults += 1;
+        if fault == Fault::Mute {
+            let for_ms = self.rng.pick(&[100, 1_000, 10_000, 100_000]);
+            self.world.trace.tell(|| format!("fault: member {member} answers no reads for {for_ms} ms"));
+            return self.world.fall_silent(member, for_ms * 1_000_000);
+        }
         let (factor, for_ns) = if fault == Fault::Slow {
             let for_ms = self.rng.pick(&[10, 100, 1_000, 100_000, u64::MAX >> 24]);
             (self.rng.pick(&[10, 30, 100, 1000]), for_ms * 1_000_000)
