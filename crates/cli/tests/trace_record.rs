@@ -5,6 +5,7 @@ mod support;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 use support::{Server, World};
 
 const CREATE: &str = "pool create --redundancy 5 --size 64M --sparse --segment 256K --chunk 64K tank m0 m1 m2 m3";
@@ -101,9 +102,14 @@ fn a_pool_in_service_is_advised_and_set() {
     let server = world.serve("");
     write(&server, "data", 0..4096);
     let advisor = begin(&world, "advise --live tank --for 1h --spare 5%,12% --repeat 3 --apply");
+    let begun = Instant::now();
     write(&server, "data", (0..2000).map(|at| at * 7 % 512));
+    // Quiet belongs to the load: the drives rest.
+    std::thread::sleep(Duration::from_secs(1));
+    let lasted = begun.elapsed().as_secs_f64();
     enough(&advisor);
     let (code, advice) = report(advisor);
+    assert!(advice["load_seconds"].as_f64().expect("a number") >= lasted, "{lasted}: {advice}");
     assert_eq!(
         (code, &advice["blocks"], &advice["written_blocks"], &advice["applied"]),
         (Some(0), &Value::from(4096), &Value::from(2000), &Value::from(true)),

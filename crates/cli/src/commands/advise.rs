@@ -69,7 +69,7 @@ pub struct AdviseArguments {
     /// Spare factors to try, by comma, 3 to 90 %.
     #[arg(long, value_delimiter = ',', default_value = "7%,10%,15%,20%")]
     spare: Vec<Share>,
-    /// The trace so many times; else as many as it takes to write its blocks six times.
+    /// The trace so many times; else as many as it takes to write its blocks six times (with --size: and blocks for two volumes).
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: Option<u32>,
     #[command(flatten)]
@@ -122,6 +122,8 @@ struct Advice {
     filled: bool,
     written_blocks: u64,
     trims: u64,
+    /// How long the load took: of a trace from its first request to the last one, of a recording all of it.
+    load_seconds: f64,
     repeat: u32,
     grid: Vec<Tried>,
     segments: Vec<Tried>,
@@ -139,13 +141,19 @@ struct Advice {
     commands: Vec<String>,
 }
 
+/// A policy with the streams that an engine has for it, whatever the laboratory gives it.
+fn as_in_engine(policy: Policy) -> Policy {
+    let streams = if matches!(policy.placement, PlacementKind::Separate | PlacementKind::Invalidation) { policy.streams } else { ENGINE_CLASSES };
+    Policy { streams, ..policy }
+}
+
+/// The policy that a pool is set to.
+fn policy_of(placement: &str, victim_policy: &str) -> Result<Policy, String> {
+    Policy::from_name(&format!("{placement}+{victim_policy}")).map(as_in_engine)
+}
+
 /// The policies to try, simplest first.
 fn policies() -> Vec<Policy> {
-    let of = |kind: PlacementKind| {
-        let policy = Policy::of(kind);
-        let streams = if matches!(kind, PlacementKind::Separate | PlacementKind::Invalidation) { policy.streams } else { ENGINE_CLASSES };
-        Policy { streams, ..policy }
-    };
     let kinds = [
         PlacementKind::Generations,
         PlacementKind::Clusters,
@@ -154,8 +162,8 @@ fn policies() -> Vec<Policy> {
         PlacementKind::Hotness,
         PlacementKind::Learned,
     ];
-    let separate = |rule: &str| Policy::from_name(&format!("separate+{rule}")).ok();
-    ["greedy", "cost-benefit"].into_iter().filter_map(separate).chain(kinds.map(of)).collect()
+    let separate = |rule: &str| policy_of("separate", rule).ok();
+    ["greedy", "cost-benefit"].into_iter().filter_map(separate).chain(kinds.map(|kind| as_in_engine(Policy::of(kind)))).collect()
 }
 
 /// What runs share.
@@ -262,6 +270,13 @@ pub fn run(arguments: &AdviseArguments, output: &Output) -> Result<u8, Failure> 
     Ok(0)
 }
 
+/// How often a trace has to be gone through: until the blocks are written six times. Of a volume with cold data those that the trace writes are, and as many blocks
+/// as the volume has twice, so that its spare space has been used up long before the second half.
+fn enough(blocks: u32, hot: Option<u64>, written: u64) -> u32 {
+    let wanted = hot.map_or(6 * u64::from(blocks), |hot| (6 * hot).max(2 * u64::from(blocks)));
+    wanted.div_ceil(written.max(1)).clamp(1, 1000) as u32
+}
+
 /// Spare factors to try: those that were named, and the one that a pool in service has.
 fn spares(named: &[Share], now: Option<Share>) -> Vec<Share> {
     let mut spares: Vec<Share> = named.iter().copied().chain(now).collect();
@@ -287,8 +302,7 @@ fn advise(arguments: &AdviseArguments, source: String, (trace, blocks): (&Loaded
     if spares.is_empty() {
         return Err(cannot("it writes to so few blocks that none of these spare factors leaves a segment for cleaning"));
     }
-    let enough = (6 * u64::from(blocks)).div_ceil(recorded.written.max(1)).clamp(1, 1000) as u32;
-    let repeat = arguments.repeat.unwrap_or(enough);
+    let repeat = arguments.repeat.unwrap_or_else(|| enough(blocks, arguments.volume.size.map(|_| trace.figures.written_set_bytes / BLOCK), recorded.written));
     let all = policies.len() * spares.len() + sizes.len() + usize::from(recorded.trims > 0) + usize::from(live.is_some());
     let mut runs = Runs { trace, blocks, repeat, fill: arguments.volume.fills() || live.is_some(), done: 0, all };
     let mut grid = Vec::new();
@@ -317,6 +331,7 @@ fn advise(arguments: &AdviseArguments, source: String, (trace, blocks): (&Loaded
         filled: arguments.volume.fills() || live.is_some(),
         written_blocks: recorded.written,
         trims: recorded.trims,
+        load_seconds: trace.duration_ns as f64 / 1e9,
         repeat,
         grid,
         segments,
@@ -371,6 +386,8 @@ fn reasons(advice: &Advice, usual: u64) -> Vec<String> {
     let best = &advice.best;
     let mut reasons = Vec::new();
     let at = |policy: &str, victim: &str| advice.grid.iter().find(|one| one.policy == policy && one.victim_policy == victim && one.spare_ppm == best.spare_ppm);
+    // Of the policy and of trims in segments of the usual size: what the size brings is a reason of its own.
+    let usually = at(best.policy, &best.victim_policy).map_or(best.waf, |one| one.waf);
     if best.policy == "separate" {
         reasons.push(format!(
             "Policy {}+{}: no other is more than {} % better, so the load has little to tell hot blocks from cold ones by.",
@@ -379,10 +396,10 @@ fn reasons(advice: &Advice, usual: u64) -> Vec<String> {
             SAME * 100.0
         ));
     } else {
-        let gain = (1.0 - best.waf / advice.default_waf) * 100.0;
+        let gain = (1.0 - usually / advice.default_waf) * 100.0;
         reasons.push(format!(
             "Policy {}+{}: with the default, separate+greedy, cleaning makes {:.3} of each byte that users write, with this one {:.3} ({gain:.0} % less); it keeps {} bytes in memory for each block of 4 KiB.",
-            best.policy, best.victim_policy, advice.default_waf, best.waf, best.bytes_per_block
+            best.policy, best.victim_policy, advice.default_waf, usually, best.bytes_per_block
         ));
         reasons.push("Where volumes share blocks (deduplication) users' writes go to one stream, and it gains less.".to_owned());
     }
@@ -394,16 +411,24 @@ fn reasons(advice: &Advice, usual: u64) -> Vec<String> {
         percent(best.spare_ppm),
         best.wear
     ));
-    if best.segment_bytes == usual {
+    if advice.segments.len() < 2 {
+        let why = if advice.now.is_some() { "a pool keeps the size that it was made with" } else { "members would have too little or too much of a segment" };
+        reasons.push(format!("Segments of {} of data: no other size was tried, because {why}.", Size(usual)));
+    } else if best.segment_bytes == usual {
         reasons.push(format!("Segments of {} of data: other sizes bring nothing, and that is what a pool of this size has by itself.", Size(usual)));
     } else {
-        reasons.push(format!("Segments of {} of data instead of {}: they bring {:.3}.", Size(best.segment_bytes), Size(usual), best.waf));
+        reasons.push(format!(
+            "Segments of {} of data instead of {}: they bring {:.3} instead of {usually:.3}.",
+            Size(best.segment_bytes),
+            Size(usual),
+            best.waf
+        ));
     }
     reasons.push(
         "Random writes a second under Windrow are what the members' linear rate carries with that write amplification; one host may carry less. Years: the bytes of the trace each day on such drives.".to_owned(),
     );
     reasons.push(match advice.without_trims {
-        Some(without) if without > best.waf * (1.0 + SAME) => {
+        Some(without) if without > usually * (1.0 + SAME) => {
             format!("Trims: without them it would be {without:.3}. Let the file system send them (mount with discard, or fstrim each day).")
         }
         Some(without) => format!("Trims: they change next to nothing ({without:.3} without)."),

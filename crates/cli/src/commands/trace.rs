@@ -141,7 +141,7 @@ impl TraceSource {
 }
 
 /// What a reader noticed beside requests.
-#[derive(Clone, Serialize)]
+#[derive(Clone, Default, Serialize)]
 pub struct Noticed {
     format: &'static str,
     devices: Vec<String>,

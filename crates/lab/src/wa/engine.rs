@@ -366,7 +366,7 @@ fn written_since(now: &WrittenBytes, before: &WrittenBytes) -> (f64, [f64; 4]) {
 }
 
 /// Bytes of memory that a run takes, about: of each block of space the engine's map, the member's word, and its share of whole headers, tables and pages;
-/// buffers and the journal. Measured: 60 to 110 a block.
+/// buffers and the journal.
 pub fn memory_bytes(blocks: u32, spare_per_mille: u16) -> u64 {
     let space = u64::from(blocks) * 1000 / u64::from(1000 - spare_per_mille.min(999));
     space * 128 + (160 << 20)

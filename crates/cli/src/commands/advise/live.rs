@@ -78,7 +78,7 @@ impl Live {
     /// What it is set to: policy and spare factor.
     pub(super) fn setting(&self) -> Result<(Policy, Share), Failure> {
         let properties = &self.report.properties;
-        let policy = Policy::from_name(&format!("{}+{}", properties.placement, properties.victim_policy)).map_err(|why| cannot(&why))?;
+        let policy = super::policy_of(&properties.placement.to_string(), &properties.victim_policy.to_string()).map_err(|why| cannot(&why))?;
         Ok((policy, Share(properties.spare_per_mille)))
     }
 
