@@ -20,7 +20,7 @@ use windrow_io::MemberIo;
 use windrow_layout::batch::{DecodedBatch, DecodedEntry, Entry, HeaderFrame, PayloadInfo};
 use windrow_layout::checkpoint::{OBJECT_LEAF, VolumeState};
 use windrow_layout::map_entry::{BlockState, MapEntry};
-use windrow_layout::superblock::{CheckpointRoot, Superblock};
+use windrow_layout::superblock::{CheckpointRoot, PoolState, Superblock};
 use windrow_units::{Epoch, FULL_BLOCK_UNITS, Lba, Place, SegmentId, VolumeId};
 
 /// What to check beyond structure.
@@ -80,13 +80,16 @@ pub fn check(io: &mut dyn MemberIo, options: &CheckOptions, progress: &mut dyn F
         return report;
     };
     (report.pool, report.pool_name, report.generation) = (superblock.pool, superblock.pool_name.clone(), superblock.generation);
+    if superblock.state == PoolState::Destroyed {
+        report.failure = Some("the pool was destroyed".to_owned());
+        return report;
+    }
     let sizes: Vec<Option<u64>> = members.members.iter().map(|m| m.present.then_some(m.size_bytes)).collect();
     journal::check_area(&superblock, |member| sizes.get(member.index()).copied().flatten(), &mut report.findings);
     let mut reader = PoolReader::new(io, &superblock, usable).with_aside(aside);
     progress(CheckProgress { phase: CheckPhase::Checkpoint, done: 0, total: 0, read_bytes: reader.read_bytes });
     match load_newest(&mut reader, &superblock, options, &mut report.findings) {
-        Ok(None) => {}
-        Ok(Some((root, image))) => {
+        Ok((root, image)) => {
             report.checkpoint = root.id;
             check_from(&mut reader, &superblock, &root, image, options, &mut report, progress);
         }
@@ -96,13 +99,13 @@ pub fn check(io: &mut dyn MemberIo, options: &CheckOptions, progress: &mut dyn F
     report
 }
 
-/// The newest checkpoint that can be read; `None` if the pool never had one.
+/// The newest checkpoint that can be read. A pool has one from its creation on.
 fn load_newest(
     reader: &mut PoolReader<'_>,
     superblock: &Superblock,
     options: &CheckOptions,
     findings: &mut Findings,
-) -> Result<Option<(CheckpointRoot, Image)>, String> {
+) -> Result<(CheckpointRoot, Image), String> {
     let roots: Vec<&CheckpointRoot> = superblock.checkpoints.iter().flatten().collect();
     let mut loaded = None;
     for root in &roots {
@@ -127,10 +130,7 @@ fn load_newest(
             }
         }
     }
-    match (loaded, roots.is_empty()) {
-        (None, false) => Err("no checkpoint can be read".to_owned()),
-        (loaded, _) => Ok(loaded),
-    }
+    loaded.ok_or_else(|| if roots.is_empty() { "the superblock names no checkpoint" } else { "no checkpoint can be read" }.to_owned())
 }
 
 fn check_from(

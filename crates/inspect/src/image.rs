@@ -29,6 +29,8 @@ pub(crate) enum ImageError {
     Object(u32),
     #[error("object {object} has a page {index} beyond its end")]
     Beyond { object: u32, index: u32 },
+    #[error("it has map pages of volume {0}, which is not in its table")]
+    Volume(VolumeId),
 }
 
 /// A page that the checkpoint refers to.
@@ -57,6 +59,10 @@ pub(crate) fn load(reader: &mut PoolReader<'_>, root: &CheckpointRoot) -> Result
     let leaves = loader.list(root)?;
     for record in leaves {
         loader.leaf(&record)?;
+    }
+    let tables = &loader.image.tables;
+    if let Some(volume) = tables.mapped_volumes().find(|id| ![VolumeId::SHARED, VolumeId::INDEX].contains(id) && !tables.volumes.contains_key(id)) {
+        return Err(ImageError::Volume(volume));
     }
     Ok(loader.image)
 }

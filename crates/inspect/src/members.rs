@@ -16,7 +16,7 @@ use windrow_layout::superblock::{
     Features, LABEL_BYTES, LABEL_OFFSET, Label, MemberState, PoolState, Reduction, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock,
     SuperblockError,
 };
-use windrow_units::{MAX_MEMBERS, MemberId, PoolUuid};
+use windrow_units::{BLOCK_BYTES, JournalArea, MAX_MEMBERS, MemberId, PoolUuid, Zone};
 
 /// A member and what was decoded of it.
 struct Found {
@@ -44,7 +44,7 @@ pub fn inspect_members(io: &mut dyn MemberIo) -> InspectReport {
         check_reduction(newest, &mut findings);
         mark_aside(&mut found, newest);
         if newest.state == PoolState::Destroyed {
-            findings.add(Finding::new(Severity::Note, FindingKind::LabelWrong, "the pool was destroyed"));
+            findings.add(Finding::new(Severity::Note, FindingKind::PoolDestroyed, "the pool was destroyed"));
         }
     }
     InspectReport { members: found.into_iter().map(|f| f.report).collect(), newest, quorum, findings }
@@ -237,6 +237,25 @@ fn mark_aside(found: &mut [Found], newest: &Superblock) {
     }
 }
 
+/// Why a device is too small for what the pool has on it: a file cut short, a partition made smaller. A start takes it for absent.
+fn too_small(newest: &Superblock, member: MemberId, size_bytes: u64) -> Option<String> {
+    let record = newest.members.get(member.index())?;
+    // Block devices may differ by a little that nothing lies on.
+    if size_bytes >= record.size_bytes {
+        return None;
+    }
+    let end_of = |zone: &Zone| {
+        // Extent `x` of a zone of `m` members is on the one with index `x mod m` (docs/on-disk-format.md, 6).
+        let (index, members) = (u64::from((zone.members & ((1 << member.0) - 1)).count_ones()), u64::from(zone.members.count_ones()));
+        let extents = u64::from(zone.segments) * u64::from(zone.shape.width);
+        zone.start + extents.saturating_sub(index).div_ceil(members) * u64::from(zone.shape.rows) * BLOCK_BYTES
+    };
+    let zones = newest.zones.iter().filter(|zone| zone.members >> member.0 & 1 == 1).map(end_of);
+    let journals = newest.journals.areas().filter(|area| area.members >> member.0 & 1 == 1).map(JournalArea::end);
+    let needed = zones.chain(journals).max().unwrap_or(0);
+    (size_bytes < needed).then(|| format!("it has {size_bytes} bytes, the pool needs {needed}: it is not used"))
+}
+
 /// Sets `usable`; returns true if there is a quorum.
 fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findings) -> bool {
     let (mut counted, mut present, mut unexplained, mut missing) = (0, 0, 0, 0);
@@ -252,7 +271,8 @@ fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findin
         let report = found.get_mut(index).map(|f| &mut f.report);
         let generation = report.as_ref().and_then(|r| r.generation);
         let recorded_absent = matches!(record.state, MemberState::Absent | MemberState::Rebuilding);
-        let current = generation.is_some_and(|g| g.next() >= newest.generation);
+        let too_small = report.as_ref().filter(|r| r.present).and_then(|r| too_small(newest, member, r.size_bytes));
+        let current = generation.is_some_and(|g| g.next() >= newest.generation) && too_small.is_none();
         let is_there = current && !recorded_absent;
         present += usize::from(votes && is_there);
         unexplained += usize::from(votes && !current && !recorded_absent);
@@ -266,6 +286,7 @@ fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findin
         let (severity, message) = match (recorded_absent, generation) {
             (true, _) if record.state == MemberState::Rebuilding => (Severity::Repairable, "being rebuilt: it does not count yet".to_owned()),
             (true, _) => (Severity::Repairable, format!("recorded as absent since generation {}", record.absent_since)),
+            (false, _) if too_small.is_some() => (Severity::Repairable, too_small.unwrap_or_default()),
             (false, None) => (Severity::Repairable, "not there, or without a valid superblock".to_owned()),
             (false, Some(g)) => (Severity::Repairable, format!("left behind at generation {g} of {}", newest.generation)),
         };
@@ -275,7 +296,8 @@ fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findin
         let message = "no journal device is there: what was durable may be on them alone";
         findings.add(Finding::new(Severity::Error, FindingKind::JournalMissing, message));
     }
-    let here = found.iter().filter(|f| !f.superblocks.is_empty()).fold(0u64, |mask, f| mask | 1 << f.report.member.0);
+    let is_here = |f: &&Found| !f.superblocks.is_empty() && too_small(newest, f.report.member, f.report.size_bytes).is_none();
+    let here = found.iter().filter(is_here).fold(0u64, |mask, f| mask | 1 << f.report.member.0);
     let needed_elsewhere = newest.zones.iter().any(|zone| (zone.members & here).count_ones() as usize > zone.shape.tolerance());
     let alone = !newest.is_growing() || needed_elsewhere;
     let quorum = alone && (2 * present > counted || unexplained == 0);

@@ -44,6 +44,8 @@ pub enum FindingKind {
     LabelWrong,
     /// A superblock slot is damaged.
     SlotWrong,
+    /// The pool was destroyed.
+    PoolDestroyed,
     /// Members tell different histories.
     Diverged,
     /// A checkpoint or a page of it can not be read, or makes no sense.

@@ -94,6 +94,11 @@ impl Tables {
         is_users || [VolumeId::SHARED, VolumeId::INDEX].contains(&volume)
     }
 
+    /// Volumes with pages in their maps; one may come several times.
+    pub(crate) fn mapped_volumes(&self) -> impl Iterator<Item = VolumeId> + '_ {
+        self.maps.keys().map(|(volume, _)| *volume)
+    }
+
     /// The entry of a block.
     pub(crate) fn get(&self, volume: VolumeId, lba: Lba) -> MapEntry {
         self.maps.get(&(volume, lba.0 / PAGE)).map_or(MapEntry::HOLE, |page| page[(lba.0 % PAGE) as usize])

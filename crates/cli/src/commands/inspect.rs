@@ -258,13 +258,14 @@ pub fn check(arguments: &CheckArguments, output: &Output) -> Result<u8, Failure>
 }
 
 fn not_made(pool: &str, report: &CheckReport, why: &str) -> Failure {
-    let missing = report.findings.list.iter().find(|finding| finding.kind == FindingKind::QuorumMissing);
+    let find = |kind| report.findings.list.iter().find(|finding| finding.kind == kind);
     let what = format!("cannot check pool '{pool}'");
-    match missing {
-        Some(missing) => {
-            Failure::new(id::POOL_MEMBERS, what, format!("{}; {why}", missing.message)).remedy("name all members with --members, or their folder with --dir")
-        }
-        None => Failure::new(id::POOL_DAMAGED, what, why).remedy("see \"Emergency\" in docs/operations.md"),
+    if find(FindingKind::PoolDestroyed).is_some() {
+        Failure::new(id::POOL_REFUSED, what, why).remedy("nothing of it is in use any more")
+    } else if let Some(missing) = find(FindingKind::QuorumMissing) {
+        Failure::new(id::POOL_MEMBERS, what, format!("{}; {why}", missing.message)).remedy("name all members with --members, or their folder with --dir")
+    } else {
+        Failure::new(id::POOL_DAMAGED, what, why).remedy("see \"Emergency\" in docs/operations.md")
     }
 }
 

@@ -606,3 +606,45 @@ fn references_are_held_against_the_content_that_they_name() {
     let found: Vec<_> = report.findings.list.iter().filter(|finding| finding.severity == Error).map(|finding| (finding.kind, finding.lba)).collect();
     assert_eq!(found, [(MapEntryWrong, Some(Lba(8))), (MapEntryWrong, Some(Lba(9)))]);
 }
+
+
+/// The offline check called these sound, and no start accepted them.
+#[test]
+fn what_no_start_accepts_is_not_sound() {
+    let mut pool = used_pool(Redundancy::Single, 5);
+    pool.superblock.checkpoints = [None, None];
+    pool.save();
+    let report = pool.check();
+    assert_eq!((report.failure.as_deref(), report.exit_code()), (Some("the superblock names no checkpoint"), 8));
+
+    let mut pool = used_pool(Redundancy::Single, 5);
+    pool.superblock.state = windrow_layout::superblock::PoolState::Destroyed;
+    pool.save();
+    let report = pool.check();
+    assert_eq!((report.failure.as_deref(), report.exit_code()), (Some("the pool was destroyed"), 8));
+    assert_eq!(kinds(&report), [(PoolDestroyed, Note)]);
+
+    // Map pages of a volume that the table does not have: the checkpoint is not used.
+    let mut pool = used_pool(Redundancy::Single, 5);
+    pool.volumes.remove(&2);
+    pool.checkpoint();
+    let report = pool.check();
+    let unusable = report.findings.list.iter().find(|f| f.kind == CheckpointWrong && f.severity == Error).expect("it is said");
+    assert!(unusable.message.contains("map pages of volume 2"), "{unusable:?}");
+    assert_eq!(report.checkpoint, 2, "the one before");
+}
+
+
+/// A member that has become too small is not used by a start, which is degraded then. One that is smaller than its record, where nothing lies, is none.
+#[test]
+fn a_member_that_is_too_small_is_as_good_as_absent() {
+    let mut pool = used_pool(Redundancy::Single, 5);
+    pool.superblock.members.iter_mut().for_each(|record| record.size_bytes += 4096);
+    pool.save();
+    pool.expect_clean();
+    pool.io.members[2].as_mut().unwrap().pop();
+    let report = pool.check();
+    let absent: Vec<_> = report.findings.list.iter().filter(|f| f.kind == MemberAbsent).collect();
+    assert!(absent.len() == 1 && absent[0].member == Some(MemberId(2)) && absent[0].message.contains("the pool needs"), "{absent:?}");
+    assert_eq!(report.exit_code(), 4);
+}
