@@ -75,6 +75,10 @@ pub fn check(io: &mut dyn MemberIo, options: &CheckOptions, progress: &mut dyn F
     let members = inspect_members(io);
     let (usable, aside) = (usable_members(&members), members_aside(&members));
     let mut report = CheckReport { findings: members.findings, ..Default::default() };
+    if let Some(newer) = report.findings.list.iter().find(|finding| finding.kind == FindingKind::NewerSoftware) {
+        report.failure = Some(format!("newer software was here: {}", newer.message));
+        return report;
+    }
     let Some(superblock) = members.newest else {
         report.failure = Some("no member bears a valid superblock".to_owned());
         return report;

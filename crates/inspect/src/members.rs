@@ -77,8 +77,12 @@ fn read_slot(io: &mut dyn MemberIo, member: MemberId, slot: u64, findings: &mut 
     let offset = SLOT_OFFSET + slot * SLOT_STRIDE;
     let mut report = SlotReport { slot, offset, problem: None, generation: None, epoch: None, content_hash: None, parent_hash: None };
     let mut bytes = vec![0; SLOT_BYTES];
+    let mut is_newer = false;
     let decoded = match io.read(member, offset, &mut bytes) {
-        Ok(()) => Superblock::decode(&bytes).map_err(|e| (e.to_string(), e == SuperblockError::NoSignature)),
+        Ok(()) => Superblock::decode(&bytes).map_err(|e| {
+            is_newer = matches!(e, SuperblockError::NewerVersion(_) | SuperblockError::UnknownFeatures(_));
+            (e.to_string(), e == SuperblockError::NoSignature)
+        }),
         Err(e) => Err((e.to_string(), false)),
     };
     match decoded {
@@ -90,7 +94,11 @@ fn read_slot(io: &mut dyn MemberIo, member: MemberId, slot: u64, findings: &mut 
             (report, Some(superblock))
         }
         Err((problem, unused)) => {
-            if !unused {
+            if is_newer {
+                // What other slots hold is of a time before that, and says nothing of the present.
+                let message = format!("superblock slot {slot}: {problem}");
+                findings.add(Finding::new(Severity::Error, FindingKind::NewerSoftware, message).member(member));
+            } else if !unused {
                 // A crash while the slot was written leaves this behind; the other slots are there for that.
                 findings.add(Finding::new(Severity::Note, FindingKind::SlotWrong, format!("superblock slot {slot}: {problem}")).member(member));
             }

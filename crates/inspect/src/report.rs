@@ -44,6 +44,8 @@ pub enum FindingKind {
     LabelWrong,
     /// A superblock slot is damaged.
     SlotWrong,
+    /// A superblock slot is of a newer version, or names features that this software does not know.
+    NewerSoftware,
     /// The pool was destroyed.
     PoolDestroyed,
     /// Members tell different histories.

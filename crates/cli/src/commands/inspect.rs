@@ -260,7 +260,9 @@ pub fn check(arguments: &CheckArguments, output: &Output) -> Result<u8, Failure>
 fn not_made(pool: &str, report: &CheckReport, why: &str) -> Failure {
     let find = |kind| report.findings.list.iter().find(|finding| finding.kind == kind);
     let what = format!("cannot check pool '{pool}'");
-    if find(FindingKind::PoolDestroyed).is_some() {
+    if find(FindingKind::NewerSoftware).is_some() {
+        Failure::new(id::POOL_NEWER, what, why).remedy("use the version of windrow that wrote it, or a newer one")
+    } else if find(FindingKind::PoolDestroyed).is_some() {
         Failure::new(id::POOL_REFUSED, what, why).remedy("nothing of it is in use any more")
     } else if let Some(missing) = find(FindingKind::QuorumMissing) {
         Failure::new(id::POOL_MEMBERS, what, format!("{}; {why}", missing.message)).remedy("name all members with --members, or their folder with --dir")

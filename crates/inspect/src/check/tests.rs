@@ -648,3 +648,18 @@ fn a_member_that_is_too_small_is_as_good_as_absent() {
     assert!(absent.len() == 1 && absent[0].member == Some(MemberId(2)) && absent[0].message.contains("the pool needs"), "{absent:?}");
     assert_eq!(report.exit_code(), 4);
 }
+
+
+/// Newer software went on with the pool: what it left in other slots was judged as if it were the present.
+#[test]
+fn a_pool_that_newer_software_has_used_is_not_judged() {
+    let mut pool = used_pool(Redundancy::Single, 5);
+    let mut newer = pool.superblock_of(1);
+    newer.features.incompatible |= 1 << 40;
+    newer.generation = newer.generation.next();
+    pool.put(MemberId(1), windrow_layout::superblock::slot_offset(newer.generation), &newer.encode());
+    let report = pool.check();
+    assert!(report.failure.as_ref().is_some_and(|why| why.contains("newer software")), "{:?}", report.failure);
+    assert_eq!(report.exit_code(), 8);
+    assert!(kinds(&report).contains(&(NewerSoftware, Error)));
+}
