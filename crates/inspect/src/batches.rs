@@ -103,17 +103,20 @@ pub(crate) struct Expected {
     pub(crate) seq: Seq,
     /// Not below this.
     pub(crate) epoch: Epoch,
+    /// Batches before it can not be read, nobody knows how many: `seq` is the least that it may have.
+    pub(crate) or_later: bool,
 }
 
 impl Expected {
     pub(crate) fn matches(&self, frame: &HeaderFrame) -> bool {
         let header = &frame.header;
-        header.stream == self.stream && header.seq == self.seq && header.epoch >= self.epoch
+        let fits = if self.or_later { header.seq >= self.seq } else { header.seq == self.seq };
+        header.stream == self.stream && fits && header.epoch >= self.epoch
     }
 
     /// What comes behind a batch.
     pub(crate) fn after(frame: &HeaderFrame) -> Self {
-        Self { stream: frame.header.stream, seq: frame.header.seq.next(), epoch: frame.header.epoch }
+        Self { stream: frame.header.stream, seq: frame.header.seq.next(), epoch: frame.header.epoch, or_later: false }
     }
 }
 

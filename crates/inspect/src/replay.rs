@@ -202,7 +202,7 @@ impl Follow<'_> {
                 chain.end = if start.segment == SegmentId::NONE { End::NeverOpened } else { End::Nothing };
                 return chain;
             }
-            let expected = Expected { stream, seq, epoch };
+            let expected = Expected { stream, seq, epoch, or_later: false };
             let saw_void = Cell::new(false);
             let newer = Cell::new(None);
             let counts = |frame: &HeaderFrame| {

@@ -663,3 +663,29 @@ fn a_pool_that_newer_software_has_used_is_not_judged() {
     assert_eq!(report.exit_code(), 8);
     assert!(kinds(&report).contains(&(NewerSoftware, Error)));
 }
+
+
+/// One header of a segment can not be read (a rebuild of the map enters such rows as a batch of their own): everything behind it was called damaged, and nothing of it was verified.
+#[test]
+fn a_batch_without_a_header_hides_nothing_behind_it() {
+    let mut pool = TestPool::new(Redundancy::None, 3);
+    pool.create(1, "v", 100);
+    pool.write(1, &[5, 6]);
+    pool.write(1, &[7, 8]);
+    pool.write(1, &[9, 10]);
+    pool.clean(1, &[7]);
+    pool.checkpoint();
+    pool.damage(2, 0);
+    let report = pool.check();
+    assert_eq!(kinds(&report), [(BatchDamaged, Error), (MapMismatch, Error)], "{:#?}", report.findings.list);
+    assert_eq!(report.findings.list.iter().filter_map(|f| f.lba).collect::<Vec<_>>(), [Lba(8)], "what is behind it is whole");
+    pool.damage(2, 0);
+    pool.clean(1, &[8]);
+    pool.checkpoint();
+    pool.damage(2, 0);
+    let report = pool.check();
+    assert_eq!((kinds(&report), report.exit_code()), (vec![(BatchDamaged, Note)], 0), "{:#?}", report.findings.list);
+    pool.damage(3, 1);
+    let report = pool.check();
+    assert_eq!(kinds(&report), [(BatchDamaged, Note), (BlockWrong, Error)], "{:#?}", report.findings.list);
+}

@@ -1,0 +1,143 @@
+//! What refers to which place: blocks of the maps and pages of the checkpoint; and whether each entry is possible.
+
+use super::*;
+use windrow_layout::checkpoint::OBJECT_LEAF;
+use windrow_layout::map_entry::{BlockState, MapEntry};
+
+/// Who refers to a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Owner {
+    Block {
+        volume: VolumeId,
+        lba: Lba,
+    },
+    /// A checkpoint page, and the rows of the batch that its pointer names.
+    Page {
+        object: u32,
+        index: Option<u32>,
+        rows: (u32, u32),
+    },
+}
+
+impl std::fmt::Display for Owner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Block { volume: VolumeId::INDEX, lba } => write!(f, "page {lba} of the index of deduplication"),
+            Self::Block { volume, lba } => write!(f, "block {lba} of volume {volume}"),
+            Self::Page { object, index: Some(index), .. } => write!(f, "checkpoint page {index} of object {object}"),
+            Self::Page { object: OBJECT_LEAF, .. } => write!(f, "a checkpoint leaf"),
+            Self::Page { .. } => write!(f, "a checkpoint list page"),
+        }
+    }
+}
+
+impl Owner {
+    pub(super) fn mark(self, finding: Finding) -> Finding {
+        match self {
+            Self::Block { volume, lba } => finding.block(volume, lba),
+            Self::Page { .. } => finding,
+        }
+    }
+
+    /// True if this is what the entry of the batch at `rows` describes.
+    pub(super) fn is(self, entry: &Entry, at: (u32, u32)) -> bool {
+        match (self, entry) {
+            (Self::Block { volume, lba }, Entry::Data { volume: v, lba: l, .. } | Entry::Move { volume: v, lba: l, .. }) => (volume, lba) == (*v, *l),
+            (Self::Page { object, index, rows }, Entry::Page { object: o, index: i }) => object == *o && index.is_none_or(|index| index == *i) && rows == at,
+            _ => false,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reference {
+    pub(super) place: Place,
+    pub(super) units: u16,
+    pub(super) checksum: u32,
+    pub(super) owner: Owner,
+}
+
+/// All references of maps and checkpoint, in order of their places; impossible and doubled ones are reported and left out.
+pub(super) fn collect_references(reader: &PoolReader<'_>, tables: &Tables, pages: &[PageRef], report: &mut CheckReport) -> Vec<Reference> {
+    let mut references = Vec::new();
+    let mut mapped: BTreeMap<VolumeId, u64> = BTreeMap::new();
+    for (volume, lba, entry) in tables.entries() {
+        match check_entry(reader, tables, volume, &entry) {
+            Ok(Refers::Nothing) => {}
+            Ok(Refers::Content) => *mapped.entry(volume).or_default() += 1,
+            Ok(Refers::Payload) => {
+                *mapped.entry(volume).or_default() += 1;
+                let owner = Owner::Block { volume, lba };
+                references.push(Reference { place: entry.place(), units: entry.length_units(), checksum: entry.checksum(), owner });
+            }
+            Err(message) => report.findings.add(Finding::new(Severity::Error, FindingKind::MapEntryWrong, message).block(volume, lba)),
+        }
+    }
+    for page in pages {
+        let rows = (u32::from(page.pointer.batch_row), u32::from(page.pointer.batch_rows));
+        let owner = Owner::Page { object: page.object, index: page.index, rows };
+        references.push(Reference { place: page.pointer.place, units: FULL_BLOCK_UNITS, checksum: page.pointer.checksum, owner });
+    }
+    references.sort_unstable_by_key(|r| r.place);
+    references.dedup_by(|later, first| {
+        let same = later.place.0 < first.place.0 + u64::from(first.units);
+        if same {
+            let message = format!("{} and {} are at the same place", first.owner, later.owner);
+            report.findings.add(later.owner.mark(Finding::new(Severity::Error, FindingKind::PlaceShared, message)));
+        }
+        same
+    });
+    let volume = |v: &windrow_layout::checkpoint::VolumeRecord| VolumeReport {
+        id: v.id,
+        name: v.name.clone(),
+        size_bytes: v.size_bytes,
+        read_only: v.read_only,
+        deleting: v.state == VolumeState::Deleting,
+        mapped_blocks: mapped.get(&v.id).copied().unwrap_or(0) + tables.journalled_blocks(v.id),
+        journal_blocks: tables.journalled_blocks(v.id),
+    };
+    report.volumes = tables.volumes.values().map(volume).collect();
+    references
+}
+
+/// What an entry of a map refers to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Refers {
+    Nothing,
+    Payload,
+    /// A block of the shared volume.
+    Content,
+}
+
+/// What the entry refers to, which is there.
+fn check_entry(reader: &PoolReader<'_>, tables: &Tables, volume: VolumeId, entry: &MapEntry) -> Result<Refers, String> {
+    let state = entry.state().ok_or("the entry has an unknown state")?;
+    match state {
+        BlockState::Hole | BlockState::Zero | BlockState::Ones | BlockState::Lost => {
+            let empty = entry.place() == Place(0) && entry.length_units() == 0 && entry.word1 == 0;
+            empty.then_some(Refers::Nothing).ok_or_else(|| format!("a block of state {state:?} has a place, a length or a checksum"))
+        }
+        BlockState::Plain if entry.length_units() != FULL_BLOCK_UNITS => Err(format!("a plain block of {} units", entry.length_units())),
+        BlockState::Lz4 if !(1..FULL_BLOCK_UNITS).contains(&entry.length_units()) => Err(format!("a packed block of {} units", entry.length_units())),
+        BlockState::Plain | BlockState::Lz4 if entry.word1 >> 32 != 0 && volume != VolumeId::SHARED => Err("reserved bits are set".to_owned()),
+        BlockState::Plain if !reader.codec.offset_units(entry.place()).is_multiple_of(u64::from(FULL_BLOCK_UNITS)) => {
+            Err(format!("the place {:#x} is not that of a block", entry.place().0))
+        }
+        BlockState::Plain | BlockState::Lz4 if !exists(reader, entry.place(), entry.length_units()) => Err(format!("there is no place {:#x}", entry.place().0)),
+        BlockState::Plain | BlockState::Lz4 => Ok(Refers::Payload),
+        BlockState::Shared => {
+            let id = entry.shared_id().unwrap_or_default();
+            let content = tables.get(VolumeId::SHARED, id);
+            match content.state() {
+                _ if volume == VolumeId::SHARED || entry.length_units() != 0 || entry.checksum() != 0 => Err("a reference where there can be none".to_owned()),
+                Some(BlockState::Plain | BlockState::Lz4) if content.life() == entry.life() => Ok(Refers::Content),
+                Some(BlockState::Plain | BlockState::Lz4) => {
+                    Err(format!("it refers to content {id} of life {}, which has life {}", entry.life(), content.life()))
+                }
+                Some(BlockState::Lost) => Ok(Refers::Content),
+                _ => Err(format!("it refers to content {id}, which is not there")),
+            }
+        }
+        BlockState::Zstd | BlockState::Unit => Err(format!("state {state:?} is not used by this version")),
+    }
+}
