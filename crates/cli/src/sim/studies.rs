@@ -139,7 +139,7 @@ fn emptiness_text(found: &Emptiness) -> String {
 }
 
 fn steps_text(steps: &[Step]) -> String {
-    let mut table = Table::new(&["step", "source's factor", "source", "one stream, greedy", "learned", "learned factor"]);
+    let mut table = Table::new(&["step", "source's factor", "source", "one stream, greedy", "learned", "learned factor", "trimmed, of all space"]);
     let factor = |factor: Option<f64>| factor.map_or("-".to_owned(), |factor| format!("{factor:.2}"));
     for step in steps {
         table.row([
@@ -149,6 +149,7 @@ fn steps_text(steps: &[Step]) -> String {
             format!("{:.2}", step.one_stream),
             format!("{:.2}", step.learned),
             factor(step.factor),
+            format!("{:.1}%", step.empty * 100.0),
         ]);
     }
     format!("{}A factor multiplies the excess over one.\n", table.render())

@@ -207,6 +207,11 @@ impl<P: Placement> Log<P> {
         (self.map.len() * 4 + self.slots.len() * 4 + segments) as f64 / self.map.len().max(1) as f64
     }
 
+    /// Blocks that are live.
+    pub fn live_blocks(&self) -> u64 {
+        self.segments.live
+    }
+
     /// Free segments.
     pub fn free_segments(&self) -> u32 {
         self.free.len() as u32

@@ -45,6 +45,8 @@ pub struct Outcome {
     pub streams: usize,
     /// Bytes of all tables for each block, placement's included.
     pub bytes_per_block: f64,
+    /// Share of the blocks that can be addressed which hold nothing at the end: trimmed, or never written.
+    pub empty_end: f64,
 }
 
 /// Bytes of memory that a run takes for so many blocks written by users, the fill included: tables for each block, and what is to come for the oracle.
@@ -201,6 +203,7 @@ fn drive<P: Placement>(
     outcome.steady = log.counts().since(steady.unwrap_or_default()).waf();
     outcome.streams = log.placement().streams();
     outcome.bytes_per_block = log.bytes_per_block();
+    outcome.empty_end = 1.0 - log.live_blocks() as f64 / f64::from(plan.shape.blocks.max(1));
     histograms(&log, plan.shape.segment_blocks, plan.steady_after, &mut outcome);
     Ok(outcome)
 }

@@ -171,29 +171,34 @@ pub struct Step {
     pub learned: f64,
     /// The factor that this gives.
     pub factor: Option<f64>,
+    /// Share of all space that trims left empty, beside the free space, at the end of the run with learned lives.
+    pub empty: f64,
 }
 
 /// Table 3: from uniform overwrites with 10 % free to static space, to data that is soon overwritten, to trims. The journal's share of writes (80 %) and
-/// the trims (5 % of all space empty) are the source's; what they write to is assumed: a hot fiftieth of the dynamic blocks. In one stream, what dies
-/// soon takes the free space from the rest, and write amplification rises; apart from the rest it does what the source says.
+/// the trims (5 % of all space empty) are the source's; what they write to is assumed: a hot fiftieth of the dynamic blocks, trims of any of them. In one
+/// stream, what dies soon takes the free space from the rest, and write amplification rises; apart from the rest it does what the source says.
 ///
 /// # Errors
 /// As [`curve`].
 pub fn decomposition(pool: StudyPool, passes: f64, tell: &mut dyn FnMut(u64) -> bool) -> Result<Vec<Step>, String> {
     let hot = Pattern::HotCold { writes: 0.8, blocks: 0.02 };
-    let still = 0.62;
+    let (still, free, trimmed) = (0.62, 0.10, 0.05);
+    let soon = Workload { static_share: still, ..hot.into() };
+    let trims = soon.emptied(trimmed / ((1.0 - free) * (1.0 - still))).expect("hot and cold blocks have two rates");
     let steps: [(&str, Workload, Option<f64>, f64); 4] = [
         ("baseline: uniform overwrites, 1 MiB write blocks, 10 % free", Pattern::Uniform.into(), None, 5.65),
         ("62 % static", Workload { static_share: still, ..Pattern::Uniform.into() }, Some(0.43), 3.00),
-        ("80 % of writes soon overwritten (journal, metadata)", Workload { static_share: still, ..hot.into() }, Some(0.20), 1.40),
-        ("trims: 5 % of all space more", Workload { static_share: still, trim_share: 0.12, pattern: hot }, Some(0.50), 1.20),
+        ("80 % of writes soon overwritten (journal, metadata)", soon, Some(0.20), 1.40),
+        ("trims: 5 % of all space more", trims, Some(0.50), 1.20),
     ];
     let mut lines: Vec<Step> = Vec::new();
     for (what, load, source_factor, source) in steps {
-        let mut steady = |kind: PlacementKind| pool.run(Policy::of(kind), 0.10, load, passes, tell).map(|outcome| outcome.steady);
-        let (one_stream, learned) = (steady(PlacementKind::Mixed)?, steady(PlacementKind::Learned)?);
+        let mut outcome = |kind: PlacementKind| pool.run(Policy::of(kind), free, load, passes, tell);
+        let (one_stream, ours) = (outcome(PlacementKind::Mixed)?.steady, outcome(PlacementKind::Learned)?);
+        let (learned, empty) = (ours.steady, ours.empty_end * (1.0 - free));
         let factor = lines.last().map(|before| (learned - 1.0) / (before.learned - 1.0));
-        lines.push(Step { what: what.into(), source_factor, source, one_stream, learned, factor });
+        lines.push(Step { what: what.into(), source_factor, source, one_stream, learned, factor, empty });
     }
     Ok(lines)
 }

@@ -45,7 +45,8 @@ pub struct Workload {
     pub pattern: Pattern,
     /// Share of blocks that are filled and never written again, 0 to 1.
     pub static_share: f64,
-    /// Share of operations that trim a block instead, 0 to 1: in the mean, that share of what is written at random is empty.
+    /// Share of operations that trim a block instead, 0 to 1; any dynamic block is as likely as any other. In the mean that share of the dynamic blocks is empty
+    /// if writes are uniform; where they are not, cold blocks stay empty for longer: see [`Workload::empty_share`].
     pub trim_share: f64,
 }
 
@@ -97,6 +98,30 @@ pub fn fill(blocks: u32) -> impl Iterator<Item = Operation> {
 }
 
 impl Workload {
+    /// Share of the dynamic blocks that trims leave empty in the steady state, 0 to 1; none for patterns whose blocks are not written at one or two rates.
+    pub fn empty_share(&self) -> Option<f64> {
+        // A block that is trimmed at one rate and written at another is empty for that part of the time; rates are those of a mean block.
+        let (trims, writes) = (self.trim_share, 1.0 - self.trim_share);
+        let empty = |rate: f64| if trims > 0.0 { trims / (trims + writes * rate) } else { 0.0 };
+        match self.pattern {
+            Pattern::Uniform => Some(empty(1.0)),
+            Pattern::HotCold { writes, blocks } => Some(blocks * empty(writes / blocks) + (1.0 - blocks) * empty((1.0 - writes) / (1.0 - blocks))),
+            _ => None,
+        }
+    }
+
+    /// The same with as many trims as leave such a share of the dynamic blocks empty, 0 to 1; none where [`Workload::empty_share`] is.
+    pub fn emptied(self, share: f64) -> Option<Self> {
+        self.empty_share()?;
+        let with = |trim_share: f64| Self { trim_share, ..self };
+        let (mut low, mut high) = (0.0, 1.0);
+        for _ in 0..60 {
+            let middle = 0.5 * (low + high);
+            if with(middle).empty_share()? < share { low = middle } else { high = middle }
+        }
+        Some(with(low))
+    }
+
     /// The endless stream of operations after the fill.
     pub fn stream(self, blocks: u32, seed: u64) -> Stream {
         let dynamic = (f64::from(blocks) * (1.0 - self.static_share)).round().clamp(1.0, f64::from(blocks)) as u32;

@@ -46,3 +46,28 @@ fn a_static_share_is_never_written_and_names_lead_back() {
     }
     assert_eq!([Pattern::from_name("zipf:-1"), Pattern::from_name("hot:80"), Pattern::from_name("x")], [None; 3]);
 }
+
+#[test]
+fn trims_leave_the_share_empty_that_is_asked_for() {
+    let blocks = 4000;
+    for (pattern, static_share) in [(Pattern::Uniform, 0.0), (Pattern::HotCold { writes: 0.8, blocks: 0.02 }, 0.5)] {
+        let load = Workload { static_share, ..pattern.into() }.emptied(0.15).expect("two rates at most");
+        assert!((load.empty_share().expect("known") - 0.15).abs() < 1e-9);
+        let mut live = vec![true; blocks as usize];
+        let (mut empty, mut sum, rounds) = (0u64, 0u64, 1_000_000);
+        for (at, operation) in load.stream(blocks, 7).take(rounds).enumerate() {
+            let (block, is_live) = match operation {
+                Operation::Write { block, .. } => (block, true),
+                Operation::Trim { block, .. } => (block, false),
+                Operation::Pause { .. } => continue,
+            };
+            let before = std::mem::replace(&mut live[block as usize], is_live);
+            empty = empty + u64::from(before && !is_live) - u64::from(!before && is_live);
+            sum += if at >= rounds / 2 { empty } else { 0 };
+        }
+        let found = sum as f64 / (rounds / 2) as f64 / (f64::from(blocks) * (1.0 - static_share));
+        assert!((found / 0.15 - 1.0).abs() < 0.02, "{}: {found}", pattern.name());
+    }
+    assert_eq!(Workload::from(Pattern::Moving).emptied(0.1), None);
+    assert_eq!(Workload::from(Pattern::Uniform).empty_share(), Some(0.0));
+}
