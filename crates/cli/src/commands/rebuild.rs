@@ -12,6 +12,9 @@ use windrow_host::failure::id;
 use windrow_host::offline::{self, OpenRequest};
 use windrow_inspect::exit;
 
+/// Lost blocks that are shown.
+const LOST_SHOWN: usize = 16;
+
 /// Arguments of the rebuild.
 #[derive(Args)]
 pub struct RebuildArguments {
@@ -35,16 +38,21 @@ pub fn run(pool: &str, place: &PoolPlace, arguments: &RebuildArguments, output: 
     match rebuild(pool, place, arguments) {
         Ok(report) => {
             output.result("check-rebuild-map", &report, || describe(&report, arguments.repair));
-            match (report.losses.is_empty(), arguments.repair) {
-                (true, true) => exit::CORRECTED,
-                (true, false) => exit::CLEAN,
-                (false, _) => exit::ERRORS_LEFT,
-            }
+            exit_code(&report, arguments.repair)
         }
         Err(failure) => {
             output.failure(&failure);
             exit::OPERATIONAL
         }
+    }
+}
+
+/// Blocks that become I/O errors are a loss as batches are.
+fn exit_code(report: &RebuildReport, repair: bool) -> u8 {
+    match (report.losses.is_empty() && report.lost_blocks_total == 0, repair) {
+        (true, true) => exit::CORRECTED,
+        (true, false) => exit::CLEAN,
+        (false, _) => exit::ERRORS_LEFT,
     }
 }
 
@@ -90,6 +98,14 @@ fn describe(report: &RebuildReport, repair: bool) -> String {
     for loss in &report.losses {
         _ = writeln!(text, "LOST: {loss}");
     }
+    if report.lost_blocks_total > 0 {
+        let of = |(volume, lba): &(_, _)| format!("block {lba} of volume {volume}");
+        let first: Vec<String> = report.lost_blocks.iter().take(LOST_SHOWN).map(of).collect();
+        let more = report.lost_blocks_total - first.len() as u64;
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let first = first.join(", ");
+        _ = writeln!(text, "LOST: the shared content of {} blocks can not be had; reads of them are I/O errors: {first}{more}", report.lost_blocks_total);
+    }
     _ = writeln!(text, "blocks that were trimmed or deleted before may be among them");
     if repair {
         _ = writeln!(text, "rebuilt; {} written. Check the file systems before use.", Size(report.written_bytes));
@@ -97,4 +113,26 @@ fn describe(report: &RebuildReport, repair: bool) -> String {
         _ = writeln!(text, "nothing was written; --repair makes this the pool's state");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windrow_units::{Lba, VolumeId};
+
+    /// Blocks became I/O errors, and the exit code said that everything had been put right; the text did not speak of them.
+    #[test]
+    fn lost_blocks_are_shown_and_are_no_success() {
+        let mut report = RebuildReport::default();
+        assert_eq!((exit_code(&report, false), exit_code(&report, true)), (exit::CLEAN, exit::CORRECTED));
+        assert!(!describe(&report, true).contains("LOST"));
+        report.lost_blocks = (0..1024).map(|lba| (VolumeId(3), Lba(lba))).collect();
+        report.lost_blocks_total = 5000;
+        assert_eq!((exit_code(&report, false), exit_code(&report, true)), (exit::ERRORS_LEFT, exit::ERRORS_LEFT));
+        let text = describe(&report, true);
+        assert!(
+            text.contains("LOST: the shared content of 5000 blocks") && text.contains("block 0 of volume 3, block 1 of") && text.contains(" and 4984 more"),
+            "{text}"
+        );
+    }
 }

@@ -34,6 +34,8 @@ use windrow_units::{Epoch, MAX_MEMBERS, MAX_STREAMS, MemberId, Order, SegmentId,
 
 /// Segments made free beyond what one checkpoint needs: the streams' own and their successors.
 const SEGMENTS_BESIDE: u32 = 12;
+/// Lost blocks that are listed; the others are counted.
+const LOST_LISTED: usize = 1024;
 /// Rounds without any effect after which the writing is given up.
 const IDLE_ROUNDS_MAX: u32 = 1000;
 
@@ -90,8 +92,10 @@ pub struct RebuildReport {
     pub torn_batches: u64,
     /// Records of ranges and volumes that were honoured.
     pub records: u64,
-    /// Blocks that refer to shared content that can not be had: they are lost.
+    /// The first 1024 blocks that refer to shared content that can not be had: they are lost.
     pub lost_blocks: Vec<(VolumeId, windrow_units::Lba)>,
+    /// How many such blocks there are.
+    pub lost_blocks_total: u64,
     /// The last order that is in effect.
     pub accepted_order: Order,
     /// Volumes.
@@ -165,9 +169,9 @@ impl Engine {
             make_whole(&mut reader, &found)?;
         }
         drop(reader);
-        let lost = recovered::void_references(&mut tables);
+        let (lost, lost_total) = recovered::void_references(&mut tables, LOST_LISTED);
         let mut report = describe(&found, &gather, &tables, accepted);
-        (report.losses, report.lost_blocks) = (losses, lost);
+        (report.losses, report.lost_blocks, report.lost_blocks_total) = (losses, lost, lost_total);
         if write {
             let seq = Seq(found.highest_seq.0 + SEQ_LEAP);
             let checkpoint = superblock.checkpoints.iter().flatten().map(|c| c.id).max().unwrap_or(0);
@@ -281,6 +285,7 @@ fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Order)
         accepted_order: accepted,
         volumes: volumes.collect(),
         lost_blocks: Vec::new(),
+        lost_blocks_total: 0,
         losses: Vec::new(),
         written_bytes: 0,
     }

@@ -146,29 +146,30 @@ pub(super) fn clear_deleted(tables: &mut Tables) -> Result<(), OpenError> {
 }
 
 /// Blocks that refer to shared content that is missing, or of another life, are lost: for an explicit repair, which puts the maps together from what there
-/// is.
-pub(super) fn void_references(tables: &mut Tables) -> Vec<(VolumeId, Lba)> {
+/// is. The first of them, up to `listed`, and how many there are.
+pub(super) fn void_references(tables: &mut Tables, listed: usize) -> (Vec<(VolumeId, Lba)>, u64) {
     let volumes = &mut tables.volumes;
-    let Some(shared) = volumes.get(VolumeId::SHARED) else { return Vec::new() };
-    let is_void = |entry: &MapEntry| {
-        let content = entry.shared_id().map(|id| shared.map.get(&volumes.arena, id));
-        content.is_some_and(|content| !content.has_payload() || content.life() != entry.life())
-    };
-    let mut lost = Vec::new();
-    for v in volumes.iter() {
+    let (mut first, mut count) = (Vec::new(), 0);
+    for id in volumes.iter().map(|v| v.record.id).collect::<Vec<_>>() {
         let mut next = 0;
-        while let Some(index) = v.map.next_page(next, u64::from(u32::MAX)) {
+        while let (Some(v), Some(shared)) = (volumes.get(id), volumes.get(VolumeId::SHARED))
+            && let Some(index) = v.map.next_page(next, u64::from(u32::MAX))
+        {
             next = index + 1;
+            let is_void = |lba: &Lba| {
+                let entry = v.map.get(&volumes.arena, *lba);
+                let content = entry.shared_id().map(|id| shared.map.get(&volumes.arena, id));
+                content.is_some_and(|content| !content.has_payload() || content.life() != entry.life())
+            };
             let page = index * MAP_PAGE_ENTRIES as u64..next * MAP_PAGE_ENTRIES as u64;
-            lost.extend(page.map(Lba).filter(|lba| is_void(&v.map.get(&volumes.arena, *lba))).map(|lba| (v.record.id, lba)));
+            let lost: Vec<Lba> = page.map(Lba).filter(is_void).collect();
+            count += lost.len() as u64;
+            first.extend(lost.iter().take(listed - first.len()).map(|lba| (id, *lba)));
+            let Some((v, arena)) = volumes.get_mut(id) else { break };
+            lost.into_iter().for_each(|lba| _ = v.map.replace(arena, lba, MapEntry::LOST));
         }
     }
-    for (volume, lba) in &lost {
-        if let Some((v, arena)) = volumes.get_mut(*volume) {
-            v.map.replace(arena, *lba, MapEntry::LOST);
-        }
-    }
-    lost
+    (first, count)
 }
 
 /// The first id that no pool of this size gives: by the format, whatever memory somebody gives to maps today. (Pages of maps are at most nine quarters of what the segments
