@@ -327,6 +327,29 @@ fn a_lost_beginning_counts_where_the_segment_is_in_use() {
     assert_eq!(losses(&machine.memory), []);
 }
 
+/// A segment of which nothing could be read seemed never to have been written, and the new checkpoint went there first.
+#[test]
+fn a_segment_that_can_not_be_read_is_written_over_last() {
+    let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 3, 64, 8, 32);
+    let volume = machine.volume(1 << 30);
+    (0..200).for_each(|lba| machine.write(volume, lba, 5));
+    machine.flush(volume);
+    machine.command(Control::Shutdown { export: false });
+    let mut memory = machine.memory;
+    destroy_checkpoints(&mut memory);
+    memory.bad = memory.blocks(SegmentId(0), 0..32);
+    let held: Vec<Vec<u8>> = memory.bad.iter().map(|(member, at)| memory.data[*member][*at..*at + BLOCK_BYTES as usize].to_vec()).collect();
+    let places = memory.bad.clone();
+    rebuild(&mut memory, true).expect("rebuilt");
+    assert_eq!(memory.bad, places, "nothing is written there");
+    assert!(places.iter().zip(&held).all(|((member, at), bytes)| memory.data[*member][*at..].starts_with(bytes)));
+    // It can be read again: another rebuild brings everything back.
+    memory.bad.clear();
+    rebuild(&mut memory, true).expect("rebuilt again");
+    let mut machine = Machine::open(memory);
+    (0..200).for_each(|lba| assert_eq!(machine.byte(volume, lba), 5, "block {lba}"));
+}
+
 /// Without any checkpoint, and with blocks, trims and a volume of which only the journal knows: what was promised is there after the rebuild.
 #[test]
 fn what_only_the_journal_has_survives_a_rebuild() {

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use windrow_engine::{RebuildPhase, RebuildProgress, RebuildReport};
 use windrow_host::Failure;
 use windrow_host::failure::id;
-use windrow_host::offline::{self, OpenRequest};
+use windrow_host::offline::{self, OpenRequest, RebuildLeave};
 use windrow_inspect::exit;
 
 /// Lost blocks that are shown.
@@ -28,6 +28,9 @@ pub struct RebuildArguments {
     /// Rebuild although the pool can be opened as it is, or is refused for something else than damage.
     #[arg(long, requires = "repair")]
     even_if_sound: bool,
+    /// Rebuild although members that the pool counts on were not found: what only they could give back is lost for good.
+    #[arg(long, requires = "repair")]
+    without_missing: bool,
     /// Most bytes of memory for maps: at least what the pool is served with.
     #[arg(long, value_name = "SIZE", requires = "rebuild_map")]
     map_memory: Option<Size>,
@@ -67,7 +70,8 @@ fn rebuild(pool: &str, place: &PoolPlace, arguments: &RebuildArguments) -> Resul
         request.limits.map_bytes = map.0;
     }
     let (mut phase, mut line) = (RebuildPhase::Scan, Progress::new("scanning segments"));
-    offline::rebuild(&found, &registry, &request, arguments.repair, arguments.even_if_sound, &mut |progress: RebuildProgress| {
+    let leave = RebuildLeave { write: arguments.repair, even_if_sound: arguments.even_if_sound, without_missing: arguments.without_missing };
+    offline::rebuild(&found, &registry, &request, leave, &mut |progress: RebuildProgress| {
         if progress.phase != phase {
             phase = progress.phase;
             line = Progress::new(match phase {

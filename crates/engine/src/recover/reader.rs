@@ -19,6 +19,8 @@ pub(super) struct Reader<'a> {
     /// Journal devices that are not in service and may be read, as a bit mask; and whether they are.
     pub(super) aside: u64,
     pub(super) reads_aside: bool,
+    /// A header was looked for where too many columns can not be read to say that there is none.
+    pub(super) is_blind: bool,
     /// Blocks read ahead, by member and offset.
     ahead: BTreeMap<(MemberId, u64), Buf>,
 }
@@ -39,7 +41,7 @@ fn fatal(error: &MemberError) -> bool {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(io: &'a mut dyn MemberIo, zones: &'a ZoneMap, codec: PlaceCodec, buffers: &'a BufPool, online: Vec<bool>, pool: PoolUuid) -> Self {
-        Self { io, zones, codec, buffers, online, pool, aside: 0, reads_aside: false, ahead: BTreeMap::new() }
+        Self { io, zones, codec, buffers, online, pool, aside: 0, reads_aside: false, is_blind: false, ahead: BTreeMap::new() }
     }
 
     /// `rows` rows of a column; `None` if the member is absent or fails.
@@ -90,6 +92,7 @@ impl<'a> Reader<'a> {
         }
         let columns = self.all_columns(segment, row, 1)?;
         let columns: Vec<Option<&[u8]>> = columns.iter().map(Option::as_deref).collect();
+        self.is_blind |= columns.iter().filter(|column| column.is_none()).count() > shape.tolerance();
         let mut out = self.buffers.get(BLOCK_SIZE);
         Ok(search(&shape, usize::from(column.0), &columns, &mut out, good).then_some(out))
     }
@@ -102,10 +105,13 @@ impl<'a> Reader<'a> {
         if row.is_multiple_of(self.zones.shape(segment).chunk_rows) {
             self.look_ahead(segment, row)?;
         }
-        if let Some(buf) = self.block(segment, Column(0), row)?
-            && let Some(frame) = decode(&buf)
-        {
-            return Ok(Some((frame, buf)));
+        match self.block(segment, Column(0), row)? {
+            Some(buf) => {
+                if let Some(frame) = decode(&buf) {
+                    return Ok(Some((frame, buf)));
+                }
+            }
+            None => self.is_blind |= self.zones.shape(segment).tolerance() == 0,
         }
         let mut found = None;
         let block = self.rebuilt(segment, Column(0), row, |bytes| {
@@ -127,6 +133,7 @@ impl<'a> Reader<'a> {
             match block {
                 Some(block) => found.extend(decode(&block)),
                 None => {
+                    self.is_blind |= self.zones.shape(segment).tolerance() == 0;
                     let mut frame = None;
                     self.rebuilt(segment, Column(0), *row, |bytes| {
                         frame = decode(bytes);

@@ -320,6 +320,8 @@ fn choose_segments(found: &Scan, seq: Seq, wanted: u32, tables: &mut Tables) -> 
     let rank = |id: SegmentId| {
         let segment = tables.segments.get(id);
         match (found.written[id.index()], segment.filled_rows > 0, usize::from(segment.stream) == STREAM_CHECKPOINT) {
+            // It may hold what can be read another day, with another cable.
+            _ if found.unreadable.contains(&id) => 4,
             // Never written; batches that do not count; a former checkpoint; user entries and records, all superseded.
             (false, ..) => 0,
             (true, false, _) => 1,

@@ -124,19 +124,33 @@ pub(super) fn refusal_of(what: &str, found: &FoundPool, error: &OpenError) -> Fa
     }
 }
 
+/// What a rebuild of the map may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RebuildLeave {
+    /// Write the result.
+    pub write: bool,
+    /// Also if the pool can be opened as it is, or is refused for anything else than damage.
+    pub even_if_sound: bool,
+    /// Also if members that the pool counts on were not found.
+    pub without_missing: bool,
+}
+
 /// Rebuilds the map of a pool from its batches (see [`Engine::rebuild_map`]); with `write`, makes it the pool's state.
 ///
 /// # Errors
-/// As [`open`]. With `write` and without `even_if_sound` also if the pool can be opened as it is, or is refused for anything else than
-/// damage: a rebuild would bring back blocks that were trimmed.
+/// As [`open`]. To write without `without_missing`, if members are missing that the pool counts on: what they could give back would be lost for good. To write without
+/// `even_if_sound` also if the pool can be opened as it is, or is refused for anything else than damage: a rebuild would bring back blocks that were trimmed.
 pub fn rebuild(
     found: &FoundPool,
     registry: &Registry,
     request: &OpenRequest,
-    write: bool,
-    even_if_sound: bool,
+    leave: RebuildLeave,
     watch: &mut dyn FnMut(RebuildProgress),
 ) -> Result<RebuildReport, Failure> {
+    let RebuildLeave { write, even_if_sound, without_missing } = leave;
+    if write && !without_missing {
+        must_be_complete(found)?;
+    }
     let mut io = SyncMembers::new(open_members(found, request)?);
     let buffers = BufPool::new(KEEP_BYTES);
     let options = windrow_engine::api::OpenOptions {
@@ -152,6 +166,18 @@ pub fn rebuild(
         must_be_damaged(found, trial)?;
     }
     Engine::rebuild_map(&mut io, buffers, &options, write, watch).map_err(|error| refusal(found, &error))
+}
+
+/// What can not be read without members that are only away (a cable, a controller) would be given up for good, and they with it.
+fn must_be_complete(found: &FoundPool) -> Result<(), Failure> {
+    let missing = found.missing();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let what = format!("will not rebuild pool '{}'", found.name);
+    let why = format!("members {missing:?} were not found: what cannot be read without them would be lost for good, although they may have it");
+    Err(Failure::new(id::POOL_MEMBERS, what, why)
+        .remedy("connect them, or name them with --members; or give --without-missing if they will never be there again"))
 }
 
 /// Only what is damaged is rebuilt. A map that is larger than the memory it may use here, a member that could not be read just now, or members that are away

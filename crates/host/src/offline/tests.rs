@@ -152,6 +152,26 @@ fn pools_are_found_by_name_folder_and_registry_and_are_gone_when_destroyed() {
     assert!(scan(&[dir.path().to_owned()]).is_empty());
 }
 
+/// One drive was unplugged, and a sector of another was bad: the rebuild gave up for good what the drive would have brought back, and the drive with it.
+#[test]
+fn a_rebuild_of_the_map_waits_for_members_that_are_only_away() {
+    let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let registry = Registry::new(state.path());
+    let members = create_pool(dir.path());
+    let target = PoolTarget { members: members[1..].to_vec(), ..PoolTarget::default() };
+    let found = locate(&target, &registry).unwrap();
+    let contents = || members.iter().map(|path| std::fs::read(path).unwrap()).collect::<Vec<_>>();
+    let before = contents();
+    let request = OpenRequest::default();
+    let ask = |leave| rebuild(&found, &registry, &request, leave, &mut |_| ());
+    let leave = RebuildLeave { write: true, even_if_sound: true, without_missing: false };
+    let refused = ask(leave).unwrap_err();
+    assert!(refused.id == id::POOL_MEMBERS && refused.why.contains("[0]") && refused.remedy.contains("--without-missing"), "{refused}");
+    assert!(contents() == before);
+    ask(RebuildLeave { write: false, ..leave }).unwrap();
+    ask(RebuildLeave { without_missing: true, ..leave }).unwrap();
+}
+
 #[test]
 fn counters_agree_with_what_the_members_received_to_the_byte() {
     let counting: Vec<Arc<CountingMember<RamMember>>> =

@@ -78,6 +78,8 @@ pub(super) struct Scan {
     pub(super) durable_through: Order,
     /// Segments in which a batch of any kind begins.
     pub(super) written: Vec<bool>,
+    /// Segments in which it can not be said whether a batch begins.
+    pub(super) unreadable: BTreeSet<SegmentId>,
     /// Segments that are remains.
     pub(super) remains: BTreeSet<SegmentId>,
     lives: Vec<Option<Life>>,
@@ -97,6 +99,7 @@ pub(super) fn scan(reader: &mut Reader<'_>, superblock: &Superblock, watch: &mut
         flushed: [Seq(0); MAX_STREAMS],
         durable_through: Order(0),
         written: vec![false; count as usize],
+        unreadable: BTreeSet::new(),
         remains: BTreeSet::new(),
         lives: vec![None; count as usize],
         void_batches: 0,
@@ -114,7 +117,11 @@ pub(super) fn scan(reader: &mut Reader<'_>, superblock: &Superblock, watch: &mut
     let segments: Vec<SegmentId> = reader.zones.segments().collect();
     for (done, segment) in segments.iter().enumerate() {
         watch(RebuildProgress { phase: RebuildPhase::Scan, done: done as u64, total: segments.len() as u64 });
+        reader.is_blind = false;
         scan.segment(reader, superblock, *segment, &mut durable, &mut budget)?;
+        if reader.is_blind {
+            scan.unreadable.insert(*segment);
+        }
         reader.forget();
     }
     durable.claim(superblock, superblock.epoch, &[Seq(0); MAX_STREAMS], superblock.journals.promised);
