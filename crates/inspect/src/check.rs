@@ -426,6 +426,11 @@ impl SegmentCheck<'_, '_, '_> {
         let mut wrong = Vec::new();
         for reference in references {
             let blocks = self.blocks_in(rows, reference);
+            if *blocks.end() >= u32::from(rows.shape.data) * rows.rows {
+                // (Where the batch can be decoded no entry of it is like that.)
+                self.mismatch(rows, *blocks.start(), reference, "it reaches beyond its batch");
+                continue;
+            }
             self.report.payload_blocks_verified += 1;
             let origin = self.find_payload(rows, batch, reference);
             let (severity, words) = match origin {

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_host::offline::{self, FoundMember};
-use windrow_inspect::{BatchSummary, CheckOptions, CheckReport, FindingKind, Findings, InspectReport, RecordSummary};
+use windrow_inspect::{BatchSummary, CheckOptions, CheckReport, FindingKind, Findings, InspectReport, MAX_FINDINGS, RecordSummary};
 use windrow_units::SegmentId;
 
 /// Arguments of `inspect`.
@@ -232,7 +232,8 @@ fn describe_findings(findings: &Findings, text: &mut String) {
     }
     let more = findings.list.len().saturating_sub(SHOWN) as u64 + findings.unlisted;
     if more > 0 {
-        _ = writeln!(text, "and {more} more findings; -o json shows them");
+        let shown = if findings.unlisted == 0 { "them".to_owned() } else { format!("the first {MAX_FINDINGS} of all") };
+        _ = writeln!(text, "and {more} more findings; -o json shows {shown}");
     }
 }
 

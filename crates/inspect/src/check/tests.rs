@@ -607,7 +607,6 @@ fn references_are_held_against_the_content_that_they_name() {
     assert_eq!(found, [(MapEntryWrong, Some(Lba(8))), (MapEntryWrong, Some(Lba(9)))]);
 }
 
-
 /// The offline check called these sound, and no start accepted them.
 #[test]
 fn what_no_start_accepts_is_not_sound() {
@@ -634,7 +633,6 @@ fn what_no_start_accepts_is_not_sound() {
     assert_eq!(report.checkpoint, 2, "the one before");
 }
 
-
 /// A member that has become too small is not used by a start, which is degraded then. One that is smaller than its record, where nothing lies, is none.
 #[test]
 fn a_member_that_is_too_small_is_as_good_as_absent() {
@@ -649,7 +647,6 @@ fn a_member_that_is_too_small_is_as_good_as_absent() {
     assert_eq!(report.exit_code(), 4);
 }
 
-
 /// Newer software went on with the pool: what it left in other slots was judged as if it were the present.
 #[test]
 fn a_pool_that_newer_software_has_used_is_not_judged() {
@@ -663,7 +660,6 @@ fn a_pool_that_newer_software_has_used_is_not_judged() {
     assert_eq!(report.exit_code(), 8);
     assert!(kinds(&report).contains(&(NewerSoftware, Error)));
 }
-
 
 /// One header of a segment can not be read (a rebuild of the map enters such rows as a batch of their own): everything behind it was called damaged, and nothing of it was verified.
 #[test]
@@ -688,4 +684,21 @@ fn a_batch_without_a_header_hides_nothing_behind_it() {
     pool.damage(3, 1);
     let report = pool.check();
     assert_eq!(kinds(&report), [(BatchDamaged, Note), (BlockWrong, Error)], "{:#?}", report.findings.list);
+}
+
+/// Packed payload that a map has at the end of a batch and beyond it, where nothing of the batch but its header can be read: the column behind the last one was looked up.
+#[test]
+fn a_reference_beyond_its_batch_is_a_mismatch() {
+    let mut pool = TestPool::new(Redundancy::None, 3);
+    pool.create(1, "v", 100);
+    let places = pool.write(1, &[5, 6]);
+    let (_, row, rows) = pool.batches[1];
+    let tail = u64::from(row + rows) * 3 - 1;
+    let place = pool.codec.pack(pool.codec.segment(places[0]), tail * u64::from(FULL_BLOCK_UNITS) + 200);
+    pool.map.insert((1, 6), MapEntry::stored(place, 100, 7));
+    pool.checkpoint();
+    pool.damage(1, 3 * rows - 1);
+    let report = pool.check();
+    let mismatches: Vec<_> = report.findings.list.iter().filter(|f| f.kind == MapMismatch).collect();
+    assert!(mismatches.len() == 1 && mismatches[0].lba == Some(Lba(6)) && mismatches[0].message.contains("beyond its batch"), "{:#?}", report.findings.list);
 }
