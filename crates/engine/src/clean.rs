@@ -55,6 +55,8 @@ struct Move {
     key: BlockKey,
     birth: Order,
     from: Place,
+    /// Of a repair: the checksum that the map must still show. (The segment of a victim is not written again before its moves have their places.)
+    checksum: Option<u32>,
     /// What is stored of it.
     payload: Payload,
     /// The stream that it is meant for, once that was asked.
@@ -422,7 +424,7 @@ impl Engine {
         };
         let moves = run.blocks.into_iter().map(|block| {
             let payload = bytes.slice(block.piece.at as usize, block.piece.length as usize);
-            (block.piece.checksum, Move { key: block.key, birth: block.birth, from: block.from, payload, stream: None })
+            (block.piece.checksum, Move { key: block.key, birth: block.birth, from: block.from, checksum: None, payload, stream: None })
         });
         let moves: Vec<(u32, Move)> = moves.collect();
         self.take_moves(at, moves, out);
@@ -466,7 +468,7 @@ impl Engine {
 
     /// Space is short: hurry what keeps dead segments from being free.
     fn hurry(&mut self, out: &mut Outbox) {
-        self.hurry_for_repairs();
+        self.hurry_for_repairs(out);
         let short = self.stream(STREAM_USER).reserved.len() < self.segments_wanted() as usize;
         let starved = self.checkpoint.wants_segment();
         if !starved && !self.removal_wants_room() && (!short || !self.wants_room()) {

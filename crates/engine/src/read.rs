@@ -314,7 +314,8 @@ impl Engine {
         let Some(bytes) = bytes else { return };
         for ((i, piece), from) in (0..).zip(pieces).zip(places) {
             let key = BlockKey::new(volume, Lba(first.0 + i));
-            self.queue_repair(RepairFor::Read, key, windrow_units::Order(0), from, bytes.slice(piece.at as usize, piece.length as usize));
+            let stored = bytes.slice(piece.at as usize, piece.length as usize);
+            self.queue_repair(RepairFor::Read, (key, windrow_units::Order(0), from), piece.checksum, stored);
         }
     }
 

@@ -31,6 +31,8 @@ struct Repair {
     key: BlockKey,
     birth: Order,
     from: Place,
+    /// Of what is stored.
+    checksum: u32,
     payload: Payload,
 }
 
@@ -341,8 +343,8 @@ impl Engine {
                         self.scrub.tallies.iter_mut().filter(|tally| tally.segment == segment).for_each(|tally| tally.lost.push(key));
                         self.note_scrub_loss(key, out);
                     } else if live {
-                        let payload = self.examined_payload(found, payload);
-                        self.scrub.repairs.push_back(Repair { key, birth, from: place, payload });
+                        let (checksum, payload) = (payload.checksum, self.examined_payload(found, payload));
+                        self.scrub.repairs.push_back(Repair { key, birth, from: place, checksum, payload });
                     }
                     live
                 }
@@ -376,10 +378,10 @@ impl Engine {
     /// Hands repairs to the cleaned stream as far as it takes them.
     fn feed_repairs(&mut self) {
         while self.takes_repairs() {
-            let Some(Repair { key, birth, from, payload }) = self.scrub.repairs.pop_front() else { return };
-            if self.shows(key.volume(), key.lba(), from) {
+            let Some(Repair { key, birth, from, checksum, payload }) = self.scrub.repairs.pop_front() else { return };
+            if self.shown(key.volume(), key.lba(), from) == Some(checksum) {
                 self.scrub.sums.moved_blocks += 1;
-                self.queue_repair(RepairFor::Scrub, key, birth, from, payload);
+                self.queue_repair(RepairFor::Scrub, (key, birth, from), checksum, payload);
             }
         }
     }

@@ -397,6 +397,51 @@ fn references_are_rebuilt_from_batches() {
     assert_eq!((status.dedup.unique_bytes, status.volumes[0].dedup), (15 * 4096, Dedup::Hash));
 }
 
+/// Repairs of shared content had birth 0, and life 0 with it: when the place that they were made out of had been written again, a rebuild made an error of every block that
+/// refers to it.
+#[test]
+fn repaired_content_keeps_its_life_over_a_rebuild() {
+    let mut machine = Machine::with_rows_only(Redundancy::Single, 4, 12, 8, 32);
+    let volume = create(&mut machine, "v", 16 * MIB, Dedup::Hash);
+    let numbers: Vec<u64> = (0..60).collect();
+    write(&mut machine, volume, 0, &numbers);
+    // What refers to it later lies in another segment, beside much that stays: a reference whose batch is gone is known to nobody.
+    for first in (300..900).step_by(50) {
+        write(&mut machine, volume, first, &(first..first + 50).collect::<Vec<_>>());
+    }
+    for n in numbers.clone() {
+        write(&mut machine, volume, 100 + n, &[n]);
+        write(&mut machine, volume, 1000 + n * 2, &[2000 + n, 3000 + n]);
+    }
+    rest(&mut machine, volume);
+    machine.garble(1);
+    verify(&mut machine, volume, 0, &numbers, "with a lying member");
+    rest(&mut machine, volume);
+    let repaired = machine.out.notices.iter().filter_map(|notice| if let Notice::Repaired { lba, .. } = notice { Some(*lba) } else { None });
+    let repaired: Vec<u64> = repaired.collect();
+    assert!(!repaired.is_empty());
+    // Nothing else stays in its segment, and that is written again.
+    (0..60).chain(300..500).for_each(|lba| trim(&mut machine, volume, lba, 1));
+    numbers.iter().filter(|n| !repaired.contains(n)).for_each(|n| trim(&mut machine, volume, 100 + n, 1));
+    for n in 0..15_000 {
+        write(&mut machine, volume, 1200 + n % 1500, &[10_000 + n]);
+    }
+    rest(&mut machine, volume);
+    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    let mut memory = machine.memory;
+    for (segment, row, header) in memory.headers().into_iter().filter(|(_, _, header)| header.stream.0 == 3) {
+        memory.overwrite(segment, row..row + header.rows, 0xee);
+    }
+    let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), true, &mut |_| {}).expect("rebuilt");
+    // (What was trimmed may come back, as an error.)
+    let is_lost = |lba: &&u64| report.lost_blocks.contains(&(volume, Lba(100 + **lba)));
+    assert_eq!((report.losses.len(), repaired.iter().find(is_lost)), (0, None));
+    let mut machine = Machine::open(memory);
+    for lba in repaired {
+        verify(&mut machine, volume, 100 + lba, &[lba], "rebuilt");
+    }
+}
+
 /// The batch with the last version of two blocks is lost, so that a rebuild finds only what they had referred to before; and that has become other content
 /// since. They are errors.
 #[test]

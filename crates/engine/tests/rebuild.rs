@@ -421,3 +421,79 @@ fn a_batch_that_one_member_missed_is_made_whole() {
     let mut machine = machine.crash();
     (0..310).for_each(|lba| assert_eq!(machine.byte(volume, lba), (lba % 250) as u8 + 1, "block {lba}"));
 }
+
+/// Repairs that readers asked for had birth 0. When the place that they were made out of had been written again, a rebuild took an older version of the block that
+/// was still in the log, or nothing where a trim from before that version was.
+#[test]
+fn repaired_blocks_are_the_newest_ones_after_a_rebuild() {
+    let (mut machine, volume, mut model) = worn(31, 4, 2);
+    let live = model.len() as u64;
+    for lba in (0..live).step_by(3) {
+        machine.request(volume, Op::Trim { offset: lba * BLOCK_BYTES, length: BLOCK_BYTES, fua: false });
+        machine.settle();
+        machine.write(volume, lba, 251);
+        model.insert(lba, 251);
+    }
+    machine.flush(volume);
+    machine.garble(1);
+    compare(&mut machine, volume, &model);
+    machine::pass(&mut machine, 3);
+    let repaired = machine.out.notices.iter().filter(|notice| matches!(notice, Notice::Repaired { .. })).count();
+    assert!(repaired as u64 > live / 8, "{repaired} of {live} blocks");
+    // What was emptied is written again, and cleaning moves some of what was repaired.
+    let mut numbers = Numbers(5);
+    for n in 0..live * 2 {
+        let lba = numbers.below(live) / 8 * 8;
+        machine.write(volume, lba, n as u8 | 1);
+        model.insert(lba, n as u8 | 1);
+    }
+    machine.flush(volume);
+    compare(&mut machine, volume, &model);
+    machine.command(Control::Shutdown { export: false });
+    let mut memory = machine.memory;
+    destroy_checkpoints(&mut memory);
+    let report = rebuild(&mut memory, true).expect("rebuilt");
+    assert!(report.losses.is_empty(), "{:?}", report.losses);
+    compare(&mut Machine::open(memory), volume, &model);
+}
+
+/// Whatever comes after a repair is newer than it: a write, a trim, the end of a volume that was made smaller. And so is what is given the same orders again after
+/// the power went.
+#[test]
+fn a_repair_is_older_than_what_follows_it() {
+    let mut machine = Machine::new(3, 64, 100);
+    let volume = machine.volume(400 * BLOCK_BYTES);
+    (0..400).for_each(|lba| machine.write(volume, lba, 5));
+    machine.flush(volume);
+    // Many orders that no batch bears yet, and will not.
+    machine.garble(0);
+    machine.held = Some(Vec::new());
+    (350..399).for_each(|lba| machine.write(volume, lba, 6));
+    let mut lost = machine.held.take().unwrap_or_default();
+    lost.retain(|command| !matches!(command.op, MemberOp::Write { .. }));
+    lost.into_iter().for_each(|command| machine.carry_out(command));
+    (0..300).for_each(|lba| assert_eq!(machine.byte(volume, lba), 5));
+    machine::pass(&mut machine, 3);
+    assert!(machine.out.notices.iter().any(|notice| matches!(notice, Notice::Repaired { .. })));
+    let mut machine = machine.crash();
+    (0..300).for_each(|lba| assert_eq!(machine.byte(volume, lba), 5));
+    machine::pass(&mut machine, 3);
+    (0..40).for_each(|lba| machine.write(volume, lba, 7));
+    machine.request(volume, Op::Trim { offset: 40 * BLOCK_BYTES, length: 40 * BLOCK_BYTES, fua: true });
+    machine.settle();
+    machine.command(Control::VolumeResize { volume, size_bytes: 200 * BLOCK_BYTES });
+    machine.command(Control::VolumeResize { volume, size_bytes: 400 * BLOCK_BYTES });
+    machine.flush(volume);
+    let expected: BTreeMap<u64, u8> = (0..300).map(|lba| (lba, [7, 0, 5, 5, 5, 0, 0, 0][lba as usize / 40])).collect();
+    compare(&mut machine, volume, &expected);
+    // As many orders as were given before, and no fence tells any more which of them were given twice.
+    (200..399).for_each(|lba| machine.write(volume, lba, 0));
+    for _ in 0..2 {
+        assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+    }
+    machine.command(Control::Shutdown { export: false });
+    let mut memory = machine.memory;
+    destroy_checkpoints(&mut memory);
+    rebuild(&mut memory, true).expect("rebuilt");
+    compare(&mut Machine::open(memory), volume, &expected);
+}

@@ -7,7 +7,7 @@
 //! 2 *Whole*: all batches are examined. A former batch with other blocks in the same place contradicts nothing; it is noticed by what is still
 //!   alive when all moves have committed.
 //! 3 *Map*: all pages of the map are searched for what lives in the segment, and each of these blocks is read by itself, as users read it. What
-//!   can not be had now is lost, and is told by volume and block. (The birth of a block is not known then, see [`Engine::queue_repair`].)
+//!   can not be had now is lost, and is told by volume and block. (The birth of a block is not known then, see `clean/repair.rs`.)
 //!
 //! So a victim ends: it is dead, or what is left can be read by nobody. Then it is set aside, and not cleaned again before a start. Such victims take
 //! space and give none back; they never take what checkpoints need.
@@ -140,7 +140,7 @@ impl Engine {
                 continue;
             }
             let payload = self.examined_payload(found, &payload);
-            self.cleaner.ready.push_back((at, Move { key, birth, from, payload, stream: None }));
+            self.cleaner.ready.push_back((at, Move { key, birth, from, checksum: None, payload, stream: None }));
             if let Some(victim) = self.cleaner.victims.get_mut(at) {
                 victim.ready += 1;
             }

@@ -1,11 +1,13 @@
 //! Moves: what is ready goes into the open batches of the streams of moved blocks, and victims count what is left.
 
+use super::Move;
 use crate::limits::STREAM_CLEANED;
 use crate::piece::units_of;
 use crate::policy::Takes;
 use crate::stream::Item;
 use crate::{Engine, Outbox};
 use windrow_layout::batch::Entry;
+use windrow_units::Order;
 
 /// More than a move's entry takes.
 const MOVE_ENTRY_BYTES: usize = 64;
@@ -17,11 +19,12 @@ impl Engine {
     pub(super) fn append_moves(&mut self, out: &mut Outbox) {
         loop {
             let spare = self.has_room_for_repairs();
-            if self.cleaner.ready.is_empty() && !(spare && self.has_repairs()) {
+            let repairs = spare && self.next_repair_is_durable();
+            if self.cleaner.ready.is_empty() && !(repairs && self.has_repairs()) {
                 return;
             }
             // Repairs gain no space: they never take what the moves of a victim need.
-            let first = if spare { self.cleaner.repairs.first() } else { None };
+            let first = if repairs { self.cleaner.repairs.first() } else { None };
             let is_repair = first.is_some();
             let Some(units) = first.or(self.cleaner.ready.front().map(|(_, moved)| moved)).map(|moved| units_of(&moved.payload)) else { return };
             let Some(stream) = self.stream_for_move(is_repair, units, out) else { return };
@@ -29,7 +32,7 @@ impl Engine {
                 self.warm_moves();
             }
             let seq = self.stream(stream).position.seq;
-            let repair = if spare { self.cleaner.repairs.pop() } else { None };
+            let repair = if repairs { self.cleaner.repairs.pop() } else { None };
             let (victim, moved) = match repair {
                 Some(repair) => (None, repair),
                 None => match self.cleaner.ready.pop_front() {
@@ -40,7 +43,7 @@ impl Engine {
                     None => return,
                 },
             };
-            let alive = self.shows(moved.key.volume(), moved.key.lba(), moved.from);
+            let alive = self.is_still_there(&moved);
             if let Some(victim) = victim.and_then(|at| self.cleaner.victims.get_mut(at)) {
                 if alive && !spare && victim.leaves_something() {
                     victim.ready -= 1;
@@ -59,10 +62,23 @@ impl Engine {
                 self.cleaner.repairs.note_placed(seq);
             }
             self.cleaner.moves_in_flight += 1;
-            let entry = Entry::Move { volume: moved.key.volume(), lba: moved.key.lba(), birth: moved.birth, from: moved.from };
+            let entry = Entry::Move { volume: moved.key.volume(), lba: moved.key.lba(), birth: self.birth_of(&moved), from: moved.from };
+            // (Replay compares places, too: none may be another block's before the move has committed.)
+            self.segments.get_mut(self.codec.segment(moved.from)).pins += 1;
             self.append(stream, &entry, Item::Move { key: moved.key, from: moved.from }, Some(moved.payload), None);
             self.note_placed(moved.key, stream);
         }
+    }
+
+    /// True if the map still shows what is to be moved. While a repair waited for room, its segment may have been written again, and the same block may lie in
+    /// the same place with other content.
+    fn is_still_there(&mut self, moved: &Move) -> bool {
+        let (volume, lba) = (moved.key.volume(), moved.key.lba());
+        if moved.birth == Order(0) {
+            // Its birth will be above that of a trim whose walk has not come to it.
+            self.settle_range(volume, lba);
+        }
+        self.shown(volume, lba, moved.from).is_some_and(|shown| moved.checksum.is_none_or(|checksum| shown == checksum))
     }
 
     /// The next moves will be compared with the map.

@@ -183,7 +183,7 @@ impl Engine {
             Some(bytes) => {
                 let range = piece.range();
                 let payload = bytes.slice(range.start, range.len());
-                self.scrub.repairs.push_back(Repair { key, birth: Order(0), from: place, payload });
+                self.scrub.repairs.push_back(Repair { key, birth: Order(0), from: place, checksum: piece.checksum, payload });
             }
             None => {
                 let doubt = self.doubt_at(&self.scrub.doubts.list, place).map(|at| &self.scrub.doubts.list[at]);

@@ -81,6 +81,7 @@ impl Engine {
                         self.charge_moved(key, &old, &entry);
                         self.install(key.volume(), key.lba(), entry.with_life(old.life()), Order(0), batch.number);
                     }
+                    self.segments.unpin(self.codec.segment(from));
                 }
                 Item::Page { object, index } => {
                     let page = stored();

@@ -1,8 +1,10 @@
 //! From batches to tables: for every block the newest entry, for every volume what is known of it.
 //!
 //! 1 Volumes: the newest image of the volume table that is left in a checkpoint batch, then the volume operations. 2 Blocks: user
-//!   entries, then moves in order of their numbers; an entry installs if its birth is not older than what is there, so that of equal
-//!   births (a block and its moved copies) the last copy stays. 3 Ranges and smaller sizes: each takes what is older than it.
+//!   entries, then moves in the order of replay; an entry installs if its birth is not older than what is there, so that of equal
+//!   births (a block and its moved copies) the last copy stays. A move out of the very place that is shown, with the same bytes, installs whatever its birth: repairs
+//!   of former versions have none. Streams of moves lie in each other: where there are several, what has been moved out of the place shown is looked for again.
+//!   3 Ranges and smaller sizes: each takes what is older than it.
 //!
 //! Records lie in segments that are used again once everything before them is in a checkpoint: those that are gone can not be
 //! honoured, and blocks they had trimmed come back.
@@ -19,7 +21,7 @@ use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{Compression, Dedup, MAP_PAGE_ENTRIES, OBJECT_VOLUMES, PagePointer, SyncMode, VolumeRecord, VolumeState, decode_volumes};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::Superblock;
-use windrow_units::{BLOCK_BYTES, Lba, Order, VolumeId};
+use windrow_units::{BLOCK_BYTES, Lba, Order, Place, VolumeId};
 
 /// What is known of a volume.
 #[derive(Clone, Debug, Default)]
@@ -56,16 +58,27 @@ impl<'g> Gather<'g> {
     /// All three steps.
     pub(super) fn run(&mut self, reader: &mut Reader<'_>, scan: &Scan, tables: &mut Tables, watch: &mut dyn FnMut(RebuildProgress)) -> Result<(), OpenError> {
         let of = |streams: &'static [usize]| streams.iter().flat_map(|id| &scan.streams[*id]);
-        let total = (2 * of(&USER_STREAMS).count() + of(&CLEANED_STREAMS).count()) as u64;
+        let moves = || CLEANED_STREAMS.iter().rev().flat_map(|id| &scan.streams[*id]);
+        let total = (2 * of(&USER_STREAMS).count() + moves().count()) as u64;
         let mut done = 0;
         let mut step = || {
             watch(RebuildProgress { phase: RebuildPhase::Map, done, total });
             done += 1;
         };
         self.volumes_from_pages(reader, &scan.streams[STREAM_CHECKPOINT])?;
-        for taken in of(&USER_STREAMS).chain(of(&CLEANED_STREAMS)) {
+        for taken in of(&USER_STREAMS).chain(moves()) {
             step();
             self.blocks_of(reader, taken, scan.remains.contains(&taken.segment), tables)?;
+        }
+        let several = CLEANED_STREAMS.iter().filter(|id| !scan.streams[**id].is_empty()).count() > 1;
+        for _ in 0..if several { CLEANED_STREAMS.len() } else { 0 } {
+            let mut followed = false;
+            for taken in moves().filter(|taken| !scan.remains.contains(&taken.segment)) {
+                followed |= self.follow_moves(reader, taken, tables)?;
+            }
+            if !followed {
+                break;
+            }
         }
         for taken in of(&USER_STREAMS) {
             step();
@@ -114,10 +127,14 @@ impl<'g> Gather<'g> {
         for decoded in &batch.entries {
             match &decoded.entry {
                 Entry::Data { .. } | Entry::Move { .. } if remains => {}
-                Entry::Data { volume, lba, birth } | Entry::Reference { volume, lba, birth, .. } | Entry::Move { volume, lba, birth, .. }
-                    if *birth <= through =>
-                {
+                Entry::Data { volume, lba, birth } | Entry::Reference { volume, lba, birth, .. } if *birth <= through => {
                     self.install(*volume, *lba, *birth, shown(&reader.codec, &batch, decoded), tables)?;
+                }
+                Entry::Move { volume, lba, birth, from } if *birth <= through => {
+                    let entry = shown(&reader.codec, &batch, decoded);
+                    if !self.follow((*volume, *lba), (*birth, *from), entry, tables) {
+                        self.install(*volume, *lba, *birth, entry, tables)?;
+                    }
                 }
                 Entry::Fill { volume, lba, birth, state } if *birth <= through => {
                     let entry = if *state == FillState::Ones { MapEntry::ONES } else { MapEntry::ZERO };
@@ -128,6 +145,37 @@ impl<'g> Gather<'g> {
             }
         }
         Ok(())
+    }
+
+    /// Goes on to where the blocks of a batch were moved out of the places that are shown. True if there were any.
+    fn follow_moves(&mut self, reader: &mut Reader<'_>, taken: &Taken, tables: &mut Tables) -> Result<bool, OpenError> {
+        let through = batches_through(self.superblock, taken.epoch).min(self.accepted);
+        let batch = taken.batch(reader)?;
+        let mut followed = false;
+        for decoded in &batch.entries {
+            if let Entry::Move { volume, lba, birth, from } = &decoded.entry
+                && *birth <= through
+            {
+                followed |= self.follow((*volume, *lba), (*birth, *from), shown(&reader.codec, &batch, decoded), tables);
+            }
+        }
+        Ok(followed)
+    }
+
+    /// Installs a move out of the place that is shown. The bytes must be the same, or the birth not older: a former version of the block may have lain in that place,
+    /// too.
+    fn follow(&mut self, (volume, lba): (VolumeId, Lba), (birth, from): (Order, Place), entry: MapEntry, tables: &mut Tables) -> bool {
+        let Some((v, arena)) = tables.volumes.get_mut(volume).filter(|_| lba.0 >> LBA_BITS == 0) else { return false };
+        let now = v.map.get(arena, lba);
+        let Some(slot) = v.map.slot(lba.0 / MAP_PAGE_ENTRIES as u64).filter(|_| now.has_payload() && now.place() == from) else { return false };
+        let Some(born) = self.births.get_mut(slot.0 as usize).map(|births| &mut births[lba.0 as usize % MAP_PAGE_ENTRIES]) else { return false };
+        let is_same = (now.checksum(), now.length_units()) == (entry.checksum(), entry.length_units());
+        if !is_same && birth.0 < *born {
+            return false;
+        }
+        *born = birth.0.max(*born);
+        v.map.replace(arena, lba, entry.with_life(now.life()));
+        true
     }
 
     /// A volume operation. The page of the table may be newer than it: both then say the same, as operations are idempotent in their order.
