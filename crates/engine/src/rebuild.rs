@@ -12,7 +12,7 @@ mod columns;
 use crate::background::{Meter, Throttle, time_at};
 use crate::examination::ExamineGoal;
 use crate::examine::Examined;
-use crate::limits::{REBUILD_FLUSH_NS, REBUILD_FLUSH_SEGMENTS, REBUILD_RETRY_NS};
+use crate::limits::{REBUILD_FLUSH_NS, REBUILD_FLUSH_SEGMENTS, REBUILD_RETRY_NS, RESTRIPE_VICTIMS};
 use crate::member::life::Change;
 use crate::segment::{Segment, SegmentState};
 use crate::slab::Slab;
@@ -54,7 +54,9 @@ pub(crate) struct Rebuild {
     /// Segments with something that could not be had: they stay stale, and are tried again later.
     failed: Vec<SegmentId>,
     failed_bytes: u64,
-    /// When they are.
+    /// Those of them that are to be emptied: what can not be had in them may be dead, and the others get whole redundancy elsewhere.
+    to_empty: Vec<SegmentId>,
+    /// When they are tried again.
     retry_at_ns: u64,
     /// The wish of the superblock writer that puts on record that members are whole.
     recording: Option<u64>,
@@ -388,6 +390,7 @@ impl Engine {
             return true;
         }
         if !self.rebuild.failed.is_empty() && self.now_ns < self.rebuild.retry_at_ns {
+            self.empty_failed();
             return true;
         }
         self.fill_queue();
@@ -398,9 +401,12 @@ impl Engine {
             self.rebuild.failed_bytes = std::mem::take(&mut self.rebuild.queued_bytes);
             self.rebuild.queue.clear();
             // What is dead need not be had, but waits for checkpoints before it is free: it may have been free already, and written again by what a start did not accept.
-            if self.rebuild.failed.iter().any(|segment| self.segments.get(*segment).state == SegmentState::Dead) && self.checkpoint.is_idle() {
+            let waits = |segment: &SegmentId| self.segments.get(*segment).state == SegmentState::Dead || self.segments.waits_for_checkpoint(*segment);
+            if self.rebuild.failed.iter().any(waits) && self.checkpoint.is_idle() {
                 self.checkpoint.request();
             }
+            self.rebuild.to_empty = self.rebuild.failed.clone();
+            self.empty_failed();
             return true;
         }
         self.rebuild.retry_at_ns = 0;
@@ -421,6 +427,17 @@ impl Engine {
         self.rebuild.recording = Some(self.superblock_writer.wanted);
         self.superblock_step(out);
         true
+    }
+
+    /// Has segments cleaned of which something could not be had, one after the other: cleaning might never choose them, and what is left of them keeps the members from
+    /// being whole. What lives there and can not be had stays, and so does its segment.
+    fn empty_failed(&mut self) {
+        while self.cleaner.victim_count() < RESTRIPE_VICTIMS && self.has_room_for_repairs() {
+            let Some(segment) = self.rebuild.to_empty.pop() else { return };
+            if self.is_stale(segment) && self.segments.take_candidate(segment) {
+                self.begin_victim(segment);
+            }
+        }
     }
 
     /// Members that are whole count when that is on record, and not before: after a power cut they would be rebuilt again. False: it is not yet.

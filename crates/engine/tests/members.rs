@@ -207,3 +207,37 @@ fn nothing_that_is_not_verified_is_written_over_a_member_that_comes_back() {
     let mut machine = without(shut_down(machine), &[0]);
     verify(&mut machine, volume, 0..BLOCKS, 1);
 }
+
+/// A bad sector under payload that nobody needs, in a segment that cleaning never chose: the member stayed in rebuilding, and counted as lost, for ever.
+#[test]
+fn a_rebuild_ends_although_dead_payload_can_not_be_had() {
+    let mut machine = Machine::with_rows_only(Redundancy::Single, 4, 24, 8, 32);
+    let volume = machine.volume(1 << 30);
+    write(&mut machine, volume, 0..BLOCKS, 1);
+    let mut machine = without(shut_down(machine), &[2]);
+    // Of each ten blocks one batch.
+    (0..BLOCKS / 10).for_each(|ten| write(&mut machine, volume, ten * 10..ten * 10 + 10, 2));
+    let headers = machine.memory.headers();
+    let mut of_users: Vec<_> = headers.iter().filter(|(_, _, header)| header.stream.0 == 0).collect();
+    of_users.sort_by_key(|(_, _, header)| header.seq);
+    let (segment, row, header) = of_users[of_users.len() - 20];
+    // All of them die, in the middle of others that live; and one more that is far away.
+    write(&mut machine, volume, 110..170, 3);
+    let bad: Vec<_> = machine.memory.blocks(*segment, *row..*row + header.rows).into_iter().filter(|(member, _)| *member == 0).collect();
+    let mut machine = shut_down(machine);
+    machine.memory.bad = bad;
+    let mut machine = without(machine, &[]);
+    pass(&mut machine, 50);
+    assert!(state(&machine, 2) == "rebuilding" && machine.engine.status().rebuild.damaged_batches > 0);
+    for _ in 0..400 {
+        machine.now_ns += 1_000_000_000;
+        machine.events.push(Event::Tick(machine.now_ns));
+        machine.settle();
+    }
+    let status = machine.engine.status();
+    assert_eq!((state(&machine, 2), status.state), ("online", "online"), "{:?} {}", status.rebuild, machine.engine.describe());
+    let mut machine = without(shut_down(machine), &[1]);
+    verify(&mut machine, volume, 0..110, 2);
+    verify(&mut machine, volume, 110..170, 3);
+    verify(&mut machine, volume, 170..BLOCKS, 2);
+}

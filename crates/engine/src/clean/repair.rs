@@ -84,7 +84,7 @@ impl Repairs {
 
 impl Engine {
     /// Repairs may take a segment now.
-    pub(super) fn has_room_for_repairs(&self) -> bool {
+    pub(crate) fn has_room_for_repairs(&self) -> bool {
         self.segments.free_count() > 2 * self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE
     }
 
