@@ -390,6 +390,7 @@ impl Engine {
                 // Software that knows three streams only must not open the pool. The flag is in force with the root that names the stream.
                 self.superblock.features.incompatible |= Features::STREAMS;
                 self.segments.open(segment, id);
+                self.scrub.forget_segment(segment);
                 let usable_from = self.checkpoint.current() + 1;
                 let s = self.stream_mut(id);
                 s.position = StreamPosition { segment, row: 0, seq: s.position.seq, next_segment: SegmentId::NONE };

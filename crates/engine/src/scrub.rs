@@ -11,7 +11,7 @@
 mod doubts;
 
 use crate::background::{Throttle, time_at};
-use crate::clean::RepairFor;
+use crate::clean::{MappedBlock, RepairFor};
 use crate::examination::ExamineGoal;
 use crate::examine::{ExamineWork, Examined};
 use crate::limits::{SCRUB_LOST_MAX, SCRUB_PAUSE_NS, SCRUB_SEGMENTS_PER_STEP};
@@ -23,7 +23,7 @@ use doubts::Doubts;
 use std::collections::VecDeque;
 use windrow_io::Payload;
 use windrow_layout::batch::Entry;
-use windrow_units::{Lba, Order, Place, SegmentId, VolumeId};
+use windrow_units::{FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, VolumeId};
 
 /// A live block of a damaged row.
 #[derive(Debug)]
@@ -46,6 +46,8 @@ struct Tally {
     lost: Vec<BlockKey>,
     /// Batches being examined.
     open: u32,
+    /// A batch of it is in doubt.
+    doubted: bool,
     /// Rows, all of them begun; `None`: there are more.
     rows: Option<u32>,
 }
@@ -58,7 +60,7 @@ pub(crate) struct Scrub {
     /// Where it goes on.
     segment: u32,
     row: u32,
-    /// Everything found in segments before this one is repaired: here it goes on after a restart.
+    /// Everything found in segments before this one is repaired: here it goes on after a restart. (What was found in later ones counts twice then.)
     settled: u32,
     /// Nanoseconds for which it was running before it was last begun or resumed.
     active_ns: u64,
@@ -168,6 +170,15 @@ impl Scrub {
         wake.filter(|_| self.sums.state == ScrubState::Running)
     }
 
+    /// A stream begins to write a segment: what is known of it is of its former life, in which nothing lives any more.
+    pub(crate) fn forget_segment(&mut self, segment: SegmentId) {
+        self.tallies.retain(|tally| tally.segment != segment);
+        self.sums.damaged_batches += self.doubts.forget_segment(segment);
+        if self.segment == segment.0 {
+            self.row = 0;
+        }
+    }
+
     fn pause_clock(&mut self, now_ns: u64) {
         self.active_ns = self.active_ns(now_ns);
     }
@@ -235,7 +246,10 @@ impl Engine {
             if !self.scrub.repairs.is_empty() || self.has_repairs() {
                 return self.scrub_waits();
             }
-            if self.scrub.doubts.is_due() && !(self.scrub.throttle.is_at_rest() && self.settle_doubts(out)) {
+            if !self.read_doubtful(out) {
+                return;
+            }
+            if self.scrub.doubts.is_due() && !(self.may_settle_doubts() && self.settle_doubts(out)) {
                 return;
             }
             match self.next_batch() {
@@ -253,10 +267,10 @@ impl Engine {
     /// The next batch to be examined.
     fn next_batch(&mut self) -> Next {
         for _ in 0..SCRUB_SEGMENTS_PER_STEP {
-            // Repairs do not wait here, see above.
-            let is_settled = self.scrub.is_at_rest() && self.scrub.doubts.is_empty() && self.repairs_committed();
-            if self.scrub.row == 0 && is_settled {
-                self.scrub.settled = self.scrub.segment;
+            if self.scrub.repairs.is_empty() && self.scrub.doubts.is_empty() && self.repairs_committed() {
+                // (Without a rate there is always something under way.)
+                let open = self.scrub.tallies.iter().map(|tally| tally.segment.0).min();
+                self.scrub.settled = open.map_or(self.scrub.segment, |open| open.min(self.scrub.segment));
             }
             if self.scrub.segment >= self.segments.count() {
                 return Next::End;
@@ -291,7 +305,10 @@ impl Engine {
             Some(found) if found.is_whole() => {}
             Some(found) => self.take_damage(segment, row, &found, out),
             // Only the map can tell what lives there.
-            None => self.scrub.doubts.add(segment, row, rows, Vec::new()),
+            None => {
+                self.scrub.tallies.iter_mut().filter(|tally| tally.segment == segment).for_each(|tally| tally.doubted = true);
+                self.scrub.doubts.add(segment, row, rows, Vec::new());
+            }
         }
         self.close_tally(segment);
     }
@@ -309,6 +326,11 @@ impl Engine {
         self.scrub.throttle.charge(time_at(bytes, self.scrub.sums.bytes_per_second), 0);
     }
 
+    /// True if blocks in doubt may be looked for: nothing else is under way.
+    fn may_settle_doubts(&self) -> bool {
+        self.scrub.doubts.is_searching() || self.scrub.is_at_rest()
+    }
+
     fn scrub_batch(&mut self, segment: SegmentId, row: u32, rows: u32, out: &mut Outbox) {
         let read = self.examine(ExamineGoal::Scrub, segment, row, rows, out);
         self.scrub.sums.read_bytes += read;
@@ -317,7 +339,7 @@ impl Engine {
             self.scrub.throttle.begin(self.now_ns, bytes, bound, SCRUB_PAUSE_NS);
             match self.scrub.tallies.iter_mut().find(|tally| tally.segment == segment) {
                 Some(tally) => tally.open += 1,
-                None => self.scrub.tallies.push(Tally { segment, live: 0, lost: Vec::new(), open: 1, rows: None }),
+                None => self.scrub.tallies.push(Tally { segment, live: 0, lost: Vec::new(), open: 1, doubted: false, rows: None }),
             }
         }
     }
@@ -341,7 +363,13 @@ impl Engine {
                     let key = BlockKey::new(volume, lba);
                     if live && lost {
                         self.scrub.tallies.iter_mut().filter(|tally| tally.segment == segment).for_each(|tally| tally.lost.push(key));
-                        self.note_scrub_loss(key, out);
+                        if payload.units == FULL_BLOCK_UNITS {
+                            self.note_scrub_loss(key, out);
+                        } else {
+                            // What is wrong in the block may be its neighbours' alone.
+                            let (units, checksum) = (payload.units, payload.checksum);
+                            self.scrub.doubts.read(MappedBlock { key, place, units, checksum }, birth);
+                        }
                     } else if live {
                         let (checksum, payload) = (payload.checksum, self.examined_payload(found, payload));
                         self.scrub.repairs.push_back(Repair { key, birth, from: place, checksum, payload });
@@ -398,10 +426,7 @@ impl Engine {
 
     /// Everything has been examined: ends when all that follows from it is done.
     fn end_scrub(&mut self, out: &mut Outbox) {
-        if !self.scrub.is_at_rest() {
-            return;
-        }
-        if !self.settle_doubts(out) {
+        if !self.may_settle_doubts() || !self.settle_doubts(out) {
             return;
         }
         if !self.scrub.repairs.is_empty() || !self.repairs_are_in_place(out) {

@@ -4,7 +4,8 @@ mod machine;
 
 use machine::Machine;
 use windrow_engine::*;
-use windrow_units::{Redundancy, VolumeId};
+use windrow_io::{MemberCommand, MemberOp};
+use windrow_units::{Redundancy, SegmentId, VolumeId};
 
 const CODES: [(Redundancy, usize); 5] =
     [(Redundancy::Copies(2), 2), (Redundancy::Copies(3), 3), (Redundancy::Single, 4), (Redundancy::Double, 5), (Redundancy::Double, 8)];
@@ -348,4 +349,142 @@ fn rows_that_are_read_again_count_for_the_rate() {
     let start = machine.engine.status().plan.zones[0].start as usize;
     (2..40).step_by(3).for_each(|row| machine.memory.bad.push((1, start + row * 4096)));
     assert!(scrub(&mut machine).read_bytes > clean);
+}
+
+/// A batch: segment, first row, rows.
+type Spot = (SegmentId, u32, u32);
+
+/// Many small segments of many small batches, and where they are: those of the first segment of users' data, and those of the next one.
+fn small_segments() -> (Machine, VolumeId, Vec<Vec<Spot>>) {
+    let mut machine = Machine::with_rows_only(Redundancy::Single, 4, 12, 8, 32);
+    let volume = machine.volume(1 << 30);
+    for lba in 0..BLOCKS {
+        machine.write(volume, lba, lba as u8 | 1);
+        machine.flush(volume);
+    }
+    // Users are not about any more.
+    pass(&mut machine, 400);
+    let headers = machine.memory.headers();
+    let of_users = headers.iter().filter(|(_, _, header)| header.stream.0 == 0).map(|(segment, row, header)| (*segment, *row, header.rows));
+    let batches: Vec<_> = of_users.collect();
+    (machine, volume, batches.chunk_by(|one, other| one.0 == other.0).map(<[_]>::to_vec).collect())
+}
+
+/// A scrub that had paused in the middle of a segment, or with a batch whose tables were gone, held what it knew against another life of the segment: an alarm for
+/// damage that was nowhere.
+#[test]
+fn a_segment_that_is_written_again_meanwhile_is_not_in_doubt() {
+    for doubted in [false, true] {
+        let (mut machine, volume, segments) = small_segments();
+        let (first, count) = (segments[0][0].0, segments[0].len() as u64);
+        if doubted {
+            machine.memory.overwrite(first, segments[0][2].1..segments[0][2].1 + 1, 0xee);
+        }
+        begin(&mut machine, 1 << 20);
+        while machine.engine.status().scrub.batches < count / 2 + 2 {
+            pass(&mut machine, 1);
+        }
+        assert_eq!(machine.command(Control::Scrub(ScrubCommand::Pause)), Some(Ok(ControlReply::Done)));
+        assert_eq!(machine.engine.status().scrub.segments_done, first.0, "in the middle of it");
+        let seq = machine.memory.headers().iter().filter(|(segment, ..)| *segment == first).map(|(_, _, header)| header.seq).max();
+        let full = |machine: &Machine| {
+            let headers = machine.memory.headers();
+            let of_first = headers.iter().filter(|(segment, _, header)| *segment == first && Some(header.seq) > seq);
+            of_first.map(|(_, row, header)| row + header.rows).max().unwrap_or(0) >= 30
+        };
+        for round in 0.. {
+            (0..BLOCKS * 4).for_each(|lba| machine.write(volume, lba, lba as u8 | 1));
+            machine.flush(volume);
+            assert!(round < 400);
+            let lives = machine.engine.status().scrub.segments_done == first.0 && full(&machine);
+            if lives {
+                break;
+            }
+        }
+        assert_eq!(machine.command(Control::Scrub(ScrubCommand::Resume)), Some(Ok(ControlReply::Done)));
+        while machine.engine.status().scrub.state == ScrubState::Running {
+            pass(&mut machine, 1);
+        }
+        let found = machine.engine.status().scrub;
+        assert_eq!((found.state, found.damaged_batches, found.moved_blocks, found.wrong_blocks), (ScrubState::Completed, 0, 0, 0), "{doubted}: {found:?}");
+        verify(&mut machine, volume, "after it");
+    }
+}
+
+/// A segment in which a batch is in doubt came into doubt as a whole, too, if the last one in doubt was of another segment when the last of its batches had been
+/// read: what was lost counted twice.
+#[test]
+fn a_batch_in_doubt_is_one() {
+    let (mut machine, _, segments) = small_segments();
+    let (one, other) = (&segments[0], &segments[1]);
+    for (segment, row, _) in [one[2], other[0]] {
+        machine.memory.overwrite(segment, row..row + 1, 0xee);
+    }
+    // The last batch of the first segment takes longer than those of the other one.
+    let (segment, row, rows) = one[one.len() - 1];
+    let slow = machine.memory.blocks(segment, row..row + rows);
+    machine.held = Some(Vec::new());
+    begin(&mut machine, 0);
+    let reads = machine.held.take().unwrap_or_default().into_iter();
+    let is_slow = |read: &MemberCommand| matches!(&read.op, MemberOp::Read { offset, .. } if slow.contains(&(read.member.index(), *offset as usize)));
+    let (late, soon): (Vec<_>, Vec<_>) = reads.partition(is_slow);
+    assert!(!late.is_empty());
+    for reads in [soon, late] {
+        reads.into_iter().for_each(|read| machine.carry_out(read));
+        machine.settle();
+    }
+    pass(&mut machine, 100);
+    let found = machine.engine.status().scrub;
+    assert_eq!(found.state, ScrubState::Completed);
+    assert_eq!(found.damaged_batches, 2, "{found:?}");
+}
+
+/// What could not be had was looked for by up to some hundred reads at once, whatever the rate, and whoever used the pool.
+#[test]
+fn blocks_in_doubt_are_read_at_the_pace_of_the_scrub() {
+    let mut machine = Machine::with_rows_only(Redundancy::Single, 4, 24, 32, 128);
+    let volume = machine.volume(1 << 30);
+    for lba in 0..BLOCKS {
+        machine.write(volume, lba, lba as u8 | 1);
+    }
+    machine.flush(volume);
+    let headers = machine.memory.headers();
+    let batches: Vec<_> = headers.iter().filter(|(_, _, header)| header.stream.0 == 0 && header.rows > 2).collect();
+    batches.iter().for_each(|(segment, row, _)| machine.memory.overwrite(*segment, *row..*row + 1, 0xee));
+    begin(&mut machine, 1 << 20);
+    let (mut last, mut most, mut examined) = (machine.engine.status().scrub, 0, 0);
+    for _ in 0..4000 {
+        pass(&mut machine, 1);
+        let now = machine.engine.status().scrub;
+        if now.batches == last.batches {
+            most = most.max(now.read_bytes - last.read_bytes);
+            examined += now.read_bytes - last.read_bytes;
+        }
+        last = now;
+    }
+    assert_eq!((last.state, last.damaged_batches), (ScrubState::Completed, batches.len() as u64), "{last:?}");
+    assert!(examined > BLOCKS * 4096 / 2, "they were read");
+    assert!(most <= 64 << 10, "{most} bytes in 30 ms");
+}
+
+/// In an idle pool without a rate something was always under way, and the position stayed where it was begun: a restart lost all of the work.
+#[test]
+fn the_position_moves_on_while_batches_are_under_way() {
+    let (mut machine, _, segments) = small_segments();
+    assert!(segments.len() > 4);
+    let last = segments[segments.len() - 2][0].0;
+    let start = ControlRequest { id: ControlId(1), command: Control::Scrub(ScrubCommand::Start { unix_s: 5, bytes_per_second: 0 }) };
+    let mut waiting = std::collections::VecDeque::from([Event::Control(start)]);
+    // One event at a time.
+    while machine.engine.status().scrub.segments_done < last.0 + 1 {
+        machine.now_ns += 1_000_000;
+        machine.events.push(waiting.pop_front().unwrap_or(Event::Tick(machine.now_ns)));
+        machine.turn();
+        waiting.extend(std::mem::take(&mut machine.events));
+    }
+    machine.events.extend(waiting);
+    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    let restored = machine.crash().engine.status().scrub;
+    assert_eq!(restored.state, ScrubState::Running);
+    assert!(restored.segments_done > segments[0][0].0.0 + 1, "{restored:?}");
 }

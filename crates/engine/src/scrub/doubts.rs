@@ -1,21 +1,24 @@
 //! Batches that a scrub can not have: no table says what is in them. The map does.
 //!
 //! 1 They are collected; at the end of the pass, or when they are many, all pages of the map are searched for what lies in them, a bounded part at a
-//!   time. 2 Each block of a user is read by itself, as users read it. If it can be had it is moved like any other repair; if not it is lost, and is
+//!   time. 2 Each block of a user is read by itself, as users read it, at the pace of the scrub. If it can be had it is moved like any other repair; if not it is lost, and is
 //!   listed by volume and block. 3 Pages of the checkpoint are in memory: they are marked changed, so that the next checkpoint writes them
 //!   elsewhere. 4 A batch in which nothing lives is not worth a word.
+//!
+//! Packed payload in a block that can not be had as a whole is read by itself in the same way: its own checksum may be right.
 //!
 //! A whole segment is in doubt if more lives in it than its tables say: then batches of it are former ones on all members that can be read.
 
 use super::{Repair, Tally};
+use crate::background::time_at;
 use crate::clean::MappedBlock;
 use crate::fetch::{FetchGoal, FetchSpec};
-use crate::limits::{MAP_PAGES_PER_STEP, MAP_READS, SCRUB_DOUBTS_MAX, STREAM_CHECKPOINT};
+use crate::limits::{MAP_PAGES_PER_STEP, MAP_READS, SCRUB_DOUBTS_MAX, SCRUB_PAUSE_NS, STREAM_CHECKPOINT};
 use crate::map::PageSlot;
 use crate::pending::BlockKey;
 use crate::slab::Slab;
 use crate::{Engine, Outbox};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use windrow_io::Payload;
 use windrow_units::{BLOCK_BYTES, Order, Place, SegmentId};
 
@@ -44,16 +47,31 @@ pub(super) struct Doubts {
     searching: bool,
     /// Where the search goes on.
     page: u32,
+    /// Blocks that wait for being read.
+    waiting: VecDeque<Reading>,
     /// Blocks being read.
-    reads: Slab<MappedBlock>,
-    /// The last segment with any.
-    last: Option<SegmentId>,
+    reads: Slab<Reading>,
+}
+
+/// A block that is read by itself.
+#[derive(Debug)]
+struct Reading {
+    block: MappedBlock,
+    /// 0 if it is not known.
+    birth: Order,
+    /// It was found by the map, in what is in doubt.
+    by_map: bool,
 }
 
 impl Doubts {
     /// True if there are none.
     pub(super) fn is_empty(&self) -> bool {
-        self.list.is_empty() && self.reads.is_empty()
+        self.list.is_empty() && self.waiting.is_empty() && self.reads.is_empty()
+    }
+
+    /// True while the map is being searched.
+    pub(super) fn is_searching(&self) -> bool {
+        self.searching
     }
 
     /// True if blocks are being read.
@@ -69,12 +87,22 @@ impl Doubts {
     /// Nobody will look for what lives in them; how many there are. (What is being read comes all the same.)
     pub(super) fn forget(&mut self) -> u64 {
         (self.searching, self.page) = (false, 0);
+        self.waiting.clear();
         std::mem::take(&mut self.list).len() as u64
+    }
+
+    /// A segment is written again; how many batches of its former life had something in them that has been found.
+    pub(super) fn forget_segment(&mut self, segment: SegmentId) -> u64 {
+        self.list.extract_if(.., |doubt| doubt.segment == segment).filter(|doubt| doubt.lives).count() as u64
+    }
+
+    /// A block is to be read by itself.
+    pub(super) fn read(&mut self, block: MappedBlock, birth: Order) {
+        self.waiting.push_back(Reading { block, birth, by_map: false });
     }
 
     /// Notes a batch.
     pub(super) fn add(&mut self, segment: SegmentId, row: u32, rows: u32, told: Vec<BlockKey>) {
-        self.last = Some(segment);
         self.list.push(Doubt { segment, row, rows, lives: false, told });
     }
 }
@@ -82,14 +110,14 @@ impl Doubts {
 impl Engine {
     /// All batches of a segment have been examined. Do their tables say all that lives in it?
     pub(super) fn compare_live(&mut self, tally: Tally) {
-        let Tally { segment, live, lost, rows, .. } = tally;
+        let Tally { segment, live, lost, doubted, rows, .. } = tally;
         let rows = rows.unwrap_or(0);
         let s = self.segments.get(segment);
         // (Older checkpoints keep pages alive that nothing points to any more; and to a segment that is written more has come.)
         let is_comparable = usize::from(s.stream) != STREAM_CHECKPOINT && self.committed_rows(segment) == rows;
         let known = u64::from(live);
         // (If a batch of it is in doubt, that is why.)
-        if is_comparable && u64::from(s.live_units) > known && self.scrub.doubts.last != Some(segment) {
+        if is_comparable && u64::from(s.live_units) > known && !doubted {
             self.scrub.doubts.add(segment, 0, rows, lost);
         }
     }
@@ -99,7 +127,7 @@ impl Engine {
         if self.scrub.doubts.is_empty() {
             return true;
         }
-        if self.scrub.doubts.reads.len() >= MAP_READS {
+        if !self.read_doubtful(out) || self.scrub.doubts.reads.len() >= MAP_READS {
             return false;
         }
         let mut doubts = std::mem::take(&mut self.scrub.doubts.list);
@@ -126,7 +154,10 @@ impl Engine {
         }
         self.scrub.doubts.list = doubts;
         self.scrub.doubts.page = page;
-        found.into_iter().for_each(|block| self.read_doubtful(block, out));
+        self.scrub.doubts.waiting.extend(found.into_iter().map(|block| Reading { block, birth: Order(0), by_map: true }));
+        if !self.read_doubtful(out) {
+            return false;
+        }
         if page < pages || self.scrub.doubts.has_reads() {
             // Blocks on their way wake it.
             self.scrub.later = !self.scrub.doubts.has_reads();
@@ -162,32 +193,55 @@ impl Engine {
         self.scrub.sums.damaged_batches += doubts.iter().filter(|doubt| doubt.lives).count() as u64;
     }
 
-    fn read_doubtful(&mut self, block: MappedBlock, out: &mut Outbox) {
+    /// Reads blocks that wait for it, as far as the pace goes. False if some are left.
+    pub(super) fn read_doubtful(&mut self, out: &mut Outbox) -> bool {
+        while let Some(Reading { block, .. }) = self.scrub.doubts.waiting.front() {
+            let MappedBlock { key, place, checksum, .. } = *block;
+            if self.shown(key.volume(), key.lba(), place) != Some(checksum) {
+                // It is elsewhere by now, and its segment perhaps in use again.
+                self.scrub.doubts.waiting.pop_front();
+                continue;
+            }
+            if !self.scrub.throttle.may_begin(self.now_ns, &self.users) {
+                return false;
+            }
+            if let Some(reading) = self.scrub.doubts.waiting.pop_front() {
+                self.fetch_doubtful(reading, out);
+            }
+        }
+        true
+    }
+
+    fn fetch_doubtful(&mut self, reading: Reading, out: &mut Outbox) {
+        let block = reading.block;
         let (segment, number) = (self.codec.segment(block.place), self.codec.block(block.place));
         let (column, row, _) = self.locate_block(segment, number);
         let pieces = vec![block.piece(&self.codec)];
         let rows = pieces[0].rows().1 + 1;
-        let goal = FetchGoal::Doubt { doubt: self.scrub.doubts.reads.insert(block) };
-        self.scrub_reads_again(u64::from(rows) * BLOCK_BYTES);
+        let bytes = u64::from(rows) * BLOCK_BYTES;
+        self.scrub.sums.read_bytes += bytes;
+        self.scrub.throttle.begin(self.now_ns, bytes, time_at(bytes, self.scrub.sums.bytes_per_second), SCRUB_PAUSE_NS / MAP_READS as u64);
+        let goal = FetchGoal::Doubt { doubt: self.scrub.doubts.reads.insert(reading) };
         self.start_fetch(FetchSpec { segment, column, row, rows, pieces, goal, singly: false }, out);
     }
 
     /// A block in doubt has been read, or can not be had.
     pub(crate) fn doubt_read(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) {
-        let Some(block) = self.scrub.doubts.reads.remove(at) else { return };
-        let (MappedBlock { key, place, .. }, piece) = (block, block.piece(&self.codec));
-        if !self.shows(key.volume(), key.lba(), place) {
+        let Some(Reading { block, birth, by_map }) = self.scrub.doubts.reads.remove(at) else { return };
+        let (MappedBlock { key, place, checksum, .. }, piece) = (block, block.piece(&self.codec));
+        self.scrub.throttle.end(self.now_ns, u64::from(piece.rows().1 + 1) * BLOCK_BYTES);
+        if self.shown(key.volume(), key.lba(), place) != Some(checksum) {
             return;
         }
         match bytes {
             Some(bytes) => {
                 let range = piece.range();
                 let payload = bytes.slice(range.start, range.len());
-                self.scrub.repairs.push_back(Repair { key, birth: Order(0), from: place, checksum: piece.checksum, payload });
+                self.scrub.repairs.push_back(Repair { key, birth, from: place, checksum, payload });
             }
             None => {
                 let doubt = self.doubt_at(&self.scrub.doubts.list, place).map(|at| &self.scrub.doubts.list[at]);
-                if !doubt.is_some_and(|doubt| doubt.told.contains(&key)) {
+                if !by_map || !doubt.is_some_and(|doubt| doubt.told.contains(&key)) {
                     self.note_scrub_loss(key, out);
                 }
             }

@@ -205,6 +205,7 @@ impl Engine {
             s.reserved.pop_front();
             s.position.next_segment = s.reserved.front().copied().unwrap_or(SegmentId::NONE);
             self.segments.open(next, stream);
+            self.scrub.forget_segment(next);
         }
         if stream == STREAM_USER {
             // Everything that was placed is sealed.
