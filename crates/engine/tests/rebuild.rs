@@ -350,6 +350,34 @@ fn a_segment_that_can_not_be_read_is_written_over_last() {
     (0..200).for_each(|lba| assert_eq!(machine.byte(volume, lba), 5, "block {lba}"));
 }
 
+/// A member lost everything that was written to it for a while, and nobody knows. Where it bears the first header of a segment, that of the segment's former life was taken,
+/// and what lies there now did not count, although the redundancy covers it.
+#[test]
+fn a_header_of_a_former_life_hides_nothing() {
+    let (mut machine, volume, mut model) = worn(31, 4, 2);
+    let before = machine.memory.data[1].clone();
+    let mut numbers = Numbers(77);
+    let live = model.len() as u64;
+    for n in 0..2 * live {
+        let (lba, byte) = (numbers.below(live), numbers.below(250) as u8 + 1);
+        machine.write(volume, lba, byte);
+        model.insert(lba, byte);
+        if n % 1500 == 1499 {
+            machine.flush(volume);
+        }
+    }
+    machine.flush(volume);
+    machine.command(Control::Shutdown { export: false });
+    let mut memory = machine.memory;
+    destroy_checkpoints(&mut memory);
+    let first = memory.superblock().zones[0].start as usize;
+    memory.data[1][first..].copy_from_slice(&before[first..]);
+    let report = rebuild(&mut memory, true).expect("rebuilt");
+    assert!(report.losses.iter().all(|loss| loss.stream == 3), "{:?}", report.losses);
+    let mut machine = Machine::open(memory);
+    compare(&mut machine, volume, &model);
+}
+
 /// Without any checkpoint, and with blocks, trims and a volume of which only the journal knows: what was promised is there after the rebuild.
 #[test]
 fn what_only_the_journal_has_survives_a_rebuild() {

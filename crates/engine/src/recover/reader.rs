@@ -121,6 +121,28 @@ impl<'a> Reader<'a> {
         Ok(found.zip(block))
     }
 
+    /// Every header at (segment, row) that `fits`, as it is and rebuilt, each with the block that it is in: where the first column missed a write, it bears one of a former
+    /// life of the segment that verifies as well.
+    pub(super) fn all_headers(&mut self, segment: SegmentId, row: u32, fits: impl Fn(&HeaderFrame) -> bool) -> Result<Vec<(HeaderFrame, Buf)>, MemberError> {
+        let (pool, buffers) = (self.pool, self.buffers);
+        let decode = |bytes: &[u8]| decode_header(bytes, &pool, segment, row).ok().filter(&fits);
+        if row.is_multiple_of(self.zones.shape(segment).chunk_rows) {
+            self.look_ahead(segment, row)?;
+        }
+        let direct = self.block(segment, Column(0), row)?;
+        self.is_blind |= direct.is_none() && self.zones.shape(segment).tolerance() == 0;
+        let mut found: Vec<(HeaderFrame, Buf)> = direct.and_then(|buf| Some((decode(&buf)?, buf))).into_iter().collect();
+        self.rebuilt(segment, Column(0), row, |bytes| {
+            if let Some(frame) = decode(bytes).filter(|frame| found.iter().all(|(other, _)| other != frame)) {
+                let mut copy = buffers.get(BLOCK_SIZE);
+                copy.copy_from_slice(bytes);
+                found.push((frame, copy));
+            }
+            false
+        })?;
+        Ok(found)
+    }
+
     /// The headers that `fit` at any of these rows; an absent or failing first column is rebuilt.
     pub(super) fn headers(&mut self, segment: SegmentId, rows: &[u32], fits: impl Fn(&HeaderFrame) -> bool) -> Result<Vec<HeaderFrame>, MemberError> {
         let mut blocks: Vec<Option<Buf>> = Vec::with_capacity(rows.len());

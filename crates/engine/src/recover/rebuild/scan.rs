@@ -20,6 +20,7 @@ use super::super::redundancy::verify_payload;
 use super::{RebuildPhase, RebuildProgress};
 use crate::limits::{REPLAY_TABLE_BYTES, STREAMS};
 use std::collections::BTreeSet;
+use windrow_io::Buf;
 use windrow_layout::batch::HeaderFrame;
 use windrow_layout::superblock::Superblock;
 use windrow_units::{Epoch, MAX_STREAMS, Order, SegmentId, Seq};
@@ -50,6 +51,11 @@ struct Life {
 }
 
 impl Life {
+    fn of(frame: &HeaderFrame) -> Self {
+        let h = &frame.header;
+        Self { epoch: h.epoch, stream: h.stream.index(), seq: h.seq, flushed: h.flushed_seq }
+    }
+
     /// True if this life began after the other one, in the same extents, had ended. It ended when all of its batches had been flushed and given up,
     /// so within an epoch the one that knows the last of the other's batches to be flushed is the newer one.
     fn is_newer_than(&self, other: &Self) -> Option<bool> {
@@ -148,7 +154,12 @@ impl Scan {
         let mut row = 0;
         while row < shape.rows {
             let fits = |frame: &HeaderFrame| frame.header.shape == shape && last.as_ref().is_none_or(|l| follows(l, frame));
-            let Some((frame, block)) = reader.header(segment, row, fits)? else {
+            let header = match last {
+                // Its number is known: no other one is taken for it.
+                Some(_) => reader.header(segment, row, fits)?,
+                None => newest(reader.all_headers(segment, row, fits)?),
+            };
+            let Some((frame, block)) = header else {
                 let starts: Vec<u32> = ((row + 1).next_multiple_of(shape.chunk_rows)..shape.rows).step_by(shape.chunk_rows as usize).collect();
                 let later = |frame: &HeaderFrame| frame.header.shape == shape && last.as_ref().is_none_or(|l| is_later(l, frame));
                 let stream = last.as_ref().map_or(0, |l| l.header.stream.0);
@@ -189,7 +200,7 @@ impl Scan {
         let h = &frame.header;
         self.written[h.segment.index()] = true;
         // Found in the order of rows: the last one stays.
-        self.lives[h.segment.index()] = Some(Life { epoch: h.epoch, stream: h.stream.index(), seq: h.seq, flushed: h.flushed_seq });
+        self.lives[h.segment.index()] = Some(Life::of(frame));
         self.highest_seq = self.highest_seq.max(h.seq);
         self.highest_epoch = self.highest_epoch.max(h.epoch);
         // A later epoch than the superblock's is of a rebuild that did not come to its end.
@@ -278,6 +289,16 @@ impl Scan {
         self.streams[stream].truncate(end);
         Ok(())
     }
+}
+
+/// Of headers that all verify in one place the one of the newest life: a member that missed the write bears a former one, and without it everything behind would be taken for
+/// remains of that.
+fn newest(found: Vec<(HeaderFrame, Buf)>) -> Option<(HeaderFrame, Buf)> {
+    let is_newer = |one: &HeaderFrame, other: &HeaderFrame| {
+        let (one, other) = (Life::of(one), Life::of(other));
+        if one.epoch == other.epoch && one.stream == other.stream { one.seq > other.seq } else { one.is_newer_than(&other).unwrap_or(false) }
+    };
+    found.into_iter().reduce(|best, other| if is_newer(&other.0, &best.0) { other } else { best })
 }
 
 /// True if `frame` is the batch right behind `last` in its segment.
