@@ -85,7 +85,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What happened since `before`.
+    /// What happened since `before`; the longest wait is as long as it is told to remember ([`Log::forget_longest_wait`]).
     pub fn since(self, before: Self) -> Self {
         Self {
             written: self.written - before.written,
@@ -181,6 +181,11 @@ impl<P: Placement> Log<P> {
     /// What was written so far.
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// Begins the search for the longest wait anew; gives the one found so far.
+    pub fn forget_longest_wait(&mut self) -> u32 {
+        std::mem::take(&mut self.counts.longest_wait)
     }
 
     /// The placement.

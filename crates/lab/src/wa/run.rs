@@ -35,6 +35,8 @@ pub struct Outcome {
     pub whole: f64,
     /// Blocks users wrote, blocks moved, trimmed, victims, moved in pauses, most moved before one write.
     pub counts: Counts,
+    /// The same from `steady_after` on.
+    pub steady_counts: Counts,
     /// Share of victims by emptiness, in twentieths, in the steady state.
     pub victims: Vec<f64>,
     /// Mean emptiness of sealed segments by age, in twentieths of their number, youngest first, at the end.
@@ -152,7 +154,7 @@ fn drive<P: Placement>(
     let mut log = Log::new(plan.shape, rule, placement, plan.seed)?;
     log.set_checkpoints(checkpoint_every);
     let mut outcome = Outcome::default();
-    let (mut window, mut steady) = (Counts::default(), None);
+    let (mut window, mut steady, mut waited) = (Counts::default(), None, 0);
     let (mut next_window, mut next_tell) = (plan.window.max(1), TELL);
     let mut writes = Group { blocks: Vec::with_capacity(GROUP), written: 0 };
     // Writes are made in groups; what is measured is measured behind the same operation as if they were made one by one.
@@ -186,6 +188,7 @@ fn drive<P: Placement>(
             }
             if steady.is_none() && written >= plan.steady_after {
                 log.forget_victims();
+                waited = log.forget_longest_wait();
                 steady = Some(log.counts());
             }
             if written >= next_tell {
@@ -198,9 +201,10 @@ fn drive<P: Placement>(
         }
     }
     writes.flush(&mut log);
-    outcome.counts = log.counts();
-    outcome.whole = log.counts().waf();
-    outcome.steady = log.counts().since(steady.unwrap_or_default()).waf();
+    outcome.steady_counts = log.counts().since(steady.unwrap_or_default());
+    outcome.counts = Counts { longest_wait: waited.max(log.counts().longest_wait), ..log.counts() };
+    outcome.whole = outcome.counts.waf();
+    outcome.steady = outcome.steady_counts.waf();
     outcome.streams = log.placement().streams();
     outcome.bytes_per_block = log.bytes_per_block();
     outcome.empty_end = 1.0 - log.live_blocks() as f64 / f64::from(plan.shape.blocks.max(1));

@@ -18,8 +18,14 @@ pub struct StudyPool {
     pub seed: u64,
 }
 
-const DATA: u32 = 255;
-const HEADER: u32 = 1;
+/// Blocks of data in a segment of the source.
+pub const DATA: u32 = 255;
+/// Its header, in blocks.
+pub const HEADER: u32 = 1;
+/// Windows in a pass.
+pub const WINDOWS: u32 = 50;
+/// Headers are written with each segment: blocks written for each block of data.
+const WITH_HEADER: f64 = (DATA + HEADER) as f64 / DATA as f64;
 
 impl StudyPool {
     /// Its shape with so much free space.
@@ -39,9 +45,7 @@ impl StudyPool {
             fill(shape.blocks).chain(writes_only(load, overwrites))
         };
         let mut outcome = run(policy, &plan, operations, tell)?;
-        // Headers are written with each segment.
-        let header = f64::from(DATA + HEADER) / f64::from(DATA);
-        outcome.windows.iter_mut().chain([&mut outcome.steady, &mut outcome.whole]).for_each(|waf| *waf *= header);
+        outcome.windows.iter_mut().chain([&mut outcome.steady, &mut outcome.whole]).for_each(|waf| *waf *= WITH_HEADER);
         Ok(outcome)
     }
 }
@@ -208,11 +212,11 @@ pub fn decomposition(pool: StudyPool, passes: f64, tell: &mut dyn FnMut(u64) -> 
 pub struct Burst {
     /// Free segments that pauses clean up to; 0 for on demand.
     pub idle_free: u32,
-    /// Write amplification in the steady state.
+    /// Write amplification in the steady state, headers included.
     pub steady: f64,
-    /// Blocks moved while users waited, for each block written.
+    /// Blocks moved while users waited, for each block that they wrote, in the steady state.
     pub in_the_way: f64,
-    /// Most blocks that were moved before one write.
+    /// Most blocks that were moved before one write, in the steady state.
     pub longest_wait: u32,
 }
 
@@ -248,9 +252,9 @@ pub fn bursts(
             fill(shape.blocks).chain(bursty)
         };
         let outcome = run(policy, &plan, operations, tell)?;
-        let counts = outcome.counts;
+        let counts = outcome.steady_counts;
         let in_the_way = (counts.moved - counts.moved_idle) as f64 / counts.written as f64;
-        lines.push(Burst { idle_free: *goal, steady: outcome.steady, in_the_way, longest_wait: counts.longest_wait });
+        lines.push(Burst { idle_free: *goal, steady: outcome.steady * WITH_HEADER, in_the_way, longest_wait: counts.longest_wait });
     }
     Ok(lines)
 }

@@ -70,3 +70,17 @@ fn a_run_can_be_stopped_and_names_lead_back() {
     }
     assert!(Policy::from_name("best").is_err() && Policy::from_name("none+best").is_err() && Policy::from_name("none/65").is_err());
 }
+
+#[test]
+fn the_steady_state_has_counts_of_its_own() {
+    let shape = Shape { blocks: BLOCKS, live_blocks: BLOCKS, segment_blocks: 64, header_blocks: 0, spare: 0.2, space: Space::Strict };
+    let passes = u64::from(BLOCKS);
+    // At random, then in sequence: after a pass of that nearly all victims are empty, and hardly anybody waits.
+    let plan = Plan { shape, seed: 1, window: u64::MAX, steady_after: 5 * passes, idle_free: 0 };
+    let random = || Workload::from(Pattern::Uniform).stream(BLOCKS, 4).take(BLOCKS as usize * 2);
+    let load = || fill(BLOCKS).chain(random()).chain((0..BLOCKS * 4).map(|at| Operation::write(at % BLOCKS)));
+    let found = run(Policy::of(PlacementKind::Mixed), &plan, load, &mut |_| true).expect("a run");
+    assert_eq!((found.counts.written, found.steady_counts.written), (7 * passes, 2 * passes));
+    let (steady, whole) = (found.steady_counts, found.counts);
+    assert!(steady.longest_wait < whole.longest_wait && steady.moved < whole.moved / 100, "{steady:?} {whole:?}");
+}

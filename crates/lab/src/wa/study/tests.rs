@@ -45,4 +45,6 @@ fn pauses_take_cleaning_out_of_the_way_and_cost_writes() {
     let lines = bursts(POOL, Policy::of(PlacementKind::Mixed), 0.2, 1000, Pattern::Uniform, &[0, 16, 80], &mut |_| true).expect("bursts");
     assert!(lines[0].in_the_way > 1.0 && lines[1].in_the_way < 0.01, "{lines:?}");
     assert!(lines[0].steady < lines[1].steady && lines[1].steady < lines[2].steady, "{lines:?}");
+    // On demand everything is moved in the way: so both figures say the same, of the same time and with the header of each segment.
+    assert!((lines[0].steady / ((1.0 + lines[0].in_the_way) * 256.0 / 255.0) - 1.0).abs() < 1e-9, "{lines:?}");
 }
