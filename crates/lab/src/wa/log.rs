@@ -8,7 +8,7 @@
 //!    cleaning; if moves need a second one within one victim, they go to the nearest stream that has room, and one victim never needs more
 //!    than a segment of room.
 //! 4. *Share* of garbage ([`Space::Share`]): the rule of the peers' simulator, for comparison with it: after each write, if the garbage in sealed segments is
-//!    more than `spare` of all that is written, one victim is cleaned. What open segments have not written yet costs nothing, nor does what died in them
+//!    more than `spare` of all that is written, one victim is cleaned, which must have that share of garbage itself. What open segments have not written yet costs nothing, nor does what died in them
 //!    (with 64 streams that is as much as all the spare space), and there is no reserve.
 //! 5. Cleaning counts as moves; `(written + moved) / written` is the write amplification.
 

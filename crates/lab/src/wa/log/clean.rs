@@ -1,7 +1,7 @@
 //! Cleaning: when, which victim, and the moves.
 
 use super::segments::State;
-use super::{Log, NONE};
+use super::{Log, NONE, Space};
 use windrow_policy::place::Placement;
 use windrow_policy::select::{Candidate, Rule};
 
@@ -23,7 +23,7 @@ impl<P: Placement> Log<P> {
         }
     }
 
-    /// The peers' rule: one victim at most for each write.
+    /// The peers' rule: one victim at most for each write; for which, see [`Log::pick`].
     #[inline]
     pub(super) fn hold_share(&mut self) {
         if self.segments.garbage as f64 > self.shape.spare * self.segments.used as f64 {
@@ -73,9 +73,17 @@ impl<P: Placement> Log<P> {
         }
         let (segments, placement, gain) = (&self.segments, &self.placement, self.rule == Rule::Gain);
         let checkpoints = &self.checkpoints;
+        let live_most = match self.shape.space {
+            // The peers' rule: a victim has at least that share of garbage itself. One always has if all together have more. (First in, first out would not be
+            // that any more, so it is left alone.)
+            Space::Share if self.rule != Rule::Fifo => {
+                (f64::from(segments.segment_blocks) * (1.0 - self.shape.spare) + 1e-9).min(f64::from(segments.segment_blocks - 1)) as u32
+            }
+            Space::Strict | Space::Share => segments.segment_blocks - 1,
+        };
         let mut look = |number: u32| {
             let segment = &segments.all[number as usize];
-            if segment.state != State::Sealed || segment.live >= segments.segment_blocks || checkpoints.is_young(number) {
+            if segment.state != State::Sealed || segment.live > live_most || checkpoints.is_young(number) {
                 return None;
             }
             let place = segments.place(number);

@@ -122,3 +122,16 @@ fn pauses_clean_up_to_their_goal_and_no_further() {
     log.idle(0, 20);
     assert_eq!(log.counts(), before, "a pause of no length");
 }
+
+/// The peers take no victim that has less garbage than the spare share; ours was allowed to gather nearly full segments of static data.
+#[test]
+fn by_the_peers_rule_a_victim_has_its_share_of_garbage() {
+    for (rule, spare) in [(Rule::AgeRoot, 0.15), (Rule::CostBenefit, 0.15), (Rule::Gain, 0.25), (Rule::Choices(3), 0.15)] {
+        let log = Log::new(shape(6400, 64, spare, Space::Share), rule, Separate, 1).expect("a log");
+        let load = Workload { static_share: 0.3, ..Pattern::Zipf { theta: 0.9 }.into() };
+        let (waf, log) = steady(log, load, 10);
+        let most = (64.0 * (1.0 - spare)) as usize;
+        assert_eq!(log.victims_by_live()[most + 1..].iter().sum::<u64>(), 0, "{}: {:?}", rule.name(), log.victims_by_live());
+        assert!(waf > 1.0 && log.segments.garbage as f64 <= spare * log.segments.used as f64 + 64.0, "{}", rule.name());
+    }
+}
