@@ -76,6 +76,16 @@ fn layers_mixes_tables_and_reports_of_drives() {
     // The drive stood 1.12 overwrites a day of a load that it tripled: 3.37 of its flash, over 1.5 and 0.9 under the log.
     let planned = json(&world, "plan --smart smart.json --smart ocp.json --drives 4 --topology 6 --cleaning 1.5");
     assert!((planned["rows"][1]["outcome"]["overwrites_per_day"].as_f64().unwrap() - 2048.0 * 3.0 / 1825.0 / 1.5 / 0.9).abs() < 1e-6);
+    // One that lived under a log: its 1.01 is no measure of random writes in place, which was shown as three times the life.
+    std::fs::write(world.file("rows.json"), r#"{"Physical media units written":{"hi":0,"lo":103424000000000}}"#).unwrap();
+    let in_place = |more: &str| {
+        let planned = json(&world, &format!("plan --smart smart.json --smart rows.json --drives 4 --topology 6 {more}"));
+        planned["rows"][0]["outcome"]["overwrites_per_day"].as_f64()
+    };
+    assert_eq!(in_place(""), None);
+    assert!(world.succeeds("plan --smart smart.json --smart rows.json --drives 4").contains("written in long rows so far"));
+    assert!((in_place("--drive-wear 4").unwrap() - 2048.0 * 1.01 / 1825.0 / 4.0 / 3.0 * 2.0).abs() < 1e-6);
+    refused(&world, "plan --smart smart.json --drive-wear 4", "WR-PLAN-001", "nothing to work on");
 }
 
 #[test]

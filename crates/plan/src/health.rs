@@ -153,8 +153,11 @@ pub fn findings(health: &Health, pages: Option<(u128, u128)>) -> Findings {
     }
 }
 
-/// The drive as it has measured itself: its rating is what its wear says of the load so far, its inside what it made of it. `None` if it does not
-/// say its capacity.
+/// Amplification inside a drive below which its load so far was linear, as under a log: that says nothing of what it would make of random writes in place.
+pub const LINEAR_WEAR_MOST: f64 = 1.2;
+
+/// The drive as it has measured itself: its rating is what its wear says of the load so far, its inside what it made of it, unless that load was linear.
+/// `None` if it does not say its capacity.
 pub fn as_drive(health: &Health, found: &Findings) -> Option<Drive> {
     let capacity = health.capacity_bytes.filter(|bytes| *bytes > 0)? as f64;
     let positive = |value: Option<f64>| value.filter(|value| *value > 0.0);
@@ -172,7 +175,7 @@ pub fn as_drive(health: &Health, found: &Findings) -> Option<Drive> {
         // What the load so far wore, without what the drive added to it.
         erase_cycles: rated.zip(wear).map(|(rated, wear)| rated * wear * crate::FIVE_YEARS_DAYS),
         overwrites_per_day: if wear.is_none() { rated } else { None },
-        wear_amplification: wear,
+        wear_amplification: wear.filter(|wear| *wear >= LINEAR_WEAR_MOST),
         source: "the drive's own report".to_owned(),
         year: None,
     })
@@ -211,6 +214,18 @@ mod tests {
         assert_eq!(drive.linear_rating().map(|rating| printed(rating, 2)), Some("3.37".into()));
         let plain = parse(r#"{"percent_used":7,"data_units_written":"12","power_on_hours":1}"#).expect("a report");
         assert_eq!((plain.used_percent, plain.host_bytes), (Some(7), Some(12 * 512_000)));
+    }
+
+    #[test]
+    fn a_drive_that_was_written_linearly_does_not_say_what_random_writes_would_cost() {
+        let health = parse(NVME).expect("a report");
+        let inside = |flash_bytes: u128| {
+            let both = Health { flash_bytes: Some(flash_bytes), ..health.clone() };
+            let drive = as_drive(&both, &findings(&both, None)).expect("its size is known");
+            (drive.wear_amplification, drive.linear_rating().is_some(), drive.rating_is_net())
+        };
+        assert_eq!(inside(103_424_000_000_000), (None, true, false), "1.01: under a log");
+        assert_eq!(inside(204_800_000_000_000), (Some(2.0), true, false));
     }
 
     /// The way the 2017 paper measured an M500: host and background program pages.

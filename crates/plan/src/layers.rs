@@ -112,6 +112,8 @@ pub enum Inside {
 
 /// Pages of an erase block in the models.
 const PAGES: u32 = 128;
+/// GB (10^9 bytes) of a TiB.
+const TIB_GB: f64 = 1_099.511_627_776;
 
 impl Inside {
     /// What it makes of random writes.
@@ -267,11 +269,11 @@ pub fn baselines(drives: u32) -> Vec<(&'static str, Factor)> {
     let insides = [
         Inside::EmptyTail { tail: 12 },
         Inside::EmptyTail { tail: 38 },
-        // A drive of 1 TB on 1 TiB of flash, and with 28 % and 37 % on top: spare of all space.
-        Inside::PageMapped { spare: 0.0695 },
-        Inside::PageMapped { spare: 0.10 },
-        Inside::PageMapped { spare: 0.20 },
-        Inside::PageMapped { spare: 0.272 },
+        // Drives of 1 TB, 960 GB and 800 GB on 1 TiB of flash, and one with 28 % on top: spare of all space.
+        Inside::PageMapped { spare: 1.0 - 1000.0 / TIB_GB },
+        Inside::PageMapped { spare: 1.0 - 960.0 / TIB_GB },
+        Inside::PageMapped { spare: 0.28 / 1.28 },
+        Inside::PageMapped { spare: 1.0 - 800.0 / TIB_GB },
         Inside::Tunable { spare: 0.07 },
         Inside::Tunable { spare: 0.28 },
     ];
@@ -319,6 +321,14 @@ mod tests {
         // "50 % to 60 % of all data written will be journal" for writes of up to 32 KB: half of it at 32 and 32.
         let half = FileSystem::Journalling { data: 32768.0, journal: 32768.0 };
         assert_eq!(of(half), "2.00");
+    }
+
+    #[test]
+    fn drives_of_usual_sizes_have_their_spare() {
+        let known = baselines(24);
+        let found: Vec<&str> = known.iter().map(|(_, factor)| factor.name.as_str()).filter(|name| name.starts_with("page-mapped")).collect();
+        let expected = [9.1, 12.7, 21.9, 27.2].map(|percent| format!("page-mapped, greedy, {percent:.1} % of it spare"));
+        assert_eq!(found, expected);
     }
 
     #[test]

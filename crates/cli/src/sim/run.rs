@@ -117,6 +117,7 @@ pub struct RunArguments {
 struct Line {
     policy: String,
     spare_ppm: u64,
+    spare: f64,
     outcome: Outcome,
 }
 
@@ -188,12 +189,28 @@ pub fn run(arguments: &RunArguments, output: &Output) -> Result<u8, Failure> {
                 true
             };
             let outcome = simulate(*policy, &plan, || source.operations(), &mut tell).map_err(failed)?;
-            lines.push(Line { policy: policy.name(), spare_ppm: u64::from(spare.0) * 1000, outcome });
+            lines.push(Line { policy: policy.name(), spare_ppm: u64::from(spare.0) * 1000, spare: f64::from(spare.0) / 1000.0, outcome });
         }
     }
     arguments.report.write(|| report(arguments, &source, &lines))?;
     let noticed = source.noticed();
-    let value = serde_json::json!({ "blocks": source.blocks(), "written_blocks": written, "trace": noticed, "lines": lines });
+    let workload = arguments.trace.is_none().then(|| arguments.workload.name());
+    let value = serde_json::json!({
+        "blocks": source.blocks(),
+        "written_blocks": written,
+        "lines": lines,
+        "seed": arguments.seed,
+        "segment_bytes": arguments.segment.0,
+        "space": arguments.space.to_possible_value().map(|name| name.get_name().to_owned()),
+        "workload": workload,
+        "trace": noticed,
+        "trace_file": arguments.trace.as_ref().map(|path| path.display().to_string()),
+        "trims": !arguments.no_trims,
+        "static_ppm": u64::from(arguments.static_share.0) * 1000,
+        "trim_ppm": u64::from(arguments.trim.0) * 1000,
+        "window_written_blocks": (written / 100).max(1),
+        "steady_after_written_blocks": written / 2,
+    });
     output.result("sim-run", &value, || text(arguments, &lines) + &noticed.map(Noticed::remarks).unwrap_or_default());
     Ok(0)
 }

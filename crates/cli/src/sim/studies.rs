@@ -9,7 +9,7 @@ use crate::values::Share;
 use clap::Args;
 use windrow_host::Failure;
 use windrow_lab::wa::run::Policy;
-use windrow_lab::wa::study::{Burst, Curve, Emptiness, Step, StudyPool, bursts as burst_study, curve, decomposition, emptiness};
+use windrow_lab::wa::study::{self, Burst, Curve, Emptiness, Step, StudyPool, bursts as burst_study, curve, decomposition, emptiness};
 use windrow_lab::wa::workload::Pattern;
 
 /// The simulated pool.
@@ -27,6 +27,28 @@ struct PoolArguments {
 }
 
 impl PoolArguments {
+    /// What programs need to know of a run beside its result.
+    fn described(&self, policy: &str, workload: &str) -> serde_json::Map<String, serde_json::Value> {
+        let data_blocks = u64::from(self.segments) * u64::from(study::DATA);
+        let fields = serde_json::json!({
+            "seed": self.seed,
+            "segments": self.segments,
+            "segment_blocks": study::DATA,
+            "header_blocks": study::HEADER,
+            "blocks": data_blocks,
+            "passes": self.passes,
+            "space": "strict",
+            "policy": policy,
+            "workload": workload,
+            "window_written_blocks": (data_blocks / u64::from(study::WINDOWS)).max(1),
+            "steady_after_written_blocks": data_blocks + data_blocks * u64::from(self.passes) / 2,
+        });
+        match fields {
+            serde_json::Value::Object(fields) => fields,
+            _ => serde_json::Map::new(),
+        }
+    }
+
     fn pool(&self) -> StudyPool {
         StudyPool { segments: self.segments, seed: self.seed }
     }
@@ -66,7 +88,9 @@ pub fn graph(arguments: &GraphArguments, output: &Output) -> Result<u8, Failure>
         curves.push(curve(arguments.pool.pool(), f64::from(spare.0) / 1000.0, f64::from(arguments.pool.passes), &mut tell).map_err(failed)?);
     }
     arguments.report.write(|| super::pictures::graph(&curves))?;
-    output.result("sim-graph", &serde_json::json!({ "curves": curves }), || graph_text(&curves));
+    let mut value = arguments.pool.described("none+greedy", "uniform");
+    value.insert("curves".into(), serde_json::json!(curves));
+    output.result("sim-graph", &value, || graph_text(&curves));
     Ok(0)
 }
 
@@ -115,25 +139,29 @@ pub fn table(arguments: &TableArguments, output: &Output) -> Result<u8, Failure>
     if arguments.number == 3 {
         let steps = decomposition(pool, passes, &mut tell).map_err(failed)?;
         arguments.report.write(|| super::pictures::steps(&steps))?;
-        output.result("sim-table", &serde_json::json!({ "table": 3, "steps": steps }), || steps_text(&steps));
+        let mut value = arguments.pool.described("none+greedy and learned", "by step");
+        value.extend([("table".into(), 3.into()), ("steps".into(), serde_json::json!(steps)), ("spare_ppm".into(), 100_000.into())]);
+        output.result("sim-table", &value, || steps_text(&steps));
         return Ok(0);
     }
     let still = if arguments.number == 1 { 0.0 } else { f64::from(arguments.static_share.0) / 1000.0 };
     let found = emptiness(pool, f64::from(arguments.spare.0) / 1000.0, still, passes, &mut tell).map_err(failed)?;
     arguments.report.write(|| super::pictures::emptiness(arguments.number, &found))?;
-    output.result("sim-table", &serde_json::json!({ "table": arguments.number, "emptiness": found }), || emptiness_text(&found));
+    let mut value = arguments.pool.described("none+greedy", "uniform");
+    value.extend([("table".into(), arguments.number.into()), ("emptiness".into(), serde_json::json!(found))]);
+    output.result("sim-table", &value, || emptiness_text(&found));
     Ok(0)
 }
 
 fn emptiness_text(found: &Emptiness) -> String {
     let percent = |share: f64| format!("{:.1}%", share * 100.0);
-    let mut table = Table::new(&["write blocks by age", "simulated", "linear"]);
+    let mut table = Table::new(&["write blocks by age", "simulated", "linear", "source"]);
     for (at, empty) in found.by_age.iter().enumerate() {
-        let linear = found.source.1 * (at as f64 + 0.5) / found.by_age.len() as f64;
-        table.row([format!("{} of {}", at + 1, found.by_age.len()), percent(*empty), percent(linear)]);
+        let line = |oldest: f64| percent(oldest * (at as f64 + 0.5) / found.by_age.len() as f64);
+        table.row([format!("{} of {}", at + 1, found.by_age.len()), percent(*empty), line(found.linear.1), line(found.source.1)]);
     }
-    table.row(["average".into(), percent(found.average), percent(found.source.0)]);
-    table.row(["when cleaned".into(), percent(found.victims), percent(found.source.1)]);
+    table.row(["average".into(), percent(found.average), percent(found.linear.0), percent(found.source.0)]);
+    table.row(["when cleaned".into(), percent(found.victims), percent(found.linear.1), percent(found.source.1)]);
     let (free, still) = (percent(found.spare), percent(found.static_share));
     format!("Emptiness with {free} free, {still} of the data static; steady WAF {:.2}\n{}", found.steady, table.render())
 }
@@ -189,7 +217,19 @@ pub fn bursts(arguments: &BurstsArguments, output: &Output) -> Result<u8, Failur
     let spare = f64::from(arguments.spare.0) / 1000.0;
     let lines = burst_study(arguments.pool.pool(), arguments.policy, spare, arguments.burst, arguments.workload, &arguments.free, &mut tell).map_err(failed)?;
     arguments.report.write(|| super::pictures::bursts(&lines, &arguments.policy.name(), &arguments.workload.name(), arguments.burst))?;
-    output.result("sim-bursts", &serde_json::json!({ "lines": lines }), || bursts_text(&lines));
+    let mut value = arguments.pool.described(&arguments.policy.name(), &arguments.workload.name());
+    // (The overwrites of this study are eight passes, whatever --passes is.)
+    let blocks = u64::from(arguments.pool.segments) * u64::from(study::DATA);
+    let fixed = [("passes", study::BURST_PASSES.into()), ("steady_after_written_blocks", (blocks + blocks * study::BURST_PASSES / 2).into())];
+    value.extend(fixed.map(|(name, passes)| (name.to_owned(), passes)));
+    value.remove("window_written_blocks");
+    value.extend([
+        ("burst_blocks".into(), arguments.burst.into()),
+        ("spare".into(), spare.into()),
+        ("spare_ppm".into(), (u64::from(arguments.spare.0) * 1000).into()),
+    ]);
+    value.insert("lines".into(), serde_json::json!(lines));
+    output.result("sim-bursts", &value, || bursts_text(&lines));
     Ok(0)
 }
 

@@ -111,7 +111,9 @@ where
             drive((policy.rule, checkpoint_every), plan, oracle, operations(), tell)
         }
     }?;
-    outcome.bytes_per_block += f64::from(policy.placement.bytes_per_block());
+    // SFS also keeps two sums of 8 bytes for each segment.
+    let of_segments = if policy.placement == PlacementKind::Hotness { 16.0 * f64::from(segments) / f64::from(blocks.max(1)) } else { 0.0 };
+    outcome.bytes_per_block += f64::from(policy.placement.bytes_per_block()) + of_segments;
     Ok(outcome)
 }
 

@@ -39,7 +39,7 @@ impl StudyPool {
         let shape = self.shape(spare);
         let blocks = u64::from(shape.blocks);
         let overwrites = (blocks as f64 * passes) as u64;
-        let plan = Plan { shape, seed: self.seed, window: (blocks / 50).max(1), steady_after: blocks + overwrites / 2, idle_free: 0 };
+        let plan = Plan { shape, seed: self.seed, window: (blocks / u64::from(WINDOWS)).max(1), steady_after: blocks + overwrites / 2, idle_free: 0 };
         let operations = || {
             let load = workload.stream(shape.blocks, self.seed);
             fill(shape.blocks).chain(writes_only(load, overwrites))
@@ -65,6 +65,8 @@ fn writes_only(load: impl Iterator<Item = Operation>, writes: u64) -> impl Itera
 pub struct Curve {
     /// Free share of all space.
     pub spare: f64,
+    /// The same in millionths.
+    pub spare_ppm: u64,
     /// Write amplification in windows of a fiftieth of a pass, from the end of the fill on.
     pub windows: Vec<f64>,
     /// In the steady state.
@@ -81,9 +83,13 @@ pub struct Curve {
 /// If the pool is too small for the share, or the run was stopped.
 pub fn curve(pool: StudyPool, spare: f64, passes: f64, tell: &mut dyn FnMut(u64) -> bool) -> Result<Curve, String> {
     let outcome = pool.run(Policy::of(PlacementKind::Mixed), spare, Pattern::Uniform.into(), passes, tell)?;
-    let windows: Vec<f64> = outcome.windows[50.min(outcome.windows.len())..].to_vec();
+    let windows: Vec<f64> = outcome.windows[(WINDOWS as usize).min(outcome.windows.len())..].to_vec();
     let humps = humps(&windows, outcome.steady);
-    Ok(Curve { spare, steady: outcome.steady, first_hump: humps.first().copied(), second_hump: humps.get(1).copied(), windows })
+    Ok(Curve { spare, spare_ppm: ppm(spare), steady: outcome.steady, first_hump: humps.first().copied(), second_hump: humps.get(1).copied(), windows })
+}
+
+fn ppm(share: f64) -> u64 {
+    (share * 1e6).round() as u64
 }
 
 /// Peaks above the steady state with a trough between them; a peak counts if what follows falls by a hundredth of it.
@@ -114,6 +120,8 @@ fn humps(windows: &[f64], steady: f64) -> Vec<(usize, f64)> {
 pub struct Emptiness {
     /// Free share of all space.
     pub spare: f64,
+    /// The same in millionths.
+    pub spare_ppm: u64,
     /// Share of the live blocks that are never overwritten.
     pub static_share: f64,
     /// Mean emptiness of written segments, static ones left out, by age in twentieths, youngest first.
@@ -126,11 +134,13 @@ pub struct Emptiness {
     pub victims: f64,
     /// What the source says of average and oldest: free share over dynamic share, and twice that.
     pub source: (f64, f64),
+    /// The same with the free space as a part of the dynamic space, which it is.
+    pub linear: (f64, f64),
     /// Steady write amplification.
     pub steady: f64,
 }
 
-/// Tables 1 (`static_share` = 0) and 2. Cleaning is first in, first out, which is what the source describes: the oldest block is harvested.
+/// Tables 1 (`static_share` = 0) and 2. Cleaning is greedy. (The source harvests the oldest block, which under uniform overwrites is about the emptiest.)
 ///
 /// # Errors
 /// As [`curve`].
@@ -145,17 +155,19 @@ pub fn emptiness(pool: StudyPool, spare: f64, static_share: f64, passes: f64, te
     };
     let average = by_age.iter().sum::<f64>() / by_age.len().max(1) as f64;
     let dynamic = 1.0 - static_share;
-    let expected = spare / (spare + (1.0 - spare) * dynamic);
-    let steady = outcome.steady * f64::from(DATA) / f64::from(DATA + HEADER);
+    let (source, linear) = ((spare / dynamic).min(1.0), spare / (spare + (1.0 - spare) * dynamic));
+    let steady = outcome.steady / WITH_HEADER;
     let oldest = by_age.last().copied().unwrap_or(0.0);
     Ok(Emptiness {
         spare,
+        spare_ppm: ppm(spare),
         static_share,
         by_age,
         average,
         oldest,
         victims: 1.0 / steady,
-        source: (expected.min(1.0), (2.0 * expected).min(1.0)),
+        source: (source, (2.0 * source).min(1.0)),
+        linear: (linear, (2.0 * linear).min(1.0)),
         steady: outcome.steady,
     })
 }
@@ -220,6 +232,9 @@ pub struct Burst {
     pub longest_wait: u32,
 }
 
+/// Overwrites of the whole space in [`bursts`].
+pub const BURST_PASSES: u64 = 8;
+
 /// Bursts of `burst` writes with pauses in which as many blocks could be moved, `rounds` times; with each goal of free segments.
 ///
 /// # Errors
@@ -234,7 +249,7 @@ pub fn bursts(
     tell: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Vec<Burst>, String> {
     let shape = pool.shape(spare);
-    let overwrites = u64::from(shape.blocks) * 8;
+    let overwrites = u64::from(shape.blocks) * BURST_PASSES;
     let mut lines = Vec::new();
     for goal in goals {
         let plan = Plan { shape, seed: pool.seed, window: u64::MAX, steady_after: u64::from(shape.blocks) + overwrites / 2, idle_free: *goal };

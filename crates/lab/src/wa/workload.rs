@@ -234,7 +234,9 @@ impl Stream {
     }
 
     fn mixed(&mut self, half: u32) -> u32 {
-        let half = half.max(1);
+        if half == 0 {
+            return 0;
+        }
         // A run of 64 for each 64 at random.
         if self.run.1 == 0 && self.chance(1.0 / 65.0) {
             self.run.1 = 64;

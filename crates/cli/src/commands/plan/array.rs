@@ -1,6 +1,6 @@
 //! `plan` itself: drives by topologies.
 
-use super::{Cleaning, amount, catalogue, chosen, does_not_fit, share};
+use super::{Cleaning, amount, catalogue, chosen, does_not_fit, factor, share};
 use crate::output::Output;
 use crate::report::{Report as Page, ReportArguments};
 use crate::table::Table;
@@ -37,6 +37,10 @@ pub struct ArrayArguments {
     /// has measured of itself.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "catalogue"])]
     smart: Vec<PathBuf>,
+    /// With --smart: what the drive makes of random writes in place. For a drive that was written in long rows so far (it lived under Windrow, say), whose
+    /// report does not tell that.
+    #[arg(long, value_name = "FACTOR", requires = "smart", value_parser = factor)]
+    drive_wear: Option<f64>,
     /// Price of a drive, instead of the catalogue's.
     #[arg(long, value_name = "AMOUNT", value_parser = amount)]
     price: Option<f64>,
@@ -82,9 +86,14 @@ pub fn run(arguments: &ArrayArguments, output: &Output) -> Result<u8, Failure> {
         (chosen(&catalogue(arguments.catalogue.as_ref())?, &arguments.drive)?, None)
     } else {
         let (health, findings) = super::others::report(&arguments.smart)?;
-        let drive = windrow_plan::health::as_drive(&health, &findings).ok_or_else(|| {
+        let mut drive = windrow_plan::health::as_drive(&health, &findings).ok_or_else(|| {
             Failure::new(id::PLAN_INPUT, "cannot plan with the report", "it does not say the drive's capacity").remedy("use `smartctl -j -a`, which does")
         })?;
+        if arguments.drive_wear.is_some() && findings.wear_amplification.is_none() {
+            let why = "the report does not say what was written to flash, so what the drive stands is known for its load so far only";
+            return Err(Failure::new(id::PLAN_INPUT, "--drive-wear has nothing to work on", why).remedy("leave it out, or add the report that says it"));
+        }
+        drive.wear_amplification = arguments.drive_wear.or(drive.wear_amplification);
         (vec![drive], Some(findings))
     };
     for drive in &mut drives {
@@ -209,6 +218,10 @@ fn describe(report: &Report, arguments: &ArrayArguments) -> String {
         table.row(cells(row));
     }
     let mut text = report.measured.map_or(String::new(), |findings| super::others::describe_findings(&findings) + "\n");
+    let linear = |findings: &Findings| findings.wear_amplification.is_some_and(|wear| wear < windrow_plan::health::LINEAR_WEAR_MOST);
+    if arguments.drive_wear.is_none() && report.measured.as_ref().is_some_and(linear) {
+        text.push_str("It was written in long rows so far, so what it would make of random writes in place is not known; --drive-wear gives it.\n\n");
+    }
     text.push_str(&format!("{} drives, random writes of 4 KiB; overwrites of the landable space, each day for five years\n", report.drives));
     text.push_str(&table.render());
     text.push_str(&format!(

@@ -41,6 +41,9 @@ fn the_oracle_gains_from_what_it_knows_and_tables_stay_within_sixteen_bytes() {
     assert!(oracle.steady < apart.steady, "{} {}", oracle.steady, apart.steady);
     let ours = outcome("learned", pattern, 0.10, Space::Strict);
     assert!(ours.bytes_per_block <= 16.0, "{}", ours.bytes_per_block);
+    // SFS keeps two bytes more for each block, and 16 for each segment of 64.
+    let sfs = outcome("sfs", pattern, 0.10, Space::Strict);
+    assert!((sfs.bytes_per_block - ours.bytes_per_block - 2.0 - 16.0 / 64.0 / 0.9).abs() < 0.01, "{} {}", sfs.bytes_per_block, ours.bytes_per_block);
     let sum: f64 = ours.victims.iter().sum();
     assert!((sum - 1.0).abs() < 1e-9 && ours.emptiness.len() == PARTS);
 }

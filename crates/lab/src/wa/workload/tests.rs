@@ -71,3 +71,14 @@ fn trims_leave_the_share_empty_that_is_asked_for() {
     assert_eq!(Workload::from(Pattern::Moving).emptied(0.1), None);
     assert_eq!(Workload::from(Pattern::Uniform).empty_share(), Some(0.0));
 }
+
+#[test]
+fn every_pattern_stays_within_the_smallest_pools() {
+    for name in ["uniform", "zipf:0.99", "hot:80/20", "sequential:4", "mixed", "moving", "phases", "journal"] {
+        for blocks in 1..5 {
+            let pattern = Pattern::from_name(name).expect("known");
+            // (A block beyond the pool is a panic in `counts`.)
+            assert_eq!(counts(pattern, blocks, 2000).iter().sum::<u32>(), 2000, "{name} of {blocks}");
+        }
+    }
+}
