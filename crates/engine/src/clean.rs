@@ -15,6 +15,7 @@
 //! Repairs found by reads and scrubs go the same way: a move with the rebuilt bytes (`clean/repair.rs`).
 
 mod damage;
+pub(crate) mod force;
 mod moves;
 mod repack;
 mod repair;
@@ -102,7 +103,8 @@ impl Ends {
             return None;
         }
         let first = self.head.first()?.as_ref()?;
-        let frame = decode_header(first.get(..BLOCK_SIZE)?, pool, segment, self.row).ok()?;
+        // (One of a former life of the segment verifies as well, and its table may be longer than this batch.)
+        let frame = decode_header(first.get(..BLOCK_SIZE)?, pool, segment, self.row).ok().filter(|frame| frame.header.rows == self.rows)?;
         let wanted = frame.head_blocks as usize * BLOCK_SIZE;
         let mut bytes = Vec::with_capacity(wanted);
         for part in self.head.iter().flatten() {
@@ -181,6 +183,7 @@ pub(crate) struct Cleaner {
     examining: bool,
     /// A victim was left with nothing under way and more to do: it goes on at once.
     again: bool,
+    rest: force::Rest<force::Seen>,
 }
 
 impl Cleaner {
@@ -489,9 +492,8 @@ impl Engine {
         let frees = stuck && self.cleaner.victims.is_empty() && self.segments.checkpoint_frees() && self.checkpoint.is_idle();
         // For a removal alone not for ever: each checkpoint makes young segments that the next one would free.
         let for_users = starved || (short && self.wants_room());
-        if frees && (for_users || self.may_force_for_removal()) {
-            self.counters.checkpoints_forced += 1;
-            self.checkpoint.request();
+        if frees {
+            self.force_checkpoint(for_users);
         }
         if !reading && !moving && self.segments.free_count() <= self.floor(STREAM_USER) {
             // The victims' last moves lie in part-filled batches and nothing else can fill them.

@@ -16,6 +16,7 @@ mod removal;
 pub(crate) use coming::AfterLoss;
 
 use crate::background::{Throttle, time_at};
+use crate::clean::force::Rest;
 use crate::format::{Holding, plan_holdings, plan_zones};
 use crate::limits::{RESTRIPE_VICTIMS, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
 use crate::segment::{ReuseHorizon, SegmentState};
@@ -80,7 +81,8 @@ pub(crate) struct Restripe {
     short_of: u32,
     /// A removal goes on record when everything up to this order is durable: it was counted when it was found to fit.
     fits_from: Order,
-    rest: removal::Rest,
+    /// Counts checkpoints forced for a removal: what is left in older layouts, and what users do.
+    rest: Rest<(u32, u64)>,
     /// Those that have left, with what they were known by, and were not told of yet.
     gone: Vec<(MemberId, Uuid)>,
 }
@@ -181,8 +183,9 @@ impl Engine {
         let mut plan = self.plan_in_force(spare_per_mille)?;
         if let Some(coming) = self.restripe.coming.as_ref().filter(|coming| matches!(coming.stage, Stage::Room | Stage::Introduce | Stage::Record)) {
             let kept = self.kept();
-            let then =
-                if coming.leaves.is_some() { plan_zones(&coming.zones, spare_per_mille, kept)? } else { self.plan_over(&coming.zones, spare_per_mille)? };
+            // A start has to find the layout large enough for itself.
+            let target = plan_zones(&coming.zones, spare_per_mille, kept)?;
+            let then = if coming.leaves.is_some() { target } else { self.plan_over(&coming.zones, spare_per_mille)? };
             plan.usable_bytes = plan.usable_bytes.min(then.usable_bytes);
             plan.map_bytes = plan.map_bytes.min(then.map_bytes);
             plan.index_pages = plan.index_pages.min(then.index_pages);

@@ -120,6 +120,15 @@ impl Segment {
         (start, self.next_start(start) - start)
     }
 
+    /// No batch begins at `row` or behind it.
+    pub fn forget_starts(&mut self, row: u32) {
+        let word = row as usize / 64;
+        if let Some((first, others)) = self.starts.get_mut(word..).and_then(|words| words.split_first_mut()) {
+            *first &= (1 << (row % 64)) - 1;
+            others.fill(0);
+        }
+    }
+
     #[inline]
     fn start_at_or_before(&self, row: u32) -> u32 {
         let mut word = row as usize / 64;
@@ -506,6 +515,11 @@ impl Segments {
         self.dead.iter().any(|id| self.get(*id).superseded_by > horizon.durable || self.get(*id).moved_by > horizon.durable_cleaned)
     }
 
+    /// Dead segments of which something is being read.
+    pub fn dead_in_reads(&self) -> usize {
+        self.dead.iter().filter(|id| self.get(**id).pins > 0).count()
+    }
+
     /// True if a dead segment could be freed if `written` were the horizon.
     pub fn flush_would_free(&self, written: &ReuseHorizon) -> bool {
         self.dead.iter().any(|id| self.may_reuse(*id, written))
@@ -533,9 +547,7 @@ impl Segments {
     pub fn truncate(&mut self, id: SegmentId, row: u32) {
         let segment = &mut self.table[id.index()];
         segment.filled_rows = row;
-        for r in row..(segment.starts.len() * 64) as u32 {
-            segment.starts[r as usize / 64] &= !(1 << (r % 64));
-        }
+        segment.forget_starts(row);
         self.mark_dirty(id);
     }
 

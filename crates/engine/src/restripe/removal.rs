@@ -10,6 +10,7 @@
 //! That a member leaves is stored nowhere else: it has a place in an older layout and none in the one in force ([`ZoneMap::leaving`]).
 
 use super::coming::{Coming, Stage};
+use crate::clean::force::Rest;
 use crate::control::control_answer;
 use crate::format::{payload_blocks, plan_zones};
 use crate::limits::STREAM_USER;
@@ -22,22 +23,6 @@ use windrow_units::{FULL_BLOCK_UNITS, JournalArea, MemberId, Order, SegmentId, U
 
 /// Checkpoints that are forced in vain before it is given up.
 const FORCED_IN_VAIN: u32 = 4;
-
-/// Whether forcing checkpoints still brings something: segments of the old layout that are emptied, or more free ones than ever, or what users do.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Rest {
-    seen: (u32, u64),
-    most_free: u32,
-    forced: u32,
-}
-
-impl Rest {
-    fn look(&mut self, seen: (u32, u64), free: u32) {
-        if self.seen != seen || self.most_free < free {
-            *self = Self { seen, most_free: self.most_free.max(free), forced: 0 };
-        }
-    }
-}
 
 impl Engine {
     /// A member is to leave.
@@ -195,15 +180,15 @@ impl Engine {
     /// True if forcing checkpoints has brought nothing for some time.
     fn removal_rests(&mut self) -> bool {
         let seen = (self.segments.older_count(), self.counters.committed_user_bytes);
-        let free = self.segments.free_count();
-        self.restripe.rest.look(seen, free);
-        self.restripe.rest.forced >= FORCED_IN_VAIN
+        self.restripe.rest.rests(seen, self.segments.free_count(), FORCED_IN_VAIN)
     }
 
     /// A checkpoint is about to be forced so that a removal gets room. False if the last ones brought nothing: it rests until something else changes.
     pub(crate) fn may_force_for_removal(&mut self) -> bool {
         let rests = self.removal_rests();
-        self.restripe.rest.forced += u32::from(!rests);
+        if !rests {
+            self.restripe.rest.count();
+        }
         !rests
     }
 
