@@ -294,10 +294,15 @@ impl Engine {
         // While data moves between layouts the same spare factor may give a little less than was promised, and a crash may have undone trims that a larger one was admitted
         // for: a spare factor that is not larger takes nothing away, and is never refused.
         let asks_for_more = properties.spare_per_mille > self.superblock.properties.spare_per_mille;
-        let mut plan = self.plan_now(properties.spare_per_mille).map_err(|e| ControlError::Invalid(e.to_string()))?;
-        if !asks_for_more && plan.usable_bytes < self.plan.usable_bytes {
-            plan = self.plan.clone();
-        }
+        let plan = match self.plan_now(properties.spare_per_mille) {
+            Ok(plan) if asks_for_more || plan.usable_bytes >= self.plan.usable_bytes => plan,
+            // Between two layouts a tiny pool may have too few segments for the reserve of the larger map.
+            Err(_) if asks_for_more => {
+                let why = "too few segments may be used for now: wait until `pool status` shows no restriping";
+                return Err(ControlError::NoSpace(why.into()));
+            }
+            Ok(_) | Err(_) => self.plan.clone(),
+        };
         if asks_for_more && self.bytes_beside(&plan) > plan.usable_bytes {
             return Err(ControlError::NoSpace("the data in the pool leaves no room for this spare factor".into()));
         }
@@ -375,7 +380,9 @@ impl Engine {
                 }
             }
             Stage::Checkpoint { after } => {
-                if self.checkpoint.completed > after && self.checkpoint.is_idle() {
+                // Another host may write as soon as it is exported: a discard that is still on its way would take that from under it.
+                let has_ended = !export || self.changes_have_ended();
+                if self.checkpoint.completed > after && self.checkpoint.is_idle() && has_ended {
                     // Nothing to replay from here on; who may open it next is a matter of the host alone.
                     self.superblock.state = PoolState::Exported;
                     if export {

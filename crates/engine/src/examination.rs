@@ -7,7 +7,7 @@
 
 use crate::examine::{ExamineWork, lean};
 use crate::jobs::{Job, Work};
-use crate::limits::EXAMINE_PIECE_ROWS;
+use crate::limits::{EXAMINE_PIECE_ROWS, UNREAD};
 use crate::member::Purpose;
 use crate::{Engine, Outbox};
 use std::ops::Range;
@@ -90,7 +90,13 @@ impl Engine {
         match buf {
             Some(buf) if rows.len() == all as usize => *place = Some(buf),
             Some(buf) => {
-                let whole = place.get_or_insert_with(|| self.buffers.zeroed(all as usize * BLOCK_SIZE));
+                // (Zeroes would be right where padding is.)
+                let unread = || {
+                    let mut whole = self.buffers.get(all as usize * BLOCK_SIZE);
+                    whole.fill(UNREAD);
+                    whole
+                };
+                let whole = place.get_or_insert_with(unread);
                 whole[rows.start as usize * BLOCK_SIZE..rows.end as usize * BLOCK_SIZE].copy_from_slice(&buf);
             }
             None if rows.len() > 1 => self.read_rows(at, column, rows.clone(), out),

@@ -287,3 +287,6 @@ const _: () = assert!(BACKGROUND_BESIDE_BYTES >= LANE_COMMANDS_LEAST as u64 * DE
 const _: () = assert!(BACKGROUND_BESIDE_BYTES <= FOREGROUND_BESIDE_BYTES);
 // Victims that give nothing back stop before they take a checkpoint's segments.
 const _: () = assert!(FRUITLESS_VICTIMS <= CHECKPOINT_RESERVE);
+
+/// Bytes of a block that could not be read, where its neighbours could. (Not zero: padding is, and would be taken for read.)
+pub const UNREAD: u8 = 0xA7;

@@ -14,6 +14,7 @@ use windrow_units::MemberId;
 /// A command in the table of those under way or held.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
+    member: MemberId,
     pub(super) purpose: Purpose,
     pub(super) class: Class,
     pub(super) cost: u64,
@@ -75,12 +76,18 @@ impl Engine {
     fn send_counted(&mut self, member: MemberId, op: MemberOp, purpose: Purpose, written: &WrittenBytes, _out: &mut Outbox) {
         let (class, cost) = (self.class_of(&purpose), dispatch::cost(&op));
         self.members.list[member.index()].in_flight += 1;
-        let tag = IoTag(u64::from(self.members.in_flight.insert(UnderWay { purpose, class, cost })));
+        let tag = IoTag(u64::from(self.members.in_flight.insert(UnderWay { member, purpose, class, cost })));
         let command = MemberCommand { member, tag, op };
         if self.dispatch.lanes.begin(member, class, cost) {
             return self.go(command, class, written);
         }
         self.dispatch.lanes.hold(member, class, cost, self.now_ns, HeldCommand { command, written: *written });
+    }
+
+    /// True if nothing is under way that changes what is on a member in service.
+    pub(crate) fn changes_have_ended(&self) -> bool {
+        let reads = |purpose: &Purpose| matches!(purpose, Purpose::Fetch { .. } | Purpose::Examine { .. });
+        self.members.in_flight.iter().all(|under_way| reads(&under_way.purpose) || !self.is_online(under_way.member))
     }
 
     /// What a command is for, as far as its turn goes.

@@ -1,6 +1,7 @@
 //! Verified sequential reads for recovery: direct if the bytes verify, else rebuilt from the other columns.
 
 use crate::ends::{Ends, find_ends};
+use crate::limits::UNREAD;
 use crate::reconstruct::search;
 use std::collections::BTreeMap;
 use windrow_io::{Buf, BufPool, MemberError, MemberErrorKind, MemberIo, ReadItem};
@@ -27,9 +28,6 @@ pub(super) struct Reader<'a> {
 
 /// Chunks whose ends are read ahead.
 const CHUNKS_AHEAD: usize = 64;
-
-/// Bytes of a block that could not be read, where its neighbours could. (Not zero: padding is, and would be taken for read.)
-const UNREAD: u8 = 0xA7;
 
 /// A member of which so many blocks in a row can not be read is not asked for each one that follows: every one may take it seconds to refuse.
 const BLOCKS_TRIED: usize = 16;

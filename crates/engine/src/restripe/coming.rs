@@ -169,7 +169,9 @@ impl Engine {
     /// No growth is under way, and a generation that says so is in force: the mark goes, unless a pool with the layout that was taken back could
     /// start without the members in use.
     fn end_growing(&mut self, out: &mut Outbox) {
-        let idle = self.restripe.coming.is_none() && self.superblock.is_growing() && !self.read_only && self.stopped.is_none();
+        // (An emergency rebuild that has no checkpoint yet writes no superblock.)
+        let has_root = self.superblock.checkpoints[0].is_some();
+        let idle = self.restripe.coming.is_none() && self.superblock.is_growing() && has_root && !self.read_only && self.stopped.is_none();
         if idle && (!self.restripe.dropped || self.nobody_without_us()) {
             self.restripe.dropped = false;
             self.superblock.set_growing(false);
