@@ -132,5 +132,5 @@ fuzz_target!(|input: &[u8]| {
     windrow_inspect::check(&mut members, &CheckOptions { verify_payload: true, verify_parity: true }, &mut |_| ());
     _ = Engine::open(&mut members, buffers.clone(), &options(true, false));
     _ = Engine::open(&mut members, buffers.clone(), &options(false, true));
-    _ = Engine::rebuild_map(&mut members, buffers, &options(true, true), false, &mut |_| ());
+    _ = Engine::rebuild_map(&mut members, buffers, &options(true, true), Default::default(), &mut |_| ());
 });

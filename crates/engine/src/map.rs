@@ -157,6 +157,16 @@ impl MapArena {
         }
     }
 
+    /// No page has an image any more: all of them have changed.
+    pub fn forget_images(&mut self) {
+        for slot in (0..self.slots()).map(PageSlot) {
+            if let Some(meta) = self.meta_mut(slot) {
+                meta.pointer = PagePointer::default();
+                self.mark_dirty(slot);
+            }
+        }
+    }
+
     /// Forgets that a page has changed: its image is being taken. True if it had.
     pub fn clear_dirty(&mut self, slot: PageSlot) -> bool {
         self.changed.get_mut(slot.0 as usize).is_some_and(std::mem::take)

@@ -387,7 +387,8 @@ fn references_are_rebuilt_from_batches() {
     for (segment, row, header) in memory.headers().into_iter().filter(|(_, _, header)| header.stream.0 == 3) {
         memory.overwrite(segment, row..row + header.rows, 0xee);
     }
-    let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), true, &mut |_| {}).expect("rebuilt");
+    let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), RebuildWork { write: true, ..Default::default() }, &mut |_| {})
+        .expect("rebuilt");
     assert!(report.losses.is_empty() && report.lost_blocks.is_empty(), "{report:?}");
     let mut machine = Machine::open(memory);
     verify(&mut machine, volume, 0, &numbers, "rebuilt");
@@ -432,7 +433,8 @@ fn repaired_content_keeps_its_life_over_a_rebuild() {
     for (segment, row, header) in memory.headers().into_iter().filter(|(_, _, header)| header.stream.0 == 3) {
         memory.overwrite(segment, row..row + header.rows, 0xee);
     }
-    let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), true, &mut |_| {}).expect("rebuilt");
+    let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), RebuildWork { write: true, ..Default::default() }, &mut |_| {})
+        .expect("rebuilt");
     // (What was trimmed may come back, as an error.)
     let is_lost = |lba: &&u64| report.lost_blocks.contains(&(volume, Lba(100 + **lba)));
     assert_eq!((report.losses.len(), repaired.iter().find(is_lost)), (0, None));
@@ -464,7 +466,8 @@ fn a_rebuild_gives_nobody_the_content_of_another() {
     for (segment, row, header) in memory.headers().into_iter().filter(|(_, _, header)| header.stream.0 == 3).chain([lost]) {
         memory.overwrite(segment, row..row + header.rows, 0xee);
     }
-    let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), true, &mut |_| {}).expect("rebuilt");
+    let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), RebuildWork { write: true, ..Default::default() }, &mut |_| {})
+        .expect("rebuilt");
     assert_eq!((&report.lost_blocks[..], report.lost_blocks_total), (&[(volume, Lba(0)), (volume, Lba(1))][..], 2));
     let mut machine = Machine::open(memory);
     verify(&mut machine, volume, 50, &[600, 601], "those who wrote them");

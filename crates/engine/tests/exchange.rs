@@ -566,7 +566,8 @@ fn a_member_that_was_being_rebuilt_comes_back_after_the_map_was_rebuilt() {
     exchange(&mut machine, 1);
     assert_eq!(machine.command(Control::Checkpoint), DONE);
     assert_eq!(state(&machine, 1), "rebuilding");
-    Engine::rebuild_map(&mut machine.memory, BufPool::new(64 << 20), &Machine::options(), true, &mut |_| {}).expect("rebuilt");
+    Engine::rebuild_map(&mut machine.memory, BufPool::new(64 << 20), &Machine::options(), RebuildWork { write: true, ..Default::default() }, &mut |_| {})
+        .expect("rebuilt");
     let mut machine = machine.crash();
     pass(&mut machine, 80);
     assert_eq!(state(&machine, 1), "online");

@@ -363,7 +363,9 @@ fn the_map_is_rebuilt_from_the_batches_of_both_layouts() {
         let rewritten = rounds * 40;
         assert!(machine.engine.status().restripe.active);
         let mut memory = shut_down(machine).memory;
-        let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), true, &mut |_| {}).expect("a rebuild");
+        let report =
+            Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), RebuildWork { write: true, ..Default::default() }, &mut |_| {})
+                .expect("a rebuild");
         assert!(report.losses.is_empty(), "{:?}", report.losses);
         let mut machine = Machine::open(memory);
         verify(&mut machine, volume, 0..rewritten, 2);
@@ -375,7 +377,7 @@ fn the_map_is_rebuilt_from_the_batches_of_both_layouts() {
 }
 
 fn rebuild_map(memory: &mut Memory, write: bool) -> RebuildReport {
-    Engine::rebuild_map(memory, BufPool::new(64 << 20), &Machine::options(), write, &mut |_| {}).expect("a rebuild")
+    Engine::rebuild_map(memory, BufPool::new(64 << 20), &Machine::options(), RebuildWork { write, ..Default::default() }, &mut |_| {}).expect("a rebuild")
 }
 
 /// A pool in the middle of a growth.

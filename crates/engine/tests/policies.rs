@@ -229,7 +229,8 @@ fn a_rebuild_from_batches_ends_at_the_gap() {
         memory.overwrite(segment, row..row + header.rows, 0xee);
     }
     assert!(Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).is_err(), "without its checkpoints the pool can not be opened");
-    let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), true, &mut |_| {}).expect("rebuilt");
+    let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), RebuildWork { write: true, ..Default::default() }, &mut |_| {})
+        .expect("rebuilt");
     assert_eq!((report.accepted_order, report.losses.len()), (before.accepted_order, 0));
     // Nobody knows its size any more but by the highest block that is there.
     let blocks = (report.volumes[0].size_bytes / 4096) as usize;
@@ -260,7 +261,9 @@ fn a_rebuild_from_batches_takes_the_last_copy_of_all_streams() {
         for (segment, row, header) in memory.headers().into_iter().filter(|(_, _, header)| header.stream.0 == 3) {
             memory.overwrite(segment, row..row + header.rows, 0xee);
         }
-        let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), true, &mut |_| {}).expect("rebuilt");
+        let report =
+            Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), RebuildWork { write: true, ..Default::default() }, &mut |_| {})
+                .expect("rebuilt");
         assert_eq!(report.losses.len(), 0);
         let blocks = (report.volumes[0].size_bytes / 4096) as usize;
         let mut story = Story { machine: Machine::open(memory), volume, content: content[..blocks].to_vec(), random: Numbers(1) };

@@ -8,6 +8,7 @@
 mod beyond;
 mod check;
 mod devices;
+mod emergency;
 mod exchange;
 mod faults;
 mod finish;
@@ -15,6 +16,7 @@ mod growth;
 mod halves;
 mod removal;
 mod replace;
+mod turns;
 
 use crate::members::{Canary, VirtualMembers};
 use crate::scenario::{Cycle, End, Scenario};
@@ -129,6 +131,8 @@ pub struct Outcome {
     pub journals_given_up: u64,
     /// Offline checks.
     pub checks: u64,
+    /// Maps that were rebuilt from batches alone, in copies.
+    pub maps_rebuilt: u64,
     /// What came of going beyond redundancy.
     pub beyond: Beyond,
     /// Virtual nanoseconds.
@@ -172,6 +176,7 @@ pub fn run_seed(seed: u64, options: &RunOptions) -> Outcome {
         devices_missed: run.devices.refused,
         journals_given_up: run.devices.given_up,
         checks: run.checks,
+        maps_rebuilt: run.maps_rebuilt,
         beyond: run.beyond,
         virtual_ns: run.world.now_ns(),
         violation,
@@ -212,6 +217,9 @@ struct Run {
     grown: u64,
     growth: Option<growth::Growth>,
     growth_rng: Rng,
+    emergency_rng: Rng,
+    /// Maps rebuilt from batches alone, and read.
+    maps_rebuilt: u64,
     removal: removal::Removal,
     /// What is known of the journal devices.
     devices: devices::Devices,
@@ -220,6 +228,8 @@ struct Run {
     beyond: Beyond,
     goes_beyond: bool,
     newest_order: u64,
+    /// A start has refused orders that had been given.
+    has_voids: bool,
     clean: bool,
     /// The pool is for certain not free for another host.
     owned: bool,
@@ -271,12 +281,15 @@ impl Run {
             grown: 0,
             growth: None,
             growth_rng: Rng::stream(seed, "growth"),
+            emergency_rng: Rng::stream(seed, "emergency"),
+            maps_rebuilt: 0,
             removal: removal::Removal::new(seed),
             devices,
             checks: 0,
             beyond: Beyond::default(),
             goes_beyond: options.beyond,
             newest_order: 0,
+            has_voids: false,
             clean: false,
             owned: false,
             host,
@@ -365,6 +378,7 @@ impl Run {
         if cycle.look_first && !self.reads_are_fickle() {
             self.look()?;
         }
+        self.rebuild_from_batches()?;
         let predicted = self.predict()?;
         let report = match self.open() {
             Ok(report) => report,
@@ -448,6 +462,7 @@ impl Run {
         self.world.model.reopened(report, &status, self.newest_order)?;
         self.gaps_readmitted += u64::from(report.accepted_order > report.log_order && report.void_orders > 0);
         ensure!(report.clean || !self.clean, Durability, "the pool was exported, but the start says that it was not clean");
+        self.has_voids |= report.accepted_order.0 < self.newest_order;
         self.newest_order = status.order.0;
         self.devices_opened();
         Ok(())
@@ -455,6 +470,21 @@ impl Run {
 
     /// Reads every block of every volume, several reads at a time.
     fn compare(&mut self) -> Result<(), Violation> {
+        self.compare_reads()?;
+        let volumes: Vec<_> = self.world.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64)).collect();
+        for (id, blocks) in volumes {
+            for first in (0..blocks).step_by(STATUS_BLOCKS as usize) {
+                self.world.look_at_status(id, first, STATUS_BLOCKS.min(blocks - first));
+            }
+            self.world.run_while("comparing block status", |world| world.unanswered() > 0)?;
+        }
+        let uncertain = self.world.model.uncertain_blocks();
+        ensure!(uncertain == 0, Protocol, "{uncertain} blocks are uncertain after reading everything");
+        Ok(())
+    }
+
+    /// Reads everything and compares it.
+    fn compare_reads(&mut self) -> Result<(), Violation> {
         let volumes: Vec<_> = self.world.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64)).collect();
         for (id, blocks) in volumes {
             for first in (0..blocks).step_by(READ_BACK_BLOCKS as usize) {
@@ -465,15 +495,6 @@ impl Run {
             }
         }
         self.world.run_while("comparing", |world| world.unanswered() > 0)?;
-        let volumes: Vec<_> = self.world.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64)).collect();
-        for (id, blocks) in volumes {
-            for first in (0..blocks).step_by(STATUS_BLOCKS as usize) {
-                self.world.look_at_status(id, first, STATUS_BLOCKS.min(blocks - first));
-            }
-            self.world.run_while("comparing block status", |world| world.unanswered() > 0)?;
-        }
-        let uncertain = self.world.model.uncertain_blocks();
-        ensure!(uncertain == 0, Protocol, "{uncertain} blocks are uncertain after reading everything");
         Ok(())
     }
 
@@ -519,8 +540,7 @@ impl Run {
             self.exchange_step()?;
             self.growth_step()?;
             self.removal_step()?;
-            let alive = self.world.turn()?;
-            self.note_devices();
+            let alive = self.turn()?;
             ensure!(alive || self.world.unanswered() == 0, Stuck, "nothing under way; {}", self.world.summary());
         }
         self.workload = Some(workload);
@@ -537,7 +557,7 @@ impl Run {
             }
             End::CrashInCheckpoint => self.world.command(Control::Checkpoint),
             End::CrashInShutdown => {
-                self.world.run_while("draining", |world| world.unanswered() > 0)?;
+                self.run_while("draining", |world| world.unanswered() > 0)?;
                 export = self.rng.chance(300);
                 self.owned &= !export;
                 self.world.command(Control::Shutdown { export });
@@ -547,7 +567,7 @@ impl Run {
         // While the loss is put on record, or when it is and the log has not got yet what the device had promised.
         let turns = if self.is_ambushed() { self.rng.pick(&[0, 1, 2, 5, 10, 15, 20, 30, 40]) } else { cycle.turns_to_crash };
         for _ in 0..turns {
-            if !self.world.turn()? {
+            if !self.turn()? {
                 break;
             }
         }

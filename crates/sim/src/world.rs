@@ -32,7 +32,7 @@ const SILENT_TURNS_MAX: u32 = 20_000;
 /// Turns that coming to rest may take.
 const REST_TURNS_MAX: u32 = 50_000;
 /// Turns that one wait may take.
-const TURNS_MAX: u64 = 2_000_000;
+pub const TURNS_MAX: u64 = 2_000_000;
 /// Idle memory that the buffers of a world keep.
 pub const BUFFER_BYTES_KEPT: usize = 16 << 20;
 
@@ -509,7 +509,12 @@ impl World {
             let alive = self.turn()?;
             ensure!(alive || !condition(self), Stuck, "{what}: nothing under way; {}", self.summary());
         }
-        Err(Violation::new(Broken::Stuck, format!("{what}: no end after {TURNS_MAX} turns")))
+        Err(Self::without_end(what))
+    }
+
+    /// More turns than anything takes.
+    pub fn without_end(what: &str) -> Violation {
+        Violation::new(Broken::Stuck, format!("{what}: no end after {TURNS_MAX} turns"))
     }
 
     /// Turns until nothing is under way and the engine wants nothing.

@@ -18,8 +18,8 @@ const LOST_SHOWN: usize = 16;
 /// Arguments of the rebuild.
 #[derive(Args)]
 pub struct RebuildArguments {
-    /// Emergency: rebuild the map from the batches alone, for a pool whose checkpoints cannot be read. Trimmed blocks may reappear. Looks
-    /// only; with --repair the result becomes the pool's state.
+    /// Emergency: rebuild the map from the batches, for a pool that is damaged beyond its redundancy. It stands on the newest checkpoint; where none can be read, trimmed
+    /// blocks may reappear. Looks only; with --repair the result becomes the pool's state.
     #[arg(long, conflicts_with_all = ["payload", "parity"])]
     pub rebuild_map: bool,
     /// Write what --rebuild-map found.
@@ -31,6 +31,9 @@ pub struct RebuildArguments {
     /// Rebuild although members that the pool counts on were not found: what only they could give back is lost for good.
     #[arg(long, requires = "repair")]
     without_missing: bool,
+    /// Stand on no checkpoint, although one can be read: after a rebuild that missed what can be read today.
+    #[arg(long, requires = "rebuild_map")]
+    without_checkpoint: bool,
     /// Most bytes of memory for maps: at least what the pool is served with.
     #[arg(long, value_name = "SIZE", requires = "rebuild_map")]
     map_memory: Option<Size>,
@@ -70,7 +73,12 @@ fn rebuild(pool: &str, place: &PoolPlace, arguments: &RebuildArguments) -> Resul
         request.limits.map_bytes = map.0;
     }
     let (mut phase, mut line) = (RebuildPhase::Scan, Progress::new("scanning segments"));
-    let leave = RebuildLeave { write: arguments.repair, even_if_sound: arguments.even_if_sound, without_missing: arguments.without_missing };
+    let leave = RebuildLeave {
+        write: arguments.repair,
+        even_if_sound: arguments.even_if_sound,
+        without_missing: arguments.without_missing,
+        without_checkpoint: arguments.without_checkpoint,
+    };
     offline::rebuild(&found, &registry, &request, leave, &mut |progress: RebuildProgress| {
         if progress.phase != phase {
             phase = progress.phase;
@@ -110,7 +118,10 @@ fn describe(report: &RebuildReport, repair: bool) -> String {
         let first = first.join(", ");
         _ = writeln!(text, "LOST: the shared content of {} blocks can not be had; reads of them are I/O errors: {first}{more}", report.lost_blocks_total);
     }
-    _ = writeln!(text, "blocks that were trimmed or deleted before may be among them");
+    match report.checkpoint {
+        0 => _ = writeln!(text, "no checkpoint counts: blocks that were trimmed or deleted before may be among them"),
+        checkpoint => _ = writeln!(text, "checkpoint {checkpoint} counts, and what is newer"),
+    }
     if repair {
         _ = writeln!(text, "rebuilt; {} written. Check the file systems before use.", Size(report.written_bytes));
     } else {

@@ -1,29 +1,30 @@
-//! Emergency: the map rebuilt from the batches alone, for a pool whose checkpoints can not be read or whose chains are broken.
+//! Emergency: the map rebuilt from the batches, for a pool whose checkpoints can not be read or whose chains are broken.
 //!
 //! ```text
-//! superblock quorum -> scan of all segments -> newest entry of every block -> a checkpoint of it in free segments -> its root
+//! superblock quorum -> scan of all segments -> newest checkpoint, if one can be read -> newest entry of every block -> a checkpoint of it in free segments -> its root
 //! ```
-//! **What it can not know.** Trims, zeroed ranges, resizes and deletions are honoured as far as their records are still there; older ones
-//! were only in the checkpoints. Blocks that they had freed come back with their last content, deleted volumes too, under made-up names if
-//! theirs is not known. Nothing that was written and not trimmed is missed unless its batch is lost.
+//! **What it can not know.** Where a checkpoint can be read ([`base`]) it has everything up to its order, and only what came later is found in batches. Without one, trims,
+//! ranges and blocks of zeroes or ones, references to shared content, resizes and deletions are honoured as far as their records are still there. Blocks that they had
+//! freed come back with their last content, deleted volumes too, under made-up names if theirs is not known. Other blocks are not missed unless their batch is lost.
 //!
 //! **Two phases.** 1 Everything is read; nothing is written. 2 The tables go into an engine that stands on a new epoch and on segments
 //! in which nothing lives; it writes an ordinary checkpoint there, and when that is durable, the superblock that names it. A crash before
 //! leaves the old superblock, to which the new batches mean nothing: their epoch is above its own, and their numbers are far
 //! above those that its streams can reach ([`SEQ_LEAP`]). Then the rebuild is simply done again.
 
+mod base;
 mod gather;
 mod losses;
 mod scan;
 
-use super::chain::{Taken, batches_through};
 use super::reader::Reader;
 use super::replay::Restart;
-use super::{OpenError, SEQ_LEAP, Tables, build, journal, pages, quorum, redundancy, tables as recovered, victim_rule};
+use super::{OpenError, SEQ_LEAP, Tables, build, journal, pages, quorum, redundancy, tables as recovered};
 use crate::checkpoint::Loaded;
 use crate::limits::{BASE_STREAMS, STREAM_CHECKPOINT, USER_STREAMS};
 use crate::member::{SuperblockWriter, superblock_image};
 use crate::{Control, ControlId, ControlReply, ControlRequest, Engine, Event, Loss, MemberStats, OpenOptions, Outbox};
+use base::{Former, Ground, Start};
 use gather::Gather;
 use scan::{Scan, scan};
 use serde::Serialize;
@@ -38,6 +39,15 @@ const SEGMENTS_BESIDE: u32 = 12;
 const LOST_LISTED: usize = 1024;
 /// Rounds without any effect after which the writing is given up.
 const IDLE_ROUNDS_MAX: u32 = 1000;
+
+/// What a rebuild does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RebuildWork {
+    /// Make the result the pool's state.
+    pub write: bool,
+    /// Stand on no checkpoint although one can be read: it may be of a rebuild that missed what can be read today.
+    pub without_checkpoint: bool,
+}
 
 /// Part of a rebuild.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -80,6 +90,8 @@ pub struct RebuiltVolume {
 /// What a rebuild found and did.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct RebuildReport {
+    /// Number of the checkpoint that it stands on, 0 if none can be read as a whole.
+    pub checkpoint: u64,
     /// Segments looked at.
     pub segments: u64,
     /// Batches that count.
@@ -107,7 +119,7 @@ pub struct RebuildReport {
 }
 
 impl Engine {
-    /// Rebuilds the map of a pool from its batches; with `write`, makes it the pool's state. The options count as in [`Engine::open`];
+    /// Rebuilds the map of a pool from its batches; if asked to, makes it the pool's state. The options count as in [`Engine::open`];
     /// the pool is closed afterwards.
     ///
     /// # Errors
@@ -116,7 +128,7 @@ impl Engine {
         io: &mut dyn MemberIo,
         buffers: BufPool,
         options: &OpenOptions,
-        write: bool,
+        work: RebuildWork,
         watch: &mut dyn FnMut(RebuildProgress),
     ) -> Result<RebuildReport, OpenError> {
         // As at a start: who fails writes is left out, and all begins anew. The engine that writes the checkpoint must not put such a loss on
@@ -124,7 +136,7 @@ impl Engine {
         let mut failing = 0u64;
         let mut remembered = quorum::Remembered::default();
         loop {
-            match Self::rebuild_without((failing, &mut remembered), io, buffers.clone(), options, write, watch) {
+            match Self::rebuild_without((failing, &mut remembered), io, buffers.clone(), options, work, watch) {
                 Err(OpenError::Member(error)) if error.kind != MemberErrorKind::PowerCut && failing >> error.member.0 & 1 == 0 => {
                     failing |= 1 << error.member.0;
                 }
@@ -139,9 +151,10 @@ impl Engine {
         io: &mut dyn MemberIo,
         buffers: BufPool,
         options: &OpenOptions,
-        write: bool,
+        work: RebuildWork,
         watch: &mut dyn FnMut(RebuildProgress),
     ) -> Result<RebuildReport, OpenError> {
+        let RebuildWork { write, without_checkpoint } = work;
         let ruling = quorum::newest_without(io, options, failing, remembered)?;
         let superblock = &ruling.superblock;
         let zones = ZoneMap::new(superblock.zones.clone());
@@ -151,61 +164,48 @@ impl Engine {
         let online: Vec<bool> =
             superblock.members.iter().enumerate().map(|(m, r)| r.state == MemberState::Online && io.is_present(MemberId(m as u8))).collect();
         let mut reader = Reader::new(io, &zones, codec, &buffers, online.clone(), superblock.pool);
+        reader.aside = ruling.aside;
         let found = scan(&mut reader, superblock, watch)?;
-        let mut tables = Tables {
-            zones: zones.clone(),
-            codec,
-            segments: crate::segment::Segments::new(&zones, victim_rule(&superblock.properties)),
-            volumes: crate::volume::Volumes::new(pages::recovery_bytes(options.limits.map_bytes)),
+        let Ground { checkpoint, start, mut tables, former } = match without_checkpoint {
+            true => Ground::bare(&reader, superblock, options.limits.map_bytes),
+            false => Ground::find(&mut reader, superblock, options.limits.map_bytes)?,
         };
-        let LogEnd { covered, journal, journalled, highest_journalled, is_exact } = end_of_log(&mut reader, superblock, &found)?;
+        let LogEnd { covered, journal, journalled, highest_journalled, is_exact } = end_of_log(&mut reader, superblock, &found, &start)?;
         // Fences may have accepted what only the journal has.
         let accepted = superblock.fences.iter().map(|f| f.accepted_order).chain([journalled]).max().unwrap_or_default();
         let mut gather = Gather::new(superblock, if is_exact { covered } else { accepted }, options.limits.map_bytes);
+        if checkpoint > 0 {
+            gather.stand_on(start, &tables);
+        }
         gather.run(&mut reader, &found, &mut tables, watch)?;
         let readmitted = journal.apply(superblock, (covered, journalled), reader.buffers, &mut tables)?;
-        let losses = losses::list(&mut reader, superblock, &found, &tables)?;
+        let losses = losses::list(&mut reader, superblock, &found, checkpoint > 0, &tables)?;
         if write {
             make_whole(&mut reader, &found)?;
         }
         drop(reader);
         let (lost, lost_total) = recovered::void_references(&mut tables, LOST_LISTED);
-        let mut report = describe(&found, &gather, &tables, accepted);
+        let mut report = RebuildReport { checkpoint, ..describe(&found, &gather, &tables, accepted) };
         (report.losses, report.lost_blocks, report.lost_blocks_total) = (losses, lost, lost_total);
         if write {
-            let seq = Seq(found.highest_seq.0 + SEQ_LEAP);
-            let checkpoint = superblock.checkpoints.iter().flatten().map(|c| c.id).max().unwrap_or(0);
-            let last_volume = superblock.checkpoints.iter().flatten().map(|c| c.last_volume).max().unwrap_or(0);
+            let last_volume = superblock.checkpoints.iter().flatten().map(|root| root.last_volume).max().unwrap_or(0);
             tables.volumes.last_id = tables.volumes.last_id.max(last_volume);
-            settle_segments(&found, checkpoint, &mut tables);
+            settle_segments(&found, former.as_ref(), superblock, &mut tables);
             recovered::clear_deleted(&mut tables)?;
             recovered::count_references(&mut tables, journalled.max(accepted));
             pages::settle(&mut tables, options.limits.map_bytes, &readmitted);
             recovered::count_live(&mut tables, &Loaded::default());
-            let positions = choose_segments(&found, seq, plan.checkpoint_segments + SEGMENTS_BESIDE, &mut tables)?;
+            let seq = Seq(found.highest_seq.0 + SEQ_LEAP);
+            let positions = choose_segments(&found, former.as_ref(), seq, plan.checkpoint_segments + SEGMENTS_BESIDE, &mut tables)?;
             let next_order = found.highest_order.max(accepted).max(highest_journalled).next();
             let restart = Restart { accepted: journalled, covered, next_order, last_seq: [Seq(0); MAX_STREAMS], positions };
-            let mut superblock = superblock.clone();
-            superblock.epoch = Epoch(found.highest_epoch.max(journal.highest_epoch).0 + 1);
-            superblock.host = options.host;
-            superblock.checkpoints = [None, None];
-            superblock.fences.clear();
-            let next = superblock.generation.next();
-            for record in superblock.members.iter_mut().filter(|record| matches!(record.state, MemberState::Absent | MemberState::Rebuilding)) {
-                if record.state == MemberState::Rebuilding {
-                    // It leaves now: else what it bears would seem to be newer than that, and of another history.
-                    record.absent_since = next;
-                }
-                (record.state, record.missed_from, record.listed_from) = (MemberState::Absent, 0, 0);
-            }
-            for member in &ruling.lagging {
-                let image = superblock_image(&ruling.found, *member, &buffers);
-                io.write(*member, slot_offset(ruling.found.generation), &image)?;
-                io.flush(*member)?;
-            }
+            let epoch = Epoch(found.highest_epoch.max(journal.highest_epoch).0 + 1);
+            write_lagging(&ruling, io, &buffers)?;
             let mut limits = options.limits;
             limits.batches_in_flight = limits.batches_in_flight.max(1);
-            let mut engine = build(superblock, tables, Loaded::default(), &restart, checkpoint, online, plan, limits, buffers, false);
+            let rebuilt = without_roots(superblock, epoch, options);
+            let last = last_checkpoint(superblock);
+            let mut engine = build(rebuilt, tables, Loaded::default(), &restart, last, online, plan, limits, buffers, false);
             engine.superblock_writer = SuperblockWriter::after(&ruling.found);
             engine.journal = crate::journal::Journal::new(&engine.superblock.journals, &journal.resume(journalled));
             engine.readmit(readmitted)?;
@@ -213,6 +213,35 @@ impl Engine {
         }
         Ok(report)
     }
+}
+
+/// The number of the last checkpoint.
+fn last_checkpoint(superblock: &Superblock) -> u64 {
+    superblock.checkpoints.iter().flatten().map(|root| root.id).max().unwrap_or(0)
+}
+
+/// The superblock on which the new checkpoint is written. Until that is durable it is in memory alone.
+fn without_roots(superblock: &Superblock, epoch: Epoch, options: &OpenOptions) -> Superblock {
+    let mut superblock = Superblock { epoch, host: options.host, checkpoints: [None, None], fences: Vec::new(), ..superblock.clone() };
+    let next = superblock.generation.next();
+    for record in superblock.members.iter_mut().filter(|record| matches!(record.state, MemberState::Absent | MemberState::Rebuilding)) {
+        if record.state == MemberState::Rebuilding {
+            // It leaves now: else what it bears would seem to be newer than that, and of another history.
+            record.absent_since = next;
+        }
+        (record.state, record.missed_from, record.listed_from) = (MemberState::Absent, 0, 0);
+    }
+    superblock
+}
+
+/// Members that lack the newest generation get it.
+fn write_lagging(ruling: &quorum::Ruling, io: &mut dyn MemberIo, buffers: &BufPool) -> Result<(), OpenError> {
+    for member in &ruling.lagging {
+        let image = superblock_image(&ruling.found, *member, buffers);
+        io.write(*member, slot_offset(ruling.found.generation), &image)?;
+        io.flush(*member)?;
+    }
+    Ok(())
 }
 
 /// Where the log ends, and what the journal has behind it.
@@ -228,14 +257,25 @@ struct LogEnd {
 
 /// The log ends before its first gap, if log and journal together then have everything that was durable: the journal lists what was promised behind the gap. Else
 /// something is lost, and everything that batches bring is better than nothing: the log ends with its highest order.
-fn end_of_log(reader: &mut Reader<'_>, superblock: &Superblock, found: &Scan) -> Result<LogEnd, OpenError> {
+fn end_of_log(reader: &mut Reader<'_>, superblock: &Superblock, found: &Scan, start: &Start) -> Result<LogEnd, OpenError> {
+    let end = end_with_journal(reader, superblock, found, start)?;
+    if end.journalled >= found.durable_through || reader.aside == 0 {
+        return Ok(end);
+    }
+    // As at a start: journal devices that have left may have it.
+    reader.reads_aside = true;
+    end_with_journal(reader, superblock, found, start)
+}
+
+fn end_with_journal(reader: &mut Reader<'_>, superblock: &Superblock, found: &Scan, start: &Start) -> Result<LogEnd, OpenError> {
     let since = superblock.checkpoints.iter().flatten().map(|root| root.epoch).max().unwrap_or_default();
-    let through = |taken: &Taken| batches_through(superblock, taken.epoch).0;
-    let users = || USER_STREAMS.iter().flat_map(|id| &found.streams[*id]);
-    let brought =
-        users().flat_map(|taken| taken.orders.iter().map(move |(first, last)| (*first, (*last).min(through(taken))))).filter(|(first, last)| first <= last);
+    let users = USER_STREAMS.iter().flat_map(|id| found.streams[*id].iter().filter(move |taken| taken.seq >= start.first[*id]));
+    let brought = users.flat_map(|taken| {
+        let through = found.through(superblock, taken.epoch).0;
+        taken.orders.iter().map(move |(first, last)| (*first, (*last).min(through)))
+    });
     let root = superblock.checkpoints.iter().flatten().map(|root| root.order).max().unwrap_or_default();
-    let mut ranges: Vec<(u64, u64)> = brought.filter(|(_, last)| *last > root.0).collect();
+    let mut ranges: Vec<(u64, u64)> = brought.filter(|(first, last)| first <= last && *last > root.0).collect();
     let highest = Order(ranges.iter().map(|(_, last)| *last).max().unwrap_or(0).max(root.0));
     ranges.extend(superblock.fences.iter().map(|f| (f.accepted_order.0 + 1, f.next_order.0 - 1)));
     ranges.sort_unstable();
@@ -276,6 +316,7 @@ fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Order)
         made_up: gather.made_up.contains(&v.record.id),
     });
     RebuildReport {
+        checkpoint: 0,
         segments: found.written.len() as u64,
         batches: found.streams.iter().map(|s| s.len() as u64).sum(),
         entries: found.streams.iter().flatten().map(|t| u64::from(t.entries)).sum(),
@@ -293,7 +334,8 @@ fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Order)
 
 /// Enters the batches into the segment table, but for remains: their extents belong to others. What can not be read between two batches
 /// stands there as a batch of its own, so that the extent of the one before is right.
-fn settle_segments(found: &Scan, checkpoint: u64, tables: &mut Tables) {
+fn settle_segments(found: &Scan, former: Option<&Former>, superblock: &Superblock, tables: &mut Tables) {
+    let checkpoint = last_checkpoint(superblock);
     for (stream, batches) in found.streams.iter().enumerate() {
         for batch in batches.iter().filter(|batch| !found.remains.contains(&batch.segment)) {
             let segment = tables.segments.get_mut(batch.segment);
@@ -312,16 +354,21 @@ fn settle_segments(found: &Scan, checkpoint: u64, tables: &mut Tables) {
             segment.starts[gap.row as usize / 64] |= 1 << (gap.row % 64);
         }
     }
+    if let Some(former) = former {
+        former.enter(found, tables);
+    }
 }
 
 /// Makes segments free in which nothing lives, those that tell least first, and gives each stream its own.
-fn choose_segments(found: &Scan, seq: Seq, wanted: u32, tables: &mut Tables) -> Result<[StreamPosition; MAX_STREAMS], OpenError> {
+fn choose_segments(found: &Scan, former: Option<&Former>, seq: Seq, wanted: u32, tables: &mut Tables) -> Result<[StreamPosition; MAX_STREAMS], OpenError> {
     let (zones, layout) = (&tables.zones, tables.zones.layout());
     let rank = |id: SegmentId| {
         let segment = tables.segments.get(id);
         match (found.written[id.index()], segment.filled_rows > 0, usize::from(segment.stream) == STREAM_CHECKPOINT) {
             // It may hold what can be read another day, with another cable.
-            _ if found.unreadable.contains(&id) => 4,
+            _ if found.unreadable.contains(&id) => 5,
+            // Of the checkpoint that this stands on: after a crash on the way the next rebuild would have to do without.
+            _ if former.is_some_and(|former| former.is_used(id)) => 4,
             // Never written; batches that do not count; a former checkpoint; user entries and records, all superseded.
             (false, ..) => 0,
             (true, false, _) => 1,

@@ -117,9 +117,8 @@ pub(super) fn settle_segments(root: &CheckpointRoot, chain: &Chain, broken: bool
             segment.last_checkpoint = root.id;
             continue;
         }
-        if batch.row == 0 {
-            segment.starts.fill(0);
-        }
+        // The image may have been made when others had been sealed there that never arrived.
+        segment.forget_starts(batch.row);
         segment.stream = chain.stream as u8;
         segment.starts[batch.row as usize / 64] |= 1 << (batch.row % 64);
         segment.filled_rows = batch.row + batch.rows;

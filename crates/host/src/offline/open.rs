@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use windrow_device::queue::Members as MemberTable;
 use windrow_device::{DiscardPolicy, FileMember, LockMode, Member, OpenOptions, SyncMembers, VolatileMember, VolatileOptions};
 use windrow_engine::api::{Limits, OpenReport};
-use windrow_engine::{Engine, OpenError, RebuildProgress, RebuildReport};
+use windrow_engine::{Engine, OpenError, RebuildProgress, RebuildReport, RebuildWork};
 use windrow_io::BufPool;
 use windrow_units::MemberId;
 
@@ -133,6 +133,8 @@ pub struct RebuildLeave {
     pub even_if_sound: bool,
     /// Also if members that the pool counts on were not found.
     pub without_missing: bool,
+    /// Stand on no checkpoint although one can be read.
+    pub without_checkpoint: bool,
 }
 
 /// Rebuilds the map of a pool from its batches (see [`Engine::rebuild_map`]); with `write`, makes it the pool's state.
@@ -147,7 +149,7 @@ pub fn rebuild(
     leave: RebuildLeave,
     watch: &mut dyn FnMut(RebuildProgress),
 ) -> Result<RebuildReport, Failure> {
-    let RebuildLeave { write, even_if_sound, without_missing } = leave;
+    let RebuildLeave { write, even_if_sound, without_missing, without_checkpoint } = leave;
     if write && !without_missing {
         must_be_complete(found)?;
     }
@@ -165,7 +167,7 @@ pub fn rebuild(
         let trial = Engine::open(&mut io, buffers.clone(), &look).map(drop);
         must_be_damaged(found, trial)?;
     }
-    Engine::rebuild_map(&mut io, buffers, &options, write, watch).map_err(|error| refusal(found, &error))
+    Engine::rebuild_map(&mut io, buffers, &options, RebuildWork { write, without_checkpoint }, watch).map_err(|error| refusal(found, &error))
 }
 
 /// What can not be read without members that are only away (a cable, a controller) would be given up for good, and they with it.

@@ -9,7 +9,7 @@ use std::time::Instant;
 use windrow_device::queue::Members as MemberTable;
 use windrow_device::{Member, RamAllocation, RamMember, SyncMembers};
 use windrow_engine::api::{Control, JournalSpec, Limits, MemberChange, OpenOptions, OpenPhase, PoolSpec};
-use windrow_engine::{Engine, RebuildReport};
+use windrow_engine::{Engine, RebuildReport, RebuildWork};
 use windrow_io::BufPool;
 use windrow_layout::superblock::Properties;
 use windrow_units::{MemberId, Redundancy, Uuid};
@@ -118,7 +118,8 @@ pub fn reopen_scratch(table: MemberTable, limits: Limits, watch: &mut dyn FnMut(
 pub fn rebuild_scratch(table: MemberTable, limits: Limits) -> Result<RebuildReport, Failure> {
     let mut io = SyncMembers::new(table);
     let options = OpenOptions { host: SCRATCH_HOST, read_only: false, force: false, discard_journal: false, limits };
-    let rebuilt = Engine::rebuild_map(&mut io, BufPool::new(super::open::KEEP_BYTES), &options, true, &mut |_| {});
+    let rebuilt =
+        Engine::rebuild_map(&mut io, BufPool::new(super::open::KEEP_BYTES), &options, RebuildWork { write: true, without_checkpoint: true }, &mut |_| {});
     rebuilt.map_err(|error| Failure::new(id::POOL_OPEN, "cannot rebuild the scratch pool", error))
 }
 

@@ -164,7 +164,7 @@ fn a_rebuild_of_the_map_waits_for_members_that_are_only_away() {
     let before = contents();
     let request = OpenRequest::default();
     let ask = |leave| rebuild(&found, &registry, &request, leave, &mut |_| ());
-    let leave = RebuildLeave { write: true, even_if_sound: true, without_missing: false };
+    let leave = RebuildLeave { write: true, even_if_sound: true, ..RebuildLeave::default() };
     let refused = ask(leave).unwrap_err();
     assert!(refused.id == id::POOL_MEMBERS && refused.why.contains("[0]") && refused.remedy.contains("--without-missing"), "{refused}");
     assert!(contents() == before);

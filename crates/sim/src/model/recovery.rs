@@ -1,8 +1,8 @@
 //! What a crash, a start and the reading that follows mean for the model.
 
-use super::block::{FULL, is_empty};
+use super::block::{BlockModel, FULL, is_empty};
 use super::{Model, VolumeModel};
-use crate::content::{EMPTY, HOLE, SECTORS, Stamps, ZERO, observe_sector};
+use crate::content::{EMPTY, HOLE, ONES, SECTORS, Stamps, ZERO, observe_sector};
 use crate::violation::{Violation, ensure};
 use std::collections::BTreeMap;
 use windrow_engine::{ControlError, ControlId, ControlReply, OpenReport, PoolStatus};
@@ -88,6 +88,34 @@ impl Model {
         }
         self.creating.clear();
         Ok(())
+    }
+
+    /// The map of the pool was rebuilt from its batches alone, which took everything up to `accepted`.
+    pub fn rebuilt(&mut self, accepted: u64, status: &PoolStatus) -> Result<(), Violation> {
+        ensure!(accepted >= self.promised, Durability, "a rebuild of the map takes orders up to {accepted}, up to {} were promised", self.promised);
+        self.in_flight.clear();
+        self.orders.clear();
+        self.volumes.retain(|_, volume| !volume.deleting);
+        for (id, volume) in &mut self.volumes {
+            volume.blocks.iter_mut().for_each(|block| block.crash(accepted));
+            let Some(shown) = status.volumes.iter().find(|shown| shown.id == *id) else {
+                return Err(Violation::new(crate::Broken::Durability, format!("a rebuild of the map misses volume {id} ({})", volume.name)));
+            };
+            let known = volume.resizing.is_some() || shown.size_bytes == volume.size_bytes();
+            ensure!(known && shown.name == volume.name, Durability, "a rebuild of the map makes of volume {id} ({}) {shown:?}", volume.name);
+            volume.blocks.truncate((shown.size_bytes / BLOCK_BYTES).min(volume.steady_blocks()) as usize);
+        }
+        Ok(())
+    }
+
+    /// Blocks that hold data for certain: no legal history makes them all zeroes or all ones.
+    pub fn blocks_with_data_for_certain(&self) -> Vec<(VolumeId, u64)> {
+        let holds = |block: &BlockModel| [ZERO, ONES].iter().all(|stamp| !block.explains(&[*stamp; SECTORS], FULL, block.newest()));
+        let of = |(id, volume): (&VolumeId, &VolumeModel)| {
+            let blocks = volume.blocks.iter().enumerate().filter(|(_, block)| holds(block));
+            blocks.map(|(lba, _)| (*id, lba as u64)).collect::<Vec<_>>()
+        };
+        self.volumes.iter().flat_map(of).collect()
     }
 
     /// Blocks whose content a crash left open, of all volumes.

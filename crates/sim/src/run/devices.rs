@@ -420,7 +420,7 @@ impl Run {
     }
 
     /// The newest superblock on the members that are there.
-    fn ruling(&self) -> Option<Superblock> {
+    pub(super) fn ruling(&self) -> Option<Superblock> {
         let there = (0..self.world.members.member_count() as u8).map(MemberId).filter(|member| self.world.members.is_present(*member));
         there.filter_map(|member| newest_on(self.world.members.member(member))).max_by_key(|superblock| superblock.generation)
     }

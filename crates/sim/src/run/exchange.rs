@@ -138,7 +138,7 @@ impl Run {
                 self.exchange = Some(Exchange { stage: Stage::Away { until: 0 }, ..exchange });
             }
             self.exchange_step()?;
-            self.world.run_while("an exchange", |world| world.unanswered_controls() > 0)?;
+            self.run_while("an exchange", |world| world.unanswered_controls() > 0)?;
         }
     }
 

@@ -12,12 +12,12 @@ impl Run {
     /// Answers everything, flushes, comes to rest and checks.
     pub(super) fn rest(&mut self) -> Result<(), Violation> {
         self.world.command(Control::Scrub(ScrubCommand::Stop));
-        self.world.run_while("draining", |world| world.unanswered() > 0)?;
+        self.run_while("draining", |world| world.unanswered() > 0)?;
         let volume = self.world.model.volumes().keys().next().copied();
         // One whose flushes are known to do something.
         if let Some(volume) = volume.filter(|volume| !self.world.model.heeds_flushes(*volume)) {
             self.world.command(Control::VolumeSync { volume, sync: SyncMode::Standard });
-            self.world.run_while("setting its flushes back", |world| world.unanswered() > 0)?;
+            self.run_while("setting its flushes back", |world| world.unanswered() > 0)?;
         }
         self.world.submit(volume.unwrap_or(VolumeId(1)), Asked::Flush);
         self.world.run_to_rest()?;
@@ -28,12 +28,12 @@ impl Run {
     pub(super) fn shut_down(&mut self) -> Result<(), Violation> {
         let export = self.rng.chance(500);
         self.world.command(Control::Shutdown { export });
-        self.world.run_while("shutting down", |world| world.unanswered() > 0)?;
+        self.run_while("shutting down", |world| world.unanswered() > 0)?;
         for _ in 0..1000 {
             if self.world.under_way() == 0 {
                 break;
             }
-            self.world.turn()?;
+            self.turn()?;
         }
         ensure!(self.world.under_way() == 0, Leak, "{} under way after the shutdown was answered", self.world.under_way());
         self.world.model.shut_down();
@@ -75,7 +75,7 @@ impl Run {
     fn scrub(&mut self) -> Result<(), Violation> {
         for again in [false, true] {
             self.world.command(Control::Scrub(ScrubCommand::Start { unix_s: 0, bytes_per_second: 0 }));
-            self.world.run_while("scrubbing", |world| world.unanswered() > 0 || world.status().scrub.state == ScrubState::Running)?;
+            self.run_while("scrubbing", |world| world.unanswered() > 0 || world.status().scrub.state == ScrubState::Running)?;
             let scrub = self.world.status().scrub;
             ensure!(scrub.state == ScrubState::Completed, Protocol, "the scrub ended as {:?}", scrub.state);
             self.wrong_blocks += scrub.wrong_blocks;
@@ -123,7 +123,7 @@ impl Run {
 
     /// Waits until no member is being rebuilt.
     pub(super) fn rebuild(&mut self) -> Result<(), Violation> {
-        self.world.run_while("rebuilding", |world| world.status().members.iter().any(|member| member.state == "rebuilding"))?;
+        self.run_while("rebuilding", |world| world.status().members.iter().any(|member| member.state == "rebuilding"))?;
         self.heal();
         Ok(())
     }
@@ -136,13 +136,13 @@ impl Run {
             self.world.command(Control::Checkpoint);
         }
         for _ in 0..self.rng.below(400) {
-            if !self.world.turn()? {
+            if !self.turn()? {
                 break;
             }
         }
         self.some_writes()?;
         for _ in 0..self.rng.below(40) {
-            if !self.world.turn()? {
+            if !self.turn()? {
                 break;
             }
         }
@@ -159,7 +159,7 @@ impl Run {
                 let (block, stamp) = (self.rng.below(blocks), u64::MAX / 3 + self.rng.below(1 << 40));
                 self.world.submit(id, Asked::Write { at: block * 8, count: 8, stamps: vec![stamp], fua: false });
             }
-            self.world.run_while("some writes", |world| world.unanswered() > 0)?;
+            self.run_while("some writes", |world| world.unanswered() > 0)?;
         }
         Ok(())
     }
@@ -190,7 +190,7 @@ impl Run {
     fn segments_come_back(&mut self) -> Result<(), Violation> {
         for _ in 0..3 {
             self.world.command(Control::Checkpoint);
-            self.world.run_while("a checkpoint of an empty pool", |world| world.unanswered() > 0)?;
+            self.run_while("a checkpoint of an empty pool", |world| world.unanswered() > 0)?;
             self.rest()?;
         }
         let status = self.world.status();

@@ -164,7 +164,7 @@ impl Run {
             if !restripe.active && self.note_gone()? {
                 return Ok(());
             }
-            if !self.world.turn()? || self.world.under_way() == 0 {
+            if !self.turn()? || self.world.under_way() == 0 {
                 self.world.let_time_pass(PAUSE_NS);
             }
         }

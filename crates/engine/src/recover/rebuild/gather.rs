@@ -9,10 +9,11 @@
 //! Records lie in segments that are used again once everything before them is in a checkpoint: those that are gone can not be
 //! honoured, and blocks they had trimmed come back.
 
-use super::super::chain::{Taken, batches_through};
+use super::super::chain::Taken;
 use super::super::reader::Reader;
 use super::super::replay::shown;
 use super::super::{OpenError, Tables};
+use super::base::Start;
 use super::scan::Scan;
 use super::{RebuildPhase, RebuildProgress};
 use crate::limits::{CLEANED_STREAMS, LBA_BITS, STREAM_CHECKPOINT, USER_STREAMS};
@@ -33,14 +34,37 @@ struct Known {
     compression: Compression,
     dedup: Dedup,
     deleted: bool,
+    /// Operations up to this order are in what is known already.
+    as_of: Order,
+    /// Order of the last change of its size that is known beside that.
+    sized: Order,
     /// Highest block seen, plus one.
     end: u64,
+}
+
+impl Known {
+    /// As an image of the table says that has everything up to `as_of`.
+    fn of(record: VolumeRecord, as_of: Order) -> Self {
+        Self {
+            as_of,
+            deleted: record.state == VolumeState::Deleting,
+            name: Some(record.name),
+            size_bytes: Some(record.size_bytes),
+            read_only: record.read_only,
+            sync: record.sync,
+            compression: record.compression,
+            dedup: record.dedup,
+            ..Self::default()
+        }
+    }
 }
 
 /// Gathers; fills `tables` and returns the volumes whose names or sizes had to be made up, and how many records were honoured.
 pub(super) struct Gather<'g> {
     superblock: &'g Superblock,
     accepted: Order,
+    start: Start,
+    on_checkpoint: bool,
     known: BTreeMap<VolumeId, Known>,
     /// Births of the blocks of each map page, by arena slot.
     births: Vec<[u64; MAP_PAGE_ENTRIES]>,
@@ -52,29 +76,54 @@ pub(super) struct Gather<'g> {
 impl<'g> Gather<'g> {
     /// Everything with an order above `accepted` is left out.
     pub(super) fn new(superblock: &'g Superblock, accepted: Order, map_bytes: u64) -> Self {
-        Self { superblock, accepted, known: BTreeMap::new(), births: Vec::new(), made_up: BTreeSet::new(), records: 0, map_bytes }
+        Self {
+            superblock,
+            accepted,
+            start: Start::default(),
+            on_checkpoint: false,
+            known: BTreeMap::new(),
+            births: Vec::new(),
+            made_up: BTreeSet::new(),
+            records: 0,
+            map_bytes,
+        }
+    }
+
+    /// `tables` are those of a checkpoint: only what is newer counts.
+    pub(super) fn stand_on(&mut self, start: Start, tables: &Tables) {
+        self.start = start;
+        // (Of what the checkpoint shows the births are not known: what comes is newer.)
+        self.births = vec![[0; MAP_PAGE_ENTRIES]; tables.volumes.arena.slots() as usize];
+        self.on_checkpoint = true;
+        self.known = tables.volumes.iter().map(|volume| (volume.record.id, Known::of(volume.record.clone(), start.order))).collect();
     }
 
     /// All three steps.
     pub(super) fn run(&mut self, reader: &mut Reader<'_>, scan: &Scan, tables: &mut Tables, watch: &mut dyn FnMut(RebuildProgress)) -> Result<(), OpenError> {
-        let of = |streams: &'static [usize]| streams.iter().flat_map(|id| &scan.streams[*id]);
-        let moves = || CLEANED_STREAMS.iter().rev().flat_map(|id| &scan.streams[*id]);
+        let first = self.start.first;
+        let of = |streams: &'static [usize]| streams.iter().flat_map(move |id| scan.streams[*id].iter().filter(move |taken| taken.seq >= first[*id]));
+        let moves = || CLEANED_STREAMS.iter().rev().flat_map(move |id| scan.streams[*id].iter().filter(move |taken| taken.seq >= first[*id]));
         let total = (2 * of(&USER_STREAMS).count() + moves().count()) as u64;
         let mut done = 0;
         let mut step = || {
             watch(RebuildProgress { phase: RebuildPhase::Map, done, total });
             done += 1;
         };
-        self.volumes_from_pages(reader, &scan.streams[STREAM_CHECKPOINT])?;
+        if self.start.order == Order(0) {
+            // (What a checkpoint that was not completed has may never have come into force.)
+            let end = self.superblock.checkpoints.iter().flatten().map(|root| root.flushed_seq[STREAM_CHECKPOINT]).max();
+            let batches = &scan.streams[STREAM_CHECKPOINT];
+            self.volumes_from_pages(reader, &batches[..batches.partition_point(|taken| end.is_none_or(|end| taken.seq <= end))])?;
+        }
         for taken in of(&USER_STREAMS).chain(moves()) {
             step();
-            self.blocks_of(reader, taken, scan.remains.contains(&taken.segment), tables)?;
+            self.blocks_of(reader, taken, scan, tables)?;
         }
         let several = CLEANED_STREAMS.iter().filter(|id| !scan.streams[**id].is_empty()).count() > 1;
         for _ in 0..if several { CLEANED_STREAMS.len() } else { 0 } {
             let mut followed = false;
             for taken in moves().filter(|taken| !scan.remains.contains(&taken.segment)) {
-                followed |= self.follow_moves(reader, taken, tables)?;
+                followed |= self.follow_moves(reader, taken, scan, tables)?;
             }
             if !followed {
                 break;
@@ -82,74 +131,75 @@ impl<'g> Gather<'g> {
         }
         for taken in of(&USER_STREAMS) {
             step();
-            self.ranges_of(reader, taken, tables)?;
+            self.ranges_of(reader, taken, scan, tables)?;
         }
         self.settle_volumes(tables);
         Ok(())
     }
 
-    /// The newest image of each page of the volume table.
+    /// The newest image of each page of the volume table that can be read.
     fn volumes_from_pages(&mut self, reader: &mut Reader<'_>, batches: &[Taken]) -> Result<(), OpenError> {
-        let mut pages: BTreeMap<u32, PagePointer> = BTreeMap::new();
+        let mut pages: BTreeMap<u32, Vec<(PagePointer, Order)>> = BTreeMap::new();
         for taken in batches {
             let batch = taken.batch(reader)?;
             for decoded in &batch.entries {
                 if let Entry::Page { object: OBJECT_VOLUMES, index } = decoded.entry {
                     let entry = shown(&reader.codec, &batch, decoded);
-                    pages.insert(index, PagePointer::to(entry.place(), entry.checksum(), taken.row as u16, taken.rows as u16));
+                    let pointer = PagePointer::to(entry.place(), entry.checksum(), taken.row as u16, taken.rows as u16);
+                    pages.entry(index).or_default().push((pointer, batch.frame.header.flushed_through));
                 }
             }
         }
-        let pointers: Vec<PagePointer> = pages.into_values().collect();
-        for page in reader.pages(&pointers)?.into_iter().flatten() {
-            for record in decode_volumes(&page).unwrap_or_default().into_iter().flatten() {
-                let deleted = record.state == VolumeState::Deleting;
-                let known = Known {
-                    name: Some(record.name),
-                    size_bytes: Some(record.size_bytes),
-                    read_only: record.read_only,
-                    sync: record.sync,
-                    compression: record.compression,
-                    dedup: record.dedup,
-                    deleted,
-                    end: 0,
-                };
-                self.known.insert(record.id, known);
+        let root = self.superblock.checkpoints.iter().flatten().map(|root| root.order).max().unwrap_or_default();
+        for images in pages.into_values() {
+            for (age, (pointer, as_of)) in images.into_iter().rev().enumerate() {
+                let Some(page) = reader.pages(&[pointer])?.pop().flatten() else { continue };
+                let Ok(records) = decode_volumes(&page) else { continue };
+                // The newest one is that of the last checkpoint.
+                let as_of = if age == 0 { root.max(as_of) } else { as_of };
+                self.known.extend(records.into_iter().flatten().map(|record| (record.id, Known::of(record, as_of))));
+                break;
             }
         }
         Ok(())
     }
 
     /// The entries of a batch. What `remains` of a segment whose extents another one has since is no place for a block.
-    fn blocks_of(&mut self, reader: &mut Reader<'_>, taken: &Taken, remains: bool, tables: &mut Tables) -> Result<(), OpenError> {
-        let through = batches_through(self.superblock, taken.epoch).min(self.accepted);
-        let batch = taken.batch(reader)?;
+    fn blocks_of(&mut self, reader: &mut Reader<'_>, taken: &Taken, scan: &Scan, tables: &mut Tables) -> Result<(), OpenError> {
+        let through = scan.through(self.superblock, taken.epoch).min(self.accepted);
+        let (batch, remains) = (taken.batch(reader)?, scan.remains.contains(&taken.segment));
         for decoded in &batch.entries {
             match &decoded.entry {
                 Entry::Data { .. } | Entry::Move { .. } if remains => {}
-                Entry::Data { volume, lba, birth } | Entry::Reference { volume, lba, birth, .. } if *birth <= through => {
+                Entry::Data { volume, lba, birth } | Entry::Reference { volume, lba, birth, .. } if self.counts(*birth, through) => {
                     self.install(*volume, *lba, *birth, shown(&reader.codec, &batch, decoded), tables)?;
                 }
                 Entry::Move { volume, lba, birth, from } if *birth <= through => {
                     let entry = shown(&reader.codec, &batch, decoded);
-                    if !self.follow((*volume, *lba), (*birth, *from), entry, tables) {
+                    // A checkpoint shows where everything was: a block that is not moved on from there is newer, or was moved before.
+                    if !self.follow((*volume, *lba), (*birth, *from), entry, tables) && !self.on_checkpoint {
                         self.install(*volume, *lba, *birth, entry, tables)?;
                     }
                 }
-                Entry::Fill { volume, lba, birth, state } if *birth <= through => {
+                Entry::Fill { volume, lba, birth, state } if self.counts(*birth, through) => {
                     let entry = if *state == FillState::Ones { MapEntry::ONES } else { MapEntry::ZERO };
                     self.install(*volume, *lba, *birth, entry, tables)?;
                 }
-                Entry::Volume { volume, order, change } if *order <= through => self.change(*volume, change),
+                Entry::Volume { volume, order, change } if self.counts(*order, through) => self.change(*volume, *order, change),
                 _ => {}
             }
         }
         Ok(())
     }
 
+    /// True if what has this order or birth counts.
+    fn counts(&self, order: Order, through: Order) -> bool {
+        self.start.order < order && order <= through
+    }
+
     /// Goes on to where the blocks of a batch were moved out of the places that are shown. True if there were any.
-    fn follow_moves(&mut self, reader: &mut Reader<'_>, taken: &Taken, tables: &mut Tables) -> Result<bool, OpenError> {
-        let through = batches_through(self.superblock, taken.epoch).min(self.accepted);
+    fn follow_moves(&mut self, reader: &mut Reader<'_>, taken: &Taken, scan: &Scan, tables: &mut Tables) -> Result<bool, OpenError> {
+        let through = scan.through(self.superblock, taken.epoch).min(self.accepted);
         let batch = taken.batch(reader)?;
         let mut followed = false;
         for decoded in &batch.entries {
@@ -178,16 +228,19 @@ impl<'g> Gather<'g> {
         true
     }
 
-    /// A volume operation. The page of the table may be newer than it: both then say the same, as operations are idempotent in their order.
-    fn change(&mut self, volume: VolumeId, change: &VolumeChange) {
-        self.records += 1;
+    /// A volume operation. What the image of the table has already does not count again: an operation that came later may be in the image alone.
+    fn change(&mut self, volume: VolumeId, order: Order, change: &VolumeChange) {
         let known = self.known.entry(volume).or_default();
+        if order <= known.as_of {
+            return;
+        }
+        self.records += 1;
         match change {
             VolumeChange::Create { name, size_bytes } => {
                 known.name.get_or_insert_with(|| name.clone());
                 known.size_bytes.get_or_insert(*size_bytes);
             }
-            VolumeChange::Resize { size_bytes } => known.size_bytes = Some(*size_bytes),
+            VolumeChange::Resize { size_bytes } => (known.size_bytes, known.sized) = (Some(*size_bytes), order),
             VolumeChange::Delete => known.deleted = true,
             VolumeChange::SetReadOnly(read_only) => known.read_only = *read_only,
             VolumeChange::SetSync(sync) => known.sync = *sync,
@@ -223,16 +276,16 @@ impl<'g> Gather<'g> {
         Ok(())
     }
 
-    fn ranges_of(&mut self, reader: &mut Reader<'_>, taken: &Taken, tables: &mut Tables) -> Result<(), OpenError> {
-        let through = batches_through(self.superblock, taken.epoch).min(self.accepted);
+    fn ranges_of(&mut self, reader: &mut Reader<'_>, taken: &Taken, scan: &Scan, tables: &mut Tables) -> Result<(), OpenError> {
+        let through = scan.through(self.superblock, taken.epoch).min(self.accepted);
         for decoded in &taken.batch(reader)?.entries {
             match &decoded.entry {
-                Entry::Range { volume, lba, count, order, state } if *order <= through => {
+                Entry::Range { volume, lba, count, order, state } if self.counts(*order, through) => {
                     self.records += 1;
                     let entry = if *state == RangeState::Zero { MapEntry::ZERO } else { MapEntry::HOLE };
                     self.clear(*volume, lba.0, lba.0.saturating_add(*count), *order, entry, tables);
                 }
-                Entry::Volume { volume, order, change: VolumeChange::Resize { size_bytes } } if *order <= through => {
+                Entry::Volume { volume, order, change: VolumeChange::Resize { size_bytes } } if self.counts(*order, through) => {
                     self.clear(*volume, size_bytes / BLOCK_BYTES, 1 << LBA_BITS, *order, MapEntry::HOLE, tables);
                 }
                 _ => {}
@@ -263,14 +316,36 @@ impl<'g> Gather<'g> {
         }
     }
 
+    /// The end of what was written behind a block by orders above this one, in blocks.
+    fn written_beyond(&self, volume: VolumeId, first: u64, since: Order, tables: &mut Tables) -> Option<u64> {
+        let page = MAP_PAGE_ENTRIES as u64;
+        let (v, _) = tables.volumes.get_mut(volume)?;
+        let (mut next, mut end) = (first / page, None);
+        while let Some(index) = v.map.next_page(next, u64::from(u32::MAX)) {
+            next = index + 1;
+            let births = v.map.slot(index).and_then(|slot| self.births.get(slot.0 as usize));
+            let newer = |(at, born): (u64, &u64)| (*born > since.0 && index * page + at >= first).then_some(index * page + at + 1);
+            end = births.and_then(|births| (0..).zip(births).filter_map(newer).last()).or(end);
+        }
+        end
+    }
+
     /// Names and sizes; deleted volumes go, and blocks beyond a known size.
     fn settle_volumes(&mut self, tables: &mut Tables) {
         let known = std::mem::take(&mut self.known);
         let mut names: BTreeSet<String> = BTreeSet::new();
         // The newest first: of volumes with one name it is the one that was there last.
         for (id, known) in known.into_iter().rev() {
-            let blocks = known.size_bytes.map(|s| s / BLOCK_BYTES);
-            let cut = if known.deleted { Some(0) } else { blocks };
+            let mut size_bytes = known.size_bytes;
+            if let Some(size) = size_bytes.as_mut() {
+                // It was larger when they were written, and nobody knows how large.
+                let beyond = self.written_beyond(id, *size / BLOCK_BYTES, known.as_of.max(known.sized), tables);
+                if let Some(end) = beyond.filter(|_| !known.deleted) {
+                    *size = end * BLOCK_BYTES;
+                    self.made_up.insert(id);
+                }
+            }
+            let cut = if known.deleted { Some(0) } else { size_bytes.map(|s| s / BLOCK_BYTES) };
             if let Some(cut) = cut {
                 self.clear(id, cut, 1 << LBA_BITS, Order(u64::MAX), MapEntry::HOLE, tables);
             }
@@ -280,7 +355,7 @@ impl<'g> Gather<'g> {
                 continue;
             }
             let name = known.name.filter(|name| names.insert(name.clone()));
-            if name.is_none() || known.size_bytes.is_none() {
+            if name.is_none() || size_bytes.is_none() {
                 self.made_up.insert(id);
             }
             let record = VolumeRecord {
@@ -290,7 +365,7 @@ impl<'g> Gather<'g> {
                 sync: known.sync,
                 compression: known.compression,
                 dedup: known.dedup,
-                size_bytes: known.size_bytes.unwrap_or(known.end.max(1) * BLOCK_BYTES),
+                size_bytes: size_bytes.unwrap_or(known.end.max(1) * BLOCK_BYTES),
                 name: name.unwrap_or_else(|| format!("recovered-{id}")),
             };
             if tables.volumes.get(id).is_none() {

@@ -1,5 +1,8 @@
 //! What was durable and is not there, from two sides: the rows that can not be read (gaps), and the numbers that are missing.
 //!
+//! Where the rebuild stands on a checkpoint ([`super::base`]) its maps know better: of what is older only a gap counts in which they show something. (Without one, what
+//! is left of a segment that was given up counts as well: after a discard that a power cut broke off, or on a member that was away when the others discarded it.)
+//!
 //! 1 A *gap* behind a readable batch of its segment is of that batch's stream. One at row 0 has a number only from the first batch behind it; where the pool's roots do not
 //!   vouch for that number, that batch may be of a former life and the gap what a crash left of a new one. So it counts only if something of the segment is still in use.
 //! 2 No segment from the oldest root's replay position on is used again, so from there up to the highest flushed number every *number* must be there. This finds what no
@@ -12,18 +15,30 @@ use super::super::{OpenError, Tables};
 use super::SEQ_LEAP;
 use super::scan::{Gap, Scan};
 use crate::limits::{STREAM_CHECKPOINT, STREAMS};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::{CheckpointRoot, Superblock};
-use windrow_units::{SegmentId, Seq};
+use windrow_units::{FULL_BLOCK_UNITS, SegmentId, Seq};
 
 /// Lists everything that was durable and is missing. `tables` show what is in use.
-pub(super) fn list(reader: &mut Reader<'_>, superblock: &Superblock, found: &Scan, tables: &Tables) -> Result<Vec<Loss>, OpenError> {
+/// `on_checkpoint`: they come from a checkpoint, so that they refer to what is lost as well.
+pub(super) fn list(reader: &mut Reader<'_>, superblock: &Superblock, found: &Scan, on_checkpoint: bool, tables: &Tables) -> Result<Vec<Loss>, OpenError> {
     let live = live_segments(tables);
+    let held = on_checkpoint.then(|| holds(tables, &found.gaps));
     let mut all = Vec::new();
     for stream in STREAMS {
         let search = Search { superblock, stream, batches: &found.streams[stream], flushed: found.flushed[stream] };
         let floor = search.floor();
-        let mut losses: Vec<Loss> = found.gaps.iter().filter_map(|gap| search.of_gap(gap, floor, &live)).collect();
+        let mut losses = Vec::new();
+        for (at, gap) in found.gaps.iter().enumerate() {
+            let use_of = match held.as_ref().and_then(|held| held.get(at)) {
+                Some(true) => Use::Certain,
+                Some(false) => Use::None,
+                None if live.contains(&gap.segment) => Use::Certain,
+                None => Use::Unknown,
+            };
+            losses.extend(search.of_gap(gap, floor, use_of));
+        }
         if stream != STREAM_CHECKPOINT {
             for hole in floor.map(|floor| search.holes(floor)).unwrap_or_default() {
                 search.add_hole(reader, hole, &mut losses)?;
@@ -34,11 +49,43 @@ pub(super) fn list(reader: &mut Reader<'_>, superblock: &Superblock, found: &Sca
     Ok(all)
 }
 
+/// Of each gap whether the tables show something in it.
+fn holds(tables: &Tables, gaps: &[Gap]) -> Vec<bool> {
+    let mut holds = vec![false; gaps.len()];
+    let mut by_segment: BTreeMap<SegmentId, Vec<usize>> = BTreeMap::new();
+    for (at, gap) in gaps.iter().enumerate() {
+        by_segment.entry(gap.segment).or_default().push(at);
+    }
+    for entry in entries(tables) {
+        for at in by_segment.get(&tables.codec.segment(entry.place())).into_iter().flatten() {
+            let row_units = u64::from(tables.zones.shape(gaps[*at].segment).data) * u64::from(FULL_BLOCK_UNITS);
+            let (first, offset) = (u64::from(gaps[*at].row) * row_units, tables.codec.offset_units(entry.place()));
+            holds[*at] |= offset < u64::from(gaps[*at].end_row) * row_units && first < offset + u64::from(entry.length_units());
+        }
+    }
+    holds
+}
+
+/// All entries with a payload.
+fn entries(tables: &Tables) -> impl Iterator<Item = MapEntry> {
+    let volumes = &tables.volumes;
+    volumes.with_hidden().flat_map(|v| v.map.entries(&volumes.arena)).filter(MapEntry::has_payload)
+}
+
 /// The segments in which something lies that the maps show.
 fn live_segments(tables: &Tables) -> BTreeSet<SegmentId> {
-    let volumes = &tables.volumes;
-    let entries = volumes.with_hidden().flat_map(|v| v.map.entries(&volumes.arena));
-    entries.filter(|entry| entry.has_payload()).map(|entry| tables.codec.segment(entry.place())).collect()
+    entries(tables).map(|entry| tables.codec.segment(entry.place())).collect()
+}
+
+/// Whether something in a gap is in use.
+#[derive(Clone, Copy)]
+enum Use {
+    /// It is, or something else in its segment.
+    Certain,
+    /// The maps show nothing there.
+    None,
+    /// Nobody knows.
+    Unknown,
 }
 
 /// One stream.
@@ -65,18 +112,24 @@ impl Search<'_> {
     }
 
     /// The loss that a gap is, if it held something of this stream that was durable.
-    fn of_gap(&self, gap: &Gap, floor: Option<Seq>, live: &BTreeSet<SegmentId>) -> Option<Loss> {
+    fn of_gap(&self, gap: &Gap, floor: Option<Seq>, use_of: Use) -> Option<Loss> {
         let behind = gap.behind.filter(|(stream, seq)| usize::from(*stream) == self.stream && seq.0 > 1).map(|(_, seq)| Seq(seq.0 - 1));
-        let (first, last) = if gap.seq.0 > 0 {
+        let has_number = gap.seq.0 > 0;
+        let (first, last) = if has_number {
             // An earlier rebuild leapt over the numbers behind the ends of its day: those never existed.
             let existed = behind.is_some() || self.flushed.0.saturating_sub(gap.seq.0) < SEQ_LEAP / 2;
             (usize::from(gap.stream) == self.stream && existed).then_some((gap.seq, behind.unwrap_or(gap.seq)))?
         } else {
             let last = behind?;
-            let vouched = floor.is_some_and(|floor| last >= floor);
-            (vouched || live.contains(&gap.segment)).then_some((last, last))?
+            (last, last)
         };
-        let counts = first <= self.flushed && !self.is_there(first);
+        let is_used = match use_of {
+            Use::Certain => true,
+            Use::Unknown => has_number,
+            Use::None => false,
+        };
+        let vouched = floor.is_some_and(|floor| last >= floor);
+        let counts = first <= self.flushed && !self.is_there(first) && (vouched || is_used);
         counts.then(|| Loss { segment: gap.segment, row: gap.row, end_row: gap.end_row, ..self.loss(first, last.min(self.flushed)) })
     }
 

@@ -13,13 +13,13 @@
 //!   records count where they can be read. Of the newer life everything counts, and what is missing is listed, as in any other segment.
 
 use super::super::OpenError;
-use super::super::chain::{Durable, Taken, fence_of};
+use super::super::chain::{Durable, Taken, batches_through, fence_of};
 use super::super::judge::Found;
 use super::super::reader::Reader;
 use super::super::redundancy::verify_payload;
 use super::{RebuildPhase, RebuildProgress};
-use crate::limits::{REPLAY_TABLE_BYTES, STREAMS};
-use std::collections::BTreeSet;
+use crate::limits::{REPLAY_TABLE_BYTES, STREAMS, USER_STREAMS};
+use std::collections::{BTreeMap, BTreeSet};
 use windrow_io::Buf;
 use windrow_layout::batch::HeaderFrame;
 use windrow_layout::superblock::Superblock;
@@ -89,6 +89,8 @@ pub(super) struct Scan {
     /// Segments that are remains.
     pub(super) remains: BTreeSet<SegmentId>,
     lives: Vec<Option<Life>>,
+    /// The first order that batches of users of each epoch bring.
+    firsts: BTreeMap<Epoch, Order>,
     pub(super) void_batches: u64,
     pub(super) torn_batches: u64,
 }
@@ -108,6 +110,7 @@ pub(super) fn scan(reader: &mut Reader<'_>, superblock: &Superblock, watch: &mut
         unreadable: BTreeSet::new(),
         remains: BTreeSet::new(),
         lives: vec![None; count as usize],
+        firsts: BTreeMap::new(),
         void_batches: 0,
         torn_batches: 0,
     };
@@ -137,10 +140,23 @@ pub(super) fn scan(reader: &mut Reader<'_>, superblock: &Superblock, watch: &mut
         scan.drop_void(superblock, stream);
         scan.drop_torn(reader, stream, durable.seqs[stream])?;
     }
+    for taken in USER_STREAMS.iter().flat_map(|stream| &scan.streams[*stream]) {
+        for (order, _) in &taken.orders {
+            let first = scan.firsts.entry(taken.epoch).or_insert(Order(*order));
+            *first = Order(*order).min(*first);
+        }
+    }
     Ok(scan)
 }
 
 impl Scan {
+    /// The last order or birth that counts in batches of an epoch. What a start refused is void also when its fence is not kept any more: later epochs have given those
+    /// orders again.
+    pub(super) fn through(&self, superblock: &Superblock, epoch: Epoch) -> Order {
+        let later = self.firsts.range(epoch.next()..).map(|(_, first)| Order(first.0.saturating_sub(1))).min();
+        batches_through(superblock, epoch).min(later.unwrap_or(Order(u64::MAX)))
+    }
+
     fn segment(
         &mut self,
         reader: &mut Reader<'_>,
@@ -162,9 +178,11 @@ impl Scan {
             let Some((frame, block)) = header else {
                 let starts: Vec<u32> = ((row + 1).next_multiple_of(shape.chunk_rows)..shape.rows).step_by(shape.chunk_rows as usize).collect();
                 let later = |frame: &HeaderFrame| frame.header.shape == shape && last.as_ref().is_none_or(|l| is_later(l, frame));
-                let stream = last.as_ref().map_or(0, |l| l.header.stream.0);
-                let seq = last.as_ref().map_or(Seq(0), |l| l.header.seq.next());
                 let found = reader.headers(segment, &starts, later)?.into_iter().min_by_key(|f| f.header.row);
+                // More numbers than rows are missing: what comes next is of a newer life whose beginning is not there, and what came before is dead.
+                let same_life = last.as_ref().filter(|l| found.as_ref().is_none_or(|f| f.header.seq.0 - l.header.seq.0 <= u64::from(f.header.row - row) + 1));
+                let stream = same_life.map_or(0, |l| l.header.stream.0);
+                let seq = same_life.map_or(Seq(0), |l| l.header.seq.next());
                 let end_row = found.as_ref().map_or_else(|| shape.chunk_end(row), |f| f.header.row);
                 let behind = found.as_ref().map(|f| (f.header.stream.0, f.header.seq));
                 if found.is_some() || last.is_some() {

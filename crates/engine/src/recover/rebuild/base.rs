@@ -1,0 +1,168 @@
+//! What a rebuild stands on: the newest checkpoint that can be read as a whole, if there is one. Often only what came after it is lost.
+//!
+//! Then it has everything up to its order for certain, trims, zeroes, deletions and references to shared content included, and what moved before it: of batches only
+//! what is newer counts. Where the newest version of a block lay in a batch that is gone, the checkpoint still shows that place, and reads of it are errors: no older
+//! version takes it. What it refers to can not have been used again, as no younger checkpoint was ever in force.
+
+use super::super::load;
+use super::super::pages::recovery_bytes;
+use super::super::reader::Reader;
+use super::super::tables::drop_index_pages;
+use super::super::{OpenError, Tables, victim_rule};
+use super::scan::Scan;
+use crate::checkpoint::Loaded;
+use crate::map::PageSlot;
+use crate::segment::Segments;
+use crate::volume::Volumes;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use windrow_layout::map_entry::MapEntry;
+use windrow_layout::superblock::{CheckpointRoot, Superblock};
+use windrow_units::{MAX_STREAMS, Order, SegmentId, Seq};
+
+/// Where what counts of batches begins.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Start {
+    /// Orders and births up to this one do not count: all of that is known.
+    pub(super) order: Order,
+    /// Of each stream, batches of moves with lower numbers do not count.
+    pub(super) first: [Seq; MAX_STREAMS],
+}
+
+/// What a rebuild begins with.
+pub(super) struct Ground {
+    /// Number of the checkpoint, 0 without one.
+    pub(super) checkpoint: u64,
+    pub(super) start: Start,
+    /// Its tables, or empty ones.
+    pub(super) tables: Tables,
+    pub(super) former: Option<Former>,
+}
+
+impl Ground {
+    /// The newest checkpoint, if one can be read as a whole.
+    ///
+    /// # Errors
+    /// [`OpenError::MapMemory`] if its maps are larger than the bound.
+    pub(super) fn find(reader: &mut Reader<'_>, superblock: &Superblock, map_bytes: u64) -> Result<Self, OpenError> {
+        match load::newest_checkpoint(reader, superblock, map_bytes, &mut Default::default()) {
+            Ok((tables, loaded, root)) => Ok(Base { root, tables, loaded }.into_ground(superblock)),
+            Err(error @ OpenError::MapMemory { .. }) => Err(error),
+            Err(_) => Ok(Self::bare(reader, superblock, map_bytes)),
+        }
+    }
+
+    /// No checkpoint.
+    pub(super) fn bare(reader: &Reader<'_>, superblock: &Superblock, map_bytes: u64) -> Self {
+        let segments = Segments::new(reader.zones, victim_rule(&superblock.properties));
+        let volumes = Volumes::new(recovery_bytes(map_bytes));
+        let tables = Tables { zones: reader.zones.clone(), codec: reader.codec, segments, volumes };
+        Self { checkpoint: 0, start: Start::default(), tables, former: None }
+    }
+}
+
+/// A checkpoint.
+struct Base {
+    root: CheckpointRoot,
+    tables: Tables,
+    loaded: Loaded,
+}
+
+impl Base {
+    /// Where what is not in it begins.
+    fn start(&self) -> Start {
+        let first = self.root.replay.map(|position| if position.segment == SegmentId::NONE { Seq(0) } else { position.seq });
+        Start { order: self.root.order, first }
+    }
+
+    /// The segments to which it refers.
+    fn used(&self) -> BTreeSet<SegmentId> {
+        let (volumes, codec) = (&self.tables.volumes, self.tables.codec);
+        let entries = volumes.with_hidden().flat_map(|v| v.map.entries(&volumes.arena)).filter(MapEntry::has_payload);
+        let pages = (0..volumes.arena.slots()).filter_map(|slot| volumes.arena.meta(PageSlot(slot))).map(|meta| &meta.pointer);
+        let pointers = self.loaded.tables.values().flatten().chain(self.loaded.leaves.values()).chain(&self.loaded.list).chain(pages);
+        entries.map(|entry| entry.place()).chain(pointers.filter(|p| p.present).map(|p| p.place)).map(|place| codec.segment(place)).collect()
+    }
+
+    /// Its tables as if they had been gathered: no segment is in use, and no page has an image. Pages of the index of deduplication are left out: it begins anew.
+    fn into_ground(self, superblock: &Superblock) -> Ground {
+        let start = self.start();
+        let used = self.used();
+        let mut tables = self.tables;
+        let segments = Segments::new(&tables.zones, victim_rule(&superblock.properties));
+        let former = Former { segments: std::mem::replace(&mut tables.segments, segments), used };
+        tables.volumes.arena.forget_images();
+        drop_index_pages(&mut tables, 0, Order(0));
+        Ground { checkpoint: self.root.id, start, tables, former: Some(former) }
+    }
+}
+
+/// Segments as the checkpoint knew them.
+pub(super) struct Former {
+    segments: Segments,
+    /// Those to which it refers.
+    used: BTreeSet<SegmentId>,
+}
+
+impl Former {
+    /// True if the checkpoint refers to something in it.
+    pub(super) fn is_used(&self, id: SegmentId) -> bool {
+        self.used.contains(&id)
+    }
+
+    /// What can not be read of segments in which something is in use is a part of them all the same, batch by batch: payload in it may still be readable. (Not where a
+    /// segment was used again since: then nothing of what it held is in use.)
+    pub(super) fn enter(&self, found: &Scan, tables: &mut Tables) {
+        let mut last: BTreeMap<SegmentId, u64> = BTreeMap::new();
+        let volumes = &tables.volumes;
+        for entry in volumes.with_hidden().flat_map(|v| v.map.entries(&volumes.arena)).filter(MapEntry::has_payload) {
+            let block = last.entry(tables.codec.segment(entry.place())).or_default();
+            *block = tables.codec.block(entry.place()).max(*block);
+        }
+        let again = self.used_again(found);
+        last.retain(|id, _| self.is_used(*id) && !again.contains(id));
+        for gap in found.gaps.iter().filter(|gap| last.contains_key(&gap.segment)) {
+            self.copy(gap.segment, gap.row..gap.end_row, tables);
+        }
+        for (id, block) in &last {
+            let former = self.segments.get(*id);
+            let end = former.next_start(tables.zones.shape(*id).row_hint(*block)).min(former.filled_rows);
+            let segment = tables.segments.get_mut(*id);
+            let filled = segment.filled_rows;
+            if filled >= end {
+                continue;
+            }
+            if filled == 0 {
+                segment.stream = former.stream;
+            }
+            segment.filled_rows = end;
+            segment.last_seq = segment.last_seq.max(former.last_seq);
+            segment.last_checkpoint = segment.last_checkpoint.max(former.last_checkpoint);
+            tables.segments.mark_dirty(*id);
+            self.copy(*id, filled..end, tables);
+        }
+    }
+
+    /// Segments that bear batches of another stream, or only newer ones, than the checkpoint knew there.
+    fn used_again(&self, found: &Scan) -> BTreeSet<SegmentId> {
+        let mut first: BTreeMap<SegmentId, (usize, Seq)> = BTreeMap::new();
+        for (stream, batches) in found.streams.iter().enumerate() {
+            for taken in batches.iter().filter(|taken| self.is_used(taken.segment)) {
+                let (of, seq) = first.entry(taken.segment).or_insert((stream, taken.seq));
+                (*of, *seq) = if *of == stream { (stream, taken.seq.min(*seq)) } else { (usize::MAX, Seq(0)) };
+            }
+        }
+        let differs = |id: &SegmentId, (stream, seq): &(usize, Seq)| {
+            let former = self.segments.get(*id);
+            *stream != usize::from(former.stream) || *seq > former.last_seq
+        };
+        first.into_iter().filter(|(id, of)| differs(id, of)).map(|(id, _)| id).collect()
+    }
+
+    fn copy(&self, id: SegmentId, rows: Range<u32>, tables: &mut Tables) {
+        let (former, segment) = (self.segments.get(id), tables.segments.get_mut(id));
+        for row in rows.start..rows.end.min(former.filled_rows) {
+            segment.starts[row as usize / 64] |= former.starts[row as usize / 64] & 1 << (row % 64);
+        }
+    }
+}
