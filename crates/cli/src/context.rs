@@ -31,6 +31,11 @@ impl PoolPlace {
         PoolTarget { name: name.map(str::to_owned), members: self.members.clone(), dirs: self.dir.clone() }
     }
 
+    /// True if members or folders are named: the pool that lies there is meant, and no other one of its name.
+    fn is_named(&self) -> bool {
+        !self.members.is_empty() || !self.dir.is_empty()
+    }
+
     /// The control socket of the pool `name`.
     pub fn control_socket(&self, name: &str) -> PathBuf {
         self.control.clone().unwrap_or_else(|| paths::control_socket(&paths::run_dir(), name))
@@ -42,15 +47,54 @@ pub fn registry() -> Registry {
     Registry::new(&paths::state_dir())
 }
 
-/// A daemon that answers for this pool.
-///
-/// # Errors
-/// Others could have put its socket there.
-pub fn daemon_of(name: &str, place: &PoolPlace) -> Result<Option<ControlClient>, Failure> {
+/// Whoever listens at the socket of this name.
+fn connect(name: &str, place: &PoolPlace) -> Result<Option<ControlClient>, Failure> {
     if place.control.is_none() && paths::trusted_run_dir()?.is_none() {
         return Ok(None);
     }
     Ok(ControlClient::connect(&place.control_socket(name)))
+}
+
+/// The report of the pool that a daemon serves.
+pub fn report_of(daemon: &mut ControlClient) -> Result<PoolReport, Failure> {
+    report_in(daemon.ask(Command::Status)?)
+}
+
+/// A daemon that answers for this pool.
+///
+/// # Errors
+/// Others could have put its socket there. Members or folders are named, and the pool there is not the one that the daemon serves under the name.
+pub fn daemon_of(name: &str, place: &PoolPlace) -> Result<Option<ControlClient>, Failure> {
+    let Some(mut daemon) = connect(name, place)? else { return Ok(None) };
+    if place.is_named() {
+        let found = offline::locate(&place.target(Some(name)), &registry())?;
+        let served = report_of(&mut daemon)?;
+        if served.pool != found.pool {
+            let why = format!("a daemon serves pool {} by this name, and the members that are named are those of pool {}", served.pool, found.pool);
+            let remedy = format!("name the one at rest by its identifier, {}, or leave --members and --dir out if the served one is meant", found.pool);
+            return Err(Failure::new(id::POOL_UNKNOWN, format!("cannot tell which pool '{name}' is meant"), why).remedy(remedy));
+        }
+    }
+    Ok(Some(daemon))
+}
+
+/// True if a daemon serves this very pool.
+pub fn is_served(found: &FoundPool, place: &PoolPlace) -> Result<bool, Failure> {
+    let daemon = connect(&found.name, place)?;
+    Ok(daemon.map(|mut daemon| report_of(&mut daemon)).transpose()?.is_some_and(|report| report.pool == found.pool))
+}
+
+/// The members of a pool that is to be at rest. That a daemon serves another pool of its name is nothing to a pool whose members are named.
+///
+/// # Errors
+/// A daemon serves it (`what` is said then), or it is not found.
+pub fn at_rest(what: &str, name: &str, place: &PoolPlace) -> Result<FoundPool, Failure> {
+    let busy = || Failure::new(id::POOL_BUSY, what, "a daemon serves it").remedy("stop the daemon first");
+    if !place.is_named() && connect(name, place)?.is_some() {
+        return Err(busy());
+    }
+    let found = offline::locate(&place.target(Some(name)), &registry())?;
+    if place.is_named() && is_served(&found, place)? { Err(busy()) } else { Ok(found) }
 }
 
 /// Asks the daemon; if there is none, opens the pool, does it, and closes the pool again.
@@ -101,7 +145,7 @@ impl OpenedAtRest {
     /// Opens the pool with the exports that are known of it.
     pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Result<Self, Failure> {
         let opened = offline::open(found, registry, request)?;
-        let exports = registry.load(&found.name)?.map(|entry| entry.exports).unwrap_or_default();
+        let exports = registry.load_of(&found.name, found.pool)?.map(|entry| entry.exports).unwrap_or_default();
         let options = HostOptions { exports, ..HostOptions::default() };
         let pool = Pool::start(opened.engine, opened.members, opened.buffers, options)?;
         Ok(Self { pool, report: opened.report, name: found.name.clone() })
@@ -115,7 +159,11 @@ impl OpenedAtRest {
 
 /// The report of a pool, served or not.
 pub fn status(name: &str, place: &PoolPlace) -> Result<PoolReport, Failure> {
-    match ask(name, place, Command::Status)? {
+    report_in(ask(name, place, Command::Status)?)
+}
+
+fn report_in(reply: Reply) -> Result<PoolReport, Failure> {
+    match reply {
         Reply::Pool(report) => Ok(*report),
         _ => Err(unexpected()),
     }

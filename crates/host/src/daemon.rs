@@ -97,9 +97,15 @@ impl Daemon {
     /// Changes the exports and keeps them. The lock comes first: of two changes at once the older table would else be the one that is kept.
     fn change_exports(&self, change: impl FnOnce(&Pool) -> Result<ExportTable, Failure>) -> Result<Reply, Failure> {
         let _one = lock(&self.keeping);
-        let exports = change(&self.pool)?;
         if let Some(registry) = &self.registry {
-            let mut entry = self.entry(registry, &report(&self.pool)?)?;
+            registry.must_be_free("cannot change the exports", &self.name, report(&self.pool)?.pool)?;
+        }
+        self.keep_exports(change(&self.pool)?)
+    }
+
+    fn keep_exports(&self, exports: ExportTable) -> Result<Reply, Failure> {
+        let Some(registry) = &self.registry else { return Ok(Reply::Done) };
+        if let Some(mut entry) = self.entry(registry, &report(&self.pool)?)? {
             entry.exports = exports;
             registry.save(&entry)?;
         }
@@ -119,7 +125,8 @@ impl Daemon {
         let _one = lock(&self.keeping);
         let report = look()?;
         let Some(registry) = &self.registry else { return Ok(report) };
-        let kept = self.entry(registry, &report).and_then(|mut entry| {
+        let kept = self.entry(registry, &report).and_then(|entry| {
+            let Some(mut entry) = entry else { return Ok(()) };
             let is_away = report.members.iter().any(|member| member.path.is_empty() && member.state != "removed");
             entry.set_members(member_paths(&report), is_away);
             registry.save(&entry)
@@ -130,13 +137,19 @@ impl Daemon {
         })
     }
 
-    fn entry(&self, registry: &Registry, report: &PoolReport) -> Result<PoolEntry, Failure> {
-        Ok(registry.load(&self.name)?.unwrap_or_else(|| PoolEntry::new(&self.name, report.pool, member_paths(report))))
+    /// What is known of the pool. Nothing is kept of one that was named by its members while another pool of its name is known.
+    fn entry(&self, registry: &Registry, report: &PoolReport) -> Result<Option<PoolEntry>, Failure> {
+        let known = registry.load(&self.name)?.unwrap_or_else(|| PoolEntry::new(&self.name, report.pool, member_paths(report)));
+        Ok(Some(known).filter(|entry| entry.pool == report.pool))
     }
 
     fn delete_volume(&self, name: &str) -> Result<Reply, Failure> {
         delete_volume(&self.pool, name)?;
-        self.change_exports(|pool| Ok(pool.forget_volume(name)))
+        let _one = lock(&self.keeping);
+        self.keep_exports(self.pool.forget_volume(name)).map_err(|failure| {
+            let what = format!("volume '{name}' is deleted, but its exports could not be forgotten");
+            Failure::new(id::LOCAL_FILE, what, format!("{}: {}", failure.what, failure.why)).remedy(failure.remedy)
+        })
     }
 }
 

@@ -84,6 +84,28 @@ impl Registry {
         if entry.schema == SCHEMA { Ok(Some(entry)) } else { Err(failure(format!("its schema is {}, not {SCHEMA}", entry.schema))) }
     }
 
+    /// The entry of this very pool: what is known of another one of its name does not count.
+    pub fn load_of(&self, name: &str, pool: Uuid) -> Result<Option<PoolEntry>, Failure> {
+        Ok(self.load(name)?.filter(|entry| entry.pool == pool))
+    }
+
+    /// That something can be kept of this pool; `what` fails if not.
+    ///
+    /// # Errors
+    /// Another pool of its name is known: where that one's members are, and its exports, would be forgotten.
+    pub fn must_be_free(&self, what: &str, name: &str, pool: Uuid) -> Result<(), Failure> {
+        match self.load(name)?.filter(|entry| entry.pool != pool) {
+            None => Ok(()),
+            Some(known) => {
+                let remedy = format!(
+                    "export or destroy that one; or, if nobody needs it any more, remove {}, or import or serve this one with --force",
+                    self.path(name).display()
+                );
+                Err(Failure::new(id::LOCAL_FILE, what, format!("another pool of the name '{name}' is known here ({})", known.pool)).remedy(remedy))
+            }
+        }
+    }
+
     /// All entries that can be read, by name.
     pub fn all(&self) -> Vec<PoolEntry> {
         let Ok(files) = std::fs::read_dir(&self.folder) else { return Vec::new() };
@@ -154,8 +176,15 @@ impl Registry {
         }
     }
 
-    /// Forgets a pool.
-    pub fn remove(&self, name: &str) -> Result<(), Failure> {
+    /// Forgets a pool; another one of its name stays known. An entry that cannot be read is nobody's, and goes.
+    pub fn forget(&self, name: &str, pool: Uuid) -> Result<(), Failure> {
+        match self.load(name) {
+            Ok(Some(entry)) if entry.pool != pool => Ok(()),
+            _ => self.remove(name),
+        }
+    }
+
+    fn remove(&self, name: &str) -> Result<(), Failure> {
         let path = self.path(name);
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Failure::new(id::LOCAL_FILE, format!("cannot remove {}", path.display()), error)),

@@ -273,10 +273,7 @@ fn not_made(pool: &str, report: &CheckReport, why: &str) -> Failure {
 }
 
 fn run_check(arguments: &CheckArguments) -> Result<CheckReport, Failure> {
-    if context::daemon_of(&arguments.pool, &arguments.place)?.is_some() {
-        return Err(Failure::new(id::POOL_BUSY, format!("cannot check pool '{}'", arguments.pool), "a daemon serves it").remedy("stop the daemon first"));
-    }
-    let found = offline::locate(&arguments.place.target(Some(&arguments.pool)), &context::registry())?;
+    let found = context::at_rest(&format!("cannot check pool '{}'", arguments.pool), &arguments.pool, &arguments.place)?;
     let mut io = offline::open_for_reading(&found.members, true)?;
     let options = CheckOptions { verify_payload: arguments.payload, verify_parity: arguments.parity };
     let mut line = Progress::new("checking");

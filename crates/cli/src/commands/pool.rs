@@ -187,8 +187,11 @@ fn get(named: &NamedPool, name: &str, output: &Output) -> Result<u8, Failure> {
 fn import(arguments: &ImportArguments, output: &Output) -> Result<u8, Failure> {
     let registry = context::registry();
     let found = offline::locate(&arguments.place.target(arguments.pool.as_deref()), &registry)?;
-    if context::daemon_of(&found.name, &arguments.place)?.is_some() {
+    if context::is_served(&found, &arguments.place)? {
         return Err(Failure::new(id::POOL_BUSY, format!("cannot import pool '{}'", found.name), "a daemon serves it already"));
+    }
+    if !arguments.force {
+        registry.must_be_free(&format!("cannot import pool '{}'", found.name), &found.name, found.pool)?;
     }
     let request = OpenRequest { read_only: arguments.dry_run, force: arguments.force, discard_journal: arguments.discard_journal, ..OpenRequest::default() };
     let opened = OpenedAtRest::open(&found, &registry, &request)?;
@@ -196,7 +199,7 @@ fn import(arguments: &ImportArguments, output: &Output) -> Result<u8, Failure> {
     report.served = false;
     if !arguments.dry_run {
         opened.close(false)?;
-        registry.save(&entry(&found, registry.load(&found.name)?))?;
+        registry.save(&entry(&found, registry.load_of(&found.name, found.pool)?))?;
     }
     let value = json!({ "dry_run": arguments.dry_run, "recovery": recovery, "pool": report });
     output.result("pool-import", &value, || {
@@ -219,7 +222,7 @@ fn import(arguments: &ImportArguments, output: &Output) -> Result<u8, Failure> {
 /// What the registry keeps of a pool that was found; its exports stay, and while a member is away, what was known of its place.
 pub fn entry(found: &FoundPool, known: Option<PoolEntry>) -> PoolEntry {
     let members = found.members.iter().map(|member| offline::absolute(&member.path)).collect();
-    let mut entry = known.filter(|known| known.pool == found.pool).unwrap_or_else(|| PoolEntry::new(&found.name, found.pool, Vec::new()));
+    let mut entry = known.unwrap_or_else(|| PoolEntry::new(&found.name, found.pool, Vec::new()));
     if found.is_searched {
         entry.add_members(members);
     } else {
@@ -232,31 +235,31 @@ fn export(named: &NamedPool, output: &Output) -> Result<u8, Failure> {
     let registry = context::registry();
     match context::daemon_of(&named.pool, &named.place)? {
         Some(mut client) => {
+            // One that has stopped may not be able to say who it is, and ends all the same.
+            let served = context::report_of(&mut client).ok();
             client.ask(Command::Shutdown { export: true })?;
+            served.map_or(Ok(()), |served| registry.forget(&served.name, served.pool))?;
         }
         None => {
             let found = offline::locate(&named.place.target(Some(&named.pool)), &registry)?;
             OpenedAtRest::open(&found, &registry, &OpenRequest::default())?.close(true)?;
+            registry.forget(&found.name, found.pool)?;
         }
     }
-    registry.remove(&named.pool)?;
     output.result("pool-export", &json!({ "pool": named.pool }), || format!("pool '{}' is exported: any host may import it", named.pool));
     Ok(0)
 }
 
 fn destroy(arguments: &DestroyArguments, output: &Output) -> Result<u8, Failure> {
     let NamedPool { pool, place } = &arguments.pool;
-    if context::daemon_of(pool, place)?.is_some() {
-        return Err(Failure::new(id::POOL_BUSY, format!("cannot destroy pool '{pool}'"), "a daemon serves it").remedy("stop the daemon first"));
-    }
+    let found = context::at_rest(&format!("cannot destroy pool '{pool}'"), pool, place)?;
     let registry = context::registry();
-    let found = offline::locate(&place.target(Some(pool)), &registry)?;
     if !arguments.yes {
         return Err(Failure::new(id::USAGE, format!("pool '{pool}' is not destroyed"), "everything in it would be lost").remedy("give --yes if that is meant"));
     }
     let host = if arguments.force { None } else { Some(offline::host_id(&registry)?) };
     offline::destroy(&found, arguments.wipe, host)?;
-    registry.remove(&found.name)?;
+    registry.forget(&found.name, found.pool)?;
     let missing = found.missing();
     output.result("pool-destroy", &json!({ "pool": pool, "members": found.members.len(), "missing": missing, "wiped": arguments.wipe }), || {
         let rest = if missing.is_empty() { String::new() } else { format!("; members {missing:?} were not found and still bear it") };

@@ -8,7 +8,6 @@ use clap::Args;
 use std::fmt::Write;
 use windrow_engine::{RebuildPhase, RebuildProgress, RebuildReport};
 use windrow_host::Failure;
-use windrow_host::failure::id;
 use windrow_host::offline::{self, OpenRequest, RebuildLeave};
 use windrow_inspect::exit;
 
@@ -63,11 +62,8 @@ fn exit_code(report: &RebuildReport, repair: bool) -> u8 {
 }
 
 fn rebuild(pool: &str, place: &PoolPlace, arguments: &RebuildArguments) -> Result<RebuildReport, Failure> {
-    if context::daemon_of(pool, place)?.is_some() {
-        return Err(Failure::new(id::POOL_BUSY, format!("cannot check pool '{pool}'"), "a daemon serves it").remedy("stop the daemon first"));
-    }
+    let found = context::at_rest(&format!("cannot check pool '{pool}'"), pool, place)?;
     let registry = context::registry();
-    let found = offline::locate(&place.target(Some(pool)), &registry)?;
     let mut request = OpenRequest { read_only: !arguments.repair, ..OpenRequest::default() };
     if let Some(map) = arguments.map_memory {
         request.limits.map_bytes = map.0;

@@ -262,11 +262,14 @@ fn open(arguments: &ServeArguments, request: &OpenRequest) -> Result<(OpenedPool
     }
     let registry = context::registry();
     let found = offline::locate(&arguments.place.target(arguments.pool.as_deref()), &registry)?;
+    if !arguments.force {
+        registry.must_be_free(&format!("cannot serve pool '{}'", found.name), &found.name, found.pool)?;
+    }
     let mut opened = offline::open(&found, &registry, request)?;
     if arguments.early_reuse {
         opened.engine.plant_early_reuse();
     }
-    let entry = super::pool::entry(&found, registry.load(&found.name)?);
+    let entry = super::pool::entry(&found, registry.load_of(&found.name, found.pool)?);
     if let Err(failure) = registry.save(&entry) {
         // The pool can be served without it; only the next start has to name the members again.
         tracing::warn!(%failure, "the registry was not written");

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use windrow_export::{ExportSource, Session, Sink};
 use windrow_host::Failure;
 use windrow_host::failure::id;
-use windrow_host::offline::{self, OpenRequest};
+use windrow_host::offline::OpenRequest;
 use windrow_io::{Completion, Op, Reply, Request, RequestId};
 use windrow_units::VolumeId;
 
@@ -218,13 +218,12 @@ fn served(name: &str, rest: &str) -> Result<Source, Failure> {
 
 fn at_rest(name: &str, path: &VolumePath, place: &PoolPlace) -> Result<Source, Failure> {
     let what = format!("cannot estimate '{name}'");
-    if context::daemon_of(&path.pool, place)?.is_some() {
+    let found = context::at_rest(&what, &path.pool, place).map_err(|failure| {
         let remedy =
             format!("read the volume from the daemon: nbd+unix:///{}?socket=PATH, with the path that `windrow serve --nbd unix:PATH` was given", path.volume);
-        return Err(Failure::new(id::POOL_BUSY, what, "a daemon serves the pool").remedy(remedy));
-    }
+        if failure.id == id::POOL_BUSY { failure.remedy(remedy) } else { failure }
+    })?;
     let registry = context::registry();
-    let found = offline::locate(&place.target(Some(&path.pool)), &registry)?;
     let opened = OpenedAtRest::open(&found, &registry, &OpenRequest { read_only: true, ..OpenRequest::default() })?;
     let unknown = || Failure::new(id::VOLUME_UNKNOWN, what.clone(), format!("there is no volume '{}'", path.volume)).remedy("see `windrow volume list`");
     let volume = windrow_host::daemon::report(&opened.pool)?.volume(&path.volume).cloned().ok_or_else(unknown)?;

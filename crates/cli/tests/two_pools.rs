@@ -1,0 +1,70 @@
+//! Two pools of one name: the one that is known or served here, and one of another machine whose drives are plugged in.
+
+mod support;
+
+use support::{CREATE, World, both};
+
+/// A world with a served pool `tank`, and the world of another pool of that name.
+fn worlds() -> (World, World) {
+    (World::with_volume(CREATE, "16M"), World::with_volume(CREATE, "16M"))
+}
+
+fn id_of(world: &World) -> String {
+    let status: serde_json::Value = serde_json::from_str(&world.succeeds("pool status tank -o json")).expect("JSON");
+    status["pool"].as_str().expect("an identifier").to_owned()
+}
+
+/// With the drives of the other pool named, the command went to the daemon of the one that is served here, and deleted its volume.
+#[test]
+fn members_that_are_named_are_those_that_are_meant() {
+    let (here, other) = worlds();
+    let server = here.serve("");
+    let dir = other.path().display();
+    let other_id = id_of(&other);
+    for command in ["volume delete tank/data --yes", "volume resize tank/data 8M --shrink", "pool export tank", "pool set tank spare=20%", "export list tank"] {
+        let refused = here.run(&format!("{command} --dir {dir}"));
+        let said = both(&refused);
+        assert!(refused.status.code() == Some(4) && said.contains("WR-POOL-001") && said.contains(&other_id), "{command}: {said}");
+    }
+    assert!(here.succeeds("volume list tank").contains("data") && other.succeeds("volume list tank").contains("data"));
+    // The served one is found where its members are, and the other one by its identifier.
+    here.succeeds(&format!("volume resize tank/data 20M --members {}", ["m0", "m1", "m2", "m3"].join(",")));
+    here.succeeds(&format!("volume delete {other_id}/data --yes --dir {dir}"));
+    assert!(here.succeeds("volume list tank").contains("data") && !other.succeeds("volume list tank").contains("data"));
+    // What needs a pool at rest has one.
+    here.succeeds(&format!("check tank --dir {dir}"));
+    here.succeeds(&format!("pool destroy tank --yes --dir {dir}"));
+    let busy = here.run("check tank --dir .");
+    assert!(busy.status.code() == Some(8) && both(&busy).contains("WR-POOL-005"), "{}", both(&busy));
+    assert!(server.stop());
+    here.check().expect("the pool that was served is whole");
+}
+
+/// What is known of a pool, its members' places and its exports, went to another one of its name: to be forgotten with that one, or for it.
+#[test]
+fn what_is_known_of_a_pool_is_not_another_ones() {
+    let (here, other) = worlds();
+    here.succeeds("export add tank/data --name kept --read-only");
+    let dir = other.path().display();
+    let other_id = id_of(&other);
+    assert!(!here.succeeds(&format!("export list {other_id} --dir {dir}")).contains("kept"));
+    for command in ["pool import tank", "serve tank", &format!("export add {other_id}/data --name more")] {
+        let said = both(&here.run(&format!("{command} --dir {dir}")));
+        assert!(said.contains("WR-CLI-003") && said.contains("another pool of the name 'tank' is known"), "{command}: {said}");
+    }
+    here.succeeds(&format!("volume delete {other_id}/data --yes --dir {dir}"));
+    here.succeeds(&format!("pool offline {other_id} 1 --dir {dir}"));
+    here.succeeds(&format!("pool export {other_id} --dir {dir}"));
+    assert!(here.succeeds("export list tank").contains("kept"), "nothing of it was forgotten");
+    here.succeeds(&format!("pool import tank --force --dir {dir}"));
+    assert_eq!(id_of(&here), other_id);
+}
+
+/// The entry stayed, and the next command opened the pool that had been given away.
+#[test]
+fn a_pool_that_is_exported_by_its_identifier_is_forgotten() {
+    let world = World::with_volume(CREATE, "16M");
+    world.succeeds(&format!("pool export {} --dir .", id_of(&world)));
+    let said = both(&world.run("pool status tank"));
+    assert!(said.contains("WR-POOL-001"), "{said}");
+}
