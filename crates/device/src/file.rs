@@ -330,6 +330,15 @@ impl Member for FileMember {
         }
     }
 
+    fn erase_behind(&self) -> Result<(), DeviceError> {
+        let usable = self.info.size_bytes;
+        self.info.check_write(usable, 0)?;
+        let size = rustix::fs::seek(&self.fd, rustix::fs::SeekFrom::End(0)).map_err(|errno| DeviceError::from_errno(errno, usable))?;
+        let zeroes = Buf::unpooled(4096);
+        let behind = usize::try_from(size.saturating_sub(usable)).unwrap_or(0).min(zeroes.len());
+        self.write_all(usable, &zeroes[..behind - behind % self.info.logical_sector as usize])
+    }
+
     fn raw_fd(&self) -> Option<RawFd> {
         Some(self.fd.as_raw_fd())
     }

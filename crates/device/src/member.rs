@@ -113,6 +113,10 @@ pub trait Member: Send + Sync {
     fn flush(&self) -> Result<(), DeviceError>;
     /// Says that a range is not needed. Afterwards it reads as anything until written again.
     fn discard(&self, offset: u64, length: u64) -> Result<(), DeviceError>;
+    /// Zeroes what lies behind the usable bytes: of a device whose size is no multiple of 4096 the last sectors, which only others use.
+    fn erase_behind(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
     /// A descriptor through which io_uring may read, write and sync *in place of* the methods above, or `None` if the methods
     /// do something that the kernel cannot. Valid as long as the member lives.
     fn raw_fd(&self) -> Option<RawFd>;
@@ -133,6 +137,9 @@ impl<M: Member + ?Sized> Member for Arc<M> {
     }
     fn discard(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
         (**self).discard(offset, length)
+    }
+    fn erase_behind(&self) -> Result<(), DeviceError> {
+        (**self).erase_behind()
     }
     fn raw_fd(&self) -> Option<RawFd> {
         (**self).raw_fd()

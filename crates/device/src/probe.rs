@@ -2,7 +2,7 @@
 //!
 //! Two questions. *Is it in use?* Mounted (itself, its disk, or a partition of it), swapped to, held by another block device (a volume
 //! manager, a loop device), or not to be had exclusively. *Does it hold something?* Known signatures, by [`signature::find`].
-//! The probe opens for reading only and changes nothing.
+//! The probe opens for reading only and changes nothing; [`signature::erase`] takes away what it would find.
 
 pub mod signature;
 #[cfg(test)]

@@ -4,13 +4,15 @@
 //! that two bytes of boot code are not taken for a partition table) and have a function each. A false alarm costs the administrator a
 //! `--force`; a miss costs data: so in doubt a signature counts.
 
+use crate::{DeviceError, Member};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
+use windrow_io::Buf;
 
-/// Bytes looked at from the start: up to the end of the first ZFS label, and the superblocks behind it.
-const HEAD_BYTES: u64 = 1 << 20;
-/// Bytes looked at before the end: two ZFS labels, all trailing RAID superblocks, the backup GPT.
+/// Bytes looked at (and erased) from the start: up to the end of the first ZFS label, and the superblocks behind it.
+pub const HEAD_BYTES: u64 = 1 << 20;
+/// Bytes looked at (and erased) before the end: two ZFS labels, all trailing RAID superblocks, the backup GPT.
 const TAIL_BYTES: u64 = 1 << 20;
 
 /// Something known that was found.
@@ -140,6 +142,25 @@ pub fn find(window: &Window) -> Vec<Signature> {
     }
     found.sort_by_key(|signature| signature.offset);
     found
+}
+
+/// Zeroes both ends of a device, wherever a signature is looked for; what is zero at the end already is not written. Not durable before a flush.
+///
+/// # Errors
+/// Of the writes.
+pub fn erase(device: &dyn Member) -> Result<(), DeviceError> {
+    let size = device.info().size_bytes;
+    let zeroes = Buf::unpooled(HEAD_BYTES.max(TAIL_BYTES) as usize);
+    let head = size.min(HEAD_BYTES);
+    device.write_at(0, &zeroes[..head as usize])?;
+    let start = size.saturating_sub(TAIL_BYTES).max(head);
+    let mut tail = Buf::unpooled((size - start) as usize);
+    // What cannot be read may well be written.
+    let is_blank = device.read_at(start, &mut tail).is_ok() && tail.iter().all(|byte| *byte == 0);
+    if !is_blank {
+        device.write_at(start, &zeroes[..tail.len()])?;
+    }
+    device.erase_behind()
 }
 
 /// ext2, 3 and 4 share a magic; feature flags tell them apart.

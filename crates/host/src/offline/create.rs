@@ -15,7 +15,6 @@ use windrow_device::queue::Members as MemberTable;
 use windrow_device::{Allocation, FileMember, Member, OpenOptions, SyncMembers, create_file_with_progress};
 use windrow_engine::Engine;
 use windrow_engine::api::{JournalSpec, PoolPlan, PoolSpec};
-use windrow_io::MemberIo;
 use windrow_layout::superblock::{Label, Properties};
 use windrow_units::{BLOCK_BYTES, MemberId, Redundancy, Uuid};
 
@@ -214,19 +213,9 @@ fn format(request: &CreateRequest, plan: &CreatePlan) -> Result<(), Failure> {
     if let Some(journal) = &mut spec.journal {
         journal.granule = super::granule(&table);
     }
-    let mut io = SyncMembers::new(table);
-    erase_old(&mut io).map_err(|error| Failure::new(id::MEMBER_IO, what(request), error))?;
-    Engine::format(&mut io, &spec).map_err(|error| Failure::new(id::POOL_CREATE, what(request), error))
-}
-
-/// Zeroes the first mebibyte, so that no older signature, label or superblock is left beside the new ones.
-fn erase_old(io: &mut SyncMembers) -> Result<(), windrow_io::MemberError> {
-    let zeroes = windrow_io::Buf::unpooled(windrow_layout::superblock::RESERVED_BYTES as usize);
-    for index in 0..io.member_count() {
-        let member = MemberId(index as u8);
-        let length = (io.size(member) as usize).min(zeroes.len());
-        io.write(member, 0, &zeroes[..length])?;
-        io.flush(member)?;
+    for (index, device) in table.iter().enumerate() {
+        let erased = device.as_ref().map_or(Ok(()), |device| super::erase(&**device));
+        erased.map_err(|error| Failure::new(id::MEMBER_IO, what(request), error.of(MemberId(index as u8))))?;
     }
-    Ok(())
+    Engine::format(&mut SyncMembers::new(table), &spec).map_err(|error| Failure::new(id::POOL_CREATE, what(request), error))
 }

@@ -3,6 +3,7 @@
 use super::create::own_label;
 use crate::failure::{Failure, id};
 use std::path::{Path, PathBuf};
+use windrow_device::probe::signature::{self, HEAD_BYTES};
 use windrow_device::probe::{Target, probe};
 use windrow_device::{DeviceError, Member};
 use windrow_io::Buf;
@@ -40,10 +41,11 @@ impl Newcomer {
     }
 }
 
-/// Erases everything before the extents: labels, superblocks, what other software left there.
+/// Erases everything before the extents (labels, superblocks) and what other software left there or at the end: a former member of a mirror would be
+/// assembled at the next start of the machine. Nothing of the pool is on the device yet, or any more.
 pub(crate) fn erase(device: &dyn Member) -> Result<(), DeviceError> {
-    let length = RESERVED_BYTES.min(device.info().size_bytes / LABEL_BYTES as u64 * LABEL_BYTES as u64);
-    device.write_at(0, &Buf::unpooled(length as usize))?;
+    const { assert!(HEAD_BYTES >= RESERVED_BYTES) };
+    signature::erase(device)?;
     device.flush()
 }
 

@@ -127,6 +127,37 @@ fn creation_refuses_what_bears_data_and_leaves_it_alone() {
     create(&forced, &plan(&forced).unwrap(), &mut |_, _| ()).unwrap();
 }
 
+/// What lies at the end of a device was named as what would be overwritten, and stayed: md assembled a former member of a mirror at the next start of the
+/// machine, and wrote to it.
+#[test]
+fn what_others_left_at_the_end_is_erased() {
+    use std::os::unix::fs::FileExt;
+    const ODD_BYTES: u64 = MEMBER_BYTES + 1536;
+    let (md, label_at) = ([0xfc, 0x4e, 0x2b, 0xa9], (ODD_BYTES / 512 - 16) / 8 * 8 * 512);
+    let dir = tempfile::tempdir().unwrap();
+    let mut request = request(dir.path());
+    let bear = |path: &Path| {
+        let file = std::fs::File::create(path).unwrap();
+        file.set_len(ODD_BYTES).unwrap();
+        file.write_all_at(&md, label_at).unwrap();
+        file.write_all_at(&[0xde, 0x11, 0xde, 0x11], ODD_BYTES - 512).unwrap();
+    };
+    let found = |path: &Path| windrow_device::probe::probe(path, |_| None).unwrap().signatures;
+    request.members.iter().for_each(|path| bear(path));
+    assert_eq!(found(&request.members[0]).len(), 2);
+    request.force = true;
+    create(&request, &plan(&request).unwrap(), &mut |_, _| ()).unwrap();
+    let newcomer = dir.path().join("newcomer");
+    bear(&newcomer);
+    let opened = open_member(&newcomer, windrow_units::MemberId(0), &OpenRequest::default(), "").unwrap();
+    erase(&*opened).unwrap();
+    for path in request.members.iter().chain([&newcomer]) {
+        // A file system that knows no direct access by 512 bytes leaves the last sectors alone.
+        let left = found(path).into_iter().filter(|left| left.offset < MEMBER_BYTES || opened.info().logical_sector == 512);
+        assert_eq!(left.collect::<Vec<_>>(), [], "{}", path.display());
+    }
+}
+
 #[test]
 fn pools_are_found_by_name_folder_and_registry_and_are_gone_when_destroyed() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
