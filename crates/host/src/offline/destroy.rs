@@ -6,19 +6,22 @@
 use super::FoundPool;
 use crate::failure::{Failure, id};
 use std::sync::Arc;
+use std::time::Duration;
 use windrow_device::queue::Members as MemberTable;
 use windrow_device::{FileMember, Member, OpenOptions, SyncMembers};
 use windrow_io::MemberIo;
-use windrow_layout::superblock::{PoolState, RESERVED_BYTES, Superblock, slot_offset};
+use windrow_layout::superblock::{PoolState, RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError, slot_offset};
 use windrow_units::{MemberId, Uuid};
 
 /// Marks the pool as destroyed on all members that were found.
 ///
 /// # Errors
-/// Another host than `host` has it (`None`: whoever has it), a member is in use or cannot be written.
+/// Another host than `host` has it (`None`: whoever has it), a member is in use or cannot be written. No superblock can be read, or newer software has used
+/// the pool: nobody knows who has it then, and no mark of this version would count. Only a wipe regardless of the host goes on.
 pub fn destroy(found: &FoundPool, wipe: bool, host: Option<Uuid>) -> Result<(), Failure> {
     let what = format!("cannot destroy pool '{}'", found.name);
-    let owner = found.superblock().map(|superblock| superblock.host).filter(|owner| *owner != Uuid::default());
+    let newest = found.superblock();
+    let owner = newest.map(|superblock| superblock.host).filter(|owner| *owner != Uuid::default());
     if let (Some(host), Some(owner)) = (host, owner)
         && host != owner
     {
@@ -27,12 +30,15 @@ pub fn destroy(found: &FoundPool, wipe: bool, host: Option<Uuid>) -> Result<(), 
     }
     let io_failure = |error: windrow_io::MemberError| Failure::new(id::MEMBER_IO, what.clone(), error);
     let mut table: MemberTable = Vec::with_capacity(found.members.len());
+    let options = OpenOptions { lock_patience: PATIENCE, ..OpenOptions::default() };
     for member in &found.members {
-        let opened = FileMember::open(&member.path, &OpenOptions::default()).map_err(|error| Failure::new(id::MEMBER_OPEN, what.clone(), error))?;
+        let opened = FileMember::open(&member.path, &options).map_err(|error| Failure::new(id::MEMBER_OPEN, what.clone(), error))?;
         table.push(Some(Arc::new(opened) as Arc<dyn Member>));
     }
     let mut io = SyncMembers::new(table);
-    let newest = found.superblock();
+    if !wipe || host.is_some() {
+        must_be_readable(found, &mut io, &what)?;
+    }
     for (index, member) in found.members.iter().enumerate() {
         let slot = MemberId(index as u8);
         if wipe {
@@ -52,4 +58,34 @@ pub fn destroy(found: &FoundPool, wipe: bool, host: Option<Uuid>) -> Result<(), 
         io.flush(slot).map_err(io_failure)?;
     }
     Ok(())
+}
+
+/// How long to try for the members' locks: a daemon that has just ended may still hold them.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// That the pool's superblocks are ones of this version.
+fn must_be_readable(found: &FoundPool, io: &mut SyncMembers, what: &str) -> Result<(), Failure> {
+    let remedy = "give --wipe --force to erase its labels all the same, whoever has it";
+    let newer = |why: String| {
+        let remedy = format!("use the version of windrow that wrote it, or a newer one; or {remedy}");
+        Err(Failure::new(id::POOL_NEWER, what, why).remedy(remedy))
+    };
+    let mut bytes = vec![0; SLOT_BYTES];
+    for member in 0..found.members.len() as u8 {
+        for slot in 0..SLOT_COUNT {
+            // What cannot be read says nothing; another member may.
+            let read = io.read(MemberId(member), SLOT_OFFSET + slot * SLOT_STRIDE, &mut bytes);
+            match read.map(|()| Superblock::decode(&bytes)) {
+                Ok(Err(error @ (SuperblockError::NewerVersion(_) | SuperblockError::UnknownFeatures(_)))) => return newer(error.to_string()),
+                Ok(Ok(superblock)) if !superblock.features.allow_writing() => {
+                    return newer(format!("it uses features that this version may not write (flags {:#x})", superblock.features.unknown().read_only));
+                }
+                _ => {}
+            }
+        }
+    }
+    match found.superblock() {
+        Some(_) => Ok(()),
+        None => Err(Failure::new(id::POOL_REFUSED, what, "no member bears a superblock that can be read").remedy(remedy)),
+    }
 }

@@ -183,6 +183,40 @@ fn pools_are_found_by_name_folder_and_registry_and_are_gone_when_destroyed() {
     assert!(scan(&[dir.path().to_owned()]).is_empty());
 }
 
+/// Nothing was written, nobody asked which host has it, and yet "destroyed on 6 members" was said of a pool that newer software had used.
+#[test]
+fn a_pool_that_cannot_be_read_is_not_called_destroyed() {
+    use std::os::unix::fs::FileExt;
+    use windrow_layout::superblock::{SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE};
+    let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let registry = Registry::new(state.path());
+    let members = create_pool(dir.path());
+    let write = |slots: u64| {
+        for member in &scan(&[dir.path().to_owned()])[0].members {
+            let mut superblock = member.superblock.clone().unwrap();
+            superblock.features.incompatible |= 1 << 63;
+            let file = std::fs::OpenOptions::new().write(true).open(&member.path).unwrap();
+            (0..slots).for_each(|slot| file.write_all_at(&superblock.encode(), SLOT_OFFSET + slot * SLOT_STRIDE).unwrap());
+        }
+    };
+    let contents = || members.iter().map(|path| std::fs::read(path).unwrap()).collect::<Vec<_>>();
+    let ours = host_id(&registry).unwrap();
+    // Of the first slot alone: an older state can be read, and is not the pool's.
+    for slots in [1, SLOT_COUNT] {
+        write(slots);
+        let before = contents();
+        let found = scan(&[dir.path().to_owned()]).remove(0);
+        for (wipe, host) in [(false, Some(ours)), (false, None), (true, Some(ours))] {
+            assert_eq!(destroy(&found, wipe, host).unwrap_err().id, id::POOL_NEWER, "{slots} {wipe} {host:?}");
+        }
+        assert!(contents() == before);
+    }
+    let unreadable = scan(&[dir.path().to_owned()]).remove(0);
+    assert!(unreadable.superblock().is_none());
+    destroy(&unreadable, true, None).unwrap();
+    assert!(scan(&[dir.path().to_owned()]).is_empty());
+}
+
 /// One drive was unplugged, and a sector of another was bad: the rebuild gave up for good what the drive would have brought back, and the drive with it.
 #[test]
 fn a_rebuild_of_the_map_waits_for_members_that_are_only_away() {
