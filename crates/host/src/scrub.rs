@@ -143,10 +143,12 @@ impl ScrubReport {
 fn left_bytes(status: &PoolStatus) -> u64 {
     let zones = &status.plan.zones;
     let all: u64 = zones.iter().map(|zone| u64::from(zone.segments) * u64::from(zone.shape.width) * u64::from(zone.shape.rows) * BLOCK_BYTES).sum();
-    let online = status.members.iter().filter(|member| member.state == "online").count() as u64;
-    let there = u128::from(all) * u128::from(online);
+    // Neither a spare, nor a slot without a member, nor a device that holds nothing but a journal is read.
+    let holders = status.members.iter().filter(|member| !member.journal && !["spare", "removed"].contains(&member.state));
+    let (members, online) = holders.fold((0u128, 0u128), |(all, online), member| (all + 1, online + u128::from(member.state == "online")));
+    let there = u128::from(all) * online;
     // Of one segment, on the members that are there.
-    let each = there.checked_div(u128::from(status.plan.segments) * status.members.len() as u128).unwrap_or(0) as u64;
+    let each = there.checked_div(u128::from(status.plan.segments) * members).unwrap_or(0) as u64;
     let of_data = (u64::from(status.data_segments) * each).saturating_sub(status.scrub.read_bytes);
     let segments_left = u64::from(status.scrub.segments_total.saturating_sub(status.scrub.segments_done));
     of_data.min(segments_left * each)

@@ -55,6 +55,13 @@ fn what_is_left_is_known_from_the_segments_and_lost_blocks_have_names() {
     assert_eq!(ScrubReport::new(&status).left_bytes, each, "no more than the segments that are left");
     (status.members[0].state, status.scrub.segments_done) = ("missing", 0);
     assert_eq!(ScrubReport::new(&status).left_bytes, 3 * (each * 3 / 4) - each, "an absent member is not read");
+    status.members[0].state = "online";
+    // Each of them made a share of what was left: with two of them beside four members a scrub was "done" by a third before it had begun.
+    for (state, journal) in [("spare", false), ("removed", false), ("online", true)] {
+        let other = windrow_engine::api::MemberStatus { state, journal, ..status.members[0].clone() };
+        status.members.push(other);
+        assert_eq!(ScrubReport::new(&status).left_bytes, 2 * each, "beside one that holds no data: {state}");
+    }
     status.scrub.state = ScrubState::Completed;
     status.scrub.lost = vec![VolumeBlock { volume: status.volumes[0].id, lba: 9 }, VolumeBlock { volume: VolumeId(77), lba: 1 }];
     let report = ScrubReport::new(&status);
