@@ -3,8 +3,9 @@
 use super::known::{self, Others};
 use crate::failure::{Failure, id};
 use crate::registry::Registry;
+use rustix::fs::OFlags;
 use std::collections::BTreeMap;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use windrow_layout::superblock::{
     LABEL_BYTES, LABEL_OFFSET, Label, MemberRecord, MemberState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError,
@@ -85,18 +86,22 @@ fn newest_superblock(file: &std::fs::File, label: &Label) -> Option<Superblock> 
     valid.filter(|superblock| superblock.pool == label.pool && superblock.member_uuid == label.member_uuid).max_by_key(|superblock| superblock.generation)
 }
 
-/// Looks at one path. `None` if it is no member.
+/// Looks at one path. `None` if it is no member; nothing but regular files and block devices is.
 ///
 /// # Errors
 /// The path cannot be read, or is a member in a format newer than this version.
 pub fn examine(path: &Path) -> Result<Option<FoundMember>, Failure> {
     let failure =
         |error: std::io::Error| Failure::new(id::MEMBER_OPEN, format!("cannot read {}", path.display()), error).remedy("check the path and its permissions");
-    let metadata = std::fs::metadata(path).map_err(failure)?;
-    if metadata.is_dir() {
+    let is_possible = |metadata: std::fs::Metadata| metadata.is_file() || metadata.file_type().is_block_device();
+    if !is_possible(std::fs::metadata(path).map_err(failure)?) {
         return Ok(None);
     }
-    let file = std::fs::File::open(path).map_err(failure)?;
+    // NONBLOCK: neither a pipe that has come in its place nor a drive without a medium is to be waited for.
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path).map_err(failure)?;
+    if !is_possible(file.metadata().map_err(failure)?) {
+        return Ok(None);
+    }
     let Ok(bytes) = read_at(&file, LABEL_OFFSET, LABEL_BYTES) else { return Ok(None) };
     let label = match Label::decode(&bytes) {
         Ok(label) => label,

@@ -44,7 +44,6 @@ impl Pool {
     /// # Errors
     /// The device is not there or is another one, was used without the pool, or the member is in use.
     pub fn bring_back(&self, member: MemberId, path: Option<&Path>) -> Result<(), Failure> {
-        let _one = lock(&self.0.exchanging);
         let what = format!("cannot bring member {member} back");
         let known = || lock(&self.0.paths).get(member.index()).cloned().unwrap_or_default();
         let path = path.map_or_else(|| PathBuf::from(known()), Path::to_owned);
@@ -52,7 +51,11 @@ impl Pool {
             return Err(Failure::new(id::MEMBER_OPEN, what, "nobody knows where its device is").remedy("name its path"));
         }
         let not_it = |why: &str| Failure::new(id::MEMBER_STATE, what.clone(), format!("{}: {why}", path.display())).remedy("see `windrow pool replace`");
-        let found = offline::examine(&path)?.ok_or_else(|| not_it("it is no member of any pool"))?;
+        let look = || offline::examine(&path)?.ok_or_else(|| not_it("it is no member of any pool"));
+        // A device that does not answer is not to hold up a spare that comes for another member. What counts is what it bears when nobody else changes it.
+        look()?;
+        let _one = lock(&self.0.exchanging);
+        let found = look()?;
         let FoundMember { superblock: Some(superblock), .. } = found else { return Err(not_it("it bears no valid superblock")) };
         let status = self.member_status(member, &what)?.1;
         if status.uuid != superblock.member_uuid {

@@ -172,6 +172,23 @@ fn a_session_goes_although_a_member_never_answers() {
     assert!(pool.0.driver.sessions.all().is_empty());
 }
 
+/// A device that does not answer was waited for with the lock held, and no spare came for another member meanwhile; a pipe in a device's place was waited for
+/// for ever.
+#[test]
+fn a_device_that_is_to_come_back_is_looked_at_before_others_have_to_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+    let pool = on_file(&dir.path().join("member"), FakeMachine::new());
+    let (sender, refused) = std::sync::mpsc::channel();
+    let _one = crate::sessions::lock(&pool.0.exchanging);
+    let other = pool.clone();
+    // Left behind if it waits.
+    std::thread::spawn(move || drop(sender.send(other.bring_back(windrow_units::MemberId(0), Some(&pipe)))));
+    let refused = refused.recv_timeout(std::time::Duration::from_secs(10)).expect("nobody waits for anybody");
+    assert!(refused.unwrap_err().why.contains("it is no member of any pool"));
+}
+
 /// Whoever exchanges a device holds the lane for a moment. A thread that took that for an empty lane let go of reads that nobody else would ever end.
 #[test]
 fn sessions_that_go_while_devices_are_exchanged_lose_no_read() {
