@@ -118,7 +118,7 @@ pub fn ask_with(name: &str, place: &PoolPlace, command: Command, force: bool) ->
 fn ask_members(name: &str, place: &PoolPlace, command: Command, force: bool) -> Result<Reply, Failure> {
     let registry = registry();
     let found = offline::locate(&place.target(Some(name)), &registry)?;
-    let request = OpenRequest { read_only: matches!(command, Command::Status | Command::Sharing), force, ..OpenRequest::default() };
+    let request = OpenRequest { read_only: matches!(command, Command::Status | Command::Sharing | Command::ExportList), force, ..OpenRequest::default() };
     let opened = OpenedAtRest::open(&found, &registry, &request)?;
     let daemon = Daemon::new(opened.pool.clone(), &found.name, Some(registry));
     let reply = daemon.handle(command);

@@ -138,6 +138,43 @@ fn a_daemon_serves_and_ends() {
     assert!(!world.path().join("nbd.sock").exists() && !world.path().join("run/tank.control").exists(), "no socket is left");
 }
 
+/// The list of exports opened the pool for writing: a checkpoint, and a start that the pool's history shows, for a question.
+#[test]
+fn a_look_at_a_pool_at_rest_writes_nothing() {
+    let world = World::new();
+    world.json(CREATE, "windrow/pool-create/1");
+    let changed = || ["m0", "m1", "m2", "m3"].map(|member| std::fs::metadata(world.path().join(member)).unwrap().modified().unwrap());
+    let before = changed();
+    for command in ["export list tank", "pool status tank", "pool list", "volume list tank", "pool get tank"] {
+        assert!(world.run(command).status.success(), "{command}");
+        assert_eq!(changed(), before, "{command}");
+    }
+}
+
+/// A pool with a spare was shown with 4 of 5 members, one that a member had left with a member too many, and JSON called none of a served pool missing.
+#[test]
+fn the_list_counts_members_that_hold_data() {
+    let world = World::new();
+    world.json(CREATE, "windrow/pool-create/1");
+    world.json("pool add tank --spare spare --sparse", "windrow/pool-add/1");
+    let listed = |world: &World| {
+        let pool = world.json("pool list", "windrow/pool-list/1")["pools"][0].clone();
+        let number = |field: &str| pool[field].as_u64().unwrap();
+        (number("members_found"), number("members"), pool["missing"].as_array().unwrap().len())
+    };
+    assert_eq!(listed(&world), (4, 4, 0));
+    let mut server = world.serve();
+    assert_eq!(listed(&world), (4, 4, 0));
+    world.json("pool remove tank 4", "windrow/pool-remove/1");
+    world.json("pool offline tank 2", "windrow/pool-offline/1");
+    assert_eq!(listed(&world), (3, 4, 1), "served");
+    world.json("pool online tank 2", "windrow/pool-online/1");
+    world.json("pool export tank", "windrow/pool-export/1");
+    server.0.wait().unwrap();
+    world.json("pool import --dir .", "windrow/pool-import/1");
+    assert_eq!(listed(&world), (4, 4, 0), "with a slot that a spare has left");
+}
+
 #[test]
 fn usage_errors_and_completions() {
     let world = World::new();

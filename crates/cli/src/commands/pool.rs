@@ -20,6 +20,7 @@ use windrow_host::offline::{self, FoundPool, OpenRequest};
 use windrow_host::paths;
 use windrow_host::registry::PoolEntry;
 use windrow_host::report::PoolReport;
+use windrow_layout::superblock::MemberState;
 
 /// What can be done with pools.
 #[derive(Subcommand)]
@@ -104,7 +105,7 @@ pub struct DestroyArguments {
     /// Erase the labels, too, so that the members look empty.
     #[arg(long)]
     wipe: bool,
-    /// Destroy it although another host has it.
+    /// Destroy it although another host has it; with --wipe, also one that this version cannot read.
     #[arg(long)]
     force: bool,
 }
@@ -283,30 +284,41 @@ fn served(place: &PoolPlace) -> Result<BTreeMap<String, PoolReport>, Failure> {
     Ok(pools)
 }
 
+/// A pool at rest in the list. Spares and slots that members have left count nowhere.
+fn row_at_rest(found: &FoundPool) -> serde_json::Value {
+    let superblock = found.superblock();
+    let state = superblock.map_or("unreadable".to_owned(), |s| format!("{:?}", s.state).to_lowercase());
+    let is_member =
+        |slot: usize| superblock.is_none_or(|s| s.members.get(slot).is_some_and(|m| ![MemberState::Spare, MemberState::Removed].contains(&m.state)));
+    let here = found.members.iter().filter(|member| is_member(member.slot.index())).count();
+    let wanted = superblock.map_or(here, |s| (0..s.members.len()).filter(|slot| is_member(*slot)).count());
+    json!({
+        "name": found.name, "pool": found.pool, "served": false, "state": state, "redundancy": superblock.map_or("?", |s| s.redundancy.name()),
+        "members": wanted, "members_found": here, "missing": found.missing(),
+        "paths": found.members.iter().map(|member| member.path.to_string_lossy()).collect::<Vec<_>>(),
+    })
+}
+
+/// The same of a pool that is served.
+fn row_served(report: &PoolReport) -> serde_json::Value {
+    let members = || report.members.iter().filter(|member| !["spare", "removed"].contains(&member.state.as_str()));
+    let missing: Vec<u8> = members().filter(|member| ["missing", "faulted", "offline"].contains(&member.state.as_str())).map(|member| member.member).collect();
+    json!({
+        "name": report.name, "pool": report.pool, "served": true, "state": report.state, "redundancy": report.redundancy,
+        "members": members().count(), "members_found": members().count() - missing.len(), "missing": missing,
+        "paths": report.members.iter().filter(|member| member.state != "removed" && !member.path.is_empty()).map(|member| &member.path).collect::<Vec<_>>(),
+    })
+}
+
 fn list(arguments: &ListArguments, output: &Output) -> Result<u8, Failure> {
     let served = served(&arguments.place)?;
     let mut rows: BTreeMap<String, serde_json::Value> = BTreeMap::new();
     let places: Vec<_> = arguments.place.members.iter().chain(&arguments.place.dir).cloned().collect();
-    for found in offline::list(&context::registry(), &places).into_iter().filter(|found| !served.contains_key(&found.name)) {
-        let superblock = found.superblock();
-        let state = superblock.map_or("unreadable".to_owned(), |s| format!("{:?}", s.state).to_lowercase());
-        let wanted = superblock.map_or(found.members.len(), |s| s.members.len());
-        let redundancy = superblock.map_or("?", |s| s.redundancy.name());
-        let value = json!({
-            "name": found.name, "pool": found.pool, "served": false, "state": state, "redundancy": redundancy,
-            "members": wanted, "members_found": found.members.len(), "missing": found.missing(),
-            "paths": found.members.iter().map(|member| member.path.to_string_lossy()).collect::<Vec<_>>(),
-        });
-        rows.insert(format!("{} {}", found.name, found.pool), value);
+    for found in offline::list(&context::registry(), &places).into_iter().filter(|found| !served.values().any(|report| report.pool == found.pool)) {
+        rows.insert(format!("{} {}", found.name, found.pool), row_at_rest(&found));
     }
     for report in served.values() {
-        let online = report.members.iter().filter(|member| member.state == "online").count();
-        let value = json!({
-            "name": report.name, "pool": report.pool, "served": true, "state": report.state, "redundancy": report.redundancy,
-            "members": report.members.len(), "members_found": online, "missing": [],
-            "paths": report.members.iter().map(|member| &member.path).collect::<Vec<_>>(),
-        });
-        rows.insert(format!("{} {}", report.name, report.pool), value);
+        rows.insert(format!("{} {}", report.name, report.pool), row_served(report));
     }
     let rows: Vec<_> = rows.into_values().collect();
     output.result("pool-list", &json!({ "pools": rows }), || {
