@@ -1,7 +1,9 @@
 //! How a command reaches a pool: through the daemon that serves it, or by its members if none does.
 
+use crate::values::Size;
 use clap::Args;
 use std::path::PathBuf;
+use std::time::Duration;
 use windrow_engine::api::OpenReport;
 use windrow_host::control::{Command, ControlClient, ControlHandler, Reply};
 use windrow_host::daemon::{Daemon, control_failure};
@@ -23,7 +25,13 @@ pub struct PoolPlace {
     /// Control socket of the daemon.
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
+    /// Most bytes of memory for maps of a pool that this command opens; else 4G, enough for 1 TiB of mapped blocks.
+    #[arg(long, value_name = "SIZE")]
+    pub map_memory: Option<Size>,
 }
+
+/// How long to try for the members' locks: a daemon that has just ended may still hold them.
+const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 
 impl PoolPlace {
     /// The pool `name` at this place.
@@ -34,6 +42,13 @@ impl PoolPlace {
     /// True if members or folders are named: the pool that lies there is meant, and no other one of its name.
     fn is_named(&self) -> bool {
         !self.members.is_empty() || !self.dir.is_empty()
+    }
+
+    /// How the pool is opened here.
+    pub fn request(&self) -> OpenRequest {
+        let mut request = OpenRequest { lock_patience: LOCK_PATIENCE, ..OpenRequest::default() };
+        request.limits.map_bytes = self.map_memory.map_or(request.limits.map_bytes, |map| map.0);
+        request
     }
 
     /// The control socket of the pool `name`.
@@ -118,7 +133,7 @@ pub fn ask_with(name: &str, place: &PoolPlace, command: Command, force: bool) ->
 fn ask_members(name: &str, place: &PoolPlace, command: Command, force: bool) -> Result<Reply, Failure> {
     let registry = registry();
     let found = offline::locate(&place.target(Some(name)), &registry)?;
-    let request = OpenRequest { read_only: matches!(command, Command::Status | Command::Sharing | Command::ExportList), force, ..OpenRequest::default() };
+    let request = OpenRequest { read_only: matches!(command, Command::Status | Command::Sharing | Command::ExportList), force, ..place.request() };
     let opened = OpenedAtRest::open(&found, &registry, &request)?;
     let daemon = Daemon::new(opened.pool.clone(), &found.name, Some(registry));
     let reply = daemon.handle(command);

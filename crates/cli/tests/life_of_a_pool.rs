@@ -175,6 +175,30 @@ fn the_list_counts_members_that_hold_data() {
     assert_eq!(listed(&world), (4, 4, 0), "with a slot that a spare has left");
 }
 
+/// A pool whose full map is larger than maps may be by default stopped taking writes long before it was full, and nobody had said so. A journal that was too
+/// large was called too small.
+#[test]
+fn creation_tells_the_bounds_that_a_pool_will_meet() {
+    let world = World::new();
+    let said = |line: &str| String::from_utf8(world.run(line).stdout).unwrap();
+    let large = said("pool create --dry-run --redundancy 5 --size 2T --sparse tank m0 m1 m2 m3");
+    assert!(large.contains("maps use 4 GiB of memory at most unless --map-memory"), "{large}");
+    assert!(!said(&format!("{CREATE} --dry-run")).contains("--map-memory"));
+    let output = world.run("pool create --dry-run --size 8T --journal 4T tank m0 m1 m2 m3");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("a journal takes at most") && error.contains("4096 GiB given"), "{error}");
+}
+
+/// The failure spoke of a file only; the members were formatted, and the next try was refused for the data on them.
+#[test]
+fn a_pool_that_nobody_could_note_down_is_created_all_the_same() {
+    let world = World::new();
+    std::fs::create_dir(world.path().join("state")).unwrap();
+    std::os::unix::fs::symlink("nowhere", world.path().join("state/pools")).unwrap();
+    let error = String::from_utf8(world.run(CREATE).stderr).unwrap();
+    assert!(error.contains("WR-CLI-003: pool 'tank' is created, but") && error.contains("pool import tank"), "{error}");
+}
+
 #[test]
 fn usage_errors_and_completions() {
     let world = World::new();

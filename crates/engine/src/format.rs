@@ -26,8 +26,8 @@ use windrow_layout::superblock::{
     SLOT_OFFSET, SLOT_STRIDE, StreamPosition, Superblock, slot_offset,
 };
 use windrow_units::{
-    BLOCK_BYTES, Epoch, FULL_BLOCK_UNITS, Generation, JOURNAL_CHUNK_MIN, JournalArea, MAX_MEMBERS, MAX_STREAMS, MemberId, Order, PlaceCodec, Redundancy,
-    RedundancyError, SegmentId, Seq, Shape, Uuid, Zone, ZoneMap,
+    BLOCK_BYTES, Epoch, FULL_BLOCK_UNITS, Generation, JOURNAL_CHUNK_MIN, JOURNAL_CHUNKS_MAX, JournalArea, MAX_MEMBERS, MAX_STREAMS, MemberId, Order,
+    PlaceCodec, Redundancy, RedundancyError, SegmentId, Seq, Shape, Uuid, Zone, ZoneMap,
 };
 
 /// Why a pool can not be made.
@@ -155,7 +155,11 @@ fn journals(spec: &PoolSpec) -> Result<Journals, FormatError> {
         let copies = spec.redundancy.tolerance() as u8 + 1;
         journals.internal = JournalArea::fit(mask(0..members), copies, RESERVED_BYTES, bytes, journal_chunk(bytes), journal.granule);
         if journals.internal.is_none() {
-            return invalid(format!("a journal takes at least {} KiB of each member, {} KiB given", JOURNAL_BYTES_MIN >> 10, bytes >> 10));
+            let most = u64::from(JOURNAL_CHUNKS_MAX) * u64::from(copies) / members.max(1) as u64 * u64::from(journal_chunk(bytes));
+            return match bytes > most {
+                true => invalid(format!("a journal takes at most {} GiB of each of these members, {} GiB given", most >> 30, bytes >> 30)),
+                false => invalid(format!("a journal takes at least {} KiB of each member, {} KiB given", JOURNAL_BYTES_MIN >> 10, bytes >> 10)),
+            };
         }
     }
     if let Some(least) = journal.devices.iter().map(|device| device.1).min() {

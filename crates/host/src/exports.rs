@@ -127,6 +127,10 @@ impl ExportTable {
 
     /// Forgets everything about a volume that is gone, so that a later one of the same name begins afresh.
     pub(crate) fn forget_volume(&mut self, name: &str) {
+        let is_of = |export: &String| self.added.get(export).map_or(export == name, |added| added.volume == name);
+        if self.default.as_ref().is_some_and(is_of) {
+            self.default = None;
+        }
         self.withdrawn.remove(name);
         self.added.retain(|_, export| export.volume != name);
     }

@@ -14,6 +14,8 @@ pub const JOURNAL_CHUNK_MIN: u32 = 16 << 10;
 pub const JOURNAL_CHUNK_MAX: u32 = 1 << 20;
 /// Fewest chunks of a journal: one is being filled while others wait for the log.
 pub const JOURNAL_CHUNKS_MIN: u32 = 4;
+/// Most chunks of a journal.
+pub const JOURNAL_CHUNKS_MAX: u32 = 1 << 24;
 
 /// Where a journal lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -50,7 +52,12 @@ impl JournalArea {
         let length = self.chunks_each().checked_mul(u64::from(self.chunk_bytes.max(1)));
         let end = length.and_then(|length| length.checked_add(self.start));
         let granule = self.granule == 512 || u64::from(self.granule) == BLOCK_BYTES;
-        chunk && copies && granule && self.start.is_multiple_of(BLOCK_BYTES) && end.is_some() && (JOURNAL_CHUNKS_MIN..=1 << 24).contains(&self.chunks)
+        chunk
+            && copies
+            && granule
+            && self.start.is_multiple_of(BLOCK_BYTES)
+            && end.is_some()
+            && (JOURNAL_CHUNKS_MIN..=JOURNAL_CHUNKS_MAX).contains(&self.chunks)
     }
 
     /// Places for chunks that the area has on each member.

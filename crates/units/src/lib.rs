@@ -13,7 +13,7 @@ mod place;
 pub use geometry::{Code, Column, MAX_MEMBERS, Redundancy, RedundancyError, SegmentLocation, Shape, Zone, ZoneMap};
 pub use histogram::{Histogram, LatencySummary};
 pub use ids::{Epoch, Generation, Lba, MemberId, Order, PoolUuid, SegmentId, Seq, StreamId, Uuid, VolumeId};
-pub use journal::{JOURNAL_CHUNK_MAX, JOURNAL_CHUNK_MIN, JOURNAL_CHUNKS_MIN, JournalArea};
+pub use journal::{JOURNAL_CHUNK_MAX, JOURNAL_CHUNK_MIN, JOURNAL_CHUNKS_MAX, JOURNAL_CHUNKS_MIN, JournalArea};
 pub use place::{FULL_BLOCK_UNITS, Place, PlaceCodec};
 
 /// Bytes in a block: the unit of mapping and of atomicity.

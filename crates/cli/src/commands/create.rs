@@ -152,7 +152,11 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
         offline::create(&request, &plan, &mut |number, bytes| progress.bytes(before(number) + bytes, all))?;
         let devices = request.members.iter().chain(&request.journal_devices);
         let paths = devices.map(|path| offline::absolute(path)).collect();
-        registry.save(&PoolEntry::new(&request.name, plan.pool(), paths))?;
+        registry.save(&PoolEntry::new(&request.name, plan.pool(), paths)).map_err(|failure| {
+            let what = format!("pool '{}' is created, but where its members are could not be kept", request.name);
+            let remedy = format!("{}, and import it with `windrow pool import {} --members ...`", failure.remedy, request.name);
+            Failure::new(id::LOCAL_FILE, what, format!("{}: {}", failure.what, failure.why)).remedy(remedy)
+        })?;
     }
     output.result("pool-create", &value, || describe(&request, &plan, arguments.dry_run));
     Ok(0)
@@ -185,13 +189,24 @@ fn describe(request: &CreateRequest, plan: &CreatePlan, dry_run: bool) -> String
             format!("layout     {} segments of {} + {} members, {extent} on each, chunks of {chunk}\n", zone.segments, shape.data, shape.redundant())
         })
         .collect();
+    let (usual, gibibytes) = (Limits::default().map_bytes, figures.map_bytes.div_ceil(1 << 30));
+    let (option, warning) = match figures.map_bytes > usual {
+        true => (
+            format!(" --map-memory {gibibytes}G"),
+            format!(
+                "note       maps use {} of memory at most unless --map-memory allows more: without it, writes are refused before the pool is full\n",
+                Size(usual)
+            ),
+        ),
+        false => Default::default(),
+    };
     let next = if dry_run {
         String::new()
     } else {
-        format!("next       windrow volume create {0}/data SIZE; windrow serve {0} --nbd unix:/tmp/{0}.nbd\n", request.name)
+        format!("next       windrow volume create {0}/data SIZE; windrow serve {0} --nbd unix:/tmp/{0}.nbd{option}\n", request.name)
     };
     format!(
-        "{head}{}identifier {}\nusable     {} of {}\nmap memory {} when full; at most {} more where volumes deduplicate\n{}{next}",
+        "{head}{}identifier {}\nusable     {} of {}\nmap memory {} when full; at most {} more where volumes deduplicate\n{}{warning}{next}",
         table.render(),
         plan.pool(),
         Size(figures.usable_bytes),

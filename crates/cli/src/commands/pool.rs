@@ -194,7 +194,7 @@ fn import(arguments: &ImportArguments, output: &Output) -> Result<u8, Failure> {
     if !arguments.force {
         registry.must_be_free(&format!("cannot import pool '{}'", found.name), &found.name, found.pool)?;
     }
-    let request = OpenRequest { read_only: arguments.dry_run, force: arguments.force, discard_journal: arguments.discard_journal, ..OpenRequest::default() };
+    let request = OpenRequest { read_only: arguments.dry_run, force: arguments.force, discard_journal: arguments.discard_journal, ..arguments.place.request() };
     let opened = OpenedAtRest::open(&found, &registry, &request)?;
     let (recovery, mut report) = (opened.report.clone(), windrow_host::daemon::report(&opened.pool)?);
     report.served = false;
@@ -243,7 +243,7 @@ fn export(named: &NamedPool, output: &Output) -> Result<u8, Failure> {
         }
         None => {
             let found = offline::locate(&named.place.target(Some(&named.pool)), &registry)?;
-            OpenedAtRest::open(&found, &registry, &OpenRequest::default())?.close(true)?;
+            OpenedAtRest::open(&found, &registry, &named.place.request())?.close(true)?;
             registry.forget(&found.name, found.pool)?;
         }
     }

@@ -64,10 +64,7 @@ fn exit_code(report: &RebuildReport, repair: bool) -> u8 {
 fn rebuild(pool: &str, place: &PoolPlace, arguments: &RebuildArguments) -> Result<RebuildReport, Failure> {
     let found = context::at_rest(&format!("cannot check pool '{pool}'"), pool, place)?;
     let registry = context::registry();
-    let mut request = OpenRequest { read_only: !arguments.repair, ..OpenRequest::default() };
-    if let Some(map) = arguments.map_memory {
-        request.limits.map_bytes = map.0;
-    }
+    let request = OpenRequest { read_only: !arguments.repair, ..place.request() };
     let (mut phase, mut line) = (RebuildPhase::Scan, Progress::new("scanning segments"));
     let leave = RebuildLeave {
         write: arguments.repair,

@@ -72,9 +72,6 @@ pub struct ServeArguments {
     /// Most bytes of acknowledged or waiting writes in memory.
     #[arg(long, value_name = "SIZE")]
     pending: Option<Size>,
-    /// Most bytes of memory for maps.
-    #[arg(long, value_name = "SIZE")]
-    map_memory: Option<Size>,
     /// Worker threads; else one less than there are cores.
     #[arg(long)]
     workers: Option<usize>,
@@ -232,12 +229,9 @@ fn is_ignored(status: &str, signal: i32) -> bool {
 
 /// How members are opened.
 fn request(arguments: &ServeArguments) -> OpenRequest {
-    let mut limits = windrow_engine::api::Limits::default();
+    let mut limits = arguments.place.request().limits;
     if let Some(pending) = arguments.pending {
         limits.pending_bytes = pending.0;
-    }
-    if let Some(map) = arguments.map_memory {
-        limits.map_bytes = map.0;
     }
     let back_end = match arguments.volatile_cache {
         None => MemberBackEnd::Plain,
@@ -312,7 +306,7 @@ fn merge(mut arguments: ServeArguments) -> Result<ServeArguments, Failure> {
     arguments.place.control = arguments.place.control.or(config.control);
     arguments.event_command = arguments.event_command.or(config.event_command);
     arguments.pending = arguments.pending.or(config.pending);
-    arguments.map_memory = arguments.map_memory.or(config.map_memory);
+    arguments.place.map_memory = arguments.place.map_memory.or(config.map_memory);
     arguments.allow_remote |= config.allow_remote;
     if arguments.pool.is_none() && arguments.place.members.is_empty() && arguments.place.dir.is_empty() && arguments.ram_members.is_none() {
         return Err(Failure::new(id::USAGE, "nothing to serve", "neither a pool nor members are given").remedy("see `windrow serve --help`"));

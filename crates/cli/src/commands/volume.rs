@@ -112,12 +112,18 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
     match command {
         VolumeCommand::Create { volume, size, compression, dedup, place } => {
             let mut reply = context::ask(&volume.pool, &place, Command::VolumeCreate { name: volume.volume.clone(), size_bytes: size.0 })?;
-            let compression = named(&compression);
-            if compression != Compression::Off {
-                reply = context::ask(&volume.pool, &place, Command::VolumeCompression { name: volume.volume.clone(), compression })?;
+            let set = |command, what: String| {
+                context::ask(&volume.pool, &place, command).map_err(|failure| {
+                    let what = format!("volume '{}' is created, but without {what}: {}", volume.volume, failure.what);
+                    Failure { what, ..failure }
+                })
+            };
+            let packed = named(&compression);
+            if packed != Compression::Off {
+                reply = set(Command::VolumeCompression { name: volume.volume.clone(), compression: packed }, format!("--compression {compression}"))?;
             }
             if let mode @ (Dedup::Verify | Dedup::Hash) = dedup_named(&dedup) {
-                reply = context::ask(&volume.pool, &place, Command::VolumeDedup { name: volume.volume.clone(), dedup: mode })?;
+                reply = set(Command::VolumeDedup { name: volume.volume.clone(), dedup: mode }, format!("--dedup {dedup}"))?;
             }
             show("volume-create", &volume, reply, output)
         }

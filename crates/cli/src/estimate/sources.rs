@@ -224,7 +224,7 @@ fn at_rest(name: &str, path: &VolumePath, place: &PoolPlace) -> Result<Source, F
         if failure.id == id::POOL_BUSY { failure.remedy(remedy) } else { failure }
     })?;
     let registry = context::registry();
-    let opened = OpenedAtRest::open(&found, &registry, &OpenRequest { read_only: true, ..OpenRequest::default() })?;
+    let opened = OpenedAtRest::open(&found, &registry, &OpenRequest { read_only: true, ..place.request() })?;
     let unknown = || Failure::new(id::VOLUME_UNKNOWN, what.clone(), format!("there is no volume '{}'", path.volume)).remedy("see `windrow volume list`");
     let volume = windrow_host::daemon::report(&opened.pool)?.volume(&path.volume).cloned().ok_or_else(unknown)?;
     let (sender, answers) = channel();

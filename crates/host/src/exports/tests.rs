@@ -36,3 +36,20 @@ fn the_default_comes_first_and_names_can_be_added() {
     table.forget_volume("b");
     assert_eq!(names(&table), ["a", "b"]);
 }
+
+/// A later volume of the name of a deleted one became what clients get who ask for no name.
+#[test]
+fn an_export_of_a_volume_that_is_gone_is_no_default() {
+    let mut table = ExportTable::default();
+    table.add("look", export("b", true), true, &volumes()).unwrap();
+    table.forget_volume("a");
+    assert_eq!(table.default.as_deref(), Some("look"));
+    table.forget_volume("b");
+    assert_eq!(table, ExportTable::default());
+    table.default = Some("b".to_owned());
+    table.added.insert("b".to_owned(), export("a", false));
+    table.forget_volume("b");
+    assert_eq!(table.default.as_deref(), Some("b"), "that one is of the other volume");
+    table.forget_volume("a");
+    assert_eq!(table, ExportTable::default());
+}

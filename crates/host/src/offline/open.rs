@@ -112,7 +112,7 @@ pub(super) fn refusal_of(what: &str, found: &FoundPool, error: &OpenError) -> Fa
     let failure = Failure::new(id, what, error);
     let missing = found.missing();
     if id == id::POOL_MEMORY {
-        failure.remedy("allow more with --map-memory (`windrow serve`, `windrow check --rebuild-map`)")
+        failure.remedy("allow more with --map-memory")
     } else if id == id::POOL_JOURNAL {
         failure.remedy("connect them and name them with --members; --discard-journal starts without them and loses what had been promised since the last batch")
     } else if !missing.is_empty() {
@@ -230,18 +230,25 @@ pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Re
 /// meanwhile; without, what is read may change under the reader.
 ///
 /// # Errors
-/// A member is in use or cannot be opened.
+/// A member is in use or cannot be opened; two of them are in one place.
 pub fn open_for_reading(members: &[super::FoundMember], locked: bool) -> Result<SyncMembers, Failure> {
     let slots = members.iter().filter_map(|member| member.superblock.as_ref()).map(|superblock| superblock.members.len()).max().unwrap_or(0);
     let highest = members.iter().map(|member| member.slot.index() + 1).max().unwrap_or(0);
     let mut table: MemberTable = vec![None; slots.max(highest)];
-    let options = OpenOptions { lock: if locked { LockMode::Shared } else { LockMode::None }, ..OpenOptions::read_only() };
+    // A daemon that has just ended may still hold them.
+    let lock_patience = Duration::from_secs(3);
+    let options = OpenOptions { lock: if locked { LockMode::Shared } else { LockMode::None }, lock_patience, ..OpenOptions::read_only() };
     for member in members {
         let opened = FileMember::open(&member.path, &options).map_err(|error| {
             let what = format!("cannot read member {} of pool '{}'", member.slot, member.label.pool_name);
             Failure::new(id::MEMBER_OPEN, what, error).remedy("stop the process that uses it")
         })?;
-        table[member.slot.index()] = Some(Arc::new(opened));
+        if table[member.slot.index()].replace(Arc::new(opened)).is_some() {
+            let first = members.iter().find(|other| other.slot == member.slot).map_or(&member.path, |first| &first.path);
+            let why = format!("{} and {} are both member {}: one of them is a copy, or was replaced", first.display(), member.path.display(), member.slot);
+            let failure = Failure::new(id::POOL_REFUSED, format!("cannot read members of pool '{}' together", member.label.pool_name), why);
+            return Err(failure.remedy("name only one of them"));
+        }
     }
     Ok(SyncMembers::new(table))
 }

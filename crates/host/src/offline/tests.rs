@@ -217,6 +217,19 @@ fn a_pool_that_cannot_be_read_is_not_called_destroyed() {
     assert!(scan(&[dir.path().to_owned()]).is_empty());
 }
 
+/// Of a member and the one that replaced it, or a copy, only the last was shown.
+#[test]
+fn two_devices_of_one_place_are_not_read_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let members = create_pool(dir.path());
+    let copy = dir.path().join("copy");
+    std::fs::copy(&members[1], &copy).unwrap();
+    let found: Vec<_> = members.iter().chain([&copy]).map(|path| examine(path).unwrap().unwrap()).collect();
+    let refused = open_for_reading(&found, false).err().unwrap();
+    assert!(refused.id == id::POOL_REFUSED && refused.why.contains("member-1 and ") && refused.why.contains("copy are both member 1"), "{refused}");
+    assert!(open_for_reading(&found[..6], false).is_ok());
+}
+
 /// One drive was unplugged, and a sector of another was bad: the rebuild gave up for good what the drive would have brought back, and the drive with it.
 #[test]
 fn a_rebuild_of_the_map_waits_for_members_that_are_only_away() {

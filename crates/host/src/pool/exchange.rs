@@ -90,7 +90,10 @@ impl Pool {
         }
         let opened = self.open_newcomer(&pool, member, newcomer, (status.needed_bytes, status.sector_bytes_max), &what)?;
         if ["online", "rebuilding"].contains(&status.state) {
-            self.change(member, MemberChange::TakeOut, &what)?;
+            self.change(member, MemberChange::TakeOut, &what).inspect_err(|_| {
+                // The refusal is the failure to tell. With the label of a pool that it is not in, the device would be refused the next time.
+                _ = offline::erase(&*opened.device);
+            })?;
         }
         self.settle(member, &what)?;
         self.put(member, Some(opened.device), &what)?;
