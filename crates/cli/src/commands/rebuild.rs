@@ -33,9 +33,6 @@ pub struct RebuildArguments {
     /// Stand on no checkpoint, although one can be read: after a rebuild that missed what can be read today.
     #[arg(long, requires = "rebuild_map")]
     without_checkpoint: bool,
-    /// Most bytes of memory for maps: at least what the pool is served with.
-    #[arg(long, value_name = "SIZE", requires = "rebuild_map")]
-    map_memory: Option<Size>,
 }
 
 /// Runs it; the result is the exit code.
