@@ -4,16 +4,18 @@
 //! [`Payload`] that can be cut into slices; the last owner to drop it returns the memory to the pool it came from.
 //!
 //! Invariants: memory is zeroed when first allocated, so there is no uninitialised byte anywhere; a recycled buffer holds
-//! stale bytes of the same process, and whoever fills it must fill all of it before it leaves the process. The pool keeps at
-//! most `keep_bytes` of idle memory. A pool that may keep several huge pages cuts its buffers out of them; the page goes back to
-//! the system with the last of its pieces.
+//! stale bytes of the same process, and whoever fills it must fill all of it before it leaves the process. A pool keeps at
+//! most `keep_bytes` of idle memory. A pool that may keep several huge pages cuts its buffers out of them (`slabs.rs`): every idle piece of a
+//! page that is in use is used again, and wholly idle pages are kept, up to `keep_bytes`. So for each size class it holds what the most buffers
+//! in use at once needed, at most, in whatever order they come back, and when nothing is in use `keep_bytes` and one page for each size.
 
-use crate::region::{HUGE_PAGE, Region};
+use crate::region::HUGE_PAGE;
+use crate::slabs::{Piece, Slabs};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// Alignment and granule of every buffer: what O_DIRECT needs on any device with sectors up to 4 KiB.
 const ALIGN: usize = 4096;
@@ -24,17 +26,16 @@ pub const CONSTANT_BYTES: usize = 1 << 20;
 /// A pool that keeps at least so many huge pages uses them.
 const HUGE_PAGES_WORTH_IT: usize = 8;
 
-struct Memory {
+/// An allocation of its own.
+struct Block {
     ptr: NonNull<u8>,
     class: usize,
-    /// What it was cut out of; `None` if it has an allocation of its own.
-    region: Option<Arc<Region>>,
 }
 
-// SAFETY: `Memory` is the only owner of its allocation or piece of a region; moving it between threads moves the ownership.
-unsafe impl Send for Memory {}
+// SAFETY: `Block` is the only owner of its allocation; moving it between threads moves the ownership.
+unsafe impl Send for Block {}
 
-impl Memory {
+impl Block {
     fn layout(class: usize) -> Layout {
         match Layout::from_size_align(ALIGN << class, ALIGN) {
             Ok(layout) => layout,
@@ -47,40 +48,104 @@ impl Memory {
         // SAFETY: the layout has a size of at least 4096.
         let raw = unsafe { alloc_zeroed(layout) };
         match NonNull::new(raw) {
-            Some(ptr) => Self { ptr, class, region: None },
+            Some(ptr) => Self { ptr, class },
             None => handle_alloc_error(layout),
         }
     }
+}
 
-    /// Cuts a region into pieces of one class.
-    fn cut(class: usize) -> impl Iterator<Item = Self> {
-        let piece = ALIGN << class;
-        let region = Arc::new(Region::new(piece));
-        (0..region.len() / piece).map(move |i| {
-            // SAFETY: the piece lies inside the region, and no other piece overlaps it.
-            let ptr = unsafe { region.start().add(i * piece) };
-            Self { ptr, class, region: Some(region.clone()) }
-        })
-    }
-
-    fn capacity(&self) -> usize {
-        ALIGN << self.class
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with the layout of the same class, and dropped once.
+        unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.class)) }
     }
 }
 
-impl Drop for Memory {
-    fn drop(&mut self) {
-        if self.region.is_none() {
-            // SAFETY: allocated in `new` with the layout of the same class, and dropped once.
-            unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.class)) }
+/// The memory of a buffer in use.
+enum Memory {
+    Block(Block),
+    /// Of the shelf that the buffer holds.
+    Piece(Piece),
+}
+
+// SAFETY: a piece is in use by one buffer only, which holds the shelf that owns it; nothing in it is bound to a thread.
+unsafe impl Send for Memory {}
+
+/// Idle memory of one size class: blocks or slabs, never both.
+struct Idle {
+    blocks: Vec<Block>,
+    slabs: Slabs,
+}
+
+struct Shelf {
+    classes: [Mutex<Idle>; CLASSES],
+    /// Bytes of idle blocks and of slabs that are wholly idle: what could go back to the system.
+    spare_bytes: AtomicUsize,
+    keep_bytes: usize,
+}
+
+impl Shelf {
+    fn class(&self, class: usize) -> MutexGuard<'_, Idle> {
+        self.classes[class].lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn get(&self, class: usize) -> Memory {
+        let mut idle = self.class(class);
+        if self.keep_bytes < HUGE_PAGES_WORTH_IT * HUGE_PAGE {
+            let block = idle.blocks.pop();
+            drop(idle);
+            return Memory::Block(match block {
+                Some(block) => {
+                    self.spare_bytes.fetch_sub(ALIGN << class, Ordering::Relaxed);
+                    block
+                }
+                None => Block::new(class),
+            });
+        }
+        let (piece, spare) = match idle.slabs.take() {
+            Some(taken) => taken,
+            None => (idle.slabs.cut(), 0),
+        };
+        if spare > 0 {
+            self.spare_bytes.fetch_sub(spare, Ordering::Relaxed);
+        }
+        Memory::Piece(piece)
+    }
+
+    fn put(&self, class: usize, memory: Memory) {
+        let has_room = |bytes: usize| self.spare_bytes.load(Ordering::Relaxed) + bytes <= self.keep_bytes;
+        match memory {
+            Memory::Block(block) => {
+                let bytes = ALIGN << class;
+                if has_room(bytes) {
+                    self.spare_bytes.fetch_add(bytes, Ordering::Relaxed);
+                    self.class(class).blocks.push(block);
+                }
+            }
+            Memory::Piece(piece) => {
+                let mut idle = self.class(class);
+                let spare = idle.slabs.give_back(&piece);
+                if spare == 0 {
+                    return;
+                }
+                if has_room(spare) || idle.slabs.is_last() {
+                    self.spare_bytes.fetch_add(spare, Ordering::Relaxed);
+                } else {
+                    let region = idle.slabs.remove(piece.slab);
+                    // Unmapping takes a while.
+                    drop(idle);
+                    drop(region);
+                }
+            }
         }
     }
 }
 
-struct Shelf {
-    classes: [Mutex<Vec<Memory>>; CLASSES],
-    idle_bytes: AtomicUsize,
-    keep_bytes: usize,
+/// The size class of a buffer.
+fn class_of(len: usize) -> usize {
+    let class = len.div_ceil(ALIGN).max(1).next_power_of_two().trailing_zeros() as usize;
+    assert!(class < CLASSES, "a buffer of {len} bytes is beyond the largest class");
+    class
 }
 
 /// A pool of aligned buffers; clones share the same memory.
@@ -90,7 +155,8 @@ pub struct BufPool(Arc<Shelf>);
 impl BufPool {
     /// A pool that keeps at most `keep_bytes` of idle memory.
     pub fn new(keep_bytes: usize) -> Self {
-        Self(Arc::new(Shelf { classes: std::array::from_fn(|_| Mutex::new(Vec::new())), idle_bytes: AtomicUsize::new(0), keep_bytes }))
+        let idle = |class: usize| Mutex::new(Idle { blocks: Vec::new(), slabs: Slabs::new(ALIGN << class) });
+        Self(Arc::new(Shelf { classes: std::array::from_fn(idle), spare_bytes: AtomicUsize::new(0), keep_bytes }))
     }
 
     /// A buffer of `len` bytes. Contents are unspecified (zero or stale bytes of this process).
@@ -98,30 +164,8 @@ impl BufPool {
     /// # Panics
     /// If `len` is beyond 64 MiB: every caller has a smaller bound of its own.
     pub fn get(&self, len: usize) -> Buf {
-        let class = len.div_ceil(ALIGN).max(1).next_power_of_two().trailing_zeros() as usize;
-        assert!(class < CLASSES, "a buffer of {len} bytes is beyond the largest class");
-        let idle = self.0.classes[class].lock().unwrap_or_else(|e| e.into_inner()).pop();
-        let memory = match idle {
-            Some(memory) => {
-                self.0.idle_bytes.fetch_sub(memory.capacity(), Ordering::Relaxed);
-                memory
-            }
-            None if self.0.keep_bytes >= HUGE_PAGES_WORTH_IT * HUGE_PAGE => self.cut(class),
-            None => Memory::new(class),
-        };
-        Buf { memory: Some(memory), len, shelf: Some(self.0.clone()) }
-    }
-
-    /// The first piece of a new region; the others are put on the shelf.
-    fn cut(&self, class: usize) -> Memory {
-        let mut pieces = Memory::cut(class);
-        let Some(first) = pieces.next() else { unreachable!("a region has at least one piece") };
-        let mut shelf = self.0.classes[class].lock().unwrap_or_else(|e| e.into_inner());
-        for piece in pieces {
-            self.0.idle_bytes.fetch_add(piece.capacity(), Ordering::Relaxed);
-            shelf.push(piece);
-        }
-        first
+        let class = class_of(len);
+        Buf { memory: Some(self.0.get(class)), class: class as u8, len, shelf: Some(self.0.clone()) }
     }
 
     /// A buffer of `len` zero bytes.
@@ -138,7 +182,11 @@ impl BufPool {
 
     /// Bytes that lie idle in the pool.
     pub fn idle_bytes(&self) -> usize {
-        self.0.idle_bytes.load(Ordering::Relaxed)
+        let bytes = |class: usize| {
+            let idle = self.0.class(class);
+            idle.blocks.len() * (ALIGN << class) + idle.slabs.idle_bytes()
+        };
+        (0..CLASSES).map(bytes).sum()
     }
 }
 
@@ -151,6 +199,7 @@ impl std::fmt::Debug for BufPool {
 /// A unique, writable buffer whose address is a multiple of 4096.
 pub struct Buf {
     memory: Option<Memory>,
+    class: u8,
     len: usize,
     shelf: Option<Arc<Shelf>>,
 }
@@ -161,9 +210,8 @@ unsafe impl Sync for Buf {}
 impl Buf {
     /// A buffer outside any pool: `len` zero bytes.
     pub fn unpooled(len: usize) -> Self {
-        let class = len.div_ceil(ALIGN).max(1).next_power_of_two().trailing_zeros() as usize;
-        assert!(class < CLASSES, "a buffer of {len} bytes is beyond the largest class");
-        Self { memory: Some(Memory::new(class)), len, shelf: None }
+        let class = class_of(len);
+        Self { memory: Some(Memory::Block(Block::new(class))), class: class as u8, len, shelf: None }
     }
 
     /// Shortens the buffer; the rest stays allocated.
@@ -177,9 +225,15 @@ impl Buf {
         Payload { buf: Arc::new(self), start: 0, len: len as u32 }
     }
 
-    fn memory(&self) -> &Memory {
+    fn capacity(&self) -> usize {
+        ALIGN << self.class
+    }
+
+    #[inline]
+    fn start(&self) -> *mut u8 {
         match &self.memory {
-            Some(memory) => memory,
+            Some(Memory::Block(block)) => block.ptr.as_ptr(),
+            Some(Memory::Piece(piece)) => piece.ptr.as_ptr(),
             None => unreachable!("the memory is taken only in drop"),
         }
     }
@@ -191,7 +245,7 @@ impl Deref for Buf {
     #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: the allocation has at least `len` initialised bytes and lives as long as `self`.
-        unsafe { std::slice::from_raw_parts(self.memory().ptr.as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts(self.start(), self.len) }
     }
 }
 
@@ -199,20 +253,16 @@ impl DerefMut for Buf {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`, and `&mut self` makes the access unique.
-        unsafe { std::slice::from_raw_parts_mut(self.memory().ptr.as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.start(), self.len) }
     }
 }
 
 impl Drop for Buf {
     fn drop(&mut self) {
-        let (Some(memory), Some(shelf)) = (self.memory.take(), self.shelf.take()) else { return };
-        let bytes = memory.capacity();
-        if shelf.idle_bytes.load(Ordering::Relaxed) + bytes > shelf.keep_bytes {
-            return;
+        // Without a shelf the memory goes back to the system.
+        if let (Some(memory), Some(shelf)) = (self.memory.take(), self.shelf.take()) {
+            shelf.put(usize::from(self.class), memory);
         }
-        shelf.idle_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let class = memory.class;
-        shelf.classes[class].lock().unwrap_or_else(|e| e.into_inner()).push(memory);
     }
 }
 
@@ -291,7 +341,7 @@ impl Payload {
 
     /// Bytes of memory that it keeps from being used again: those of the whole buffer, however small the slice.
     pub fn held_bytes(&self) -> usize {
-        self.buf.memory().capacity()
+        self.buf.capacity()
     }
 
     /// True if both are slices of one buffer.
@@ -347,6 +397,49 @@ mod tests {
         assert_eq!(large.as_ptr() as usize % HUGE_PAGE, 0);
         drop(pool);
         assert!(first.iter().all(|byte| *byte == 3), "a buffer outlives its pool's handle");
+    }
+
+    fn bytes_of_slabs(pool: &BufPool) -> usize {
+        (0..CLASSES).map(|class| pool.0.class(class).slabs.bytes()).sum()
+    }
+
+    /// Pieces beyond what the pool keeps were let go of one by one, and no page ever came free by that: after some bursts of small buffers,
+    /// freed in no order, the process had several times the memory of the largest burst.
+    #[test]
+    fn bursts_freed_in_any_order_take_the_memory_of_the_largest() {
+        const BURST: usize = 16 * HUGE_PAGE;
+        const KEEP: usize = HUGE_PAGES_WORTH_IT * HUGE_PAGE;
+        let pool = BufPool::new(KEEP);
+        let mut state = 1u64;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as usize % below
+        };
+        for _ in 0..12 {
+            let mut burst: Vec<Buf> = (0..BURST / 4096).map(|_| pool.get(4096)).collect();
+            assert!(bytes_of_slabs(&pool) <= BURST + KEEP + HUGE_PAGE, "{} bytes for a burst of {BURST}", bytes_of_slabs(&pool));
+            while burst.len() > 100 {
+                burst.swap_remove(random(burst.len()));
+            }
+            let large: Vec<Buf> = (0..BURST / 65536).map(|_| pool.get(65536)).collect();
+            assert!(bytes_of_slabs(&pool) <= 2 * BURST, "the peak of each size");
+            drop((burst, large));
+            assert!(bytes_of_slabs(&pool) <= KEEP + 2 * HUGE_PAGE, "{} bytes are kept", bytes_of_slabs(&pool));
+            assert_eq!(bytes_of_slabs(&pool), pool.idle_bytes());
+        }
+    }
+
+    /// With all that may be kept in one size, the only buffer of another would need a new page each time.
+    #[test]
+    fn each_size_keeps_a_page_at_hand() {
+        let pool = BufPool::new(HUGE_PAGES_WORTH_IT * HUGE_PAGE);
+        drop((0..HUGE_PAGES_WORTH_IT * HUGE_PAGE / 65536).map(|_| pool.get(65536)).collect::<Vec<_>>());
+        let mut first = pool.get(4096);
+        first.fill(7);
+        drop(first);
+        assert!(pool.get(4096).iter().all(|byte| *byte == 7), "the same piece again");
+        drop(pool.get(2 * HUGE_PAGE));
+        assert_eq!(bytes_of_slabs(&pool), (HUGE_PAGES_WORTH_IT + 1) * HUGE_PAGE, "one piece alone is worth no exception");
     }
 
     #[test]

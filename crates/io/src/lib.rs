@@ -7,6 +7,7 @@ mod buffer;
 mod member;
 mod region;
 mod request;
+mod slabs;
 
 pub use buffer::{Buf, BufPool, CONSTANT_BYTES, Payload};
 pub use member::{IoTag, MemberCommand, MemberDone, MemberError, MemberErrorKind, MemberIo, MemberOp, ReadItem};
