@@ -25,7 +25,7 @@ pub(super) fn examine(fd: &OwnedFd, path: &Path, kind: MemberKind, stat: &Stat, 
     let device_sector = if is_device { Some(rustix::fs::ioctl_blksszget(fd).map_err(|e| system("examine", path, e))?) } else { None };
     let direct = match options.direct {
         DirectMode::Never => DirectIo::No { reason: "not wanted".to_owned() },
-        DirectMode::Preferred | DirectMode::Required => choose_direct(fd, device_sector),
+        DirectMode::Preferred | DirectMode::Required => choose_direct(fd, device_sector, limits.logical_sector),
     };
     if let (DirectMode::Required, DirectIo::No { reason }) = (options.direct, &direct) {
         return Err(OpenError::NoDirectIo { path: path.to_owned(), reason: reason.clone() });
@@ -70,8 +70,8 @@ fn discard_of(kind: MemberKind, limits: &QueueLimits, options: &OpenOptions) -> 
     }
 }
 
-/// Finds the alignment and sets O_DIRECT, or says why not. Leaves the descriptor without O_DIRECT in that case.
-fn choose_direct(fd: &OwnedFd, device_sector: Option<u32>) -> DirectIo {
+/// Finds the alignment and sets O_DIRECT, or says why not; `sector_below` is the sector of the device under the file system. Leaves the descriptor without O_DIRECT in that case.
+fn choose_direct(fd: &OwnedFd, device_sector: Option<u32>, sector_below: Option<u32>) -> DirectIo {
     let reported = reported_alignment(fd);
     if reported == Some((0, 0)) {
         return DirectIo::No { reason: "the file system cannot do direct I/O on this file".to_owned() };
@@ -82,7 +82,7 @@ fn choose_direct(fd: &OwnedFd, device_sector: Option<u32>) -> DirectIo {
     let found = match (reported, device_sector) {
         (Some(alignment), _) => Some(alignment),
         (None, Some(sector)) => Some((sector, sector)),
-        (None, None) => tried_alignment(fd),
+        (None, None) => tried_alignment(fd, sector_below.unwrap_or(512)),
     };
     match found {
         Some((memory, offset)) if memory <= SECTOR_BYTES_MAX && offset <= SECTOR_BYTES_MAX => {
@@ -107,10 +107,11 @@ fn reported_alignment(fd: &OwnedFd) -> Option<(u32, u32)> {
     Some((statx.stx_dio_mem_align, statx.stx_dio_offset_align))
 }
 
-/// The smallest alignment with which a read succeeds; for kernels before 6.1 and file systems that report nothing.
-fn tried_alignment(fd: &OwnedFd) -> Option<(u32, u32)> {
+/// The smallest alignment, from `least` on, with which a read succeeds; for kernels before 6.1 and file systems that report nothing. A trial
+/// alone proves little: where nothing was written yet, zeroes are read with any alignment, whatever the sectors below.
+pub(super) fn tried_alignment(fd: &OwnedFd, least: u32) -> Option<(u32, u32)> {
     let mut buf = Buf::unpooled(8192);
-    [512u32, 1024, 2048, 4096].into_iter().find_map(|align| {
+    [512u32, 1024, 2048, 4096].into_iter().filter(|align| *align >= least).find_map(|align| {
         let size = align as usize;
         // An offset of one unit and an address of one unit: both are aligned to it and to nothing larger.
         match rustix::io::pread(fd, &mut buf[size..2 * size], u64::from(align)) {
