@@ -128,6 +128,14 @@ pub enum CreateError {
         /// Bytes asked for.
         bytes: u64,
     },
+    /// No file can be so large here.
+    #[error("{path} cannot be {bytes} bytes large: the file system or the limit on the size of files (ulimit -f) does not let it")]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Bytes asked for.
+        bytes: u64,
+    },
     /// A system call failed.
     #[error("cannot {action} {path}: {source}")]
     System {

@@ -43,11 +43,7 @@ pub fn create_file_with_progress(path: &Path, size_bytes: u64, allocation: Alloc
     if size_bytes == 0 || !size_bytes.is_multiple_of(4096) || i64::try_from(size_bytes).is_err() {
         return Err(CreateError::Size { path: path.to_owned() });
     }
-    let system = |action: &'static str, errno: Errno| match errno {
-        Errno::EXIST => CreateError::Exists { path: path.to_owned() },
-        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => CreateError::NoSpace { path: path.to_owned(), bytes: size_bytes },
-        _ => CreateError::System { action, path: path.to_owned(), source: errno.into() },
-    };
+    let system = |action: &'static str, errno: Errno| failure(action, path, size_bytes, errno);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let fd = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|e| system("create", e))?;
     let filled = fill(&fd, size_bytes, allocation, progress)
@@ -59,6 +55,17 @@ pub fn create_file_with_progress(path: &Path, size_bytes: u64, allocation: Alloc
         let _ = std::fs::remove_file(path);
     }
     filled
+}
+
+/// What a system error means for a file of so many bytes.
+pub(super) fn failure(action: &'static str, path: &Path, bytes: u64, errno: Errno) -> CreateError {
+    let path = path.to_owned();
+    match errno {
+        Errno::EXIST => CreateError::Exists { path },
+        Errno::NOSPC | Errno::DQUOT => CreateError::NoSpace { path, bytes },
+        Errno::FBIG => CreateError::TooLarge { path, bytes },
+        _ => CreateError::System { action, path, source: errno.into() },
+    }
 }
 
 fn fill(fd: &OwnedFd, size_bytes: u64, allocation: Allocation, progress: &mut dyn FnMut(u64)) -> Result<(), Errno> {

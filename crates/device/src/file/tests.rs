@@ -2,7 +2,7 @@ use super::*;
 use crate::testing::{SIZE, compare, refuses_bad_ranges, steps};
 use crate::{Allocation, CreateError, create_file, create_file_with_progress};
 use proptest::prelude::*;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use tempfile::TempDir;
 
 fn created(allocation: Allocation) -> (TempDir, PathBuf) {
@@ -52,6 +52,19 @@ fn what_was_asked_of_the_kernel_is_reported() {
         (DirectIo::Yes { offset_align, .. }, Ok(member)) => assert_eq!(member.info().logical_sector, offset_align.max(512)),
         (DirectIo::No { .. }, Err(OpenError::NoDirectIo { .. })) => {}
         (direct, opened) => panic!("{direct:?} but {opened:?}"),
+    }
+}
+
+/// A sparse member file on a device with sectors of 4096 bytes counted as one with sectors of 512 where the kernel tells no alignment: the trial
+/// reads zeroes that are nowhere, and the first write of 512 bytes failed.
+#[test]
+fn the_trial_finds_no_sector_below_that_of_the_device() {
+    let (_folder, path) = created(Allocation::Sparse);
+    for least in [512, 4096] {
+        let file = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path);
+        let Ok(file) = file else { return eprintln!("SKIPPED: no O_DIRECT here") };
+        let (memory, offset) = properties::tried_alignment(&file.into(), least).expect("one of them succeeds");
+        assert!(memory >= least && offset >= least, "{memory}, {offset}");
     }
 }
 
@@ -139,8 +152,17 @@ fn creation_allocates_as_told_and_never_overwrites() {
         assert!(matches!(create_file(&folder.path().join("d"), size, Allocation::Sparse), Err(CreateError::Size { .. })));
     }
     let huge = folder.path().join("huge");
-    assert!(matches!(create_file(&huge, 1 << 55, Allocation::Preallocate), Err(CreateError::NoSpace { .. })));
+    let refused = create_file(&huge, 1 << 55, Allocation::Preallocate);
+    assert!(matches!(refused, Err(CreateError::TooLarge { .. } | CreateError::NoSpace { .. })), "{refused:?}");
     assert!(!huge.exists(), "nothing is left behind");
+}
+
+/// A file that the file system cannot have was told as one for which there is no room, on a disk that had plenty.
+#[test]
+fn a_file_larger_than_the_file_system_takes_is_told_as_that() {
+    let path = Path::new("member");
+    assert!(matches!(create::failure("allocate", path, 1 << 55, Errno::FBIG), CreateError::TooLarge { bytes, .. } if bytes == 1 << 55));
+    assert!(matches!(create::failure("allocate", path, 1 << 55, Errno::NOSPC), CreateError::NoSpace { .. }));
 }
 
 #[test]
