@@ -7,8 +7,8 @@
 //!    a slot is free and its member holds less than its share of them, and nobody else has to kick.
 //! 3. A flush is `fdatasync` (see the module `file`), one at a time per member: of two at once the kernel would tell only one that
 //!    writes were lost. A discard can take long and has no io_uring operation on the kernels we
-//!    support: one helper thread per queue runs it in the member's own method.
-//! 4. An event descriptor, polled by the ring itself, wakes the reaper for everything else: results of the helper thread, a stop, a kernel
+//!    support: a helper thread of the member runs it in the member's own method (`discards.rs`).
+//! 4. An event descriptor, polled by the ring itself, wakes the reaper for everything else: results of the helper threads, a stop, a kernel
 //!    that was short of memory and asks for another try.
 //!
 //! Two locks: `table`, and `submission` around the entries and the call that hands them over; never both at once, and no lock is held
@@ -17,6 +17,7 @@
 //!
 //! A fault of the ring itself is kept and reported by every later [`Reap::wait`].
 
+mod discards;
 mod lane;
 mod table;
 #[cfg(test)]
@@ -24,16 +25,16 @@ mod tests;
 
 pub use lane::ReadLane;
 
-use super::{Members, Queue, Reap, Waker, answer_at_once, device_of, execute, finished};
+use super::{Members, Queue, Reap, Waker, answer_at_once, device_of, finished};
 use crate::DeviceError;
 use crate::member::Member;
+use discards::Discards;
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 use rustix::event::EventfdFlags;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, mpsc};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use table::{Outcome, RETRIES_WITHOUT_PAUSE, Table};
 use windrow_io::{MemberCommand, MemberDone, MemberOp};
@@ -77,7 +78,7 @@ struct Shared {
 pub struct UringSubmitter {
     shared: Arc<Shared>,
     entries: Vec<squeue::Entry>,
-    helper: Option<Helper>,
+    discards: Discards,
 }
 
 /// The waiting half.
@@ -87,15 +88,6 @@ pub struct UringReaper {
     events: Vec<(u64, i32)>,
     entries: Vec<squeue::Entry>,
 }
-
-/// The thread that runs discards.
-struct Helper {
-    commands: Option<mpsc::Sender<Discard>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-/// A discard, and the device that was in its member's place when it was submitted.
-type Discard = (MemberCommand, Option<Arc<dyn Member>>);
 
 /// The kernel takes the entries later.
 fn is_short_of_memory(error: &io::Error) -> bool {
@@ -128,7 +120,7 @@ pub fn uring(members: Members, depth: u32) -> io::Result<(UringSubmitter, UringR
         in_flight: AtomicUsize::new(0),
         fatal: AtomicI32::new(0),
     });
-    let submitter = UringSubmitter { shared: shared.clone(), entries: Vec::with_capacity(depth as usize), helper: None };
+    let submitter = UringSubmitter { shared: shared.clone(), entries: Vec::with_capacity(depth as usize), discards: Discards::default() };
     Ok((submitter, UringReaper { shared, armed: false, events: Vec::new(), entries: Vec::with_capacity(depth as usize) }))
 }
 
@@ -241,21 +233,6 @@ impl Drop for Shared {
     }
 }
 
-impl UringSubmitter {
-    fn send_to_helper(&mut self, command: MemberCommand, device: Option<Arc<dyn Member>>, done: &mut Vec<MemberDone>) {
-        if self.helper.is_none() {
-            self.helper = Helper::start(&self.shared).ok();
-        }
-        let sender = self.helper.as_ref().and_then(|helper| helper.commands.as_ref());
-        let Some(sender) = sender else { return done.push(execute(device.as_ref(), command)) };
-        self.shared.in_flight.fetch_add(1, Ordering::AcqRel);
-        if let Err(mpsc::SendError((command, device))) = sender.send((command, device)) {
-            self.shared.in_flight.fetch_sub(1, Ordering::AcqRel);
-            done.push(execute(device.as_ref(), command));
-        }
-    }
-}
-
 /// True for a flush of a member of which one has failed.
 fn is_latched(table: &Table, command: &MemberCommand) -> bool {
     let record = table.records.get(command.member.index()).and_then(Option::as_ref);
@@ -264,7 +241,12 @@ fn is_latched(table: &Table, command: &MemberCommand) -> bool {
 
 impl Queue for UringSubmitter {
     fn exchange(&mut self, member: MemberId, device: Option<Arc<dyn Member>>) -> io::Result<()> {
-        self.shared.table().exchange(member, device)
+        if self.discards.is_busy(member) {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        self.shared.table().exchange(member, device)?;
+        self.discards.end(member);
+        Ok(())
     }
 
     fn submit(&mut self, commands: &mut Vec<MemberCommand>, done: &mut Vec<MemberDone>) {
@@ -274,8 +256,9 @@ impl Queue for UringSubmitter {
             match answer_at_once(&table.members, command) {
                 Ok(answer) => done.push(answer),
                 Err(command) if matches!(command.op, MemberOp::Discard { .. }) => {
-                    let device = device_of(&table.members, command.member).cloned();
-                    self.send_to_helper(command, device, done);
+                    // `answer_at_once` lets only commands for present members through.
+                    let Some(device) = device_of(&table.members, command.member) else { unreachable!("a discard for an absent member") };
+                    done.extend(self.discards.send(&shared, command, device.clone()));
                 }
                 Err(command) if is_latched(&table, &command) => done.push(finished(command, Err(DeviceError::gone(0)))),
                 Err(command) => {
@@ -293,32 +276,6 @@ impl Queue for UringSubmitter {
 
     fn in_flight(&self) -> usize {
         self.shared.in_flight.load(Ordering::Acquire)
-    }
-}
-
-impl Helper {
-    fn start(shared: &Arc<Shared>) -> io::Result<Self> {
-        let shared = shared.clone();
-        let (commands, inbox) = mpsc::channel::<Discard>();
-        let thread = std::thread::Builder::new().name("member-discard".to_owned()).spawn(move || {
-            for (command, device) in inbox {
-                let done = execute(device.as_ref(), command);
-                drop(device);
-                shared.ready().push(done);
-                shared.signal();
-            }
-        })?;
-        Ok(Self { commands: Some(commands), thread: Some(thread) })
-    }
-}
-
-impl Drop for Helper {
-    fn drop(&mut self) {
-        self.commands = None;
-        if let Some(thread) = self.thread.take() {
-            // `execute` catches panics, so there is no result to look at.
-            let _ = thread.join();
-        }
     }
 }
 

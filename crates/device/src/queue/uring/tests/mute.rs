@@ -3,8 +3,9 @@
 use super::*;
 use crate::{DeviceError, MemberInfo};
 use std::os::fd::RawFd;
+use std::sync::mpsc;
 
-/// Every read of it waits until the other end of the pipe is closed.
+/// Every read and discard of it waits until the other end of the pipe is closed.
 struct Mute {
     info: MemberInfo,
     pipe: OwnedFd,
@@ -24,7 +25,7 @@ impl Member for Mute {
         unreachable!("nothing is flushed")
     }
     fn discard(&self, _offset: u64, _length: u64) -> Result<(), DeviceError> {
-        unreachable!("nothing is discarded")
+        rustix::io::read(&self.pipe, &mut [0; 1]).map(drop).map_err(|errno| DeviceError::from_code(errno.raw_os_error(), 0))
     }
     fn raw_fd(&self) -> Option<RawFd> {
         Some(self.pipe.as_raw_fd())
@@ -44,6 +45,16 @@ fn read(member: u8, tag: u64) -> MemberCommand {
     MemberCommand { member: MemberId(member), tag: IoTag(tag), op: MemberOp::Read { offset: 0, buf: Buf::unpooled(4096) } }
 }
 
+/// Waits as the reaper does; false after ten seconds, where a test that fails would wait for ever.
+fn wait_a_while(reaper: &mut UringReaper, done: &mut Vec<MemberDone>) -> bool {
+    let waker = reaper.waker();
+    let (over, watch) = mpsc::channel::<()>();
+    let watching = std::thread::spawn(move || watch.recv_timeout(Duration::from_secs(10)).inspect_err(|_| waker.wake()).is_err());
+    reaper.wait(done).expect("ring");
+    let _ = over.send(());
+    !watching.join().expect("thread")
+}
+
 #[test]
 fn reads_of_others_end_however_many_wait_for_a_mute_member() {
     if !uring_available() {
@@ -56,13 +67,7 @@ fn reads_of_others_end_however_many_wait_for_a_mute_member() {
     let mut others = Vec::new();
     for tag in 100..120 {
         submitter.submit(&mut vec![read(0, tag)], &mut Vec::new());
-        let waker = reaper.waker();
-        let (over, watch) = mpsc::channel::<()>();
-        // Fails after ten seconds instead of waiting for ever.
-        let watching = std::thread::spawn(move || watch.recv_timeout(Duration::from_secs(10)).inspect_err(|_| waker.wake()).is_err());
-        reaper.wait(&mut others).expect("ring");
-        let _ = over.send(());
-        if watching.join().expect("thread") {
+        if !wait_a_while(&mut reaper, &mut others) {
             break;
         }
     }
@@ -109,4 +114,29 @@ fn reads_of_a_mute_member_do_not_fill_a_lane() {
     }
     assert_eq!(done.len(), 7);
     lane.exchange(MemberId(1), None).expect("at rest");
+}
+
+/// One thread ran the discards of all members in turn, so that one discard that hung held up all others.
+#[test]
+fn discards_of_others_end_while_one_hangs() {
+    if !uring_available() {
+        return eprintln!("SKIPPED: no io_uring here");
+    }
+    let place = place();
+    let (members, other_end) = members(&place.path);
+    let (mut submitter, mut reaper) = uring(members, 8).expect("ring");
+    // Also if the test fails this goes before the submitter, which waits for its threads.
+    let other_end = other_end;
+    let discard = |member, tag| MemberCommand { member: MemberId(member), tag: IoTag(tag), op: MemberOp::Discard { offset: 0, length: 4096 } };
+    assert_eq!(submitter.discards.threads(), 0, "none before the first discard");
+    submitter.submit(&mut vec![discard(1, 1), discard(0, 2), discard(1, 3), discard(0, 4)], &mut Vec::new());
+    let mut done = Vec::new();
+    while done.len() < 2 && wait_a_while(&mut reaper, &mut done) {}
+    assert_eq!(done.iter().map(|done| (done.tag.0, done.result.is_ok())).collect::<Vec<_>>(), [(2, true), (4, true)]);
+    assert_eq!((submitter.in_flight(), submitter.discards.threads()), (2, 2));
+    assert_eq!(submitter.exchange(MemberId(1), None).expect_err("it owes two").kind(), io::ErrorKind::ResourceBusy);
+    drop(other_end);
+    assert!(wait_for(&mut reaper, 2).iter().all(|done| done.member == MemberId(1) && done.result.is_ok()));
+    submitter.exchange(MemberId(1), None).expect("at rest");
+    assert_eq!((submitter.in_flight(), submitter.discards.threads()), (0, 1), "its thread has gone with it");
 }
