@@ -242,6 +242,25 @@ fn a_member_that_answers_nothing_keeps_no_threads_from_others() {
     assert_eq!(submitter.in_flight(), 0);
 }
 
+/// A device could be exchanged under a command that a thread was running, and what was refused as busy were commands only that had not begun.
+#[test]
+fn nothing_is_exchanged_under_a_command_that_a_thread_runs() {
+    let gate = Arc::new((Mutex::new(false), Condvar::new()));
+    let memory = RamMember::new(SIZE, RamAllocation::Sparse).expect("memory");
+    let gated = Arc::new(Gated { memory, open: gate.clone() });
+    let (mut submitter, mut reaper) = threaded(vec![Some(gated)], 2).expect("threads");
+    submitter.submit(&mut vec![command(0, 1, MemberOp::Read { offset: 0, buf: Buf::unpooled(4096) })], &mut Vec::new());
+    while submitter.has_waiting(MemberId(0)) {
+        std::thread::yield_now();
+    }
+    let refused = submitter.exchange(MemberId(0), None).map_err(|error| error.kind());
+    *gate.0.lock().expect("gate") = true;
+    gate.1.notify_all();
+    assert_eq!(refused, Err(io::ErrorKind::ResourceBusy), "a thread runs it");
+    reaper.wait(&mut Vec::new()).expect("queue");
+    submitter.exchange(MemberId(0), None).expect("whoever has heard of the end may exchange");
+}
+
 #[test]
 fn the_automatic_choice() {
     let folder = tempfile::tempdir().expect("folder");

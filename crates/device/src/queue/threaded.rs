@@ -46,12 +46,8 @@ impl Shared {
     }
 
     fn work(&self) {
-        let mut ended = None;
+        let mut todo = self.todo();
         loop {
-            let mut todo = self.todo();
-            if let Some(member) = ended.take() {
-                todo.waiting.release(member);
-            }
             let (command, device) = loop {
                 if todo.stopped {
                     return;
@@ -65,9 +61,12 @@ impl Shared {
                 }
             };
             drop(todo);
-            ended = Some(command.member);
+            let member = command.member;
             let done = execute(device.as_ref(), command);
             drop(device);
+            todo = self.todo();
+            // Before the end is told: whoever has heard of it may exchange the device.
+            todo.waiting.release(member);
             self.finished().done.push(done);
             self.results.notify_one();
         }
@@ -106,11 +105,19 @@ pub fn threaded(members: Members, threads: u32) -> io::Result<(ThreadedSubmitter
     Ok((submitter, ThreadedReaper { shared }))
 }
 
+#[cfg(test)]
+impl ThreadedSubmitter {
+    /// True if commands of the member have not begun.
+    pub(super) fn has_waiting(&self, member: MemberId) -> bool {
+        self.shared.todo().waiting.has_waiting(member)
+    }
+}
+
 impl Queue for ThreadedSubmitter {
     fn exchange(&mut self, member: MemberId, device: Option<Arc<dyn Member>>) -> io::Result<()> {
         let mut guard = self.shared.todo();
         let todo = &mut *guard;
-        if todo.waiting.has_waiting(member) {
+        if todo.waiting.has_waiting(member) || todo.waiting.holds_place(member) {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
         put_device(&mut todo.members, member, device);
