@@ -1,6 +1,6 @@
 //! Pools whose places are kept in the registry. It is a convenience and never an authority: names of devices change from one start of the machine to the next.
 //!
-//! 1. The places of the registry are looked at. What bears the label of another pool than the entry's does not count.
+//! 1. The places of the registry are looked at, with the patience of a search (`scan.rs`): a device that does not answer is away. What bears the label of another pool than the entry's does not count.
 //! 2. If everything is there that the pool's own table names, that is the pool, and nothing else is opened.
 //! 3. If something is away, all other block devices are looked at, too, each one once; for a device with several names the one in the registry counts.
 //! 4. What is away then is away: whether the pool may start without it is for the engine to say.
@@ -22,13 +22,22 @@ fn is_whole(pool: &FoundPool) -> bool {
     pool.superblock().is_some() && !pool.is_away()
 }
 
+/// The known places that bear a label. A device that does not answer in time is left out: it would hold up the start for ever.
+fn answering(entry: &PoolEntry) -> Vec<PathBuf> {
+    let found = windrow_device::scan::scan(&entry.members, |bytes| Label::decode(bytes).ok());
+    for (path, error) in found.unreadable.iter().filter(|(_, error)| error.kind() == std::io::ErrorKind::TimedOut) {
+        tracing::warn!("{}, where a member of pool '{}' was, is left out: {error}", path.display(), entry.name);
+    }
+    found.members.into_iter().map(|(path, _)| path).collect()
+}
+
 /// The pool of an entry, as far as it is found; none if no device of it is.
 ///
 /// # Errors
 /// Nothing of it is found, but another pool of the same name is.
 pub(super) fn search(entry: &PoolEntry, others: Others<'_>, what: &str) -> Result<Vec<FoundPool>, Failure> {
     let is_ours = |member: &FoundMember| member.label.pool == entry.pool;
-    let (known, mut foreign): (Vec<_>, Vec<_>) = entry.members.iter().filter_map(|path| examine(path).ok().flatten()).partition(is_ours);
+    let (known, mut foreign): (Vec<_>, Vec<_>) = answering(entry).into_iter().filter_map(|path| examine(&path).ok().flatten()).partition(is_ours);
     let pools = group(known.iter().cloned());
     if pools.iter().any(is_whole) {
         return Ok(pools);

@@ -41,6 +41,25 @@ fn paths(found: &FoundPool) -> Vec<&Path> {
     found.members.iter().map(|member| member.path.as_path()).collect()
 }
 
+/// The places of the registry were opened one after the other, without patience: one that never answered held up the start for ever, in silence. (A pipe
+/// is the only such place that can be had everywhere.)
+#[test]
+fn a_known_place_that_does_not_answer_holds_nothing_up() {
+    let world = World::new();
+    world.rename(2, "sdd");
+    let silent = &world.members[2];
+    assert!(std::process::Command::new("mkfifo").arg(silent).status().unwrap().success());
+    std::thread::scope(|scope| {
+        let (ended, wait) = std::sync::mpsc::channel();
+        let world = &world;
+        scope.spawn(move || ended.send(world.locate().map(|found| found.is_away())).unwrap());
+        let located = wait.recv_timeout(std::time::Duration::from_secs(10));
+        // Both ends at once: whoever waits for the other end, where this test fails, goes on.
+        drop(std::fs::File::options().read(true).write(true).open(silent).unwrap());
+        assert!(!located.expect("an answer in time").expect("the pool"));
+    });
+}
+
 /// After the machine had started again `sdb` was `sdd`: the pool started without it, and a spare took its place.
 #[test]
 fn a_member_that_has_another_name_now_is_found() {
