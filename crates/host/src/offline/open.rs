@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windrow_device::queue::Members as MemberTable;
-use windrow_device::{DiscardPolicy, FileMember, LockMode, Member, OpenOptions, SyncMembers, VolatileMember, VolatileOptions};
+use windrow_device::{DirectIo, DiscardPolicy, FileMember, LockMode, Member, MemberInfo, OpenOptions, SyncMembers, VolatileMember, VolatileOptions};
 use windrow_engine::api::{Limits, OpenReport};
 use windrow_engine::{Engine, OpenError, RebuildProgress, RebuildReport, RebuildWork};
 use windrow_io::BufPool;
@@ -71,6 +71,9 @@ pub(crate) fn open_member(path: &Path, member: MemberId, request: &OpenRequest, 
         let (id, remedy) = if in_use { (id::POOL_BUSY, "stop the process that uses it") } else { (id::MEMBER_OPEN, "check the path and its permissions") };
         Failure::new(id, what, error).remedy(remedy)
     })?;
+    if let Some(warning) = cached(opened.info()) {
+        tracing::warn!("{warning}");
+    }
     Ok(match &request.back_end {
         MemberBackEnd::Plain => Arc::new(opened),
         MemberBackEnd::VolatileCache(options) => {
@@ -78,6 +81,14 @@ pub(crate) fn open_member(path: &Path, member: MemberId, request: &OpenRequest, 
             Arc::new(VolatileMember::new(opened, VolatileOptions { seed, ..options.clone() }))
         }
     })
+}
+
+/// What to say of a member that is used through the page cache.
+fn cached(info: &MemberInfo) -> Option<String> {
+    match &info.direct {
+        DirectIo::Yes { .. } => None,
+        DirectIo::No { reason } => Some(format!("{} is used through the page cache, which is slower and takes memory: {reason}", info.description)),
+    }
 }
 
 /// All members of a pool, locked.
@@ -257,6 +268,19 @@ pub fn open_for_reading(members: &[super::FoundMember], locked: bool) -> Result<
 mod tests {
     use super::*;
     use windrow_io::{MemberError, MemberErrorKind};
+
+    /// A member without direct I/O was used through the page cache, and nothing said so or why.
+    #[test]
+    fn a_member_in_the_page_cache_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("member");
+        windrow_device::create_file(&path, 1 << 20, windrow_device::Allocation::Sparse).unwrap();
+        let options = OpenOptions { direct: windrow_device::DirectMode::Never, ..OpenOptions::default() };
+        let warning = cached(FileMember::open(&path, &options).unwrap().info()).unwrap();
+        assert!(warning.contains(path.to_str().unwrap()) && warning.ends_with(": not wanted"), "{warning}");
+        let direct = DirectIo::Yes { memory_align: 512, offset_align: 512 };
+        assert_eq!(cached(&MemberInfo { direct, ..FileMember::open(&path, &options).unwrap().info().clone() }), None);
+    }
 
     /// Any error of the trial once was leave to throw away the pool's state: a map larger than this command's bound, a read that failed once.
     #[test]
