@@ -169,7 +169,11 @@ impl Link {
                     self.blocked.store(true, Ordering::SeqCst);
                     return released;
                 }
-                Err(_) => self.broken.store(true, Ordering::SeqCst),
+                Err(_) => {
+                    self.broken.store(true, Ordering::SeqCst);
+                    // It may have been want of memory: the client is there, and would wait for what is thrown away. Wakes our thread, too.
+                    self.socket.cut();
+                }
             }
         }
         self.blocked.store(false, Ordering::SeqCst);
@@ -182,3 +186,6 @@ impl Sink for Link {
         self.deliver(completions);
     }
 }
+
+#[cfg(test)]
+mod tests;
