@@ -1,20 +1,28 @@
 //! Where a server listens.
 //!
 //! A unix socket file that is left over from a server that died is replaced; one on which somebody answers is not, and
-//! neither is any other kind of file. At the end the file is removed only if it is still the one that was made here.
+//! neither is any other kind of file. Looking, replacing and listening are one step for servers that start at the same moment: the folder is
+//! locked meanwhile, as a socket that does not listen yet looks like one that is left over. At the end the file is removed only if it is still the one that was made here.
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
 /// Connections that wait for being accepted.
 const BACKLOG: i32 = 128;
+/// How long another server may take to begin to listen in the same folder.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Pause between two tries for the folder's lock.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// An address to listen on. As text: `unix:PATH` or `tcp:ADDRESS:PORT`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -77,8 +85,9 @@ impl Listener {
 
     fn open_unix(path: &Path, mode: u32) -> io::Result<Self> {
         let path = std::path::absolute(path)?;
+        let _alone = FolderLock::take(&path)?;
         remove_stale(&path)?;
-        let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+        let fd = stream_socket()?;
         bind(&fd, &SocketAddrUnix::new(&path)?)?;
         // Nobody can connect before `listen`, so the permissions hold from the first moment.
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
@@ -137,6 +146,38 @@ impl Drop for Listener {
     }
 }
 
+fn stream_socket() -> io::Result<OwnedFd> {
+    Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?)
+}
+
+/// The lock of a folder, for as long as it lives.
+struct FolderLock(Option<OwnedFd>);
+
+impl FolderLock {
+    /// Locks the folder of a file; `AddrInUse` if another one does not give it back. A folder that cannot be locked is not.
+    fn take(file: &Path) -> io::Result<Self> {
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        let Ok(fd) = rustix::fs::open(folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) else { return Ok(Self(None)) };
+        let deadline = Instant::now() + PATIENCE;
+        while let Err(Errno::WOULDBLOCK) = flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+            if Instant::now() >= deadline {
+                return Err(io::Error::new(ErrorKind::AddrInUse, format!("another process has {} locked", folder.display())));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(Self(Some(fd)))
+    }
+}
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        // By name: closing alone would leave it with a child that was forked a moment ago. It cannot fail on a descriptor that is open.
+        if let Some(fd) = &self.0 {
+            flock(fd, FlockOperation::Unlock).unwrap_or_default();
+        }
+    }
+}
+
 fn remove_stale(path: &Path) -> io::Result<()> {
     let metadata = match std::fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
@@ -146,9 +187,10 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     if !metadata.file_type().is_socket() {
         return Err(io::Error::new(ErrorKind::AlreadyExists, format!("{} exists and is not a socket", path.display())));
     }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => std::fs::remove_file(path),
-        // Anything else, a full backlog for one, means that somebody listens.
+    // It never waits: a full backlog is an answer.
+    match connect(stream_socket()?, &SocketAddrUnix::new(path)?) {
+        Err(Errno::CONNREFUSED) => std::fs::remove_file(path),
+        // Anything else means that somebody listens.
         _ => Err(io::Error::new(ErrorKind::AddrInUse, format!("somebody listens on {}", path.display()))),
     }
 }

@@ -16,6 +16,53 @@ fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
     assert!(!path.exists());
 }
 
+/// Opens an address on a thread of its own: what it says, or nothing within ten seconds.
+fn opened_beside(path: &Path, meanwhile: impl FnOnce()) -> Option<Result<(), ErrorKind>> {
+    let (result, wait) = std::sync::mpsc::channel();
+    let path = path.to_owned();
+    std::thread::spawn(move || result.send(open(&path).map(drop).map_err(|error| error.kind())));
+    meanwhile();
+    wait.recv_timeout(Duration::from_secs(10)).ok()
+}
+
+/// The start of a server hung while another one, busy or stopped, had all the clients waiting that it may.
+#[test]
+fn a_server_that_accepts_nobody_holds_up_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let (busy, address) = (stream_socket().unwrap(), SocketAddrUnix::new(&path).unwrap());
+    bind(&busy, &address).unwrap();
+    listen(&busy, 0).unwrap();
+    let mut waiting = Vec::new();
+    let full = loop {
+        let client = stream_socket().unwrap();
+        match connect(&client, &address) {
+            Ok(()) => waiting.push(client),
+            Err(errno) => break errno,
+        }
+    };
+    assert_eq!(full, Errno::AGAIN);
+    assert_eq!(opened_beside(&path, || ()), Some(Err(ErrorKind::AddrInUse)));
+}
+
+/// A socket that was made and did not listen yet was taken for stale, and removed, by a server that started at the same moment: the first one listened
+/// where nobody could find it.
+#[test]
+fn of_two_servers_that_start_at_once_one_listens() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let first = FolderLock::take(&path).unwrap();
+    let (socket, address) = (stream_socket().unwrap(), SocketAddrUnix::new(&path).unwrap());
+    bind(&socket, &address).unwrap();
+    let second = opened_beside(&path, || {
+        std::thread::sleep(Duration::from_millis(100));
+        listen(&socket, BACKLOG).unwrap();
+        drop(first);
+    });
+    assert_eq!(second, Some(Err(ErrorKind::AddrInUse)));
+    connect(stream_socket().unwrap(), &address).unwrap();
+}
+
 #[test]
 fn other_files_are_left_alone() {
     let folder = tempfile::tempdir().unwrap();
