@@ -5,8 +5,8 @@
 //! 2. `open`; for a block device that is to be locked with `O_EXCL`, which the kernel refuses while the device is mounted, used
 //!    by a volume manager or opened the same way by another process. `fstat` on the descriptor then says what was really opened.
 //! 3. For a file, `flock`: tied to the open file description, so it is released even by SIGKILL, and excludes a second open of the same
-//!    file by any name. A loop device is another way to the same bytes that no lock sees: a file under one, and a loop device over a file that
-//!    is locked, are in use.
+//!    file by any name. A loop device is another way to the same bytes that no lock sees: a file or device under one, and a loop device over
+//!    what is locked, are in use.
 //! 4. Alignment for O_DIRECT is asked (`statx` `STATX_DIOALIGN`; on kernels that do not know it the sector size of the device or a
 //!    trial read on this file); then O_DIRECT is set on the same descriptor, and read back by a trial where nothing was reported.
 //!

@@ -221,3 +221,27 @@ fn two_loop_devices_over_the_same_bytes_are_one_member() {
     let Some(lower) = open_other(&["--sizelimit", "4194304"], &crate::testing::patient()) else { return };
     lower.expect("parts of a file are members of their own");
 }
+
+/// What is under the loop device was looked at as a file is, and a block device is not locked that way: a disk and a loop device over it could both be members.
+#[test]
+fn a_block_device_and_a_loop_device_over_it_are_one_member() {
+    let Some(below) = crate::testing::LoopDevice::attach(8 << 20, 512) else { return };
+    let exclusive = || rustix::fs::open(below.path(), OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty()).expect("free");
+    let in_use = |path: &Path| matches!(FileMember::open(path, &OpenOptions::default()), Err(OpenError::InUse { .. }));
+    {
+        let Some(above) = crate::testing::LoopDevice::over(below.path(), &[]) else { return };
+        assert!(in_use(below.path()), "the device over it may be in use by anybody");
+        let uses = crate::probe::probe(below.path(), |_| None).expect("probe").uses;
+        let name = above.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        assert_eq!(uses, [crate::probe::Use::Held { holder: name }]);
+        let held = exclusive();
+        assert!(in_use(above.path()), "what is below is a member already");
+        drop(held);
+        let file = std::fs::File::open(below.backing()).expect("the file");
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).expect("a lock at the very bottom");
+        assert!(in_use(above.path()), "also two steps down");
+        drop(file);
+        drop(open(above.path(), &crate::testing::patient()));
+    }
+    drop(open(below.path(), &crate::testing::patient()));
+}

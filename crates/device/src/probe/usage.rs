@@ -22,6 +22,8 @@ pub(super) fn of_device(raw: u64) -> Vec<Use> {
         let holders = fs::read_dir(folder.join("holders")).into_iter().flatten().flatten();
         uses.extend(holders.map(|entry| Use::Held { holder: entry.file_name().to_string_lossy().into_owned() }));
     }
+    // The kernel does not name a loop device among the holders of what it is over.
+    uses.extend(loops(&is_one_of(&family)).map(|holder| Use::Held { holder }));
     uses
 }
 
@@ -34,40 +36,58 @@ pub(super) fn of_file(path: &Path) -> Vec<Use> {
     uses
 }
 
-/// Loop devices over a file.
+/// Loop devices over a file or block device.
 fn loops(is_it: &dyn Fn(&Path) -> bool) -> impl Iterator<Item = String> {
     let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     let over_it = move |folder: &Path| text(&folder.join("loop/backing_file")).is_some_and(|file| is_it(Path::new(&file)));
     devices.filter(move |entry| over_it(&entry.path())).map(|entry| entry.file_name().to_string_lossy().into_owned())
 }
 
-/// True if somebody can have the same bytes by a way that a lock on this one does not see: a file under a loop device, a loop device over a file
-/// that is locked, or one of two loop devices over the same bytes of a file.
+/// True for the path of one of these devices.
+fn is_one_of(devices: &[DeviceNumber]) -> impl Fn(&Path) -> bool {
+    |path| device_of(path).is_some_and(|device| devices.contains(&device))
+}
+
+/// True if somebody can have the same bytes by a way that a lock on this one does not see: a file or block device under a loop device, a loop device
+/// over what is locked, or one of two loop devices over the same bytes.
 pub(crate) fn is_reached_by_another_way(path: &Path, kind: MemberKind) -> bool {
     let Ok(metadata) = fs::metadata(path) else { return false };
     if kind == MemberKind::File {
         return loops(&|other: &Path| is_same(other, &metadata)).next().is_some();
     }
-    let Some(folder) = DeviceNumber::from_raw(metadata.rdev()).folder() else { return false };
-    let Some(file) = text(&folder.join("loop/backing_file")).map(PathBuf::from) else { return false };
-    // A file that cannot be looked at (deleted, or of another root) cannot be opened as a member here, either.
-    if is_locked(&file, Target::File).unwrap_or(false) {
+    let number = DeviceNumber::from_raw(metadata.rdev());
+    loops(&is_one_of(&family(number))).next().is_some() || number.folder().is_some_and(|folder| is_held_below(&folder))
+}
+
+/// True if what a loop device is over is locked, or another loop device over the same bytes of it.
+fn is_held_below(folder: &Path) -> bool {
+    // A partition is over what its disk is over.
+    let folder = if folder.join("partition").exists() { folder.parent().unwrap_or(folder) } else { folder };
+    let Some(below) = text(&folder.join("loop/backing_file")).map(PathBuf::from) else { return false };
+    // What cannot be looked at (deleted, or of another root) cannot be opened as a member here, either.
+    let Ok(backing) = fs::metadata(&below) else { return false };
+    let is_device = backing.file_type().is_block_device();
+    if is_locked(&below, if is_device { Target::BlockDevice } else { Target::File }).unwrap_or(false) {
         return true;
     }
-    let Ok(backing) = fs::metadata(&file) else { return false };
-    let own = span(&folder);
-    loops(&|other: &Path| is_same(other, &backing)).map(|name| (Path::new("/sys/block").join(&name), Path::new("/dev").join(&name))).any(|(other, device)| {
+    let own = span(folder);
+    let is_over_it = |other: &Path| is_same(other, &backing);
+    let is_held = loops(&is_over_it).any(|name| {
+        let (other, device) = (Path::new("/sys/block").join(&name), Path::new("/dev").join(&name));
         let there = span(&other);
         let is_other = fs::canonicalize(&other).is_ok_and(|other| other != folder);
         is_other && there.start < own.end && own.start < there.end && is_locked(&device, Target::BlockDevice).unwrap_or(false)
-    })
+    });
+    is_held || is_device && DeviceNumber::from_raw(backing.rdev()).folder().is_some_and(|folder| is_held_below(&folder))
 }
 
+/// The same file, or the same block device by whatever name.
 fn is_same(path: &Path, file: &fs::Metadata) -> bool {
-    fs::metadata(path).is_ok_and(|other| (other.dev(), other.ino()) == (file.dev(), file.ino()))
+    let identity = |of: &fs::Metadata| if of.file_type().is_block_device() { (true, of.rdev(), 0) } else { (false, of.dev(), of.ino()) };
+    fs::metadata(path).is_ok_and(|other| identity(&other) == identity(file))
 }
 
-/// Bytes of its file that a loop device stands over.
+/// Bytes of what is below it that a loop device stands over.
 fn span(folder: &Path) -> Range<u64> {
     let number = |name: &str| text(&folder.join("loop").join(name)).and_then(|text| text.parse().ok()).unwrap_or(0u64);
     let (start, length) = (number("offset"), number("sizelimit"));
