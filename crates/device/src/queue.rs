@@ -85,7 +85,7 @@ impl std::fmt::Debug for Waker {
 /// Which kind of queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QueueKind {
-    /// Inline if all members are memory; io_uring if all have descriptors and the kernel has io_uring; otherwise threads.
+    /// Inline if all members are memory; io_uring if all have descriptors and a ring can be had; otherwise threads.
     Automatic,
     /// io_uring or an error.
     Uring,
@@ -192,19 +192,27 @@ impl Reap for Reaper {
 /// # Errors
 /// io_uring was asked for and is not there, a member has no descriptor, or threads could not be started.
 pub fn open(members: Members, options: &QueueOptions) -> io::Result<(Submitter, Reaper)> {
+    open_with(members, options, uring)
+}
+
+type Ring = fn(Members, u32) -> io::Result<(UringSubmitter, UringReaper)>;
+
+fn open_with(members: Members, options: &QueueOptions, ring: Ring) -> io::Result<(Submitter, Reaper)> {
     let present = || members.iter().flatten();
+    let on_ring = |(submitter, reaper)| (Submitter::Uring(submitter), Reaper::Uring(reaper));
     let kind = match options.kind {
         QueueKind::Automatic if present().all(|m| m.info().kind == MemberKind::Memory) => QueueKind::Inline,
-        QueueKind::Automatic if present().all(|m| m.raw_fd().is_some()) && uring_available() => QueueKind::Uring,
+        QueueKind::Automatic if present().all(|m| m.raw_fd().is_some()) && uring_available() => match ring(members.clone(), options.depth) {
+            Ok(halves) => return Ok(on_ring(halves)),
+            // A small ring was to be had, one of full depth may be beyond what this process may lock or open.
+            Err(_) => QueueKind::Threaded,
+        },
         QueueKind::Automatic => QueueKind::Threaded,
         kind => kind,
     };
     Ok(match kind {
         QueueKind::Inline => (Submitter::Inline(InlineQueue::new(members)), Reaper::Inline(IdleReaper::default())),
-        QueueKind::Uring => {
-            let (submitter, reaper) = uring(members, options.depth)?;
-            (Submitter::Uring(submitter), Reaper::Uring(reaper))
-        }
+        QueueKind::Uring => on_ring(ring(members, options.depth)?),
         QueueKind::Threaded | QueueKind::Automatic => {
             let (submitter, reaper) = threaded(members, options.threads)?;
             (Submitter::Threaded(submitter), Reaper::Threaded(reaper))

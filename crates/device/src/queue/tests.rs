@@ -261,6 +261,17 @@ fn nothing_is_exchanged_under_a_command_that_a_thread_runs() {
     submitter.exchange(MemberId(0), None).expect("whoever has heard of the end may exchange");
 }
 
+/// A kernel that had room for the ring of the trial, and not for that of the queue, failed the start of the pool.
+#[test]
+fn without_room_for_the_ring_threads_are_chosen() {
+    let folder = tempfile::tempdir().expect("folder");
+    let no_room = |_, _| Err(io::ErrorKind::OutOfMemory.into());
+    let members = files(&folder, 2);
+    let opened = |kind| open_with(members.clone(), &QueueOptions { kind, ..QueueOptions::default() }, no_room).map(|(submitter, _)| submitter.kind());
+    assert_eq!(opened(QueueKind::Automatic).expect("threads do"), QueueKind::Threaded);
+    assert_eq!(opened(QueueKind::Uring).expect_err("it was asked for").kind(), io::ErrorKind::OutOfMemory);
+}
+
 #[test]
 fn the_automatic_choice() {
     let folder = tempfile::tempdir().expect("folder");
