@@ -5,8 +5,8 @@
 //!
 //! Invariants: memory is zeroed when first allocated, so there is no uninitialised byte anywhere; a recycled buffer holds
 //! stale bytes of the same process, and whoever fills it must fill all of it before it leaves the process. A pool keeps at
-//! most `keep_bytes` of idle memory. A pool that may keep several huge pages cuts its buffers out of them (`slabs.rs`): every idle piece of a
-//! page that is in use is used again, and wholly idle pages are kept, up to `keep_bytes`. So for each size class it holds what the most buffers
+//! most `keep_bytes` of idle memory. One that may keep several huge pages cuts its buffers out of them (`slabs.rs`), and `keep_bytes` bounds the pages
+//! that are wholly idle: in a page of which something is in use every idle piece is kept, and used again. So for each size class it holds what the most buffers
 //! in use at once needed, at most, in whatever order they come back, and when nothing is in use `keep_bytes` and one page for each size.
 
 use crate::region::HUGE_PAGE;
@@ -153,7 +153,8 @@ fn class_of(len: usize) -> usize {
 pub struct BufPool(Arc<Shelf>);
 
 impl BufPool {
-    /// A pool that keeps at most `keep_bytes` of idle memory.
+    /// A pool that keeps at most `keep_bytes` of idle memory; beyond that, where it uses huge pages, what shares a page with a buffer in use, and one
+    /// page of each size.
     pub fn new(keep_bytes: usize) -> Self {
         let idle = |class: usize| Mutex::new(Idle { blocks: Vec::new(), slabs: Slabs::new(ALIGN << class) });
         Self(Arc::new(Shelf { classes: std::array::from_fn(idle), spare_bytes: AtomicUsize::new(0), keep_bytes }))
