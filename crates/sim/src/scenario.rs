@@ -236,6 +236,9 @@ fn draw_limits(rng: &mut Rng, seed: u64) -> Limits {
     Limits { flush_cost_bytes, journal_device_bytes, packs_records: rng.chance(700), ..limits }
 }
 
+/// No member is larger.
+const LARGEST_BYTES: u64 = 512 << 20;
+
 impl Scenario {
     /// True if the seed's pool has journal devices.
     pub fn has_journal_devices(seed: u64) -> bool {
@@ -311,10 +314,16 @@ impl Scenario {
         drawn.of_sufficient_size(extent_bytes)
     }
 
-    /// Members that are too small for what else was drawn (the map of `reduction=capacity` wants many segments where they are short) get larger.
-    fn of_sufficient_size(mut self, extent_bytes: u64) -> Self {
+    /// Members that are too small for what else was drawn (the map of `reduction=capacity` wants many segments where they are short) get larger; where that does not end, as
+    /// the map grows with them, chunks and segments do (seed 8300101).
+    fn of_sufficient_size(mut self, mut extent_bytes: u64) -> Self {
+        let drawn = self.sizes.clone();
         while let Err(FormatError::TooSmall { segments, needed }) = Engine::plan(&self.spec(&mut Rng::stream(0, "any names"))) {
             self.sizes.iter_mut().for_each(|size| *size += u64::from(needed - segments) * extent_bytes);
+            if self.sizes.iter().any(|size| *size > LARGEST_BYTES) {
+                self.sizes.clone_from(&drawn);
+                (self.chunk_rows, self.segment_rows, extent_bytes) = (2 * self.chunk_rows, 2 * self.segment_rows, 2 * extent_bytes);
+            }
         }
         self
     }

@@ -223,7 +223,13 @@ impl Scan {
         self.highest_epoch = self.highest_epoch.max(h.epoch);
         // A later epoch than the superblock's is of a rebuild that did not come to its end.
         if h.epoch <= superblock.epoch {
-            durable.claim(superblock, h.epoch, &h.flushed_seq, h.flushed_through);
+            let (mut seqs, mut through) = (h.flushed_seq, h.flushed_through);
+            // The fence behind it may be gone; what a later root does not have was refused.
+            for root in superblock.checkpoints.iter().flatten().filter(|root| h.epoch < root.epoch) {
+                seqs.iter_mut().zip(&root.replay).for_each(|(seq, position)| *seq = Seq(position.seq.0.saturating_sub(1)).min(*seq));
+                through = through.min(root.order);
+            }
+            durable.claim(superblock, h.epoch, &seqs, through);
             self.highest_order = self.highest_order.max(h.flushed_through);
         }
     }
