@@ -59,3 +59,26 @@ impl Engine {
         !rests
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A full pool beside a member that answered no reads forced one checkpoint after the other, each of which freed what the one before had taken.
+    #[test]
+    fn what_is_forced_in_vain_ends_until_something_changes() {
+        let mut rest = Rest::default();
+        let forced = |rest: &mut Rest<u32>, seen, free| {
+            let more = !rest.rests(seen, free, 3);
+            if more {
+                rest.count();
+            }
+            more
+        };
+        // One more and one less free again and again is no gain.
+        assert_eq!([2, 1, 2, 1, 2].map(|free| forced(&mut rest, 7, free)), [true, true, true, false, false]);
+        assert!(forced(&mut rest, 7, 3), "more is free than there was");
+        assert!(forced(&mut rest, 8, 0), "something else changed");
+        assert_eq!([0, 0, 0].map(|free| forced(&mut rest, 8, free)), [true, true, false]);
+    }
+}
