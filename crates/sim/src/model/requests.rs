@@ -2,10 +2,10 @@
 
 use super::block::{BlockModel, BlockWrite, FULL};
 use super::{Model, Served, VolumeModel};
-use crate::content::{GARBAGE, HOLE, ONES, SECTOR, SECTORS, Stamps, ZERO, describe_sector, fill_sector, observe_sector};
+use crate::content::{EMPTY, GARBAGE, HOLE, ONES, SECTOR, SECTORS, Stamps, ZERO, describe_sector, fill_sector, observe_sector};
 use crate::violation::{Broken, Violation, ensure};
 use windrow_io::{Completion, Extent, Op, Payload, Reply, RequestError, RequestId};
-use windrow_layout::checkpoint::SyncMode;
+use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, SyncMode};
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, VolumeId};
 
 /// Most extents of an answer to block status.
@@ -53,6 +53,9 @@ pub enum Asked {
         count: u64,
     },
 }
+
+/// Sectors of as many blocks as a page of a map has.
+const LARGE_SECTORS: u64 = (MAP_PAGE_ENTRIES * SECTORS) as u64;
 
 impl Asked {
     fn range(&self) -> Option<(u64, u64)> {
@@ -109,6 +112,8 @@ impl Asked {
         match self {
             Self::Write { stamps, .. } => stamps[index],
             Self::Zero { no_hole: None | Some(false), .. } if mask == FULL => HOLE,
+            // Where pages of maps are scarce a large range gets none, and stays a hole (seed 8420423).
+            Self::Zero { no_hole: Some(true), count, .. } if mask == FULL && *count > LARGE_SECTORS => EMPTY,
             _ => ZERO,
         }
     }
