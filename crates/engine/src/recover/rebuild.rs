@@ -172,7 +172,7 @@ impl Engine {
         };
         let LogEnd { covered, journal, journalled, highest_journalled, is_exact } = end_of_log(&mut reader, superblock, &found, &start)?;
         // Fences may have accepted what only the journal has.
-        let accepted = superblock.fences.iter().map(|f| f.accepted_order).chain([journalled]).max().unwrap_or_default();
+        let accepted = superblock.fences.iter().map(|f| f.accepted_order).chain([really_used(superblock, journalled)]).max().unwrap_or_default();
         let mut gather = Gather::new(superblock, if is_exact { covered } else { accepted }, options.limits.map_bytes);
         if checkpoint > 0 {
             gather.stand_on(start, &tables);
@@ -213,6 +213,12 @@ impl Engine {
         }
         Ok(report)
     }
+}
+
+/// The last order up to this one that was ever used: those between the two marks of a fence were not.
+fn really_used(superblock: &Superblock, order: Order) -> Order {
+    let fence = superblock.fences.iter().find(|f| f.accepted_order <= order && order < f.next_order);
+    fence.map_or(order, |f| f.accepted_order)
 }
 
 /// The number of the last checkpoint.

@@ -90,8 +90,8 @@ impl Model {
         Ok(())
     }
 
-    /// The map of the pool was rebuilt from its batches alone, which took everything up to `accepted`.
-    pub fn rebuilt(&mut self, accepted: u64, status: &PoolStatus) -> Result<(), Violation> {
+    /// The map of the pool was rebuilt from its batches alone, which took everything up to `accepted`; `exact` if nothing was ever refused, so that sizes are known.
+    pub fn rebuilt(&mut self, accepted: u64, status: &PoolStatus, exact: bool) -> Result<(), Violation> {
         ensure!(accepted >= self.promised, Durability, "a rebuild of the map takes orders up to {accepted}, up to {} were promised", self.promised);
         self.in_flight.clear();
         self.orders.clear();
@@ -101,7 +101,7 @@ impl Model {
             let Some(shown) = status.volumes.iter().find(|shown| shown.id == *id) else {
                 return Err(Violation::new(crate::Broken::Durability, format!("a rebuild of the map misses volume {id} ({})", volume.name)));
             };
-            let known = volume.resizing.is_some() || shown.size_bytes == volume.size_bytes();
+            let known = !exact || volume.resizing.is_some() || shown.size_bytes == volume.size_bytes();
             ensure!(known && shown.name == volume.name, Durability, "a rebuild of the map makes of volume {id} ({}) {shown:?}", volume.name);
             volume.blocks.truncate((shown.size_bytes / BLOCK_BYTES).min(volume.steady_blocks()) as usize);
         }

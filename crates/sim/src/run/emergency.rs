@@ -38,7 +38,7 @@ impl Run {
             self.world.model.reopened(&found, &status, self.newest_order)?;
             self.compare_reads()?;
         } else {
-            self.world.model.rebuilt(report.accepted_order.0, &status)?;
+            self.world.model.rebuilt(report.accepted_order.0, &status, !self.has_voids)?;
             if superblock.features.incompatible & Features::SHARED == 0 && !self.has_voids {
                 ensure!(report.lost_blocks_total == 0, Durability, "the rebuild of the map has lost {:?}", report.lost_blocks);
                 self.read_data()?;
