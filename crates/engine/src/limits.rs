@@ -152,7 +152,7 @@ pub const SCRUB_SEGMENTS_PER_STEP: usize = 4096;
 pub const SCRUB_DOUBTS_MAX: usize = 256;
 /// Map pages that are looked at in one step of a search for what lives in a segment or batch whose tables can not be had.
 pub const MAP_PAGES_PER_STEP: u32 = 256;
-/// Victims one after the other that left lost blocks behind, after which none is begun while space is short.
+/// Victims one after the other that left lost blocks behind, after which they are begun one at a time while space is short.
 pub const FRUITLESS_VICTIMS: u32 = 2;
 /// Checkpoints that repairs without room ask for before they are given up: after two the log before them can be cleaned and used again.
 pub const REPAIR_CHECKPOINTS: u32 = 3;

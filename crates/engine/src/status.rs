@@ -327,7 +327,7 @@ impl Engine {
             format!("stream {id} at {:?}, open {} items, in flight {stages:?}, durable {}", s.position, s.open.items.len(), s.durable)
         };
         format!(
-            "{}; {}; {}; orders committed {} durable {}; room {} units, unsealed {}, placing {}; {} free, {} dead, {} aside, floor {}, wanted {}, waiting for a flush {:?}; {}; {}; {}; {}; {}; commands {}, {}, fetches {}, stopped {:?}",
+            "{}; {}; {}; orders committed {} durable {}; room {} units, unsealed {}, placing {}; {} free, {} dead, {} aside, fruitless {}, floor {}, wanted {}, waiting for a flush {:?}; {}; {}; {}; {}; {}; commands {}, {}, fetches {}, stopped {:?}",
             stream(STREAM_USER),
             stream(crate::limits::STREAM_CLEANED),
             crate::limits::STREAMS[2..].iter().map(|id| stream(*id)).collect::<Vec<_>>().join("; "),
@@ -339,6 +339,7 @@ impl Engine {
             self.segments.free_count(),
             self.segments.dead_count(),
             self.segments.aside_count(),
+            self.is_fruitless(),
             self.floor(STREAM_USER),
             self.segments_wanted(),
             self.segments.wait_for_flush(&self.reuse_horizon()),

@@ -165,6 +165,51 @@ fn an_unreadable_dead_block_does_not_take_its_neighbours_along() {
     (0..120).filter(|lba| kept(*lba)).for_each(|lba| assert_eq!(machine.read(volume, lba * 4096, 4096), noise(4096, 1000 + lba)));
 }
 
+/// Bad sectors in the best victims of a nearly full pool without redundancy: each took space for what was moved out of it and gave none back. After four of them no victim was begun any
+/// more, however much garbage the others held: writes hung without an error, and trims behind them.
+#[test]
+fn damaged_victims_do_not_end_cleaning() {
+    let mut machine = Machine::with_rows_only(Redundancy::None, 2, 64, 64, 64);
+    machine.command(Control::SetProperties(Properties { spare_per_mille: 30, ..PROPERTIES }));
+    let usable = machine.engine.status().plan.usable_bytes / 4096;
+    let volume = machine.volume(usable * 4096);
+    let put = |machine: &mut Machine, lba: u64, number: u64| {
+        machine.request(volume, Op::Write { offset: lba * 4096, data: Payload::copy_of(&noise(4096, number)), fua: false });
+        assert!(machine.wait_for(1), "block {lba}: {}", machine.engine.describe());
+        machine.completions.clear();
+    };
+    (0..usable).for_each(|lba| put(&mut machine, lba, lba));
+    // Blocks that nobody can read, each in a segment of its own, which has more garbage than any other.
+    let (damaged, apart) = (6, 300);
+    let lost = |number: u64| (number + 2) * apart;
+    let of_damaged = |lba: u64| lba < (damaged + 3) * apart;
+    let mut numbers = Numbers::default();
+    let mut overwrite = |machine: &mut Machine| {
+        let lba = numbers.below(usable);
+        if !of_damaged(lba) {
+            put(machine, lba, 10_001);
+        }
+    };
+    while machine.engine.status().segments_cleaned == 0 {
+        overwrite(&mut machine);
+    }
+    for number in 0..damaged {
+        let bad = copies(&machine, lost(number));
+        assert_eq!(bad.len(), 1);
+        machine.memory.bad.extend(bad);
+        machine.request(volume, Op::Trim { offset: (lost(number) + 1) * 4096, length: 24 * 4096, fua: true });
+        assert!(machine.wait_for(1), "{}", machine.engine.describe());
+        machine.completions.clear();
+    }
+    (0..2 * usable).for_each(|_| overwrite(&mut machine));
+    for notice in &machine.out.notices {
+        let Notice::Unrecoverable { lba, .. } = notice else { continue };
+        assert!((0..damaged).any(|number| lost(number) == *lba), "block {lba} is not damaged");
+    }
+    machine.request(volume, Op::Trim { offset: lost(0) * 4096, length: 4096, fua: true });
+    assert!(machine.wait_for(1), "{}", machine.engine.describe());
+}
+
 /// Each trim, however small, became a walk of its own in a plain list that every other operation searched.
 #[test]
 fn small_trims_are_applied_at_once() {

@@ -10,7 +10,8 @@
 //!   can not be had now is lost, and is told by volume and block. (The birth of a block is not known then, see `clean/repair.rs`.)
 //!
 //! So a victim ends: it is dead, or what is left can be read by nobody. Then it is set aside, and not cleaned again before a start. Such victims take
-//! space and give none back; they never take what checkpoints need.
+//! space and give none back. After some of them victims are begun one at a time while space is short ([`Engine::is_fruitless`]), and none that might
+//! take what a checkpoint needs.
 
 use super::{LiveBlock, Move, READY_BOUND, Run, Victim};
 use crate::examination::ExamineGoal;
@@ -95,9 +96,8 @@ impl Victim {
 }
 
 impl Engine {
-    /// True if victims only take what checkpoints need: the last ones left something behind, and space is short. What users overwrite comes free
-    /// by itself.
-    pub(super) fn is_fruitless(&self) -> bool {
+    /// True if victims may only take space: the last ones left something behind, and space is short.
+    pub(crate) fn is_fruitless(&self) -> bool {
         self.cleaner.fruitless >= FRUITLESS_VICTIMS && !self.has_room_for_repairs()
     }
 

@@ -21,11 +21,7 @@ impl Engine {
     /// Picks victims while too little is free or coming free.
     pub(super) fn take_victims(&mut self) {
         loop {
-            let (free, running) = (self.segments.free_count(), self.cleaner.segments_needed());
-            // Each victim may need a segment of its own for its moves before any of them comes free. Below what a checkpoint may
-            // need one is begun at a time.
-            let outputs = free.saturating_sub(self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE).max(1);
-            if self.is_fruitless() || self.is_clean_enough() || running >= outputs.min(MAX_VICTIMS as u32) {
+            if self.is_clean_enough() || self.cleaner.segments_needed() >= self.outputs() {
                 return;
             }
             let clock = self.counters.log_bytes / BLOCK_BYTES;
@@ -37,6 +33,17 @@ impl Engine {
             self.regret_victim(self.segments.garbage(segment));
             self.begin_victim(segment);
         }
+    }
+
+    /// Segments that the moves of victims may need at the same time. Each victim may need one of its own before any of them comes free; below what a
+    /// checkpoint may need one is begun at a time.
+    fn outputs(&self) -> u32 {
+        let beyond = self.segments.free_count().saturating_sub(self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE);
+        if self.is_fruitless() {
+            // The next one may give something back, but a checkpoint must not pay for it, unless it waits for a segment itself.
+            return beyond.max(u32::from(self.checkpoint.wants_segment())).min(1);
+        }
+        beyond.clamp(1, MAX_VICTIMS as u32)
     }
 
     /// Begins to empty a segment that was taken out of the candidates.
