@@ -1,8 +1,8 @@
 //! The map: (volume, block) -> [`MapEntry`], in pages of 256 entries.
 //!
 //! Pages of all volumes live in one arena whose size is bounded at start; a volume has a two-level directory (nodes of
-//! 1024 page numbers), so that a huge thin volume costs memory only where it is written. A look-up is: node, page number,
-//! entry. A page that is not there is a page of holes.
+//! 1024 page numbers), so that a huge thin volume costs memory only where it is written: a node goes with its last page. A look-up is: node, page
+//! number, entry. A page that is not there is a page of holes.
 //!
 //! Each page knows where its last checkpoint image lies ([`PagePointer`]) and whether it changed since.
 
@@ -43,14 +43,24 @@ pub struct MapArena {
     free: Vec<u32>,
     dirty: Vec<PageSlot>,
     max_pages: usize,
+    /// Nodes of the directories of all volumes.
+    nodes: usize,
     reference_changes: u64,
 }
 
 impl MapArena {
     /// An arena of at most `max_bytes`.
     pub fn new(max_bytes: u64) -> Self {
-        let mut arena =
-            Self { chunks: Vec::new(), meta: Vec::new(), changed: Vec::new(), free: Vec::new(), dirty: Vec::new(), max_pages: 0, reference_changes: 0 };
+        let mut arena = Self {
+            chunks: Vec::new(),
+            meta: Vec::new(),
+            changed: Vec::new(),
+            free: Vec::new(),
+            dirty: Vec::new(),
+            max_pages: 0,
+            nodes: 0,
+            reference_changes: 0,
+        };
         arena.set_max_bytes(max_bytes);
         arena
     }
@@ -73,9 +83,10 @@ impl MapArena {
         self.max_pages.min(CHUNK_PAGES)
     }
 
-    /// Bytes of memory for pages now.
+    /// Bytes of memory for pages and the nodes of directories now.
     pub fn bytes(&self) -> u64 {
-        (self.chunks.iter().map(|chunk| chunk.len()).sum::<usize>() * MAP_PAGE_ENTRIES * 16) as u64 + (self.meta.capacity() * size_of::<PageMeta>()) as u64
+        let pages = self.chunks.iter().map(|chunk| chunk.len()).sum::<usize>() * MAP_PAGE_ENTRIES * 16;
+        (pages + self.meta.capacity() * size_of::<PageMeta>() + self.nodes * size_of::<Node>()) as u64
     }
 
     /// A fresh page of holes; `None` if the bound is reached.
@@ -183,10 +194,19 @@ impl MapArena {
     }
 }
 
+/// A part of a directory.
+#[derive(Debug)]
+struct Node {
+    /// Slot of each page, and one; 0 where there is none.
+    pages: [u32; NODE_PAGES],
+    /// How many there are.
+    used: u32,
+}
+
 /// The directory of one volume.
 #[derive(Debug, Default)]
 pub struct VolumeMap {
-    nodes: Vec<Option<Box<[u32; NODE_PAGES]>>>,
+    nodes: Vec<Option<Box<Node>>>,
     /// Blocks that hold data, of their own or shared.
     pub mapped_blocks: u64,
     /// Those that refer to shared content.
@@ -202,7 +222,7 @@ impl VolumeMap {
     #[inline]
     pub fn slot(&self, index: u64) -> Option<PageSlot> {
         let node = self.nodes.get(index as usize / NODE_PAGES)?.as_ref()?;
-        match node[index as usize % NODE_PAGES] {
+        match node.pages[index as usize % NODE_PAGES] {
             0 => None,
             n => Some(PageSlot(n - 1)),
         }
@@ -235,7 +255,12 @@ impl VolumeMap {
         if at >= self.nodes.len() {
             self.nodes.resize_with(at + 1, || None);
         }
-        self.nodes[at].get_or_insert_with(|| Box::new([0; NODE_PAGES]))[index as usize % NODE_PAGES] = slot.0 + 1;
+        let node = self.nodes[at].get_or_insert_with(|| {
+            arena.nodes += 1;
+            Box::new(Node { pages: [0; NODE_PAGES], used: 0 })
+        });
+        node.pages[index as usize % NODE_PAGES] = slot.0 + 1;
+        node.used += 1;
         Some(slot)
     }
 
@@ -271,7 +296,7 @@ impl VolumeMap {
 
     /// The entries of all its pages.
     pub fn entries<'a>(&'a self, arena: &'a MapArena) -> impl Iterator<Item = MapEntry> + 'a {
-        let slots = self.nodes.iter().flatten().flat_map(|node| node.iter()).filter(|number| **number != 0);
+        let slots = self.nodes.iter().flatten().flat_map(|node| node.pages.iter()).filter(|number| **number != 0);
         slots.flat_map(|number| arena.page(PageSlot(number - 1)).iter().copied())
     }
 
@@ -283,7 +308,7 @@ impl VolumeMap {
                 None => return None,
                 Some(None) => at = (at / NODE_PAGES as u64 + 1) * NODE_PAGES as u64,
                 Some(Some(node)) => {
-                    if node[at as usize % NODE_PAGES] != 0 {
+                    if node.pages[at as usize % NODE_PAGES] != 0 {
                         return Some(at);
                     }
                     at += 1;
@@ -298,8 +323,15 @@ impl VolumeMap {
         let slot = self.slot(index)?;
         let pointer = arena.meta(slot).map(|m| m.pointer);
         arena.release(slot);
-        if let Some(Some(node)) = self.nodes.get_mut(index as usize / NODE_PAGES) {
-            node[index as usize % NODE_PAGES] = 0;
+        if let Some(place) = self.nodes.get_mut(index as usize / NODE_PAGES)
+            && let Some(node) = place
+        {
+            node.pages[index as usize % NODE_PAGES] = 0;
+            node.used -= 1;
+            if node.used == 0 {
+                *place = None;
+                arena.nodes -= 1;
+            }
         }
         pointer
     }

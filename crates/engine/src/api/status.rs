@@ -297,7 +297,7 @@ pub struct PoolStatus {
     pub warned_percent: u8,
     /// Bytes on all members of all segments that are not free, redundancy included.
     pub physical_bytes: u64,
-    /// Map memory in use, in bytes.
+    /// Map memory in use, in bytes: pages, and the directories of volumes.
     pub map_bytes: u64,
     /// Map pages in use. A page maps 1 MiB of a volume and exists where something was written.
     pub map_pages: u64,
