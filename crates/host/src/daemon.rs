@@ -320,7 +320,7 @@ fn apply(properties: &mut PropertyReport, change: &PropertyChange) -> Result<(),
     }
     if let Some(policy) = &change.victim_policy {
         let Some(rule) = VictimRule::from_name(policy) else {
-            let remedy = "use greedy, cost-benefit, age-root, fifo, choices:N, window:N or gain";
+            let remedy = "use greedy, cost-benefit, age-root, fifo, choices:N, window:N (N from 1 to 65535) or gain";
             return Err(Failure::new(id::POOL_VALUE, what, format!("there is no victim policy '{policy}'")).remedy(remedy));
         };
         properties.victim_policy = rule.name();

@@ -59,7 +59,8 @@ impl Rule {
         let at_least_one = |text: Option<&str>, default: u32| text.map_or(Some(default), |text| text.parse().ok().filter(|n| *n > 0));
         Some(match word {
             "choices" => Self::Choices(u16::try_from(at_least_one(number, 10)?).ok()?),
-            "window" => Self::Window(at_least_one(number, 64)?),
+            // (So many fit into a pool's properties.)
+            "window" => Self::Window(at_least_one(number, 64).filter(|w| *w <= u32::from(u16::MAX))?),
             _ if number.is_some() => return None,
             "greedy" => Self::Greedy,
             "cost-benefit" => Self::CostBenefit,

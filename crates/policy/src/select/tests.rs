@@ -74,4 +74,6 @@ fn names_of_rules_lead_back() {
         assert_eq!(Rule::from_name(&rule.name()), Some(rule));
     }
     assert_eq!([Rule::from_name("choices:0"), Rule::from_name("fifo:2"), Rule::from_name("best")], [None; 3]);
+    // A pool's properties have 16 bits for the number: a larger one was stored as 65535 without a word.
+    assert_eq!((Rule::from_name("window:65535"), Rule::from_name("window:65536")), (Some(Rule::Window(65_535)), None));
 }
