@@ -172,6 +172,8 @@ pub const SURVEY_IDS: u64 = 16 << 20;
 pub const SURVEY_NAMED_MAX: u64 = 1024;
 /// Lost contents of which it is told who refers to them, in one start.
 pub const SURVEY_LOST_MAX: usize = 65536;
+/// Blocks that one answer about the status of blocks looks at in the map (a page that is not there counts as one): some tens of microseconds.
+pub const STATUS_BLOCKS: u64 = 1 << 14;
 /// Blocks verified inline on the engine's thread; more go to a job.
 pub const INLINE_VERIFY_BLOCKS: usize = 8;
 

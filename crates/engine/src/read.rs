@@ -8,7 +8,7 @@
 use crate::clean::RepairFor;
 use crate::fetch::{FetchGoal, FetchSpec, Fetched};
 use crate::jobs::{Job, Work};
-use crate::limits::INLINE_UNPACK_BLOCKS;
+use crate::limits::{INLINE_UNPACK_BLOCKS, STATUS_BLOCKS};
 use crate::pending::{BlockKey, Content};
 use crate::piece::Piece;
 use crate::{Engine, Notice, Outbox};
@@ -340,13 +340,12 @@ impl Engine {
         if let Err(error) = self.check_range(volume, offset, length) {
             return self.fail(id, error, out);
         }
-        // One answer looks at a bounded part of the map; the client asks on from where it ends.
-        let bound = 1u64 << 20;
+        // The client asks on from where the answer ends.
         let end = offset + length;
         let mut extents: Vec<Extent> = Vec::new();
         let mut at = offset;
         let mut looked = 0;
-        while at < end && looked < bound {
+        while at < end && looked < STATUS_BLOCKS {
             looked += 1;
             let lba = Lba(at / BLOCK_BYTES);
             let (state, blocks) = self.status_at(volume, lba);
