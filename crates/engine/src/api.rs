@@ -416,7 +416,7 @@ pub struct OpenOptions {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// Most bytes of acknowledged or waiting writes in memory.
+    /// Most bytes of admitted writes that are not in the log yet.
     pub pending_bytes: u64,
     /// Most batches of one stream on their way to the members.
     pub batches_in_flight: u32,

@@ -61,7 +61,6 @@ struct Round {
     seqs: [Seq; STREAMS.len()],
     /// Number of the batches of moved blocks.
     moves: Seq,
-    committed_bytes: u64,
     left: u32,
     /// When its members began to be flushed, if there are any.
     since_ns: Option<u64>,
@@ -78,8 +77,6 @@ pub(crate) struct FlushState {
     pub(crate) ended: u64,
     /// Something other than a waiter wants a round.
     pub(crate) wanted: bool,
-    /// User bytes that are durable.
-    pub(crate) durable_bytes: u64,
     /// Bytes of log when the last round began.
     log_bytes_at_round: u64,
 }
@@ -166,7 +163,6 @@ impl Engine {
             through: self.orders.committed(),
             seqs: STREAMS.map(|s| self.streams[stream_slot(s)].committed),
             moves: self.moves_committed_through(),
-            committed_bytes: self.counters.committed_user_bytes,
             left: dirty.len() as u32,
             since_ns: (!dirty.is_empty()).then_some(self.now_ns),
         });
@@ -208,7 +204,6 @@ impl Engine {
             s.durable = s.durable.max(seq);
         }
         self.cleaner.numbers.durable = self.cleaner.numbers.durable.max(round.moves);
-        self.flush.durable_bytes = round.committed_bytes;
         self.answer_waiters(out);
         self.checkpoint_step(out);
         // The round may have had nothing to flush: then no other event comes for whoever waited for it.

@@ -171,12 +171,9 @@ impl Engine {
         self.stages.report()
     }
 
-    /// Acknowledged bytes that a power cut could lose now: committed but not flushed, and everything before that.
+    /// Admitted bytes that a power cut could lose now: those that neither log nor journal has promised.
     fn at_risk_bytes(&self) -> u64 {
-        if self.promised() == self.orders.last() {
-            return 0;
-        }
-        self.counters.committed_user_bytes - self.flush.durable_bytes + self.admission.pending_bytes
+        self.admission.at_risk.above(self.promised())
     }
 
     fn member_status(&self) -> Vec<MemberStatus> {

@@ -493,6 +493,28 @@ fn status_skips_pages_that_are_not_there_also_beside_writes() {
     assert_eq!(extents.iter().map(|e| (e.length, e.state)).collect::<Vec<_>>(), expected);
 }
 
+/// A look at the status of 4 GiB went through a million blocks in one step of the engine.
+#[test]
+fn one_answer_looks_at_a_bounded_part_of_the_map() {
+    let mut machine = Machine::new(4, 64, 100);
+    let volume = machine.volume(1 << 30);
+    machine.request(volume, Op::WriteZeroes { offset: 0, length: 100 << 20, no_hole: true, fua: true });
+    assert!(machine.wait_for(1));
+    let (mut at, mut answers) = (0, 0);
+    while at < 1 << 30 {
+        machine.completions.clear();
+        machine.request(volume, Op::BlockStatus { offset: at, length: (1 << 30) - at, max_extents: 8 });
+        machine.settle();
+        let Some(Ok(Reply::Extents(extents))) = machine.completions.pop().map(|c| c.result) else { panic!("no status") };
+        for extent in extents {
+            assert_eq!(extent.state, if at < 100 << 20 { ExtentState::Zero } else { ExtentState::Hole });
+            at += extent.length;
+        }
+        answers += 1;
+    }
+    assert_eq!((at, answers), (1 << 30, 2), "64 MiB and the rest");
+}
+
 /// The rest of a block was read, the block was cut off, and the volume grew over it again: the write brought back what had been there.
 #[test]
 fn what_was_cut_off_does_not_come_back_with_a_write_that_waited() {

@@ -210,7 +210,7 @@ fn gauges(page: &mut Page, report: &PoolReport) {
     page.single("segments", "gauge", "Segments of the pool.", capacity.segments);
     page.single("free_segments", "gauge", "Segments that are free.", capacity.free_segments);
     page.single("map_bytes", "gauge", "Memory of the map.", report.bounds.map_bytes);
-    page.single("pending_bytes", "gauge", "Writes waiting or in flight.", report.bounds.pending_bytes);
+    page.single("pending_bytes", "gauge", "Admitted writes that are not in the log yet.", report.bounds.pending_bytes);
     page.single("at_risk_bytes", "gauge", "Acknowledged bytes that are not durable yet.", report.bounds.at_risk_bytes);
     page.single("pending_limit_bytes", "gauge", "Bound of pending bytes.", report.bounds.limits.pending_bytes);
     page.single("held_commands", "gauge", "Member commands held back now.", report.bounds.held_commands);

@@ -311,7 +311,7 @@ pub struct PoolStatus {
     pub limits: Limits,
     /// Bytes of acknowledged writes in memory that are not durable yet: what a power cut now would lose.
     pub at_risk_bytes: u64,
-    /// Bytes of writes waiting or in flight.
+    /// Bytes of admitted writes that are not in the log yet. (Those that wait for admission are not counted.)
     pub pending_bytes: u64,
     /// Counters by member since start.
     pub member_stats: Vec<MemberStats>,

@@ -14,6 +14,7 @@ use super::edge::EdgeWrite;
 use super::pace::Pace;
 use super::part::{PartTarget, PartWrite};
 use super::reduce::{Reducing, Reduction};
+use super::risk::AtRisk;
 use super::room::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS};
 use crate::dedup::Sharing;
 use crate::limits::STREAM_USER;
@@ -121,6 +122,8 @@ pub(crate) struct Admission {
     pub(super) edges_ready: VecDeque<EdgeWrite>,
     /// At most one write is admitted in parts at a time.
     pub(super) part: Option<PartWrite>,
+    /// What a power cut would lose of what is admitted.
+    pub(crate) at_risk: AtRisk,
     /// Room taken by what is admitted and not sealed (`room.rs`).
     pub(crate) unsealed_units: u64,
     /// The part of it that is placed in the open batch.
@@ -403,7 +406,14 @@ impl Engine {
             let at = last as u64;
             self.admit_block(BlockKey::new(volume, Lba(first.0 + at)), Order(order.0 + at), *surveyed, data.into_slice(last * BLOCK_SIZE, BLOCK_SIZE), ways);
         }
+        self.note_at_risk(Order(order.0 + last as u64), scratch.len() as u64 * BLOCK_BYTES);
         self.admission.scratch = scratch;
+    }
+
+    fn note_at_risk(&mut self, through: Order, bytes: u64) {
+        let promised = self.promised();
+        self.admission.at_risk.make_room(promised);
+        self.admission.at_risk.admit(through, bytes);
     }
 
     #[inline]
@@ -508,6 +518,7 @@ impl Engine {
     pub(crate) fn queue_record(&mut self, entry: Entry, order: Order) {
         self.admission.pending_bytes += RECORD_COST;
         self.admission.unsealed_units += RECORD_UNITS;
+        self.note_at_risk(order, RECORD_COST);
         let placing = Placing::Record { entry, order };
         self.note_admitted(&placing);
         self.admission.placing.push_back(placing);

@@ -7,6 +7,7 @@ pub(crate) mod pace;
 mod part;
 mod place;
 mod reduce;
+pub(crate) mod risk;
 mod room;
 mod rows;
 mod seal;
