@@ -19,6 +19,7 @@ use super::super::reader::Reader;
 use super::super::redundancy::verify_payload;
 use super::{RebuildPhase, RebuildProgress};
 use crate::limits::{REPLAY_TABLE_BYTES, STREAMS, USER_STREAMS};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_io::Buf;
 use windrow_layout::batch::HeaderFrame;
@@ -171,8 +172,19 @@ impl Scan {
         while row < shape.rows {
             let fits = |frame: &HeaderFrame| frame.header.shape == shape && last.as_ref().is_none_or(|l| follows(l, frame));
             let header = match last {
-                // Its number is known: no other one is taken for it.
-                Some(_) => reader.header(segment, row, fits)?,
+                // Its number is known: no other one is taken for it. What a start refused may stand in place of what was written there since, where that write was lost.
+                Some(_) => {
+                    let saw_void = Cell::new(false);
+                    let counts = |frame: &HeaderFrame| {
+                        let void = fits(frame) && is_fenced(superblock, frame);
+                        saw_void.set(saw_void.get() || void);
+                        fits(frame) && !void
+                    };
+                    match reader.header(segment, row, counts)? {
+                        None if saw_void.get() => reader.header(segment, row, fits)?,
+                        header => header,
+                    }
+                }
                 None => newest(reader.all_headers(segment, row, fits)?),
             };
             let Some((frame, block)) = header else {
@@ -323,6 +335,12 @@ fn newest(found: Vec<(HeaderFrame, Buf)>) -> Option<(HeaderFrame, Buf)> {
         if one.epoch == other.epoch && one.stream == other.stream { one.seq > other.seq } else { one.is_newer_than(&other).unwrap_or(false) }
     };
     found.into_iter().reduce(|best, other| if is_newer(&other.0, &best.0) { other } else { best })
+}
+
+/// True if a start has refused this batch, and the fence is kept.
+fn is_fenced(superblock: &Superblock, frame: &HeaderFrame) -> bool {
+    let h = &frame.header;
+    fence_of(superblock, h.epoch).is_some_and(|fence| h.seq > fence.last_seq[h.stream.index()])
 }
 
 /// True if `frame` is the batch right behind `last` in its segment.
