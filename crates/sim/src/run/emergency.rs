@@ -46,6 +46,8 @@ impl Run {
         }
         self.maps_rebuilt += 1;
         self.world.power_cut();
+        // (A removal may have come to its end in the copy: seed 8440194.)
+        self.world.gone.clear();
         (self.world.members, self.world.model, self.newest_order) = (members, model, newest);
         Ok(())
     }
