@@ -2,7 +2,7 @@
 //!
 //! A unix socket file that is left over from a server that died is replaced; one on which somebody answers is not, and
 //! neither is any other kind of file. Looking, replacing and listening are one step for servers that start at the same moment: the folder is
-//! locked meanwhile, as a socket that does not listen yet looks like one that is left over. At the end the file is removed only if it is still the one that was made here.
+//! locked meanwhile if it can be, as a socket that does not listen yet looks like one that is left over. At the end the file is removed only if it is still the one that was made here.
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Connections that wait for being accepted.
 const BACKLOG: i32 = 128;
 /// How long another server may take to begin to listen in the same folder.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Pause between two tries for the folder's lock.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -85,7 +85,7 @@ impl Listener {
 
     fn open_unix(path: &Path, mode: u32) -> io::Result<Self> {
         let path = std::path::absolute(path)?;
-        let _alone = FolderLock::take(&path)?;
+        let _alone = FolderLock::take(&path);
         remove_stale(&path)?;
         let fd = stream_socket()?;
         bind(&fd, &SocketAddrUnix::new(&path)?)?;
@@ -154,18 +154,18 @@ fn stream_socket() -> io::Result<OwnedFd> {
 struct FolderLock(Option<OwnedFd>);
 
 impl FolderLock {
-    /// Locks the folder of a file; `AddrInUse` if another one does not give it back. A folder that cannot be locked is not.
-    fn take(file: &Path) -> io::Result<Self> {
+    /// Locks the folder of a file. A server that begins to listen has it for a moment; whoever keeps it for longer has it for something else, and it is done without.
+    fn take(file: &Path) -> Self {
         let folder = file.parent().unwrap_or(Path::new("/"));
-        let Ok(fd) = rustix::fs::open(folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) else { return Ok(Self(None)) };
+        let Ok(fd) = rustix::fs::open(folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) else { return Self(None) };
         let deadline = Instant::now() + PATIENCE;
         while let Err(Errno::WOULDBLOCK) = flock(&fd, FlockOperation::NonBlockingLockExclusive) {
             if Instant::now() >= deadline {
-                return Err(io::Error::new(ErrorKind::AddrInUse, format!("another process has {} locked", folder.display())));
+                return Self(None);
             }
             std::thread::sleep(PAUSE);
         }
-        Ok(Self(Some(fd)))
+        Self(Some(fd))
     }
 }
 

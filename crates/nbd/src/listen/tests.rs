@@ -51,7 +51,7 @@ fn a_server_that_accepts_nobody_holds_up_no_other() {
 fn of_two_servers_that_start_at_once_one_listens() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
-    let first = FolderLock::take(&path).unwrap();
+    let first = FolderLock::take(&path);
     let (socket, address) = (stream_socket().unwrap(), SocketAddrUnix::new(&path).unwrap());
     bind(&socket, &address).unwrap();
     let second = opened_beside(&path, || {
@@ -61,6 +61,15 @@ fn of_two_servers_that_start_at_once_one_listens() {
     });
     assert_eq!(second, Some(Err(ErrorKind::AddrInUse)));
     connect(stream_socket().unwrap(), &address).unwrap();
+}
+
+/// Anybody may lock a folder that all may write to, for as long as they please: no server could start there.
+#[test]
+fn a_folder_that_is_locked_by_others_keeps_nobody_from_listening() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let _another = FolderLock::take(&path);
+    assert!(open(&path).is_ok());
 }
 
 #[test]
