@@ -523,11 +523,12 @@ impl Engine {
     pub(crate) fn free_segments(&mut self, out: &mut Outbox) -> bool {
         let horizon = self.reuse_horizon();
         self.segments.set_oldest_checkpoint(horizon.oldest_checkpoint);
-        if self.segments.dead_count() == 0 || self.read_only {
+        if self.segments.dead_count() == 0 || self.read_only || self.stopped.is_some() {
             return false;
         }
         let free = self.segments.free_count();
-        for segment in self.segments.free_dead(&horizon, self.superblock.properties.discard) {
+        let discard = self.superblock.properties.discard && !self.control.exporting();
+        for segment in self.segments.free_dead(&horizon, discard) {
             let shape = *self.zones.shape(segment);
             // After an emergency rebuild of the map two layouts may both have something in the same extents: then nothing is discarded.
             let shared = self.segments.has_layers() && self.zones.overlapping(segment).iter().any(|other| self.segments.get(*other).state.is_in_use());

@@ -63,6 +63,11 @@ impl ControlState {
     pub(crate) fn shutting_down(&self) -> bool {
         self.shutdown.is_some()
     }
+
+    /// True if the pool is being released for other hosts.
+    pub(crate) fn exporting(&self) -> bool {
+        self.shutdown.is_some_and(|(_, export, _)| export)
+    }
 }
 
 impl Engine {
@@ -380,7 +385,7 @@ impl Engine {
                 }
             }
             Stage::Checkpoint { after } => {
-                // Another host may write as soon as it is exported: a discard that is still on its way would take that from under it.
+                // Another host may write as soon as it is exported: a discard that is still on its way would take that from under it. (No further one is sent.)
                 let has_ended = !export || self.changes_have_ended();
                 if self.checkpoint.completed > after && self.checkpoint.is_idle() && has_ended {
                     // Nothing to replay from here on; who may open it next is a matter of the host alone.

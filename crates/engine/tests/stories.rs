@@ -5,7 +5,7 @@ mod machine;
 use machine::{Machine, PROPERTIES, numbers::Numbers};
 use windrow_engine::*;
 use windrow_io::*;
-use windrow_layout::superblock::{Properties, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, slot_offset};
+use windrow_layout::superblock::{PoolState, Properties, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, slot_offset};
 use windrow_units::{MemberId, Redundancy, VolumeId};
 
 /// A checkpoint began while the walk of a large write-zeroes was half done: its pages showed the old bytes, and replay began
@@ -384,4 +384,62 @@ fn cleaning_sees_through_bad_sectors_in_different_rows_of_a_head() {
     assert!(machine.wait_for(usable as usize), "{}", machine.engine.describe());
     assert!(machine.completions.iter().all(|c| c.result.is_ok()));
     assert_eq!(noted(&mut machine).1, Vec::new());
+}
+
+/// A machine that keeps its discards back, with dead segments.
+struct Discarding {
+    machine: Machine,
+    discards: Vec<MemberCommand>,
+}
+
+impl Discarding {
+    fn new() -> Self {
+        let mut machine = Machine::new(3, 32, 100);
+        machine.command(Control::SetProperties(Properties { discard: true, ..PROPERTIES }));
+        let volume = machine.volume(16 << 20);
+        for round in 0..3 {
+            (0..2000).for_each(|lba| machine.write(volume, lba, round));
+        }
+        machine.flush(volume);
+        Self { machine, discards: Vec::new() }
+    }
+
+    fn ask(&mut self, command: Control) {
+        let machine = &mut self.machine;
+        machine.control.clear();
+        machine.events.push(Event::Control(ControlRequest { id: ControlId(7), command }));
+        for _ in 0..200 {
+            machine.held = Some(Vec::new());
+            machine.turn();
+            let is_discard = |command: &MemberCommand| matches!(command.op, MemberOp::Discard { .. });
+            let (kept, others): (Vec<_>, Vec<_>) = machine.held.take().expect("held").into_iter().partition(is_discard);
+            self.discards.extend(kept);
+            others.into_iter().for_each(|command| machine.carry_out(command));
+            machine.now_ns += 50_000_000;
+            machine.events.push(Event::Tick(machine.now_ns));
+        }
+    }
+
+    fn is_released(&self) -> bool {
+        let superblock = self.machine.memory.superblock();
+        superblock.state == PoolState::Exported && superblock.host == windrow_units::Uuid::default()
+    }
+}
+
+/// A pool was released while discards of its segments were on their way: another host that imported it could write there and flush, and they took that from under it.
+#[test]
+fn a_pool_is_released_when_its_discards_have_ended_and_sends_no_further_ones() {
+    let mut pool = Discarding::new();
+    (0..3).for_each(|_| pool.ask(Control::Checkpoint));
+    let under_way = pool.discards.len();
+    pool.ask(Control::Shutdown { export: true });
+    assert!(under_way > 0 && pool.machine.control.is_empty() && !pool.is_released(), "{under_way} discards, {:?}", pool.machine.control);
+    assert_eq!(pool.discards.len(), under_way, "no further ones");
+    std::mem::take(&mut pool.discards).into_iter().for_each(|command| pool.machine.carry_out(command));
+    pool.machine.settle();
+    assert!(pool.is_released() && pool.machine.control.len() == 1);
+    // What the last checkpoint frees was discarded behind the release.
+    let mut pool = Discarding::new();
+    pool.ask(Control::Shutdown { export: true });
+    assert!(pool.is_released() && pool.machine.control.len() == 1 && pool.discards.is_empty(), "{} discards", pool.discards.len());
 }
