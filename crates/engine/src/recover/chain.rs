@@ -176,6 +176,15 @@ pub(super) struct Chain {
 }
 
 impl Chain {
+    /// One of these batches, for tests: segment 0, row and rows of each.
+    #[cfg(test)]
+    pub(super) fn of_rows(stream: usize, rows: &[(u32, u32)]) -> Self {
+        let batches: Vec<Taken> = (1..).zip(rows).map(|(seq, (row, rows))| Taken { row: *row, rows: *rows, seq: Seq(seq), ..Taken::with_moves(0) }).collect();
+        let row = batches.last().map_or(0, |last| last.row + last.rows);
+        let next = StreamPosition { segment: SegmentId(0), row, seq: Seq(batches.len() as u64 + 1), next_segment: SegmentId::NONE };
+        Self { stream, batches, next, end: Found::Nothing, unverified: None, behind: None }
+    }
+
     /// The last batch that counts.
     pub(super) fn last_seq(&self) -> Seq {
         Seq(self.next.seq.0.saturating_sub(1))

@@ -91,7 +91,7 @@ pub(super) fn replay(
     chains.drop_void(superblock, covered);
     for chain in chains.iter() {
         let broken = checkpoint_broken && chain.stream == STREAM_CHECKPOINT;
-        settle_segments(root, chain, broken, tables);
+        settle_segments(root.id, chain, broken, tables);
         if broken {
             last_seq[chain.stream] = Seq(chains.durable.seqs[chain.stream].0 + SEQ_LEAP);
             positions[chain.stream].seq = last_seq[chain.stream].next();

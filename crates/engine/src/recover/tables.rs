@@ -9,7 +9,7 @@ use crate::weight::packed;
 use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{Dedup, MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
 use windrow_layout::map_entry::MapEntry;
-use windrow_layout::superblock::{CheckpointRoot, Features};
+use windrow_layout::superblock::Features;
 use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, VolumeId, Zone};
 
 /// Applies a user entry; a block with payload is shown as `shown`.
@@ -109,12 +109,12 @@ pub(super) fn features(tables: &Tables) -> u64 {
     tables.volumes.with_hidden().fold(0, |flags, volume| flags | of_volume(volume))
 }
 
-/// Enters a stream's batches into the segment table. Of a `broken` chain the table may know more than the chain leads to.
-pub(super) fn settle_segments(root: &CheckpointRoot, chain: &Chain, broken: bool, tables: &mut Tables) {
+/// Enters a stream's batches behind a checkpoint into the segment table. Of a `broken` chain the table may know more than the chain leads to.
+pub(super) fn settle_segments(checkpoint: u64, chain: &Chain, broken: bool, tables: &mut Tables) {
     for batch in &chain.batches {
         let segment = tables.segments.get_mut(batch.segment);
         if broken && usize::from(segment.stream) == chain.stream && segment.last_seq >= batch.seq {
-            segment.last_checkpoint = root.id;
+            segment.last_checkpoint = checkpoint;
             continue;
         }
         // The image may have been made when others had been sealed there that never arrived.
@@ -123,7 +123,7 @@ pub(super) fn settle_segments(root: &CheckpointRoot, chain: &Chain, broken: bool
         segment.starts[batch.row as usize / 64] |= 1 << (batch.row % 64);
         segment.filled_rows = batch.row + batch.rows;
         segment.last_seq = batch.seq;
-        segment.last_checkpoint = root.id;
+        segment.last_checkpoint = checkpoint;
         // Recovery does not read members that are being rebuilt: it cannot say what is on them.
         segment.stale = u64::MAX;
         tables.segments.mark_dirty(batch.segment);
@@ -296,5 +296,28 @@ pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpoint::Loaded
     for (index, (units, pieces)) in live.into_iter().enumerate() {
         let segment = tables.segments.get_mut(SegmentId(index as u32));
         (segment.live_units, segment.live_packed) = (units, pieces);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windrow_units::{PlaceCodec, Redundancy, ZoneMap};
+
+    /// The image of the segment table was made with two batches sealed that never arrived, at rows 70 and 80. After a crash a longer one was written at row 70; after another
+    /// crash behind the same checkpoint it ended at row 80, and what lay in it was looked for where it is not.
+    #[test]
+    fn batches_that_never_arrived_do_not_split_those_that_did() {
+        let shape = Redundancy::None.shape(2, 256, 128).expect("a shape");
+        let zones = ZoneMap::new(vec![Zone { members: 0b11, start: 1 << 20, first_segment: 0, segments: 4, shape, layout: 0 }]);
+        let segments = crate::segment::Segments::new(&zones, windrow_policy::select::Rule::Greedy);
+        let mut tables = Tables { zones, codec: PlaceCodec::for_segment_blocks(512), segments, volumes: Volumes::new(1 << 20) };
+        let segment = tables.segments.get_mut(SegmentId(0));
+        [0, 60, 64, 70, 80, 190].into_iter().for_each(|row: u32| segment.starts[row as usize / 64] |= 1 << (row % 64));
+        segment.filled_rows = 200;
+        settle_segments(1, &Chain::of_rows(0, &[(64, 6), (70, 12)]), false, &mut tables);
+        let segment = tables.segments.get(SegmentId(0));
+        assert_eq!([10, 63, 64, 71, 81].map(|row| segment.batch_at(row)), [(0, 60), (60, 4), (64, 6), (70, 12), (70, 12)]);
+        assert_eq!(segment.filled_rows, 82);
     }
 }
