@@ -174,6 +174,8 @@ pub const SURVEY_NAMED_MAX: u64 = 1024;
 pub const SURVEY_LOST_MAX: usize = 65536;
 /// Blocks that one answer about the status of blocks looks at in the map (a page that is not there counts as one): some tens of microseconds.
 pub const STATUS_BLOCKS: u64 = 1 << 14;
+/// Bytes of a block that could not be read, where its neighbours could. (Not zero: padding is, and would be taken for read.)
+pub const UNREAD: u8 = 0xA7;
 /// Blocks verified inline on the engine's thread; more go to a job.
 pub const INLINE_VERIFY_BLOCKS: usize = 8;
 
@@ -289,6 +291,3 @@ const _: () = assert!(BACKGROUND_BESIDE_BYTES >= LANE_COMMANDS_LEAST as u64 * DE
 const _: () = assert!(BACKGROUND_BESIDE_BYTES <= FOREGROUND_BESIDE_BYTES);
 // Victims that give nothing back stop before they take a checkpoint's segments.
 const _: () = assert!(FRUITLESS_VICTIMS <= CHECKPOINT_RESERVE);
-
-/// Bytes of a block that could not be read, where its neighbours could. (Not zero: padding is, and would be taken for read.)
-pub const UNREAD: u8 = 0xA7;

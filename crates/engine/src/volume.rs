@@ -11,6 +11,7 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use windrow_layout::checkpoint::{PagePointer, VolumeRecord, VolumeState};
 use windrow_layout::index_page::INDEX_PAGES_MAX;
+use windrow_layout::map_entry::MapEntry;
 use windrow_units::{BLOCK_BYTES, VolumeId};
 
 /// One volume.
@@ -121,6 +122,11 @@ impl Volumes {
     /// All volumes, and those that are in no table: the shared one, and that of the index.
     pub fn with_hidden(&self) -> impl Iterator<Item = &Volume> {
         self.iter().chain([&self.shared, &self.index])
+    }
+
+    /// The entries of all maps that have a payload.
+    pub fn payloads(&self) -> impl Iterator<Item = MapEntry> + '_ {
+        self.with_hidden().flat_map(|v| v.map.entries(&self.arena)).filter(MapEntry::has_payload)
     }
 
     /// Blocks of users that hold data, as the maps have it.

@@ -106,7 +106,7 @@ fn describe(report: &RebuildReport, repair: bool) -> String {
         let more = report.lost_blocks_total - first.len() as u64;
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let first = first.join(", ");
-        _ = writeln!(text, "LOST: the shared content of {} blocks can not be had; reads of them are I/O errors: {first}{more}", report.lost_blocks_total);
+        _ = writeln!(text, "LOST: {} blocks can not be had; reads of them are I/O errors: {first}{more}", report.lost_blocks_total);
     }
     match report.checkpoint {
         0 => _ = writeln!(text, "no checkpoint counts: blocks that were trimmed or deleted before may be among them"),
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!((exit_code(&report, false), exit_code(&report, true)), (exit::ERRORS_LEFT, exit::ERRORS_LEFT));
         let text = describe(&report, true);
         assert!(
-            text.contains("LOST: the shared content of 5000 blocks") && text.contains("block 0 of volume 3, block 1 of") && text.contains(" and 4984 more"),
+            text.contains("LOST: 5000 blocks can not be had") && text.contains("block 0 of volume 3, block 1 of") && text.contains(" and 4984 more"),
             "{text}"
         );
     }

@@ -33,7 +33,7 @@ pub(super) fn ensure_page(tables: &mut Tables, volume: VolumeId, index: u64) -> 
         // Few came free: each of the next pages would be looked for again.
         drop_pages(tables, is_zeroes);
     }
-    if has_page(tables, volume, index) { Ok(()) } else { Err(OpenError::MapMemory { limit: tables.volumes.arena.bytes() }) }
+    if has_page(tables, volume, index) { Ok(()) } else { Err(OpenError::MapMemory { limit: tables.volumes.arena.max_pages() * BLOCK_BYTES }) }
 }
 
 /// True for a page that is there now. (What no volume has needs none.)

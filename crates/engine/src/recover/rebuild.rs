@@ -104,7 +104,8 @@ pub struct RebuildReport {
     pub torn_batches: u64,
     /// Records of ranges and volumes that were honoured.
     pub records: u64,
-    /// The first 1024 blocks that refer to shared content that can not be had: they are lost.
+    /// The first 1024 blocks that are lost by themselves: those that refer to shared content that can not be had, and those of which only a version is known that lay where other
+    /// batches lie since. (What is in [`RebuildReport::losses`] is not among them.)
     pub lost_blocks: Vec<(VolumeId, windrow_units::Lba)>,
     /// How many such blocks there are.
     pub lost_blocks_total: u64,
@@ -178,19 +179,22 @@ impl Engine {
             gather.stand_on(start, &tables);
         }
         gather.run(&mut reader, &found, &mut tables, watch)?;
+        let again = former.as_ref().map(|former| former.used_again(&found)).unwrap_or_default();
+        gather.drop_overwritten(&again, &mut tables);
         let readmitted = journal.apply(superblock, (covered, journalled), reader.buffers, &mut tables)?;
         let losses = losses::list(&mut reader, superblock, &found, checkpoint > 0, &tables)?;
         if write {
             make_whole(&mut reader, &found)?;
         }
         drop(reader);
-        let (lost, lost_total) = recovered::void_references(&mut tables, LOST_LISTED);
-        let mut report = RebuildReport { checkpoint, ..describe(&found, &gather, &tables, accepted) };
-        (report.losses, report.lost_blocks, report.lost_blocks_total) = (losses, lost, lost_total);
+        let (lost, lost_total) = recovered::void_references(&mut tables, LOST_LISTED - gather.lost.len());
+        let mut report = RebuildReport { checkpoint, losses, ..describe(&found, &gather, &tables, accepted) };
+        report.lost_blocks.extend(lost);
+        report.lost_blocks_total += lost_total;
         if write {
             let last_volume = superblock.checkpoints.iter().flatten().map(|root| root.last_volume).max().unwrap_or(0);
             tables.volumes.last_id = tables.volumes.last_id.max(last_volume);
-            settle_segments(&found, former.as_ref(), superblock, &mut tables);
+            settle_segments(&found, former.as_ref(), &again, superblock, &mut tables);
             recovered::clear_deleted(&mut tables)?;
             recovered::count_references(&mut tables, journalled.max(accepted));
             pages::settle(&mut tables, options.limits.map_bytes, &readmitted);
@@ -331,8 +335,8 @@ fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Order)
         records: gather.records,
         accepted_order: accepted,
         volumes: volumes.collect(),
-        lost_blocks: Vec::new(),
-        lost_blocks_total: 0,
+        lost_blocks: gather.lost.clone(),
+        lost_blocks_total: gather.lost_total,
         losses: Vec::new(),
         written_bytes: 0,
     }
@@ -340,7 +344,7 @@ fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Order)
 
 /// Enters the batches into the segment table, but for remains: their extents belong to others. What can not be read between two batches
 /// stands there as a batch of its own, so that the extent of the one before is right.
-fn settle_segments(found: &Scan, former: Option<&Former>, superblock: &Superblock, tables: &mut Tables) {
+fn settle_segments(found: &Scan, former: Option<&Former>, again: &BTreeSet<SegmentId>, superblock: &Superblock, tables: &mut Tables) {
     let checkpoint = last_checkpoint(superblock);
     for (stream, batches) in found.streams.iter().enumerate() {
         for batch in batches.iter().filter(|batch| !found.remains.contains(&batch.segment)) {
@@ -361,7 +365,7 @@ fn settle_segments(found: &Scan, former: Option<&Former>, superblock: &Superbloc
         }
     }
     if let Some(former) = former {
-        former.enter(found, tables);
+        former.enter(found, again, tables);
     }
 }
 

@@ -1,8 +1,9 @@
 //! What a rebuild stands on: the newest checkpoint that can be read as a whole, if there is one. Often only what came after it is lost.
 //!
 //! Then it has everything up to its order for certain, trims, zeroes, deletions and references to shared content included, and what moved before it: of batches only
-//! what is newer counts. Where the newest version of a block lay in a batch that is gone, the checkpoint still shows that place, and reads of it are errors: no older
-//! version takes it. What it refers to can not have been used again, as no younger checkpoint was ever in force.
+//! what is newer counts. Where the version of a block that it shows lay in a batch that can not be read, reads of it are errors: no older version takes its place. Where batches
+//! behind it are lost, it shows what was there before. That may have been given up since, and other batches lie there: then the block is lost, and told of
+//! ([`Former::used_again`]).
 
 use super::super::load;
 use super::super::pages::recovery_bytes;
@@ -16,7 +17,6 @@ use crate::segment::Segments;
 use crate::volume::Volumes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::{CheckpointRoot, Superblock};
 use windrow_units::{MAX_STREAMS, Order, SegmentId, Seq};
 
@@ -43,11 +43,11 @@ impl Ground {
     /// The newest checkpoint, if one can be read as a whole.
     ///
     /// # Errors
-    /// [`OpenError::MapMemory`] if its maps are larger than the bound.
+    /// [`OpenError::MapMemory`] if its maps are larger than the bound; a member ends the attempt.
     pub(super) fn find(reader: &mut Reader<'_>, superblock: &Superblock, map_bytes: u64) -> Result<Self, OpenError> {
         match load::newest_checkpoint(reader, superblock, map_bytes, &mut Default::default()) {
             Ok((tables, loaded, root)) => Ok(Base { root, tables, loaded }.into_ground(superblock)),
-            Err(error @ OpenError::MapMemory { .. }) => Err(error),
+            Err(error @ (OpenError::Member(_) | OpenError::MapMemory { .. })) => Err(error),
             Err(_) => Ok(Self::bare(reader, superblock, map_bytes)),
         }
     }
@@ -78,10 +78,9 @@ impl Base {
     /// The segments to which it refers.
     fn used(&self) -> BTreeSet<SegmentId> {
         let (volumes, codec) = (&self.tables.volumes, self.tables.codec);
-        let entries = volumes.with_hidden().flat_map(|v| v.map.entries(&volumes.arena)).filter(MapEntry::has_payload);
         let pages = (0..volumes.arena.slots()).filter_map(|slot| volumes.arena.meta(PageSlot(slot))).map(|meta| &meta.pointer);
         let pointers = self.loaded.tables.values().flatten().chain(self.loaded.leaves.values()).chain(&self.loaded.list).chain(pages);
-        entries.map(|entry| entry.place()).chain(pointers.filter(|p| p.present).map(|p| p.place)).map(|place| codec.segment(place)).collect()
+        volumes.payloads().map(|entry| entry.place()).chain(pointers.filter(|p| p.present).map(|p| p.place)).map(|place| codec.segment(place)).collect()
     }
 
     /// Its tables as if they had been gathered: no segment is in use, and no page has an image. Pages of the index of deduplication are left out: it begins anew.
@@ -110,16 +109,14 @@ impl Former {
         self.used.contains(&id)
     }
 
-    /// What can not be read of segments in which something is in use is a part of them all the same, batch by batch: payload in it may still be readable. (Not where a
-    /// segment was used again since: then nothing of what it held is in use.)
-    pub(super) fn enter(&self, found: &Scan, tables: &mut Tables) {
+    /// What can not be read of segments in which something is in use is a part of them all the same, batch by batch: payload in it may still be readable. Not of those that
+    /// were used again: nothing of what they held is in use.
+    pub(super) fn enter(&self, found: &Scan, again: &BTreeSet<SegmentId>, tables: &mut Tables) {
         let mut last: BTreeMap<SegmentId, u64> = BTreeMap::new();
-        let volumes = &tables.volumes;
-        for entry in volumes.with_hidden().flat_map(|v| v.map.entries(&volumes.arena)).filter(MapEntry::has_payload) {
+        for entry in tables.volumes.payloads() {
             let block = last.entry(tables.codec.segment(entry.place())).or_default();
             *block = tables.codec.block(entry.place()).max(*block);
         }
-        let again = self.used_again(found);
         last.retain(|id, _| self.is_used(*id) && !again.contains(id));
         for gap in found.gaps.iter().filter(|gap| last.contains_key(&gap.segment)) {
             self.copy(gap.segment, gap.row..gap.end_row, tables);
@@ -143,8 +140,9 @@ impl Former {
         }
     }
 
-    /// Segments that bear batches of another stream, or only newer ones, than the checkpoint knew there.
-    fn used_again(&self, found: &Scan) -> BTreeSet<SegmentId> {
+    /// Segments that it refers to and that were used again since: they bear batches of another stream than it knew there, or only newer ones, or a newer life behind
+    /// former batches; or a segment of another layout has their extents.
+    pub(super) fn used_again(&self, found: &Scan) -> BTreeSet<SegmentId> {
         let mut first: BTreeMap<SegmentId, (usize, Seq)> = BTreeMap::new();
         for (stream, batches) in found.streams.iter().enumerate() {
             for taken in batches.iter().filter(|taken| self.is_used(taken.segment)) {
@@ -156,7 +154,8 @@ impl Former {
             let former = self.segments.get(*id);
             *stream != usize::from(former.stream) || *seq > former.last_seq
         };
-        first.into_iter().filter(|(id, of)| differs(id, of)).map(|(id, _)| id).collect()
+        let others = found.used_again.union(&found.remains).copied().filter(|id| self.is_used(*id));
+        first.into_iter().filter(|(id, of)| differs(id, of)).map(|(id, _)| id).chain(others).collect()
     }
 
     fn copy(&self, id: SegmentId, rows: Range<u32>, tables: &mut Tables) {

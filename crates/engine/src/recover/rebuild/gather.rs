@@ -15,14 +15,14 @@ use super::super::replay::shown;
 use super::super::{OpenError, Tables};
 use super::base::Start;
 use super::scan::Scan;
-use super::{RebuildPhase, RebuildProgress};
+use super::{LOST_LISTED, RebuildPhase, RebuildProgress};
 use crate::limits::{CLEANED_STREAMS, LBA_BITS, STREAM_CHECKPOINT, USER_STREAMS};
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{Compression, Dedup, MAP_PAGE_ENTRIES, OBJECT_VOLUMES, PagePointer, SyncMode, VolumeRecord, VolumeState, decode_volumes};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::Superblock;
-use windrow_units::{BLOCK_BYTES, Lba, Order, Place, VolumeId};
+use windrow_units::{BLOCK_BYTES, Lba, Order, Place, SegmentId, VolumeId};
 
 /// What is known of a volume.
 #[derive(Clone, Debug, Default)]
@@ -70,6 +70,9 @@ pub(super) struct Gather<'g> {
     births: Vec<[u64; MAP_PAGE_ENTRIES]>,
     pub(super) made_up: BTreeSet<VolumeId>,
     pub(super) records: u64,
+    /// Blocks that are lost with what superseded them: the first [`LOST_LISTED`], and how many.
+    pub(super) lost: Vec<(VolumeId, Lba)>,
+    pub(super) lost_total: u64,
     map_bytes: u64,
 }
 
@@ -85,6 +88,8 @@ impl<'g> Gather<'g> {
             births: Vec::new(),
             made_up: BTreeSet::new(),
             records: 0,
+            lost: Vec::new(),
+            lost_total: 0,
             map_bytes,
         }
     }
@@ -101,15 +106,19 @@ impl<'g> Gather<'g> {
     /// All three steps.
     pub(super) fn run(&mut self, reader: &mut Reader<'_>, scan: &Scan, tables: &mut Tables, watch: &mut dyn FnMut(RebuildProgress)) -> Result<(), OpenError> {
         let first = self.start.first;
-        let of = |streams: &'static [usize]| streams.iter().flat_map(move |id| scan.streams[*id].iter().filter(move |taken| taken.seq >= first[*id]));
-        let moves = || CLEANED_STREAMS.iter().rev().flat_map(move |id| scan.streams[*id].iter().filter(move |taken| taken.seq >= first[*id]));
+        let newer = move |id: &usize| {
+            let first = first[*id];
+            scan.streams[*id].iter().filter(move |taken| taken.seq >= first)
+        };
+        let of = |streams: &'static [usize]| streams.iter().flat_map(newer);
+        let moves = || CLEANED_STREAMS.iter().rev().flat_map(newer);
         let total = (2 * of(&USER_STREAMS).count() + moves().count()) as u64;
         let mut done = 0;
         let mut step = || {
             watch(RebuildProgress { phase: RebuildPhase::Map, done, total });
             done += 1;
         };
-        if self.start.order == Order(0) {
+        if !self.on_checkpoint {
             // (What a checkpoint that was not completed has may never have come into force.)
             let end = self.superblock.checkpoints.iter().flatten().map(|root| root.flushed_seq[STREAM_CHECKPOINT]).max();
             let batches = &scan.streams[STREAM_CHECKPOINT];
@@ -140,15 +149,18 @@ impl<'g> Gather<'g> {
     /// The newest image of each page of the volume table that can be read.
     fn volumes_from_pages(&mut self, reader: &mut Reader<'_>, batches: &[Taken]) -> Result<(), OpenError> {
         let mut pages: BTreeMap<u32, Vec<(PagePointer, Order)>> = BTreeMap::new();
+        // An image has all operations that were durable when the batch before its own was sealed.
+        let mut as_of = Order(0);
         for taken in batches {
             let batch = taken.batch(reader)?;
             for decoded in &batch.entries {
                 if let Entry::Page { object: OBJECT_VOLUMES, index } = decoded.entry {
                     let entry = shown(&reader.codec, &batch, decoded);
                     let pointer = PagePointer::to(entry.place(), entry.checksum(), taken.row as u16, taken.rows as u16);
-                    pages.entry(index).or_default().push((pointer, batch.frame.header.flushed_through));
+                    pages.entry(index).or_default().push((pointer, as_of));
                 }
             }
+            as_of = as_of.max(batch.frame.header.flushed_through);
         }
         let root = self.superblock.checkpoints.iter().flatten().map(|root| root.order).max().unwrap_or_default();
         for images in pages.into_values() {
@@ -226,6 +238,33 @@ impl<'g> Gather<'g> {
         *born = birth.0.max(*born);
         v.map.replace(arena, lba, entry.with_life(now.life()));
         true
+    }
+
+    /// Blocks that the checkpoint shows in segments that were used `again` since, and that nothing that is left tells more of.
+    pub(super) fn drop_overwritten(&mut self, again: &BTreeSet<SegmentId>, tables: &mut Tables) {
+        let (codec, births) = (tables.codec, &self.births);
+        let ids: Vec<VolumeId> = tables.volumes.with_hidden().map(|v| v.record.id).collect();
+        for id in ids.into_iter().filter(|_| !again.is_empty()) {
+            let Some((v, arena)) = tables.volumes.get_mut(id) else { continue };
+            let mut next = 0;
+            while let Some(index) = v.map.next_page(next, u64::from(u32::MAX)) {
+                next = index + 1;
+                let Some(born) = v.map.slot(index).and_then(|slot| births.get(slot.0 as usize)) else { continue };
+                for lba in (index * MAP_PAGE_ENTRIES as u64..).zip(born).filter(|(_, born)| **born == 0).map(|(lba, _)| Lba(lba)) {
+                    let entry = v.map.get(arena, lba);
+                    if !entry.has_payload() || !again.contains(&codec.segment(entry.place())) {
+                        continue;
+                    }
+                    // (Whoever refers to content that is not there is told of for that.)
+                    let is_shared = id == VolumeId::SHARED;
+                    v.map.replace(arena, lba, if is_shared { MapEntry::HOLE } else { MapEntry::LOST });
+                    self.lost_total += u64::from(!is_shared);
+                    if !is_shared && self.lost.len() < LOST_LISTED {
+                        self.lost.push((id, lba));
+                    }
+                }
+            }
+        }
     }
 
     /// A volume operation. What the image of the table has already does not count again: an operation that came later may be in the image alone.

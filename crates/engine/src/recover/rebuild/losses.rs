@@ -16,12 +16,10 @@ use super::SEQ_LEAP;
 use super::scan::{Gap, Scan};
 use crate::limits::{STREAM_CHECKPOINT, STREAMS};
 use std::collections::{BTreeMap, BTreeSet};
-use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::{CheckpointRoot, Superblock};
 use windrow_units::{FULL_BLOCK_UNITS, SegmentId, Seq};
 
-/// Lists everything that was durable and is missing. `tables` show what is in use.
-/// `on_checkpoint`: they come from a checkpoint, so that they refer to what is lost as well.
+/// Lists everything that was durable and is missing. `tables` show what is in use; `on_checkpoint`: they come from a checkpoint, so that they refer to what is lost as well.
 pub(super) fn list(reader: &mut Reader<'_>, superblock: &Superblock, found: &Scan, on_checkpoint: bool, tables: &Tables) -> Result<Vec<Loss>, OpenError> {
     let live = live_segments(tables);
     let held = on_checkpoint.then(|| holds(tables, &found.gaps));
@@ -56,7 +54,7 @@ fn holds(tables: &Tables, gaps: &[Gap]) -> Vec<bool> {
     for (at, gap) in gaps.iter().enumerate() {
         by_segment.entry(gap.segment).or_default().push(at);
     }
-    for entry in entries(tables) {
+    for entry in tables.volumes.payloads() {
         for at in by_segment.get(&tables.codec.segment(entry.place())).into_iter().flatten() {
             let row_units = u64::from(tables.zones.shape(gaps[*at].segment).data) * u64::from(FULL_BLOCK_UNITS);
             let (first, offset) = (u64::from(gaps[*at].row) * row_units, tables.codec.offset_units(entry.place()));
@@ -66,15 +64,9 @@ fn holds(tables: &Tables, gaps: &[Gap]) -> Vec<bool> {
     holds
 }
 
-/// All entries with a payload.
-fn entries(tables: &Tables) -> impl Iterator<Item = MapEntry> {
-    let volumes = &tables.volumes;
-    volumes.with_hidden().flat_map(|v| v.map.entries(&volumes.arena)).filter(MapEntry::has_payload)
-}
-
 /// The segments in which something lies that the maps show.
 fn live_segments(tables: &Tables) -> BTreeSet<SegmentId> {
-    entries(tables).map(|entry| tables.codec.segment(entry.place())).collect()
+    tables.volumes.payloads().map(|entry| tables.codec.segment(entry.place())).collect()
 }
 
 /// Whether something in a gap is in use.

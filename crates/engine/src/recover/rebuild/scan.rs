@@ -89,6 +89,8 @@ pub(super) struct Scan {
     pub(super) unreadable: BTreeSet<SegmentId>,
     /// Segments that are remains.
     pub(super) remains: BTreeSet<SegmentId>,
+    /// Segments that bear a newer life behind batches of a former one.
+    pub(super) used_again: BTreeSet<SegmentId>,
     lives: Vec<Option<Life>>,
     /// The first order that batches of users of each epoch bring.
     firsts: BTreeMap<Epoch, Order>,
@@ -110,6 +112,7 @@ pub(super) fn scan(reader: &mut Reader<'_>, superblock: &Superblock, watch: &mut
         written: vec![false; count as usize],
         unreadable: BTreeSet::new(),
         remains: BTreeSet::new(),
+        used_again: BTreeSet::new(),
         lives: vec![None; count as usize],
         firsts: BTreeMap::new(),
         void_batches: 0,
@@ -193,6 +196,9 @@ impl Scan {
                 let found = reader.headers(segment, &starts, later)?.into_iter().min_by_key(|f| f.header.row);
                 // More numbers than rows are missing: what comes next is of a newer life whose beginning is not there, and what came before is dead.
                 let same_life = last.as_ref().filter(|l| found.as_ref().is_none_or(|f| f.header.seq.0 - l.header.seq.0 <= u64::from(f.header.row - row) + 1));
+                if last.is_some() && same_life.is_none() {
+                    self.used_again.insert(segment);
+                }
                 let stream = same_life.map_or(0, |l| l.header.stream.0);
                 let seq = same_life.map_or(Seq(0), |l| l.header.seq.next());
                 let end_row = found.as_ref().map_or_else(|| shape.chunk_end(row), |f| f.header.row);
