@@ -20,6 +20,8 @@ mod moves;
 mod repack;
 mod repair;
 mod take;
+#[cfg(test)]
+mod tests;
 
 use crate::fetch::{FetchGoal, FetchSpec};
 use crate::limits::{CLEANED_STREAMS, STREAM_CHECKPOINT, STREAM_USER, VICTIM_BATCHES_AHEAD};
