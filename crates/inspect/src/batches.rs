@@ -76,7 +76,7 @@ pub(crate) fn find_ends(reader: &mut PoolReader<'_>, rows: &mut Rows, frame: &He
         rows.correct(block as u32, bytes);
     }
     let mut batch = None;
-    rows.find(reader, tail_block, |tail| {
+    rows.find_beside(reader, tail_block, &head, |tail| {
         batch = decode(&head, tail).ok();
         batch.is_some()
     })?;

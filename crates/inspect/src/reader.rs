@@ -230,18 +230,29 @@ impl Rows {
     }
 
     fn search(&mut self, reader: &mut PoolReader<'_>, block: u32, accept: impl FnMut(&[u8]) -> bool) -> Option<Vec<u8>> {
+        self.search_beside(reader, block, &[], accept)
+    }
+
+    /// The same; `first` are the first data blocks, known, also where their member is not there.
+    fn search_beside(&mut self, reader: &mut PoolReader<'_>, block: u32, first: &[u8], accept: impl FnMut(&[u8]) -> bool) -> Option<Vec<u8>> {
         let (column, at) = self.position(block);
         self.load(reader, 0..self.width(), at, 1);
-        let row: Vec<Option<&[u8]>> = (0..self.width()).map(|c| self.known(c, at)).collect();
+        let block_of = |c: usize| c * self.rows as usize + at as usize;
+        let row: Vec<Option<&[u8]>> = (0..self.width()).map(|c| first.chunks_exact(BLOCK_SIZE).nth(block_of(c)).or_else(|| self.known(c, at))).collect();
         raid::search(&self.shape, &row, column, accept)
     }
 
     /// Finds a data block that `accept` takes, on its member or rebuilt; a rebuilt one takes the place of what was read.
-    pub(crate) fn find(&mut self, reader: &mut PoolReader<'_>, block: u32, mut accept: impl FnMut(&[u8]) -> bool) -> Option<Origin> {
+    pub(crate) fn find(&mut self, reader: &mut PoolReader<'_>, block: u32, accept: impl FnMut(&[u8]) -> bool) -> Option<Origin> {
+        self.find_beside(reader, block, &[], accept)
+    }
+
+    /// The same; `first` are the first data blocks, known, also where their member is not there.
+    pub(crate) fn find_beside(&mut self, reader: &mut PoolReader<'_>, block: u32, first: &[u8], mut accept: impl FnMut(&[u8]) -> bool) -> Option<Origin> {
         if self.direct(reader, block).is_some_and(&mut accept) {
             return Some(self.origin(block));
         }
-        let bytes = self.search(reader, block, accept)?;
+        let bytes = self.search_beside(reader, block, first, accept)?;
         self.correct(block, &bytes);
         Some(self.origin(block))
     }

@@ -228,6 +228,23 @@ fn a_batch_that_lost_no_more_than_its_redundancy_counts() {
     pool.expect_clean();
 }
 
+/// The member with the head is away, that with the tail did not get it, and of Q the last sector is missing: the head follows from Q, and with it the tail from P. A check
+/// did not make use of the head, and had the pool one order shorter than a start.
+#[test]
+fn a_head_that_was_rebuilt_helps_to_find_the_tail() {
+    let mut pool = used_pool(Redundancy::Double, 6);
+    let last = pool.batches.len();
+    pool.create(2, "more", 500);
+    let (segment, row, rows) = pool.batches[last];
+    assert_eq!(rows, 1, "head, two blocks of padding, tail");
+    let address = |column| pool.zones.locate(segment).address(row, Column(column));
+    let [(head, _), (tail, tail_at), (q, q_at)] = [0, 3, 5].map(address);
+    pool.io.members[tail.index()].as_mut().unwrap()[tail_at as usize..][..4096].fill(0);
+    pool.io.members[q.index()].as_mut().unwrap()[q_at as usize..][3584..4096].fill(0);
+    pool.io.members[head.index()] = None;
+    assert_eq!(pool.check().accepted_order.0, pool.order);
+}
+
 /// Two members did not get their padding, and what was there before is the same on both: the parity agrees with it, and a start rebuilds the payload of
 /// the third one.
 #[test]
