@@ -61,6 +61,9 @@ pub(crate) struct Shared {
     decided: u64,
     /// Map pages of the shared volume that are there, from the first one on.
     map_pages: u64,
+    /// How far it was looked for further ones, and how many of these are missing.
+    looked_pages: u64,
+    missing_pages: u64,
     /// Content that is not committed yet and may have to be compared.
     fresh: HashMap<u32, Payload, FxBuildHasher>,
     comparisons: Comparisons,
@@ -186,19 +189,29 @@ impl Engine {
         }
     }
 
-    /// Makes sure that `blocks` more blocks can have ids: that their map pages are there. False if there is no memory for them.
+    /// Makes sure that `blocks` more blocks can have ids: that their map pages are there. False if there is no memory for them: then none is taken, as some of them would serve
+    /// nobody.
     pub(crate) fn has_ids(&mut self, blocks: u64) -> bool {
         if self.shared.index.is_missing() {
             self.make_index();
         }
         let wanted = self.volumes.ids.end() + self.shared.undecided + blocks + IDS_AHEAD;
-        while self.shared.map_pages * (MAP_PAGE_ENTRIES as u64) < wanted {
-            let Some((v, arena)) = self.volumes.get_mut(VolumeId::SHARED) else { return false };
-            if v.map.slot(self.shared.map_pages).is_none() {
-                let Some(slot) = v.map.ensure(arena, VolumeId::SHARED, self.shared.map_pages) else { return false };
+        let end = wanted.div_ceil(MAP_PAGE_ENTRIES as u64);
+        let Some((v, arena)) = self.volumes.get_mut(VolumeId::SHARED) else { return false };
+        let shared = &mut self.shared;
+        let new = shared.looked_pages..end.max(shared.looked_pages);
+        shared.looked_pages = new.end;
+        shared.missing_pages += new.filter(|index| v.map.slot(*index).is_none()).count() as u64;
+        if shared.map_pages < end && shared.missing_pages > arena.max_pages().saturating_sub(arena.used_pages()) {
+            return false;
+        }
+        while shared.map_pages < end {
+            if v.map.slot(shared.map_pages).is_none() {
+                let Some(slot) = v.map.ensure(arena, VolumeId::SHARED, shared.map_pages) else { return false };
                 arena.mark_dirty(slot);
+                shared.missing_pages = shared.missing_pages.saturating_sub(1);
             }
-            self.shared.map_pages += 1;
+            shared.map_pages += 1;
         }
         true
     }

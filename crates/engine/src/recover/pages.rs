@@ -6,7 +6,8 @@
 //! **Claim.** A start fits into the pages that the engine had. After all entries up to order o, a page with data holds some block of an order up to o that no
 //! trim up to o has taken. When o was admitted in service, that block was in the map or on its way, so its page was there. What may be there beside: (a) volumes that are being deleted:
 //! in service they go step by step, here at once. (b) Pages of zeroes, which in service are made only while there is plenty: as holes they read the same. (c) The
-//! images of a checkpoint were taken one after the other, so some of them are of a later time than others: for these there is [`recovery_bytes`].
+//! images of a checkpoint were taken one after the other, so some of them are of a later time than others. (d) Content that nobody referred to any more at a start between:
+//! its pages went to others there, and here it stays to the end, as references may still follow. For (c) and (d) there is [`recovery_bytes`].
 
 use super::journal::Readmitted;
 use super::tables::clear_deleted;
@@ -16,9 +17,10 @@ use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_layout::map_entry::MapEntry;
 use windrow_units::{BLOCK_BYTES, VolumeId};
 
-/// What maps may take during a start, if they may take `map_bytes` afterwards. More than that, so that each look for pages of holes finds many.
+/// What maps may take during a start, if they may take `map_bytes` afterwards. Twice that: all of it may have been of content that the start before gave up, and be taken
+/// by others since.
 pub(super) fn recovery_bytes(map_bytes: u64) -> u64 {
-    map_bytes + map_bytes / 4 + 64 * BLOCK_BYTES
+    map_bytes.saturating_mul(2).saturating_add(64 * BLOCK_BYTES)
 }
 
 /// Makes sure of a page; see the module.
