@@ -126,7 +126,14 @@ pub(super) fn newest_without(io: &mut dyn MemberIo, options: &OpenOptions, faili
         let same = superblock.generation == newest.generation && superblock.content_hash() == hash;
         let current = same || (superblock.generation.next() == newest.generation && superblock.content_hash() == parent);
         present[member.index()] = current && record.state == MemberState::Online;
-        there[member.index()] = life::found(record, superblock.generation, current);
+        let device = life::found(record, superblock.generation, current);
+        if device == Found::Apart && record.state == MemberState::Absent {
+            notes.push(format!(
+                "the device of member {member} ({}) is not used: it bears generation {} of another history, this one has gone on without it since {}; what was written there since is there alone",
+                superblock.member_uuid, superblock.generation, record.absent_since
+            ));
+        }
+        there[member.index()] = device;
     }
     if newest.host != Uuid::default() && newest.host != options.host && !options.force && !options.read_only {
         return Err(OpenError::HostMismatch(newest.host));
