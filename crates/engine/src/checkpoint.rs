@@ -1,7 +1,7 @@
 //! Checkpoints: images of the tables, written while work goes on, a bounded part at a time.
 //!
 //! ```text
-//! Idle -> Pages (changed pages of maps, volume table, segment table, counters) -> Leaves -> List -> Top
+//! Idle -> Maps (changed pages of maps) -> Tables (of volume table, segment table, counters) -> Leaves -> List -> Top
 //!      -> Sync (everything contained is durable and at or below P) -> Root (superblock generation) -> Idle
 //! ```
 //! **Begin.** The number is raised; the replay position of each stream is that of its oldest uncommitted batch; batches in
@@ -36,12 +36,16 @@ use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, MAX_STREAMS, Orde
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Idle,
-    Pages,
+    Maps,
+    Tables,
     Leaves,
     List,
-    Top,
+    /// This top page.
+    Top(u32),
     Sync,
-    Root { wish: u64 },
+    Root {
+        wish: u64,
+    },
 }
 
 /// A page to be copied.
@@ -228,7 +232,7 @@ impl Engine {
                     self.ranges.barrier = false;
                     return;
                 }
-                Stage::Pages | Stage::Leaves | Stage::List | Stage::Top => self.copy_pages(out),
+                Stage::Maps | Stage::Tables | Stage::Leaves | Stage::List | Stage::Top(_) => self.copy_pages(out),
                 Stage::Sync => self.checkpoint_sync(out),
                 Stage::Root { wish } => {
                     if self.superblock_writer.done < wish {
@@ -298,14 +302,8 @@ impl Engine {
         }
         let dirty = self.volumes.arena.take_dirty();
         let page = |slot: PageSlot| self.volumes.arena.meta(slot).map(|meta| Work::Map { slot, volume: meta.volume, index: meta.index });
-        let mut work: VecDeque<Work> = dirty.into_iter().filter_map(page).collect();
+        let work: VecDeque<Work> = dirty.into_iter().filter_map(page).collect();
         self.take_dropped_pages();
-        let mut tables: BTreeSet<(u32, u32)> = std::mem::take(&mut self.checkpoint.rewrite);
-        tables.extend(std::mem::take(&mut self.volumes.dirty_pages).into_iter().map(|p| (OBJECT_VOLUMES, p)));
-        let geometry = self.checkpoint.geometry;
-        tables.extend(self.segments.take_dirty().into_iter().map(|s| (OBJECT_SEGMENTS, geometry.locate(s).0)));
-        tables.insert((OBJECT_COUNTERS, 0));
-        work.extend(tables.into_iter().map(|(object, index)| Work::Table { object, index }));
         self.checkpoint.building = Some(Building {
             order: self.orders.committed(),
             replay,
@@ -319,7 +317,17 @@ impl Engine {
             contained_moves: Seq(0),
             last_page: Seq(0),
         });
-        self.checkpoint.stage = Stage::Pages;
+        self.checkpoint.stage = Stage::Maps;
+    }
+
+    /// The pages of the tables that changed. Only now, when all map pages have been copied: so the segments in which these show something are in them as well.
+    fn take_tables(&mut self) -> BTreeSet<(u32, u32)> {
+        let mut tables = std::mem::take(&mut self.checkpoint.rewrite);
+        tables.extend(std::mem::take(&mut self.volumes.dirty_pages).into_iter().map(|p| (OBJECT_VOLUMES, p)));
+        let geometry = self.checkpoint.geometry;
+        tables.extend(self.segments.take_dirty().into_iter().map(|s| (OBJECT_SEGMENTS, geometry.locate(s).0)));
+        tables.insert((OBJECT_COUNTERS, 0));
+        tables
     }
 
     /// Images of dropped pages are reached by older roots only; their leaves change.
@@ -333,8 +341,18 @@ impl Engine {
     /// Appends pages of the present stage; goes to the next stage when all of this one are committed.
     fn copy_pages(&mut self, out: &mut Outbox) {
         loop {
-            let Some(building) = self.checkpoint.building.as_mut() else { return };
-            let Some(work) = building.work.front().copied() else { break };
+            let Some(building) = self.checkpoint.building.as_ref() else { return };
+            let Some(work) = building.work.front().copied() else {
+                if self.checkpoint.stage != Stage::Maps {
+                    break;
+                }
+                let tables = self.take_tables();
+                self.checkpoint.stage = Stage::Tables;
+                if let Some(building) = self.checkpoint.building.as_mut() {
+                    building.work.extend(tables.into_iter().map(|(object, index)| Work::Table { object, index }));
+                }
+                continue;
+            };
             self.checkpoint.wants_segment = false;
             if !self.make_room(STREAM_CHECKPOINT, 32, FULL_BLOCK_UNITS, out) {
                 return self.note_starved();
@@ -369,13 +387,13 @@ impl Engine {
 
     fn next_stage(&mut self) {
         let moves = self.moves_committed_through();
-        if self.checkpoint.stage == Stage::Pages {
+        if self.checkpoint.stage == Stage::Tables {
             self.take_dropped_pages();
         }
         let state = &mut self.checkpoint;
         let Some(building) = state.building.as_mut() else { return };
         match state.stage {
-            Stage::Pages => {
+            Stage::Tables => {
                 building.work.extend(std::mem::take(&mut state.dirty_leaves).into_iter().map(|(object, leaf)| Work::Leaf { object, leaf }));
                 state.stage = Stage::Leaves;
             }
@@ -389,18 +407,19 @@ impl Engine {
                 building.work.extend((0..pages).map(|index| Work::List { index }));
                 state.stage = Stage::List;
             }
-            Stage::List | Stage::Top => {
+            Stage::List | Stage::Top(_) => {
                 let tops = building.list.len().div_ceil(LIST_RECORDS).max(1);
                 if building.top.len() < tops {
                     // One at a time: each names the one before.
-                    building.work.push_back(Work::Top { index: building.top.len() as u32 });
+                    let index = building.top.len() as u32;
+                    building.work.push_back(Work::Top { index });
                     building.top.push(PagePointer::default());
-                    state.stage = Stage::Top;
+                    state.stage = Stage::Top(index);
                 } else {
                     state.stage = Stage::Sync;
                 }
             }
-            Stage::Idle | Stage::Sync | Stage::Root { .. } => {}
+            Stage::Idle | Stage::Maps | Stage::Sync | Stage::Root { .. } => {}
         }
     }
 

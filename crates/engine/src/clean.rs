@@ -41,9 +41,9 @@ pub(crate) use repair::RepairFor;
 use repair::Repairs;
 use std::collections::VecDeque;
 use windrow_io::{MemberOp, Payload};
-use windrow_layout::batch::{DecodedBatch, Entry, PayloadInfo, decode_batch, decode_header};
+use windrow_layout::batch::{DecodedBatch, Entry, HeaderFrame, PayloadInfo, decode_batch, decode_header};
 use windrow_layout::checkpoint::OBJECT_MAP;
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, FULL_BLOCK_UNITS, Order, Place, PoolUuid, SegmentId, Seq, VolumeId};
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, FULL_BLOCK_UNITS, Order, Place, PoolUuid, SegmentId, Seq, Shape, VolumeId};
 
 /// Rows of column 0 that are read in the hope that they hold the whole head.
 const HEAD_ROWS: u32 = 3;
@@ -100,13 +100,14 @@ struct Ends {
 
 impl Ends {
     /// The head's bytes, once the header tells how many blocks it has; `Err(blocks)` if more must be read.
-    fn head_bytes(&self, pool: &PoolUuid, segment: SegmentId) -> Option<Result<Vec<u8>, u32>> {
+    fn head_bytes(&self, pool: &PoolUuid, segment: SegmentId, shape: &Shape) -> Option<Result<Vec<u8>, u32>> {
         if self.head.iter().any(Option::is_none) {
             return None;
         }
         let first = self.head.first()?.as_ref()?;
-        // (One of a former life of the segment verifies as well, and its table may be longer than this batch.)
-        let frame = decode_header(first.get(..BLOCK_SIZE)?, pool, segment, self.row).ok().filter(|frame| frame.header.rows == self.rows)?;
+        // (One of a former life of the segment, or of one of a former layout that had its number, verifies as well, and its table may be longer than this batch.)
+        let is_its_own = |frame: &HeaderFrame| frame.header.rows == self.rows && frame.header.shape == *shape;
+        let frame = decode_header(first.get(..BLOCK_SIZE)?, pool, segment, self.row).ok().filter(is_its_own)?;
         let wanted = frame.head_blocks as usize * BLOCK_SIZE;
         let mut bytes = Vec::with_capacity(wanted);
         for part in self.head.iter().flatten() {
@@ -318,7 +319,7 @@ impl Engine {
             return;
         }
         let rows = ends.rows;
-        let head = ends.head_bytes(&self.superblock.pool, segment);
+        let head = ends.head_bytes(&self.superblock.pool, segment, self.zones.shape(segment));
         if let Some(Err(blocks)) = head {
             // A long table: the header says how far it reaches.
             let columns = blocks.div_ceil(rows) as u8;

@@ -204,6 +204,12 @@ impl Volumes {
         }
     }
 
+    /// Has the next checkpoint write every table page. One that a crash cut off may have left images with what the start refused, and of images an emergency rebuild
+    /// without a checkpoint can only take the newest.
+    pub fn rewrite_table(&mut self) {
+        (0..self.slots.len()).step_by(windrow_layout::checkpoint::VOLUMES_PER_PAGE).for_each(|slot| self.mark_dirty(slot));
+    }
+
     /// The records of a table page.
     pub fn table_page(&self, page: u32) -> Vec<Option<VolumeRecord>> {
         let per_page = windrow_layout::checkpoint::VOLUMES_PER_PAGE;

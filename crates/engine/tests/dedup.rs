@@ -398,6 +398,32 @@ fn references_are_rebuilt_from_batches() {
     assert_eq!((status.dedup.unique_bytes, status.volumes[0].dedup), (15 * 4096, Dedup::Hash));
 }
 
+/// What had been shared and is referred to by nobody any more was missed by an emergency rebuild where it could not be read: losses were told of that no block was part of.
+#[test]
+fn content_that_nobody_refers_to_is_not_missed() {
+    let mut machine = Machine::with_rows_only(Redundancy::Single, 4, 12, 8, 32);
+    let volume = create(&mut machine, "v", 16 * MIB, Dedup::Hash);
+    let numbers: Vec<u64> = (0..200).collect();
+    write(&mut machine, volume, 0, &numbers);
+    for n in 0..3 {
+        write(&mut machine, volume, 500, &[500 + n]);
+        rest(&mut machine, volume);
+        assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+    }
+    let first: Vec<_> = machine.memory.headers().iter().filter(|(.., header)| header.stream.0 == 0).map(|(segment, ..)| *segment).collect();
+    write(&mut machine, volume, 0, &numbers.iter().map(|n| n + 1000).collect::<Vec<_>>());
+    machine.flush(volume);
+    let lost = first[0];
+    let losses = |machine: &Machine| {
+        let mut memory = machine.memory.clone();
+        memory.overwrite(lost, 8..16, 0xee);
+        Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), RebuildWork::default(), &mut |_| {}).expect("a look")
+    };
+    let report = losses(&machine);
+    assert!(report.checkpoint > 0, "{report:?}");
+    assert_eq!(report.losses, []);
+}
+
 /// Repairs of shared content had birth 0, and life 0 with it: when the place that they were made out of had been written again, a rebuild made an error of every block that
 /// refers to it.
 #[test]

@@ -225,3 +225,75 @@ fn a_checkpoint_holds_no_pages_of_volumes_that_are_younger() {
     let mut machine = machine.crash();
     assert_eq!((machine.byte(young, page(99)), machine.byte(old, page(99))), (3, 0));
 }
+
+/// Ids of shared content lay above many that a start had given the pages of back. The first block that might be shared took all pages that were left towards them, which were
+/// not enough, and kept them: it was not shared, and nobody else could write to a new place.
+#[test]
+fn pages_for_ids_are_taken_all_or_none() {
+    let mut machine = Machine::with(Redundancy::Single, 4, 64, 100);
+    let named = |machine: &mut Machine, name: &str, dedup| {
+        let answer = machine.command(Control::VolumeCreate { name: name.into(), size_bytes: 1 << 40 });
+        let Some(Ok(ControlReply::Volume(volume))) = answer else { panic!("{answer:?}") };
+        assert_eq!(machine.command(Control::VolumeDedup { volume, dedup }), Some(Ok(ControlReply::Done)));
+        volume
+    };
+    let [many, few, plain] = [("many", Dedup::Hash), ("few", Dedup::Hash), ("plain", Dedup::Off)].map(|(name, dedup)| named(&mut machine, name, dedup));
+    let mut numbers = Numbers::of(5);
+    let mut write = |machine: &mut Machine, volume, lba: u64| {
+        machine.completions.clear();
+        let data = Payload::copy_of(&numbers.bytes(4096));
+        machine.request(volume, Op::Write { offset: lba * 4096, data, fua: false });
+        machine.settle();
+        machine.wait_for(1);
+        machine.completions.iter().all(|completion| completion.result.is_ok())
+    };
+    assert!((0..30 * 256).all(|lba| write(&mut machine, many, lba)));
+    assert!(write(&mut machine, few, 0));
+    machine.flush(few);
+    assert_eq!(machine.command(Control::VolumeDelete { volume: many }), Some(Ok(ControlReply::Done)));
+    machine.flush(few);
+    pass(&mut machine, 60);
+    let mut options = Machine::options();
+    options.limits.map_bytes = 40 * 4096;
+    let mut machine = Machine::open_with(machine.memory, &options);
+    pass(&mut machine, 60);
+    let mut number = 0;
+    while machine.engine.status().map_pages + 12 < machine.engine.status().map_pages_max {
+        assert!(write(&mut machine, plain, page(number)));
+        number += 1;
+    }
+    assert!(number > 10, "{number} pages");
+    // In a page that is there.
+    assert!(write(&mut machine, few, 1));
+    assert!((0..8).all(|more| write(&mut machine, plain, page(number + more))), "there were pages for them");
+}
+
+/// One half of a mirror went on without the other, and then that other one was used alone for longer. It rules when both are there, and nobody was told that what had been
+/// acknowledged meanwhile was on the first one.
+#[test]
+fn a_device_of_another_history_is_told_of() {
+    let mut machine = Machine::with(Redundancy::Copies(2), 2, 24, 100);
+    let volume = machine.volume(1 << 20);
+    machine.write(volume, 1, 1);
+    machine.flush(volume);
+    machine.memory.failing[0] = true;
+    machine.write(volume, 1, 2);
+    machine.flush(volume);
+    machine::pass(&mut machine, 5);
+    let mut memory = machine.memory;
+    let went_on = memory.superblock_of(1).generation;
+    (memory.failing[0], memory.present[1]) = (false, false);
+    let force = OpenOptions { force: true, ..Machine::options() };
+    while memory.superblock_of(0).generation <= went_on {
+        let mut machine = Machine::open_with(memory, &force);
+        machine.write(volume, 1, 3);
+        machine.flush(volume);
+        machine.command(Control::Shutdown { export: true });
+        memory = machine.memory;
+    }
+    memory.present[1] = true;
+    let (_, report) = Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).expect("open");
+    assert!(report.notes.iter().any(|note| note.contains("the device of member 1") && note.contains("another history")), "{:?}", report.notes);
+    let mut machine = Machine::open(memory);
+    assert_eq!(machine.byte(volume, 1), 3);
+}

@@ -6,6 +6,8 @@ use machine::{Machine, Memory, numbers::Numbers};
 use std::collections::BTreeMap;
 use windrow_engine::*;
 use windrow_io::*;
+use windrow_layout::batch::{Entry, decode_head};
+use windrow_layout::checkpoint::OBJECT_VOLUMES;
 use windrow_layout::superblock::SLOT_BYTES;
 use windrow_units::{BLOCK_BYTES, MemberId, SegmentId, VolumeId};
 
@@ -590,4 +592,88 @@ fn a_repair_is_older_than_what_follows_it() {
     destroy_checkpoints(&mut memory);
     rebuild(&mut memory, true).expect("rebuilt");
     compare(&mut Machine::open(memory), volume, &expected);
+}
+
+/// A power cut took a delete that nobody had been promised, and left in a segment of its own what a checkpoint on its way had written already: the volume as one that is being
+/// deleted. The start gave it back, and no later checkpoint had a reason to write that page of the table. When the batches that had taken the numbers of that checkpoint were
+/// gone, its image was the newest one, and without a checkpoint to stand on the volume was gone (seed 9005008). So each life of the pool writes the table once.
+#[test]
+fn the_first_checkpoint_after_a_start_has_the_whole_table_of_volumes() {
+    let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 4, 64, 8, 32);
+    let volume = machine.volume(1 << 30);
+    assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+    let images = |machine: &Machine| {
+        let (memory, epoch) = (&machine.memory, machine.memory.superblock().epoch);
+        let batches = memory.headers().into_iter().filter(|(_, _, header)| header.stream.0 == 3 && header.epoch == epoch);
+        let entries = batches.flat_map(|(segment, row, _)| {
+            let (member, at) = memory.blocks(segment, row..row + 1)[0];
+            decode_head(&memory.data[member][at..at + BLOCK_BYTES as usize], &memory.superblock().pool, segment, row).expect("a head of one block")
+        });
+        entries.filter(|entry| matches!(entry, Entry::Page { object: OBJECT_VOLUMES, .. })).count()
+    };
+    assert_eq!(images(&machine), 1, "it was made in this life");
+    for _ in 0..3 {
+        machine = machine.crash();
+        machine.write(volume, 7, 1);
+        assert_eq!(images(&machine), 0);
+        (0..2).for_each(|_| assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done))));
+        assert_eq!(images(&machine), 1, "once in each life");
+    }
+}
+
+/// A checkpoint's maps showed blocks in a segment that was opened while they were copied, and its table had nothing of that segment. When nothing of it could be read, an
+/// emergency rebuild made a map of it that stopped the pool with a panic at the first read.
+#[test]
+fn what_maps_show_in_a_segment_that_was_opened_meanwhile_is_an_error_when_it_can_not_be_read() {
+    let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 4, 64, 8, 32);
+    let volume = machine.volume(1 << 30);
+    machine.flush(volume);
+    // (Two batches are as many pages as may be on their way.)
+    let limits = Limits { batches_in_flight: 2, ..Machine::options().limits };
+    machine = Machine::open_with(machine.memory, &OpenOptions { limits, ..Machine::options() });
+    // A page of the table has 85 segments: the next ones will be on another page than all that changes before.
+    let highest = |machine: &Machine| machine.memory.headers().iter().map(|(segment, ..)| segment.0).max().expect("batches");
+    for lba in 100_000..120_000 {
+        machine.write(volume, lba, lba as u8 | 1);
+        if lba % 90 == 0 && highest(&machine) >= 50 {
+            break;
+        }
+    }
+    let pages = 200;
+    for byte in [5, 6] {
+        (0..pages).for_each(|page| machine.write(volume, page * 256, byte));
+        machine.flush(volume);
+        if byte == 5 {
+            assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+        }
+    }
+    let last = |machine: &Machine| machine.memory.headers().iter().filter(|(.., h)| h.stream.0 == 0).map(|(.., h)| h.seq).max().expect("batches");
+    let before = last(&machine);
+    assert!(highest(&machine) < 65, "{}", highest(&machine));
+    // It has begun, and its first pages are on their way for long: users write meanwhile.
+    machine.held = Some(Vec::new());
+    assert_eq!(machine.command(Control::Checkpoint), None);
+    let first_pages = machine.held.replace(Vec::new()).expect("commands");
+    assert!(!first_pages.is_empty());
+    for n in 0..3000 {
+        machine.write(volume, (pages - 1) * 256 + 1 + n % 250, 7);
+        for command in machine.held.replace(Vec::new()).expect("commands") {
+            machine.carry_out(command);
+        }
+        machine.settle();
+    }
+    machine.held.get_or_insert_default().extend(first_pages);
+    machine.release();
+    machine::pass(&mut machine, 5);
+    assert_eq!(machine.control.pop().map(|answer| answer.result), Some(Ok(ControlReply::Done)));
+    let mut memory = machine.memory;
+    let opened: Vec<SegmentId> = memory.headers().iter().filter(|(_, row, h)| h.stream.0 == 0 && *row == 0 && h.seq > before).map(|(id, ..)| *id).collect();
+    assert!(opened.iter().any(|id| id.0 > 85), "{opened:?}");
+    opened.iter().for_each(|id| memory.overwrite(*id, 0..32, 0xee));
+    let report = rebuild(&mut memory, true).expect("rebuilt");
+    assert!(report.checkpoint > 0 && !report.losses.is_empty(), "{report:?}");
+    let mut machine = Machine::open(memory);
+    let lost = (0..250).filter(|lba| machine.is_lost(volume, (pages - 1) * 256 + 1 + lba)).count();
+    assert!(lost > 100, "{lost}");
+    (0..pages).for_each(|page| assert_eq!(machine.byte(volume, page * 256), 6, "page {page}"));
 }

@@ -30,6 +30,8 @@ fn the_table_of_a_former_batch_does_not_tell_where_the_head_is() {
     encode_ends(&header, &table, &[], &plan, &mut head, &mut tail);
     let ends = |rows| Ends { row: 0, rows, head: vec![Some(Payload::copy_of(&head[..BLOCK_SIZE]))], tail: None, left: 0, wrong: false };
     assert!(plan.head_blocks > 5 && plan.rows > 1, "{} blocks, {} rows", plan.head_blocks, plan.rows);
-    assert_eq!(ends(plan.rows).head_bytes(&pool, segment), Some(Err(plan.head_blocks)), "its own batch");
-    assert_eq!(ends(1).head_bytes(&pool, segment), None, "another one, which is looked at as a whole");
+    assert_eq!(ends(plan.rows).head_bytes(&pool, segment, &shape), Some(Err(plan.head_blocks)), "its own batch");
+    assert_eq!(ends(1).head_bytes(&pool, segment, &shape), None, "another one, which is looked at as a whole");
+    let narrower = Redundancy::Double.shape(4, 256, 64).unwrap();
+    assert_eq!(ends(plan.rows).head_bytes(&pool, segment, &narrower), None, "one of a former layout");
 }

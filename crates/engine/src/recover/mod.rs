@@ -230,6 +230,7 @@ impl Engine {
             report.completed_batches += redundancy::complete(&mut reader, outcome.chains.iter().flat_map(|chain| &chain.batches), spent)?;
             report.completed_records += outcome.journal.complete(&mut reader, outcome.restart.covered, outcome.restart.accepted, spent)?;
             superblock.parent_hash = found.content_hash();
+            tables.volumes.rewrite_table();
             plan = set_flags(&mut superblock, &mut tables, map_bytes_wanted, plan, &mut report);
             limits.map_bytes = limits.map_bytes.max(tables.volumes.arena.max_pages() * BLOCK_BYTES).min(map_bytes_wanted);
             raise_fence(&mut superblock, &outcome.restart, options.host, &root);

@@ -9,8 +9,8 @@
 //!
 //! **Two phases.** 1 Everything is read; nothing is written. 2 The tables go into an engine that stands on a new epoch and on segments
 //! in which nothing lives; it writes an ordinary checkpoint there, and when that is durable, the superblock that names it. A crash before
-//! leaves the old superblock, to which the new batches mean nothing: their epoch is above its own, and their numbers are far
-//! above those that its streams can reach ([`SEQ_LEAP`]). Then the rebuild is simply done again.
+//! leaves the old superblock, to which the new batches mean nothing: their epoch is far above its own ([`EPOCH_LEAP`]), and their numbers are far
+//! above those that its streams can reach ([`SEQ_LEAP`]). Then the rebuild is simply done again, or the pool is started as it is.
 
 mod base;
 mod gather;
@@ -33,6 +33,8 @@ use windrow_io::{BufPool, MemberDone, MemberError, MemberErrorKind, MemberIo, Me
 use windrow_layout::superblock::{MemberState, StreamPosition, Superblock, slot_offset};
 use windrow_units::{Epoch, MAX_MEMBERS, MAX_STREAMS, MemberId, Order, SegmentId, Seq, VolumeId, ZoneMap};
 
+/// Epochs that a rebuild leaves out. If it is cut off, its batches stay where starts will write: none of them must ever reach its epoch.
+const EPOCH_LEAP: u64 = 1 << 20;
 /// Segments made free beyond what one checkpoint needs: the streams' own and their successors.
 const SEGMENTS_BESIDE: u32 = 12;
 /// Lost blocks that are listed; the others are counted.
@@ -180,14 +182,24 @@ impl Engine {
         }
         gather.run(&mut reader, &found, &mut tables, watch)?;
         let again = former.as_ref().map(|former| former.used_again(&found)).unwrap_or_default();
-        gather.drop_overwritten(&again, &mut tables);
         let readmitted = journal.apply(superblock, (covered, journalled), reader.buffers, &mut tables)?;
+        if let Some(former) = &former {
+            let rows = former.known_rows(&found, &again);
+            let is_gone = |place| {
+                let segment = codec.segment(place);
+                again.contains(&segment) || zones.shape(segment).row_hint(codec.block(place)) >= rows[segment.index()]
+            };
+            gather.drop_gone(is_gone, &readmitted, &mut tables);
+        }
+        let (lost, lost_total) = recovered::void_references(&mut tables, LOST_LISTED - gather.lost.len());
+        // What is in no volume, and content that nobody refers to, is not missed.
+        recovered::clear_deleted(&mut tables)?;
+        recovered::count_references(&mut tables, journalled.max(accepted));
         let losses = losses::list(&mut reader, superblock, &found, checkpoint > 0, &tables)?;
         if write {
             make_whole(&mut reader, &found)?;
         }
         drop(reader);
-        let (lost, lost_total) = recovered::void_references(&mut tables, LOST_LISTED - gather.lost.len());
         let mut report = RebuildReport { checkpoint, losses, ..describe(&found, &gather, &tables, accepted) };
         report.lost_blocks.extend(lost);
         report.lost_blocks_total += lost_total;
@@ -195,15 +207,13 @@ impl Engine {
             let last_volume = superblock.checkpoints.iter().flatten().map(|root| root.last_volume).max().unwrap_or(0);
             tables.volumes.last_id = tables.volumes.last_id.max(last_volume);
             settle_segments(&found, former.as_ref(), &again, superblock, &mut tables);
-            recovered::clear_deleted(&mut tables)?;
-            recovered::count_references(&mut tables, journalled.max(accepted));
             pages::settle(&mut tables, options.limits.map_bytes, &readmitted);
             recovered::count_live(&mut tables, &Loaded::default());
             let seq = Seq(found.highest_seq.0 + SEQ_LEAP);
             let positions = choose_segments(&found, former.as_ref(), seq, plan.checkpoint_segments + SEGMENTS_BESIDE, &mut tables)?;
             let next_order = found.highest_order.max(accepted).max(highest_journalled).next();
             let restart = Restart { accepted: journalled, covered, next_order, last_seq: [Seq(0); MAX_STREAMS], positions };
-            let epoch = Epoch(found.highest_epoch.max(journal.highest_epoch).0 + 1);
+            let epoch = Epoch(found.highest_epoch.max(journal.highest_epoch).0 + EPOCH_LEAP);
             write_lagging(&ruling, io, &buffers)?;
             let mut limits = options.limits;
             limits.batches_in_flight = limits.batches_in_flight.max(1);

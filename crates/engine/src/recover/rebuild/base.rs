@@ -140,22 +140,36 @@ impl Former {
         }
     }
 
-    /// Segments that it refers to and that were used again since: they bear batches of another stream than it knew there, or only newer ones, or a newer life behind
-    /// former batches; or a segment of another layout has their extents.
+    /// Segments that it refers to and that were used again since: they bear batches of another stream than it knew there, or only newer ones that can not follow on what it
+    /// knew, or a newer life behind former batches; or a segment of another layout has their extents.
     pub(super) fn used_again(&self, found: &Scan) -> BTreeSet<SegmentId> {
-        let mut first: BTreeMap<SegmentId, (usize, Seq)> = BTreeMap::new();
+        let mut first: BTreeMap<SegmentId, (usize, Seq, u32)> = BTreeMap::new();
         for (stream, batches) in found.streams.iter().enumerate() {
             for taken in batches.iter().filter(|taken| self.is_used(taken.segment)) {
-                let (of, seq) = first.entry(taken.segment).or_insert((stream, taken.seq));
-                (*of, *seq) = if *of == stream { (stream, taken.seq.min(*seq)) } else { (usize::MAX, Seq(0)) };
+                let here = (stream, taken.seq, taken.row);
+                let of = first.entry(taken.segment).or_insert(here);
+                *of = if of.0 == stream { here.min(*of) } else { (usize::MAX, Seq(0), 0) };
             }
         }
-        let differs = |id: &SegmentId, (stream, seq): &(usize, Seq)| {
+        let differs = |id: &SegmentId, (stream, seq, row): &(usize, Seq, u32)| {
             let former = self.segments.get(*id);
-            *stream != usize::from(former.stream) || *seq > former.last_seq
+            // (Each row takes a number at most.)
+            let follows = former.filled_rows > 0 && *row >= former.filled_rows && seq.0 - former.last_seq.0 <= u64::from(row - former.filled_rows) + 1;
+            *stream != usize::from(former.stream) || (*seq > former.last_seq && !follows)
         };
         let others = found.used_again.union(&found.remains).copied().filter(|id| self.is_used(*id));
         first.into_iter().filter(|(id, of)| differs(id, of)).map(|(id, _)| id).chain(others).collect()
+    }
+
+    /// Of each segment, how many rows of it are known of: from batches that were found, or where it is as it was.
+    pub(super) fn known_rows(&self, found: &Scan, again: &BTreeSet<SegmentId>) -> Vec<u32> {
+        let of_former = |id| if again.contains(&SegmentId(id)) { 0 } else { self.segments.get(SegmentId(id)).filled_rows };
+        let mut rows: Vec<u32> = (0..self.segments.count()).map(of_former).collect();
+        for taken in found.streams.iter().flatten() {
+            let known = &mut rows[taken.segment.index()];
+            *known = (taken.row + taken.rows).max(*known);
+        }
+        rows
     }
 
     fn copy(&self, id: SegmentId, rows: Range<u32>, tables: &mut Tables) {

@@ -10,6 +10,7 @@
 //! honoured, and blocks they had trimmed come back.
 
 use super::super::chain::Taken;
+use super::super::journal::Readmitted;
 use super::super::reader::Reader;
 use super::super::replay::shown;
 use super::super::{OpenError, Tables};
@@ -22,7 +23,7 @@ use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{Compression, Dedup, MAP_PAGE_ENTRIES, OBJECT_VOLUMES, PagePointer, SyncMode, VolumeRecord, VolumeState, decode_volumes};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::Superblock;
-use windrow_units::{BLOCK_BYTES, Lba, Order, Place, SegmentId, VolumeId};
+use windrow_units::{BLOCK_BYTES, Lba, Order, Place, VolumeId};
 
 /// What is known of a volume.
 #[derive(Clone, Debug, Default)]
@@ -189,8 +190,10 @@ impl<'g> Gather<'g> {
                 Entry::Move { volume, lba, birth, from } if *birth <= through => {
                     let entry = shown(&reader.codec, &batch, decoded);
                     // A checkpoint shows where everything was: a block that is not moved on from there is newer, or was moved before.
-                    if !self.follow((*volume, *lba), (*birth, *from), entry, tables) && !self.on_checkpoint {
-                        self.install(*volume, *lba, *birth, entry, tables)?;
+                    match self.follow((*volume, *lba), (*birth, *from), entry, tables) {
+                        true => {}
+                        false if self.on_checkpoint => self.confirm((*volume, *lba), *birth, entry, tables),
+                        false => self.install(*volume, *lba, *birth, entry, tables)?,
                     }
                 }
                 Entry::Fill { volume, lba, birth, state } if self.counts(*birth, through) => {
@@ -240,11 +243,25 @@ impl<'g> Gather<'g> {
         true
     }
 
-    /// Blocks that the checkpoint shows in segments that were used `again` since, and that nothing that is left tells more of.
-    pub(super) fn drop_overwritten(&mut self, again: &BTreeSet<SegmentId>, tables: &mut Tables) {
-        let (codec, births) = (tables.codec, &self.births);
+    /// The checkpoint shows the block where this batch has it.
+    fn confirm(&mut self, (volume, lba): (VolumeId, Lba), birth: Order, entry: MapEntry, tables: &Tables) {
+        let Some(v) = tables.volumes.get(volume).filter(|_| lba.0 >> LBA_BITS == 0) else { return };
+        let now = v.map.get(&tables.volumes.arena, lba);
+        let is_it = now.has_payload() && (now.place(), now.checksum(), now.length_units()) == (entry.place(), entry.checksum(), entry.length_units());
+        let births = v.map.slot(lba.0 / MAP_PAGE_ENTRIES as u64).and_then(|slot| self.births.get_mut(slot.0 as usize));
+        if let Some(births) = births.filter(|_| is_it) {
+            let born = &mut births[lba.0 as usize % MAP_PAGE_ENTRIES];
+            *born = birth.0.max(*born);
+        }
+    }
+
+    /// Blocks of which only the checkpoint knows and whose place is `gone`: nothing that is left tells more of them. Those that are `readmitted` are not missed.
+    pub(super) fn drop_gone(&mut self, gone: impl Fn(Place) -> bool, readmitted: &[Readmitted], tables: &mut Tables) {
+        let back = |item: &Readmitted| if let Readmitted::Block { key, .. } = item { Some((key.volume(), key.lba())) } else { None };
+        let back: BTreeSet<(VolumeId, Lba)> = readmitted.iter().filter_map(back).collect();
+        let births = &self.births;
         let ids: Vec<VolumeId> = tables.volumes.with_hidden().map(|v| v.record.id).collect();
-        for id in ids.into_iter().filter(|_| !again.is_empty()) {
+        for id in ids {
             let Some((v, arena)) = tables.volumes.get_mut(id) else { continue };
             let mut next = 0;
             while let Some(index) = v.map.next_page(next, u64::from(u32::MAX)) {
@@ -252,14 +269,15 @@ impl<'g> Gather<'g> {
                 let Some(born) = v.map.slot(index).and_then(|slot| births.get(slot.0 as usize)) else { continue };
                 for lba in (index * MAP_PAGE_ENTRIES as u64..).zip(born).filter(|(_, born)| **born == 0).map(|(lba, _)| Lba(lba)) {
                     let entry = v.map.get(arena, lba);
-                    if !entry.has_payload() || !again.contains(&codec.segment(entry.place())) {
+                    if !entry.has_payload() || !gone(entry.place()) {
                         continue;
                     }
                     // (Whoever refers to content that is not there is told of for that.)
                     let is_shared = id == VolumeId::SHARED;
                     v.map.replace(arena, lba, if is_shared { MapEntry::HOLE } else { MapEntry::LOST });
-                    self.lost_total += u64::from(!is_shared);
-                    if !is_shared && self.lost.len() < LOST_LISTED {
+                    let is_told = !is_shared && !back.contains(&(id, lba));
+                    self.lost_total += u64::from(is_told);
+                    if is_told && self.lost.len() < LOST_LISTED {
                         self.lost.push((id, lba));
                     }
                 }
