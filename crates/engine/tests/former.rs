@@ -74,7 +74,12 @@ fn cleaning_moves_what_the_map_means_and_not_what_was_there_before() {
             take_over(&mut machine, liar, &former);
             let cleaned = churn(&mut machine, volume, 0..blocks, 3..6);
             assert!(cleaned > 4, "{redundancy:?}: {cleaned} cleaned; {}", machine.engine.describe());
-            assert!(machine.engine.describe().contains(" 0 aside"), "{}", machine.engine.describe());
+            // (Segments of pages are, until two checkpoints have written these anew.)
+            let none_is_aside = (0..4).any(|_| {
+                let none = machine.engine.describe().contains(" 0 aside");
+                none || machine.command(Control::Checkpoint).is_none()
+            });
+            assert!(none_is_aside, "{}", machine.engine.describe());
             let lost = unreadable(&mut machine, volume, 0..blocks, |lba| if lba % 2 == 0 { 5 } else { 2 });
             assert_eq!(lost, BTreeSet::new(), "{redundancy:?}, member {liar}");
         }
