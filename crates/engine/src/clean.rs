@@ -492,7 +492,10 @@ impl Engine {
             self.flush.wanted = true;
             self.seal_if_superseding(out);
         }
-        let frees = stuck && self.cleaner.victims.is_empty() && self.segments.checkpoint_frees() && self.checkpoint.is_idle();
+        // (What cleaning has just emptied comes free with the flush that was asked for, and what waits for an open batch with the one after that.)
+        let written = ReuseHorizon { durable: self.orders.committed(), durable_cleaned: self.moves_committed_through(), ..self.reuse_horizon() };
+        let waits = self.segments.flush_would_free(&written) || !self.users_are_written();
+        let frees = stuck && !waits && self.cleaner.victims.is_empty() && self.segments.checkpoint_frees() && self.checkpoint.is_idle();
         // For a removal alone not for ever: each checkpoint makes young segments that the next one would free.
         let for_users = starved || (short && self.wants_room());
         if frees {
