@@ -1,8 +1,9 @@
 //! `advise`: which policy, segment size and spare factor suit the load of a trace or of a pool in service (`live.rs`), what trims are worth, and what all that means for the
 //! life and the rate of drives.
 //!
-//! 1 The trace is replayed on the simulated log with every policy that the engine has and every spare factor, in segments of the size that a pool of this many blocks would have.
-//! 2 The best pair is the one with the least wear for each usable byte: write amplification over the usable share. Of two within half a per cent the simpler policy
+//! 1 The trace is replayed with every policy that the engine has and every spare factor, on the simulated log as a pool of the engine would have it (`windrow_lab::wa::served`): its
+//!   reserve, its streams, its checkpoints, and segments of the size that a pool of this many blocks would have.
+//! 2 The best pair is the one with the least wear for each usable byte: write amplification, checkpoints included, over the usable share. Of two within half a per cent the simpler policy
 //!   wins. 3 With that pair other segment sizes are tried, and the trace without its trims. 4 Drives: the
 //!   reckoning of `windrow plan`, in place and under a log with that write amplification.
 //!
@@ -27,9 +28,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 use windrow_host::Failure;
 use windrow_host::failure::id;
-use windrow_lab::wa::log::{Shape, Space};
 use windrow_lab::wa::operation::Operation;
-use windrow_lab::wa::run::{PlacementKind, Plan, Policy, memory_bytes, run as simulate};
+use windrow_lab::wa::run::{PlacementKind, Policy, memory_bytes};
+use windrow_lab::wa::served::Pool;
 use windrow_plan::array::{Assumptions, Outcome as ArrayOutcome, Use, plan as plan_array};
 use windrow_plan::layers::Log;
 use windrow_plan::topology::Topology;
@@ -39,8 +40,6 @@ const BLOCK: u64 = 4096;
 const SEGMENTS_WANTED: u64 = 2000;
 /// Write amplifications within this share of each other are the same.
 const SAME: f64 = 0.005;
-/// Streams of each kind that an engine may have: what a placement of one row of classes is simulated with.
-const ENGINE_CLASSES: u8 = 4;
 
 /// Arguments of `advise`.
 #[derive(Args)]
@@ -97,9 +96,11 @@ struct Tried {
     victim_policy: String,
     spare_ppm: u64,
     segment_bytes: u64,
-    /// Cleaning write amplification of the second half.
+    /// Write amplification of cleaning and of checkpoints, in the second half.
     waf: f64,
-    /// The same over the usable share: wear for each usable byte.
+    /// What checkpoints have in it.
+    checkpoints: f64,
+    /// The first over the usable share: wear for each usable byte.
     wear: f64,
     bytes_per_block: f64,
 }
@@ -141,15 +142,9 @@ struct Advice {
     commands: Vec<String>,
 }
 
-/// A policy with the streams that an engine has for it, whatever the laboratory gives it.
-fn as_in_engine(policy: Policy) -> Policy {
-    let streams = if matches!(policy.placement, PlacementKind::Separate | PlacementKind::Invalidation) { policy.streams } else { ENGINE_CLASSES };
-    Policy { streams, ..policy }
-}
-
 /// The policy that a pool is set to.
 fn policy_of(placement: &str, victim_policy: &str) -> Result<Policy, String> {
-    Policy::from_name(&format!("{placement}+{victim_policy}")).map(as_in_engine)
+    Policy::from_name(&format!("{placement}+{victim_policy}"))
 }
 
 /// The policies to try, simplest first.
@@ -163,7 +158,7 @@ fn policies() -> Vec<Policy> {
         PlacementKind::Learned,
     ];
     let separate = |rule: &str| policy_of("separate", rule).ok();
-    ["greedy", "cost-benefit"].into_iter().filter_map(separate).chain(kinds.map(|kind| as_in_engine(Policy::of(kind)))).collect()
+    ["greedy", "cost-benefit"].into_iter().filter_map(separate).chain(kinds.map(Policy::of)).collect()
 }
 
 /// What runs share.
@@ -177,24 +172,24 @@ struct Runs<'a> {
     all: usize,
 }
 
-/// A log of blocks that all hold data.
-fn shape_of(blocks: u32, spare: Share, segment_bytes: u64) -> Shape {
-    let segment_blocks = u32::try_from(segment_bytes / BLOCK).unwrap_or(u32::MAX);
-    Shape { blocks, live_blocks: blocks, segment_blocks, header_blocks: 0, spare: f64::from(spare.0) / 1000.0, space: Space::Strict }
+/// The pool that a policy would have.
+fn pool_of(policy: &Policy, blocks: u32, spare: Share, segment_bytes: u64) -> Result<Pool, String> {
+    Pool::plan(policy, blocks, u32::try_from(segment_bytes / BLOCK).unwrap_or(u32::MAX), spare.0)
 }
 
-/// True if such a log has the segments that cleaning needs: small ones have too few.
-fn can_be_cleaned(blocks: u32, spare: Share, segment_bytes: u64) -> bool {
-    let shape = shape_of(blocks, spare, segment_bytes);
-    shape.segments() >= shape.needed_segments()
+/// True if there can be one that can be cleaned: small ones have too few segments.
+fn can_be_cleaned(policies: &[Policy], blocks: u32, spare: Share, segment_bytes: u64) -> bool {
+    let fits = |pool: Pool| pool.shapes().0.iter().all(|shape| shape.segments() >= shape.needed_segments());
+    policies.iter().all(|policy| pool_of(policy, blocks, spare, segment_bytes).is_ok_and(fits))
 }
 
 /// Memory of the run that takes the most.
 fn tables(arguments: &AdviseArguments, trace: &Surveyed<'_>, blocks: u32) -> u64 {
     let policies = policies();
     let of = |spare: &Share| {
-        let shape = shape_of(blocks, *spare, usual_segment(blocks));
-        policies.iter().map(|policy| memory_bytes(policy, &shape, trace.written())).max().unwrap_or(0)
+        let pool = policies.first().and_then(|policy| pool_of(policy, blocks, *spare, usual_segment(blocks)).ok());
+        let shape = pool.map(|pool| pool.shapes().0[1]);
+        policies.iter().filter_map(|policy| Some(memory_bytes(policy, &shape?, trace.written()))).max().unwrap_or(0)
     };
     arguments.spare.iter().map(of).max().unwrap_or(0)
 }
@@ -208,22 +203,22 @@ impl Runs<'_> {
         let fill = self.fill.then_some(Operation::Write { block: 0, count: blocks });
         let counts = |operation: &Operation| trims || !matches!(operation, Operation::Trim { .. });
         let operations = || fill.into_iter().chain((0..self.repeat).flat_map(|_| trace.operations.iter().copied().filter(counts)));
-        let shape = shape_of(blocks, spare, segment_bytes);
-        let plan = Plan { shape, seed: 1, window: u64::MAX, steady_after: before + traced / 2, idle_free: 0 };
+        let pool = pool_of(&policy, blocks, spare, segment_bytes).map_err(|why| cannot(&why))?;
         self.done += 1;
         let mut progress = Progress::new(format!("run {} of {}: {} at {spare}, segments of {}", self.done, self.all, policy.name(), Size(segment_bytes)));
         let mut tell = |done: u64| {
             progress.steps(done, before + traced);
             true
         };
-        let outcome = simulate(policy, &plan, operations, &mut tell).map_err(|why| cannot(&why))?;
+        let outcome = pool.run(&policy, before + traced / 2, operations, &mut tell).map_err(|why| cannot(&why))?;
         Ok(Tried {
             policy: policy.placement.name(),
             victim_policy: policy.rule.name(),
             spare_ppm: u64::from(spare.0) * 1000,
             segment_bytes,
-            waf: outcome.steady,
-            wear: outcome.steady / (1.0 - f64::from(spare.0) / 1000.0),
+            waf: outcome.all(),
+            checkpoints: outcome.checkpoints,
+            wear: outcome.all() / (1.0 - f64::from(spare.0) / 1000.0),
             bytes_per_block: f64::from(policy.placement.bytes_per_block()),
         })
     }
@@ -298,7 +293,7 @@ fn advise(arguments: &AdviseArguments, source: String, (trace, blocks): (&Loaded
     let usual = live.map_or_else(|| usual_segment(blocks), Live::segment_bytes);
     let sizes = if live.is_some() { Vec::new() } else { other_sizes(arguments, usual)? };
     let (spares, too_small): (Vec<Share>, Vec<Share>) =
-        spares(&arguments.spare, setting.map(|(_, spare)| spare)).into_iter().partition(|spare| can_be_cleaned(blocks, *spare, usual));
+        spares(&arguments.spare, setting.map(|(_, spare)| spare)).into_iter().partition(|spare| can_be_cleaned(&policies, blocks, *spare, usual));
     if spares.is_empty() {
         return Err(cannot("it writes to so few blocks that none of these spare factors leaves a segment for cleaning"));
     }
@@ -317,7 +312,7 @@ fn advise(arguments: &AdviseArguments, source: String, (trace, blocks): (&Loaded
     let same = |policy: &&Policy| policy.placement.name() == best.policy && policy.rule.name() == best.victim_policy;
     let policy = *policies.iter().find(same).ok_or_else(|| cannot("the best policy is not known"))?;
     let mut segments = vec![best.clone()];
-    for size in sizes.into_iter().filter(|size| can_be_cleaned(blocks, spare, *size)) {
+    for size in sizes.into_iter().filter(|size| can_be_cleaned(&policies, blocks, spare, *size)) {
         segments.push(runs.run(policy, spare, size, true)?);
     }
     let without_trims = if recorded.trims > 0 { Some(runs.run(policy, spare, usual, false)?.waf) } else { None };
@@ -398,7 +393,7 @@ fn reasons(advice: &Advice, usual: u64) -> Vec<String> {
     } else {
         let gain = (1.0 - usually / advice.default_waf) * 100.0;
         reasons.push(format!(
-            "Policy {}+{}: with the default, separate+greedy, cleaning makes {:.3} of each byte that users write, with this one {:.3} ({gain:.0} % less); it keeps {} bytes in memory for each block of 4 KiB.",
+            "Policy {}+{}: with the default, separate+greedy, cleaning and checkpoints make {:.3} of each byte that users write, with this one {:.3} ({gain:.0} % less); it keeps {} bytes in memory for each block of 4 KiB.",
             best.policy, best.victim_policy, advice.default_waf, usually, best.bytes_per_block
         ));
         reasons.push("Where volumes share blocks (deduplication) users' writes go to one stream, and it gains less.".to_owned());
@@ -452,7 +447,7 @@ fn commands(arguments: &AdviseArguments, advice: &Advice, usual: u64, pool: &str
 fn describe(arguments: &AdviseArguments, advice: &Advice) -> String {
     let traced = advice.written_blocks * u64::from(advice.repeat);
     let mut text = format!(
-        "{}: {} written to {} of blocks, {} trims, gone through {} times{}\n{}\nPredicted write amplification of cleaning, second half:\n",
+        "{}: {} written to {} of blocks, {} trims, gone through {} times{}\n{}\nPredicted write amplification of cleaning and checkpoints, second half:\n",
         advice.source,
         Size(traced * BLOCK),
         Size(u64::from(advice.blocks) * BLOCK),

@@ -11,9 +11,10 @@
 //! counts is that of the closed data segments, in the mean over the steady state: [`Outcome::effective_spare`]. The simulated log with a spare share that gives it as
 //! many closed segments is the other side of a comparison ([`Outcome::model`]).
 
-use super::log::{Shape, Space};
+use super::log::{Shape, When};
 use super::operation::Operation;
 use super::run::{PlacementKind, Plan, Policy, run_with_checkpoints as simulate};
+use super::served::shapes_of;
 use crate::content::{Content, spread};
 use serde::Serialize;
 use windrow_engine::{
@@ -99,13 +100,7 @@ impl Outcome {
     pub fn equal_shapes(&self, blocks: u32) -> ([Shape; 2], f64) {
         // Half of each open segment is space as well; and the simulated log has a free one.
         let streams = f64::from(self.user_streams + self.moved_streams);
-        let all = self.closed_segments + streams / 2.0 + 1.0;
-        let of = |segments: f64| {
-            // A little less than the next whole number.
-            let spare = 1.0 - f64::from(blocks) / ((segments - 1e-6) * f64::from(self.segment_blocks));
-            Shape { blocks, live_blocks: blocks, segment_blocks: self.segment_blocks, header_blocks: 0, spare, space: Space::Strict }
-        };
-        ([of(all.floor()), of(all.floor() + 1.0)], all.fract())
+        shapes_of(blocks, self.segment_blocks, self.closed_segments + streams / 2.0 + 1.0)
     }
 
     /// The cleaning write amplification of the simulated log with the same space, the same checkpoints and the same policy.
@@ -123,7 +118,7 @@ impl Outcome {
         let mut waf = [0.0; 2];
         for (waf, shape) in waf.iter_mut().zip(shapes) {
             let plan = Plan { shape, seed: 1, window: u64::MAX, steady_after: plan.steady_after, idle_free: 0 };
-            *waf = simulate(policy, &plan, self.checkpoint_every, &operations, tell)?.steady;
+            *waf = simulate(policy, &plan, When::Every(self.checkpoint_every), &operations, tell)?.steady;
         }
         Ok(waf[0] + (waf[1] - waf[0]) * share)
     }
@@ -204,15 +199,15 @@ fn spec(plan: &EnginePlan, properties: Properties, segments: u64) -> PoolSpec {
     }
 }
 
-/// The least pool that takes the blocks.
-fn least_spec(plan: &EnginePlan, properties: Properties) -> Result<PoolSpec, String> {
-    let wanted = u64::from(plan.blocks) * BLOCK_BYTES;
-    let fits = |segments: u64| Engine::plan(&spec(plan, properties, segments)).is_ok_and(|found| found.usable_bytes >= wanted);
-    let mut high = u64::from(plan.blocks) / u64::from(plan.segment_rows) + 64;
+/// The least pool that takes so many blocks, by the number of its segments; `least` are surely too few.
+pub(super) fn least_spec(blocks: u32, least: u64, spec: impl Fn(u64) -> PoolSpec) -> Result<PoolSpec, String> {
+    let wanted = u64::from(blocks) * BLOCK_BYTES;
+    let fits = |segments: u64| Engine::plan(&spec(segments)).is_ok_and(|found| found.usable_bytes >= wanted);
+    let mut high = least + 64;
     while !fits(high) {
         high *= 2;
         if high > 1 << 28 {
-            return Err(Engine::plan(&spec(plan, properties, high)).map_or_else(|error| error.to_string(), |_| "no pool is large enough".into()));
+            return Err(Engine::plan(&spec(high)).map_or_else(|error| error.to_string(), |_| "no pool is large enough".into()));
         }
     }
     let mut low = 0;
@@ -220,12 +215,12 @@ fn least_spec(plan: &EnginePlan, properties: Properties) -> Result<PoolSpec, Str
         let middle = low.midpoint(high);
         if fits(middle) { high = middle } else { low = middle }
     }
-    Ok(spec(plan, properties, high))
+    Ok(spec(high))
 }
 
 impl Driver {
     fn new(plan: &EnginePlan, properties: Properties) -> Result<Self, String> {
-        let spec = least_spec(plan, properties)?;
+        let spec = least_spec(plan.blocks, u64::from(plan.blocks / plan.segment_rows), |segments| spec(plan, properties, segments))?;
         let mut member = Counting(Content::new(spec.members[0].1 / BLOCK_BYTES));
         let buffers = BufPool::new(64 << 20);
         let words = |error: &dyn std::fmt::Display| error.to_string();

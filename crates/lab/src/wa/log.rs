@@ -12,11 +12,14 @@
 //!    (with 64 streams that is as much as all the spare space), and there is no reserve.
 //! 5. Cleaning counts as moves; `(written + moved) / written` is the write amplification.
 
+mod checkpoints;
 mod clean;
 mod segments;
 
 use super::operation::Operation;
-use segments::{Checkpoints, OpenSegment, SHUT, Segment, Segments, State};
+use checkpoints::Checkpoints;
+pub use checkpoints::When;
+use segments::{OpenSegment, SHUT, Segment, Segments, State};
 use serde::Serialize;
 use windrow_policy::place::{Placement, STREAMS_MAX, Survey};
 use windrow_policy::select::{Rule, Shortlist};
@@ -82,6 +85,9 @@ pub struct Counts {
     pub moved_idle: u64,
     /// Most blocks that were moved before one write.
     pub longest_wait: u32,
+    /// Pages of checkpoints.
+    #[serde(skip)]
+    pub checkpoint_pages: u64,
 }
 
 impl Counts {
@@ -94,6 +100,7 @@ impl Counts {
             victims: self.victims - before.victims,
             moved_idle: self.moved_idle - before.moved_idle,
             longest_wait: self.longest_wait,
+            checkpoint_pages: self.checkpoint_pages - before.checkpoint_pages,
         }
     }
 
@@ -164,9 +171,10 @@ impl<P: Placement> Log<P> {
         })
     }
 
-    /// Has checkpoints begin after so many blocks of log each, as an engine has them: what it may have to replay after a crash is no victim.
-    pub fn set_checkpoints(&mut self, every: u64) {
-        self.checkpoints.begin(every, self.counts.written + self.counts.moved, self.segments.all.len());
+    /// Has checkpoints, as an engine has them: what it may have to replay after a crash is no victim.
+    pub fn set_checkpoints(&mut self, when: When) {
+        let size = (self.segments.all.len(), self.shape.segment_blocks, self.map.len());
+        self.checkpoints.begin(when, self.counts.written, self.counts.written + self.counts.moved, size);
     }
 
     /// A sealed segment may be cleaned.
@@ -180,7 +188,7 @@ impl<P: Placement> Log<P> {
 
     /// What was written so far.
     pub fn counts(&self) -> Counts {
-        self.counts
+        Counts { checkpoint_pages: self.checkpoints.pages, ..self.counts }
     }
 
     /// Begins the search for the longest wait anew; gives the one found so far.
@@ -278,6 +286,7 @@ impl<P: Placement> Log<P> {
     pub fn trim(&mut self, block: u32) {
         if self.map[block as usize] != NONE {
             self.kill(block, true);
+            self.checkpoints.note(block);
             self.counts.trimmed += 1;
         }
     }
@@ -316,6 +325,7 @@ impl<P: Placement> Log<P> {
         let is_full = open.next == open.end;
         self.slots[slot as usize] = block;
         self.map[block as usize] = slot;
+        self.checkpoints.note(block);
         self.placement.placed(block, number, self.segments.now);
         if is_full {
             self.seal(stream);

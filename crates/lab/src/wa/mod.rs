@@ -2,7 +2,7 @@
 //! without bytes, so that thousands of segments and millions of writes take seconds.
 //!
 //! Read in this order: [`operation`] (what is asked for), [`workload`] (synthetic patterns), [`requests`] (published loads), [`recorded`] (traces), [`log`] (the pool), [`run`] (policies by name, figures),
-//! [`oracle`] (future knowledge), [`study`] (the graphs and tables of the sources). Design, figures and how they compare: `docs/wa-lab.md`.
+//! [`oracle`] (future knowledge), [`study`] (the graphs and tables of the sources), [`engine`] (the engine itself), [`served`] (what it costs there, without it). Design, figures and how they compare: `docs/wa-lab.md`.
 
 pub mod engine;
 pub mod log;
@@ -11,5 +11,6 @@ pub mod oracle;
 pub mod recorded;
 pub mod requests;
 pub mod run;
+pub mod served;
 pub mod study;
 pub mod workload;

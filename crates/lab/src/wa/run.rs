@@ -1,6 +1,6 @@
 //! Runs: a pool, a policy, operations; figures over time and in the steady state.
 
-use super::log::{Counts, GROUP, Log, Shape, Space};
+use super::log::{Counts, GROUP, Log, Shape, Space, When};
 use super::operation::Operation;
 use super::oracle::{Oracle, deaths};
 use serde::Serialize;
@@ -69,17 +69,17 @@ pub fn run<I>(policy: Policy, plan: &Plan, operations: impl Fn() -> I, tell: &mu
 where
     I: Iterator<Item = Operation>,
 {
-    run_with_checkpoints(policy, plan, 0, operations, tell)
+    run_with_checkpoints(policy, plan, When::Never, operations, tell)
 }
 
-/// As [`run`], with a checkpoint after so many blocks of log each (see [`Log::set_checkpoints`]).
+/// As [`run`], with checkpoints (see [`Log::set_checkpoints`]).
 ///
 /// # Errors
 /// As [`run`].
 pub fn run_with_checkpoints<I>(
     policy: Policy,
     plan: &Plan,
-    checkpoint_every: u64,
+    checkpoints: When,
     operations: impl Fn() -> I,
     tell: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Outcome, String>
@@ -88,17 +88,17 @@ where
 {
     let (blocks, segments, streams) = (plan.shape.blocks, plan.shape.segments(), policy.streams);
     let mut outcome = match policy.placement {
-        PlacementKind::Mixed => drive((policy.rule, checkpoint_every), plan, Mixed, operations(), tell),
-        PlacementKind::Separate => drive((policy.rule, checkpoint_every), plan, Separate, operations(), tell),
-        PlacementKind::Clusters => drive((policy.rule, checkpoint_every), plan, Clusters::new(blocks, streams), operations(), tell),
-        PlacementKind::Hotness => drive((policy.rule, checkpoint_every), plan, Hotness::new(blocks, segments, streams), operations(), tell),
-        PlacementKind::Fading => drive((policy.rule, checkpoint_every), plan, Fading::new(blocks, streams), operations(), tell),
-        PlacementKind::Invalidation => drive((policy.rule, checkpoint_every), plan, Invalidation::new(blocks), operations(), tell),
-        PlacementKind::Generations => drive((policy.rule, checkpoint_every), plan, Generations::new(streams), operations(), tell),
+        PlacementKind::Mixed => drive((policy.rule, checkpoints), plan, Mixed, operations(), tell),
+        PlacementKind::Separate => drive((policy.rule, checkpoints), plan, Separate, operations(), tell),
+        PlacementKind::Clusters => drive((policy.rule, checkpoints), plan, Clusters::new(blocks, streams), operations(), tell),
+        PlacementKind::Hotness => drive((policy.rule, checkpoints), plan, Hotness::new(blocks, segments, streams), operations(), tell),
+        PlacementKind::Fading => drive((policy.rule, checkpoints), plan, Fading::new(blocks, streams), operations(), tell),
+        PlacementKind::Invalidation => drive((policy.rule, checkpoints), plan, Invalidation::new(blocks), operations(), tell),
+        PlacementKind::Generations => drive((policy.rule, checkpoints), plan, Generations::new(streams), operations(), tell),
         PlacementKind::Learned => {
             let open_cost = if plan.shape.space == Space::Strict { 0.5 } else { 0.0 };
             let options = LearnedOptions { streams, segment_blocks: plan.shape.segment_blocks, open_cost };
-            drive((policy.rule, checkpoint_every), plan, Learned::new(blocks, options), operations(), tell)
+            drive((policy.rule, checkpoints), plan, Learned::new(blocks, options), operations(), tell)
         }
         PlacementKind::Oracle => {
             let mut writes = Vec::new();
@@ -108,7 +108,7 @@ where
                 }
             }
             let oracle = Oracle::new(blocks, deaths(blocks, &writes), plan.shape.segment_blocks, streams);
-            drive((policy.rule, checkpoint_every), plan, oracle, operations(), tell)
+            drive((policy.rule, checkpoints), plan, oracle, operations(), tell)
         }
     }?;
     // SFS also keeps two sums of 8 bytes for each segment.
@@ -146,15 +146,19 @@ impl Group {
     }
 }
 
-fn drive<P: Placement>(
-    (rule, checkpoint_every): (Rule, u64),
+/// Runs a placement with a victim rule and checkpoints.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn drive<P: Placement>(
+    (rule, checkpoints): (Rule, When),
     plan: &Plan,
     placement: P,
     operations: impl Iterator<Item = Operation>,
     tell: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Outcome, String> {
     let mut log = Log::new(plan.shape, rule, placement, plan.seed)?;
-    log.set_checkpoints(checkpoint_every);
+    log.set_checkpoints(checkpoints);
     let mut outcome = Outcome::default();
     let (mut window, mut steady, mut waited) = (Counts::default(), None, 0);
     let (mut next_window, mut next_tell) = (plan.window.max(1), TELL);

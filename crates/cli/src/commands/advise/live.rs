@@ -88,7 +88,7 @@ impl Live {
         let measured = if measured > 0.0 { format!("; since its start it has measured {measured:.3}") } else { String::new() };
         let predicted = |now: &super::Tried| {
             let (policy, victim, spare) = (now.policy, &now.victim_policy, super::percent(now.spare_ppm));
-            format!("As it is set now, {policy}+{victim} at {spare}, {:.3} are predicted{measured}.", now.waf)
+            format!("As it is set now, {policy}+{victim} at {spare}, {:.3} are predicted for cleaning alone{measured}.", now.waf - now.checkpoints)
         };
         let mut reasons: Vec<String> = now.map(predicted).into_iter().collect();
         let filled = 100.0 * capacity.used_bytes as f64 / capacity.usable_bytes.max(1) as f64;

@@ -25,7 +25,7 @@ fn policies(advice: &Advice) -> Picture {
     let names: Vec<String> = spares(advice).iter().map(|spare| format!("{} spare", percent(*spare))).collect();
     let best = &advice.best;
     Bars::new(
-        "Predicted write amplification of cleaning by policy",
+        "Predicted write amplification of cleaning and checkpoints by policy",
         format!(
             "Bars for each policy and spare factor. Advised: {}+{} at {} spare, {:.3}.",
             best.policy,
@@ -63,8 +63,10 @@ pub(super) fn page(advice: &Advice) -> Report {
         advice.trace.remarks().trim_end()
     );
     let title = format!("Advice: {}+{} with {} spare", best.policy, best.victim_policy, percent(best.spare_ppm));
-    let mut table =
-        Table::new("Write amplification of cleaning", std::iter::once("policy".to_owned()).chain(spares(advice).iter().map(|spare| percent(*spare))));
+    let mut table = Table::new(
+        "Write amplification of cleaning and checkpoints",
+        std::iter::once("policy".to_owned()).chain(spares(advice).iter().map(|spare| percent(*spare))),
+    );
     for (name, values) in rows(advice) {
         table.row(std::iter::once(name).chain(values.iter().map(|waf| format!("{waf:.3}"))));
     }

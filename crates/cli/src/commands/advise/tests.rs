@@ -2,7 +2,7 @@ use super::*;
 
 fn tried(policy: &'static str, spare_ppm: u64, waf: f64) -> Tried {
     let wear = waf / (1.0 - spare_ppm as f64 / 1e6);
-    Tried { policy, victim_policy: "greedy".to_owned(), spare_ppm, segment_bytes: 1 << 20, waf, wear, bytes_per_block: 0.0 }
+    Tried { policy, victim_policy: "greedy".to_owned(), spare_ppm, segment_bytes: 1 << 20, waf, checkpoints: 0.05, wear, bytes_per_block: 0.0 }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use windrow_policy::select::{Candidate, Rule};
 
 impl<P: Placement> Log<P> {
     fn begin_checkpoint(&mut self) {
-        self.checkpoints.step(self.counts.written + self.counts.moved);
+        self.checkpoints.step(self.counts.written, self.counts.written + self.counts.moved);
         while let Some(number) = self.checkpoints.pop_old() {
             self.offer(number);
         }
@@ -53,7 +53,7 @@ impl<P: Placement> Log<P> {
     /// Cleans one victim; false if there is none.
     pub fn clean_one(&mut self) -> bool {
         debug_assert!(!self.cleaning);
-        if self.checkpoints.is_due(self.counts.written + self.counts.moved) {
+        if self.checkpoints.is_due(self.counts.written, self.counts.written + self.counts.moved) {
             self.begin_checkpoint();
         }
         let mut victim = self.pick();
@@ -63,6 +63,8 @@ impl<P: Placement> Log<P> {
             victim = self.pick();
         }
         let Some(victim) = victim else { return false };
+        let (all, most) = (&self.segments.all, self.shape.segment_blocks);
+        self.checkpoints.regret(most - all[victim as usize].live, |young| most - all[young as usize].live);
         self.clean(victim);
         true
     }

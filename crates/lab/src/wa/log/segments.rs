@@ -1,6 +1,5 @@
-//! Segments of a simulated log, and which of them checkpoints keep from being cleaned.
+//! Segments of a simulated log.
 
-use std::collections::VecDeque;
 use windrow_policy::place::{Place, Survey};
 
 const NONE: u32 = u32::MAX;
@@ -86,68 +85,5 @@ impl Survey for Segments {
                 each(self.place(number as u32), segment.live);
             }
         }
-    }
-}
-
-/// Checkpoints of an engine: what was sealed since the older of the two that are kept began is no victim.
-#[derive(Debug, Default)]
-pub(super) struct Checkpoints {
-    /// Blocks of log from one to the next; 0: there are none.
-    every: u64,
-    next: u64,
-    current: u32,
-    /// Checkpoint that was current when a segment was sealed; empty if there are none.
-    sealed_in: Vec<u32>,
-    /// Sealed segments that are no victims yet, oldest first.
-    young: VecDeque<u32>,
-}
-
-impl Checkpoints {
-    /// From now on there is one after so many blocks of log each.
-    pub fn begin(&mut self, every: u64, log_blocks: u64, segments: usize) {
-        (self.every, self.next) = (every, log_blocks + every);
-        self.sealed_in = vec![0; if every > 0 { segments } else { 0 }];
-    }
-
-    /// True if the next one is due.
-    pub fn is_due(&self, log_blocks: u64) -> bool {
-        self.every > 0 && log_blocks >= self.next
-    }
-
-    /// One begins.
-    pub fn step(&mut self, log_blocks: u64) {
-        self.current += 1;
-        self.next = log_blocks + self.every;
-    }
-
-    /// A segment that has become old enough to be cleaned, each once.
-    pub fn pop_old(&mut self) -> Option<u32> {
-        let oldest = *self.young.front()?;
-        if self.is_young(oldest) { None } else { self.young.pop_front() }
-    }
-
-    /// True if there are segments that only a further checkpoint makes victims.
-    pub fn keep_any(&self) -> bool {
-        !self.young.is_empty()
-    }
-
-    /// A segment has been sealed; true if it is no victim yet.
-    pub fn hold(&mut self, segment: u32) -> bool {
-        if self.every > 0 {
-            self.sealed_in[segment as usize] = self.current;
-            self.young.push_back(segment);
-        }
-        self.every > 0
-    }
-
-    /// True if a segment is no victim yet.
-    #[inline]
-    pub fn is_young(&self, segment: u32) -> bool {
-        self.every > 0 && self.sealed_in[segment as usize] + 2 > self.current
-    }
-
-    /// Bytes of its table.
-    pub fn bytes(&self) -> usize {
-        self.sealed_in.len() * size_of::<u32>()
     }
 }

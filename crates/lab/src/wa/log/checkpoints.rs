@@ -1,0 +1,153 @@
+//! Checkpoints of an engine, as far as a log without bytes has them: when one begins, what it writes, and which segments wait for it.
+//!
+//! What was sealed since the older of the two that are kept began may have to be replayed after a crash, and is no victim. They begin
+//!
+//! 1 *evenly* ([`When::Every`]): as an engine that was measured had them; or
+//! 2 *by their cost* ([`When::Priced`]), as the engine begins them by itself (`crates/engine/src/checkpoint.rs`): when users have written [`COST_RATIO`] times what the dirty
+//!   pages of the map will take, and a share of the pool; when cleaning has moved [`REGRET_RATIO`] times that in vain because better victims had to wait for one; and
+//! 3 when nothing else is left to clean. Pages of the map have [`PAGE_BLOCKS`] blocks each; one is dirty once a block of it has been written or moved.
+
+use std::collections::VecDeque;
+
+/// Blocks that a page of the map has.
+const PAGE_BLOCKS: u32 = 256;
+/// Blocks of users for each dirty page before a checkpoint is due.
+const COST_RATIO: u64 = 29;
+/// Blocks moved in vain for each page of a checkpoint before one begins.
+const REGRET_RATIO: u64 = 12;
+/// Pages of a checkpoint beside those of the map that count for its cost.
+const FIXED_PAGES: u64 = 64;
+/// Young segments that are looked at for each victim.
+const SAMPLES: usize = 256;
+/// Of the pool, one part in so many is written before a checkpoint is due.
+const POOL_SHARE: u64 = 8;
+/// Or so many blocks, if that is less: 1 GiB.
+const USER_BLOCKS: u64 = 1 << 18;
+
+/// When checkpoints begin, besides when nothing else is left to clean.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum When {
+    /// There are none.
+    #[default]
+    Never,
+    /// After so many blocks of log each.
+    Every(u64),
+    /// By what they cost and bring.
+    Priced,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Checkpoints {
+    when: When,
+    /// Blocks of log, or with [`When::Priced`] of users, at which the next one is due at the earliest.
+    next: u64,
+    least: u64,
+    current: u32,
+    /// Checkpoint that was current when a segment was sealed; empty if there are none.
+    sealed_in: Vec<u32>,
+    /// Sealed segments that are no victims yet, oldest first.
+    young: VecDeque<u32>,
+    /// A bit for each page of the map that changed since the last one, and their number.
+    dirty: Vec<u64>,
+    dirty_pages: u64,
+    regret: u64,
+    /// Pages of all that were written.
+    pub pages: u64,
+}
+
+impl Checkpoints {
+    /// From now on there are some.
+    pub fn begin(&mut self, when: When, written: u64, log_blocks: u64, (segments, segment_blocks, blocks): (usize, u32, usize)) {
+        self.when = when;
+        self.sealed_in = vec![0; if when == When::Never { 0 } else { segments }];
+        match when {
+            When::Never => {}
+            When::Every(every) => self.next = log_blocks + every,
+            When::Priced => {
+                self.least = (segments as u64 * u64::from(segment_blocks) / POOL_SHARE).min(USER_BLOCKS);
+                self.next = written + self.least;
+                self.dirty = vec![0; blocks.div_ceil(64 * PAGE_BLOCKS as usize)];
+            }
+        }
+    }
+
+    /// The place of a block has changed.
+    #[inline]
+    pub fn note(&mut self, block: u32) {
+        if let Some(word) = self.dirty.get_mut((block / (64 * PAGE_BLOCKS)) as usize) {
+            let bit = 1 << (block / PAGE_BLOCKS % 64);
+            self.dirty_pages += u64::from(*word & bit == 0);
+            *word |= bit;
+        }
+    }
+
+    /// Pages that one would write now, and count for its cost.
+    fn cost(&self) -> u64 {
+        self.dirty_pages + FIXED_PAGES
+    }
+
+    /// True if the next one is due.
+    pub fn is_due(&self, written: u64, log_blocks: u64) -> bool {
+        match self.when {
+            When::Never => false,
+            When::Every(_) => log_blocks >= self.next,
+            When::Priced => {
+                let by_cost = written >= self.next && written - (self.next - self.least) >= COST_RATIO * self.dirty_pages;
+                by_cost || self.regret >= REGRET_RATIO * self.cost()
+            }
+        }
+    }
+
+    /// One begins.
+    pub fn step(&mut self, written: u64, log_blocks: u64) {
+        self.current += 1;
+        self.pages += self.dirty_pages + self.dirty_pages.div_ceil(PAGE_BLOCKS.into()) + 2;
+        (self.dirty_pages, self.regret) = (0, 0);
+        self.dirty.fill(0);
+        self.next = match self.when {
+            When::Every(every) => log_blocks + every,
+            When::Never | When::Priced => written + self.least,
+        };
+    }
+
+    /// A victim with so much garbage is cleaned, although there may be a better one that waits for a checkpoint; `garbage` tells that of a segment.
+    pub fn regret(&mut self, gained: u32, garbage: impl Fn(u32) -> u32) {
+        if self.when == When::Priced {
+            let step = self.young.len() / SAMPLES + 1;
+            let best = self.young.iter().step_by(step).map(|segment| garbage(*segment)).max().unwrap_or(0);
+            self.regret += u64::from(best.saturating_sub(gained));
+        }
+    }
+
+    /// A segment that has become old enough to be cleaned, each once.
+    pub fn pop_old(&mut self) -> Option<u32> {
+        let oldest = *self.young.front()?;
+        if self.is_young(oldest) { None } else { self.young.pop_front() }
+    }
+
+    /// True if there are segments that only a further checkpoint makes victims.
+    pub fn keep_any(&self) -> bool {
+        !self.young.is_empty()
+    }
+
+    /// A segment has been sealed; true if it is no victim yet.
+    pub fn hold(&mut self, segment: u32) -> bool {
+        let holds = self.when != When::Never;
+        if holds {
+            self.sealed_in[segment as usize] = self.current;
+            self.young.push_back(segment);
+        }
+        holds
+    }
+
+    /// True if a segment is no victim yet.
+    #[inline]
+    pub fn is_young(&self, segment: u32) -> bool {
+        self.when != When::Never && self.sealed_in[segment as usize] + 2 > self.current
+    }
+
+    /// Bytes of its tables.
+    pub fn bytes(&self) -> usize {
+        self.sealed_in.len() * size_of::<u32>() + self.dirty.len() * 8
+    }
+}
