@@ -27,8 +27,9 @@ use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
 const IDLE_TURNS_MAX: u32 = 5_000;
 /// Turns between two checks of the engine's own books: they look at every segment.
 const SELF_CHECK_TURNS: u64 = 8;
-/// Turns without an answer after which a pool that owes one is stuck, however busy it is.
-const SILENT_TURNS_MAX: u32 = 20_000;
+/// Turns without an answer after which a pool that owes one is stuck, however busy it is. (Beside a member that answers no reads for 100 s, reads that wait for their turn to go around
+/// it wake the engine every few milliseconds.)
+const SILENT_TURNS_MAX: u32 = 100_000;
 /// Turns that coming to rest may take.
 const REST_TURNS_MAX: u32 = 50_000;
 /// Turns that one wait may take.
