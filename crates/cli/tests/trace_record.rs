@@ -116,8 +116,8 @@ fn a_pool_in_service_is_advised_and_set() {
         "{advice}"
     );
     // What the pool has is tried beside what was asked for.
-    let spares: Vec<u64> = advice["grid"].as_array().expect("a list").iter().take(2).map(|one| one["spare_ppm"].as_u64().expect("a number")).collect();
-    assert_eq!(spares, [100_000, 120_000]);
+    let spares: Vec<u64> = advice["grid"].as_array().expect("a list").iter().take(3).map(|one| one["spare_ppm"].as_u64().expect("a number")).collect();
+    assert_eq!(spares, [50_000, 100_000, 120_000]);
     assert_eq!((&advice["now"]["policy"], &advice["now"]["spare_ppm"]), (&Value::from("separate"), &Value::from(100_000)));
     let status: Value = serde_json::from_str(&world.succeeds("pool status tank -o json")).expect("one object");
     let (set, best) = (&status["properties"], &advice["best"]);
