@@ -154,8 +154,9 @@ impl Former {
         let differs = |id: &SegmentId, (stream, seq, row): &(usize, Seq, u32)| {
             let former = self.segments.get(*id);
             // (Each row takes a number at most.)
-            let follows = former.filled_rows > 0 && *row >= former.filled_rows && seq.0 - former.last_seq.0 <= u64::from(row - former.filled_rows) + 1;
-            *stream != usize::from(former.stream) || (*seq > former.last_seq && !follows)
+            let more = seq.0.checked_sub(former.last_seq.0).filter(|more| *more > 0);
+            let follows = |more: u64| former.filled_rows > 0 && *row >= former.filled_rows && more <= u64::from(row - former.filled_rows) + 1;
+            *stream != usize::from(former.stream) || more.is_some_and(|more| !follows(more))
         };
         let others = found.used_again.union(&found.remains).copied().filter(|id| self.is_used(*id));
         first.into_iter().filter(|(id, of)| differs(id, of)).map(|(id, _)| id).chain(others).collect()

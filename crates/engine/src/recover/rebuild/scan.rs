@@ -172,8 +172,19 @@ impl Scan {
         let shape = *reader.zones.shape(segment);
         let mut last: Option<HeaderFrame> = None;
         let mut row = 0;
+        // What a rebuild left that was cut off is of an epoch that no superblock knows: it means nothing, whatever comes before and behind it.
+        let beyond = Cell::new((Epoch(0), Seq(0)));
+        let is_known = |frame: &HeaderFrame| {
+            let h = &frame.header;
+            let known = h.epoch <= superblock.epoch;
+            if !known {
+                let (epoch, seq) = beyond.get();
+                beyond.set((epoch.max(h.epoch), seq.max(h.seq)));
+            }
+            known
+        };
         while row < shape.rows {
-            let fits = |frame: &HeaderFrame| frame.header.shape == shape && last.as_ref().is_none_or(|l| follows(l, frame));
+            let fits = |frame: &HeaderFrame| frame.header.shape == shape && is_known(frame) && last.as_ref().is_none_or(|l| follows(l, frame));
             let header = match last {
                 // Its number is known: no other one is taken for it. What a start refused may stand in place of what was written there since, where that write was lost.
                 Some(_) => {
@@ -192,7 +203,7 @@ impl Scan {
             };
             let Some((frame, block)) = header else {
                 let starts: Vec<u32> = ((row + 1).next_multiple_of(shape.chunk_rows)..shape.rows).step_by(shape.chunk_rows as usize).collect();
-                let later = |frame: &HeaderFrame| frame.header.shape == shape && last.as_ref().is_none_or(|l| is_later(l, frame));
+                let later = |frame: &HeaderFrame| frame.header.shape == shape && is_known(frame) && last.as_ref().is_none_or(|l| is_later(l, frame));
                 let found = reader.headers(segment, &starts, later)?.into_iter().min_by_key(|f| f.header.row);
                 // More numbers than rows are missing: what comes next is of a newer life whose beginning is not there, and what came before is dead.
                 let same_life = last.as_ref().filter(|l| found.as_ref().is_none_or(|f| f.header.seq.0 - l.header.seq.0 <= u64::from(f.header.row - row) + 1));
@@ -206,7 +217,7 @@ impl Scan {
                 if found.is_some() || last.is_some() {
                     self.gaps.push(Gap { segment, row, end_row, stream, seq, behind });
                 }
-                let Some(next) = found.map(|f| f.header.row) else { return Ok(()) };
+                let Some(next) = found.map(|f| f.header.row) else { break };
                 // A gap has no number before it: whatever comes next begins the count anew.
                 row = next;
                 last = None;
@@ -219,15 +230,18 @@ impl Scan {
                 *budget -= kept.as_ref().map_or(0, |e| e.len());
                 let taken = Taken::new(&batch, kept);
                 self.highest_order = taken.orders.iter().fold(self.highest_order, |most, (_, last)| most.max(Order(*last)));
-                if frame.header.epoch <= superblock.epoch {
-                    self.streams[frame.header.stream.index()].push(taken);
-                }
-            } else if frame.header.epoch <= superblock.epoch {
+                self.streams[frame.header.stream.index()].push(taken);
+            } else {
                 let h = &frame.header;
                 self.gaps.push(Gap { segment, row, end_row: row + h.rows, stream: h.stream.0, seq: h.seq, behind: None });
             }
             row += frame.header.rows;
             last = Some(frame);
+        }
+        let (epoch, seq) = beyond.get();
+        if epoch > Epoch(0) {
+            self.written[segment.index()] = true;
+            (self.highest_epoch, self.highest_seq) = (self.highest_epoch.max(epoch), self.highest_seq.max(seq));
         }
         Ok(())
     }
@@ -239,17 +253,14 @@ impl Scan {
         self.lives[h.segment.index()] = Some(Life::of(frame));
         self.highest_seq = self.highest_seq.max(h.seq);
         self.highest_epoch = self.highest_epoch.max(h.epoch);
-        // A later epoch than the superblock's is of a rebuild that did not come to its end.
-        if h.epoch <= superblock.epoch {
-            let (mut seqs, mut through) = (h.flushed_seq, h.flushed_through);
-            // The fence behind it may be gone; what a later root does not have was refused.
-            for root in superblock.checkpoints.iter().flatten().filter(|root| h.epoch < root.epoch) {
-                seqs.iter_mut().zip(&root.replay).for_each(|(seq, position)| *seq = Seq(position.seq.0.saturating_sub(1)).min(*seq));
-                through = through.min(root.order);
-            }
-            durable.claim(superblock, h.epoch, &seqs, through);
-            self.highest_order = self.highest_order.max(h.flushed_through);
+        let (mut seqs, mut through) = (h.flushed_seq, h.flushed_through);
+        // The fence behind it may be gone; what a later root does not have was refused.
+        for root in superblock.checkpoints.iter().flatten().filter(|root| h.epoch < root.epoch) {
+            seqs.iter_mut().zip(&root.replay).for_each(|(seq, position)| *seq = Seq(position.seq.0.saturating_sub(1)).min(*seq));
+            through = through.min(root.order);
         }
+        durable.claim(superblock, h.epoch, &seqs, through);
+        self.highest_order = self.highest_order.max(h.flushed_through);
     }
 
     /// Finds out what is remains; of those only what verifies to the last byte is kept, for its records.
