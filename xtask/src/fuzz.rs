@@ -2,7 +2,8 @@
 //!
 //! 1 The targets are built by the compiler that is there, with LLVM's coverage pass and for a named host, so that build scripts stay without it; neither a nightly compiler
 //! nor `cargo-fuzz` is needed, only a C++ compiler for libFuzzer. 2 Corpora start from the frozen files of the format and from what the tests send. They, the build, and inputs
-//! that were found to fail lie under `target/fuzz`, and stay for the next run. 3 Each target runs for so many seconds, as many at a time as there are processors.
+//! that were found to fail lie under `target/fuzz`, and stay for the next run. 3 Each target runs for so many seconds of processor time, as many at a time as there are processors: on a machine
+//! that others use as well, an hour by the clock would say little.
 
 use crate::steps::Done;
 use crate::tools;
@@ -13,11 +14,17 @@ use std::time::{Duration, Instant};
 /// What tells libFuzzer where the program was, as `cargo-fuzz` has it.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
                      -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions --cfg fuzzing -Ccodegen-units=4";
-/// Seconds for each target in the step, and if nobody says how many.
+/// Seconds of processor time for each target in the step, and if nobody says how many.
 const STEP_S: u64 = 4;
 const DEFAULT_S: u64 = 60;
 /// Most memory of a target, MiB: decoders are to bound what they take.
 const MEMORY_MIB: u32 = 1024;
+/// A second of processor time takes no more than so many by the clock, or the target hangs.
+const CLOCK_SECONDS: u64 = 40;
+/// How often a long run says where it is.
+const REPORT: Duration = Duration::from_secs(60);
+/// Ticks of the clock by which Linux tells processor time (`USER_HZ`, which is 100 for all programs).
+const TICKS_A_SECOND: u64 = 100;
 /// Longest time for one input, seconds. Machines are shared, and a start of a whole pool is one input.
 const INPUT_S: u32 = 60;
 
@@ -88,6 +95,7 @@ fn fuzz(root: &Path, targets: &[String], seconds: u64) -> Result<String, String>
     tools::run(seeds, 15 * 60)?;
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let (mut waiting, mut running, mut lines, mut failed) = (targets.iter(), Vec::new(), Vec::new(), Vec::new());
+    let mut reported = Instant::now();
     loop {
         while running.len() < jobs
             && let Some(name) = waiting.next()
@@ -98,6 +106,11 @@ fn fuzz(root: &Path, targets: &[String], seconds: u64) -> Result<String, String>
             break;
         }
         std::thread::sleep(Duration::from_millis(200));
+        if reported.elapsed() >= REPORT {
+            reported = Instant::now();
+            let words: Vec<String> = running.iter().map(|one: &Running| format!("{} {} of {seconds} s", one.name, one.used_s())).collect();
+            println!("{} of {} targets done; {}", lines.len() + failed.len(), targets.len(), words.join(", "));
+        }
         for mut one in std::mem::take(&mut running) {
             match one.ended()? {
                 None => running.push(one),
@@ -113,7 +126,7 @@ fn fuzz(root: &Path, targets: &[String], seconds: u64) -> Result<String, String>
         }
     }
     if failed.is_empty() {
-        Ok(format!("{} targets, {seconds} s each, {} inputs", lines.len(), lines.iter().sum::<u64>()))
+        Ok(format!("{} targets, {seconds} s of processor time each, {} inputs", lines.len(), lines.iter().sum::<u64>()))
     } else {
         Err(format!("found by fuzzing: {}; the inputs are in {}", failed.join(", "), home.join("artifacts").display()))
     }
@@ -124,6 +137,9 @@ struct Running {
     name: String,
     child: Child,
     log: PathBuf,
+    /// Processor time after which it is asked to end.
+    seconds: u64,
+    asked: bool,
     /// It has hung by then.
     late: Instant,
 }
@@ -135,21 +151,28 @@ impl Running {
         std::fs::create_dir_all(&corpus).and_then(|()| std::fs::create_dir_all(&artifacts)).map_err(cannot)?;
         let out = std::fs::File::create(&log).map_err(cannot)?;
         let mut command = Command::new(home.join(host).join("release").join(name));
-        command
-            .arg(format!("-max_total_time={seconds}"))
-            .arg(format!("-rss_limit_mb={MEMORY_MIB}"))
-            .arg(format!("-timeout={INPUT_S}"))
-            .arg("-print_final_stats=1");
+        command.arg(format!("-rss_limit_mb={MEMORY_MIB}")).arg(format!("-timeout={INPUT_S}")).arg("-print_final_stats=1");
         command.arg(format!("-artifact_prefix={}/", artifacts.display())).arg(&corpus);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(out);
         let child = command.spawn().map_err(cannot)?;
-        let late = Instant::now() + Duration::from_secs(seconds * 2 + 4 * u64::from(INPUT_S));
-        Ok(Self { name: name.to_owned(), child, log, late })
+        let late = Instant::now() + Duration::from_secs(seconds.saturating_mul(CLOCK_SECONDS).saturating_add(4 * u64::from(INPUT_S)));
+        Ok(Self { name: name.to_owned(), child, log, seconds, asked: false, late })
+    }
+
+    /// Processor time so far, in seconds.
+    fn used_s(&self) -> u64 {
+        std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok().and_then(|text| processor_ticks(&text)).unwrap_or(0) / TICKS_A_SECOND
     }
 
     /// Once it has ended: how many inputs it tried, or what went wrong.
     fn ended(&mut self) -> Result<Option<Result<u64, String>>, String> {
         let Some(status) = self.child.try_wait().map_err(|error| error.to_string())? else {
+            if !self.asked && self.used_s() >= self.seconds {
+                // libFuzzer then prints its figures and ends well.
+                let mut ask = Command::new("kill");
+                ask.args(["-USR1", &self.child.id().to_string()]);
+                self.asked = tools::succeeds(ask);
+            }
             if Instant::now() < self.late {
                 return Ok(None);
             }
@@ -167,9 +190,24 @@ impl Running {
     }
 }
 
+/// Ticks in user and system mode of a line of `/proc/PID/stat`; the name in brackets may hold anything.
+fn processor_ticks(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(11);
+    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processor_time_of_a_program() {
+        assert_eq!(processor_ticks("7 (a (b) c) S 1 7 7 0 -1 4194560 100 0 0 0 420 13 0 0 20 0 1 0 99"), Some(433));
+        assert_eq!(processor_ticks("7 (a"), None);
+        let own = std::fs::read_to_string("/proc/self/stat").expect("Linux tells of programs");
+        assert!(processor_ticks(&own).is_some());
+    }
 
     #[test]
     fn arguments() {

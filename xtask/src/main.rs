@@ -29,7 +29,7 @@ const TASKS: &[(&str, &str)] = &[
         "sim",
         "the simulator in a release build: [--seeds N] [--from A] [--jobs J] [--beyond] [--exhaustive N] ...; seeds are drawn from the commit unless named",
     ),
-    ("fuzz", "the targets of fuzz/ under libFuzzer ([--seconds N] for each, 60; [TARGET...])"),
+    ("fuzz", "the targets of fuzz/ under libFuzzer ([--seconds N] of processor time for each, 60; [TARGET...])"),
     ("kill-loop", "kills of the real server under fio, ext4 and a ledger ([--kills N] [--seed N])"),
     ("guest", "the cases of tests/guest in a guest kernel: crashes, drop-outs, 4 KiB sectors, power cuts ([--guest DIR] [CASE...])"),
 ];
