@@ -15,7 +15,7 @@
 //! 3. *Plan* ([`plan`]): now and then `J` is minimised for each cell, and cells are cut into streams where that saves most; a stream must
 //!    save more than the unwritten half of its open segment costs at the price of space. The result is a table: cell and age to stream.
 //! 4. *Segments*: deaths by plan and age of the segment give the rate at which its live blocks die, which victims are chosen by
-//!    ([`crate::select::gain_price`]). The prices at which they are chosen are the price of space.
+//!    ([`crate::select::gain_price`]), never less than a small share of one over the age. The prices at which they are chosen are the price of space.
 //!
 //! What an operation costs: one or two table look-ups, one sample. Planning takes some milliseconds for each quarter of all live blocks written.
 
