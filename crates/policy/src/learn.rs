@@ -15,7 +15,7 @@
 //! 3. *Plan* ([`plan`]): now and then `J` is minimised for each cell, and cells are cut into streams where that saves most; a stream must
 //!    save more than the unwritten half of its open segment costs at the price of space. The result is a table: cell and age to stream.
 //! 4. *Segments*: deaths by plan and age of the segment give the rate at which its live blocks die, which victims are chosen by
-//!    ([`crate::select::gain_price`]). The prices at which they are chosen are the price of space.
+//!    ([`crate::select::gain_price`]), never less than a small share of one over the age. The prices at which they are chosen are the price of space.
 //!
 //! What an operation costs: one or two table look-ups, one sample. Planning takes some milliseconds for each quarter of all live blocks written.
 
@@ -64,6 +64,10 @@ const PRICE_QUANTILE: f64 = 0.9;
 const PRICE_STEP: f64 = 0.02;
 /// Deaths that the mean rate of a plan weighs as much as, in the rate of its segments of one age.
 const SEGMENT_DOUBT: f32 = 20.0;
+/// Live blocks of a segment of age `T` are taken to die at this share of `1 / T` at least. What has lived long mostly goes on living, but not for ever: where a load
+/// goes over from one part of its space to another, segments that nothing died in for long are about to die, and counts can not tell. Without this, one
+/// that has hardly any garbage is worth cleaning just because nothing died in such ones of late.
+const END_AHEAD: f32 = 0.02;
 /// What is kept of counts by segments from survey to survey.
 const SURVEY_KEEP: f32 = 0.995;
 
@@ -232,7 +236,8 @@ impl Placement for Learned {
             // A segment of which nothing is known is taken to die as its plan says.
             let all = (deaths + 8.0) / (exposure + 8.0 * lives::edge(plan));
             for at in row {
-                self.segment_rate[at] = (self.segment_deaths.get(at) + SEGMENT_DOUBT) / (self.segment_exposure.get(at) + SEGMENT_DOUBT / all);
+                let counted = (self.segment_deaths.get(at) + SEGMENT_DOUBT) / (self.segment_exposure.get(at) + SEGMENT_DOUBT / all);
+                self.segment_rate[at] = counted.max(END_AHEAD / lives::edge(at % AGES + 1));
                 self.segment_deaths.fade(at, SURVEY_KEEP);
                 self.segment_exposure.fade(at, SURVEY_KEEP);
             }

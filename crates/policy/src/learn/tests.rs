@@ -72,3 +72,21 @@ fn rates_of_segments_stay_true_however_many_die() {
     }
     assert!((learned.rate(place) * (1 << 18) as f32 - 1.0).abs() < 0.01, "{}", learned.rate(place));
 }
+
+/// Such a segment was worth cleaning however little garbage it had, just before the load came to it.
+#[test]
+fn a_segment_in_which_nothing_dies_is_not_taken_to_live_for_ever() {
+    struct One(Place);
+    impl Survey for One {
+        fn sealed(&self, each: &mut dyn FnMut(Place, u32)) {
+            each(self.0, 64);
+        }
+    }
+    let of_age = |age: u32| Place { segment: 0, tag: 20, age };
+    let mut learned = Learned::new(4, options());
+    for round in 1..1000 {
+        learned.survey(round << 20, &One(of_age(5000)));
+    }
+    assert!((0.01..0.021).contains(&(learned.rate(of_age(5000)) * 5000.0)), "{}", learned.rate(of_age(5000)));
+    assert!(learned.rate(of_age(500_000)) < learned.rate(of_age(5000)), "what has lived longer is taken to live longer still");
+}
