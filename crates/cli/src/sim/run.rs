@@ -129,7 +129,7 @@ pub fn failed(why: String) -> Failure {
 fn source(arguments: &RunArguments) -> Result<Source, Failure> {
     if let Some(path) = &arguments.trace {
         let from = TraceSource { trace: path.clone(), form: TraceForm::default() };
-        let surveyed = load::survey(&from, Wish { size_bytes: None, trims: !arguments.no_trims, flushes: false })?;
+        let surveyed = load::survey(&from, Wish { trims: !arguments.no_trims, ..Wish::default() })?;
         surveyed.allow(arguments.memory, tables(arguments, surveyed.blocks, surveyed.written() * u64::from(arguments.repeat))?)?;
         let loaded = surveyed.load()?;
         return Ok(Source::Trace(Box::new(loaded), arguments.repeat));

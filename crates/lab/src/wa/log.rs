@@ -235,7 +235,7 @@ impl<P: Placement> Log<P> {
         match operation {
             Operation::Write { block, count } => (block..block + count).for_each(|block| self.write(block)),
             Operation::Trim { block, count } => (block..block + count).for_each(|block| self.trim(block)),
-            Operation::Pause { .. } | Operation::Flush | Operation::Durable => {}
+            Operation::Pause { .. } | Operation::Arrival { .. } | Operation::Flush | Operation::Durable => {}
         }
     }
 

@@ -49,6 +49,8 @@ pub struct Outcome {
     pub bytes_per_block: f64,
     /// Share of the blocks that can be addressed which hold nothing at the end: trimmed, or never written.
     pub empty_end: f64,
+    /// How far members were behind what was asked for, at most, in blocks; 0 for operations that have no times ([`Operation::Arrival`]).
+    pub behind_blocks: u64,
 }
 
 /// Bytes of memory that a run takes for so many blocks written by users, the fill included: tables for each block, and what is to come for the oracle.
@@ -147,6 +149,45 @@ impl Group {
 }
 
 /// Runs a placement with a victim rule and checkpoints.
+/// Time of a trace, counted in blocks that members take. It begins with the first arrival: what comes before (a fill) took none.
+#[derive(Default)]
+struct Clock {
+    now: u64,
+    /// When members have done all that they were asked for, cleaning included.
+    done: u64,
+    /// Blocks of log that this reckons with.
+    placed: u64,
+    runs: bool,
+    behind: u64,
+}
+
+impl Clock {
+    /// Members take what was placed since the last call.
+    fn take<P: Placement>(&mut self, log: &Log<P>) {
+        let placed = log.counts().written + log.counts().moved;
+        if self.runs {
+            self.done = self.done.max(self.now) + (placed - self.placed);
+            self.behind = self.behind.max(self.done - self.now);
+        }
+        (self.placed, self.runs) = (placed, true);
+    }
+
+    /// A request comes: what is left of the time before it is a pause.
+    fn arrive<P: Placement>(&mut self, log: &mut Log<P>, after: u32, reads: u32, idle_free: u32) {
+        self.take(log);
+        self.done = self.done.max(self.now) + u64::from(reads);
+        self.now += u64::from(after);
+        let pause = self.now.saturating_sub(self.done);
+        if pause > 0 {
+            log.idle(u32::try_from(pause).unwrap_or(u32::MAX), idle_free);
+            let placed = log.counts().written + log.counts().moved;
+            self.done += placed - self.placed;
+            self.placed = placed;
+        }
+        self.behind = self.behind.max(self.done.saturating_sub(self.now));
+    }
+}
+
 ///
 /// # Errors
 /// As [`run`].
@@ -162,7 +203,7 @@ pub(super) fn drive<P: Placement>(
     let mut outcome = Outcome::default();
     let (mut window, mut steady, mut waited) = (Counts::default(), None, 0);
     let (mut next_window, mut next_tell) = (plan.window.max(1), TELL);
-    let mut writes = Group { blocks: Vec::with_capacity(GROUP), written: 0 };
+    let (mut writes, mut clock) = (Group { blocks: Vec::with_capacity(GROUP), written: 0 }, Clock::default());
     // Writes are made in groups; what is measured is measured behind the same operation as if they were made one by one.
     let mut next_look = next_window.min(next_tell).min(plan.steady_after);
     for operation in operations {
@@ -177,6 +218,10 @@ pub(super) fn drive<P: Placement>(
                 continue;
             }
             Operation::Flush | Operation::Durable => continue,
+            Operation::Arrival { after, reads } => {
+                clock.arrive(writes.flush(&mut log), after, reads, plan.idle_free);
+                continue;
+            }
         };
         // In pieces that end where something is measured: a fill is one operation, and has many windows.
         while left > 0 {
@@ -208,6 +253,10 @@ pub(super) fn drive<P: Placement>(
     }
     writes.flush(&mut log);
     outcome.steady_counts = log.counts().since(steady.unwrap_or_default());
+    if clock.runs {
+        clock.take(&log);
+        outcome.behind_blocks = clock.behind;
+    }
     outcome.counts = Counts { longest_wait: waited.max(log.counts().longest_wait), ..log.counts() };
     outcome.whole = outcome.counts.waf();
     outcome.steady = outcome.steady_counts.waf();

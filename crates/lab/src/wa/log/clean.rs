@@ -31,8 +31,10 @@ impl<P: Placement> Log<P> {
         }
     }
 
-    /// A pause in which so many blocks could be moved: cleans until so many segments are free.
+    /// A pause in which so many blocks could be moved: cleans until so many segments are free, or as many as all garbage would make.
     pub fn idle(&mut self, mut blocks: u32, free: u32) {
+        let most = u64::from(self.free_segments()) + self.segments.garbage / u64::from(self.shape.segment_blocks);
+        let free = free.min(most as u32);
         while self.free_segments() < free {
             let before = self.counts.moved;
             // The last victim of a pause is finished even if that takes a little longer; a full one gains nothing.

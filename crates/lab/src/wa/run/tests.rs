@@ -87,3 +87,31 @@ fn the_steady_state_has_counts_of_its_own() {
     let (steady, whole) = (found.steady_counts, found.counts);
     assert!(steady.longest_wait < whole.longest_wait && steady.moved < whole.moved / 100, "{steady:?} {whole:?}");
 }
+
+/// Time runs in blocks that members take: what is moved on demand takes of the pauses, and pauses are all there is for cleaning in time.
+#[test]
+fn arrivals_leave_pauses_for_cleaning() {
+    let shape = Shape { blocks: BLOCKS, live_blocks: BLOCKS, segment_blocks: 64, header_blocks: 0, spare: 0.2, space: Space::Strict };
+    let run_at = |after: u32, reads: u32, idle_free: u32| {
+        let plan = Plan { shape, seed: 1, window: u64::MAX, steady_after: 5 * u64::from(BLOCKS), idle_free };
+        let writes = || Workload::from(Pattern::Uniform).stream(BLOCKS, 4).take(BLOCKS as usize * 9);
+        let load = || fill(BLOCKS).chain(writes().flat_map(|write| [Operation::Arrival { after, reads }, write]));
+        run(Policy::of(PlacementKind::Mixed), &plan, load, &mut |_| true).expect("a run")
+    };
+    let in_the_way = |outcome: &Outcome| outcome.steady_counts.moved - outcome.steady_counts.moved_idle;
+    // Without a goal arrivals change nothing, however fast they are: a write takes one, and 1.7 are moved for it.
+    let (slow, fast) = (run_at(10, 0, 0), run_at(1, 0, 0));
+    assert_eq!((slow.counts, slow.steady), (fast.counts, fast.steady));
+    assert!(slow.behind_blocks <= 65 && fast.behind_blocks > u64::from(BLOCKS), "{} {}", slow.behind_blocks, fast.behind_blocks);
+    // With time for it everything is moved in pauses, with none nothing is; reads take it away.
+    let (paused, hurried, read) = (run_at(10, 0, 16), run_at(1, 0, 16), run_at(10, 9, 16));
+    assert!(in_the_way(&paused) == 0 && paused.steady_counts.longest_wait == 0 && paused.steady > slow.steady, "{paused:?}");
+    assert_eq!((hurried.steady_counts.moved_idle, read.steady_counts.moved_idle), (0, 0));
+    // The fill takes no time: members are free when the first request comes.
+    let plan = Plan { shape, seed: 1, window: u64::MAX, steady_after: 0, idle_free: 0 };
+    let first = || fill(BLOCKS).chain([Operation::Arrival { after: 0, reads: 0 }, Operation::write(3), Operation::Arrival { after: 1, reads: 0 }]);
+    assert_eq!(run(Policy::of(PlacementKind::Mixed), &plan, first, &mut |_| true).expect("a run").behind_blocks, 1);
+    // A goal beyond all garbage ends where all garbage is gathered.
+    let all = run_at(1000, 0, u32::MAX);
+    assert!(in_the_way(&all) == 0 && all.steady > paused.steady, "{}", all.steady);
+}
