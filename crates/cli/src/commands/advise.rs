@@ -154,6 +154,7 @@ fn policies() -> Vec<Policy> {
         PlacementKind::Clusters,
         PlacementKind::Fading,
         PlacementKind::Invalidation,
+        PlacementKind::Chain,
         PlacementKind::Hotness,
         PlacementKind::Learned,
     ];

@@ -62,8 +62,8 @@ pub fn pattern(text: &str) -> Result<Pattern, String> {
   windrow sim run --workload jesd219-enterprise --size 8G --spare 10%
   windrow sim run --workload jetstress --report jetstress.html
 
-Policies: PLACEMENT[+RULE][/STREAMS]. Placements: none, separate, dac, sfs, fadac, sepbit, generations, learned (ours), oracle (knows the
-future). Rules: greedy, cost-benefit, age-root, fifo, choices:N, window:N, gain.")]
+Policies: PLACEMENT[+RULE][/STREAMS]. Placements: none, separate, dac, sfs, fadac, sepbit, generations, midas, learned (ours), oracle
+(knows the future). Rules: greedy, cost-benefit, age-root, fifo, choices:N, window:N, gain.")]
 pub struct RunArguments {
     /// Policies, by comma.
     #[arg(long, value_delimiter = ',', default_value = "learned,none", value_parser = policy)]

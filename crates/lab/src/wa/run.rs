@@ -6,7 +6,7 @@ use super::oracle::{Oracle, deaths};
 use serde::Serialize;
 pub use windrow_policy::kind::{PlacementKind, Policy};
 use windrow_policy::learn::{Learned, LearnedOptions};
-use windrow_policy::place::{Clusters, Fading, Generations, Hotness, Invalidation, Mixed, Placement, Separate};
+use windrow_policy::place::{Chain, Clusters, Fading, Generations, Hotness, Invalidation, Mixed, Placement, Separate};
 use windrow_policy::select::Rule;
 
 /// What is measured, and when.
@@ -97,6 +97,7 @@ where
         PlacementKind::Fading => drive((policy.rule, checkpoints), plan, Fading::new(blocks, streams), operations(), tell),
         PlacementKind::Invalidation => drive((policy.rule, checkpoints), plan, Invalidation::new(blocks), operations(), tell),
         PlacementKind::Generations => drive((policy.rule, checkpoints), plan, Generations::new(streams), operations(), tell),
+        PlacementKind::Chain => drive((policy.rule, checkpoints), plan, Chain::new(blocks, plan.shape.segment_blocks, streams), operations(), tell),
         PlacementKind::Learned => {
             let open_cost = if plan.shape.space == Space::Strict { 0.5 } else { 0.0 };
             let options = LearnedOptions { streams, segment_blocks: plan.shape.segment_blocks, open_cost };
@@ -148,7 +149,6 @@ impl Group {
     }
 }
 
-/// Runs a placement with a victim rule and checkpoints.
 /// Time of a trace, counted in blocks that members take. It begins with the first arrival: what comes before (a fill) took none.
 #[derive(Default)]
 struct Clock {
@@ -172,6 +172,23 @@ impl Clock {
         (self.placed, self.runs) = (placed, true);
     }
 
+    /// Something that is no write.
+    fn pass<P: Placement>(&mut self, log: &mut Log<P>, operation: Operation, idle_free: u32) {
+        match operation {
+            Operation::Arrival { after, reads } => self.arrive(log, after, reads, idle_free),
+            Operation::Pause { blocks } => log.idle(blocks, idle_free),
+            other => log.apply(other),
+        }
+    }
+
+    /// How far members were behind at most.
+    fn finish<P: Placement>(&mut self, log: &Log<P>) -> u64 {
+        if self.runs {
+            self.take(log);
+        }
+        self.behind
+    }
+
     /// A request comes: what is left of the time before it is a pause.
     fn arrive<P: Placement>(&mut self, log: &mut Log<P>, after: u32, reads: u32, idle_free: u32) {
         self.take(log);
@@ -188,6 +205,7 @@ impl Clock {
     }
 }
 
+/// Runs a placement with a victim rule and checkpoints.
 ///
 /// # Errors
 /// As [`run`].
@@ -209,17 +227,9 @@ pub(super) fn drive<P: Placement>(
     for operation in operations {
         let (mut block, mut left) = match operation {
             Operation::Write { block, count } => (block, count),
-            Operation::Trim { .. } => {
-                writes.flush(&mut log).apply(operation);
-                continue;
-            }
-            Operation::Pause { blocks } => {
-                writes.flush(&mut log).idle(blocks, plan.idle_free);
-                continue;
-            }
             Operation::Flush | Operation::Durable => continue,
-            Operation::Arrival { after, reads } => {
-                clock.arrive(writes.flush(&mut log), after, reads, plan.idle_free);
+            other => {
+                clock.pass(writes.flush(&mut log), other, plan.idle_free);
                 continue;
             }
         };
@@ -252,11 +262,8 @@ pub(super) fn drive<P: Placement>(
         }
     }
     writes.flush(&mut log);
+    outcome.behind_blocks = clock.finish(&log);
     outcome.steady_counts = log.counts().since(steady.unwrap_or_default());
-    if clock.runs {
-        clock.take(&log);
-        outcome.behind_blocks = clock.behind;
-    }
     outcome.counts = Counts { longest_wait: waited.max(log.counts().longest_wait), ..log.counts() };
     outcome.whole = outcome.counts.waf();
     outcome.steady = outcome.steady_counts.waf();
