@@ -197,6 +197,49 @@ fn a_volume_of_a_size_has_cold_data() {
 }
 
 /// The client test by its trace is the client test of the laboratory.
+#[test]
+fn gains_are_those_of_the_source_and_of_ones_own_drives() {
+    let world = World::new();
+    let report = json(&world, "plan gain");
+    assert_eq!(report["schema"], "windrow/plan-gain/1");
+    let found: Vec<String> = report["rows"].as_array().unwrap().iter().map(|row| format!("{:.2}", row["gain"].as_f64().unwrap())).collect();
+    // The 2014 paper: four to seven times, and twelve to eighteen.
+    assert_eq!(found, ["4.66", "12.42", "6.68", "17.81"]);
+    // 4 / 2, two writes instead of one for each of nine of ten, four fifths used.
+    let own = json(&world, "plan gain --drive-wear 4 --cleaning 2 --usable 80% --topology 5 --drives 10");
+    assert!((own["rows"][0]["gain"].as_f64().unwrap() - 2.0 * 2.0 * 0.9 / 0.8).abs() < 1e-9, "{own}");
+    assert!(world.succeeds("plan gain").contains("17.81 times"));
+    refused(&world, "plan gain --drives 2 --topology 6", "WR-PLAN-002", "2 drives");
+}
+
+/// `smartctl` asks drives. Here it is a script, and the drive a device that there is everywhere.
+#[test]
+fn a_drive_is_asked_with_smartctl() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new();
+    let bin = world.file("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let smartctl = |script: &str| {
+        let path = bin.join("smartctl");
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let asked = || world.command("plan smart /dev/null -o json").env("PATH", format!("{}:/usr/bin:/bin", bin.display())).output().unwrap();
+    let error = |output: &std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    // Without it.
+    let output = world.command("plan smart /dev/null").env("PATH", &bin).output().unwrap();
+    assert!(output.status.code() == Some(4) && error(&output).contains("smartctl does not run") && error(&output).contains("install smartmontools"));
+    // A status of 64 is an entry in the drive's log of errors: that is no failure to ask it.
+    let says = r#"{"model_name":"A drive","user_capacity":{"bytes":1000000000000},"nvme_smart_health_information_log":{"percentage_used":5,"data_units_written":200000000,"power_on_hours":8760}}"#;
+    smartctl(&format!("[ \"$*\" = \"-j -a /dev/null\" ] || exit 1\necho '{says}'\nexit 64"));
+    let output = asked();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", error(&output)));
+    assert_eq!((&report["health"]["model"], &report["health"]["used_percent"]), (&"A drive".into(), &5.into()));
+    smartctl(r#"echo '{"smartctl":{"messages":[{"string":"Permission denied","severity":"error"}]}}'; exit 2"#);
+    let output = asked();
+    assert!(output.status.code() == Some(4) && error(&output).contains("cannot ask /dev/null how it is: Permission denied"), "{}", error(&output));
+}
+
 /// A trace of bursts: a thousand blocks in a second, then a minute of nothing. What can be moved in a pause is a matter of times, rate and scale.
 #[test]
 fn a_replay_in_time_cleans_in_the_pauses_of_the_trace() {
@@ -234,7 +277,7 @@ fn a_replay_in_time_cleans_in_the_pauses_of_the_trace() {
     let text = world.succeeds("replay b.csv --fill --segment 128K --spare 20% --policy none --idle-cleaning 0,12 --report b.html");
     assert!(text.contains("in pauses up to 12 free segments") && text.contains("times: 2341 s of trace, 100000 blocks"), "{text}");
     let page = std::fs::read_to_string(world.file("b.html")).unwrap();
-    assert!(page.contains("Cleaning in pauses: none+greedy/1 at 20 %") && page.contains("What users wait for"));
+    assert!(page.contains("Cleaning in pauses: none+greedy/1 at 20 %") && page.contains("What users wait for: none+greedy/1 at 20 %"));
     std::fs::write(world.file("still.txt"), "W 0 8\nW 8 8\n").unwrap();
     refused(&world, "replay still.txt --format jesd219 --segment 4K --spare 50% --idle-cleaning 1", "WR-BENCH-001", "no times");
     refused(&world, "replay b.csv --mode engine --idle-cleaning 1", "WR-BENCH-001", "--mode model");

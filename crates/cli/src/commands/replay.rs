@@ -118,10 +118,13 @@ struct Line {
 }
 
 impl Line {
-    /// The policy, and how much is cleaned in pauses if that is asked for.
+    /// The policy, and how many segments pauses leave free if that is asked for; short enough to stand below a bar.
     fn name(&self) -> String {
-        let pauses = self.cleaning.as_ref().map(|cleaning| format!(", {}", cleaning.name()));
-        self.policy.clone() + &pauses.unwrap_or_default()
+        match self.cleaning.as_ref().map(|cleaning| cleaning.idle_free) {
+            None => self.policy.clone(),
+            Some(0) => format!("{}, on demand", self.policy),
+            Some(free) => format!("{}, {free} free", self.policy),
+        }
     }
 }
 

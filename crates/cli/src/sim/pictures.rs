@@ -226,9 +226,12 @@ pub fn add_pauses(report: Report, lines: &[Burst], policy: &str, file: &str) -> 
         let groups = lines.iter().zip(&names).map(|(line, name)| Group::new(name.clone(), [value(line)]));
         Bars::new(title, about, "free segments that pauses clean up to", y, &[policy]).with_all(groups).picture()
     };
-    let costs = bars("What cleaning in pauses costs", "Bars of write amplification by how much is cleaned in pauses.", waf_axis(), |line| line.steady);
+    let costs =
+        bars(&format!("What cleaning in pauses costs: {policy}"), "Bars of write amplification by how much is cleaned in pauses.", waf_axis(), |line| {
+            line.steady
+        });
     let waits = bars(
-        "What users wait for",
+        &format!("What users wait for: {policy}"),
         "Bars of blocks that are moved while users wait, for each block they write, by how much is cleaned in pauses.",
         Axis::new("blocks moved in the way, per write", Unit::Number).from(0.0),
         |line| line.in_the_way,
