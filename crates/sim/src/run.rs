@@ -342,16 +342,17 @@ impl Run {
         if cycle.returns {
             self.return_members();
         }
-        if cycle.replaces && self.start_works() {
-            self.replace_member()?;
-        }
+        let was_shown = cycle.replaces && self.start_works() && self.replace_member()?;
         if cycle.slots_rot {
             self.rot_slots();
         }
         if cycle.foreign_host && self.owned {
             self.refuse_foreign_host()?;
         }
-        if cycle.blocks > 0 && !self.devices.ids.is_empty() {
+        // (A read-only start may show what has no promise, and puts it on record nowhere: a device that left now could take it along. Seed 9600747.)
+        if was_shown {
+            self.devices.ambush = None;
+        } else if cycle.blocks > 0 && !self.devices.ids.is_empty() {
             self.devices_before_start()?;
         }
         for count in &cycle.cut_starts {

@@ -40,7 +40,7 @@ pub(super) struct Devices {
     /// A device as it was at some start.
     old: Option<(MemberId, VirtualMember)>,
     /// The power goes when this device has failed and its loss is being put on record; then it is there again, and the others are not.
-    ambush: Option<MemberId>,
+    pub(super) ambush: Option<MemberId>,
     /// What the log had when the power went.
     log: u64,
     /// The next start gives the journal up.

@@ -13,6 +13,9 @@ use windrow_layout::superblock::{LABEL_BYTES, LABEL_OFFSET, SLOT_BYTES, SLOT_COU
 use windrow_random::Rng;
 use windrow_units::MemberId;
 
+/// Requests that wait for an answer when no more trims are sent: far below what may wait in the engine.
+const TRIMS_WAITING: usize = 256;
+
 /// State of removals.
 #[derive(Debug)]
 pub(super) struct Removal {
@@ -85,6 +88,10 @@ impl Run {
                 self.removal.begun -= 1;
                 self.removal.refused += 1;
                 self.removal.trims = if self.removal.trims == 0 { 200 } else { self.removal.trims - 1 };
+                // (Where a write waits for a member that answers nothing for long, those before still wait behind it: more than may wait are refused. Seed 9601719.)
+                if self.world.unanswered() >= TRIMS_WAITING {
+                    return Ok(());
+                }
                 let volumes: Vec<_> = self.world.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64)).collect();
                 for (id, blocks) in volumes.into_iter().filter(|(_, blocks)| *blocks > 0) {
                     let first = self.removal.rng.below(blocks);

@@ -9,9 +9,9 @@ use windrow_io::{BufPool, MemberIo};
 use windrow_units::{MemberId, Uuid};
 
 impl Run {
-    /// Replaces a member, an ailing one if there is one. Sometimes the power goes in the middle.
-    pub(super) fn replace_member(&mut self) -> Result<(), Violation> {
-        let Some((member, was_healthy)) = self.replaced() else { return Ok(()) };
+    /// Replaces a member, an ailing one if there is one. Sometimes the power goes in the middle. True if a read-only start has shown what there is.
+    pub(super) fn replace_member(&mut self) -> Result<bool, Violation> {
+        let Some((member, was_healthy)) = self.replaced() else { return Ok(false) };
         let device = VirtualMember::new(self.world.members.member(member).size(), self.scenario.discard_fill);
         let ailment = *self.world.members.ailment_mut(member);
         let old = self.world.members.exchange(member, device);
@@ -32,24 +32,25 @@ impl Run {
             self.world.members.exchange(member, old);
             *self.world.members.ailment_mut(member) = ailment;
             (self.world.ailing, self.curable) = before;
-            return Ok(());
+            return Ok(false);
         }
         // What is on the new device is right as far as it is there: a rebuild puts it right.
         self.curable.insert(member);
         self.clean = false;
         if self.world.members.is_cut() {
             self.cut_power();
-            return Ok(());
+            return Ok(false);
         }
         self.world.members.set_countdown(None);
         if let Err(error) = result {
             return Err(Violation::new(Broken::Open, format!("member {member} can not be replaced: {error}")));
         }
         self.replaced += 1;
-        if was_healthy && self.rng.chance(500) {
+        let plugs_in = was_healthy && self.rng.chance(500);
+        if plugs_in {
             self.refuse_old_device(member, old)?;
         }
-        Ok(())
+        Ok(plugs_in)
     }
 
     /// Whom to replace, and if it was healthy.
