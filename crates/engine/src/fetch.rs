@@ -29,7 +29,7 @@ pub(crate) enum FetchGoal {
     Read { read: u32, part: u32 },
     /// Edge `edge` of a read-modify-write, which is packed.
     Edge { write: u32, edge: u32, packed: Option<Piece> },
-    /// Shared content that a block is compared with.
+    /// Shared content that blocks are compared with.
     Compare { at: u32 },
     /// A page of the index of deduplication; `urgent`: blocks that are written wait for it.
     IndexPage { at: u32, urgent: bool },
@@ -314,7 +314,7 @@ impl Engine {
                 let bytes = fetched.ok().and_then(|bytes| self.unpacked(bytes, packed));
                 self.edge_read(write, edge, bytes);
             }
-            FetchGoal::Compare { at } => self.compared(at, fetched.ok()),
+            FetchGoal::Compare { at } => self.contents_read(at, fetched),
             FetchGoal::IndexPage { at, .. } => self.index_page_read(at, fetched.ok()),
             FetchGoal::CleanEnd { victim, batch_row, part } => self.clean_end_read(victim, batch_row, part, fetched.ok(), out),
             FetchGoal::CleanRun { victim, run } => self.clean_run_read(victim, run, fetched.ok(), out),

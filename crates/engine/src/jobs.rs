@@ -4,6 +4,7 @@
 //! results back in order itself; drivers may run jobs in any order on any thread.
 
 use crate::api::WrittenBytes;
+use crate::dedup::CompareWork;
 use crate::examine::ExamineWork;
 use crate::piece::{Piece, units_of};
 use crate::reconstruct::{rebuild, search};
@@ -27,6 +28,7 @@ pub(crate) enum Work {
     Unpack(Box<crate::read::UnpackWork>),
     Reduce(Box<ReduceWork>),
     Print(Box<PrintWork>),
+    Compare(Box<CompareWork>),
     Repack(Box<crate::clean::RepackWork>),
 }
 
@@ -42,6 +44,7 @@ impl Job {
             Work::Unpack(work) => work.run(),
             Work::Reduce(work) => work.run(),
             Work::Print(work) => work.run(),
+            Work::Compare(work) => work.run(),
             Work::Repack(work) => work.run(),
         }
     }
@@ -57,6 +60,7 @@ impl Job {
             Work::Unpack(work) => work.bytes(),
             Work::Reduce(work) => work.bytes(),
             Work::Print(work) => work.bytes(),
+            Work::Compare(work) => work.bytes(),
             Work::Repack(work) => work.bytes(),
         }
     }

@@ -216,6 +216,7 @@ impl Engine {
             jobs::Work::Unpack(work) => self.part_unpacked(*work, out),
             jobs::Work::Reduce(work) => self.reduced(*work),
             jobs::Work::Print(work) => self.printed(*work),
+            jobs::Work::Compare(work) => self.compared(*work),
             jobs::Work::Repack(work) => self.repacked(*work),
         }
     }

@@ -18,8 +18,9 @@ use windrow_layout::map_entry::{BlockState, MapEntry};
 use windrow_reduce::Codecs;
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, FULL_BLOCK_UNITS, Lba, MemberId, PLACE_UNIT, Place, PlaceCodec, SegmentId, VolumeId};
 
+/// Blocks that are read together.
 #[derive(Debug)]
-struct Run {
+pub(crate) struct Run {
     first: Lba,
     segment: SegmentId,
     /// Number in the segment of the data block in its first row.
@@ -28,7 +29,7 @@ struct Run {
     row: u32,
     rows: u32,
     batch_end: u32,
-    pieces: Vec<Piece>,
+    pub(crate) pieces: Vec<Piece>,
 }
 
 impl Run {
@@ -36,7 +37,7 @@ impl Run {
         self.pieces.first().is_some_and(Piece::is_packed)
     }
 
-    fn spec(self, goal: FetchGoal) -> FetchSpec {
+    pub(crate) fn spec(self, goal: FetchGoal) -> FetchSpec {
         FetchSpec { segment: self.segment, column: self.column, row: self.row, rows: self.rows, pieces: self.pieces, goal, singly: false }
     }
 }
@@ -89,8 +90,9 @@ impl UnpackWork {
     }
 }
 
+/// A part of what is asked for: there already, or to be fetched.
 #[derive(Debug)]
-enum Part {
+pub(crate) enum Part {
     Ready(Payload),
     Fetch(Run),
 }
@@ -194,7 +196,7 @@ impl Engine {
         parts.push(Part::Ready(constant.slice(0, BLOCK_SIZE)));
     }
 
-    fn push_mapped(&self, lba: Lba, entry: MapEntry, parts: &mut Vec<Part>) {
+    pub(crate) fn push_mapped(&self, lba: Lba, entry: MapEntry, parts: &mut Vec<Part>) {
         let segment = self.codec.segment(entry.place());
         let block = self.codec.block(entry.place());
         let (column, row, batch_end) = self.locate_block(segment, block);

@@ -168,6 +168,26 @@ fn both_directions_are_refused_with_figures() {
     assert_eq!(machine.engine.status().properties.reduction, Reduction::Spare);
 }
 
+/// An empty pool that has room for its map and its reserve with `spare`, but not for those of `capacity`: it is refused, says why, and stays as it was.
+#[test]
+fn a_pool_too_small_for_the_larger_map_is_refused() {
+    let mut machine = Machine::with_rows(Redundancy::Single, 4, 4, 8, 16);
+    let volume = machine.volume(256 * MIB);
+    let before = machine.engine.status();
+    let why = match set(&mut machine, Reduction::Capacity) {
+        Some(Err(ControlError::NoSpace(why))) => why,
+        other => panic!("{} usable: {other:?}", before.plan.usable_bytes),
+    };
+    assert!(why.contains("32 segments fit, 33 are needed"), "{why}");
+    let after = machine.engine.status();
+    assert_eq!((after.properties, after.plan.usable_bytes), (before.properties, before.plan.usable_bytes), "nothing changed");
+    assert_eq!(machine.memory.superblock().features.incompatible & Features::CAPACITY, 0, "older software may still open it");
+    assert!(put(&mut machine, volume, 0, &block(4096, 1)));
+    let mut machine = machine.crash();
+    assert_eq!(machine.engine.status().properties.reduction, Reduction::Spare);
+    assert!(put(&mut machine, volume, 1, &block(4096, 2)));
+}
+
 /// Shared content is charged once, and a reference nothing; but each overwrite of a reference needs a whole block.
 #[test]
 fn shared_content_is_charged_once() {

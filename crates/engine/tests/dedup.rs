@@ -577,6 +577,40 @@ fn a_first_flush_keeps_what_has_become_a_reference_in_the_open_batch() {
     verify(&mut machine.crash(), volume, 10, &[1], "after a crash");
 }
 
+/// What was written one after the other lies together: when it comes again, it is read together to be compared.
+#[test]
+fn neighbours_are_compared_by_one_read() {
+    let (mut machine, volume) = pool(Dedup::Verify);
+    machine.command(Control::VolumeCompression { volume, compression: Compression::Lz4 });
+    let numbers: Vec<u64> = (0..30).collect();
+    write(&mut machine, volume, 0, &numbers);
+    rest(&mut machine, volume);
+    machine.held = Some(Vec::new());
+    write(&mut machine, volume, 100, &numbers);
+    let reads: Vec<usize> =
+        machine.held.iter().flatten().filter_map(|command| if let MemberOp::Read { buf, .. } = &command.op { Some(buf.len()) } else { None }).collect();
+    assert!(reads.len() <= 5, "one for each column, and one where packed blocks begin in the middle of one: {reads:?}");
+    assert!(reads.iter().sum::<usize>() < 22 * 4096, "15 whole blocks, and 15 packed into less than four: {reads:?}");
+    machine.release();
+    assert_eq!(rest(&mut machine, volume).dedup.sums.found, 30);
+    verify(&mut machine, volume, 100, &numbers, "compared");
+}
+
+/// Of what is read together a part is lost: nothing refers to that, and nobody is given anything wrong.
+#[test]
+fn what_is_lost_among_neighbours_is_stored_anew() {
+    let (mut machine, volume) = pool(Dedup::Verify);
+    let numbers: Vec<u64> = (0..30).collect();
+    write(&mut machine, volume, 0, &numbers);
+    rest(&mut machine, volume);
+    let (segment, row, _) = machine.memory.headers().into_iter().find(|(_, _, header)| header.stream.0 == 0).expect("a batch of users");
+    machine.memory.overwrite(segment, row + 2..row + 3, 0x77);
+    write(&mut machine, volume, 100, &numbers);
+    let sums = rest(&mut machine, volume).dedup.sums;
+    assert!(sums.compared == 30 && sums.mismatched > 0, "{sums:?}");
+    verify(&mut machine, volume, 100, &numbers, "beside what is lost");
+}
+
 /// A write of a part of a block found its content lost and failed; the client wrote the whole block again, and that became a reference to what was lost.
 #[test]
 fn content_that_an_unaligned_write_could_not_read_is_not_shared_any_more() {

@@ -7,6 +7,7 @@ mod checksum;
 mod fill;
 mod pack;
 mod print;
+mod same;
 mod zstd;
 
 pub use checksum::{checksum, copy_and_checksum};

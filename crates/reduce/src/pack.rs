@@ -6,6 +6,7 @@
 //! last byte   1..=16 LZ4   17..=32 zstd   33..=48 LZ4, and zstd has been tried and was not worth it   (number of filling bytes: the rest modulo 16, 0 is 16)
 //! ```
 
+use crate::same::is_lz4_of;
 use crate::zstd::{LEVEL, LEVEL_COLD, Zstd};
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -187,6 +188,15 @@ impl Codecs {
             Some((Made::Zstd, packed)) => self.with(|packer| packer.unpack_zstd(packed, out)),
             Some((Made::Lz4 | Made::Lz4Final, packed)) => unpack(packed, out),
         }
+    }
+
+    /// True if `stored`, whole or packed, is this block; `None` if it does not unpack. `room` has the length of the block, and holds anything then.
+    pub fn is_of(&self, stored: &[u8], block: &[u8], room: &mut [u8]) -> Option<bool> {
+        if stored.len() == block.len() {
+            return Some(stored == block);
+        }
+        let is_same = matches!(Made::of(stored), Some((Made::Lz4 | Made::Lz4Final, packed)) if is_lz4_of(packed, block));
+        if is_same { Some(true) } else { self.unpack_stored(stored, room).then(|| room == block) }
     }
 }
 
