@@ -202,7 +202,7 @@ impl Engine {
                 name: v.record.name.clone(),
                 size_bytes: v.record.size_bytes,
                 mapped_bytes: v.map.mapped_blocks * BLOCK_BYTES,
-                read_only: v.record.read_only,
+                read_only: self.read_only || v.record.read_only,
                 sync: v.record.sync,
                 compression: v.record.compression,
                 dedup: v.record.dedup,

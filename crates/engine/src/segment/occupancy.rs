@@ -21,7 +21,8 @@ impl Segments {
     /// What the segments hold.
     pub fn occupancy(&self, zones: &ZoneMap) -> Occupancy {
         let mut sum = Occupancy::default();
-        for (id, s) in zones.segments().zip(&self.table).filter(|(_, s)| s.state.is_in_use()) {
+        // (The segments of a layout that is gone have no zone any more, and the table still has their places.)
+        for (id, s) in zones.segments().map(|id| (id, &self.table[id.index()])).filter(|(_, s)| s.state.is_in_use()) {
             let shape = zones.shape(id);
             sum.physical_bytes += shape.extent_bytes() * u64::from(shape.width);
             let is_closed = matches!(s.state, SegmentState::Sealed | SegmentState::Cleaning | SegmentState::Aside);

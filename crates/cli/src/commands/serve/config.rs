@@ -2,11 +2,15 @@
 
 use crate::values::Size;
 use serde::Deserialize;
+use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_nbd::Listen;
+
+/// Largest file that is read, in bytes.
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
 /// Its content, parsed.
 #[derive(Debug, Default)]
@@ -50,7 +54,13 @@ impl Config {
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let failure =
             |why: String| Failure::new(id::USAGE, format!("cannot use the configuration file {}", path.display()), why).remedy("see `windrow serve --help`");
-        let text = std::fs::read_to_string(path).map_err(|error| failure(error.to_string()))?;
+        let mut text = String::new();
+        let file = std::fs::File::open(path).map_err(|error| failure(error.to_string()))?;
+        // (Without a bound `/dev/zero` would be read until memory ends.)
+        file.take(CONFIG_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| failure(error.to_string()))?;
+        if text.len() as u64 > CONFIG_BYTES_MAX {
+            return Err(failure(format!("it is larger than {CONFIG_BYTES_MAX} bytes")));
+        }
         Self::parse(&text).map_err(failure)
     }
 
@@ -78,6 +88,12 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_without_end_is_refused() {
+        let error = Config::read(Path::new("/dev/zero")).unwrap_err();
+        assert!(error.to_string().contains("larger than 1048576 bytes"), "{error}");
+    }
 
     #[test]
     fn a_file_is_read_and_mistakes_are_named() {
