@@ -52,8 +52,14 @@ fn a_drive_that_was_unplugged_is_rebuilt_when_it_is_back() {
     drop(client);
     assert!(server.stop());
     std::fs::rename(world.file("m2"), world.file("elsewhere")).expect("unplugged");
-    let server = world.serve("");
+    // Nothing fails in such a start, and all the same somebody has to hear of it.
+    let server = world.serve("--event-command cat>>events");
     assert_eq!((member_state(&world, 2).as_str(), world.run("pool status tank --exit-code").status.code()), ("missing", Some(1)));
+    let end = Instant::now() + Duration::from_secs(30);
+    while !std::fs::read_to_string(world.file("events")).is_ok_and(|events| events.contains("\"event\":\"member_missing\",\"member\":2")) {
+        assert!(Instant::now() < end, "no event: {:?}", std::fs::read_to_string(world.file("events")));
+        std::thread::sleep(Duration::from_millis(50));
+    }
     let mut client = server.client();
     fill(&mut client, 10, 2);
     drop(client);

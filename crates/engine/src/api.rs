@@ -279,6 +279,11 @@ pub enum Notice {
         /// Its last error.
         error: String,
     },
+    /// A member was not there when the pool was opened; the pool goes on without it. Told by the host.
+    MemberMissing {
+        /// Which.
+        member: MemberId,
+    },
     /// A member was taken out of service by the administrator.
     MemberOffline {
         /// Which.

@@ -95,7 +95,7 @@ fn level(notice: &Notice) -> Level {
         Notice::MemberRebuilt { .. } | Notice::ScrubEnded { wrong_blocks: 0, lost_blocks: 0, damaged_batches: 0 } => Level::Info,
         Notice::ScrubEnded { lost_blocks: 0, damaged_batches: 0, .. } => Level::Warning,
         Notice::Repaired { .. } | Notice::MemberSlow { .. } | Notice::MemberRebuilding { .. } | Notice::MemberOffline { .. } => Level::Warning,
-        Notice::Filling { .. } | Notice::Overcommitted { .. } | Notice::MapFull { .. } => Level::Warning,
+        Notice::MemberMissing { .. } | Notice::Filling { .. } | Notice::Overcommitted { .. } | Notice::MapFull { .. } => Level::Warning,
         Notice::ScrubEnded { .. } | Notice::MemberFailed { .. } | Notice::Stopped { .. } => Level::Error,
         Notice::Unrecoverable { .. } | Notice::UnrecoverableReference { .. } | Notice::UnnamedReferences { .. } => Level::Error,
     }

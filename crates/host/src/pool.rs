@@ -174,6 +174,9 @@ impl Pool {
             steward,
             threads: Mutex::new(None),
         };
+        // Nothing failed, so nobody else would tell that there is less redundancy than there should be.
+        let missing = status.members.iter().filter(|slot| slot.state == "missing");
+        missing.for_each(|slot| inner.notifier.notify(Notice::MemberMissing { member: slot.member }));
         let pool = Self(Arc::new(inner));
         pool.start_threads(reaper, options.spare_patience).map_err(failure)?;
         Ok(pool)

@@ -14,9 +14,9 @@
 
 use crate::batch::{BatchError, DecodedEntry, PayloadInfo, TableReader, TableWriter};
 use crate::bytes::{put, u8_at, u16_at, u32_at, u64_at, uuid_at};
+use crate::hash::xxh3_64_with_seed;
 use serde::Serialize;
 use windrow_units::{BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, JOURNAL_CHUNK_MAX, Order, PoolUuid, Seq};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// First bytes of a record.
 pub const RECORD_MAGIC: [u8; 8] = *b"WNDRWJRN";

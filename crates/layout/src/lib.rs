@@ -10,6 +10,7 @@
 pub mod batch;
 mod bytes;
 pub mod checkpoint;
+mod hash;
 pub mod index_page;
 pub mod journal;
 pub mod map_entry;

@@ -8,9 +8,9 @@ use super::plan::{BatchPlan, PayloadPlaces, head_blocks_for, table_capacity};
 use super::table::{TableReader, TableWriter};
 use super::{BatchError, BatchHeader, Entry, FOOTER_BYTES, HEADER_BYTES};
 use crate::bytes::{is_zero, put, u8_at, u16_at, u32_at, u64_at, uuid_at};
+use crate::hash::xxh3_64_with_seed;
 use crate::{SHAPE_BYTES, put_shape, shape_at};
 use windrow_units::{BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, MAX_STREAMS, Order, PoolUuid, SegmentId, Seq, StreamId};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// First bytes of a header.
 pub const HEADER_MAGIC: [u8; 8] = *b"WNDRWBAT";

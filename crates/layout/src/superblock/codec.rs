@@ -19,9 +19,9 @@
 use super::*;
 use crate::bytes::{name_at, put, put_name, u8_at, u16_at, u32_at, u64_at, uuid_at};
 use crate::checkpoint::pointer_at;
+use crate::hash::{xxh3_64, xxh3_64_with_seed};
 use crate::{put_shape, shape_at};
 use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, MAX_MEMBERS, Place, PlaceCodec};
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 // Offsets of the fixed part.
 const CHECKSUM: usize = 8;

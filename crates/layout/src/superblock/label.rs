@@ -7,8 +7,8 @@
 
 use super::{FORMAT_VERSION, LABEL_BYTES, LABEL_MAGIC, Label, SuperblockError};
 use crate::bytes::{name_at, put, put_name, u8_at, u32_at, u64_at, uuid_at};
+use crate::hash::xxh3_64;
 use windrow_units::{MAX_MEMBERS, MemberId};
-use xxhash_rust::xxh3::xxh3_64;
 
 const CHECKSUM: usize = 16;
 const VERSION: usize = 24;

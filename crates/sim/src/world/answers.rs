@@ -104,7 +104,7 @@ impl World {
                 ensure!(self.stopping || self.model.lenient, Error, "within redundancy, but: {notice:?}");
             }
             Notice::Filling { .. } | Notice::MapFull { .. } | Notice::ScrubEnded { .. } | Notice::MemberSlow { .. } | Notice::MemberNotSlow { .. } => {}
-            Notice::MemberRebuilding { .. } | Notice::MemberRebuilt { .. } | Notice::MemberOffline { .. } => {}
+            Notice::MemberRebuilding { .. } | Notice::MemberRebuilt { .. } | Notice::MemberOffline { .. } | Notice::MemberMissing { .. } => {}
             Notice::Grown { .. } | Notice::Leaving { .. } | Notice::Restriped | Notice::Overcommitted { .. } => {}
             Notice::Removed { member, .. } => self.gone.push(*member),
         }
