@@ -47,7 +47,7 @@ fn a_rebuild_that_leaves_a_column_out_is_noticed() {
 #[test]
 fn beyond_redundancy_a_batch_of_seeds_gives_right_bytes_or_errors() {
     let options = RunOptions { beyond: true, ..QUICK };
-    let runs: Vec<_> = (0..40).map(|seed| run_seed(seed, &options)).collect();
+    let runs: Vec<_> = (0..100).map(|seed| run_seed(seed, &options)).collect();
     let failed: Vec<String> = runs.iter().filter_map(|run| run.violation.as_ref().map(|violation| format!("seed {}: {violation}", run.seed))).collect();
     assert!(failed.is_empty(), "{}", failed.join("\n"));
     let (started, refused, lost) = runs.iter().map(|run| run.beyond).fold((0, 0, 0), |sum, run| (sum.0 + run.started, sum.1 + run.refused, sum.2 + run.lost));
