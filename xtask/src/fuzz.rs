@@ -168,9 +168,9 @@ impl Running {
     fn ended(&mut self) -> Result<Option<Result<u64, String>>, String> {
         let Some(status) = self.child.try_wait().map_err(|error| error.to_string())? else {
             if !self.asked && self.used_s() >= self.seconds {
-                // libFuzzer then prints its figures and ends well.
-                let mut ask = Command::new("kill");
-                ask.args(["-USR1", &self.child.id().to_string()]);
+                // libFuzzer then prints its figures and ends well. (The shell has `kill` itself; the program of that name is not on every machine.)
+                let mut ask = Command::new("sh");
+                ask.args(["-c", &format!("kill -USR1 {}", self.child.id())]);
                 self.asked = tools::succeeds(ask);
             }
             if Instant::now() < self.late {

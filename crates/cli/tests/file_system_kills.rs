@@ -67,7 +67,8 @@ impl Work {
                 noted.store(number + 1, Ordering::SeqCst);
             }
         });
-        let more = ["--rw=randrw", "--size=6m", "--direct=1", "--fsync=16", "--verify_backlog=32", "--time_based", "--runtime=600"];
+        // (As a thread: a job that is a process has a session of its own, and outlives the one that is killed.)
+        let more = ["--thread", "--rw=randrw", "--size=6m", "--direct=1", "--fsync=16", "--verify_backlog=32", "--time_based", "--runtime=600"];
         let told = File::create(&said).expect("a file");
         let churn = fio(files, "churn", &more).stdout(told.try_clone().expect("a file")).stderr(told).spawn().expect("fio starts");
         // A kill before anything was synced would say nothing.

@@ -131,6 +131,13 @@ fn source_rules() {
     assert!(rules(&with(engine, "/// Say \"unsafe\" and std::fs.\nconst S: &str = \"unsafe { std::fs }\";\n"), &good_metadata()).is_empty());
 }
 
+/// A revert left both sides in a document, and nothing noticed.
+#[test]
+fn a_merge_that_was_not_settled_is_found() {
+    finds(&with("docs/architecture.md", "# A\n<<<<<<< HEAD\n"), "error[conflict] docs/architecture.md:2");
+    finds(&with("docs/architecture.md", "# A\n>>>>>>> parent of 1\n"), "error[conflict] docs/architecture.md:2");
+}
+
 #[test]
 fn text_rules() {
     finds(&with("docs/a.md", "[gone](b.md)\n"), "error[links] docs/a.md:1: `b.md` does not exist");

@@ -36,6 +36,9 @@ fn files(tree: &Tree, findings: &mut Findings) {
             continue;
         };
         for (index, line) in text.lines().enumerate() {
+            if line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ") {
+                findings.error("conflict", &file.path, index + 1, "a merge was not settled here");
+            }
             for folder in MACHINE_FOLDERS {
                 // Inside a longer path or an address the same letters mean something else.
                 let absolute = |at: usize| !line[..at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | '}' | '>' | '~'));
