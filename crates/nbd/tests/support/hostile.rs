@@ -392,6 +392,8 @@ fn drain(mut stream: UnixStream) {
             Ok(0) => return,
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::ConnectionReset => return,
+            // The signal by which a fuzzer is asked to end.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => panic!("the server does not close the connection: {error}"),
         }
     }
