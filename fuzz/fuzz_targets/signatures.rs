@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use windrow_device::probe::signature::{Window, find};
 
 /// Larger devices look the same: only their two ends are read.
-const SIZE_MAX: u64 = 3 << 20;
+const SIZE_MAX: u64 = 8 << 20;
 
 fuzz_target!(|input: &[u8]| {
     let [a, b, c, rest @ ..] = input else { return };

@@ -31,7 +31,7 @@ pub struct PoolPlace {
 }
 
 /// How long to try for the members' locks: a daemon that has just ended may still hold them.
-const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+pub const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 
 impl PoolPlace {
     /// The pool `name` at this place.

@@ -10,9 +10,24 @@ use windrow_host::failure::id;
 
 /// Exit code of a command line that cannot be understood.
 const USAGE: u8 = 2;
+/// The same of commands with codes like those of `fsck`, where 2 and 4 have other meanings.
+const USAGE_OF_CHECKS: u8 = 16;
+
+/// Whoever asks for a code that means something must not take a mistyped flag for it: `pool status --exit-code` says 2 of a pool that is stopped.
+fn code(words: &[String]) -> u8 {
+    let begins = |name: &[&str]| words.iter().map(String::as_str).take(name.len()).eq(name.iter().copied());
+    if begins(&["check"]) || begins(&["pool", "scrub"]) {
+        USAGE_OF_CHECKS
+    } else if begins(&["pool", "status"]) && words.iter().any(|word| word == "--exit-code") {
+        crate::FAILED
+    } else {
+        USAGE
+    }
+}
 
 /// Help and version go to standard output as they are; everything else is a failure.
 pub fn tell(error: &clap::Error) -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             crate::output::print(&error.render().to_string());
@@ -21,14 +36,13 @@ pub fn tell(error: &clap::Error) -> ExitCode {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             // The help is the answer to a command that is not finished.
             eprint!("{}", error.render());
-            return ExitCode::from(USAGE);
+            return ExitCode::from(code(&words));
         }
         _ => {}
     }
-    let words: Vec<String> = std::env::args().skip(1).collect();
     let failure = Failure::new(id::USAGE, "wrong usage", reason(&error.render().to_string())).remedy(format!("see `{} --help`", command(&words)));
     Output::new(if wants_json(&words) { Format::Json } else { Format::Text }).failure(&failure);
-    ExitCode::from(USAGE)
+    ExitCode::from(code(&words))
 }
 
 /// The first paragraph, and what the parser thinks was meant.
@@ -69,6 +83,8 @@ mod tests {
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(command(&words("pool create tank --frob")), "windrow pool create");
         assert_eq!(command(&words("frob")), "windrow");
+        assert_eq!((code(&words("pool status --exit-code --frob")), code(&words("pool status --frob"))), (4, 2));
+        assert_eq!((code(&words("check tank --frob")), code(&words("pool scrub --frob")), code(&words("frob check"))), (16, 16, 2));
         assert!(wants_json(&words("pool status -o json")) && !wants_json(&words("pool status -o text")));
     }
 }

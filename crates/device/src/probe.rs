@@ -78,8 +78,10 @@ pub struct ProbeReport {
     pub uses: Vec<Use>,
     /// What it holds.
     pub signatures: Vec<Signature>,
-    /// True if the first mebibyte has a byte that is not zero: data without a known signature, perhaps.
+    /// True if one of its ends (4 MiB at the start, 2 MiB at the end) has a byte that is not zero: data without a known signature, perhaps.
     pub has_data: bool,
+    /// Of so many places between the ends that were read, so many hold something: `(found, read)`.
+    pub samples: (u64, u64),
 }
 
 impl ProbeReport {
@@ -105,6 +107,10 @@ impl ProbeReport {
         if self.signatures.is_empty() && self.has_data {
             lines.push(format!("{path} holds data of an unknown kind, which would be overwritten"));
         }
+        let (found, read) = self.samples;
+        if self.signatures.is_empty() && !self.has_data && found > 0 {
+            lines.push(format!("{path} begins and ends empty, but {found} of {read} places between hold data, which would be overwritten"));
+        }
         lines
     }
 }
@@ -116,7 +122,15 @@ impl ProbeReport {
 /// # Errors
 /// The target exists and cannot be examined or read.
 pub fn probe(path: &Path, own_label: impl FnOnce(&[u8]) -> Option<String>) -> io::Result<ProbeReport> {
-    let mut report = ProbeReport { path: path.to_owned(), target: Target::Missing, size_bytes: 0, uses: Vec::new(), signatures: Vec::new(), has_data: false };
+    let mut report = ProbeReport {
+        path: path.to_owned(),
+        target: Target::Missing,
+        size_bytes: 0,
+        uses: Vec::new(),
+        signatures: Vec::new(),
+        has_data: false,
+        samples: (0, 0),
+    };
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(report),
@@ -143,6 +157,7 @@ pub fn probe(path: &Path, own_label: impl FnOnce(&[u8]) -> Option<String>) -> io
     let window = Window::read(&file)?;
     report.size_bytes = window.size_bytes();
     report.has_data = window.has_data();
+    report.samples = signature::sample(&file, report.size_bytes)?;
     if let Some(description) = window.at(4096, 4096).and_then(own_label) {
         report.signatures.push(Signature { name: description, offset: 4096 });
     }

@@ -1,10 +1,12 @@
 //! `bench recovery`: how long a pool takes to open after a kill at the worst moment.
 //!
 //! 1 A volume of so many blocks is filled and overwritten at random until checkpoints have come and gone, so that their distance is
-//! known. 2 After one more checkpoint it is overwritten on until just before the next is due. 3 The engine is dropped as it stands, with
-//! nothing closed: what its members hold is all that is left, as after SIGKILL. Members that are files are read with `O_DIRECT`, so no page
-//! cache helps. 4 The pool is opened; each phase is timed.
+//! known. 2 After one more checkpoint it is overwritten on until just before the next is due. 3 Members that are files: all this is done by a
+//! process of its own, which is ended with SIGKILL while it writes on. Members in memory: the engine is dropped as it stands, with nothing
+//! closed. What the members hold is all that is left. Files are read with `O_DIRECT`, so no page cache helps. 4 The pool is opened; each
+//! phase is timed.
 
+use crate::context::LOCK_PATIENCE;
 use crate::figures::nanoseconds;
 use crate::load::session::{LoadSpec, run as run_load};
 use crate::output::Output;
@@ -13,11 +15,13 @@ use crate::table::Table;
 use crate::values::Size;
 use clap::Args;
 use serde_json::json;
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windrow_device::queue::Members;
-use windrow_device::{Allocation, FileMember, OpenOptions, create_file_with_progress};
+use windrow_device::{Allocation, FileMember, OpenError, OpenOptions, create_file_with_progress};
 use windrow_engine::RebuildReport;
 use windrow_engine::api::{OpenPhase, OpenReport};
 use windrow_host::failure::{Failure, id};
@@ -30,7 +34,7 @@ use windrow_units::{BLOCK_BYTES, Redundancy};
 #[command(after_help = "Examples:
   windrow bench recovery
   windrow bench recovery --dir /var/tmp
-  windrow bench recovery --dir /var/tmp --blocks 10000000 --redundancy 0 --room 12 --emergency -o json
+  windrow bench recovery --dir /var/tmp --blocks 10000000 --redundancy 5 --room 12 --emergency -o json
 
 The members take about 5 KiB for each block (with redundancy 6; 4.6 KiB with 0). Files are removed afterwards.")]
 pub struct RecoveryArguments {
@@ -52,6 +56,9 @@ pub struct RecoveryArguments {
     /// Measure the emergency rebuild from batches alone as well, its writing included.
     #[arg(long)]
     emergency: bool,
+    /// Internal: the process that is to be killed; its members are in `--dir`.
+    #[arg(long, hide = true, requires = "dir")]
+    until_killed: bool,
 }
 
 /// The least a pool allows.
@@ -65,39 +72,93 @@ struct Bench<'a> {
     arguments: &'a RecoveryArguments,
     spec: ScratchSpec,
     members: Members,
-    _folder: Option<tempfile::TempDir>,
+}
+
+fn cannot_make(folder: &Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(id::MEMBER_OPEN, format!("cannot make members in {}", folder.display()), error)
+}
+
+fn path_of(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("member-{number}"))
+}
+
+/// Makes the members in a folder of their own in `dir`.
+fn make_files(arguments: &RecoveryArguments, dir: &Path) -> Result<tempfile::TempDir, Failure> {
+    let folder = tempfile::Builder::new().prefix("windrow-bench-").tempdir_in(dir).map_err(|error| cannot_make(dir, &error))?;
+    let size = Bench::member_bytes(arguments);
+    let mut progress = Progress::new("making members");
+    for number in 0..arguments.members {
+        let mut show = |bytes| progress.bytes(number * size + bytes, size * arguments.members);
+        create_file_with_progress(&path_of(folder.path(), number), size, Allocation::Preallocate, &mut show).map_err(|error| cannot_make(dir, &error))?;
+    }
+    Ok(folder)
+}
+
+/// Lets another process write, and kills it; returns user bytes since its last checkpoint.
+fn write_and_kill(arguments: &RecoveryArguments, folder: &Path) -> Result<u64, Failure> {
+    let failure = |why: &dyn std::fmt::Display| Failure::new(id::BENCH, "the writing process failed", why);
+    let mut command = Command::new(std::env::current_exe().map_err(|error| failure(&error))?);
+    command.args(["bench", "recovery", "--until-killed", "--dir"]).arg(folder).args(["--redundancy", &arguments.redundancy]);
+    for (flag, value) in [("--blocks", arguments.blocks), ("--members", arguments.members), ("--room", arguments.room)] {
+        command.args([flag, &value.to_string()]);
+    }
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|error| failure(&error))?;
+    let mut line = String::new();
+    let read = child.stdout.take().map_or(Ok(0), |output| BufReader::new(output).read_line(&mut line));
+    // SIGKILL.
+    let killed = child.kill();
+    let status = child.wait().map_err(|error| failure(&error))?;
+    read.and(killed).map_err(|error| failure(&error))?;
+    line.trim().parse().map_err(|_| failure(&format_args!("it ended before it was killed ({status})")))
+}
+
+/// The other process: prepares, says how much it wrote, and writes on. It ends by itself if the first one is gone.
+fn until_killed(bench: &Bench) -> Result<u8, Failure> {
+    let (pool, written, mut seed) = bench.prepare()?;
+    std::thread::spawn(|| {
+        _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        std::process::exit(i32::from(crate::FAILED));
+    });
+    crate::output::print(&format!("{written}\n"));
+    loop {
+        seed += 1;
+        bench.load(&pool, false, 64 * BLOCK_BYTES, seed)?;
+    }
 }
 
 impl<'a> Bench<'a> {
-    fn make(arguments: &'a RecoveryArguments) -> Result<Self, Failure> {
-        let redundant = match arguments.redundancy.as_str() {
+    fn redundant(arguments: &RecoveryArguments) -> usize {
+        match arguments.redundancy.as_str() {
             "0" => 0,
             "5" => 1,
             _ => 2,
-        };
-        let redundancy = [Redundancy::None, Redundancy::Single, Redundancy::Double][redundant];
+        }
+    }
+
+    /// Bytes of each member.
+    fn member_bytes(arguments: &RecoveryArguments) -> u64 {
         let data_bytes = arguments.blocks * BLOCK_BYTES * (100 + arguments.room) / 100;
-        let size = (data_bytes / (arguments.members - redundant as u64)).next_multiple_of(1 << 20) + (16 << 20);
+        (data_bytes / (arguments.members - Self::redundant(arguments) as u64)).next_multiple_of(1 << 20) + (16 << 20)
+    }
+
+    fn of(arguments: &'a RecoveryArguments, members: Members) -> Self {
+        let redundancy = [Redundancy::None, Redundancy::Single, Redundancy::Double][Self::redundant(arguments)];
         let mut spec = ScratchSpec { redundancy, ..ScratchSpec::default() };
         spec.properties.spare_per_mille = SPARE_PER_MILLE;
-        let (members, folder) = match &arguments.dir {
-            None => (ram_members(arguments.members as usize, size)?, None),
-            Some(dir) => {
-                let failure = |error: &dyn std::fmt::Display| Failure::new(id::MEMBER_OPEN, format!("cannot make members in {}", dir.display()), error);
-                let folder = tempfile::Builder::new().prefix("windrow-bench-").tempdir_in(dir).map_err(|error| failure(&error))?;
-                let mut members: Members = Vec::new();
-                let mut progress = Progress::new("making members");
-                for number in 0..arguments.members {
-                    let path = folder.path().join(format!("member-{number}"));
-                    let all = size * arguments.members;
-                    create_file_with_progress(&path, size, Allocation::Preallocate, &mut |bytes| progress.bytes(number * size + bytes, all))
-                        .map_err(|error| failure(&error))?;
-                    members.push(Some(Arc::new(FileMember::open(&path, &OpenOptions::default()).map_err(|error| failure(&error))?)));
-                }
-                (members, Some(folder))
-            }
-        };
-        Ok(Self { arguments, spec, members, _folder: folder })
+        Self { arguments, spec, members }
+    }
+
+    fn in_memory(arguments: &'a RecoveryArguments) -> Result<Self, Failure> {
+        Ok(Self::of(arguments, ram_members(arguments.members as usize, Self::member_bytes(arguments))?))
+    }
+
+    /// On the files that [`make_files`] has made.
+    fn on_files(arguments: &'a RecoveryArguments, folder: &Path) -> Result<Self, Failure> {
+        // The kernel lets go of a killed process's files a little later.
+        let options = OpenOptions { lock_patience: LOCK_PATIENCE, ..OpenOptions::default() };
+        let open = |number| FileMember::open(&path_of(folder, number), &options);
+        let members: Result<Members, _> = (0..arguments.members).map(|number| Ok(Some(Arc::new(open(number)?) as _))).collect();
+        Ok(Self::of(arguments, members.map_err(|error: OpenError| cannot_make(folder, &error))?))
     }
 
     fn start(opened: OpenedPool) -> Result<Pool, Failure> {
@@ -150,8 +211,8 @@ impl<'a> Bench<'a> {
         Ok((report, begin.elapsed()))
     }
 
-    /// Fills, and writes on until just before a checkpoint would be due; returns user bytes written since the last one.
-    fn prepare(&self) -> Result<u64, Failure> {
+    /// Fills, and writes on until just before a checkpoint would be due; returns the pool, user bytes written since the last one, and the last seed.
+    fn prepare(&self) -> Result<(Pool, u64, u64), Failure> {
         let pool = Self::start(scratch_pool(self.members.clone(), &self.spec)?)?;
         let size = daemon::report(&pool)?.capacity.usable_bytes;
         let wanted = self.arguments.blocks * BLOCK_BYTES;
@@ -169,9 +230,7 @@ impl<'a> Bench<'a> {
             seed += 1;
             self.load(&pool, false, bytes, seed)?;
             if daemon::report(&pool)?.counters.checkpoints == checkpoints {
-                // Dropped with everything in flight.
-                drop(pool);
-                return Ok(bytes);
+                return Ok((pool, bytes, seed));
             }
             // It came earlier than the one before; the next distance counts from this one.
             self.until_checkpoint(&pool, &mut seed)?;
@@ -182,8 +241,20 @@ impl<'a> Bench<'a> {
 
 /// Runs it.
 pub fn run(arguments: &RecoveryArguments, output: &Output) -> Result<u8, Failure> {
-    let bench = Bench::make(arguments)?;
-    let written = bench.prepare()?;
+    let (bench, written, _folder) = match &arguments.dir {
+        None => {
+            let bench = Bench::in_memory(arguments)?;
+            // Dropped with everything in flight.
+            let written = bench.prepare()?.1;
+            (bench, written, None)
+        }
+        Some(folder) if arguments.until_killed => return until_killed(&Bench::on_files(arguments, folder)?),
+        Some(dir) => {
+            let folder = make_files(arguments, dir)?;
+            let written = write_and_kill(arguments, folder.path())?;
+            (Bench::on_files(arguments, folder.path())?, written, Some(folder))
+        }
+    };
     let mut marks: Vec<(OpenPhase, Instant)> = Vec::new();
     let opened = reopen_scratch(bench.members.clone(), bench.spec.limits, &mut |phase| marks.push((phase, Instant::now())))?;
     let end = Instant::now();

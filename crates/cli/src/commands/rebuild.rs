@@ -49,9 +49,9 @@ pub fn run(pool: &str, place: &PoolPlace, arguments: &RebuildArguments, output: 
     }
 }
 
-/// Blocks that become I/O errors are a loss as batches are.
+/// Blocks that become I/O errors are a loss as batches are; and where nobody can say what is lost, nobody may say that nothing is.
 fn exit_code(report: &RebuildReport, repair: bool) -> u8 {
-    match (report.losses.is_empty() && report.lost_blocks_total == 0, repair) {
+    match (report.losses.is_empty() && report.lost_blocks_total == 0 && report.unread_checkpoint.is_none(), repair) {
         (true, true) => exit::CORRECTED,
         (true, false) => exit::CLEAN,
         (false, _) => exit::ERRORS_LEFT,
@@ -108,6 +108,14 @@ fn describe(report: &RebuildReport, repair: bool) -> String {
         let first = first.join(", ");
         _ = writeln!(text, "LOST: {} blocks can not be had; reads of them are I/O errors: {first}{more}", report.lost_blocks_total);
     }
+    if let Some(unread) = &report.unread_checkpoint {
+        _ = writeln!(
+            text,
+            "LOST, perhaps more: checkpoint {} can not be read, and {} of the {} orders up to it are in no batch: they were overwritten and cleaned away, or they are lost. \
+             Blocks and whole volumes may be missing of which nothing is said here",
+            unread.id, unread.missing_orders, unread.order.0
+        );
+    }
     match report.checkpoint {
         0 => _ = writeln!(text, "no checkpoint counts: blocks that were trimmed or deleted before may be among them"),
         checkpoint => _ = writeln!(text, "checkpoint {checkpoint} counts, and what is newer"),
@@ -123,7 +131,8 @@ fn describe(report: &RebuildReport, repair: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windrow_units::{Lba, VolumeId};
+    use windrow_engine::UnreadCheckpoint;
+    use windrow_units::{Lba, Order, VolumeId};
 
     /// Blocks became I/O errors, and the exit code said that everything had been put right; the text did not speak of them.
     #[test]
@@ -131,6 +140,10 @@ mod tests {
         let mut report = RebuildReport::default();
         assert_eq!((exit_code(&report, false), exit_code(&report, true)), (exit::CLEAN, exit::CORRECTED));
         assert!(!describe(&report, true).contains("LOST"));
+        report.unread_checkpoint = Some(UnreadCheckpoint { id: 7, order: Order(100), missing_orders: 40 });
+        assert_eq!((exit_code(&report, false), exit_code(&report, true)), (exit::ERRORS_LEFT, exit::ERRORS_LEFT));
+        assert!(describe(&report, true).contains("checkpoint 7 can not be read, and 40 of the 100 orders up to it"));
+        report.unread_checkpoint = None;
         report.lost_blocks = (0..1024).map(|lba| (VolumeId(3), Lba(lba))).collect();
         report.lost_blocks_total = 5000;
         assert_eq!((exit_code(&report, false), exit_code(&report, true)), (exit::ERRORS_LEFT, exit::ERRORS_LEFT));

@@ -93,14 +93,20 @@ impl Findings {
         )
     }
 
+    /// How to connect a client; where the server has gone with its folder, after the same command with `--keep`.
     fn play_on(&self) -> String {
+        let name = self.socket.file_name().unwrap_or_default().to_string_lossy();
+        let (socket, dir) = match self.left_running {
+            Some(_) => (self.socket.display().to_string(), self.dir.display().to_string()),
+            None => (format!("DIR/{name}"), "DIR".to_owned()),
+        };
+        let clients = format!(
+            "nbdinfo --list 'nbd+unix://?socket={socket}'\n             nbdcopy FILE 'nbd+unix:///data?socket={socket}'\n             \
+             qemu-io -f raw 'nbd+unix:///data?socket={socket}'\n             windrow stats demo --control {dir}/demo.control\n"
+        );
         match self.left_running {
-            Some(process) => format!(
-                "\nto play on:  nbdinfo --list 'nbd+unix://?socket={0}'\n             nbdcopy FILE 'nbd+unix:///data?socket={0}'\n             windrow stats demo --control {1}/demo.control\nto end:      kill {process}; rm -r {1}\n",
-                self.socket.display(),
-                self.dir.display()
-            ),
-            None => "run it with --keep to leave the server running and connect a client of your own\n".to_owned(),
+            Some(process) => format!("\nto play on:  {clients}to end:      kill {process}; rm -r {dir}\n"),
+            None => format!("\nto play on:  the same command with --keep leaves the server running and says where (DIR); then\n             {clients}"),
         }
     }
 }

@@ -24,6 +24,8 @@ fn signatures_are_found_where_they_belong() {
     type Writes = &'static [(u64, &'static [u8])];
     const ZFS: [u8; 8] = 0x00ba_b10c_u64.to_le_bytes();
     const ZFS_BIG_ENDIAN: [u8; 8] = 0x00ba_b10c_u64.to_be_bytes();
+    const THIN: [u8; 8] = 27_022_010_u64.to_le_bytes();
+    const CACHE: [u8; 8] = 6_142_003_u64.to_le_bytes();
     const MD: [u8; 4] = [0xfc, 0x4e, 0x2b, 0xa9];
     let cases: &[(&str, Writes)] = &[
         ("XFS", &[(0, b"XFSB")]),
@@ -56,6 +58,30 @@ fn signatures_are_found_where_they_belong() {
         ("qcow2", &[(0, b"QFI\xfb")]),
         ("Intel", &[(SIZE - 1024, b"Intel Raid ISM Cfg Sig. ")]),
         ("DDF", &[(SIZE - 512, &[0xde, 0x11, 0xde, 0x11])]),
+        ("DDF", &[(SIZE - 257 * 512, &[0xde, 0x11, 0xde, 0x11])]),
+        ("Adaptec", &[(SIZE - 512, &[0x37, 0xfc, 0x4d, 0x1e])]),
+        ("JMicron", &[(SIZE - 512, b"JM")]),
+        ("LSI", &[(SIZE - 512, b"$XIDE$")]),
+        ("NVIDIA", &[(SIZE - 1024, b"NVIDIA  ")]),
+        ("Promise", &[(SIZE - 63 * 512, b"Promise Technology, Inc.")]),
+        ("Promise", &[(SIZE - 3087 * 512, b"Promise Technology, Inc.")]),
+        ("Silicon Image", &[(SIZE - 512 + 96, &[0, 0, 0, 0x2f])]),
+        ("VIA", &[(SIZE - 512, &[0x55, 0xaa, 2, 7]), (SIZE - 512 + 50, &[(0x55 + 0xaa + 2 + 7 - 256) as u8])]),
+        ("HighPoint", &[(SIZE - 11 * 512, &[0xf3, 0x16, 0x78, 0x5a])]),
+        ("HighPoint", &[(4608 + 32, &[0xf0, 0x16, 0x78, 0x5a])]),
+        ("DRBD 8", &[(SIZE - 4096 + 60, &[0x83, 0x74, 0x02, 0x6b])]),
+        ("DRBD 9", &[(SIZE - 4096 + 60, &[0x83, 0x74, 0x02, 0x6d])]),
+        ("external metadata of DRBD", &[(60, &[0x83, 0x74, 0x02, 0x6c])]),
+        ("VMFS", &[(2 << 20, &[0x5e, 0xf1, 0xab, 0x2f])]),
+        ("bcachefs", &[(SIZE - (1 << 20) + 24, &[0xc6, 0x85, 0x73, 0xf6, 0x66, 0xce, 0x90, 0xa9, 0xd9, 0x6a, 0x60, 0xcf, 0x80, 0x3d, 0xf7, 0xef])]),
+        ("UFS", &[(8192 + 1372, &[0x54, 0x19, 0x01, 0x00])]),
+        ("UFS", &[(65536 + 1372, &[0x19, 0x54, 0x01, 0x19])]),
+        ("dm-thin", &[(32, &THIN)]),
+        ("dm-cache", &[(32, &CACHE)]),
+        ("Stratis", &[(516, b"!Stra0tis\x86\xff\x02^Arh")]),
+        ("sleeps", &[(4086, b"S1SUSPEND")]),
+        ("dynamic disk", &[(3072, b"PRIVHEAD")]),
+        ("VHD", &[(SIZE - 512, b"conectix")]),
     ];
     for (number, (expected, writes)) in cases.iter().enumerate() {
         let path = blank(&folder, &number.to_string());
@@ -83,6 +109,54 @@ fn boot_code_alone_is_no_partition_table_and_small_files_are_no_problem() {
         let report = probe(&path, |_| None).expect("probe");
         assert_eq!((report.size_bytes, report.signatures.len(), report.has_data), (size as u64, 0, size > 0));
     }
+}
+
+/// A disk whose first sectors were blanked (`wipefs`, a new installation that was broken off) was called empty.
+#[test]
+fn data_between_the_ends_is_told_of() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = blank(&folder, "wiped");
+    let file = std::fs::File::options().write(true).open(&path).expect("open");
+    file.write_all_at(&vec![0xa5; 3 << 20], 8 << 20).expect("write");
+    let report = probe(&path, |_| None).expect("probe");
+    let (found, read) = report.samples;
+    assert!(report.is_free() && !report.has_data && read == 256, "{report:?}");
+    assert!((70..85).contains(&found), "3 of 10 MiB: {found}");
+    assert!(report.lines().len() == 1 && report.lines()[0].contains("places between hold data"), "{:?}", report.lines());
+    file.write_all_at(&[1], SIZE - 1).expect("write");
+    assert!(probe(&path, |_| None).expect("probe").has_data, "the last byte counts");
+}
+
+/// Where the system's own tool is, it must not know of anything that this one misses.
+#[test]
+fn what_blkid_sees_is_seen() {
+    const MARKS: &[(u64, &[u8])] = &[
+        (SIZE - 512, b"$XIDE$"),
+        (SIZE - 63 * 512, b"Promise Technology, Inc."),
+        (SIZE - 11 * 512, &[0xf3, 0x16, 0x78, 0x5a]),
+        (4640, &[0xf0, 0x16, 0x78, 0x5a]),
+        (SIZE - 4096 + 60, &[0x83, 0x74, 0x02, 0x6b]),
+        (2 << 20, &[0x5e, 0xf1, 0xab, 0x2f]),
+        (1 << 20, &[0x0d, 0xd0, 0x01, 0xc0]),
+        (0, b"SnAp"),
+        (0, b"-rom1fs-"),
+        (8192, b"OracleCFS"),
+        (65536, b"ReIsEr4"),
+        (1024, &[0xf5, 0xfc, 0x01, 0xa5]),
+    ];
+    let folder = tempfile::tempdir().expect("folder");
+    let mut seen = 0;
+    for (number, (offset, bytes)) in MARKS.iter().enumerate() {
+        let path = blank(&folder, &format!("mark-{number}"));
+        std::fs::File::options().write(true).open(&path).expect("open").write_all_at(bytes, *offset).expect("write");
+        assert_eq!(names(&path).len(), 1, "{bytes:?} at {offset}");
+        let Ok(output) = Command::new("blkid").args(["-p", "-s", "TYPE", "-o", "value"]).arg(&path).output() else {
+            return eprintln!("SKIPPED: blkid is not here");
+        };
+        seen += usize::from(!output.stdout.is_empty());
+    }
+    eprintln!("blkid names {seen} of {}", MARKS.len());
+    assert!(seen >= 6, "the places are those of blkid: it names {seen}");
 }
 
 #[test]

@@ -26,6 +26,7 @@ use crate::member::{SuperblockWriter, superblock_image};
 use crate::{Control, ControlId, ControlReply, ControlRequest, Engine, Event, Loss, MemberStats, OpenOptions, Outbox};
 use base::{Former, Ground, Start};
 use gather::Gather;
+pub use losses::UnreadCheckpoint;
 use scan::{Scan, scan};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -94,6 +95,8 @@ pub struct RebuiltVolume {
 pub struct RebuildReport {
     /// Number of the checkpoint that it stands on, 0 if none can be read as a whole.
     pub checkpoint: u64,
+    /// The one that it would stand on if all of it could be read. Then nobody knows what is missing of what was in it: more may be lost than is listed here.
+    pub unread_checkpoint: Option<UnreadCheckpoint>,
     /// Segments looked at.
     pub segments: u64,
     /// Batches that count.
@@ -195,12 +198,17 @@ impl Engine {
         // What is in no volume, and content that nobody refers to, is not missed.
         recovered::clear_deleted(&mut tables)?;
         recovered::count_references(&mut tables, journalled.max(accepted));
-        let losses = losses::list(&mut reader, superblock, &found, checkpoint > 0, &tables)?;
+        let mut losses = losses::list(&mut reader, superblock, &found, checkpoint > 0, &tables)?;
+        if let Some(former) = &former {
+            losses::silent(&found, &tables, former, &again, &mut losses);
+        }
+        let is_unread = checkpoint == 0 && !without_checkpoint;
+        let unread_checkpoint = if is_unread { losses::unread_checkpoint(superblock, &found) } else { None };
         if write {
             make_whole(&mut reader, &found)?;
         }
         drop(reader);
-        let mut report = RebuildReport { checkpoint, losses, ..describe(&found, &gather, &tables, accepted) };
+        let mut report = RebuildReport { checkpoint, unread_checkpoint, losses, ..describe(&found, &gather, &tables, accepted) };
         report.lost_blocks.extend(lost);
         report.lost_blocks_total += lost_total;
         if write {
@@ -337,6 +345,7 @@ fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Order)
     });
     RebuildReport {
         checkpoint: 0,
+        unread_checkpoint: None,
         segments: found.written.len() as u64,
         batches: found.streams.iter().map(|s| s.len() as u64).sum(),
         entries: found.streams.iter().flatten().map(|t| u64::from(t.entries)).sum(),

@@ -109,6 +109,12 @@ impl Former {
         self.used.contains(&id)
     }
 
+    /// Stream and last number of what was in it.
+    pub(super) fn last_of(&self, id: SegmentId) -> (u8, Seq) {
+        let former = self.segments.get(id);
+        (former.stream, former.last_seq)
+    }
+
     /// What can not be read of segments in which something is in use is a part of them all the same, batch by batch: payload in it may still be readable. Not of those that
     /// were used again: nothing of what they held is in use.
     pub(super) fn enter(&self, found: &Scan, again: &BTreeSet<SegmentId>, tables: &mut Tables) {

@@ -7,19 +7,78 @@
 //!   vouch for that number, that batch may be of a former life and the gap what a crash left of a new one. So it counts only if something of the segment is still in use.
 //! 2 No segment from the oldest root's replay position on is used again, so from there up to the highest flushed number every *number* must be there. This finds what no
 //!   gap tells: a segment of which nothing can be read. (Not of the stream of checkpoints: what it had is made anew.)
+//! 3 Below that position numbers are missing in any pool, as segments are used again. There the maps of a checkpoint tell: blocks that they show behind the last batch that can be
+//!   read in a segment ([`silent`]). Where the checkpoint can not be read either, nobody knows what it had ([`unread_checkpoint`]): orders up to it that no batch brings were
+//!   superseded and cleaned away, or are lost.
 
 use super::super::chain::Taken;
 use super::super::loss::Loss;
 use super::super::reader::Reader;
 use super::super::{OpenError, Tables};
 use super::SEQ_LEAP;
+use super::base::Former;
 use super::scan::{Gap, Scan};
-use crate::limits::{STREAM_CHECKPOINT, STREAMS};
+use crate::limits::{STREAM_CHECKPOINT, STREAMS, USER_STREAMS};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_layout::superblock::{CheckpointRoot, Superblock};
-use windrow_units::{FULL_BLOCK_UNITS, SegmentId, Seq};
+use windrow_units::{FULL_BLOCK_UNITS, Order, SegmentId, Seq};
 
-/// Lists everything that was durable and is missing. `tables` show what is in use; `on_checkpoint`: they come from a checkpoint, so that they refer to what is lost as well.
+/// A checkpoint that the pool stands on and of which not everything can be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct UnreadCheckpoint {
+    /// Its number.
+    pub id: u64,
+    /// The last order in it.
+    pub order: Order,
+    /// Orders up to that which no batch brings: superseded and cleaned away, or lost.
+    pub missing_orders: u64,
+}
+
+/// The newest checkpoint that the superblock names, if orders in it are in no batch.
+pub(super) fn unread_checkpoint(superblock: &Superblock, found: &Scan) -> Option<UnreadCheckpoint> {
+    let root = superblock.checkpoints.iter().flatten().max_by_key(|root| root.order)?;
+    let brought = USER_STREAMS.iter().flat_map(|stream| &found.streams[*stream]).flat_map(|taken| taken.orders.iter().copied());
+    let never = superblock.fences.iter().map(|fence| (fence.accepted_order.0 + 1, fence.next_order.0.saturating_sub(1)));
+    let mut ranges: Vec<(u64, u64)> = brought.chain(never).collect();
+    ranges.sort_unstable();
+    let (mut missing_orders, mut next) = (0, 1);
+    for (first, last) in ranges.into_iter().chain([(root.order.0 + 1, root.order.0 + 1)]) {
+        missing_orders += first.min(root.order.0 + 1).saturating_sub(next);
+        next = next.max(last.saturating_add(1));
+    }
+    (missing_orders > 0).then_some(UnreadCheckpoint { id: root.id, order: root.order, missing_orders })
+}
+
+/// Blocks that the maps of a checkpoint show behind the last batch that can be read in a segment, or where none can: nothing comes behind them, so that no gap tells of them.
+pub(super) fn silent(found: &Scan, tables: &Tables, former: &Former, again: &BTreeSet<SegmentId>, losses: &mut Vec<Loss>) {
+    let mut rows = vec![0; tables.zones.segment_count() as usize];
+    for taken in found.streams.iter().flatten() {
+        let known: &mut u32 = &mut rows[taken.segment.index()];
+        *known = (taken.row + taken.rows).max(*known);
+    }
+    // Where the last such block of each segment ends.
+    let mut beyond: BTreeMap<SegmentId, u32> = BTreeMap::new();
+    for place in tables.volumes.payloads().map(|entry| entry.place()) {
+        let segment = tables.codec.segment(place);
+        let row = tables.zones.shape(segment).row_hint(tables.codec.block(place));
+        if row >= rows[segment.index()] && former.is_used(segment) && !again.contains(&segment) && !found.remains.contains(&segment) {
+            let end = beyond.entry(segment).or_default();
+            *end = (row + 1).max(*end);
+        }
+    }
+    for (segment, end_row) in beyond {
+        match losses.iter_mut().filter(|loss| loss.segment == segment).max_by_key(|loss| loss.row) {
+            Some(told) => told.end_row = told.end_row.max(end_row),
+            None => {
+                let (stream, seq) = former.last_of(segment);
+                losses.push(Loss { segment, row: rows[segment.index()], end_row, ..loss(stream, seq, seq) });
+            }
+        }
+    }
+}
+
+/// Lists what gaps and numbers tell of what was durable and is missing. `tables` show what is in use; `on_checkpoint`: they come from a checkpoint, so that they refer to what is lost as well.
 pub(super) fn list(reader: &mut Reader<'_>, superblock: &Superblock, found: &Scan, on_checkpoint: bool, tables: &Tables) -> Result<Vec<Loss>, OpenError> {
     let live = live_segments(tables);
     let held = on_checkpoint.then(|| holds(tables, &found.gaps));
@@ -45,6 +104,21 @@ pub(super) fn list(reader: &mut Reader<'_>, superblock: &Superblock, found: &Sca
         all.append(&mut losses);
     }
     Ok(all)
+}
+
+fn loss(stream: u8, seq: Seq, durable_seq: Seq) -> Loss {
+    Loss {
+        stream,
+        seq,
+        durable_seq,
+        segment: SegmentId::NONE,
+        row: 0,
+        end_row: 0,
+        orders: None,
+        blocks: Vec::new(),
+        more_runs: 0,
+        why: "it can not be read or rebuilt",
+    }
 }
 
 /// Of each gap whether the tables show something in it.
@@ -126,18 +200,7 @@ impl Search<'_> {
     }
 
     fn loss(&self, seq: Seq, durable_seq: Seq) -> Loss {
-        Loss {
-            stream: self.stream as u8,
-            seq,
-            durable_seq,
-            segment: SegmentId::NONE,
-            row: 0,
-            end_row: 0,
-            orders: None,
-            blocks: Vec::new(),
-            more_runs: 0,
-            why: "it can not be read or rebuilt",
-        }
+        loss(self.stream as u8, seq, durable_seq)
     }
 
     /// Runs of numbers from `floor` on, up to the highest flushed one, that are missing: first and last.

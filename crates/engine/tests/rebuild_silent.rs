@@ -1,0 +1,112 @@
+//! What an emergency rebuild says where nothing is left that could tell of a loss: whole segments without one readable batch.
+
+mod machine;
+
+use machine::{Machine, Memory};
+use windrow_engine::*;
+use windrow_io::*;
+use windrow_units::{BLOCK_BYTES, SegmentId, ZoneMap};
+
+fn look(memory: &mut Memory) -> RebuildReport {
+    Engine::rebuild_map(memory, BufPool::new(64 << 20), &Machine::options(), RebuildWork::default(), &mut |_| {}).expect("a look")
+}
+
+/// A pool that was used for a while, with blocks that lie still, and was shut down.
+fn used() -> (Memory, u64) {
+    let mut machine = Machine::new(3, 32, 100);
+    let usable = machine.engine.status().plan.usable_bytes / BLOCK_BYTES;
+    let volume = machine.volume(usable * BLOCK_BYTES);
+    let still = usable / 2;
+    (0..still).for_each(|lba| machine.write(volume, lba, 5));
+    machine.flush(volume);
+    for round in 0..12u64 {
+        (still..still + usable / 4).for_each(|lba| machine.write(volume, lba, 6 + round as u8));
+        machine.flush(volume);
+    }
+    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    (machine.memory, still)
+}
+
+fn zones(memory: &Memory) -> ZoneMap {
+    ZoneMap::new(memory.superblock().zones)
+}
+
+/// Zeroes all that is in a segment.
+fn blank(memory: &mut Memory, segment: SegmentId) {
+    let rows = zones(memory).shape(segment).rows;
+    memory.overwrite(segment, 0..rows, 0);
+}
+
+/// Blocks that a sound checkpoint shows lay in a segment that was wiped as a whole. No batch in it was left to leave a gap, it was far below the replay position, and the
+/// rebuild said that nothing was lost.
+#[test]
+fn a_wiped_segment_in_which_a_checkpoint_shows_blocks_is_told_of() {
+    let (mut memory, _) = used();
+    assert_eq!(look(&mut memory).losses, []);
+    let (segment, _, _) = memory.headers().into_iter().filter(|(_, _, header)| header.stream.0 == 0).min_by_key(|(_, _, header)| header.seq).expect("a batch");
+    blank(&mut memory, segment);
+    let report = look(&mut memory);
+    assert!(report.checkpoint > 0 && report.unread_checkpoint.is_none(), "{report:?}");
+    assert_eq!(report.losses.iter().map(|loss| (loss.segment, loss.row)).collect::<Vec<_>>(), [(segment, 0)]);
+}
+
+/// Behind its first batch a segment was wiped. The gap that this leaves was told of to the end of a chunk only.
+#[test]
+fn the_wiped_end_of_a_segment_is_told_of_to_its_last_row() {
+    let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 3, 64, 8, 32);
+    let volume = machine.volume(8 << 20);
+    (0..20).for_each(|lba| machine.write(volume, lba, 5));
+    machine.flush(volume);
+    (20..500).for_each(|lba| machine.write(volume, lba, 5));
+    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    let mut memory = machine.memory;
+    let in_first = |(segment, ..): &(SegmentId, u32, windrow_layout::batch::BatchHeader)| *segment == SegmentId(0);
+    let starts: Vec<u32> = memory.headers().into_iter().filter(in_first).map(|(_, row, _)| row).collect();
+    let from = starts[1];
+    assert!(from < 16, "{starts:?}");
+    memory.overwrite(SegmentId(0), from..32, 0);
+    let report = look(&mut memory);
+    let told: Vec<(u32, u32)> = report.losses.iter().filter(|loss| loss.segment == SegmentId(0)).map(|loss| (loss.row, loss.end_row)).collect();
+    assert_eq!(told, [(from, 32)], "{report:?}");
+}
+
+/// Everything was overwritten, the checkpoint as well: no batch was left that could be missed, and `check` called it sound afterwards. Of one that lost its checkpoint alone, and
+/// whose segments were used again, nobody can say that all is there either.
+#[test]
+fn without_the_checkpoint_nobody_says_that_nothing_is_lost() {
+    let (mut memory, still) = used();
+    for segment in zones(&memory).segments().collect::<Vec<_>>() {
+        blank(&mut memory, segment);
+    }
+    let report = look(&mut memory);
+    assert_eq!((report.checkpoint, report.volumes.len()), (0, 0));
+    let unread = report.unread_checkpoint.expect("a checkpoint that is named and gone");
+    assert!(unread.missing_orders > still && unread.missing_orders <= unread.order.0, "{unread:?}");
+
+    let (mut memory, _) = used();
+    let headers = memory.headers();
+    for (segment, row, header) in headers.iter().filter(|(_, _, header)| header.stream.0 == 3) {
+        memory.overwrite(*segment, *row..row + header.rows, 0xee);
+    }
+    let unread = look(&mut memory).unread_checkpoint.expect("segments were used again");
+    assert!(unread.missing_orders > 0 && unread.missing_orders < unread.order.0, "{unread:?}");
+}
+
+/// A young pool: every order is in a batch, so that nothing can be missing although the checkpoint is gone.
+#[test]
+fn where_every_order_is_there_nothing_is_missing_without_the_checkpoint() {
+    let mut machine = Machine::new(3, 32, 100);
+    let volume = machine.volume(64 << 20);
+    (0..100).for_each(|lba| machine.write(volume, lba, 5));
+    machine.flush(volume);
+    let mut machine = machine.crash();
+    (0..50).for_each(|lba| machine.write(volume, lba, 6));
+    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+    let mut memory = machine.memory;
+    for (segment, row, header) in memory.headers().into_iter().filter(|(_, _, header)| header.stream.0 == 3) {
+        memory.overwrite(segment, row..row + header.rows, 0xee);
+    }
+    let report = look(&mut memory);
+    assert_eq!((report.checkpoint, report.unread_checkpoint, report.losses.len()), (0, None, 0));
+    assert_eq!(report.volumes[0].mapped_blocks, 100);
+}
