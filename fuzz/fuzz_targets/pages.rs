@@ -34,6 +34,14 @@ fuzz_target!(|data: &[u8]| {
         encode_segment(&record, &mut out);
         assert_eq!(decode_segment(&out, segment, rows), Ok(record));
     }
+    page[..4].copy_from_slice(&INDEX_MAGIC);
+    let mut entries = Vec::new();
+    if let Some(index) = decode_index_page(&page, &mut entries) {
+        encode_index_page(&entries, index.previous, &mut out);
+        let mut again = Vec::new();
+        assert_eq!(decode_index_page(&out, &mut again), Some(index));
+        assert_eq!(again, entries);
+    }
     page[..8].copy_from_slice(&LIST_MAGIC);
     if let Ok(list) = decode_list(&page) {
         out.resize(BLOCK_SIZE, 0);

@@ -160,6 +160,31 @@ fn a_member_leaves_and_comes_back_while_the_pool_is_served() {
     });
 }
 
+/// The path of a member that was not there at the start was not asked of the places that are known: `pool online` wanted it named.
+#[test]
+fn a_member_that_was_missing_at_the_start_is_found_where_it_was() {
+    let world = World::with_volume(CREATE, "64M");
+    let server = world.serve("");
+    fill(&mut server.client(), PIECES, 1);
+    assert!(server.stop());
+    std::fs::rename(world.file("m2"), world.file("elsewhere")).expect("unplugged");
+    let server = world.serve("");
+    assert_eq!(member_state(&world, 2), "missing");
+    let wrong = world.run("pool online tank 2");
+    assert!(wrong.status.code() == Some(4) && support::both(&wrong).contains("name its path"), "{}", support::both(&wrong));
+    // Another device in its place is not taken for it.
+    std::fs::copy(world.file("m1"), world.file("m2")).expect("a copy");
+    assert!(support::both(&world.run("pool online tank 2")).contains("name its path"));
+    std::fs::rename(world.file("elsewhere"), world.file("m2")).expect("back");
+    world.succeeds("pool online tank 2");
+    wait_for(&world, 2, "online");
+    assert!(server.stop());
+    world.check().expect("everything is whole, redundancy included");
+    let nowhere = world.run("pool list --dir nowhere");
+    assert!(nowhere.status.code() == Some(4) && support::both(&nowhere).contains("check the path"), "{}", support::both(&nowhere));
+    assert!(world.succeeds("pool status --members m0,m1,m2,m3").contains("tank"), "a pool is shown by its members");
+}
+
 #[test]
 fn a_member_is_replaced_while_the_pool_is_served_and_its_old_device_is_a_stranger_then() {
     let world = World::with_volume(CREATE, "64M");

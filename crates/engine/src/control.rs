@@ -448,7 +448,9 @@ fn check_size(size_bytes: u64) -> Result<(), ControlError> {
 /// Checks properties; the text says what is wrong.
 pub(crate) fn check_properties(properties: &Properties) -> Result<(), String> {
     if !(SPARE_PER_MILLE_MIN..=SPARE_PER_MILLE_MAX).contains(&properties.spare_per_mille) {
-        return Err(format!("the spare factor lies between {SPARE_PER_MILLE_MIN} and {SPARE_PER_MILLE_MAX} thousandths, {} given", properties.spare_per_mille));
+        let percent = |per_mille: u16| f64::from(per_mille) / 10.0;
+        let (least, most) = (percent(SPARE_PER_MILLE_MIN), percent(SPARE_PER_MILLE_MAX));
+        return Err(format!("the spare factor lies between {least} % and {most} %, {} % given", percent(properties.spare_per_mille)));
     }
     if !(1..=3_600_000).contains(&properties.seal_age_ms) {
         return Err(format!("the age bound lies between 1 ms and 1 hour, {} ms given", properties.seal_age_ms));

@@ -390,8 +390,9 @@ impl Engine {
     /// As [`Engine::format`], but for members that fail.
     pub fn plan(spec: &PoolSpec) -> Result<PoolPlan, FormatError> {
         check_spec(spec)?;
-        journals(spec)?;
+        // Too few members are told of before a journal that they have no room for.
         let zones = ZoneMap::new(zones(spec)?);
+        journals(spec)?;
         if u64::from(zones.segment_count()) > place_codec(spec.redundancy, &zones).max_segments() {
             return invalid("the pool has more segments than places can name; use larger segments");
         }

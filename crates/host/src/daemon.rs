@@ -12,7 +12,7 @@ use crate::report::{PoolReport, PropertyReport, VolumeReport};
 use crate::schedule::{next_scrub, unix_now};
 use crate::sessions::lock;
 use crate::{ExportTable, NamedExport};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 use windrow_engine::api::{Control, ControlError, ControlReply, ScrubCommand};
@@ -112,6 +112,18 @@ impl Daemon {
         Ok(Reply::Done)
     }
 
+    /// Where the device of a member is that was not there when the pool was opened: of the places known from before, one that bears its identifier.
+    fn where_it_was(&self, member: MemberId) -> Option<PathBuf> {
+        let report = report(&self.pool).ok()?;
+        let uuid = report.members.iter().find(|other| other.member == member.0).filter(|member| member.path.is_empty())?.uuid;
+        let known = self.registry.as_ref()?.load(&self.name).ok()?.filter(|entry| entry.pool == report.pool)?.members;
+        let is_in_use = |path: &PathBuf| report.members.iter().any(|other| Path::new(&other.path) == path);
+        let bears = |path: &PathBuf| {
+            offline::examine(path).is_ok_and(|found| found.is_some_and(|found| found.label.pool == report.pool && found.label.member_uuid == uuid))
+        };
+        known.into_iter().filter(|path| !is_in_use(path)).find(bears)
+    }
+
     /// Does something with a member, keeps where the members are now, and answers with what it has become.
     fn change_member(&self, member: MemberId, change: impl FnOnce(&Pool) -> Result<(), Failure>) -> Result<Reply, Failure> {
         change(&self.pool)?;
@@ -176,7 +188,10 @@ impl ControlHandler for Daemon {
             }
             Command::Scrub { action, bytes_per_second } => scrub(&self.pool, action, bytes_per_second).map(|()| Reply::Done),
             Command::MemberOffline { member } => self.change_member(MemberId(member), |pool| pool.take_out(MemberId(member))),
-            Command::MemberOnline { member, path } => self.change_member(MemberId(member), |pool| pool.bring_back(MemberId(member), path.as_deref())),
+            Command::MemberOnline { member, path } => {
+                let path = path.or_else(|| self.where_it_was(MemberId(member)));
+                self.change_member(MemberId(member), |pool| pool.bring_back(MemberId(member), path.as_deref()))
+            }
             Command::MemberReplace { member, path, overwrite } => {
                 self.change_member(MemberId(member), |pool| pool.replace(MemberId(member), &Newcomer { path, overwrite }))
             }

@@ -3,6 +3,7 @@
 //! The ids are an interface: scripts match them, so a released id never changes its meaning and is never used again.
 
 use serde::{Deserialize, Serialize};
+use std::fmt::Write;
 
 /// The stable ids. `WR-<area>-<number>`.
 pub mod id {
@@ -109,12 +110,40 @@ impl Failure {
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}: {}", self.id, self.what, self.why)?;
+        write!(f, "{}: {}: {}", self.id, OneLine(&self.what), OneLine(&self.why))?;
         if !self.remedy.is_empty() {
-            write!(f, "; {}", self.remedy)?;
+            write!(f, "; {}", OneLine(&self.remedy))?;
+        }
+        Ok(())
+    }
+}
+
+/// Text in which somebody's names may be: no line break and no command for a terminal comes out of it.
+struct OneLine<'t>(&'t str);
+
+impl std::fmt::Display for OneLine<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '\n' => f.write_char(' ')?,
+                c if c.is_control() => write!(f, "{}", c.escape_default())?,
+                c => f.write_char(c)?,
+            }
         }
         Ok(())
     }
 }
 
 impl std::error::Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever named a volume wrote to the terminal of the administrator.
+    #[test]
+    fn a_failure_is_one_line_without_commands_for_a_terminal() {
+        let failure = Failure::new(id::USAGE, "cannot do 'a\x1b[2Jb\nc'", "no").remedy("try\tit");
+        assert_eq!(failure.to_string(), "WR-CLI-001: cannot do 'a\\u{1b}[2Jb c': no; try\\tit");
+    }
+}

@@ -81,7 +81,11 @@ impl Registry {
             Err(error) => return Err(failure(error.to_string())),
         };
         let entry: PoolEntry = serde_json::from_slice(&text).map_err(|error| failure(error.to_string()))?;
-        if entry.schema == SCHEMA { Ok(Some(entry)) } else { Err(failure(format!("its schema is {}, not {SCHEMA}", entry.schema))) }
+        match (entry.schema == SCHEMA, entry.name == name) {
+            (false, _) => Err(failure(format!("its schema is {}, not {SCHEMA}", entry.schema))),
+            (true, false) => Err(failure(format!("it is of a pool '{}', not '{name}'", entry.name))),
+            (true, true) => Ok(Some(entry)),
+        }
     }
 
     /// The entry of this very pool: what is known of another one of its name does not count.
@@ -109,9 +113,12 @@ impl Registry {
     /// All entries that can be read, by name.
     pub fn all(&self) -> Vec<PoolEntry> {
         let Ok(files) = std::fs::read_dir(&self.folder) else { return Vec::new() };
-        let texts = files.flatten().filter(|file| file.path().extension().is_some_and(|e| e == "json")).filter_map(|file| std::fs::read(file.path()).ok());
-        let mut entries: Vec<PoolEntry> =
-            texts.filter_map(|text| serde_json::from_slice(&text).ok()).filter(|entry: &PoolEntry| entry.schema == SCHEMA).collect();
+        let paths = files.flatten().map(|file| file.path()).filter(|path| path.extension().is_some_and(|e| e == "json"));
+        let read = |path: PathBuf| {
+            let entry: PoolEntry = serde_json::from_slice(&std::fs::read(&path).ok()?).ok()?;
+            (entry.schema == SCHEMA && self.path(&entry.name) == path).then_some(entry)
+        };
+        let mut entries: Vec<PoolEntry> = paths.filter_map(read).collect();
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         entries
     }

@@ -12,6 +12,10 @@ const FROZEN: &[(&str, &[&str])] = &[
     ("pages", &["leaf-v1.bin", "list-v1.bin", "map-v1.bin", "map-packed-v1.bin", "map-shared-v1.bin", "segment-v1.bin", "volumes-v1.bin"]),
 ];
 
+/// What a registry keeps of a pool.
+const REGISTRY: &str = r#"{"schema":"windrow/registry/1","name":"tank","pool":"6f9619ff-8b86-d011-b42d-00c04fc964ff","members":["/dev/sdb","/srv/m1"],
+"exports":{"added":{"backup":{"volume":"data","read_only":true,"description":"d"}},"withdrawn":["data"],"default":"backup"}}"#;
+
 /// One of each kind.
 const CONTROL: &[&str] = &[
     r#"{"version":1,"command":"status"}"#,
@@ -81,6 +85,9 @@ fn main() -> std::io::Result<()> {
     for (number, line) in CONTROL.iter().enumerate() {
         corpora.write("control", &number.to_string(), format!("{line}\n").as_bytes())?;
     }
+    corpora.write("metrics", "page", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+    corpora.write("registry", "entry", REGISTRY.as_bytes())?;
+    corpora.write("registry", "host", b"6f9619ff-8b86-d011-b42d-00c04fc964ff\n")?;
     for (number, seed) in TRACES.iter().enumerate() {
         corpora.write("trace", &number.to_string(), seed)?;
     }

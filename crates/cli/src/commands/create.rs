@@ -127,6 +127,12 @@ impl CreateArguments {
 pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> {
     let request = arguments.request()?;
     let plan = offline::plan(&request)?;
+    let registry = context::registry();
+    if let Some(known) = registry.load(&request.name)?.filter(|_| !request.force) {
+        let why = format!("a pool of this name is known already ({})", known.pool);
+        return Err(Failure::new(id::POOL_CREATE, format!("cannot create pool '{}'", request.name), why)
+            .remedy("choose another name, destroy or export that pool, or give --force"));
+    }
     let value = json!({
         "name": request.name,
         "pool": plan.pool(),
@@ -140,12 +146,6 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
         })).collect::<Vec<_>>(),
     });
     if !arguments.dry_run {
-        let registry = context::registry();
-        if let Some(known) = registry.load(&request.name)?.filter(|_| !request.force) {
-            let why = format!("a pool of this name is known already ({})", known.pool);
-            return Err(Failure::new(id::POOL_CREATE, format!("cannot create pool '{}'", request.name), why)
-                .remedy("choose another name, destroy or export that pool, or give --force"));
-        }
         let mut progress = Progress::new("creating members");
         let all: u64 = plan.members.iter().map(|member| member.size_bytes).sum();
         let before = |number: usize| plan.members[..number].iter().map(|member| member.size_bytes).sum::<u64>();

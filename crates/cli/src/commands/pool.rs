@@ -12,6 +12,7 @@ use crate::values::{Size, property};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use windrow_engine::Reduction;
 use windrow_host::Failure;
 use windrow_host::control::{Command, ControlClient, Reply};
@@ -310,10 +311,20 @@ fn row_served(report: &PoolReport) -> serde_json::Value {
     })
 }
 
+/// The members and folders that were named; each must be there.
+fn named_places(place: &PoolPlace) -> Result<Vec<PathBuf>, Failure> {
+    let places: Vec<PathBuf> = place.members.iter().chain(&place.dir).cloned().collect();
+    for path in &places {
+        std::fs::metadata(path)
+            .map_err(|error| Failure::new(id::MEMBER_OPEN, "cannot look for pools", format!("{}: {error}", path.display())).remedy("check the path"))?;
+    }
+    Ok(places)
+}
+
 fn list(arguments: &ListArguments, output: &Output) -> Result<u8, Failure> {
     let served = served(&arguments.place)?;
     let mut rows: BTreeMap<String, serde_json::Value> = BTreeMap::new();
-    let places: Vec<_> = arguments.place.members.iter().chain(&arguments.place.dir).cloned().collect();
+    let places = named_places(&arguments.place)?;
     for found in offline::list(&context::registry(), &places).into_iter().filter(|found| !served.values().any(|report| report.pool == found.pool)) {
         rows.insert(format!("{} {}", found.name, found.pool), row_at_rest(&found));
     }
@@ -352,18 +363,28 @@ fn status(arguments: &StatusArguments, output: &Output) -> Result<u8, Failure> {
 
 /// All pools that are served or known. One that cannot be shown does not hide the others.
 fn status_of_all(arguments: &StatusArguments, output: &Output) -> Result<u8, Failure> {
-    let (mut reports, mut failed) = (served(&arguments.place)?, Vec::new());
-    let known = context::registry().all();
-    for entry in known.iter().filter(|entry| !reports.contains_key(&entry.name)).collect::<Vec<_>>() {
-        match context::status(&entry.name, &arguments.place) {
-            Ok(report) => drop(reports.insert(entry.name.clone(), report)),
-            Err(failure) => failed.push((&entry.name, failure)),
+    let places = named_places(&arguments.place)?;
+    let (mut reports, mut failed) = (BTreeMap::new(), Vec::new());
+    let known: Vec<String> = if places.is_empty() {
+        reports = served(&arguments.place)?;
+        context::registry().all().into_iter().map(|entry| entry.name).collect()
+    } else {
+        offline::list(&context::registry(), &places).into_iter().map(|found| found.name).collect()
+    };
+    for name in known {
+        if reports.contains_key(&name) {
+            continue;
+        }
+        match context::status(&name, &arguments.place) {
+            Ok(report) => drop(reports.insert(name, report)),
+            Err(failure) => failed.push((name, failure)),
         }
     }
     let reports: Vec<_> = reports.into_values().collect();
     let failures: Vec<_> = failed.iter().map(|(pool, failure)| json!({ "pool": pool, "error": failure })).collect();
     output.result("pool-status-all", &json!({ "pools": reports, "failed": failures }), || match (reports.is_empty(), failed.is_empty()) {
-        (true, true) => "no pools are known\n".to_owned(),
+        (true, true) if places.is_empty() => "no pools are known\n".to_owned(),
+        (true, true) => "no pools are found there\n".to_owned(),
         _ => reports.iter().map(describe).collect::<Vec<_>>().join("\n"),
     });
     for (pool, failure) in &failed {

@@ -26,6 +26,7 @@ use windrow_host::daemon::{self, Daemon};
 use windrow_host::failure::id;
 use windrow_host::metrics::MetricsServer;
 use windrow_host::offline::{self, MemberBackEnd, OpenRequest, OpenedPool, ScratchSpec};
+use windrow_host::report::MemberReport;
 use windrow_host::schedule::unix_now;
 use windrow_host::{ExportTable, Failure, HostOptions, Pool, paths};
 use windrow_nbd::{Listen, Server, ServerOptions};
@@ -142,6 +143,8 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
     let nbd = start_nbd(&pool, &arguments)?;
     let locked = if arguments.no_memory_lock { MemoryLock::NotLocked { reason: "not wanted".to_owned() } } else { lock_memory() };
     let addresses: Vec<String> = nbd.as_ref().map(|server| server.addresses().iter().map(ToString::to_string).collect()).unwrap_or_default();
+    let away = |member: &&MemberReport| ["missing", "faulted", "offline"].contains(&member.state.as_str());
+    let missing: Vec<String> = daemon::report(&pool)?.members.iter().filter(away).map(|member| member.member.to_string()).collect();
     let ready = json!({
         "event": "ready", "pool": name, "nbd": addresses, "control": control.path(), "metrics": metrics.as_ref().map(|server| server.address().to_string()),
         "recovery": report, "recovery_us": u64::try_from(recovery.as_micros()).unwrap_or(u64::MAX),
@@ -154,7 +157,11 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
         };
         let place = if addresses.is_empty() { "no address".to_owned() } else { addresses.join(", ") };
         let notes: String = report.notes.iter().map(|note| format!("\nnote: {note}")).collect();
-        format!("pool '{name}' is served at {place} (recovery {} ms; {memory}){notes}", recovery.as_millis())
+        let missing = match missing.len() {
+            0 => String::new(),
+            _ => format!("\nnote: without member {}: see `windrow pool status {name}`", missing.join(", ")),
+        };
+        format!("pool '{name}' is served at {place} (recovery {} ms; {memory}){missing}{notes}", recovery.as_millis())
     });
     let export = wait(&served, &signal, arguments.read_only);
     finish(&served, nbd, export, &arguments)?;
