@@ -252,6 +252,7 @@ impl Scenario {
         let mut choices = vec![Redundancy::None];
         choices.extend((count >= 2).then_some(Redundancy::Copies(2)));
         choices.extend((count >= 3).then_some(Redundancy::Copies(3)));
+        choices.extend((count >= 4).then_some(Redundancy::Copies(4)));
         choices.extend((count >= 3).then_some([Redundancy::Single; 2]).into_iter().flatten());
         choices.extend((count >= 4).then_some([Redundancy::Double; 3]).into_iter().flatten());
         let redundancy = rng.pick(&choices);

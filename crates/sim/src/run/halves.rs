@@ -52,12 +52,7 @@ impl Run {
         let mut members = self.data.clone();
         self.rng.shuffle(&mut members);
         let least = (count - tolerance).max(1);
-        let mut others = members.split_off(self.rng.between(least as u64, (count - least) as u64) as usize);
-        // The journal devices go to one of them.
-        if !self.devices.ids.is_empty() {
-            let side = if self.rng.chance(500) { &mut members } else { &mut others };
-            side.extend(&self.devices.ids);
-        }
+        let others = members.split_off(self.rng.between(least as u64, (count - least) as u64) as usize);
         let foreign = Uuid::from_random(self.rng.bytes16());
         let hosts = if self.rng.chance(500) { (self.host, foreign) } else { (foreign, self.host) };
         let side = |members, host| Side { members, host, model: self.world.model.clone(), newest_order: self.newest_order, promises: self.devices.promises() };
