@@ -3,6 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use windrow_layout::checkpoint::*;
+use windrow_layout::index_page::{INDEX_MAGIC, decode_index_page, encode_index_page};
 use windrow_layout::map_entry::MapEntry;
 use windrow_units::{BLOCK_SIZE, SegmentId};
 
@@ -34,6 +35,7 @@ fuzz_target!(|data: &[u8]| {
         encode_segment(&record, &mut out);
         assert_eq!(decode_segment(&out, segment, rows), Ok(record));
     }
+    out.resize(BLOCK_SIZE, 0);
     page[..4].copy_from_slice(&INDEX_MAGIC);
     let mut entries = Vec::new();
     if let Some(index) = decode_index_page(&page, &mut entries) {
@@ -44,7 +46,6 @@ fuzz_target!(|data: &[u8]| {
     }
     page[..8].copy_from_slice(&LIST_MAGIC);
     if let Ok(list) = decode_list(&page) {
-        out.resize(BLOCK_SIZE, 0);
         encode_list(&list, &mut out);
         assert_eq!(decode_list(&out), Ok(list));
     }
