@@ -147,9 +147,9 @@ impl Policy {
         self.classes.moved
     }
 
-    /// Expected deaths per time and live block of a segment.
-    pub(crate) fn rate(&self, place: Place) -> f32 {
-        self.placement.rate(place)
+    /// What it knows of segments.
+    pub(crate) fn placement(&self) -> &AnyPlacement {
+        &self.placement
     }
 
     fn is_idle(&self) -> bool {

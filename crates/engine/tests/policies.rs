@@ -96,7 +96,7 @@ fn every_placement_keeps_its_streams_over_crashes() {
         story.work(24_000);
         let status = story.status();
         let streams = (status.user_streams, status.moved_streams);
-        let wanted = [(1, 1), (3, 4), (3, 4), (3, 4), (2, 4), (1, 4), (3, 4)][usize::from(placement)];
+        let wanted = [(1, 1), (3, 4), (3, 4), (3, 4), (2, 4), (1, 4), (3, 4), (2, 4)][usize::from(placement)];
         assert_eq!(streams, wanted, "placement {placement}");
         assert!(status.segments_cleaned > 20, "placement {placement}: {} segments cleaned", status.segments_cleaned);
         // (Only what is moved a second time leaves the first stream of generations.)
@@ -109,9 +109,9 @@ fn every_placement_keeps_its_streams_over_crashes() {
         story.verify("after a crash");
         assert_eq!((story.status().placement, story.status().victim_policy.as_str()), (status.placement, status.victim_policy.as_str()));
         // The streams are there from the start, and used when both kept checkpoints are of after it. What was learnt is not: FADaC calls all blocks cold until
-        // most have been written anew.
+        // most have been written anew, and MiDAS has an epoch with one group before the first with several.
         story.work(8_000);
-        assert_eq!(story.status().further_blocks > 100, ![0, 3, 5].contains(&placement), "placement {placement}: {}", story.status().further_blocks);
+        assert_eq!(story.status().further_blocks > 100, ![0, 3, 5, 7].contains(&placement), "placement {placement}: {}", story.status().further_blocks);
         // With another policy they are left as they are.
         assert_eq!(story.set(WIDE), Some(Ok(ControlReply::Done)));
         story.work(4_000);
@@ -322,7 +322,7 @@ fn a_small_pool_has_the_streams_that_it_can_afford() {
 fn what_there_is_not_is_refused() {
     let mut machine = Machine::new(4, 8, 100);
     for (properties, why) in [
-        (Properties { placement: 7, ..PROPERTIES }, "there is no placement of number 7"),
+        (Properties { placement: 8, ..PROPERTIES }, "there is no placement of number 8"),
         (Properties { victim_policy: 9, ..PROPERTIES }, "there is no victim policy of number 9"),
     ] {
         assert_eq!(machine.command(Control::SetProperties(properties)), Some(Err(ControlError::Invalid(why.into()))));

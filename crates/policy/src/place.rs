@@ -12,10 +12,12 @@
 //! | [`Fading`] | 2 | writes less moves, against a fading average, decades (FADaC) |
 //! | [`Invalidation`] | 5 | life of the version that dies, age of moved blocks (SepBIT) |
 //! | [`Generations`] | 0 | one stream further with each move (the chain of MiDAS, without its sizing) |
+//! | [`Chain`] | 5 | the same chain with groups sized by a model and hot blocks apart (MiDAS) |
 //! | [`Learned`] | 6 | ours: learns how long blocks live, places for the cheapest end, see there |
 
 mod peers;
 
+pub use crate::chain::Chain;
 pub use crate::learn::Learned;
 pub use peers::{Clusters, Fading, Generations, Hotness, Invalidation, Mixed, Separate};
 
@@ -31,6 +33,15 @@ pub struct Place {
     pub tag: u8,
     /// Time since it was sealed; 0 if it is open.
     pub age: u32,
+}
+
+/// Where the next victim is looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Due {
+    /// Among the segments of this group ([`Placement::group_of`]).
+    pub group: u8,
+    /// The one sealed first, whatever the rule of the log is.
+    pub first_sealed: bool,
 }
 
 /// Read access to the segments of a log, for a survey.
@@ -67,6 +78,15 @@ pub trait Placement {
     /// What a segment of this stream is marked with when it is sealed.
     fn tag(&self, stream: u8) -> u8 {
         stream
+    }
+    /// The group that a victim is to come from, for placements that say how large groups of segments are; `None`: from anywhere.
+    #[inline]
+    fn due(&self) -> Option<Due> {
+        None
+    }
+    /// The group of segments that are marked with this.
+    fn group_of(&self, _tag: u8) -> u8 {
+        0
     }
     /// Expected deaths per time and live block in a segment: what choosing victims by expected gain asks for. Placements that know nothing
     /// say the same for all.

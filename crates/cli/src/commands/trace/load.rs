@@ -48,7 +48,7 @@ impl VolumeArguments {
 
     /// What is wished of the trace.
     pub fn wish(&self, trims: bool, flushes: bool) -> Wish {
-        Wish { size_bytes: self.size.map(|size| size.0), trims, flushes }
+        Wish { size_bytes: self.size.map(|size| size.0), trims, flushes, blocks_per_s: None }
     }
 }
 

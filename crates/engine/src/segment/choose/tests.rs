@@ -1,4 +1,5 @@
 use super::*;
+use windrow_policy::kind::PlacementKind;
 use windrow_units::{Code, FULL_BLOCK_UNITS, Order, Seq, Shape, Zone, ZoneMap};
 
 fn segments() -> Segments {
@@ -7,6 +8,10 @@ fn segments() -> Segments {
     let mut segments = Segments::new(&zones, Rule::Greedy);
     segments.settle(&zones, &[], &[], 1);
     segments
+}
+
+fn plain() -> AnyPlacement {
+    AnyPlacement::new(PlacementKind::Separate, 0, 0, 1, 2)
 }
 
 /// Seals a segment with so many live payloads of so many units, behind the replay of the kept checkpoints.
@@ -28,13 +33,13 @@ fn a_segment_of_tiny_payloads_is_no_victim_for_the_garbage_that_it_only_seems_to
     // What a segment holds of them: 32 bytes of payload, 10 of entry and checksum.
     let tiny = seal(&mut segments, 64 * 3 * 4096 / 42, 2);
     assert!(segments.get(tiny).live_units < capacity * 4 / 5 && segments.get(tiny).weight() > capacity);
-    assert_eq!((segments.garbage(tiny), segments.take_victim(9, true, &|_| 0.0)), (0, None));
+    assert_eq!((segments.garbage(tiny), segments.take_victim(9, true, &plain())), (0, None));
     // Whole blocks weigh what they take: fewer of them, with as much in them, are a victim.
     let whole = seal(&mut segments, capacity / 256 * 4 / 5, FULL_BLOCK_UNITS);
     assert_eq!(segments.get(whole).weight(), segments.get(whole).live_units);
-    assert_eq!(segments.take_victim(9, true, &|_| 0.0).map(|(id, _)| id), Some(whole));
+    assert_eq!(segments.take_victim(9, true, &plain()).map(|(id, _)| id), Some(whole));
     // As they die it becomes one.
     let dead = segments.get(tiny).live_packed / 2;
     (0..dead).for_each(|_| segments.remove_live(tiny, 2, Order(7), Seq(0)));
-    assert_eq!(segments.take_victim(9, true, &|_| 0.0).map(|(id, _)| id), Some(tiny));
+    assert_eq!(segments.take_victim(9, true, &plain()).map(|(id, _)| id), Some(tiny));
 }
