@@ -280,6 +280,11 @@ fn a_replay_in_time_cleans_in_the_pauses_of_the_trace() {
     assert!(page.contains("Cleaning in pauses: none+greedy/1 at 20 %") && page.contains("What users wait for: none+greedy/1 at 20 %"));
     std::fs::write(world.file("still.txt"), "W 0 8\nW 8 8\n").unwrap();
     refused(&world, "replay still.txt --format jesd219 --segment 4K --spare 50% --idle-cleaning 1", "WR-BENCH-001", "no times");
+    std::fs::write(world.file("one.csv"), "W,0,4096,7\nW,4096,4096,7\n").unwrap();
+    refused(&world, "replay one.csv --segment 4K --spare 50% --idle-cleaning 1", "WR-BENCH-001", "come at one time");
+    // Members that take more blocks than can be counted; it was an overflow.
+    let absurd = "replay b.csv --idle-cleaning 1 --rate 1000000000 --time-scale 0.000001";
+    refused(&world, absurd, "WR-BENCH-001", "more than 2^53 blocks, which is not counted: a lower --rate");
     refused(&world, "replay b.csv --mode engine --idle-cleaning 1", "WR-BENCH-001", "--mode model");
     for usage in ["--time-scale 2", "--rate 5", "--idle-cleaning 1 --time-scale 0", "--idle-cleaning 1 --rate 0"] {
         assert_eq!(world.run(&format!("replay b.csv {usage}")).status.code(), Some(2), "{usage}");

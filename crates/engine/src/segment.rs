@@ -90,7 +90,7 @@ pub struct Segment {
     pub sealed_user: u32,
     /// When a stream began to write it, by that clock.
     pub opened_user: u32,
-    /// What its stream's placement marked it with.
+    /// What its stream's placement marked it with; 0: not known. Kept in memory only.
     pub tag: u8,
     /// Number of its last batch.
     pub last_seq: Seq,
@@ -184,7 +184,7 @@ pub struct Segments {
     nothing_under: Option<ReuseHorizon>,
     victims: VictimIndex,
     rule: Rule,
-    shortlists: [Shortlist; windrow_policy::chain::GROUPS],
+    shortlists: [Shortlist; windrow_policy::place::LISTS],
     /// The clock of policies: blocks that users have written since the start; before that, checkpoints.
     pub user_clock: u32,
     capacities: Vec<u32>,

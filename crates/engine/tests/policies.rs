@@ -122,6 +122,61 @@ fn every_placement_keeps_its_streams_over_crashes() {
     }
 }
 
+/// Placements with the victim policies that go with them.
+fn with_its_rule(placement: u8) -> Properties {
+    Properties { placement, victim_policy: if placement == 6 { 6 } else { 2 }, ..WIDE }
+}
+
+/// Segments keep the marks of the placement that filled them until the pool has another one; from MiDAS to the learned one the engine ended, because its marks were
+/// taken for plans.
+#[test]
+fn each_placement_follows_each_other_on_a_pool_at_work() {
+    let mut story = Story::new();
+    story.work(16_000);
+    for first in 0..=Properties::PLACEMENT_MAX {
+        for second in first + 1..=Properties::PLACEMENT_MAX {
+            // There and back.
+            for (from, to) in [(first, second), (second, first)] {
+                let cleaned = story.status().segments_cleaned;
+                for placement in [from, to] {
+                    assert_eq!(story.set(with_its_rule(placement)), Some(Ok(ControlReply::Done)));
+                    story.work(1_200);
+                }
+                let status = story.status();
+                assert!(status.properties.placement == to && status.segments_cleaned > cleaned, "{from} to {to}: {} segments cleaned", status.segments_cleaned);
+                assert_eq!(story.machine.engine.self_check(), Ok(()), "{from} to {to}");
+            }
+        }
+        story.verify(&format!("{first} and all others in turn"));
+        story.flush();
+        story = story.crash();
+        story.verify(&format!("{first} and all others in turn, and a crash"));
+    }
+}
+
+/// Nobody knows which group of MiDAS a segment of before a start belongs to. All were taken for the group of hot blocks, and cleaned first in, first out, whatever lived in them.
+#[test]
+fn segments_of_before_a_start_are_cleaned_by_the_victim_policy() {
+    let moved_by_more = |crash: bool| {
+        let mut story = Story::new();
+        assert_eq!(story.set(with_its_rule(7)), Some(Ok(ControlReply::Done)));
+        story.work(40_000);
+        story.flush();
+        if crash {
+            story = story.crash();
+        }
+        let before = story.status().written.moved;
+        story.work(4_000);
+        let moved = (story.status().written.moved - before) / BLOCK_BYTES;
+        story.work(20_000);
+        story.verify(if crash { "after a start" } else { "without a start" });
+        assert_eq!(story.machine.engine.self_check(), Ok(()));
+        moved
+    };
+    let (without, after) = (moved_by_more(false), moved_by_more(true));
+    assert!(without > 1_000 && after > 800 && after < without * 6 / 5, "{after} blocks moved after a start, {without} without one");
+}
+
 /// What a start would find, without changing anything.
 fn look(memory: &mut Memory) -> OpenReport {
     let options = OpenOptions { read_only: true, ..Machine::options() };

@@ -24,8 +24,9 @@ use model::{Layout, Pool};
 
 /// Most groups, the hot one and the tail among them.
 pub const GROUPS: usize = 8;
-/// What segments of the tail are marked with: how many groups are before it changes.
-const TAIL: u8 = u8::MAX;
+/// What segments of the tail are marked with: how many groups are before it changes. An engine marks segments so that it knows nothing of (after a start, with another
+/// policy than the one that filled them), and they belong there: cleaned by the rule of the pool. Group `g` marks with `g + 1`.
+const TAIL: u8 = 0;
 /// Count of the filter from which on a block is hot.
 const HOT: u8 = 3;
 /// The live version was written as a hot one.
@@ -92,7 +93,8 @@ impl Chain {
     /// The group that a mark stands for.
     #[inline]
     fn group(&self, tag: u8) -> usize {
-        usize::from(tag).min(self.layout.tail())
+        let tail = self.layout.tail();
+        usize::from(tag).checked_sub(1).map_or(tail, |group| group.min(tail))
     }
 
     fn count(&mut self, block: u32, up: bool) {
@@ -114,12 +116,13 @@ impl Chain {
         // Deaths are all counted, because a few blocks may have most of them; of the living, which are one for each block, some are enough.
         let blocks = self.written.len() as u64;
         let looks = blocks.min(u64::from(SAMPLES));
-        for at in (0..looks).map(|look| (look * blocks / looks) as usize) {
-            // (Which one of each step, a hash says: traces like powers of two.)
-            let step = (blocks / looks) as usize;
-            let block = at + (at as u32).wrapping_mul(0x9e37_79b9) as usize % step;
+        for look in 0..looks {
+            // One of each part stands for all of it. Which one, a hash says by its upper bits: traces like powers of two.
+            let (from, to) = (look * blocks / looks, (look + 1) * blocks / looks);
+            let drawn = (u64::from((look as u32).wrapping_mul(0x9e37_79b9)) * (to - from)) >> 32;
+            let block = (from + drawn) as usize;
             if self.written[block] != DEAD {
-                self.lives.living(self.filter[block] & WAS_HOT != 0, self.written[block], now, self.epoch_began, step as f64);
+                self.lives.living(self.filter[block] & WAS_HOT != 0, self.written[block], now, self.epoch_began, (to - from) as f64);
             }
         }
         let tail = self.layout.tail();
@@ -206,7 +209,7 @@ impl Placement for Chain {
     }
 
     fn tag(&self, stream: u8) -> u8 {
-        if usize::from(stream) >= self.layout.tail() { TAIL } else { stream }
+        if usize::from(stream) >= self.layout.tail() { TAIL } else { stream + 1 }
     }
 
     fn due(&self) -> Option<Due> {

@@ -17,6 +17,8 @@
 
 mod peers;
 
+use crate::chain::GROUPS;
+
 pub use crate::chain::Chain;
 pub use crate::learn::Learned;
 pub use peers::{Clusters, Fading, Generations, Hotness, Invalidation, Mixed, Separate};
@@ -24,12 +26,15 @@ pub use peers::{Clusters, Fading, Generations, Hotness, Invalidation, Mixed, Sep
 /// Most streams of any placement.
 pub const STREAMS_MAX: usize = 64;
 
+/// Lists of candidates that a log keeps, see [`Due::list`].
+pub const LISTS: usize = GROUPS + 1;
+
 /// What a placement may know of a sealed or open segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The segment.
     pub segment: u32,
-    /// The tag that [`Placement::tag`] gave its stream when it was sealed.
+    /// The tag that [`Placement::tag`] gave its stream when it was sealed; 0 also where nobody knows: after a start of an engine, and once it has another placement.
     pub tag: u8,
     /// Time since it was sealed; 0 if it is open.
     pub age: u32,
@@ -42,6 +47,18 @@ pub struct Due {
     pub group: u8,
     /// The one sealed first, whatever the rule of the log is.
     pub first_sealed: bool,
+}
+
+impl Due {
+    /// Which of [`LISTS`] lists of candidates the victim is looked for in. There is one for victims that are due from anywhere, one for those that the rule of the log picks
+    /// of a group, and one for each group that gives what it sealed first: so what is on a list was put there by the rule that takes it.
+    pub fn list(due: Option<Self>) -> usize {
+        match due {
+            None => 0,
+            Some(Self { first_sealed: false, .. }) => 1,
+            Some(Self { group, .. }) => (2 + usize::from(group)).min(LISTS - 1),
+        }
+    }
 }
 
 /// Read access to the segments of a log, for a survey.

@@ -137,7 +137,7 @@ pub fn run(arguments: &ReplayArguments, output: &Output) -> Result<u8, Failure> 
     surveyed.allow(arguments.volume.memory, tables(arguments, &surveyed)?)?;
     let trace = surveyed.load()?;
     if !arguments.idle_cleaning.is_empty() && trace.duration_ns == 0 {
-        return Err(cannot("the trace has no times, so it has no pauses for --idle-cleaning"));
+        return Err(cannot("all requests of the trace come at one time, or it has no times: there are no pauses for --idle-cleaning"));
     }
     if engine { engine::run(arguments, output, &trace) } else { model(arguments, output, &trace) }
 }

@@ -6,8 +6,7 @@
 use super::{Segment, SegmentState, Segments};
 use crate::limits::YOUNG_SAMPLES;
 use windrow_policy::any::AnyPlacement;
-use windrow_policy::chain::GROUPS;
-use windrow_policy::place::{Due, Place as Spot, Placement};
+use windrow_policy::place::{Due, LISTS, Place as Spot, Placement};
 use windrow_policy::select::{Candidate, Rule, Shortlist};
 use windrow_policy::{SegmentStats, VictimPolicy};
 use windrow_units::{PLACE_UNIT, SegmentId};
@@ -22,8 +21,8 @@ pub(super) fn index_policy(rule: Rule) -> VictimPolicy {
     if rule == Rule::CostBenefit { VictimPolicy::CostBenefit } else { VictimPolicy::Greedy }
 }
 
-/// A list for each group of segments that victims may be due from.
-pub(super) fn shortlists() -> [Shortlist; GROUPS] {
+/// See [`Due::list`].
+pub(super) fn shortlists() -> [Shortlist; LISTS] {
     std::array::from_fn(|_| Shortlist::new(SHORTLIST_SEED))
 }
 
@@ -54,17 +53,22 @@ impl Segments {
         }
     }
 
+    /// Another placement is in force: nothing is known of any segment.
+    pub fn forget_marks(&mut self) {
+        self.table.iter_mut().for_each(|segment| segment.tag = 0);
+    }
+
     /// The best victim, taken out of the candidates, with its price by the rule; without `need` only if it is at most 7/8 alive. The placement tells how fast
-    /// the live blocks of a segment die, for the rule that asks for it, and which group of segments the victim is due from, if any.
+    /// the live blocks of a segment die, for the rule that asks for it, and which group of segments the victim is due from, if any; where that has none, the rule picks among all.
     ///
     /// With `need` space must come: where what the rule picked would hardly gain any, the segment that gains most goes instead, so that no rule can
     /// keep a full pool busy without end.
     pub fn take_victim(&mut self, clock: u64, need: bool, placement: &AnyPlacement) -> Option<(SegmentId, f64)> {
         let (greedy, best) = self.victims.peek_best(clock)?;
         let (mut id, mut stats, mut price) = (greedy, best, best.utilisation());
-        let due = placement.due();
-        if (due.is_some() || !matches!(self.rule, Rule::Greedy | Rule::CostBenefit))
-            && let Some((picked, its_price)) = self.pick(due, placement)
+        let due = placement.due().and_then(|due| self.pick(Some(due), placement));
+        let by_index = matches!(self.rule, Rule::Greedy | Rule::CostBenefit);
+        if let Some((picked, its_price)) = due.or_else(|| if by_index { None } else { self.pick(None, placement) })
             && let Some(its_stats) = self.victims.get(picked)
         {
             let hardly = |s: &SegmentStats| u64::from(s.capacity_units - s.live_units.min(s.capacity_units)) * HARDLY_GAINS < u64::from(s.capacity_units);
@@ -81,7 +85,7 @@ impl Segments {
         Some((id, price))
     }
 
-    /// What the rule picks among the candidates that are due.
+    /// What the rule picks among the candidates that are due, or among all.
     fn pick(&mut self, due: Option<Due>, placement: &AnyPlacement) -> Option<(u32, f64)> {
         let rule = if due.is_some_and(|due| due.first_sealed) { Rule::Fifo } else { self.rule };
         let (table, victims, now) = (&self.table, &self.victims, self.user_clock);
@@ -94,8 +98,7 @@ impl Segments {
             let rate = if rule == Rule::Gain { placement.rate(place) } else { 0.0 };
             Some(Candidate { place, live: stats.live_units, capacity: stats.capacity_units, rate })
         };
-        let list = &mut self.shortlists[due.map_or(0, |due| usize::from(due.group))];
-        list.pick(rule, table.len() as u32, &mut look)
+        self.shortlists[Due::list(due)].pick(rule, table.len() as u32, &mut look)
     }
 
     /// What policies may know of a segment.

@@ -21,8 +21,7 @@ use checkpoints::Checkpoints;
 pub use checkpoints::When;
 use segments::{OpenSegment, SHUT, Segment, Segments, State};
 use serde::Serialize;
-use windrow_policy::chain::GROUPS;
-use windrow_policy::place::{Placement, STREAMS_MAX, Survey};
+use windrow_policy::place::{LISTS, Placement, STREAMS_MAX, Survey};
 use windrow_policy::select::{Rule, Shortlist};
 use windrow_policy::{SegmentStats, VictimIndex, VictimPolicy};
 
@@ -124,7 +123,7 @@ pub struct Log<P> {
     /// A bit for each stream that has an open segment.
     is_open: u64,
     index: VictimIndex,
-    /// One for each group of segments that a placement has victims looked for in; the first where it does not.
+    /// See [`windrow_policy::place::Due::list`].
     shortlists: Vec<Shortlist>,
     counts: Counts,
     cleaning: bool,
@@ -161,7 +160,7 @@ impl<P: Placement> Log<P> {
             open: [SHUT; STREAMS_MAX],
             is_open: 0,
             index: VictimIndex::new_lazy(segments, shape.segment_blocks, VictimPolicy::Greedy),
-            shortlists: std::iter::repeat_with(|| Shortlist::new(seed)).take(GROUPS).collect(),
+            shortlists: std::iter::repeat_with(|| Shortlist::new(seed)).take(LISTS).collect(),
             counts: Counts::default(),
             cleaning: false,
             checkpoints: Checkpoints::default(),

@@ -39,6 +39,16 @@ pub struct Survey {
     end: u64,
     written: u64,
     operations: u64,
+    /// Time of the latest request.
+    latest_ns: u64,
+}
+
+/// Time is counted exactly up to so many blocks that members take.
+const TIME_MOST: f64 = (1u64 << 53) as f64;
+
+/// A time in blocks that members take.
+fn blocks_at(time_ns: u64, blocks_per_s: f64) -> f64 {
+    time_ns as f64 * 1e-9 * blocks_per_s
 }
 
 impl Survey {
@@ -49,6 +59,7 @@ impl Survey {
 
     /// Adds a request.
     pub fn add(&mut self, request: &Request) {
+        self.latest_ns = self.latest_ns.max(request.time_ns);
         let (flushes, arrivals) = (u64::from(self.wish.flushes), u64::from(self.wish.blocks_per_s.is_some()));
         self.operations += match request.kind {
             Kind::Read => return,
@@ -80,8 +91,12 @@ impl Survey {
     /// Blocks of the volume.
     ///
     /// # Errors
-    /// The trace writes nothing, or not within one volume that can be simulated.
+    /// The trace writes nothing, or not within one volume that can be simulated; or its times can not be counted.
     pub fn blocks(&self) -> Result<u32, String> {
+        if self.wish.blocks_per_s.is_some_and(|per_s| blocks_at(self.latest_ns, per_s) > TIME_MOST) {
+            let seconds = self.latest_ns as f64 / 1e9;
+            return Err(format!("in its {seconds:.0} s members take more than 2^53 blocks, which is not counted: a lower --rate, or a higher --time-scale"));
+        }
         if self.written == 0 {
             return Err("it writes nothing".into());
         }
@@ -133,9 +148,9 @@ impl Times {
     /// A request of any kind. One that is earlier than those before it comes with them.
     fn see(&mut self, request: &Request) {
         self.requests += 1;
-        self.latest = self.latest.max((request.time_ns as f64 * 1e-9 * self.blocks_per_s) as u64);
+        self.latest = self.latest.max(blocks_at(request.time_ns, self.blocks_per_s) as u64);
         if request.kind == Kind::Read && request.length > 0 {
-            self.reads += request.end().div_ceil(BLOCK) - request.offset / BLOCK;
+            self.reads = self.reads.saturating_add(request.end().div_ceil(BLOCK) - request.offset / BLOCK);
         }
     }
 
@@ -154,7 +169,7 @@ impl Times {
     /// What comes between two rounds of the trace: what is left of the one, and the mean time between two requests.
     fn between(&self) -> Operation {
         let mean = self.latest / self.requests.saturating_sub(1).max(1);
-        Operation::Arrival { after: saturated(self.latest - self.told + mean), reads: saturated(self.reads) }
+        Operation::Arrival { after: saturated((self.latest - self.told).saturating_add(mean)), reads: saturated(self.reads) }
     }
 }
 

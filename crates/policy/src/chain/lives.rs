@@ -6,7 +6,7 @@
 /// Ages are cut at eighths of powers of two.
 pub const AGES: usize = 8 + 29 * 8;
 /// What is kept of counts from epoch to epoch.
-const KEEP: f64 = 0.75;
+pub(super) const KEEP: f64 = 0.75;
 
 /// The part that an age is in.
 #[inline]
@@ -89,6 +89,12 @@ impl Lives {
             counts.born *= KEEP;
             [&mut counts.enter, &mut counts.leave, &mut counts.deaths].into_iter().flatten().for_each(|count| *count *= KEEP);
         }
+    }
+
+    /// Lives that counted so far, fading.
+    #[cfg(test)]
+    pub(super) fn ended(&self) -> f64 {
+        self.others.leave.iter().chain(&self.hot.leave).sum()
     }
 
     /// Share of the writes that are hot.

@@ -8,8 +8,13 @@ fn with_layout(ages: usize, hot: usize, blocks: [f64; GROUPS], live_share: [f64;
     chain
 }
 
-fn at(tag: u8, age: u32) -> Place {
+fn marked(tag: u8, age: u32) -> Place {
     Place { segment: 3, tag, age }
+}
+
+/// A segment of a group before the tail.
+fn at(group: u8, age: u32) -> Place {
+    marked(group + 1, age)
 }
 
 #[test]
@@ -38,12 +43,16 @@ fn a_block_is_hot_once_three_versions_died_young_and_cold_when_they_do_not() {
 fn what_is_alive_goes_one_group_further_and_the_tail_keeps_it() {
     let mut chain = with_layout(3, 0, [64.0; GROUPS], [0.5; GROUPS]);
     assert_eq!((chain.streams(), chain.layout.tail()), (5, 4));
-    let moves: Vec<u8> = [0, 1, 2, 3, 4, TAIL].map(|tag| chain.moved(9, 5, at(tag, 3))).to_vec();
-    assert_eq!(moves, [1, 2, 3, 4, 4, 4]);
-    assert_eq!([0, 1, 2, 3, 4].map(|stream| chain.tag(stream)), [0, 1, 2, 3, TAIL]);
-    // With fewer groups, segments of those that are gone belong to the tail.
+    let marks = [0, 1, 2, 3, 4].map(|stream| chain.tag(stream));
+    assert_eq!(marks, [1, 2, 3, 4, TAIL]);
+    assert_eq!(marks.map(|mark| chain.moved(9, 5, marked(mark, 3))), [1, 2, 3, 4, 4]);
+    // With fewer groups, segments of those that are gone belong to the tail; and so do those with a mark that no group has.
     chain.layout.ages.truncate(1);
-    assert_eq!([0, 1, 2, 3, TAIL].map(|tag| chain.group_of(tag)), [0, 1, 2, 2, 2]);
+    assert_eq!(marks.map(|mark| chain.group_of(mark)), [0, 1, 2, 2, 2]);
+    assert_eq!((chain.group_of(u8::MAX), chain.moved(9, 6, marked(u8::MAX, 3))), (2, 2));
+    // With more, those of the tail stay there.
+    chain.layout.ages = vec![40, 41, 42, 43];
+    assert_eq!(chain.group_of(TAIL), 5);
 }
 
 #[test]
@@ -106,4 +115,36 @@ fn groups_are_given_up_at_once_where_far_more_is_moved_than_was_foretold() {
     chain.victims[3].live += 1;
     chain.survey(100, &Nothing);
     assert_eq!((chain.layout.tail(), chain.layout.hot_age()), (1, 100));
+}
+
+/// An engine keeps no marks over a start: with a mark for nobody knows that was the hot group's as well, all that was there before came to be due from that group, first in, first out.
+#[test]
+fn what_nobody_knows_of_is_cleaned_by_the_rule_of_the_pool() {
+    struct Unknown;
+    impl Survey for Unknown {
+        fn sealed(&self, each: &mut dyn FnMut(Place, u32)) {
+            (0..50).for_each(|_| each(marked(0, 900), 12));
+        }
+    }
+    let mut chain = with_layout(2, lives::part(64), [32.0; GROUPS], [0.5; GROUPS]);
+    chain.survey(61, &Unknown);
+    assert_eq!(chain.due(), Some(Due { group: 3, first_sealed: false }), "{:?}", chain.held);
+    assert_eq!(chain.moved(7, 62, marked(0, 900)), 3);
+}
+
+/// Of more blocks than are looked at, each part between two looks counts as a whole, and the one that is looked at is drawn.
+#[test]
+fn a_sample_of_the_living_stands_for_all_of_them() {
+    for blocks in [SAMPLES - 7, SAMPLES * 3 / 2, SAMPLES * 4] {
+        let mut chain = Chain::new(blocks, SEGMENT, 6);
+        (0..blocks).for_each(|block| chain.written[block as usize] = 0);
+        chain.replan(1000);
+        assert_eq!(chain.lives.ended(), f64::from(blocks) * lives::KEEP, "{blocks} blocks, all alive");
+        // Every fourth block: a fourth of them, whatever their number has to do with that of the looks.
+        let mut chain = Chain::new(blocks, SEGMENT, 6);
+        (0..blocks).step_by(4).for_each(|block| chain.written[block as usize] = 0);
+        chain.replan(1000);
+        let found = chain.lives.ended() / lives::KEEP / f64::from(blocks);
+        assert!((found - 0.25).abs() < 0.01, "{blocks} blocks: {found}");
+    }
 }

@@ -74,7 +74,7 @@ pub struct Loaded {
     pub figures: Figures,
     /// Format, devices, and what could not be read.
     pub noticed: Noticed,
-    /// From the first request to the last one, in nanoseconds; 0 where the trace has no times.
+    /// From the first request to the last one, in nanoseconds; 0 where all come at one time, or the trace has no times.
     pub duration_ns: u64,
 }
 

@@ -105,8 +105,7 @@ impl<P: Placement> Log<P> {
             let rate = if gain { placement.rate(place) } else { 0.0 };
             Some(Candidate { place, live: segment.live, capacity: segments.segment_blocks, rate })
         };
-        let list = &mut self.shortlists[due.map_or(0, |due| usize::from(due.group))];
-        let (segment, price) = list.pick(rule, segments.all.len() as u32, &mut look)?;
+        let (segment, price) = self.shortlists[Due::list(due)].pick(rule, segments.all.len() as u32, &mut look)?;
         if greedy {
             self.index.remove(segment);
         }

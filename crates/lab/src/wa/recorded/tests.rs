@@ -70,6 +70,11 @@ fn times_become_blocks_that_members_take_and_reads_take_some_of_them() {
     // Half as many blocks in each second of the trace, and none that the numbers have no room for.
     assert_eq!(record(text, timed(50.0)).expect("a volume").operations[2], arrival(100, 2));
     assert_eq!(record(text, timed(1e12)).expect("a volume").operations[2], arrival(u32::MAX, 2));
+    // Where they have room no more at all, it is refused: the sum of what is left and a mean overflowed.
+    let absurd = "in its 6 s members take more than 2^53 blocks, which is not counted: a lower --rate, or a higher --time-scale";
+    for per_s in [2e15, 1e300, f64::INFINITY] {
+        assert_eq!(record(text, timed(per_s)).expect_err("absurd"), absurd);
+    }
     // Without times there is nothing of it.
     assert_eq!(record(text, ALL).expect("a volume").rounds(2).count(), 8);
 }
