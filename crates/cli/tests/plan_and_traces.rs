@@ -198,6 +198,100 @@ fn a_volume_of_a_size_has_cold_data() {
 
 /// The client test by its trace is the client test of the laboratory.
 #[test]
+fn gains_are_those_of_the_source_and_of_ones_own_drives() {
+    let world = World::new();
+    let report = json(&world, "plan gain");
+    assert_eq!(report["schema"], "windrow/plan-gain/1");
+    let found: Vec<String> = report["rows"].as_array().unwrap().iter().map(|row| format!("{:.2}", row["gain"].as_f64().unwrap())).collect();
+    // The 2014 paper: four to seven times, and twelve to eighteen.
+    assert_eq!(found, ["4.66", "12.42", "6.68", "17.81"]);
+    // 4 / 2, two writes instead of one for each of nine of ten, four fifths used.
+    let own = json(&world, "plan gain --drive-wear 4 --cleaning 2 --usable 80% --topology 5 --drives 10");
+    assert!((own["rows"][0]["gain"].as_f64().unwrap() - 2.0 * 2.0 * 0.9 / 0.8).abs() < 1e-9, "{own}");
+    assert!(world.succeeds("plan gain").contains("17.81 times"));
+    refused(&world, "plan gain --drives 2 --topology 6", "WR-PLAN-002", "2 drives");
+}
+
+/// `smartctl` asks drives. Here it is a script, and the drive a device that there is everywhere.
+#[test]
+fn a_drive_is_asked_with_smartctl() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new();
+    let bin = world.file("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let smartctl = |script: &str| {
+        let path = bin.join("smartctl");
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let asked = || world.command("plan smart /dev/null -o json").env("PATH", format!("{}:/usr/bin:/bin", bin.display())).output().unwrap();
+    let error = |output: &std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    // Without it.
+    let output = world.command("plan smart /dev/null").env("PATH", &bin).output().unwrap();
+    assert!(output.status.code() == Some(4) && error(&output).contains("smartctl does not run") && error(&output).contains("install smartmontools"));
+    // A status of 64 is an entry in the drive's log of errors: that is no failure to ask it.
+    let says = r#"{"model_name":"A drive","user_capacity":{"bytes":1000000000000},"nvme_smart_health_information_log":{"percentage_used":5,"data_units_written":200000000,"power_on_hours":8760}}"#;
+    smartctl(&format!("[ \"$*\" = \"-j -a /dev/null\" ] || exit 1\necho '{says}'\nexit 64"));
+    let output = asked();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", error(&output)));
+    assert_eq!((&report["health"]["model"], &report["health"]["used_percent"]), (&"A drive".into(), &5.into()));
+    smartctl(r#"echo '{"smartctl":{"messages":[{"string":"Permission denied","severity":"error"}]}}'; exit 2"#);
+    let output = asked();
+    assert!(output.status.code() == Some(4) && error(&output).contains("cannot ask /dev/null how it is: Permission denied"), "{}", error(&output));
+}
+
+/// A trace of bursts: a thousand blocks in a second, then a minute of nothing. What can be moved in a pause is a matter of times, rate and scale.
+#[test]
+fn a_replay_in_time_cleans_in_the_pauses_of_the_trace() {
+    let world = World::new();
+    let mut lines = String::new();
+    for at in 0..40_000u64 {
+        let block = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
+        lines += &format!("W,{},4096,{}\n", block * 4096, at / 1000 * 60_000_000 + at % 1000 * 1000);
+    }
+    std::fs::write(world.file("b.csv"), lines).unwrap();
+    let replay = |line: &str| json(&world, &format!("replay b.csv --fill --segment 128K --spare 20% --policy none {line}"));
+    let timed = replay("--idle-cleaning 0,12 --rate 10000");
+    let time = &timed["time"];
+    assert_eq!((time["rate_blocks_per_s"].as_u64(), time["blocks_per_trace_s"].as_f64()), (Some(10_000), Some(10_000.0)));
+    assert_eq!(time["trace_ns"], 2_340_999_000_000u64);
+    let [demand, pauses] = [0, 1].map(|at| &timed["lines"][at]);
+    assert_eq!((&demand["cleaning"]["idle_free"], &pauses["cleaning"]["idle_free"]), (&0.into(), &12.into()));
+    // On demand it is what a replay without times makes of it.
+    assert_eq!(demand["traced"], replay("")["lines"][0]["traced"]);
+    let figure = |line: &Value, name: &str| line["cleaning"][name].as_f64().unwrap();
+    assert!((figure(demand, "steady") - figure(demand, "in_the_way") - 1.0).abs() < 1e-9);
+    assert!(figure(pauses, "in_the_way") < figure(demand, "in_the_way") * 0.8 && figure(pauses, "steady") > figure(demand, "steady"), "{pauses}");
+    assert!(pauses["outcome"]["counts"]["moved_idle"].as_u64() > Some(1000));
+    // So fast, or on members so slow, that there is no pause; and a little of either.
+    for line in ["--time-scale 100000 --rate 10000", "--rate 10"] {
+        let found = replay(&format!("--idle-cleaning 12 {line}"));
+        let outcome = &found["lines"][0]["outcome"];
+        assert!(outcome["counts"]["moved_idle"] == 0 && outcome["behind_blocks"].as_u64() > Some(1000), "{line}: {found}");
+    }
+    let few = replay("--idle-cleaning 12 --time-scale 59 --rate 3000");
+    let moved = |found: &Value| found["lines"][0]["outcome"]["counts"]["moved_idle"].as_u64().unwrap();
+    assert!(moved(&few) > 0 && moved(&few) < pauses["outcome"]["counts"]["moved_idle"].as_u64().unwrap(), "{few}");
+    // Time goes on from round to round.
+    assert!(moved(&replay("--idle-cleaning 12 --rate 10000 --repeat 3")) > 2 * moved(&replay("--idle-cleaning 12 --rate 10000")));
+    let text = world.succeeds("replay b.csv --fill --segment 128K --spare 20% --policy none --idle-cleaning 0,12 --report b.html");
+    assert!(text.contains("in pauses up to 12 free segments") && text.contains("times: 2341 s of trace, 100000 blocks"), "{text}");
+    let page = std::fs::read_to_string(world.file("b.html")).unwrap();
+    assert!(page.contains("Cleaning in pauses: none+greedy/1 at 20 %") && page.contains("What users wait for: none+greedy/1 at 20 %"));
+    std::fs::write(world.file("still.txt"), "W 0 8\nW 8 8\n").unwrap();
+    refused(&world, "replay still.txt --format jesd219 --segment 4K --spare 50% --idle-cleaning 1", "WR-BENCH-001", "no times");
+    std::fs::write(world.file("one.csv"), "W,0,4096,7\nW,4096,4096,7\n").unwrap();
+    refused(&world, "replay one.csv --segment 4K --spare 50% --idle-cleaning 1", "WR-BENCH-001", "come at one time");
+    // Members that take more blocks than can be counted; it was an overflow.
+    let absurd = "replay b.csv --idle-cleaning 1 --rate 1000000000 --time-scale 0.000001";
+    refused(&world, absurd, "WR-BENCH-001", "more than 2^53 blocks, which is not counted: a lower --rate");
+    refused(&world, "replay b.csv --mode engine --idle-cleaning 1", "WR-BENCH-001", "--mode model");
+    for usage in ["--time-scale 2", "--rate 5", "--idle-cleaning 1 --time-scale 0", "--idle-cleaning 1 --rate 0"] {
+        assert_eq!(world.run(&format!("replay b.csv {usage}")).status.code(), Some(2), "{usage}");
+    }
+}
+
+#[test]
 fn the_jedec_client_test_is_replayed_from_its_trace() {
     let world = World::new();
     let tested = json(&world, "sim jedec --scale 400 --policy none");

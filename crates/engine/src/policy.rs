@@ -147,9 +147,9 @@ impl Policy {
         self.classes.moved
     }
 
-    /// Expected deaths per time and live block of a segment.
-    pub(crate) fn rate(&self, place: Place) -> f32 {
-        self.placement.rate(place)
+    /// What it knows of segments.
+    pub(crate) fn placement(&self) -> &AnyPlacement {
+        &self.placement
     }
 
     fn is_idle(&self) -> bool {
@@ -158,6 +158,10 @@ impl Policy {
 
     /// What a segment of a stream is marked with.
     pub(crate) fn tag(&self, stream: usize) -> u8 {
+        if !is_user(stream) && !is_cleaned(stream) && self.placement.due().is_some() {
+            // Pages of checkpoints are of no group.
+            return 0;
+        }
         let at = |streams: &[usize]| streams.iter().position(|s| *s == stream).unwrap_or(0) as u8;
         if is_user(stream) {
             self.placement.tag(self.classes.class_of_user(at(&USER_STREAMS).min(self.classes.users - 1)))
@@ -183,9 +187,10 @@ impl Engine {
         Policy::new(properties, plan, segment_blocks, self.segments.count(), self.volumes.arena.max_pages(), self.limits.placement_bytes)
     }
 
-    /// Puts a policy in force; what the present one has learnt stays if it is the same.
+    /// Puts a policy in force; what the present one has learnt stays if it is the same. Else the marks of segments go: they say nothing to another placement.
     pub(crate) fn take_policy(&mut self, policy: Policy) {
         if !self.policy.is_like(&policy) {
+            self.segments.forget_marks();
             self.policy = Policy { last_further: self.policy.last_further, ..policy };
         }
     }
@@ -216,7 +221,7 @@ impl Engine {
                 self.policy.placement.user(block, now)
             }
             None if self.policy.blocks == 0 => self.policy.placement.user(0, now),
-            None => 0,
+            None => self.policy.classes.class_of_user(0),
         };
         let stream = USER_STREAMS[usize::from(self.policy.classes.user(class))];
         self.policy.next_user = Some(stream);

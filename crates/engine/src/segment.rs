@@ -20,7 +20,7 @@ pub(crate) use layers::largest_group;
 
 use crate::limits::{DISCARDING_MAX, STREAM_CHECKPOINT, STREAMS};
 use crate::weight::{PACKED_EXTRA_UNITS, packed};
-use choose::{SHORTLIST_SEED, index_policy};
+use choose::index_policy;
 use windrow_policy::select::{Rule, Shortlist};
 use windrow_policy::{SegmentStats, VictimIndex};
 use windrow_units::{FULL_BLOCK_UNITS, Order, PLACE_UNIT, SegmentId, Seq, ZoneMap};
@@ -90,7 +90,7 @@ pub struct Segment {
     pub sealed_user: u32,
     /// When a stream began to write it, by that clock.
     pub opened_user: u32,
-    /// What its stream's placement marked it with.
+    /// What its stream's placement marked it with; 0: not known. Kept in memory only.
     pub tag: u8,
     /// Number of its last batch.
     pub last_seq: Seq,
@@ -184,7 +184,7 @@ pub struct Segments {
     nothing_under: Option<ReuseHorizon>,
     victims: VictimIndex,
     rule: Rule,
-    shortlist: Shortlist,
+    shortlists: [Shortlist; windrow_policy::place::LISTS],
     /// The clock of policies: blocks that users have written since the start; before that, checkpoints.
     pub user_clock: u32,
     capacities: Vec<u32>,
@@ -220,7 +220,7 @@ impl Segments {
             nothing_under: None,
             victims: VictimIndex::new(0, 1, index_policy(rule)),
             rule,
-            shortlist: Shortlist::new(SHORTLIST_SEED),
+            shortlists: choose::shortlists(),
             user_clock: 0,
             capacities: Vec::new(),
             dirty: Vec::new(),

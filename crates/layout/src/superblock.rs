@@ -307,7 +307,7 @@ pub struct Properties {
     pub victim_policy: u8,
     /// The number that choices and window have; 0: theirs by default.
     pub victim_number: u16,
-    /// Placement: 0 moved blocks apart, 1 DAC, 2 SFS, 3 FADaC, 4 SepBIT, 5 generations, 6 learned.
+    /// Placement: 0 moved blocks apart, 1 DAC, 2 SFS, 3 FADaC, 4 SepBIT, 5 generations, 6 learned, 7 MiDAS.
     pub placement: u8,
     /// Send discards for freed segments.
     pub discard: bool,
@@ -329,7 +329,7 @@ impl Properties {
     /// Highest number of a victim policy, and of a placement.
     pub const VICTIM_POLICY_MAX: u8 = 6;
     /// See [`Properties::VICTIM_POLICY_MAX`].
-    pub const PLACEMENT_MAX: u8 = 6;
+    pub const PLACEMENT_MAX: u8 = 7;
 
     /// True if these may be [`Properties::warn_at`]: 1 to 100 per cent, ascending, and then zeroes.
     pub fn are_warnings(at: [u8; 4]) -> bool {

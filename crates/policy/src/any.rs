@@ -6,7 +6,7 @@
 
 use crate::kind::PlacementKind;
 use crate::learn::{Learned, LearnedOptions};
-use crate::place::{Clusters, Fading, Generations, Hotness, Invalidation, Mixed, Place, Placement, Separate, Survey};
+use crate::place::{Chain, Clusters, Due, Fading, Generations, Hotness, Invalidation, Mixed, Place, Placement, Separate, Survey};
 
 /// Most streams of users' writes, and of moved blocks, of an engine.
 pub const USER_STREAMS_MAX: usize = 3;
@@ -24,6 +24,7 @@ macro_rules! all {
             AnyPlacement::Fading($placement) => $what,
             AnyPlacement::Invalidation($placement) => $what,
             AnyPlacement::Generations($placement) => $what,
+            AnyPlacement::Chain($placement) => $what,
             AnyPlacement::Learned($placement) => $what,
         }
     };
@@ -44,6 +45,8 @@ pub enum AnyPlacement {
     Invalidation(Invalidation),
     /// Generations.
     Generations(Generations),
+    /// MiDAS.
+    Chain(Box<Chain>),
     /// Ours.
     Learned(Box<Learned>),
 }
@@ -67,6 +70,7 @@ impl AnyPlacement {
             PlacementKind::Fading => Self::Fading(Fading::new(blocks, classes)),
             PlacementKind::Invalidation => Self::Invalidation(Invalidation::new(blocks)),
             PlacementKind::Generations => Self::Generations(Generations::new(classes)),
+            PlacementKind::Chain => Self::Chain(Box::new(Chain::new(blocks, segment_blocks, classes))),
             PlacementKind::Learned => {
                 let options = LearnedOptions { streams: classes, segment_blocks, open_cost: 0.5 };
                 Self::Learned(Box::new(Learned::new(blocks, options)))
@@ -116,6 +120,12 @@ impl Placement for AnyPlacement {
     fn rate(&self, place: Place) -> f32 {
         all!(self, p => p.rate(place))
     }
+    fn due(&self) -> Option<Due> {
+        all!(self, p => p.due())
+    }
+    fn group_of(&self, tag: u8) -> u8 {
+        all!(self, p => p.group_of(tag))
+    }
     fn watches_deaths(&self) -> bool {
         all!(self, p => p.watches_deaths())
     }
@@ -138,7 +148,7 @@ impl Classes {
     pub fn new(kind: PlacementKind, mut extra: u32) -> Self {
         let (users_max, moved_max) = match kind {
             PlacementKind::Mixed | PlacementKind::Separate | PlacementKind::Oracle => (1, 1),
-            PlacementKind::Invalidation => (2, MOVED_STREAMS_MAX as u8),
+            PlacementKind::Invalidation | PlacementKind::Chain => (2, MOVED_STREAMS_MAX as u8),
             PlacementKind::Generations => (1, MOVED_STREAMS_MAX as u8),
             _ => (USER_STREAMS_MAX as u8, MOVED_STREAMS_MAX as u8),
         };
@@ -158,6 +168,7 @@ impl Classes {
             PlacementKind::Separate | PlacementKind::Oracle => 2,
             PlacementKind::Invalidation => 6,
             PlacementKind::Generations => 1 + moved,
+            PlacementKind::Chain => 2 + moved,
             _ => moved.max(users),
         };
         Self { kind, classes, users, moved }
@@ -173,6 +184,8 @@ impl Classes {
     pub fn user(&self, class: u8) -> u8 {
         match self.kind {
             PlacementKind::Clusters | PlacementKind::Fading => class.saturating_sub(self.classes.saturating_sub(self.users)).min(self.users - 1),
+            // What is not hot is most of it, and belongs to the stream that also takes what others can not.
+            PlacementKind::Chain => u8::from(class == 0).min(self.users - 1),
             _ => class.min(self.users - 1),
         }
     }
@@ -187,6 +200,7 @@ impl Classes {
     pub fn class_of_user(&self, stream: u8) -> u8 {
         match self.kind {
             PlacementKind::Clusters | PlacementKind::Fading => stream + self.classes.saturating_sub(self.users),
+            PlacementKind::Chain => u8::from(stream == 0),
             _ => stream,
         }
     }
@@ -200,7 +214,7 @@ impl Classes {
     fn first_moved(&self) -> u8 {
         match self.kind {
             PlacementKind::Clusters | PlacementKind::Fading | PlacementKind::Mixed => 0,
-            PlacementKind::Invalidation => 2,
+            PlacementKind::Invalidation | PlacementKind::Chain => 2,
             PlacementKind::Generations | PlacementKind::Separate | PlacementKind::Oracle => 1,
             PlacementKind::Hotness | PlacementKind::Learned => self.classes.saturating_sub(self.moved),
         }

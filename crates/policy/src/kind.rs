@@ -22,6 +22,8 @@ pub enum PlacementKind {
     Invalidation,
     /// One stream further with each move.
     Generations,
+    /// MiDAS.
+    Chain,
     /// Ours.
     Learned,
     /// Future knowledge.
@@ -30,8 +32,18 @@ pub enum PlacementKind {
 
 impl PlacementKind {
     /// All of them.
-    pub const ALL: [Self; 9] =
-        [Self::Mixed, Self::Separate, Self::Clusters, Self::Hotness, Self::Fading, Self::Invalidation, Self::Generations, Self::Learned, Self::Oracle];
+    pub const ALL: [Self; 10] = [
+        Self::Mixed,
+        Self::Separate,
+        Self::Clusters,
+        Self::Hotness,
+        Self::Fading,
+        Self::Invalidation,
+        Self::Generations,
+        Self::Chain,
+        Self::Learned,
+        Self::Oracle,
+    ];
 
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
@@ -43,6 +55,7 @@ impl PlacementKind {
             Self::Fading => "fadac",
             Self::Invalidation => "sepbit",
             Self::Generations => "generations",
+            Self::Chain => "midas",
             Self::Learned => "learned",
             Self::Oracle => "oracle",
         }
@@ -85,6 +98,7 @@ impl PlacementKind {
             Self::Invalidation => Some(4),
             Self::Generations => Some(5),
             Self::Learned => Some(6),
+            Self::Chain => Some(7),
         }
     }
 
@@ -99,7 +113,7 @@ impl PlacementKind {
             Self::Mixed | Self::Separate | Self::Generations => 0,
             Self::Clusters => 1,
             Self::Fading => 2,
-            Self::Invalidation => 5,
+            Self::Invalidation | Self::Chain => 5,
             Self::Learned => 6,
             Self::Hotness => 8,
             Self::Oracle => 4,

@@ -101,6 +101,12 @@ pub struct Learned {
     live: u64,
 }
 
+/// Where counts by segments keep those of this plan and age. Marks are plans; whoever marks with something else does no more harm than a wrong plan.
+#[inline]
+fn by_segment(place: Place) -> usize {
+    usize::from(place.tag).min(PLANS - 1) * AGES + age_bucket(place.age)
+}
+
 impl Learned {
     /// For blocks `0 .. blocks`.
     pub fn new(blocks: u32, options: LearnedOptions) -> Self {
@@ -211,7 +217,7 @@ impl Placement for Learned {
         }
         self.lives.died(trail.cell(), age);
         if place.age > 0 {
-            self.segment_deaths.count(usize::from(place.tag) * AGES + age_bucket(place.age));
+            self.segment_deaths.count(by_segment(place));
         }
     }
 
@@ -227,7 +233,7 @@ impl Placement for Learned {
         self.surveyed_at = now;
         let most = self.options.segment_blocks as f32 * passed;
         log.sealed(&mut |place, live| {
-            self.segment_exposure.add(usize::from(place.tag) * AGES + age_bucket(place.age), live as f32 * passed, most);
+            self.segment_exposure.add(by_segment(place), live as f32 * passed, most);
         });
         for plan in 0..PLANS {
             let row = plan * AGES..(plan + 1) * AGES;
@@ -250,7 +256,7 @@ impl Placement for Learned {
 
     #[inline]
     fn rate(&self, place: Place) -> f32 {
-        self.segment_rate[usize::from(place.tag) * AGES + age_bucket(place.age)]
+        self.segment_rate[by_segment(place)]
     }
 }
 

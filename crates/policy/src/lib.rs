@@ -8,6 +8,7 @@
 
 pub mod analytic;
 pub mod any;
+pub mod chain;
 pub mod index;
 pub mod kind;
 pub mod learn;

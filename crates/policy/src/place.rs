@@ -12,25 +12,53 @@
 //! | [`Fading`] | 2 | writes less moves, against a fading average, decades (FADaC) |
 //! | [`Invalidation`] | 5 | life of the version that dies, age of moved blocks (SepBIT) |
 //! | [`Generations`] | 0 | one stream further with each move (the chain of MiDAS, without its sizing) |
+//! | [`Chain`] | 5 | the same chain with groups sized by a model and hot blocks apart (MiDAS) |
 //! | [`Learned`] | 6 | ours: learns how long blocks live, places for the cheapest end, see there |
 
 mod peers;
 
+use crate::chain::GROUPS;
+
+pub use crate::chain::Chain;
 pub use crate::learn::Learned;
 pub use peers::{Clusters, Fading, Generations, Hotness, Invalidation, Mixed, Separate};
 
 /// Most streams of any placement.
 pub const STREAMS_MAX: usize = 64;
 
+/// Lists of candidates that a log keeps, see [`Due::list`].
+pub const LISTS: usize = GROUPS + 1;
+
 /// What a placement may know of a sealed or open segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The segment.
     pub segment: u32,
-    /// The tag that [`Placement::tag`] gave its stream when it was sealed.
+    /// The tag that [`Placement::tag`] gave its stream when it was sealed; 0 also where nobody knows: after a start of an engine, and once it has another placement.
     pub tag: u8,
     /// Time since it was sealed; 0 if it is open.
     pub age: u32,
+}
+
+/// Where the next victim is looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Due {
+    /// Among the segments of this group ([`Placement::group_of`]).
+    pub group: u8,
+    /// The one sealed first, whatever the rule of the log is.
+    pub first_sealed: bool,
+}
+
+impl Due {
+    /// Which of [`LISTS`] lists of candidates the victim is looked for in. There is one for victims that are due from anywhere, one for those that the rule of the log picks
+    /// of a group, and one for each group that gives what it sealed first: so what is on a list was put there by the rule that takes it.
+    pub fn list(due: Option<Self>) -> usize {
+        match due {
+            None => 0,
+            Some(Self { first_sealed: false, .. }) => 1,
+            Some(Self { group, .. }) => (2 + usize::from(group)).min(LISTS - 1),
+        }
+    }
 }
 
 /// Read access to the segments of a log, for a survey.
@@ -67,6 +95,15 @@ pub trait Placement {
     /// What a segment of this stream is marked with when it is sealed.
     fn tag(&self, stream: u8) -> u8 {
         stream
+    }
+    /// The group that a victim is to come from, for placements that say how large groups of segments are; `None`: from anywhere.
+    #[inline]
+    fn due(&self) -> Option<Due> {
+        None
+    }
+    /// The group of segments that are marked with this.
+    fn group_of(&self, _tag: u8) -> u8 {
+        0
     }
     /// Expected deaths per time and live block in a segment: what choosing victims by expected gain asks for. Placements that know nothing
     /// say the same for all.

@@ -201,7 +201,7 @@ impl Streams {
     pub fn draw(seed: u64) -> Option<Self> {
         let mut rng = Rng::stream(seed, "streams of users");
         let drawn = Self {
-            placement: rng.pick(&[1, 1, 2, 4, 4, 6]),
+            placement: rng.pick(&[1, 1, 2, 4, 4, 6, 7]),
             spare_per_mille: rng.pick(&[200, 300, 400]),
             fill_per_mille: rng.pick(&[30, 100, 400]),
             shares: rng.chance(150),

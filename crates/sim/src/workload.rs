@@ -373,7 +373,8 @@ pub fn draw_way(rng: &mut Rng) -> Reduction {
 
 /// The properties with another policy: half of them have the placement that every pool has, and one of the two victim rules that were drawn.
 pub fn draw_policy(rng: &mut Rng, properties: Properties) -> Properties {
-    let (placement, victim_policy, victim_number) = (rng.between(1, 6) as u8, rng.between(1, 6) as u8, rng.pick(&[0, 1, 3, 200]));
+    let (placement, victim_policy, victim_number) =
+        (rng.between(1, u64::from(Properties::PLACEMENT_MAX)) as u8, rng.between(1, 6) as u8, rng.pick(&[0, 1, 3, 200]));
     let victim_policy = if placement == 6 && rng.chance(700) { 6 } else { victim_policy };
     if rng.chance(400) { properties } else { Properties { placement, victim_policy, victim_number, ..properties } }
 }

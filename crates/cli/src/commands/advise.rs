@@ -12,6 +12,7 @@
 mod live;
 mod report;
 
+use super::plan::SmartReport;
 use super::replay::cannot;
 use super::trace::load::{Loaded, Surveyed, VolumeArguments, survey};
 use super::trace::record::span;
@@ -114,6 +115,15 @@ struct Used {
     years: Option<f64>,
 }
 
+/// What a member says of itself.
+#[derive(Serialize)]
+struct MemberOwn {
+    member: u8,
+    path: String,
+    #[serde(flatten)]
+    report: SmartReport,
+}
+
 #[derive(Serialize)]
 struct Advice {
     source: String,
@@ -138,6 +148,8 @@ struct Advice {
     /// Write amplification without the trims of the trace, if it has any.
     without_trims: Option<f64>,
     drives: Vec<Used>,
+    /// What the members of the pool say of themselves, if they are drives that can be asked.
+    members: Vec<MemberOwn>,
     reasons: Vec<String>,
     commands: Vec<String>,
 }
@@ -154,6 +166,7 @@ fn policies() -> Vec<Policy> {
         PlacementKind::Clusters,
         PlacementKind::Fading,
         PlacementKind::Invalidation,
+        PlacementKind::Chain,
         PlacementKind::Hotness,
         PlacementKind::Learned,
     ];
@@ -336,12 +349,17 @@ fn advise(arguments: &AdviseArguments, source: String, (trace, blocks): (&Loaded
         applied: false,
         without_trims,
         drives,
+        members: Vec::new(),
         reasons: Vec::new(),
         commands: Vec::new(),
     };
     advice.reasons = reasons(&advice, usual);
     if let Some(live) = live {
         advice.reasons.splice(0..0, live.reasons(advice.now.as_ref(), recorded.written, blocks));
+        let (members, why_not) = live.members();
+        advice.reasons.extend(members.iter().map(|own| format!("Member {} ({}): {}", own.member, own.path, own.report.sentence())));
+        advice.reasons.extend(why_not);
+        advice.members = members;
     }
     advice.reasons.extend(too_small.iter().map(|spare| format!("Spare {spare} was not tried: of so few segments it leaves none for cleaning.")));
     let pool = live.map_or(&arguments.pool, |live| &live.pool);

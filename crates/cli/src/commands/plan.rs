@@ -1,6 +1,8 @@
 //! `plan`: what arrays of drives hold, cost, write and survive, and what each layer adds to what is written. Nothing is written anywhere.
 
 mod array;
+mod drive_report;
+mod gain;
 mod layers;
 mod others;
 mod tuned;
@@ -31,6 +33,8 @@ Examples:
   windrow plan --catalogue my-drives.toml -o json
   windrow plan --smart report.json --drives 12
   windrow plan layers
+  windrow plan gain --drive-wear 2.5
+  windrow plan smart /dev/nvme0
   windrow plan tuned
   windrow plan sources";
 
@@ -41,6 +45,8 @@ pub enum PlanCommand {
     Drives(others::DrivesArguments),
     /// Show write amplification by layer, alone and with Windrow below the file system.
     Layers(layers::LayersArguments),
+    /// How many times longer drives last under Windrow than in place.
+    Gain(gain::GainArguments),
     /// Rates of reads and writes that share a drive's time.
     Mixed(others::MixedArguments),
     /// The tunable flash translation layer: what spare and tuning do to amplification, speed and life; the talk's tables.
@@ -57,12 +63,16 @@ pub fn run(arguments: &PlanArguments, output: &Output) -> Result<u8, Failure> {
         None => array::run(&arguments.array, output),
         Some(PlanCommand::Drives(arguments)) => others::drives(arguments, output),
         Some(PlanCommand::Layers(arguments)) => layers::run(arguments, output),
+        Some(PlanCommand::Gain(arguments)) => gain::run(arguments, output),
         Some(PlanCommand::Mixed(arguments)) => others::mixed(arguments, output),
         Some(PlanCommand::Tuned(arguments)) => tuned::run(arguments, output),
         Some(PlanCommand::Smart(arguments)) => others::smart(arguments, output),
         Some(PlanCommand::Sources(arguments)) => others::sources(arguments, output),
     }
 }
+
+pub use drive_report::is_device;
+pub use others::{SmartReport, report as report_of_drive};
 
 /// Reads a text that the user names.
 fn read(path: &Path) -> Result<String, Failure> {

@@ -13,7 +13,7 @@ Properties:
   spare          share of the space that data may not fill, e.g. 10%
   seal-age       most milliseconds that acknowledged data waits in memory, e.g. 50
   policy         placement and victim policy together, e.g. learned, sepbit or separate+greedy; a placement alone brings the victim policy that goes with it
-  placement      which streams blocks are written to: separate, dac, sfs, fadac, sepbit, generations or learned
+  placement      which streams blocks are written to: separate, dac, sfs, fadac, sepbit, generations, midas or learned
   victim-policy  which segments are cleaned: greedy, cost-benefit, age-root, fifo, choices:N, window:N or gain
   discard        tell drives which space is free: on or off
   rebuild-rate   most bytes each second that a rebuild reads from, or writes to, one member, e.g. 200M, or none

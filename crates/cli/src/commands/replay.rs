@@ -1,7 +1,7 @@
 //! `replay`: a trace of any format on a simulated pool, policy by policy. Nothing is read or written but the trace.
 //!
 //! Two passes over the trace (`trace/load.rs`): the first finds the volume, the second makes the operations. Writes count every block
-//! they touch, trims what they cover as a whole, reads nothing; times play no part.
+//! they touch, trims what they cover as a whole, reads nothing. Times play no part unless pauses are to be cleaned in (`--idle-cleaning`).
 //!
 //! With `--mode engine` the real engine takes the operations, on a member that counts and keeps what it must; with `both` the simulated log runs beside it with
 //! as much space and as many checkpoints as the engine turned out to have (`engine.rs`).
@@ -14,7 +14,7 @@ use crate::drawing::{Along, Grid, sizes};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::report::{Report, ReportArguments};
-use crate::sim::pictures::{Frame, Run, add_runs};
+use crate::sim::pictures::{Frame, Run, add_pauses, add_runs};
 use crate::table::Table;
 use crate::values::{Share, Size};
 use clap::Args;
@@ -23,7 +23,9 @@ use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_lab::wa::log::{Shape, Space};
 use windrow_lab::wa::operation::Operation;
+use windrow_lab::wa::recorded::Wish;
 use windrow_lab::wa::run::{Outcome, Plan, Policy, memory_bytes, run as simulate};
+use windrow_lab::wa::study::Burst;
 
 const BLOCK: u64 = 4096;
 
@@ -31,7 +33,7 @@ const BLOCK: u64 = 4096;
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  windrow replay trace.csv.zst\n  windrow replay disk.blktrace --event issued --policy learned,sepbit,none --spare 5%,7%,10%,20%\n  \
-    windrow replay client.txt --format jesd219 --size 128002187264 --prefill linear --segment 1M --headers 1 --spare 10%\n  windrow replay trace.wtrc --repeat 5 --no-trims -o json\n  windrow replay trace.wtrc --fill --mode both --policy separate+greedy,learned\n  windrow replay trace.wtrc --fill --mode engine --policy separate+greedy,learned --flush-every 2\n\nPolicies: see `windrow sim run --help`."
+    windrow replay client.txt --format jesd219 --size 128002187264 --prefill linear --segment 1M --headers 1 --spare 10%\n  windrow replay trace.wtrc --repeat 5 --no-trims -o json\n  windrow replay trace.wtrc --fill --idle-cleaning 0,16,64 --time-scale 2 --rate 400000\n  windrow replay trace.wtrc --fill --mode both --policy separate+greedy,learned\n  windrow replay trace.wtrc --fill --mode engine --policy separate+greedy,learned --flush-every 2\n\nPolicies: see `windrow sim run --help`."
 )]
 pub struct ReplayArguments {
     #[command(flatten)]
@@ -48,9 +50,19 @@ pub struct ReplayArguments {
     /// Blocks of each segment that hold metadata: they take space, and are written with every segment. The JEDEC client test has 1 in 1 MiB.
     #[arg(long, value_name = "BLOCKS", default_value = "0")]
     headers: u32,
-    /// The trace so many times.
+    /// The trace so many times. Time goes on: a round begins the mean time between two requests behind the end of the one before.
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
+    /// Clean in the pauses that the times of the trace leave, until so many segments are free, by comma; 0: on demand only, for comparison.
+    #[arg(long, value_name = "SEGMENTS", value_delimiter = ',')]
+    idle_cleaning: Vec<u32>,
+    /// With --idle-cleaning: so many times as fast as the trace was recorded; 2 makes its pauses half as long. Else 1.
+    #[arg(long, value_name = "FACTOR", requires = "idle_cleaning", value_parser = time_scale)]
+    time_scale: Option<f64>,
+    /// With --idle-cleaning: blocks of 4 KiB that the members read, write or move in a second; else 100000, the 410 MB/s that one SATA drive keeps up in long rows. A
+    /// pool has that of all its data members together.
+    #[arg(long, value_name = "BLOCKS", requires = "idle_cleaning", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    rate: Option<u64>,
     #[command(flatten)]
     volume: VolumeArguments,
     /// Leave the trims of the trace out.
@@ -72,6 +84,14 @@ pub struct ReplayArguments {
     flush_every: u64,
 }
 
+/// Blocks that members take in a second, unless it is said.
+const RATE: u64 = 100_000;
+
+fn time_scale(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor| (1e-6..=1e6).contains(factor));
+    factor.ok_or_else(|| format!("'{text}' is no factor from 0.000001 to 1000000"))
+}
+
 /// See [`ReplayArguments::mode`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum Mode {
@@ -91,18 +111,52 @@ struct Line {
     traced: f64,
     /// The same of its second half.
     second_half: f64,
+    /// With cleaning in pauses: the second half.
+    cleaning: Option<Burst>,
     /// Of the log alone, without headers.
     outcome: Outcome,
+}
+
+impl Line {
+    /// The policy, and how many segments pauses leave free if that is asked for; short enough to stand below a bar.
+    fn name(&self) -> String {
+        match self.cleaning.as_ref().map(|cleaning| cleaning.idle_free) {
+            None => self.policy.clone(),
+            Some(0) => format!("{}, on demand", self.policy),
+            Some(free) => format!("{}, {free} free", self.policy),
+        }
+    }
 }
 
 /// Runs it.
 pub fn run(arguments: &ReplayArguments, output: &Output) -> Result<u8, Failure> {
     check(arguments)?;
     let engine = arguments.mode != Mode::Model;
-    let surveyed = survey(&arguments.source, arguments.volume.wish(!arguments.no_trims, engine && !arguments.no_flushes))?;
+    let wish = arguments.volume.wish(!arguments.no_trims, engine && !arguments.no_flushes);
+    let surveyed = survey(&arguments.source, Wish { blocks_per_s: arguments.blocks_per_s(), ..wish })?;
     surveyed.allow(arguments.volume.memory, tables(arguments, &surveyed)?)?;
     let trace = surveyed.load()?;
+    if !arguments.idle_cleaning.is_empty() && trace.duration_ns == 0 {
+        return Err(cannot("all requests of the trace come at one time, or it has no times: there are no pauses for --idle-cleaning"));
+    }
     if engine { engine::run(arguments, output, &trace) } else { model(arguments, output, &trace) }
+}
+
+impl ReplayArguments {
+    /// Blocks that members take in a second.
+    fn rate(&self) -> u64 {
+        self.rate.unwrap_or(RATE)
+    }
+
+    /// The same in a second of the trace, if its times count.
+    fn blocks_per_s(&self) -> Option<f64> {
+        (!self.idle_cleaning.is_empty()).then(|| self.rate() as f64 / self.time_scale.unwrap_or(1.0))
+    }
+
+    /// How far pauses are cleaned in, in turn; `None` if nobody asks for pauses.
+    fn goals(&self) -> Vec<Option<u32>> {
+        if self.idle_cleaning.is_empty() { vec![None] } else { self.idle_cleaning.iter().copied().map(Some).collect() }
+    }
 }
 
 /// Refuses what would have no effect.
@@ -113,6 +167,7 @@ fn check(arguments: &ReplayArguments) -> Result<(), Failure> {
         (arguments.no_flushes, true, "--no-flushes is for --mode engine or both: the simulated log has no flushes"),
         (arguments.headers > 0, false, "--headers is for --mode model: the engine writes headers of its own"),
         (arguments.seed.is_some(), false, "--seed is for --mode model: the engine draws nothing by it"),
+        (!arguments.idle_cleaning.is_empty(), false, "--idle-cleaning is for --mode model: the engine here takes the operations one after the other"),
         (arguments.report.wanted(), false, "--report and --pictures are for --mode model: there are no pictures of the engine"),
     ] {
         if given && engine != of_engine {
@@ -130,7 +185,7 @@ fn filled(arguments: &ReplayArguments, blocks: u32) -> u64 {
 /// The fill, and the trace so many times.
 fn operations<'a>(arguments: &ReplayArguments, trace: &'a Loaded) -> impl Iterator<Item = Operation> + use<'a> {
     let fill = arguments.volume.fills().then_some(Operation::Write { block: 0, count: trace.recorded.blocks });
-    fill.into_iter().chain((0..arguments.repeat).flat_map(|_| trace.recorded.operations.iter().copied()))
+    fill.into_iter().chain(trace.recorded.rounds(arguments.repeat))
 }
 
 /// Memory of the run that takes the most.
@@ -160,12 +215,13 @@ fn model(arguments: &ReplayArguments, output: &Output, trace: &Loaded) -> Result
     let before = filled(arguments, trace.recorded.blocks);
     let traced = trace.recorded.written * u64::from(arguments.repeat);
     let (seed, window) = (arguments.seed.unwrap_or(1), (traced / 100).max(1));
+    let goals = arguments.goals();
     let mut lines = Vec::new();
-    for policy in &arguments.policy {
-        for spare in &arguments.spare {
-            let shape = shape(arguments, trace.recorded.blocks, *spare)?;
+    for (policy, spare) in arguments.policy.iter().flat_map(|policy| arguments.spare.iter().map(move |spare| (policy, spare))) {
+        let shape = shape(arguments, trace.recorded.blocks, *spare)?;
+        for goal in &goals {
             // A fill moves nothing, so all that is moved belongs to the trace; the steady state is its second half.
-            let plan = Plan { shape, seed, window, steady_after: before + traced / 2, idle_free: 0 };
+            let plan = Plan { shape, seed, window, steady_after: before + traced / 2, idle_free: goal.unwrap_or(0) };
             let mut progress = Progress::new(format!("{} at {spare}", policy.name()));
             let mut tell = |done: u64| {
                 progress.steps(done, before + traced);
@@ -175,7 +231,8 @@ fn model(arguments: &ReplayArguments, output: &Output, trace: &Loaded) -> Result
             let headers = f64::from(shape.segment_blocks + shape.header_blocks) / f64::from(shape.segment_blocks);
             let waf = (traced + outcome.counts.moved) as f64 / traced as f64;
             let (traced, second_half) = (waf * headers, outcome.steady * headers);
-            lines.push(Line { policy: policy.name(), spare_ppm: u64::from(spare.0) * 1000, traced, second_half, outcome });
+            let cleaning = goal.map(|goal| Burst::of(goal, &outcome, headers));
+            lines.push(Line { policy: policy.name(), spare_ppm: u64::from(spare.0) * 1000, traced, second_half, cleaning, outcome });
         }
     }
     arguments.report.write(|| report(arguments, trace, traced, &lines))?;
@@ -183,6 +240,11 @@ fn model(arguments: &ReplayArguments, output: &Output, trace: &Loaded) -> Result
     value["seed"] = seed.into();
     value["window_blocks"] = window.into();
     value["header_blocks"] = arguments.headers.into();
+    if let Some(per_s) = arguments.blocks_per_s() {
+        let scale = arguments.time_scale.unwrap_or(1.0);
+        value["time"] =
+            serde_json::json!({ "trace_ns": trace.duration_ns, "time_scale": scale, "rate_blocks_per_s": arguments.rate(), "blocks_per_trace_s": per_s });
+    }
     value["lines"] = serde_json::json!(lines);
     output.result("replay", &value, || describe(arguments, trace, traced, &lines));
     Ok(0)
@@ -240,15 +302,41 @@ fn report(arguments: &ReplayArguments, trace: &Loaded, traced: u64, lines: &[Lin
         report = report.picture(file, &picture);
     }
     let frame = Frame { whose: &name, figure: "write amplification of the trace", blocks: f64::from(blocks), window: (traced / 100).max(1) as f64 };
-    let runs = lines.iter().map(|line| Run { policy: &line.policy, spare: line.spare_ppm as f64 / 1e6, waf: line.traced, outcome: &line.outcome });
-    add_runs(report, &frame, &runs.collect::<Vec<_>>())
+    let names: Vec<String> = lines.iter().map(Line::name).collect();
+    let runs = lines.iter().zip(&names).map(|(line, name)| Run { policy: name, spare: line.spare_ppm as f64 / 1e6, waf: line.traced, outcome: &line.outcome });
+    let report = add_runs(report, &frame, &runs.collect::<Vec<_>>());
+    // Lines of one policy and spare differ in how much is cleaned in pauses.
+    let groups = lines.chunk_by(|one, next| (&one.policy, one.spare_ppm) == (&next.policy, next.spare_ppm));
+    groups.fold(report, |report, group| {
+        let cleaning: Vec<Burst> = group.iter().filter_map(|line| line.cleaning.clone()).collect();
+        if cleaning.is_empty() {
+            return report;
+        }
+        let name = format!("{} at {} %", group[0].policy, group[0].spare_ppm as f64 / 10_000.0);
+        let file = format!("-{}-{}", group[0].policy.replace(['+', '/', ':'], "-"), group[0].spare_ppm / 1000);
+        add_pauses(report.section(&format!("Cleaning in pauses: {name}")), &cleaning, &name, &file)
+    })
+}
+
+/// How long members took, and how time was counted.
+fn about_time(arguments: &ReplayArguments, trace: &Loaded, lines: &[Line]) -> String {
+    let Some(per_s) = arguments.blocks_per_s() else { return String::new() };
+    let behind = lines.iter().map(|line| line.outcome.behind_blocks).max().unwrap_or(0) as f64 / arguments.rate() as f64;
+    format!(
+        "times: {:.0} s of trace, {per_s:.0} blocks that members take in each of them; they were behind by {behind:.2} s at most. Moved in users' way and waits: second half\n",
+        trace.duration_ns as f64 / 1e9
+    )
 }
 
 fn describe(arguments: &ReplayArguments, trace: &Loaded, traced: u64, lines: &[Line]) -> String {
-    let mut table = Table::new(&["POLICY", "SPARE", "WAF", "SECOND HALF", "MOVED", "TRIMMED", "VICTIMS"]);
+    let timed = !arguments.idle_cleaning.is_empty();
+    let pauses = if timed { &["CLEANING", "IN THE WAY", "LONGEST WAIT"][..] } else { &[] };
+    let heading = ["POLICY", "SPARE", "WAF", "SECOND HALF", "MOVED", "TRIMMED", "VICTIMS"];
+    let mut table = Table::new(&[&heading[..], pauses].concat());
     for line in lines {
         let counts = &line.outcome.counts;
-        table.row([
+        let of_pauses = line.cleaning.iter().flat_map(|found| [found.name(), format!("{:.4}", found.in_the_way), found.longest_wait.to_string()]);
+        let cells = [
             line.policy.clone(),
             format!("{} %", line.spare_ppm as f64 / 10_000.0),
             format!("{:.3}", line.traced),
@@ -256,16 +344,18 @@ fn describe(arguments: &ReplayArguments, trace: &Loaded, traced: u64, lines: &[L
             Size(counts.moved * BLOCK).to_string(),
             Size(counts.trimmed * BLOCK).to_string(),
             counts.victims.to_string(),
-        ]);
+        ];
+        table.row(cells.into_iter().chain(of_pauses));
     }
     format!(
-        "{}: {} written to {}, {:.2} times{}\n{}{}",
+        "{}: {} written to {}, {:.2} times{}\n{}{}{}",
         arguments.source.name(),
         Size(traced * BLOCK),
         volume(arguments, trace),
         traced as f64 / f64::from(trace.recorded.blocks),
         if arguments.volume.fills() { ", after a fill" } else { "" },
         table.render(),
+        about_time(arguments, trace, lines),
         trace.noticed.remarks()
     )
 }

@@ -215,14 +215,23 @@ pub fn client(lines: &[jedec::Line]) -> Report {
 
 /// Bursts of writes: what cleaning in the pauses costs, and what it saves those who write.
 pub fn bursts(lines: &[Burst], policy: &str, load: &str, burst: u32) -> Report {
+    let lead = format!("{load} overwrites in bursts of {burst} blocks, with a pause after each that is long enough for eight times as many.");
+    add_pauses(Report::new("Bursty load: cleaning on demand or in the pauses", &lead), lines, policy, "")
+}
+
+/// Adds pictures and table of cleaning in pauses; `file` is put behind the names of the pictures.
+pub fn add_pauses(report: Report, lines: &[Burst], policy: &str, file: &str) -> Report {
     let names: Vec<String> = lines.iter().map(|line| if line.idle_free == 0 { "on demand".to_owned() } else { line.idle_free.to_string() }).collect();
     let bars = |title: &str, about: &str, y: Axis, value: fn(&Burst) -> f64| {
         let groups = lines.iter().zip(&names).map(|(line, name)| Group::new(name.clone(), [value(line)]));
         Bars::new(title, about, "free segments that pauses clean up to", y, &[policy]).with_all(groups).picture()
     };
-    let costs = bars("What cleaning in pauses costs", "Bars of write amplification by how much is cleaned in pauses.", waf_axis(), |line| line.steady);
+    let costs =
+        bars(&format!("What cleaning in pauses costs: {policy}"), "Bars of write amplification by how much is cleaned in pauses.", waf_axis(), |line| {
+            line.steady
+        });
     let waits = bars(
-        "What users wait for",
+        &format!("What users wait for: {policy}"),
         "Bars of blocks that are moved while users wait, for each block they write, by how much is cleaned in pauses.",
         Axis::new("blocks moved in the way, per write", Unit::Number).from(0.0),
         |line| line.in_the_way,
@@ -231,8 +240,7 @@ pub fn bursts(lines: &[Burst], policy: &str, load: &str, burst: u32) -> Report {
     for (line, name) in lines.iter().zip(names) {
         table.row([name, format!("{:.3}", line.steady), format!("{:.4}", line.in_the_way), line.longest_wait.to_string()]);
     }
-    let lead = format!("{load} overwrites in bursts of {burst} blocks, with a pause after each that is long enough for eight times as many.");
-    Report::new("Bursty load: cleaning on demand or in the pauses", &lead).picture("bursts-costs", &costs).picture("bursts-waits", &waits).table(&table)
+    report.picture(&format!("bursts-costs{file}"), &costs).picture(&format!("bursts-waits{file}"), &waits).table(&table)
 }
 
 /// How fast the simulator is with a policy.

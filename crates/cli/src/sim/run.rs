@@ -62,8 +62,8 @@ pub fn pattern(text: &str) -> Result<Pattern, String> {
   windrow sim run --workload jesd219-enterprise --size 8G --spare 10%
   windrow sim run --workload jetstress --report jetstress.html
 
-Policies: PLACEMENT[+RULE][/STREAMS]. Placements: none, separate, dac, sfs, fadac, sepbit, generations, learned (ours), oracle (knows the
-future). Rules: greedy, cost-benefit, age-root, fifo, choices:N, window:N, gain.")]
+Policies: PLACEMENT[+RULE][/STREAMS]. Placements: none, separate, dac, sfs, fadac, sepbit, generations, midas, learned (ours), oracle
+(knows the future). Rules: greedy, cost-benefit, age-root, fifo, choices:N, window:N, gain.")]
 pub struct RunArguments {
     /// Policies, by comma.
     #[arg(long, value_delimiter = ',', default_value = "learned,none", value_parser = policy)]
@@ -129,7 +129,7 @@ pub fn failed(why: String) -> Failure {
 fn source(arguments: &RunArguments) -> Result<Source, Failure> {
     if let Some(path) = &arguments.trace {
         let from = TraceSource { trace: path.clone(), form: TraceForm::default() };
-        let surveyed = load::survey(&from, Wish { size_bytes: None, trims: !arguments.no_trims, flushes: false })?;
+        let surveyed = load::survey(&from, Wish { trims: !arguments.no_trims, ..Wish::default() })?;
         surveyed.allow(arguments.memory, tables(arguments, surveyed.blocks, surveyed.written() * u64::from(arguments.repeat))?)?;
         let loaded = surveyed.load()?;
         return Ok(Source::Trace(Box::new(loaded), arguments.repeat));

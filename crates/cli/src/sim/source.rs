@@ -92,7 +92,7 @@ impl Source {
     /// All operations.
     pub fn operations(&self) -> Box<dyn Iterator<Item = Operation> + '_> {
         match self {
-            Self::Trace(trace, repeat) => Box::new((0..*repeat).flat_map(|_| trace.recorded.operations.iter().copied())),
+            Self::Trace(trace, repeat) => Box::new(trace.recorded.rounds(*repeat)),
             Self::Pattern { workload, blocks, passes, seed } => {
                 let overwrites = u64::from(*blocks) * u64::from(*passes);
                 Box::new(fill(*blocks).chain(up_to(overwrites, workload.stream(*blocks, *seed))))

@@ -236,8 +236,7 @@ pub fn bursts(arguments: &BurstsArguments, output: &Output) -> Result<u8, Failur
 fn bursts_text(lines: &[Burst]) -> String {
     let mut table = Table::new(&["cleaning", "WAF", "moved in users' way, per write", "longest wait, blocks"]);
     for line in lines {
-        let what = if line.idle_free == 0 { "on demand".to_owned() } else { format!("in pauses up to {} free segments", line.idle_free) };
-        table.row([what, format!("{:.3}", line.steady), format!("{:.4}", line.in_the_way), line.longest_wait.to_string()]);
+        table.row([line.name(), format!("{:.3}", line.steady), format!("{:.4}", line.in_the_way), line.longest_wait.to_string()]);
     }
     table.render()
 }

@@ -5,19 +5,25 @@
 
 use super::{Segment, SegmentState, Segments};
 use crate::limits::YOUNG_SAMPLES;
-use windrow_policy::place::Place as Spot;
+use windrow_policy::any::AnyPlacement;
+use windrow_policy::place::{Due, LISTS, Place as Spot, Placement};
 use windrow_policy::select::{Candidate, Rule, Shortlist};
 use windrow_policy::{SegmentStats, VictimPolicy};
 use windrow_units::{PLACE_UNIT, SegmentId};
 
 /// A seed for the rule that draws: the engine knows no other chance.
-pub(super) const SHORTLIST_SEED: u64 = 0x77_696e_6472_6f77;
+const SHORTLIST_SEED: u64 = 0x77_696e_6472_6f77;
 /// A victim hardly gains anything if it has less than one part in so many of garbage.
 const HARDLY_GAINS: u64 = 32;
 
 /// How the index sorts for a rule; rules that look at segments one by one use it where they gain too little.
 pub(super) fn index_policy(rule: Rule) -> VictimPolicy {
     if rule == Rule::CostBenefit { VictimPolicy::CostBenefit } else { VictimPolicy::Greedy }
+}
+
+/// See [`Due::list`].
+pub(super) fn shortlists() -> [Shortlist; LISTS] {
+    std::array::from_fn(|_| Shortlist::new(SHORTLIST_SEED))
 }
 
 fn spot(segment: &Segment, id: u32, now: u32) -> Spot {
@@ -42,21 +48,27 @@ impl Segments {
     pub fn set_rule(&mut self, rule: Rule) {
         if self.rule != rule {
             self.rule = rule;
-            self.shortlist = Shortlist::new(SHORTLIST_SEED);
+            self.shortlists = shortlists();
             self.victims.set_policy(index_policy(rule));
         }
     }
 
-    /// The best victim, taken out of the candidates, with its price by the rule; without `need` only if it is at most 7/8 alive. `rate` tells how fast
-    /// the live blocks of a segment die, for the rule that asks for it.
+    /// Another placement is in force: nothing is known of any segment.
+    pub fn forget_marks(&mut self) {
+        self.table.iter_mut().for_each(|segment| segment.tag = 0);
+    }
+
+    /// The best victim, taken out of the candidates, with its price by the rule; without `need` only if it is at most 7/8 alive. The placement tells how fast
+    /// the live blocks of a segment die, for the rule that asks for it, and which group of segments the victim is due from, if any; where that has none, the rule picks among all.
     ///
     /// With `need` space must come: where what the rule picked would hardly gain any, the segment that gains most goes instead, so that no rule can
     /// keep a full pool busy without end.
-    pub fn take_victim(&mut self, clock: u64, need: bool, rate: &dyn Fn(Spot) -> f32) -> Option<(SegmentId, f64)> {
+    pub fn take_victim(&mut self, clock: u64, need: bool, placement: &AnyPlacement) -> Option<(SegmentId, f64)> {
         let (greedy, best) = self.victims.peek_best(clock)?;
         let (mut id, mut stats, mut price) = (greedy, best, best.utilisation());
-        if !matches!(self.rule, Rule::Greedy | Rule::CostBenefit)
-            && let Some((picked, its_price)) = self.pick(rate)
+        let due = placement.due().and_then(|due| self.pick(Some(due), placement));
+        let by_index = matches!(self.rule, Rule::Greedy | Rule::CostBenefit);
+        if let Some((picked, its_price)) = due.or_else(|| if by_index { None } else { self.pick(None, placement) })
             && let Some(its_stats) = self.victims.get(picked)
         {
             let hardly = |s: &SegmentStats| u64::from(s.capacity_units - s.live_units.min(s.capacity_units)) * HARDLY_GAINS < u64::from(s.capacity_units);
@@ -73,16 +85,20 @@ impl Segments {
         Some((id, price))
     }
 
-    /// What the rule picks among the candidates.
-    fn pick(&mut self, rate: &dyn Fn(Spot) -> f32) -> Option<(u32, f64)> {
-        let (table, victims, rule, now) = (&self.table, &self.victims, self.rule, self.user_clock);
+    /// What the rule picks among the candidates that are due, or among all.
+    fn pick(&mut self, due: Option<Due>, placement: &AnyPlacement) -> Option<(u32, f64)> {
+        let rule = if due.is_some_and(|due| due.first_sealed) { Rule::Fifo } else { self.rule };
+        let (table, victims, now) = (&self.table, &self.victims, self.user_clock);
         let mut look = |id: u32| {
             let stats = victims.get(id).filter(|stats| stats.live_units < stats.capacity_units)?;
             let place = spot(&table[id as usize], id, now);
-            let rate = if rule == Rule::Gain { rate(place) } else { 0.0 };
+            if due.is_some_and(|due| placement.group_of(place.tag) != due.group) {
+                return None;
+            }
+            let rate = if rule == Rule::Gain { placement.rate(place) } else { 0.0 };
             Some(Candidate { place, live: stats.live_units, capacity: stats.capacity_units, rate })
         };
-        self.shortlist.pick(rule, table.len() as u32, &mut look)
+        self.shortlists[Due::list(due)].pick(rule, table.len() as u32, &mut look)
     }
 
     /// What policies may know of a segment.

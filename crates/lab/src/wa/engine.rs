@@ -345,7 +345,7 @@ impl Driver {
                 self.durable = true;
                 Ok(())
             }
-            Operation::Pause { .. } => Ok(()),
+            Operation::Pause { .. } | Operation::Arrival { .. } => Ok(()),
         }
     }
 }

@@ -21,7 +21,7 @@ use checkpoints::Checkpoints;
 pub use checkpoints::When;
 use segments::{OpenSegment, SHUT, Segment, Segments, State};
 use serde::Serialize;
-use windrow_policy::place::{Placement, STREAMS_MAX, Survey};
+use windrow_policy::place::{LISTS, Placement, STREAMS_MAX, Survey};
 use windrow_policy::select::{Rule, Shortlist};
 use windrow_policy::{SegmentStats, VictimIndex, VictimPolicy};
 
@@ -123,7 +123,8 @@ pub struct Log<P> {
     /// A bit for each stream that has an open segment.
     is_open: u64,
     index: VictimIndex,
-    shortlist: Shortlist,
+    /// See [`windrow_policy::place::Due::list`].
+    shortlists: Vec<Shortlist>,
     counts: Counts,
     cleaning: bool,
     checkpoints: Checkpoints,
@@ -159,7 +160,7 @@ impl<P: Placement> Log<P> {
             open: [SHUT; STREAMS_MAX],
             is_open: 0,
             index: VictimIndex::new_lazy(segments, shape.segment_blocks, VictimPolicy::Greedy),
-            shortlist: Shortlist::new(seed),
+            shortlists: std::iter::repeat_with(|| Shortlist::new(seed)).take(LISTS).collect(),
             counts: Counts::default(),
             cleaning: false,
             checkpoints: Checkpoints::default(),
@@ -235,7 +236,7 @@ impl<P: Placement> Log<P> {
         match operation {
             Operation::Write { block, count } => (block..block + count).for_each(|block| self.write(block)),
             Operation::Trim { block, count } => (block..block + count).for_each(|block| self.trim(block)),
-            Operation::Pause { .. } | Operation::Flush | Operation::Durable => {}
+            Operation::Pause { .. } | Operation::Arrival { .. } | Operation::Flush | Operation::Durable => {}
         }
     }
 

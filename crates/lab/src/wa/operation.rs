@@ -23,6 +23,13 @@ pub enum Operation {
         /// Blocks that members could have taken in that time.
         blocks: u32,
     },
+    /// The next request of a trace comes so much later than the one that came before; matters to cleaning in idle time only.
+    Arrival {
+        /// Blocks that members take in that time; `u32::MAX` also stands for more (16 TiB: no simulated volume has so much to clean).
+        after: u32,
+        /// Blocks that were read meanwhile, which took members' time.
+        reads: u32,
+    },
     /// What was written before is to be durable. Costs the simulated log nothing.
     Flush,
     /// The write that follows is to be durable when it is answered. Costs the simulated log nothing.

@@ -3,6 +3,8 @@
 //! Two passes over its requests. 1 [`Survey`] finds what the volume has to be and how many operations there will be, so that whoever asks can be refused before memory is
 //! taken. 2 [`Volume`] makes them. Writes count every block they touch, trims those that they cover as a whole, reads nothing.
 //!
+//! With times ([`Wish::blocks_per_s`]) each write and trim is told how long after the one before it comes, in blocks that members take; what is read takes their time, too.
+//!
 //! | volume | made of | what the trace never writes |
 //! |---|---|---|
 //! | *written blocks* | the blocks that the trace writes, side by side, device by device ([`Dense`]) | is not there |
@@ -13,7 +15,7 @@ use windrow_trace::blocks::BLOCK;
 use windrow_trace::{Dense, Kind, Request};
 
 /// What is wished of a trace.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Wish {
     /// Bytes of the volume, whose addresses are those of the trace; else it is made of the blocks that the trace writes.
     pub size_bytes: Option<u64>,
@@ -21,6 +23,8 @@ pub struct Wish {
     pub trims: bool,
     /// Flushes and writes with FUA are passed on.
     pub flushes: bool,
+    /// Times count: so many blocks members take in a second of the trace. `None`: they play no part.
+    pub blocks_per_s: Option<f64>,
 }
 
 /// The first pass.
@@ -35,6 +39,16 @@ pub struct Survey {
     end: u64,
     written: u64,
     operations: u64,
+    /// Time of the latest request.
+    latest_ns: u64,
+}
+
+/// Time is counted exactly up to so many blocks that members take.
+const TIME_MOST: f64 = (1u64 << 53) as f64;
+
+/// A time in blocks that members take.
+fn blocks_at(time_ns: u64, blocks_per_s: f64) -> f64 {
+    time_ns as f64 * 1e-9 * blocks_per_s
 }
 
 impl Survey {
@@ -45,12 +59,13 @@ impl Survey {
 
     /// Adds a request.
     pub fn add(&mut self, request: &Request) {
-        let flushes = u64::from(self.wish.flushes);
+        self.latest_ns = self.latest_ns.max(request.time_ns);
+        let (flushes, arrivals) = (u64::from(self.wish.flushes), u64::from(self.wish.blocks_per_s.is_some()));
         self.operations += match request.kind {
             Kind::Read => return,
             Kind::Flush => flushes,
-            Kind::Trim => u64::from(self.wish.trims),
-            Kind::Write => 1 + flushes * u64::from(request.fua),
+            Kind::Trim => u64::from(self.wish.trims) * (1 + arrivals),
+            Kind::Write => 1 + arrivals + flushes * u64::from(request.fua),
         };
         if self.wish.size_bytes.is_none() {
             self.dense.add(request);
@@ -76,8 +91,12 @@ impl Survey {
     /// Blocks of the volume.
     ///
     /// # Errors
-    /// The trace writes nothing, or not within one volume that can be simulated.
+    /// The trace writes nothing, or not within one volume that can be simulated; or its times can not be counted.
     pub fn blocks(&self) -> Result<u32, String> {
+        if self.wish.blocks_per_s.is_some_and(|per_s| blocks_at(self.latest_ns, per_s) > TIME_MOST) {
+            let seconds = self.latest_ns as f64 / 1e9;
+            return Err(format!("in its {seconds:.0} s members take more than 2^53 blocks, which is not counted: a lower --rate, or a higher --time-scale"));
+        }
         if self.written == 0 {
             return Err("it writes nothing".into());
         }
@@ -103,8 +122,59 @@ impl Survey {
         let number = usize::try_from(self.operations).unwrap_or(usize::MAX);
         operations.try_reserve_exact(number).map_err(|_| format!("there is no memory for {number} operations"))?;
         let places = if self.wish.size_bytes.is_some() { Places::Addresses } else { Places::Written(self.dense) };
-        Ok(Volume { wish: self.wish, places, recorded: Recorded { blocks, operations, written: 0, trims: 0, flushes: 0 } })
+        let times = self.wish.blocks_per_s.map(Times::new);
+        Ok(Volume { wish: self.wish, places, times, recorded: Recorded { blocks, operations, ..Recorded::default() } })
     }
+}
+
+/// When requests come, counted in blocks that members take.
+#[derive(Clone, Debug)]
+struct Times {
+    blocks_per_s: f64,
+    requests: u64,
+    /// Of the latest request, and of the latest that was told.
+    latest: u64,
+    told: u64,
+    /// Blocks read since.
+    reads: u64,
+    began: bool,
+}
+
+impl Times {
+    fn new(blocks_per_s: f64) -> Self {
+        Self { blocks_per_s, requests: 0, latest: 0, told: 0, reads: 0, began: false }
+    }
+
+    /// A request of any kind. One that is earlier than those before it comes with them.
+    fn see(&mut self, request: &Request) {
+        self.requests += 1;
+        self.latest = self.latest.max(blocks_at(request.time_ns, self.blocks_per_s) as u64);
+        if request.kind == Kind::Read && request.length > 0 {
+            self.reads = self.reads.saturating_add(request.end().div_ceil(BLOCK) - request.offset / BLOCK);
+        }
+    }
+
+    /// What is to be told before the latest request, if anything.
+    fn arrival(&mut self) -> Option<Operation> {
+        if !std::mem::replace(&mut self.began, true) {
+            // Time begins here.
+            (self.told, self.reads) = (self.latest, 0);
+            return Some(Operation::Arrival { after: 0, reads: 0 });
+        }
+        let (after, reads) = (self.latest - self.told, self.reads);
+        (self.told, self.reads) = (self.latest, 0);
+        (after > 0 || reads > 0).then(|| Operation::Arrival { after: saturated(after), reads: saturated(reads) })
+    }
+
+    /// What comes between two rounds of the trace: what is left of the one, and the mean time between two requests.
+    fn between(&self) -> Operation {
+        let mean = self.latest / self.requests.saturating_sub(1).max(1);
+        Operation::Arrival { after: saturated((self.latest - self.told).saturating_add(mean)), reads: saturated(self.reads) }
+    }
+}
+
+fn saturated(blocks: u64) -> u32 {
+    u32::try_from(blocks).unwrap_or(u32::MAX)
 }
 
 /// Where a block of the trace lies on the volume.
@@ -119,6 +189,7 @@ enum Places {
 pub struct Volume {
     wish: Wish,
     places: Places,
+    times: Option<Times>,
     recorded: Recorded,
 }
 
@@ -142,6 +213,9 @@ impl Volume {
 
     /// Adds a request: the same ones, in the same order.
     pub fn add(&mut self, request: &Request) {
+        if let Some(times) = &mut self.times {
+            times.see(request);
+        }
         if request.kind == Kind::Flush && self.wish.flushes {
             self.recorded.flushes += 1;
             self.recorded.operations.push(Operation::Flush);
@@ -151,6 +225,7 @@ impl Volume {
         }
         let Some((block, count)) = self.range(request) else { return };
         let recorded = &mut self.recorded;
+        recorded.operations.extend(self.times.as_mut().and_then(Times::arrival));
         if request.kind == Kind::Trim {
             recorded.trims += 1;
             recorded.operations.push(Operation::Trim { block, count });
@@ -166,7 +241,7 @@ impl Volume {
 
     /// What came out.
     pub fn finish(self) -> Recorded {
-        self.recorded
+        Recorded { between: self.times.map(|times| times.between()), ..self.recorded }
     }
 }
 
@@ -183,6 +258,15 @@ pub struct Recorded {
     pub trims: u64,
     /// Flushes, and writes with FUA.
     pub flushes: u64,
+    /// What comes between two rounds of it, where times count.
+    pub between: Option<Operation>,
+}
+
+impl Recorded {
+    /// The trace so many times. Where times count, the first request of a round comes behind the last of the one before by the mean time between two requests.
+    pub fn rounds(&self, rounds: u32) -> impl Iterator<Item = Operation> + use<'_> {
+        (0..rounds).flat_map(|round| self.between.filter(|_| round > 0).into_iter().chain(self.operations.iter().copied()))
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::oracle::{Oracle, deaths};
 use serde::Serialize;
 pub use windrow_policy::kind::{PlacementKind, Policy};
 use windrow_policy::learn::{Learned, LearnedOptions};
-use windrow_policy::place::{Clusters, Fading, Generations, Hotness, Invalidation, Mixed, Placement, Separate};
+use windrow_policy::place::{Chain, Clusters, Fading, Generations, Hotness, Invalidation, Mixed, Placement, Separate};
 use windrow_policy::select::Rule;
 
 /// What is measured, and when.
@@ -49,6 +49,8 @@ pub struct Outcome {
     pub bytes_per_block: f64,
     /// Share of the blocks that can be addressed which hold nothing at the end: trimmed, or never written.
     pub empty_end: f64,
+    /// How far members were behind what was asked for, at most, in blocks; 0 for operations that have no times ([`Operation::Arrival`]).
+    pub behind_blocks: u64,
 }
 
 /// Bytes of memory that a run takes for so many blocks written by users, the fill included: tables for each block, and what is to come for the oracle.
@@ -95,6 +97,7 @@ where
         PlacementKind::Fading => drive((policy.rule, checkpoints), plan, Fading::new(blocks, streams), operations(), tell),
         PlacementKind::Invalidation => drive((policy.rule, checkpoints), plan, Invalidation::new(blocks), operations(), tell),
         PlacementKind::Generations => drive((policy.rule, checkpoints), plan, Generations::new(streams), operations(), tell),
+        PlacementKind::Chain => drive((policy.rule, checkpoints), plan, Chain::new(blocks, plan.shape.segment_blocks, streams), operations(), tell),
         PlacementKind::Learned => {
             let open_cost = if plan.shape.space == Space::Strict { 0.5 } else { 0.0 };
             let options = LearnedOptions { streams, segment_blocks: plan.shape.segment_blocks, open_cost };
@@ -146,6 +149,62 @@ impl Group {
     }
 }
 
+/// Time of a trace, counted in blocks that members take. It begins with the first arrival: what comes before (a fill) took none.
+#[derive(Default)]
+struct Clock {
+    now: u64,
+    /// When members have done all that they were asked for, cleaning included.
+    done: u64,
+    /// Blocks of log that this reckons with.
+    placed: u64,
+    runs: bool,
+    behind: u64,
+}
+
+impl Clock {
+    /// Members take what was placed since the last call.
+    fn take<P: Placement>(&mut self, log: &Log<P>) {
+        let placed = log.counts().written + log.counts().moved;
+        if self.runs {
+            self.done = self.done.max(self.now) + (placed - self.placed);
+            self.behind = self.behind.max(self.done - self.now);
+        }
+        (self.placed, self.runs) = (placed, true);
+    }
+
+    /// Something that is no write.
+    fn pass<P: Placement>(&mut self, log: &mut Log<P>, operation: Operation, idle_free: u32) {
+        match operation {
+            Operation::Arrival { after, reads } => self.arrive(log, after, reads, idle_free),
+            Operation::Pause { blocks } => log.idle(blocks, idle_free),
+            other => log.apply(other),
+        }
+    }
+
+    /// How far members were behind at most.
+    fn finish<P: Placement>(&mut self, log: &Log<P>) -> u64 {
+        if self.runs {
+            self.take(log);
+        }
+        self.behind
+    }
+
+    /// A request comes: what is left of the time before it is a pause.
+    fn arrive<P: Placement>(&mut self, log: &mut Log<P>, after: u32, reads: u32, idle_free: u32) {
+        self.take(log);
+        self.done = self.done.max(self.now) + u64::from(reads);
+        self.now += u64::from(after);
+        let pause = self.now.saturating_sub(self.done);
+        if pause > 0 {
+            log.idle(u32::try_from(pause).unwrap_or(u32::MAX), idle_free);
+            let placed = log.counts().written + log.counts().moved;
+            self.done += placed - self.placed;
+            self.placed = placed;
+        }
+        self.behind = self.behind.max(self.done.saturating_sub(self.now));
+    }
+}
+
 /// Runs a placement with a victim rule and checkpoints.
 ///
 /// # Errors
@@ -162,21 +221,17 @@ pub(super) fn drive<P: Placement>(
     let mut outcome = Outcome::default();
     let (mut window, mut steady, mut waited) = (Counts::default(), None, 0);
     let (mut next_window, mut next_tell) = (plan.window.max(1), TELL);
-    let mut writes = Group { blocks: Vec::with_capacity(GROUP), written: 0 };
+    let (mut writes, mut clock) = (Group { blocks: Vec::with_capacity(GROUP), written: 0 }, Clock::default());
     // Writes are made in groups; what is measured is measured behind the same operation as if they were made one by one.
     let mut next_look = next_window.min(next_tell).min(plan.steady_after);
     for operation in operations {
         let (mut block, mut left) = match operation {
             Operation::Write { block, count } => (block, count),
-            Operation::Trim { .. } => {
-                writes.flush(&mut log).apply(operation);
-                continue;
-            }
-            Operation::Pause { blocks } => {
-                writes.flush(&mut log).idle(blocks, plan.idle_free);
-                continue;
-            }
             Operation::Flush | Operation::Durable => continue,
+            other => {
+                clock.pass(writes.flush(&mut log), other, plan.idle_free);
+                continue;
+            }
         };
         // In pieces that end where something is measured: a fill is one operation, and has many windows.
         while left > 0 {
@@ -207,6 +262,7 @@ pub(super) fn drive<P: Placement>(
         }
     }
     writes.flush(&mut log);
+    outcome.behind_blocks = clock.finish(&log);
     outcome.steady_counts = log.counts().since(steady.unwrap_or_default());
     outcome.counts = Counts { longest_wait: waited.max(log.counts().longest_wait), ..log.counts() };
     outcome.whole = outcome.counts.waf();

@@ -15,7 +15,7 @@ use windrow_engine::{Engine, PoolSpec};
 use windrow_layout::superblock::RESERVED_BYTES;
 use windrow_policy::any::{Classes, MOVED_STREAMS_MAX, USER_STREAMS_MAX};
 use windrow_policy::learn::{Learned, LearnedOptions};
-use windrow_policy::place::{Clusters, Fading, Generations, Hotness, Invalidation, Place, Placement, Separate, Survey};
+use windrow_policy::place::{Chain, Clusters, Due, Fading, Generations, Hotness, Invalidation, Place, Placement, Separate, Survey};
 use windrow_units::{BLOCK_BYTES, Redundancy, Uuid};
 
 /// Most rows of a segment, and those of a chunk.
@@ -143,6 +143,7 @@ impl Pool {
             PlacementKind::Fading => drive(how, plan, InStreams { inner: Fading::new(blocks, count), classes }, operations, tell),
             PlacementKind::Invalidation => drive(how, plan, InStreams { inner: Invalidation::new(blocks), classes }, operations, tell),
             PlacementKind::Generations => drive(how, plan, InStreams { inner: Generations::new(count), classes }, operations, tell),
+            PlacementKind::Chain => drive(how, plan, InStreams { inner: Chain::new(blocks, self.segment_blocks, count), classes }, operations, tell),
             PlacementKind::Mixed | PlacementKind::Separate | PlacementKind::Oracle => drive(how, plan, Separate, operations, tell),
         }
     }
@@ -209,6 +210,12 @@ impl<P: Placement> Placement for InStreams<P> {
     #[inline]
     fn rate(&self, place: Place) -> f32 {
         self.inner.rate(place)
+    }
+    fn due(&self) -> Option<Due> {
+        self.inner.due()
+    }
+    fn group_of(&self, tag: u8) -> u8 {
+        self.inner.group_of(tag)
     }
     fn watches_deaths(&self) -> bool {
         self.inner.watches_deaths()

@@ -232,6 +232,20 @@ pub struct Burst {
     pub longest_wait: u32,
 }
 
+impl Burst {
+    /// Of a run with that goal of free segments; `with_headers`: blocks written for each block of data.
+    pub fn of(idle_free: u32, outcome: &Outcome, with_headers: f64) -> Self {
+        let counts = &outcome.steady_counts;
+        let in_the_way = (counts.moved - counts.moved_idle) as f64 / counts.written.max(1) as f64;
+        Self { idle_free, steady: outcome.steady * with_headers, in_the_way, longest_wait: counts.longest_wait }
+    }
+
+    /// When is cleaned.
+    pub fn name(&self) -> String {
+        if self.idle_free == 0 { "on demand".to_owned() } else { format!("in pauses up to {} free segments", self.idle_free) }
+    }
+}
+
 /// Overwrites of the whole space in [`bursts`].
 pub const BURST_PASSES: u64 = 8;
 
@@ -267,9 +281,7 @@ pub fn bursts(
             fill(shape.blocks).chain(bursty)
         };
         let outcome = run(policy, &plan, operations, tell)?;
-        let counts = outcome.steady_counts;
-        let in_the_way = (counts.moved - counts.moved_idle) as f64 / counts.written as f64;
-        lines.push(Burst { idle_free: *goal, steady: outcome.steady * WITH_HEADER, in_the_way, longest_wait: counts.longest_wait });
+        lines.push(Burst::of(*goal, &outcome, WITH_HEADER));
     }
     Ok(lines)
 }

@@ -7,7 +7,7 @@ fn names_and_numbers_lead_back() {
         assert!(kind.code().is_none_or(|code| PlacementKind::from_code(code) == Some(kind)));
         assert!(kind.bytes_per_block() <= 8, "{}", kind.name());
     }
-    assert_eq!((PlacementKind::from_code(7), PlacementKind::Oracle.code(), PlacementKind::Mixed.code()), (None, None, None));
+    assert_eq!((PlacementKind::from_code(8), PlacementKind::Oracle.code(), PlacementKind::Mixed.code()), (None, None, None));
     for rule in [Rule::Greedy, Rule::CostBenefit, Rule::AgeRoot, Rule::Fifo, Rule::Choices(7), Rule::Window(300), Rule::Gain] {
         let (code, number) = rule.code();
         assert_eq!(Rule::from_code(code, number), Some(rule));

@@ -324,7 +324,7 @@ impl Placement for Generations {
     }
     #[inline]
     fn moved(&mut self, _block: u32, _now: u32, from: Place) -> u8 {
-        (from.tag + 1).min(self.streams - 1)
+        from.tag.saturating_add(1).min(self.streams - 1)
     }
     fn watches_deaths(&self) -> bool {
         false

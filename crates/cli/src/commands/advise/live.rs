@@ -1,5 +1,7 @@
 //! `advise --live`: the load of a pool in service instead of a trace, what the pool holds besides, and what it is set to.
 
+use super::MemberOwn;
+use crate::commands::plan::{SmartReport, is_device, report_of_drive};
 use crate::commands::replay::cannot;
 use crate::commands::trace::record::{self, RecordArguments};
 use crate::context::{self, PoolPlace};
@@ -105,6 +107,18 @@ impl Live {
             reasons.push(format!("{} requests were not recorded, because more came than could be taken.", self.missed));
         }
         reasons
+    }
+
+    /// What its members say of themselves, and why the others do not. Members that are files have nothing to say.
+    pub(super) fn members(&self) -> (Vec<MemberOwn>, Option<String>) {
+        let (mut found, mut why_not) = (Vec::new(), None);
+        for member in self.report.members.iter().filter(|member| is_device(Path::new(&member.path))) {
+            match report_of_drive(&[PathBuf::from(&member.path)]) {
+                Ok((health, findings)) => found.push(MemberOwn { member: member.member, path: member.path.clone(), report: SmartReport { health, findings } }),
+                Err(failure) => why_not = Some(format!("What drives say of themselves is not known: {}: {}.", failure.what, failure.why)),
+            }
+        }
+        (found, why_not)
     }
 
     /// Sets the pool to what was advised.

@@ -60,6 +60,7 @@ fn advice(grid: Vec<Tried>, segments: Vec<Tried>, best: Tried, without_trims: Op
         applied: false,
         without_trims,
         drives: Vec::new(),
+        members: Vec::new(),
         reasons: Vec::new(),
         commands: Vec::new(),
     }
@@ -77,4 +78,17 @@ fn reasons_are_what_each_choice_brings() {
     assert!(told(vec![grid[1].clone(), large], &grid[1], None).contains("other sizes bring nothing"));
     let alone = told(vec![grid[1].clone()], &grid[1], None);
     assert!(alone.contains("no other size was tried") && !alone.contains("bring nothing"), "{alone}");
+}
+
+#[test]
+fn what_a_member_says_of_itself_is_one_sentence() {
+    let sentence = |text: &str| {
+        let health = windrow_plan::health::parse(text).expect("a report");
+        let findings = windrow_plan::health::findings(&health, None);
+        SmartReport { health, findings }.sentence()
+    };
+    let report = r#"{"model_name":"A drive","user_capacity":{"bytes":1000000000000},
+        "nvme_smart_health_information_log":{"percentage_used":5,"data_units_written":200000000,"power_on_hours":8760}}"#;
+    assert_eq!(sentence(report), "A drive says of itself: 5 % of its rated life is used, at the load so far 19.0 years are left.");
+    assert_eq!(sentence(r#"{"Physical media units written":{"hi":0,"lo":1000}}"#), "The drive says of itself: nothing of its wear.");
 }

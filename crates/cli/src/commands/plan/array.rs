@@ -33,9 +33,9 @@ pub struct ArrayArguments {
     /// Catalogue of drives (TOML); else the one that is built in.
     #[arg(long, value_name = "FILE")]
     catalogue: Option<PathBuf>,
-    /// Report of a drive (`smartctl -j -a`, `nvme smart-log -o json`, `nvme ocp smart-add-log -o json`; may be repeated for one drive): plan with what it
-    /// has measured of itself.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "catalogue"])]
+    /// A drive of this machine, which is asked with smartctl, or reports of it (`smartctl -j -a`, `nvme smart-log -o json`, `nvme ocp smart-add-log -o json`;
+    /// may be repeated for one drive): plan with what it has measured of itself.
+    #[arg(long, value_name = "DEVICE|FILE", conflicts_with_all = ["drive", "catalogue"])]
     smart: Vec<PathBuf>,
     /// With --smart: what the drive makes of random writes in place. For a drive that was written in long rows so far (it lived under Windrow, say), whose
     /// report does not tell that.

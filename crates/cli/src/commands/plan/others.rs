@@ -91,24 +91,44 @@ pub fn mixed(arguments: &MixedArguments, output: &Output) -> Result<u8, Failure>
 
 /// Arguments of `plan smart`.
 #[derive(Args)]
-#[command(after_help = "Examples:\n  windrow plan smart smartctl.json\n  windrow plan smart nvme.json ocp.json -o json")]
+#[command(
+    after_help = "Examples:\n  windrow plan smart /dev/nvme0                asks it with smartctl, which needs root\n  windrow plan smart smartctl.json\n  windrow plan smart nvme.json ocp.json -o json"
+)]
 pub struct SmartArguments {
-    /// Reports of one drive: `smartctl -j -a /dev/X`, `nvme smart-log -o json /dev/X`, `nvme ocp smart-add-log -o json /dev/X`.
-    #[arg(value_name = "FILE", required = true)]
+    /// The drive, or reports of it: `smartctl -j -a /dev/X`, `nvme smart-log -o json /dev/X`, `nvme ocp smart-add-log -o json /dev/X`.
+    #[arg(value_name = "DEVICE|FILE", required = true)]
     files: Vec<PathBuf>,
 }
 
-#[derive(Serialize)]
-struct SmartReport {
-    health: Health,
-    findings: Findings,
+/// What a drive says of itself, and what follows.
+#[derive(Clone, Debug, Serialize)]
+pub struct SmartReport {
+    /// Its figures.
+    pub health: Health,
+    /// The conclusions.
+    pub findings: Findings,
 }
 
-/// Reads the reports of one drive; what a later one says counts.
+impl SmartReport {
+    /// In one sentence.
+    pub fn sentence(&self) -> String {
+        let (health, found) = (&self.health, &self.findings);
+        let said = [
+            found.wear_amplification.map(|wear| format!("it wrote {} bytes to flash for each that it got", printed(wear, 2))),
+            health.used_percent.map(|used| format!("{used} % of its rated life is used")),
+            found.days_left.map(|days| format!("at the load so far {} years are left", printed(days / 365.0, 1))),
+        ];
+        let said: Vec<String> = said.into_iter().flatten().collect();
+        let said = if said.is_empty() { "nothing of its wear".to_owned() } else { said.join(", ") };
+        format!("{} says of itself: {said}.", health.model.as_deref().unwrap_or("The drive"))
+    }
+}
+
+/// Reads the reports of one drive, or asks it; what a later one says counts.
 pub fn report(files: &[PathBuf]) -> Result<(Health, Findings), Failure> {
     let (mut health, mut pages) = (Health::default(), None);
     for file in files {
-        let text = read(file)?;
+        let text = if super::is_device(file) { super::drive_report::ask(file)? } else { read(file)? };
         let one = health::parse(&text).map_err(|error| {
             let remedy = "give it the JSON of `smartctl -j -a`, `nvme smart-log -o json` or `nvme ocp smart-add-log -o json`";
             Failure::new(id::PLAN_INPUT, format!("cannot understand {}", file.display()), error).remedy(remedy)

@@ -97,7 +97,7 @@ fn requests(arguments: &GenerateArguments) -> Box<dyn Iterator<Item = Request>> 
                 let (kind, block, count) = match operation {
                     Operation::Write { block, count } => (Kind::Write, block, count),
                     Operation::Trim { block, count } => (Kind::Trim, block, count),
-                    Operation::Pause { .. } | Operation::Flush | Operation::Durable => return None,
+                    Operation::Pause { .. } | Operation::Arrival { .. } | Operation::Flush | Operation::Durable => return None,
                 };
                 Some(Request::new(kind, 0, u64::from(block) * BLOCK, u64::from(count) * BLOCK, number * GAP_NS))
             });

@@ -48,7 +48,7 @@ impl VolumeArguments {
 
     /// What is wished of the trace.
     pub fn wish(&self, trims: bool, flushes: bool) -> Wish {
-        Wish { size_bytes: self.size.map(|size| size.0), trims, flushes }
+        Wish { size_bytes: self.size.map(|size| size.0), trims, flushes, blocks_per_s: None }
     }
 }
 
@@ -74,7 +74,7 @@ pub struct Loaded {
     pub figures: Figures,
     /// Format, devices, and what could not be read.
     pub noticed: Noticed,
-    /// From the first request to the last one, in nanoseconds; 0 where the trace has no times.
+    /// From the first request to the last one, in nanoseconds; 0 where all come at one time, or the trace has no times.
     pub duration_ns: u64,
 }
 

@@ -2,7 +2,7 @@
 
 use super::segments::State;
 use super::{Log, NONE, Space};
-use windrow_policy::place::Placement;
+use windrow_policy::place::{Due, Placement};
 use windrow_policy::select::{Candidate, Rule};
 
 impl<P: Placement> Log<P> {
@@ -31,8 +31,10 @@ impl<P: Placement> Log<P> {
         }
     }
 
-    /// A pause in which so many blocks could be moved: cleans until so many segments are free.
+    /// A pause in which so many blocks could be moved: cleans until so many segments are free, or as many as all garbage would make.
     pub fn idle(&mut self, mut blocks: u32, free: u32) {
+        let most = u64::from(self.free_segments()) + self.segments.garbage / u64::from(self.shape.segment_blocks);
+        let free = free.min(most as u32);
         while self.free_segments() < free {
             let before = self.counts.moved;
             // The last victim of a pause is finished even if that takes a little longer; a full one gains nothing.
@@ -70,15 +72,23 @@ impl<P: Placement> Log<P> {
     }
 
     fn pick(&mut self) -> Option<u32> {
-        if self.rule == Rule::Greedy {
+        let due = self.placement.due();
+        due.and_then(|due| self.pick_of(Some(due))).or_else(|| self.pick_of(None))
+    }
+
+    /// The victim of a group of segments, or of all.
+    fn pick_of(&mut self, due: Option<Due>) -> Option<u32> {
+        let greedy = self.rule == Rule::Greedy;
+        if greedy && due.is_none() {
             return self.index.pop_best(0).map(|(segment, _)| segment);
         }
-        let (segments, placement, gain) = (&self.segments, &self.placement, self.rule == Rule::Gain);
+        let rule = if due.is_some_and(|due| due.first_sealed) { Rule::Fifo } else { self.rule };
+        let (segments, placement, gain) = (&self.segments, &self.placement, rule == Rule::Gain);
         let checkpoints = &self.checkpoints;
         let live_most = match self.shape.space {
             // The peers' rule: a victim has at least that share of garbage itself. One always has if all together have more. (First in, first out would not be
             // that any more, so it is left alone.)
-            Space::Share if self.rule != Rule::Fifo => {
+            Space::Share if rule != Rule::Fifo => {
                 (f64::from(segments.segment_blocks) * (1.0 - self.shape.spare) + 1e-9).min(f64::from(segments.segment_blocks - 1)) as u32
             }
             Space::Strict | Space::Share => segments.segment_blocks - 1,
@@ -88,11 +98,17 @@ impl<P: Placement> Log<P> {
             if segment.state != State::Sealed || segment.live > live_most || checkpoints.is_young(number) {
                 return None;
             }
+            if due.is_some_and(|due| placement.group_of(segment.tag) != due.group) {
+                return None;
+            }
             let place = segments.place(number);
             let rate = if gain { placement.rate(place) } else { 0.0 };
             Some(Candidate { place, live: segment.live, capacity: segments.segment_blocks, rate })
         };
-        let (segment, price) = self.shortlist.pick(self.rule, segments.all.len() as u32, &mut look)?;
+        let (segment, price) = self.shortlists[Due::list(due)].pick(rule, segments.all.len() as u32, &mut look)?;
+        if greedy {
+            self.index.remove(segment);
+        }
         self.placement.chosen(price);
         Some(segment)
     }

@@ -1,7 +1,7 @@
 use super::*;
 use windrow_trace::{Options, Reader};
 
-const ALL: Wish = Wish { size_bytes: None, trims: true, flushes: true };
+const ALL: Wish = Wish { size_bytes: None, trims: true, flushes: true, blocks_per_s: None };
 
 fn requests(text: &str) -> Vec<Request> {
     Reader::new(text.as_bytes(), &Options::default()).expect("a trace").map(|found| found.expect("a request")).collect()
@@ -51,4 +51,30 @@ fn a_volume_of_a_size_has_the_addresses_of_the_trace_and_what_is_never_written()
     assert!(record(text, sized(1 << 50)).expect_err("too large").contains("16 TiB"));
     assert!(record("W,0,4096,0,a\nT,0,4096,1,b\n", sized(1 << 20)).expect_err("two").contains("--device"));
     assert_eq!(record("T,0,4096,1\nW,0,0,2\n", ALL).expect_err("nothing"), "it writes nothing");
+}
+
+#[test]
+fn times_become_blocks_that_members_take_and_reads_take_some_of_them() {
+    let timed = |per_s| Wish { flushes: false, blocks_per_s: Some(per_s), ..ALL };
+    let arrival = |after, reads| Operation::Arrival { after, reads };
+    // (Times in microseconds.) The read of two blocks comes between; the third write is earlier than the trim; the last comes with the one before.
+    let text = "R,0,4096,0\nW,0,4096,1000000\nR,0,8192,1500000\nT,0,4096,3000000\nW,0,4096,2000000\nW,4096,4096,2500000\nR,0,4096,6000000\n";
+    let found = record(text, timed(100.0)).expect("a volume");
+    let trim = Operation::Trim { block: 0, count: 1 };
+    let expected = [arrival(0, 0), Operation::write(0), arrival(200, 2), trim, Operation::write(0), Operation::write(1)];
+    assert_eq!(found.operations, expected);
+    // A round ends with its last request, and the next one comes the mean of six distances later.
+    assert_eq!(found.between, Some(arrival(300 + 600 / 6, 1)));
+    let rounds: Vec<Operation> = found.rounds(2).collect();
+    assert_eq!(rounds, [&expected[..], &[arrival(400, 1)], &expected[..]].concat());
+    // Half as many blocks in each second of the trace, and none that the numbers have no room for.
+    assert_eq!(record(text, timed(50.0)).expect("a volume").operations[2], arrival(100, 2));
+    assert_eq!(record(text, timed(1e12)).expect("a volume").operations[2], arrival(u32::MAX, 2));
+    // Where they have room no more at all, it is refused: the sum of what is left and a mean overflowed.
+    let absurd = "in its 6 s members take more than 2^53 blocks, which is not counted: a lower --rate, or a higher --time-scale";
+    for per_s in [2e15, 1e300, f64::INFINITY] {
+        assert_eq!(record(text, timed(per_s)).expect_err("absurd"), absurd);
+    }
+    // Without times there is nothing of it.
+    assert_eq!(record(text, ALL).expect("a volume").rounds(2).count(), 8);
 }

@@ -59,7 +59,7 @@ fn trims_leave_the_share_empty_that_is_asked_for() {
             let (block, is_live) = match operation {
                 Operation::Write { block, .. } => (block, true),
                 Operation::Trim { block, .. } => (block, false),
-                Operation::Pause { .. } | Operation::Flush | Operation::Durable => continue,
+                Operation::Pause { .. } | Operation::Arrival { .. } | Operation::Flush | Operation::Durable => continue,
             };
             let before = std::mem::replace(&mut live[block as usize], is_live);
             empty = empty + u64::from(before && !is_live) - u64::from(!before && is_live);
