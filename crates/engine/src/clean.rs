@@ -486,15 +486,14 @@ impl Engine {
                 self.hurry_dead(short, several, would_free, out);
             } else {
                 // Nobody waits yet: what begins now has ended before what users hold in advance is used up.
-                self.flush.wanted |= several && would_free;
+                self.flush.wanted |= several && would_free && self.segments.wait_for_flush(&self.reuse_horizon());
             }
         }
-        let out_of_segments = self.segments.free_count() <= self.floor(STREAM_USER);
-        // No further victim may be begun, although too little is coming free.
-        let is_full = self.cleaner.segments_needed() >= self.outputs() && !self.is_clean_enough();
-        let waits = if self.cleaner.victims.is_empty() { urgent && out_of_segments } else { is_full || out_of_segments };
-        if waits && !self.cleaner.is_reading() && !self.moves_are_flying() {
-            // The victims' last moves lie in part-filled batches and nothing else can fill them.
+        // The victims' last moves lie in part-filled batches and nothing else can fill them: no further victim may be begun, although too little is coming free, or
+        // somebody stands still. (Not sooner: each such batch costs a head and a footer of its own, and that is garbage which cleaning lacks.)
+        let is_full = !self.cleaner.victims.is_empty() && self.cleaner.segments_needed() >= self.outputs() && !self.is_clean_enough();
+        let is_out = urgent && self.segments.free_count() <= self.floor(STREAM_USER);
+        if (is_full || is_out) && !self.cleaner.is_reading() && !self.moves_are_flying() {
             CLEANED_STREAMS.into_iter().for_each(|id| {
                 self.seal(id, out);
             });

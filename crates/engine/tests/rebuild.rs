@@ -140,7 +140,12 @@ fn overwrite_behind_a_checkpoint(machine: &mut Machine, volume: VolumeId, number
             machine.flush(volume);
         }
     }
-    machine.flush(volume);
+    // At least two batches behind whatever checkpoint the engine began meanwhile, and one more that tells that they are durable.
+    for n in 0..3 {
+        machine.write(volume, n, 251);
+        machine.flush(volume);
+        written.entry(n).or_default().push(251);
+    }
 }
 
 /// Behind the checkpoint segments were used again, and batches that say so are lost. What the checkpoint shows in them is gone: such blocks had places in batches that are not
@@ -158,9 +163,12 @@ fn whatever_is_lost_behind_a_checkpoint_no_block_is_another_one() {
         let newer = |(_, _, header): &(SegmentId, u32, windrow_layout::batch::BatchHeader)| {
             header.stream.0 != 3 && header.seq >= start[header.stream.index()].seq && start[header.stream.index()].segment != SegmentId::NONE
         };
+        let mut behind: Vec<_> = memory.headers().into_iter().filter(newer).collect();
+        behind.sort_by_key(|(_, _, header)| (header.stream.0, header.seq));
+        // However few they are, one that was durable is lost: the first of users.
         let share = [5, 30, 95][seed as usize % 3];
-        for (segment, row, header) in memory.headers().into_iter().filter(newer).collect::<Vec<_>>() {
-            if numbers.below(100) < share {
+        for (at, (segment, row, header)) in behind.into_iter().enumerate() {
+            if at == 0 || numbers.below(100) < share {
                 memory.overwrite(segment, row..row + header.rows, 0xee);
             }
         }
