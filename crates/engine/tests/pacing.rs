@@ -9,7 +9,7 @@ use machine::{Machine, numbers::Numbers};
 use std::collections::VecDeque;
 use windrow_engine::*;
 use windrow_io::*;
-use windrow_units::VolumeId;
+use windrow_units::{Redundancy, VolumeId};
 
 /// Requests that wait or are on their way at any time.
 const DEPTH: usize = 32;
@@ -35,14 +35,19 @@ struct Load {
     run: u64,
     /// Each run that ended with an admission.
     runs: Vec<u64>,
+    /// Members answer in any order.
+    shuffled: bool,
 }
 
 impl Load {
     fn new(members: usize, mib: usize, spare_per_mille: u16, share_percent: u64) -> Self {
-        let mut machine = Machine::new(members, mib, spare_per_mille);
+        Self::on(Machine::new(members, mib, spare_per_mille), share_percent)
+    }
+
+    fn on(mut machine: Machine, share_percent: u64) -> Self {
         let blocks = machine.engine.status().plan.usable_bytes / 4096 * share_percent / 100;
         let volume = machine.volume(blocks * 4096);
-        Self { machine, volume, queue: VecDeque::new(), blocks, numbers: Numbers(1), asked: 0, answered: 0, run: 0, runs: Vec::new() }
+        Self { machine, volume, queue: VecDeque::new(), blocks, numbers: Numbers(1), asked: 0, answered: 0, run: 0, runs: Vec::new(), shuffled: false }
     }
 
     fn ask(&mut self, lba: u64) {
@@ -73,6 +78,10 @@ impl Load {
 
     /// One member operation ends; if there is none, time passes.
     fn step(&mut self) {
+        if self.shuffled && !self.queue.is_empty() {
+            let at = self.numbers.below(self.queue.len() as u64) as usize;
+            self.queue.swap(0, at);
+        }
         match self.queue.pop_front() {
             Some(command) => {
                 self.run += 1;
@@ -88,7 +97,7 @@ impl Load {
 
     /// Writes so many blocks, each where `next` says.
     fn write(&mut self, count: u64, mut next: impl FnMut(&mut Self) -> u64) {
-        let (end, mut idle) = (self.answered + count, 0);
+        let (end, mut idle) = (self.asked + count, 0);
         while self.answered < end {
             while self.asked < end && self.asked - self.answered < DEPTH as u64 {
                 let lba = next(self);
@@ -102,6 +111,13 @@ impl Load {
             assert!(idle < 1000, "{}", self.machine.engine.describe());
             self.step();
         }
+    }
+
+    /// Asks for something else, and waits for it.
+    fn ask_for(&mut self, op: Op) {
+        self.asked += 1;
+        self.machine.request(self.volume, op);
+        self.write(0, |_| 0);
     }
 
     fn fill(&mut self) {
@@ -164,6 +180,34 @@ fn a_light_load_never_waits_for_a_victim() {
     println!("{held} of {} writes were held, {braked} came while cleaning worked", load.blocks);
     assert!(braked > load.blocks / 100, "cleaning never worked: {braked}");
     assert_eq!(held, 0);
+}
+
+/// Pools of a few small segments with the least spare space, wholly full: what a victim gains is little more than what its batches waste, and it may be begun only one at a time.
+/// Members answer in any order, flushes seal what is open, and users rest now and then. Every write is answered, and a trim of everything brings the pool back.
+#[test]
+fn tiny_pools_that_are_wholly_full_never_stand_still() {
+    let pools =
+        [(Redundancy::None, 1, 6, [16, 16]), (Redundancy::Single, 3, 4, [4, 8]), (Redundancy::Single, 5, 9, [8, 32]), (Redundancy::Double, 6, 4, [8, 16])];
+    for (redundancy, members, mib, rows) in pools {
+        let mut load = Load::on(Machine::with_rows_and_spare(redundancy, members, mib, rows, 30), 100);
+        load.fill();
+        for round in 0..12 {
+            load.shuffled = round % 2 == 1;
+            // In small portions now and then.
+            let portions = if round % 3 == 1 { 40 } else { 1 };
+            for _ in 0..portions {
+                load.overwrite(load.blocks / 4 / portions + 1);
+                load.ask_for(Op::Flush);
+            }
+            if round % 3 == 2 {
+                (0..50).for_each(|_| load.step());
+            }
+            assert_eq!(load.machine.engine.self_check(), Ok(()));
+        }
+        assert!(load.machine.engine.status().segments_cleaned > 20);
+        load.ask_for(Op::Trim { offset: 0, length: load.blocks * 4096, fua: true });
+        load.fill();
+    }
 }
 
 /// With space above the mark at which cleaning begins nobody is held to its pace, and a burst is taken at once.
