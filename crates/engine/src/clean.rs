@@ -475,37 +475,51 @@ impl Engine {
     /// Space is short: hurry what keeps dead segments from being free.
     fn hurry(&mut self, out: &mut Outbox) {
         self.hurry_for_repairs(out);
-        let short = self.stream(STREAM_USER).reserved.len() < self.segments_wanted() as usize;
-        let starved = self.checkpoint.wants_segment();
-        if !starved && !self.removal_wants_room() && (!short || !self.wants_room()) {
-            return;
+        let (held, wanted) = (self.stream(STREAM_USER).reserved.len(), self.segments_wanted() as usize);
+        let short = held < wanted;
+        let urgent = self.checkpoint.wants_segment() || self.removal_wants_room() || (short && self.wants_room());
+        if short || urgent {
+            // One round of member flushes for several segments, unless users stand still.
+            let several = self.segments.dead_count() - self.segments.dead_in_replay_count() > crate::format::cleaning_ahead(self.plan.segments) / 2;
+            let written = ReuseHorizon { durable: self.orders.committed(), durable_cleaned: self.moves_committed_through(), ..self.reuse_horizon() };
+            let would_free = self.segments.flush_would_free(&written);
+            if urgent {
+                self.hurry_dead(short, several, would_free, out);
+            } else if held + 1 < wanted {
+                // Nobody waits yet: what begins now has ended before what users hold in advance is used up. (Sooner it would find fewer dead segments: small pools clean more then.)
+                self.flush.wanted |= several && would_free && self.segments.wait_for_flush(&self.reuse_horizon());
+            }
         }
+        // The victims' last moves lie in part-filled batches and nothing else can fill them: no further victim may be begun, although too little is coming free, or
+        // somebody stands still. (Not sooner: each such batch costs a head and a footer of its own, and that is garbage which cleaning lacks.)
+        let is_full = !self.cleaner.victims.is_empty() && self.cleaner.segments_needed() >= self.outputs() && !self.is_clean_enough();
+        let is_out = urgent && self.segments.free_count() <= self.floor(STREAM_USER);
+        if (is_full || is_out) && !self.cleaner.is_reading() && !self.moves_are_flying() {
+            CLEANED_STREAMS.into_iter().for_each(|id| {
+                self.seal(id, out);
+            });
+        }
+    }
+
+    /// Somebody waits for a segment: asks for a flush that frees dead ones, or for a checkpoint if nothing else does. `short`: users have less than they
+    /// hold in advance; `would_free`: a flush of what is written frees some.
+    fn hurry_dead(&mut self, short: bool, several: bool, would_free: bool, out: &mut Outbox) {
+        let starved = self.checkpoint.wants_segment();
         let flush = self.segments.wait_for_flush(&self.reuse_horizon());
-        let reading = self.cleaner.is_reading();
-        let moving = self.moves_are_flying();
         // A checkpoint at any price only when nothing else can free a segment any more.
         // (Blocks that are read and wait for the cleaned stream do not count: that stream may be what is stuck.)
-        let stuck = !self.cleaner.has_reads() && !moving && self.users_are_written();
-        // One round of member flushes for several segments, unless users stand still.
-        let several = self.segments.dead_count() - self.segments.dead_in_replay_count() > crate::format::cleaning_ahead(self.plan.segments) / 2;
+        let stuck = !self.cleaner.has_reads() && !self.moves_are_flying() && self.users_are_written();
         if flush && (several || stuck || starved || self.room_units() < EDGE_UNITS) {
             self.flush.wanted = true;
             self.seal_if_superseding(out);
         }
         // (What cleaning has just emptied comes free with the flush that was asked for, and what waits for an open batch with the one after that.)
-        let written = ReuseHorizon { durable: self.orders.committed(), durable_cleaned: self.moves_committed_through(), ..self.reuse_horizon() };
-        let waits = self.segments.flush_would_free(&written) || !self.users_are_written();
+        let waits = would_free || !self.users_are_written();
         let frees = stuck && !waits && self.cleaner.victims.is_empty() && self.segments.checkpoint_frees() && self.checkpoint.is_idle();
         // For a removal alone not for ever: each checkpoint makes young segments that the next one would free.
         let for_users = starved || (short && self.wants_room());
         if frees {
             self.force_checkpoint(for_users);
-        }
-        if !reading && !moving && self.segments.free_count() <= self.floor(STREAM_USER) {
-            // The victims' last moves lie in part-filled batches and nothing else can fill them.
-            CLEANED_STREAMS.into_iter().for_each(|id| {
-                self.seal(id, out);
-            });
         }
     }
 

@@ -264,8 +264,8 @@ pub const JOURNAL_DEVICES_MAX: usize = 4;
 pub const JOURNAL_LIVE_BYTES_MAX: u64 = 64 << 20;
 /// Most that is used of a journal device: a few times what may be in it, so that it wears evenly and a start has not much to look at.
 pub const JOURNAL_DEVICE_AREA_MAX: u64 = 4 * JOURNAL_LIVE_BYTES_MAX;
-/// Records up to this size go to journal devices whatever they cost.
-pub const JOURNAL_DEVICE_BYTES: u64 = 256 << 10;
+/// Records up to this size go to journal devices whatever they cost: a request of 256 KiB with its head, and a few small ones beside it.
+pub const JOURNAL_DEVICE_BYTES: u64 = 320 << 10;
 /// Payload of admitted and not yet durable writes that is kept for the journal while flushes come. What is more makes full rows anyway.
 pub const JOURNAL_BACKLOG_BYTES: u64 = 8 << 20;
 /// For so long after a flush the next one is expected.

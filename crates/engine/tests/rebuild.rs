@@ -6,7 +6,7 @@ use machine::{Machine, Memory, numbers::Numbers};
 use std::collections::BTreeMap;
 use windrow_engine::*;
 use windrow_io::*;
-use windrow_layout::batch::{Entry, decode_head};
+use windrow_layout::batch::{BatchHeader, Entry, decode_head};
 use windrow_layout::checkpoint::OBJECT_VOLUMES;
 use windrow_layout::superblock::SLOT_BYTES;
 use windrow_units::{BLOCK_BYTES, MemberId, SegmentId, VolumeId};
@@ -141,31 +141,54 @@ fn overwrite_behind_a_checkpoint(machine: &mut Machine, volume: VolumeId, number
         }
     }
     machine.flush(volume);
+    // The engine may have begun another checkpoint at the very end.
+    while behind_the_checkpoint(&machine.memory).len() < BEHIND_LEAST {
+        for _ in 0..100 {
+            let (lba, byte) = (numbers.below(blocks), numbers.below(250) as u8 + 1);
+            machine.write(volume, lba, byte);
+            written.entry(lba).or_default().push(byte);
+        }
+        machine.flush(volume);
+    }
+}
+
+/// Batches behind the checkpoint of which one must be missed when it is lost: enough for others to be found behind it.
+const BEHIND_LEAST: usize = 20;
+
+/// The batches of users and of cleaning behind the first of the superblock's roots, with their segment and first row, those of users first.
+fn behind_the_checkpoint(memory: &Memory) -> Vec<(SegmentId, u32, BatchHeader)> {
+    let start = memory.superblock().checkpoints[0].expect("a root").replay;
+    let mut headers = memory.headers();
+    headers.retain(|(_, _, header)| {
+        let position = start[header.stream.index()];
+        header.stream.0 != 3 && header.seq >= position.seq && position.segment != SegmentId::NONE
+    });
+    headers.sort_by_key(|(_, _, header)| (header.stream.0, header.seq));
+    headers
 }
 
 /// Behind the checkpoint segments were used again, and batches that say so are lost. What the checkpoint shows in them is gone: such blocks had places in batches that are not
 /// there any more, and a read of one divided by zero rows or asked for columns that no segment has. Reads bring something that was written there, or an error.
 #[test]
 fn whatever_is_lost_behind_a_checkpoint_no_block_is_another_one() {
-    let (mut on_checkpoints, mut lost_blocks) = (0, 0);
+    let (mut told, mut on_checkpoints, mut lost_blocks) = (0, 0, 0);
     for seed in 0..12 {
         let (mut machine, volume, model) = worn(100 + seed, 3, 2);
         let mut numbers = Numbers(seed * 2 + 1);
         let mut written: BTreeMap<u64, Vec<u8>> = model.iter().map(|(lba, byte)| (*lba, vec![*byte])).collect();
         overwrite_behind_a_checkpoint(&mut machine, volume, &mut numbers, &mut written);
         let mut memory = machine.memory;
-        let start = memory.superblock().checkpoints[0].expect("a root").replay;
-        let newer = |(_, _, header): &(SegmentId, u32, windrow_layout::batch::BatchHeader)| {
-            header.stream.0 != 3 && header.seq >= start[header.stream.index()].seq && start[header.stream.index()].segment != SegmentId::NONE
-        };
         let share = [5, 30, 95][seed as usize % 3];
-        for (segment, row, header) in memory.headers().into_iter().filter(newer).collect::<Vec<_>>() {
-            if numbers.below(100) < share {
+        for (at, (segment, row, header)) in behind_the_checkpoint(&memory).into_iter().enumerate() {
+            // The first of users in any case: of few batches none may be drawn.
+            if at == 0 || numbers.below(100) < share {
                 memory.overwrite(segment, row..row + header.rows, 0xee);
             }
         }
         let report = rebuild(&mut memory, true).expect("rebuilt");
-        assert!(!report.losses.is_empty());
+        // (Where nearly all are lost nothing may be left that tells that they were durable.)
+        assert!(!report.losses.is_empty() || share > 90, "seed {seed}");
+        told += u32::from(!report.losses.is_empty());
         on_checkpoints += u32::from(report.checkpoint > 0);
         lost_blocks += report.lost_blocks_total;
         let mut machine = Machine::open(memory);
@@ -181,7 +204,7 @@ fn whatever_is_lost_behind_a_checkpoint_no_block_is_another_one() {
         written.keys().for_each(|lba| assert_eq!(machine.byte(volume, *lba), (lba % 250) as u8 + 1, "seed {seed}, block {lba}"));
         assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
     }
-    assert!(on_checkpoints > 6 && lost_blocks > 0, "{on_checkpoints} on a checkpoint, {lost_blocks} lost blocks");
+    assert!(told > 9 && on_checkpoints > 6 && lost_blocks > 0, "{told} with losses, {on_checkpoints} on a checkpoint, {lost_blocks} lost blocks");
 }
 
 /// Trims whose records are left are honoured; volumes keep name and size while their records are left; a deleted volume stays away.

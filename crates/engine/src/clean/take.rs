@@ -36,7 +36,7 @@ impl Engine {
 
     /// Segments that the moves of victims may need at the same time. Each victim may need one of its own before any of them comes free; below what a
     /// checkpoint may need one is begun at a time.
-    fn outputs(&self) -> u32 {
+    pub(super) fn outputs(&self) -> u32 {
         let beyond = self.segments.free_count().saturating_sub(self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE);
         if self.is_fruitless() {
             // The next one may give something back, but a checkpoint must not pay for it, unless it waits for a segment itself.

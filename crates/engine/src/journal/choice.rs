@@ -130,6 +130,7 @@ mod tests {
         let area = area(1, false);
         let on_devices = |blocks, rest| Situation { on_devices: true, ..situation(&area, blocks, Some(3), rest) }.way();
         assert_eq!(on_devices(40, Some(1)), Way::Journal);
+        assert_eq!(on_devices(64, Some(1)), Way::Journal, "a whole request of 256 KiB and its head");
         assert_eq!((on_devices(100, Some(1)), on_devices(100, None)), (Way::Both, Way::Log));
     }
 

@@ -7,7 +7,8 @@
 //! space * (high - rest) / ((high - space) * rest)
 //! ```
 //! user blocks: no bound at `high`, one at `rest`, none without space. So under a lasting load space comes to rest at `rest`, whatever the victims
-//! are like. What a victim gains is spread evenly over its moves, and the rest of it is given when it ends.
+//! are like. What a victim gains is spread evenly over its moves, and the rest of it is given when it ends. When cleaning begins to work, what lies
+//! above `rest` is credit, up to a segment: nothing is gained before the first victim has been read, and who writes little need not wait for that.
 //!
 //! **It never holds up for good.** The brake is on only while a read of a victim or a batch of moves is under way: it ends by itself, without any
 //! user, and the brake is looked at again after it. If nothing is under way, there is only the room (`room.rs`). Cleaning does not ask whether
@@ -118,11 +119,15 @@ impl Engine {
         let worth = rest >= segment / PACE_LEAST_PART;
         let space = self.space_units(segment);
         let pace = &mut self.admission.pace;
+        let was_on = pace.on;
         pace.on = worth && working && space < high && !self.control.shutting_down() && self.stopped.is_none();
         if pace.on {
             let factor = u128::from(FINE) * u128::from(space) * u128::from(high - rest) / (u128::from(high - space) * u128::from(rest));
             pace.factor = (factor as u64).clamp(FINE / PACE_GAIN_MAX, PACE_GAIN_MAX * FINE);
             pace.most = (segment * FINE) as i64;
+            if !was_on {
+                pace.credit = ((space.saturating_sub(rest) * FINE) as i64).min(pace.most);
+            }
         } else {
             pace.credit = 0;
         }

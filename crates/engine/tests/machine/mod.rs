@@ -187,6 +187,12 @@ impl Machine {
         Self::made_of(redundancy, members, mib, 100, None, [Some(chunk), Some(segment)])
     }
 
+    /// The same with this spare factor.
+    #[allow(dead_code, reason = "not every test needs it")]
+    pub fn with_rows_and_spare(redundancy: Redundancy, members: usize, mib: usize, rows: [u32; 2], spare_per_mille: u16) -> Self {
+        Self::made_of(redundancy, members, mib, spare_per_mille, None, rows.map(Some))
+    }
+
     fn made(redundancy: Redundancy, members: usize, mib: usize, spare_per_mille: u16, journal: Option<JournalSpec>) -> Self {
         Self::made_of(redundancy, members, mib, spare_per_mille, journal, [None; 2])
     }

@@ -1,10 +1,10 @@
 //! The scan: every batch of the pool that counts, found at the known positions of all segments.
 //!
-//! 1 In each segment batches follow one another from row 0, and row 0 of each chunk begins one: no other place is ever looked at. A
+//! 1 In each segment batches follow one another from row 0, and row 0 of each chunk begins one: as long as headers can be read no other place is looked at. A
 //!   header is bound to pool, epoch, segment and row by its checksum, so a guest's image of a pool is never taken for one.
 //! 2 The batches of a segment's present life are of one stream, with consecutive numbers and epochs that never fall: the first header that
-//!   breaks this is of a former life, all of whose blocks are dead. Behind a batch that can not be read the next chunk is tried; what
-//!   lies between is lost.
+//!   breaks this is of a former life, all of whose blocks are dead. Behind a batch that can not be read the rows up to the end of its chunk are tried,
+//!   then the beginning of each other chunk; what lies between is lost.
 //! 3 *Void* is what a fence says; what is of an older epoch than a checkpoint root and not before its replay position; and every batch that
 //!   another one of the stream with an equal or lower number and a higher epoch has overtaken.
 //! 4 What nothing calls durable must follow on in number without a gap and verify to the last byte, as at an ordinary start.
@@ -202,7 +202,7 @@ impl Scan {
                 None => newest(reader.all_headers(segment, row, fits)?),
             };
             let Some((frame, block)) = header else {
-                let starts: Vec<u32> = ((row + 1).next_multiple_of(shape.chunk_rows)..shape.rows).step_by(shape.chunk_rows as usize).collect();
+                let starts: Vec<u32> = (row + 1..shape.chunk_end(row)).chain((shape.chunk_end(row)..shape.rows).step_by(shape.chunk_rows as usize)).collect();
                 let later = |frame: &HeaderFrame| frame.header.shape == shape && is_known(frame) && last.as_ref().is_none_or(|l| is_later(l, frame));
                 let found = reader.headers(segment, &starts, later)?.into_iter().min_by_key(|f| f.header.row);
                 // More numbers than rows are missing: what comes next is of a newer life whose beginning is not there, and what came before is dead.
