@@ -115,9 +115,9 @@ fn where_every_order_is_there_nothing_is_missing_without_the_checkpoint() {
 /// found the two others, nor what they say was durable, and no loss was told of.
 #[test]
 fn batches_of_the_same_chunk_are_found_behind_one_that_is_lost() {
-    let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 3, 64, 8, 32);
+    let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 3, 64, 16, 64);
     let volume = machine.volume(8 << 20);
-    (0..20).for_each(|lba| machine.write(volume, lba, 5));
+    (0..30).for_each(|lba| machine.write(volume, lba, 5));
     machine.flush(volume);
     assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
     assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
@@ -131,7 +131,7 @@ fn batches_of_the_same_chunk_are_found_behind_one_that_is_lost() {
     let mut memory = machine.memory;
     let behind: Vec<_> = memory.headers().into_iter().filter(|(_, _, header)| header.stream.0 == 0 && header.seq > before).collect();
     let first = behind.iter().min_by_key(|(.., header)| header.seq).expect("three batches");
-    let in_chunk = |(segment, row, _): &(SegmentId, u32, windrow_layout::batch::BatchHeader)| (*segment, row / 8) == (first.0, first.1 / 8);
+    let in_chunk = |(segment, row, _): &(SegmentId, u32, windrow_layout::batch::BatchHeader)| (*segment, row / 16) == (first.0, first.1 / 16);
     assert!(behind.len() == 3 && behind.iter().all(in_chunk), "{:?}", behind.iter().map(|(segment, row, _)| (segment, row)).collect::<Vec<_>>());
     memory.overwrite(first.0, first.1..first.1 + first.2.rows, 0xee);
     let report = look(&mut memory);
