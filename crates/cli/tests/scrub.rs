@@ -201,7 +201,7 @@ fn a_scrub_is_steered_and_commands_that_do_not_fit_are_refused() {
     assert_eq!(scrub(&world, "--stop", 0)["scrub"]["state"], "stopped");
     refused(&world, "--stop", "WR-SCRUB-001");
     for line in ["--pause --stop", "--pause --rate 1M", "--stop --wait", "--watch --rate 1M", "--rate much"] {
-        assert_eq!(world.run(&format!("pool scrub tank {line}")).status.code(), Some(2), "{line}");
+        assert_eq!(world.run(&format!("pool scrub tank {line}")).status.code(), Some(16), "{line}");
     }
     assert_eq!(scrub(&world, "--wait", 0)["scrub"]["state"], "completed");
     verify(&server);

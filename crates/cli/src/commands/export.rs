@@ -13,7 +13,7 @@ use windrow_host::control::{Command, Reply};
 pub enum ExportCommand {
     /// Serve a volume under a further name, or again under its own.
     #[command(
-        after_help = "Examples:\n  windrow export add tank/data --name backup --read-only\n  windrow export add tank/data --name main --default\n  windrow export rm tank/data && windrow export add tank/data --description 'mail, since 2024'"
+        after_help = "Examples:\n  windrow export add tank/data --name backup --read-only\n  windrow export add tank/data --name main --default\n\nA volume has its own name already: to give that another description, remove it first (export rm)."
     )]
     Add {
         /// POOL/VOLUME.
