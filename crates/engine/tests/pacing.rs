@@ -257,3 +257,36 @@ fn a_shutdown_under_load_completes_everything() {
     assert!(load.machine.engine.is_stopped(), "{}", load.machine.engine.describe());
     assert_eq!(load.answered, load.asked);
 }
+
+/// Nobody writes any more: cleaning comes to an end, in pools of the smallest segments as well, where a victim gains little more than its moves cost.
+#[test]
+fn cleaning_of_full_pools_comes_to_rest() {
+    let pools = [
+        (Redundancy::Copies(2), 2, 6, [4, 8]),
+        (Redundancy::None, 1, 6, [8, 8]),
+        (Redundancy::Single, 3, 6, [8, 8]),
+        (Redundancy::Double, 6, 6, [4, 8]),
+        (Redundancy::Copies(2), 2, 12, [8, 16]),
+    ];
+    for (redundancy, members, mib, rows) in pools {
+        for share in [60, 90, 100] {
+            let mut load = Load::on(Machine::with_rows_and_spare(redundancy, members, mib, rows, 30), share);
+            load.fill();
+            load.overwrite(load.blocks * 2);
+            load.ask_for(Op::Flush);
+            let mut cleaned = Vec::new();
+            for _ in 0..4 {
+                for _ in 0..500 {
+                    load.machine.now_ns += 20_000_000;
+                    load.machine.events.push(Event::Tick(load.machine.now_ns));
+                    load.apply();
+                    while !load.queue.is_empty() {
+                        load.step();
+                    }
+                }
+                cleaned.push(load.machine.engine.status().segments_cleaned);
+            }
+            assert_eq!(cleaned[1], cleaned[3], "{redundancy:?} {rows:?} {share} %: {cleaned:?}, {}", load.machine.engine.describe());
+        }
+    }
+}

@@ -139,3 +139,35 @@ fn batches_of_the_same_chunk_are_found_behind_one_that_is_lost() {
     let told: Vec<_> = report.losses.iter().map(|loss| (loss.segment, loss.row, loss.seq)).collect();
     assert_eq!(told, [(first.0, first.1, first.2.seq)], "{report:?}");
 }
+
+/// The last batch of a chunk and the first one of the next are lost. Of that next chunk only the beginning was tried: batches behind it, whole and flushed, were lost with it.
+#[test]
+fn batches_inside_the_next_chunk_are_found_where_its_beginning_is_lost() {
+    let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 3, 64, 16, 64);
+    let volume = machine.volume(8 << 20);
+    (0..30).for_each(|lba| machine.write(volume, lba, 5));
+    machine.flush(volume);
+    assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+    assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+    let of_users = |memory: &Memory| -> Vec<_> { memory.headers().into_iter().filter(|(_, _, header)| header.stream.0 == 0).collect() };
+    let before = of_users(&machine.memory).iter().map(|(.., header)| header.seq).max().expect("a batch");
+    for number in 0..14 {
+        machine.write(volume, 100 + number, 6);
+        machine.flush(volume);
+    }
+    let mut memory = machine.memory;
+    let mut behind: Vec<_> = of_users(&memory).into_iter().filter(|(.., header)| header.seq > before).collect();
+    behind.sort_unstable_by_key(|(.., header)| header.seq);
+    let begins = |at: usize| behind[at].1.is_multiple_of(16) && behind[at].1 > 0 && behind[at - 1].0 == behind[at].0;
+    let at = (1..behind.len() - 2).find(|at| begins(*at)).expect("a batch that begins a chunk");
+    for (segment, row, header) in &behind[at - 1..=at] {
+        memory.overwrite(*segment, *row..row + header.rows, 0xee);
+    }
+    let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), RebuildWork { write: true, ..Default::default() }, &mut |_| {});
+    let report = report.expect("rebuilt");
+    let told: Vec<_> = report.losses.iter().map(|loss| (loss.segment, loss.row, loss.end_row, loss.seq)).collect();
+    assert_eq!(told, [(behind[at - 1].0, behind[at - 1].1, behind[at + 1].1, behind[at - 1].2.seq)], "{report:?}");
+    let mut machine = Machine::open(memory);
+    let kept = (0..14).filter(|number| machine.byte(volume, 100 + number) == 6).count();
+    assert_eq!(kept, 12, "two of fourteen are lost");
+}

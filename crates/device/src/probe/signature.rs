@@ -3,7 +3,7 @@
 //! Most are a few bytes at a fixed distance from the start or the end: the tables in `places`. The rest need a little more (a place that
 //! depends on the size, a check that two bytes of boot code are not taken for a partition table) and have a function each, in `checks`. A
 //! false alarm costs the administrator a `--force`; a miss costs data: so in doubt a signature counts, whatever its checksum says. What is
-//! known to libblkid 2.41, which `wipefs` and every installer ask, is known here, with its places, and some more.
+//! known to libblkid 2.41, which `wipefs` and every installer ask, is known here, with its places, and some more. (But for SysV and zoned Btrfs.)
 
 mod checks;
 mod places;
@@ -90,20 +90,20 @@ impl Window {
 }
 
 /// How many of so many places between the two ends hold a byte that is not zero: `(found, read)`. What a disk held before a new partition table
-/// or `wipefs` came is still there, and nobody knows whether it is wanted.
-///
-/// # Errors
-/// Of the reads.
-pub fn sample(file: &File, size: u64) -> io::Result<(u64, u64)> {
+/// or `wipefs` came is still there, and nobody knows whether it is wanted. A place that cannot be read tells nothing; it does not speak against
+/// the device, as it may well be written. After the first one no further place is tried: a failing disk takes seconds for each.
+pub fn sample(file: &File, size: u64) -> (u64, u64) {
     let between = size.saturating_sub(HEAD_BYTES + TAIL_BYTES) / SAMPLE_BYTES;
     let wanted = between.min(SAMPLES);
     let mut found = 0;
     let mut bytes = vec![0; SAMPLE_BYTES as usize];
     for number in 0..wanted {
-        file.read_exact_at(&mut bytes, HEAD_BYTES + between * number / wanted * SAMPLE_BYTES)?;
+        if file.read_exact_at(&mut bytes, HEAD_BYTES + between * number / wanted * SAMPLE_BYTES).is_err() {
+            return (found, number);
+        }
         found += u64::from(bytes.iter().any(|byte| *byte != 0));
     }
-    Ok((found, wanted))
+    (found, wanted)
 }
 
 /// All known signatures in the window, by offset.

@@ -166,6 +166,7 @@ pub(super) const FROM_END: &[Place] = &[
     Place { distance: 1, unit: 4096, inside: 60, magic: &[0x83, 0x74, 0x02, 0x6c], name: "internal metadata of DRBD 8 (not closed)" },
     Place { distance: 1, unit: 4096, inside: 60, magic: &[0x83, 0x74, 0x02, 0x6d], name: "internal metadata of DRBD 9" },
     Place { distance: 8, unit: 512, inside: 6, magic: &[0x34, 0x34], name: "the second superblock of a NILFS2 file system" },
+    Place { distance: 1, unit: 4096, inside: 6, magic: &[0x34, 0x34], name: "the second superblock of a NILFS2 file system" },
     Place { distance: 1 << 11, unit: 512, inside: 24, magic: BCACHEFS, name: "the last superblock of a bcachefs file system" },
     last(1, b"conectix", "a VHD disk image"),
     last(1, b"koly", "a DMG disk image"),

@@ -5,6 +5,7 @@
 //! behind it are lost, it shows what was there before. That may have been given up since, and other batches lie there: then the block is lost, and told of
 //! ([`Former::used_again`]).
 
+use super::super::chain::Taken;
 use super::super::load;
 use super::super::pages::recovery_bytes;
 use super::super::reader::Reader;
@@ -89,7 +90,7 @@ impl Base {
         let used = self.used();
         let mut tables = self.tables;
         let segments = Segments::new(&tables.zones, victim_rule(&superblock.properties));
-        let former = Former { segments: std::mem::replace(&mut tables.segments, segments), used };
+        let former = Former { segments: std::mem::replace(&mut tables.segments, segments), start, used };
         tables.volumes.arena.forget_images();
         drop_index_pages(&mut tables, 0, Order(0));
         Ground { checkpoint: self.root.id, start, tables, former: Some(former) }
@@ -99,6 +100,7 @@ impl Base {
 /// Segments as the checkpoint knew them.
 pub(super) struct Former {
     segments: Segments,
+    start: Start,
     /// Those to which it refers.
     used: BTreeSet<SegmentId>,
 }
@@ -147,11 +149,13 @@ impl Former {
     }
 
     /// Segments that it refers to and that were used again since: they bear batches of another stream than it knew there, or only newer ones that can not follow on what it
-    /// knew, or a newer life behind former batches; or a segment of another layout has their extents.
+    /// knew, or a newer life behind former batches; or a segment of another layout has their extents. (Batches of another stream that come before the checkpoint are what
+    /// is left of a life that ended earlier: they show where the only batch of the present one can not be read.)
     pub(super) fn used_again(&self, found: &Scan) -> BTreeSet<SegmentId> {
         let mut first: BTreeMap<SegmentId, (usize, Seq, u32)> = BTreeMap::new();
         for (stream, batches) in found.streams.iter().enumerate() {
-            for taken in batches.iter().filter(|taken| self.is_used(taken.segment)) {
+            let is_older = |taken: &Taken| stream != usize::from(self.segments.get(taken.segment).stream) && taken.seq < self.start.first[stream];
+            for taken in batches.iter().filter(|taken| self.is_used(taken.segment) && !is_older(taken)) {
                 let here = (stream, taken.seq, taken.row);
                 let of = first.entry(taken.segment).or_insert(here);
                 *of = if of.0 == stream { here.min(*of) } else { (usize::MAX, Seq(0), 0) };

@@ -68,7 +68,7 @@ pub(super) fn silent(found: &Scan, tables: &Tables, former: &Former, again: &BTr
         }
     }
     for (segment, end_row) in beyond {
-        match losses.iter_mut().filter(|loss| loss.segment == segment).max_by_key(|loss| loss.row) {
+        match losses.iter_mut().find(|loss| loss.segment == segment && loss.end_row >= rows[segment.index()]) {
             Some(told) => told.end_row = told.end_row.max(end_row),
             None => {
                 let (stream, seq) = former.last_of(segment);

@@ -4,7 +4,8 @@
 //!   header is bound to pool, epoch, segment and row by its checksum, so a guest's image of a pool is never taken for one.
 //! 2 The batches of a segment's present life are of one stream, with consecutive numbers and epochs that never fall: the first header that
 //!   breaks this is of a former life, all of whose blocks are dead. Behind a batch that can not be read the rows up to the end of its chunk are tried,
-//!   then the beginning of each other chunk; what lies between is lost.
+//!   then the beginning of each other chunk, and where one before that is in the middle of a life, its other rows; what lies between is lost. (There a row may hold a guest's
+//!   data. For it to be taken for a header it would have to bear the pool's identifier, epoch, segment and row in its checksum, and a number of the stream that comes next.)
 //! 3 *Void* is what a fence says; what is of an older epoch than a checkpoint root and not before its replay position; and every batch that
 //!   another one of the stream with an equal or lower number and a higher epoch has overtaken.
 //! 4 What nothing calls durable must follow on in number without a gap and verify to the last byte, as at an ordinary start.
@@ -204,7 +205,14 @@ impl Scan {
             let Some((frame, block)) = header else {
                 let starts: Vec<u32> = (row + 1..shape.chunk_end(row)).chain((shape.chunk_end(row)..shape.rows).step_by(shape.chunk_rows as usize)).collect();
                 let later = |frame: &HeaderFrame| frame.header.shape == shape && is_known(frame) && last.as_ref().is_none_or(|l| is_later(l, frame));
-                let found = reader.headers(segment, &starts, later)?.into_iter().min_by_key(|f| f.header.row);
+                let mut found = reader.headers(segment, &starts, later)?.into_iter().min_by_key(|f| f.header.row);
+                // What begins the next chunk can not be read either: batches inside it, and inside those behind it, may still be.
+                let (next, end) = (shape.chunk_end(row), found.as_ref().map_or(shape.rows, |f| f.header.row));
+                if last.is_some() && end > next {
+                    let inside: Vec<u32> = (next..end).filter(|row| row % shape.chunk_rows != 0).collect();
+                    let earlier = reader.headers(segment, &inside, later)?.into_iter().min_by_key(|f| f.header.row);
+                    found = earlier.or(found);
+                }
                 // More numbers than rows are missing: what comes next is of a newer life whose beginning is not there, and what came before is dead.
                 let same_life = last.as_ref().filter(|l| found.as_ref().is_none_or(|f| f.header.seq.0 - l.header.seq.0 <= u64::from(f.header.row - row) + 1));
                 if last.is_some() && same_life.is_none() {
