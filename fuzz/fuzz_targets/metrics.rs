@@ -5,13 +5,25 @@ use libfuzzer_sys::fuzz_target;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::LazyLock;
+use std::time::Duration;
 use windrow_host::metrics::MetricsServer;
 
 static SERVER: LazyLock<MetricsServer> = LazyLock::new(|| MetricsServer::start("127.0.0.1:0".parse().expect("an address"), false, || None).expect("it starts"));
 
+fn connect() -> TcpStream {
+    loop {
+        match TcpStream::connect(SERVER.address()) {
+            Ok(stream) => return stream,
+            // The signal by which a fuzzer is asked to end; or all ports are of connections that ended a moment ago.
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::AddrNotAvailable) => std::thread::sleep(Duration::from_millis(10)),
+            Err(error) => panic!("it does not listen: {error}"),
+        }
+    }
+}
+
 /// The response, empty if the connection was broken: bytes that nobody read are in the way of it then.
 fn ask(request: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(SERVER.address()).expect("it listens");
+    let mut stream = connect();
     if stream.write_all(request).and_then(|()| stream.shutdown(Shutdown::Write)).is_err() {
         return Vec::new();
     }

@@ -5,7 +5,8 @@ mod machine;
 use machine::{Machine, Memory};
 use windrow_engine::*;
 use windrow_io::*;
-use windrow_units::{BLOCK_BYTES, SegmentId, ZoneMap};
+use windrow_layout::batch::BatchHeader;
+use windrow_units::{BLOCK_BYTES, SegmentId, VolumeId, ZoneMap};
 
 fn look(memory: &mut Memory) -> RebuildReport {
     Engine::rebuild_map(memory, BufPool::new(64 << 20), &Machine::options(), RebuildWork::default(), &mut |_| {}).expect("a look")
@@ -60,7 +61,7 @@ fn the_wiped_end_of_a_segment_is_told_of_to_its_last_row() {
     (20..500).for_each(|lba| machine.write(volume, lba, 5));
     assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
     let mut memory = machine.memory;
-    let in_first = |(segment, ..): &(SegmentId, u32, windrow_layout::batch::BatchHeader)| *segment == SegmentId(0);
+    let in_first = |(segment, ..): &Placed| *segment == SegmentId(0);
     let starts: Vec<u32> = memory.headers().into_iter().filter(in_first).map(|(_, row, _)| row).collect();
     let from = starts[1];
     assert!(from < 16, "{starts:?}");
@@ -111,53 +112,46 @@ fn where_every_order_is_there_nothing_is_missing_without_the_checkpoint() {
     assert_eq!(report.volumes[0].mapped_blocks, 100);
 }
 
-/// Three small batches behind a checkpoint, all in one chunk, and the first of them destroyed. Behind what could not be read only the beginnings of other chunks were tried: nobody
-/// found the two others, nor what they say was durable, and no loss was told of.
-#[test]
-fn batches_of_the_same_chunk_are_found_behind_one_that_is_lost() {
+type Placed = (SegmentId, u32, BatchHeader);
+
+/// A pool with chunks of 16 rows, two checkpoints, and behind them so many batches of one block each, in their order.
+fn small_batches(count: u64) -> (Memory, VolumeId, Vec<Placed>) {
     let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 3, 64, 16, 64);
     let volume = machine.volume(8 << 20);
     (0..30).for_each(|lba| machine.write(volume, lba, 5));
     machine.flush(volume);
     assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
     assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
-    let newest =
-        |memory: &Memory| memory.headers().into_iter().filter(|(_, _, header)| header.stream.0 == 0).map(|(.., header)| header.seq).max().expect("a batch");
-    let before = newest(&machine.memory);
-    for lba in 1..4 {
-        machine.write(volume, lba, 6);
+    let of_users = |memory: &Memory| -> Vec<Placed> { memory.headers().into_iter().filter(|(.., header)| header.stream.0 == 0).collect() };
+    let before = of_users(&machine.memory).iter().map(|(.., header)| header.seq).max().expect("a batch");
+    for number in 0..count {
+        machine.write(volume, 100 + number, 6);
         machine.flush(volume);
     }
-    let mut memory = machine.memory;
-    let behind: Vec<_> = memory.headers().into_iter().filter(|(_, _, header)| header.stream.0 == 0 && header.seq > before).collect();
-    let first = behind.iter().min_by_key(|(.., header)| header.seq).expect("three batches");
-    let in_chunk = |(segment, row, _): &(SegmentId, u32, windrow_layout::batch::BatchHeader)| (*segment, row / 16) == (first.0, first.1 / 16);
+    let mut behind: Vec<Placed> = of_users(&machine.memory).into_iter().filter(|(.., header)| header.seq > before).collect();
+    behind.sort_unstable_by_key(|(.., header)| header.seq);
+    (machine.memory, volume, behind)
+}
+
+/// Three small batches behind a checkpoint, all in one chunk, and the first of them destroyed. Behind what could not be read only the beginnings of other chunks were tried: nobody
+/// found the two others, nor what they say was durable, and no loss was told of.
+#[test]
+fn batches_of_the_same_chunk_are_found_behind_one_that_is_lost() {
+    let (mut memory, _, behind) = small_batches(3);
+    let (segment, row, header) = &behind[0];
+    let in_chunk = |(other, other_row, _): &Placed| (*other, other_row / 16) == (*segment, row / 16);
     assert!(behind.len() == 3 && behind.iter().all(in_chunk), "{:?}", behind.iter().map(|(segment, row, _)| (segment, row)).collect::<Vec<_>>());
-    memory.overwrite(first.0, first.1..first.1 + first.2.rows, 0xee);
+    memory.overwrite(*segment, *row..row + header.rows, 0xee);
     let report = look(&mut memory);
     assert!(report.checkpoint > 0, "{report:?}");
     let told: Vec<_> = report.losses.iter().map(|loss| (loss.segment, loss.row, loss.seq)).collect();
-    assert_eq!(told, [(first.0, first.1, first.2.seq)], "{report:?}");
+    assert_eq!(told, [(*segment, *row, header.seq)], "{report:?}");
 }
 
 /// The last batch of a chunk and the first one of the next are lost. Of that next chunk only the beginning was tried: batches behind it, whole and flushed, were lost with it.
 #[test]
 fn batches_inside_the_next_chunk_are_found_where_its_beginning_is_lost() {
-    let mut machine = Machine::with_rows_only(windrow_units::Redundancy::Single, 3, 64, 16, 64);
-    let volume = machine.volume(8 << 20);
-    (0..30).for_each(|lba| machine.write(volume, lba, 5));
-    machine.flush(volume);
-    assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
-    assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
-    let of_users = |memory: &Memory| -> Vec<_> { memory.headers().into_iter().filter(|(_, _, header)| header.stream.0 == 0).collect() };
-    let before = of_users(&machine.memory).iter().map(|(.., header)| header.seq).max().expect("a batch");
-    for number in 0..14 {
-        machine.write(volume, 100 + number, 6);
-        machine.flush(volume);
-    }
-    let mut memory = machine.memory;
-    let mut behind: Vec<_> = of_users(&memory).into_iter().filter(|(.., header)| header.seq > before).collect();
-    behind.sort_unstable_by_key(|(.., header)| header.seq);
+    let (mut memory, volume, behind) = small_batches(14);
     let begins = |at: usize| behind[at].1.is_multiple_of(16) && behind[at].1 > 0 && behind[at - 1].0 == behind[at].0;
     let at = (1..behind.len() - 2).find(|at| begins(*at)).expect("a batch that begins a chunk");
     for (segment, row, header) in &behind[at - 1..=at] {

@@ -311,14 +311,15 @@ fn row_served(report: &PoolReport) -> serde_json::Value {
     })
 }
 
-/// The members and folders that were named; each must be there.
+/// The members and folders that were named. Each folder must be there, and one of the members: others may be what the pool has lost.
 fn named_places(place: &PoolPlace) -> Result<Vec<PathBuf>, Failure> {
-    let places: Vec<PathBuf> = place.members.iter().chain(&place.dir).cloned().collect();
-    for path in &places {
-        std::fs::metadata(path)
-            .map_err(|error| Failure::new(id::MEMBER_OPEN, "cannot look for pools", format!("{}: {error}", path.display())).remedy("check the path"))?;
+    let missing = |path: &&PathBuf| std::fs::metadata(path).is_err();
+    let none_is_there = place.members.iter().all(|path| missing(&path));
+    let wrong = place.dir.iter().find(missing).or(place.members.first().filter(|_| none_is_there));
+    match wrong {
+        Some(path) => Err(Failure::new(id::MEMBER_OPEN, "cannot look for pools", format!("{} is not there", path.display())).remedy("check the path")),
+        None => Ok(place.members.iter().chain(&place.dir).cloned().collect()),
     }
-    Ok(places)
 }
 
 fn list(arguments: &ListArguments, output: &Output) -> Result<u8, Failure> {

@@ -209,9 +209,7 @@ impl Scan {
                 // What begins the next chunk can not be read either: batches inside it, and inside those behind it, may still be.
                 let (next, end) = (shape.chunk_end(row), found.as_ref().map_or(shape.rows, |f| f.header.row));
                 if last.is_some() && end > next {
-                    let inside: Vec<u32> = (next..end).filter(|row| row % shape.chunk_rows != 0).collect();
-                    let earlier = reader.headers(segment, &inside, later)?.into_iter().min_by_key(|f| f.header.row);
-                    found = earlier.or(found);
+                    found = first_inside(reader, segment, (next..end).step_by(shape.chunk_rows as usize), &later)?.or(found);
                 }
                 // More numbers than rows are missing: what comes next is of a newer life whose beginning is not there, and what came before is dead.
                 let same_life = last.as_ref().filter(|l| found.as_ref().is_none_or(|f| f.header.seq.0 - l.header.seq.0 <= u64::from(f.header.row - row) + 1));
@@ -350,6 +348,24 @@ impl Scan {
         self.streams[stream].truncate(end);
         Ok(())
     }
+}
+
+/// The first header that fits in the chunks that begin at `starts`, but for the beginnings themselves. A chunk at a time: a segment may have thousands of rows.
+fn first_inside(
+    reader: &mut Reader<'_>,
+    segment: SegmentId,
+    starts: impl Iterator<Item = u32>,
+    fits: &impl Fn(&HeaderFrame) -> bool,
+) -> Result<Option<HeaderFrame>, OpenError> {
+    let shape = *reader.zones.shape(segment);
+    for start in starts {
+        let rows: Vec<u32> = (start + 1..shape.chunk_end(start)).collect();
+        let found = reader.headers(segment, &rows, fits)?.into_iter().min_by_key(|f| f.header.row);
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
 }
 
 /// Of headers that all verify in one place the one of the newest life: a member that missed the write bears a former one, and without it everything behind would be taken for
