@@ -2,7 +2,7 @@
 //!
 //! 1 A read brings the right bytes or an error, never others. 2 A start works or is refused for a reason that an offline check confirms; a
 //! refused start writes nothing, and when what was missing is there again the pool starts and everything is right. 3 Where the pool is up,
-//! exactly those blocks cannot be read that an offline check finds beyond repair. 4 A scrub names exactly those that it can not repair. 5 When the lost blocks have been written again, the pool is whole.
+//! exactly those blocks cannot be read that an offline check finds beyond repair. 4 A scrub names exactly those that it can not repair. 5 When the lost blocks have been written again, or trimmed where there is no room for that, the pool is whole.
 //!
 //! Media are damaged after a clean shutdown only: after a crash nobody can tell a last batch that was durable and is damaged from one that
 //! never arrived.
@@ -315,13 +315,22 @@ impl Run {
         // A scrub has the whole batch: it knows head, tail and padding of a row, and gives back what a read alone could not.
         let lost = self.read_singly()?;
         ensure!(told == lost, Content, "a scrub calls lost {told:?}, unreadable are {lost:?}: {scrub:?}");
+        let refused_before = self.world.model.refused;
         for (number, (volume, lba)) in (0..).zip(&lost) {
             self.world.submit(*volume, Asked::Write { at: lba * 8, count: 8, stamps: vec![u64::MAX / 5 + number], fua: false });
             self.world.run_while("writing again", |world| world.unanswered() > 64)?;
         }
         self.world.run_while("writing again", |world| world.unanswered() > 0)?;
+        // A pool that damage keeps full may refuse a write (the model asks whether it may), but no trim (seed 3587062853).
+        let (left, refused) = (self.read_singly()?, self.world.model.refused - refused_before);
+        ensure!(left.len() as u64 == refused, Content, "written again, and {refused} of them refused, but unreadable: {left:?}");
+        for (volume, lba) in &left {
+            self.world.submit(*volume, Asked::Zero { at: lba * 8, count: 8, no_hole: None, fua: false });
+            self.world.run_while("trimming what is lost", |world| world.unanswered() > 64)?;
+        }
+        self.world.run_while("trimming what is lost", |world| world.unanswered() > 0)?;
         let left = self.read_singly()?;
-        ensure!(left.is_empty(), Content, "written again, but unreadable: {left:?}");
+        ensure!(left.is_empty(), Content, "written again or trimmed, but unreadable: {left:?}");
         self.rest()?;
         self.shut_down()?;
         self.world.model.lenient = false;
