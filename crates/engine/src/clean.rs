@@ -481,13 +481,11 @@ impl Engine {
         if short || urgent {
             // One round of member flushes for several segments, unless users stand still.
             let several = self.segments.dead_count() - self.segments.dead_in_replay_count() > crate::format::cleaning_ahead(self.plan.segments) / 2;
-            let written = ReuseHorizon { durable: self.orders.committed(), durable_cleaned: self.moves_committed_through(), ..self.reuse_horizon() };
-            let would_free = self.segments.flush_would_free(&written);
             if urgent {
-                self.hurry_dead(short, several, would_free, out);
-            } else if held + 1 < wanted {
+                self.hurry_dead(short, several, out);
+            } else if held + 1 < wanted && several && !self.flush.is_under_way() && self.segments.wait_for_flush(&self.reuse_horizon()) {
                 // Nobody waits yet: what begins now has ended before what users hold in advance is used up. (Sooner it would find fewer dead segments: small pools clean more then.)
-                self.flush.wanted |= several && would_free && self.segments.wait_for_flush(&self.reuse_horizon());
+                self.flush.wanted |= self.flush_would_free();
             }
         }
         // The victims' last moves lie in part-filled batches and nothing else can fill them: no further victim may be begun, although too little is coming free, or
@@ -501,9 +499,15 @@ impl Engine {
         }
     }
 
+    /// True if a flush of what is written would free dead segments.
+    pub(crate) fn flush_would_free(&self) -> bool {
+        let written = ReuseHorizon { durable: self.orders.committed(), durable_cleaned: self.moves_committed_through(), ..self.reuse_horizon() };
+        self.segments.flush_would_free(&written)
+    }
+
     /// Somebody waits for a segment: asks for a flush that frees dead ones, or for a checkpoint if nothing else does. `short`: users have less than they
-    /// hold in advance; `would_free`: a flush of what is written frees some.
-    fn hurry_dead(&mut self, short: bool, several: bool, would_free: bool, out: &mut Outbox) {
+    /// hold in advance.
+    fn hurry_dead(&mut self, short: bool, several: bool, out: &mut Outbox) {
         let starved = self.checkpoint.wants_segment();
         let flush = self.segments.wait_for_flush(&self.reuse_horizon());
         // A checkpoint at any price only when nothing else can free a segment any more.
@@ -514,8 +518,8 @@ impl Engine {
             self.seal_if_superseding(out);
         }
         // (What cleaning has just emptied comes free with the flush that was asked for, and what waits for an open batch with the one after that.)
-        let waits = would_free || !self.users_are_written();
-        let frees = stuck && !waits && self.cleaner.victims.is_empty() && self.segments.checkpoint_frees() && self.checkpoint.is_idle();
+        let waits = || self.flush_would_free() || !self.users_are_written();
+        let frees = stuck && self.cleaner.victims.is_empty() && self.segments.checkpoint_frees() && self.checkpoint.is_idle() && !waits();
         // For a removal alone not for ever: each checkpoint makes young segments that the next one would free.
         let for_users = starved || (short && self.wants_room());
         if frees {

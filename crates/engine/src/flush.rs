@@ -87,6 +87,11 @@ impl FlushState {
         format!("flush waiters {} (first {:?}), round {:?}, wanted {}", self.waiters.len(), self.waiters.front().map(|w| w.horizon), self.round, self.wanted)
     }
 
+    /// True while members are flushed.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.round.is_some()
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.waiters.is_empty() && self.round.is_none()
     }

@@ -19,7 +19,7 @@ use crate::background::{Throttle, time_at};
 use crate::clean::force::Rest;
 use crate::format::{Holding, plan_holdings, plan_zones};
 use crate::limits::{RESTRIPE_VICTIMS, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
-use crate::segment::{ReuseHorizon, SegmentState};
+use crate::segment::SegmentState;
 use crate::{ControlId, Engine, FormatError, Notice, Outbox, PoolPlan};
 use coming::{Coming, Stage};
 use serde::{Deserialize, Serialize};
@@ -370,12 +370,7 @@ impl Engine {
         let working = pauses || (self.cleaner.victim_count() > 0 && self.has_room_to_restripe());
         let waiting = self.segments.dead_count() - self.segments.dead_in_replay_count();
         if waiting > 0 && (!working || waiting >= RESTRIPE_VICTIMS * 2) {
-            let written = ReuseHorizon {
-                durable: self.orders.committed(),
-                durable_cleaned: self.moves_committed_through(),
-                oldest_checkpoint: self.checkpoint.kept_oldest,
-            };
-            self.flush.wanted |= self.segments.flush_would_free(&written);
+            self.flush.wanted |= self.flush_would_free();
         }
         if self.cleaner.victim_count() == 0 && self.restripe.queue.is_empty() && self.checkpoint.is_idle() {
             let waits = self.segments.older().any(|id| self.segments.waits_for_checkpoint(id));

@@ -93,6 +93,16 @@ fn without_the_checkpoint_nobody_says_that_nothing_is_lost() {
     assert!(unread.missing_orders > 0 && unread.missing_orders < unread.order.0, "{unread:?}");
 }
 
+/// Who does without the checkpoint is told of the same: `--without-checkpoint` said that nothing is lost, whatever had been in segments that nobody can read.
+#[test]
+fn what_only_the_checkpoint_knows_is_told_of_where_it_is_not_to_count() {
+    let (mut memory, _) = used();
+    let work = RebuildWork { without_checkpoint: true, ..Default::default() };
+    let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), work, &mut |_| {}).expect("a look");
+    let unread = report.unread_checkpoint.expect("a checkpoint that does not count");
+    assert!(report.checkpoint == 0 && unread.missing_orders > 0 && unread.missing_orders < unread.order.0, "{unread:?}");
+}
+
 /// A young pool: every order is in a batch, so that nothing can be missing although the checkpoint is gone.
 #[test]
 fn where_every_order_is_there_nothing_is_missing_without_the_checkpoint() {

@@ -111,7 +111,7 @@ fn describe(report: &RebuildReport, repair: bool) -> String {
     if let Some(unread) = &report.unread_checkpoint {
         _ = writeln!(
             text,
-            "LOST, perhaps more: checkpoint {} can not be read, and {} of the {} orders up to it are in no batch: they were overwritten and cleaned away, or they are lost. \
+            "LOST, perhaps more: checkpoint {} does not count, and {} of the {} orders up to it are in no batch: they were overwritten and cleaned away, or they are lost. \
              Blocks and whole volumes may be missing of which nothing is said here",
             unread.id, unread.missing_orders, unread.order.0
         );
@@ -142,7 +142,7 @@ mod tests {
         assert!(!describe(&report, true).contains("LOST"));
         report.unread_checkpoint = Some(UnreadCheckpoint { id: 7, order: Order(100), missing_orders: 40 });
         assert_eq!((exit_code(&report, false), exit_code(&report, true)), (exit::ERRORS_LEFT, exit::ERRORS_LEFT));
-        assert!(describe(&report, true).contains("checkpoint 7 can not be read, and 40 of the 100 orders up to it"));
+        assert!(describe(&report, true).contains("checkpoint 7 does not count, and 40 of the 100 orders up to it"));
         report.unread_checkpoint = None;
         report.lost_blocks = (0..1024).map(|lba| (VolumeId(3), Lba(lba))).collect();
         report.lost_blocks_total = 5000;

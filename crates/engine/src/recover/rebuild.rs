@@ -95,7 +95,7 @@ pub struct RebuiltVolume {
 pub struct RebuildReport {
     /// Number of the checkpoint that it stands on, 0 if none can be read as a whole.
     pub checkpoint: u64,
-    /// The one that it would stand on if all of it could be read. Then nobody knows what is missing of what was in it: more may be lost than is listed here.
+    /// The one that it would stand on if all of it could be read, and were to be. Nobody knows what is missing of what was in it: more may be lost than is listed here.
     pub unread_checkpoint: Option<UnreadCheckpoint>,
     /// Segments looked at.
     pub segments: u64,
@@ -202,8 +202,7 @@ impl Engine {
         if let Some(former) = &former {
             losses::silent(&found, &tables, former, &again, &mut losses);
         }
-        let is_unread = checkpoint == 0 && !without_checkpoint;
-        let unread_checkpoint = if is_unread { losses::unread_checkpoint(superblock, &found) } else { None };
+        let unread_checkpoint = if checkpoint == 0 { losses::unread_checkpoint(superblock, &found) } else { None };
         if write {
             make_whole(&mut reader, &found)?;
         }

@@ -66,7 +66,10 @@ impl Segments {
     pub fn take_victim(&mut self, clock: u64, need: bool, placement: &AnyPlacement) -> Option<(SegmentId, f64)> {
         let (greedy, best) = self.victims.peek_best(clock)?;
         let (mut id, mut stats, mut price) = (greedy, best, best.utilisation());
+        let gains_little = |s: &SegmentStats| u64::from(s.live_units) * 8 > u64::from(s.capacity_units) * 7;
+        // (One that is due and not worth its wear keeps nobody from another.)
         let due = placement.due().and_then(|due| self.pick(Some(due), placement));
+        let due = due.filter(|(id, _)| need || self.victims.get(*id).is_some_and(|stats| !gains_little(&stats)));
         let by_index = matches!(self.rule, Rule::Greedy | Rule::CostBenefit);
         if let Some((picked, its_price)) = due.or_else(|| if by_index { None } else { self.pick(None, placement) })
             && let Some(its_stats) = self.victims.get(picked)
@@ -76,7 +79,7 @@ impl Segments {
                 (id, stats, price) = (picked, its_stats, its_price);
             }
         }
-        if !need && u64::from(stats.live_units) * 8 > u64::from(stats.capacity_units) * 7 {
+        if !need && gains_little(&stats) {
             return None;
         }
         self.victims.remove(id);

@@ -93,3 +93,16 @@ fn a_group_without_candidates_leaves_the_victim_to_the_rule() {
         assert_eq!(found, Some(sealed[usize::from(!first)]), "marked {marked:?}, forgotten: {forget}");
     }
 }
+
+/// The oldest segment of the group that is due is all alive but for a block. Without need nothing was cleaned ahead then, whatever else there was, until space had to come.
+#[test]
+fn a_due_victim_that_is_not_worth_its_wear_leaves_the_choice_to_the_rule() {
+    let (placement, due) = with_a_group_due();
+    let mark = (0..8).find(|mark| placement.group_of(*mark) == due.group).expect("a mark");
+    let mut segments = segments();
+    let [alive, other] = [185, 40].map(|pieces| seal(&mut segments, pieces, FULL_BLOCK_UNITS));
+    segments.get_mut(alive).tag = mark;
+    assert_ne!(placement.group_of(segments.get(other).tag), due.group, "the other one is in another group");
+    assert!(segments.garbage(alive) > 0);
+    assert_eq!(segments.take_victim(9, false, &placement).map(|(id, _)| id), Some(other));
+}
