@@ -1,5 +1,5 @@
 //! Runs seeds of the simulator: `--seeds A..B` (or one number), `--jobs J`, `--blocks N` block operations each, `--verbose` for the whole story of a
-//! failure, `--no-shrink`, `--canary flush|discard|reuse|rebuild`, `--beyond` to go beyond redundancy, `--journal-devices` to leave out
+//! failure, `--no-shrink`, `--cut N --without STEPS` for a run that was made short, `--canary flush|discard|reuse|rebuild`, `--beyond` to go beyond redundancy, `--journal-devices` to leave out
 //! seeds whose pools have none. `--exhaustive N`: instead, runs of N actions
 //! on tiny pools with the power cut at every moment. Ends with code 1 if a seed fails.
 
@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use windrow_sim::exhaustive::Tried;
 use windrow_sim::scenario::Scenario;
 use windrow_sim::shrink::shrink;
-use windrow_sim::{Outcome, Planted, RunOptions, run_seed};
+use windrow_sim::{LeftOut, Outcome, Planted, RunOptions, run_without};
 
-/// Lines of the story that are shown without `--verbose`.
-const LAST_LINES: usize = 60;
+/// Lines of a script that are shown without `--verbose`.
+const LAST_LINES: usize = 80;
 
 /// Seconds after which a seed counts as hanging: far more than any seed takes on a machine that has other work too.
 const HANG_S: u64 = 120;
 
-/// Failures that are shrunk and told in full; of further ones there is one line.
+/// Failures that are made short, when all seeds have run; of further ones there is one line.
 const TOLD_MAX: usize = 5;
 
 /// Seconds between two lines of progress.
@@ -32,11 +32,15 @@ struct Arguments {
     exhaustive: Option<u64>,
     /// Only seeds whose pools have journal devices.
     devices: bool,
+    /// Steps that are not done.
+    left_out: LeftOut,
     options: RunOptions,
 }
 
 fn arguments() -> Result<Arguments, String> {
-    let mut parsed = Arguments { seeds: 0..100, jobs: 1, verbose: false, shrink: true, exhaustive: None, devices: false, options: RunOptions::default() };
+    let options = RunOptions::default();
+    let left_out = LeftOut::default();
+    let mut parsed = Arguments { seeds: 0..100, jobs: 1, verbose: false, shrink: true, exhaustive: None, devices: false, left_out, options };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
@@ -51,6 +55,8 @@ fn arguments() -> Result<Arguments, String> {
             }
             "--jobs" => parsed.jobs = number(value()?)?.max(1) as usize,
             "--blocks" => parsed.options.block_operations = number(value()?)?,
+            "--cut" => parsed.options.cut_at = Some(number(value()?)?),
+            "--without" => parsed.left_out = LeftOut::parse(&value()?)?,
             "--exhaustive" => parsed.exhaustive = Some(number(value()?)?),
             "--beyond" => parsed.options.beyond = true,
             "--journal-devices" => parsed.devices = true,
@@ -110,36 +116,44 @@ impl Progress {
     }
 }
 
+/// One line of what went wrong, and how to repeat it.
 fn tell(arguments: &Arguments, failed: &Outcome) {
     let violation = failed.violation.as_ref().map(ToString::to_string).unwrap_or_default();
     println!("seed {} FAILS after {} block operations, {} power cuts: {violation}", failed.seed, failed.block_operations, failed.power_cuts);
     println!("{}", repeat(arguments, failed.seed));
-    let story = if arguments.shrink {
+}
+
+/// The failing run made short, with its script; with `--verbose` its whole story.
+fn explain(arguments: &Arguments, failed: &Outcome) {
+    let is_whole = arguments.left_out == LeftOut::default();
+    let outcome = if arguments.shrink && is_whole {
+        eprintln!("looking for a short run of seed {} that fails", failed.seed);
         let short = shrink(failed.seed, &arguments.options, failed);
-        let violation = short.violation.as_ref().map(ToString::to_string).unwrap_or_default();
-        println!("  shortest failing run: --seeds {} cut at {} block operations: {violation}", short.seed, short.block_operations);
-        short.story
-    } else if arguments.verbose {
-        run_seed(failed.seed, &RunOptions { story: true, ..arguments.options }).story
+        let violation = short.outcome.violation.as_ref().map(ToString::to_string).unwrap_or_default();
+        println!("seed {}, made short: {} of its {} steps and {violation}", failed.seed, short.outcome.script.len(), failed.steps);
+        println!("{} --cut {} --without {}", repeat(arguments, failed.seed), short.cut_at, short.left_out);
+        short.outcome
+    } else if arguments.verbose || !is_whole {
+        run_without(failed.seed, &RunOptions { story: true, ..arguments.options }, &arguments.left_out)
     } else {
         return;
     };
-    let skip = if arguments.verbose { 0 } else { story.len().saturating_sub(LAST_LINES) };
-    story.first().iter().filter(|_| skip > 0).for_each(|line| println!("  | {line}"));
+    let lines = if arguments.verbose { outcome.story } else { outcome.script };
+    let skip = if arguments.verbose { 0 } else { lines.len().saturating_sub(LAST_LINES) };
     if skip > 0 {
         println!("  | ... {skip} lines, shown by --verbose ...");
     }
-    story[skip..].iter().for_each(|line| println!("  | {line}"));
+    lines[skip..].iter().for_each(|line| println!("  | {line}"));
 }
 
 /// A thread that runs the seeds it is given, one after another. (A new thread for each would begin with new memory, and fault it in.)
-fn start_worker(seeds: &Arc<Mutex<Receiver<u64>>>, outcomes: &Sender<Outcome>, options: RunOptions) {
-    let (seeds, outcomes) = (seeds.clone(), outcomes.clone());
+fn start_worker(seeds: &Arc<Mutex<Receiver<u64>>>, outcomes: &Sender<Outcome>, arguments: &Arguments) {
+    let (seeds, outcomes, options, left_out) = (seeds.clone(), outcomes.clone(), arguments.options, arguments.left_out.clone());
     std::thread::spawn(move || {
         loop {
             let next = seeds.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).recv();
             let Ok(seed) = next else { return };
-            if outcomes.send(run_seed(seed, &options)).is_err() {
+            if outcomes.send(run_without(seed, &options, &left_out)).is_err() {
                 return;
             }
         }
@@ -151,7 +165,7 @@ fn run_all(arguments: &Arguments) -> (Vec<Outcome>, Vec<u64>) {
     let (orders, waiting) = channel();
     let waiting = Arc::new(Mutex::new(waiting));
     let (sender, receiver) = channel();
-    (0..arguments.jobs).for_each(|_| start_worker(&waiting, &sender, arguments.options));
+    (0..arguments.jobs).for_each(|_| start_worker(&waiting, &sender, arguments));
     let mut running: Vec<(u64, Instant)> = Vec::new();
     let (mut outcomes, mut hanging) = (Vec::new(), Vec::new());
     let mut seeds = arguments.seeds.clone();
@@ -172,10 +186,7 @@ fn run_all(arguments: &Arguments) -> (Vec<Outcome>, Vec<u64>) {
             running.retain(|(seed, _)| *seed != outcome.seed);
             if outcome.violation.is_some() {
                 failed += 1;
-                match failed <= TOLD_MAX {
-                    true => tell(arguments, &outcome),
-                    false => tell(&Arguments { shrink: false, verbose: false, seeds: 0..0, ..*arguments }, &outcome),
-                }
+                tell(arguments, &outcome);
             }
             outcomes.push(Outcome { story: Vec::new(), ..outcome });
         }
@@ -185,7 +196,7 @@ fn run_all(arguments: &Arguments) -> (Vec<Outcome>, Vec<u64>) {
             if hangs {
                 hanging.push(*seed);
                 // Its thread is lost.
-                start_worker(&waiting, &sender, arguments.options);
+                start_worker(&waiting, &sender, arguments);
             }
             !hangs
         });
@@ -258,6 +269,7 @@ fn main() -> ExitCode {
     let seconds = began.elapsed().as_secs_f64();
     outcomes.sort_by_key(|outcome| outcome.seed);
     let failed: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.violation.is_some()).collect();
+    failed.iter().take(TOLD_MAX).for_each(|outcome| explain(&arguments, outcome));
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     println!(
         "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations, {} power cuts, {} faults of members, {} checkpoints, {} segments cleaned, {} blocks in further streams, {} starts over gaps between streams, {} KiB became zstd, {} refused for space, {} blocks found wrong by scrubs, {} members rebuilt, {} replaced, {} exchanged in service, {} growths, {} members removed ({} refused), {} starts refused for journal devices, {} journals given up, {} maps rebuilt from batches",

@@ -5,7 +5,7 @@
 //!
 //! Read in this order: [`content`] (what blocks contain), [`members`] (media with a volatile cache, faults, power cuts), [`model`] (the
 //! dumb truth), [`scenario`] and [`workload`] (what a seed decides), [`world`] (the event loop), [`run`] (one run from creation to the last
-//! comparison), [`shrink`] (the shortest failing run), [`exhaustive`] (all power cuts of a short run).
+//! comparison), [`shrink`] (a short failing run), [`exhaustive`] (all power cuts of a short run).
 
 pub mod content;
 pub mod exhaustive;
@@ -19,7 +19,7 @@ mod violation;
 pub mod workload;
 pub mod world;
 
-pub use run::{Beyond, Outcome, Planted, RunOptions, run_seed};
+pub use run::{Beyond, LeftOut, Outcome, Planted, RunOptions, run_seed, run_without};
 pub use violation::{Broken, Violation};
 
 #[cfg(test)]

@@ -14,8 +14,10 @@ mod faults;
 mod finish;
 mod growth;
 mod halves;
+mod outcome;
 mod removal;
 mod replace;
+mod steps;
 mod turns;
 
 use crate::members::{Canary, VirtualMembers};
@@ -25,127 +27,30 @@ use crate::workload::{Action, Workload};
 use crate::world::{StartFailure, World};
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use steps::Steps;
 use windrow_engine::{Control, Engine, OpenOptions, OpenReport};
 use windrow_io::MemberIo;
 use windrow_layout::superblock::Reduction;
 use windrow_random::Rng;
 use windrow_units::{BLOCK_BYTES, MemberId, Uuid};
 
+pub use outcome::{Beyond, Outcome, Planted, RunOptions};
+pub use steps::LeftOut;
+
 /// Blocks that one read of the comparison covers.
 const READ_BACK_BLOCKS: u64 = 32;
 /// Blocks that one block status of the comparison covers: its answer has room for as many extents.
 const STATUS_BLOCKS: u64 = crate::model::MAX_EXTENTS as u64;
 
-/// How to run a seed.
-#[derive(Clone, Copy, Debug)]
-pub struct RunOptions {
-    /// Block operations that the scenario is drawn for.
-    pub block_operations: u64,
-    /// Stop the workload after so many block operations (shrinking).
-    pub cut_at: Option<u64>,
-    /// A fault planted on purpose.
-    pub canary: Planted,
-    /// Go beyond redundancy.
-    pub beyond: bool,
-    /// Remember what happened in words.
-    pub story: bool,
-}
-
-/// Which canary to plant.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Planted {
-    /// None.
-    #[default]
-    None,
-    /// Member flushes are dropped.
-    DroppedFlush,
-    /// Discards overtake the flush before them.
-    DiscardBeforeFlush,
-    /// The engine uses segments again before the flush that freed them.
-    EarlyReuse,
-    /// The engine calls rebuilt segments whole although a column was not written.
-    HollowRebuild,
-}
-
-impl Default for RunOptions {
-    fn default() -> Self {
-        Self { block_operations: 10_000, cut_at: None, canary: Planted::None, beyond: false, story: false }
-    }
-}
-
-/// What came of going beyond redundancy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Beyond {
-    /// Starts that worked.
-    pub started: u64,
-    /// Starts that were refused, also with force.
-    pub refused: u64,
-    /// Blocks that could not be read.
-    pub lost: u64,
-    /// Batches that scrubs called damaged.
-    pub damaged_batches: u64,
-}
-
-/// What a run gave.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// The seed.
-    pub seed: u64,
-    /// Hash of everything that happened.
-    pub trace_hash: u64,
-    /// Block operations done.
-    pub block_operations: u64,
-    /// Power cuts survived.
-    pub power_cuts: u64,
-    /// Checkpoints and cleaned segments, over all sessions.
-    pub checkpoints: u64,
-    /// Cleaned segments.
-    pub segments_cleaned: u64,
-    /// Blocks that went to further streams of a policy.
-    pub further_blocks: u64,
-    /// Stored bytes of moved blocks that became zstd.
-    pub repacked_bytes: u64,
-    /// Starts that took from the journal what the log did not have, while batches with some of it lay behind the gap.
-    pub gaps_readmitted: u64,
-    /// Requests refused for want of space.
-    pub refused: u64,
-    /// Blocks of members that the scrubs at the end found wrong.
-    pub wrong_blocks: u64,
-    /// Members that came back and were rebuilt.
-    pub rebuilt: u64,
-    /// Faults of members.
-    pub faults: u64,
-    /// Members replaced by new devices.
-    pub replaced: u64,
-    /// Members that left and came back, or were exchanged, while the pool was in use.
-    pub exchanged: u64,
-    /// Growths that came into force while the pool was in use.
-    pub grown: u64,
-    /// Members that left for good, and removals that were refused.
-    pub removed: u64,
-    /// See [`Outcome::removed`].
-    pub removals_refused: u64,
-    /// Starts refused for want of a journal device, and journals given up.
-    pub devices_missed: u64,
-    /// See [`Outcome::devices_missed`].
-    pub journals_given_up: u64,
-    /// Offline checks.
-    pub checks: u64,
-    /// Maps that were rebuilt from batches alone, in copies.
-    pub maps_rebuilt: u64,
-    /// What came of going beyond redundancy.
-    pub beyond: Beyond,
-    /// Virtual nanoseconds.
-    pub virtual_ns: u64,
-    /// The broken promise, if any.
-    pub violation: Option<Violation>,
-    /// The story, if asked for.
-    pub story: Vec<String>,
-}
-
 /// Runs a seed. Never panics: a panic of the engine is a violation.
 pub fn run_seed(seed: u64, options: &RunOptions) -> Outcome {
+    run_without(seed, options, &LeftOut::default())
+}
+
+/// Runs a seed without some of its steps.
+pub fn run_without(seed: u64, options: &RunOptions, left_out: &LeftOut) -> Outcome {
     let mut run = Run::new(seed, options);
+    run.steps = Steps::new(left_out.clone(), options.story);
     let result = catch_unwind(AssertUnwindSafe(|| run.all()));
     let violation = match result {
         Ok(result) => result.err(),
@@ -180,6 +85,8 @@ pub fn run_seed(seed: u64, options: &RunOptions) -> Outcome {
         beyond: run.beyond,
         virtual_ns: run.world.now_ns(),
         violation,
+        steps: run.steps.drawn,
+        script: run.steps.take_script(),
         story: run.world.trace.take_story(),
     }
 }
@@ -191,6 +98,7 @@ struct Run {
     world: World,
     rng: Rng,
     seed: u64,
+    steps: Steps,
     workload: Option<Workload>,
     /// Block operations done, and how many there may be.
     done: u64,
@@ -262,6 +170,7 @@ impl Run {
             world,
             rng,
             seed,
+            steps: Steps::new(LeftOut::default(), false),
             workload: None,
             done: 0,
             bound: options.cut_at.unwrap_or(u64::MAX),
@@ -302,9 +211,12 @@ impl Run {
             return self.all_beyond();
         }
         self.create()?;
-        for cycle in self.scenario.cycles.clone() {
+        for (number, cycle) in self.scenario.cycles.clone().into_iter().enumerate() {
             if self.done >= self.bound {
                 break;
+            }
+            if !self.is_done(|| format!("power cycle {number}")) {
+                continue;
             }
             self.begin(&cycle)?;
             self.work(&cycle)?;
@@ -339,23 +251,27 @@ impl Run {
 
     /// Starts, some times cut off, and compares everything.
     fn begin(&mut self, cycle: &Cycle) -> Result<(), Violation> {
-        if cycle.returns {
+        if cycle.returns && self.is_done(|| "dead members return".to_owned()) {
             self.return_members();
         }
-        let was_shown = cycle.replaces && self.start_works() && self.replace_member()?;
-        if cycle.slots_rot {
+        let replaces = cycle.replaces && self.start_works() && self.is_done(|| "a member is replaced".to_owned());
+        let was_shown = replaces && self.replace_member()?;
+        if cycle.slots_rot && self.is_done(|| "superblock slots rot".to_owned()) {
             self.rot_slots();
         }
-        if cycle.foreign_host && self.owned {
+        if cycle.foreign_host && self.owned && self.is_done(|| "another host tries".to_owned()) {
             self.refuse_foreign_host()?;
         }
         // (A read-only start may show what has no promise, and puts it on record nowhere: a device that left now could take it along. Seed 9600747.)
         if was_shown {
             self.devices.ambush = None;
-        } else if cycle.blocks > 0 && !self.devices.ids.is_empty() {
+        } else if cycle.blocks > 0 && !self.devices.ids.is_empty() && self.is_done(|| "something happens to journal devices".to_owned()) {
             self.devices_before_start()?;
         }
         for count in &cycle.cut_starts {
+            if !self.is_done(|| format!("a start is cut off after {count} writes and flushes")) {
+                continue;
+            }
             self.settle_devices()?;
             self.world.members.set_countdown(Some(*count));
             match self.open() {
@@ -376,11 +292,12 @@ impl Run {
         }
         self.settle_devices()?;
         // (What a read-only start finds is put on record nowhere: with reads that fail by chance, the next one may find more. Seed 44837.)
-        if cycle.look_first && !self.reads_are_fickle() {
+        if cycle.look_first && !self.reads_are_fickle() && self.is_done(|| "a read-only start".to_owned()) {
             self.look()?;
         }
         self.rebuild_from_batches()?;
         let predicted = self.predict()?;
+        self.note(|| "start".to_owned());
         let report = match self.open() {
             Ok(report) => report,
             Err(failure) => return Err(Violation::new(Broken::Open, format!("start failed: {failure:?}"))),
@@ -526,17 +443,23 @@ impl Run {
             let mut burst = workload.burst();
             while burst > 0 && self.done < end && (self.world.unanswered() as u64) < workload.depth() {
                 let (action, cost) = workload.next(&self.world.model);
-                self.act(action);
+                if self.is_done(|| format!("{action:?}")) {
+                    self.act(action);
+                }
                 self.done += cost;
                 burst -= 1;
             }
             while let Some((_, fault)) = faults.front().copied().filter(|(at, _)| *at <= self.done) {
                 faults.pop_front();
-                self.plant(fault);
+                if self.is_done(|| format!("{fault:?} of a member")) {
+                    self.plant(fault);
+                }
             }
             while let Some((_, fault)) = of_devices.front().copied().filter(|(at, _)| *at <= self.done) {
                 of_devices.pop_front();
-                self.plant_on_device(fault);
+                if self.is_done(|| format!("{fault:?} of a journal device")) {
+                    self.plant_on_device(fault);
+                }
             }
             self.exchange_step()?;
             self.growth_step()?;
@@ -581,13 +504,14 @@ impl Run {
         } else {
             self.cut_power();
         }
-        if cycle.end == End::CrashAndLoss {
+        if cycle.end == End::CrashAndLoss && self.is_done(|| "a member does not come back".to_owned()) {
             self.lose_member();
         }
         Ok(())
     }
 
     fn cut_power(&mut self) {
+        self.note(|| "power cut".to_owned());
         self.note_devices();
         self.exchange = None;
         self.leave_growth();

@@ -1,21 +1,81 @@
-//! Finds a short run that still fails.
+//! Makes a failing run short.
+//!
+//! 1 The smallest number of block operations with which it still fails, by a binary search. 2 Of its steps (`run/steps.rs`) ever smaller pieces are left out, halves
+//! first and single ones last; what is not needed to break the same promise stays out (delta debugging: Zeller and Hildebrandt, Simplifying and Isolating
+//! Failure-Inducing Input, 2002). 3 What is left is run once more with its script and its story.
+//!
+//! Failures are not monotonous, neither in operations nor in steps, so the result is a short failing run, not always the shortest.
 
-use crate::run::{Outcome, RunOptions, run_seed};
+use crate::run::{LeftOut, Outcome, RunOptions, run_seed, run_without};
+use crate::violation::Broken;
 
-/// Searches for the smallest number of block operations with which the seed fails, and runs it again with its story.
-///
-/// A binary search: failures are not monotonous in the number of operations, so the result is a short failing run, not always the shortest.
-pub fn shrink(seed: u64, options: &RunOptions, failed: &Outcome) -> Outcome {
-    let with = |cut_at: u64, story: bool| run_seed(seed, &RunOptions { cut_at: Some(cut_at), story, ..*options });
+/// Runs that leaving out may take.
+const RUNS_MAX: u32 = 500;
+
+/// A failing run that was made short.
+#[derive(Clone, Debug)]
+pub struct Short {
+    /// Where its workload stops, in block operations.
+    pub cut_at: u64,
+    /// Which steps are not done.
+    pub left_out: LeftOut,
+    /// What it gave, with its script and its story.
+    pub outcome: Outcome,
+}
+
+/// Searches for a short run with which the seed fails as it did.
+pub fn shrink(seed: u64, options: &RunOptions, failed: &Outcome) -> Short {
+    let broken = failed.violation.as_ref().map(|violation| violation.broken);
+    let cut_at = fewest_operations(seed, options, failed);
+    let options = RunOptions { cut_at: Some(cut_at), story: false, ..*options };
+    let left_out = leave_out(seed, &options, broken);
+    let outcome = run_without(seed, &RunOptions { story: true, ..options }, &left_out);
+    Short { cut_at, left_out, outcome }
+}
+
+/// All of them, if a run that was cut off does not fail.
+fn fewest_operations(seed: u64, options: &RunOptions, failed: &Outcome) -> u64 {
+    let broken = failed.violation.as_ref().map(|violation| violation.broken);
+    let fails = |cut_at: u64| breaks(&run_seed(seed, &RunOptions { cut_at: Some(cut_at), story: false, ..*options }), broken);
     let (mut low, mut high) = (0, failed.block_operations);
     while low < high {
         let middle = low + (high - low) / 2;
-        if with(middle, false).violation.is_some() {
+        if fails(middle) {
             high = middle;
         } else {
             low = middle + 1;
         }
     }
-    let shortest = with(high, true);
-    if shortest.violation.is_some() { shortest } else { run_seed(seed, &RunOptions { story: true, ..*options }) }
+    if fails(high) { high } else { options.cut_at.unwrap_or(u64::MAX) }
+}
+
+fn leave_out(seed: u64, options: &RunOptions, broken: Option<Broken>) -> LeftOut {
+    let mut left_out = LeftOut::default();
+    let (mut steps, mut runs) = (run_seed(seed, options).steps, 0);
+    let mut piece = steps.next_power_of_two() / 2;
+    while piece > 0 {
+        let (mut at, mut shorter) = (0, false);
+        while at < steps && runs < RUNS_MAX {
+            let range = at..(at + piece).min(steps);
+            at = range.end;
+            if left_out.covers(&range) {
+                continue;
+            }
+            let more = left_out.and(range);
+            let outcome = run_without(seed, options, &more);
+            runs += 1;
+            if breaks(&outcome, broken) {
+                (left_out, steps, shorter) = (more, outcome.steps, true);
+            }
+        }
+        // Without one of them another one may not be needed either.
+        if piece > 1 || !shorter || runs >= RUNS_MAX {
+            piece /= 2;
+        }
+    }
+    left_out
+}
+
+fn breaks(outcome: &Outcome, broken: Option<Broken>) -> bool {
+    outcome.violation.as_ref().is_some_and(|violation| Some(violation.broken) == broken)
 }

@@ -1,4 +1,5 @@
-use crate::{Planted, RunOptions, run_seed};
+use crate::shrink::shrink;
+use crate::{LeftOut, Planted, RunOptions, run_seed, run_without};
 
 const QUICK: RunOptions = RunOptions { block_operations: 1_500, cut_at: None, canary: Planted::None, beyond: false, story: false };
 
@@ -16,6 +17,22 @@ fn equal_seeds_give_equal_runs() {
         assert_eq!((first.trace_hash, first.virtual_ns, first.violation), (second.trace_hash, second.virtual_ns, second.violation));
     }
     assert_ne!(run_seed(100, &QUICK).trace_hash, run_seed(101, &QUICK).trace_hash);
+}
+
+/// A failure of thousands of steps is of use to nobody: what is not needed for it is left out, and what is left fails again when it is repeated.
+#[test]
+fn a_failing_run_is_made_short() {
+    let options = RunOptions { canary: Planted::HollowRebuild, ..QUICK };
+    let failed = (0..40).map(|seed| run_seed(seed, &options)).find(|outcome| outcome.violation.is_some()).expect("one that fails");
+    let short = shrink(failed.seed, &options, &failed);
+    let broken = |outcome: &crate::Outcome| outcome.violation.as_ref().map(|violation| violation.broken);
+    assert_eq!(broken(&short.outcome), broken(&failed));
+    assert!(short.outcome.script.len() * 4 < failed.steps as usize, "{} lines of {} steps: {:?}", short.outcome.script.len(), failed.steps, short.outcome.script);
+    let again = RunOptions { cut_at: Some(short.cut_at), ..options };
+    let repeated = run_without(failed.seed, &again, &LeftOut::parse(&short.left_out.to_string()).expect("as it is shown"));
+    assert_eq!((repeated.trace_hash, broken(&repeated)), (short.outcome.trace_hash, broken(&failed)));
+    // Where nothing is done nothing breaks.
+    assert_eq!(broken(&run_without(failed.seed, &options, &LeftOut::default().and(0..u64::MAX))), None);
 }
 
 /// True if one of the seeds fails with the canary and passes without it.

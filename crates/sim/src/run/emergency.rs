@@ -19,6 +19,9 @@ impl Run {
         if self.goes_beyond || self.devices.discards || self.reads_are_fickle() || !self.emergency_rng.chance(60) {
             return Ok(());
         }
+        if !self.is_done(|| "a copy of the pool gets a new map".to_owned()) {
+            return Ok(());
+        }
         let Some(superblock) = self.ruling() else { return Ok(()) };
         let (members, model, newest) = (self.world.members.clone(), self.world.model.clone(), self.newest_order);
         let alone = self.emergency_rng.chance(500);

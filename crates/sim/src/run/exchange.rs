@@ -47,10 +47,14 @@ impl Run {
         let Some(exchange) = self.exchange else {
             if self.scenario.exchanges_per_mille > 0 && self.rng.below(1000) < self.scenario.exchanges_per_mille {
                 self.heal();
-                if let Some(member) = self.victim().filter(|member| !self.may_be_leaving(*member)) {
+                if let Some(member) = self.victim().filter(|member| !self.may_be_leaving(*member))
+                    && self.is_done(|| format!("member {member} leaves service"))
+                {
                     self.begin_exchange(member);
                 }
-            } else if let Some(device) = self.device_to_exchange() {
+            } else if let Some(device) = self.device_to_exchange()
+                && self.is_done(|| format!("journal device {device} leaves service"))
+            {
                 self.heal();
                 self.begin_exchange(device);
             }
