@@ -16,6 +16,14 @@ const FROZEN: &[(&str, &[&str])] = &[
 const REGISTRY: &str = r#"{"schema":"windrow/registry/1","name":"tank","pool":"6f9619ff-8b86-d011-b42d-00c04fc964ff","members":["/dev/sdb","/srv/m1"],
 "exports":{"added":{"backup":{"volume":"data","read_only":true,"description":"d"}},"withdrawn":["data"],"default":"backup"}}"#;
 
+/// What drives say of themselves.
+const DRIVES: &[&str] = &[
+    r#"{"model_name":"A","user_capacity":{"bytes":1000000000000},"power_on_time":{"hours":8760},"nvme_smart_health_information_log":{"percentage_used":5,"data_units_written":200000000,"power_on_hours":8760}}"#,
+    r#"{"user_capacity":{"bytes":480103981056},"ata_smart_attributes":{"table":[{"name":"Host_Writes_32MiB","value":100,"raw":{"value":7,"string":"7"}},
+{"name":"NAND_Writes_1GiB","value":100,"raw":{"value":9}},{"name":"Wear_Leveling_Count","value":97,"raw":{"value":3}},{"name":"Host_Program_Page_Count","raw":{"value":5}},{"name":"FTL_Program_Page_Count","raw":{"value":6}}]}}"#,
+    r#"{"percent_used":3,"data_units_written":"1,234","Physical media units written":{"hi":0,"lo":99}}"#,
+];
+
 /// One of each kind.
 const CONTROL: &[&str] = &[
     r#"{"version":1,"command":"status"}"#,
@@ -85,6 +93,11 @@ fn main() -> std::io::Result<()> {
     for (number, line) in CONTROL.iter().enumerate() {
         corpora.write("control", &number.to_string(), format!("{line}\n").as_bytes())?;
     }
+    for (number, report) in DRIVES.iter().enumerate() {
+        corpora.write("drives", &number.to_string(), report.as_bytes())?;
+    }
+    let catalogue = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../plan/src/catalogue.toml");
+    corpora.write("drives", "catalogue", &std::fs::read(catalogue)?)?;
     corpora.write("metrics", "page", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
     corpora.write("registry", "entry", REGISTRY.as_bytes())?;
     corpora.write("registry", "host", b"6f9619ff-8b86-d011-b42d-00c04fc964ff\n")?;
