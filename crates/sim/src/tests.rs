@@ -27,7 +27,13 @@ fn a_failing_run_is_made_short() {
     let short = shrink(failed.seed, &options, &failed);
     let broken = |outcome: &crate::Outcome| outcome.violation.as_ref().map(|violation| violation.broken);
     assert_eq!(broken(&short.outcome), broken(&failed));
-    assert!(short.outcome.script.len() * 4 < failed.steps as usize, "{} lines of {} steps: {:?}", short.outcome.script.len(), failed.steps, short.outcome.script);
+    assert!(
+        short.outcome.script.len() * 4 < failed.steps as usize,
+        "{} lines of {} steps: {:?}",
+        short.outcome.script.len(),
+        failed.steps,
+        short.outcome.script
+    );
     let again = RunOptions { cut_at: Some(short.cut_at), ..options };
     let repeated = run_without(failed.seed, &again, &LeftOut::parse(&short.left_out.to_string()).expect("as it is shown"));
     assert_eq!((repeated.trace_hash, broken(&repeated)), (short.outcome.trace_hash, broken(&failed)));

@@ -285,16 +285,17 @@ struct LogEnd {
 /// The log ends before its first gap, if log and journal together then have everything that was durable: the journal lists what was promised behind the gap. Else
 /// something is lost, and everything that batches bring is better than nothing: the log ends with its highest order.
 fn end_of_log(reader: &mut Reader<'_>, superblock: &Superblock, found: &Scan, start: &Start) -> Result<LogEnd, OpenError> {
-    let end = end_with_journal(reader, superblock, found, start)?;
-    if end.journalled >= found.durable_through || reader.aside == 0 {
+    let (end, misses) = end_with_journal(reader, superblock, found, start)?;
+    if !misses || reader.aside == 0 {
         return Ok(end);
     }
     // As at a start: journal devices that have left may have it.
     reader.reads_aside = true;
-    end_with_journal(reader, superblock, found, start)
+    end_with_journal(reader, superblock, found, start).map(|(end, _)| end)
 }
 
-fn end_with_journal(reader: &mut Reader<'_>, superblock: &Superblock, found: &Scan, start: &Start) -> Result<LogEnd, OpenError> {
+/// The end, and whether something is missed before it.
+fn end_with_journal(reader: &mut Reader<'_>, superblock: &Superblock, found: &Scan, start: &Start) -> Result<(LogEnd, bool), OpenError> {
     let since = superblock.checkpoints.iter().flatten().map(|root| root.epoch).max().unwrap_or_default();
     let users = USER_STREAMS.iter().flat_map(|id| found.streams[*id].iter().filter(move |taken| taken.seq >= start.first[*id]));
     let brought = users.flat_map(|taken| {
@@ -307,7 +308,7 @@ fn end_with_journal(reader: &mut Reader<'_>, superblock: &Superblock, found: &Sc
     ranges.extend(superblock.fences.iter().map(|f| (f.accepted_order.0 + 1, f.next_order.0 - 1)));
     ranges.sort_unstable();
     let gapless = ranges.iter().fold(root.0, |passed, (first, last)| if *first <= passed.saturating_add(1) { passed.max(*last) } else { passed });
-    let mut end = |covered: Order, is_exact: bool| {
+    let mut end = |covered: Order, is_exact: bool| -> Result<LogEnd, OpenError> {
         let journal = journal::collect(reader, superblock, covered, since)?;
         let (journalled, highest_journalled) = journal.accepted(superblock, covered);
         Ok(LogEnd { covered, journal, journalled, highest_journalled, is_exact })
@@ -315,10 +316,12 @@ fn end_with_journal(reader: &mut Reader<'_>, superblock: &Superblock, found: &Sc
     if gapless < highest.0 {
         let exact = end(Order(gapless), true)?;
         if exact.journalled >= found.durable_through {
-            return Ok(exact);
+            return Ok((exact, false));
         }
     }
-    end(highest, false)
+    let end = end(highest, false)?;
+    let misses = gapless < highest.0 || end.journalled < found.durable_through;
+    Ok((end, misses))
 }
 
 /// Writes what is missing on a member of the batches at the end of the log, as a start does: from then on they count as whole.

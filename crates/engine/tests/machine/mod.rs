@@ -181,6 +181,14 @@ impl Machine {
         Self::made_of(redundancy, members, mib, 100, Some(JournalSpec::internal(Some(1 << 20), 512)), [Some(chunk), Some(segment)])
     }
 
+    /// The same with a journal on a device of its own, of 4 MiB, and nowhere else.
+    #[allow(dead_code, reason = "not every test needs it")]
+    pub fn with_rows_and_device(redundancy: Redundancy, members: usize, mib: usize, chunk: u32, segment: u32) -> Self {
+        let devices = vec![(Uuid([0xd0; 16]), 4 << 20)];
+        let journal = JournalSpec { devices, ..JournalSpec::internal(Some(0), 512) };
+        Self::made_of(redundancy, members, mib, 100, Some(journal), [Some(chunk), Some(segment)])
+    }
+
     /// The same without a journal.
     #[allow(dead_code, reason = "not every test needs it")]
     pub fn with_rows_only(redundancy: Redundancy, members: usize, mib: usize, chunk: u32, segment: u32) -> Self {

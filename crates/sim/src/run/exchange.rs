@@ -83,9 +83,13 @@ impl Run {
                     None
                 }
             }
-            Stage::Removing(id) => match self.done(id, member)? {
-                true => Some(self.add_in_slot(member)?),
-                false => None,
+            Stage::Removing(id) => match self.world.take_answer(id) {
+                None => None,
+                Some(Err(error)) if is_refused_for_now(&error) => Some(Stage::SettlingAgain(self.world.member_command(member, MemberChange::Settle))),
+                Some(answer) => {
+                    answered(answer.map(|_| ()), member)?;
+                    Some(self.add_in_slot(member)?)
+                }
             },
             Stage::Adding(id) => self.done(id, member)?.then(|| self.serve_journal(member)),
             Stage::ComingIn(id) => {
@@ -93,6 +97,11 @@ impl Run {
                     None => Ok(()),
                     Some(Ok(_)) => {
                         self.exchange = None;
+                        Ok(())
+                    }
+                    Some(Err(error)) if is_refused_for_now(&error) => {
+                        let stage = Stage::SettlingAgain(self.world.member_command(member, MemberChange::Settle));
+                        self.exchange = Some(Exchange { stage, ..exchange });
                         Ok(())
                     }
                     // It alone had got the last generation when the power went, and the pool went on without it: as if it had been used apart.
@@ -158,8 +167,7 @@ impl Run {
     fn done(&mut self, id: ControlId, member: MemberId) -> Result<bool, Violation> {
         match self.world.take_answer(id) {
             None => Ok(false),
-            Some(Ok(_)) => Ok(true),
-            Some(Err(error)) => Err(Violation::new(Broken::Error, format!("member {member}, within redundancy: {error}"))),
+            Some(answer) => answered(answer.map(|_| ()), member).map(|()| true),
         }
     }
 
@@ -227,4 +235,14 @@ impl Run {
         let uuid = self.world.status().members[member.index()].uuid;
         (0..SLOT_COUNT).filter_map(&mut slot).filter(|s| s.member_uuid == uuid).max_by_key(|s| s.generation)
     }
+}
+
+/// Another journal device has failed since this one was at rest, and nobody looks which of them has what was promised: it is to be asked for again when the log
+/// has it (seed 9779054).
+fn is_refused_for_now(error: &ControlError) -> bool {
+    matches!(error, ControlError::Member { why, .. } if why.contains("promised; try again"))
+}
+
+fn answered(answer: Result<(), ControlError>, member: MemberId) -> Result<(), Violation> {
+    answer.map_err(|error| Violation::new(Broken::Error, format!("member {member}, within redundancy: {error}")))
 }
