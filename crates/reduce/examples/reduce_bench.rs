@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use windrow_reduce::{Print, checksum, classify, copy_and_checksum};
 
 const BLOCK: usize = 4096;
+/// Blocks whose fingerprints are taken by one job.
+const GROUP: usize = 32;
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_millis(25);
 
@@ -54,6 +56,8 @@ fn main() {
         report("checksum", nanoseconds(blocks, |i| checksum(&src[range(i)])));
         report("fast fingerprint", nanoseconds(blocks, |i| Print::Fast.of(&src[range(i)])));
         report("strong fingerprint", nanoseconds(blocks, |i| Print::Strong.of(&src[range(i)])));
+        let group = |i: usize| Print::of_all((i * GROUP..(i + 1) * GROUP).map(|i| (Print::Strong, &src[range(i)])));
+        report("strong fingerprint, of groups", nanoseconds(blocks / GROUP, group) / GROUP as f64);
         report("copy", nanoseconds(blocks, |i| dst[range(i)].copy_from_slice(&src[range(i)])));
         report("copy_and_checksum", nanoseconds(blocks, |i| copy_and_checksum(&mut dst[range(i)], &src[range(i)])));
         let copied_first = nanoseconds(blocks, |i| {

@@ -1,5 +1,7 @@
 //! Fingerprints of blocks: two blocks with different fingerprints are different; those with the same one may be the same.
 
+mod strong;
+
 /// What kind of fingerprint: they never meet, as the last bit tells them apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Print {
@@ -16,14 +18,30 @@ impl Print {
     pub fn of(self, block: &[u8]) -> u128 {
         match self {
             Self::Fast => twox_hash::XxHash3_128::oneshot(block) & !1,
-            // (Of each block by itself. Its functions for many inputs at once, which it does not promise, read up to 48 bytes behind some of them: where a
-            // block lies at the end of mapped memory the program dies.)
-            Self::Strong => {
-                let hash = blake3::hash(block);
-                u128::from_le_bytes(std::array::from_fn(|i| hash.as_bytes()[i])) | 1
-            }
+            Self::Strong => Self::from_blake3(blake3::hash(block).as_bytes()),
             Self::Weak => u128::from(block.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte)) & 6) << 100,
         }
+    }
+
+    /// The same of many blocks, in their order. Strong ones take less than half of the time so.
+    pub fn of_all<'a>(blocks: impl ExactSizeIterator<Item = (Self, &'a [u8])>) -> Vec<u128> {
+        let mut prints = Vec::with_capacity(blocks.len());
+        let mut group = strong::Group::default();
+        for (at, (kind, block)) in blocks.enumerate() {
+            match block.try_into() {
+                Ok(block) if kind == Self::Strong => {
+                    prints.push(0);
+                    group.add(at, block, &mut prints);
+                }
+                _ => prints.push(kind.of(block)),
+            }
+        }
+        group.end(&mut prints);
+        prints
+    }
+
+    fn from_blake3(hash: &[u8; 32]) -> u128 {
+        u128::from_le_bytes(std::array::from_fn(|i| hash[i])) | 1
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct PrintWork {
 
 impl PrintWork {
     pub(crate) fn run(&mut self) {
-        self.prints = self.blocks.iter().map(|(_, kind, block)| kind.of(block)).collect();
+        self.prints = Print::of_all(self.blocks.iter().map(|(_, kind, block)| (*kind, &block[..])));
     }
 
     /// Strong ones take some four times as long as copying; fast ones only read, so that a group of them is not worth handing over.

@@ -17,6 +17,21 @@ fn kinds_never_meet_and_one_bit_of_a_block_changes_each() {
 }
 
 #[test]
+fn many_at_once_are_what_each_is_by_itself() {
+    let bytes = |number: u64, length: u64| (0..length).map(|at| ((at + 1).wrapping_mul(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
+    let kinds = [Print::Strong, Print::Strong, Print::Fast, Print::Strong, Print::Weak];
+    for count in [0u64, 1, 2, 15, 16, 17, 33, 100] {
+        let blocks: Vec<Vec<u8>> = (0..count).map(|number| bytes(number, if number % 29 == 28 { 512 } else { 4096 })).collect();
+        for mixed in [false, true] {
+            let kind = |at: usize| if mixed { kinds[at % kinds.len()] } else { Print::Strong };
+            let together = Print::of_all(blocks.iter().enumerate().map(|(at, block)| (kind(at), &block[..])));
+            let singly: Vec<u128> = blocks.iter().enumerate().map(|(at, block)| kind(at).of(block)).collect();
+            assert_eq!(together, singly);
+        }
+    }
+}
+
+#[test]
 fn a_fast_one_is_xxh3() {
     let block: Vec<u8> = (0..4096u32).map(|at| ((at * at) >> 3) as u8).collect();
     for length in [0, 1, 16, 240, 241, 1024, 4096] {
