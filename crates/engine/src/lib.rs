@@ -57,7 +57,9 @@ pub use api::*;
 pub use dedup::{DedupStatus, DedupSums};
 pub use format::FormatError;
 pub use jobs::Job;
-pub use recover::{Loss, Losses, LostBlocks, OpenError, RebuildPhase, RebuildProgress, RebuildReport, RebuildWork, RebuiltVolume, UnreadCheckpoint};
+pub use recover::{
+    Loss, Losses, LostBlocks, LostOrders, OpenError, RebuildPhase, RebuildProgress, RebuildReport, RebuildWork, RebuiltVolume, UnreadCheckpoint,
+};
 pub use reduction::ReductionUse;
 pub use restripe::RestripeStatus;
 pub use stages::StageTimes;

@@ -271,6 +271,42 @@ fn a_device_that_failed_in_service_is_read_when_the_log_has_not_got_what_it_prom
     check(&mut machine, volume, 20);
 }
 
+/// A rebuild that is to change nothing.
+fn look(memory: &Memory) -> RebuildReport {
+    Engine::rebuild_map(&mut memory.clone(), BufPool::new(64 << 20), &Machine::options(), RebuildWork::default(), &mut |_| {}).expect("a look")
+}
+
+/// What only the journal had is lost with it. No batch is missing then, and the rebuild said that nothing is lost.
+#[test]
+fn a_rebuild_tells_of_promises_that_are_nowhere() {
+    let (machine, _) = failed_and_cut();
+    let mut memory = machine.memory;
+    let whole = look(&memory);
+    assert_eq!((whole.losses.len(), whole.lost_orders), (0, None), "the devices have everything");
+    DEVICES.iter().for_each(|device| memory.data[*device].fill(0xee));
+    let report = look(&memory);
+    let lost = report.lost_orders.expect("promised, and nowhere");
+    assert!(report.losses.is_empty() && lost.last == whole.accepted_order, "{report:?}");
+    assert!(lost.count >= 20 && lost.count == lost.last.0 - lost.first.0 + 1, "{lost:?}");
+}
+
+/// In the middle of the journal a record is damaged on all devices. Those behind it count no more, but say what was durable.
+#[test]
+fn a_rebuild_tells_of_promises_behind_a_damaged_record() {
+    let (mut machine, volume) = pool(false);
+    fill(&mut machine, volume, 20);
+    let mut memory = machine.memory;
+    let accepted = look(&memory).accepted_order;
+    for device in DEVICES {
+        let block = memory.data[device].windows(4095).position(|bytes| bytes.iter().all(|byte| *byte == 11)).expect("block 10");
+        memory.data[device][block + 100..block + 200].fill(0xee);
+    }
+    assert!(matches!(start(&memory), Err(OpenError::Damage(_) | OpenError::Lost(_))), "a start is refused");
+    let lost = look(&memory).lost_orders.expect("promised, and damaged");
+    // (What the last record promises, no later one says.)
+    assert!(lost.last <= accepted && lost.last.0 + 1 >= accepted.0 && (9..=10).contains(&lost.count), "{lost:?} of {accepted}");
+}
+
 /// What a device bears must be of this pool's own past: by content, not by the number of its generation.
 #[test]
 fn a_device_of_another_history_is_not_read_and_an_old_one_does_not_do() {

@@ -51,7 +51,8 @@ pub fn run(pool: &str, place: &PoolPlace, arguments: &RebuildArguments, output: 
 
 /// Blocks that become I/O errors are a loss as batches are; and where nobody can say what is lost, nobody may say that nothing is.
 fn exit_code(report: &RebuildReport, repair: bool) -> u8 {
-    match (report.losses.is_empty() && report.lost_blocks_total == 0 && report.unread_checkpoint.is_none(), repair) {
+    let is_whole = report.losses.is_empty() && report.lost_blocks_total == 0 && report.lost_orders.is_none() && report.unread_checkpoint.is_none();
+    match (is_whole, repair) {
         (true, true) => exit::CORRECTED,
         (true, false) => exit::CLEAN,
         (false, _) => exit::ERRORS_LEFT,
@@ -108,6 +109,13 @@ fn describe(report: &RebuildReport, repair: bool) -> String {
         let first = first.join(", ");
         _ = writeln!(text, "LOST: {} blocks can not be had; reads of them are I/O errors: {first}{more}", report.lost_blocks_total);
     }
+    if let Some(lost) = &report.lost_orders {
+        _ = writeln!(
+            text,
+            "LOST: {} operations, with orders from {} to {}, were promised to be durable and are in no batch and no journal; their blocks are as they were before",
+            lost.count, lost.first, lost.last
+        );
+    }
     if let Some(unread) = &report.unread_checkpoint {
         _ = writeln!(
             text,
@@ -131,7 +139,7 @@ fn describe(report: &RebuildReport, repair: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windrow_engine::UnreadCheckpoint;
+    use windrow_engine::{LostOrders, UnreadCheckpoint};
     use windrow_units::{Lba, Order, VolumeId};
 
     /// Blocks became I/O errors, and the exit code said that everything had been put right; the text did not speak of them.
@@ -144,6 +152,10 @@ mod tests {
         assert_eq!((exit_code(&report, false), exit_code(&report, true)), (exit::ERRORS_LEFT, exit::ERRORS_LEFT));
         assert!(describe(&report, true).contains("checkpoint 7 does not count, and 40 of the 100 orders up to it"));
         report.unread_checkpoint = None;
+        report.lost_orders = Some(LostOrders { first: Order(7), last: Order(9), count: 3 });
+        assert_eq!((exit_code(&report, false), exit_code(&report, true)), (exit::ERRORS_LEFT, exit::ERRORS_LEFT));
+        assert!(describe(&report, true).contains("LOST: 3 operations, with orders from 7 to 9"));
+        report.lost_orders = None;
         report.lost_blocks = (0..1024).map(|lba| (VolumeId(3), Lba(lba))).collect();
         report.lost_blocks_total = 5000;
         assert_eq!((exit_code(&report, false), exit_code(&report, true)), (exit::ERRORS_LEFT, exit::ERRORS_LEFT));

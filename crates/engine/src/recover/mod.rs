@@ -26,7 +26,7 @@ mod stray;
 mod tables;
 
 pub use loss::{Loss, Losses, LostBlocks};
-pub use rebuild::{RebuildPhase, RebuildProgress, RebuildReport, RebuildWork, RebuiltVolume, UnreadCheckpoint};
+pub use rebuild::{LostOrders, RebuildPhase, RebuildProgress, RebuildReport, RebuildWork, RebuiltVolume, UnreadCheckpoint};
 pub(crate) use replay::place_in;
 pub(crate) use tables::ids_end;
 

@@ -13,18 +13,21 @@
 //! above those that its streams can reach ([`SEQ_LEAP`]). Then the rebuild is simply done again, or the pool is started as it is.
 
 mod base;
+mod end;
 mod gather;
 mod losses;
 mod scan;
 
 use super::reader::Reader;
 use super::replay::Restart;
-use super::{OpenError, SEQ_LEAP, Tables, build, journal, pages, quorum, redundancy, tables as recovered};
+use super::{OpenError, SEQ_LEAP, Tables, build, pages, quorum, redundancy, tables as recovered};
 use crate::checkpoint::Loaded;
-use crate::limits::{BASE_STREAMS, STREAM_CHECKPOINT, USER_STREAMS};
+use crate::limits::{BASE_STREAMS, STREAM_CHECKPOINT};
 use crate::member::{SuperblockWriter, superblock_image};
 use crate::{Control, ControlId, ControlReply, ControlRequest, Engine, Event, Loss, MemberStats, OpenOptions, Outbox};
-use base::{Former, Ground, Start};
+use base::{Former, Ground};
+pub use end::LostOrders;
+use end::{LogEnd, end_of_log};
 use gather::Gather;
 pub use losses::UnreadCheckpoint;
 use scan::{Scan, scan};
@@ -97,6 +100,8 @@ pub struct RebuildReport {
     pub checkpoint: u64,
     /// The one that it would stand on if all of it could be read, and were to be. Nobody knows what is missing of what was in it: more may be lost than is listed here.
     pub unread_checkpoint: Option<UnreadCheckpoint>,
+    /// Operations that were promised to be durable and are nowhere: in no batch, whether it is listed as lost or not, and in no record of a journal.
+    pub lost_orders: Option<LostOrders>,
     /// Segments looked at.
     pub segments: u64,
     /// Batches that count.
@@ -176,7 +181,7 @@ impl Engine {
             true => Ground::bare(&reader, superblock, options.limits.map_bytes),
             false => Ground::find(&mut reader, superblock, options.limits.map_bytes)?,
         };
-        let LogEnd { covered, journal, journalled, highest_journalled, is_exact } = end_of_log(&mut reader, superblock, &found, &start)?;
+        let LogEnd { covered, journal, journalled, highest_journalled, is_exact, lost: lost_orders } = end_of_log(&mut reader, superblock, &found, &start)?;
         // Fences may have accepted what only the journal has.
         let accepted = superblock.fences.iter().map(|f| f.accepted_order).chain([really_used(superblock, journalled)]).max().unwrap_or_default();
         let mut gather = Gather::new(superblock, if is_exact { covered } else { accepted }, options.limits.map_bytes);
@@ -207,7 +212,7 @@ impl Engine {
             make_whole(&mut reader, &found)?;
         }
         drop(reader);
-        let mut report = RebuildReport { checkpoint, unread_checkpoint, losses, ..describe(&found, &gather, &tables, accepted) };
+        let mut report = RebuildReport { checkpoint, unread_checkpoint, lost_orders, losses, ..describe(&found, &gather, &tables, accepted) };
         report.lost_blocks.extend(lost);
         report.lost_blocks_total += lost_total;
         if write {
@@ -271,59 +276,6 @@ fn write_lagging(ruling: &quorum::Ruling, io: &mut dyn MemberIo, buffers: &BufPo
     Ok(())
 }
 
-/// Where the log ends, and what the journal has behind it.
-struct LogEnd {
-    covered: Order,
-    journal: journal::Found,
-    /// The last order in effect, and the highest one that a record names.
-    journalled: Order,
-    highest_journalled: Order,
-    /// Nothing that was promised is missed: batches count up to `covered` only, as at a start.
-    is_exact: bool,
-}
-
-/// The log ends before its first gap, if log and journal together then have everything that was durable: the journal lists what was promised behind the gap. Else
-/// something is lost, and everything that batches bring is better than nothing: the log ends with its highest order.
-fn end_of_log(reader: &mut Reader<'_>, superblock: &Superblock, found: &Scan, start: &Start) -> Result<LogEnd, OpenError> {
-    let (end, misses) = end_with_journal(reader, superblock, found, start)?;
-    if !misses || reader.aside == 0 {
-        return Ok(end);
-    }
-    // As at a start: journal devices that have left may have it.
-    reader.reads_aside = true;
-    end_with_journal(reader, superblock, found, start).map(|(end, _)| end)
-}
-
-/// The end, and whether something is missed before it.
-fn end_with_journal(reader: &mut Reader<'_>, superblock: &Superblock, found: &Scan, start: &Start) -> Result<(LogEnd, bool), OpenError> {
-    let since = superblock.checkpoints.iter().flatten().map(|root| root.epoch).max().unwrap_or_default();
-    let users = USER_STREAMS.iter().flat_map(|id| found.streams[*id].iter().filter(move |taken| taken.seq >= start.first[*id]));
-    let brought = users.flat_map(|taken| {
-        let through = found.through(superblock, taken.epoch).0;
-        taken.orders.iter().map(move |(first, last)| (*first, (*last).min(through)))
-    });
-    let root = superblock.checkpoints.iter().flatten().map(|root| root.order).max().unwrap_or_default();
-    let mut ranges: Vec<(u64, u64)> = brought.filter(|(first, last)| first <= last && *last > root.0).collect();
-    let highest = Order(ranges.iter().map(|(_, last)| *last).max().unwrap_or(0).max(root.0));
-    ranges.extend(superblock.fences.iter().map(|f| (f.accepted_order.0 + 1, f.next_order.0 - 1)));
-    ranges.sort_unstable();
-    let gapless = ranges.iter().fold(root.0, |passed, (first, last)| if *first <= passed.saturating_add(1) { passed.max(*last) } else { passed });
-    let mut end = |covered: Order, is_exact: bool| -> Result<LogEnd, OpenError> {
-        let journal = journal::collect(reader, superblock, covered, since)?;
-        let (journalled, highest_journalled) = journal.accepted(superblock, covered);
-        Ok(LogEnd { covered, journal, journalled, highest_journalled, is_exact })
-    };
-    if gapless < highest.0 {
-        let exact = end(Order(gapless), true)?;
-        if exact.journalled >= found.durable_through {
-            return Ok((exact, false));
-        }
-    }
-    let end = end(highest, false)?;
-    let misses = gapless < highest.0 || end.journalled < found.durable_through;
-    Ok((end, misses))
-}
-
 /// Writes what is missing on a member of the batches at the end of the log, as a start does: from then on they count as whole.
 fn make_whole(reader: &mut Reader<'_>, found: &Scan) -> Result<(), OpenError> {
     let mut spent = vec![MemberStats::default(); MAX_MEMBERS];
@@ -348,6 +300,7 @@ fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Order)
     RebuildReport {
         checkpoint: 0,
         unread_checkpoint: None,
+        lost_orders: None,
         segments: found.written.len() as u64,
         batches: found.streams.iter().map(|s| s.len() as u64).sum(),
         entries: found.streams.iter().flatten().map(|t| u64::from(t.entries)).sum(),

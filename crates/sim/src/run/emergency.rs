@@ -33,6 +33,7 @@ impl Run {
         let started = self.world.start(&options);
         let start = started.map_err(|failure| Violation::new(Broken::Open, format!("after the rebuild of the map: {failure:?}")))?;
         let status = self.world.status();
+        ensure!(report.lost_orders.is_none(), Durability, "the rebuild of the map misses {:?}", report.lost_orders);
         if report.checkpoint > 0 {
             ensure!(report.losses.is_empty(), Durability, "the rebuild of the map misses {:?}", report.losses);
             ensure!(report.lost_blocks_total == 0, Durability, "the rebuild of the map has lost {:?}", report.lost_blocks);

@@ -1,0 +1,142 @@
+//! Where the log ends, and what the journal has behind it.
+//!
+//! 1 As at a start (`recover/replay.rs`) the log ends before its first gap, and the journal goes on from there: it lists everything that was promised behind a gap, so there only its records
+//!   count. That is the end if log and journal together have everything that was durable, or at least reach as far as any batch does. 2 If not, journal devices that have left
+//!   service may have it, and are read as well. 3 Else something is lost, and everything that batches bring is better than nothing: the log ends with its highest order, and
+//!   records count behind that.
+//!
+//! What was promised and is in neither is told of as [`LostOrders`].
+
+use super::super::OpenError;
+use super::super::chain::Durable;
+use super::super::journal;
+use super::super::reader::Reader;
+use super::base::Start;
+use super::scan::Scan;
+use crate::limits::USER_STREAMS;
+use serde::Serialize;
+use windrow_layout::superblock::Superblock;
+use windrow_units::{MAX_STREAMS, Order, Seq};
+
+/// Operations that were promised to be durable and are in no batch and in no record of a journal. Nobody knows which blocks they wrote.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct LostOrders {
+    /// The first one.
+    pub first: Order,
+    /// The last one.
+    pub last: Order,
+    /// How many of those between are lost.
+    pub count: u64,
+}
+
+/// The end of the log.
+pub(super) struct LogEnd {
+    pub(super) covered: Order,
+    pub(super) journal: journal::Found,
+    /// The last order in effect, and the highest one that a record names.
+    pub(super) journalled: Order,
+    pub(super) highest_journalled: Order,
+    /// Batches count up to `covered` only, as at a start.
+    pub(super) is_exact: bool,
+    pub(super) lost: Option<LostOrders>,
+}
+
+/// Finds the end.
+pub(super) fn end_of_log(reader: &mut Reader<'_>, superblock: &Superblock, found: &Scan, start: &Start) -> Result<LogEnd, OpenError> {
+    let log = Log::of(superblock, found, start);
+    let end = log.end(reader, superblock, found)?;
+    if end.lost.is_none() || reader.aside == 0 {
+        return Ok(end);
+    }
+    reader.reads_aside = true;
+    log.end(reader, superblock, found)
+}
+
+/// What batches of users bring.
+struct Log {
+    /// The last order of the checkpoint.
+    root: Order,
+    /// Ranges of orders behind it, those among them that a fence skipped; sorted.
+    ranges: Vec<(u64, u64)>,
+    /// The last order before the first gap.
+    gapless: Order,
+    /// The highest one of any batch.
+    highest: Order,
+}
+
+impl Log {
+    fn of(superblock: &Superblock, found: &Scan, start: &Start) -> Self {
+        let users = USER_STREAMS.iter().flat_map(|id| found.streams[*id].iter().filter(move |taken| taken.seq >= start.first[*id]));
+        let brought = users.flat_map(|taken| {
+            let through = found.through(superblock, taken.epoch).0;
+            taken.orders.iter().map(move |(first, last)| (*first, (*last).min(through)))
+        });
+        let root = superblock.checkpoints.iter().flatten().map(|root| root.order).max().unwrap_or_default();
+        let mut ranges: Vec<(u64, u64)> = brought.filter(|(first, last)| first <= last && *last > root.0).collect();
+        let highest = Order(ranges.iter().map(|(_, last)| *last).max().unwrap_or(0).max(root.0));
+        ranges.extend(superblock.fences.iter().map(|f| (f.accepted_order.0 + 1, f.next_order.0 - 1)));
+        ranges.sort_unstable();
+        let gapless = ranges.iter().fold(root.0, |passed, (first, last)| if *first <= passed.saturating_add(1) { passed.max(*last) } else { passed });
+        Self { root, ranges, gapless: Order(gapless), highest }
+    }
+
+    fn end(&self, reader: &mut Reader<'_>, superblock: &Superblock, found: &Scan) -> Result<LogEnd, OpenError> {
+        if self.gapless < self.highest {
+            let exact = self.end_at(reader, superblock, found, self.gapless)?;
+            if exact.lost.is_none() || exact.journalled >= self.highest {
+                return Ok(exact);
+            }
+        }
+        self.end_at(reader, superblock, found, self.highest)
+    }
+
+    /// If the log ends with `covered`, before a gap or with its highest order.
+    fn end_at(&self, reader: &mut Reader<'_>, superblock: &Superblock, found: &Scan, covered: Order) -> Result<LogEnd, OpenError> {
+        let since = superblock.checkpoints.iter().flatten().map(|root| root.epoch).max().unwrap_or_default();
+        let journal = journal::collect(reader, superblock, covered, since)?;
+        let (journalled, highest_journalled) = journal.accepted(superblock, covered);
+        let mut durable = Durable { seqs: found.flushed, through: found.durable_through };
+        journal.claims().for_each(|(epoch, through)| durable.claim(superblock, epoch, &[Seq(0); MAX_STREAMS], through));
+        let is_exact = covered < self.highest;
+        let there = self.ranges.iter().copied().map(|(first, last)| if is_exact { (first, last.min(covered.0)) } else { (first, last) });
+        // (What a fence skipped is not missing, wherever it is.)
+        let skipped = superblock.fences.iter().map(|f| (f.accepted_order.0 + 1, f.next_order.0 - 1));
+        let lost = missing(self.root, there.chain([(covered.0 + 1, journalled.0)]).chain(skipped), durable.through);
+        Ok(LogEnd { covered, journal, journalled, highest_journalled, is_exact, lost })
+    }
+}
+
+/// The orders behind `root` up to `through` that are in none of these ranges.
+fn missing(root: Order, there: impl Iterator<Item = (u64, u64)>, through: Order) -> Option<LostOrders> {
+    let mut there: Vec<(u64, u64)> = there.filter(|(first, last)| first <= last).collect();
+    there.sort_unstable();
+    let (mut next, mut lost): (u64, Option<LostOrders>) = (root.0 + 1, None);
+    for (first, last) in there.into_iter().chain([(through.0 + 1, through.0 + 1)]) {
+        let end = (first - 1).min(through.0);
+        if end >= next {
+            let known = lost.map_or((Order(next), 0), |lost| (lost.first, lost.count));
+            lost = Some(LostOrders { first: known.0, last: Order(end), count: known.1 + end - next + 1 });
+        }
+        next = next.max(last.saturating_add(1));
+    }
+    lost
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_what_no_range_has() {
+        let of = |root: u64, there: &[(u64, u64)], through: u64| {
+            missing(Order(root), there.iter().copied(), Order(through)).map(|lost| (lost.first.0, lost.last.0, lost.count))
+        };
+        assert_eq!(of(10, &[], 10), None);
+        assert_eq!(of(10, &[], 14), Some((11, 14, 4)));
+        assert_eq!(of(10, &[(14, 20), (11, 13)], 20), None);
+        assert_eq!(of(10, &[(5, 12), (15, 16), (19, 40)], 20), Some((13, 18, 4)));
+        // Nothing behind what was promised is lost, and an empty range brings nothing.
+        assert_eq!(of(10, &[(11, 12), (30, 40)], 12), None);
+        assert_eq!(of(10, &[(13, 12), (12, 12)], 13), Some((11, 13, 2)));
+    }
+}
