@@ -3,7 +3,7 @@
 //! Two layers:
 //!
 //! 1. [`Member`] is one drive, used synchronously from any thread. [`FileMember`] is the real one (regular file or block
-//!    device); [`RamMember`] is memory for benchmarks; [`CountingMember`], [`VolatileMember`] and [`FaultyMember`] wrap another
+//!    device); [`RamMember`] is memory for benchmarks, [`PacedMember`] a slower drive; [`CountingMember`], [`VolatileMember`] and [`FaultyMember`] wrap another
 //!    member for tests.
 //! 2. A [`queue`] carries [`windrow_io::MemberCommand`]s to many members and brings [`windrow_io::MemberDone`]s back:
 //!    through io_uring, a pool of blocking threads, or at once in the caller. [`SyncMembers`] is the synchronous counterpart
@@ -20,6 +20,7 @@ mod faulty;
 mod file;
 pub mod host;
 mod member;
+mod paced;
 pub mod probe;
 pub mod queue;
 mod ram;
@@ -37,6 +38,7 @@ pub use faulty::{Fault, FaultId, FaultKind, FaultyMember};
 pub use file::create::{Allocation, create_file, create_file_with_progress};
 pub use file::{Access, DirectMode, DiscardPolicy, FileMember, LockMode, OpenOptions};
 pub use member::{DirectIo, Discard, Member, MemberInfo, MemberKind};
+pub use paced::PacedMember;
 pub use ram::{RamAllocation, RamMember};
 pub use sync_members::SyncMembers;
 pub use volatile::{VolatileMember, VolatileOptions};

@@ -4,6 +4,7 @@ mod machine;
 
 use machine::{Machine, pass, state, verify, write};
 use windrow_engine::*;
+use windrow_io::{MemberCommand, MemberDone, MemberError, MemberErrorKind, MemberOp, Op, Reply};
 use windrow_units::{MemberId, Redundancy, VolumeId};
 
 const CODES: [(Redundancy, usize); 4] = [(Redundancy::Copies(2), 2), (Redundancy::Single, 4), (Redundancy::Double, 5), (Redundancy::Copies(3), 3)];
@@ -240,4 +241,36 @@ fn a_rebuild_ends_although_dead_payload_can_not_be_had() {
     verify(&mut machine, volume, 0..110, 2);
     verify(&mut machine, volume, 110..170, 3);
     verify(&mut machine, volume, 170..BLOCKS, 2);
+}
+
+/// A read failed on its member, for a moment; of the others one died before it had answered. All members but that one had the block, and the reader got an error, as each was asked
+/// once only (simulator, seed 9801443).
+#[test]
+fn a_read_that_failed_for_a_moment_is_tried_again_before_it_is_given_up() {
+    let (machine, volume) = filled(Redundancy::Single, 4);
+    let mut machine = Machine::open(machine.memory);
+    let reads = |machine: &mut Machine| -> Vec<MemberCommand> {
+        machine.settle();
+        machine.held.replace(Vec::new()).unwrap_or_default()
+    };
+    let fail = |machine: &mut Machine, MemberCommand { member, tag, op }: MemberCommand, kind: MemberErrorKind| {
+        let MemberOp::Read { offset, buf } = op else { panic!("a read") };
+        machine.events.push(Event::Member(MemberDone { member, tag, buf: Some(buf), result: Err(MemberError { member, kind, offset, code: 5 }) }));
+    };
+    machine.held = Some(Vec::new());
+    machine.completions.clear();
+    machine.request(volume, Op::Read { offset: 7 * 4096, length: 4096 });
+    let mut own = reads(&mut machine);
+    assert_eq!(own.len(), 1, "of its own member");
+    fail(&mut machine, own.remove(0), MemberErrorKind::Media);
+    let mut others = reads(&mut machine);
+    assert_eq!(others.len(), 3, "{others:?}");
+    fail(&mut machine, others.remove(0), MemberErrorKind::Gone);
+    others.into_iter().for_each(|command| machine.carry_out(command));
+    machine.settle();
+    machine.release();
+    let Some(Ok(Reply::Data(parts))) = machine.completions.pop().map(|completion| completion.result) else { panic!("an error: {}", machine.engine.describe()) };
+    assert_eq!(parts[0].len(), 4096);
+    assert_eq!(machine.engine.self_check(), Ok(()));
+    verify(&mut machine, volume, 0..BLOCKS, 1);
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use windrow_device::queue::Members;
-use windrow_device::{Allocation, FileMember, OpenOptions, create_file_with_progress};
+use windrow_device::{Allocation, FileMember, OpenOptions, PacedMember, create_file_with_progress};
 use windrow_host::failure::{Failure, id};
 use windrow_host::offline::{OpenedPool, ScratchSpec, ram_members, scratch_pool};
 use windrow_host::{HostOptions, Pool, daemon};
@@ -24,6 +24,9 @@ pub struct ScratchArguments {
     /// Make the members as files in this folder (removed afterwards) instead of in memory.
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
+    /// Most bytes a second that each of these files is read and written at, together: for drives that are slower than the disk here.
+    #[arg(long, value_name = "RATE", requires = "dir", value_parser = rate)]
+    pub member_rate: Option<Size>,
     /// Redundancy: 0, 1 (two copies), 5 or 6.
     #[arg(long, value_parser = ["0", "1", "5", "6"], default_value = "6")]
     pub redundancy: String,
@@ -42,7 +45,15 @@ impl ScratchArguments {
     /// So many files of this size, RAID-6.
     pub fn of_files(members: usize, size_bytes: u64, dir: &Path) -> Self {
         let (size, dir, chunk) = (Size(size_bytes), Some(dir.to_owned()), Size(256 << 10));
-        Self { members, size, dir, redundancy: "6".to_owned(), chunk, segment: None, workers: None }
+        Self { members, size, dir, member_rate: None, redundancy: "6".to_owned(), chunk, segment: None, workers: None }
+    }
+}
+
+/// A rate, more than none.
+fn rate(text: &str) -> Result<Size, String> {
+    match text.parse::<Size>().map_err(|error| error.to_string())? {
+        Size(0) => Err("a member with a rate of 0 never answers: leave the rate out for none".to_owned()),
+        rate => Ok(rate),
     }
 }
 
@@ -73,7 +84,11 @@ impl Scratch {
             let before = number as u64 * arguments.size.0;
             create_file_with_progress(&path, arguments.size.0, Allocation::Written, &mut |bytes| progress.bytes(before + bytes, all))
                 .map_err(|error| failure(&error))?;
-            members.push(Some(Arc::new(FileMember::open(&path, &OpenOptions::default()).map_err(|error| failure(&error))?)));
+            let file = FileMember::open(&path, &OpenOptions::default()).map_err(|error| failure(&error))?;
+            members.push(Some(match arguments.member_rate {
+                Some(rate) => Arc::new(PacedMember::new(file, rate.0)),
+                None => Arc::new(file),
+            }));
             paths.push(path);
         }
         Ok(Self { members, paths, arguments: arguments.clone(), _folder: Some(folder) })
@@ -82,14 +97,16 @@ impl Scratch {
     /// In words: how many members of which size, where, with which redundancy.
     pub fn describe(&self) -> String {
         let place = if self.is_files() { "in files" } else { "in memory" };
-        format!("{} members of {} {place}, RAID-{}", self.arguments.members, self.arguments.size, self.arguments.redundancy)
+        let rate = self.arguments.member_rate.filter(|_| self.is_files()).map_or_else(String::new, |rate| format!(" of {rate}/s"));
+        format!("{} members of {} {place}{rate}, RAID-{}", self.arguments.members, self.arguments.size, self.arguments.redundancy)
     }
 
     /// The same for programs.
     pub fn json(&self) -> serde_json::Value {
         let arguments = &self.arguments;
         serde_json::json!({
-            "members": arguments.members, "member_bytes": arguments.size.0, "files": self.is_files(), "redundancy": arguments.redundancy,
+            "members": arguments.members, "member_bytes": arguments.size.0, "files": self.is_files(),
+            "member_bytes_per_second": arguments.member_rate.map(|rate| rate.0), "redundancy": arguments.redundancy,
             "chunk_bytes": arguments.chunk.0, "segment_bytes": arguments.segment.map(|size| size.0),
         })
     }

@@ -2,8 +2,8 @@
 //!
 //! 1 As many other columns are asked for as the code needs (one copy, or all data columns), of quick members if there are enough of them. 2 As soon as so many
 //! have come, a job rebuilds, row by row with all that a row may be, and whoever has right bytes first answers, be it the late column itself. 3 If one fails, or
-//! what is rebuilt is not right, or some keep it waiting (`slow.rs`), further columns are asked, each one once. 4 It is given up when nothing is on its way and nothing
-//! is left to ask.
+//! what is rebuilt is not right, or some keep it waiting (`slow.rs`), further columns are asked, each one once. 4 When nothing is on its way and nothing is left to ask,
+//! those that failed are asked once more: what failed for a moment may be all that is left when members have died meanwhile. 5 Then it is given up.
 //!
 //! A member that owes too many reads is asked only if nothing else is on its way: it may be the only one that has the bytes.
 
@@ -29,6 +29,8 @@ pub(super) struct Gathered {
     pub(super) lost: Vec<(u8, u8)>,
     /// Something has come since the last job.
     is_new: bool,
+    /// What failed has been asked for once more.
+    again: bool,
 }
 
 impl Gathered {
@@ -49,6 +51,13 @@ impl Gathered {
 
     fn is_asked(&self, column: Column) -> bool {
         self.asked >> column.0 & 1 == 1
+    }
+
+    /// Lets what failed be asked for once more; false if that was done before.
+    fn ask_again(&mut self) -> bool {
+        let come = (0u8..).zip(&self.columns).filter(|(_, column)| column.is_some()).fold(0, |come, (at, _)| come | 1 << at);
+        self.asked = self.coming | come;
+        !std::mem::replace(&mut self.again, true)
     }
 
     fn put(&mut self, width: u8, column: u8, buf: Buf) {
@@ -186,6 +195,13 @@ impl Engine {
         if is_new {
             // Too few, but some of its own rows may be right.
             return self.rebuild(at, out);
+        }
+        // (What goes on in another way is asked for again there.)
+        if fetch.spec.further().is_none() && fetch.gathered.ask_again() {
+            self.ask_others(at, usize::MAX, out);
+            if self.fetches.get(at).is_some_and(|fetch| fetch.gathered.coming > 0) {
+                return;
+            }
         }
         self.finish_fetch(at, None, out);
     }

@@ -1,0 +1,46 @@
+use super::*;
+use crate::testing::{SIZE, compare, refuses_bad_ranges, steps};
+use crate::{RamAllocation, RamMember};
+use proptest::prelude::*;
+
+fn member(bytes_per_second: u64) -> PacedMember<RamMember> {
+    PacedMember::new(RamMember::new(SIZE, RamAllocation::Sparse).expect("memory"), bytes_per_second)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+    #[test]
+    fn content_is_as_in_the_model(steps in steps()) {
+        compare(&member(u64::MAX), &steps);
+    }
+}
+
+#[test]
+fn nothing_goes_past_the_wire() {
+    let member = member(u64::MAX);
+    refuses_bad_ranges(&member);
+    assert_eq!(member.raw_fd(), None);
+}
+
+/// By the clock of the test alone: commands stand in line, and time in which nothing came is lost.
+#[test]
+fn commands_take_their_length_one_after_the_other() {
+    let start = Instant::now();
+    let mut wire = Wire { bytes_per_second: 1_000_000, free: start };
+    let ms = |count: u64| start + Duration::from_millis(count);
+    assert_eq!(wire.take(ms(0), 4_000), ms(4));
+    assert_eq!(wire.take(ms(1), 2_000), ms(6));
+    assert_eq!(wire.take(ms(10), 1_000), ms(11), "the wire was idle, and saves nothing up");
+    assert_eq!(wire.take(ms(10), 0), ms(11));
+}
+
+/// However fast this machine is, a command takes at least its length.
+#[test]
+fn a_command_is_not_answered_before_its_time() {
+    let member = member(1 << 20);
+    let begin = Instant::now();
+    member.write_at(0, &[7; 16 << 10]).expect("write");
+    let mut buf = [0; 4096];
+    member.read_at(4096, &mut buf).expect("read");
+    assert!(begin.elapsed() >= Duration::from_micros(19_500) && buf == [7; 4096], "{:?}", begin.elapsed());
+}
