@@ -80,7 +80,7 @@ inside() {
     turn 4 error_writes
     must "load while member 4 does too" loaded 6 7
     must "judged while they do" judge
-    [ "$(members absent)" -ge 2 ] && pass "both are absent" || fail "not absent: $("$WINDROW" pool status tank)"
+    [ "$(members faulted)" -ge 2 ] && pass "both are faulted" || fail "not faulted: $("$WINDROW" pool status tank)"
     turn 3
     turn 4
     kill_server

@@ -72,6 +72,10 @@ impl<M: Member> Member for PacedMember<M> {
         self.inner.discard(offset, length)
     }
 
+    fn erase_behind(&self) -> Result<(), DeviceError> {
+        self.inner.erase_behind()
+    }
+
     fn raw_fd(&self) -> Option<RawFd> {
         None
     }

@@ -90,7 +90,9 @@ fn repeat(arguments: &Arguments, seed: u64) -> String {
     let mode = arguments.exhaustive.map_or_else(|| format!(" --blocks {}", options.block_operations), |actions| format!(" --exhaustive {actions}"));
     let beyond = if options.beyond { " --beyond" } else { "" };
     let commit = std::env::var("WINDROW_COMMIT").map_or_else(|_| String::new(), |commit| format!("at commit {commit}: "));
-    format!("  to repeat it, {commit}cargo xtask sim --seed {seed}{mode}{beyond}{canary}")
+    let cut = options.cut_at.map_or_else(String::new, |cut| format!(" --cut {cut}"));
+    let without = if arguments.left_out == LeftOut::default() { String::new() } else { format!(" --without {}", arguments.left_out) };
+    format!("  to repeat it, {commit}cargo xtask sim --seed {seed}{mode}{beyond}{canary}{cut}{without}")
 }
 
 /// Lines of progress on standard error, now and then.
@@ -131,7 +133,8 @@ fn explain(arguments: &Arguments, failed: &Outcome) {
         let short = shrink(failed.seed, &arguments.options, failed);
         let violation = short.outcome.violation.as_ref().map(ToString::to_string).unwrap_or_default();
         println!("seed {}, made short: {} of its {} steps and {violation}", failed.seed, short.outcome.script.len(), failed.steps);
-        println!("{} --cut {} --without {}", repeat(arguments, failed.seed), short.cut_at, short.left_out);
+        let options = RunOptions { cut_at: Some(short.cut_at), ..arguments.options };
+        println!("{}", repeat(&Arguments { options, left_out: short.left_out, seeds: 0..0, ..*arguments }, failed.seed));
         short.outcome
     } else if arguments.verbose || !is_whole {
         run_without(failed.seed, &RunOptions { story: true, ..arguments.options }, &arguments.left_out)
@@ -269,7 +272,6 @@ fn main() -> ExitCode {
     let seconds = began.elapsed().as_secs_f64();
     outcomes.sort_by_key(|outcome| outcome.seed);
     let failed: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.violation.is_some()).collect();
-    failed.iter().take(TOLD_MAX).for_each(|outcome| explain(&arguments, outcome));
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     println!(
         "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations, {} power cuts, {} faults of members, {} checkpoints, {} segments cleaned, {} blocks in further streams, {} starts over gaps between streams, {} KiB became zstd, {} refused for space, {} blocks found wrong by scrubs, {} members rebuilt, {} replaced, {} exchanged in service, {} growths, {} members removed ({} refused), {} starts refused for journal devices, {} journals given up, {} maps rebuilt from batches",
@@ -306,6 +308,7 @@ fn main() -> ExitCode {
             sum(|o| o.beyond.damaged_batches),
         );
     }
+    failed.iter().take(TOLD_MAX).for_each(|outcome| explain(&arguments, outcome));
     hanging.iter().for_each(|seed| println!("seed {seed} HANGS: one apply or start takes more than {HANG_S} s"));
     // Not a return: threads of hanging seeds never end.
     std::process::exit(i32::from(!failed.is_empty() || !hanging.is_empty()));

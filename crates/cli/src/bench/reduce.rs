@@ -1,7 +1,7 @@
 //! `bench reduce`: what compression costs and brings. 4 KiB random writes in process go to a volume without compression, to one with LZ4 and to one with zstd, and the
 //! codecs pack the same blocks by themselves, all in turn. Judged are the processor time of a block as LZ4 against that of a plain one and the
-//! codec together (shown for zstd, too), and the blocks that packed payload takes in batches against the bytes that the codec made. On files, where members set the pace, blocks that
-//! pack as LZ4 are to be written faster than plain ones.
+//! codec together (shown for zstd, too), and the blocks that packed payload takes in batches against the bytes that the codec made. On members of a given rate, which set the pace,
+//! blocks that pack as LZ4 are to be written faster than plain ones.
 
 use super::case::{Case, EXPORT, SPARE_PER_MILLE, Sample, measure};
 use super::chart::{Group, groups};
@@ -27,7 +27,8 @@ use windrow_units::BLOCK_SIZE;
 #[derive(Args)]
 #[command(after_help = "Examples:
   windrow bench reduce --size 256M
-  windrow bench reduce --size 1G --random 25,50,100 --rounds 5 -o json")]
+  windrow bench reduce --size 1G --random 25,50,100 --rounds 5 -o json
+  windrow bench reduce --dir /var/tmp --member-rate 200M --random 25")]
 pub struct ReduceArguments {
     #[command(flatten)]
     scratch: ScratchArguments,
@@ -48,7 +49,7 @@ const GOAL_CPU: f64 = 1.15;
 /// Blocks of packed payload, of the bytes that the codec made.
 const GOAL_PACKED: f64 = 1.03;
 
-/// On files: rate of a volume that packs, of that of a plain one, with blocks that pack.
+/// On members of a given rate: rate of a volume that packs, of that of a plain one, with blocks that pack.
 const GOAL_RATE: f64 = 1.0;
 
 /// What is measured of one content.
@@ -102,8 +103,8 @@ pub fn run(arguments: &ReduceArguments, output: &Output) -> Result<u8, Failure> 
         if codec == name(Codec::Lz4) {
             let what = format!("processor time with {random} % random bytes, of (plain path + codec alone):");
             goals.push(Goal::at_most(what, number(row, "cpu_ratio_ppm"), GOAL_CPU));
-            if scratch.is_files() && row["codec_bytes"].as_u64().is_some_and(|bytes| bytes > 0) {
-                let what = format!("writes to a compressed volume on files with {random} % random bytes, of those to a plain one:");
+            if arguments.scratch.member_rate.is_some() && row["codec_bytes"].as_u64().is_some_and(|bytes| bytes > 0) {
+                let what = format!("writes to a compressed volume with {random} % random bytes, where members set the pace, of those to a plain one:");
                 goals.push(Goal::at_least(what, number(row, "rate_ratio_ppm"), GOAL_RATE));
             }
         }

@@ -112,7 +112,7 @@ fn describe(report: &RebuildReport, repair: bool) -> String {
     if let Some(lost) = &report.lost_orders {
         _ = writeln!(
             text,
-            "LOST: {} operations, with orders from {} to {}, were promised to be durable and are in no batch and no journal; their blocks are as they were before",
+            "LOST: {} operations, with orders from {} to {}, were promised to be durable, are in no batch, and could not be taken from a journal; their blocks are as they were before",
             lost.count, lost.first, lost.last
         );
     }

@@ -100,7 +100,7 @@ pub struct RebuildReport {
     pub checkpoint: u64,
     /// The one that it would stand on if all of it could be read, and were to be. Nobody knows what is missing of what was in it: more may be lost than is listed here.
     pub unread_checkpoint: Option<UnreadCheckpoint>,
-    /// Operations that were promised to be durable and are nowhere: in no batch, whether it is listed as lost or not, and in no record of a journal.
+    /// Operations that were promised to be durable and are not there, in batches that are listed as lost or in none.
     pub lost_orders: Option<LostOrders>,
     /// Segments looked at.
     pub segments: u64,

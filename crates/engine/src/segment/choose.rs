@@ -67,6 +67,10 @@ impl Segments {
         let (greedy, best) = self.victims.peek_best(clock)?;
         let (mut id, mut stats, mut price) = (greedy, best, best.utilisation());
         let gains_little = |s: &SegmentStats| u64::from(s.live_units) * 8 > u64::from(s.capacity_units) * 7;
+        if !need && index_policy(self.rule) == VictimPolicy::Greedy && gains_little(&best) {
+            // It has the most garbage of all.
+            return None;
+        }
         // (One that is due and not worth its wear keeps nobody from another.)
         let due = placement.due().and_then(|due| self.pick(Some(due), placement));
         let due = due.filter(|(id, _)| need || self.victims.get(*id).is_some_and(|stats| !gains_little(&stats)));

@@ -8,6 +8,9 @@ use windrow_io::MemberIo;
 use windrow_layout::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
 use windrow_units::{MemberId, Uuid};
 
+/// Refusals one after the other, beyond which a device never leaves.
+const REFUSALS_MAX: u32 = 10;
+
 /// What is waited for.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
@@ -33,6 +36,8 @@ pub(super) struct Exchange {
     member: MemberId,
     new_device: bool,
     stage: Stage,
+    /// So often the log had not got what it promised, although it was said to be at rest.
+    refused: u32,
 }
 
 impl Exchange {
@@ -85,7 +90,10 @@ impl Run {
             }
             Stage::Removing(id) => match self.world.take_answer(id) {
                 None => None,
-                Some(Err(error)) if is_refused_for_now(&error) => Some(Stage::SettlingAgain(self.world.member_command(member, MemberChange::Settle))),
+                Some(Err(error)) if is_refused_for_now(&error) && exchange.refused < REFUSALS_MAX => {
+                    self.exchange = Some(Exchange { refused: exchange.refused + 1, ..exchange });
+                    Some(Stage::SettlingAgain(self.world.member_command(member, MemberChange::Settle)))
+                }
                 Some(answer) => {
                     answered(answer.map(|_| ()), member)?;
                     Some(self.add_in_slot(member)?)
@@ -99,11 +107,6 @@ impl Run {
                         self.exchange = None;
                         Ok(())
                     }
-                    Some(Err(error)) if is_refused_for_now(&error) => {
-                        let stage = Stage::SettlingAgain(self.world.member_command(member, MemberChange::Settle));
-                        self.exchange = Some(Exchange { stage, ..exchange });
-                        Ok(())
-                    }
                     // It alone had got the last generation when the power went, and the pool went on without it: as if it had been used apart.
                     Some(Err(ControlError::Member { why, .. })) if !exchange.new_device && why.contains("another history") => {
                         self.exchange = Some(Exchange { new_device: true, stage: Stage::Away { until: 0 }, ..exchange });
@@ -113,7 +116,7 @@ impl Run {
                 };
             }
         };
-        self.exchange = Some(Exchange { stage: stage.unwrap_or(exchange.stage), ..exchange });
+        self.exchange = self.exchange.map(|exchange| Exchange { stage: stage.unwrap_or(exchange.stage), ..exchange });
         Ok(())
     }
 
@@ -125,7 +128,7 @@ impl Run {
         if let Some(member) = self.devices.ids.iter().copied().find(unfinished) {
             let waits = members[member.index()].state == "spare";
             let stage = if waits { Ok(self.serve_journal(member)) } else { self.add_in_slot(member) };
-            self.exchange = stage.ok().map(|stage| Exchange { member, new_device: true, stage });
+            self.exchange = stage.ok().map(|stage| Exchange { member, new_device: true, stage, refused: 0 });
             return;
         }
         let offline = members.iter().find(|member| member.state == "offline").map(|member| member.member);
@@ -133,10 +136,10 @@ impl Run {
             let until = self.done + self.rng.below(500);
             if self.devices.is_one(member) {
                 let settling = Stage::Settling(self.world.member_command(member, MemberChange::Settle));
-                self.exchange = Some(Exchange { member, new_device: self.rng.chance(300), stage: settling });
+                self.exchange = Some(Exchange { member, new_device: self.rng.chance(300), stage: settling, refused: 0 });
                 return;
             }
-            self.exchange = Some(Exchange { member, new_device: self.rng.chance(300), stage: Stage::Away { until } });
+            self.exchange = Some(Exchange { member, new_device: self.rng.chance(300), stage: Stage::Away { until }, refused: 0 });
         }
     }
 
@@ -160,7 +163,7 @@ impl Run {
         self.world.trace.tell(|| format!("member {member} is taken out, a new device: {new_device}"));
         self.note_fault(member, true);
         let id = self.world.member_command(member, MemberChange::TakeOut);
-        self.exchange = Some(Exchange { member, new_device, stage: Stage::TakingOut(id) });
+        self.exchange = Some(Exchange { member, new_device, stage: Stage::TakingOut(id), refused: 0 });
     }
 
     /// True if the command has been answered; it must have been carried out.

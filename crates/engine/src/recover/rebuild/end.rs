@@ -1,11 +1,10 @@
 //! Where the log ends, and what the journal has behind it.
 //!
 //! 1 As at a start (`recover/replay.rs`) the log ends before its first gap, and the journal goes on from there: it lists everything that was promised behind a gap, so there only its records
-//!   count. That is the end if log and journal together have everything that was durable, or at least reach as far as any batch does. 2 If not, journal devices that have left
-//!   service may have it, and are read as well. 3 Else something is lost, and everything that batches bring is better than nothing: the log ends with its highest order, and
-//!   records count behind that.
+//!   count. That is the end if log and journal together have everything that was durable. 2 If not, journal devices that have left service may have it, and are read as well.
+//!   3 Else something is lost. Either the log ends before the gap all the same, or with its highest order, where records count only behind that: whichever loses less.
 //!
-//! What was promised and is in neither is told of as [`LostOrders`].
+//! What was promised and is not taken from either is told of as [`LostOrders`]. (Records of the gap beside batches behind it would have to be compared with these block by block.)
 
 use super::super::OpenError;
 use super::super::chain::Durable;
@@ -18,7 +17,7 @@ use serde::Serialize;
 use windrow_layout::superblock::Superblock;
 use windrow_units::{MAX_STREAMS, Order, Seq};
 
-/// Operations that were promised to be durable and are in no batch and in no record of a journal. Nobody knows which blocks they wrote.
+/// Operations that were promised to be durable, are in no batch that can be read, and could not be taken from a journal. Nobody knows which blocks they wrote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct LostOrders {
     /// The first one.
@@ -81,13 +80,17 @@ impl Log {
     }
 
     fn end(&self, reader: &mut Reader<'_>, superblock: &Superblock, found: &Scan) -> Result<LogEnd, OpenError> {
-        if self.gapless < self.highest {
-            let exact = self.end_at(reader, superblock, found, self.gapless)?;
-            if exact.lost.is_none() || exact.journalled >= self.highest {
-                return Ok(exact);
-            }
+        if self.gapless == self.highest {
+            return self.end_at(reader, superblock, found, self.highest);
         }
-        self.end_at(reader, superblock, found, self.highest)
+        let exact = self.end_at(reader, superblock, found, self.gapless)?;
+        if exact.lost.is_none() {
+            return Ok(exact);
+        }
+        // What batches bring behind the gap is worth more than records only if it is more.
+        let reaching = self.end_at(reader, superblock, found, self.highest)?;
+        let count = |end: &LogEnd| end.lost.map_or(0, |lost| lost.count);
+        Ok(if count(&reaching) < count(&exact) { reaching } else { exact })
     }
 
     /// If the log ends with `covered`, before a gap or with its highest order.
