@@ -276,6 +276,7 @@ impl Engine {
             older.into_iter().for_each(|id| self.segments.give_back(id));
             self.ensure_next_segment();
         }
+        let mut has_unnamed = false;
         for id in STREAMS {
             let s = self.stream(id);
             let busy = match id {
@@ -285,9 +286,16 @@ impl Engine {
                 _ => false,
             };
             let older = self.zones.contains(s.position.segment) && self.zones.zone(s.position.segment).layout != layout;
-            if older && !busy && s.open.is_empty() && s.in_flight.is_empty() {
+            let is_unnamed = s.usable_from > self.checkpoint.kept_oldest;
+            if older && is_unnamed {
+                // Batches of nothing are batches, too: until all roots that are kept name the stream, a start takes them for damage (simulator, seed 9837798).
+                has_unnamed = true;
+            } else if older && !busy && s.open.is_empty() && s.in_flight.is_empty() {
                 self.seal_empty(id, out);
             }
+        }
+        if has_unnamed && self.checkpoint.is_idle() {
+            self.checkpoint.request();
         }
     }
 

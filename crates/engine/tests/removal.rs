@@ -2,11 +2,11 @@
 
 mod machine;
 
-use machine::{Machine, Memory, pass, verify, why, write};
+use machine::{Machine, Memory, PROPERTIES, pass, verify, why, write};
 use windrow_engine::*;
 use windrow_io::*;
-use windrow_layout::superblock::Features;
-use windrow_units::{MemberId, Redundancy, Uuid, VolumeId};
+use windrow_layout::superblock::{Features, Properties};
+use windrow_units::{MemberId, Redundancy, SegmentId, Uuid, VolumeId, ZoneMap};
 
 const DONE: Option<Result<ControlReply, ControlError>> = Some(Ok(ControlReply::Done));
 
@@ -510,4 +510,58 @@ fn a_removal_that_can_not_go_on_rests() {
     let status = machine.engine.status();
     assert!(status.restripe.active && status.restripe.segments_damaged > 30, "{:?}", status.restripe);
     assert!(checkpoints[199] < 40, "{checkpoints:?}");
+}
+
+/// Further streams had been opened, and no checkpoint named them yet, when a member was to leave: their segments were left by batches of nothing, and every start took
+/// these for damage (simulator, seed 9837798).
+#[test]
+fn streams_that_no_checkpoint_names_yet_do_not_leave_their_segments_by_batches() {
+    let properties = Properties { spare_per_mille: 250, placement: 1, victim_policy: 2, ..PROPERTIES };
+    let mut opened_streams = 0;
+    for turns_between in (0..16).step_by(4) {
+        let mut machine = Machine::with_rows_only(Redundancy::Single, 5, 12, 8, 8);
+        let volume = machine.volume(1 << 22);
+        // Next to nothing: so the segments of all streams are left at once.
+        write(&mut machine, volume, 80..83, 1);
+        machine.events.push(Event::Control(ControlRequest { id: ControlId(1), command: Control::SetProperties(properties) }));
+        (0..turns_between).for_each(|_| machine.turn());
+        machine.events.push(Event::Control(ControlRequest { id: ControlId(1), command: Control::Remove { member: MemberId(1) } }));
+        // Checkpoints take for ever: what they write is kept back.
+        let mut kept = Vec::new();
+        for turn in 0..90 {
+            machine.held = Some(Vec::new());
+            machine.turn();
+            let superblock = machine.memory.superblock();
+            let zones = ZoneMap::new(superblock.zones.clone());
+            let of_checkpoints: Vec<SegmentId> = superblock.checkpoints.iter().flatten().map(|root| root.replay[3].segment).collect();
+            let is_of_checkpoint = |command: &MemberCommand| {
+                let MemberOp::Write { offset, .. } = &command.op else { return false };
+                of_checkpoints.iter().any(|segment| {
+                    let shape = zones.shape(*segment);
+                    (0..usize::from(shape.width))
+                        .map(|part| zones.locate(*segment).extent(part))
+                        .any(|(member, begin)| member == command.member && (begin..begin + shape.extent_bytes()).contains(offset))
+                })
+            };
+            let (held, others): (Vec<_>, Vec<_>) = machine.held.take().unwrap_or_default().into_iter().partition(is_of_checkpoint);
+            kept.extend(held);
+            others.into_iter().for_each(|command| machine.carry_out(command));
+            if turn % 3 == 2 {
+                // Headers say what was flushed of each stream.
+                machine.request(volume, Op::Write { offset: turn % 60 * 4096, data: Payload::copy_of(&[7; 4096]), fua: true });
+            }
+            let options = OpenOptions { read_only: true, ..Machine::options() };
+            let opened = Engine::open(&mut machine.memory.clone(), BufPool::new(64 << 20), &options);
+            let refused = opened.map(|_| ()).map_err(|error| error.to_string());
+            assert_eq!(refused, Ok(()), "{turns_between} turns between, {turn} behind");
+        }
+        opened_streams += machine.engine.status().user_streams - 1;
+        kept.into_iter().for_each(|command| machine.carry_out(command));
+        machine.settle();
+        move_away(&mut machine, volume);
+        assert!(is_gone(&machine, 1));
+        let mut machine = machine.crash();
+        verify(&mut machine, volume, 80..83, 1);
+    }
+    assert!(opened_streams > 0);
 }

@@ -13,7 +13,7 @@
 //! that of `blake3::hash`.
 //!
 //! **They read behind their inputs**, up to 48 bytes with AVX2 and AVX-512: nothing of it counts, but a block may be the last thing before memory that is not there (seeds 9640550 to
-//! 9640760 ended the program). Behind the first three chunks of a block is the next one; the last ones are copied to where there is room behind them. A test has blocks before a page that
+//! 9640760 ended the program). Behind the first three chunks of a block is the next one; the last ones are copied to where there is room behind them. A test of `device` has blocks before a page that
 //! nobody may read.
 
 use super::Print;
