@@ -421,7 +421,11 @@ impl Engine {
     /// True if what it waits for has happened in a later part of the same step of the engine.
     pub(crate) fn scrub_goes_on(&self) -> bool {
         let is_waiting = self.scrub.sums.state == ScrubState::Running && self.scrub.look_at_ns > 0;
-        is_waiting && self.scrub.repairs.is_empty() && self.scrub.checkpoint.map_or(self.repairs_committed(), |wanted| self.checkpoint.completed >= wanted)
+        // (Repairs that others have queued keep it waiting too, and may themselves wait for the members: seed 9850213.)
+        is_waiting
+            && self.scrub.repairs.is_empty()
+            && !self.has_repairs()
+            && self.scrub.checkpoint.map_or(self.repairs_committed(), |wanted| self.checkpoint.completed >= wanted)
     }
 
     /// Everything has been examined: ends when all that follows from it is done.
