@@ -175,3 +175,26 @@ fn batches_inside_the_next_chunk_are_found_where_its_beginning_is_lost() {
     let kept = (0..14).filter(|number| machine.byte(volume, 100 + number) == 6).count();
     assert_eq!(kept, 12, "two of fourteen are lost");
 }
+
+/// A batch that had been flushed is lost, and nothing behind it had been. That cost as many promises whether the log ended there or not, so it ended there, and whole batches behind
+/// the lost one were left out.
+#[test]
+fn batches_that_nobody_was_promised_stay_where_one_before_them_is_lost() {
+    let (memory, volume, _) = small_batches(0);
+    let mut machine = Machine::open(memory);
+    machine.write(volume, 100, 6);
+    machine.flush(volume);
+    let flushed = machine.engine.status().order;
+    (200..500).for_each(|lba| machine.write(volume, lba, 7));
+    let mut memory = machine.memory;
+    let of_users = memory.headers().into_iter().filter(|(.., header)| header.stream.0 == 0 && header.flushed_through < flushed);
+    let (segment, row, header) = of_users.max_by_key(|(.., header)| header.seq).expect("the flushed batch");
+    memory.overwrite(segment, row..row + header.rows, 0xee);
+    let work = RebuildWork { write: true, ..Default::default() };
+    let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), work, &mut |_| {}).expect("rebuilt");
+    let lost = report.lost_orders.expect("the promise of the lost batch");
+    assert_eq!((lost.first, lost.last, lost.count), (flushed, flushed, 1), "{report:?}");
+    let mut machine = Machine::open(memory);
+    let kept = (200..500).filter(|lba| machine.byte(volume, *lba) == 7).count();
+    assert!(kept > 100, "{kept} of 300 blocks behind the lost one: {report:?}");
+}

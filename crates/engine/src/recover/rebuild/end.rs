@@ -2,7 +2,8 @@
 //!
 //! 1 As at a start (`recover/replay.rs`) the log ends before its first gap, and the journal goes on from there: it lists everything that was promised behind a gap, so there only its records
 //!   count. That is the end if log and journal together have everything that was durable. 2 If not, journal devices that have left service may have it, and are read as well.
-//!   3 Else something is lost. Either the log ends before the gap all the same, or with its highest order, where records count only behind that: whichever loses less.
+//!   3 Else something is lost. Either the log ends before the gap all the same, or with its highest order, where records count only behind that: whichever loses fewer promises,
+//!   and if both lose as many, the one that reaches further.
 //!
 //! What was promised and is not taken from either is told of as [`LostOrders`]. (Records of the gap beside batches behind it would have to be compared with these block by block.)
 
@@ -80,17 +81,18 @@ impl Log {
     }
 
     fn end(&self, reader: &mut Reader<'_>, superblock: &Superblock, found: &Scan) -> Result<LogEnd, OpenError> {
-        if self.gapless == self.highest {
+        // (What a fence skipped may lie behind all batches.)
+        if self.gapless >= self.highest {
             return self.end_at(reader, superblock, found, self.highest);
         }
         let exact = self.end_at(reader, superblock, found, self.gapless)?;
         if exact.lost.is_none() {
             return Ok(exact);
         }
-        // What batches bring behind the gap is worth more than records only if it is more.
         let reaching = self.end_at(reader, superblock, found, self.highest)?;
         let count = |end: &LogEnd| end.lost.map_or(0, |lost| lost.count);
-        Ok(if count(&reaching) < count(&exact) { reaching } else { exact })
+        // Where as many promises are lost either way, batches behind the gap bring what nobody was promised.
+        Ok(if count(&exact) < count(&reaching) { exact } else { reaching })
     }
 
     /// If the log ends with `covered`, before a gap or with its highest order.
