@@ -41,6 +41,12 @@ fn a_failing_run_is_made_short() {
     assert_eq!(broken(&run_without(failed.seed, &options, &LeftOut::default().and(0..u64::MAX))), None);
 }
 
+/// A scrub at its end waited for repairs that reads had queued, and for a checkpoint that had come: the engine went round in one step without end, and answered nobody.
+#[test]
+fn a_scrub_that_waits_for_repairs_of_others_lets_the_engine_go_on() {
+    assert_eq!(run_seed(9_850_213, &RunOptions::default()).violation, None);
+}
+
 /// True if one of the seeds fails with the canary and passes without it.
 fn is_caught(canary: Planted, seeds: std::ops::Range<u64>, options: RunOptions) -> bool {
     let fails = |seed, canary| run_seed(seed, &RunOptions { canary, ..options }).violation.is_some();
