@@ -13,7 +13,8 @@
 //! 2. *Lives* ([`lives`]): for each cell of (mean, last life) and age, deaths are counted, and the living by a sampling hand that passes over
 //!    all blocks: their quotient is the chance to die. All counts fade, so that it follows a load that changes.
 //! 3. *Plan* ([`plan`]): now and then `J` is minimised for each cell, and cells are cut into streams where that saves most; a stream must
-//!    save more than the unwritten half of its open segment costs at the price of space. The result is a table: cell and age to stream.
+//!    save more than the unwritten half of its open segment costs at the price of space (where open segments are not counted, all streams are
+//!    used). The result is a table: cell and age to stream.
 //! 4. *Segments*: deaths by plan and age of the segment give the rate at which its live blocks die, which victims are chosen by
 //!    ([`crate::select::gain_price`]), never less than a small share of one over the age. The prices at which they are chosen are the price of space.
 //!
@@ -61,7 +62,7 @@ const PLAN_PAUSE_MIN: u32 = 1024;
 /// The price of space is the one that so many of the victims cost less than,
 const PRICE_QUANTILE: f64 = 0.9;
 /// followed in steps of this share.
-const PRICE_STEP: f64 = 0.02;
+const PRICE_STEP: f64 = 0.05;
 /// Deaths that the mean rate of a plan weighs as much as, in the rate of its segments of one age.
 const SEGMENT_DOUBT: f32 = 20.0;
 /// Live blocks of a segment of age `T` are taken to die at this share of `1 / T` at least. What has lived long mostly goes on living, but not for ever: where a load
@@ -69,7 +70,7 @@ const SEGMENT_DOUBT: f32 = 20.0;
 /// that has hardly any garbage is worth cleaning just because nothing died in such ones of late.
 const END_AHEAD: f32 = 0.02;
 /// What is kept of counts by segments from survey to survey.
-const SURVEY_KEEP: f32 = 0.995;
+const SURVEY_KEEP: f32 = 0.992;
 
 /// How far the hand goes on: the golden section of a turn.
 const HAND_STEP: u32 = 0x9e37_79b9;
@@ -81,7 +82,8 @@ pub struct LearnedOptions {
     pub streams: u8,
     /// Blocks in a segment.
     pub segment_blocks: u32,
-    /// What an open segment costs, in segments: half of one is not written yet. 0 where that is not counted.
+    /// What an open segment costs, in segments: half of one is not written yet. 0 where open segments are not counted, nor what dies in them:
+    /// then all streams are used.
     pub open_cost: f64,
 }
 

@@ -33,7 +33,7 @@ pub struct Lives {
 }
 
 /// Deaths that a guess weighs as much as.
-const DOUBT: f32 = 2.0;
+const DOUBT: f32 = 1.5;
 
 impl Lives {
     pub(super) fn new(blocks: u32) -> Self {

@@ -222,7 +222,10 @@ impl Planner {
         let step = open_cost + best[1][PLANS] * WORTH_A_STREAM;
         let total = |streams: usize| best[streams][PLANS] + step * streams as f64;
         let mut streams = (1..=most).min_by(|a, b| total(*a).total_cmp(&total(*b))).expect("at least one");
-        if total(streams) > total(1) - best[1][PLANS] * WORTH_SEPARATING {
+        if open_cost <= 0.0 {
+            // What has not been written of open segments is free here, and so is what dies in them: the more of them the better, whatever they separate.
+            streams = most;
+        } else if total(streams) > total(1) - best[1][PLANS] * WORTH_SEPARATING {
             streams = 1;
         }
         let mut stream_of_plan = [0; PLANS];

@@ -50,8 +50,15 @@ fn streams_of_two(one: f64, other: f64, open_cost: f64) -> usize {
 
 /// Requests of many blocks to uniform places: cells looked a little different by chance, were put apart, and cost 2.6 to 2.9 % more than one stream.
 #[test]
-fn lives_that_hardly_differ_share_a_stream_though_it_costs_nothing_to_open_one() {
-    assert_eq!(streams_of_two(1.0 / 512.0, 1.0 / 600.0, 0.0), 1);
+fn lives_that_hardly_differ_share_a_stream_though_it_costs_next_to_nothing_to_open_one() {
+    assert_eq!(streams_of_two(1.0 / 512.0, 1.0 / 600.0, 1e-6), 1);
+    assert!(streams_of_two(1.0 / 512.0, 1.0 / 2048.0, 1e-6) >= 2);
+}
+
+/// An account that does not count open segments does not count what dies in them either: whoever has more of them open pays less.
+#[test]
+fn where_open_segments_are_not_counted_all_streams_are_used() {
+    assert_eq!(streams_of_two(1.0 / 512.0, 1.0 / 600.0, 0.0), 8);
 }
 
 #[test]
