@@ -21,14 +21,14 @@ use crate::table::Table;
 use crate::values::Size;
 use clap::Args;
 use driver::Driver;
-use image::Image;
+use image::{Content, Image};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use windrow_engine::{Control, ControlReply};
 use windrow_host::failure::{Failure, id};
 use windrow_io::{Op, Payload};
-use windrow_layout::checkpoint::Dedup;
+use windrow_layout::checkpoint::{Compression, Dedup};
 use windrow_reduce::Print;
 use windrow_units::{BLOCK_SIZE, VolumeId};
 
@@ -37,7 +37,8 @@ use windrow_units::{BLOCK_SIZE, VolumeId};
 #[command(after_help = "Examples:
   windrow bench dedup
   windrow bench dedup --part rate --size 256M --distinct 100,50 --seconds 2 --rounds 3
-  windrow bench dedup --part found --image machine.img --copies 4 --index 1M -o json")]
+  windrow bench dedup --part found --image machine.img --copies 4 --index 1M -o json
+  windrow bench dedup --part found --image-size 64G --content repeated --copies 1")]
 pub struct DedupArguments {
     #[command(flatten)]
     scratch: ScratchArguments,
@@ -60,6 +61,9 @@ pub struct DedupArguments {
     /// Found: size of the generated image.
     #[arg(long, default_value = "256M")]
     image_size: Size,
+    /// Found: what blocks hold that are generated. Repeated: 32 bytes, compressed with LZ4, so that a large index can be tried in little memory.
+    #[arg(long, value_enum, default_value = "random")]
+    content: Content,
     /// Found: copies before the pool is started again.
     #[arg(long, default_value = "4")]
     copies: u32,
@@ -117,7 +121,7 @@ pub fn run(arguments: &DedupArguments, output: &Output) -> Result<u8, Failure> {
 fn copies(arguments: &DedupArguments) -> Result<Vec<Value>, Failure> {
     let cannot = |path: &PathBuf, error: std::io::Error| Failure::new(id::LOCAL_FILE, format!("cannot read {}", path.display()), error);
     let file = arguments.image.as_ref().map(|path| std::fs::read(path).map_err(|error| cannot(path, error))).transpose()?;
-    let mut image = Image::new(file, arguments.image_size.0 as usize / BLOCK_SIZE);
+    let mut image = Image::new(file, arguments.image_size.0 as usize / BLOCK_SIZE, arguments.content);
     let mut block = [0; BLOCK_SIZE];
     let stored = (0..image.len()).filter(|at| image.copy(*at, &mut block)).count();
     if stored == 0 {
@@ -131,7 +135,6 @@ fn copies(arguments: &DedupArguments) -> Result<Vec<Value>, Failure> {
     let mut progress = Progress::new("copies of an image");
     let mut rows = Vec::new();
     for copy in 0..all {
-        progress.steps(copy, all);
         let step = match copy {
             0 => "the first image".to_owned(),
             last if last == all - 1 => "a copy after a start".to_owned(),
@@ -146,23 +149,28 @@ fn copies(arguments: &DedupArguments) -> Result<Vec<Value>, Failure> {
         let reply = driver.command(Control::VolumeCreate { name: format!("copy{copy}"), size_bytes: image_bytes })?;
         let ControlReply::Volume(volume) = reply else { return Err(failed("no volume")) };
         driver.command(Control::VolumeDedup { volume, dedup: Dedup::Hash })?;
+        if arguments.content == Content::Repeated {
+            driver.command(Control::VolumeCompression { volume, compression: Compression::Lz4 })?;
+        }
         let before = driver.engine.status().dedup.sums;
-        let duplicates = write(&mut driver, volume, &image, &mut known)?;
+        let blocks = image.len() as u64;
+        let duplicates = write(&mut driver, volume, &image, &mut known, |done| progress.steps(copy * blocks + done, all * blocks))?;
         let status = driver.engine.status().dedup;
         let found = status.sums.found - before.found;
         let reads = status.sums.pages_read - before.pages_read;
+        let looked_up = status.sums.looked_up - before.looked_up;
         rows.push(json!({
-            "step": step, "duplicates": duplicates, "found": found,
+            "step": step, "duplicates": duplicates, "found": found, "looked_up": looked_up,
             "found_ppm": ppm(found as f64 / duplicates.max(1) as f64), "pages_read_per_found_ppm": ppm(reads as f64 / found.max(1) as f64),
             "image_bytes": image_bytes, "data_bytes": stored * BLOCK_SIZE, "unique_bytes": status.unique_bytes,
-            "index_bytes": status.index_bytes, "index_entries_max": status.index_entries_max, "index_hooks": status.index_hooks, "index_pages": status.index_pages,
+            "index_bytes": status.index_bytes, "index_entries_max": status.index_entries_max, "index_hooks": status.index_hooks, "index_pages": status.index_pages, "index_pages_dropped": status.sums.pages_dropped - before.pages_dropped,
         }));
     }
     Ok(rows)
 }
 
 /// Writes an image; gives the blocks that were there before.
-fn write(driver: &mut Driver, volume: VolumeId, image: &Image, known: &mut HashSet<u128>) -> Result<u64, Failure> {
+fn write(driver: &mut Driver, volume: VolumeId, image: &Image, known: &mut HashSet<u128>, mut progress: impl FnMut(u64)) -> Result<u64, Failure> {
     let mut duplicates = 0;
     let mut bytes = vec![0; RUN * BLOCK_SIZE];
     for (number, first) in (0..image.len()).step_by(RUN).enumerate() {
@@ -175,6 +183,7 @@ fn write(driver: &mut Driver, volume: VolumeId, image: &Image, known: &mut HashS
         driver.request(volume, Op::Write { offset: (first * BLOCK_SIZE) as u64, data, fua: false });
         if number % DEPTH == DEPTH - 1 {
             driver.settle()?;
+            progress(first as u64);
         }
     }
     driver.request(volume, Op::Flush);

@@ -135,6 +135,10 @@ impl Driver {
     pub fn command(&mut self, command: Control) -> Result<ControlReply, Failure> {
         self.events.push(Event::Control(ControlRequest { id: ControlId(1), command }));
         self.settle()?;
+        if self.control.is_empty() {
+            // It waits for something in the background.
+            self.pass()?;
+        }
         self.control.pop().ok_or_else(|| failed("no answer"))?.result.map_err(failed)
     }
 }
