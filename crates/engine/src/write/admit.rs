@@ -267,8 +267,8 @@ impl Engine {
     pub(crate) fn admit_waiting(&mut self, out: &mut Outbox) {
         self.ensure_next_segment();
         loop {
-            if self.admission.wants_room() && self.counts_too_much() && self.room_units() < EDGE_UNITS {
-                // They fill the room, too.
+            if self.admission.wants_room() && self.room_units() < EDGE_UNITS && self.counts_too_much() {
+                // It fills the room, and would not be full for long: until its age, or a flush, sealed it.
                 self.seal(STREAM_USER, out);
             }
             if self.admission.part.is_some() && !self.admit_part(out) {

@@ -25,6 +25,9 @@ pub(crate) const RECORD_UNITS: u64 = 1;
 /// What an unaligned change may take: a range and two blocks at each end, with a margin for volume operations.
 pub(crate) const EDGE_UNITS: u64 = 8 * DATA_UNITS;
 
+/// Units of packed payload (16 bytes) in one of room.
+const PACKED_UNITS: u64 = 16;
+
 /// Room that an item of an open batch takes.
 pub(super) fn item_units(item: &Item) -> u64 {
     match item {
@@ -105,11 +108,12 @@ impl Engine {
         units.saturating_sub(chunk_units(last, last.chunk_rows))
     }
 
-    /// True if the open batch takes far less than was reckoned with: it has many entries without payload.
+    /// True if the open batch takes far less than was reckoned with: it has many entries without payload, or what was packed is small.
     pub(super) fn counts_too_much(&self) -> bool {
         let table = &self.stream(STREAM_USER).open.table;
-        let payloads = u64::from(table.payload_blocks()) + table.packed().len() as u64;
-        self.admission.opened_units > 2 * (payloads * 16 + table.encoded_len().div_ceil(256) as u64) + 4 * DATA_UNITS
+        let packed: u64 = table.packed().iter().map(|units| u64::from(*units)).sum();
+        let payloads = u64::from(table.payload_blocks()) * 16 + packed / PACKED_UNITS;
+        self.admission.opened_units > 2 * (payloads + table.encoded_len().div_ceil(256) as u64) + 4 * DATA_UNITS
     }
 
     /// Segments that the user stream takes in advance.
