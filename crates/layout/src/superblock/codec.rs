@@ -20,7 +20,7 @@ use super::*;
 use crate::bytes::{name_at, put, put_name, u8_at, u16_at, u32_at, u64_at, uuid_at};
 use crate::checkpoint::pointer_at;
 use crate::hash::{xxh3_64, xxh3_64_with_seed};
-use crate::{put_shape, shape_at};
+use crate::{MAX_SEGMENT_ROWS, put_shape, shape_at};
 use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, MAX_MEMBERS, Place, PlaceCodec};
 
 // Offsets of the fixed part.
@@ -250,6 +250,9 @@ impl Superblock {
         }
         if self.fences.iter().any(|f| f.covered_order > f.accepted_order) {
             return malformed("a fence that leaves more to the log than it accepts");
+        }
+        if self.checkpoints.iter().flatten().flat_map(|root| &root.replay).any(|position| position.row > MAX_SEGMENT_ROWS) {
+            return malformed("a stream that goes on behind the end of any segment");
         }
         match &self.checkpoints {
             [None, Some(_)] => malformed("an older checkpoint without a newer one"),

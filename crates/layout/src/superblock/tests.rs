@@ -192,7 +192,7 @@ fn journal(superblock: &mut Superblock) -> &mut JournalArea {
 
 #[test]
 fn impossible_relations_are_refused() {
-    let wrong: [(&str, &Change<Superblock>); 21] = [
+    let wrong: [(&str, &Change<Superblock>); 22] = [
         ("no zone", &|s| s.zones.clear()),
         ("zones out of order", &|s| s.zones[1].first_segment -= 1),
         ("a zone off the grid", &|s| s.zones[40].start += 4096),
@@ -218,6 +218,7 @@ fn impossible_relations_are_refused() {
         ("orders used again", &|s| s.fences[3].next_order = s.fences[3].accepted_order),
         ("more in the log than there is", &|s| s.fences[3].covered_order = s.fences[3].accepted_order.next()),
         ("checkpoints out of order", &|s| s.checkpoints.swap(0, 1)),
+        ("a stream that goes on behind any segment", &|s| s.checkpoints[1].as_mut().expect("there are two").replay[6].row = u32::MAX),
     ];
     for (what, change) in wrong {
         let mut superblock = full();
