@@ -49,6 +49,12 @@ fn main() -> ExitCode {
 
 fn run(task: &str, rest: &[String]) -> Result<(), String> {
     let root = tools::workspace_root()?;
+    // The simulator and the benchmarks have a help of their own.
+    let asks_for_help = rest.iter().any(|word| word == "--help" || word == "-h") && !["sim", "bench"].contains(&task);
+    if let Some((_, help)) = TASKS.iter().find(|(name, _)| *name == task).filter(|_| asks_for_help) {
+        println!("cargo xtask {task}: {help}");
+        return Ok(());
+    }
     match task {
         "ci" => test::run(&root, test::Mode::Ci, rest),
         "test" => test::run(&root, test::Mode::Local, rest),

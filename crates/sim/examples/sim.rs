@@ -1,8 +1,6 @@
-//! Runs seeds of the simulator: `--seeds A..B` (or one number), `--jobs J`, `--blocks N` block operations each, `--verbose` for the whole story of a
-//! failure, `--no-shrink`, `--cut N --without STEPS` for a run that was made short, `--canary flush|discard|reuse|rebuild`, `--beyond` to go beyond redundancy, `--journal-devices` to leave out
-//! seeds whose pools have none. `--exhaustive N`: instead, runs of N actions
-//! on tiny pools with the power cut at every moment. Ends with code 1 if a seed fails.
+//! Runs seeds of the simulator; `--help` has its arguments. Ends with code 1 if a seed fails, with 2 if an argument is wrong.
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -11,6 +9,27 @@ use windrow_sim::exhaustive::Tried;
 use windrow_sim::scenario::Scenario;
 use windrow_sim::shrink::shrink;
 use windrow_sim::{LeftOut, Outcome, Planted, RunOptions, run_without};
+
+/// What `--help` says. `cargo xtask sim` passes its arguments on to here, and has its own ways to name seeds.
+const HELP: &str = "\
+Runs seeds of the simulator: the real engine on virtual members and a virtual clock. One seed is one run, and the same one each time.
+
+  --seeds A..B        seeds from A on, without B (or one number)
+  --jobs J            so many at a time
+  --blocks N          block operations of a seed (10000)
+  --beyond            faults go beyond redundancy: refusals and losses must be told exactly
+  --exhaustive N      instead: N actions on tiny pools, with the power cut at every moment
+  --journal-devices   only seeds whose pools have journal devices
+  --canary FAULT      with a planted fault that must be caught: flush, discard, reuse, rebuild
+  --verbose           the whole story of a failure
+  --no-shrink         failures are not made short
+  --cut N --without STEPS   a run that was made short, as the report of a failure says
+
+cargo xtask sim also takes --seeds N (a number of seeds), --from A, and --seed S (one). For example:
+
+  cargo xtask sim --seeds 1000                    a thousand seeds, drawn from the commit
+  cargo xtask sim --seed 9850213 --verbose        one seed, with its story if it fails
+  cargo xtask sim --exhaustive 20 --seeds 50      every moment of 50 short runs";
 
 /// Lines of a script that are shown without `--verbose`.
 const LAST_LINES: usize = 80;
@@ -37,7 +56,8 @@ struct Arguments {
     options: RunOptions,
 }
 
-fn arguments() -> Result<Arguments, String> {
+/// What was asked for; nothing if that was help.
+fn arguments() -> Result<Option<Arguments>, String> {
     let options = RunOptions::default();
     let left_out = LeftOut::default();
     let mut parsed = Arguments { seeds: 0..100, jobs: 1, verbose: false, shrink: true, exhaustive: None, devices: false, left_out, options };
@@ -71,10 +91,11 @@ fn arguments() -> Result<Arguments, String> {
                     other => return Err(format!("no canary {other}")),
                 }
             }
-            other => return Err(format!("unknown argument {other}")),
+            "--help" | "-h" => return Ok(None),
+            other => return Err(format!("unknown argument {other}: --help shows what there is")),
         }
     }
-    Ok(parsed)
+    Ok(Some(parsed))
 }
 
 /// How to repeat a seed.
@@ -258,7 +279,12 @@ fn exhaust(arguments: &Arguments, actions: u64) -> ExitCode {
 
 fn main() -> ExitCode {
     let arguments = match arguments() {
-        Ok(arguments) => arguments,
+        Ok(Some(arguments)) => arguments,
+        Ok(None) => {
+            // Whoever reads only the first lines of it closes the pipe.
+            _ = writeln!(std::io::stdout(), "{HELP}");
+            return ExitCode::SUCCESS;
+        }
         Err(error) => {
             eprintln!("{error}");
             return ExitCode::from(2);
