@@ -236,9 +236,9 @@ pub const PACE_GAIN_MAX: u64 = 64;
 /// A checkpoint begins when the log has grown by this many times what its dirty pages will cost (1/0.035: with
 /// parity, leaves and roots on top the cost stays below 0.05 of the user's bytes, DESIGN.md section 2).
 pub const CHECKPOINT_COST_RATIO: u64 = 29;
-/// A checkpoint begins when cleaning has moved so many times its cost in vain for want of one: 12 is near the least of what cleaning and checkpoints write together, on uniform
-/// and skewed writes (docs/policies.md).
-pub const REGRET_RATIO: u64 = 12;
+/// A checkpoint begins when cleaning has moved so many times its cost in vain for want of one: near the least of what cleaning and checkpoints write together, on uniform and
+/// skewed writes and those of a journal (docs/policies.md).
+pub const REGRET_RATIO: u64 = 8;
 /// No checkpoint for want of victims before the log has grown by one part in so many of the pool since the last one began.
 pub const VICTIMS_LOG_SHARE: u64 = 16;
 /// Pages of a checkpoint beside map pages: tables, leaves, list, and the padding of their batches.

@@ -37,11 +37,16 @@ impl Segments {
         u64::from(self.capacities[id.index()].saturating_sub(self.table[id.index()].weight())) * PLACE_UNIT as u64
     }
 
-    /// The most garbage, in bytes, that a segment holds which waits for a checkpoint; found among evenly spaced ones.
-    pub fn best_young_garbage(&self) -> u64 {
+    /// By how many bytes of garbage the best segment that waits for a checkpoint beats a victim that has `gained`, each difference counted by how much of
+    /// its segment is garbage; found among evenly spaced ones.
+    pub fn young_gain(&self, gained: u64) -> u64 {
         let step = self.young.len() / YOUNG_SAMPLES + 1;
         let young = self.young.iter().step_by(step).filter(|id| self.table[id.index()].state == SegmentState::Sealed);
-        young.chain(self.dead_in_replay.first()).map(|id| self.garbage(*id)).max().unwrap_or(0)
+        let gain = |id: &SegmentId| {
+            let (garbage, units) = (self.garbage(*id), u64::from(self.capacities[id.index()]));
+            garbage.saturating_sub(gained) * (garbage / PLACE_UNIT as u64) / units.max(1)
+        };
+        young.chain(self.dead_in_replay.first()).map(gain).max().unwrap_or(0)
     }
 
     /// Changes how victims are picked.

@@ -14,7 +14,7 @@ const PAGE_BLOCKS: u32 = 256;
 /// Blocks of users for each dirty page before a checkpoint is due.
 const COST_RATIO: u64 = 29;
 /// Blocks moved in vain for each page of a checkpoint before one begins.
-const REGRET_RATIO: u64 = 12;
+const REGRET_RATIO: u64 = 8;
 /// Pages of a checkpoint beside those of the map that count for its cost.
 const FIXED_PAGES: u64 = 64;
 /// Young segments that are looked at for each victim.
@@ -110,12 +110,13 @@ impl Checkpoints {
         };
     }
 
-    /// A victim with so much garbage is cleaned, although there may be a better one that waits for a checkpoint; `garbage` tells that of a segment.
-    pub fn regret(&mut self, gained: u32, garbage: impl Fn(u32) -> u32) {
+    /// A victim with so much garbage is cleaned, although there may be a better one that waits for a checkpoint; `garbage` tells that of a segment of
+    /// `segment_blocks`. What is partly alive counts for less, as more of it dies while it waits.
+    pub fn regret(&mut self, gained: u32, segment_blocks: u32, garbage: impl Fn(u32) -> u32) {
         if self.when == When::Priced {
             let step = self.young.len() / SAMPLES + 1;
-            let best = self.young.iter().step_by(step).map(|segment| garbage(*segment)).max().unwrap_or(0);
-            self.regret += u64::from(best.saturating_sub(gained));
+            let gain = |garbage: u32| u64::from(garbage.saturating_sub(gained)) * u64::from(garbage) / u64::from(segment_blocks);
+            self.regret += self.young.iter().step_by(step).map(|segment| gain(garbage(*segment))).max().unwrap_or(0);
         }
     }
 
