@@ -11,7 +11,8 @@ use super::Run;
 use crate::violation::{Broken, Violation, ensure};
 use windrow_engine::{Engine, OpenOptions, OpenReport, RebuildWork};
 use windrow_io::BufPool;
-use windrow_layout::superblock::Features;
+use windrow_layout::superblock::{Features, Superblock};
+use windrow_units::Order;
 
 impl Run {
     /// Now and then before a start.
@@ -34,15 +35,16 @@ impl Run {
         let start = started.map_err(|failure| Violation::new(Broken::Open, format!("after the rebuild of the map: {failure:?}")))?;
         let status = self.world.status();
         ensure!(report.lost_orders.is_none(), Durability, "the rebuild of the map misses {:?}", report.lost_orders);
+        let accepted_order = self.or_never_given(report.accepted_order, &superblock);
         if report.checkpoint > 0 {
             ensure!(report.losses.is_empty(), Durability, "the rebuild of the map misses {:?}", report.losses);
             ensure!(report.lost_blocks_total == 0, Durability, "the rebuild of the map has lost {:?}", report.lost_blocks);
             // (It begins with orders above all that any batch names.)
-            let found = OpenReport { accepted_order: report.accepted_order, ..start };
+            let found = OpenReport { accepted_order, ..start };
             self.world.model.reopened(&found, &status, self.newest_order)?;
             self.compare_reads()?;
         } else {
-            self.world.model.rebuilt(report.accepted_order.0, &status, !self.has_voids)?;
+            self.world.model.rebuilt(accepted_order.0, &status, !self.has_voids)?;
             if superblock.features.incompatible & Features::SHARED == 0 && !self.has_voids {
                 ensure!(report.lost_blocks_total == 0, Durability, "the rebuild of the map has lost {:?}", report.lost_blocks);
                 self.read_data()?;
@@ -54,6 +56,14 @@ impl Run {
         self.world.gone.clear();
         (self.world.members, self.world.model, self.newest_order) = (members, model, newest);
         Ok(())
+    }
+
+    /// Orders between the two marks of a fence were never given. A start calls them accepted, and a read-only one leaves no fence that says so (seed 9930838); a
+    /// rebuild goes by what was really used. So where the last promise is among those behind what was rebuilt, both say the same.
+    fn or_never_given(&self, rebuilt: Order, superblock: &Superblock) -> Order {
+        let promised = Order(self.world.model.promised());
+        let is_between = superblock.fences.iter().any(|fence| fence.accepted_order <= rebuilt && rebuilt < promised && promised < fence.next_order);
+        if is_between { promised } else { rebuilt }
     }
 
     fn read_data(&mut self) -> Result<(), Violation> {
