@@ -67,10 +67,10 @@ fn obstacle(guest: &Path) -> Result<(), String> {
     if !guest.join("run-guest.sh").is_file() {
         return Err(format!("{} has no run-guest.sh, which boots the guest: name its folder with --guest or WINDROW_GUEST", guest.display()));
     }
-    for (program, package) in [("qemu-system-x86_64", "qemu-system-x86"), ("dmsetup", "dmsetup")] {
-        if tools::find_program(program).is_none() {
-            return Err(format!("{program} is not installed: apt-get install {package}"));
-        }
+    let needed = [("qemu-system-x86_64", "qemu-system-x86"), ("dmsetup", "dmsetup"), ("depmod", "kmod"), ("busybox", "busybox-static")];
+    let missing: Vec<&str> = needed.iter().filter(|(program, _)| tools::find_program(program).is_none()).map(|(_, package)| *package).collect();
+    if !missing.is_empty() {
+        return Err(format!("what the guest needs is not installed: apt-get install {}", missing.join(" ")));
     }
     Ok(())
 }
