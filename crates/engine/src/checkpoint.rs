@@ -277,7 +277,7 @@ impl Engine {
     /// counts for less: it would not wait in vain, as more of it dies meanwhile.
     pub(crate) fn regret_victim(&mut self, gained: u64) {
         if self.checkpoint.is_idle() {
-            self.checkpoint.regret += self.segments.young_gain(gained);
+            self.checkpoint.regret += self.segments.regret(gained);
         }
     }
 

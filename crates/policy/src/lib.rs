@@ -19,4 +19,4 @@ pub mod victim;
 
 pub use index::{VictimIndex, VictimPolicy};
 pub use stream::{Origin, Stream, placement};
-pub use victim::{SegmentStats, cost_benefit};
+pub use victim::{SegmentStats, cost_benefit, regret};

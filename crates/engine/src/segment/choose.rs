@@ -8,7 +8,7 @@ use crate::limits::YOUNG_SAMPLES;
 use windrow_policy::any::AnyPlacement;
 use windrow_policy::place::{Due, LISTS, Place as Spot, Placement};
 use windrow_policy::select::{Candidate, Rule, Shortlist};
-use windrow_policy::{SegmentStats, VictimPolicy};
+use windrow_policy::{SegmentStats, VictimPolicy, regret};
 use windrow_units::{PLACE_UNIT, SegmentId};
 
 /// A seed for the rule that draws: the engine knows no other chance.
@@ -34,19 +34,20 @@ fn spot(segment: &Segment, id: u32, now: u32) -> Spot {
 impl Segments {
     /// What moving its live payload gains, in bytes.
     pub fn garbage(&self, id: SegmentId) -> u64 {
-        u64::from(self.capacities[id.index()].saturating_sub(self.table[id.index()].weight())) * PLACE_UNIT as u64
+        u64::from(self.garbage_units(id)) * PLACE_UNIT as u64
     }
 
-    /// By how many bytes of garbage the best segment that waits for a checkpoint beats a victim that has `gained`, each difference counted by how much of
-    /// its segment is garbage; found among evenly spaced ones.
-    pub fn young_gain(&self, gained: u64) -> u64 {
+    fn garbage_units(&self, id: SegmentId) -> u32 {
+        self.capacities[id.index()].saturating_sub(self.table[id.index()].weight())
+    }
+
+    /// What the best segment that waits for a checkpoint makes a victim count of which `gained` bytes come free ([`regret`]), in bytes; found among evenly
+    /// spaced ones.
+    pub fn regret(&self, gained: u64) -> u64 {
         let step = self.young.len() / YOUNG_SAMPLES + 1;
         let young = self.young.iter().step_by(step).filter(|id| self.table[id.index()].state == SegmentState::Sealed);
-        let gain = |id: &SegmentId| {
-            let (garbage, units) = (self.garbage(*id), u64::from(self.capacities[id.index()]));
-            garbage.saturating_sub(gained) * (garbage / PLACE_UNIT as u64) / units.max(1)
-        };
-        young.chain(self.dead_in_replay.first()).map(gain).max().unwrap_or(0)
+        let counts = |id: &SegmentId| regret(self.garbage(*id).saturating_sub(gained), self.garbage_units(*id), self.capacities[id.index()]);
+        young.chain(self.dead_in_replay.first()).map(counts).max().unwrap_or(0)
     }
 
     /// Changes how victims are picked.

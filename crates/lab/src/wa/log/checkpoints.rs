@@ -3,26 +3,21 @@
 //! What was sealed since the older of the two that are kept began may have to be replayed after a crash, and is no victim. They begin
 //!
 //! 1 *evenly* ([`When::Every`]): as an engine that was measured had them; or
-//! 2 *by their cost* ([`When::Priced`]), as the engine begins them by itself (`crates/engine/src/checkpoint.rs`): when users have written [`COST_RATIO`] times what the dirty
+//! 2 *by their cost* ([`When::Priced`]), as the engine begins them by itself (`crates/engine/src/checkpoint.rs`): when users have written [`CHECKPOINT_COST_RATIO`] times what the dirty
 //!   pages of the map will take, and a share of the pool; when cleaning has moved [`REGRET_RATIO`] times that in vain because better victims had to wait for one; and
 //! 3 when nothing else is left to clean. Pages of the map have [`PAGE_BLOCKS`] blocks each; one is dirty once a block of it has been written or moved.
 
 use std::collections::VecDeque;
+use windrow_engine::limits::{CHECKPOINT_COST_RATIO, CHECKPOINT_FIXED_PAGES, CHECKPOINT_MIN_LOG_BYTES, REGRET_RATIO, YOUNG_SAMPLES};
+use windrow_policy::regret;
+use windrow_units::BLOCK_BYTES;
 
 /// Blocks that a page of the map has.
 const PAGE_BLOCKS: u32 = 256;
-/// Blocks of users for each dirty page before a checkpoint is due.
-const COST_RATIO: u64 = 29;
-/// Blocks moved in vain for each page of a checkpoint before one begins.
-const REGRET_RATIO: u64 = 8;
-/// Pages of a checkpoint beside those of the map that count for its cost.
-const FIXED_PAGES: u64 = 64;
-/// Young segments that are looked at for each victim.
-const SAMPLES: usize = 256;
 /// Of the pool, one part in so many is written before a checkpoint is due.
 const POOL_SHARE: u64 = 8;
-/// Or so many blocks, if that is less: 1 GiB.
-const USER_BLOCKS: u64 = 1 << 18;
+/// Or so many blocks, if that is less.
+const USER_BLOCKS: u64 = CHECKPOINT_MIN_LOG_BYTES / BLOCK_BYTES;
 
 /// When checkpoints begin, besides when nothing else is left to clean.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -83,7 +78,7 @@ impl Checkpoints {
 
     /// Pages that one would write now, and count for its cost.
     fn cost(&self) -> u64 {
-        self.dirty_pages + FIXED_PAGES
+        self.dirty_pages + CHECKPOINT_FIXED_PAGES
     }
 
     /// True if the next one is due.
@@ -92,7 +87,7 @@ impl Checkpoints {
             When::Never => false,
             When::Every(_) => log_blocks >= self.next,
             When::Priced => {
-                let by_cost = written >= self.next && written - (self.next - self.least) >= COST_RATIO * self.dirty_pages;
+                let by_cost = written >= self.next && written - (self.next - self.least) >= CHECKPOINT_COST_RATIO * self.dirty_pages;
                 by_cost || self.regret >= REGRET_RATIO * self.cost()
             }
         }
@@ -111,12 +106,12 @@ impl Checkpoints {
     }
 
     /// A victim with so much garbage is cleaned, although there may be a better one that waits for a checkpoint; `garbage` tells that of a segment of
-    /// `segment_blocks`. What is partly alive counts for less, as more of it dies while it waits.
+    /// `segment_blocks`.
     pub fn regret(&mut self, gained: u32, segment_blocks: u32, garbage: impl Fn(u32) -> u32) {
         if self.when == When::Priced {
-            let step = self.young.len() / SAMPLES + 1;
-            let gain = |garbage: u32| u64::from(garbage.saturating_sub(gained)) * u64::from(garbage) / u64::from(segment_blocks);
-            self.regret += self.young.iter().step_by(step).map(|segment| gain(garbage(*segment))).max().unwrap_or(0);
+            let step = self.young.len() / YOUNG_SAMPLES + 1;
+            let counts = |garbage: u32| regret(u64::from(garbage.saturating_sub(gained)), garbage, segment_blocks);
+            self.regret += self.young.iter().step_by(step).map(|segment| counts(garbage(*segment))).max().unwrap_or(0);
         }
     }
 
