@@ -47,6 +47,12 @@ fn a_scrub_that_waits_for_repairs_of_others_lets_the_engine_go_on() {
     assert_eq!(run_seed(9_850_213, &RunOptions::default()).violation, None);
 }
 
+/// A start that only reads had called orders accepted which a fence had skipped; the rebuild of the map in a copy was asked for them.
+#[test]
+fn a_rebuild_after_a_read_only_start_is_not_asked_for_orders_that_nobody_gave() {
+    assert_eq!(run_seed(9_930_838, &RunOptions::default()).violation, None);
+}
+
 /// True if one of the seeds fails with the canary and passes without it.
 fn is_caught(canary: Planted, seeds: std::ops::Range<u64>, options: RunOptions) -> bool {
     let fails = |seed, canary| run_seed(seed, &RunOptions { canary, ..options }).violation.is_some();
