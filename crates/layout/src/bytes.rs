@@ -29,6 +29,19 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(array_at(bytes, at))
 }
 
+/// The most that a number which only ever counts up (order, sequence number, epoch, generation, checkpoint) is taken to be: a billion a second take 146 years
+/// to get there. What lets no larger one in may be added to without a second look.
+pub(crate) const COUNTER_MAX: u64 = 1 << 62;
+
+/// What decoders say of a larger one.
+pub(crate) const BEYOND_COUNT: &str = "a number that nothing can have counted up to";
+
+/// True if these numbers can have been counted up to.
+#[inline]
+pub(crate) fn are_counts(numbers: impl IntoIterator<Item = u64>) -> bool {
+    numbers.into_iter().all(|number| number <= COUNTER_MAX)
+}
+
 /// True if every byte is zero. In pieces, so that the compiler looks at many bytes at a time.
 pub(crate) fn is_zero(bytes: &[u8]) -> bool {
     bytes.chunks(256).all(|piece| piece.iter().fold(0, |any, byte| any | byte) == 0)

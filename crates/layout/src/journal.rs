@@ -13,7 +13,7 @@
 //! The entries are those of batches, but only of the kinds that have orders; together they cover `first ..= last` without a gap.
 
 use crate::batch::{BatchError, DecodedEntry, PayloadInfo, TableReader, TableWriter};
-use crate::bytes::{put, u8_at, u16_at, u32_at, u64_at, uuid_at};
+use crate::bytes::{BEYOND_COUNT, are_counts, put, u8_at, u16_at, u32_at, u64_at, uuid_at};
 use crate::hash::xxh3_64_with_seed;
 use serde::Serialize;
 use windrow_units::{BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, JOURNAL_CHUNK_MAX, Order, PoolUuid, Seq};
@@ -258,6 +258,9 @@ fn decode_head<'b>(bytes: &'b [u8], pool: &PoolUuid, chunk: u32, offset: u32) ->
         first: Order(u64_at(fixed, FIRST)),
         last: Order(u64_at(fixed, LAST)),
     };
+    if !are_counts([header.epoch.0, header.seq.0, header.durable.0, header.first.0, header.last.0]) {
+        return malformed(BEYOND_COUNT);
+    }
     Ok((header, head))
 }
 

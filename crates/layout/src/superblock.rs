@@ -6,6 +6,7 @@
 //! byte zone.start      extents
 //! ```
 
+mod check;
 mod codec;
 mod label;
 

@@ -7,7 +7,7 @@
 use super::plan::{BatchPlan, PayloadPlaces, head_blocks_for, table_capacity};
 use super::table::{TableReader, TableWriter};
 use super::{BatchError, BatchHeader, Entry, FOOTER_BYTES, HEADER_BYTES};
-use crate::bytes::{is_zero, put, u8_at, u16_at, u32_at, u64_at, uuid_at};
+use crate::bytes::{BEYOND_COUNT, are_counts, is_zero, put, u8_at, u16_at, u32_at, u64_at, uuid_at};
 use crate::hash::xxh3_64_with_seed;
 use crate::{SHAPE_BYTES, put_shape, shape_at};
 use windrow_units::{BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, MAX_STREAMS, Order, PoolUuid, SegmentId, Seq, StreamId};
@@ -332,6 +332,9 @@ fn check_header(frame: &HeaderFrame, block: &[u8]) -> Result<(), BatchError> {
     }
     if header.stream.index() >= MAX_STREAMS || header.seq.0 == 0 {
         return Err(BatchError::Malformed("there is no such stream or sequence number"));
+    }
+    if !are_counts([header.epoch.0, header.seq.0, header.flushed_through.0].into_iter().chain(header.flushed_seq.map(|seq| seq.0))) {
+        return Err(BatchError::Malformed(BEYOND_COUNT));
     }
     if header.members.count_ones() < u32::from(shape.width) {
         return Err(BatchError::Malformed("fewer members than columns"));

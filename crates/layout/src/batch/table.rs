@@ -16,6 +16,7 @@
 use super::plan::{BatchPlan, packed_fits, plan_batch, plan_packed};
 use super::{BatchError, Entry, FillState, RangeState, VolumeChange};
 use crate::MAX_NAME_BYTES;
+use crate::bytes::{BEYOND_COUNT, COUNTER_MAX};
 use crate::checkpoint::{Compression, Dedup, SyncMode};
 use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, Shape, VolumeId};
 
@@ -456,6 +457,9 @@ impl<'a> TableReader<'a> {
             short => u64::from(short),
         };
         self.context.order = self.context.order.wrapping_add(step);
+        if self.context.order > COUNTER_MAX {
+            return Err(BatchError::Malformed(BEYOND_COUNT));
+        }
         Ok(Order(self.context.order))
     }
 
@@ -547,7 +551,7 @@ impl<'a> TableReader<'a> {
 
     fn covered(&mut self, tag: u8, first: Order) -> Result<Entry, BatchError> {
         let count = self.varint()?;
-        if count == 0 || first.0.checked_add(count).is_none() || tag & VOLUME_BIT != 0 {
+        if count == 0 || first.0.saturating_add(count) > COUNTER_MAX || tag & VOLUME_BIT != 0 {
             return Err(BatchError::Malformed("covered orders that are none, too many, or of a volume"));
         }
         self.context.order = first.0 + (count - 1);

@@ -2,6 +2,7 @@
 
 use super::table::TableReader;
 use super::*;
+use crate::bytes::COUNTER_MAX;
 use proptest::prelude::*;
 use windrow_units::Code;
 
@@ -54,7 +55,7 @@ pub(super) fn any_entry() -> impl Strategy<Value = Entry> {
     let user = || prop_oneof![4 => 1u32..3, 1 => 1u32..].prop_map(VolumeId);
     let volume = || prop_oneof![4 => user(), 1 => Just(VolumeId::SHARED)];
     let lba = || number().prop_map(Lba);
-    let order = || number().prop_map(Order);
+    let order = || number().prop_map(|order| Order(order % (COUNTER_MAX + 1)));
     let fill = prop_oneof![Just(FillState::Zero), Just(FillState::Ones)];
     let range = prop_oneof![Just(RangeState::Hole), Just(RangeState::Zero)];
     let size = || (0u64..1 << 40).prop_map(|blocks| blocks * 4096);
@@ -77,9 +78,9 @@ pub(super) fn any_entry() -> impl Strategy<Value = Entry> {
             Entry::Range { volume, lba: Lba(lba.0.min(u64::MAX - count)), count, order, state }
         }),
         1 => (volume(), order(), change).prop_map(|(volume, order, change)| Entry::Volume { volume, order, change }),
-        1 => (number(), number()).prop_map(|(first, count)| {
-            let count = count.clamp(1, (u64::MAX - first).max(1));
-            Entry::Covered { first: Order(first.min(u64::MAX - count)), count }
+        1 => (order(), number()).prop_map(|(first, count)| {
+            let count = count.clamp(1, (COUNTER_MAX - first.0).max(1));
+            Entry::Covered { first: first.min(Order(COUNTER_MAX - count)), count }
         }),
         1 => (any::<u32>(), any::<u32>()).prop_map(|(object, index)| Entry::Page { object, index }),
     ]

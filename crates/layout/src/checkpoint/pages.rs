@@ -1,7 +1,7 @@
 //! Pointer pages, map pages and counter pages.
 
 use super::{LEAF_POINTERS, LIST_RECORDS, LeafRecord, ListPage, PageError, PagePointer};
-use crate::bytes::{put, u32_at, u64_at};
+use crate::bytes::{COUNTER_MAX, put, u32_at, u64_at};
 use crate::map_entry::MapEntry;
 use windrow_units::{BLOCK_SIZE, Place};
 
@@ -148,7 +148,7 @@ pub fn encode_counters(counters: &[u64], page: &mut [u8]) {
     }
 }
 
-/// Reads a page of lifetime counters: 512 numbers (fewer if `page` is shorter than a page).
+/// Reads a page of lifetime counters: 512 numbers (fewer if `page` is shorter than a page), none so large that adding to it could fail.
 pub fn decode_counters(page: &[u8]) -> Vec<u64> {
-    page.chunks_exact(8).take(COUNTERS_PER_PAGE).map(|c| u64_at(c, 0)).collect()
+    page.chunks_exact(8).take(COUNTERS_PER_PAGE).map(|c| u64_at(c, 0).min(COUNTER_MAX)).collect()
 }

@@ -10,7 +10,7 @@
 
 use super::{PageError, STALE_MEMBERS_MAX, SegmentRecord};
 use crate::MAX_SEGMENT_ROWS;
-use crate::bytes::{is_zero, put, u8_at, u16_at, u32_at, u64_at};
+use crate::bytes::{BEYOND_COUNT, are_counts, is_zero, put, u8_at, u16_at, u32_at, u64_at};
 use windrow_units::{BLOCK_SIZE, MAX_STREAMS, SegmentId, Seq, StreamId};
 
 const S_FILLED: usize = 8;
@@ -104,6 +104,9 @@ pub fn decode_segment(bytes: &[u8], segment: SegmentId, rows: u32) -> Result<Seg
         return Err(PageError::Malformed("an impossible list of stale members"));
     }
     let stale = listed.iter().filter(|member| **member != 0).fold(0u64, |mask, member| mask | 1 << (member - 1));
-    let last_checkpoint = u64_at(bytes, S_CHECKPOINT);
-    Ok(SegmentRecord { segment, stream, in_use: flags == 1, filled_rows, last_checkpoint, last_seq: Seq(u64_at(bytes, S_SEQ)), stale, starts })
+    let (last_checkpoint, last_seq) = (u64_at(bytes, S_CHECKPOINT), u64_at(bytes, S_SEQ));
+    if !are_counts([last_checkpoint, last_seq]) {
+        return Err(PageError::Malformed(BEYOND_COUNT));
+    }
+    Ok(SegmentRecord { segment, stream, in_use: flags == 1, filled_rows, last_checkpoint, last_seq: Seq(last_seq), stale, starts })
 }

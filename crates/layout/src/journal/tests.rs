@@ -46,6 +46,26 @@ fn encoded(kinds: &[u8], granule: u32) -> (RecordHeader, Vec<Entry>, Vec<u8>) {
     (header, entries, out)
 }
 
+#[test]
+fn numbers_that_have_no_next_one_are_refused() {
+    let spoilt: [fn(&mut RecordHeader); 5] = [
+        |_| {},
+        |h| h.epoch = Epoch(u64::MAX),
+        |h| h.seq = Seq(u64::MAX),
+        |h| h.durable = Order(u64::MAX),
+        |h| h.last = Order(u64::MAX),
+    ];
+    for (at, spoil) in spoilt.into_iter().enumerate() {
+        let mut table = TableWriter::new();
+        table.push(&Entry::Fill { volume: VolumeId(5), lba: Lba(0), birth: Order(100), state: FillState::Zero });
+        let mut header = header(100, 100);
+        spoil(&mut header);
+        let mut bytes = vec![0; packed_record_bytes(table.bytes().len(), 0, 0, 512)];
+        encode_record(&header, &table, std::iter::empty(), 512, &mut bytes);
+        assert_eq!(decode_record(&bytes, &POOL, 2, 4608, 512).is_ok(), at == 0, "{header:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(crate::test_config(200))]
 

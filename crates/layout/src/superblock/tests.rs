@@ -1,4 +1,5 @@
 use super::*;
+use crate::bytes::COUNTER_MAX;
 use crate::test_config;
 use proptest::prelude::*;
 use windrow_units::{Code, MAX_MEMBERS, Place, Shape};
@@ -47,8 +48,8 @@ fn full() -> Superblock {
         epoch: Epoch(i + 1),
         accepted_order: Order(i),
         covered_order: Order(i / 2),
-        next_order: Order(u64::MAX),
-        last_seq: [Seq(u64::MAX - i); MAX_STREAMS],
+        next_order: Order(COUNTER_MAX),
+        last_seq: [Seq(COUNTER_MAX - i); MAX_STREAMS],
     };
     Superblock {
         features: Features { compatible: 1 << 63, read_only: 1, incompatible: Features::JOURNAL },
@@ -56,9 +57,9 @@ fn full() -> Superblock {
         pool_name: "n".repeat(63),
         member: MemberId(63),
         member_uuid: uuid(63),
-        generation: Generation(u64::MAX),
+        generation: Generation(COUNTER_MAX),
         parent_hash: u64::MAX,
-        epoch: Epoch(u64::MAX),
+        epoch: Epoch(COUNTER_MAX),
         host: uuid(2000),
         state: PoolState::Active,
         redundancy: Redundancy::Double,
@@ -85,7 +86,7 @@ fn full() -> Superblock {
         journals: Journals {
             internal: JournalArea::fit(u64::MAX >> 1, 3, RESERVED_BYTES, JOURNAL_BYTES, 64 << 10, 4096),
             external: JournalArea::fit(1 << 63, 1, RESERVED_BYTES, 1 << 30, 256 << 10, 512).map(|area| JournalArea { power_safe: true, ..area }),
-            promised: Order(u64::MAX),
+            promised: Order(COUNTER_MAX),
         },
     }
 }
@@ -192,7 +193,7 @@ fn journal(superblock: &mut Superblock) -> &mut JournalArea {
 
 #[test]
 fn impossible_relations_are_refused() {
-    let wrong: [(&str, &Change<Superblock>); 22] = [
+    let wrong: [(&str, &Change<Superblock>); 30] = [
         ("no zone", &|s| s.zones.clear()),
         ("zones out of order", &|s| s.zones[1].first_segment -= 1),
         ("a zone off the grid", &|s| s.zones[40].start += 4096),
@@ -218,6 +219,14 @@ fn impossible_relations_are_refused() {
         ("orders used again", &|s| s.fences[3].next_order = s.fences[3].accepted_order),
         ("more in the log than there is", &|s| s.fences[3].covered_order = s.fences[3].accepted_order.next()),
         ("checkpoints out of order", &|s| s.checkpoints.swap(0, 1)),
+        ("a generation that has no next one", &|s| s.generation = Generation(u64::MAX)),
+        ("an epoch that has no next one", &|s| s.epoch = Epoch(u64::MAX)),
+        ("a promise beyond any order", &|s| s.journals.promised = Order(COUNTER_MAX + 1)),
+        ("a fence whose next order has no next one", &|s| s.fences[3].next_order = Order(u64::MAX)),
+        ("a fence behind a batch that has no next one", &|s| s.fences[3].last_seq[7] = Seq(u64::MAX)),
+        ("a checkpoint that has no next one", &|s| s.checkpoints[0].as_mut().expect("there are two").id = u64::MAX),
+        ("a checkpoint of an order that has no next one", &|s| s.checkpoints[1].as_mut().expect("there are two").order = Order(u64::MAX)),
+        ("a stream that goes on with a batch that has no next one", &|s| s.checkpoints[1].as_mut().expect("there are two").replay[6].seq = Seq(u64::MAX)),
         ("a stream that goes on behind any segment", &|s| s.checkpoints[1].as_mut().expect("there are two").replay[6].row = u32::MAX),
     ];
     for (what, change) in wrong {

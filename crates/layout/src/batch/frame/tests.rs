@@ -153,12 +153,15 @@ fn resign(head: &mut [u8], header: &BatchHeader) {
 fn impossible_numbers_are_refused_before_anything_is_allocated() {
     let mut header = header(&shape(6, 8), 0);
     let (head, ..) = encode(&mut header, &data_entries(20)).unwrap();
-    let fields: [(usize, &[u8]); 14] = [
+    let fields: [(usize, &[u8]); 17] = [
         (H_ROWS, &[0; 4]),
         (H_ROWS, &[0xff; 4]),
         (H_STREAM, &[MAX_STREAMS as u8]),
         (H_STREAM + 1, &[1]),
         (H_SEQ, &[0; 8]),
+        (H_SEQ, &[0xff; 8]),
+        (H_FLUSHED_THROUGH, &[0xff; 8]),
+        (H_FLUSHED_SEQ + 56, &[0xff; 8]),
         (H_SHAPE, &[0]),
         (H_SHAPE + 3, &[1]),
         (H_SHAPE + 8, &[0; 4]),

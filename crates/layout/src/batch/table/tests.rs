@@ -67,11 +67,11 @@ fn references_that_can_not_be_are_refused() {
 #[test]
 fn extreme_values_come_back() {
     let entries = vec![
-        Entry::Data { volume: VolumeId(u32::MAX), lba: Lba(u64::MAX), birth: Order(u64::MAX) },
+        Entry::Data { volume: VolumeId(u32::MAX), lba: Lba(u64::MAX), birth: Order(COUNTER_MAX) },
         Entry::Data { volume: VolumeId(1), lba: Lba(0), birth: Order(0) },
-        Entry::Move { volume: VolumeId(1), lba: Lba(1 << 63), birth: Order(1 << 63), from: Place((1 << 46) - 1) },
+        Entry::Move { volume: VolumeId(1), lba: Lba(1 << 63), birth: Order(1 << 61), from: Place((1 << 46) - 1) },
         Entry::Range { volume: VolumeId(1), lba: Lba(0), count: u64::MAX, order: Order(1), state: RangeState::Zero },
-        Entry::Covered { first: Order(u64::MAX - 1), count: 1 },
+        Entry::Covered { first: Order(COUNTER_MAX - 2), count: 2 },
         Entry::Page { object: u32::MAX, index: u32::MAX },
         Entry::Page { object: 0, index: 0 },
         Entry::Volume { volume: VolumeId(9), order: Order(3), change: VolumeChange::Create { name: "x".repeat(63), size_bytes: !4095 } },
@@ -79,6 +79,18 @@ fn extreme_values_come_back() {
     let mut table = TableWriter::new();
     entries.iter().for_each(|e| table.push(e));
     assert_eq!(read_all(table.bytes()).unwrap(), entries);
+}
+
+#[test]
+fn an_order_that_has_no_next_one_is_refused() {
+    for first in [COUNTER_MAX - 1, COUNTER_MAX, COUNTER_MAX + 1, u64::MAX - 2] {
+        for entry in [Entry::Data { volume: VolumeId(1), lba: Lba(0), birth: Order(first) }, Entry::Covered { first: Order(first), count: 2 }] {
+            let mut table = TableWriter::new();
+            table.push(&entry);
+            let last = first + if matches!(entry, Entry::Covered { .. }) { 2 } else { 0 };
+            assert_eq!(read_all(table.bytes()).is_ok(), last <= COUNTER_MAX, "{entry:?}");
+        }
+    }
 }
 
 #[test]
