@@ -297,3 +297,52 @@ fn a_device_of_another_history_is_told_of() {
     let mut machine = Machine::open(memory);
     assert_eq!(machine.byte(volume, 1), 3);
 }
+
+/// A trim that only the journal had took the last reference to the highest id there was; the start forgot that this id had ever been given, and a block that the journal had from before the trim got it.
+/// When the batch of that block was durable, that of the trim not, and the journal lost, the trimmed block should have been there as before, and referred to content of another life.
+#[test]
+fn an_id_that_only_the_journal_frees_goes_to_no_older_block() {
+    let content = |number: u64| {
+        let mut block = [0; 4096];
+        Numbers::of(number).fill(&mut block);
+        block
+    };
+    let put = |machine: &mut Machine, volume, lba: u64, number| {
+        machine.request(volume, Op::Write { offset: lba * 4096, data: Payload::copy_of(&content(number)), fua: false });
+    };
+    let mut machine = Machine::with_rows_and_device(Redundancy::Single, 4, 24, 8, 64);
+    let volume = machine.volume(8 << 20);
+    assert_eq!(machine.command(Control::VolumeDedup { volume, dedup: Dedup::Hash }), Some(Ok(ControlReply::Done)));
+    put(&mut machine, volume, 0, 1);
+    machine.settle();
+    machine.flush(volume);
+    pass(&mut machine, 20);
+    assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+    pass(&mut machine, 20);
+    let (before, _) = machine.engine.durable_orders();
+    let mut log = Vec::new();
+    for lba in 0..40 {
+        put(&mut machine, volume, 100 + lba, 10 + lba);
+        machine.request(volume, Op::Flush);
+        slowly(&mut machine, &mut log, 30, 0);
+    }
+    machine.request(volume, Op::Trim { offset: 0, length: 4096, fua: false });
+    machine.request(volume, Op::Flush);
+    slowly(&mut machine, &mut log, 30, 0);
+    let (in_log, promised) = machine.engine.durable_orders();
+    assert_eq!((in_log, promised.0), (before, before.0 + 41), "only the journal has it");
+    // A start has all of it. Its first batch becomes durable, the second one with the trim does not.
+    let mut machine = Machine::open(machine.memory);
+    log.clear();
+    slowly(&mut machine, &mut log, 30, 0);
+    assert!(log.len() > 4, "there are two batches");
+    log.drain(..4).for_each(|command| machine.carry_out(command));
+    let mut memory = machine.memory;
+    memory.present[4] = false;
+    let options = OpenOptions { discard_journal: true, ..Machine::options() };
+    let mut machine = Machine::open_with(memory, &options);
+    assert_eq!(machine.read(volume, 100 * 4096, 4096), content(10), "the first batch is there");
+    assert!(!machine.is_lost(volume, 0));
+    assert_eq!(machine.read(volume, 0, 4096), content(1), "and the trim is not");
+    assert_eq!(machine.engine.self_check(), Ok(()));
+}

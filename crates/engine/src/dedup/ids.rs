@@ -142,14 +142,19 @@ impl Ids {
         (slot != NO_SLOT).then_some(slot)
     }
 
+    /// All ids below `end` were given at some time (at a start).
+    pub(crate) fn were_given(&mut self, end: u64) {
+        let end = end as usize;
+        if end > self.records.len() {
+            self.make_room(end);
+            self.records.resize(end, UNUSED);
+        }
+    }
+
     /// A map has a reference to it (at a start).
     pub(crate) fn found(&mut self, id: Lba) {
-        let at = id.0 as usize;
-        if at >= self.records.len() {
-            self.make_room(at + 1);
-            self.records.resize(at + 1, UNUSED);
-        }
-        let record = &mut self.records[at];
+        self.were_given(id.0 + 1);
+        let record = &mut self.records[id.0 as usize];
         self.in_use += u64::from(record.references == 0);
         record.references = record.references.saturating_add(1);
     }

@@ -201,11 +201,24 @@ fn void_references_beyond(volumes: &mut Volumes, end: u64) -> Vec<Lba> {
     wrong
 }
 
+/// Behind the highest id below `most` that the map has content of.
+fn content_end(volumes: &Volumes, most: u64) -> u64 {
+    let Some(shared) = volumes.get(VolumeId::SHARED) else { return 0 };
+    let (mut next, mut end) = (0, 0);
+    while let Some(index) = shared.map.next_page(next, u64::from(u32::MAX)) {
+        next = index + 1;
+        let ids = index * MAP_PAGE_ENTRIES as u64..most.min(next * MAP_PAGE_ENTRIES as u64);
+        end = ids.rev().find(|id| shared.map.get(&volumes.arena, Lba(*id)) != MapEntry::HOLE).map_or(end, |id| id + 1);
+    }
+    end
+}
+
 /// Counts the references to shared content; content that nobody refers to becomes a hole. The maps show everything up to `applied`; what took the last
 /// reference may be in the journal only, so the place is not to be written again before all of it is in the log. Returns the ids whose content is
 /// missing, or is of another life: reads of them fail.
 pub(super) fn count_references(tables: &mut Tables, applied: Order) -> Vec<Lba> {
-    let mut wrong = void_references_beyond(&mut tables.volumes, ids_end(tables.zones.zones().iter()));
+    let end = ids_end(tables.zones.zones().iter());
+    let mut wrong = void_references_beyond(&mut tables.volumes, end);
     tables.volumes.count_used();
     let volumes = &mut tables.volumes;
     let mut ids = std::mem::take(&mut volumes.ids);
@@ -218,6 +231,8 @@ pub(super) fn count_references(tables: &mut Tables, applied: Order) -> Vec<Lba> 
             wrong.push(id);
         }
     }
+    // Content that nobody refers to any more was given, too: its id waits like any other that became free, however high it is.
+    ids.were_given(content_end(volumes, end));
     ids.settle(applied, |id| shared.map.get(&volumes.arena, id).life());
     let mut next = 0;
     while let Some((shared, arena)) = volumes.get_mut(VolumeId::SHARED)
