@@ -83,6 +83,11 @@ impl Journal {
         Self { rings, seq: resume.seq.next(), promised: resume.accepted, by_log, settle, left: settle, whole_from: settle, ..Self::default() }
     }
 
+    /// After a start that had records from devices which could not be flushed: what they brought is promised when the log has it.
+    pub(crate) fn promise_no_more_than(&mut self, covered: Order) {
+        self.promised = self.promised.min(covered);
+    }
+
     fn ring(&self) -> Option<&Ring> {
         self.rings.get(self.at)
     }

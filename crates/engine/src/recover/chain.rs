@@ -192,12 +192,23 @@ impl Chain {
 
     /// Of users: leaves out the batches at the end of which no order counts, as they lie behind the gap at which the log ends. Nothing in them lives, so the stream
     /// goes on in their place, and what is readmitted needs no more segments than it had before.
-    pub(super) fn drop_void(&mut self, superblock: &Superblock, covered: Order) {
+    fn drop_void(&mut self, superblock: &Superblock, covered: Order) {
         let is_void = |batch: &Taken| {
             let through = batches_through(superblock, batch.epoch).min(covered).0;
             !batch.orders.is_empty() && batch.orders.iter().all(|(first, _)| *first > through)
         };
-        while let Some(batch) = self.batches.pop_if(|batch| is_void(batch)) {
+        self.drop_last_while(is_void);
+    }
+
+    /// Of checkpoints: leaves out the batches behind the last page of `root`, the checkpoint that was loaded. They are of later ones that power cut off (or that can not be
+    /// read): nobody will ever ask for a page in them. If they were kept, each such crash would cost the segments that it had filled until a checkpoint gets through.
+    fn drop_rootless(&mut self, root: &CheckpointRoot) {
+        let last_page = root.flushed_seq[STREAM_CHECKPOINT];
+        self.drop_last_while(|batch| batch.seq > last_page);
+    }
+
+    fn drop_last_while(&mut self, is_left_out: impl Fn(&Taken) -> bool) {
+        while let Some(batch) = self.batches.pop_if(|batch| is_left_out(batch)) {
             self.next = StreamPosition { segment: batch.segment, row: batch.row, seq: batch.seq, next_segment: SegmentId::NONE };
         }
     }
@@ -238,10 +249,15 @@ impl Chains {
         self.list.iter()
     }
 
-    /// See [`Chain::drop_void`]. What the ends of chains mean must have been judged before.
-    pub(super) fn drop_void(&mut self, superblock: &Superblock, covered: Order) {
-        for chain in self.list.iter_mut().filter(|chain| is_user(chain.stream)) {
-            chain.drop_void(superblock, covered);
+    /// Leaves out batches at the ends of chains that bring nothing ([`Chain::drop_void`], [`Chain::drop_rootless`]), so that the streams go on in their place. What the ends mean
+    /// must have been judged before. Where the chain of checkpoints is broken it stays as it is (`stray.rs`).
+    pub(super) fn drop_idle(&mut self, superblock: &Superblock, root: &CheckpointRoot, covered: Order, checkpoint_broken: bool) {
+        for chain in &mut self.list {
+            if is_user(chain.stream) {
+                chain.drop_void(superblock, covered);
+            } else if chain.stream == STREAM_CHECKPOINT && !checkpoint_broken {
+                chain.drop_rootless(root);
+            }
         }
     }
 }

@@ -203,7 +203,7 @@ impl Engine {
         let online: Vec<bool> =
             superblock.members.iter().enumerate().map(|(m, r)| r.state == MemberState::Online && io.is_present(MemberId(m as u8))).collect();
         let mut reader = reader::Reader::new(io, &zones, codec, &buffers, online, superblock.pool);
-        reader.aside = aside;
+        reader.read_aside_of(aside, failing);
         let mut report = OpenReport { clean: superblock.state == PoolState::Exported, notes, ..Default::default() };
         watch(OpenPhase::Checkpoint);
         let (mut tables, loaded, root) = load::newest_checkpoint(&mut reader, &superblock, map_bytes_most, &mut report)?;
@@ -230,11 +230,15 @@ impl Engine {
             report.completed_batches += redundancy::complete(&mut reader, outcome.chains.iter().flat_map(|chain| &chain.batches), spent)?;
             report.completed_records += outcome.journal.complete(&mut reader, outcome.restart.covered, outcome.restart.accepted, spent)?;
             superblock.parent_hash = found.content_hash();
+            if options.force {
+                write_step(reader.io, &found, &mut superblock, &reader.online, &buffers, spent)?;
+            }
             tables.volumes.rewrite_table();
             plan = set_flags(&mut superblock, &mut tables, map_bytes_wanted, plan, &mut report);
             limits.map_bytes = limits.map_bytes.max(tables.volumes.arena.max_pages() * BLOCK_BYTES).min(map_bytes_wanted);
             raise_fence(&mut superblock, &outcome.restart, options.host, &root);
         }
+        let read_aside = if reader.reads_aside { reader.aside } else { 0 };
         let mut engine = build(superblock, tables, loaded, &outcome.restart, root.id, online, plan, limits, buffers, options.read_only);
         for stream in engine.streams.iter_mut().filter(|stream| ![STREAM_USER, STREAM_CLEANED, STREAM_CHECKPOINT].contains(&stream.id)) {
             // The older root that is kept need not name it.
@@ -247,6 +251,9 @@ impl Engine {
         }
         engine.restore_counters(&counters);
         engine.journal = crate::journal::Journal::new(&engine.superblock.journals, &outcome.journal.resume(outcome.restart.accepted));
+        if !options.read_only && !flush_aside(io, read_aside, spent) {
+            engine.journal.promise_no_more_than(outcome.restart.covered);
+        }
         report.notes.extend(engine.note_unfit_journals(io));
         engine.choose_journal();
         engine.readmit(outcome.readmitted)?;
@@ -287,6 +294,16 @@ impl Engine {
     }
 }
 
+/// Flushes the journal devices that were read although they are not in service: nobody else does, and the fence is about to call durable what they bear. False if one can not be.
+fn flush_aside(io: &mut dyn MemberIo, read: u64, spent: &mut [MemberStats]) -> bool {
+    let mut done = true;
+    for member in (0..MAX_MEMBERS as u8).map(MemberId).filter(|m| read >> m.0 & 1 == 1) {
+        done &= io.flush(member).is_ok();
+        spent[member.index()].flushes += 1;
+    }
+    done
+}
+
 /// Gives members in use whose superblock is one generation behind the one that was found.
 fn write_lagging(io: &mut dyn MemberIo, lagging: &[MemberId], found: &Superblock, buffers: &BufPool, spent: &mut [MemberStats]) -> Result<(), OpenError> {
     for member in lagging {
@@ -295,6 +312,37 @@ fn write_lagging(io: &mut dyn MemberIo, lagging: &[MemberId], found: &Superblock
         io.flush(*member)?;
         spent[member.index()].flushes += 1;
     }
+    Ok(())
+}
+
+/// A generation between the one that was found and that of the fence, of the same content: a start by force leaves two generations behind it before anything else is written. Members that
+/// are not there may have gone on without these, and have them on record as absent since up to two generations after the one that these bear now (`life::found`): with
+/// one generation more, a member that lagged by one would seem to have done nothing meanwhile.
+fn step_after(found: &Superblock) -> Superblock {
+    Superblock { generation: found.generation.next(), parent_hash: found.content_hash(), ..found.clone() }
+}
+
+/// Writes [`step_after`] to all before the fence goes to any, so that a start that is cut off leaves nobody more than one generation behind.
+fn write_step(
+    io: &mut dyn MemberIo,
+    found: &Superblock,
+    superblock: &mut Superblock,
+    online: &[bool],
+    buffers: &BufPool,
+    spent: &mut [MemberStats],
+) -> Result<(), OpenError> {
+    let step = step_after(found);
+    // Those that are taken back by this start are not yet: to them the step would say that they had gone on apart.
+    let members = (0..online.len() as u8).map(MemberId).filter(|m| online[m.index()]).collect::<Vec<_>>();
+    for member in &members {
+        io.write(*member, slot_offset(step.generation), &superblock_image(&step, *member, buffers))?;
+        spent[member.index()].written.superblock += SLOT_BYTES as u64;
+    }
+    for member in &members {
+        io.flush(*member)?;
+        spent[member.index()].flushes += 1;
+    }
+    (superblock.generation, superblock.parent_hash) = (step.generation, step.content_hash());
     Ok(())
 }
 

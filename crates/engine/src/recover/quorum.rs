@@ -140,7 +140,10 @@ pub(super) fn newest_without(io: &mut dyn MemberIo, options: &OpenOptions, faili
     }
     let here = found.iter().fold(failing, |mask, (member, _)| mask | 1 << member.0);
     check_quorum(&newest, &present, here, failing, options)?;
-    let aside = aside::readable(&newest, &slots, &present, failing);
+    // (What is remembered of one that is gone since does not make it readable.)
+    let is_gone = |member: &u8| !io.is_present(MemberId(*member));
+    let gone = (0..io.member_count() as u8).filter(is_gone).fold(0, |mask, member| mask | 1 << member);
+    let aside = aside::readable(&newest, &slots, &present, failing) & !gone;
     notes.extend(check_journal_devices(&newest, (&present, &found), aside, options)?);
     let as_found = newest.clone();
     let behind = |(member, s): &(MemberId, Superblock)| (s.generation < newest.generation && present[member.index()]).then_some(*member);

@@ -328,6 +328,12 @@ impl<'a> Reader<'a> {
         Some((segment, column, row))
     }
 
+    /// Journal devices that may be read although they are not in service. One that this very start has found `failing` was in service until now: what it promised is on record
+    /// nowhere else, so nobody would miss it, and it is read in any case.
+    pub(super) fn read_aside_of(&mut self, aside: u64, failing: u64) {
+        (self.aside, self.reads_aside) = (aside, aside & failing != 0);
+    }
+
     /// The first bytes of each copy of a chunk of the journal; `None` for one that can not be read.
     pub(super) fn journal_copies(&mut self, area: &JournalArea, chunk: u32, bytes: usize) -> Result<Vec<Option<Buf>>, MemberError> {
         let mut copies: Vec<Option<Buf>> = (0..area.copies).map(|_| None).collect();
@@ -342,7 +348,8 @@ impl<'a> Reader<'a> {
         for (mut item, copy) in items.into_iter().zip(names) {
             match item.result {
                 Ok(()) => copies[copy] = Some(item.buf),
-                Err(error) if fatal(&error) => return Err(error),
+                // (One that is gone would seem to have no records.)
+                Err(error) if fatal(&error) || error.kind == MemberErrorKind::Gone => return Err(error),
                 // A bad sector takes no more with it than its own block.
                 Err(_) if self.block_by_block(item.member, item.offset, &mut item.buf)? => copies[copy] = Some(item.buf),
                 Err(_) => {}

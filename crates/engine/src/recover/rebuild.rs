@@ -175,7 +175,7 @@ impl Engine {
         let online: Vec<bool> =
             superblock.members.iter().enumerate().map(|(m, r)| r.state == MemberState::Online && io.is_present(MemberId(m as u8))).collect();
         let mut reader = Reader::new(io, &zones, codec, &buffers, online.clone(), superblock.pool);
-        reader.aside = ruling.aside;
+        reader.read_aside_of(ruling.aside, failing);
         let found = scan(&mut reader, superblock, watch)?;
         let Ground { checkpoint, start, mut tables, former } = match without_checkpoint {
             true => Ground::bare(&reader, superblock, options.limits.map_bytes),

@@ -60,10 +60,12 @@ pub(super) fn replay(
     let covered = log.accepted;
     chains.durable.claim(superblock, superblock.epoch, &[Seq(0); MAX_STREAMS], superblock.journals.promised);
     let (mut journal, mut orders) = read_journal(reader, superblock, root, &log, &mut chains)?;
-    if orders.passed < chains.durable.through && reader.aside != 0 {
+    if orders.passed < chains.durable.through && reader.aside != 0 && !reader.reads_aside {
         // Something that was durable is not there: devices that have left may have it.
         reader.reads_aside = true;
         (journal, orders) = read_journal(reader, superblock, root, &log, &mut chains)?;
+    }
+    if reader.reads_aside {
         let which: Vec<String> = (0..64).filter(|m| reader.aside >> m & 1 == 1).map(|m| m.to_string()).collect();
         report.notes.push(format!("journal devices that are not in service were read ({}): the log had not got what they had promised", which.join(", ")));
     }
@@ -88,7 +90,7 @@ pub(super) fn replay(
     report.void_orders = void_orders(superblock, &chains, covered);
     // Only the checkpoint stream comes to here with damage. What lies behind it is in use: that stream goes on elsewhere.
     let checkpoint_broken = chains.damage(chains.of(STREAM_CHECKPOINT), passed).is_some();
-    chains.drop_void(superblock, covered);
+    chains.drop_idle(superblock, root, covered, checkpoint_broken);
     for chain in chains.iter() {
         let broken = checkpoint_broken && chain.stream == STREAM_CHECKPOINT;
         settle_segments(root.id, chain, broken, tables);
