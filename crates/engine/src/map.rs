@@ -244,12 +244,13 @@ impl VolumeMap {
         }
     }
 
-    /// Makes sure that the page exists. False if the arena's bound is reached.
+    /// Makes sure that the page exists; its index is one that a volume can have. None if the arena's bound is reached.
     #[must_use]
     pub fn ensure(&mut self, arena: &mut MapArena, volume: VolumeId, index: u64) -> Option<PageSlot> {
         if let Some(slot) = self.slot(index) {
             return Some(slot);
         }
+        debug_assert!(index < u64::from(FREE), "page {index} of volume {volume}");
         let slot = arena.allocate(volume, index as u32)?;
         let at = index as usize / NODE_PAGES;
         if at >= self.nodes.len() {

@@ -40,6 +40,8 @@ pub const MAP_PAGE_ENTRIES: usize = 256;
 pub const STALE_MEMBERS_MAX: usize = 4;
 /// Pointers in a leaf.
 pub const LEAF_POINTERS: usize = 256;
+/// Most leaves of an object: its pages are counted in 32 bits.
+pub const LEAVES_MAX: u32 = 1 << 24;
 
 /// Why a page is not what its pointer says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -80,6 +82,13 @@ pub struct LeafRecord {
     pub leaf: u32,
     /// Where it lies.
     pub pointer: PagePointer,
+}
+
+impl LeafRecord {
+    /// True if there can be such a leaf, so that whoever reads of it may reckon with its object and pages.
+    fn can_be(&self) -> bool {
+        self.object <= OBJECT_MAP + VolumeId::INDEX.0 && self.leaf < LEAVES_MAX
+    }
 }
 
 /// A page of the list.

@@ -16,10 +16,13 @@ pub mod journal;
 pub mod map_entry;
 pub mod superblock;
 
-use windrow_units::{Code, MAX_MEMBERS, Shape};
+use windrow_units::{BLOCK_BYTES, Code, MAX_MEMBERS, Shape};
 
 /// Most bytes of the name of a pool or volume. Names are UTF-8, not empty, and hold no NUL.
 pub const MAX_NAME_BYTES: usize = 63;
+
+/// Largest volume: 256 TiB, 2^36 blocks.
+pub const MAX_VOLUME_BYTES: u64 = 256 << 40;
 
 /// Most rows of a segment: the largest record of the segment table (32 bytes and a bit for each row) still fits in a page.
 pub const MAX_SEGMENT_ROWS: u32 = (4096 - 32) * 8;
@@ -30,6 +33,11 @@ pub const MAX_CHUNK_ROWS: u32 = 4096;
 /// True if a name can be stored.
 pub fn name_is_valid(name: &str) -> bool {
     bytes::name_fits(name)
+}
+
+/// True if a volume can have this size.
+fn size_can_be(size_bytes: u64) -> bool {
+    size_bytes.is_multiple_of(BLOCK_BYTES) && size_bytes <= MAX_VOLUME_BYTES
 }
 
 /// True if a shape is one that this format can hold: sane counts, whole chunks, and columns that agree with the code.

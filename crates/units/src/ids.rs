@@ -45,6 +45,11 @@ impl VolumeId {
     pub const SHARED: Self = Self(0);
     /// The volume of pages of the index of deduplication. Volumes of users are below it.
     pub const INDEX: Self = Self(0xff_ffff);
+
+    /// True if a volume of a user can have it.
+    pub fn is_of_user(self) -> bool {
+        Self::SHARED < self && self < Self::INDEX
+    }
 }
 
 number! {

@@ -11,6 +11,7 @@ use super::reader::Reader;
 use super::tables::apply_entry;
 use super::{OpenError, Tables};
 use crate::journal::Resume;
+use crate::limits::LBA_BITS;
 use crate::pending::BlockKey;
 use crate::{Engine, MemberStats};
 use std::collections::{BTreeMap, BTreeSet};
@@ -287,8 +288,7 @@ impl Found {
         // A block of a volume that is gone, or that has become smaller, is nothing but its order.
         for item in &mut list {
             let Readmitted::Block { key, order, .. } = item else { continue };
-            let there = tables.volumes.get(key.volume()).is_some_and(|v| v.record.state == windrow_layout::checkpoint::VolumeState::Active);
-            if !there || tables.volumes.get(key.volume()).is_some_and(|v| key.lba().0 >= v.blocks()) {
+            if tables.volumes.active(key.volume()).is_none_or(|v| key.lba().0 >= v.blocks()) {
                 *item = nothing(*order, *order);
             }
         }
@@ -314,6 +314,8 @@ impl Found {
             }
         };
         match &decoded.entry {
+            // (No volume has them, and as keys they would be blocks of others.)
+            Entry::Data { lba, .. } | Entry::Fill { lba, .. } if lba.0 >> LBA_BITS != 0 => list.push(nothing(first, last)),
             Entry::Data { volume, lba, .. } | Entry::Fill { volume, lba, .. } => {
                 let key = BlockKey::new(*volume, *lba);
                 if let Some(older) = newest.insert(key.0, list.len()) {

@@ -4,15 +4,17 @@ use super::pages::recovery_bytes;
 use super::reader::Reader;
 use super::{OpenError, Tables};
 use crate::checkpoint::Loaded;
+use crate::limits::{MAX_VOLUME_BYTES, MAX_VOLUMES};
 use crate::{OpenReport, segment, volume};
 use std::collections::BTreeMap;
 use windrow_layout::checkpoint::{
     LEAF_POINTERS, LeafRecord, MAP_PAGE_ENTRIES, OBJECT_COUNTERS, OBJECT_LIST, OBJECT_MAP, OBJECT_SEGMENTS, OBJECT_VOLUMES, PagePointer, SegmentTableGeometry,
     VOLUMES_PER_PAGE, decode_counters, decode_leaf, decode_list, decode_map_page, decode_segment, decode_volumes,
 };
+use windrow_layout::index_page::INDEX_PAGES_MAX;
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::{CheckpointRoot, Superblock};
-use windrow_units::{SegmentId, VolumeId};
+use windrow_units::{BLOCK_BYTES, SegmentId, VolumeId, ZoneMap};
 
 /// Pages read in one go.
 const PAGES_AT_ONCE: usize = 4096;
@@ -66,28 +68,69 @@ fn load(
     }
     let records = leaf_records(reader, root, &mut loaded)?;
     let leaves: Vec<PagePointer> = records.iter().map(|r| r.pointer).collect();
+    // Object, index and pointer of the pages of maps.
     let mut maps: Vec<(u32, u64, PagePointer)> = Vec::new();
-    let mut small: BTreeMap<u32, Vec<PagePointer>> = BTreeMap::new();
+    // Index and pointer of those of each table.
+    let mut small: BTreeMap<u32, Vec<(u64, PagePointer)>> = BTreeMap::new();
     for (record, page) in records.iter().zip(reader.pages(&leaves)?) {
         let page = page.ok_or_else(|| damage(format!("leaf {} of object {} of checkpoint {} can not be read", record.leaf, record.object, root.id)))?;
-        loaded.leaves.insert((record.object, record.leaf), record.pointer);
-        for (i, pointer) in decode_leaf(&page).into_iter().enumerate() {
-            let index = u64::from(record.leaf) * LEAF_POINTERS as u64 + i as u64;
-            if record.object >= OBJECT_MAP {
-                if pointer.present {
-                    maps.push((record.object, index, pointer));
-                }
+        if loaded.leaves.insert((record.object, record.leaf), record.pointer).is_some() {
+            return Err(damage(format!("leaf {} of object {} of checkpoint {} is there twice", record.leaf, record.object, root.id)));
+        }
+        let first = u64::from(record.leaf) * LEAF_POINTERS as u64;
+        for (index, pointer) in (first..).zip(decode_leaf(&page)).filter(|(_, pointer)| pointer.present) {
+            if record.object < OBJECT_MAP {
+                small.entry(record.object).or_default().push((index, pointer));
+            } else if index < map_pages(VolumeId(record.object - OBJECT_MAP)) {
+                maps.push((record.object, index, pointer));
             } else {
-                let table = small.entry(record.object).or_default();
-                table.resize(table.len().max(index as usize + 1), PagePointer::default());
-                table[index as usize] = pointer;
+                return Err(beyond(record.object, index, root));
             }
         }
     }
-    load_tables(reader, &small, &mut tables, root)?;
+    for (object, pages) in small {
+        loaded.tables.insert(object, table_of(object, &pages, &tables.zones, root)?);
+    }
+    load_tables(reader, &loaded.tables, &mut tables, root)?;
     load_maps(reader, &maps, &mut tables, map_bytes, root, report)?;
-    loaded.tables = small;
     Ok((tables, loaded))
+}
+
+fn beyond(object: u32, index: u64, root: &CheckpointRoot) -> OpenError {
+    damage(format!("checkpoint {} has a page {index} of object {object}, which can not be", root.id))
+}
+
+/// Pages that the map of a volume can have, whatever its size was when they were written.
+fn map_pages(volume: VolumeId) -> u64 {
+    let blocks = match volume {
+        VolumeId::SHARED => u64::from(u32::MAX),
+        VolumeId::INDEX => INDEX_PAGES_MAX,
+        _ => MAX_VOLUME_BYTES / BLOCK_BYTES,
+    };
+    blocks.div_ceil(MAP_PAGE_ENTRIES as u64)
+}
+
+/// The pages of a table, by index. No index is believed that makes it larger than it can be; more pages than that there are only if they are there without a gap
+/// (volumes that were deleted keep their places in a replay, so there may be more places than volumes).
+fn table_of(object: u32, pages: &[(u64, PagePointer)], zones: &ZoneMap, root: &CheckpointRoot) -> Result<Vec<PagePointer>, OpenError> {
+    let usual = match object {
+        OBJECT_VOLUMES => MAX_VOLUMES.div_ceil(VOLUMES_PER_PAGE),
+        OBJECT_SEGMENTS => table_geometry(zones).pages(zones.segment_count()) as usize,
+        OBJECT_COUNTERS => 1,
+        _ => return Err(damage(format!("checkpoint {} has pages of object {object}, which does not exist", root.id))),
+    };
+    let most = usual.max(pages.len());
+    let mut table = Vec::new();
+    for (index, pointer) in pages {
+        let at = usize::try_from(*index).ok().filter(|at| *at < most).ok_or_else(|| beyond(object, *index, root))?;
+        table.resize(table.len().max(at + 1), PagePointer::default());
+        table[at] = *pointer;
+    }
+    Ok(table)
+}
+
+fn table_geometry(zones: &ZoneMap) -> SegmentTableGeometry {
+    SegmentTableGeometry::new(zones.zones().iter().map(|z| z.shape.rows).max().unwrap_or(64))
 }
 
 /// Walks the chain of top pages and the list pages they name.
@@ -95,7 +138,7 @@ fn leaf_records(reader: &mut Reader<'_>, root: &CheckpointRoot, loaded: &mut Loa
     let mut tops = Vec::new();
     let mut next = root.list;
     while next.present {
-        if tops.len() as u32 > root.list_pages {
+        if tops.len() as u32 > root.list_pages || loaded.list.contains(&next) {
             return Err(damage(format!("the list of checkpoint {} does not end", root.id)));
         }
         loaded.list.push(next);
@@ -117,8 +160,7 @@ fn leaf_records(reader: &mut Reader<'_>, root: &CheckpointRoot, loaded: &mut Loa
 }
 
 fn load_tables(reader: &mut Reader<'_>, small: &BTreeMap<u32, Vec<PagePointer>>, tables: &mut Tables, root: &CheckpointRoot) -> Result<(), OpenError> {
-    let max_rows = tables.zones.zones().iter().map(|z| z.shape.rows).max().unwrap_or(64);
-    let geometry = SegmentTableGeometry::new(max_rows);
+    let geometry = table_geometry(&tables.zones);
     for object in [OBJECT_VOLUMES, OBJECT_SEGMENTS] {
         let pointers = small.get(&object).map_or(&[][..], |p| &p[..]);
         let pages = reader.pages(pointers)?;
@@ -130,9 +172,11 @@ fn load_tables(reader: &mut Reader<'_>, small: &BTreeMap<u32, Vec<PagePointer>>,
             };
             if object == OBJECT_VOLUMES {
                 for (slot, record) in decode_volumes(&page).map_err(|e| damage(e.to_string()))?.into_iter().enumerate() {
-                    if let Some(record) = record {
-                        tables.volumes.put(index * VOLUMES_PER_PAGE + slot, record);
+                    let Some(record) = record else { continue };
+                    if tables.volumes.get(record.id).is_some() {
+                        return Err(damage(format!("checkpoint {} has two records of volume {}", root.id, record.id)));
                     }
+                    tables.volumes.put(index * VOLUMES_PER_PAGE + slot, record);
                 }
             } else {
                 load_segments(&page, index as u32, &geometry, tables)?;
@@ -144,7 +188,7 @@ fn load_tables(reader: &mut Reader<'_>, small: &BTreeMap<u32, Vec<PagePointer>>,
 
 fn load_segments(page: &[u8], index: u32, geometry: &SegmentTableGeometry, tables: &mut Tables) -> Result<(), OpenError> {
     for i in 0..geometry.per_page {
-        let id = SegmentId(index * geometry.per_page as u32 + i as u32);
+        let id = SegmentId(index.saturating_mul(geometry.per_page as u32).saturating_add(i as u32));
         if !tables.zones.contains(id) {
             // Of a layout that is gone, or behind the last one.
             continue;

@@ -33,7 +33,7 @@ fn set_block(tables: &mut Tables, volume: VolumeId, lba: Lba, entry: MapEntry) -
     }
     // A volume that is not in the table any more was deleted later, and its delete is in the checkpoint.
     let Some((v, arena)) = tables.volumes.get_mut(volume) else { return Ok(()) };
-    if lba.0 >= v.blocks() && entry.is_data() {
+    if lba.0 >= v.blocks() {
         // The table's image is newer than this entry and has the volume smaller: the shrink comes later in the replay.
         return Ok(());
     }
@@ -47,8 +47,17 @@ fn set_block(tables: &mut Tables, volume: VolumeId, lba: Lba, entry: MapEntry) -
     Ok(())
 }
 
+/// Behind the last block of a volume that an entry without payload may need a page for: with the shrink of a volume that the table's image has smaller the others go again.
+fn blocks_end(tables: &Tables, volume: VolumeId) -> u64 {
+    match volume {
+        VolumeId::SHARED => ids_end(tables.zones.zones().iter()),
+        _ => tables.volumes.get(volume).map_or(0, Volume::blocks),
+    }
+}
+
 fn set_range(tables: &mut Tables, volume: VolumeId, first: Lba, end: u64, state: RangeState) -> Result<(), OpenError> {
     let page = MAP_PAGE_ENTRIES as u64;
+    let end = if state == RangeState::Zero { end.min(blocks_end(tables, volume)) } else { end };
     let mut at = first.0;
     while at < end {
         let Some((v, arena)) = tables.volumes.get_mut(volume) else { return Ok(()) };
@@ -319,14 +328,43 @@ mod tests {
     use super::*;
     use windrow_units::{PlaceCodec, Redundancy, ZoneMap};
 
+    fn no_pool() -> Tables {
+        let shape = Redundancy::None.shape(2, 256, 128).expect("a shape");
+        let zones = ZoneMap::new(vec![Zone { members: 0b11, start: 1 << 20, first_segment: 0, segments: 4, shape, layout: 0 }]);
+        let segments = crate::segment::Segments::new(&zones, windrow_policy::select::Rule::Greedy);
+        Tables { zones, codec: PlaceCodec::for_segment_blocks(512), segments, volumes: Volumes::new(1 << 20) }
+    }
+
+    /// Directories were made as large as the block's number, and a range of zeroes was gone through page by page, whatever the volume's size.
+    #[test]
+    fn what_lies_behind_a_volume_gets_no_pages() {
+        let mut tables = no_pool();
+        let volume = VolumeId(1);
+        tables.volumes.add(VolumeRecord::new(volume, 4 << 20, "v".into()));
+        for (lba, entry) in
+            [(1023, MapEntry::ONES), (1024, MapEntry::ONES), (1 << 50, MapEntry::ZERO), (u64::MAX, MapEntry::ONES)].map(|(lba, entry)| (Lba(lba), entry))
+        {
+            set_block(&mut tables, volume, lba, entry).expect("set");
+            set_block(&mut tables, VolumeId::SHARED, Lba(lba.0.max(1 << 36)), entry).expect("set");
+        }
+        assert_eq!(tables.volumes.arena.used_pages(), 1);
+        for (volume, first) in [(volume, 700), (VolumeId::SHARED, 1 << 36), (VolumeId(7), 0), (volume, u64::MAX - 1)] {
+            set_range(&mut tables, volume, Lba(first), first.saturating_add(1 << 60), RangeState::Zero).expect("zeroed");
+        }
+        assert_eq!(tables.volumes.arena.used_pages(), 2);
+        let get = |lba| tables.volumes.get(volume).map(|v| v.map.get(&tables.volumes.arena, Lba(lba)));
+        assert_eq!([699, 700, 1023, 1024].map(get), [MapEntry::HOLE, MapEntry::ZERO, MapEntry::ZERO, MapEntry::HOLE].map(Some));
+        for first in [0, u64::MAX - 1] {
+            set_range(&mut tables, volume, Lba(first), u64::MAX, RangeState::Hole).expect("trimmed");
+        }
+        assert_eq!(tables.volumes.get(volume).map(|v| v.map.get(&tables.volumes.arena, Lba(700))), Some(MapEntry::HOLE));
+    }
+
     /// The image of the segment table was made with two batches sealed that never arrived, at rows 70 and 80. After a crash a longer one was written at row 70; after another
     /// crash behind the same checkpoint it ended at row 80, and what lay in it was looked for where it is not.
     #[test]
     fn batches_that_never_arrived_do_not_split_those_that_did() {
-        let shape = Redundancy::None.shape(2, 256, 128).expect("a shape");
-        let zones = ZoneMap::new(vec![Zone { members: 0b11, start: 1 << 20, first_segment: 0, segments: 4, shape, layout: 0 }]);
-        let segments = crate::segment::Segments::new(&zones, windrow_policy::select::Rule::Greedy);
-        let mut tables = Tables { zones, codec: PlaceCodec::for_segment_blocks(512), segments, volumes: Volumes::new(1 << 20) };
+        let mut tables = no_pool();
         let segment = tables.segments.get_mut(SegmentId(0));
         [0, 60, 64, 70, 80, 190].into_iter().for_each(|row: u32| segment.starts[row as usize / 64] |= 1 << (row % 64));
         segment.filled_rows = 200;

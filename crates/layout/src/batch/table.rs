@@ -15,9 +15,9 @@
 
 use super::plan::{BatchPlan, packed_fits, plan_batch, plan_packed};
 use super::{BatchError, Entry, FillState, RangeState, VolumeChange};
-use crate::MAX_NAME_BYTES;
 use crate::bytes::{BEYOND_COUNT, COUNTER_MAX};
 use crate::checkpoint::{Compression, Dedup, SyncMode};
+use crate::{MAX_NAME_BYTES, size_can_be};
 use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Order, Place, Shape, VolumeId};
 
 /// More than the longest entry needs (tag, volume, order and a creation: at most 91 bytes). A power of two, so that the
@@ -137,6 +137,7 @@ impl Pen<'_> {
         let changed = volume != context.volume;
         self.byte(kind | u8::from(changed) << 4 | short << ORDER_SHIFT);
         if changed {
+            debug_assert!(volume <= VolumeId::INDEX, "an entry of volume {volume}");
             self.varint(u64::from(volume.0));
             context.volume = volume;
         }
@@ -164,7 +165,7 @@ impl TableWriter {
     /// Adds an entry.
     ///
     /// # Panics
-    /// If the entry could not be decoded again: an empty or overflowing range, a name or size that breaks the format's rules.
+    /// If the entry could not be decoded again: an empty or overflowing range, an operation, a name or a size that breaks the format's rules.
     #[inline]
     pub fn push(&mut self, entry: &Entry) {
         if self.room.len() - self.used < ENTRY_ROOM {
@@ -328,6 +329,7 @@ fn push_rare(pen: &mut Pen<'_>, context: &mut Context, entry: &Entry) {
             pen.varint(*count);
         }
         Entry::Volume { volume, order, change } => {
+            assert!(volume.is_of_user(), "an operation on volume {volume}");
             pen.begin(context, KIND_VOLUME, *volume, *order);
             push_change(pen, change);
         }
@@ -360,13 +362,13 @@ fn push_rare(pen: &mut Pen<'_>, context: &mut Context, entry: &Entry) {
 fn push_change(pen: &mut Pen<'_>, change: &VolumeChange) {
     match change {
         VolumeChange::Create { name, size_bytes } => {
-            assert!(crate::name_is_valid(name) && size_bytes % BLOCK_BYTES == 0, "creation of a volume of {size_bytes} bytes");
+            assert!(crate::name_is_valid(name) && size_can_be(*size_bytes), "creation of a volume of {size_bytes} bytes");
             pen.byte(CHANGE_CREATE);
             pen.text(name);
             pen.varint(size_bytes / BLOCK_BYTES);
         }
         VolumeChange::Resize { size_bytes } => {
-            assert!(size_bytes % BLOCK_BYTES == 0, "resize to {size_bytes} bytes");
+            assert!(size_can_be(*size_bytes), "resize to {size_bytes} bytes");
             pen.byte(CHANGE_RESIZE);
             pen.varint(size_bytes / BLOCK_BYTES);
         }
@@ -441,7 +443,8 @@ impl<'a> TableReader<'a> {
     }
 
     fn size_bytes(&mut self) -> Result<u64, BatchError> {
-        self.varint()?.checked_mul(BLOCK_BYTES).ok_or(BatchError::Malformed("a volume size of more than 64 bits"))
+        let size = self.varint()?.checked_mul(BLOCK_BYTES).filter(|size| size_can_be(*size));
+        size.ok_or(BatchError::Malformed("a size that no volume can have"))
     }
 
     #[inline]
@@ -467,8 +470,8 @@ impl<'a> TableReader<'a> {
     fn volume(&mut self, tag: u8) -> Result<VolumeId, BatchError> {
         if tag & VOLUME_BIT != 0 {
             let volume = VolumeId(self.number()?);
-            if volume == self.context.volume {
-                return Err(BatchError::Malformed("a volume that was named without need"));
+            if volume == self.context.volume || volume > VolumeId::INDEX {
+                return Err(BatchError::Malformed("a volume that was named without need, or that can not be"));
             }
             self.context.volume = volume;
         }
@@ -532,6 +535,7 @@ impl<'a> TableReader<'a> {
             KIND_FILL_ONES => Entry::Fill { volume, lba: self.lba()?, birth: order, state: FillState::Ones },
             KIND_RANGE_HOLE => self.range(volume, order, RangeState::Hole)?,
             KIND_RANGE_ZERO => self.range(volume, order, RangeState::Zero)?,
+            KIND_VOLUME if !volume.is_of_user() => return Err(BatchError::Malformed("an operation on a volume that is no user's")),
             KIND_VOLUME => Entry::Volume { volume, order, change: self.change()? },
             KIND_COVERED => self.covered(tag, order)?,
             KIND_REFERENCE => self.reference(volume, order)?,

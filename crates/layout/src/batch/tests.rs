@@ -52,13 +52,13 @@ fn number() -> impl Strategy<Value = u64> {
 }
 
 pub(super) fn any_entry() -> impl Strategy<Value = Entry> {
-    let user = || prop_oneof![4 => 1u32..3, 1 => 1u32..].prop_map(VolumeId);
-    let volume = || prop_oneof![4 => user(), 1 => Just(VolumeId::SHARED)];
+    let user = || prop_oneof![4 => 1u32..3, 1 => 1u32..VolumeId::INDEX.0].prop_map(VolumeId);
+    let volume = || prop_oneof![8 => user(), 2 => Just(VolumeId::SHARED), 1 => Just(VolumeId::INDEX)];
     let lba = || number().prop_map(Lba);
     let order = || number().prop_map(|order| Order(order % (COUNTER_MAX + 1)));
     let fill = prop_oneof![Just(FillState::Zero), Just(FillState::Ones)];
     let range = prop_oneof![Just(RangeState::Hole), Just(RangeState::Zero)];
-    let size = || (0u64..1 << 40).prop_map(|blocks| blocks * 4096);
+    let size = || (0u64..=1 << 36).prop_map(|blocks| blocks * 4096);
     let change = prop_oneof![
         ("[a-zA-Z0-9._ é-]{1,20}", size()).prop_map(|(name, size_bytes)| VolumeChange::Create { name, size_bytes }),
         size().prop_map(|size_bytes| VolumeChange::Resize { size_bytes }),
@@ -77,7 +77,7 @@ pub(super) fn any_entry() -> impl Strategy<Value = Entry> {
             let count = count.clamp(1, (u64::MAX - lba.0).max(1));
             Entry::Range { volume, lba: Lba(lba.0.min(u64::MAX - count)), count, order, state }
         }),
-        1 => (volume(), order(), change).prop_map(|(volume, order, change)| Entry::Volume { volume, order, change }),
+        1 => (user(), order(), change).prop_map(|(volume, order, change)| Entry::Volume { volume, order, change }),
         1 => (order(), number()).prop_map(|(first, count)| {
             let count = count.clamp(1, (COUNTER_MAX - first.0).max(1));
             Entry::Covered { first: first.min(Order(COUNTER_MAX - count)), count }

@@ -82,9 +82,10 @@ pub fn decode_leaf(page: &[u8]) -> Vec<PagePointer> {
 /// Writes a page of the list.
 ///
 /// # Panics
-/// If it has more than [`LIST_RECORDS`] records or `page` is not 4096 bytes.
+/// If it has more than [`LIST_RECORDS`] records, one of a leaf that can not be, or `page` is not 4096 bytes.
 pub fn encode_list(list: &ListPage, page: &mut [u8]) {
     assert!(list.records.len() <= LIST_RECORDS && page.len() == BLOCK_SIZE, "a list page of {} records", list.records.len());
+    assert!(list.records.iter().all(LeafRecord::can_be), "a list page of leaves that can not be");
     page.fill(0);
     put(page, 0, &LIST_MAGIC);
     put(page, L_CHECKPOINT, &list.checkpoint.to_le_bytes());
@@ -112,7 +113,11 @@ pub fn decode_list(page: &[u8]) -> Result<ListPage, PageError> {
     }
     let records = page[L_RECORDS..].chunks_exact(RECORD_BYTES).take(count);
     let records = records.map(|r| LeafRecord { object: u32_at(r, 0), leaf: u32_at(r, 4), pointer: pointer_at(r, 8) });
-    Ok(ListPage { checkpoint: u64_at(page, L_CHECKPOINT), previous: pointer_at(page, L_PREVIOUS), records: records.collect() })
+    let records: Vec<LeafRecord> = records.collect();
+    if !records.iter().all(LeafRecord::can_be) {
+        return Err(PageError::Malformed("a leaf of an object or of pages that can not be"));
+    }
+    Ok(ListPage { checkpoint: u64_at(page, L_CHECKPOINT), previous: pointer_at(page, L_PREVIOUS), records })
 }
 
 /// Writes a page of the map: at most 256 entries; the rest of the page becomes holes.

@@ -15,7 +15,7 @@ fn any_volume() -> impl Strategy<Value = VolumeRecord> {
     let state = prop_oneof![Just(VolumeState::Active), Just(VolumeState::Deleting)];
     let sync = prop_oneof![Just(SyncMode::Standard), Just(SyncMode::Always), Just(SyncMode::Disabled)];
     let dedup = prop_oneof![Just(Dedup::Off), Just(Dedup::Verify), Just(Dedup::Hash)];
-    let parts = (1u32.., state, any::<bool>(), sync, dedup, 0u64..1 << 50, "[a-zé0-9-]{1,30}");
+    let parts = (1u32..VolumeId::INDEX.0, state, any::<bool>(), sync, dedup, 0u64..=1 << 36, "[a-zé0-9-]{1,30}");
     parts.prop_map(|(id, state, read_only, sync, dedup, blocks, name)| VolumeRecord {
         state,
         read_only,
@@ -83,10 +83,28 @@ fn impossible_volumes_are_refused() {
     let mut page = [0; 4096];
     encode_volumes(&[None, Some(volume.clone())], &mut page);
     assert_eq!(decode_volumes(&page).unwrap()[1], Some(volume));
-    for (at, value) in [(128, 0), (132, 3), (133, 6), (133, 8), (136, 1), (144, 0), (144, 0xff), (207, b'x')] {
+    for (at, value) in [(128, 0), (131, 1), (132, 3), (133, 6), (133, 8), (136, 1), (142, 1), (143, 1), (144, 0), (144, 0xff), (207, b'x')] {
         let mut wrong = page;
         wrong[at] = value;
         assert!(decode_volumes(&wrong).is_err(), "byte {at}");
+    }
+    let last = VolumeRecord::new(VolumeId(VolumeId::INDEX.0 - 1), crate::MAX_VOLUME_BYTES, "last".into());
+    encode_volumes(&[Some(last.clone())], &mut page);
+    assert_eq!(decode_volumes(&page).unwrap()[0], Some(last));
+    page[..4].copy_from_slice(&VolumeId::INDEX.0.to_le_bytes());
+    assert!(decode_volumes(&page).is_err(), "the volume of the index");
+}
+
+#[test]
+fn leaves_that_can_not_be_are_refused() {
+    let last = LeafRecord { object: OBJECT_MAP + VolumeId::INDEX.0, leaf: LEAVES_MAX - 1, pointer: PagePointer::to(Place(9), 1, 2, 3) };
+    let mut page = [0; 4096];
+    encode_list(&ListPage { checkpoint: 1, previous: PagePointer::default(), records: vec![last] }, &mut page);
+    assert_eq!(decode_list(&page).unwrap().records, [last]);
+    for (at, value) in [(64, last.object + 1), (64, u32::MAX), (68, LEAVES_MAX), (68, u32::MAX)] {
+        let mut wrong = page;
+        wrong[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        assert!(matches!(decode_list(&wrong), Err(PageError::Malformed(_))), "{value} at {at}");
     }
 }
 
@@ -104,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn lists_come_back(checkpoint in any::<u64>(), previous in any_pointer(), records in prop::collection::vec((any::<u32>(), any::<u32>(), any_pointer()), 0..=LIST_RECORDS)) {
+    fn lists_come_back(checkpoint in any::<u64>(), previous in any_pointer(), records in prop::collection::vec((0..=OBJECT_MAP + VolumeId::INDEX.0, 0..LEAVES_MAX, any_pointer()), 0..=LIST_RECORDS)) {
         let records = records.into_iter().map(|(object, leaf, pointer)| LeafRecord { object, leaf, pointer }).collect();
         let list = ListPage { checkpoint, previous, records };
         let mut page = [0xee; 4096];

@@ -8,7 +8,8 @@
 
 use super::{Compression, Dedup, PageError, SyncMode, VolumeRecord, VolumeState};
 use crate::bytes::{name_at, put, put_name, u8_at, u32_at, u64_at};
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, VolumeId};
+use crate::size_can_be;
+use windrow_units::{BLOCK_SIZE, VolumeId};
 
 /// Bytes of a volume record.
 pub const VOLUME_RECORD_BYTES: usize = 128;
@@ -28,7 +29,7 @@ pub fn encode_volumes(slots: &[Option<VolumeRecord>], page: &mut [u8]) {
     page.fill(0);
     for (out, slot) in page.chunks_exact_mut(VOLUME_RECORD_BYTES).zip(slots) {
         let Some(volume) = slot else { continue };
-        assert!(volume.id.0 != 0 && volume.size_bytes % BLOCK_BYTES == 0, "volume {} of {} bytes", volume.id, volume.size_bytes);
+        assert!(volume.id.is_of_user() && size_can_be(volume.size_bytes), "volume {} of {} bytes", volume.id, volume.size_bytes);
         let state = match volume.state {
             VolumeState::Active => 1,
             VolumeState::Deleting => 2,
@@ -55,8 +56,8 @@ fn decode_volume(record: &[u8]) -> Result<Option<VolumeRecord>, PageError> {
     }
     let id = VolumeId(u32_at(record, 0));
     let size_bytes = u64_at(record, V_SIZE);
-    if id.0 == 0 || !size_bytes.is_multiple_of(BLOCK_BYTES) {
-        return Err(PageError::Malformed("a volume without id, or whose size is not whole blocks"));
+    if !id.is_of_user() || !size_can_be(size_bytes) {
+        return Err(PageError::Malformed("a volume whose id no user's volume can have, or whose size none can"));
     }
     let state = match u8_at(record, 4) {
         1 => VolumeState::Active,

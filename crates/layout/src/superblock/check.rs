@@ -4,7 +4,7 @@ use super::codec::malformed;
 use super::*;
 use crate::MAX_SEGMENT_ROWS;
 use crate::bytes::{BEYOND_COUNT, are_counts};
-use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Place};
+use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, Place, VolumeId};
 
 impl Superblock {
     /// See the module.
@@ -35,6 +35,9 @@ impl Superblock {
         }
         if self.checkpoints.iter().flatten().flat_map(|root| &root.replay).any(|position| position.row > MAX_SEGMENT_ROWS) {
             return malformed("a stream that goes on behind the end of any segment");
+        }
+        if self.checkpoints.iter().flatten().any(|root| root.last_volume >= VolumeId::INDEX.0) {
+            return malformed("a volume behind the last one that there can be");
         }
         if !self.counts() {
             return malformed(BEYOND_COUNT);

@@ -2,7 +2,7 @@ use super::*;
 use crate::bytes::COUNTER_MAX;
 use crate::test_config;
 use proptest::prelude::*;
-use windrow_units::{Code, MAX_MEMBERS, Place, Shape};
+use windrow_units::{Code, MAX_MEMBERS, Place, Shape, VolumeId};
 
 /// A way to spoil a value.
 type Change<T> = dyn Fn(&mut T);
@@ -24,7 +24,7 @@ fn root(id: u64) -> CheckpointRoot {
         flushed_through: Order(id * 999),
         list: PagePointer::to(Place(77), 0xdead_beef, 3, 5),
         list_pages: 3,
-        last_volume: 9,
+        last_volume: VolumeId::INDEX.0 - 1,
     }
 }
 
@@ -193,7 +193,7 @@ fn journal(superblock: &mut Superblock) -> &mut JournalArea {
 
 #[test]
 fn impossible_relations_are_refused() {
-    let wrong: [(&str, &Change<Superblock>); 30] = [
+    let wrong: [(&str, &Change<Superblock>); 32] = [
         ("no zone", &|s| s.zones.clear()),
         ("zones out of order", &|s| s.zones[1].first_segment -= 1),
         ("a zone off the grid", &|s| s.zones[40].start += 4096),
@@ -227,6 +227,8 @@ fn impossible_relations_are_refused() {
         ("a checkpoint that has no next one", &|s| s.checkpoints[0].as_mut().expect("there are two").id = u64::MAX),
         ("a checkpoint of an order that has no next one", &|s| s.checkpoints[1].as_mut().expect("there are two").order = Order(u64::MAX)),
         ("a stream that goes on with a batch that has no next one", &|s| s.checkpoints[1].as_mut().expect("there are two").replay[6].seq = Seq(u64::MAX)),
+        ("a volume that has no next one", &|s| s.checkpoints[0].as_mut().expect("there are two").last_volume = u32::MAX),
+        ("a volume of the number of the index's", &|s| s.checkpoints[1].as_mut().expect("there are two").last_volume = VolumeId::INDEX.0),
         ("a stream that goes on behind any segment", &|s| s.checkpoints[1].as_mut().expect("there are two").replay[6].row = u32::MAX),
     ];
     for (what, change) in wrong {

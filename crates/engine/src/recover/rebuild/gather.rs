@@ -13,11 +13,12 @@ use super::super::chain::Taken;
 use super::super::journal::Readmitted;
 use super::super::reader::Reader;
 use super::super::replay::shown;
+use super::super::tables::ids_end;
 use super::super::{OpenError, Tables};
 use super::base::Start;
 use super::scan::Scan;
 use super::{LOST_LISTED, RebuildPhase, RebuildProgress};
-use crate::limits::{CLEANED_STREAMS, LBA_BITS, STREAM_CHECKPOINT, USER_STREAMS};
+use crate::limits::{CLEANED_STREAMS, LBA_BITS, MAX_VOLUME_BYTES, STREAM_CHECKPOINT, USER_STREAMS};
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{Compression, Dedup, MAP_PAGE_ENTRIES, OBJECT_VOLUMES, PagePointer, SyncMode, VolumeRecord, VolumeState, decode_volumes};
@@ -75,6 +76,8 @@ pub(super) struct Gather<'g> {
     pub(super) lost: Vec<(VolumeId, Lba)>,
     pub(super) lost_total: u64,
     map_bytes: u64,
+    /// Behind the last id that the pool can have given.
+    ids_end: u64,
 }
 
 impl<'g> Gather<'g> {
@@ -92,6 +95,7 @@ impl<'g> Gather<'g> {
             lost: Vec::new(),
             lost_total: 0,
             map_bytes,
+            ids_end: ids_end(superblock.zones.iter()),
         }
     }
 
@@ -308,7 +312,8 @@ impl<'g> Gather<'g> {
 
     fn install(&mut self, volume: VolumeId, lba: Lba, birth: Order, entry: MapEntry, tables: &mut Tables) -> Result<(), OpenError> {
         // (Pages of the index are not worth it: which of them is the newest is in the map alone.)
-        if lba.0 >> LBA_BITS != 0 || volume == VolumeId::INDEX {
+        let end = if volume == VolumeId::SHARED { self.ids_end } else { MAX_VOLUME_BYTES / BLOCK_BYTES };
+        if lba.0 >= end || volume == VolumeId::INDEX {
             return Ok(());
         }
         if volume != VolumeId::SHARED {

@@ -67,14 +67,18 @@ fn references_that_can_not_be_are_refused() {
 #[test]
 fn extreme_values_come_back() {
     let entries = vec![
-        Entry::Data { volume: VolumeId(u32::MAX), lba: Lba(u64::MAX), birth: Order(COUNTER_MAX) },
+        Entry::Data { volume: VolumeId::INDEX, lba: Lba(u64::MAX), birth: Order(COUNTER_MAX) },
         Entry::Data { volume: VolumeId(1), lba: Lba(0), birth: Order(0) },
         Entry::Move { volume: VolumeId(1), lba: Lba(1 << 63), birth: Order(1 << 61), from: Place((1 << 46) - 1) },
         Entry::Range { volume: VolumeId(1), lba: Lba(0), count: u64::MAX, order: Order(1), state: RangeState::Zero },
         Entry::Covered { first: Order(COUNTER_MAX - 2), count: 2 },
         Entry::Page { object: u32::MAX, index: u32::MAX },
         Entry::Page { object: 0, index: 0 },
-        Entry::Volume { volume: VolumeId(9), order: Order(3), change: VolumeChange::Create { name: "x".repeat(63), size_bytes: !4095 } },
+        Entry::Volume {
+            volume: VolumeId(VolumeId::INDEX.0 - 1),
+            order: Order(3),
+            change: VolumeChange::Create { name: "x".repeat(63), size_bytes: crate::MAX_VOLUME_BYTES },
+        },
     ];
     let mut table = TableWriter::new();
     entries.iter().for_each(|e| table.push(e));
@@ -90,6 +94,31 @@ fn an_order_that_has_no_next_one_is_refused() {
             let last = first + if matches!(entry, Entry::Covered { .. }) { 2 } else { 0 };
             assert_eq!(read_all(table.bytes()).is_ok(), last <= COUNTER_MAX, "{entry:?}");
         }
+    }
+}
+
+#[test]
+fn volumes_that_can_not_be_are_refused() {
+    let table = |volume: u32, kind: u8, rest: &[u8]| {
+        let mut pen = Pen { room: &mut [0; ENTRY_ROOM], at: 0 };
+        pen.byte(kind | u8::from(volume != 0) << 4 | 1 << ORDER_SHIFT);
+        if volume != 0 {
+            pen.varint(u64::from(volume));
+        }
+        [&pen.room[..pen.at], rest].concat()
+    };
+    let index = VolumeId::INDEX.0;
+    for (volume, is_named, is_changed) in
+        [(0, true, false), (1, true, true), (index - 1, true, true), (index, true, false), (index + 1, false, false), (u32::MAX, false, false)]
+    {
+        assert_eq!(read_all(&table(volume, KIND_DATA, &[0])).is_ok(), is_named, "data of {volume}");
+        assert_eq!(read_all(&table(volume, KIND_VOLUME, &[CHANGE_DELETE])).is_ok(), is_changed, "delete of {volume}");
+    }
+    // Blocks of the largest volume, and one more.
+    for (last, is_size) in [(0x80, true), (0x81, false)] {
+        let size = [last, 0x80, 0x80, 0x80, 0x80, 2];
+        assert_eq!(read_all(&table(1, KIND_VOLUME, &[&[CHANGE_RESIZE], &size[..]].concat())).is_ok(), is_size);
+        assert_eq!(read_all(&table(1, KIND_VOLUME, &[&[CHANGE_CREATE, 1, b'v'], &size[..]].concat())).is_ok(), is_size);
     }
 }
 
