@@ -11,7 +11,7 @@ mod usage;
 
 pub(crate) use usage::is_reached_by_another_way;
 
-use signature::{Signature, Window};
+use signature::{Mark, Signature, Window};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -80,6 +80,8 @@ pub struct ProbeReport {
     pub signatures: Vec<Signature>,
     /// True if one of its ends (4 MiB at the start, 2 MiB at the end) has a byte that is not zero: data without a known signature, perhaps.
     pub has_data: bool,
+    /// To tell under its lock whether it was written after this look.
+    pub mark: Mark,
     /// Of so many places between the ends that were read, so many hold something: `(found, read)`. It is told, and refuses nothing: it may be what a
     /// pool left behind whose labels were erased, and every disk that was wiped with `wipefs` looks like that.
     pub samples: (u64, u64),
@@ -130,6 +132,7 @@ pub fn probe(path: &Path, own_label: impl FnOnce(&[u8]) -> Option<String>) -> io
         uses: Vec::new(),
         signatures: Vec::new(),
         has_data: false,
+        mark: Mark::default(),
         samples: (0, 0),
     };
     let metadata = match fs::metadata(path) {
@@ -158,6 +161,7 @@ pub fn probe(path: &Path, own_label: impl FnOnce(&[u8]) -> Option<String>) -> io
     let window = Window::read(&file)?;
     report.size_bytes = window.size_bytes();
     report.has_data = window.has_data();
+    report.mark = window.mark();
     report.samples = signature::sample(&file, report.size_bytes);
     if let Some(description) = window.at(4096, 4096).and_then(own_label) {
         report.signatures.push(Signature { name: description, offset: 4096 });

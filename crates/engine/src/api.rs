@@ -76,6 +76,8 @@ pub enum Control {
         volume: VolumeId,
         /// A multiple of 4096, at least one block.
         size_bytes: u64,
+        /// A smaller size than it has when its turn comes is meant, too.
+        shrink: bool,
     },
     /// Delete a volume; its space comes back step by step.
     VolumeDelete {
@@ -252,6 +254,12 @@ pub enum ControlError {
     /// A value is out of range.
     #[error("{0}")]
     Invalid(String),
+    /// A volume would become smaller, and nobody said that it may.
+    #[error("it would become smaller: it has {size_bytes} bytes")]
+    Smaller {
+        /// What it has.
+        size_bytes: u64,
+    },
     /// No room (volumes, map memory or space).
     #[error("{0}")]
     NoSpace(String),

@@ -109,7 +109,7 @@ impl Engine {
         }
         let result = match request.command {
             Control::VolumeCreate { name, size_bytes } => self.volume_create(id, name, size_bytes, out),
-            Control::VolumeResize { volume, size_bytes } => self.volume_resize(id, volume, size_bytes, out),
+            Control::VolumeResize { volume, size_bytes, shrink } => self.volume_resize(id, volume, (size_bytes, shrink), out),
             Control::VolumeDelete { volume } => self.volume_delete(id, volume, out),
             Control::VolumeSync { volume, sync } => self.volume_sync(id, volume, sync, out),
             Control::VolumeCompression { volume, compression } => self.volume_compression(id, volume, compression, out),
@@ -171,9 +171,13 @@ impl Engine {
         Ok(())
     }
 
-    fn volume_resize(&mut self, id: ControlId, volume: VolumeId, size_bytes: u64, out: &mut Outbox) -> Result<(), ControlError> {
+    fn volume_resize(&mut self, id: ControlId, volume: VolumeId, (size_bytes, shrink): (u64, bool), out: &mut Outbox) -> Result<(), ControlError> {
         check_size(size_bytes)?;
         let old = self.volumes.active(volume).ok_or(ControlError::NoVolume)?.record.size_bytes;
+        // Asked of the size that it has now: whoever looked before may have seen another one.
+        if size_bytes < old && !shrink {
+            return Err(ControlError::Smaller { size_bytes: old });
+        }
         let order = self.orders.take(1);
         self.volumes.change(volume, |record| record.size_bytes = size_bytes);
         self.checkpoint.applied = order;

@@ -108,7 +108,7 @@ fn a_rebuild_on_a_checkpoint_forgets_nothing_that_it_knows() {
     machine.request(volume, Op::Trim { offset: 0, length: 100 * BLOCK_BYTES, fua: true });
     machine.settle();
     (100..200).for_each(|lba| machine.write(volume, lba, 0xff));
-    machine.command(Control::VolumeResize { volume, size_bytes: 16 << 20 });
+    machine.command(Control::VolumeResize { volume, size_bytes: 16 << 20, shrink: true });
     for round in 0..3 {
         (1000..1200).for_each(|lba| machine.write(volume, lba, 6 + round));
         machine.flush(volume);
@@ -602,8 +602,8 @@ fn a_repair_is_older_than_what_follows_it() {
     (0..40).for_each(|lba| machine.write(volume, lba, 7));
     machine.request(volume, Op::Trim { offset: 40 * BLOCK_BYTES, length: 40 * BLOCK_BYTES, fua: true });
     machine.settle();
-    machine.command(Control::VolumeResize { volume, size_bytes: 200 * BLOCK_BYTES });
-    machine.command(Control::VolumeResize { volume, size_bytes: 400 * BLOCK_BYTES });
+    machine.command(Control::VolumeResize { volume, size_bytes: 200 * BLOCK_BYTES, shrink: true });
+    machine.command(Control::VolumeResize { volume, size_bytes: 400 * BLOCK_BYTES, shrink: true });
     machine.flush(volume);
     let expected: BTreeMap<u64, u8> = (0..300).map(|lba| (lba, [7, 0, 5, 5, 5, 0, 0, 0][lba as usize / 40])).collect();
     compare(&mut machine, volume, &expected);

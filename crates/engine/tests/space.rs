@@ -529,7 +529,7 @@ fn what_was_cut_off_does_not_come_back_with_a_write_that_waited() {
     let read = machine.held.take().unwrap_or_default();
     assert_eq!(read.len(), 1, "the rest of the block");
     for blocks in [5, 10] {
-        assert_eq!(machine.command(Control::VolumeResize { volume, size_bytes: blocks * 4096 }), Some(Ok(ControlReply::Done)));
+        assert_eq!(machine.command(Control::VolumeResize { volume, size_bytes: blocks * 4096, shrink: true }), Some(Ok(ControlReply::Done)));
     }
     read.into_iter().for_each(|command| machine.carry_out(command));
     machine.settle();

@@ -124,7 +124,7 @@ fn a_member_that_fails_writes_is_left_out_at_the_start() {
 fn volume_operations_are_no_flushes_of_a_user() {
     let mut machine = Machine::new(3, 64, 100);
     let volume = machine.volume(1 << 30);
-    machine.command(Control::VolumeResize { volume, size_bytes: 2 << 30 });
+    machine.command(Control::VolumeResize { volume, size_bytes: 2 << 30, shrink: true });
     assert_eq!(machine.engine.status().flushes, 0);
     machine.write(volume, 1, 0x42);
     machine.flush(volume);
@@ -164,12 +164,12 @@ fn zeroes_past_the_end_of_a_volume_that_shrank_are_refused() {
         let pages = machine.engine.status().map_pages;
         machine.held = Some(Vec::new());
         machine.request(volume, Op::WriteZeroes { offset: 512, length: size_bytes - 512, no_hole, fua: false });
-        assert_eq!(machine.command(Control::VolumeResize { volume, size_bytes: small_bytes }), None, "answered when it is durable");
+        assert_eq!(machine.command(Control::VolumeResize { volume, size_bytes: small_bytes, shrink: true }), None, "answered when it is durable");
         machine.release();
         assert_eq!(machine.completions.pop().and_then(|c| c.result.err()), Some(RequestError::OutOfRange));
         assert_eq!(machine.control.pop().map(|c| c.result), Some(Ok(ControlReply::Done)));
         assert_eq!((machine.engine.status().map_pages, machine.byte(volume, 0)), (pages, 0x42), "nothing was changed");
-        machine.command(Control::VolumeResize { volume, size_bytes });
+        machine.command(Control::VolumeResize { volume, size_bytes, shrink: true });
         machine.request(volume, Op::BlockStatus { offset: small_bytes, length: size_bytes - small_bytes, max_extents: 8 });
         machine.settle();
         let hole = Extent { length: size_bytes - small_bytes, state: ExtentState::Hole };

@@ -90,10 +90,10 @@ fn promises_beyond_what_there_is_are_told_once() {
     assert_eq!(told(&mut machine), [], "all of it, and no more");
     let Some(Ok(ControlReply::Volume(other))) = machine.command(Control::VolumeCreate { name: "other".into(), size_bytes: 4096 }) else { panic!("created") };
     assert_eq!(told(&mut machine), [Notice::Overcommitted { provisioned_bytes: usable + 4096, usable_bytes: machine.engine.status().plan.usable_bytes }]);
-    machine.command(Control::VolumeResize { volume: other, size_bytes: 8192 });
+    machine.command(Control::VolumeResize { volume: other, size_bytes: 8192, shrink: true });
     assert_eq!(told(&mut machine), [], "that is known");
     machine.command(Control::VolumeDelete { volume: other });
-    machine.command(Control::VolumeResize { volume, size_bytes: usable + 4096 });
+    machine.command(Control::VolumeResize { volume, size_bytes: usable + 4096, shrink: true });
     assert_eq!(told(&mut machine).len(), 1, "it had been over");
 }
 

@@ -35,6 +35,10 @@ const BACKLOG: i32 = 128;
 /// How long a daemon that ends waits for answers to leave.
 const FAREWELL: Duration = Duration::from_secs(2);
 
+fn may_shrink() -> bool {
+    true
+}
+
 /// What can be asked of a daemon.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
@@ -54,6 +58,9 @@ pub enum Command {
         name: String,
         /// Its size.
         size_bytes: u64,
+        /// It may become smaller. Absent, as older clients leave it, which asked before they sent it: it may.
+        #[serde(default = "may_shrink")]
+        shrink: bool,
     },
     /// What flushes of a volume do.
     VolumeSync {

@@ -173,7 +173,7 @@ impl ControlHandler for Daemon {
             Command::VolumeSync { name, sync } => set_sync(&self.pool, &name, sync).map(Reply::Volume),
             Command::VolumeDedup { name, dedup } => set_dedup(&self.pool, &name, dedup).map(Reply::Volume),
             Command::VolumeCompression { name, compression } => set_compression(&self.pool, &name, compression).map(Reply::Volume),
-            Command::VolumeResize { name, size_bytes } => resize_volume(&self.pool, &name, size_bytes).map(Reply::Volume),
+            Command::VolumeResize { name, size_bytes, shrink } => resize_volume(&self.pool, &name, size_bytes, shrink).map(Reply::Volume),
             Command::VolumeDelete { name } => self.delete_volume(&name),
             Command::Sharing => count_sharing(&self.pool).map(Reply::Sharing),
             Command::PoolSet(change) => set_properties(&self.pool, &change).map(|()| Reply::Done),
@@ -240,6 +240,7 @@ pub fn control_failure(what: String, error: &ControlError) -> Failure {
         ControlError::NoVolume => (id::VOLUME_UNKNOWN, "see `windrow volume list`"),
         ControlError::NameTaken => (id::VOLUME_EXISTS, "choose another name"),
         ControlError::Invalid(_) => (id::POOL_VALUE, ""),
+        ControlError::Smaller { .. } => (id::POOL_VALUE, "give --shrink to lose what lies beyond the new size"),
         ControlError::Member { .. } => (id::MEMBER_STATE, "see `windrow pool status`"),
         ControlError::NoSpace(_) => (id::POOL_NO_SPACE, "delete or trim something first"),
         ControlError::Stopped => (id::POOL_STOPPED, "see the log of the daemon for the reason"),
@@ -267,11 +268,11 @@ pub fn create_volume(pool: &Pool, name: &str, size_bytes: u64) -> Result<VolumeR
     }
 }
 
-/// Resizes a volume.
-pub fn resize_volume(pool: &Pool, name: &str, size_bytes: u64) -> Result<VolumeReport, Failure> {
+/// Resizes a volume; to a smaller size only with `shrink`.
+pub fn resize_volume(pool: &Pool, name: &str, size_bytes: u64, shrink: bool) -> Result<VolumeReport, Failure> {
     let what = format!("cannot resize volume '{name}'");
     let id = volume(pool, &what, name)?.id;
-    pool.control(Control::VolumeResize { volume: id, size_bytes }).map_err(|error| control_failure(what.clone(), &error))?;
+    pool.control(Control::VolumeResize { volume: id, size_bytes, shrink }).map_err(|error| control_failure(what.clone(), &error))?;
     volume(pool, &what, name)
 }
 

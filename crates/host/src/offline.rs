@@ -1,8 +1,10 @@
 //! Finding, creating, opening and destroying pools by their members, when no daemon serves them.
 //!
 //! A member says who it is in its label; what the pool is stands in the newest valid superblock that any member bears. Looking takes no
-//! lock and writes nothing. [`create`](crate::offline::create()) and [`open`](crate::offline::open()) lock the members first.
+//! lock and writes nothing. [`create`](crate::offline::create()), [`open`](crate::offline::open()) and [`destroy`](crate::offline::destroy()) lock the members
+//! first, and then look again: what was found may be another's by now.
 
+mod again;
 mod create;
 mod destroy;
 mod find;
@@ -11,6 +13,8 @@ mod newcomer;
 mod open;
 mod ram;
 
+pub use again::unmake;
+pub(crate) use again::{borne_by, must_be_as_probed};
 pub use create::{CreatePlan, CreateRequest, MemberTarget, create, plan};
 pub use destroy::destroy;
 pub use find::{FoundMember, FoundPool, PoolTarget, examine, locate, scan};
@@ -55,4 +59,4 @@ pub fn alignment(segment_rows: Option<u32>) -> u64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

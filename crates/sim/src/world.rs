@@ -315,7 +315,7 @@ impl World {
         let size = |blocks: u64| blocks * BLOCK_BYTES;
         let command = match &change {
             VolumeChange::Create(name, blocks) => Control::VolumeCreate { name: name.clone(), size_bytes: size(*blocks) },
-            VolumeChange::Resize(volume, blocks) => Control::VolumeResize { volume: *volume, size_bytes: size(*blocks) },
+            VolumeChange::Resize(volume, blocks) => Control::VolumeResize { volume: *volume, size_bytes: size(*blocks), shrink: true },
             VolumeChange::Delete(volume) => Control::VolumeDelete { volume: *volume },
         };
         self.model.submit_change(&change);

@@ -297,10 +297,8 @@ fn make(path: &Path, size_bytes: u64, sparse: bool, what: &str) -> Result<bool, 
 /// that failed (the registry). One that bears a superblock was taken for sure.
 fn unmake(made: bool, path: &Path, failure: &Failure) {
     let is_unclear = [id::NO_DAEMON, id::POOL_STOPPED, id::LOCAL_FILE].contains(&failure.id.as_str());
-    let is_taken = || offline::examine(path).map_or(true, |found| found.is_some_and(|member| member.superblock.is_some()));
-    if made && !is_unclear && !is_taken() {
-        // Best effort: the failure is the one to tell.
-        drop(std::fs::remove_file(path));
+    if made && !is_unclear {
+        offline::unmake(path, |member| member.superblock.is_none());
     }
 }
 

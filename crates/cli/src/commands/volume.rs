@@ -128,6 +128,7 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
             show("volume-create", &volume, reply, output)
         }
         VolumeCommand::Resize { volume, size, shrink, place } => {
+            // An older daemon does not ask for `shrink`.
             let now = context::status(&volume.pool, &place)?;
             if !shrink && now.volume(&volume.volume).is_some_and(|found| found.size_bytes > size.0) {
                 return Err(Failure::new(
@@ -137,7 +138,7 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
                 )
                 .remedy("give --shrink to lose what lies beyond the new size"));
             }
-            let reply = context::ask(&volume.pool, &place, Command::VolumeResize { name: volume.volume.clone(), size_bytes: size.0 })?;
+            let reply = context::ask(&volume.pool, &place, Command::VolumeResize { name: volume.volume.clone(), size_bytes: size.0, shrink })?;
             show("volume-resize", &volume, reply, output)
         }
         VolumeCommand::Estimate(arguments) => super::estimate::run(&arguments, output),

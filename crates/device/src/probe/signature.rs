@@ -10,7 +10,9 @@ mod places;
 
 use crate::{DeviceError, Member};
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use windrow_io::Buf;
 
@@ -46,6 +48,47 @@ pub struct Window {
     tail: Vec<u8>,
 }
 
+/// What the two ends held at one moment: of two marks that are equal nothing came between. Ends of zeroes have the default one, whatever the size.
+/// (What lies behind the last whole 4 KiB is not in it.) Compared within one process only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Mark(u64);
+
+impl Mark {
+    /// Of a device that is locked now.
+    ///
+    /// # Errors
+    /// Of the reads.
+    pub fn of_device(device: &dyn Member) -> Result<Self, DeviceError> {
+        let (head, tail) = marked(device.info().size_bytes);
+        let mut ends = [Buf::unpooled((head.end - head.start) as usize), Buf::unpooled((tail.end - tail.start) as usize)];
+        device.read_at(head.start, &mut ends[0])?;
+        device.read_at(tail.start, &mut ends[1])?;
+        Ok(Self::of(&[(head.start, &ends[0]), (tail.start, &ends[1])]))
+    }
+
+    fn of(ends: &[(u64, &[u8])]) -> Self {
+        let mut hasher = DefaultHasher::new();
+        let mut is_blank = true;
+        for (start, end) in ends {
+            let blocks = end.chunks(SAMPLE_BYTES as usize).zip((*start..).step_by(SAMPLE_BYTES as usize));
+            for (block, offset) in blocks.filter(|(block, _)| block.iter().any(|byte| *byte != 0)) {
+                (offset, block).hash(&mut hasher);
+                is_blank = false;
+            }
+        }
+        Self(if is_blank { 0 } else { hasher.finish() })
+    }
+}
+
+/// The bytes of both ends that are in the mark: whole blocks, which a member can be asked for.
+fn marked(size: u64) -> (Range<u64>, Range<u64>) {
+    let usable = size / SAMPLE_BYTES * SAMPLE_BYTES;
+    let head = usable.min(HEAD_BYTES);
+    // A window reaches so far back also where the size is no multiple of a block.
+    let tail = usable.saturating_sub(TAIL_BYTES - SAMPLE_BYTES).max(head);
+    (0..head, tail..usable)
+}
+
 impl Window {
     /// Reads the two ends.
     ///
@@ -69,6 +112,13 @@ impl Window {
     /// True if one of the two ends has a byte that is not zero.
     pub fn has_data(&self) -> bool {
         self.head.iter().chain(&self.tail).any(|b| *b != 0)
+    }
+
+    /// To tell later whether they have been written since.
+    pub fn mark(&self) -> Mark {
+        let (head, tail) = marked(self.size);
+        let end = |range: &Range<u64>| self.at(range.start, (range.end - range.start) as usize).unwrap_or_default();
+        Mark::of(&[(head.start, end(&head)), (tail.start, end(&tail))])
     }
 
     /// A range, if it lies in one of the two ends.

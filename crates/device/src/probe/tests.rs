@@ -257,3 +257,24 @@ fn the_mount_table_is_matched_by_number_and_by_source() {
     assert!(points(&[number(9, 9)]).is_empty());
     assert_eq!(unescape("a\\040b\\134c\\9\\04"), "a b\\c\\9\\04");
 }
+
+/// Whether both ends are as they were when they were probed is asked of a device that is locked and open for direct I/O, by whole blocks.
+#[test]
+fn the_mark_of_a_locked_device_is_that_of_the_probe_until_somebody_writes() {
+    let folder = tempfile::tempdir().expect("folder");
+    for (number, size) in [SIZE, SIZE + 1536, 5 << 20, (5 << 20) + 512, 8192].into_iter().enumerate() {
+        let path = folder.path().join(number.to_string());
+        let file = std::fs::File::create(&path).expect("create");
+        file.set_len(size).expect("size");
+        let probed = || probe(&path, |_| None).expect("probe").mark;
+        let locked = || Mark::of_device(&FileMember::open(&path, &OpenOptions::default()).expect("open")).expect("read");
+        assert_eq!((probed(), locked()), (Mark::default(), Mark::default()), "{size}");
+        let mut before = Mark::default();
+        for offset in [4096, 0, size / 4096 * 4096 - 1] {
+            file.write_all_at(&[7], offset).expect("write");
+            assert_ne!(locked(), before, "{size} {offset}");
+            assert_eq!(locked(), probed(), "{size} {offset}");
+            before = locked();
+        }
+    }
+}

@@ -106,3 +106,13 @@ fn a_scrub_command_on_the_wire() {
     assert_eq!(pause, Command::Scrub { action: ScrubAction::Pause, bytes_per_second: None });
     assert!(read(r#"{"version":1,"command":"scrub","action":"dance"}"#).is_err());
 }
+
+/// Older clients looked at the size themselves, and sent only what was meant.
+#[test]
+fn a_resize_of_an_older_client_may_make_a_volume_smaller() {
+    let read = |text: &str| serde_json::from_str::<Question>(text).map(|question| question.command).unwrap();
+    let resize = |shrink| Command::VolumeResize { name: "data".to_owned(), size_bytes: 4096, shrink };
+    assert_eq!(read(r#"{"version":1,"command":"volume-resize","name":"data","size_bytes":4096}"#), resize(true));
+    let text = serde_json::to_string(&Question { version: CONTROL_VERSION, command: resize(false) }).unwrap();
+    assert_eq!(read(&text), resize(false));
+}

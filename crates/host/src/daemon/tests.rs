@@ -80,3 +80,19 @@ fn of_two_changes_of_members_the_newer_places_are_kept() {
     let kept = Registry::new(dir.path()).load("tank").unwrap().unwrap().members;
     assert_eq!(kept, [PathBuf::from("/dev/disk/by-id/now")]);
 }
+
+/// "30 MiB" and "20 MiB" came together, and neither had seen the other: 30 became 20, and nobody had said that it may become smaller.
+#[test]
+fn a_volume_becomes_smaller_only_if_that_is_meant_when_it_is_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = daemon(Registry::new(dir.path()));
+    let resize = |mib: u64, shrink| daemon.handle(Command::VolumeResize { name: "data".to_owned(), size_bytes: mib << 20, shrink });
+    let size = || report(daemon.pool()).unwrap().volume("data").unwrap().size_bytes >> 20;
+    resize(30, false).unwrap();
+    let refused = resize(20, false).unwrap_err();
+    assert!(refused.id == id::POOL_VALUE && refused.remedy.contains("--shrink"), "{refused}");
+    assert_eq!(size(), 30);
+    resize(30, false).unwrap();
+    resize(20, true).unwrap();
+    assert_eq!(size(), 20);
+}

@@ -3,13 +3,15 @@
 //! 1. Examine every member: what is there, who uses it, how large it is. Nothing is written.
 //! 2. Plan with the engine: geometry, capacity, memory.
 //! 3. Refuse what is in use, and what bears data unless `force` was given.
-//! 4. Create missing files, lock all members, format. Files that were made here are removed again if anything fails.
+//! 4. Create missing files, lock all members, see that nobody has written them since they were examined, format. Files that were made here are removed again
+//!    if anything fails, unless another command has them by then.
 
-use super::random_uuid;
+use super::{must_be_as_probed, random_uuid, unmake};
 use crate::failure::{Failure, id};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use windrow_device::probe::signature::Mark;
 use windrow_device::probe::{ProbeReport, Target, probe};
 use windrow_device::queue::Members as MemberTable;
 use windrow_device::{Allocation, FileMember, Member, OpenOptions, SyncMembers, create_file_with_progress};
@@ -66,6 +68,8 @@ pub struct MemberTarget {
     pub bears_data: bool,
     /// What is there, for people.
     pub remarks: Vec<String>,
+    /// What is there, to see under its lock whether that is still so.
+    mark: Mark,
 }
 
 /// What a creation would do.
@@ -118,6 +122,7 @@ fn target(request: &CreateRequest, path: &Path) -> Result<MemberTarget, Failure>
         is_unsuitable: report.target == Target::Unsuitable,
         bears_data,
         remarks: report.lines(),
+        mark: report.mark,
     })
 }
 
@@ -182,10 +187,7 @@ pub fn create(request: &CreateRequest, plan: &CreatePlan, progress: &mut dyn FnM
     let mut made = Vec::new();
     let outcome = make_files(request, plan, &mut made, progress).and_then(|()| format(request, plan));
     if outcome.is_err() {
-        for path in &made {
-            // Best effort: the first error is the one to tell.
-            drop(std::fs::remove_file(path));
-        }
+        made.iter().for_each(|path| unmake(path, |member| member.label.pool == plan.pool()));
     }
     outcome
 }
@@ -209,13 +211,16 @@ fn format(request: &CreateRequest, plan: &CreatePlan) -> Result<(), Failure> {
         }
         table.push(Some(Arc::new(opened)));
     }
+    let devices = || table.iter().flatten().enumerate().map(|(index, device)| (MemberId(index as u8), device));
+    for ((index, device), member) in devices().zip(&plan.members) {
+        must_be_as_probed(&**device, index, member.mark, &what(request))?;
+    }
     let mut spec = plan.spec.clone();
     if let Some(journal) = &mut spec.journal {
         journal.granule = super::granule(&table);
     }
-    for (index, device) in table.iter().enumerate() {
-        let erased = device.as_ref().map_or(Ok(()), |device| super::erase(&**device));
-        erased.map_err(|error| Failure::new(id::MEMBER_IO, what(request), error.of(MemberId(index as u8))))?;
+    for (index, device) in devices() {
+        super::erase(&**device).map_err(|error| Failure::new(id::MEMBER_IO, what(request), error.of(index)))?;
     }
     Engine::format(&mut SyncMembers::new(table), &spec).map_err(|error| Failure::new(id::POOL_CREATE, what(request), error))
 }

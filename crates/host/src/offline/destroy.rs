@@ -3,7 +3,8 @@
 //! The data stays until somebody overwrites it, but no import takes the pool any more. With `wipe` the label goes too, so that the members look
 //! empty to every tool.
 
-use super::FoundPool;
+use super::again::look_again;
+use super::{FoundMember, FoundPool};
 use crate::failure::{Failure, id};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,18 +17,11 @@ use windrow_units::{MemberId, Uuid};
 /// Marks the pool as destroyed on all members that were found.
 ///
 /// # Errors
-/// Another host than `host` has it (`None`: whoever has it), a member is in use or cannot be written. No superblock can be read, or newer software has used
-/// the pool: nobody knows who has it then, and no mark of this version would count. Only a wipe regardless of the host goes on.
+/// Another host than `host` has it (`None`: whoever has it), a member is in use or cannot be written. The members are not this pool's any more, or the pool has
+/// other ones. No superblock can be read, or newer software has used the pool: nobody knows who has it then, and no mark of this version would count. Only a
+/// wipe regardless of the host goes on.
 pub fn destroy(found: &FoundPool, wipe: bool, host: Option<Uuid>) -> Result<(), Failure> {
     let what = format!("cannot destroy pool '{}'", found.name);
-    let newest = found.superblock();
-    let owner = newest.map(|superblock| superblock.host).filter(|owner| *owner != Uuid::default());
-    if let (Some(host), Some(owner)) = (host, owner)
-        && host != owner
-    {
-        let why = format!("the pool is in use by host {owner}, or was when that host stopped");
-        return Err(Failure::new(id::POOL_FOREIGN, what, why).remedy("give --force if that host is surely down"));
-    }
     let io_failure = |error: windrow_io::MemberError| Failure::new(id::MEMBER_IO, what.clone(), error);
     let mut table: MemberTable = Vec::with_capacity(found.members.len());
     let options = OpenOptions { lock_patience: PATIENCE, ..OpenOptions::default() };
@@ -35,11 +29,16 @@ pub fn destroy(found: &FoundPool, wipe: bool, host: Option<Uuid>) -> Result<(), 
         let opened = FileMember::open(&member.path, &options).map_err(|error| Failure::new(id::MEMBER_OPEN, what.clone(), error))?;
         table.push(Some(Arc::new(opened) as Arc<dyn Member>));
     }
+    // The generation that says so has to follow the newest one, which another command may have written while the locks were waited for.
+    let now = look_again(found, table.iter().flatten().map(|device| &**device), &what)?;
+    must_be_as_many(found, &now, &what)?;
+    let newest = now.superblock();
+    must_be_ours(newest, host, &what)?;
     let mut io = SyncMembers::new(table);
     if !wipe || host.is_some() {
-        must_be_readable(found, &mut io, &what)?;
+        must_be_readable(&now, &mut io, &what)?;
     }
-    for (index, member) in found.members.iter().enumerate() {
+    for (index, member) in now.members.iter().enumerate() {
         let slot = MemberId(index as u8);
         if wipe {
             let zeroes = windrow_io::Buf::unpooled(RESERVED_BYTES as usize);
@@ -62,6 +61,29 @@ pub fn destroy(found: &FoundPool, wipe: bool, host: Option<Uuid>) -> Result<(), 
 
 /// How long to try for the members' locks: a daemon that has just ended may still hold them.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A member whose label cannot be read now may be another pool's.
+fn must_be_as_many(found: &FoundPool, now: &FoundPool, what: &str) -> Result<(), Failure> {
+    let is_read = |member: &FoundMember| now.members.iter().any(|read| read.path == member.path);
+    match found.members.iter().find(|member| !is_read(member)) {
+        None => Ok(()),
+        Some(member) => {
+            let why = format!("{} cannot be read any more", member.path.display());
+            Err(Failure::new(id::MEMBER_IO, what, why).remedy("nothing was written; run it again, without that member if it has failed"))
+        }
+    }
+}
+
+fn must_be_ours(newest: Option<&Superblock>, host: Option<Uuid>, what: &str) -> Result<(), Failure> {
+    let owner = newest.map(|superblock| superblock.host).filter(|owner| *owner != Uuid::default());
+    match (host, owner) {
+        (Some(host), Some(owner)) if host != owner => {
+            let why = format!("the pool is in use by host {owner}, or was when that host stopped");
+            Err(Failure::new(id::POOL_FOREIGN, what, why).remedy("give --force if that host is surely down"))
+        }
+        _ => Ok(()),
+    }
+}
 
 /// That the pool's superblocks are ones of this version.
 fn must_be_readable(found: &FoundPool, io: &mut SyncMembers, what: &str) -> Result<(), Failure> {

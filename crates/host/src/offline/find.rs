@@ -80,8 +80,9 @@ fn read_at(file: &std::fs::File, offset: u64, length: usize) -> std::io::Result<
     Ok(bytes)
 }
 
-fn newest_superblock(file: &std::fs::File, label: &Label) -> Option<Superblock> {
-    let slots = (0..SLOT_COUNT).filter_map(|slot| read_at(file, SLOT_OFFSET + slot * SLOT_STRIDE, SLOT_BYTES).ok());
+/// The newest superblock of the member that the label names; `read` gives so many bytes at an offset.
+pub(super) fn newest_superblock(read: impl Fn(u64, usize) -> Option<Vec<u8>>, label: &Label) -> Option<Superblock> {
+    let slots = (0..SLOT_COUNT).filter_map(|slot| read(SLOT_OFFSET + slot * SLOT_STRIDE, SLOT_BYTES));
     let valid = slots.filter_map(|bytes| Superblock::decode(&bytes).ok());
     valid.filter(|superblock| superblock.pool == label.pool && superblock.member_uuid == label.member_uuid).max_by_key(|superblock| superblock.generation)
 }
@@ -111,7 +112,8 @@ pub fn examine(path: &Path) -> Result<Option<FoundMember>, Failure> {
         }
         Err(_) => return Ok(None),
     };
-    Ok(Some(FoundMember { path: path.to_owned(), superblock: newest_superblock(&file, &label), slot: label.member, label }))
+    let superblock = newest_superblock(|offset, length| read_at(&file, offset, length).ok(), &label);
+    Ok(Some(FoundMember { path: path.to_owned(), superblock, slot: label.member, label }))
 }
 
 /// All pools with a member in these places (files, devices, or folders of them).
@@ -162,7 +164,7 @@ fn are_two_files(one: &Path, other: &Path) -> bool {
 }
 
 /// Gives each member its slot, and sets those apart that the pool does not know.
-fn find_slots(pool: &mut FoundPool) {
+pub(super) fn find_slots(pool: &mut FoundPool) {
     if let Some(table) = pool.superblock().map(|superblock| superblock.members.clone()) {
         for mut member in std::mem::take(&mut pool.members) {
             let known = |record: &MemberRecord| record.uuid == member.label.member_uuid && record.state != MemberState::Removed;

@@ -3,7 +3,7 @@
 use super::create::own_label;
 use crate::failure::{Failure, id};
 use std::path::{Path, PathBuf};
-use windrow_device::probe::signature::{self, HEAD_BYTES};
+use windrow_device::probe::signature::{self, HEAD_BYTES, Mark};
 use windrow_device::probe::{Target, probe};
 use windrow_device::{DeviceError, Member};
 use windrow_io::Buf;
@@ -20,11 +20,11 @@ pub struct Newcomer {
 }
 
 impl Newcomer {
-    /// Looks whether it may be taken; writes nothing.
+    /// Looks whether it may be taken; writes nothing. Tells what it holds: whoever locks it then has to see whether that is still so.
     ///
     /// # Errors
     /// It is not there, is in use, or holds something.
-    pub fn examine(&self, what: &str) -> Result<(), Failure> {
+    pub fn examine(&self, what: &str) -> Result<Mark, Failure> {
         let shown = self.path.display();
         let report = probe(&self.path, own_label)
             .map_err(|error| Failure::new(id::MEMBER_OPEN, what, format!("{shown}: {error}")).remedy("check the path and its permissions"))?;
@@ -37,7 +37,7 @@ impl Newcomer {
         if (!report.signatures.is_empty() || report.has_data) && !self.overwrite {
             return Err(Failure::new(id::MEMBER_IN_USE, what, report.lines().join("; ")).remedy("choose another device, or give --overwrite"));
         }
-        Ok(())
+        Ok(report.mark)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Opening a pool: members locked, engine recovered, nothing running yet.
 
+use super::again::{borne_by, look_again, the_same};
 use super::{FoundPool, host_id};
 use crate::failure::{Failure, id};
 use crate::registry::Registry;
@@ -91,8 +92,8 @@ fn cached(info: &MemberInfo) -> Option<String> {
     }
 }
 
-/// All members of a pool, locked.
-fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<MemberTable, Failure> {
+/// All members of a pool, locked, and the pool as they bear it then: the engine would take any pool that it finds on them.
+fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<(MemberTable, FoundPool), Failure> {
     let slots = found.superblock().map_or(0, |superblock| superblock.members.len());
     let highest = found.members.iter().map(|member| member.slot.index() + 1).max().unwrap_or(0);
     let mut table: MemberTable = vec![None; slots.max(highest)];
@@ -100,7 +101,10 @@ fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<MemberTable,
         let what = format!("cannot open member {} of pool '{}'", member.slot, found.name);
         table[member.slot.index()] = Some(open_member(&member.path, member.slot, request, &what)?);
     }
-    Ok(table)
+    let devices = found.members.iter().filter_map(|member| table[member.slot.index()].as_deref());
+    // A member that cannot be read is the engine's matter.
+    let now = look_again(found, devices, &format!("cannot open pool '{}'", found.name))?;
+    Ok((table, now))
 }
 
 /// The failure for an engine's refusal: each kind has its id.
@@ -161,10 +165,11 @@ pub fn rebuild(
     watch: &mut dyn FnMut(RebuildProgress),
 ) -> Result<RebuildReport, Failure> {
     let RebuildLeave { write, even_if_sound, without_missing, without_checkpoint } = leave;
+    let (table, now) = open_members(found, request)?;
     if write && !without_missing {
-        must_be_complete(found)?;
+        must_be_complete(&now)?;
     }
-    let mut io = SyncMembers::new(open_members(found, request)?);
+    let mut io = SyncMembers::new(table);
     let buffers = BufPool::new(KEEP_BYTES);
     let options = windrow_engine::api::OpenOptions {
         host: host_id(registry)?,
@@ -216,7 +221,7 @@ fn must_be_damaged(found: &FoundPool, trial: Result<(), OpenError>) -> Result<()
 /// # Errors
 /// A member is in use or cannot be opened; the engine refuses the pool or cannot recover it.
 pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Result<OpenedPool, Failure> {
-    let table = open_members(found, request)?;
+    let (table, _) = open_members(found, request)?;
     let buffers = BufPool::new(KEEP_BYTES);
     let options = windrow_engine::api::OpenOptions {
         host: host_id(registry)?,
@@ -241,7 +246,7 @@ pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Re
 /// meanwhile; without, what is read may change under the reader.
 ///
 /// # Errors
-/// A member is in use or cannot be opened; two of them are in one place.
+/// A member is in use or cannot be opened; two of them are in one place; with `locked`: one is another pool's by now.
 pub fn open_for_reading(members: &[super::FoundMember], locked: bool) -> Result<SyncMembers, Failure> {
     let slots = members.iter().filter_map(|member| member.superblock.as_ref()).map(|superblock| superblock.members.len()).max().unwrap_or(0);
     let highest = members.iter().map(|member| member.slot.index() + 1).max().unwrap_or(0);
@@ -250,10 +255,12 @@ pub fn open_for_reading(members: &[super::FoundMember], locked: bool) -> Result<
     let lock_patience = Duration::from_secs(3);
     let options = OpenOptions { lock: if locked { LockMode::Shared } else { LockMode::None }, lock_patience, ..OpenOptions::read_only() };
     for member in members {
-        let opened = FileMember::open(&member.path, &options).map_err(|error| {
-            let what = format!("cannot read member {} of pool '{}'", member.slot, member.label.pool_name);
-            Failure::new(id::MEMBER_OPEN, what, error).remedy("stop the process that uses it")
-        })?;
+        let what = format!("cannot read member {} of pool '{}'", member.slot, member.label.pool_name);
+        let opened = FileMember::open(&member.path, &options)
+            .map_err(|error| Failure::new(id::MEMBER_OPEN, what.as_str(), error).remedy("stop the process that uses it"))?;
+        if locked && let Ok(borne) = borne_by(&opened, &member.path) {
+            the_same(member, borne, &what)?;
+        }
         if table[member.slot.index()].replace(Arc::new(opened)).is_some() {
             let first = members.iter().find(|other| other.slot == member.slot).map_or(&member.path, |first| &first.path);
             let why = format!("{} and {} are both member {}: one of them is a copy, or was replaced", first.display(), member.path.display(), member.slot);

@@ -15,7 +15,7 @@ use windrow_units::{Redundancy, VolumeId};
 
 const MEMBER_BYTES: u64 = 32 << 20;
 
-fn request(dir: &Path) -> CreateRequest {
+pub(super) fn request(dir: &Path) -> CreateRequest {
     CreateRequest {
         name: "tank".to_owned(),
         redundancy: Redundancy::Double,
@@ -33,7 +33,7 @@ fn request(dir: &Path) -> CreateRequest {
     }
 }
 
-pub(super) fn create_pool(dir: &Path) -> Vec<PathBuf> {
+pub(crate) fn create_pool(dir: &Path) -> Vec<PathBuf> {
     let request = request(dir);
     let plan = plan(&request).unwrap();
     assert!(plan.members.iter().all(|member| member.is_new), "planning writes nothing");
@@ -45,7 +45,7 @@ fn start(opened: OpenedPool) -> Pool {
     Pool::start(opened.engine, opened.members, opened.buffers, HostOptions::default()).unwrap()
 }
 
-fn open_again(members: &[PathBuf], registry: &Registry) -> Pool {
+pub(crate) fn open_again(members: &[PathBuf], registry: &Registry) -> Pool {
     let target = PoolTarget { members: members.to_vec(), ..PoolTarget::default() };
     start(open(&locate(&target, registry).unwrap(), registry, &OpenRequest::default()).unwrap())
 }

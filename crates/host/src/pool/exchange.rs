@@ -1,6 +1,6 @@
 //! Members of a running pool: taken out, brought back, replaced, spares. One such change at a time.
 //!
-//! 1. The new device is examined, locked, erased and labelled before anything changes.
+//! 1. The new device is examined, locked, looked at once more, erased and labelled before anything changes.
 //! 2. The engine takes the member out and says when nothing is in flight to its old device.
 //! 3. The queue gets the new device, the old one is closed.
 //! 4. The engine is told what is there now, and rebuilds it. If it refuses, the place is empty again.
@@ -14,14 +14,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use windrow_device::Member;
+use windrow_device::probe::signature::Mark;
 use windrow_engine::api::{Control, ControlError, MemberChange, MemberStatus, PoolStatus};
+use windrow_layout::superblock::Superblock;
 use windrow_units::{BLOCK_BYTES, MAX_MEMBERS, MemberId, Uuid};
 
 /// How long commands to a device that is taken out may take to end. The kernel gives up on a dead one after half a minute or so.
 const SETTLING: Duration = Duration::from_secs(120);
 
 /// A device, opened and locked for the slot that it is to have.
-struct Opened {
+pub(super) struct Opened {
     device: Arc<dyn Member>,
     uuid: Uuid,
     size_bytes: u64,
@@ -69,6 +71,8 @@ impl Pool {
             return Err(not_it(&format!("it has {size} bytes, the pool needs {}", status.needed_bytes)));
         }
         check_sector(&*device, status.sector_bytes_max, &what)?;
+        // Another command may have had it until now.
+        let superblock = borne_under_lock(&*device, &path, &superblock).ok_or_else(|| not_it("it was changed a moment ago; run it again"))?;
         self.put(member, Some(device), &what)?;
         self.tell(member, MemberChange::BringBack { superblock: Box::new(superblock) }, &what)
     }
@@ -234,7 +238,19 @@ impl Pool {
 
     /// Nothing is written before everything speaks for the device.
     fn open_newcomer(&self, pool: &PoolStatus, member: MemberId, newcomer: &Newcomer, (needed, sector_max): (u64, u32), what: &str) -> Result<Opened, Failure> {
-        newcomer.examine(what)?;
+        let probed = newcomer.examine(what)?;
+        self.open_probed(pool, (member, needed, sector_max), newcomer, probed, what)
+    }
+
+    /// The same of a device that was examined.
+    pub(super) fn open_probed(
+        &self,
+        pool: &PoolStatus,
+        (member, needed, sector_max): (MemberId, u64, u32),
+        newcomer: &Newcomer,
+        probed: Mark,
+        what: &str,
+    ) -> Result<Opened, Failure> {
         let device = offline::open_member(&newcomer.path, member, &self.0.open, what)?;
         let size = device.info().size_bytes;
         if size < needed {
@@ -242,6 +258,7 @@ impl Pool {
             return Err(Failure::new(id::MEMBER_OPEN, what, why).remedy("choose a larger device"));
         }
         check_sector(&*device, sector_max, what)?;
+        offline::must_be_as_probed(&*device, member, probed, what)?;
         let uuid = offline::random_uuid()?;
         offline::erase(&*device)
             .and_then(|()| offline::label(&*device, pool.pool, &pool.name, member, uuid))
@@ -298,6 +315,12 @@ impl Pool {
         let found = status.members.get(member.index()).cloned();
         found.map(|found| (status, found)).ok_or_else(|| Failure::new(id::USAGE, what, "there is no such member").remedy("see `windrow pool status`"))
     }
+}
+
+/// The superblock of a locked device, if it is still the member that bore `before`.
+pub(super) fn borne_under_lock(device: &dyn Member, path: &Path, before: &Superblock) -> Option<Superblock> {
+    let now = offline::borne_by(device, path).ok()??.superblock?;
+    ((now.pool, now.member_uuid) == (before.pool, before.member_uuid)).then_some(now)
 }
 
 /// Where a device was opened; empty if it has no path.

@@ -326,3 +326,44 @@ fn a_device_whose_sectors_are_larger_than_what_the_journal_writes_is_refused() {
     assert!(failure.to_string().contains(&format!("sectors have {sector} bytes")), "{failure}");
     exchange::check_sector(&member, sector, "cannot replace member 2").unwrap();
 }
+
+/// A device was examined, another command put its pool there, and then it was erased: nobody looked again with the lock held.
+#[test]
+fn what_others_wrote_since_it_was_examined_is_not_erased() {
+    use crate::offline::{self, Newcomer, tests};
+    use crate::registry::Registry;
+    let (dir, other, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let pool = tests::open_again(&tests::create_pool(dir.path()), &Registry::new(state.path()));
+    let path = dir.path().join("new");
+    create_file(&path, 32 << 20, Allocation::Sparse).unwrap();
+    let newcomer = Newcomer { path: path.clone(), overwrite: true };
+    let probed = newcomer.examine("").unwrap();
+    let status = pool.status().unwrap();
+    let open = || pool.open_probed(&status, (windrow_units::MemberId(6), 0, 4096), &newcomer, probed, "cannot add it").map(drop);
+    std::fs::copy(&tests::create_pool(other.path())[0], &path).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let refused = open().unwrap_err();
+    assert!(refused.id == crate::failure::id::MEMBER_IN_USE && refused.why.contains("new") && refused.remedy.contains("run it again"), "{refused}");
+    assert!(std::fs::read(&path).unwrap() == before);
+    std::fs::remove_file(&path).unwrap();
+    create_file(&path, 32 << 20, Allocation::Sparse).unwrap();
+    open().unwrap();
+    assert_eq!(offline::examine(&path).unwrap().unwrap().label.pool, status.pool);
+    pool.shutdown(false).unwrap();
+}
+
+/// A member that comes back was in use without the pool while its lock was waited for: what it bore before says nothing of that.
+#[test]
+fn a_member_that_comes_back_is_what_it_bears_under_the_lock() {
+    use crate::offline::{examine, tests};
+    let (dir, other, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let paths = tests::create_pool(dir.path());
+    let before = examine(&paths[0]).unwrap().unwrap().superblock.unwrap();
+    tests::open_again(&paths, &crate::registry::Registry::new(state.path())).shutdown(false).unwrap();
+    let bears = || exchange::borne_under_lock(&FileMember::open(&paths[0], &OpenOptions::default()).unwrap(), &paths[0], &before);
+    let now = examine(&paths[0]).unwrap().unwrap().superblock;
+    assert!(now.as_ref().unwrap().generation > before.generation);
+    assert_eq!(bears(), now);
+    std::fs::copy(&tests::create_pool(other.path())[0], &paths[0]).unwrap();
+    assert_eq!(bears(), None);
+}
