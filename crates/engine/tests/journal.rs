@@ -428,3 +428,36 @@ fn a_pool_that_was_copied_to_larger_sectors_goes_on_without_its_journal() {
     (0..20).for_each(|lba| assert_eq!(machine.byte(volume, lba), lba as u8 + 1));
     assert_eq!(machine.byte(volume, 30), 99);
 }
+
+/// The last record had reached one of its copies when the power went. The others were made whole by a write that was no number of whole sectors: devices with larger ones refuse that, so
+/// the start threw healthy members out. They get whole sectors now, and what lay behind the records in the last one stays
+/// (or becomes zeroes, if nobody can read it).
+#[test]
+fn copies_are_made_whole_on_larger_sectors() {
+    let (mut machine, volume) = pool(MIB);
+    (0..19).for_each(|lba| sync(&mut machine, volume, lba, lba as u8 + 1));
+    let before = machine.memory.clone();
+    sync(&mut machine, volume, 19, 20);
+    let mut memory = machine.memory;
+    let copies: Vec<usize> = (0..6).filter(|member| memory.data[*member] != before.data[*member]).collect();
+    let is_other = |member: usize, at: &usize| memory.data[member][*at] != before.data[member][*at];
+    let ends: Vec<usize> =
+        copies.iter().filter_map(|m| (0..memory.data[*m].len()).rev().find(|at| is_other(*m, at))).map(|at| (at + 1).next_multiple_of(512)).collect();
+    assert!(copies.len() == 3 && ends.iter().all(|end| !end.is_multiple_of(4096)), "{ends:?}");
+    for (member, end) in copies.iter().zip(&ends).skip(1) {
+        memory.data[*member].copy_from_slice(&before.data[*member]);
+        memory.data[*member][*end..*end + 512].fill(*member as u8 + 1);
+    }
+    // Of the last copy that sector can not be read any more.
+    memory.bad.push((copies[2], ends[2] / 4096 * 4096));
+    let (engine, report) = Engine::open(&mut Coarse(&mut memory), BufPool::new(64 << 20), &Machine::options()).expect("open");
+    let states: Vec<_> = engine.status().members.iter().map(|m| m.state).collect();
+    assert_eq!((report.completed_records, states), (2, vec!["online"; 6]));
+    for (member, end) in copies.iter().zip(&ends).skip(1) {
+        let behind = if *member == copies[2] { 0 } else { *member as u8 + 1 };
+        let (own, first) = (&memory.data[*member][end - 4608..*end], &memory.data[copies[0]][ends[0] - 4608..ends[0]]);
+        assert!(own == first && memory.data[*member][*end..*end + 512].iter().all(|byte| *byte == behind), "member {member}");
+    }
+    let mut machine = Machine::open(memory);
+    (0..20).for_each(|lba| assert_eq!(machine.byte(volume, lba), lba as u8 + 1));
+}

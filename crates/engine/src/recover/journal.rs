@@ -21,7 +21,7 @@ use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_layout::journal::{DecodedRecord, RecordError, RecordHeader, decode_record, decode_record_header};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::Superblock;
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Epoch, JournalArea, Lba, Order, PoolUuid, SegmentId, Seq, VolumeId};
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Epoch, JournalArea, Lba, MemberId, Order, PoolUuid, SegmentId, Seq, VolumeId};
 
 /// A record that counts.
 pub(super) struct Record {
@@ -242,8 +242,7 @@ impl Found {
             for copy in &chunk.differing {
                 let (member, offset) = self.areas[chunk.ring].locate(chunk.number, *copy);
                 if reader.online[member.index()] {
-                    reader.write(member, offset, &chunk.bytes)?;
-                    spent[member.index()].written.journal += chunk.bytes.len() as u64;
+                    spent[member.index()].written.journal += write_copy(reader, (member, offset), &chunk.bytes)?;
                     completed += 1;
                 }
             }
@@ -342,6 +341,26 @@ impl Found {
         }
         Ok(())
     }
+}
+
+/// Writes records to a copy, in whole sectors: a pool may have been copied to larger ones than its journal is written in, and devices refuse less. What the copy has behind the records
+/// in the last sector is put back, so each byte is what it would be had smaller sectors been written, and nothing comes to be there that could be taken for a record. If it can not
+/// be read, it becomes zeroes: no record begins with these, and the next one would have to begin there. (Chunks are whole sectors: nothing is written beyond one.) Returns the bytes
+/// written.
+fn write_copy(reader: &mut Reader<'_>, (member, offset): (MemberId, u64), records: &[u8]) -> Result<u64, MemberError> {
+    let sector = reader.io.sector_bytes(member) as usize;
+    let (length, whole) = (records.len(), records.len().next_multiple_of(sector));
+    if length == whole {
+        reader.write(member, offset, records)?;
+        return Ok(whole as u64);
+    }
+    let mut bytes = reader.buffers.get(whole);
+    if !reader.read_again(member, offset + (whole - sector) as u64, &mut bytes[whole - sector..])? {
+        bytes[length..].fill(0);
+    }
+    bytes[..length].copy_from_slice(records);
+    reader.write(member, offset, &bytes)?;
+    Ok(whole as u64)
 }
 
 /// Orders without content.

@@ -372,6 +372,14 @@ impl<'a> Reader<'a> {
         Ok(some)
     }
 
+    /// Reads bytes as they are at this moment. False if they can not be read.
+    pub(super) fn read_again(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<bool, MemberError> {
+        match self.io.read(member, offset, buf) {
+            Err(error) if fatal(&error) => Err(error),
+            result => Ok(result.is_ok()),
+        }
+    }
+
     /// Writes. A member that fails is left out, and the start begins anew.
     pub(super) fn write(&mut self, member: MemberId, offset: u64, bytes: &[u8]) -> Result<(), MemberError> {
         self.forget();
