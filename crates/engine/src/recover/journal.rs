@@ -83,6 +83,14 @@ pub(crate) enum Readmitted {
     },
 }
 
+/// What only records have.
+pub(super) struct Brought {
+    /// What is to be readmitted, in ascending order, for every order in `covered + 1 ..= accepted` that a record has.
+    pub(super) list: Vec<Readmitted>,
+    /// Orders of blocks for which the tables have no volume, or a smaller one, and which no later record took.
+    pub(super) homeless: Vec<Order>,
+}
+
 /// Reads the records that may hold orders above `covered`. Those of epochs before that of the checkpoint root, `since`, do not count: what a start
 /// readmits is durable in the log before a checkpoint begins.
 pub(super) fn collect(reader: &mut Reader<'_>, superblock: &Superblock, covered: Order, since: Epoch) -> Result<Found, OpenError> {
@@ -250,15 +258,15 @@ impl Found {
         Ok(completed)
     }
 
-    /// Applies what only records have to the tables, as far as it has no content; gives what is to be readmitted, in ascending order, for every
-    /// order in `covered + 1 ..= accepted` that a record has.
+    /// Applies what only records have to the tables, as far as it has no content; `before` sees each entry, and the tables, before that takes effect.
     pub(super) fn apply(
         &self,
         superblock: &Superblock,
         (covered, accepted): (Order, Order),
         buffers: &BufPool,
         tables: &mut Tables,
-    ) -> Result<Vec<Readmitted>, OpenError> {
+        before: &mut dyn FnMut(&Entry, &mut Tables),
+    ) -> Result<Brought, OpenError> {
         let mut emptied: BTreeSet<SegmentId> = BTreeSet::new();
         let mut newest: BTreeMap<u64, usize> = BTreeMap::new();
         let mut list: Vec<Readmitted> = Vec::new();
@@ -277,6 +285,7 @@ impl Found {
                     list.push(nothing(done.next(), Order(first.0 - 1)));
                 }
                 done = last;
+                before(&decoded.entry, tables);
                 emptied.extend(places_of(&decoded.entry, tables));
                 self.readmit_entry((record, decoded, buffers), (first, last), &mut newest, &mut list, tables)?;
             }
@@ -285,9 +294,11 @@ impl Found {
             list.push(nothing(done.next(), accepted));
         }
         // A block of a volume that is gone, or that has become smaller, is nothing but its order.
+        let mut homeless = Vec::new();
         for item in &mut list {
             let Readmitted::Block { key, order, .. } = item else { continue };
             if tables.volumes.active(key.volume()).is_none_or(|v| key.lba().0 >= v.blocks()) {
+                homeless.push(*order);
                 *item = nothing(*order, *order);
             }
         }
@@ -296,7 +307,7 @@ impl Found {
             tables.segments.get_mut(segment).superseded_by = accepted;
         }
         tables.volumes.count_used();
-        Ok(list)
+        Ok(Brought { list, homeless })
     }
 
     fn readmit_entry(

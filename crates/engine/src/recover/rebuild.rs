@@ -16,6 +16,7 @@ mod base;
 mod end;
 mod gather;
 mod losses;
+mod room;
 mod scan;
 
 use super::reader::Reader;
@@ -34,6 +35,7 @@ use scan::{Scan, scan};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use windrow_io::{BufPool, MemberDone, MemberError, MemberErrorKind, MemberIo, MemberOp};
+use windrow_layout::checkpoint::VolumeState;
 use windrow_layout::superblock::{MemberState, StreamPosition, Superblock, slot_offset};
 use windrow_units::{Epoch, MAX_MEMBERS, MAX_STREAMS, MemberId, Order, SegmentId, Seq, VolumeId, ZoneMap};
 
@@ -181,16 +183,17 @@ impl Engine {
             true => Ground::bare(&reader, superblock, options.limits.map_bytes),
             false => Ground::find(&mut reader, superblock, options.limits.map_bytes)?,
         };
-        let LogEnd { covered, journal, journalled, highest_journalled, is_exact, lost: lost_orders } = end_of_log(&mut reader, superblock, &found, &start)?;
+        let mut end = end_of_log(&mut reader, superblock, &found, &start)?;
         // Fences may have accepted what only the journal has.
-        let accepted = superblock.fences.iter().map(|f| f.accepted_order).chain([really_used(superblock, journalled)]).max().unwrap_or_default();
-        let mut gather = Gather::new(superblock, if is_exact { covered } else { accepted }, options.limits.map_bytes);
+        let accepted = superblock.fences.iter().map(|f| f.accepted_order).chain([really_used(superblock, end.journalled)]).max().unwrap_or_default();
+        let mut gather = Gather::new(superblock, if end.is_exact { end.covered } else { accepted }, options.limits.map_bytes);
         if checkpoint > 0 {
             gather.stand_on(start, &tables);
         }
         gather.run(&mut reader, &found, &mut tables, watch)?;
         let again = former.as_ref().map(|former| former.used_again(&found)).unwrap_or_default();
-        let readmitted = journal.apply(superblock, (covered, journalled), reader.buffers, &mut tables)?;
+        let readmitted = end.apply_journal(superblock, reader.buffers, &mut gather, &mut tables)?;
+        let LogEnd { covered, journal, journalled, highest_journalled, lost: lost_orders, .. } = end;
         if let Some(former) = &former {
             let rows = former.known_rows(&found, &again);
             let is_gone = |place| {
@@ -290,7 +293,9 @@ fn make_whole(reader: &mut Reader<'_>, found: &Scan) -> Result<(), OpenError> {
 }
 
 fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Order) -> RebuildReport {
-    let volumes = tables.volumes.iter().map(|v| RebuiltVolume {
+    // (Those that the journal deletes are still there, until the engine has been at work.)
+    let there = tables.volumes.iter().filter(|v| v.record.state == VolumeState::Active);
+    let volumes = there.map(|v| RebuiltVolume {
         id: v.record.id,
         name: v.record.name.clone(),
         size_bytes: v.record.size_bytes,

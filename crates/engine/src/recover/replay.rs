@@ -84,7 +84,8 @@ pub(super) fn replay(
     };
     refuse_damage(reader, &chains, passed, &mut report.notes)?;
     apply(reader, superblock, root.order, covered, &chains, tables)?;
-    let readmitted = journal.apply(superblock, (covered, accepted), reader.buffers, tables)?;
+    // (Every volume is there, and has its size: blocks without a home were deleted, or cut off.)
+    let readmitted = journal.apply(superblock, (covered, accepted), reader.buffers, tables, &mut |_, _| {})?.list;
     let mut positions = closed_positions();
     let mut last_seq = [Seq(0); MAX_STREAMS];
     report.void_orders = void_orders(superblock, &chains, covered);

@@ -6,19 +6,24 @@
 //!   and if both lose as many, the one that reaches further.
 //!
 //! What was promised and is not taken from either is told of as [`LostOrders`]. (Records of the gap beside batches behind it would have to be compared with these block by block.)
+//! Volumes that only the journal tells of are made for it ([`super::room`]); what there is no room for all the same is told of in the same way.
 
-use super::super::OpenError;
 use super::super::chain::Durable;
-use super::super::journal;
+use super::super::journal::{self, Readmitted};
 use super::super::reader::Reader;
+use super::super::{OpenError, Tables};
 use super::base::Start;
+use super::gather::Gather;
+use super::room::Room;
 use super::scan::Scan;
 use crate::limits::USER_STREAMS;
 use serde::Serialize;
+use windrow_io::BufPool;
 use windrow_layout::superblock::Superblock;
-use windrow_units::{MAX_STREAMS, Order, Seq};
+use windrow_units::{MAX_STREAMS, Order, Seq, VolumeId};
 
-/// Operations that were promised to be durable, are in no batch that can be read, and could not be taken from a journal. Nobody knows which blocks they wrote.
+/// Operations that were promised to be durable, are in no batch that can be read, and could not be taken from a journal: its records are lost as well, or speak of volumes that are
+/// known to be deleted. Nobody knows which blocks they wrote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct LostOrders {
     /// The first one.
@@ -27,6 +32,15 @@ pub struct LostOrders {
     pub last: Order,
     /// How many of those between are lost.
     pub count: u64,
+}
+
+impl LostOrders {
+    /// These, and one more.
+    fn and(lost: Option<Self>, order: Order) -> Self {
+        let none = Self { first: order, last: order, count: 0 };
+        let Self { first, last, count } = lost.unwrap_or(none);
+        Self { first: first.min(order), last: last.max(order), count: count + 1 }
+    }
 }
 
 /// The end of the log.
@@ -39,6 +53,24 @@ pub(super) struct LogEnd {
     /// Batches count up to `covered` only, as at a start.
     pub(super) is_exact: bool,
     pub(super) lost: Option<LostOrders>,
+}
+
+impl LogEnd {
+    /// Lets what only the journal has take effect; gives what is to be readmitted. What there is no room for all the same is lost.
+    pub(super) fn apply_journal(
+        &mut self,
+        superblock: &Superblock,
+        buffers: &BufPool,
+        gather: &mut Gather<'_>,
+        tables: &mut Tables,
+    ) -> Result<Vec<Readmitted>, OpenError> {
+        let mut room = Room::without(&gather.deleted);
+        let brought = self.journal.apply(superblock, (self.covered, self.journalled), buffers, tables, &mut |entry, tables| room.make(entry, tables))?;
+        let made_up: Vec<VolumeId> = room.made_up().collect();
+        gather.made_up.extend(made_up);
+        self.lost = brought.homeless.into_iter().fold(self.lost, |lost, order| Some(LostOrders::and(lost, order)));
+        Ok(brought.list)
+    }
 }
 
 /// Finds the end.

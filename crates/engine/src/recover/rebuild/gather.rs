@@ -71,6 +71,8 @@ pub(super) struct Gather<'g> {
     /// Births of the blocks of each map page, by arena slot.
     births: Vec<[u64; MAP_PAGE_ENTRIES]>,
     pub(super) made_up: BTreeSet<VolumeId>,
+    /// Volumes that are known to be deleted.
+    pub(super) deleted: BTreeSet<VolumeId>,
     pub(super) records: u64,
     /// Blocks that are lost with what superseded them: the first [`LOST_LISTED`], and how many.
     pub(super) lost: Vec<(VolumeId, Lba)>,
@@ -91,6 +93,7 @@ impl<'g> Gather<'g> {
             known: BTreeMap::new(),
             births: Vec::new(),
             made_up: BTreeSet::new(),
+            deleted: BTreeSet::new(),
             records: 0,
             lost: Vec::new(),
             lost_total: 0,
@@ -414,6 +417,7 @@ impl<'g> Gather<'g> {
             if known.deleted {
                 drop_pages(tables, id);
                 tables.volumes.remove(id);
+                self.deleted.insert(id);
                 continue;
             }
             let name = known.name.filter(|name| names.insert(name.clone()));
@@ -428,7 +432,7 @@ impl<'g> Gather<'g> {
                 compression: known.compression,
                 dedup: known.dedup,
                 size_bytes: size_bytes.unwrap_or(known.end.max(1) * BLOCK_BYTES),
-                name: name.unwrap_or_else(|| format!("recovered-{id}")),
+                name: name.unwrap_or_else(|| made_up_name(id)),
             };
             if tables.volumes.get(id).is_none() {
                 tables.volumes.add(record);
@@ -438,6 +442,11 @@ impl<'g> Gather<'g> {
         }
         tables.volumes.count_used();
     }
+}
+
+/// The name of a volume of which none is known.
+pub(super) fn made_up_name(id: VolumeId) -> String {
+    format!("recovered-{id}")
 }
 
 /// Gives back the map pages of a volume that holds nothing.
