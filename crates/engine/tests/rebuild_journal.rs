@@ -69,7 +69,7 @@ fn volumes_are_as_large_as_what_the_journal_has_of_them() {
     }
     journalled(&mut machine, cut, |machine| {
         machine.write(cut, 5, 202);
-        assert_eq!(machine.command(Control::VolumeResize { volume: cut, size_bytes: 100 * BLOCK_BYTES }), Some(Ok(ControlReply::Done)));
+        assert_eq!(machine.command(Control::VolumeResize { volume: cut, size_bytes: 100 * BLOCK_BYTES, shrink: true }), Some(Ok(ControlReply::Done)));
     });
     journalled(&mut machine, volume, |machine| assert_eq!(machine.command(Control::VolumeDelete { volume: gone }), Some(Ok(ControlReply::Done))));
     let mut memory = machine.memory;
@@ -97,7 +97,7 @@ fn a_volume_grows_for_the_journal_where_the_record_that_made_it_larger_is_lost()
     // So many blocks are cheaper in the log, and take the record that follows them along.
     (300..340).for_each(|lba| machine.write(volume, lba, 7));
     let before = (machine.memory.headers(), machine.engine.status().journal.records);
-    assert_eq!(machine.command(Control::VolumeResize { volume, size_bytes: 16 * MIB }), Some(Ok(ControlReply::Done)));
+    assert_eq!(machine.command(Control::VolumeResize { volume, size_bytes: 16 * MIB, shrink: true }), Some(Ok(ControlReply::Done)));
     assert_eq!(machine.engine.status().journal.records, before.1, "the log has the new size");
     let is_new = |(segment, row, header): &(_, _, windrow_layout::batch::BatchHeader)| {
         header.stream.0 == 0 && before.0.iter().all(|(old, old_row, _)| (old, old_row) != (segment, row))

@@ -48,13 +48,8 @@ fn encoded(kinds: &[u8], granule: u32) -> (RecordHeader, Vec<Entry>, Vec<u8>) {
 
 #[test]
 fn numbers_that_have_no_next_one_are_refused() {
-    let spoilt: [fn(&mut RecordHeader); 5] = [
-        |_| {},
-        |h| h.epoch = Epoch(u64::MAX),
-        |h| h.seq = Seq(u64::MAX),
-        |h| h.durable = Order(u64::MAX),
-        |h| h.last = Order(u64::MAX),
-    ];
+    let spoilt: [fn(&mut RecordHeader); 5] =
+        [|_| {}, |h| h.epoch = Epoch(u64::MAX), |h| h.seq = Seq(u64::MAX), |h| h.durable = Order(u64::MAX), |h| h.last = Order(u64::MAX)];
     for (at, spoil) in spoilt.into_iter().enumerate() {
         let mut table = TableWriter::new();
         table.push(&Entry::Fill { volume: VolumeId(5), lba: Lba(0), birth: Order(100), state: FillState::Zero });
