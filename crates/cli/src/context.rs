@@ -1,5 +1,6 @@
 //! How a command reaches a pool: through the daemon that serves it, or by its members if none does.
 
+use crate::progress::Progress;
 use crate::values::Size;
 use clap::Args;
 use std::path::PathBuf;
@@ -136,7 +137,7 @@ fn ask_members(name: &str, place: &PoolPlace, command: Command, force: bool) -> 
     let request = OpenRequest { read_only: matches!(command, Command::Status | Command::Sharing | Command::ExportList), force, ..place.request() };
     let opened = OpenedAtRest::open(&found, &registry, &request)?;
     let daemon = Daemon::new(opened.pool.clone(), &found.name, Some(registry));
-    let reply = daemon.handle(command);
+    let reply = watched(&opened.pool, || daemon.handle(command));
     drop(daemon);
     let closed = if request.read_only { Ok(()) } else { opened.close(false) };
     let mut reply = reply?;
@@ -145,6 +146,25 @@ fn ask_members(name: &str, place: &PoolPlace, command: Command, force: bool) -> 
         report.served = false;
     }
     Ok(reply)
+}
+
+/// Does something with a pool, and shows how far a device is that is zeroed before it comes in.
+fn watched<T>(pool: &Pool, work: impl FnOnce() -> T) -> T {
+    const PAUSE: Duration = Duration::from_millis(200);
+    std::thread::scope(|scope| {
+        let (over, is_over) = std::sync::mpsc::channel::<()>();
+        scope.spawn(move || {
+            let mut progress = Progress::new("zeroing");
+            while is_over.recv_timeout(PAUSE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                if let Some((done, all)) = pool.zeroing() {
+                    progress.bytes(done, all);
+                }
+            }
+        });
+        let result = work();
+        drop(over);
+        result
+    })
 }
 
 /// A pool that is open in this process only, with nobody served.

@@ -17,8 +17,9 @@ pub(crate) mod create;
 mod properties;
 #[cfg(test)]
 mod tests;
+mod zero;
 
-use crate::member::{DirectIo, Discard, Member, MemberInfo, MemberKind};
+use crate::member::{DirectIo, Discard, Member, MemberInfo, MemberKind, write_zeroes};
 use crate::probe::is_reached_by_another_way;
 use crate::{DeviceError, OpenError};
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -327,6 +328,26 @@ impl Member for FileMember {
             // A discard is advice: a device that does not take it has lost nothing.
             Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
             Err(errno) => Err(DeviceError::from_errno(errno, offset)),
+        }
+    }
+
+    fn zero(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
+        self.info.check_write(offset, length)?;
+        if length == 0 {
+            return Ok(());
+        }
+        let zeroed = loop {
+            let zeroed = match self.info.kind {
+                MemberKind::BlockDevice => properties::block_zero(self.fd.as_fd(), offset, length),
+                MemberKind::File | MemberKind::Memory => zero::zero(&self.fd, self.info.size_bytes, offset, length),
+            };
+            if zeroed != Err(Errno::INTR) {
+                break zeroed;
+            }
+        };
+        match zeroed {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY) => write_zeroes(self, offset, length),
+            other => other.map_err(|errno| DeviceError::from_errno(errno, offset)),
         }
     }
 

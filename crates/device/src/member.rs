@@ -4,6 +4,7 @@ use crate::DeviceError;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use windrow_io::Buf;
 
 /// What a member is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,6 +114,10 @@ pub trait Member: Send + Sync {
     fn flush(&self) -> Result<(), DeviceError>;
     /// Says that a range is not needed. Afterwards it reads as anything until written again.
     fn discard(&self, offset: u64, length: u64) -> Result<(), DeviceError>;
+    /// Zeroes a range, in the quickest way that promises zeroes (a discard does not); not durable before a flush.
+    fn zero(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
+        write_zeroes(self, offset, length)
+    }
     /// Zeroes what lies behind the usable bytes: of a device whose size is no multiple of 4096 the last sectors, which only others use.
     fn erase_behind(&self) -> Result<(), DeviceError> {
         Ok(())
@@ -120,6 +125,20 @@ pub trait Member: Send + Sync {
     /// A descriptor through which io_uring may read, write and sync *in place of* the methods above, or `None` if the methods
     /// do something that the kernel cannot. Valid as long as the member lives.
     fn raw_fd(&self) -> Option<RawFd>;
+}
+
+/// Zeroes a range by writes.
+pub(crate) fn write_zeroes<M: Member + ?Sized>(member: &M, offset: u64, length: u64) -> Result<(), DeviceError> {
+    const PIECE_BYTES: u64 = 1 << 20;
+    member.info().check_write(offset, length)?;
+    let zeroes = Buf::unpooled(length.min(PIECE_BYTES) as usize);
+    let mut done = 0;
+    while done < length {
+        let piece = (length - done).min(PIECE_BYTES);
+        member.write_at(offset + done, &zeroes[..piece as usize])?;
+        done += piece;
+    }
+    Ok(())
 }
 
 impl<M: Member + ?Sized> Member for Arc<M> {
@@ -137,6 +156,9 @@ impl<M: Member + ?Sized> Member for Arc<M> {
     }
     fn discard(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
         (**self).discard(offset, length)
+    }
+    fn zero(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
+        (**self).zero(offset, length)
     }
     fn erase_behind(&self) -> Result<(), DeviceError> {
         (**self).erase_behind()

@@ -274,3 +274,36 @@ fn a_read_that_failed_for_a_moment_is_tried_again_before_it_is_given_up() {
     assert_eq!(machine.engine.self_check(), Ok(()));
     verify(&mut machine, volume, 0..BLOCKS, 1);
 }
+
+/// A device that had been used apart was put back with only its ends erased: batches of that time stood where the log would go on, and the next start took them. It is zeroed first
+/// (`host/src/offline/former.rs`).
+#[test]
+fn a_member_that_was_used_apart_is_put_back_zeroed() {
+    let (machine, volume) = filled(Redundancy::Copies(2), 2);
+    let mut here = without(machine, &[]);
+    write(&mut here, volume, 400..2200, 9);
+    write(&mut here, volume, 0..20, 2);
+    assert_eq!(here.command(Control::Member { member: MemberId(1), change: MemberChange::TakeOut }), Some(Ok(ControlReply::Done)));
+    let mut fork = here.memory.clone();
+    fork.present[0] = false;
+    let mut there = Machine::open_with(fork, &OpenOptions { force: true, host: windrow_units::Uuid([7; 16]), ..Machine::options() });
+    (0..12).for_each(|lba| write(&mut there, volume, lba..lba + 1, 77));
+    here.memory.present[1] = false;
+    let mut here = Machine::open_with(here.memory, &Machine::options());
+    (0..2).for_each(|lba| write(&mut here, volume, lba..lba + 1, 3));
+    here.memory.present[1] = true;
+    here.memory.data[1] = there.memory.data[1].clone();
+    let superblock = Box::new(here.memory.superblock_of(1));
+    let refused = here.command(Control::Member { member: MemberId(1), change: MemberChange::BringBack { superblock } });
+    assert!(refused.is_some_and(|answer| answer.is_err()));
+    here.memory.data[1].fill(0);
+    assert_eq!(here.command(Control::Member { member: MemberId(1), change: MemberChange::Settle }), Some(Ok(ControlReply::Done)));
+    let change = MemberChange::Exchange { uuid: windrow_units::Uuid([0x55; 16]), size_bytes: 24 << 20, spare: None };
+    assert_eq!(here.command(Control::Member { member: MemberId(1), change }), Some(Ok(ControlReply::Done)));
+    pass(&mut here, 50);
+    let mut here = Machine::open_with(here.memory, &Machine::options());
+    assert_eq!((state(&here, 1), here.engine.status().state), ("online", "online"));
+    verify(&mut here, volume, 0..2, 3);
+    verify(&mut here, volume, 2..20, 2);
+    verify(&mut here, volume, 20..BLOCKS, 1);
+}

@@ -117,6 +117,8 @@ struct Inner {
     open: OpenRequest,
     /// Held while a member changes.
     exchanging: Mutex<()>,
+    /// Of a device that is emptied before it comes in: bytes done, of how many.
+    zeroing: Mutex<Option<(u64, u64)>>,
     /// Held while properties are read, changed and set.
     setting: Mutex<()>,
     steward: Arc<Steward>,
@@ -170,6 +172,7 @@ impl Pool {
             paths: Mutex::new(paths),
             open: exchange::opening(&options.open),
             exchanging: Mutex::default(),
+            zeroing: Mutex::default(),
             setting: Mutex::default(),
             steward,
             threads: Mutex::new(None),
@@ -239,6 +242,11 @@ impl Pool {
         let latency = self.0.driver.sessions.latencies().summary();
         let paths = lock(&self.0.paths).clone();
         Some(PoolReport::new(status, latency, &paths, self.stop_reason()))
+    }
+
+    /// How far a device is that was in this pool before and is zeroed before it comes in again: bytes done, of how many.
+    pub fn zeroing(&self) -> Option<(u64, u64)> {
+        *lock(&self.0.zeroing)
     }
 
     /// Why the pool stopped; `None` while it runs.

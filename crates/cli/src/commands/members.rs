@@ -141,6 +141,7 @@ pub fn replace(arguments: &ReplaceArguments, output: &Output) -> Result<u8, Fail
     let report = context::status(&arguments.pool, &arguments.place)?;
     let member = find(&report, &arguments.member, &what)?;
     let made = make(&arguments.new, member.size_bytes, arguments.sparse, &what)?;
+    announce(&report, &arguments.new, arguments.overwrite);
     let path = offline::absolute(&arguments.new);
     let command = Command::MemberReplace { member: member.member, path, overwrite: arguments.overwrite };
     let member = ask(&arguments.pool, &arguments.place, command, arguments.force).inspect_err(|failure| unmake(made, &arguments.new, failure))?;
@@ -182,7 +183,7 @@ pub fn add(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
     let what = format!("cannot add a spare to pool '{}'", arguments.pool);
     let report = context::status(&arguments.pool, &arguments.place)?;
     let largest = largest_member(&report);
-    let member = add_one(arguments, spare, largest, &what)?.0;
+    let member = add_one(arguments, spare, &report, &what)?.0;
     let small = member.size_bytes < largest;
     output.result("pool-add", &member, || {
         let remark = if small { "; it is smaller than the largest member, and cannot take every place" } else { "" };
@@ -197,6 +198,7 @@ fn add_journal(arguments: &AddArguments, path: &Path, output: &Output) -> Result
     let report = context::status(&arguments.pool, &arguments.place)?;
     let size = report.members.iter().filter(|member| member.journal).map(|member| member.size_bytes).max().unwrap_or(JOURNAL_FILE_BYTES);
     let made = make(path, size, arguments.sparse, &what)?;
+    announce(&report, path, arguments.overwrite);
     let command = Command::JournalAdd { path: offline::absolute(path), overwrite: arguments.overwrite, power_safe: arguments.power_safe };
     let member = ask(&arguments.pool, &arguments.place, command, false).inspect_err(|failure| unmake(made, path, failure))?;
     let when = if report.served { "when the log has what was written before" } else { "when the pool is served" };
@@ -210,8 +212,9 @@ fn largest_member(report: &PoolReport) -> u64 {
 }
 
 /// Adds a device as a spare; tells whether its file was made for that.
-fn add_one(arguments: &AddArguments, path: &Path, size_bytes: u64, what: &str) -> Result<(MemberReport, bool), Failure> {
-    let made = make(path, size_bytes, arguments.sparse, what)?;
+fn add_one(arguments: &AddArguments, path: &Path, report: &PoolReport, what: &str) -> Result<(MemberReport, bool), Failure> {
+    let made = make(path, largest_member(report), arguments.sparse, what)?;
+    announce(report, path, arguments.overwrite);
     let command = Command::SpareAdd { path: offline::absolute(path), overwrite: arguments.overwrite };
     let member = ask(&arguments.pool, &arguments.place, command, false).inspect_err(|failure| unmake(made, path, failure))?;
     Ok((member, made))
@@ -221,11 +224,11 @@ fn add_one(arguments: &AddArguments, path: &Path, size_bytes: u64, what: &str) -
 fn grow(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
     let what = format!("pool '{}' cannot grow", arguments.pool);
     let report = context::status(&arguments.pool, &arguments.place)?;
-    let (largest, before) = (largest_member(&report), report.capacity.usable_bytes);
+    let before = report.capacity.usable_bytes;
     let mut added: Vec<(MemberReport, &Path, bool)> = Vec::new();
     let mut grown = Ok(());
     for path in &arguments.devices {
-        match add_one(arguments, path, largest, &what) {
+        match add_one(arguments, path, &report, &what) {
             Ok((member, made)) => added.push((member, path, made)),
             Err(failure) => grown = Err(failure),
         }
@@ -279,6 +282,17 @@ fn ask(pool: &str, place: &PoolPlace, command: Command, force: bool) -> Result<M
         Reply::Member(member) => Ok(*member),
         _ => Err(context::unexpected()),
     }
+}
+
+/// Says why it will take so long before a device comes in that was in this pool before. (Without leave to overwrite it is refused.)
+fn announce(report: &PoolReport, path: &Path, overwrite: bool) {
+    let Some(bytes) = offline::zeroed_first(path, report.pool).filter(|_| overwrite) else { return };
+    eprintln!(
+        "{} was in pool '{}' before: all of its {} are zeroed first, so that nothing it got apart from the pool is ever taken for the pool's; that takes as long as writing it once",
+        path.display(),
+        report.name,
+        Size(bytes)
+    );
 }
 
 /// Makes the file if there is none. True if it did.

@@ -14,6 +14,8 @@ use windrow_io::Buf;
 const SECTOR_BYTES_MAX: u32 = 4096;
 /// `_IO(0x12, 119)` of `linux/fs.h`.
 const BLKDISCARD: libc::Ioctl = 0x1277;
+/// `_IO(0x12, 127)` of `linux/fs.h`.
+const BLKZEROOUT: libc::Ioctl = 0x127f;
 
 /// Collects the properties and switches O_DIRECT on.
 pub(super) fn examine(fd: &OwnedFd, path: &Path, kind: MemberKind, stat: &Stat, options: &OpenOptions) -> Result<MemberInfo, OpenError> {
@@ -129,9 +131,19 @@ fn set_direct(fd: &OwnedFd, on: bool) -> Result<(), Errno> {
 
 /// BLKDISCARD of a range of a block device.
 pub(super) fn block_discard(fd: BorrowedFd<'_>, offset: u64, length: u64) -> Result<(), Errno> {
+    of_range(fd, BLKDISCARD, offset, length)
+}
+
+/// BLKZEROOUT of a range of a block device: by the device where it promises zeroes, else the kernel writes them.
+pub(super) fn block_zero(fd: BorrowedFd<'_>, offset: u64, length: u64) -> Result<(), Errno> {
+    of_range(fd, BLKZEROOUT, offset, length)
+}
+
+/// BLKDISCARD or BLKZEROOUT.
+fn of_range(fd: BorrowedFd<'_>, request: libc::Ioctl, offset: u64, length: u64) -> Result<(), Errno> {
     let range = [offset, length];
-    // SAFETY: the descriptor is open for the life of the borrow; BLKDISCARD reads two 64-bit words from the pointer, which are
-    // there and outlive the call, and writes to no memory of this process.
-    let result = unsafe { libc::ioctl(fd.as_raw_fd(), BLKDISCARD, range.as_ptr()) };
+    // SAFETY: the descriptor is open for the life of the borrow; both requests read two 64-bit words from the pointer, which are
+    // there and outlive the call, and write to no memory of this process.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), request, range.as_ptr()) };
     if result == 0 { Ok(()) } else { Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)) }
 }

@@ -245,3 +245,20 @@ fn a_block_device_and_a_loop_device_over_it_are_one_member() {
     }
     drop(open(below.path(), &crate::testing::patient()));
 }
+
+#[test]
+fn a_range_is_zeroed_and_what_was_reserved_stays_reserved() {
+    for allocation in [Allocation::Preallocate, Allocation::Sparse] {
+        let (_folder, path) = created(allocation);
+        let member = open(&path, &OpenOptions::default());
+        member.write_at(0, &vec![7; SIZE as usize / 2]).expect("write");
+        let before = std::fs::metadata(&path).expect("metadata").blocks();
+        member.zero(8192, SIZE / 2 - 8192).expect("zero");
+        member.flush().expect("flush");
+        let bytes = std::fs::read(&path).expect("read");
+        assert!(bytes.len() as u64 == SIZE && bytes[..8192].iter().all(|byte| *byte == 7) && bytes[8192..].iter().all(|byte| *byte == 0), "{allocation:?}");
+        let after = std::fs::metadata(&path).expect("metadata").blocks();
+        assert!(if allocation == Allocation::Sparse { after <= before } else { after * 512 >= SIZE }, "{allocation:?}: {before} {after}");
+        assert_eq!(member.zero(4096, SIZE).map_err(|error| error.code), Err(libc::ERANGE));
+    }
+}

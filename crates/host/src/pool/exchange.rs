@@ -1,6 +1,7 @@
 //! Members of a running pool: taken out, brought back, replaced, spares. One such change at a time.
 //!
-//! 1. The new device is examined, locked, looked at once more, erased and labelled before anything changes.
+//! 1. The new device is examined, locked, looked at once more, erased and labelled before anything changes. One that was in this pool before is zeroed first
+//!    (`offline/former.rs`).
 //! 2. The engine takes the member out and says when nothing is in flight to its old device.
 //! 3. The queue gets the new device, the old one is closed.
 //! 4. The engine is told what is there now, and rebuilds it. If it refuses, the place is empty again.
@@ -82,16 +83,11 @@ impl Pool {
     /// # Errors
     /// The new device is in use, holds something, or is too small; the redundancy does not cover the loss of the member.
     pub fn replace(&self, member: MemberId, newcomer: &Newcomer) -> Result<(), Failure> {
-        let _one = lock(&self.0.exchanging);
         let what = format!("cannot replace member {member}");
-        let (pool, status) = self.member_status(member, &what)?;
-        if ["spare", "removed"].contains(&status.state) {
-            return Err(Failure::new(id::MEMBER_STATE, what, format!("it is {}", status.state)).remedy("see `windrow pool status`"));
-        }
-        if status.leaving {
-            let why = "it is being removed from the pool: nothing is to be put in its place";
-            return Err(Failure::new(id::MEMBER_STATE, what, why).remedy("see `windrow pool status`"));
-        }
+        let (pool, status) = self.replaceable(member, &what)?;
+        self.empty_former(&pool, member, newcomer, (status.needed_bytes, status.sector_bytes_max), &what)?;
+        let _one = lock(&self.0.exchanging);
+        let (pool, status) = self.replaceable(member, &what)?;
         let opened = self.open_newcomer(&pool, member, newcomer, (status.needed_bytes, status.sector_bytes_max), &what)?;
         if ["online", "rebuilding"].contains(&status.state) {
             self.change(member, MemberChange::TakeOut, &what).inspect_err(|_| {
@@ -104,16 +100,30 @@ impl Pool {
         self.tell(member, MemberChange::Exchange { uuid: opened.uuid, size_bytes: opened.size_bytes, spare: None }, &what)
     }
 
+    /// A member in whose place another device may come.
+    fn replaceable(&self, member: MemberId, what: &str) -> Result<(PoolStatus, MemberStatus), Failure> {
+        let (pool, status) = self.member_status(member, what)?;
+        if ["spare", "removed"].contains(&status.state) {
+            return Err(Failure::new(id::MEMBER_STATE, what, format!("it is {}", status.state)).remedy("see `windrow pool status`"));
+        }
+        if status.leaving {
+            let why = "it is being removed from the pool: nothing is to be put in its place";
+            return Err(Failure::new(id::MEMBER_STATE, what, why).remedy("see `windrow pool status`"));
+        }
+        Ok((pool, status))
+    }
+
     /// Adds a spare; returns its slot.
     ///
     /// # Errors
     /// The device is in use or holds something, or the pool has no slot left.
     pub fn add_spare(&self, newcomer: &Newcomer) -> Result<MemberId, Failure> {
-        let _one = lock(&self.0.exchanging);
         let what = format!("cannot add {} as a spare", newcomer.path.display());
         // Whose place it will take is not known.
-        let sector_max = self.status_now(&what)?.members.iter().map(|member| member.sector_bytes_max).min();
-        self.wait_in_a_slot(newcomer, sector_max.unwrap_or(BLOCK_BYTES as u32), &what)
+        let sector_max = self.status_now(&what)?.members.iter().map(|member| member.sector_bytes_max).min().unwrap_or(BLOCK_BYTES as u32);
+        self.empty_for_a_slot(newcomer, sector_max, &what)?;
+        let _one = lock(&self.0.exchanging);
+        self.wait_in_a_slot(newcomer, sector_max, &what)
     }
 
     /// Adds a journal device; returns its slot. It is used when the log has everything that was written before.
@@ -121,8 +131,9 @@ impl Pool {
     /// # Errors
     /// The device is in use or holds something, or does not fit the journal that there is, or the pool has no slot left.
     pub fn add_journal_device(&self, newcomer: &Newcomer, power_safe: bool) -> Result<MemberId, Failure> {
-        let _one = lock(&self.0.exchanging);
         let what = format!("cannot add {} as a journal device", newcomer.path.display());
+        self.empty_for_a_slot(newcomer, BLOCK_BYTES as u32, &what)?;
+        let _one = lock(&self.0.exchanging);
         let member = self.wait_in_a_slot(newcomer, BLOCK_BYTES as u32, &what)?;
         let sector = self.0.driver.device(member).map_or(BLOCK_BYTES, |device| device.info().logical_sector.into());
         let granule = if sector <= 512 { 512 } else { BLOCK_BYTES as u32 };
@@ -136,7 +147,7 @@ impl Pool {
     /// A device becomes a spare.
     fn wait_in_a_slot(&self, newcomer: &Newcomer, sector_max: u32, what: &str) -> Result<MemberId, Failure> {
         let pool = self.status_now(what)?;
-        let member = free_slot(&pool).ok_or_else(|| Failure::new(id::POOL_VALUE, what, format!("a pool has {MAX_MEMBERS} slots for members and spares")))?;
+        let member = slot_for_another(&pool, what)?;
         // The last one in this slot may have left just now.
         self.dismiss(member, what)?;
         let opened = self.open_newcomer(&pool, member, newcomer, (0, sector_max), what)?;
@@ -230,27 +241,79 @@ impl Pool {
         let device = self.0.driver.device(spare).ok_or_else(|| Failure::new(id::MEMBER_OPEN, what.clone(), "its device is not there"))?;
         check_sector(&*device, self.member_status(member, &what)?.1.sector_bytes_max, &what)?;
         self.settle(member, &what)?;
+        let unused = offline::is_unused_spare(&*device, pool.pool, status.uuid).map_err(|error| Failure::new(id::MEMBER_IO, what.clone(), error.of(spare)))?;
+        if !unused {
+            // Where the pool was imported by force elsewhere, the spare may have served.
+            self.empty(&pool, &*device, &what)?;
+        }
         offline::label(&*device, pool.pool, &pool.name, member, status.uuid).map_err(|error| Failure::new(id::MEMBER_IO, what.clone(), error.of(spare)))?;
         self.put(member, Some(device), &what)?;
         self.tell(member, MemberChange::Exchange { uuid: status.uuid, size_bytes: status.size_bytes, spare: Some(spare) }, &what)?;
         self.put(spare, None, &what)
     }
 
-    /// Nothing is written before everything speaks for the device.
-    fn open_newcomer(&self, pool: &PoolStatus, member: MemberId, newcomer: &Newcomer, (needed, sector_max): (u64, u32), what: &str) -> Result<Opened, Failure> {
+    /// What was in this pool before is emptied. That takes as long as writing all of it, and neither a spare nor another command is to wait for it: so it is done
+    /// before the lock of all changes is taken, and the device is blank when it is looked at again.
+    fn empty_former(&self, pool: &PoolStatus, member: MemberId, newcomer: &Newcomer, needs: (u64, u32), what: &str) -> Result<(), Failure> {
+        // What cannot be read, or says so by its superblocks alone, is left to the second look.
+        let is_former = offline::examine(&newcomer.path).is_ok_and(|found| found.is_some_and(|found| found.label.pool == pool.pool));
+        if !is_former {
+            return Ok(());
+        }
         let probed = newcomer.examine(what)?;
-        self.open_probed(pool, (member, needed, sector_max), newcomer, probed, what)
+        let device = self.open_fitting((member, needs), newcomer, probed, what)?;
+        self.empty(pool, &*device, what)
+    }
+
+    /// The same, for a device that gets a slot of its own.
+    fn empty_for_a_slot(&self, newcomer: &Newcomer, sector_max: u32, what: &str) -> Result<(), Failure> {
+        let pool = self.status_now(what)?;
+        self.empty_former(&pool, slot_for_another(&pool, what)?, newcomer, (0, sector_max), what)
+    }
+
+    fn empty(&self, pool: &PoolStatus, device: &dyn Member, what: &str) -> Result<(), Failure> {
+        let emptied = offline::empty(device, pool.pool, &pool.name, what, &mut |done, all| {
+            *lock(&self.0.zeroing) = Some((done, all));
+            !self.0.driver.is_stopped()
+        });
+        *lock(&self.0.zeroing) = None;
+        emptied
+    }
+
+    /// Nothing is written before everything speaks for the device.
+    fn open_newcomer(&self, pool: &PoolStatus, member: MemberId, newcomer: &Newcomer, needs: (u64, u32), what: &str) -> Result<Opened, Failure> {
+        let probed = newcomer.examine(what)?;
+        self.open_probed(pool, (member, needs), newcomer, probed, what)
     }
 
     /// The same of a device that was examined.
     pub(super) fn open_probed(
         &self,
         pool: &PoolStatus,
-        (member, needed, sector_max): (MemberId, u64, u32),
+        (member, needs): (MemberId, (u64, u32)),
         newcomer: &Newcomer,
         probed: Mark,
         what: &str,
     ) -> Result<Opened, Failure> {
+        let device = self.open_fitting((member, needs), newcomer, probed, what)?;
+        let failed = |error: windrow_device::DeviceError| Failure::new(id::MEMBER_IO, what, error.of(member));
+        if offline::was_in(&*device, pool.pool).map_err(failed)? {
+            self.empty(pool, &*device, what)?;
+        }
+        let uuid = offline::random_uuid()?;
+        offline::erase(&*device).and_then(|()| offline::label(&*device, pool.pool, &pool.name, member, uuid)).map_err(failed)?;
+        let size_bytes = device.info().size_bytes / BLOCK_BYTES * BLOCK_BYTES;
+        Ok(Opened { device, uuid, size_bytes })
+    }
+
+    /// Opens and locks a new device, if it fits (so many bytes at least, and sectors of so many at most), and is still what it was when it was examined.
+    fn open_fitting(
+        &self,
+        (member, (needed, sector_max)): (MemberId, (u64, u32)),
+        newcomer: &Newcomer,
+        probed: Mark,
+        what: &str,
+    ) -> Result<Arc<dyn Member>, Failure> {
         let device = offline::open_member(&newcomer.path, member, &self.0.open, what)?;
         let size = device.info().size_bytes;
         if size < needed {
@@ -259,12 +322,7 @@ impl Pool {
         }
         check_sector(&*device, sector_max, what)?;
         offline::must_be_as_probed(&*device, member, probed, what)?;
-        let uuid = offline::random_uuid()?;
-        offline::erase(&*device)
-            .and_then(|()| offline::label(&*device, pool.pool, &pool.name, member, uuid))
-            .map_err(|error| Failure::new(id::MEMBER_IO, what, error.of(member)))?;
-        let size_bytes = device.info().size_bytes / BLOCK_BYTES * BLOCK_BYTES;
-        Ok(Opened { device, uuid, size_bytes })
+        Ok(device)
     }
 
     /// Waits until nothing is in flight to the device of a member that is out of use.
@@ -329,9 +387,10 @@ pub(super) fn path_of(device: &dyn Member) -> String {
 }
 
 /// A slot for another member: one that is not in use, else the one behind the last.
-fn free_slot(pool: &PoolStatus) -> Option<MemberId> {
+fn slot_for_another(pool: &PoolStatus, what: &str) -> Result<MemberId, Failure> {
     let slot = pool.members.iter().position(|member| member.state == "removed").unwrap_or(pool.members.len());
-    (slot < MAX_MEMBERS).then_some(MemberId(slot as u8))
+    let none = || Failure::new(id::POOL_VALUE, what, format!("a pool has {MAX_MEMBERS} slots for members and spares"));
+    (slot < MAX_MEMBERS).then_some(MemberId(slot as u8)).ok_or_else(none)
 }
 
 /// A member whose place a spare may take, and the spares that may, in the order in which they are tried: a member that failed in service at

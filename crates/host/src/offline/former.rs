@@ -1,0 +1,122 @@
+//! A device that was in this very pool before. It may have been used apart from it, imported by force elsewhere: then it holds batches and journal records
+//! that bear the pool's identifier, and the positions, numbers and epochs that the pool itself will come to. A rebuild writes only what is committed, so they
+//! would stay behind the end of the log, and the next start would take them for the pool's own. So everything on it is zeroed before it comes in again:
+//!
+//! 1. The label gets an identifier that nobody knows. From here on no start takes the device for a member, healthy or to be rebuilt, and `pool online` refuses
+//!    it: what is in the pool's table is looked for by identifier. It still bears the pool's own: cut off, it is known for what it is, and zeroed from the start.
+//! 2. The superblocks go: if nothing else of the pool is found, what the device was is not to be taken for the pool.
+//! 3. Everything behind them, in pieces.
+//! 4. When all of that is durable, both ends, and with them the label.
+
+use super::{erase, label, random_uuid};
+use crate::failure::{Failure, id};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use windrow_device::{DeviceError, FileMember, Member, OpenOptions};
+use windrow_io::Buf;
+use windrow_layout::superblock::{
+    LABEL_BYTES, LABEL_OFFSET, Label, RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError,
+};
+use windrow_units::{MemberId, PoolUuid, Uuid};
+
+/// Bytes zeroed at once; between two such pieces is told how far it is, and whether it is to go on.
+const PIECE_BYTES: u64 = 64 << 20;
+/// Time between two lines of the log that tell how far it is.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+
+fn label_of(device: &dyn Member) -> Result<Result<Label, SuperblockError>, DeviceError> {
+    let mut bytes = Buf::unpooled(LABEL_BYTES);
+    device.read_at(LABEL_OFFSET, &mut bytes)?;
+    Ok(Label::decode(&bytes))
+}
+
+fn bears_superblock(device: &dyn Member, pool: PoolUuid) -> Result<bool, DeviceError> {
+    let mut bytes = Buf::unpooled(SLOT_BYTES);
+    for slot in 0..SLOT_COUNT {
+        device.read_at(SLOT_OFFSET + slot * SLOT_STRIDE, &mut bytes)?;
+        if Superblock::decode(&bytes).is_ok_and(|superblock| superblock.pool == pool) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// True if the device was in this pool, by its label or a superblock. (A label of newer software does not say whose it is: it may be.)
+pub(crate) fn was_in(device: &dyn Member, pool: PoolUuid) -> Result<bool, DeviceError> {
+    if device.info().size_bytes < RESERVED_BYTES {
+        return Ok(false);
+    }
+    match label_of(device)? {
+        Ok(label) if label.pool == pool => Ok(true),
+        Err(SuperblockError::NewerVersion(_)) => Ok(true),
+        _ => bears_superblock(device, pool),
+    }
+}
+
+/// True if the device is this spare and was never anything else since it was added: a spare has a label and no superblock.
+pub(crate) fn is_unused_spare(device: &dyn Member, pool: PoolUuid, uuid: Uuid) -> Result<bool, DeviceError> {
+    let is_it = label_of(device)?.is_ok_and(|label| label.pool == pool && label.member_uuid == uuid);
+    Ok(is_it && !bears_superblock(device, pool)?)
+}
+
+/// Bytes that are zeroed before the file or device at this path comes into the pool; `None` if it was not in it, is in use, or cannot be read.
+pub fn zeroed_first(path: &Path, pool: Uuid) -> Option<u64> {
+    let device = FileMember::open(path, &OpenOptions::read_only()).ok()?;
+    was_in(&device, pool).ok()?.then(|| device.info().size_bytes)
+}
+
+/// Zeroes all of a device, as told above. `go_on` hears how many bytes of how many are done, and ends it by `false`.
+///
+/// # Errors
+/// The device fails, or it was not to go on: nothing uses the device, and the next try begins at the start.
+pub(crate) fn empty(device: &dyn Member, pool: PoolUuid, name: &str, what: &str, go_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<(), Failure> {
+    let shown = &device.info().description;
+    let failure = |why: String| {
+        let why = format!("{shown} was in this pool before, and is not labelled before all of it is zeroed: {why}");
+        Failure::new(id::MEMBER_IO, what, why).remedy("choose another device, or try again: it is zeroed from the start then")
+    };
+    let failed = |error: DeviceError| failure(error.to_string());
+    let slot = label_of(device).map_err(failed)?.map_or(MemberId(0), |label| label.member);
+    label(device, pool, name, slot, random_uuid()?).map_err(failed)?;
+    device.zero(SLOT_OFFSET, RESERVED_BYTES - SLOT_OFFSET).and_then(|()| device.flush()).map_err(failed)?;
+    let all = device.info().size_bytes;
+    tracing::info!("{shown} was in pool '{name}' before: all of its {all} bytes are zeroed before it is labelled");
+    let mut told = Told::new(shown);
+    let mut done = RESERVED_BYTES;
+    while done < all {
+        if !go_on(done, all) {
+            return Err(failure("the pool has stopped meanwhile".to_owned()));
+        }
+        let length = PIECE_BYTES.min(all - done);
+        device.zero(done, length).map_err(failed)?;
+        done += length;
+        told.note(done, all);
+    }
+    device.flush().and_then(|()| erase(device)).map_err(failed)
+}
+
+/// The lines of the log.
+struct Told<'d> {
+    shown: &'d str,
+    begin: Instant,
+    last: Instant,
+}
+
+impl<'d> Told<'d> {
+    fn new(shown: &'d str) -> Self {
+        Self { shown, begin: Instant::now(), last: Instant::now() }
+    }
+
+    fn note(&mut self, done: u64, all: u64) {
+        if self.last.elapsed() < TELL_EVERY {
+            return;
+        }
+        self.last = Instant::now();
+        let rate = (done as f64 / self.begin.elapsed().as_secs_f64()).max(1.0);
+        let (percent, left) = (done as f64 * 100.0 / all as f64, (all - done) as f64 / rate);
+        tracing::info!("{}: {percent:.1} % zeroed, {:.0} MB/s, {left:.0} s left", self.shown, rate / 1e6);
+    }
+}
+
+#[cfg(test)]
+mod tests;
