@@ -304,6 +304,8 @@ impl UringReaper {
         for (index, result) in self.events.drain(..) {
             if index == WAKE {
                 rung = true;
+                // A poll that the kernel could not do is tried again, but not at once.
+                pause |= result < 0;
                 continue;
             }
             match table.complete(index, result) {
@@ -368,6 +370,11 @@ impl Reap for UringReaper {
             }
             if self.shared.woken.swap(false, Ordering::AcqRel) || done.len() > before {
                 return Ok(());
+            }
+            // A signal may stand for nothing, as what it was for was taken with the signal before it. It has used up the poll all the same,
+            // and nothing but the ring itself ends a block without one. No spin: a new poll ends with a new signal, or has failed after a pause.
+            if !self.armed {
+                continue;
             }
             self.shared.block().inspect_err(|error| self.shared.break_down(error))?;
         }

@@ -1,10 +1,13 @@
 use super::*;
 use crate::{Allocation, DiscardPolicy, FileMember, OpenOptions, create_file};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use windrow_io::{Buf, IoTag, MemberErrorKind};
 use windrow_units::MemberId;
 
 const SIZE: u64 = 4 << 20;
+/// What has not come by then never will.
+const FOR_EVER: Duration = Duration::from_secs(30);
 
 struct Place {
     _folder: tempfile::TempDir,
@@ -242,4 +245,57 @@ fn after_a_failed_flush_none_succeeds() {
     submitter.exchange(MemberId(0), Some(Arc::new(other_device))).expect("exchanged");
     submitter.submit(&mut vec![other(2, MemberOp::Flush)], &mut refused);
     assert_eq!(refused.len(), 1, "it is on its way");
+}
+
+/// Two helpers end close together: the reaper takes both results with the signal of the first, and the second signal stands for nothing.
+#[test]
+fn a_signal_that_stands_for_nothing_makes_nobody_deaf() {
+    let place = place();
+    for round in 0..20 {
+        let Some((submitter, mut reaper)) = ring(&place.path, 4) else { return };
+        let waker = reaper.waker();
+        let (tell, told) = mpsc::channel();
+        submitter.shared.signal();
+        let reaping = std::thread::spawn(move || {
+            reaper.wait(&mut Vec::new()).expect("ring");
+            tell.send(()).expect("somebody waits for it");
+        });
+        while is_rung(&submitter.shared) && !reaping.is_finished() {
+            std::thread::yield_now();
+        }
+        waker.wake();
+        assert!(told.recv_timeout(FOR_EVER).is_ok(), "round {round}: the waker was not heard");
+        reaping.join().expect("thread");
+    }
+}
+
+fn is_rung(shared: &Shared) -> bool {
+    let mut fds = [rustix::event::PollFd::new(&shared.event, rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })).expect("poll") == 1
+}
+
+#[test]
+fn discards_of_several_members_all_come_back() {
+    let places: Vec<Place> = (0..4).map(|_| place()).collect();
+    if ring(&places[0].path, 4).is_none() {
+        return;
+    }
+    let (mut submitter, mut reaper) = uring(places.iter().flat_map(|place| member(&place.path)).collect(), 16).expect("ring");
+    let (tell, told) = mpsc::channel();
+    let rounds = 300;
+    let reaping = std::thread::spawn(move || {
+        let mut left = rounds * 4;
+        while left > 0 {
+            let done = wait_for(&mut reaper, 1);
+            left -= done.len() as u64;
+            done.iter().for_each(|_| tell.send(()).expect("somebody waits for it"));
+        }
+    });
+    for round in 0..rounds {
+        let discard = |member| MemberCommand { member: MemberId(member), ..other(round, MemberOp::Discard { offset: 4096 * round, length: 4096 }) };
+        submitter.submit(&mut (0..4).map(discard).collect(), &mut Vec::new());
+        let came = (0..4).take_while(|_| told.recv_timeout(FOR_EVER).is_ok()).count();
+        assert_eq!((round, came), (round, 4));
+    }
+    reaping.join().expect("thread");
 }
