@@ -1,7 +1,8 @@
 //! A pool as a daemon serves it: what the control socket can ask for, and how it ends.
 //!
 //! The end has three steps, so that whoever asked for it hears how it went: a command or signal *requests* it, the main thread *waits* for that,
-//! drains its front-ends, shuts the pool down and *announces* the result, and the command that asked is answered.
+//! drains its front-ends and *finishes*: it decides by what was asked for up to then, shuts the pool down and announces the result, and the
+//! commands that asked are answered.
 
 use crate::control::{Command, ControlHandler, PropertyChange, Reply, ScrubAction};
 use crate::failure::{Failure, id};
@@ -24,6 +25,8 @@ use windrow_units::MemberId;
 struct End {
     /// `Some(export)` once somebody asked.
     requested: Option<bool>,
+    /// Whether the pool is exported, once that is settled: who asks for it later has come too late.
+    decided: Option<bool>,
     result: Option<Result<(), Failure>>,
 }
 
@@ -73,14 +76,39 @@ impl Daemon {
         self.changed.notify_all();
     }
 
-    /// Waits at most `patience` until the end is asked for; returns whether the pool is to be exported.
-    pub fn wait_for_end(&self, patience: Duration) -> Option<bool> {
+    /// Waits at most `patience` until the end is asked for; true if it was.
+    pub fn wait_for_end(&self, patience: Duration) -> bool {
         let (end, _) = self.changed.wait_timeout_while(lock(&self.end), patience, |end| end.requested.is_none()).unwrap_or_else(|e| e.into_inner());
-        end.requested
+        end.requested.is_some()
     }
 
-    /// Says how the end went; answers those who asked for it.
-    pub fn announce_end(&self, result: Result<(), Failure>) {
+    /// Ends the pool and answers those who asked for it. To be called once front-ends have ended: an export may have been asked for meanwhile.
+    ///
+    /// # Errors
+    /// The pool did not end cleanly, or is served read-only and was to be exported.
+    pub fn finish(&self, read_only: bool) -> Result<(), Failure> {
+        let export = self.decide();
+        let result = match (read_only, export) {
+            (true, true) => {
+                let why = "it is served read-only, so nothing can be written to release it";
+                Err(Failure::new(id::POOL_VALUE, "the pool is not exported", why).remedy("the daemon has ended: export it again"))
+            }
+            (true, false) => Ok(()),
+            (false, _) => self.pool.shutdown(export).map_err(|error| control_failure("the pool did not end cleanly".to_owned(), &error)),
+        };
+        self.announce(result.clone());
+        result
+    }
+
+    /// Settles whether the pool is exported.
+    fn decide(&self) -> bool {
+        let mut end = lock(&self.end);
+        let export = end.requested.unwrap_or(false);
+        end.decided = Some(export);
+        export
+    }
+
+    fn announce(&self, result: Result<(), Failure>) {
         lock(&self.end).result = Some(result);
         self.changed.notify_all();
     }
@@ -90,6 +118,10 @@ impl Daemon {
         let end = self.changed.wait_while(lock(&self.end), |end| end.result.is_none()).unwrap_or_else(|e| e.into_inner());
         match &end.result {
             Some(Err(failure)) => Err(failure.clone()),
+            _ if export && end.decided != Some(true) => {
+                let why = "its daemon was ending already when this was asked for";
+                Err(Failure::new(id::POOL_BUSY, "the pool is not exported", why).remedy("export it again when the daemon has ended"))
+            }
             _ => Ok(Reply::Done),
         }
     }

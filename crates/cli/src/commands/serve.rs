@@ -163,8 +163,11 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
         };
         format!("pool '{name}' is served at {place} (recovery {} ms; {memory}){missing}{notes}", recovery.as_millis())
     });
-    let export = wait(&served, &signal, arguments.read_only);
-    finish(&served, nbd, export, &arguments)?;
+    wait(&served, &signal, arguments.read_only);
+    if let Some(server) = nbd {
+        server.shutdown(DRAIN);
+    }
+    served.finish(arguments.read_only)?;
     drop(metrics);
     control.stop();
     Ok(0)
@@ -175,34 +178,19 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// How long connections may take to finish what they have begun.
 const DRAIN: Duration = Duration::from_secs(10);
 
-fn finish(served: &Daemon, nbd: Option<Server>, export: bool, arguments: &ServeArguments) -> Result<(), Failure> {
-    if let Some(server) = nbd {
-        server.shutdown(DRAIN);
-    }
-    let result = if arguments.read_only && export {
-        let why = "it is served read-only, so nothing can be written to release it";
-        Err(Failure::new(id::POOL_VALUE, "the pool is not exported", why).remedy("the daemon has ended: export it again"))
-    } else if arguments.read_only {
-        Ok(())
-    } else {
-        served.pool().shutdown(export).map_err(|error| daemon::control_failure("the pool did not end cleanly".to_owned(), &error))
-    };
-    served.announce_end(result.clone());
-    result
-}
-
 /// How often the daemon looks whether a scrub is due.
 const SCHEDULE_PAUSE: Duration = Duration::from_secs(60);
 
-fn wait(served: &Daemon, signal: &AtomicBool, read_only: bool) -> bool {
+/// Until the end is asked for.
+fn wait(served: &Daemon, signal: &AtomicBool, read_only: bool) {
     let mut looked: Option<Instant> = None;
     loop {
         if !read_only && looked.is_none_or(|looked| looked.elapsed() >= SCHEDULE_PAUSE) {
             looked = Some(Instant::now());
             served.keep_schedule(unix_now());
         }
-        if let Some(export) = served.wait_for_end(Duration::from_millis(100)) {
-            return export;
+        if served.wait_for_end(Duration::from_millis(100)) {
+            return;
         }
         if signal.load(Ordering::Relaxed) {
             served.request_end(false);

@@ -96,3 +96,40 @@ fn a_volume_becomes_smaller_only_if_that_is_meant_when_it_is_changed() {
     resize(20, true).unwrap();
     assert_eq!(size(), 20);
 }
+
+/// Another thread asks for an export of a pool that is ending already.
+fn ask_late<'scope>(daemon: &'scope Daemon, scope: &'scope std::thread::Scope<'scope, '_>) -> std::thread::ScopedJoinHandle<'scope, Result<Reply, Failure>> {
+    let asking = scope.spawn(|| daemon.handle(Command::Shutdown { export: true }));
+    while lock(&daemon.end).requested != Some(true) && !asking.is_finished() {
+        std::thread::yield_now();
+    }
+    asking
+}
+
+/// What was asked for while connections drained was heard by nobody, and said to be done.
+#[test]
+fn an_export_that_is_asked_for_while_the_daemon_ends_is_one() {
+    let daemon = Daemon::new(pool(), "tank", None);
+    daemon.request_end(false);
+    assert!(daemon.wait_for_end(Duration::ZERO));
+    std::thread::scope(|scope| {
+        let asking = ask_late(&daemon, scope);
+        daemon.finish(false).unwrap();
+        assert!(matches!(asking.join().unwrap(), Ok(Reply::Done)));
+    });
+    assert_eq!(lock(&daemon.end).decided, Some(true));
+}
+
+#[test]
+fn an_export_that_comes_too_late_fails() {
+    let daemon = Daemon::new(pool(), "tank", None);
+    daemon.request_end(false);
+    assert!(!daemon.decide());
+    std::thread::scope(|scope| {
+        let asking = ask_late(&daemon, scope);
+        daemon.announce(daemon.pool.shutdown(false).map_err(|error| control_failure(String::new(), &error)));
+        assert_eq!(asking.join().unwrap().unwrap_err().what, "the pool is not exported");
+    });
+    assert!(daemon.handle(Command::Shutdown { export: true }).is_err(), "nor when it is over");
+    assert!(matches!(daemon.handle(Command::Shutdown { export: false }), Ok(Reply::Done)));
+}
