@@ -126,13 +126,15 @@ impl Daemon {
         }
     }
 
-    /// Changes the exports and keeps them. The lock comes first: of two changes at once the older table would else be the one that is kept.
+    /// Changes the exports and keeps them; what cannot be kept is undone, as it would last until the next start only. The lock comes first: of
+    /// two changes at once the older table would else be the one that is kept.
     fn change_exports(&self, change: impl FnOnce(&Pool) -> Result<ExportTable, Failure>) -> Result<Reply, Failure> {
         let _one = lock(&self.keeping);
         if let Some(registry) = &self.registry {
             registry.must_be_free("cannot change the exports", &self.name, report(&self.pool)?.pool)?;
         }
-        self.keep_exports(change(&self.pool)?)
+        let before = self.pool.export_table();
+        self.keep_exports(change(&self.pool)?).inspect_err(|_| self.pool.put_export_table(before))
     }
 
     fn keep_exports(&self, exports: ExportTable) -> Result<Reply, Failure> {

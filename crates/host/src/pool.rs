@@ -287,6 +287,16 @@ impl Pool {
         catalogue.exports.clone()
     }
 
+    /// What differs from "every volume under its own name".
+    pub(crate) fn export_table(&self) -> ExportTable {
+        self.catalogue().exports.clone()
+    }
+
+    /// Takes changes of exports back.
+    pub(crate) fn put_export_table(&self, table: ExportTable) {
+        self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner()).exports = table;
+    }
+
     fn change_exports(&self, change: impl FnOnce(&mut ExportTable, &[VolumeView<'_>]) -> Result<(), Failure>) -> Result<ExportTable, Failure> {
         let mut catalogue = self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut table = catalogue.exports.clone();

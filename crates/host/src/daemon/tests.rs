@@ -59,6 +59,29 @@ fn of_two_changes_of_exports_the_newer_table_is_kept() {
     assert_eq!(kept.added.keys().collect::<Vec<_>>(), ["one", "two"]);
 }
 
+/// The name was served (or was not) until the next start, and a second try found it there and kept nothing.
+#[test]
+fn changes_of_exports_that_cannot_be_kept_are_undone() {
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = daemon(Registry::new(dir.path()));
+    let add = |name: &str| Command::ExportAdd { name: name.to_owned(), volume: "data".to_owned(), read_only: true, description: String::new(), default: true };
+    daemon.handle(add("one")).unwrap();
+    let before = daemon.pool.exports();
+    // Nothing can be made behind a link to nowhere, whoever tries.
+    let (folder, aside) = (dir.path().join("pools"), dir.path().join("aside"));
+    std::fs::rename(&folder, &aside).unwrap();
+    std::os::unix::fs::symlink("nowhere", &folder).unwrap();
+    for command in [add("two"), Command::ExportRemove { name: "one".to_owned() }, Command::ExportRemove { name: "data".to_owned() }] {
+        assert_eq!(daemon.handle(command).unwrap_err().id, id::LOCAL_FILE);
+        assert_eq!(daemon.pool.exports(), before);
+    }
+    std::fs::remove_file(&folder).unwrap();
+    std::fs::rename(&aside, &folder).unwrap();
+    daemon.handle(add("two")).unwrap();
+    let kept = Registry::new(dir.path()).load("tank").unwrap().unwrap().exports;
+    assert_eq!(kept.added.keys().collect::<Vec<_>>(), ["one", "two"]);
+}
+
 /// Where a member had been was kept behind where it is.
 #[test]
 fn of_two_changes_of_members_the_newer_places_are_kept() {
