@@ -596,7 +596,7 @@ fn a_device_that_lagged_and_was_used_apart_is_not_trusted() {
     use Step::*;
     let mut world = World::new(Redundancy::Copies(3), 3);
     assert!(world.start(false, false));
-    for step in [Write, Checkpoint, PowerOff, StartAndCut, Apart(1), Plug(1), Start, PowerOff, Plug(1), Start] {
+    for step in [Write, Checkpoint, PowerOff, StartAndCut, Apart(1), Plug(1), Start, PowerOff, Start, PowerOff, Plug(1), Start] {
         world = world.step(step).unwrap_or_else(|| panic!("{step:?}"));
         world.check().unwrap_or_else(|why| panic!("{why} after {step:?}"));
     }
@@ -615,7 +615,11 @@ fn a_half_that_missed_a_generation_and_was_used_apart_is_not_trusted() {
     world.write_generation_to(0b01);
     assert!(world.record(1, Change::Fault));
     world.write_generation(false);
-    for step in [PowerOff, Apart(1), Start] {
+    // As long as both sides have the same generation they are refused as two histories.
+    let apart = world.step(PowerOff).and_then(|world| world.step(Apart(1))).expect("it is used apart");
+    assert!(apart.step(Start).is_none());
+    let mut world = apart;
+    for step in [Plug(1), Start, PowerOff, Plug(1), Start] {
         world = world.step(step).unwrap_or_else(|| panic!("{step:?}"));
         world.check().unwrap_or_else(|why| panic!("{why} after {step:?}"));
     }
