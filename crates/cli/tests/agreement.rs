@@ -3,8 +3,8 @@
 #[path = "../../engine/tests/machine/mod.rs"]
 mod machine;
 
-use machine::{Machine, Memory};
-use windrow_engine::{Engine, Event, OpenError, OpenOptions};
+use machine::{Machine, Memory, given_up};
+use windrow_engine::{Control, ControlReply, Engine, Event, OpenError, OpenOptions};
 use windrow_inspect::{CheckOptions, CheckReport, FindingKind, Severity, check};
 use windrow_io::{BufPool, Op};
 use windrow_layout::journal::decode_record;
@@ -191,4 +191,26 @@ fn whatever_becomes_of_the_journal_both_say_the_same() {
         }
     }
     assert!(damages > 50 && torn > 10, "{damages} times damage, {torn} times a torn end");
+}
+
+/// What a rebuild gave up was an I/O error for who read it, and the check called the pool sound.
+#[test]
+fn the_check_lists_what_a_rebuild_gave_up_until_it_is_written_or_trimmed() {
+    let (mut memory, volume, rebuilt) = given_up::pool();
+    let all = CheckOptions { verify_payload: true, verify_parity: true };
+    let report = check(&mut memory, &all, &mut |_| {});
+    let found = report.findings.list.iter().filter(|f| f.severity > Severity::Note);
+    let found: Vec<_> = found.map(|f| (f.kind, f.volume, f.lba.map(|lba| lba.0))).collect();
+    assert_eq!(found, [0, 10].map(|lba| (FindingKind::BlockLost, Some(volume), Some(lba))), "{:#?}", report.findings.list);
+    assert_eq!((report.lost_blocks, report.exit_code()), (rebuilt.lost_blocks_total, 4));
+    let mut machine = Machine::open(memory);
+    given_up::GIVEN_UP.iter().for_each(|lba| assert!(machine.is_lost(volume, *lba)));
+    given_up::make_good(&mut machine, volume);
+    machine.flush(volume);
+    for _ in 0..2 {
+        let report = check(&mut machine.memory, &all, &mut |_| {});
+        assert_eq!((report.lost_blocks, report.exit_code()), (0, 0), "{:#?}", report.findings.list);
+        // With all of it in a checkpoint, too.
+        assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+    }
 }

@@ -2,13 +2,15 @@
 //!
 //! 1 The next batch is read, all columns of it. 2 A job finds what each block must be (`examine.rs`). 3 Live blocks of rows in which something
 //! is wrong are moved with their verified bytes, as cleaning moves them; if an end of the batch is concerned, all its live blocks are. Checkpoint
-//! pages are marked changed. 4 Of a batch that can not be had the map says what lives in it (`scrub/doubts.rs`). 5 What is lost is listed. 6 The pass
-//! ends when all that it had moved has its new place, and a checkpoint says so: whatever a scrub finds after that is new.
+//! pages are marked changed. 4 Of a batch that can not be had the map says what lives in it (`scrub/doubts.rs`). 5 What is lost is listed. 6 At the end the maps
+//! are searched for blocks that an earlier rebuild gave up: no batch names them (`scrub/given_up.rs`). 7 The pass ends when all that it had moved has its new place, and a checkpoint
+//! says so: whatever a scrub finds after that is new.
 //!
 //! Only the batches under way pin their segments, and none is begun while repairs wait for room: a full pool never waits for a scrub.
 //! Where it stands and what it has found is in the counters that every checkpoint keeps, so it goes on after a restart.
 
 mod doubts;
+mod given_up;
 
 use crate::background::{Throttle, time_at};
 use crate::clean::{MappedBlock, RepairFor};
@@ -20,6 +22,7 @@ use crate::recover::place_in;
 use crate::segment::SegmentState;
 use crate::{ControlError, Engine, Notice, Outbox, ScrubCommand, ScrubState, ScrubStatus, VolumeBlock};
 use doubts::Doubts;
+use given_up::GivenUp;
 use std::collections::VecDeque;
 use windrow_io::Payload;
 use windrow_layout::batch::Entry;
@@ -74,6 +77,7 @@ pub(crate) struct Scrub {
     tallies: Vec<Tally>,
     /// Batches that can not be had, until it is known what in them lives.
     doubts: Doubts,
+    given_up: GivenUp,
     /// Pages of the checkpoint are to be written elsewhere.
     rewritten: bool,
     /// All is where it belongs when the checkpoint with this number is durable.
@@ -435,6 +439,10 @@ impl Engine {
         }
         if !self.scrub.repairs.is_empty() || !self.repairs_are_in_place(out) {
             return self.scrub_waits();
+        }
+        if !self.search_given_up(out) {
+            self.scrub.later = true;
+            return;
         }
         self.scrub.pause_clock(self.now_ns);
         let ended_unix_s = self.wall.unix_s(self.now_ns);

@@ -62,6 +62,8 @@ pub enum FindingKind {
     OrdersLost,
     /// A payload block is wrong on its member.
     BlockWrong,
+    /// Blocks that an earlier rebuild of the map gave up: reads of them are I/O errors until they are written or trimmed. One finding for a run of blocks.
+    BlockLost,
     /// Redundancy columns do not agree with data that verifies.
     ParityWrong,
     /// There is what calls for a feature flag that the superblock does not have: a newer superblock was lost.
@@ -364,6 +366,8 @@ pub struct CheckReport {
     pub contents: u64,
     /// Blocks that refer to them.
     pub references: u64,
+    /// Blocks that an earlier rebuild of the map gave up, all of those in the findings of that kind.
+    pub lost_blocks: u64,
     /// Blocks with a payload, checkpoint pages and blocks in the journal alone included.
     pub live_blocks: u64,
     /// Segments that hold live blocks.

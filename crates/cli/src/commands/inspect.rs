@@ -315,6 +315,9 @@ fn describe_check(report: &CheckReport) -> String {
     for volume in &report.volumes {
         _ = writeln!(text, "volume '{}': {}, {} blocks", volume.name, Size(volume.size_bytes), volume.mapped_blocks);
     }
+    if report.lost_blocks > 0 {
+        _ = writeln!(text, "LOST: {} blocks were given up by an earlier rebuild of the map; write them (from a backup) or trim them", report.lost_blocks);
+    }
     _ = writeln!(
         text,
         "{} live blocks in {} segments; verified {} batches, {} payload blocks, {} rows of redundancy; {} read",

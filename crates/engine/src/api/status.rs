@@ -224,7 +224,7 @@ pub struct ScrubStatus {
     pub moved_blocks: u64,
     /// Live blocks that should have been and were not, because the pool has no room for it. They can be read, but lack redundancy.
     pub unmoved_blocks: u64,
-    /// Live blocks that can neither be read nor be rebuilt.
+    /// Live blocks that can neither be read nor be rebuilt. Those that an emergency rebuild gave up are among them when the scrub has ended.
     pub lost_blocks: u64,
     /// Batches whose tables can neither be read nor be rebuilt. Their blocks may still be readable one by one.
     pub damaged_batches: u64,

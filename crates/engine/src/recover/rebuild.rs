@@ -116,8 +116,8 @@ pub struct RebuildReport {
     pub torn_batches: u64,
     /// Records of ranges and volumes that were honoured.
     pub records: u64,
-    /// The first 1024 blocks that are lost by themselves: those that refer to shared content that can not be had, and those of which only a version is known that lay where other
-    /// batches lie since. (What is in [`RebuildReport::losses`] is not among them.)
+    /// The first 1024 blocks that are lost by themselves: those that refer to shared content that can not be had, those of which only a version is known that lay where other
+    /// batches lie since, and those that an earlier rebuild gave up for such a reason. (What is in [`RebuildReport::losses`] is not among them.)
     pub lost_blocks: Vec<(VolumeId, windrow_units::Lba)>,
     /// How many such blocks there are.
     pub lost_blocks_total: u64,
@@ -200,12 +200,13 @@ impl Engine {
                 let segment = codec.segment(place);
                 again.contains(&segment) || zones.shape(segment).row_hint(codec.block(place)) >= rows[segment.index()]
             };
-            gather.drop_gone(is_gone, &readmitted, &mut tables);
+            gather.drop_gone(is_gone, &mut tables);
         }
-        let (lost, lost_total) = recovered::void_references(&mut tables, LOST_LISTED - gather.lost.len());
+        recovered::void_references(&mut tables);
         // What is in no volume, and content that nobody refers to, is not missed.
         recovered::clear_deleted(&mut tables)?;
         recovered::count_references(&mut tables, journalled.max(accepted));
+        let (lost_blocks, lost_blocks_total) = recovered::lost_blocks(&tables.volumes, &readmitted, LOST_LISTED);
         let mut losses = losses::list(&mut reader, superblock, &found, checkpoint > 0, &tables)?;
         if let Some(former) = &former {
             losses::silent(&found, &tables, former, &again, &mut losses);
@@ -215,9 +216,8 @@ impl Engine {
             make_whole(&mut reader, &found)?;
         }
         drop(reader);
-        let mut report = RebuildReport { checkpoint, unread_checkpoint, lost_orders, losses, ..describe(&found, &gather, &tables, accepted) };
-        report.lost_blocks.extend(lost);
-        report.lost_blocks_total += lost_total;
+        let described = describe(&found, &gather, &tables, accepted);
+        let mut report = RebuildReport { checkpoint, unread_checkpoint, lost_orders, lost_blocks, lost_blocks_total, losses, ..described };
         if write {
             let last_volume = superblock.checkpoints.iter().flatten().map(|root| root.last_volume).max().unwrap_or(0);
             tables.volumes.last_id = tables.volumes.last_id.max(last_volume);
@@ -314,8 +314,8 @@ fn describe(found: &Scan, gather: &Gather<'_>, tables: &Tables, accepted: Order)
         records: gather.records,
         accepted_order: accepted,
         volumes: volumes.collect(),
-        lost_blocks: gather.lost.clone(),
-        lost_blocks_total: gather.lost_total,
+        lost_blocks: Vec::new(),
+        lost_blocks_total: 0,
         losses: Vec::new(),
         written_bytes: 0,
     }

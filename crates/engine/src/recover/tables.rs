@@ -1,11 +1,13 @@
 //! The effect of replayed entries on the tables, and what the tables say when all are in.
 
 use super::chain::Chain;
+use super::journal::Readmitted;
 use super::pages::ensure_page;
 use super::{OpenError, Tables};
 use crate::limits::{CAPACITY_MAP_FACTOR, LBA_BITS};
 use crate::volume::{Volume, Volumes};
 use crate::weight::packed;
+use std::collections::BTreeSet;
 use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{Dedup, MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
 use windrow_layout::map_entry::MapEntry;
@@ -153,11 +155,9 @@ pub(super) fn clear_deleted(tables: &mut Tables) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Blocks that refer to shared content that is missing, or of another life, are lost: for an explicit repair, which puts the maps together from what there
-/// is. The first of them, up to `listed`, and how many there are.
-pub(super) fn void_references(tables: &mut Tables, listed: usize) -> (Vec<(VolumeId, Lba)>, u64) {
+/// Blocks that refer to shared content that is missing, or of another life, are lost: for an explicit repair, which puts the maps together from what there is.
+pub(super) fn void_references(tables: &mut Tables) {
     let volumes = &mut tables.volumes;
-    let (mut first, mut count) = (Vec::new(), 0);
     for id in volumes.iter().map(|v| v.record.id).collect::<Vec<_>>() {
         let mut next = 0;
         while let (Some(v), Some(shared)) = (volumes.get(id), volumes.get(VolumeId::SHARED))
@@ -171,10 +171,29 @@ pub(super) fn void_references(tables: &mut Tables, listed: usize) -> (Vec<(Volum
             };
             let page = index * MAP_PAGE_ENTRIES as u64..next * MAP_PAGE_ENTRIES as u64;
             let lost: Vec<Lba> = page.map(Lba).filter(is_void).collect();
-            count += lost.len() as u64;
-            first.extend(lost.iter().take(listed - first.len()).map(|lba| (id, *lba)));
             let Some((v, arena)) = volumes.get_mut(id) else { break };
             lost.into_iter().for_each(|lba| _ = v.map.replace(arena, lba, MapEntry::LOST));
+        }
+    }
+}
+
+/// Blocks of users that are lost, those that an earlier repair gave up among them: the first, up to `listed`, and how many. Those that are `readmitted` are not missed.
+pub(super) fn lost_blocks(volumes: &Volumes, readmitted: &[Readmitted], listed: usize) -> (Vec<(VolumeId, Lba)>, u64) {
+    let back = |item: &Readmitted| if let Readmitted::Block { key, .. } = item { Some((key.volume(), key.lba())) } else { None };
+    let back: BTreeSet<(VolumeId, Lba)> = readmitted.iter().filter_map(back).collect();
+    let (mut first, mut count) = (Vec::new(), 0);
+    for v in volumes.iter() {
+        let mut next = 0;
+        while let Some(index) = v.map.next_page(next, u64::from(u32::MAX)) {
+            next = index + 1;
+            let Some(slot) = v.map.slot(index) else { continue };
+            let entries = (index * MAP_PAGE_ENTRIES as u64..).map(Lba).zip(volumes.arena.page(slot));
+            for (lba, _) in entries.filter(|(lba, entry)| **entry == MapEntry::LOST && !back.contains(&(v.record.id, *lba))) {
+                count += 1;
+                if first.len() < listed {
+                    first.push((v.record.id, lba));
+                }
+            }
         }
     }
     (first, count)

@@ -61,10 +61,16 @@ pub(super) struct Reference {
 pub(super) fn collect_references(reader: &PoolReader<'_>, tables: &Tables, pages: &[PageRef], report: &mut CheckReport) -> Vec<Reference> {
     let mut references = Vec::new();
     let mut mapped: BTreeMap<VolumeId, u64> = BTreeMap::new();
+    let mut given_up = GivenUp::default();
     for (volume, lba, entry) in tables.entries() {
         match check_entry(reader, tables, volume, &entry) {
             Ok(Refers::Nothing) => {}
             Ok(Refers::Content) => *mapped.entry(volume).or_default() += 1,
+            Ok(Refers::Lost) => given_up.add((volume, lba), false, report),
+            Ok(Refers::LostContent) => {
+                *mapped.entry(volume).or_default() += 1;
+                given_up.add((volume, lba), true, report);
+            }
             Ok(Refers::Payload) => {
                 *mapped.entry(volume).or_default() += 1;
                 let owner = Owner::Block { volume, lba };
@@ -73,6 +79,7 @@ pub(super) fn collect_references(reader: &PoolReader<'_>, tables: &Tables, pages
             Err(message) => report.findings.add(Finding::new(Severity::Error, FindingKind::MapEntryWrong, message).block(volume, lba)),
         }
     }
+    given_up.end_run(report);
     for page in pages {
         let rows = (u32::from(page.pointer.batch_row), u32::from(page.pointer.batch_rows));
         let owner = Owner::Page { object: page.object, index: page.index, rows };
@@ -107,6 +114,48 @@ enum Refers {
     Payload,
     /// A block of the shared volume.
     Content,
+    /// A block of the shared volume that was given up.
+    LostContent,
+    /// What a user had in the block was given up.
+    Lost,
+}
+
+/// Blocks of users that a rebuild of the map gave up: reads of them are I/O errors. They come in the order of the maps, and are told of in runs, as they are often many.
+#[derive(Default)]
+struct GivenUp {
+    run: Option<Run>,
+}
+
+struct Run {
+    volume: VolumeId,
+    first: Lba,
+    blocks: u64,
+    /// They refer to shared content, and that was given up.
+    by_content: bool,
+}
+
+impl GivenUp {
+    fn add(&mut self, (volume, lba): (VolumeId, Lba), by_content: bool, report: &mut CheckReport) {
+        report.lost_blocks += 1;
+        match &mut self.run {
+            Some(run) if (run.volume, run.first.0 + run.blocks, run.by_content) == (volume, lba.0, by_content) => run.blocks += 1,
+            _ => {
+                self.end_run(report);
+                self.run = Some(Run { volume, first: lba, blocks: 1, by_content });
+            }
+        }
+    }
+
+    fn end_run(&mut self, report: &mut CheckReport) {
+        let Some(Run { volume, first, blocks, by_content }) = self.run.take() else { return };
+        let which = match blocks {
+            1 => format!("block {first}"),
+            _ => format!("{blocks} blocks, {first} to {},", first.0 + blocks - 1),
+        };
+        let what = if by_content { "shared content that an earlier rebuild of the map gave up" } else { "given up by an earlier rebuild of the map" };
+        let message = format!("{which} of volume {volume}: {what}; reads are I/O errors until they are written (from a backup) or trimmed");
+        report.findings.add(Finding::new(Severity::Error, FindingKind::BlockLost, message).block(volume, first));
+    }
 }
 
 /// What the entry refers to, which is there.
@@ -115,7 +164,10 @@ fn check_entry(reader: &PoolReader<'_>, tables: &Tables, volume: VolumeId, entry
     match state {
         BlockState::Hole | BlockState::Zero | BlockState::Ones | BlockState::Lost => {
             let empty = entry.place() == Place(0) && entry.length_units() == 0 && entry.word1 == 0;
-            empty.then_some(Refers::Nothing).ok_or_else(|| format!("a block of state {state:?} has a place, a length or a checksum"))
+            // (In a hidden volume it is nobody's loss by itself: who refers to it is told of.)
+            let is_loss = state == BlockState::Lost && ![VolumeId::SHARED, VolumeId::INDEX].contains(&volume);
+            let refers = if is_loss { Refers::Lost } else { Refers::Nothing };
+            empty.then_some(refers).ok_or_else(|| format!("a block of state {state:?} has a place, a length or a checksum"))
         }
         BlockState::Plain if entry.length_units() != FULL_BLOCK_UNITS => Err(format!("a plain block of {} units", entry.length_units())),
         BlockState::Lz4 if !(1..FULL_BLOCK_UNITS).contains(&entry.length_units()) => Err(format!("a packed block of {} units", entry.length_units())),
@@ -134,7 +186,7 @@ fn check_entry(reader: &PoolReader<'_>, tables: &Tables, volume: VolumeId, entry
                 Some(BlockState::Plain | BlockState::Lz4) => {
                     Err(format!("it refers to content {id} of life {}, which has life {}", entry.life(), content.life()))
                 }
-                Some(BlockState::Lost) => Ok(Refers::Content),
+                Some(BlockState::Lost) => Ok(Refers::LostContent),
                 _ => Err(format!("it refers to content {id}, which is not there")),
             }
         }

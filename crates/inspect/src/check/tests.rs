@@ -719,3 +719,60 @@ fn a_reference_beyond_its_batch_is_a_mismatch() {
     let mismatches: Vec<_> = report.findings.list.iter().filter(|f| f.kind == MapMismatch).collect();
     assert!(mismatches.len() == 1 && mismatches[0].lba == Some(Lba(6)) && mismatches[0].message.contains("beyond its batch"), "{:#?}", report.findings.list);
 }
+
+/// Every read of them is an error, and the check called the pool sound.
+#[test]
+fn blocks_that_a_rebuild_gave_up_are_errors_until_they_are_written_or_trimmed() {
+    let mut pool = TestPool::new(Redundancy::Double, 6);
+    (1..3).for_each(|id| pool.create(id, &format!("v{id}"), 1000));
+    pool.write(1, &[5, 6, 7, 8, 20]);
+    pool.flush();
+    let lost = [(1, 6), (1, 7), (1, 8), (1, 300), (2, 8)];
+    pool.map.extend(lost.map(|block| (block, MapEntry::LOST)));
+    // Nobody's data.
+    pool.map.extend([VolumeId::SHARED, VolumeId::INDEX].map(|volume| ((volume.0, 3), MapEntry::LOST)));
+    pool.checkpoint();
+    for options in [CheckOptions::default(), CheckOptions { verify_payload: true, verify_parity: true }] {
+        let report = check(&mut pool.io, &options, &mut |_| {});
+        let found: Vec<_> = report.findings.list.iter().filter(|f| f.severity > Note).map(|f| (f.kind, f.severity, f.volume, f.lba)).collect();
+        let run = |volume, lba| (BlockLost, Error, Some(VolumeId(volume)), Some(Lba(lba)));
+        assert_eq!(found, [run(1, 6), run(1, 300), run(2, 8)], "{:#?}", report.findings.list);
+        assert_eq!((report.lost_blocks, report.exit_code(), report.findings.counts[&BlockLost]), (5, 4, 3));
+        let texts: Vec<&str> = report.findings.list.iter().filter(|f| f.kind == BlockLost).map(|f| &f.message[..f.message.find(" of").unwrap()]).collect();
+        assert_eq!(texts, ["3 blocks, 6 to 8,", "block 300", "block 8"]);
+        assert_eq!((report.volumes[0].mapped_blocks, report.volumes[1].mapped_blocks), (2, 0));
+    }
+    pool.write(1, &[6, 8]);
+    pool.trim(1, 7, 1);
+    pool.fill(2, 8);
+    pool.flush();
+    let report = pool.check();
+    assert_eq!((report.lost_blocks, report.findings.counts.get(&BlockLost), report.exit_code()), (1, Some(&1), 4));
+    pool.trim(1, 300, 1);
+    pool.flush();
+    assert_eq!(pool.expect_clean().lost_blocks, 0);
+    [VolumeId::SHARED, VolumeId::INDEX].iter().for_each(|volume| _ = pool.map.remove(&(volume.0, 3)));
+    pool.checkpoint();
+    assert_eq!(pool.expect_clean().lost_blocks, 0);
+}
+
+/// So were blocks that refer to shared content which is lost.
+#[test]
+fn references_to_content_that_a_rebuild_gave_up_are_errors() {
+    let mut pool = TestPool::new(Redundancy::Single, 5);
+    pool.create(1, "v", 100);
+    pool.write(1, &[4]);
+    pool.map.extend([5, 6, 8].map(|lba| ((1, lba), MapEntry::shared(Lba(2), 7))));
+    pool.map.insert((1, 7), MapEntry::LOST);
+    pool.map.insert((VolumeId::SHARED.0, 2), MapEntry::LOST);
+    pool.checkpoint();
+    let report = pool.check();
+    let found: Vec<_> = report.findings.list.iter().filter(|f| f.severity == Error).map(|f| (f.kind, f.lba.unwrap().0)).collect();
+    assert_eq!(found, [(BlockLost, 5), (BlockLost, 7), (BlockLost, 8)], "{:#?}", report.findings.list);
+    assert_eq!((report.lost_blocks, report.exit_code(), report.volumes[0].mapped_blocks), (4, 4, 4));
+    assert!(report.findings.list.iter().filter(|f| f.message.contains("shared content")).count() == 2);
+    pool.write(1, &[5, 6]);
+    pool.trim(1, 7, 2);
+    pool.flush();
+    assert_eq!(pool.expect_clean().lost_blocks, 0);
+}

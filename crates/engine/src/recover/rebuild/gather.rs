@@ -10,14 +10,13 @@
 //! honoured, and blocks they had trimmed come back.
 
 use super::super::chain::Taken;
-use super::super::journal::Readmitted;
 use super::super::reader::Reader;
 use super::super::replay::shown;
 use super::super::tables::ids_end;
 use super::super::{OpenError, Tables};
 use super::base::Start;
 use super::scan::Scan;
-use super::{LOST_LISTED, RebuildPhase, RebuildProgress};
+use super::{RebuildPhase, RebuildProgress};
 use crate::limits::{CLEANED_STREAMS, LBA_BITS, MAX_VOLUME_BYTES, STREAM_CHECKPOINT, USER_STREAMS};
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
@@ -74,9 +73,6 @@ pub(super) struct Gather<'g> {
     /// Volumes that are known to be deleted.
     pub(super) deleted: BTreeSet<VolumeId>,
     pub(super) records: u64,
-    /// Blocks that are lost with what superseded them: the first [`LOST_LISTED`], and how many.
-    pub(super) lost: Vec<(VolumeId, Lba)>,
-    pub(super) lost_total: u64,
     map_bytes: u64,
     /// Behind the last id that the pool can have given.
     ids_end: u64,
@@ -95,8 +91,6 @@ impl<'g> Gather<'g> {
             made_up: BTreeSet::new(),
             deleted: BTreeSet::new(),
             records: 0,
-            lost: Vec::new(),
-            lost_total: 0,
             map_bytes,
             ids_end: ids_end(superblock.zones.iter()),
         }
@@ -262,10 +256,8 @@ impl<'g> Gather<'g> {
         }
     }
 
-    /// Blocks of which only the checkpoint knows and whose place is `gone`: nothing that is left tells more of them. Those that are `readmitted` are not missed.
-    pub(super) fn drop_gone(&mut self, gone: impl Fn(Place) -> bool, readmitted: &[Readmitted], tables: &mut Tables) {
-        let back = |item: &Readmitted| if let Readmitted::Block { key, .. } = item { Some((key.volume(), key.lba())) } else { None };
-        let back: BTreeSet<(VolumeId, Lba)> = readmitted.iter().filter_map(back).collect();
+    /// Blocks of which only the checkpoint knows and whose place is `gone`: nothing that is left tells more of them.
+    pub(super) fn drop_gone(&self, gone: impl Fn(Place) -> bool, tables: &mut Tables) {
         let births = &self.births;
         let ids: Vec<VolumeId> = tables.volumes.with_hidden().map(|v| v.record.id).collect();
         for id in ids {
@@ -282,11 +274,6 @@ impl<'g> Gather<'g> {
                     // (Whoever refers to content that is not there is told of for that.)
                     let is_shared = id == VolumeId::SHARED;
                     v.map.replace(arena, lba, if is_shared { MapEntry::HOLE } else { MapEntry::LOST });
-                    let is_told = !is_shared && !back.contains(&(id, lba));
-                    self.lost_total += u64::from(is_told);
-                    if is_told && self.lost.len() < LOST_LISTED {
-                        self.lost.push((id, lba));
-                    }
                 }
             }
         }

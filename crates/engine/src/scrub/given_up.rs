@@ -1,0 +1,66 @@
+//! Blocks of users that were lost before: an emergency rebuild of the map gave them up, or they refer to shared content that is not there. They have no place, so no batch leads a
+//! scrub to them. At the end of the pass all pages of the map are searched, a bounded part at a time; the same blocks are listed by each scrub until they are written or trimmed.
+
+use crate::limits::{SCRUB_LOST_MAX, SURVEY_PAGES_PER_STEP};
+use crate::map::PageSlot;
+use crate::pending::BlockKey;
+use crate::{Engine, Notice, Outbox, VolumeBlock};
+use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, VolumeState};
+use windrow_layout::map_entry::MapEntry;
+use windrow_units::{Lba, VolumeId};
+
+/// A search, as far as it has come. (It counts when it is done: a restart begins it anew.)
+#[derive(Debug, Default)]
+pub(super) struct GivenUp {
+    page: u32,
+    blocks: u64,
+    first: Vec<VolumeBlock>,
+}
+
+impl Engine {
+    /// Goes on with the search; true when all pages have been looked at, and what was found is listed and counted.
+    pub(super) fn search_given_up(&mut self, out: &mut Outbox) -> bool {
+        let (page, end) = (self.scrub.given_up.page, self.volumes.arena.slots());
+        let until = end.min(page.saturating_add(SURVEY_PAGES_PER_STEP));
+        (page..until).for_each(|slot| self.look_for_given_up(PageSlot(slot)));
+        self.scrub.given_up.page = until;
+        if until < end {
+            return false;
+        }
+        let GivenUp { blocks, first, .. } = std::mem::take(&mut self.scrub.given_up);
+        out.notices.extend(first.iter().map(|block| Notice::Unrecoverable { volume: block.volume, lba: block.lba }));
+        let sums = &mut self.scrub.sums;
+        sums.lost_blocks += blocks;
+        let room = SCRUB_LOST_MAX.saturating_sub(sums.lost.len());
+        sums.lost.extend(first.into_iter().take(room));
+        true
+    }
+
+    fn look_for_given_up(&mut self, slot: PageSlot) {
+        let Some(meta) = self.volumes.arena.meta(slot) else { return };
+        let (volume, first) = (meta.volume, u64::from(meta.index) * MAP_PAGE_ENTRIES as u64);
+        let is_users = ![VolumeId::SHARED, VolumeId::INDEX].contains(&volume);
+        if !is_users || !self.volumes.get(volume).is_some_and(|v| v.record.state == VolumeState::Active) {
+            return;
+        }
+        let page = (first..).map(Lba).zip(self.volumes.arena.page(slot));
+        let found: Vec<Lba> = page.filter(|(_, entry)| self.is_given_up(**entry)).map(|(lba, _)| lba).collect();
+        for lba in found {
+            // A trim may not have come by yet, and a write be on its way.
+            self.settle_range(volume, lba);
+            let entry = self.volumes.get(volume).map_or(MapEntry::HOLE, |v| v.map.get(&self.volumes.arena, lba));
+            if !self.is_given_up(entry) || self.pending.get(BlockKey::new(volume, lba)).is_some() {
+                continue;
+            }
+            let given_up = &mut self.scrub.given_up;
+            given_up.blocks += 1;
+            if given_up.first.len() < SCRUB_LOST_MAX {
+                given_up.first.push(VolumeBlock { volume, lba: lba.0 });
+            }
+        }
+    }
+
+    fn is_given_up(&self, entry: MapEntry) -> bool {
+        entry == MapEntry::LOST || (entry.shared_id().is_some() && self.content_of(entry).is_none())
+    }
+}
