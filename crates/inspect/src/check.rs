@@ -259,8 +259,10 @@ impl SegmentCheck<'_, '_, '_> {
             match batch {
                 Some(batch) => self.batch(&mut rows, &batch, inside),
                 None => {
+                    // As where not even the header can be had: where a scrub has moved away what lived, nothing is lost with the rest.
+                    let severity = if inside.is_empty() { Severity::Note } else { Severity::Error };
                     let message = format!("head or tail of batch {} can not be read or rebuilt", frame.header.seq);
-                    self.add(Finding::new(Severity::Error, FindingKind::BatchDamaged, message).at(self.segment, rows.row));
+                    self.add(Finding::new(severity, FindingKind::BatchDamaged, message).at(self.segment, rows.row));
                     self.blocks(&mut rows, None, inside);
                 }
             }

@@ -17,6 +17,7 @@ mod halves;
 mod outcome;
 mod removal;
 mod replace;
+mod scrub;
 mod steps;
 mod turns;
 
@@ -114,6 +115,8 @@ struct Run {
     curable: BTreeSet<MemberId>,
     /// Members rebuilt.
     rebuilt: u64,
+    /// Members that scrubs put right.
+    cured: BTreeSet<MemberId>,
     /// Faults of members.
     faults: u64,
     /// Members replaced by new devices.
@@ -183,6 +186,7 @@ impl Run {
             wrong_blocks: 0,
             curable: BTreeSet::new(),
             rebuilt: 0,
+            cured: BTreeSet::new(),
             faults: 0,
             replaced: 0,
             exchanged: 0,

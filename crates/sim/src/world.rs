@@ -82,6 +82,8 @@ pub struct World {
     pub flaky: BTreeSet<MemberId>,
     /// First blocks of what was read back and could not be had.
     pub unreadable: BTreeSet<(VolumeId, u64)>,
+    /// Blocks of which the engine has told that a read repaired them.
+    pub repaired: BTreeSet<(VolumeId, u64)>,
     /// Blocks that the engine has told to be lost.
     pub told_lost: BTreeSet<(VolumeId, u64)>,
     /// A bug of the engine that is planted on purpose.
@@ -149,6 +151,7 @@ impl World {
             ailing: BTreeSet::new(),
             flaky: BTreeSet::new(),
             unreadable: BTreeSet::new(),
+            repaired: BTreeSet::new(),
             told_lost: BTreeSet::new(),
             planted: Planted::None,
             weak_prints: Rng::stream(seed, "weak fingerprints").chance(500),

@@ -159,6 +159,26 @@ fn damage_on_which_nothing_live_depends_is_a_note() {
     assert_eq!(report.exit_code(), 0);
 }
 
+/// What a scrub leaves behind, when members are absent later: that was called an error.
+#[test]
+fn a_batch_without_a_tail_in_which_nothing_lives_is_a_note() {
+    let mut pool = TestPool::new(Redundancy::None, 3);
+    pool.create(1, "v", 100);
+    pool.write(1, &[5, 6]);
+    pool.write(1, &[7]);
+    let (_, _, rows) = pool.batches[1];
+    pool.checkpoint();
+    pool.damage(1, 3 * rows - 1);
+    let report = pool.check();
+    assert!(kinds(&report).contains(&(BatchDamaged, Error)), "{:#?}", report.findings.list);
+    pool.damage(1, 3 * rows - 1);
+    pool.clean(1, &[5, 6]);
+    pool.checkpoint();
+    pool.damage(1, 3 * rows - 1);
+    let report = pool.check();
+    assert_eq!((kinds(&report), report.exit_code()), (vec![(BatchDamaged, Note)], 0), "{:#?}", report.findings.list);
+}
+
 #[test]
 fn a_damaged_header_or_tail_is_rebuilt() {
     let mut pool = TestPool::new(Redundancy::Double, 6);

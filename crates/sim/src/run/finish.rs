@@ -4,7 +4,7 @@ use super::Run;
 use crate::model::Asked;
 use crate::scenario::Cycle;
 use crate::violation::{Violation, ensure};
-use windrow_engine::{Control, OpenOptions, ScrubCommand, ScrubState};
+use windrow_engine::{Control, OpenOptions, ScrubCommand};
 use windrow_layout::checkpoint::SyncMode;
 use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
 
@@ -55,8 +55,7 @@ impl Run {
         self.rebuild()?;
         self.end_restripe()?;
         self.rest()?;
-        self.compare()?;
-        self.scrub()?;
+        self.compare_and_scrub()?;
         self.room_comes_back()?;
         self.rest()?;
         self.shut_down()?;
@@ -68,25 +67,6 @@ impl Run {
         self.shut_down()?;
         self.check_at_the_end()?;
         self.two_hosts()
-    }
-
-    /// Scrubs twice, the second time at once. Nothing may be lost. Without faults nothing is wrong; what the first scrub finds wrong and moves, the
-    /// second does not find any more, unless a member has places that can never be read.
-    fn scrub(&mut self) -> Result<(), Violation> {
-        for again in [false, true] {
-            self.world.command(Control::Scrub(ScrubCommand::Start { unix_s: 0, bytes_per_second: 0 }));
-            self.run_while("scrubbing", |world| world.unanswered() > 0 || world.status().scrub.state == ScrubState::Running)?;
-            let scrub = self.world.status().scrub;
-            ensure!(scrub.state == ScrubState::Completed, Protocol, "the scrub ended as {:?}", scrub.state);
-            self.wrong_blocks += scrub.wrong_blocks;
-            let (lost, damaged, wrong) = (scrub.lost_blocks, scrub.damaged_batches, scrub.wrong_blocks);
-            ensure!(lost == 0 && damaged == 0, Durability, "within redundancy, but the scrub found {lost} blocks and {damaged} batches lost");
-            let steady = self.world.ailing.iter().all(|member| self.world.members.member(*member).read_errors.is_empty());
-            let allowed = if again { !steady } else { !self.world.ailing.is_empty() };
-            ensure!(wrong == 0 || allowed, Durability, "scrub (second: {again}): {wrong} wrong blocks, ailing members {:?}", self.world.ailing);
-        }
-        self.rest()?;
-        self.compare()
     }
 
     /// Members that were away come back and are rebuilt; then others go, as many as the redundancy covers, so that those which came back have to

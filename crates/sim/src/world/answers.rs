@@ -91,6 +91,9 @@ impl World {
 
     pub(super) fn noticed(&mut self, notice: &Notice) -> Result<(), Violation> {
         self.trace.tell(|| format!("{} notice: {notice:?}", self.now_ns));
+        if let Notice::Repaired { volume, lba, .. } = notice {
+            self.repaired.insert((*volume, *lba));
+        }
         match notice {
             // A read-only start cannot complete what a crash left incomplete.
             Notice::Repaired { .. } if self.read_only => {}
