@@ -12,7 +12,7 @@
 pub mod block;
 mod recovery;
 mod requests;
-mod sync;
+mod settings;
 
 use crate::violation::{Violation, ensure};
 use block::BlockModel;
@@ -24,6 +24,7 @@ use windrow_units::{BLOCK_BYTES, VolumeId};
 
 pub use recovery::{Contents, shown_properties};
 pub use requests::{Asked, InFlight, MAX_EXTENTS};
+pub use settings::Wanted;
 
 /// A change of size under way, in blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,13 +46,13 @@ pub struct VolumeModel {
     pub resizing: Option<Resizing>,
     /// A deletion that is not answered, or was cut off by a crash.
     pub deleting: bool,
-    /// What its flushes promise.
-    sync: sync::Syncing,
+    /// What is set on it.
+    settings: settings::Settings,
 }
 
 impl VolumeModel {
     fn new(name: String, blocks: u64) -> Self {
-        Self { name, blocks: vec![BlockModel::default(); blocks as usize], resizing: None, deleting: false, sync: Default::default() }
+        Self { name, blocks: vec![BlockModel::default(); blocks as usize], resizing: None, deleting: false, settings: Default::default() }
     }
 
     /// Size in bytes.
@@ -177,7 +178,7 @@ impl Model {
     /// A journal is given up: of what was promised only this is left for certain.
     pub fn give_up(&mut self, order: u64) {
         self.promised = self.promised.min(order);
-        self.volumes.values_mut().for_each(|volume| volume.sync.lose());
+        self.volumes.values_mut().for_each(|volume| volume.settings.lose());
     }
 
     /// What can never be undone.

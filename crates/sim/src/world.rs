@@ -11,7 +11,7 @@ mod pace;
 pub use branches::Cuts;
 
 use crate::members::{Started, VirtualMember, VirtualMembers};
-use crate::model::{Asked, Model, VolumeChange};
+use crate::model::{Asked, Model, VolumeChange, Wanted};
 use crate::run::Planted;
 use crate::trace::Trace;
 use crate::violation::{Broken, Violation, ensure};
@@ -48,12 +48,8 @@ enum Commanded {
     Properties,
     /// It may be refused.
     Scrub,
-    /// Its volume may be gone.
-    Compression,
-    /// The same, and the pool may be too full for another map.
-    Dedup,
-    /// Its volume may be gone.
-    Sync(VolumeId),
+    /// Of this volume, which may be gone.
+    Setting(VolumeId),
     /// Whoever asked takes the answer.
     Member,
     Other,
@@ -331,9 +327,7 @@ impl World {
         let commanded = match command {
             Control::SetProperties(_) => Commanded::Properties,
             Control::Scrub(_) => Commanded::Scrub,
-            Control::VolumeCompression { .. } => Commanded::Compression,
-            Control::VolumeDedup { .. } => Commanded::Dedup,
-            Control::VolumeSync { volume, .. } => Commanded::Sync(volume),
+            Control::VolumeCompression { volume, .. } | Control::VolumeDedup { volume, .. } | Control::VolumeSync { volume, .. } => Commanded::Setting(volume),
             _ => Commanded::Other,
         };
         self.control(command, commanded);
@@ -411,8 +405,11 @@ impl World {
         if let Control::SetProperties(properties) = &command {
             self.model.submit_properties(id, *properties);
         }
-        if let Control::VolumeSync { volume, sync } = &command {
-            self.model.submit_sync(id, *volume, *sync);
+        match &command {
+            Control::VolumeSync { volume, sync } => self.model.submit_setting(id, *volume, Wanted::Sync(*sync)),
+            Control::VolumeCompression { volume, compression } => self.model.submit_setting(id, *volume, Wanted::Compression(*compression)),
+            Control::VolumeDedup { volume, dedup } => self.model.submit_setting(id, *volume, Wanted::Dedup(*dedup)),
+            _ => {}
         }
         self.trace.tell(|| format!("{} control {}: {command:?}", self.now_ns, id.0));
         self.changes.insert(id, change);

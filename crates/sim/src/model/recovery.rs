@@ -65,9 +65,10 @@ impl Model {
             match self.volumes.get_mut(&shown.id) {
                 Some(volume) => {
                     ensure!(volume.name == shown.name, Content, "volume {} is called {}, not {}", shown.id, shown.name, volume.name);
-                    let known = self.lenient || volume.sync.explains(shown.sync);
-                    ensure!(known, Durability, "volume {} has sync={:?}, not one of {:?}", shown.id, shown.sync, volume.sync);
-                    volume.sync.found(shown.sync);
+                    if !self.lenient {
+                        volume.settings.check(shown)?;
+                    }
+                    volume.settings.found(shown);
                     let resized = volume.resizing.take();
                     let known = resized.map_or(blocks == volume.blocks.len() as u64, |resizing| blocks == resizing.from || blocks == resizing.to);
                     ensure!(known, Durability, "volume {} has {blocks} blocks, not {} ({resized:?})", shown.id, volume.blocks.len());

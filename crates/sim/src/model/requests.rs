@@ -185,7 +185,7 @@ impl Model {
                 }
             }
         }
-        let sync = self.volumes.get(&volume).and_then(|volume| volume.sync.known());
+        let sync = self.volumes.get(&volume).and_then(|volume| volume.settings.known_sync());
         self.in_flight.insert(id, InFlight { volume, asked, acknowledged: self.acknowledged, required, limit, sync });
     }
 

@@ -57,11 +57,7 @@ impl World {
                 self.model.complete_change(&change, &completion.result)
             }
             Some(Commanded::Properties) => self.model.complete_properties(completion.id, &completion.result),
-            Some(Commanded::Sync(volume)) if self.model.complete_sync(completion.id, volume, &completion.result) => Ok(()),
-            Some(Commanded::Compression) if matches!(completion.result, Ok(_) | Err(ControlError::NoVolume | ControlError::Stopped)) => Ok(()),
-            Some(Commanded::Dedup) if matches!(completion.result, Ok(_) | Err(ControlError::NoVolume | ControlError::NoSpace(_) | ControlError::Stopped)) => {
-                Ok(())
-            }
+            Some(Commanded::Setting(volume)) => self.model.complete_setting(completion.id, volume, &completion.result),
             Some(Commanded::Scrub) if matches!(completion.result, Ok(_) | Err(ControlError::Invalid(_) | ControlError::Stopped)) => Ok(()),
             Some(Commanded::Member) => {
                 self.answers.insert(completion.id, completion.result.clone());
@@ -72,9 +68,7 @@ impl World {
                 Ok(_) => Ok(()),
                 Err(error) => Err(Violation::new(Broken::Error, format!("a control command failed: {error:?}"))),
             },
-            Some(Commanded::Scrub | Commanded::Compression | Commanded::Dedup | Commanded::Sync(_)) => {
-                Err(Violation::new(Broken::Error, format!("a control command failed: {:?}", completion.result)))
-            }
+            Some(Commanded::Scrub) => Err(Violation::new(Broken::Error, format!("a control command failed: {:?}", completion.result))),
         }
     }
 

@@ -59,6 +59,7 @@ impl World {
                 return Err(Violation::new(crate::Broken::Protocol, format!("volume {id} is not shown")));
             };
             ensure!(shown.mapped_bytes == bytes, Accounting, "volume {id}: {} mapped bytes, should be {bytes}", shown.mapped_bytes);
+            self.model.check_settings(shown)?;
             ensure!(shown.size_bytes == volume.size_bytes(), Protocol, "volume {id} has {} bytes, should be {}", shown.size_bytes, volume.size_bytes());
         }
         let shown = status.reduction_use;
