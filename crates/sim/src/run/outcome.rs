@@ -99,6 +99,8 @@ pub struct Outcome {
     pub checks: u64,
     /// Maps that were rebuilt from batches alone, in copies.
     pub maps_rebuilt: u64,
+    /// Starts in copies, after a member had failed and others went with the power.
+    pub ambush_starts: u64,
     /// What came of going beyond redundancy.
     pub beyond: Beyond,
     /// Virtual nanoseconds.
