@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use windrow_sim::exhaustive::Tried;
 use windrow_sim::scenario::Scenario;
 use windrow_sim::shrink::shrink;
-use windrow_sim::{LeftOut, Outcome, Planted, RunOptions, run_without};
+use windrow_sim::{LeftOut, Outcome, Planted, RunOptions, Tries, run_without};
 
 /// What `--help` says. `cargo xtask sim` passes its arguments on to here, and has its own ways to name seeds.
 const HELP: &str = "\
@@ -335,8 +335,10 @@ fn main() -> ExitCode {
             sum(|o| o.beyond.damaged_batches),
         );
     }
+    let in_vain = Tries::never_succeeded(outcomes.iter().map(|outcome| &outcome.tries));
+    in_vain.iter().for_each(|(kind, runs)| println!("REFUSED: {kind}, in all of {runs} runs that asked for it: no reason is that frequent"));
     failed.iter().take(TOLD_MAX).for_each(|outcome| explain(&arguments, outcome));
     hanging.iter().for_each(|seed| println!("seed {seed} HANGS: one apply or start takes more than {HANG_S} s"));
     // Not a return: threads of hanging seeds never end.
-    std::process::exit(i32::from(!failed.is_empty() || !hanging.is_empty()));
+    std::process::exit(i32::from(!failed.is_empty() || !hanging.is_empty() || !in_vain.is_empty()));
 }

@@ -20,6 +20,7 @@ mod removal;
 mod replace;
 mod scrub;
 mod steps;
+mod tries;
 mod turns;
 
 use crate::members::{Canary, VirtualMembers};
@@ -38,6 +39,7 @@ use windrow_units::{BLOCK_BYTES, MemberId, Uuid};
 
 pub use outcome::{Beyond, Outcome, Planted, RunOptions};
 pub use steps::LeftOut;
+pub use tries::Tries;
 
 /// Blocks that one read of the comparison covers.
 const READ_BACK_BLOCKS: u64 = 32;
@@ -85,6 +87,7 @@ pub fn run_without(seed: u64, options: &RunOptions, left_out: &LeftOut) -> Outco
         checks: run.checks,
         maps_rebuilt: run.maps_rebuilt,
         ambush_starts: run.ambush.starts,
+        tries: run.world.tries.clone(),
         beyond: run.beyond,
         virtual_ns: run.world.now_ns(),
         violation,

@@ -12,7 +12,7 @@ pub use branches::Cuts;
 
 use crate::members::{Started, VirtualMember, VirtualMembers};
 use crate::model::{Asked, Model, VolumeChange, Wanted};
-use crate::run::Planted;
+use crate::run::{Planted, Tries};
 use crate::trace::Trace;
 use crate::violation::{Broken, Violation, ensure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,7 +49,7 @@ enum Commanded {
     /// It may be refused.
     Scrub,
     /// Of this volume, which may be gone.
-    Setting(VolumeId),
+    Setting(VolumeId, &'static str),
     /// Whoever asked takes the answer.
     Member,
     Other,
@@ -82,6 +82,8 @@ pub struct World {
     pub repaired: BTreeSet<(VolumeId, u64)>,
     /// Blocks that the engine has told to be lost.
     pub told_lost: BTreeSet<(VolumeId, u64)>,
+    /// Answers to what may be refused.
+    pub tries: Tries,
     /// A bug of the engine that is planted on purpose.
     pub planted: Planted,
     /// Fingerprints are weak: different blocks have the same one.
@@ -149,6 +151,7 @@ impl World {
             unreadable: BTreeSet::new(),
             repaired: BTreeSet::new(),
             told_lost: BTreeSet::new(),
+            tries: Tries::default(),
             planted: Planted::None,
             weak_prints: Rng::stream(seed, "weak fingerprints").chance(500),
             refusal: None,
@@ -327,7 +330,9 @@ impl World {
         let commanded = match command {
             Control::SetProperties(_) => Commanded::Properties,
             Control::Scrub(_) => Commanded::Scrub,
-            Control::VolumeCompression { volume, .. } | Control::VolumeDedup { volume, .. } | Control::VolumeSync { volume, .. } => Commanded::Setting(volume),
+            Control::VolumeCompression { volume, .. } => Commanded::Setting(volume, "compression"),
+            Control::VolumeDedup { volume, .. } => Commanded::Setting(volume, "deduplication"),
+            Control::VolumeSync { volume, .. } => Commanded::Setting(volume, "sync"),
             _ => Commanded::Other,
         };
         self.control(command, commanded);

@@ -27,6 +27,8 @@ enum Stage {
 pub(super) struct Growth {
     new: Vec<MemberId>,
     stage: Stage,
+    /// Members that were not well when it was asked for.
+    unwell: Vec<MemberId>,
     /// So many of the new ones die when it is recorded.
     dying: usize,
 }
@@ -52,12 +54,12 @@ impl Run {
                         return Err(Violation::new(Broken::Error, format!("a spare is refused: {error}")));
                     }
                 }
-                let id = self.world.grow(growth.new.clone());
+                let (unwell, id) = (self.unwell(), self.world.grow(growth.new.clone()));
                 for member in growth.new.iter().take(growth.dying) {
                     self.note_fault(*member, true);
                     self.world.members.ailment_mut(*member).gone = true;
                 }
-                self.growth = Some(Growth { stage: Stage::Growing(id), ..growth });
+                self.growth = Some(Growth { stage: Stage::Growing(id), unwell, ..growth });
                 Ok(())
             }
             Stage::Growing(id) => match self.world.take_answer(*id) {
@@ -97,11 +99,12 @@ impl Run {
             _ => 0,
         };
         self.world.trace.tell(|| format!("the pool is to grow by {new:?}, of which {dying} die"));
-        self.growth = Some(Growth { new, stage: Stage::Adding(ids), dying });
+        self.growth = Some(Growth { new, stage: Stage::Adding(ids), unwell: Vec::new(), dying });
         Ok(())
     }
 
     fn growth_ended(&mut self, growth: &Growth, answer: Result<(), ControlError>) -> Result<(), Violation> {
+        self.world.tries.note("growth", answer.is_ok());
         match answer {
             Ok(()) => {
                 let lost = growth.new.iter().filter(|member| self.world.members.ailment_mut(**member).gone).count();
@@ -110,10 +113,21 @@ impl Run {
                 self.note_members();
             }
             // There is a reason: a member is away or was, the data leave no room, or nothing would be gained.
-            Err(ControlError::Member { .. } | ControlError::NoSpace(_) | ControlError::Invalid(_)) => self.revive_spares(),
+            Err(ControlError::Member { member, why }) => {
+                let is_well = !growth.unwell.contains(&member) && !self.unwell().contains(&member);
+                ensure!(!is_well || growth.new.contains(&member), Error, "the pool does not grow, as of member {member}, which is well: {why}");
+                self.revive_spares();
+            }
+            Err(ControlError::NoSpace(_) | ControlError::Invalid(_)) => self.revive_spares(),
             Err(error) => return Err(Violation::new(Broken::Error, format!("the pool does not grow: {error}"))),
         }
         Ok(())
+    }
+
+    /// Members that a change of the layout may have to wait for.
+    pub(super) fn unwell(&self) -> Vec<MemberId> {
+        let is_unwell = |member: &MemberId| self.world.ailing.contains(member) || !self.world.is_whole(*member);
+        self.data.iter().copied().filter(is_unwell).collect()
     }
 
     /// A new device that is no member for data yet.

@@ -1,5 +1,6 @@
 //! How to run a seed, and what it gave.
 
+use super::Tries;
 use crate::violation::Violation;
 
 /// How to run a seed.
@@ -101,6 +102,8 @@ pub struct Outcome {
     pub maps_rebuilt: u64,
     /// Starts in copies, after a member had failed and others went with the power.
     pub ambush_starts: u64,
+    /// Operations that may be refused.
+    pub tries: Tries,
     /// What came of going beyond redundancy.
     pub beyond: Beyond,
     /// Virtual nanoseconds.

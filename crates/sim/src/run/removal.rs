@@ -21,6 +21,8 @@ const TRIMS_WAITING: usize = 256;
 pub(super) struct Removal {
     rng: Rng,
     asked: Option<ControlId>,
+    /// Members that were not well then.
+    unwell: Vec<MemberId>,
     /// Trims that may still make room for one that was refused for want of it.
     trims: u32,
     pub(super) begun: u64,
@@ -35,7 +37,17 @@ pub(super) struct Removal {
 
 impl Removal {
     pub(super) fn new(seed: u64) -> Self {
-        Self { rng: Rng::stream(seed, "removals"), asked: None, trims: 0, begun: 0, member: None, everybody: BTreeSet::new(), removed: 0, refused: 0 }
+        Self {
+            rng: Rng::stream(seed, "removals"),
+            asked: None,
+            unwell: Vec::new(),
+            trims: 0,
+            begun: 0,
+            member: None,
+            everybody: BTreeSet::new(),
+            removed: 0,
+            refused: 0,
+        }
     }
 
     /// The power goes.
@@ -75,12 +87,14 @@ impl Run {
             self.removal.begun += 1;
             self.removal.member = Some(member);
             self.removal.everybody.insert(member);
+            self.removal.unwell = self.unwell();
             self.removal.asked = Some(self.world.remove(member));
         }
         Ok(())
     }
 
     fn removal_answered(&mut self, answer: Result<(), ControlError>) -> Result<(), Violation> {
+        self.world.tries.note("removal", answer.is_ok());
         match answer {
             Ok(()) => self.removal.trims = 0,
             Err(ControlError::NoSpace(_)) => {
@@ -101,12 +115,22 @@ impl Run {
             }
             // A member is away, or too few would be left, or data still moves.
             Err(ControlError::Member { .. } | ControlError::Invalid(_)) => {
+                if let Err(ControlError::Member { member, why }) = &answer {
+                    let is_well = !self.removal.unwell.contains(member) && !self.unwell().contains(member);
+                    ensure!(!is_well || self.may_stay(), Error, "member {member} does not leave, or as of it another one, and all are well: {why}");
+                }
                 self.removal.begun -= 1;
                 self.removal.refused += 1;
             }
             Err(error) => return Err(Violation::new(Broken::Error, format!("a member does not leave: {error}"))),
         }
         Ok(())
+    }
+
+    /// True if there may be a reason for a member that is well to stay: too few would be left, or the layout has changed, and data still moves.
+    fn may_stay(&self) -> bool {
+        let has_changed = self.grown > 0 || self.removal.removed > 0 || self.data.len() != self.scenario.sizes.len();
+        has_changed || self.data.len() <= self.scenario.redundancy.min_members() || self.world.status().members.iter().any(|slot| slot.leaving)
     }
 
     /// The engine has told that members are gone. True if it owes nothing.

@@ -1,6 +1,7 @@
 //! What the engine answers and tells: the model judges it.
 
 use super::{Commanded, World};
+use crate::model::VolumeChange;
 use crate::violation::{Broken, Violation, ensure};
 use std::collections::BTreeSet;
 use windrow_engine::{ControlCompletion, ControlError, ControlReply, Notice, Sharing};
@@ -52,12 +53,24 @@ impl World {
             // As if the power had gone before an answer.
             Some(_) if self.model.lenient && completion.result.is_err() => Ok(()),
             Some(Commanded::Volume(change)) => {
+                let kind = match change {
+                    VolumeChange::Create(..) => "creation of volumes",
+                    VolumeChange::Resize(..) => "resizing of volumes",
+                    VolumeChange::Delete(_) => "deletion of volumes",
+                };
+                self.tries.note(kind, completion.result.is_ok());
                 let newest = self.engine.as_ref().map_or(0, |engine| engine.status().order.0);
                 self.model.note_change(newest);
                 self.model.complete_change(&change, &completion.result)
             }
-            Some(Commanded::Properties) => self.model.complete_properties(completion.id, &completion.result),
-            Some(Commanded::Setting(volume)) => self.model.complete_setting(completion.id, volume, &completion.result),
+            Some(Commanded::Properties) => {
+                self.tries.note("change of properties", completion.result.is_ok());
+                self.model.complete_properties(completion.id, &completion.result)
+            }
+            Some(Commanded::Setting(volume, kind)) => {
+                self.tries.note(kind, completion.result.is_ok());
+                self.model.complete_setting(completion.id, volume, &completion.result)
+            }
             Some(Commanded::Scrub) if matches!(completion.result, Ok(_) | Err(ControlError::Invalid(_) | ControlError::Stopped)) => Ok(()),
             Some(Commanded::Member) => {
                 self.answers.insert(completion.id, completion.result.clone());
