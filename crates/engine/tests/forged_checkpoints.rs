@@ -116,7 +116,8 @@ fn a_leaf_of_pages_that_can_not_be_makes_no_room_for_them() {
     for object in [OBJECT_VOLUMES, OBJECT_SEGMENTS, OBJECT_COUNTERS, OBJECT_MAP + volume.0] {
         for leaf in [1, 1 << 20, u32::MAX] {
             // (The second leaf of a map is as good as the first one, but its blocks are beyond the volume's end.)
-            if object >= OBJECT_MAP && leaf == 1 {
+            // (And a table of segments may have had that page when it had more of them.)
+            if (object >= OBJECT_MAP || object == OBJECT_SEGMENTS) && leaf == 1 {
                 continue;
             }
             let mut memory = memory.clone();

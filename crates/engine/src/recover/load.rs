@@ -16,6 +16,8 @@ use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::{CheckpointRoot, Superblock};
 use windrow_units::{BLOCK_BYTES, SegmentId, VolumeId, ZoneMap};
 
+/// Most pages that the segment table may have beside those of the present layouts: of more than a hundred million segments.
+const FORMER_PAGES: u32 = 1 << 22;
 /// Pages read in one go.
 const PAGES_AT_ONCE: usize = 4096;
 
@@ -115,7 +117,8 @@ fn map_pages(volume: VolumeId) -> u64 {
 fn table_of(object: u32, pages: &[(u64, PagePointer)], zones: &ZoneMap, root: &CheckpointRoot) -> Result<Vec<PagePointer>, OpenError> {
     let usual = match object {
         OBJECT_VOLUMES => MAX_VOLUMES.div_ceil(VOLUMES_PER_PAGE),
-        OBJECT_SEGMENTS => table_geometry(zones).pages(zones.segment_count()) as usize,
+        // Those of a layout that is gone stay, and it may have had more segments than there are now.
+        OBJECT_SEGMENTS => table_geometry(zones).pages(zones.segment_count()).max(FORMER_PAGES) as usize,
         OBJECT_COUNTERS => 1,
         _ => return Err(damage(format!("checkpoint {} has pages of object {object}, which does not exist", root.id))),
     };
