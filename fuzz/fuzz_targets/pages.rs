@@ -25,8 +25,10 @@ fuzz_target!(|data: &[u8]| {
     }
     encode_map_page(&map, &mut out);
     assert_eq!(out, page);
-    encode_counters(&decode_counters(&page), &mut out);
-    assert_eq!(out, page);
+    // (A counter beyond what anything can have counted to is read as the most there can be.)
+    let counters = decode_counters(&page);
+    encode_counters(&counters, &mut out);
+    assert_eq!(decode_counters(&out), counters);
     let rows = u32::from_le_bytes([page[0], page[1] & 0x7f, 0, 0]).clamp(1, windrow_layout::MAX_SEGMENT_ROWS);
     let stride = SegmentTableGeometry::new(rows).stride;
     let segment = SegmentId(u32::from_le_bytes([page[0], page[1], page[2], page[3]]));
