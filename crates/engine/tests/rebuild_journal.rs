@@ -157,3 +157,21 @@ fn what_there_is_no_room_for_is_told_of() {
     assert_eq!(told(&report), [(volume, 2048, false)]);
     assert_eq!(Machine::open(memory).byte(volume, 5), 8);
 }
+
+/// The journal has blocks that no volume can have (nothing that works writes those). Room was made for the first, and the checkpoint could not be written for its volume's size.
+#[test]
+fn no_volume_becomes_larger_than_one_can_be() {
+    let mut machine = Machine::journalled(Redundancy::Single, 3, 32, MIB);
+    let volume = create(&mut machine, "v", 8 * MIB);
+    (0..700).for_each(|lba| machine.write(volume, lba, 7));
+    machine.flush(volume);
+    journalled(&mut machine, volume, |machine| machine.write(volume, 5, 8));
+    for (of, lba) in [(volume, 1 << 37), (VolumeId::SHARED, 3), (VolumeId::INDEX, 3)] {
+        let mut memory = machine.memory.clone();
+        let order = forge(&mut memory, of, Lba(lba));
+        let report = rebuild_without_checkpoints(&mut memory);
+        assert_eq!(report.lost_orders, Some(LostOrders { first: order, last: order, count: 1 }), "block {lba} of volume {of}");
+        assert_eq!(told(&report), [(volume, 2048, false)]);
+        assert_eq!(Machine::open(memory).byte(volume, 5), 8);
+    }
+}

@@ -16,7 +16,7 @@ use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::{CheckpointRoot, Superblock};
 use windrow_units::{BLOCK_BYTES, SegmentId, VolumeId, ZoneMap};
 
-/// Most pages that the segment table may have beside those of the present layouts: of more than a hundred million segments.
+/// Pages that the segment table may have whatever the present layouts are: four million, of one segment at least each.
 const FORMER_PAGES: u32 = 1 << 22;
 /// Pages read in one go.
 const PAGES_AT_ONCE: usize = 4096;

@@ -7,7 +7,7 @@
 
 use super::super::Tables;
 use super::gather::made_up_name;
-use crate::limits::LBA_BITS;
+use crate::limits::MAX_VOLUME_BYTES;
 use std::collections::BTreeSet;
 use windrow_layout::batch::{Entry, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{VolumeRecord, VolumeState};
@@ -43,7 +43,8 @@ impl<'r> Room<'r> {
             Entry::Volume { volume, .. } => (*volume, 0),
             _ => return,
         };
-        if end > 1 << LBA_BITS || self.deleted.contains(&volume) {
+        // (Nothing that works writes what no volume of users can have.)
+        if !volume.is_of_user() || end > MAX_VOLUME_BYTES / BLOCK_BYTES || self.deleted.contains(&volume) {
             return;
         }
         if tables.volumes.get(volume).is_none() {
