@@ -5,7 +5,6 @@
 //! compare, flush, rest, leak and counter checks, two scrubs (what the first one
 //! repairs the second one must not find), shutdown, power cut, start with too many members absent (refused), start, compare.
 
-mod ambush;
 mod beyond;
 mod check;
 mod devices;
@@ -15,6 +14,7 @@ mod faults;
 mod finish;
 mod growth;
 mod halves;
+mod losses;
 mod outcome;
 mod removal;
 mod replace;
@@ -86,7 +86,7 @@ pub fn run_without(seed: u64, options: &RunOptions, left_out: &LeftOut) -> Outco
         journals_given_up: run.devices.given_up,
         checks: run.checks,
         maps_rebuilt: run.maps_rebuilt,
-        ambush_starts: run.ambush.starts,
+        starts_after_losses: run.losses.starts,
         tries: run.world.tries.clone(),
         beyond: run.beyond,
         virtual_ns: run.world.now_ns(),
@@ -134,7 +134,7 @@ struct Run {
     growth: Option<growth::Growth>,
     growth_rng: Rng,
     emergency_rng: Rng,
-    ambush: ambush::Ambush,
+    losses: losses::Losses,
     /// Maps rebuilt from batches alone, and read.
     maps_rebuilt: u64,
     removal: removal::Removal,
@@ -201,7 +201,7 @@ impl Run {
             growth: None,
             growth_rng: Rng::stream(seed, "growth"),
             emergency_rng: Rng::stream(seed, "emergency"),
-            ambush: ambush::Ambush::new(seed),
+            losses: losses::Losses::new(seed),
             maps_rebuilt: 0,
             removal: removal::Removal::new(seed),
             devices,
@@ -450,7 +450,7 @@ impl Run {
         let of_devices = self.devices.draw_faults(cycle.blocks).into_iter();
         let mut of_devices: std::collections::VecDeque<_> = of_devices.map(|(after, fault)| (self.done + after, fault)).collect();
         let mut faults: std::collections::VecDeque<_> = cycle.faults.iter().map(|(after, fault)| (self.done + after, *fault)).collect();
-        while self.done < end && !self.is_device_ambushed() && !self.is_member_ambushed() {
+        while self.done < end && !self.is_ambushed() {
             let mut burst = workload.burst();
             while burst > 0 && self.done < end && (self.world.unanswered() as u64) < workload.depth() {
                 let (action, cost) = workload.next(&self.world.model);
@@ -475,8 +475,9 @@ impl Run {
             self.exchange_step()?;
             self.growth_step()?;
             self.removal_step()?;
-            self.wait_in_ambush();
+            self.flush_before_loss();
             let alive = self.turn()?;
+            self.check_loss()?;
             ensure!(alive || self.world.unanswered() == 0, Stuck, "nothing under way; {}", self.world.summary());
         }
         self.workload = Some(workload);
@@ -486,8 +487,7 @@ impl Run {
     fn end(&mut self, cycle: &Cycle) -> Result<(), Violation> {
         let mut export = false;
         match cycle.end {
-            End::Shutdown if !self.is_member_ambushed() => {
-                self.ambush.member = None;
+            End::Shutdown => {
                 self.end_exchanges()?;
                 self.rest()?;
                 return self.shut_down();
@@ -499,19 +499,10 @@ impl Run {
                 self.owned &= !export;
                 self.world.command(Control::Shutdown { export });
             }
-            End::Crash | End::CrashAndLoss | End::Shutdown => {}
-        }
-        if self.is_member_ambushed() {
-            self.spring_ambush(cycle.end)?;
+            End::Crash | End::CrashAndLoss => {}
         }
         // While the loss is put on record, or when it is and the log has not got yet what the device had promised.
-        let turns = if self.is_member_ambushed() {
-            0
-        } else if self.is_device_ambushed() {
-            self.rng.pick(&[0, 1, 2, 5, 10, 15, 20, 30, 40])
-        } else {
-            cycle.turns_to_crash
-        };
+        let turns = if self.is_ambushed() { self.rng.pick(&[0, 1, 2, 5, 10, 15, 20, 30, 40]) } else { cycle.turns_to_crash };
         for _ in 0..turns {
             if !self.turn()? {
                 break;
@@ -526,7 +517,6 @@ impl Run {
         } else {
             self.cut_power();
         }
-        self.end_ambush()?;
         if cycle.end == End::CrashAndLoss && self.is_done(|| "a member does not come back".to_owned()) {
             self.lose_member();
         }
@@ -537,6 +527,7 @@ impl Run {
         self.note(|| "power cut".to_owned());
         self.note_devices();
         self.exchange = None;
+        self.losses.leave();
         self.leave_growth();
         self.removal.leave();
         self.world.gone.clear();

@@ -253,7 +253,7 @@ impl Run {
     }
 
     /// True if the power is to go within a turn or two: a device has just failed, and the others did what was left.
-    pub(super) fn is_device_ambushed(&self) -> bool {
+    pub(super) fn is_ambushed(&mut self) -> bool {
         let Some(device) = self.devices.ambush else { return false };
         !self.world.is_whole(device)
     }

@@ -59,7 +59,7 @@ impl Run {
         self.world.trace.tell(|| format!("fault: {fault:?} of member {member}"));
         self.faults += 1;
         self.note_fault(member, fault.is_curable());
-        self.lay_ambush(member, fault);
+        self.watch_loss(member, fault);
         let few = self.rng.pick(&[1, 1, 2, 8]);
         let ailment = self.world.members.ailment_mut(member);
         match fault {

@@ -100,8 +100,8 @@ pub struct Outcome {
     pub checks: u64,
     /// Maps that were rebuilt from batches alone, in copies.
     pub maps_rebuilt: u64,
-    /// Starts in copies, after a member had failed and others went with the power.
-    pub ambush_starts: u64,
+    /// Starts in copies, just after a member had failed, with that one and without others.
+    pub starts_after_losses: u64,
     /// Operations that may be refused.
     pub tries: Tries,
     /// What came of going beyond redundancy.

@@ -14,8 +14,8 @@ use windrow_inspect::{CheckOptions, Finding, FindingKind, Severity, check};
 use windrow_random::Rng;
 use windrow_units::MemberId;
 
-/// Free segments beside the reserve with which no repair is given up for want of room.
-const ROOM_FOR_REPAIRS: u32 = 4;
+/// Free segments beside those of two checkpoints with which no repair is given up for want of room.
+const ROOM_FOR_REPAIRS: u32 = 6;
 
 impl Run {
     /// Reads everything, then scrubs.
@@ -34,7 +34,7 @@ impl Run {
 
     fn has_room_for_repairs(&self) -> bool {
         let status = self.world.status();
-        status.free_segments > 2 * status.plan.reserve_segments + ROOM_FOR_REPAIRS
+        status.free_segments > 2 * status.plan.checkpoint_segments + ROOM_FOR_REPAIRS
     }
 
     /// Blocks in use, or in a row with one in use, that are wrong on a member that is in service and can be read; at rest.

@@ -5,7 +5,7 @@
 //! later moment, or by another set of writes, that is held against what the model demands by then.
 
 use super::{BUFFER_BYTES_KEPT, Pending, World};
-use crate::members::{Started, VirtualMembers};
+use crate::members::{Ailment, Started, VirtualMembers};
 use crate::model::{Asked, Contents, Model};
 use crate::violation::{Broken, Violation, ensure};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -171,6 +171,52 @@ impl World {
             None => cuts.refused += 1,
         }
         Ok(())
+    }
+
+    /// The power goes now in a copy, in which no unflushed write survives, a member that has failed is there again, and others are not: a start is refused and
+    /// writes nothing, or brings everything that was promised.
+    pub fn start_after_loss(&self, options: &OpenOptions, failed: MemberId, absent: &[MemberId]) -> Result<(), Violation> {
+        let started: Vec<&Started> =
+            self.pending.values().filter_map(|pending| if let Pending::Command(started) = pending { Some(started) } else { None }).collect();
+        let mut image = self.members.after_cut(&started, |_| false);
+        let all: Vec<MemberId> = (0..image.member_count() as u8).map(MemberId).collect();
+        for member in &all {
+            let is_gone = absent.contains(member) || (*member != failed && !image.is_present(*member));
+            *image.ailment_mut(*member) = Ailment { gone: is_gone, ..Ailment::default() };
+        }
+        let mut world = World::with_buffers(0, image, false, BufPool::new(BUFFER_BYTES_KEPT));
+        world.ailing.extend(all);
+        let (model, newest) = self.model_at_cut();
+        world.model = model;
+        // What fails is judged here.
+        world.model.lenient = true;
+        for force in [false, true] {
+            let Ok(report) = world.start(&OpenOptions { force, ..options.clone() }) else {
+                world.check_untouched()?;
+                continue;
+            };
+            let status = world.status();
+            world.model.reopened(&report, &status, newest)?;
+            world.read_all()?;
+            let lost = world.unreadable.iter().chain(&world.told_lost).next();
+            ensure!(lost.is_none(), Durability, "it starts (force: {force}), but {lost:?} is lost");
+            break;
+        }
+        Ok(())
+    }
+
+    /// Reads everything.
+    fn read_all(&mut self) -> Result<(), Violation> {
+        let volumes: Vec<(VolumeId, u64)> = self.model.volumes().iter().map(|(id, volume)| (*id, volume.blocks.len() as u64)).collect();
+        for (id, blocks) in volumes {
+            for first in (0..blocks).step_by(READ_BLOCKS as usize) {
+                self.read_back(id, first, READ_BLOCKS.min(blocks - first));
+                if self.unanswered() >= 16 {
+                    self.run_while("reading in a copy", |world| world.unanswered() >= 8)?;
+                }
+            }
+        }
+        self.run_while("reading in a copy", |world| world.unanswered() > 0)
     }
 
     /// Members that hold nothing but a journal.

@@ -1,0 +1,114 @@
+//! The loss of a member is on record before anything is acknowledged that depends on it.
+//!
+//! When one fails in service while all others are well, the power goes in copies of the world, at moments just after that: first at once, then whenever something
+//! more has been promised. In the copy no unflushed write survives, the one that failed is there again, with what it had when it failed, and as many others as the
+//! redundancy covers are not. What came after the loss can not be read from these: either they know of the loss, and a start is refused, or everything
+//! that was promised is there. The run itself goes on as if nothing had been.
+
+use super::Run;
+use crate::model::Asked;
+use crate::scenario::Fault;
+use crate::violation::Violation;
+use windrow_engine::OpenOptions;
+use windrow_random::Rng;
+use windrow_units::{MemberId, VolumeId};
+
+/// Copies of one moment, each without other members.
+const COPIES_MAX: usize = 3;
+/// Moments with a new promise that are looked at, and turns after which it is enough.
+const MOMENTS_MAX: u32 = 6;
+const TURNS_MAX: u32 = 200;
+
+/// What is known of the last loss.
+pub(super) struct Losses {
+    rng: Rng,
+    /// There are flushes all the time while a member is about to fail. (Not in all runs: they make other runs of them.)
+    flushes: bool,
+    watched: Option<Watched>,
+    /// Starts in copies.
+    pub(super) starts: u64,
+}
+
+/// A member that is to fail, or has failed.
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    member: MemberId,
+    /// What was promised when it was looked at last.
+    promised: u64,
+    /// Moments and turns that are left once it has failed.
+    moments: u32,
+    turns: u32,
+}
+
+impl Losses {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { rng: Rng::stream(seed, "losses of members"), flushes: Rng::stream(seed, "flushes before a loss").chance(750), watched: None, starts: 0 }
+    }
+
+    /// The power goes.
+    pub(super) fn leave(&mut self) {
+        self.watched = None;
+    }
+}
+
+impl Run {
+    /// A member is to fail with this fault.
+    pub(super) fn watch_loss(&mut self, member: MemberId, fault: Fault) {
+        let fails = matches!(fault, Fault::Death | Fault::WriteError | Fault::FlushError);
+        if fails && self.is_only_loss(member) {
+            self.losses.watched = Some(Watched { member, promised: 0, moments: MOMENTS_MAX, turns: TURNS_MAX });
+        }
+    }
+
+    /// True if all others are well, and nothing on this one is wrong in silence: so it and the others that are not there are not too many for what was there before.
+    fn is_only_loss(&self, member: MemberId) -> bool {
+        self.ailing_data() == 1 && self.curable.contains(&member) && self.data.len() > 2
+    }
+
+    /// Flushes are on their way when it fails.
+    pub(super) fn flush_before_loss(&mut self) {
+        if !self.losses.flushes || self.losses.watched.is_none() || self.world.unanswered() >= 64 || !self.losses.rng.chance(400) {
+            return;
+        }
+        let volumes: Vec<VolumeId> = self.world.model.volumes().keys().copied().collect();
+        for volume in volumes {
+            if self.world.model.heeds_flushes(volume) {
+                self.world.submit(volume, Asked::Flush);
+            }
+        }
+    }
+
+    /// After a turn: what if the power went now?
+    pub(super) fn check_loss(&mut self) -> Result<(), Violation> {
+        let Some(mut watched) = self.losses.watched else { return Ok(()) };
+        let promised = self.world.model.promised();
+        if self.world.is_whole(watched.member) {
+            self.losses.watched = Some(Watched { promised, ..watched });
+            return Ok(());
+        }
+        let is_due = watched.turns == TURNS_MAX || promised > watched.promised;
+        watched.turns -= 1;
+        if is_due {
+            (watched.promised, watched.moments) = (promised, watched.moments - 1);
+        }
+        self.losses.watched = (watched.turns > 0 && watched.moments > 0).then_some(watched);
+        // (Without journal devices there is no start anyway.)
+        if !is_due || !self.is_only_loss(watched.member) || !self.start_works() {
+            return Ok(());
+        }
+        let failed = watched.member;
+        let mut others: Vec<MemberId> = self.data.iter().copied().filter(|member| *member != failed).collect();
+        self.losses.rng.shuffle(&mut others);
+        let count = self.scenario.redundancy.tolerance().min(others.len() - 1);
+        for _ in 0..others.len().min(COPIES_MAX) {
+            others.rotate_left(1);
+            let absent = &others[..count];
+            self.losses.starts += 1;
+            self.world.start_after_loss(&OpenOptions { host: self.host, ..self.options() }, failed, absent).map_err(|violation| {
+                let text = format!("member {failed} failed and is back, members {absent:?} are absent: {}", violation.text);
+                Violation::new(violation.broken, text)
+            })?;
+        }
+        Ok(())
+    }
+}
