@@ -2,6 +2,7 @@
 
 mod machine;
 
+use machine::hooked::{Access, Hooked};
 use machine::{Machine, pass, state};
 use windrow_engine::*;
 use windrow_io::*;
@@ -369,32 +370,14 @@ fn records_of_an_epoch_that_no_superblock_knows_are_not_passed_over() {
 }
 
 /// The members, copied to devices with sectors of 4 KiB.
-struct Coarse<'m>(&'m mut machine::Memory);
-
-impl MemberIo for Coarse<'_> {
-    fn member_count(&self) -> usize {
-        self.0.member_count()
-    }
-    fn is_present(&self, member: MemberId) -> bool {
-        self.0.is_present(member)
-    }
-    fn size(&self, member: MemberId) -> u64 {
-        self.0.size(member)
-    }
-    fn sector_bytes(&self, _: MemberId) -> u32 {
-        4096
-    }
-    fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MemberError> {
-        assert!(offset.is_multiple_of(4096) && buf.len().is_multiple_of(4096), "{} bytes at {offset}", buf.len());
-        self.0.read(member, offset, buf)
-    }
-    fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MemberError> {
-        assert!(offset.is_multiple_of(4096) && buf.len().is_multiple_of(4096), "{} bytes at {offset}", buf.len());
-        self.0.write(member, offset, buf)
-    }
-    fn flush(&mut self, member: MemberId) -> Result<(), MemberError> {
-        self.0.flush(member)
-    }
+fn coarse(memory: &mut machine::Memory) -> impl MemberIo {
+    let whole_sectors = |_: &mut machine::Memory, _, access| {
+        if let Access::Read { offset, length } | Access::Write { offset, length } = access {
+            assert!(offset.is_multiple_of(4096) && length.is_multiple_of(4096), "{length} bytes at {offset}");
+        }
+        Ok(())
+    };
+    Hooked { memory, sector_bytes: 4096, hook: whole_sectors }
 }
 
 /// Its journal is written in units of 512 bytes: the first record was refused by all members that it went to, and the pool stopped, at each start. The journal is read, and
@@ -404,7 +387,7 @@ fn a_pool_that_was_copied_to_larger_sectors_goes_on_without_its_journal() {
     let (mut machine, volume) = pool(MIB);
     (0..20).for_each(|lba| sync(&mut machine, volume, lba, lba as u8 + 1));
     let mut memory = machine.memory;
-    let (engine, report) = Engine::open(&mut Coarse(&mut memory), BufPool::new(64 << 20), &Machine::options()).expect("open");
+    let (engine, report) = Engine::open(&mut coarse(&mut memory), BufPool::new(64 << 20), &Machine::options()).expect("open");
     assert!(report.notes.iter().any(|note| note.contains("units of 512 bytes")), "{:?}", report.notes);
     // (What a superblock is worth does not depend on who wrote it: another start by the harness only makes its own state.)
     let mut machine = Machine { engine, ..Machine::open(memory.clone()) };
@@ -450,7 +433,7 @@ fn copies_are_made_whole_on_larger_sectors() {
     }
     // Of the last copy that sector can not be read any more.
     memory.bad.push((copies[2], ends[2] / 4096 * 4096));
-    let (engine, report) = Engine::open(&mut Coarse(&mut memory), BufPool::new(64 << 20), &Machine::options()).expect("open");
+    let (engine, report) = Engine::open(&mut coarse(&mut memory), BufPool::new(64 << 20), &Machine::options()).expect("open");
     let states: Vec<_> = engine.status().members.iter().map(|m| m.state).collect();
     assert_eq!((report.completed_records, states), (2, vec!["online"; 6]));
     for (member, end) in copies.iter().zip(&ends).skip(1) {

@@ -2,6 +2,7 @@
 
 mod machine;
 
+use machine::hooked::{Access, Hooked};
 use machine::{Machine, Memory, pass};
 use windrow_engine::*;
 use windrow_io::*;
@@ -26,40 +27,26 @@ enum Fails {
 }
 
 /// Members of which the device fails.
-struct Failing<'m>(&'m mut Memory, Fails);
-
-impl Failing<'_> {
-    fn fail(&mut self, fails: bool, kind: MemberErrorKind) -> Result<(), MemberError> {
-        let gone = kind == MemberErrorKind::Gone;
-        self.0.present[DEVICE.index()] &= !(fails && gone);
-        if fails { Err(MemberError { member: DEVICE, kind, offset: 0, code: if gone { 19 } else { 5 } }) } else { Ok(()) }
-    }
-}
-
-impl MemberIo for Failing<'_> {
-    fn member_count(&self) -> usize {
-        self.0.member_count()
-    }
-    fn is_present(&self, member: MemberId) -> bool {
-        self.0.is_present(member)
-    }
-    fn size(&self, member: MemberId) -> u64 {
-        self.0.size(member)
-    }
-    fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MemberError> {
-        let gone = !self.0.present[DEVICE.index()] || (offset >= MIB && self.1 == Fails::GoneAtRecords);
-        self.fail(member == DEVICE && gone, MemberErrorKind::Gone)?;
-        self.0.read(member, offset, buf)
-    }
-    fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MemberError> {
-        self.fail(member == DEVICE && self.1 == Fails::Writes, MemberErrorKind::Media)?;
-        self.0.write(member, offset, buf)
-    }
-    fn flush(&mut self, member: MemberId) -> Result<(), MemberError> {
-        self.fail(member == DEVICE && (self.1 == Fails::GoneAtFlush || !self.0.present[DEVICE.index()]), MemberErrorKind::Gone)?;
-        self.fail(member == DEVICE && self.1 != Fails::GoneAtRecords, MemberErrorKind::Media)?;
-        self.0.flush(member)
-    }
+fn failing(memory: &mut Memory, fails: Fails) -> impl MemberIo {
+    let hook = move |memory: &mut Memory, member: MemberId, access: Access| {
+        if member != DEVICE {
+            return Ok(());
+        }
+        let goes = match access {
+            Access::Read { offset, .. } => offset >= MIB && fails == Fails::GoneAtRecords,
+            Access::Write { .. } => false,
+            Access::Flush => fails == Fails::GoneAtFlush,
+        };
+        memory.present[member.index()] &= !goes;
+        let (kind, code) = match access {
+            _ if !memory.present[member.index()] => (MemberErrorKind::Gone, 19),
+            Access::Write { .. } if fails == Fails::Writes => (MemberErrorKind::Media, 5),
+            Access::Flush => (MemberErrorKind::Media, 5),
+            _ => return Ok(()),
+        };
+        Err(MemberError { member, kind, offset: 0, code })
+    };
+    Hooked { memory, sector_bytes: 512, hook }
 }
 
 fn sync(machine: &mut Machine, volume: VolumeId, lba: u64) {
@@ -101,13 +88,13 @@ fn check(memory: Memory, volume: VolumeId, blocks: std::ops::Range<u64>) {
 #[test]
 fn what_it_promised_is_read_from_a_device_that_fails_the_start() {
     let (mut memory, volume) = pool();
-    let (engine, report) = Engine::open(&mut Failing(&mut memory, Fails::Flushes), BufPool::new(64 << 20), &Machine::options()).expect("it starts");
+    let (engine, report) = Engine::open(&mut failing(&mut memory, Fails::Flushes), BufPool::new(64 << 20), &Machine::options()).expect("it starts");
     assert!(report.notes.iter().any(|note| note.contains("not in service were read")), "{:?}", report.notes);
     // Whether the device keeps what it could not flush is not known: users are promised only what the log has.
     assert_eq!(engine.durable_orders().1, engine.durable_orders().0);
     check(memory, volume, 0..10);
     let (mut memory, volume) = lagging();
-    Engine::open(&mut Failing(&mut memory, Fails::Writes), BufPool::new(64 << 20), &Machine::options()).expect("it starts");
+    Engine::open(&mut failing(&mut memory, Fails::Writes), BufPool::new(64 << 20), &Machine::options()).expect("it starts");
     check(memory.clone(), volume, 0..10);
     check(memory, volume, 100..110);
 }
@@ -116,7 +103,7 @@ fn what_it_promised_is_read_from_a_device_that_fails_the_start() {
 fn a_pool_whose_journal_goes_during_the_start_is_refused() {
     for fails in [Fails::GoneAtRecords, Fails::GoneAtFlush] {
         let (mut memory, volume) = pool();
-        let result = Engine::open(&mut Failing(&mut memory, fails), BufPool::new(64 << 20), &Machine::options());
+        let result = Engine::open(&mut failing(&mut memory, fails), BufPool::new(64 << 20), &Machine::options());
         assert!(matches!(result, Err(OpenError::JournalMissing { .. })), "{:?}", result.map(|(_, report)| report));
         memory.present[DEVICE.index()] = true;
         check(memory, volume, 0..10);
@@ -127,7 +114,7 @@ fn a_pool_whose_journal_goes_during_the_start_is_refused() {
 fn a_rebuild_of_the_map_reads_it_too() {
     for (fails, (mut memory, volume), blocks) in [(Fails::Flushes, pool(), 0..10), (Fails::Writes, lagging(), 100..110)] {
         let work = RebuildWork { write: true, ..Default::default() };
-        Engine::rebuild_map(&mut Failing(&mut memory, fails), BufPool::new(64 << 20), &Machine::options(), work, &mut |_| {}).expect("it is rebuilt");
+        Engine::rebuild_map(&mut failing(&mut memory, fails), BufPool::new(64 << 20), &Machine::options(), work, &mut |_| {}).expect("it is rebuilt");
         check(memory, volume, blocks);
     }
 }

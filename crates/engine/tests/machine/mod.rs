@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub mod given_up;
+pub mod hooked;
 pub mod numbers;
 
 use std::ops::Range;
