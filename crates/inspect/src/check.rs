@@ -303,8 +303,7 @@ impl SegmentCheck<'_, '_, '_> {
     fn find(&mut self, row: u32, expected: &Expected, references: &[Reference], recorded: &Segment) -> Option<Found> {
         let epoch = self.replayed.epochs.get(&(self.segment, row)).copied();
         let accept = |f: &HeaderFrame| expected.matches(f) && epoch.is_none_or(|epoch| f.header.epoch == epoch);
-        let frame = find_header(self.reader, self.segment, row, accept);
-        let frame = frame.or_else(|| find_header(self.reader, self.segment, row, |_| row == 0))?;
+        let Some(frame) = find_header(self.reader, self.segment, row, accept) else { return self.find_first(row, references, recorded) };
         let first = self.load(frame);
         if self.fits(&first, references, recorded) {
             return Some(first);
@@ -313,6 +312,17 @@ impl SegmentCheck<'_, '_, '_> {
         let fitting = others.iter().position(|found| self.fits(found, references, recorded));
         let best = fitting.or_else(|| others.iter().position(|found| found.batch.is_some()));
         Some(best.map_or(first, |best| others.swap_remove(best)))
+    }
+
+    /// The first batch of a segment by itself: its number is only reckoned. One of a former life (all that is left where others are absent) says nothing of what
+    /// comes behind it, so it must be known by what lives in it, or by the batch that follows.
+    fn find_first(&mut self, row: u32, references: &[Reference], recorded: &Segment) -> Option<Found> {
+        let frame = find_header(self.reader, self.segment, row, |_| row == 0)?;
+        let (behind, expected) = (row + frame.header.rows, Expected::after(&frame));
+        let is_followed = behind >= recorded.filled_rows || find_header(self.reader, self.segment, behind, |f| expected.matches(f)).is_some();
+        let found = self.load(frame);
+        let is_alive = !self.split(&found.frame, references).0.is_empty();
+        (is_followed || is_alive && self.fits(&found, references, recorded)).then_some(found)
     }
 
     fn load(&mut self, frame: HeaderFrame) -> Found {

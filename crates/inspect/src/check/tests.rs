@@ -314,6 +314,36 @@ fn a_header_of_a_former_life_is_not_taken_for_the_present_one() {
     }
 }
 
+/// The same, of the first batch of a segment, in which nothing lives any more (a scrub has moved it away), and members that have it right are absent: what is
+/// there was taken for the first batch, and the one behind it, which is whole, was called damaged, as its number did not follow. (Seed 9961554.)
+#[test]
+fn a_first_batch_of_a_former_life_hides_nothing_behind_it() {
+    for (redundancy, members) in [(Redundancy::None, 3), (Redundancy::Copies(2), 3)] {
+        let mut former = TestPool::new(redundancy, members);
+        former.create(1, "old", 500);
+        let mut pool = TestPool::new(redundancy, members);
+        pool.positions[USER].seq = Seq(50);
+        pool.checkpoint();
+        pool.create(1, "v", 500);
+        pool.write(1, &[7, 8]);
+        pool.checkpoint();
+        let (segment, row, rows) = former.batches[0];
+        assert_eq!(pool.batches.iter().find(|batch| batch.0 == segment), Some(&(segment, row, rows)));
+        for column in 0..pool.zones.shape(segment).width {
+            let (member, offset) = pool.zones.locate(segment).address(row, Column(column));
+            let stale = former.io.members[member.index()].as_ref().unwrap()[offset as usize..][..rows as usize * 4096].to_vec();
+            if column == 0 || redundancy == Redundancy::None {
+                pool.put(member, offset, &stale);
+            } else {
+                pool.io.members[member.index()] = None;
+            }
+        }
+        let report = pool.check();
+        assert!(report.findings.list.iter().all(|finding| finding.severity < Error), "{redundancy:?}: {:#?}", report.findings.list);
+        assert_eq!(report.findings.list.iter().filter(|f| f.kind == BatchDamaged).map(|f| (f.severity, f.row)).collect::<Vec<_>>(), [(Note, Some(0))]);
+    }
+}
+
 /// The power went while a batch was written. It did not count, a fence says so, and the next life of the pool wrote its batch of that number
 /// over it; that write one member has lost, so it bears the void batch still.
 #[test]
