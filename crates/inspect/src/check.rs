@@ -315,13 +315,17 @@ impl SegmentCheck<'_, '_, '_> {
     }
 
     /// The first batch of a segment by itself: its number is only reckoned. One of a former life (all that is left where others are absent) says nothing of what
-    /// comes behind it, so it must be known by what lives in it, or by the batch that follows.
+    /// comes behind it, so it must be known by what lives in it, or by those that follow it up to the last one, whose number is recorded.
     fn find_first(&mut self, row: u32, references: &[Reference], recorded: &Segment) -> Option<Found> {
-        let frame = find_header(self.reader, self.segment, row, |_| row == 0)?;
-        let (behind, expected) = (row + frame.header.rows, Expected::after(&frame));
-        let is_followed = behind >= recorded.filled_rows || find_header(self.reader, self.segment, behind, |f| expected.matches(f)).is_some();
-        let found = self.load(frame);
+        let first = find_header(self.reader, self.segment, row, |_| row == 0)?;
+        let mut last = Some(first.clone());
+        while let Some(frame) = last.take_if(|frame| frame.header.row + frame.header.rows < recorded.filled_rows) {
+            let expected = Expected::after(&frame);
+            last = find_header(self.reader, self.segment, frame.header.row + frame.header.rows, |f| expected.matches(f));
+        }
+        let found = self.load(first);
         let is_alive = !self.split(&found.frame, references).0.is_empty();
+        let is_followed = last.is_some_and(|frame| frame.header.seq == recorded.last_seq);
         (is_followed || is_alive && self.fits(&found, references, recorded)).then_some(found)
     }
 
