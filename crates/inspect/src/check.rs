@@ -230,6 +230,8 @@ struct Found {
     frame: HeaderFrame,
     rows: Rows,
     batch: Option<DecodedBatch>,
+    /// Nothing but its place says that it is the one: it does not tell what comes behind it.
+    is_alone: bool,
 }
 
 impl SegmentCheck<'_, '_, '_> {
@@ -243,16 +245,17 @@ impl SegmentCheck<'_, '_, '_> {
         let mut expected = Expected { stream: recorded.stream, seq: recorded.first_seq(), epoch: Epoch(0), or_later: false };
         let mut rest = self.references;
         while row < recorded.filled_rows {
-            let Some(Found { frame, mut rows, batch }) = self.find(row, &expected, rest, recorded) else {
+            let least = if row == 0 { Seq(0) } else { expected.seq };
+            let beyond = Expected { seq: least, or_later: true, ..expected };
+            let Some(Found { frame, mut rows, batch, is_alone }) = self.find(row, &expected, rest, recorded) else {
                 let next = recorded.start_rows().into_iter().find(|start| *start > row).unwrap_or(recorded.filled_rows);
                 rest = self.unreadable(row..next, rest);
                 starts.extend(recorded.start_rows().contains(&row).then_some(row));
-                let least = if row == 0 { Seq(0) } else { expected.seq };
-                (expected, row) = (Expected { seq: least, or_later: true, ..expected }, next);
+                (expected, row) = (beyond, next);
                 continue;
             };
             starts.push(row);
-            expected = Expected::after(&frame);
+            expected = if is_alone { beyond } else { Expected::after(&frame) };
             row += frame.header.rows;
             let inside;
             (inside, rest) = self.split(&frame, rest);
@@ -303,7 +306,13 @@ impl SegmentCheck<'_, '_, '_> {
     fn find(&mut self, row: u32, expected: &Expected, references: &[Reference], recorded: &Segment) -> Option<Found> {
         let epoch = self.replayed.epochs.get(&(self.segment, row)).copied();
         let accept = |f: &HeaderFrame| expected.matches(f) && epoch.is_none_or(|epoch| f.header.epoch == epoch);
-        let Some(frame) = find_header(self.reader, self.segment, row, accept) else { return self.find_first(row, references, recorded) };
+        if expected.or_later {
+            return self.find_alone(row, accept, references, recorded);
+        }
+        let Some(frame) = find_header(self.reader, self.segment, row, accept) else {
+            // The number of the first one is only reckoned.
+            return if row == 0 { self.find_alone(row, |_| true, references, recorded) } else { None };
+        };
         let first = self.load(frame);
         if self.fits(&first, references, recorded) {
             return Some(first);
@@ -314,19 +323,32 @@ impl SegmentCheck<'_, '_, '_> {
         Some(best.map_or(first, |best| others.swap_remove(best)))
     }
 
-    /// The first batch of a segment by itself: its number is only reckoned. One of a former life (all that is left where others are absent) says nothing of what
-    /// comes behind it, so it must be known by what lives in it, or by those that follow it up to the last one, whose number is recorded.
-    fn find_first(&mut self, row: u32, references: &[Reference], recorded: &Segment) -> Option<Found> {
-        let first = find_header(self.reader, self.segment, row, |_| row == 0)?;
-        let mut last = Some(first.clone());
+    /// A batch of which nobody knows what number it must have. One of a former life (all that is left where others are absent) says nothing of what comes behind
+    /// it, so it is known by what lives in it, or by those that follow it up to the last one, whose number is recorded. Without that it is only taken for what is said to live in it.
+    fn find_alone(&mut self, row: u32, accept: impl Fn(&HeaderFrame) -> bool, references: &[Reference], recorded: &Segment) -> Option<Found> {
+        let mut alive = None;
+        for frame in all_headers(self.reader, self.segment, row, accept) {
+            let is_followed = self.is_followed(&frame, recorded);
+            let found = self.load(frame);
+            let is_alive = !self.split(&found.frame, references).0.is_empty();
+            if is_followed || is_alive && self.fits(&found, references, recorded) {
+                return Some(found);
+            }
+            if is_alive && alive.is_none() {
+                alive = Some(Found { is_alone: true, ..found });
+            }
+        }
+        alive
+    }
+
+    /// True if the batches behind it follow it, up to the last one of the segment.
+    fn is_followed(&mut self, frame: &HeaderFrame, recorded: &Segment) -> bool {
+        let mut last = Some(frame.clone());
         while let Some(frame) = last.take_if(|frame| frame.header.row + frame.header.rows < recorded.filled_rows) {
             let expected = Expected::after(&frame);
             last = find_header(self.reader, self.segment, frame.header.row + frame.header.rows, |f| expected.matches(f));
         }
-        let found = self.load(first);
-        let is_alive = !self.split(&found.frame, references).0.is_empty();
-        let is_followed = last.is_some_and(|frame| frame.header.seq == recorded.last_seq);
-        (is_followed || is_alive && self.fits(&found, references, recorded)).then_some(found)
+        last.is_some_and(|frame| frame.header.seq == recorded.last_seq)
     }
 
     fn load(&mut self, frame: HeaderFrame) -> Found {
@@ -336,7 +358,7 @@ impl SegmentCheck<'_, '_, '_> {
             rows.load(self.reader, 0..usize::from(header.shape.data), 0, header.rows);
         }
         let batch = find_ends(self.reader, &mut rows, &frame);
-        Found { frame, rows, batch }
+        Found { frame, rows, batch, is_alone: false }
     }
 
     /// True if the batch ends where the table says, and holds all that the maps say.
