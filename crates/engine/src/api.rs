@@ -306,6 +306,11 @@ pub enum Notice {
         /// Member that gave wrong bytes or none.
         member: MemberId,
     },
+    /// The label of a member was damaged or gone, and has been written again. Without it the device would be unknown to the next start.
+    LabelWritten {
+        /// Which.
+        member: MemberId,
+    },
     /// A block can not be read and not be rebuilt.
     Unrecoverable {
         /// Volume.

@@ -17,6 +17,7 @@ pub(crate) use writer::{SuperblockWriter, superblock_image};
 
 use crate::api::{MemberStats, Notice, Outbox, WrittenBytes};
 use crate::restripe::AfterLoss;
+use crate::scrub::LabelStep;
 use crate::slab::Slab;
 use crate::{Engine, StopReason};
 use life::Change;
@@ -71,6 +72,8 @@ pub enum Purpose {
     SuperblockWrite,
     /// The flush after it.
     SuperblockFlush,
+    /// The label, looked at by a scrub.
+    Label(LabelStep),
     /// A discard of one extent of a segment.
     Discard {
         /// Segment.
@@ -131,7 +134,7 @@ impl Engine {
         let failed = done.result.is_err();
         if let Err(error) = done.result {
             self.members.list[done.member.index()].stats.errors += 1;
-            let is_read = matches!(purpose, Purpose::Fetch { .. } | Purpose::Examine { .. });
+            let is_read = matches!(purpose, Purpose::Fetch { .. } | Purpose::Examine { .. } | Purpose::Label(LabelStep::Read | LabelStep::ReadAgain));
             let is_discard = matches!(purpose, Purpose::Discard { .. });
             let gone = error.kind == windrow_io::MemberErrorKind::Gone;
             if (!is_read && !is_discard) || gone {
@@ -160,6 +163,7 @@ impl Engine {
             Purpose::JournalWrite => self.record_written(member, failed, out),
             Purpose::JournalFlush => self.records_flushed(out),
             Purpose::SuperblockWrite | Purpose::SuperblockFlush => self.superblock_step_done(out),
+            Purpose::Label(step) => self.label_step_done(member, step, buf.filter(|_| !failed), failed, out),
             Purpose::Discard { segment } => self.discard_done(segment),
         }
     }

@@ -391,6 +391,7 @@ impl Engine {
         }
         if !self.rebuild.failed.is_empty() && self.now_ns < self.rebuild.retry_at_ns {
             self.empty_failed();
+            self.leave_failed(out);
             return true;
         }
         self.fill_queue();
@@ -437,6 +438,16 @@ impl Engine {
             if self.is_stale(segment) && self.segments.take_candidate(segment) {
                 self.begin_victim(segment);
             }
+        }
+    }
+
+    /// Has streams leave segments of which something could not be had. Nobody empties a segment that is written, and where users write nothing it would never be full: the members
+    /// would not be whole before that (simulator, seed 9971860).
+    fn leave_failed(&mut self, out: &mut Outbox) {
+        if self.has_room_for_repairs() && !self.control.shutting_down() {
+            let failed = std::mem::take(&mut self.rebuild.failed);
+            self.leave_segments(&failed, out);
+            self.rebuild.failed = failed;
         }
     }
 

@@ -276,6 +276,13 @@ impl Engine {
             older.into_iter().for_each(|id| self.segments.give_back(id));
             self.ensure_next_segment();
         }
+        let of_stream = |id: usize| self.stream(id).position.segment;
+        let older = STREAMS.map(of_stream).into_iter().filter(|id| self.zones.contains(*id) && self.zones.zone(*id).layout != layout);
+        self.leave_segments(&older.collect::<Vec<_>>(), out);
+    }
+
+    /// Streams that write one of these segments, and have nothing to write, leave it: the rest of it is filled with empty batches, one at a time.
+    pub(crate) fn leave_segments(&mut self, segments: &[SegmentId], out: &mut Outbox) {
         let mut has_unnamed = false;
         for id in STREAMS {
             let s = self.stream(id);
@@ -285,12 +292,12 @@ impl Engine {
                 STREAM_CHECKPOINT => !self.checkpoint.is_idle(),
                 _ => false,
             };
-            let older = self.zones.contains(s.position.segment) && self.zones.zone(s.position.segment).layout != layout;
+            let leaves = segments.contains(&s.position.segment);
             let is_unnamed = s.usable_from > self.checkpoint.kept_oldest;
-            if older && is_unnamed {
+            if leaves && is_unnamed {
                 // Batches of nothing are batches, too: until all roots that are kept name the stream, a start takes them for damage (simulator, seed 9837798).
                 has_unnamed = true;
-            } else if older && !busy && s.open.is_empty() && s.in_flight.is_empty() {
+            } else if leaves && !busy && s.open.is_empty() && s.in_flight.is_empty() {
                 self.seal_empty(id, out);
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! 1 The next batch is read, all columns of it. 2 A job finds what each block must be (`examine.rs`). 3 Live blocks of rows in which something
 //! is wrong are moved with their verified bytes, as cleaning moves them; if an end of the batch is concerned, all its live blocks are. Checkpoint
-//! pages are marked changed. 4 Of a batch that can not be had the map says what lives in it (`scrub/doubts.rs`). 5 What is lost is listed. 6 At the end the maps
+//! pages are marked changed. 4 Of a batch that can not be had the map says what lives in it (`scrub/doubts.rs`). 5 What is lost is listed. 6 At the end labels are read (`scrub/labels.rs`), and the maps
 //! are searched for blocks that an earlier rebuild gave up: no batch names them (`scrub/given_up.rs`). 7 The pass ends when all that it had moved has its new place, and a checkpoint
 //! says so: whatever a scrub finds after that is new.
 //!
@@ -11,6 +11,7 @@
 
 mod doubts;
 mod given_up;
+mod labels;
 
 use crate::background::{Throttle, time_at};
 use crate::clean::{MappedBlock, RepairFor};
@@ -23,6 +24,8 @@ use crate::segment::SegmentState;
 use crate::{ControlError, Engine, Notice, Outbox, ScrubCommand, ScrubState, ScrubStatus, VolumeBlock};
 use doubts::Doubts;
 use given_up::GivenUp;
+pub(crate) use labels::LabelStep;
+use labels::Labels;
 use std::collections::VecDeque;
 use windrow_io::Payload;
 use windrow_layout::batch::Entry;
@@ -78,6 +81,7 @@ pub(crate) struct Scrub {
     /// Batches that can not be had, until it is known what in them lives.
     doubts: Doubts,
     given_up: GivenUp,
+    labels: Labels,
     /// Pages of the checkpoint are to be written elsewhere.
     rewritten: bool,
     /// All is where it belongs when the checkpoint with this number is durable.
@@ -159,7 +163,7 @@ impl Scrub {
 
     /// True if none of its reads, jobs or repairs is under way.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.throttle.is_at_rest() && self.repairs.is_empty() && !self.doubts.has_reads()
+        self.throttle.is_at_rest() && self.repairs.is_empty() && !self.doubts.has_reads() && !self.labels.is_under_way()
     }
 
     /// True if nothing more comes of it.
@@ -439,6 +443,9 @@ impl Engine {
         }
         if !self.scrub.repairs.is_empty() || !self.repairs_are_in_place(out) {
             return self.scrub_waits();
+        }
+        if !self.labels_are_done(out) {
+            return;
         }
         if !self.search_given_up(out) {
             self.scrub.later = true;

@@ -6,7 +6,7 @@ use machine::{Machine, Memory, pass, verify, write};
 use std::collections::BTreeSet;
 use windrow_engine::*;
 use windrow_io::*;
-use windrow_layout::superblock::{Properties, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_layout::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, Properties, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
 use windrow_units::{MemberId, Redundancy, SegmentId, Uuid, VolumeId, ZoneMap};
 
 /// A pool with spares of so many MiB.
@@ -18,7 +18,11 @@ fn with_spares(redundancy: Redundancy, members: usize, mib: usize, spares: &[usi
 
 fn add_spare(machine: &mut Machine, mib: usize) {
     let slot = machine.memory.add(mib << 20) as u8;
-    let change = MemberChange::AddSpare { uuid: Uuid([slot + 100; 16]), size_bytes: (mib as u64) << 20 };
+    let (status, member_uuid) = (machine.engine.status(), Uuid([slot + 100; 16]));
+    // The host labels a device before the engine hears of it.
+    let label = Label { version: FORMAT_VERSION, pool: status.pool, pool_name: status.name, member_uuid, member: MemberId(slot) };
+    machine.memory.data[usize::from(slot)][LABEL_OFFSET as usize..][..LABEL_BYTES].copy_from_slice(&label.encode());
+    let change = MemberChange::AddSpare { uuid: member_uuid, size_bytes: (mib as u64) << 20 };
     assert_eq!(machine.command(Control::Member { member: MemberId(slot), change }), Some(Ok(ControlReply::Done)));
 }
 

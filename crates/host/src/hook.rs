@@ -94,7 +94,9 @@ fn level(notice: &Notice) -> Level {
         Notice::Grown { .. } | Notice::Leaving { .. } | Notice::Removed { .. } | Notice::Restriped | Notice::MemberNotSlow { .. } => Level::Info,
         Notice::MemberRebuilt { .. } | Notice::ScrubEnded { wrong_blocks: 0, lost_blocks: 0, damaged_batches: 0 } => Level::Info,
         Notice::ScrubEnded { lost_blocks: 0, damaged_batches: 0, .. } => Level::Warning,
-        Notice::Repaired { .. } | Notice::MemberSlow { .. } | Notice::MemberRebuilding { .. } | Notice::MemberOffline { .. } => Level::Warning,
+        Notice::LabelWritten { .. } | Notice::Repaired { .. } | Notice::MemberSlow { .. } | Notice::MemberRebuilding { .. } | Notice::MemberOffline { .. } => {
+            Level::Warning
+        }
         Notice::MemberMissing { .. } | Notice::Filling { .. } | Notice::Overcommitted { .. } | Notice::MapFull { .. } => Level::Warning,
         Notice::ScrubEnded { .. } | Notice::MemberFailed { .. } | Notice::Stopped { .. } => Level::Error,
         Notice::Unrecoverable { .. } | Notice::UnrecoverableReference { .. } | Notice::UnnamedReferences { .. } => Level::Error,

@@ -120,8 +120,6 @@ struct Run {
     curable: BTreeSet<MemberId>,
     /// Members rebuilt.
     rebuilt: u64,
-    /// Members that scrubs put right.
-    cured: BTreeSet<MemberId>,
     /// Faults of members.
     faults: u64,
     /// Members replaced by new devices.
@@ -192,7 +190,6 @@ impl Run {
             wrong_blocks: 0,
             curable: BTreeSet::new(),
             rebuilt: 0,
-            cured: BTreeSet::new(),
             faults: 0,
             replaced: 0,
             exchanged: 0,

@@ -80,6 +80,8 @@ pub struct World {
     pub unreadable: BTreeSet<(VolumeId, u64)>,
     /// Blocks of which the engine has told that a read repaired them.
     pub repaired: BTreeSet<(VolumeId, u64)>,
+    /// Labels that the engine has told to have been written again.
+    pub labels_written: u64,
     /// Blocks that the engine has told to be lost.
     pub told_lost: BTreeSet<(VolumeId, u64)>,
     /// Answers to what may be refused.
@@ -150,6 +152,7 @@ impl World {
             flaky: BTreeSet::new(),
             unreadable: BTreeSet::new(),
             repaired: BTreeSet::new(),
+            labels_written: 0,
             told_lost: BTreeSet::new(),
             tries: Tries::default(),
             planted: Planted::None,

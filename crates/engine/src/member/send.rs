@@ -4,6 +4,7 @@
 use super::dispatch::{self, Class, Company, Dispatcher};
 use super::{Purpose, add};
 use crate::limits::{USERS_ABOUT_NS, is_user};
+use crate::scrub::LabelStep;
 use crate::stages::Stage;
 use crate::write::EDGE_UNITS;
 use crate::{Engine, Limits, Outbox, WrittenBytes};
@@ -86,7 +87,8 @@ impl Engine {
 
     /// True if nothing is under way that changes what is on a member in service.
     pub(crate) fn changes_have_ended(&self) -> bool {
-        let reads = |purpose: &Purpose| matches!(purpose, Purpose::Fetch { .. } | Purpose::Examine { .. });
+        let reads =
+            |purpose: &Purpose| matches!(purpose, Purpose::Fetch { .. } | Purpose::Examine { .. } | Purpose::Label(LabelStep::Read | LabelStep::ReadAgain));
         self.members.in_flight.iter().all(|under_way| reads(&under_way.purpose) || !self.is_online(under_way.member))
     }
 
@@ -96,9 +98,12 @@ impl Engine {
             Purpose::Fetch { fetch, .. } if self.is_fetch_of_user(*fetch) => Class::Read,
             Purpose::Flush | Purpose::JournalWrite | Purpose::JournalFlush | Purpose::SuperblockWrite | Purpose::SuperblockFlush => Class::Journal,
             Purpose::BatchWrite { stream, .. } if is_user(*stream) => Class::Foreground,
-            Purpose::BatchWrite { .. } | Purpose::Fetch { .. } | Purpose::Examine { .. } | Purpose::Rebuild { .. } | Purpose::Discard { .. } => {
-                Class::Background
-            }
+            Purpose::BatchWrite { .. }
+            | Purpose::Fetch { .. }
+            | Purpose::Examine { .. }
+            | Purpose::Rebuild { .. }
+            | Purpose::Label(_)
+            | Purpose::Discard { .. } => Class::Background,
         }
     }
 

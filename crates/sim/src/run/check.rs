@@ -45,8 +45,8 @@ impl Run {
     /// After a clean shutdown, with everything repaired as far as it can be: volumes as the clients know them, nothing wrong that no fault explains.
     pub(super) fn check_at_the_end(&mut self) -> Result<(), Violation> {
         let Some(report) = self.check_members(true)? else { return Ok(()) };
-        // A label that was hit, by a write that went astray or in silence, is written again by nobody: neither by a rebuild nor by a scrub, which put the rest right.
-        let has_old_label = |member| self.devices.is_one(member) || self.cured.contains(&member);
+        // A label that was hit, by a write that went astray or in silence, is written again by scrubs only.
+        let has_old_label = |member| self.devices.is_one(member);
         let is_astray = |finding: &Finding| finding.kind == FindingKind::LabelWrong && finding.member.is_some_and(has_old_label);
         let first = report.findings.list.iter().find(|finding| finding.severity > Severity::Note && !is_astray(finding));
         ensure!(first.is_none() || !self.world.ailing.is_empty(), Check, "all members are well, but: {first:?}");

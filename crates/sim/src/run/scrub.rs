@@ -3,7 +3,7 @@
 //! An offline check of a copy, which knows nothing of the engine, says which blocks in use, or in a row with one in use, are wrong on a member that is there.
 //!
 //! 1 Everything has been read: where a repair was told of, the block lies elsewhere and is right there. 2 If the check knows of damage, the first scrub
-//! finds some, or the checkpoint that ends it has no use for what lies there. 3 Before the second scrub, which is begun at once and finds nothing, the check knows of no damage any more. 4 So members that were wrong in
+//! finds some, or the checkpoint that ends it has no use for what lies there. 3 Before the second scrub, which is begun at once and finds nothing, the check knows of no damage any more. Labels are right. 4 So members that were wrong in
 //! silence are well again: the rest of the run is without others, needs what these bear, and no read may be repaired.
 
 use super::Run;
@@ -11,6 +11,7 @@ use crate::members::Ailment;
 use crate::violation::{Violation, ensure};
 use windrow_engine::{Control, ScrubCommand, ScrubState};
 use windrow_inspect::{CheckOptions, Finding, FindingKind, Severity, check};
+use windrow_layout::superblock::{LABEL_BYTES, LABEL_OFFSET, Label};
 use windrow_random::Rng;
 use windrow_units::MemberId;
 
@@ -70,14 +71,16 @@ impl Run {
     fn scrub(&mut self, rests: bool) -> Result<(), Violation> {
         for again in [false, true] {
             let damage = if rests && !again { self.damage_in_use()? } else { Vec::new() };
-            let before = self.world.status();
+            let (before, labels) = (self.world.status(), self.world.labels_written);
             self.world.command(Control::Scrub(ScrubCommand::Start { unix_s: 0, bytes_per_second: 0 }));
             self.run_while("scrubbing", |world| world.unanswered() > 0 || world.status().scrub.state == ScrubState::Running)?;
             let after = self.world.status();
             let scrub = after.scrub;
             ensure!(scrub.state == ScrubState::Completed, Protocol, "the scrub ended as {:?}", scrub.state);
             self.wrong_blocks += scrub.wrong_blocks;
-            let (lost, damaged, wrong) = (scrub.lost_blocks, scrub.damaged_batches, scrub.wrong_blocks);
+            let (lost, damaged) = (scrub.lost_blocks, scrub.damaged_batches);
+            // (A label is written where it is, and that may go astray.)
+            let wrong = scrub.wrong_blocks - (self.world.labels_written - labels);
             ensure!(lost == 0 && damaged == 0, Durability, "within redundancy, but the scrub found {lost} blocks and {damaged} batches lost");
             let steady = self.world.ailing.iter().all(|member| self.world.members.member(*member).read_errors.is_empty());
             let allowed = if again { !steady } else { !self.world.ailing.is_empty() };
@@ -91,8 +94,25 @@ impl Run {
         self.rest()?;
         let left = self.damage_in_use()?;
         ensure!(left.is_empty(), Durability, "scrubbed twice, but: {:?}", left.first());
+        self.check_labels()?;
         self.call_well();
         self.compare()
+    }
+
+    /// Members that take what is written have their labels, or a later start would not know them.
+    fn check_labels(&mut self) -> Result<(), Violation> {
+        let online: Vec<MemberId> = self.world.status().members.iter().filter(|m| m.state == "online").map(|m| m.member).collect();
+        for member in online {
+            if self.world.is_whole(member)
+                && self.world.members.member(member).read_errors.is_empty()
+                && *self.world.members.ailment_mut(member) == Ailment::default()
+            {
+                let mut bytes = vec![0; LABEL_BYTES];
+                self.world.members.member(member).read(LABEL_OFFSET, &mut bytes);
+                ensure!(Label::decode(&bytes).is_ok(), Durability, "scrubbed twice, but member {member} has no label");
+            }
+        }
+        Ok(())
     }
 
     /// A scrub has found nothing where the check knew of damage: beside pages that the newest checkpoint has, and the engine has given up since (those of
@@ -111,7 +131,6 @@ impl Run {
             if is_steady && self.world.is_whole(member) && self.world.ailing.remove(&member) {
                 self.world.trace.tell(|| format!("member {member} was put right by the scrubs"));
                 self.curable.remove(&member);
-                self.cured.insert(member);
             }
         }
     }

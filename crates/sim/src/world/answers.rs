@@ -101,11 +101,13 @@ impl World {
         if let Notice::Repaired { volume, lba, .. } = notice {
             self.repaired.insert((*volume, *lba));
         }
+        self.labels_written += u64::from(matches!(notice, Notice::LabelWritten { .. }));
         match notice {
             // A read-only start cannot complete what a crash left incomplete.
             Notice::Repaired { .. } if self.read_only => {}
             Notice::Repaired { member, .. } if self.flaky.contains(member) => {}
-            Notice::MemberFailed { member, .. } | Notice::Repaired { member, .. } => {
+            Notice::LabelWritten { member } if self.flaky.contains(member) || self.journal_devices().contains(member) => {}
+            Notice::MemberFailed { member, .. } | Notice::Repaired { member, .. } | Notice::LabelWritten { member } => {
                 ensure!(self.ailing.contains(member), Error, "member {member} is healthy, but: {notice:?}");
             }
             Notice::Unrecoverable { volume, lba } if self.model.lenient => _ = self.told_lost.insert((*volume, *lba)),

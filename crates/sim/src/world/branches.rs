@@ -220,7 +220,7 @@ impl World {
     }
 
     /// Members that hold nothing but a journal.
-    fn journal_devices(&self) -> Vec<MemberId> {
+    pub(super) fn journal_devices(&self) -> Vec<MemberId> {
         let devices = self.engine.as_ref().map_or(0, |engine| engine.journals().devices());
         (0..64).filter(|member| devices >> member & 1 == 1).map(MemberId).collect()
     }
