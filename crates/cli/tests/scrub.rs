@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::HashSet;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use support::{CREATE, Random, Server, World, both};
-use windrow_layout::superblock::{SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_layout::superblock::{LABEL_BYTES, LABEL_OFFSET, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
 use windrow_units::{BLOCK_SIZE, Column, MemberId, ZoneMap};
 
 const PIECE: usize = 1 << 20;
@@ -134,6 +134,23 @@ fn damage_behind_the_back_of_the_daemon_is_repaired() {
     assert_eq!(wrong, [Some(0), Some(count(&first, "wrong_blocks")), Some(0)], "{events}");
     // The last one is remembered.
     assert!(world.succeeds("pool status tank").contains("scrub      completed 20"));
+}
+
+/// Without its label no command would know the device as the pool's: the next start would have been without it.
+#[test]
+fn a_label_that_is_damaged_meanwhile_is_written_again() {
+    let world = World::with_volume(CREATE, "32M");
+    let server = world.serve("");
+    let member = std::fs::File::options().write(true).open(world.file("m2")).expect("a member");
+    member.write_all_at(&[0xee; LABEL_BYTES], LABEL_OFFSET).expect("a write");
+    let found = scrub(&world, "--wait", 1);
+    assert_eq!((count(&found, "wrong_blocks"), count(&found, "moved_blocks")), (1, 0), "{found}");
+    assert_eq!(count(&scrub(&world, "--wait", 0), "wrong_blocks"), 0);
+    assert!(server.stop());
+    world.check().expect("a sound pool");
+    let server = world.serve("");
+    assert!(world.succeeds("pool status tank").lines().any(|line| line.starts_with("state") && line.ends_with("online")));
+    assert!(server.stop());
 }
 
 #[test]

@@ -287,7 +287,7 @@ pub enum Notice {
         /// Its last error.
         error: String,
     },
-    /// A member was not there when the pool was opened; the pool goes on without it. Told by the host.
+    /// A member or a spare was not there when the pool was opened; the pool goes on without it. Told by the host.
     MemberMissing {
         /// Which.
         member: MemberId,
@@ -296,6 +296,11 @@ pub enum Notice {
     MemberOffline {
         /// Which.
         member: MemberId,
+    },
+    /// What the start found: damage, a checkpoint that could not be used, devices that are not the pool's. Told by the host.
+    StartNote {
+        /// In words.
+        note: String,
     },
     /// A block was repaired from redundancy.
     Repaired {
@@ -308,6 +313,11 @@ pub enum Notice {
     },
     /// The label of a member was damaged or gone, and has been written again. Without it the device would be unknown to the next start.
     LabelWritten {
+        /// Which.
+        member: MemberId,
+    },
+    /// A spare does not answer, or does not take its label: it would not take a member's place either. Found by scrubs.
+    SpareFailed {
         /// Which.
         member: MemberId,
     },
@@ -384,6 +394,8 @@ pub enum Notice {
         lost_blocks: u64,
         /// Batches whose tables can neither be read nor be rebuilt.
         damaged_batches: u64,
+        /// Blocks of volumes that can be read, but lack redundancy, and could not be moved for want of room.
+        unmoved_blocks: u64,
     },
     /// A pool has grown: data is written to all its members from now on.
     Grown {

@@ -15,7 +15,7 @@ use crate::jobs::encode_redundancy;
 use crate::reconstruct::search;
 use windrow_io::{Buf, BufPool};
 use windrow_layout::batch::{DecodedBatch, HeaderFrame, PayloadInfo, decode_header};
-use windrow_units::{BLOCK_SIZE, PoolUuid, SegmentId, Shape, StreamId};
+use windrow_units::{BLOCK_SIZE, Code, PoolUuid, SegmentId, Shape, StreamId};
 
 /// Examines one batch.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub(crate) struct Examined {
     pub(crate) batch: DecodedBatch,
     /// All columns, right but for what depends on `lost`.
     pub(crate) columns: Vec<Buf>,
-    /// For each row the columns that are wrong in it.
+    /// For each row the columns that are wrong in it. (Beside what is lost nobody knows what the redundancy must be.)
     pub(crate) wrong: Vec<u64>,
     /// Payload blocks that can not be had.
     pub(crate) lost: Vec<u32>,
@@ -69,17 +69,22 @@ impl Examined {
         self.lost.iter().any(|block| (payload.block()..=payload.last_block()).contains(block))
     }
 
-    /// True if something is wrong in a row in which payload lies.
-    pub(crate) fn is_weak(&self, payload: &PayloadInfo) -> bool {
-        let rows = self.batch.frame.header.rows;
-        (payload.block()..=payload.last_block()).any(|block| self.wrong[(block % rows) as usize] != 0)
+    /// True if a row lacks redundancy: something in it is wrong, or can not be had.
+    fn is_weak_row(&self, row: u32) -> bool {
+        self.wrong[row as usize] != 0 || self.lost.iter().any(|block| block % self.batch.frame.header.rows == row)
     }
 
-    /// True if a row with a part of the head, or the tail, has something wrong.
+    /// True if a row in which payload lies lacks redundancy.
+    pub(crate) fn is_weak(&self, payload: &PayloadInfo) -> bool {
+        let rows = self.batch.frame.header.rows;
+        (payload.block()..=payload.last_block()).any(|block| self.is_weak_row(block % rows))
+    }
+
+    /// True if a row with a part of the head, or the tail, lacks redundancy.
     pub(crate) fn ends_are_weak(&self) -> bool {
         let frame = &self.batch.frame;
         let rows = frame.header.rows;
-        (0..frame.head_blocks).chain([frame.tail_block()]).any(|block| self.wrong[(block % rows) as usize] != 0)
+        (0..frame.head_blocks).chain([frame.tail_block()]).any(|block| self.is_weak_row(block % rows))
     }
 }
 
@@ -136,12 +141,15 @@ impl ExamineWork {
 
     fn wrong_in_row(&self, row: u32, columns: &[Buf], lost: &[u32]) -> u64 {
         let at = row as usize * BLOCK_SIZE..(row as usize + 1) * BLOCK_SIZE;
-        let has_lost = lost.iter().any(|block| block % self.rows == row);
+        let data = usize::from(self.shape.data);
+        let lost = lost.iter().filter(|block| *block % self.rows == row).fold(0u64, |mask, block| mask | 1 << (block / self.rows));
         let mut wrong = 0;
         for (c, (must, read)) in columns.iter().zip(&self.columns).enumerate() {
-            let unknown = has_lost && (c >= usize::from(self.shape.data) || lost.contains(&(c as u32 * self.rows + row)));
-            let right = read.as_ref().is_some_and(|read| read[at.clone()] == must[at.clone()]);
-            if self.absent >> c & 1 == 0 && !right && !unknown {
+            let is_right = || read.as_ref().is_some_and(|read| read[at.clone()] == must[at.clone()]);
+            // What is lost has not its checksum on any member that is there, copies of it as little.
+            let is_lost = lost >> if self.shape.code == Code::Copies { c % data } else { c } & 1 == 1;
+            let is_unknown = lost != 0 && c >= data && self.shape.code != Code::Copies;
+            if self.absent >> c & 1 == 0 && !is_unknown && (is_lost || !is_right()) {
                 wrong |= 1 << c;
             }
         }

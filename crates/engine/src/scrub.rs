@@ -82,8 +82,9 @@ pub(crate) struct Scrub {
     doubts: Doubts,
     given_up: GivenUp,
     labels: Labels,
-    /// Pages of the checkpoint are to be written elsewhere.
+    /// Pages of the checkpoint are to be written elsewhere, and the first checkpoint that certainly has done so with all that were found up to now.
     rewritten: bool,
+    pages_until: u64,
     /// All is where it belongs when the checkpoint with this number is durable.
     checkpoint: Option<u64>,
     /// It waits for repairs or a checkpoint, and looks then whether they are done if nothing has woken it before; 0: it does not.
@@ -275,7 +276,8 @@ impl Engine {
     /// The next batch to be examined.
     fn next_batch(&mut self) -> Next {
         for _ in 0..SCRUB_SEGMENTS_PER_STEP {
-            if self.scrub.repairs.is_empty() && self.scrub.doubts.is_empty() && self.repairs_committed() {
+            let pages_are_written = self.checkpoint.completed >= self.scrub.pages_until;
+            if pages_are_written && self.scrub.repairs.is_empty() && self.scrub.doubts.is_empty() && self.repairs_committed() {
                 // (Without a rate there is always something under way.)
                 let open = self.scrub.tallies.iter().map(|tally| tally.segment.0).min();
                 self.scrub.settled = open.map_or(self.scrub.segment, |open| open.min(self.scrub.segment));
@@ -386,7 +388,7 @@ impl Engine {
                 }
                 Entry::Page { object, index } => {
                     let used = self.rewrite_page(object, index, place);
-                    self.scrub.rewritten |= used;
+                    self.note_rewritten(used);
                     used
                 }
                 _ => false,
@@ -397,6 +399,13 @@ impl Engine {
         // What is wrong beside blocks that nobody needs is not worth a word.
         let counted = found.wrong.iter().zip(concerned).filter(|(_, concerned)| *concerned || (weak_ends && any));
         self.scrub.sums.wrong_blocks += counted.map(|(wrong, _)| u64::from(wrong.count_ones())).sum::<u64>();
+    }
+
+    /// A page of the checkpoint lies in a damaged row; one that is under way may have taken its list of pages before that was known.
+    fn note_rewritten(&mut self, used: bool) {
+        if used {
+            (self.scrub.rewritten, self.scrub.pages_until) = (true, self.checkpoint.begun + 1);
+        }
     }
 
     fn note_scrub_loss(&mut self, key: BlockKey, out: &mut Outbox) {
@@ -455,8 +464,15 @@ impl Engine {
         let ended_unix_s = self.wall.unix_s(self.now_ns);
         let sums = &mut self.scrub.sums;
         sums.state = ScrubState::Completed;
-        (sums.ended_unix_s, sums.completed_unix_s) = (ended_unix_s, ended_unix_s.max(sums.completed_unix_s));
-        out.notices.push(Notice::ScrubEnded { wrong_blocks: sums.wrong_blocks, lost_blocks: sums.lost_blocks, damaged_batches: sums.damaged_batches });
+        // (Not the later of the two: the clock may have been ahead when the one before ended.)
+        let completed_unix_s = if ended_unix_s > 0 { ended_unix_s } else { sums.completed_unix_s };
+        (sums.ended_unix_s, sums.completed_unix_s) = (ended_unix_s, completed_unix_s);
+        out.notices.push(Notice::ScrubEnded {
+            wrong_blocks: sums.wrong_blocks,
+            lost_blocks: sums.lost_blocks,
+            damaged_batches: sums.damaged_batches,
+            unmoved_blocks: sums.unmoved_blocks,
+        });
         // A crash does not forget that the scrub was done. If checkpoint pages were rewritten, the older of the two checkpoints has none of the
         // damaged ones any more, too.
         self.checkpoint.request();

@@ -111,3 +111,22 @@ fn a_member_that_is_taken_out_meanwhile_gets_no_label() {
     pass(&mut machine, 200);
     assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
 }
+
+/// A spare has nothing but its label, and nothing is asked of it before it is needed: one whose label was lost was no spare after the next start, and nobody said so.
+#[test]
+fn the_label_of_a_spare_is_written_again_and_one_that_does_not_take_it_is_told() {
+    let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
+    let slot = machine.memory.add(24 << 20);
+    let change = MemberChange::AddSpare { uuid: Uuid([77; 16]), size_bytes: 24 << 20 };
+    assert_eq!(machine.command(Control::Member { member: MemberId(slot as u8), change }), Some(Ok(ControlReply::Done)));
+    // (The host would have written it.)
+    assert_eq!((scrub(&mut machine).wrong_blocks, told(&machine)), (1, vec![MemberId(slot as u8)]));
+    assert_eq!(label(&machine, slot).map(|label| label.member_uuid), Some(Uuid([77; 16])));
+    machine.out.notices.clear();
+    assert_eq!((scrub(&mut machine).wrong_blocks, told(&machine)), (0, vec![]));
+    machine.memory.data[slot][AT] ^= 1;
+    machine.memory.failing[slot] = true;
+    assert_eq!((scrub(&mut machine).wrong_blocks, told(&machine)), (0, vec![]));
+    assert!(machine.out.notices.contains(&Notice::SpareFailed { member: MemberId(slot as u8) }));
+    assert!((0..4).all(|member| state(&machine, member) == "online") && state(&machine, slot) == "spare");
+}

@@ -4,7 +4,7 @@ mod machine;
 
 use machine::Machine;
 use windrow_engine::*;
-use windrow_io::{MemberCommand, MemberOp};
+use windrow_io::{MemberCommand, MemberOp, Op, Payload};
 use windrow_units::{Redundancy, SegmentId, VolumeId};
 
 const CODES: [(Redundancy, usize); 5] =
@@ -159,6 +159,44 @@ fn what_cannot_be_repaired_is_listed_or_counted_and_nothing_is_made_up() {
     }
 }
 
+/// Two dead blocks of a row were wrong, more than its redundancy covers: nothing but these was thought to be wrong in it, so what lives beside them stayed there, without any
+/// redundancy, and the pass ended with three zeroes.
+#[test]
+fn what_lives_beside_dead_blocks_that_are_lost_is_moved() {
+    for (redundancy, members, lost) in [(Redundancy::Single, 4, 2), (Redundancy::Double, 5, 3), (Redundancy::Single, 4, 1)] {
+        let mut machine = Machine::with_rows_only(redundancy, members, 24, 8, 128);
+        let volume = machine.volume(1 << 30);
+        let spots = |machine: &Machine| {
+            // (The blocks of the row that holds this byte everywhere.)
+            let holds = |member: usize, at: usize| machine.memory.data[member][at..at + 4096].iter().all(|byte| *byte == 7);
+            let start = machine.engine.status().plan.zones[0].start as usize;
+            let row = (0..128).find(|row| (0..members).any(|member| holds(member, start + row * 4096))).expect("it was written");
+            (0..members).map(|member| (member, start + row * 4096)).collect::<Vec<_>>()
+        };
+        // One batch, and of the row in which block 0 lies (with 4 and 8) nothing else lives any more.
+        (0..9).for_each(|lba| {
+            machine.request(volume, Op::Write { offset: lba * 4096, data: Payload::copy_of(&[if lba == 0 { 7 } else { 40 + lba as u8 }; 4096]), fua: false })
+        });
+        machine.flush(volume);
+        (0..9).filter(|lba| *lba != 0).for_each(|lba| machine.write(volume, lba, 9));
+        machine.flush(volume);
+        let row = spots(&machine);
+        let lives = |machine: &Machine, (member, at): (usize, usize)| machine.memory.data[member][at] == 7;
+        let others: Vec<_> = row.into_iter().filter(|spot| !lives(&machine, *spot)).collect();
+        others.iter().take(lost).for_each(|(member, at)| machine.memory.data[*member][*at..*at + 4096].fill(0xe0 + *member as u8));
+        let found = scrub(&mut machine);
+        assert!(found.wrong_blocks > 0 && found.moved_blocks > 0, "{redundancy:?} {lost}: {found:?}");
+        assert_eq!((found.lost_blocks, found.damaged_batches), (0, 0), "{redundancy:?} {lost}");
+        let again = scrub(&mut machine);
+        assert_eq!((again.wrong_blocks, again.moved_blocks, again.lost_blocks), (0, 0, 0), "{redundancy:?} {lost}");
+        for away in 0..members {
+            let mut without = Machine::open(machine.memory.clone());
+            without.garble(away);
+            assert_eq!(without.byte(volume, 0), 7, "{redundancy:?} {lost} without {away}");
+        }
+    }
+}
+
 #[test]
 fn it_stands_still_when_paused_goes_on_when_resumed_and_survives_a_restart() {
     let (mut machine, volume) = fill(Redundancy::Double, 5);
@@ -196,7 +234,7 @@ fn it_stands_still_when_paused_goes_on_when_resumed_and_survives_a_restart() {
     pass(&mut machine, 1000);
     let ended = machine.engine.status().scrub;
     assert_eq!((ended.state, ended.wrong_blocks), (ScrubState::Completed, 0));
-    assert!(machine.out.notices.contains(&Notice::ScrubEnded { wrong_blocks: 0, lost_blocks: 0, damaged_batches: 0 }));
+    assert!(machine.out.notices.contains(&Notice::ScrubEnded { wrong_blocks: 0, lost_blocks: 0, damaged_batches: 0, unmoved_blocks: 0 }));
 }
 
 /// A member's column counted as missing as a whole when one of its sectors could not be read.

@@ -92,11 +92,15 @@ enum Level {
 fn level(notice: &Notice) -> Level {
     match notice {
         Notice::Grown { .. } | Notice::Leaving { .. } | Notice::Removed { .. } | Notice::Restriped | Notice::MemberNotSlow { .. } => Level::Info,
-        Notice::MemberRebuilt { .. } | Notice::ScrubEnded { wrong_blocks: 0, lost_blocks: 0, damaged_batches: 0 } => Level::Info,
-        Notice::ScrubEnded { lost_blocks: 0, damaged_batches: 0, .. } => Level::Warning,
-        Notice::LabelWritten { .. } | Notice::Repaired { .. } | Notice::MemberSlow { .. } | Notice::MemberRebuilding { .. } | Notice::MemberOffline { .. } => {
-            Level::Warning
-        }
+        Notice::MemberRebuilt { .. } | Notice::ScrubEnded { wrong_blocks: 0, lost_blocks: 0, damaged_batches: 0, unmoved_blocks: 0 } => Level::Info,
+        Notice::ScrubEnded { lost_blocks: 0, damaged_batches: 0, unmoved_blocks: 0, .. } => Level::Warning,
+        Notice::LabelWritten { .. }
+        | Notice::SpareFailed { .. }
+        | Notice::StartNote { .. }
+        | Notice::Repaired { .. }
+        | Notice::MemberSlow { .. }
+        | Notice::MemberRebuilding { .. }
+        | Notice::MemberOffline { .. } => Level::Warning,
         Notice::MemberMissing { .. } | Notice::Filling { .. } | Notice::Overcommitted { .. } | Notice::MapFull { .. } => Level::Warning,
         Notice::ScrubEnded { .. } | Notice::MemberFailed { .. } | Notice::Stopped { .. } => Level::Error,
         Notice::Unrecoverable { .. } | Notice::UnrecoverableReference { .. } | Notice::UnnamedReferences { .. } => Level::Error,

@@ -178,11 +178,18 @@ impl Pool {
             threads: Mutex::new(None),
         };
         // Nothing failed, so nobody else would tell that there is less redundancy than there should be.
-        let missing = status.members.iter().filter(|slot| slot.state == "missing");
+        // (And before a spare is needed nobody would tell that it is not there.)
+        let is_missing = |slot: &&windrow_engine::MemberStatus| slot.state == "missing" || slot.state == "spare" && inner.driver.device(slot.member).is_none();
+        let missing = status.members.iter().filter(is_missing);
         missing.for_each(|slot| inner.notifier.notify(Notice::MemberMissing { member: slot.member }));
         let pool = Self(Arc::new(inner));
         pool.start_threads(reaper, options.spare_patience).map_err(failure)?;
         Ok(pool)
+    }
+
+    /// Tells of what the start found, as of what happens later.
+    pub fn tell_start(&self, notes: &[String]) {
+        notes.iter().for_each(|note| self.0.notifier.notify(Notice::StartNote { note: note.clone() }));
     }
 
     fn start_threads(&self, reaper: Reaper, spare_patience: Option<Duration>) -> std::io::Result<()> {

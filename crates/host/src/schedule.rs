@@ -29,8 +29,10 @@ pub fn next_scrub(status: &PoolStatus, now_unix_s: u64) -> Option<u64> {
         if scrub.ended_unix_s > 0 { scrub.ended_unix_s } else { scrub.started_unix_s + if scrub.started_unix_s > 0 { scrub.active_ms / 1000 } else { 0 } };
     let known = [status.created_unix_s, scrub.completed_unix_s, ended];
     // A day of grace: clocks are put right by hours.
-    let last = known.into_iter().filter(|at| *at > 0 && *at <= now_unix_s.saturating_add(DAY_S)).max()?;
-    Some(last + interval)
+    let last = known.into_iter().filter(|at| *at > 0 && *at <= now_unix_s.saturating_add(DAY_S)).max();
+    // A clock that was ahead when the pool was made, and nothing since: due now. (The end of that scrub counts from then on.)
+    let due = || known.into_iter().any(|at| at > 0).then_some(now_unix_s);
+    last.map(|last| last + interval).or_else(due)
 }
 
 #[cfg(test)]

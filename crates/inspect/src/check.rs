@@ -22,7 +22,7 @@ use windrow_io::MemberIo;
 use windrow_layout::batch::{DecodedBatch, DecodedEntry, Entry, HeaderFrame, PayloadInfo};
 use windrow_layout::checkpoint::VolumeState;
 use windrow_layout::superblock::{CheckpointRoot, PoolState, Superblock};
-use windrow_units::{Epoch, FULL_BLOCK_UNITS, Lba, Place, SegmentId, Seq, VolumeId};
+use windrow_units::{BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, Lba, Place, SegmentId, Seq, VolumeId};
 
 /// What to check beyond structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -431,6 +431,7 @@ impl SegmentCheck<'_, '_, '_> {
         }
         if self.options.verify_parity {
             flawed.extend(self.dead_blocks(rows, batch, references, &live_rows));
+            flawed.extend(self.padding(rows, batch, &live_rows));
             self.redundancy(rows, &flawed, &live_rows);
         }
     }
@@ -447,6 +448,24 @@ impl SegmentCheck<'_, '_, '_> {
                     false => (Severity::Note, "not in use any more, and wrong: nothing in its row is in use"),
                 };
                 self.wrong_block(rows, block, severity, None, words);
+                wrong.push(block);
+            }
+        }
+        wrong
+    }
+
+    /// Padding is zeroes: where it is not, or can not be read, its row lacks redundancy.
+    fn padding(&mut self, rows: &mut Rows, batch: &DecodedBatch, live_rows: &BTreeSet<u32>) -> Vec<u32> {
+        let mut wrong = Vec::new();
+        for block in batch.frame.head_blocks + batch.frame.payload_blocks..batch.frame.tail_block() {
+            let origin = rows.origin(block);
+            if origin == Origin::Member && rows.bytes(block).iter().all(|byte| *byte == 0) {
+                continue;
+            }
+            rows.correct(block, &[0; BLOCK_SIZE]);
+            if origin != Origin::Missing {
+                let severity = if live_rows.contains(&rows.position(block).1) { Severity::Repairable } else { Severity::Note };
+                self.wrong_block(rows, block, severity, None, "padding: not zeroes, or not readable");
                 wrong.push(block);
             }
         }

@@ -269,10 +269,13 @@ fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findin
     let (mut counted, mut present, mut unexplained, mut missing) = (0, 0, 0, 0);
     let (mut devices, mut devices_there) = (0, 0);
     for (index, record) in newest.members.iter().enumerate() {
+        let member = MemberId(index as u8);
+        if record.state == MemberState::Spare && !found.get(index).is_some_and(|found| found.report.present) {
+            findings.add(Finding::new(Severity::Note, FindingKind::MemberAbsent, "a spare: not there, or without a label").member(member));
+        }
         if matches!(record.state, MemberState::Removed | MemberState::Spare) {
             continue;
         }
-        let member = MemberId(index as u8);
         // Devices that hold nothing but a journal have no vote, and no part of a row.
         let votes = newest.journals.devices() >> member.0 & 1 == 0;
         counted += usize::from(votes);

@@ -118,6 +118,8 @@ struct Run {
     wrong_blocks: u64,
     /// Members whose faults a rebuild puts right: they died, were away, or failed an operation, but nothing on them changed silently.
     curable: BTreeSet<MemberId>,
+    /// Scrubs have put members right, as far as something lives on them: batches in which nothing does keep their damage.
+    cured: bool,
     /// Members rebuilt.
     rebuilt: u64,
     /// Faults of members.
@@ -189,6 +191,7 @@ impl Run {
             gaps_readmitted: 0,
             wrong_blocks: 0,
             curable: BTreeSet::new(),
+            cured: false,
             rebuilt: 0,
             faults: 0,
             replaced: 0,

@@ -128,6 +128,7 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
         ..HostOptions::default()
     };
     let pool = Pool::start(engine, members, buffers, options)?;
+    pool.tell_start(&report.notes);
     if arguments.ram_members.is_some() {
         let usable = daemon::report(&pool)?.capacity.usable_bytes;
         daemon::create_volume(&pool, "ram", usable / 2 / (1 << 20) * (1 << 20))?;
@@ -143,7 +144,8 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
     let nbd = start_nbd(&pool, &arguments)?;
     let locked = if arguments.no_memory_lock { MemoryLock::NotLocked { reason: "not wanted".to_owned() } } else { lock_memory() };
     let addresses: Vec<String> = nbd.as_ref().map(|server| server.addresses().iter().map(ToString::to_string).collect()).unwrap_or_default();
-    let away = |member: &&MemberReport| ["missing", "faulted", "offline"].contains(&member.state.as_str());
+    let is_out = |member: &MemberReport| ["missing", "faulted", "offline"].contains(&member.state.as_str());
+    let away = |member: &&MemberReport| is_out(member) || member.state == "spare" && member.path.is_empty();
     let missing: Vec<String> = daemon::report(&pool)?.members.iter().filter(away).map(|member| member.member.to_string()).collect();
     let ready = json!({
         "event": "ready", "pool": name, "nbd": addresses, "control": control.path(), "metrics": metrics.as_ref().map(|server| server.address().to_string()),

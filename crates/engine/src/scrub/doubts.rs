@@ -145,7 +145,7 @@ impl Engine {
             let image = self.volumes.arena.meta(slot).map(|meta| meta.pointer).filter(|pointer| pointer.present && lies(pointer.place));
             if image.is_some() {
                 self.volumes.arena.mark_dirty(slot);
-                self.scrub.rewritten = true;
+                self.note_rewritten(true);
             }
             for place in found[before..].iter().map(|block| block.place).chain(image.map(|image| image.place)) {
                 self.doubt_at(&doubts, place).into_iter().for_each(|at| doubts[at].lives = true);
@@ -188,7 +188,8 @@ impl Engine {
             self.checkpoint.table_places(|place| tables.extend(self.doubt_at(&doubts, place).map(|at| (at, place))));
             tables.iter().for_each(|(at, _)| doubts[*at].lives = true);
             let places: BTreeSet<Place> = tables.into_iter().map(|(_, place)| place).collect();
-            self.scrub.rewritten |= self.checkpoint.rewrite_where(|place| places.contains(&place));
+            let used = self.checkpoint.rewrite_where(|place| places.contains(&place));
+            self.note_rewritten(used);
         }
         self.scrub.sums.damaged_batches += doubts.iter().filter(|doubt| doubt.lives).count() as u64;
     }

@@ -1,12 +1,13 @@
 //! Labels: a device whose label is damaged is unknown to every later start, though the pool uses it, and nothing else reads labels while a pool is open.
 //!
-//! At the end of a pass the label of each member in service is read. One that does not verify, or names another pool or device, is written again and flushed; it counts as a wrong block, and is
+//! At the end of a pass the label of each member in service, and of each spare, is read. One that does not verify, or names another pool or device, is written again and flushed; it counts as a wrong block, and is
 //! told. One that is right is never written: a write that is cut off may destroy it, and there is no other copy. So one that can not be read is read once more. (Its name is that of the creation, its slot a hint: they may differ.)
+//! A spare has nothing else, and no other command goes to it before it is needed: one that does not take its label is told, too.
 
 use crate::member::Purpose;
 use crate::{Engine, Notice, Outbox, WrittenBytes};
 use windrow_io::{Buf, MemberOp};
-use windrow_layout::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label};
+use windrow_layout::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, MemberState};
 use windrow_units::MemberId;
 
 /// How far a pass has come with them. (A restart begins anew.)
@@ -51,11 +52,20 @@ impl Engine {
     /// True when the labels of all members in service have been looked at in this pass.
     pub(super) fn labels_are_done(&mut self, out: &mut Outbox) -> bool {
         if self.scrub.labels == Labels::Unread {
-            let members = self.online_members();
+            let members: Vec<MemberId> = (0..self.members.list.len() as u8).map(MemberId).filter(|member| self.has_label(*member)).collect();
             self.scrub.labels = Labels::UnderWay(members.len() as u32);
             members.into_iter().for_each(|member| self.read_label(member, LabelStep::Read, out));
         }
         self.scrub.labels == Labels::Done
+    }
+
+    /// In service, or a spare.
+    fn has_label(&self, member: MemberId) -> bool {
+        self.is_online(member) || self.is_spare(member)
+    }
+
+    fn is_spare(&self, member: MemberId) -> bool {
+        self.superblock.members[member.index()].state == MemberState::Spare
     }
 
     fn read_label(&mut self, member: MemberId, step: LabelStep, out: &mut Outbox) {
@@ -66,7 +76,7 @@ impl Engine {
     /// A command for a label has ended. No bytes: it failed, or was no read.
     pub(crate) fn label_step_done(&mut self, member: MemberId, step: LabelStep, buf: Option<Buf>, failed: bool, out: &mut Outbox) {
         // (Of a member that is not in service any more nothing is known, and it is not to be written.)
-        let is_there = self.is_online(member) && self.stopped.is_none();
+        let is_there = self.has_label(member) && self.stopped.is_none();
         match step {
             LabelStep::Read if is_there && failed => self.read_label(member, LabelStep::ReadAgain, out),
             LabelStep::Read | LabelStep::ReadAgain if is_there && !self.is_label_of(member, buf.as_deref()) => self.write_label(member, out),
@@ -76,7 +86,12 @@ impl Engine {
                 out.notices.push(Notice::LabelWritten { member });
                 self.scrub.labels.end_one();
             }
-            LabelStep::Read | LabelStep::ReadAgain | LabelStep::Write | LabelStep::Flush => self.scrub.labels.end_one(),
+            LabelStep::Read | LabelStep::ReadAgain | LabelStep::Write | LabelStep::Flush => {
+                if failed && is_there && self.is_spare(member) {
+                    out.notices.push(Notice::SpareFailed { member });
+                }
+                self.scrub.labels.end_one();
+            }
         }
     }
 

@@ -44,7 +44,7 @@ fn a_hook_that_hangs_does_not_hold_up_the_end() {
 
 #[test]
 fn the_end_of_a_scrub_is_as_loud_as_what_it_found() {
-    let ended = |wrong_blocks, lost_blocks, damaged_batches| Notice::ScrubEnded { wrong_blocks, lost_blocks, damaged_batches };
+    let ended = |wrong_blocks, lost_blocks, damaged_batches| Notice::ScrubEnded { wrong_blocks, lost_blocks, damaged_batches, unmoved_blocks: 0 };
     assert_eq!(level(&ended(0, 0, 0)), Level::Info);
     assert_eq!(level(&ended(3, 0, 0)), Level::Warning);
     assert_eq!(level(&ended(3, 1, 0)), Level::Error);

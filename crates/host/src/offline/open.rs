@@ -236,7 +236,6 @@ pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Re
     let recovery = begin.elapsed();
     for stray in &found.strays {
         let note = format!("the device in the place of member {}, {}, is not the pool's (any more): it is not used", stray.label.member, stray.path.display());
-        tracing::warn!("{note}");
         report.notes.push(note);
     }
     Ok(OpenedPool { engine, members: io.into_members(), buffers, report, recovery })

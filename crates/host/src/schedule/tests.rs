@@ -41,4 +41,6 @@ fn a_clock_that_was_wrong_puts_nothing_off() {
     assert_eq!(next_scrub(&status(30, NOW - 40 * DAY_S, wrong), NOW), Some(NOW - 10 * DAY_S));
     let summer = ScrubStatus { state: ScrubState::Completed, ended_unix_s: NOW + 3600, completed_unix_s: NOW + 3600, ..ScrubStatus::default() };
     assert_eq!(next_scrub(&status(30, 1000, summer), NOW), Some(NOW + 3600 + 30 * DAY_S));
+    // The pool was made then, and never scrubbed.
+    assert_eq!(next_scrub(&status(30, NOW * 2, ScrubStatus::default()), NOW), Some(NOW));
 }

@@ -107,6 +107,30 @@ fn an_unreadable_sector_is_like_a_wrong_one() {
     assert_eq!(kinds(&report), [(BlockWrong, Repairable)]);
 }
 
+/// A block of padding that could not be read left its row out: whatever was wrong with the redundancy in it was passed over.
+#[test]
+fn padding_that_is_wrong_or_can_not_be_read_is_told_of_and_hides_nothing() {
+    let mut pool = TestPool::new(Redundancy::Double, 6);
+    pool.create(1, "v", 100);
+    // One row: header, 5, padding, footer.
+    pool.write(1, &[5]);
+    pool.checkpoint();
+    let (member, offset) = pool.address(1, 2);
+    pool.io.unreadable.insert((member, offset + 512));
+    let report = pool.check();
+    assert_eq!((kinds(&report), report.findings.list[0].member), (vec![(BlockWrong, Repairable)], Some(member)), "{:#?}", report.findings.list);
+    pool.io.unreadable.clear();
+    pool.damage(1, 2);
+    let report = pool.check();
+    assert_eq!((kinds(&report), report.findings.list[0].member), (vec![(BlockWrong, Repairable)], Some(member)), "{:#?}", report.findings.list);
+    pool.damage(1, 2);
+    // What is missing is known: the redundancy of its row can be compared.
+    pool.io.members[member.index()] = None;
+    pool.lose_columns(1, 5..6);
+    let report = pool.check();
+    assert!(kinds(&report).contains(&(ParityWrong, Repairable)), "{:#?}", report.findings.list);
+}
+
 #[test]
 fn wrong_redundancy_is_seen_only_when_asked_for() {
     for (redundancy, members, column) in [(Redundancy::Single, 5, 4), (Redundancy::Double, 6, 5), (Redundancy::Copies(2), 4, 3)] {

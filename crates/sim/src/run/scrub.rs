@@ -131,6 +131,7 @@ impl Run {
             if is_steady && self.world.is_whole(member) && self.world.ailing.remove(&member) {
                 self.world.trace.tell(|| format!("member {member} was put right by the scrubs"));
                 self.curable.remove(&member);
+                self.cured = true;
             }
         }
     }

@@ -1,11 +1,12 @@
 //! What the engine answers and tells: the model judges it.
 
 use super::{Commanded, World};
+use crate::members::Ailment;
 use crate::model::VolumeChange;
 use crate::violation::{Broken, Violation, ensure};
 use std::collections::BTreeSet;
 use windrow_engine::{ControlCompletion, ControlError, ControlReply, Notice, Sharing};
-use windrow_io::{Completion, Reply};
+use windrow_io::{Completion, MemberIo, Reply};
 use windrow_units::{BLOCK_BYTES, VolumeId};
 
 impl World {
@@ -115,6 +116,11 @@ impl World {
             Notice::Unrecoverable { .. } | Notice::UnrecoverableReference { .. } | Notice::UnnamedReferences { .. } | Notice::Stopped { .. } => {
                 ensure!(self.stopping || self.model.lenient, Error, "within redundancy, but: {notice:?}");
             }
+            Notice::SpareFailed { member } => {
+                let is_well = self.members.is_present(*member) && *self.members.ailment_mut(*member) == Ailment::default();
+                ensure!(!is_well, Error, "spare {member} is healthy, but: {notice:?}");
+            }
+            Notice::StartNote { .. } => {}
             Notice::Filling { .. } | Notice::MapFull { .. } | Notice::ScrubEnded { .. } | Notice::MemberSlow { .. } | Notice::MemberNotSlow { .. } => {}
             Notice::MemberRebuilding { .. } | Notice::MemberRebuilt { .. } | Notice::MemberOffline { .. } | Notice::MemberMissing { .. } => {}
             Notice::Grown { .. } | Notice::Leaving { .. } | Notice::Restriped | Notice::Overcommitted { .. } => {}
