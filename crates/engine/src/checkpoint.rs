@@ -610,6 +610,8 @@ impl Engine {
         }
         self.checkpoint.stage = Stage::Idle;
         self.checkpoint.kept_oldest = self.superblock.checkpoints.iter().flatten().map(|c| c.id).min().unwrap_or(0);
+        // What is young no more is a candidate at once: others look before segments are freed.
+        self.segments.set_oldest_checkpoint(self.checkpoint.kept_oldest);
         self.checkpoint.completed = self.checkpoint.current;
         self.checkpoint.last_bytes = self.counters.checkpoint_log_bytes - self.checkpoint.bytes_at_begin;
         self.counters.checkpoints += 1;

@@ -186,7 +186,6 @@ impl Engine {
             self.send_group(true, out);
             self.place(out);
             self.walk_ranges();
-            self.seal_aged(out);
             self.trim_backlog();
             self.slow_step(out);
             self.rebuild_step(out);
@@ -194,6 +193,8 @@ impl Engine {
             self.restripe_step(out);
             self.open_streams();
             self.clean_step(out);
+            // (Behind what cleaning has just added: a batch that is due would wait for the next event.)
+            self.seal_aged(out);
             self.checkpoint_step(out);
             self.flush_round_check(out);
             // Whoever waited for a segment must not wait for another event.

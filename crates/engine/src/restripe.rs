@@ -267,15 +267,21 @@ impl Engine {
             return;
         }
         let layout = self.zones.layout();
-        if self.admission.unsealed_units == 0 {
-            let reserved = std::mem::take(&mut self.stream_mut(STREAM_USER).reserved);
+        // (A further stream that nobody writes to has its next segment in hand, too.)
+        let further = STREAMS.into_iter().filter(|id| *id != STREAM_USER && self.stream(*id).open.is_empty());
+        let idle = (self.admission.unsealed_units == 0).then_some(STREAM_USER);
+        for id in idle.into_iter().chain(further.collect::<Vec<_>>()) {
+            let reserved = std::mem::take(&mut self.stream_mut(id).reserved);
+            if reserved.is_empty() {
+                continue;
+            }
             let (keep, older): (VecDeque<_>, VecDeque<_>) = reserved.into_iter().partition(|id| self.zones.zone(*id).layout == layout);
-            let stream = self.stream_mut(STREAM_USER);
+            let stream = self.stream_mut(id);
             stream.position.next_segment = keep.front().copied().unwrap_or(SegmentId::NONE);
             stream.reserved = keep;
             older.into_iter().for_each(|id| self.segments.give_back(id));
-            self.ensure_next_segment();
         }
+        self.ensure_next_segment();
         let of_stream = |id: usize| self.stream(id).position.segment;
         let older = STREAMS.map(of_stream).into_iter().filter(|id| self.zones.contains(*id) && self.zones.zone(*id).layout != layout);
         self.leave_segments(&older.collect::<Vec<_>>(), out);
