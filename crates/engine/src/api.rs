@@ -360,6 +360,12 @@ pub enum Notice {
         /// How many there are.
         pages: u64,
     },
+    /// Segments with blocks that nobody can read hold so much space that none comes free any more: data is refused until users make room, or the blocks can be
+    /// had again. Told again after there was room.
+    Exhausted {
+        /// How many such segments there are.
+        segments: u32,
+    },
     /// A member that was away is there again and is being rebuilt.
     MemberRebuilding {
         /// Which.

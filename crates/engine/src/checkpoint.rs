@@ -205,6 +205,11 @@ impl CheckpointState {
         self.stage == Stage::Idle
     }
 
+    /// True if one was asked for that has not begun.
+    pub(crate) fn is_requested(&self) -> bool {
+        self.requested
+    }
+
     fn retire(&mut self, pointer: PagePointer) {
         if pointer.present {
             self.retiring.push(pointer.place);
@@ -269,6 +274,11 @@ impl Engine {
     fn checkpoint_cost(&self) -> u64 {
         let pages = (self.volumes.arena.dirty_pages() as u64 + CHECKPOINT_FIXED_PAGES) * BLOCK_BYTES;
         pages.max(self.checkpoint.last_bytes)
+    }
+
+    /// About the segments that a checkpoint would take now: [`CheckpointState::reserve_segments`] is what any may need.
+    pub(crate) fn segments_of_checkpoint(&self) -> u64 {
+        (self.checkpoint_cost() / self.segments.payload_bytes_max() + 1).min(self.checkpoint.reserve_segments().into())
     }
 
     /// A victim of which `gained` bytes come free is cleaned although the log of the last two checkpoints, which may not be cleaned

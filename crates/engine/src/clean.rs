@@ -187,6 +187,7 @@ pub(crate) struct Cleaner {
     /// A victim was left with nothing under way and more to do: it goes on at once.
     again: bool,
     rest: force::Rest<force::Seen>,
+    gains: force::Rest<force::Users>,
 }
 
 impl Cleaner {
@@ -235,7 +236,7 @@ impl Cleaner {
 impl Engine {
     /// True if something waits for room in the log.
     pub(crate) fn wants_room(&self) -> bool {
-        self.admission.wants_room() || self.control.is_waiting() || !self.is_settled_after_start()
+        self.admission.wants_room() || self.control.is_waiting() || !self.is_settled_after_start() || self.is_refusing_data()
     }
 
     /// Goes on with cleaning.

@@ -54,6 +54,14 @@ impl ControlState {
         self.waiting.iter().any(|request| matches!(request.command, Control::Member { .. }))
     }
 
+    /// Refuses operations on volumes that wait, as the pool has no room for them. True if there was one.
+    pub(crate) fn refuse_volumes(&mut self, why: &str, out: &mut Outbox) -> bool {
+        let (refused, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting).into_iter().partition(|request| request.command.takes_order());
+        self.waiting = others.into();
+        refused.iter().for_each(|request| control_answer(request.id, Err(ControlError::NoSpace(why.into())), out));
+        !refused.is_empty()
+    }
+
     /// Answers when the wish of the superblock writer with this number is fulfilled.
     pub(crate) fn when_recorded(&mut self, id: ControlId, wish: u64) {
         self.recorded.push((id, wish));
@@ -81,16 +89,7 @@ impl Engine {
         if self.read_only && writes {
             return control_answer(id, Err(ControlError::Invalid("the pool is open read-only".into())), out);
         }
-        let takes_order = matches!(
-            request.command,
-            Control::VolumeCreate { .. }
-                | Control::VolumeResize { .. }
-                | Control::VolumeDelete { .. }
-                | Control::VolumeSync { .. }
-                | Control::VolumeCompression { .. }
-                | Control::VolumeDedup { .. }
-        );
-        if takes_order && (self.admission.is_held_up() || self.ranges.barrier || self.ranges.is_full() || self.room_units() == 0) {
+        if request.command.takes_order() && (self.admission.is_held_up() || self.ranges.barrier || self.ranges.is_full() || self.room_units() == 0) {
             return self.control.waiting.push_back(request);
         }
         // A write that is admitted in parts was promised all its space: a larger spare factor has to wait, or a part would be refused. What comes later does not
@@ -428,6 +427,21 @@ impl Engine {
         for id in ids.chain(waiting.waiting.iter().map(|r| r.id)).chain(waiting.checkpoints.iter().map(|c| c.0)).chain(waiting.recorded.iter().map(|p| p.0)) {
             control_answer(id, Err(ControlError::Stopped), out);
         }
+    }
+}
+
+impl Control {
+    /// True if it goes to the log as a record with an order of its own.
+    fn takes_order(&self) -> bool {
+        matches!(
+            self,
+            Self::VolumeCreate { .. }
+                | Self::VolumeResize { .. }
+                | Self::VolumeDelete { .. }
+                | Self::VolumeSync { .. }
+                | Self::VolumeCompression { .. }
+                | Self::VolumeDedup { .. }
+        )
     }
 }
 

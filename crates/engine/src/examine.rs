@@ -147,7 +147,8 @@ impl ExamineWork {
         for (c, (must, read)) in columns.iter().zip(&self.columns).enumerate() {
             let is_right = || read.as_ref().is_some_and(|read| read[at.clone()] == must[at.clone()]);
             // What is lost has not its checksum on any member that is there, copies of it as little.
-            let is_lost = lost >> if self.shape.code == Code::Copies { c % data } else { c } & 1 == 1;
+            let of = if self.shape.code == Code::Copies { c % data } else { c };
+            let is_lost = (lost >> of) & 1 == 1;
             let is_unknown = lost != 0 && c >= data && self.shape.code != Code::Copies;
             if self.absent >> c & 1 == 0 && !is_unknown && (is_lost || !is_right()) {
                 wrong |= 1 << c;

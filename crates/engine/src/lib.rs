@@ -199,7 +199,7 @@ impl Engine {
             self.flush_round_check(out);
             // Whoever waited for a segment must not wait for another event.
             let freed = self.free_segments(out);
-            if !self.look_at_pace() && !freed && !self.scrub_goes_on() && !self.repairs_go_on() {
+            if !self.look_at_pace() && !freed && !self.scrub_goes_on() && !self.repairs_go_on() && !self.relieve_exhausted(out) {
                 break;
             }
         }

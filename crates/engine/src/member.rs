@@ -81,6 +81,13 @@ pub enum Purpose {
     },
 }
 
+impl Purpose {
+    /// True if the command changes nothing on the member.
+    pub(crate) fn is_read(&self) -> bool {
+        matches!(self, Self::Fetch { .. } | Self::Examine { .. } | Self::Label(LabelStep::Read | LabelStep::ReadAgain))
+    }
+}
+
 /// One member at run time.
 #[derive(Debug, Default)]
 pub struct Member {
@@ -134,7 +141,7 @@ impl Engine {
         let failed = done.result.is_err();
         if let Err(error) = done.result {
             self.members.list[done.member.index()].stats.errors += 1;
-            let is_read = matches!(purpose, Purpose::Fetch { .. } | Purpose::Examine { .. } | Purpose::Label(LabelStep::Read | LabelStep::ReadAgain));
+            let is_read = purpose.is_read();
             let is_discard = matches!(purpose, Purpose::Discard { .. });
             let gone = error.kind == windrow_io::MemberErrorKind::Gone;
             if (!is_read && !is_discard) || gone {

@@ -463,6 +463,7 @@ impl Engine {
             for member in whole {
                 self.members.list[member.index()].rebuilding = false;
                 out.notices.push(Notice::MemberRebuilt { member });
+                self.look_again_at_aside();
             }
             self.rebuild.active = self.rebuilding() != 0;
         }

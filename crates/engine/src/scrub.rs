@@ -467,12 +467,16 @@ impl Engine {
         // (Not the later of the two: the clock may have been ahead when the one before ended.)
         let completed_unix_s = if ended_unix_s > 0 { ended_unix_s } else { sums.completed_unix_s };
         (sums.ended_unix_s, sums.completed_unix_s) = (ended_unix_s, completed_unix_s);
+        let is_all_there = sums.lost_blocks == 0 && sums.damaged_batches == 0;
         out.notices.push(Notice::ScrubEnded {
             wrong_blocks: sums.wrong_blocks,
             lost_blocks: sums.lost_blocks,
             damaged_batches: sums.damaged_batches,
             unmoved_blocks: sums.unmoved_blocks,
         });
+        if is_all_there {
+            self.look_again_at_aside();
+        }
         // A crash does not forget that the scrub was done. If checkpoint pages were rewritten, the older of the two checkpoints has none of the
         // damaged ones any more, too.
         self.checkpoint.request();

@@ -12,13 +12,14 @@
 //!
 //! After a grow several layouts describe the same bytes: which of their segments may be used is in `segment/layers.rs`.
 
+mod aside;
 mod choose;
 mod layers;
 mod occupancy;
 
 pub(crate) use layers::largest_group;
 
-use crate::limits::{DISCARDING_MAX, STREAM_CHECKPOINT, STREAMS};
+use crate::limits::{DISCARDING_MAX, STREAMS};
 use crate::weight::{PACKED_EXTRA_UNITS, packed};
 use choose::index_policy;
 use windrow_policy::select::{Rule, Shortlist};
@@ -269,6 +270,11 @@ impl Segments {
         self.dead_in_replay.len() as u32
     }
 
+    /// Dead segments that are free after a flush, a read or a discard that is under way: no checkpoint is needed.
+    pub fn coming_count(&self) -> u32 {
+        self.dead.len() as u32 + self.discarding
+    }
+
     fn push_dead(&mut self, id: SegmentId) {
         self.nothing_under = None;
         self.table[id.index()].state = SegmentState::Dead;
@@ -383,22 +389,6 @@ impl Segments {
         }
     }
 
-    /// Cleaning of a victim has ended with blocks left that it does not move.
-    pub fn set_aside(&mut self, id: SegmentId) {
-        self.table[id.index()].state = SegmentState::Aside;
-        self.aside += 1;
-        self.aside_pages += u32::from(self.holds_pages(id));
-    }
-
-    fn holds_pages(&self, id: SegmentId) -> bool {
-        usize::from(self.table[id.index()].stream) == STREAM_CHECKPOINT
-    }
-
-    /// True if segments are set aside.
-    pub fn aside_count(&self) -> u32 {
-        self.aside
-    }
-
     /// The discards of a segment are done.
     pub fn discarded(&mut self, id: SegmentId) {
         self.set_free(id);
@@ -432,8 +422,7 @@ impl Segments {
         segment.moved_by = segment.moved_by.max(moved_by);
         match segment.state {
             SegmentState::Aside if segment.live_units == 0 => {
-                self.aside -= 1;
-                self.aside_pages -= u32::from(self.holds_pages(id));
+                self.leave_aside(id);
                 self.push_dead(id);
             }
             SegmentState::Sealed if segment.live_units == 0 => {

@@ -130,3 +130,38 @@ fn the_label_of_a_spare_is_written_again_and_one_that_does_not_take_it_is_told()
     assert!(machine.out.notices.contains(&Notice::SpareFailed { member: MemberId(slot as u8) }));
     assert!((0..4).all(|member| state(&machine, member) == "online") && state(&machine, slot) == "spare");
 }
+
+/// A spare that is removed while its label is written: its device is let go of when that has ended. (The host erases the label then, and the write would bring it back.)
+#[test]
+fn a_spare_that_goes_is_settled_when_its_label_is_written() {
+    let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
+    let slot = machine.memory.add(24 << 20);
+    let spare = MemberId(slot as u8);
+    let change = MemberChange::AddSpare { uuid: Uuid([77; 16]), size_bytes: 24 << 20 };
+    assert_eq!(machine.command(Control::Member { member: spare, change }), Some(Ok(ControlReply::Done)));
+    machine.events.push(Event::Control(ControlRequest { id: ControlId(8), command: Control::Scrub(ScrubCommand::Start { unix_s: 5, bytes_per_second: 0 }) }));
+    let mut held = None;
+    while held.is_none() {
+        machine.now_ns += 1_000_000;
+        machine.events.push(Event::Tick(machine.now_ns));
+        machine.engine.apply(&mut machine.events, &mut machine.out);
+        for command in std::mem::take(&mut machine.out.commands) {
+            match command.op {
+                MemberOp::Write { offset: LABEL_OFFSET, .. } if command.member == spare => held = Some(command),
+                _ => machine.carry_out(command),
+            }
+        }
+        for mut job in std::mem::take(&mut machine.out.jobs) {
+            job.run();
+            machine.events.push(Event::Job(job));
+        }
+    }
+    machine.out.control.clear();
+    assert_eq!(machine.command(Control::Member { member: spare, change: MemberChange::GiveUp }), Some(Ok(ControlReply::Done)));
+    assert_eq!(machine.command(Control::Member { member: spare, change: MemberChange::Settle }), None, "its label is being written");
+    machine.carry_out(held.expect("the write"));
+    machine.settle();
+    assert_eq!(machine.control.pop().map(|answer| answer.result), Some(Ok(ControlReply::Done)));
+    pass(&mut machine, 200);
+    assert!(told(&machine).is_empty() && machine.engine.is_quiet(), "{}", machine.engine.describe());
+}

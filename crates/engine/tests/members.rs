@@ -5,7 +5,7 @@ mod machine;
 use machine::{Machine, pass, state, verify, write};
 use windrow_engine::*;
 use windrow_io::{MemberCommand, MemberDone, MemberError, MemberErrorKind, MemberOp, Op, Reply};
-use windrow_units::{MemberId, Redundancy, VolumeId};
+use windrow_units::{MemberId, Redundancy, SegmentId, VolumeId};
 
 const CODES: [(Redundancy, usize); 4] = [(Redundancy::Copies(2), 2), (Redundancy::Single, 4), (Redundancy::Double, 5), (Redundancy::Copies(3), 3)];
 const BLOCKS: u64 = 400;
@@ -210,6 +210,24 @@ fn nothing_that_is_not_verified_is_written_over_a_member_that_comes_back() {
     verify(&mut machine, volume, 0..BLOCKS, 1);
 }
 
+/// Member 2 comes back while these rows can not be read on member 0; it is whole after a while. Then member 1 is gone.
+fn rebuilt_beside(machine: Machine, segment: SegmentId, rows: std::ops::Range<u32>) -> Machine {
+    let bad: Vec<_> = machine.memory.blocks(segment, rows).into_iter().filter(|(member, _)| *member == 0).collect();
+    let mut machine = shut_down(machine);
+    machine.memory.bad = bad;
+    let mut machine = without(machine, &[]);
+    pass(&mut machine, 50);
+    assert!(state(&machine, 2) == "rebuilding" && machine.engine.status().rebuild.damaged_batches > 0);
+    for _ in 0..400 {
+        machine.now_ns += 1_000_000_000;
+        machine.events.push(Event::Tick(machine.now_ns));
+        machine.settle();
+    }
+    let status = machine.engine.status();
+    assert_eq!((state(&machine, 2), status.state), ("online", "online"), "{:?} {}", status.rebuild, machine.engine.describe());
+    without(shut_down(machine), &[1])
+}
+
 /// A bad sector under payload that nobody needs, in a segment that cleaning never chose: the member stayed in rebuilding, and counted as lost, for ever.
 #[test]
 fn a_rebuild_ends_although_dead_payload_can_not_be_had() {
@@ -225,20 +243,7 @@ fn a_rebuild_ends_although_dead_payload_can_not_be_had() {
     let (segment, row, header) = of_users[of_users.len() - 20];
     // All of them die, in the middle of others that live; and one more that is far away.
     write(&mut machine, volume, 110..170, 3);
-    let bad: Vec<_> = machine.memory.blocks(*segment, *row..*row + header.rows).into_iter().filter(|(member, _)| *member == 0).collect();
-    let mut machine = shut_down(machine);
-    machine.memory.bad = bad;
-    let mut machine = without(machine, &[]);
-    pass(&mut machine, 50);
-    assert!(state(&machine, 2) == "rebuilding" && machine.engine.status().rebuild.damaged_batches > 0);
-    for _ in 0..400 {
-        machine.now_ns += 1_000_000_000;
-        machine.events.push(Event::Tick(machine.now_ns));
-        machine.settle();
-    }
-    let status = machine.engine.status();
-    assert_eq!((state(&machine, 2), status.state), ("online", "online"), "{:?} {}", status.rebuild, machine.engine.describe());
-    let mut machine = without(shut_down(machine), &[1]);
+    let mut machine = rebuilt_beside(machine, *segment, *row..*row + header.rows);
     verify(&mut machine, volume, 0..110, 2);
     verify(&mut machine, volume, 110..170, 3);
     verify(&mut machine, volume, 170..BLOCKS, 2);
@@ -259,20 +264,7 @@ fn a_rebuild_ends_although_dead_payload_in_an_open_segment_can_not_be_had() {
     of_users.sort_by_key(|(_, _, header)| header.seq);
     let [.., (segment, row, header), _, last] = of_users[..] else { panic!("{} batches", of_users.len()) };
     assert!(last.0 == *segment && last.1 + last.2.rows < 128, "it is written still");
-    let bad: Vec<_> = machine.memory.blocks(*segment, *row..*row + header.rows).into_iter().filter(|(member, _)| *member == 0).collect();
-    let mut machine = shut_down(machine);
-    machine.memory.bad = bad;
-    let mut machine = without(machine, &[]);
-    pass(&mut machine, 50);
-    assert!(state(&machine, 2) == "rebuilding" && machine.engine.status().rebuild.damaged_batches > 0);
-    for _ in 0..400 {
-        machine.now_ns += 1_000_000_000;
-        machine.events.push(Event::Tick(machine.now_ns));
-        machine.settle();
-    }
-    let status = machine.engine.status();
-    assert_eq!((state(&machine, 2), status.state), ("online", "online"), "{:?} {}", status.rebuild, machine.engine.describe());
-    let mut machine = without(shut_down(machine), &[1]);
+    let mut machine = rebuilt_beside(machine, *segment, *row..*row + header.rows);
     verify(&mut machine, volume, 0..10, 3);
     verify(&mut machine, volume, 10..20, 2);
 }

@@ -10,7 +10,7 @@ use crate::offline::{self, Newcomer};
 use crate::pool::Pool;
 use crate::registry::{PoolEntry, Registry};
 use crate::report::{PoolReport, PropertyReport, VolumeReport};
-use crate::schedule::{next_scrub, unix_now};
+use crate::schedule::{Clock, next_scrub, unix_now};
 use crate::sessions::lock;
 use crate::{ExportTable, NamedExport};
 use std::path::{Path, PathBuf};
@@ -38,6 +38,7 @@ pub struct Daemon {
     registry: Option<Registry>,
     /// Held while its entry is read, changed and written: of two changes at once one would be forgotten.
     keeping: Mutex<()>,
+    clock: Mutex<Option<Clock>>,
     end: Mutex<End>,
     changed: Condvar,
 }
@@ -45,7 +46,7 @@ pub struct Daemon {
 impl Daemon {
     /// Around a running pool.
     pub fn new(pool: Pool, name: &str, registry: Option<Registry>) -> Self {
-        Self { pool, name: name.to_owned(), registry, keeping: Mutex::default(), end: Mutex::default(), changed: Condvar::new() }
+        Self { pool, name: name.to_owned(), registry, keeping: Mutex::default(), clock: Mutex::default(), end: Mutex::default(), changed: Condvar::new() }
     }
 
     /// The pool.
@@ -60,7 +61,13 @@ impl Daemon {
             return;
         }
         let Some(status) = self.pool.status() else { return };
-        if next_scrub(&status, now_unix_s).is_none_or(|next| now_unix_s < next) {
+        let clock = {
+            let mut clock = lock(&self.clock);
+            let clock = clock.get_or_insert(Clock::new(now_unix_s));
+            clock.look(now_unix_s);
+            *clock
+        };
+        if next_scrub(&status, &clock).is_none_or(|next| now_unix_s < next) {
             return;
         }
         match self.pool.control(Control::Scrub(ScrubCommand::Start { unix_s: now_unix_s, bytes_per_second: 0 })) {

@@ -102,6 +102,7 @@ fn level(notice: &Notice) -> Level {
         | Notice::MemberRebuilding { .. }
         | Notice::MemberOffline { .. } => Level::Warning,
         Notice::MemberMissing { .. } | Notice::Filling { .. } | Notice::Overcommitted { .. } | Notice::MapFull { .. } => Level::Warning,
+        Notice::Exhausted { .. } => Level::Error,
         Notice::ScrubEnded { .. } | Notice::MemberFailed { .. } | Notice::Stopped { .. } => Level::Error,
         Notice::Unrecoverable { .. } | Notice::UnrecoverableReference { .. } | Notice::UnnamedReferences { .. } => Level::Error,
     }

@@ -1,6 +1,6 @@
 //! What is shown of a scrub, and the judgement of it.
 
-use crate::schedule::{next_scrub, unix_now};
+use crate::schedule::{Clock, next_scrub, unix_now};
 use serde::{Deserialize, Serialize};
 use windrow_engine::api::{PoolStatus, ScrubState};
 use windrow_units::{BLOCK_BYTES, VolumeId};
@@ -69,7 +69,7 @@ impl ScrubReport {
             started_unix_s: scrub.started_unix_s,
             ended_unix_s: scrub.ended_unix_s,
             completed_unix_s: scrub.completed_unix_s,
-            next_unix_s: next_scrub(status, unix_now()),
+            next_unix_s: next_scrub(status, &Clock::new(unix_now())),
             active_ms: scrub.active_ms,
             bytes_per_second: scrub.bytes_per_second,
             segments_done: scrub.segments_done,

@@ -9,9 +9,9 @@
 //! 3 *Map*: all pages of the map are searched for what lives in the segment, and each of these blocks is read by itself, as users read it. What
 //!   can not be had now is lost, and is told by volume and block. (The birth of a block is not known then, see `clean/repair.rs`.)
 //!
-//! So a victim ends: it is dead, or what is left can be read by nobody. Then it is set aside, and not cleaned again before a start. Such victims take
-//! space and give none back. After some of them victims are begun one at a time while space is short ([`Engine::is_fruitless`]), and none that might
-//! take what a checkpoint needs.
+//! So a victim ends: it is dead, or what is left can be read by nobody. Then it is set aside, and not cleaned again before a start, or before a member is whole again or a scrub
+//! could read everything. Such victims take space and give none back. After some of them victims are begun one at a time while space is short ([`Engine::is_fruitless`]), and none that might
+//! take what a checkpoint needs. Where nothing brings space back any more: `write/exhausted.rs`.
 
 use super::{LiveBlock, Move, READY_BOUND, Run, Victim};
 use crate::examination::ExamineGoal;
@@ -99,6 +99,12 @@ impl Engine {
     /// True if victims may only take space: the last ones left something behind, and space is short.
     pub(crate) fn is_fruitless(&self) -> bool {
         self.cleaner.fruitless >= FRUITLESS_VICTIMS && !self.has_room_for_repairs()
+    }
+
+    /// What could not be read may be had now.
+    pub(crate) fn look_again_at_aside(&mut self) {
+        self.segments.look_again();
+        self.cleaner.fruitless = 0;
     }
 
     /// Begins to examine the next batch whose ends are wrong.

@@ -1,43 +1,49 @@
-//! Checkpoints that are forced because nothing else can free a segment any more.
+//! Work for space that may bring nothing: checkpoints that are forced because nothing else can free a segment any more, and victims that hardly gain anything.
 //!
-//! Each checkpoint takes segments of its own and frees those of the one before: where nothing but that goes on, forcing brings nothing, and it could go on for
-//! ever. So whoever forces counts ([`Rest`]), and rests when some were in vain:
+//! Each checkpoint takes segments of its own and frees those of the one before; a victim that is full takes as much as it gives. Where nothing but that goes on, it could go on for
+//! ever. So who does it counts ([`Rest`]), and rests when some was in vain:
 //!
-//! 1 *For users*: while dead segments wait for reads to end, as beside a member that answers nothing for a while. When such a read ends, what waited comes free;
-//!   when none is left, checkpoints are forced again.
-//! 2 *For a removal*: it is refused, or waits for users.
+//! 1 *Checkpoints for users*: while dead segments wait for reads to end, as beside a member that answers nothing for a while. When such a read ends, what waited comes free;
+//!   when none is left, checkpoints are forced again. Also where segments are set aside for what can not be read.
+//! 2 *Victims* where segments are set aside: these hold space that the plan of the pool reckons with, and all the others may be full. What users do with it: `write/exhausted.rs`.
+//! 3 *Checkpoints for a removal*: it is refused, or waits for users.
 
 use crate::Engine;
-use windrow_units::Order;
+use windrow_units::{BLOCK_BYTES, Order, PLACE_UNIT, SegmentId};
 
 /// Checkpoints that are forced in vain for users. A segment takes two of them to come free; pages of a map that was set aside may take some more.
-const FORCED_IN_VAIN: u32 = 16;
+const FORCED_IN_VAIN: u64 = 16;
+/// What a victim gains is reckoned in such parts of a segment, and one at least; so many parts should have given whole segments.
+const GAIN_PARTS: u64 = 32;
+const GAINED_IN_VAIN: u64 = 4 * GAIN_PARTS;
 
-/// Whether forcing checkpoints still brings something: what is seen changes, or there are more free segments than there were since it did.
+/// Whether work for space still brings something: what is seen changes, or there are more free segments than there were since it did.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rest<S> {
     seen: S,
     most_free: u32,
-    forced: u32,
+    spent: u64,
 }
 
 impl<S: PartialEq> Rest<S> {
-    /// True if as many as `bound` checkpoints have brought nothing.
-    pub(crate) fn rests(&mut self, seen: S, free: u32, bound: u32) -> bool {
+    /// True if as much as `bound` has brought nothing.
+    pub(crate) fn rests(&mut self, seen: S, free: u32, bound: u64) -> bool {
         if self.seen != seen || self.most_free < free {
-            *self = Self { seen, most_free: free, forced: 0 };
+            *self = Self { seen, most_free: free, spent: 0 };
         }
-        self.forced >= bound
+        self.spent >= bound
     }
 
-    /// One more is forced.
-    pub(crate) fn count(&mut self) {
-        self.forced += 1;
+    /// So much more is done.
+    pub(crate) fn spend(&mut self, much: u64) {
+        self.spent += much;
     }
 }
 
-/// What users or cleaning do, and the dead segments that wait for reads.
-pub(super) type Seen = (Order, u64, usize);
+/// What users do: the last order (while data is refused the last one before that), the space that their data takes, in segments, and the segments that are set aside for what can not be read.
+pub(super) type Users = (Order, u64, u32);
+/// And what cleaning does, and the dead segments that wait for reads.
+pub(super) type Seen = (Users, u64, usize);
 
 impl Engine {
     /// Forces a checkpoint, unless the last ones brought nothing.
@@ -51,12 +57,31 @@ impl Engine {
 
     fn may_force_for_users(&mut self) -> bool {
         let reads = self.segments.dead_in_reads();
-        let seen = (self.orders.committed(), self.counters.segments_cleaned, reads);
-        let rests = self.cleaner.rest.rests(seen, self.segments.free_count(), FORCED_IN_VAIN) && reads > 0;
+        let seen = (self.seen_of_users(), self.counters.segments_cleaned, reads);
+        let may_rest = reads > 0 || self.segments.aside_for_damage_count() > 0;
+        let rests = self.cleaner.rest.rests(seen, self.segments.free_count(), FORCED_IN_VAIN) && may_rest;
         if !rests {
-            self.cleaner.rest.count();
+            self.cleaner.rest.spend(1);
         }
         !rests
+    }
+
+    fn seen_of_users(&self) -> Users {
+        let segment = self.segments.payload_bytes_max().max(1) / PLACE_UNIT as u64;
+        (self.admission.last_data().unwrap_or(self.orders.committed()), self.volumes.charge / segment, self.segments.aside_for_damage_count())
+    }
+
+    /// True if victims have given nothing for a while, as what can not be read holds what there was to gain.
+    pub(super) fn gains_in_vain(&mut self) -> bool {
+        let seen = self.seen_of_users();
+        self.cleaner.gains.rests(seen, self.segments.free_count(), GAINED_IN_VAIN) && self.segments.aside_for_damage_count() > 0
+    }
+
+    /// A segment is emptied for what it gains.
+    pub(super) fn note_gain(&mut self, segment: SegmentId) {
+        let (_, dead) = self.segments.live_and_dead_blocks(segment);
+        let whole = (self.segments.payload_bytes_max() / BLOCK_BYTES).max(1);
+        self.cleaner.gains.spend((dead * GAIN_PARTS / whole).max(1));
     }
 }
 
@@ -71,7 +96,7 @@ mod tests {
         let forced = |rest: &mut Rest<u32>, seen, free| {
             let more = !rest.rests(seen, free, 3);
             if more {
-                rest.count();
+                rest.spend(1);
             }
             more
         };

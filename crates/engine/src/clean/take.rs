@@ -27,9 +27,13 @@ impl Engine {
             let clock = self.counters.log_bytes / BLOCK_BYTES;
             // Without need nothing is cleaned that gains little: it would only wear the members.
             let need = self.wants_room() || self.checkpoint.wants_segment() || self.removal_wants_room();
+            if self.gains_in_vain() && !self.checkpoint.wants_segment() {
+                return;
+            }
             let Some((segment, price)) = self.segments.take_victim(clock, need, self.policy.placement()) else { return };
             self.note_victim(segment, price);
             self.regret_victim(self.segments.garbage(segment));
+            self.note_gain(segment);
             self.begin_victim(segment);
         }
     }

@@ -4,7 +4,6 @@
 use super::dispatch::{self, Class, Company, Dispatcher};
 use super::{Purpose, add};
 use crate::limits::{USERS_ABOUT_NS, is_user};
-use crate::scrub::LabelStep;
 use crate::stages::Stage;
 use crate::write::EDGE_UNITS;
 use crate::{Engine, Limits, Outbox, WrittenBytes};
@@ -87,9 +86,7 @@ impl Engine {
 
     /// True if nothing is under way that changes what is on a member in service.
     pub(crate) fn changes_have_ended(&self) -> bool {
-        let reads =
-            |purpose: &Purpose| matches!(purpose, Purpose::Fetch { .. } | Purpose::Examine { .. } | Purpose::Label(LabelStep::Read | LabelStep::ReadAgain));
-        self.members.in_flight.iter().all(|under_way| reads(&under_way.purpose) || !self.is_online(under_way.member))
+        self.members.in_flight.iter().all(|under_way| under_way.purpose.is_read() || !self.is_online(under_way.member))
     }
 
     /// What a command is for, as far as its turn goes.

@@ -22,7 +22,7 @@ use windrow_layout::superblock::Features;
 use windrow_units::{FULL_BLOCK_UNITS, JournalArea, MemberId, Order, SegmentId, Uuid, ZoneMap};
 
 /// Checkpoints that are forced in vain before it is given up.
-const FORCED_IN_VAIN: u32 = 4;
+const FORCED_IN_VAIN: u64 = 4;
 
 impl Engine {
     /// A member is to leave.
@@ -187,7 +187,7 @@ impl Engine {
     pub(crate) fn may_force_for_removal(&mut self) -> bool {
         let rests = self.removal_rests();
         if !rests {
-            self.restripe.rest.count();
+            self.restripe.rest.spend(1);
         }
         !rests
     }

@@ -136,6 +136,8 @@ pub(crate) struct Admission {
     pub(crate) reducing: Reducing,
     /// Bytes admitted and not committed.
     pub(crate) pending_bytes: u64,
+    /// Nothing brings space back any more: data is refused (`exhausted.rs`) behind this order.
+    pub(super) exhausted: Option<Order>,
     /// How fast users are admitted beside cleaning.
     pub(crate) pace: Pace,
     pub(super) scratch: Vec<Surveyed>,
@@ -145,6 +147,11 @@ impl Admission {
     /// The first order of the write that is admitted in parts which is not queued yet.
     pub(crate) fn next_of_part(&self) -> Option<Order> {
         self.part.as_ref().map(PartWrite::next)
+    }
+
+    /// While data is refused: the last order that was committed before.
+    pub(crate) fn last_data(&self) -> Option<Order> {
+        self.exhausted
     }
 
     /// Takes the requests that wait for held blocks (the pool has stopped).
@@ -266,6 +273,7 @@ impl Engine {
     /// Admits what waits, as far as credit goes.
     pub(crate) fn admit_waiting(&mut self, out: &mut Outbox) {
         self.ensure_next_segment();
+        self.note_room();
         loop {
             if self.admission.wants_room() && self.room_units() < EDGE_UNITS && self.counts_too_much() {
                 // It fills the room, and would not be full for long: until its age, or a flush, sealed it.
@@ -283,6 +291,9 @@ impl Engine {
                     return self.admission.edges_ready.push_front(write);
                 }
                 self.admit_edge_write(write, out);
+                continue;
+            }
+            if self.refuses_next(out) {
                 continue;
             }
             let Some(Arrived { request, .. }) = self.admission.waiting.front() else { return };

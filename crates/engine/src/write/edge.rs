@@ -55,8 +55,13 @@ impl EdgeWrite {
         self.range.is_some()
     }
 
+    /// True if it is a write: what else has edges makes room.
+    pub(super) fn is_data(&self) -> bool {
+        !self.trim && self.range.is_none()
+    }
+
     /// First and last block that the change touches.
-    fn span(&self) -> (BlockKey, BlockKey) {
+    pub(super) fn span(&self) -> (BlockKey, BlockKey) {
         let starts = self.parts.iter().map(|(offset, _)| offset / BLOCK_BYTES).chain(self.range.map(|r| r.0.0));
         let ends = self.parts.iter().map(|(offset, data)| (offset + data.len() as u64 - 1) / BLOCK_BYTES).chain(self.range.map(|r| r.1.0 - 1));
         let key = |lba| BlockKey::new(self.volume, Lba(lba));

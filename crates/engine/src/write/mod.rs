@@ -3,6 +3,7 @@
 pub(crate) mod admit;
 mod commit;
 mod edge;
+mod exhausted;
 pub(crate) mod pace;
 mod part;
 mod place;

@@ -111,10 +111,7 @@ impl Engine {
             self.admission.scratch = scratch;
             if let Err(error) = room {
                 self.drop_empty_pages(part.target.volume, first, blocks);
-                // Its remaining orders are never used: say so in the log, or P could not pass them.
-                let count = part.last.0 - part.next.0 + 1;
-                self.queue_record(Entry::Covered { first: part.next, count }, part.last);
-                self.end_part(part, Err(error), out);
+                self.break_off(part, error, out);
                 return true;
             }
             self.admit_surveyed(part.target.volume, first, part.next, bytes);
@@ -130,6 +127,14 @@ impl Engine {
         self.counters.user_write_bytes += part.target.user_bytes;
         self.end_part(part, Ok(orders), out);
         true
+    }
+
+    /// Ends a write of which nothing more is admitted.
+    pub(super) fn break_off(&mut self, part: PartWrite, error: RequestError, out: &mut Outbox) {
+        // Its remaining orders are never used: say so in the log, or P could not pass them.
+        let count = part.last.0 - part.next.0 + 1;
+        self.queue_record(Entry::Covered { first: part.next, count }, part.last);
+        self.end_part(part, Err(error), out);
     }
 
     fn end_part(&mut self, part: PartWrite, result: Result<(Order, Order), RequestError>, out: &mut Outbox) {

@@ -189,6 +189,8 @@ impl Pool {
 
     fn give_up(&self, member: MemberId, what: &str) -> Result<(), Failure> {
         self.change(member, MemberChange::GiveUp, what)?;
+        // A scrub may be writing its label.
+        self.settle(member, what)?;
         if let Some(device) = self.0.driver.device(member) {
             offline::erase(&*device).map_err(|error| Failure::new(id::MEMBER_IO, what, error.of(member)))?;
         }
@@ -241,6 +243,8 @@ impl Pool {
         let device = self.0.driver.device(spare).ok_or_else(|| Failure::new(id::MEMBER_OPEN, what.clone(), "its device is not there"))?;
         check_sector(&*device, self.member_status(member, &what)?.1.sector_bytes_max, &what)?;
         self.settle(member, &what)?;
+        // A scrub may be writing the label of the spare. (One that does not answer must not come in.)
+        self.settle(spare, &what)?;
         let unused = offline::is_unused_spare(&*device, pool.pool, status.uuid).map_err(|error| Failure::new(id::MEMBER_IO, what.clone(), error.of(spare)))?;
         if !unused {
             // Where the pool was imported by force elsewhere, the spare may have served.

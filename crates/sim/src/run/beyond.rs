@@ -2,7 +2,8 @@
 //!
 //! 1 A read brings the right bytes or an error, never others. 2 A start works or is refused for a reason that an offline check confirms; a
 //! refused start writes nothing, and when what was missing is there again the pool starts and everything is right. 3 Where the pool is up,
-//! exactly those blocks cannot be read that an offline check finds beyond repair. 4 A scrub names exactly those that it can not repair. 5 When the lost blocks have been written again, or trimmed where there is no room for that, the pool is whole.
+//! exactly those blocks cannot be read that an offline check finds beyond repair. 4 A scrub names exactly those that it can not repair. 5 When the lost blocks have been written again, or trimmed where there is no room for that, the pool is whole: after a scrub what
+//! lives in it has all its redundancy again.
 //!
 //! Media are damaged after a clean shutdown only: after a crash nobody can tell a last batch that was durable and is damaged from one that
 //! never arrived.
@@ -341,6 +342,10 @@ impl Run {
         let report = self.world.start(&options).map_err(|failure| Violation::new(Broken::Open, format!("not whole again: {failure:?}")))?;
         self.opened(&report)?;
         self.compare()?;
+        self.rest()?;
+        if self.has_room_for_repairs() {
+            self.scrub(true)?;
+        }
         self.rest()?;
         self.shut_down()
     }

@@ -425,13 +425,15 @@ impl Run {
         self.ruling_without(None)
     }
 
-    /// The same, of all but one.
+    /// The same, of all but one. Of two of one generation a device that was left out since bears the other one: what was being written when the power went
+    /// (seed 9992299).
     fn ruling_without(&self, left_out: Option<MemberId>) -> Option<Superblock> {
         let there = (0..self.world.members.member_count() as u8).map(MemberId).filter(|member| self.world.members.is_present(*member));
         there
             .filter(|member| Some(*member) != left_out)
-            .filter_map(|member| newest_on(self.world.members.member(member)))
-            .max_by_key(|superblock| superblock.generation)
+            .filter_map(|member| newest_on(self.world.members.member(member)).map(|superblock| (member, superblock)))
+            .max_by_key(|(member, superblock)| (superblock.generation, !self.devices.is_one(*member)))
+            .map(|(_, superblock)| superblock)
     }
 
     /// What the next start has to do.

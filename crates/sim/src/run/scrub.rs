@@ -33,7 +33,7 @@ impl Run {
         self.scrub(rests)
     }
 
-    fn has_room_for_repairs(&self) -> bool {
+    pub(super) fn has_room_for_repairs(&self) -> bool {
         let status = self.world.status();
         status.free_segments > 2 * status.plan.checkpoint_segments + ROOM_FOR_REPAIRS
     }
@@ -68,7 +68,7 @@ impl Run {
 
     /// Scrubs twice, the second time at once. Nothing may be lost. Without faults nothing is wrong; what the first scrub finds wrong and moves, the
     /// second does not find any more, unless a member has places that can never be read.
-    fn scrub(&mut self, rests: bool) -> Result<(), Violation> {
+    pub(super) fn scrub(&mut self, rests: bool) -> Result<(), Violation> {
         for again in [false, true] {
             let damage = if rests && !again { self.damage_in_use()? } else { Vec::new() };
             let (before, labels) = (self.world.status(), self.world.labels_written);

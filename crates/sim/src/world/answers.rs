@@ -120,6 +120,7 @@ impl World {
                 let is_well = self.members.is_present(*member) && *self.members.ailment_mut(*member) == Ailment::default();
                 ensure!(!is_well, Error, "spare {member} is healthy, but: {notice:?}");
             }
+            Notice::Exhausted { .. } => ensure!(self.model.lenient, Error, "within redundancy, but: {notice:?}"),
             Notice::StartNote { .. } => {}
             Notice::Filling { .. } | Notice::MapFull { .. } | Notice::ScrubEnded { .. } | Notice::MemberSlow { .. } | Notice::MemberNotSlow { .. } => {}
             Notice::MemberRebuilding { .. } | Notice::MemberRebuilt { .. } | Notice::MemberOffline { .. } | Notice::MemberMissing { .. } => {}

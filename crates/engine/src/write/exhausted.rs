@@ -1,0 +1,131 @@
+//! A pool that damage has brought to a standstill.
+//!
+//! What is admitted can always be sealed, and cleaning brings space back (invariant 7) as long as what lives can be moved. Segments with blocks that nobody can read take the
+//! space of what was moved out of them and give none back (`clean/damage.rs`). When there are enough of them in a nearly full pool, nothing brings space back any more: who waits for
+//! room would wait for ever, and trims, deletes and the end of the pool behind it. So from then on, until users have as many segments as they should have:
+//!
+//! 1 *Data is refused*, what waits and what comes. A write that is admitted in parts ends in the same error; the parts that were admitted stay.
+//! 2 *Trims, writes of zeroes and changes of volumes* get segments of those that are kept for two checkpoints, one at a time, down to what one needs: users can make room. If there
+//!   are no more of these, they are refused, too: nobody waits for ever.
+//!
+//! It is not said of a pool in which anything is under way that may free a segment: victims, moves, flushes, checkpoints, discards, walks over the map, dead segments that wait for any of
+//! these. Nor of one without damage: there it would be a fault of the engine, and hidden by this.
+
+use super::Arrived;
+use super::edge::EdgeWrite;
+use super::room::{EDGE_UNITS, RECORD_UNITS};
+use crate::limits::{CLEANED_STREAMS, STREAM_USER};
+use crate::{Engine, Notice, Outbox};
+use windrow_io::{Op, RequestError};
+
+impl Engine {
+    /// True if data is refused for want of segments.
+    pub(crate) fn is_refusing_data(&self) -> bool {
+        self.admission.exhausted.is_some() && !self.control.shutting_down()
+    }
+
+    /// Users have what they should have, and there is more: data is admitted again.
+    pub(super) fn note_room(&mut self) {
+        if self.segments.free_count() > self.floor(STREAM_USER) {
+            self.admission.exhausted = None;
+        }
+    }
+
+    /// Refuses the first request that waits, if it brings data that nothing makes room for. True if it was.
+    pub(super) fn refuses_next(&mut self, out: &mut Outbox) -> bool {
+        let is_data = |arrived: &Arrived| matches!(arrived.request.op, Op::Write { .. });
+        if self.admission.exhausted.is_none() || !self.admission.waiting.front().is_some_and(is_data) {
+            return false;
+        }
+        self.refuse_next(out);
+        true
+    }
+
+    fn refuse_next(&mut self, out: &mut Outbox) {
+        if let Some(Arrived { request, .. }) = self.admission.waiting.pop_front() {
+            self.counters.refused_space += 1;
+            self.fail(request.id, RequestError::NoSpace, out);
+        }
+    }
+
+    /// Ends a standstill: refuses what waits with data, and gives the others a segment. True if somebody goes on for it.
+    pub(crate) fn relieve_exhausted(&mut self, out: &mut Outbox) -> bool {
+        let room = self.room_units();
+        let users_wait = (!self.admission.waiting.is_empty() || self.admission.is_held_up()) && room < EDGE_UNITS + self.room_for_index_pages();
+        let volumes_wait = self.control.is_waiting() && room == 0;
+        if !(users_wait || volumes_wait) || !self.nothing_comes_free() {
+            return false;
+        }
+        if self.admission.exhausted.is_none() {
+            self.admission.exhausted = Some(self.orders.committed());
+            out.notices.push(Notice::Exhausted { segments: self.segments.aside_for_damage_count() });
+        }
+        if self.refuse_edge_writes(EdgeWrite::is_data, out) | self.refuses_next(out) {
+            return true;
+        }
+        let is_lent = self.lend_segment();
+        self.break_off_part(out) || is_lent || self.refuse_all(out)
+    }
+
+    /// There is nothing left to lend: nobody waits for it. True if somebody did.
+    fn refuse_all(&mut self, out: &mut Outbox) -> bool {
+        let is_any = self.refuse_edge_writes(|_| true, out) | !self.admission.waiting.is_empty();
+        while !self.admission.waiting.is_empty() {
+            self.refuse_next(out);
+        }
+        is_any | (self.room_units() == 0 && self.control.refuse_volumes("segments with unreadable blocks take up all of its space", out))
+    }
+
+    /// Nothing is under way that may free a segment, and damage is the reason.
+    fn nothing_comes_free(&self) -> bool {
+        self.segments.aside_for_damage_count() > 0
+            && self.segments.free_count() <= self.floor(STREAM_USER)
+            && self.segments.coming_count() == 0
+            && self.cleaner.is_idle()
+            && CLEANED_STREAMS.iter().all(|id| self.stream(*id).open.is_empty() && self.stream(*id).in_flight.is_empty())
+            && self.users_are_written()
+            && !self.flush.is_under_way()
+            && self.checkpoint.is_idle()
+            && !self.checkpoint.is_requested()
+            && !self.ranges.has_walks()
+    }
+
+    /// Refuses changes whose edges are read. True if there was one.
+    fn refuse_edge_writes(&mut self, which: impl Fn(&EdgeWrite) -> bool, out: &mut Outbox) -> bool {
+        let (refused, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.admission.edges_ready).into_iter().partition(which);
+        self.admission.edges_ready = others.into();
+        let is_any = !refused.is_empty();
+        for write in refused {
+            self.counters.refused_space += 1;
+            self.release(write.span());
+            self.fail(write.id(), RequestError::NoSpace, out);
+        }
+        is_any
+    }
+
+    /// Ends a write that was admitted in part. (There must be room to say so in the log.)
+    fn break_off_part(&mut self, out: &mut Outbox) -> bool {
+        if self.room_units() < RECORD_UNITS {
+            return false;
+        }
+        let part = self.admission.part.take();
+        let is_any = part.is_some();
+        if let Some(part) = part {
+            self.counters.refused_space += 1;
+            self.break_off(part, RequestError::NoSpace, out);
+        }
+        is_any
+    }
+
+    /// Gives users one of the segments that are kept for checkpoints.
+    fn lend_segment(&mut self) -> bool {
+        if u64::from(self.segments.free_count()) <= self.segments_of_checkpoint() {
+            return false;
+        }
+        let Some(next) = self.segments.reserve() else { return false };
+        let stream = self.stream_mut(STREAM_USER);
+        stream.reserved.push_back(next);
+        stream.position.next_segment = stream.reserved[0];
+        true
+    }
+}
