@@ -276,11 +276,6 @@ impl Engine {
         pages.max(self.checkpoint.last_bytes)
     }
 
-    /// About the segments that a checkpoint would take now: [`CheckpointState::reserve_segments`] is what any may need.
-    pub(crate) fn segments_of_checkpoint(&self) -> u64 {
-        (self.checkpoint_cost() / self.segments.payload_bytes_max() + 1).min(self.checkpoint.reserve_segments().into())
-    }
-
     /// A victim of which `gained` bytes come free is cleaned although the log of the last two checkpoints, which may not be cleaned
     /// yet, holds a better one. What is moved in vain for want of a checkpoint adds up; when it comes to the price of one, one
     /// begins ([`REGRET_RATIO`] times, as two checkpoints have to pass, and moves also gain space for later). What is partly alive

@@ -35,7 +35,7 @@ use crate::write::EDGE_UNITS;
 use crate::write::pace::Gain;
 use crate::{Engine, Outbox};
 pub(crate) use damage::MappedBlock;
-use damage::Pass;
+use damage::{FRUITLESS_DEBT, Pass};
 pub(crate) use repack::RepackWork;
 pub(crate) use repair::RepairFor;
 use repair::Repairs;
@@ -139,6 +139,8 @@ pub(crate) struct Victim {
     lost_index: bool,
     /// What users get for it.
     gain: Gain,
+    /// What comes free with it, in parts of a segment.
+    gives: u64,
     /// Segments that its moves may need.
     needs: u32,
 }
@@ -180,8 +182,8 @@ pub(crate) struct Cleaner {
     ready_warm: usize,
     repairs: Repairs,
     moves_in_flight: u32,
-    /// Victims one after the other that left something behind: they take space and give none.
-    fruitless: u32,
+    /// What victims that left something behind have taken, and others have not given back since, in parts of a segment ([`force::GAIN_PARTS`]).
+    debt: u64,
     /// A batch of a victim is being examined: one at a time, for the memory that it takes.
     examining: bool,
     /// A victim was left with nothing under way and more to do: it goes on at once.
@@ -445,7 +447,7 @@ impl Engine {
         if victim.reading(s.filled_rows) || victim.ready > 0 || victim.last.iter().zip(committed).any(|(last, committed)| *last > committed) {
             return;
         }
-        let (segment, missed, gain) = (victim.segment, victim.missed, victim.gain);
+        let (segment, missed, gain, gives) = (victim.segment, victim.missed, victim.gain, victim.gives);
         // Pages of the index are written anew elsewhere.
         let is_index_alone = victim.lost_index && !victim.lost_users;
         let (is_left, is_checkpoint) = (s.live_units > 0, usize::from(s.stream) == STREAM_CHECKPOINT);
@@ -465,9 +467,10 @@ impl Engine {
         if is_left {
             // Checkpoint pages leave with the next two checkpoints; blocks that can not be had stay until they are overwritten.
             self.segments.set_aside(segment);
-            self.cleaner.fruitless += u32::from(!is_checkpoint && !is_index_alone);
+            let takes = if is_checkpoint || is_index_alone { 0 } else { force::GAIN_PARTS };
+            self.cleaner.debt = (self.cleaner.debt + takes).min(2 * FRUITLESS_DEBT);
         } else {
-            self.cleaner.fruitless = 0;
+            self.cleaner.debt = self.cleaner.debt.saturating_sub(gives);
             self.segments.end_cleaning(segment, clock);
             self.counters.segments_cleaned += 1;
         }
@@ -477,7 +480,8 @@ impl Engine {
     fn hurry(&mut self, out: &mut Outbox) {
         self.hurry_for_repairs(out);
         let (held, wanted) = (self.stream(STREAM_USER).reserved.len(), self.segments_wanted() as usize);
-        let short = held < wanted;
+        // (While data is refused nobody waits for segments, and there must be more than users hold before it is admitted again.)
+        let short = held < wanted || self.is_refusing_data();
         let urgent = self.checkpoint.wants_segment() || self.removal_wants_room() || (short && self.wants_room());
         if short || urgent {
             // One round of member flushes for several segments, unless users stand still.

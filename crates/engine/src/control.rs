@@ -54,6 +54,16 @@ impl ControlState {
         self.waiting.iter().any(|request| matches!(request.command, Control::Member { .. }))
     }
 
+    /// True if operations on volumes wait that take an order.
+    pub(crate) fn volumes_wait(&self) -> bool {
+        self.waiting.iter().any(|request| request.command.takes_order())
+    }
+
+    /// True if a volume waits to be deleted.
+    pub(crate) fn deletes_wait(&self) -> bool {
+        self.waiting.iter().any(|request| matches!(request.command, Control::VolumeDelete { .. }))
+    }
+
     /// Refuses operations on volumes that wait, as the pool has no room for them. True if there was one.
     pub(crate) fn refuse_volumes(&mut self, why: &str, out: &mut Outbox) -> bool {
         let (refused, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting).into_iter().partition(|request| request.command.takes_order());

@@ -74,6 +74,10 @@ pub const MAX_VICTIMS: usize = 4;
 pub const CLEANER_RESERVE: u32 = 3;
 /// Segments beyond what a checkpoint may need, below which the cleaner empties one victim at a time.
 pub const CHECKPOINT_RESERVE: u32 = 2;
+/// Segments that are left beyond these where victims were fruitless: so many may be lent to users who make room (`write/exhausted.rs`).
+pub const LENT_SEGMENTS: u32 = 2;
+/// And so many that not even the delete of a volume gets then: one for what a victim needs, one for a checkpoint that has next to nothing to write.
+pub const LAST_SEGMENTS: u32 = 2;
 /// Victims that are emptied at the same time only to be striped anew.
 pub const RESTRIPE_VICTIMS: u32 = 2;
 /// Batches of a victim being read at the same time.
@@ -152,7 +156,7 @@ pub const SCRUB_SEGMENTS_PER_STEP: usize = 4096;
 pub const SCRUB_DOUBTS_MAX: usize = 256;
 /// Map pages that are looked at in one step of a search for what lives in a segment or batch whose tables can not be had.
 pub const MAP_PAGES_PER_STEP: u32 = 256;
-/// Victims one after the other that left lost blocks behind, after which they are begun one at a time while space is short.
+/// Victims that left lost blocks behind, and for which others have not made up, after which they are begun one at a time while space is short.
 pub const FRUITLESS_VICTIMS: u32 = 2;
 /// Checkpoints that repairs without room ask for before they are given up: after two the log before them can be cleaned and used again.
 pub const REPAIR_CHECKPOINTS: u32 = 3;

@@ -33,7 +33,8 @@ impl Clock {
 
     /// It is looked at again. If it was set meanwhile, it counts from now.
     pub fn look(&mut self, now_unix_s: u64) {
-        let goes_on = (self.now_unix_s..self.now_unix_s.saturating_add(DAY_S)).contains(&now_unix_s);
+        // (It may be put right by a little.)
+        let goes_on = (self.now_unix_s.saturating_sub(3600)..self.now_unix_s.saturating_add(DAY_S)).contains(&now_unix_s);
         *self = if goes_on { Self { now_unix_s, ..*self } } else { Self::new(now_unix_s) };
     }
 }

@@ -104,6 +104,8 @@ pub struct Model {
     pub served: Served,
     /// More has failed than the redundancy covers: a request may fail, but never bring wrong bytes.
     pub lenient: bool,
+    /// Damage has filled the pool: what brings data may be refused, all of it or what is left of it.
+    pub exhausted: bool,
     /// Flushes of some volume were something else once: how many were served is the engine's affair.
     unusual_sync: bool,
 }

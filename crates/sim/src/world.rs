@@ -571,6 +571,8 @@ impl World {
             let duration = self.rng.between(1_000, 200_000);
             self.schedule(duration, Pending::Job(job));
         }
+        // (Requests are refused for it in the same breath.)
+        self.model.exhausted |= outbox.notices.iter().any(|notice| matches!(notice, windrow_engine::Notice::Exhausted { .. }));
         for completion in outbox.completions.drain(..) {
             self.completed(&completion)?;
         }

@@ -13,6 +13,7 @@
 //! could read everything. Such victims take space and give none back. After some of them victims are begun one at a time while space is short ([`Engine::is_fruitless`]), and none that might
 //! take what a checkpoint needs. Where nothing brings space back any more: `write/exhausted.rs`.
 
+use super::force::GAIN_PARTS;
 use super::{LiveBlock, Move, READY_BOUND, Run, Victim};
 use crate::examination::ExamineGoal;
 use crate::examine::Examined;
@@ -26,6 +27,9 @@ use windrow_io::Payload;
 use windrow_layout::batch::{DecodedBatch, Entry, PayloadInfo};
 use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_units::{FULL_BLOCK_UNITS, Lba, Order, PLACE_UNIT, Place, PlaceCodec, SegmentId};
+
+/// Debt with which victims count as fruitless.
+pub(super) const FRUITLESS_DEBT: u64 = FRUITLESS_VICTIMS as u64 * GAIN_PARTS;
 
 /// Which way what lives in a victim is found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,15 +100,19 @@ impl Victim {
 }
 
 impl Engine {
-    /// True if victims may only take space: the last ones left something behind, and space is short.
+    /// True if victims may only take space: some have left something behind, others have not made up for that, and space is short.
     pub(crate) fn is_fruitless(&self) -> bool {
-        self.cleaner.fruitless >= FRUITLESS_VICTIMS && !self.has_room_for_repairs()
+        // (If none is set aside any more, all may be read again.)
+        self.cleaner.debt >= FRUITLESS_DEBT && self.segments.aside_for_damage_count() > 0 && !self.has_room_for_repairs()
     }
 
     /// What could not be read may be had now.
     pub(crate) fn look_again_at_aside(&mut self) {
-        self.segments.look_again();
-        self.cleaner.fruitless = 0;
+        if self.segments.aside_for_damage_count() > 0 {
+            self.segments.look_again();
+            // Whoever moves segments to another layout looks again after it.
+            self.checkpoint.request();
+        }
     }
 
     /// Begins to examine the next batch whose ends are wrong.

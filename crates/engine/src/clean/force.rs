@@ -13,8 +13,8 @@ use windrow_units::{BLOCK_BYTES, Order, PLACE_UNIT, SegmentId};
 
 /// Checkpoints that are forced in vain for users. A segment takes two of them to come free; pages of a map that was set aside may take some more.
 const FORCED_IN_VAIN: u64 = 16;
-/// What a victim gains is reckoned in such parts of a segment, and one at least; so many parts should have given whole segments.
-const GAIN_PARTS: u64 = 32;
+/// What a victim gains is reckoned in such parts of a segment; so many should have given whole segments. (Each victim counts for one at least.)
+pub(super) const GAIN_PARTS: u64 = 32;
 const GAINED_IN_VAIN: u64 = 4 * GAIN_PARTS;
 
 /// Whether work for space still brings something: what is seen changes, or there are more free segments than there were since it did.
@@ -57,8 +57,11 @@ impl Engine {
 
     fn may_force_for_users(&mut self) -> bool {
         let reads = self.segments.dead_in_reads();
-        let seen = (self.seen_of_users(), self.counters.segments_cleaned, reads);
-        let may_rest = reads > 0 || self.segments.aside_for_damage_count() > 0;
+        let is_damaged = self.segments.aside_for_damage_count() > 0;
+        // (Beside damage victims may give less than a checkpoint takes: what counts is what is free.)
+        let cleaned = if is_damaged { 0 } else { self.counters.segments_cleaned };
+        let seen = (self.seen_of_users(), cleaned, reads);
+        let may_rest = reads > 0 || is_damaged;
         let rests = self.cleaner.rest.rests(seen, self.segments.free_count(), FORCED_IN_VAIN) && may_rest;
         if !rests {
             self.cleaner.rest.spend(1);
@@ -71,17 +74,16 @@ impl Engine {
         (self.admission.last_data().unwrap_or(self.orders.committed()), self.volumes.charge / segment, self.segments.aside_for_damage_count())
     }
 
-    /// True if victims have given nothing for a while, as what can not be read holds what there was to gain.
+    /// True if victims have given nothing for a while, as what can not be read holds what there was to gain. (Of those that are worth it by themselves more are taken all the same.)
     pub(super) fn gains_in_vain(&mut self) -> bool {
         let seen = self.seen_of_users();
         self.cleaner.gains.rests(seen, self.segments.free_count(), GAINED_IN_VAIN) && self.segments.aside_for_damage_count() > 0
     }
 
-    /// A segment is emptied for what it gains.
-    pub(super) fn note_gain(&mut self, segment: SegmentId) {
+    /// What emptying a segment gives, in parts of one.
+    pub(super) fn gain_parts(&self, segment: SegmentId) -> u64 {
         let (_, dead) = self.segments.live_and_dead_blocks(segment);
-        let whole = (self.segments.payload_bytes_max() / BLOCK_BYTES).max(1);
-        self.cleaner.gains.spend((dead * GAIN_PARTS / whole).max(1));
+        dead * GAIN_PARTS / (self.segments.payload_bytes_max() / BLOCK_BYTES).max(1)
     }
 }
 

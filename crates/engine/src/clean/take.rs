@@ -3,7 +3,7 @@
 use super::Victim;
 use super::damage::Pass;
 use crate::Engine;
-use crate::limits::{CHECKPOINT_RESERVE, MAX_VICTIMS, STREAM_USER};
+use crate::limits::{CHECKPOINT_RESERVE, LENT_SEGMENTS, MAX_VICTIMS, STREAM_USER};
 use crate::slab::Slab;
 use crate::write::pace::Gain;
 use windrow_units::{BLOCK_BYTES, SegmentId};
@@ -27,13 +27,13 @@ impl Engine {
             let clock = self.counters.log_bytes / BLOCK_BYTES;
             // Without need nothing is cleaned that gains little: it would only wear the members.
             let need = self.wants_room() || self.checkpoint.wants_segment() || self.removal_wants_room();
-            if self.gains_in_vain() && !self.checkpoint.wants_segment() {
+            if self.gains_in_vain() && self.segments.gain_little(clock) && !self.checkpoint.wants_segment() {
                 return;
             }
             let Some((segment, price)) = self.segments.take_victim(clock, need, self.policy.placement()) else { return };
             self.note_victim(segment, price);
             self.regret_victim(self.segments.garbage(segment));
-            self.note_gain(segment);
+            self.cleaner.gains.spend(self.gain_parts(segment).max(1));
             self.begin_victim(segment);
         }
     }
@@ -43,8 +43,8 @@ impl Engine {
     pub(super) fn outputs(&self) -> u32 {
         let beyond = self.segments.free_count().saturating_sub(self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE);
         if self.is_fruitless() {
-            // The next one may give something back, but a checkpoint must not pay for it, unless it waits for a segment itself.
-            return beyond.max(u32::from(self.checkpoint.wants_segment())).min(1);
+            // The next one may give something back, but a checkpoint must not pay for it, unless it waits for a segment itself; nor users who make room.
+            return beyond.saturating_sub(LENT_SEGMENTS).max(u32::from(self.checkpoint.wants_segment())).min(1);
         }
         beyond.clamp(1, MAX_VICTIMS as u32)
     }
@@ -67,6 +67,7 @@ impl Engine {
             lost_users: false,
             lost_index: false,
             gain,
+            gives: self.gain_parts(segment),
             needs: self.segments_for(segment),
         };
         self.cleaner.victims.insert(victim);

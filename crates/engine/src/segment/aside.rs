@@ -37,9 +37,6 @@ impl Segments {
 
     /// What could not be read may be had now: segments that were set aside for it are candidates for cleaning again.
     pub fn look_again(&mut self) {
-        if self.aside_for_damage_count() == 0 {
-            return;
-        }
         for id in (0..self.count()).map(SegmentId) {
             if self.get(id).state == SegmentState::Aside && !self.holds_pages(id) {
                 self.leave_aside(id);

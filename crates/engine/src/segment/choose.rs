@@ -26,6 +26,10 @@ pub(super) fn shortlists() -> [Shortlist; LISTS] {
     std::array::from_fn(|_| Shortlist::new(SHORTLIST_SEED))
 }
 
+fn gains_little(stats: &SegmentStats) -> bool {
+    u64::from(stats.live_units) * 8 > u64::from(stats.capacity_units) * 7
+}
+
 fn spot(segment: &Segment, id: u32, now: u32) -> Spot {
     let closed = matches!(segment.state, SegmentState::Sealed | SegmentState::Cleaning);
     Spot { segment: id, tag: segment.tag, age: if closed { now.wrapping_sub(segment.sealed_user).max(1) } else { 0 } }
@@ -64,6 +68,11 @@ impl Segments {
         self.table.iter_mut().for_each(|segment| segment.tag = 0);
     }
 
+    /// True if no candidate is worth its wear: none has more than an eighth of garbage, as far as the index knows.
+    pub fn gain_little(&self, clock: u64) -> bool {
+        self.victims.peek_best(clock).is_none_or(|(_, best)| gains_little(&best))
+    }
+
     /// The best victim, taken out of the candidates, with its price by the rule; without `need` only if it is at most 7/8 alive. The placement tells how fast
     /// the live blocks of a segment die, for the rule that asks for it, and which group of segments the victim is due from, if any; where that has none, the rule picks among all.
     ///
@@ -72,7 +81,6 @@ impl Segments {
     pub fn take_victim(&mut self, clock: u64, need: bool, placement: &AnyPlacement) -> Option<(SegmentId, f64)> {
         let (greedy, best) = self.victims.peek_best(clock)?;
         let (mut id, mut stats, mut price) = (greedy, best, best.utilisation());
-        let gains_little = |s: &SegmentStats| u64::from(s.live_units) * 8 > u64::from(s.capacity_units) * 7;
         if !need && index_policy(self.rule) == VictimPolicy::Greedy && gains_little(&best) {
             // It has the most garbage of all.
             return None;

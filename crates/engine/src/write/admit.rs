@@ -286,6 +286,9 @@ impl Engine {
                 return;
             }
             let mut room = self.room_units();
+            if self.refuses_edges(out) {
+                continue;
+            }
             if let Some(write) = self.admission.edges_ready.pop_front() {
                 if room < EDGE_UNITS || (write.begins_walk() && (self.ranges.barrier || self.ranges.is_full())) {
                     return self.admission.edges_ready.push_front(write);

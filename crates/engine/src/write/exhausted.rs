@@ -2,19 +2,20 @@
 //!
 //! What is admitted can always be sealed, and cleaning brings space back (invariant 7) as long as what lives can be moved. Segments with blocks that nobody can read take the
 //! space of what was moved out of them and give none back (`clean/damage.rs`). When there are enough of them in a nearly full pool, nothing brings space back any more: who waits for
-//! room would wait for ever, and trims, deletes and the end of the pool behind it. So from then on, until users have as many segments as they should have:
+//! room would wait for ever, and trims, deletes and the end of the pool behind it. So from then on, until users have as many segments as they should have, and there is one more:
 //!
 //! 1 *Data is refused*, what waits and what comes. A write that is admitted in parts ends in the same error; the parts that were admitted stay.
-//! 2 *Trims, writes of zeroes and changes of volumes* get segments of those that are kept for two checkpoints, one at a time, down to what one needs: users can make room. If there
-//!   are no more of these, they are refused, too: nobody waits for ever.
+//! 2 *Trims, writes of zeroes and changes of volumes* get the last segments above those that the next checkpoint may need and that a start counts on (two; fruitless victims leave these
+//!   alone): users can make room. If these are used up as well, they are refused, too: nobody waits for ever. The delete of a volume gets nearly the last one there is: what it gives back needs
+//!   no checkpoint, and whatever else was tried before, there is a way out.
 //!
 //! It is not said of a pool in which anything is under way that may free a segment: victims, moves, flushes, checkpoints, discards, walks over the map, dead segments that wait for any of
-//! these. Nor of one without damage: there it would be a fault of the engine, and hidden by this.
+//! these. Nor of one without damage: there it would be a fault of the engine, and hidden by this. That cleaning and checkpoints end where they bring nothing, `clean/force.rs` sees to.
 
 use super::Arrived;
 use super::edge::EdgeWrite;
 use super::room::{EDGE_UNITS, RECORD_UNITS};
-use crate::limits::{CLEANED_STREAMS, STREAM_USER};
+use crate::limits::{CHECKPOINT_RESERVE, CLEANED_STREAMS, LAST_SEGMENTS, STREAM_USER};
 use crate::{Engine, Notice, Outbox};
 use windrow_io::{Op, RequestError};
 
@@ -26,12 +27,14 @@ impl Engine {
 
     /// Users have what they should have, and there is more: data is admitted again.
     pub(super) fn note_room(&mut self) {
-        if self.segments.free_count() > self.floor(STREAM_USER) {
+        if self.admission.exhausted.is_some() && self.segments.free_count() > self.floor(STREAM_USER) {
             self.admission.exhausted = None;
+            // What could be read in damaged segments, and found no room elsewhere, has some now.
+            self.look_again_at_aside();
         }
     }
 
-    /// Refuses the first request that waits, if it brings data that nothing makes room for. True if it was.
+    /// Refuses the first request that waits, if it brings data and data is refused. True if it was.
     pub(super) fn refuses_next(&mut self, out: &mut Outbox) -> bool {
         let is_data = |arrived: &Arrived| matches!(arrived.request.op, Op::Write { .. });
         if self.admission.exhausted.is_none() || !self.admission.waiting.front().is_some_and(is_data) {
@@ -48,11 +51,16 @@ impl Engine {
         }
     }
 
+    /// The same of writes whose edges have been read.
+    pub(super) fn refuses_edges(&mut self, out: &mut Outbox) -> bool {
+        self.admission.exhausted.is_some() && self.refuse_edge_writes(EdgeWrite::is_data, out)
+    }
+
     /// Ends a standstill: refuses what waits with data, and gives the others a segment. True if somebody goes on for it.
     pub(crate) fn relieve_exhausted(&mut self, out: &mut Outbox) -> bool {
         let room = self.room_units();
         let users_wait = (!self.admission.waiting.is_empty() || self.admission.is_held_up()) && room < EDGE_UNITS + self.room_for_index_pages();
-        let volumes_wait = self.control.is_waiting() && room == 0;
+        let volumes_wait = self.control.volumes_wait() && room == 0;
         if !(users_wait || volumes_wait) || !self.nothing_comes_free() {
             return false;
         }
@@ -60,11 +68,11 @@ impl Engine {
             self.admission.exhausted = Some(self.orders.committed());
             out.notices.push(Notice::Exhausted { segments: self.segments.aside_for_damage_count() });
         }
-        if self.refuse_edge_writes(EdgeWrite::is_data, out) | self.refuses_next(out) {
-            return true;
-        }
-        let is_lent = self.lend_segment();
-        self.break_off_part(out) || is_lent || self.refuse_all(out)
+        // (All of it, whatever of it there is.)
+        let is_refused = self.refuses_edges(out) | self.refuses_next(out) | self.break_off_part(out);
+        let kept = self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE;
+        let last = volumes_wait && self.control.deletes_wait();
+        is_refused || self.lend_segment(if last { LAST_SEGMENTS.min(kept) } else { kept }) || self.refuse_all(out)
     }
 
     /// There is nothing left to lend: nobody waits for it. True if somebody did.
@@ -86,7 +94,7 @@ impl Engine {
             && self.users_are_written()
             && !self.flush.is_under_way()
             && self.checkpoint.is_idle()
-            && !self.checkpoint.is_requested()
+            && !(self.checkpoint.is_requested() && self.is_settled_after_start())
             && !self.ranges.has_walks()
     }
 
@@ -103,23 +111,23 @@ impl Engine {
         is_any
     }
 
-    /// Ends a write that was admitted in part. (There must be room to say so in the log.)
+    /// Ends a write that was admitted in part. The log must say that its last orders are not used: for that there is always a segment, as no other such write begins before there is room.
     fn break_off_part(&mut self, out: &mut Outbox) -> bool {
-        if self.room_units() < RECORD_UNITS {
+        if self.admission.part.is_none() || (self.room_units() < RECORD_UNITS && !self.lend_segment(0)) {
             return false;
         }
-        let part = self.admission.part.take();
-        let is_any = part.is_some();
-        if let Some(part) = part {
+        if self.room_units() >= RECORD_UNITS
+            && let Some(part) = self.admission.part.take()
+        {
             self.counters.refused_space += 1;
             self.break_off(part, RequestError::NoSpace, out);
         }
-        is_any
+        true
     }
 
-    /// Gives users one of the segments that are kept for checkpoints.
-    fn lend_segment(&mut self) -> bool {
-        if u64::from(self.segments.free_count()) <= self.segments_of_checkpoint() {
+    /// Gives users a segment that they would have to leave alone, if there are more than so many.
+    fn lend_segment(&mut self, least: u32) -> bool {
+        if self.segments.free_count() <= least {
             return false;
         }
         let Some(next) = self.segments.reserve() else { return false };

@@ -110,7 +110,6 @@ impl Engine {
             let room = self.survey(part.target.volume, first, &bytes, &mut scratch);
             self.admission.scratch = scratch;
             if let Err(error) = room {
-                self.drop_empty_pages(part.target.volume, first, blocks);
                 self.break_off(part, error, out);
                 return true;
             }
@@ -131,6 +130,12 @@ impl Engine {
 
     /// Ends a write of which nothing more is admitted.
     pub(super) fn break_off(&mut self, part: PartWrite, error: RequestError, out: &mut Outbox) {
+        let mut done = part.done;
+        for (first, data) in &part.pieces[part.piece..] {
+            let left = (data.len() / BLOCK_SIZE) as u64 - done;
+            self.drop_empty_pages(part.target.volume, Lba(first.0 + done), left);
+            done = 0;
+        }
         // Its remaining orders are never used: say so in the log, or P could not pass them.
         let count = part.last.0 - part.next.0 + 1;
         self.queue_record(Entry::Covered { first: part.next, count }, part.last);

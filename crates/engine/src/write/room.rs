@@ -13,7 +13,7 @@
 //! Room is counted in sixteenths of a block, so that table entries of records count too.
 
 use crate::Engine;
-use crate::limits::STREAM_USER;
+use crate::limits::{LAST_SEGMENTS, STREAM_USER};
 use crate::stream::Item;
 use windrow_layout::batch::BatchPlan;
 use windrow_units::{Shape, ZoneMap};
@@ -71,7 +71,8 @@ impl Engine {
     /// gone, and so are the segments that they were to go to.
     pub(crate) fn reserve_for_readmitted(&mut self) {
         self.ensure_next_segment();
-        while self.admission.unsealed_units > self.log_units() && self.segments.free_count() > self.floor(STREAM_USER) {
+        // (The delete of a volume may have got a segment far below the floor: `exhausted.rs`.)
+        while self.admission.unsealed_units > self.log_units() && self.segments.free_count() > LAST_SEGMENTS {
             let Some(next) = self.segments.reserve() else { return };
             self.stream_mut(STREAM_USER).reserved.push_back(next);
         }

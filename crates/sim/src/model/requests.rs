@@ -216,6 +216,10 @@ impl Model {
             }
             // A change may have happened or not: it stays open.
             RequestError::Io | RequestError::Stopped if self.lenient && request.asked.is_change() => return Ok(()),
+            RequestError::NoSpace if self.exhausted && request.asked.is_change() => {
+                self.refused += 1;
+                return Ok(());
+            }
             // The engine counts what clients ask for, and what they get they can count.
             RequestError::Io if self.lenient => self.served.read_bytes += request.asked.read_bytes(),
             RequestError::Stopped if self.lenient => {}
