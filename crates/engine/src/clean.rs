@@ -141,6 +141,8 @@ pub(crate) struct Victim {
     gain: Gain,
     /// What comes free with it, in parts of a segment.
     gives: u64,
+    /// What lived in it when it was begun.
+    weight: u32,
     /// Segments that its moves may need.
     needs: u32,
 }
@@ -182,8 +184,10 @@ pub(crate) struct Cleaner {
     ready_warm: usize,
     repairs: Repairs,
     moves_in_flight: u32,
-    /// What victims that left something behind have taken, and others have not given back since, in parts of a segment ([`force::GAIN_PARTS`]).
+    /// What victims that left something behind have taken, and others, or users who trim, have not given back since, in parts of a segment ([`force::GAIN_PARTS`]).
     debt: u64,
+    /// Segments that the data of users took when that was last looked at.
+    data_segments: u64,
     /// A batch of a victim is being examined: one at a time, for the memory that it takes.
     examining: bool,
     /// A victim was left with nothing under way and more to do: it goes on at once.
@@ -431,6 +435,9 @@ impl Engine {
             }
             return;
         };
+        if victim.pass == Pass::Trial {
+            return;
+        }
         let moves = run.blocks.into_iter().map(|block| {
             let payload = bytes.slice(block.piece.at as usize, block.piece.length as usize);
             (block.piece.checksum, Move { key: block.key, birth: block.birth, from: block.from, checksum: None, payload, stream: None })
@@ -447,7 +454,7 @@ impl Engine {
         if victim.reading(s.filled_rows) || victim.ready > 0 || victim.last.iter().zip(committed).any(|(last, committed)| *last > committed) {
             return;
         }
-        let (segment, missed, gain, gives) = (victim.segment, victim.missed, victim.gain, victim.gives);
+        let (segment, missed, gain, gives, moved) = (victim.segment, victim.missed, victim.gain, victim.gives, victim.weight.saturating_sub(s.weight()));
         // Pages of the index are written anew elsewhere.
         let is_index_alone = victim.lost_index && !victim.lost_users;
         let (is_left, is_checkpoint) = (s.live_units > 0, usize::from(s.stream) == STREAM_CHECKPOINT);
@@ -460,6 +467,7 @@ impl Engine {
             let codec = self.codec;
             self.rewrite_pages_where(|place| codec.segment(place) == segment);
         }
+        let takes = if is_checkpoint { 0 } else { self.in_parts(moved) };
         self.admission.pace.earn_rest(&gain);
         self.cleaner.victims.remove(at);
         self.restripe.victim_ended(segment, self.now_ns);
@@ -467,8 +475,9 @@ impl Engine {
         if is_left {
             // Checkpoint pages leave with the next two checkpoints; blocks that can not be had stay until they are overwritten.
             self.segments.set_aside(segment);
-            let takes = if is_checkpoint || is_index_alone { 0 } else { force::GAIN_PARTS };
-            self.cleaner.debt = (self.cleaner.debt + takes).min(2 * FRUITLESS_DEBT);
+            self.cleaner.debt = (self.cleaner.debt + if is_index_alone { 0 } else { takes }).min(2 * FRUITLESS_DEBT);
+            // There may be other victims, and nothing else may come.
+            self.cleaner.again = true;
         } else {
             self.cleaner.debt = self.cleaner.debt.saturating_sub(gives);
             self.segments.end_cleaning(segment, clock);

@@ -74,9 +74,7 @@ pub const MAX_VICTIMS: usize = 4;
 pub const CLEANER_RESERVE: u32 = 3;
 /// Segments beyond what a checkpoint may need, below which the cleaner empties one victim at a time.
 pub const CHECKPOINT_RESERVE: u32 = 2;
-/// Segments that are left beyond these where victims were fruitless: so many may be lent to users who make room (`write/exhausted.rs`).
-pub const LENT_SEGMENTS: u32 = 2;
-/// And so many that not even the delete of a volume gets then: one for what a victim needs, one for a checkpoint that has next to nothing to write.
+/// Segments that not even the delete of a volume gets where damage has brought the pool to a standstill (`write/exhausted.rs`): one for what a victim needs, one for a checkpoint that has next to nothing to write.
 pub const LAST_SEGMENTS: u32 = 2;
 /// Victims that are emptied at the same time only to be striped anew.
 pub const RESTRIPE_VICTIMS: u32 = 2;

@@ -19,7 +19,7 @@ mod occupancy;
 
 pub(crate) use layers::largest_group;
 
-use crate::limits::{DISCARDING_MAX, STREAMS};
+use crate::limits::{DISCARDING_MAX, STREAM_CHECKPOINT, STREAMS};
 use crate::weight::{PACKED_EXTRA_UNITS, packed};
 use choose::index_policy;
 use windrow_policy::select::{Rule, Shortlist};
@@ -101,6 +101,8 @@ pub struct Segment {
     pub moved_by: Seq,
     /// Members, as a bit mask, that are being rebuilt and on which it is not whole (docs/members.md).
     pub stale: u64,
+    /// Something in it has died since it was set aside.
+    pub touched: bool,
     /// Changed since its record was last written to a checkpoint.
     pub dirty: bool,
     /// Bit r is set if a batch starts at row r.
@@ -180,6 +182,8 @@ pub struct Segments {
     aside: u32,
     /// Those of them that hold checkpoint pages: the next checkpoints empty them.
     aside_pages: u32,
+    /// Those in which something has died since.
+    touched: Vec<SegmentId>,
     discarding: u32,
     /// Under which horizon no dead segment could be freed; `None` if there are new ones or a read has ended since.
     nothing_under: Option<ReuseHorizon>,
@@ -217,6 +221,7 @@ impl Segments {
             oldest_checkpoint: 0,
             aside: 0,
             aside_pages: 0,
+            touched: Vec::new(),
             discarding: 0,
             nothing_under: None,
             victims: VictimIndex::new(0, 1, index_policy(rule)),
@@ -424,6 +429,10 @@ impl Segments {
             SegmentState::Aside if segment.live_units == 0 => {
                 self.leave_aside(id);
                 self.push_dead(id);
+            }
+            SegmentState::Aside if !segment.touched && usize::from(segment.stream) != STREAM_CHECKPOINT => {
+                segment.touched = true;
+                self.touched.push(id);
             }
             SegmentState::Sealed if segment.live_units == 0 => {
                 self.victims.remove(id.0);

@@ -111,7 +111,32 @@ fn an_exhausted_pool_refuses_data_and_lets_users_make_room() {
             matches!(put(&mut machine, volume, 1, 5), Some(Ok(_)))
         });
         assert!(tried.is_some_and(|tried| (tried as u64) < MANY.count), "there is no room: {}", machine.engine.describe());
+        // When all of them are gone, all is well.
+        for lba in lbas.iter().filter(|lba| MANY.has(**lba)) {
+            assert!(matches!(trim(&mut machine, volume, *lba, fua), Some(Ok(_))), "{}", machine.engine.describe());
+        }
         for lba in (0..usable).filter(|lba| !lbas.contains(lba)) {
+            assert!(matches!(put(&mut machine, volume, lba, lba), Some(Ok(_))), "block {lba}: {}", machine.engine.describe());
+        }
+        end(&mut machine);
+    }
+}
+
+/// Trims of whole blocks beside those that can not be read, everywhere a part of a segment: no segment dies by it, so cleaning has to bring the room.
+#[test]
+fn trims_of_a_part_of_each_segment_make_room() {
+    for restarts in [false, true] {
+        let (mut machine, volume, usable) = damaged();
+        assert_eq!(overwrite(&mut machine, volume, usable, MANY, 6), Some(RequestError::NoSpace));
+        if restarts {
+            machine = machine.crash();
+        }
+        for lba in (1..usable - 60).step_by(60) {
+            let answer = answer(&mut machine, volume, Op::Trim { offset: lba * 4096, length: 20 * 4096, fua: false });
+            assert!(matches!(answer, Some(Ok(_))), "block {lba}: {answer:?} {}", machine.engine.describe());
+        }
+        machine::pass(&mut machine, 100);
+        for lba in (50..usable).step_by(60).filter(|lba| !MANY.has(*lba)) {
             assert!(matches!(put(&mut machine, volume, lba, lba), Some(Ok(_))), "block {lba}: {}", machine.engine.describe());
         }
         end(&mut machine);

@@ -9,9 +9,12 @@
 //! 3 *Map*: all pages of the map are searched for what lives in the segment, and each of these blocks is read by itself, as users read it. What
 //!   can not be had now is lost, and is told by volume and block. (The birth of a block is not known then, see `clean/repair.rs`.)
 //!
+//! Before the first of these, where segments are set aside already and space is short, a *trial*: all that lives in the victim is read as on the first way, and nothing is moved. If something can not be had,
+//! the victim is set aside as it is: it costs no space. (Elsewhere what is moved out of it may take a segment, and it gives none back.)
+//!
 //! So a victim ends: it is dead, or what is left can be read by nobody. Then it is set aside, and not cleaned again before a start, or before a member is whole again or a scrub
-//! could read everything. Such victims take space and give none back. After some of them victims are begun one at a time while space is short ([`Engine::is_fruitless`]), and none that might
-//! take what a checkpoint needs. Where nothing brings space back any more: `write/exhausted.rs`.
+//! could read everything, or when something in it has died and nothing else is left to gain. Such victims take space and give none back, which counts as a debt that others pay by what they give. While it is large and space is
+//! short ([`Engine::is_fruitless`]), victims are begun one at a time, and none that might take what a checkpoint needs.
 
 use super::force::GAIN_PARTS;
 use super::{LiveBlock, Move, READY_BOUND, Run, Victim};
@@ -34,6 +37,8 @@ pub(super) const FRUITLESS_DEBT: u64 = FRUITLESS_VICTIMS as u64 * GAIN_PARTS;
 /// Which way what lives in a victim is found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Pass {
+    /// All that lives in it is read, and nothing is moved.
+    Trial,
     Ends,
     Whole,
     /// `page`: where the search in the map goes on; `None`: it is over.
@@ -87,11 +92,13 @@ impl Victim {
     /// Something still lives in it. False if there is no further way to it.
     pub(super) fn goes_another_way(&mut self) -> bool {
         let next = match self.pass {
+            Pass::Trial if self.missed => return false,
+            Pass::Trial => Pass::Ends,
             Pass::Ends if !self.missed => Pass::Whole,
             Pass::Ends | Pass::Whole => Pass::Map { page: Some(0) },
             Pass::Map { .. } => return false,
         };
-        if next == Pass::Whole {
+        if matches!(next, Pass::Ends | Pass::Whole) {
             self.next_row = 0;
         }
         (self.pass, self.missed) = (next, false);
@@ -137,7 +144,9 @@ impl Engine {
         let missed = match found {
             None => true,
             Some(found) => {
-                self.move_examined(at, row, &found);
+                if !self.cleaner.victims.get_mut(at).is_some_and(|victim| victim.pass == Pass::Trial) {
+                    self.move_examined(at, row, &found);
+                }
                 !found.lost.is_empty()
             }
         };

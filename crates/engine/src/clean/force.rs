@@ -9,13 +9,14 @@
 //! 3 *Checkpoints for a removal*: it is refused, or waits for users.
 
 use crate::Engine;
-use windrow_units::{BLOCK_BYTES, Order, PLACE_UNIT, SegmentId};
+use windrow_units::{Order, PLACE_UNIT, SegmentId};
 
 /// Checkpoints that are forced in vain for users. A segment takes two of them to come free; pages of a map that was set aside may take some more.
 const FORCED_IN_VAIN: u64 = 16;
 /// What a victim gains is reckoned in such parts of a segment; so many should have given whole segments. (Each victim counts for one at least.)
 pub(super) const GAIN_PARTS: u64 = 32;
-const GAINED_IN_VAIN: u64 = 4 * GAIN_PARTS;
+/// Segments that victims should have given.
+const GAINED_IN_VAIN: u64 = 4;
 
 /// Whether work for space still brings something: what is seen changes, or there are more free segments than there were since it did.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,8 +41,8 @@ impl<S: PartialEq> Rest<S> {
     }
 }
 
-/// What users do: the last order (while data is refused the last one before that), the space that their data takes, in segments, and the segments that are set aside for what can not be read.
-pub(super) type Users = (Order, u64, u32);
+/// What users do: the last order (while data is refused the last one before that), the space that their data takes, in segments, the segments that are set aside for what can not be read, and those of older layouts.
+pub(super) type Users = (Order, u64, u32, u32);
 /// And what cleaning does, and the dead segments that wait for reads.
 pub(super) type Seen = (Users, u64, usize);
 
@@ -70,20 +71,42 @@ impl Engine {
     }
 
     fn seen_of_users(&self) -> Users {
-        let segment = self.segments.payload_bytes_max().max(1) / PLACE_UNIT as u64;
-        (self.admission.last_data().unwrap_or(self.orders.committed()), self.volumes.charge / segment, self.segments.aside_for_damage_count())
+        let last = self.admission.last_data().unwrap_or(self.orders.committed());
+        (last, self.data_segments(), self.segments.aside_for_damage_count(), self.segments.older_count())
+    }
+
+    /// Segments that the data of users takes.
+    fn data_segments(&self) -> u64 {
+        self.volumes.charge / self.whole_units()
+    }
+
+    /// Users who trim pay for what victims have taken in vain.
+    pub(super) fn forgive_debt(&mut self) {
+        let now = self.data_segments();
+        let paid = std::mem::replace(&mut self.cleaner.data_segments, now).saturating_sub(now);
+        self.cleaner.debt = self.cleaner.debt.saturating_sub(paid * GAIN_PARTS);
+    }
+
+    fn whole_units(&self) -> u64 {
+        (self.segments.payload_bytes_max() / PLACE_UNIT as u64).max(1)
+    }
+
+    /// So many units in parts of a segment.
+    pub(super) fn in_parts(&self, units: u32) -> u64 {
+        u64::from(units) * GAIN_PARTS / self.whole_units()
     }
 
     /// True if victims have given nothing for a while, as what can not be read holds what there was to gain. (Of those that are worth it by themselves more are taken all the same.)
     pub(super) fn gains_in_vain(&mut self) -> bool {
         let seen = self.seen_of_users();
-        self.cleaner.gains.rests(seen, self.segments.free_count(), GAINED_IN_VAIN) && self.segments.aside_for_damage_count() > 0
+        // (A checkpoint that is under way has taken as much as it may, and gives it back.)
+        let in_vain = (GAINED_IN_VAIN + u64::from(self.checkpoint.reserve_segments())) * GAIN_PARTS;
+        self.cleaner.gains.rests(seen, self.segments.free_count(), in_vain) && self.segments.aside_for_damage_count() > 0
     }
 
     /// What emptying a segment gives, in parts of one.
     pub(super) fn gain_parts(&self, segment: SegmentId) -> u64 {
-        let (_, dead) = self.segments.live_and_dead_blocks(segment);
-        dead * GAIN_PARTS / (self.segments.payload_bytes_max() / BLOCK_BYTES).max(1)
+        self.segments.garbage(segment) / PLACE_UNIT as u64 * GAIN_PARTS / self.whole_units()
     }
 }
 

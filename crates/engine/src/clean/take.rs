@@ -3,7 +3,7 @@
 use super::Victim;
 use super::damage::Pass;
 use crate::Engine;
-use crate::limits::{CHECKPOINT_RESERVE, LENT_SEGMENTS, MAX_VICTIMS, STREAM_USER};
+use crate::limits::{CHECKPOINT_RESERVE, MAX_VICTIMS, STREAM_CHECKPOINT, STREAM_USER};
 use crate::slab::Slab;
 use crate::write::pace::Gain;
 use windrow_units::{BLOCK_BYTES, SegmentId};
@@ -27,10 +27,16 @@ impl Engine {
             let clock = self.counters.log_bytes / BLOCK_BYTES;
             // Without need nothing is cleaned that gains little: it would only wear the members.
             let need = self.wants_room() || self.checkpoint.wants_segment() || self.removal_wants_room();
-            if self.gains_in_vain() && self.segments.gain_little(clock) && !self.checkpoint.wants_segment() {
+            let is_in_vain = self.gains_in_vain() && self.segments.gain_little(clock) && !self.checkpoint.wants_segment();
+            if is_in_vain && !self.segments.look_again_at_touched() {
                 return;
             }
-            let Some((segment, price)) = self.segments.take_victim(clock, need, self.policy.placement()) else { return };
+            let Some((segment, price)) = self.segments.take_victim(clock, need, self.policy.placement()) else {
+                if need && self.segments.look_again_at_touched() {
+                    continue;
+                }
+                return;
+            };
             self.note_victim(segment, price);
             self.regret_victim(self.segments.garbage(segment));
             self.cleaner.gains.spend(self.gain_parts(segment).max(1));
@@ -40,11 +46,13 @@ impl Engine {
 
     /// Segments that the moves of victims may need at the same time. Each victim may need one of its own before any of them comes free; below what a
     /// checkpoint may need one is begun at a time.
-    pub(super) fn outputs(&self) -> u32 {
-        let beyond = self.segments.free_count().saturating_sub(self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE);
+    pub(super) fn outputs(&mut self) -> u32 {
+        self.forgive_debt();
+        let free = self.segments.free_count();
+        let beyond = free.saturating_sub(self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE);
         if self.is_fruitless() {
-            // The next one may give something back, but a checkpoint must not pay for it, unless it waits for a segment itself; nor users who make room.
-            return beyond.saturating_sub(LENT_SEGMENTS).max(u32::from(self.checkpoint.wants_segment())).min(1);
+            // The next one may give something back, but a checkpoint must not pay for it, unless it waits for a segment itself.
+            return beyond.max(u32::from(self.checkpoint.wants_segment() && free > 0)).min(1);
         }
         beyond.clamp(1, MAX_VICTIMS as u32)
     }
@@ -62,14 +70,21 @@ impl Engine {
             ready: 0,
             repacking: 0,
             last: Default::default(),
-            pass: Pass::Ends,
+            pass: if self.is_to_be_tried(segment) { Pass::Trial } else { Pass::Ends },
             missed: false,
             lost_users: false,
             lost_index: false,
             gain,
             gives: self.gain_parts(segment),
+            weight: self.segments.get(segment).weight(),
             needs: self.segments_for(segment),
         };
         self.cleaner.victims.insert(victim);
+    }
+
+    /// Where there is damage and space is short, a victim is read before anything of it is moved (`clean/damage.rs`).
+    fn is_to_be_tried(&self, segment: SegmentId) -> bool {
+        let has_moves = usize::from(self.segments.get(segment).stream) != STREAM_CHECKPOINT;
+        has_moves && self.segments.aside_for_damage_count() > 0 && !self.has_room_for_repairs()
     }
 }

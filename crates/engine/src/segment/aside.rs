@@ -9,7 +9,8 @@ use windrow_units::SegmentId;
 impl Segments {
     /// Cleaning of a victim has ended with blocks left that it does not move.
     pub fn set_aside(&mut self, id: SegmentId) {
-        self.table[id.index()].state = SegmentState::Aside;
+        let segment = &mut self.table[id.index()];
+        (segment.state, segment.touched) = (SegmentState::Aside, false);
         self.aside += 1;
         self.aside_pages += u32::from(self.holds_pages(id));
     }
@@ -37,11 +38,24 @@ impl Segments {
 
     /// What could not be read may be had now: segments that were set aside for it are candidates for cleaning again.
     pub fn look_again(&mut self) {
-        for id in (0..self.count()).map(SegmentId) {
+        self.look_again_at((0..self.count()).map(SegmentId));
+    }
+
+    /// The same of those in which something has died since: it may have been just that. False if there is none.
+    pub fn look_again_at_touched(&mut self) -> bool {
+        let touched = std::mem::take(&mut self.touched);
+        self.look_again_at(touched.into_iter())
+    }
+
+    fn look_again_at(&mut self, ids: impl Iterator<Item = SegmentId>) -> bool {
+        let mut is_any = false;
+        for id in ids {
             if self.get(id).state == SegmentState::Aside && !self.holds_pages(id) {
                 self.leave_aside(id);
                 self.make_candidate(id);
+                is_any = true;
             }
         }
+        is_any
     }
 }

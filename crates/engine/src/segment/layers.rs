@@ -132,6 +132,7 @@ fn fresh(rows: u32, state: SegmentState) -> Segment {
         superseded_by: Order(0),
         moved_by: Seq(0),
         stale: 0,
+        touched: false,
         dirty: false,
         starts: vec![0; rows.div_ceil(64) as usize].into_boxed_slice(),
     }

@@ -5,8 +5,7 @@
 //! room would wait for ever, and trims, deletes and the end of the pool behind it. So from then on, until users have as many segments as they should have, and there is one more:
 //!
 //! 1 *Data is refused*, what waits and what comes. A write that is admitted in parts ends in the same error; the parts that were admitted stay.
-//! 2 *Trims, writes of zeroes and changes of volumes* get the last segments above those that the next checkpoint may need and that a start counts on (two; fruitless victims leave these
-//!   alone): users can make room. If these are used up as well, they are refused, too: nobody waits for ever. The delete of a volume gets nearly the last one there is: what it gives back needs
+//! 2 *Trims, writes of zeroes and changes of volumes* get the last segments above those that the next checkpoint may need : users can make room. If these are used up as well, they are refused, too: nobody waits for ever. The delete of a volume gets nearly the last one there is: what it gives back needs
 //!   no checkpoint, and whatever else was tried before, there is a way out.
 //!
 //! It is not said of a pool in which anything is under way that may free a segment: victims, moves, flushes, checkpoints, discards, walks over the map, dead segments that wait for any of
@@ -15,7 +14,7 @@
 use super::Arrived;
 use super::edge::EdgeWrite;
 use super::room::{EDGE_UNITS, RECORD_UNITS};
-use crate::limits::{CHECKPOINT_RESERVE, CLEANED_STREAMS, LAST_SEGMENTS, STREAM_USER};
+use crate::limits::{CLEANED_STREAMS, LAST_SEGMENTS, STREAM_USER};
 use crate::{Engine, Notice, Outbox};
 use windrow_io::{Op, RequestError};
 
@@ -29,8 +28,6 @@ impl Engine {
     pub(super) fn note_room(&mut self) {
         if self.admission.exhausted.is_some() && self.segments.free_count() > self.floor(STREAM_USER) {
             self.admission.exhausted = None;
-            // What could be read in damaged segments, and found no room elsewhere, has some now.
-            self.look_again_at_aside();
         }
     }
 
@@ -70,9 +67,9 @@ impl Engine {
         }
         // (All of it, whatever of it there is.)
         let is_refused = self.refuses_edges(out) | self.refuses_next(out) | self.break_off_part(out);
-        let kept = self.checkpoint.reserve_segments() + CHECKPOINT_RESERVE;
-        let last = volumes_wait && self.control.deletes_wait();
-        is_refused || self.lend_segment(if last { LAST_SEGMENTS.min(kept) } else { kept }) || self.refuse_all(out)
+        // (A checkpoint leaves one for what a victim may need.)
+        let kept = if volumes_wait && self.control.deletes_wait() { LAST_SEGMENTS } else { self.checkpoint.reserve_segments() + 1 };
+        is_refused || self.lend_segment(kept) || self.refuse_all(out)
     }
 
     /// There is nothing left to lend: nobody waits for it. True if somebody did.
@@ -90,6 +87,8 @@ impl Engine {
             && self.segments.free_count() <= self.floor(STREAM_USER)
             && self.segments.coming_count() == 0
             && self.cleaner.is_idle()
+            && !self.cleaning_goes_on()
+            && self.admission.placing.is_empty()
             && CLEANED_STREAMS.iter().all(|id| self.stream(*id).open.is_empty() && self.stream(*id).in_flight.is_empty())
             && self.users_are_written()
             && !self.flush.is_under_way()
@@ -127,13 +126,6 @@ impl Engine {
 
     /// Gives users a segment that they would have to leave alone, if there are more than so many.
     fn lend_segment(&mut self, least: u32) -> bool {
-        if self.segments.free_count() <= least {
-            return false;
-        }
-        let Some(next) = self.segments.reserve() else { return false };
-        let stream = self.stream_mut(STREAM_USER);
-        stream.reserved.push_back(next);
-        stream.position.next_segment = stream.reserved[0];
-        true
+        self.segments.free_count() > least && self.take_ahead()
     }
 }

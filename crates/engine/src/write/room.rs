@@ -60,11 +60,19 @@ impl Engine {
     pub(crate) fn ensure_next_segment(&mut self) {
         let wanted = self.segments_wanted() as usize;
         while self.stream(STREAM_USER).reserved.len() < wanted && self.segments.free_count() > self.floor(STREAM_USER) {
-            let Some(next) = self.segments.reserve() else { return };
-            let stream = self.stream_mut(STREAM_USER);
-            stream.reserved.push_back(next);
-            stream.position.next_segment = stream.reserved[0];
+            if !self.take_ahead() {
+                return;
+            }
         }
+    }
+
+    /// Takes a free segment for the user stream in advance, whatever its floor. False if there is none.
+    pub(super) fn take_ahead(&mut self) -> bool {
+        let Some(next) = self.segments.reserve() else { return false };
+        let stream = self.stream_mut(STREAM_USER);
+        stream.reserved.push_back(next);
+        stream.position.next_segment = stream.reserved[0];
+        true
     }
 
     /// What a start readmits from the journal has its place already, and may be more than what is taken in advance in use: batches that were not durable are
@@ -72,10 +80,7 @@ impl Engine {
     pub(crate) fn reserve_for_readmitted(&mut self) {
         self.ensure_next_segment();
         // (The delete of a volume may have got a segment far below the floor: `exhausted.rs`.)
-        while self.admission.unsealed_units > self.log_units() && self.segments.free_count() > LAST_SEGMENTS {
-            let Some(next) = self.segments.reserve() else { return };
-            self.stream_mut(STREAM_USER).reserved.push_back(next);
-        }
+        while self.admission.unsealed_units > self.log_units() && self.segments.free_count() > LAST_SEGMENTS && self.take_ahead() {}
     }
 
     /// Units that may be admitted now.
