@@ -435,7 +435,7 @@ impl Engine {
             }
             return;
         };
-        if victim.pass == Pass::Trial {
+        if victim.is_tried() {
             return;
         }
         let moves = run.blocks.into_iter().map(|block| {
@@ -455,6 +455,7 @@ impl Engine {
             return;
         }
         let (segment, missed, gain, gives, moved) = (victim.segment, victim.missed, victim.gain, victim.gives, victim.weight.saturating_sub(s.weight()));
+        let tried = victim.is_tried();
         // Pages of the index are written anew elsewhere.
         let is_index_alone = victim.lost_index && !victim.lost_users;
         let (is_left, is_checkpoint) = (s.live_units > 0, usize::from(s.stream) == STREAM_CHECKPOINT);
@@ -474,7 +475,7 @@ impl Engine {
         let clock = self.counters.log_bytes / BLOCK_BYTES;
         if is_left {
             // Checkpoint pages leave with the next two checkpoints; blocks that can not be had stay until they are overwritten.
-            self.segments.set_aside(segment);
+            self.segments.set_aside(segment, tried);
             self.cleaner.debt = (self.cleaner.debt + if is_index_alone { 0 } else { takes }).min(2 * FRUITLESS_DEBT);
             // There may be other victims, and nothing else may come.
             self.cleaner.again = true;

@@ -112,6 +112,13 @@ impl Restripe {
     }
 }
 
+impl Restripe {
+    /// There may be something to be emptied where there was nothing before.
+    pub(crate) fn look_again(&mut self) {
+        self.looked = None;
+    }
+}
+
 impl Engine {
     /// After a start: `map_bytes_wanted` is what maps may use if the pool is large enough.
     pub(crate) fn settle_restripe(&mut self, map_bytes_wanted: u64) {

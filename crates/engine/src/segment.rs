@@ -184,6 +184,8 @@ pub struct Segments {
     aside_pages: u32,
     /// Those in which something has died since.
     touched: Vec<SegmentId>,
+    /// Those that were set aside after a trial (`clean/damage.rs`).
+    tried: Vec<SegmentId>,
     discarding: u32,
     /// Under which horizon no dead segment could be freed; `None` if there are new ones or a read has ended since.
     nothing_under: Option<ReuseHorizon>,
@@ -222,6 +224,7 @@ impl Segments {
             aside: 0,
             aside_pages: 0,
             touched: Vec::new(),
+            tried: Vec::new(),
             discarding: 0,
             nothing_under: None,
             victims: VictimIndex::new(0, 1, index_policy(rule)),

@@ -79,6 +79,11 @@ impl Victim {
         matches!(self.pass, Pass::Map { page: Some(_) })
     }
 
+    /// True if it is only read.
+    pub(super) fn is_tried(&self) -> bool {
+        self.pass == Pass::Trial
+    }
+
     /// True if there is no further way to what can not be had on this one.
     pub(super) fn is_last_pass(&self) -> bool {
         matches!(self.pass, Pass::Map { .. })
@@ -117,8 +122,8 @@ impl Engine {
     pub(crate) fn look_again_at_aside(&mut self) {
         if self.segments.aside_for_damage_count() > 0 {
             self.segments.look_again();
-            // Whoever moves segments to another layout looks again after it.
-            self.checkpoint.request();
+            self.restripe.look_again();
+            self.cleaner.again = true;
         }
     }
 

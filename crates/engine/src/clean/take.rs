@@ -20,6 +20,10 @@ impl Engine {
 
     /// Picks victims while too little is free or coming free.
     pub(super) fn take_victims(&mut self) {
+        if self.is_clean_enough() && self.has_room_for_repairs() && self.segments.release_tried() {
+            self.restripe.look_again();
+            self.cleaner.again = true;
+        }
         loop {
             if self.is_clean_enough() || self.cleaner.segments_needed() >= self.outputs() {
                 return;

@@ -7,8 +7,11 @@ use crate::limits::STREAM_CHECKPOINT;
 use windrow_units::SegmentId;
 
 impl Segments {
-    /// Cleaning of a victim has ended with blocks left that it does not move.
-    pub fn set_aside(&mut self, id: SegmentId) {
+    /// Cleaning of a victim has ended with blocks left that it does not move; after a trial it has moved none.
+    pub fn set_aside(&mut self, id: SegmentId, tried: bool) {
+        if tried {
+            self.tried.push(id);
+        }
         let segment = &mut self.table[id.index()];
         (segment.state, segment.touched) = (SegmentState::Aside, false);
         self.aside += 1;
@@ -45,6 +48,12 @@ impl Segments {
     pub fn look_again_at_touched(&mut self) -> bool {
         let touched = std::mem::take(&mut self.touched);
         self.look_again_at(touched.into_iter())
+    }
+
+    /// The same of those that were only tried: there is room for what can be had. False if there is none.
+    pub fn release_tried(&mut self) -> bool {
+        let tried = std::mem::take(&mut self.tried);
+        self.look_again_at(tried.into_iter())
     }
 
     fn look_again_at(&mut self, ids: impl Iterator<Item = SegmentId>) -> bool {

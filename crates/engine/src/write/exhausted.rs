@@ -5,7 +5,7 @@
 //! room would wait for ever, and trims, deletes and the end of the pool behind it. So from then on, until users have as many segments as they should have, and there is one more:
 //!
 //! 1 *Data is refused*, what waits and what comes. A write that is admitted in parts ends in the same error; the parts that were admitted stay.
-//! 2 *Trims, writes of zeroes and changes of volumes* get the last segments above those that the next checkpoint may need : users can make room. If these are used up as well, they are refused, too: nobody waits for ever. The delete of a volume gets nearly the last one there is: what it gives back needs
+//! 2 *Trims, writes of zeroes and changes of volumes* get the last segments above those that the next checkpoint may need: users can make room. If these are used up as well, they are refused, too: nobody waits for ever. The delete of a volume gets nearly the last one there is: what it gives back needs
 //!   no checkpoint, and whatever else was tried before, there is a way out.
 //!
 //! It is not said of a pool in which anything is under way that may free a segment: victims, moves, flushes, checkpoints, discards, walks over the map, dead segments that wait for any of
