@@ -149,7 +149,7 @@ impl Engine {
         let missed = match found {
             None => true,
             Some(found) => {
-                if !self.cleaner.victims.get_mut(at).is_some_and(|victim| victim.pass == Pass::Trial) {
+                if !self.cleaner.victims.get(at).is_some_and(Victim::is_tried) {
                     self.move_examined(at, row, &found);
                 }
                 !found.lost.is_empty()
