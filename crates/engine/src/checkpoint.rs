@@ -345,6 +345,7 @@ impl Engine {
 
     /// Appends pages of the present stage; goes to the next stage when all of this one are committed.
     fn copy_pages(&mut self, out: &mut Outbox) {
+        let waited = self.checkpoint.wants_segment;
         loop {
             let Some(building) = self.checkpoint.building.as_ref() else { return };
             let Some(work) = building.work.front().copied() else {
@@ -360,7 +361,7 @@ impl Engine {
             };
             self.checkpoint.wants_segment = false;
             if !self.make_room(STREAM_CHECKPOINT, 32, FULL_BLOCK_UNITS, out) {
-                return self.note_starved();
+                return self.note_starved(waited);
             }
             if let Some(building) = self.checkpoint.building.as_mut() {
                 building.work.pop_front();
@@ -377,7 +378,7 @@ impl Engine {
         self.checkpoint.wants_segment = false;
         if !self.stream(STREAM_CHECKPOINT).open.is_empty() {
             self.seal(STREAM_CHECKPOINT, out);
-            return self.note_starved();
+            return self.note_starved(waited);
         }
         if self.checkpoint.building.as_ref().is_some_and(|b| b.outstanding == 0) {
             self.next_stage();
@@ -385,9 +386,14 @@ impl Engine {
     }
 
     /// Notes whether the pages that were not sealed wait for a segment: then cleaning must give one.
-    fn note_starved(&mut self) {
+    fn note_starved(&mut self, waited: bool) {
         let stream = self.stream(STREAM_CHECKPOINT);
-        self.checkpoint.wants_segment = !stream.open.is_empty() && stream.in_flight.is_empty();
+        let waits = !stream.open.is_empty() && stream.in_flight.is_empty();
+        self.checkpoint.wants_segment = waits;
+        if waits && !waited {
+            // Cleaning has had its turn, and nothing else may come.
+            self.cleaning_has_more();
+        }
     }
 
     fn next_stage(&mut self) {

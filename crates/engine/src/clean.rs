@@ -4,7 +4,7 @@
 //! the table says which blocks it holds, the map says which are live. (What if the ends are wrong: `clean/damage.rs`.) 3 Live blocks are read in runs (singly where a run can not be had), verified, and appended
 //! as moves that keep their birth and name their old place. 4 When its last move has committed, the victim is dead; it becomes
 //! free by the reuse rule. Checkpoint pages are not moved: they are marked changed, so that the next checkpoint writes them
-//! elsewhere. 5 If space is short, whatever keeps dead segments from being free is hurried: a flush, a checkpoint.
+//! elsewhere. 5 If space is short, whatever keeps dead segments from being free is hurried: a flush, a checkpoint (`clean/free.rs`).
 //!
 //! Segments that the oldest checkpoint kept may still replay are no victims: they would be emptied now and free only two
 //! checkpoints later. So every victim pays back the segment that its moves may need after one flush, and a checkpoint is forced
@@ -16,6 +16,7 @@
 
 mod damage;
 pub(crate) mod force;
+mod free;
 mod moves;
 mod repack;
 mod repair;
@@ -24,14 +25,11 @@ mod take;
 mod tests;
 
 use crate::fetch::{FetchGoal, FetchSpec};
-use crate::limits::{CLEANED_STREAMS, STREAM_CHECKPOINT, STREAM_USER, VICTIM_BATCHES_AHEAD};
-use crate::member::Purpose;
+use crate::limits::{CLEANED_STREAMS, STREAM_CHECKPOINT, VICTIM_BATCHES_AHEAD};
 use crate::pending::BlockKey;
 use crate::piece::Piece;
 use crate::recover::place_in;
-use crate::segment::ReuseHorizon;
 use crate::slab::Slab;
-use crate::write::EDGE_UNITS;
 use crate::write::pace::Gain;
 use crate::{Engine, Outbox};
 pub(crate) use damage::MappedBlock;
@@ -40,7 +38,7 @@ pub(crate) use repack::RepackWork;
 pub(crate) use repair::RepairFor;
 use repair::Repairs;
 use std::collections::VecDeque;
-use windrow_io::{MemberOp, Payload};
+use windrow_io::Payload;
 use windrow_layout::batch::{DecodedBatch, Entry, HeaderFrame, PayloadInfo, decode_batch, decode_header};
 use windrow_layout::checkpoint::OBJECT_MAP;
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, FULL_BLOCK_UNITS, Order, Place, PoolUuid, SegmentId, Seq, Shape, VolumeId};
@@ -190,7 +188,7 @@ pub(crate) struct Cleaner {
     data_segments: u64,
     /// A batch of a victim is being examined: one at a time, for the memory that it takes.
     examining: bool,
-    /// A victim was left with nothing under way and more to do: it goes on at once.
+    /// There is more to do, and nothing may be under way that would make it go on: it does at once.
     again: bool,
     rest: force::Rest<force::Seen>,
     gains: force::Rest<force::Users>,
@@ -279,8 +277,8 @@ impl Engine {
             if victim.next_row >= s.filled_rows || busy >= VICTIM_BATCHES_AHEAD || waiting >= READY_BOUND {
                 return;
             }
-            if s.live_units == 0 {
-                // Everything died meanwhile: nothing to read.
+            if s.live_units == 0 || (victim.is_tried() && victim.missed) {
+                // Everything died meanwhile, or it is known what was to be known: nothing to read.
                 victim.next_row = s.filled_rows;
                 return;
             }
@@ -416,6 +414,12 @@ impl Engine {
                 }
                 return;
             }
+            if victim.is_tried() {
+                // (What has died meanwhile is missed by nobody, and pages of the index are written anew elsewhere.)
+                let is_missed = run.blocks.iter().any(|b| b.key.volume() != VolumeId::INDEX && self.shows(b.key.volume(), b.key.lba(), b.from));
+                self.cleaner.victims.get_mut(at).into_iter().for_each(|victim| victim.missed |= is_missed);
+                return;
+            }
             victim.missed = true;
             let (mut of_users, mut of_index) = (false, false);
             // What another way may still find is not lost yet.
@@ -468,127 +472,30 @@ impl Engine {
             let codec = self.codec;
             self.rewrite_pages_where(|place| codec.segment(place) == segment);
         }
-        let takes = if is_checkpoint { 0 } else { self.in_parts(moved) };
+        let takes = self.in_parts(moved);
         self.admission.pace.earn_rest(&gain);
+        if !tried {
+            self.cleaner.gains.spend(1);
+        }
         self.cleaner.victims.remove(at);
         self.restripe.victim_ended(segment, self.now_ns);
         let clock = self.counters.log_bytes / BLOCK_BYTES;
         if is_left {
             // Checkpoint pages leave with the next two checkpoints; blocks that can not be had stay until they are overwritten.
             self.segments.set_aside(segment, tried);
-            self.cleaner.debt = (self.cleaner.debt + if is_index_alone { 0 } else { takes }).min(2 * FRUITLESS_DEBT);
+            if tried && moved > 0 {
+                // It died by itself: nothing is moved.
+                self.segments.touch(segment);
+            }
+            if !is_checkpoint && !is_index_alone && !tried {
+                self.cleaner.debt = (self.cleaner.debt + takes).min(2 * FRUITLESS_DEBT);
+            }
             // There may be other victims, and nothing else may come.
             self.cleaner.again = true;
         } else {
             self.cleaner.debt = self.cleaner.debt.saturating_sub(gives);
             self.segments.end_cleaning(segment, clock);
             self.counters.segments_cleaned += 1;
-        }
-    }
-
-    /// Space is short: hurry what keeps dead segments from being free.
-    fn hurry(&mut self, out: &mut Outbox) {
-        self.hurry_for_repairs(out);
-        let (held, wanted) = (self.stream(STREAM_USER).reserved.len(), self.segments_wanted() as usize);
-        // (While data is refused nobody waits for segments, and there must be more than users hold before it is admitted again.)
-        let short = held < wanted || self.is_refusing_data();
-        let urgent = self.checkpoint.wants_segment() || self.removal_wants_room() || (short && self.wants_room());
-        if short || urgent {
-            // One round of member flushes for several segments, unless users stand still.
-            let several = self.segments.dead_count() - self.segments.dead_in_replay_count() > crate::format::cleaning_ahead(self.plan.segments) / 2;
-            if urgent {
-                self.hurry_dead(short, several, out);
-            } else if held + 1 < wanted && several && !self.flush.is_under_way() && self.segments.wait_for_flush(&self.reuse_horizon()) {
-                // Nobody waits yet: what begins now has ended before what users hold in advance is used up. (Sooner it would find fewer dead segments: small pools clean more then.)
-                self.flush.wanted |= self.flush_would_free();
-            }
-        }
-        // The victims' last moves lie in part-filled batches and nothing else can fill them: no further victim may be begun, although too little is coming free, or
-        // somebody stands still. (Not sooner: each such batch costs a head and a footer of its own, and that is garbage which cleaning lacks.)
-        let is_full = !self.cleaner.victims.is_empty() && self.cleaner.segments_needed() >= self.outputs() && !self.is_clean_enough();
-        let is_out = urgent && self.segments.free_count() <= self.floor(STREAM_USER);
-        if (is_full || is_out) && !self.cleaner.is_reading() && !self.moves_are_flying() {
-            CLEANED_STREAMS.into_iter().for_each(|id| {
-                self.seal(id, out);
-            });
-        }
-    }
-
-    /// True if a flush of what is written would free dead segments.
-    pub(crate) fn flush_would_free(&self) -> bool {
-        let written = ReuseHorizon { durable: self.orders.committed(), durable_cleaned: self.moves_committed_through(), ..self.reuse_horizon() };
-        self.segments.flush_would_free(&written)
-    }
-
-    /// Somebody waits for a segment: asks for a flush that frees dead ones, or for a checkpoint if nothing else does. `short`: users have less than they
-    /// hold in advance.
-    fn hurry_dead(&mut self, short: bool, several: bool, out: &mut Outbox) {
-        let starved = self.checkpoint.wants_segment();
-        let flush = self.segments.wait_for_flush(&self.reuse_horizon());
-        // A checkpoint at any price only when nothing else can free a segment any more.
-        // (Blocks that are read and wait for the cleaned stream do not count: that stream may be what is stuck.)
-        let stuck = !self.cleaner.has_reads() && !self.moves_are_flying() && self.users_are_written();
-        if flush && (several || stuck || starved || self.room_units() < EDGE_UNITS) {
-            self.flush.wanted = true;
-            self.seal_if_superseding(out);
-        }
-        // (What cleaning has just emptied comes free with the flush that was asked for, and what waits for an open batch with the one after that.)
-        let waits = || self.flush_would_free() || !self.users_are_written();
-        let frees = stuck && self.cleaner.victims.is_empty() && self.segments.checkpoint_frees() && self.checkpoint.is_idle() && !waits();
-        // For a removal alone not for ever: each checkpoint makes young segments that the next one would free.
-        let for_users = starved || (short && self.wants_room());
-        if frees {
-            self.force_checkpoint(for_users);
-        }
-    }
-
-    /// If a trim in an open user batch is what dead segments wait for, seals it.
-    fn seal_if_superseding(&mut self, out: &mut Outbox) {
-        if self.users_are_written() && self.orders.committed() == self.orders.durable() {
-            self.seal_users(Order(u64::MAX), out);
-        }
-    }
-
-    /// What the reuse rule compares with.
-    pub(crate) fn reuse_horizon(&self) -> ReuseHorizon {
-        let oldest = self.checkpoint.kept_oldest;
-        if self.early_reuse {
-            return ReuseHorizon { durable: Order(u64::MAX), durable_cleaned: Seq(u64::MAX), oldest_checkpoint: oldest };
-        }
-        ReuseHorizon { durable: self.orders.durable(), durable_cleaned: self.cleaner.numbers.durable, oldest_checkpoint: oldest }
-    }
-
-    /// Frees dead segments; discards them if the pool does that. True if some are free now.
-    pub(crate) fn free_segments(&mut self, out: &mut Outbox) -> bool {
-        let horizon = self.reuse_horizon();
-        self.segments.set_oldest_checkpoint(horizon.oldest_checkpoint);
-        if self.segments.dead_count() == 0 || self.read_only || self.stopped.is_some() {
-            return false;
-        }
-        let free = self.segments.free_count();
-        let discard = self.superblock.properties.discard && !self.control.exporting();
-        for segment in self.segments.free_dead(&horizon, discard) {
-            let shape = *self.zones.shape(segment);
-            // After an emergency rebuild of the map two layouts may both have something in the same extents: then nothing is discarded.
-            let shared = self.segments.has_layers() && self.zones.overlapping(segment).iter().any(|other| self.segments.get(*other).state.is_in_use());
-            let extents = (0..usize::from(shape.width)).map(|p| self.zones.locate(segment).extent(p)).filter(|(m, _)| self.is_online(*m) && !shared);
-            let extents: Vec<_> = extents.collect();
-            // Pins count the discards: the segment is free when the last one has ended, so that no write can overtake it.
-            self.segments.get_mut(segment).pins = extents.len() as u32;
-            if extents.is_empty() {
-                self.segments.discarded(segment);
-            }
-            for (member, offset) in extents {
-                self.send(member, MemberOp::Discard { offset, length: shape.extent_bytes() }, Purpose::Discard { segment }, out);
-            }
-        }
-        self.segments.free_count() > free
-    }
-
-    /// A discard has ended, well or not: it is only advice.
-    pub(crate) fn discard_done(&mut self, segment: SegmentId) {
-        if self.segments.unpin(segment) == 0 {
-            self.segments.discarded(segment);
         }
     }
 

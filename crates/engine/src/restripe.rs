@@ -110,9 +110,12 @@ impl Restripe {
     pub(crate) fn give_up_coming(&mut self) -> Option<ControlId> {
         self.coming.take().map(|coming| coming.id)
     }
-}
 
-impl Restripe {
+    /// There are older layouts.
+    pub(crate) fn is_active(&self) -> bool {
+        self.active
+    }
+
     /// There may be something to be emptied where there was nothing before.
     pub(crate) fn look_again(&mut self) {
         self.looked = None;

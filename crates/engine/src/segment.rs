@@ -101,8 +101,10 @@ pub struct Segment {
     pub moved_by: Seq,
     /// Members, as a bit mask, that are being rebuilt and on which it is not whole (docs/members.md).
     pub stale: u64,
-    /// Something in it has died since it was set aside.
+    /// It is set aside, and something in it has died since.
     pub touched: bool,
+    /// Something in it could not be had when it was cleaned last.
+    pub damaged: bool,
     /// Changed since its record was last written to a checkpoint.
     pub dirty: bool,
     /// Bit r is set if a batch starts at row r.
@@ -186,6 +188,8 @@ pub struct Segments {
     touched: Vec<SegmentId>,
     /// Those that were set aside after a trial (`clean/damage.rs`).
     tried: Vec<SegmentId>,
+    /// Those with blocks that have died, since the start.
+    died_aside: u64,
     discarding: u32,
     /// Under which horizon no dead segment could be freed; `None` if there are new ones or a read has ended since.
     nothing_under: Option<ReuseHorizon>,
@@ -225,6 +229,7 @@ impl Segments {
             aside_pages: 0,
             touched: Vec::new(),
             tried: Vec::new(),
+            died_aside: 0,
             discarding: 0,
             nothing_under: None,
             victims: VictimIndex::new(0, 1, index_policy(rule)),
@@ -305,6 +310,7 @@ impl Segments {
         segment.filled_rows = 0;
         segment.starts.fill(0);
         segment.stale = 0;
+        segment.damaged = false;
         segment.superseded_by = Order(0);
         segment.moved_by = Seq(0);
         self.mark_dirty(id);
@@ -431,11 +437,11 @@ impl Segments {
         match segment.state {
             SegmentState::Aside if segment.live_units == 0 => {
                 self.leave_aside(id);
+                self.died_aside += u64::from(!self.holds_pages(id));
                 self.push_dead(id);
             }
             SegmentState::Aside if !segment.touched && usize::from(segment.stream) != STREAM_CHECKPOINT => {
-                segment.touched = true;
-                self.touched.push(id);
+                self.touch(id);
             }
             SegmentState::Sealed if segment.live_units == 0 => {
                 self.victims.remove(id.0);

@@ -6,7 +6,7 @@ use machine::{Machine, PROPERTIES, numbers::Numbers};
 use windrow_engine::*;
 use windrow_io::*;
 use windrow_layout::superblock::Properties;
-use windrow_units::{Redundancy, VolumeId};
+use windrow_units::{MemberId, Redundancy, VolumeId};
 
 /// Every so-many-th block of so many is damaged: about each in a segment of its own.
 #[derive(Clone, Copy)]
@@ -216,6 +216,14 @@ fn an_exhausted_pool_can_be_started_after_a_crash() {
             assert!(matches!(result, Some(Ok(_) | Err(RequestError::NoSpace))), "{result:?} {}", machine.engine.describe());
         }
     }
+    // The last way out, in segments that nobody else may take: its record is in the journal alone when the power goes.
+    assert_eq!(machine.command(Control::VolumeDelete { volume }), Some(Ok(ControlReply::Done)), "{}", machine.engine.describe());
+    let mut machine = machine.crash();
+    machine::pass(&mut machine, 20);
+    let volume = machine.volume(usable * 4096);
+    for lba in 0..usable {
+        assert!(matches!(put(&mut machine, volume, lba, lba), Some(Ok(_))), "block {lba}: {}", machine.engine.describe());
+    }
     end(&mut machine);
 }
 
@@ -233,4 +241,43 @@ fn what_can_be_read_again_is_moved() {
         assert!(matches!(put(&mut machine, volume, lba, lba), Some(Ok(_))), "block {lba}: {}", machine.engine.describe());
     }
     (0..usable).for_each(|lba| assert!(machine.read(volume, lba * 4096, 4096) == noise(lba)[..], "block {lba}"));
+}
+
+/// A pool at a standstill takes a further member as soon as there is room for the tables of two layouts; the old one ends when what is lost has been trimmed, and nothing else is lost by it.
+#[test]
+fn an_exhausted_pool_grows_when_what_is_lost_is_trimmed() {
+    let (mut machine, volume, usable) = damaged();
+    assert_eq!(overwrite(&mut machine, volume, usable, MANY, 6), Some(RequestError::NoSpace));
+    machine.add_spare(32);
+    let grow = |machine: &mut Machine| machine.command(Control::Grow { members: vec![MemberId(2)] });
+    let mut left = usable;
+    loop {
+        let answer = grow(&mut machine);
+        if answer == Some(Ok(ControlReply::Done)) {
+            break;
+        }
+        assert!(matches!(answer, Some(Err(ControlError::NoSpace(_)))) && left > usable * 9 / 10, "{answer:?} {}", machine.engine.describe());
+        left -= 100;
+        assert!(
+            matches!(self::answer(&mut machine, volume, Op::Trim { offset: left * 4096, length: 100 * 4096, fua: false }), Some(Ok(_))),
+            "{}",
+            machine.engine.describe()
+        );
+    }
+    machine::pass(&mut machine, 400);
+    assert!(machine.engine.status().restripe.active, "what is lost is still there");
+    // (Not by itself: what is tried holds more than the new layout gives.)
+    let refused = overwrite(&mut machine, volume, left, MANY, 1);
+    assert!(matches!(refused, None | Some(RequestError::NoSpace)), "{refused:?}");
+    for lba in (0..usable).filter(|lba| MANY.has(*lba)) {
+        assert!(matches!(trim(&mut machine, volume, lba, false), Some(Ok(_))), "{}", machine.engine.describe());
+    }
+    for lba in (0..left).filter(|lba| !MANY.has(*lba)) {
+        assert!(matches!(put(&mut machine, volume, lba, lba), Some(Ok(_))), "block {lba}: {}", machine.engine.describe());
+    }
+    machine.flush(volume);
+    machine::pass(&mut machine, 400);
+    assert!(!machine.engine.status().restripe.active, "{:?} {}", machine.engine.status().restripe, machine.engine.describe());
+    (0..left).filter(|lba| !MANY.has(*lba)).for_each(|lba| assert!(machine.read(volume, lba * 4096, 4096) == noise(lba)[..], "block {lba}"));
+    end(&mut machine);
 }

@@ -6,24 +6,14 @@ use machine::{Machine, Memory, pass, verify, write};
 use std::collections::BTreeSet;
 use windrow_engine::*;
 use windrow_io::*;
-use windrow_layout::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, Properties, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
-use windrow_units::{MemberId, Redundancy, SegmentId, Uuid, VolumeId, ZoneMap};
+use windrow_layout::superblock::{Properties, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_units::{MemberId, Redundancy, SegmentId, VolumeId, ZoneMap};
 
 /// A pool with spares of so many MiB.
 fn with_spares(redundancy: Redundancy, members: usize, mib: usize, spares: &[usize]) -> Machine {
     let mut machine = Machine::with(redundancy, members, mib, 100);
-    spares.iter().for_each(|mib| add_spare(&mut machine, *mib));
+    spares.iter().for_each(|mib| machine.add_spare(*mib));
     machine
-}
-
-fn add_spare(machine: &mut Machine, mib: usize) {
-    let slot = machine.memory.add(mib << 20) as u8;
-    let (status, member_uuid) = (machine.engine.status(), Uuid([slot + 100; 16]));
-    // The host labels a device before the engine hears of it.
-    let label = Label { version: FORMAT_VERSION, pool: status.pool, pool_name: status.name, member_uuid, member: MemberId(slot) };
-    machine.memory.data[usize::from(slot)][LABEL_OFFSET as usize..][..LABEL_BYTES].copy_from_slice(&label.encode());
-    let change = MemberChange::AddSpare { uuid: member_uuid, size_bytes: (mib as u64) << 20 };
-    assert_eq!(machine.command(Control::Member { member: MemberId(slot), change }), Some(Ok(ControlReply::Done)));
 }
 
 fn shut_down(mut machine: Machine) -> Machine {
@@ -213,7 +203,7 @@ fn a_pool_grows_twice_and_the_numbers_of_the_first_layout_are_used_again() {
     assert!(first.first_segment > 0 && first.layout == 1);
     write(&mut machine, volume, 200..900, 2);
     // The second time two at once, one of them larger: its rest is a zone that is too narrow to be used.
-    [12, 20].iter().for_each(|mib| add_spare(&mut machine, *mib));
+    [12, 20].iter().for_each(|mib| machine.add_spare(*mib));
     assert_eq!(grow(&mut machine, 5..7), Some(Ok(ControlReply::Done)));
     let zones = machine.memory.superblock().zones;
     assert_eq!(zones.iter().map(|z| (z.first_segment, z.layout)).collect::<Vec<_>>(), [(0, 2), (first.first_segment, 1)]);
@@ -493,7 +483,7 @@ fn no_two_segments_in_use_share_an_extent_after_a_rebuild() {
 fn the_map_of_a_full_pool_of_mirrors_that_has_just_begun_to_grow_is_rebuilt() {
     for (mib, percent) in [(5, 97), (6, 97), (7, 92), (8, 97)] {
         let mut machine = Machine::with(Redundancy::Copies(2), 3, mib, 100);
-        add_spare(&mut machine, mib);
+        machine.add_spare(mib);
         let volume = machine.volume(1 << 30);
         let blocks = machine.engine.status().plan.usable_bytes / 4096 * percent / 100;
         write(&mut machine, volume, 0..blocks, 1);
@@ -577,7 +567,7 @@ fn a_layout_that_comes_into_force_takes_nothing_of_what_was_promised() {
     let mut lowered = Vec::new();
     for rounds in 0..16 {
         let mut machine = Machine::with_rows(Redundancy::None, 2, 6, 4, 20);
-        (0..4).for_each(|_| add_spare(&mut machine, 6));
+        (0..4).for_each(|_| machine.add_spare(6));
         let volume = machine.volume(1 << 30);
         let full = machine.engine.status().plan.usable_bytes / 4096;
         write(&mut machine, volume, 0..full * 9 / 10, 1);

@@ -10,7 +10,8 @@
 //!   can not be had now is lost, and is told by volume and block. (The birth of a block is not known then, see `clean/repair.rs`.)
 //!
 //! Before the first of these, where segments are set aside already and space is short, a *trial*: all that lives in the victim is read as on the first way, and nothing is moved. If something can not be had,
-//! the victim is set aside as it is: it costs no space. (Elsewhere what is moved out of it may take a segment, and it gives none back.)
+//! the victim is set aside as it is: it costs no space. (Elsewhere what is moved out of it may take a segment, and it gives none back.) When enough is free again it is a candidate again. What can be read
+//! in another way than by the ends of batches is not missed in a trial: the ways that follow find it.
 //!
 //! So a victim ends: it is dead, or what is left can be read by nobody. Then it is set aside, and not cleaned again before a start, or before a member is whole again or a scrub
 //! could read everything, or when something in it has died and nothing else is left to gain. Such victims take space and give none back, which counts as a debt that others pay by what they give. While it is large and space is
@@ -29,7 +30,7 @@ use crate::{Engine, Outbox};
 use windrow_io::Payload;
 use windrow_layout::batch::{DecodedBatch, Entry, PayloadInfo};
 use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
-use windrow_units::{FULL_BLOCK_UNITS, Lba, Order, PLACE_UNIT, Place, PlaceCodec, SegmentId};
+use windrow_units::{FULL_BLOCK_UNITS, Lba, Order, PLACE_UNIT, Place, PlaceCodec, SegmentId, VolumeId};
 
 /// Debt with which victims count as fruitless.
 pub(super) const FRUITLESS_DEBT: u64 = FRUITLESS_VICTIMS as u64 * GAIN_PARTS;
@@ -146,18 +147,25 @@ impl Engine {
     /// A batch of a victim has been examined.
     pub(crate) fn clean_examined(&mut self, at: u32, row: u32, found: Option<Examined>) {
         self.cleaner.examining = false;
+        let is_trial = self.cleaner.victims.get(at).is_some_and(Victim::is_tried);
         let missed = match found {
-            None => true,
+            // (The map may still lead to all that lives there.)
+            None => !is_trial,
+            Some(found) if is_trial => self.misses_something(at, row, &found),
             Some(found) => {
-                if !self.cleaner.victims.get(at).is_some_and(Victim::is_tried) {
-                    self.move_examined(at, row, &found);
-                }
+                self.move_examined(at, row, &found);
                 !found.lost.is_empty()
             }
         };
         let Some(victim) = self.cleaner.victims.get_mut(at) else { return };
         victim.missed |= missed;
         victim.ends.retain(|ends| ends.row != row);
+    }
+
+    /// Something that lives in a batch can not be had. (Pages of the index are written anew elsewhere.)
+    fn misses_something(&mut self, at: u32, row: u32, found: &Examined) -> bool {
+        let Some(segment) = self.cleaner.victims.get(at).map(|victim| victim.segment) else { return false };
+        self.live_blocks(segment, row, &found.batch).iter().any(|live| live.key.volume() != VolumeId::INDEX && found.is_lost(&live.payload))
     }
 
     /// The live blocks of a batch are there already.
@@ -258,6 +266,11 @@ impl Engine {
             let block = LiveBlock { piece: mapped.piece(&self.codec), key: mapped.key, birth: Order(0), from: mapped.place };
             self.read_run(at, Run { column, row, rows: block.piece.rows().1 + 1, blocks: vec![block] }, out);
         }
+    }
+
+    /// There is something to be looked at, and cleaning has had its turn.
+    pub(crate) fn cleaning_has_more(&mut self) {
+        self.cleaner.again = true;
     }
 
     /// True if a victim goes on at once, although nothing is under way that would make it.

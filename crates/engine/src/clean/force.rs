@@ -13,10 +13,11 @@ use windrow_units::{Order, PLACE_UNIT, SegmentId};
 
 /// Checkpoints that are forced in vain for users. A segment takes two of them to come free; pages of a map that was set aside may take some more.
 const FORCED_IN_VAIN: u64 = 16;
-/// What a victim gains is reckoned in such parts of a segment; so many should have given whole segments. (Each victim counts for one at least.)
+/// What victims take and give is reckoned in such parts of a segment.
 pub(super) const GAIN_PARTS: u64 = 32;
-/// Segments that victims should have given.
+/// Segments that victims should have given, and victims that should have given one. (Such as gain less than an eighth of a segment each.)
 const GAINED_IN_VAIN: u64 = 4;
+const VICTIMS_IN_VAIN: u64 = 4;
 
 /// Whether work for space still brings something: what is seen changes, or there are more free segments than there were since it did.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,8 +42,8 @@ impl<S: PartialEq> Rest<S> {
     }
 }
 
-/// What users do: the last order (while data is refused the last one before that), the space that their data takes, in segments, the segments that are set aside for what can not be read, and those of older layouts.
-pub(super) type Users = (Order, u64, u32, u32);
+/// What users do: the last order (while data is refused the last one before that), the space that their data takes, in segments, those that died while they were set aside, and those of older layouts.
+pub(super) type Users = (Order, u64, u64, u32);
 /// And what cleaning does, and the dead segments that wait for reads.
 pub(super) type Seen = (Users, u64, usize);
 
@@ -72,7 +73,7 @@ impl Engine {
 
     fn seen_of_users(&self) -> Users {
         let last = self.admission.last_data().unwrap_or(self.orders.committed());
-        (last, self.data_segments(), self.segments.aside_for_damage_count(), self.segments.older_count())
+        (last, self.data_segments(), self.segments.died_aside(), self.segments.older_count())
     }
 
     /// Segments that the data of users takes.
@@ -100,7 +101,7 @@ impl Engine {
     pub(super) fn gains_in_vain(&mut self) -> bool {
         let seen = self.seen_of_users();
         // (A checkpoint that is under way has taken as much as it may, and gives it back.)
-        let in_vain = (GAINED_IN_VAIN + u64::from(self.checkpoint.reserve_segments())) * GAIN_PARTS;
+        let in_vain = (GAINED_IN_VAIN + u64::from(self.checkpoint.reserve_segments())) * VICTIMS_IN_VAIN;
         self.cleaner.gains.rests(seen, self.segments.free_count(), in_vain) && self.segments.aside_for_damage_count() > 0
     }
 

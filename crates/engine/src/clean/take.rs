@@ -20,9 +20,13 @@ impl Engine {
 
     /// Picks victims while too little is free or coming free.
     pub(super) fn take_victims(&mut self) {
-        if self.is_clean_enough() && self.has_room_for_repairs() && self.segments.release_tried() {
-            self.restripe.look_again();
-            self.cleaner.again = true;
+        if self.is_clean_enough() && self.has_room_for_repairs() {
+            // (What is in the way of a new layout is looked at again as often as something in it dies; elsewhere this may be much work for little.)
+            let touched = self.restripe.is_active() && self.segments.release_touched();
+            if self.segments.release_tried() || touched {
+                self.restripe.look_again();
+                self.cleaner.again = true;
+            }
         }
         loop {
             if self.is_clean_enough() || self.cleaner.segments_needed() >= self.outputs() {
@@ -32,19 +36,17 @@ impl Engine {
             // Without need nothing is cleaned that gains little: it would only wear the members.
             let need = self.wants_room() || self.checkpoint.wants_segment() || self.removal_wants_room();
             let is_in_vain = self.gains_in_vain() && self.segments.gain_little(clock) && !self.checkpoint.wants_segment();
-            if is_in_vain && !self.segments.look_again_at_touched() {
+            let victim = if is_in_vain { None } else { self.segments.take_victim(clock, need, self.policy.placement()) };
+            if let Some((segment, price)) = victim {
+                self.note_victim(segment, price);
+                self.regret_victim(self.segments.garbage(segment));
+                self.begin_victim(segment);
+            } else if let Some(segment) = if need { self.segments.take_touched() } else { None } {
+                // What has died in it may have been just what could not be had.
+                self.begin_victim(segment);
+            } else {
                 return;
             }
-            let Some((segment, price)) = self.segments.take_victim(clock, need, self.policy.placement()) else {
-                if need && self.segments.look_again_at_touched() {
-                    continue;
-                }
-                return;
-            };
-            self.note_victim(segment, price);
-            self.regret_victim(self.segments.garbage(segment));
-            self.cleaner.gains.spend(self.gain_parts(segment).max(1));
-            self.begin_victim(segment);
         }
     }
 
@@ -89,6 +91,7 @@ impl Engine {
     /// Where there is damage and space is short, a victim is read before anything of it is moved (`clean/damage.rs`).
     fn is_to_be_tried(&self, segment: SegmentId) -> bool {
         let has_moves = usize::from(self.segments.get(segment).stream) != STREAM_CHECKPOINT;
-        has_moves && self.segments.aside_for_damage_count() > 0 && !self.has_room_for_repairs()
+        let is_damaged = self.segments.get(segment).damaged || self.segments.aside_for_damage_count() > 0;
+        has_moves && is_damaged && !self.has_room_for_repairs()
     }
 }

@@ -1,25 +1,34 @@
 //! Segments that are set aside: cleaning has left something live in them.
 //!
-//! Checkpoint pages leave them with the next checkpoints. Blocks that could not be read stay until users overwrite them, or until they can be had again.
+//! Checkpoint pages leave them with the next checkpoints. Blocks that could not be read stay until users overwrite them, or until they can be had again: then the segments are candidates for
+//! cleaning again. Those that were only tried (`clean/damage.rs`) are as soon as there is room to move what can be had.
 
 use super::{SegmentState, Segments};
 use crate::limits::STREAM_CHECKPOINT;
 use windrow_units::SegmentId;
 
 impl Segments {
-    /// Cleaning of a victim has ended with blocks left that it does not move; after a trial it has moved none.
+    /// Cleaning of a victim has ended with blocks left that it does not move; after a trial: it has moved none.
     pub fn set_aside(&mut self, id: SegmentId, tried: bool) {
+        let has_pages = self.holds_pages(id);
+        let segment = &mut self.table[id.index()];
+        (segment.state, segment.touched, segment.damaged) = (SegmentState::Aside, false, !has_pages);
+        self.aside += 1;
+        self.aside_pages += u32::from(has_pages);
         if tried {
             self.tried.push(id);
         }
-        let segment = &mut self.table[id.index()];
-        (segment.state, segment.touched) = (SegmentState::Aside, false);
-        self.aside += 1;
-        self.aside_pages += u32::from(self.holds_pages(id));
+    }
+
+    /// Something in one that is set aside has died.
+    pub fn touch(&mut self, id: SegmentId) {
+        self.table[id.index()].touched = true;
+        self.touched.push(id);
     }
 
     /// Takes a segment back from those that are set aside; its state is to be changed.
     pub(super) fn leave_aside(&mut self, id: SegmentId) {
+        self.table[id.index()].touched = false;
         self.aside -= 1;
         self.aside_pages -= u32::from(self.holds_pages(id));
     }
@@ -39,21 +48,26 @@ impl Segments {
         self.aside - self.aside_pages
     }
 
-    /// What could not be read may be had now: segments that were set aside for it are candidates for cleaning again.
+    /// Segments that died while they were set aside, since the start.
+    pub fn died_aside(&self) -> u64 {
+        self.died_aside
+    }
+
+    /// What could not be read may be had now: segments that were set aside for it are candidates again.
     pub fn look_again(&mut self) {
         self.look_again_at((0..self.count()).map(SegmentId));
     }
 
-    /// The same of those in which something has died since: it may have been just that. False if there is none.
-    pub fn look_again_at_touched(&mut self) -> bool {
-        let touched = std::mem::take(&mut self.touched);
-        self.look_again_at(touched.into_iter())
-    }
-
-    /// The same of those that were only tried: there is room for what can be had. False if there is none.
+    /// Those that were only tried are candidates again. False if there is none.
     pub fn release_tried(&mut self) -> bool {
         let tried = std::mem::take(&mut self.tried);
         self.look_again_at(tried.into_iter())
+    }
+
+    /// And those in which something has died since they were set aside. False if there is none.
+    pub fn release_touched(&mut self) -> bool {
+        let touched: Vec<_> = std::mem::take(&mut self.touched).into_iter().filter(|id| self.get(*id).touched).collect();
+        self.look_again_at(touched.into_iter())
     }
 
     fn look_again_at(&mut self, ids: impl Iterator<Item = SegmentId>) -> bool {
@@ -66,5 +80,18 @@ impl Segments {
             }
         }
         is_any
+    }
+
+    /// One in which something has died since it was set aside, to be cleaned: it may have been just what could not be had.
+    pub fn take_touched(&mut self) -> Option<SegmentId> {
+        while let Some(id) = self.touched.pop() {
+            // (If it is still set aside.)
+            if self.get(id).touched {
+                self.leave_aside(id);
+                self.table[id.index()].state = SegmentState::Cleaning;
+                return Some(id);
+            }
+        }
+        None
     }
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use windrow_engine::*;
 use windrow_io::*;
 use windrow_layout::batch::{BatchHeader, decode_header};
-use windrow_layout::superblock::{Properties, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
+use windrow_layout::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, Properties, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
 use windrow_units::{BLOCK_BYTES, Column, MemberId, Redundancy, SegmentId, Uuid, VolumeId, ZoneMap};
 
 /// Members.
@@ -403,6 +403,17 @@ impl Machine {
         self.events.push(Event::Control(ControlRequest { id: ControlId(1), command }));
         self.settle();
         self.control.pop().map(|c| c.result)
+    }
+
+    /// Gives the pool a spare.
+    pub fn add_spare(&mut self, mib: usize) {
+        let slot = self.memory.add(mib << 20) as u8;
+        let (status, member_uuid) = (self.engine.status(), Uuid([slot + 100; 16]));
+        // The host labels a device before the engine hears of it.
+        let label = Label { version: FORMAT_VERSION, pool: status.pool, pool_name: status.name, member_uuid, member: MemberId(slot) };
+        self.memory.data[usize::from(slot)][LABEL_OFFSET as usize..][..LABEL_BYTES].copy_from_slice(&label.encode());
+        let change = MemberChange::AddSpare { uuid: member_uuid, size_bytes: (mib as u64) << 20 };
+        assert_eq!(self.command(Control::Member { member: MemberId(slot), change }), Some(Ok(ControlReply::Done)));
     }
 
     pub fn volume(&mut self, size_bytes: u64) -> VolumeId {
