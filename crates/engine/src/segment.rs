@@ -103,6 +103,8 @@ pub struct Segment {
     pub stale: u64,
     /// It is set aside, and something in it has died since.
     pub touched: bool,
+    /// It is set aside, and nothing of it was moved.
+    pub tried: bool,
     /// Something in it could not be had when it was cleaned last.
     pub damaged: bool,
     /// Changed since its record was last written to a checkpoint.

@@ -124,6 +124,8 @@ impl Engine {
         if self.segments.aside_for_damage_count() > 0 {
             self.segments.look_again();
             self.restripe.look_again();
+            // What was in vain may not be any more.
+            (self.cleaner.gains, self.cleaner.rest) = Default::default();
             self.cleaner.again = true;
         }
     }

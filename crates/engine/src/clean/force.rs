@@ -15,9 +15,9 @@ use windrow_units::{Order, PLACE_UNIT, SegmentId};
 const FORCED_IN_VAIN: u64 = 16;
 /// What victims take and give is reckoned in such parts of a segment.
 pub(super) const GAIN_PARTS: u64 = 32;
-/// Segments that victims should have given, and victims that should have given one. (Such as gain less than an eighth of a segment each.)
+/// Segments that victims should have given, and victims that should have given one: about so many do where all of the garbage is the least spare space (3 %).
 const GAINED_IN_VAIN: u64 = 4;
-const VICTIMS_IN_VAIN: u64 = 4;
+const VICTIMS_IN_VAIN: u64 = 32;
 
 /// Whether work for space still brings something: what is seen changes, or there are more free segments than there were since it did.
 #[derive(Clone, Copy, Debug, Default)]

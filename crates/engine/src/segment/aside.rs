@@ -11,11 +11,12 @@ impl Segments {
     /// Cleaning of a victim has ended with blocks left that it does not move; after a trial: it has moved none.
     pub fn set_aside(&mut self, id: SegmentId, tried: bool) {
         let has_pages = self.holds_pages(id);
-        let segment = &mut self.table[id.index()];
-        (segment.state, segment.touched, segment.damaged) = (SegmentState::Aside, false, !has_pages);
         self.aside += 1;
         self.aside_pages += u32::from(has_pages);
+        let segment = &mut self.table[id.index()];
+        (segment.state, segment.damaged) = (SegmentState::Aside, !has_pages);
         if tried {
+            segment.tried = true;
             self.tried.push(id);
         }
     }
@@ -28,7 +29,8 @@ impl Segments {
 
     /// Takes a segment back from those that are set aside; its state is to be changed.
     pub(super) fn leave_aside(&mut self, id: SegmentId) {
-        self.table[id.index()].touched = false;
+        let segment = &mut self.table[id.index()];
+        (segment.touched, segment.tried) = (false, false);
         self.aside -= 1;
         self.aside_pages -= u32::from(self.holds_pages(id));
     }
@@ -60,7 +62,7 @@ impl Segments {
 
     /// Those that were only tried are candidates again. False if there is none.
     pub fn release_tried(&mut self) -> bool {
-        let tried = std::mem::take(&mut self.tried);
+        let tried: Vec<_> = std::mem::take(&mut self.tried).into_iter().filter(|id| self.get(*id).tried).collect();
         self.look_again_at(tried.into_iter())
     }
 
@@ -82,12 +84,16 @@ impl Segments {
         is_any
     }
 
-    /// One in which something has died since it was set aside, to be cleaned: it may have been just what could not be had.
+    /// One in which something has died since it was set aside, to be cleaned: it may have been just what could not be had. (One that is full by weight becomes a candidate: it would give less than it takes.)
     pub fn take_touched(&mut self) -> Option<SegmentId> {
         while let Some(id) = self.touched.pop() {
             // (If it is still set aside.)
             if self.get(id).touched {
                 self.leave_aside(id);
+                if self.get(id).weight() >= self.capacities[id.index()] {
+                    self.make_candidate(id);
+                    continue;
+                }
                 self.table[id.index()].state = SegmentState::Cleaning;
                 return Some(id);
             }

@@ -133,6 +133,7 @@ fn fresh(rows: u32, state: SegmentState) -> Segment {
         moved_by: Seq(0),
         stale: 0,
         touched: false,
+        tried: false,
         damaged: false,
         dirty: false,
         starts: vec![0; rows.div_ceil(64) as usize].into_boxed_slice(),
