@@ -110,7 +110,9 @@ impl Pool {
     pub fn open(image: Image, processor: &ProcessorTimings) -> Result<Self, String> {
         let Image { mut members, volume, versions } = image;
         let buffers = BufPool::new(BUFFER_BYTES_KEPT);
-        let options = OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, discard_journal: false, limits: Limits::default() };
+        // Blocks repeat eight bytes to save the memory of this machine, and stand for data that can not be packed.
+        let limits = Limits { packs_records: false, ..Limits::default() };
+        let options = OpenOptions { host: Uuid([1; 16]), read_only: false, force: false, discard_journal: false, limits };
         let (engine, _) = Engine::open(&mut members, buffers.clone(), &options).map_err(|error| error.to_string())?;
         Ok(Self {
             engine,

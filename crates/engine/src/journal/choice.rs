@@ -63,6 +63,14 @@ impl Situation<'_> {
         self.waste(if rest.sealed { 2 } else { 0 }) + self.log_members * self.limits.flush_cost_bytes + self.records_cost(rest.record_bytes)
     }
 
+    /// Whether both ways may be the cheapest for any full rows. (To find these the whole open batch is looked at.)
+    pub(super) fn may_be_both(&self) -> bool {
+        if self.on_devices {
+            return self.record_bytes > self.limits.journal_device_bytes;
+        }
+        self.log_members * self.limits.flush_cost_bytes < self.log_cost().min(self.records_cost(self.record_bytes))
+    }
+
     /// The cheapest way. Journal devices are there to spare the others, which then get nothing but full rows: what their bytes cost is not asked.
     pub(super) fn way(&self) -> Way {
         if self.on_devices {
@@ -110,6 +118,24 @@ mod tests {
         assert_eq!(way(300, Some(2), None), Way::Log);
         let area = area(3, false);
         assert!(situation(&area, 4, Some(2), None).log_cost() < situation(&area, 4, Some(5), None).log_cost());
+    }
+
+    #[test]
+    fn full_rows_are_looked_for_wherever_they_could_be_the_cheapest() {
+        let (mut both, mut skipped) = (0, 0);
+        for (copies, power_safe, on_devices) in [(3, false, false), (1, true, false), (1, false, true)] {
+            let area = area(copies, power_safe);
+            for (blocks, wasted) in (1..200).flat_map(|blocks| [None, Some(0), Some(3), Some(9)].map(|wasted| (blocks, wasted))) {
+                for rest in [None, Some(0), Some(1), Some(blocks)] {
+                    let situation = Situation { on_devices, ..situation(&area, blocks, wasted, rest) };
+                    let is_both = situation.way() == Way::Both;
+                    assert!(!is_both || situation.may_be_both(), "{blocks} {wasted:?} {rest:?}");
+                    both += u32::from(is_both);
+                    skipped += u32::from(!situation.may_be_both());
+                }
+            }
+        }
+        assert!(both > 100 && skipped > 100, "{both} {skipped}");
     }
 
     #[test]

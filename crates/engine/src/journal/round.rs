@@ -125,14 +125,21 @@ impl Engine {
             self.journal.sums.log_unlisted += 1;
             return (Way::Log, None);
         }
-        let rows = self.full_rows(horizon).filter(|rows| rows.last > promised);
-        let way = self.cheapest_way(horizon, rows.as_ref());
+        let Some(mut situation) = self.situation(horizon) else { return (Way::Log, None) };
+        let mut rows = None;
+        if situation.may_be_both() {
+            rows = self.full_rows(horizon).filter(|rows| rows.last > promised);
+            let granule = situation.area.granule;
+            situation.rest = rows.map(|rows| Rest { sealed: rows.entries > 0, record_bytes: self.backlog_bytes(rows.last, horizon, granule) });
+        }
+        let way = situation.way();
         self.journal.sums.log_cheaper += u64::from(way == Way::Log);
         (way, rows)
     }
 
-    fn cheapest_way(&self, horizon: Order, rows: Option<&FullRows>) -> Way {
-        let Some(ring) = self.journal.ring() else { return Way::Log };
+    /// What is known, but for what full rows would leave; `None`: there is no journal.
+    fn situation(&self, horizon: Order) -> Option<Situation<'_>> {
+        let ring = self.journal.ring()?;
         let any = self.zones.zones().first().map_or(SegmentId::NONE, |zone| SegmentId(zone.first_segment));
         let shape_at = |segment| self.zones.shape(if self.zones.contains(segment) { segment } else { any });
         let shape = shape_at(self.stream(STREAM_USER).position.segment);
@@ -150,7 +157,7 @@ impl Engine {
         }
         let open = wasted_blocks.is_some();
         let dirty = self.members.list.iter().filter(|m| m.online && m.dirty).count() as u64;
-        let situation = Situation {
+        Some(Situation {
             limits: &self.limits,
             shape,
             area: &ring.area,
@@ -158,9 +165,8 @@ impl Engine {
             wasted_blocks,
             log_members: if open { u64::from(shape.width) } else { dirty },
             record_bytes: self.backlog_bytes(Order(0), horizon, ring.area.granule),
-            rest: rows.map(|rows| Rest { sealed: rows.entries > 0, record_bytes: self.backlog_bytes(rows.last, horizon, ring.area.granule) }),
-        };
-        situation.way()
+            rest: None,
+        })
     }
 
     /// Bytes of the records of what is in the backlog behind `after` and up to `horizon`, about.
