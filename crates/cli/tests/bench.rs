@@ -231,6 +231,41 @@ fn metadata_of_mounted_file_systems() {
 }
 
 #[test]
+fn sync_compares_a_journal_with_padding() {
+    let world = World::new();
+    let value = bench(&world, &format!("sync {SMALL} --part writes --seconds 0.1 --settle 1 --threads 1,2 --load flush,log"), "sync");
+    let rows = value["results"].as_array().unwrap();
+    assert_eq!(rows.len(), 2 * 2 * 2, "{value}");
+    for row in rows {
+        positive(row, &["writes_per_second", "commits_per_second", "member_bytes_per_user_byte_ppm", "member_flushes_per_commit_ppm"]);
+        let records = row["journal"]["record_bytes"].as_u64().unwrap();
+        assert_eq!(records > 0, row["pool"] == "journal", "{row}");
+    }
+}
+
+#[test]
+fn reduce_compares_with_the_codec_alone() {
+    let world = World::new();
+    let value = bench(&world, &format!("reduce {SMALL} --seconds 0.05 --random 25,100 --depth 8"), "reduce");
+    for row in value["results"].as_array().unwrap() {
+        positive(row, &["plain_cpu_ns", "codec_cpu_ns", "packed_cpu_ns", "tried_bytes"]);
+    }
+    let packs = |at: usize| value["results"][at]["packed_user_bytes"].as_u64().unwrap();
+    assert!(packs(0) > 0, "a quarter at random: {value}");
+}
+
+#[test]
+fn recovery_tells_of_each_phase() {
+    let world = World::new();
+    let text = world.succeeds("bench recovery --blocks 10000 --room 100 --emergency -o json");
+    let value: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((value["schema"].as_str(), value["blocks"].as_u64()), (Some("windrow/bench-recovery/1"), Some(10_000)));
+    positive(&value["recovery"], &["entries", "batches", "total_ns"]);
+    assert!(value["recovery"]["phases"].as_array().is_some_and(|phases| !phases.is_empty()), "{value}");
+    positive(&value["recovery"]["emergency"], &["total_ns"]);
+}
+
+#[test]
 fn wrong_requests_are_refused() {
     let world = World::new();
     for line in ["engine --block 1000", "read --block 512 --no-nbd", "rebuild --redundancy 0", "nbd --peers nbdkit-file"] {
