@@ -1,4 +1,4 @@
-//! Programs that the tests use as real clients. A fresh machine lacks them.
+//! Programs that the tests use: real clients, and the compiler that fuzzing needs. A fresh machine lacks them.
 
 use crate::steps::Done;
 use crate::tools;
@@ -29,6 +29,7 @@ const NEEDED: &[Needed] = &[
     program("xfsprogs", "mkfs.xfs", "an XFS file system on a volume"),
     program("e2fsprogs", "mkfs.ext4", "an ext4 file system on a volume"),
     program("nbdfuse", "nbdfuse", "files through FUSE"),
+    program("g++", "c++", "the fuzz targets: libFuzzer is compiled by it"),
     Needed { package: "libpython3-stdlib", probe: Probe::PythonModule("sqlite3"), without: "a database on a volume" },
 ];
 
