@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Members on dm-flakey, redundancy 6: up to two of five drop writes in silence, fail them, or corrupt a byte of what is read or written, under load.
-# Nothing that was promised may be lost, no wrong byte returned, and after a scrub or a rebuild everything is whole.
+# Members on dm-flakey, redundancy 6: up to two of five drop writes in silence, fail them, fail reads, answer nothing at all for a while, or corrupt a byte of
+# what is read or written, under load. Nothing that was promised may be lost, no wrong byte returned, and after a scrub or a rebuild everything is whole.
 . "$(dirname "$(realpath "$0")")/lib.sh"
 
 table() { # device number, and the features of flakey, or nothing for a sound device
@@ -88,6 +88,23 @@ inside() {
     must "judged" judge
     must "rebuilt" wait_until_whole
     scrub
+
+    turn 3 error_reads
+    must "load while member 3 fails its reads" loaded 6 8
+    must "judged while it does" judge
+    turn 3
+    scrub
+
+    turn 3 error_reads error_writes
+    must "load while member 3 is gone" loaded 6 9
+    must "judged while it is" judge
+    [ "$(members faulted)" = 1 ] && pass "it is faulted, and the pool goes on" || fail "not faulted: $("$WINDROW" pool status tank)"
+    turn 3
+    must "it is back" "$WINDROW" pool online tank 3
+    must "load while it gets what it has missed" loaded 4 10
+    must "it is whole" wait_until_whole
+    must "judged" judge
+    must "it has all that it missed" "$WINDROW" pool scrub tank --wait
     canary
     stop_server
     must "check" check
