@@ -63,7 +63,7 @@ pub mod id {
     pub const SERVE: &str = "WR-SERVE-001";
     /// The scrub is not in the state that the command is for.
     pub const SCRUB_STATE: &str = "WR-SCRUB-001";
-    /// A check found damage.
+    /// What is to be shown of the members can not be decoded.
     pub const CHECK_DAMAGE: &str = "WR-CHECK-001";
     /// A catalogue of drives, or what a drive says of itself, can not be understood.
     pub const PLAN_INPUT: &str = "WR-PLAN-001";
