@@ -1,12 +1,13 @@
-//! Head and tail of a batch, as they are and with right checksums. What is accepted must encode to the same bytes.
+//! Head and tail of a batch, as they are and with right checksums. What is accepted must encode to the same bytes, and the head alone tells no other entries.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use windrow_layout::batch::{BatchPlan, TableWriter, decode_batch, decode_header, encode_ends};
+use windrow_layout::batch::{BatchPlan, TableWriter, decode_batch, decode_head, decode_header, encode_ends};
 use windrow_units::{BLOCK_SIZE, FULL_BLOCK_UNITS, SegmentId, Uuid};
 
 fuzz_target!(|data: &[u8]| {
     let _ = decode_header(data, &Uuid([7; 16]), SegmentId(1), 2);
+    let _ = decode_head(data, &Uuid([7; 16]), SegmentId(1), 2);
     if data.len() < 256 {
         return;
     }
@@ -16,7 +17,10 @@ fuzz_target!(|data: &[u8]| {
     let mut tail = data[data.len().min(blocks * BLOCK_SIZE)..].to_vec();
     tail.resize(BLOCK_SIZE, 0);
     let address = signing::sign_batch(&mut head, &mut tail);
+    let told = decode_head(&head, &address.pool, address.segment, address.row);
     let Ok(batch) = decode_batch(&head, &tail, &address.pool, address.segment, address.row) else { return };
+    let told = told.expect("a head that is right with its tail is right without it");
+    assert!(told.len() <= batch.entries.len() && told.iter().zip(&batch.entries).all(|(told, decoded)| *told == decoded.entry));
 
     let frame = &batch.frame;
     let mut table = TableWriter::new();

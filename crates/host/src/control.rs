@@ -449,8 +449,13 @@ pub struct ControlClient {
 impl ControlClient {
     /// Connects. `None` if nobody listens at `path`.
     pub fn connect(path: &Path) -> Option<Self> {
-        let stream = UnixStream::connect(path).ok()?;
-        Some(Self { reader: BufReader::new(stream), path: path.to_owned() })
+        UnixStream::connect(path).ok().map(|stream| Self::over(stream, path))
+    }
+
+    /// Talks to whoever is at the other end (fuzz target `answers`); `path` is for messages only.
+    #[doc(hidden)]
+    pub fn over(stream: UnixStream, path: &Path) -> Self {
+        Self { reader: BufReader::new(stream), path: path.to_owned() }
     }
 
     /// Asks, and waits for the answer as long as it takes.

@@ -35,6 +35,27 @@ const CONTROL: &[&str] = &[
     r#"{"version":1,"command":"shutdown","export":true}"#,
 ];
 
+/// What a daemon answers; the state of a pool, which is longer, lies beside the targets.
+const ANSWERS: &[&str] = &[
+    r#"{"version":1,"ok":{"kind":"done"}}"#,
+    r#"{"version":1,"ok":{"kind":"exports","exports":[{"name":"data","volume":"data","size_bytes":4096,"read_only":false,"description":"","default":true}]}}"#,
+    r#"{"version":1,"ok":{"kind":"sharing","volumes":[{"id":1,"exclusive_bytes":0}],"exact":true}}"#,
+    r#"{"version":1,"ok":{"kind":"recorded","token":1,"requests":[["w",0,4096,17,1],["f",0,0,20]],"missed":0}}"#,
+    r#"{"version":1,"error":{"id":"WR-VOLUME-001","what":"cannot delete volume 'a'","why":"there is no volume 'a'","remedy":"see `windrow volume list`"}}"#,
+];
+
+/// Configurations of `serve`: everything, and what is refused.
+const CONFIGS: &[&str] = &[
+    "pool = \"tank\"\nmembers = [\"/dev/sdb\", \"m1\"]\nnbd = [\"unix:/tmp/x\", \"tcp:127.0.0.1:10809\", \"tcp:[::1]:0\"]\nallow_remote = true\n\
+     metrics = \"127.0.0.1:9464\"\ncontrol = \"c\"\nevent_command = \"true\"\npending_bytes = \"32M\"\nmap_bytes = \"1.5G\"\n",
+    "nbd = []\npool = 5\n",
+    "map_bytes = \"much\"\n",
+];
+
+/// Changes of members: kind, member, place, length and bytes. Of a superblock, of bytes, of a record, of a batch; and a member that is not there.
+const CHANGES: &[&[u8]] =
+    &[b"\0\0\x60\0\x01\x01", b"\x03\0\0\x10\x02\x01\xff", b"\x08\0\x30\x80\x02\x01\0", b"\x0a\x01\x28\x80\x04\x01\0\0\0", b"\x06\x01\0\0\0"];
+
 /// A line or two of each format of traces. The first byte of a seed names the format: 0 for the one that is told.
 const TRACES: &[&[u8]] = &[
     b"\0  8,16 1 1 0.000000000 5314 Q FWFS 1611592 + 8 [java]\n",
@@ -92,6 +113,19 @@ fn main() -> std::io::Result<()> {
     }
     for (number, line) in CONTROL.iter().enumerate() {
         corpora.write("control", &number.to_string(), format!("{line}\n").as_bytes())?;
+    }
+    // An answer is one line.
+    let status = std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/status.json"))?.replace('\n', "");
+    for (number, line) in ANSWERS.iter().copied().chain([status.as_str()]).enumerate() {
+        corpora.write("answers", &number.to_string(), format!("{line}\n").as_bytes())?;
+    }
+    for (number, config) in CONFIGS.iter().enumerate() {
+        corpora.write("config", &number.to_string(), config.as_bytes())?;
+    }
+    for (pool, (number, change)) in (0..4u8).flat_map(|pool| CHANGES.iter().enumerate().map(move |change| (pool, change))) {
+        for target in ["pool", "dumps"] {
+            corpora.write(target, &format!("{pool}-{number}"), &[&[pool], *change].concat())?;
+        }
     }
     for (number, report) in DRIVES.iter().enumerate() {
         corpora.write("drives", &number.to_string(), report.as_bytes())?;

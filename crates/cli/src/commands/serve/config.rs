@@ -64,7 +64,8 @@ impl Config {
         Self::parse(&text).map_err(failure)
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    /// Takes the content of a file apart (fuzz target `config`).
+    pub fn parse(text: &str) -> Result<Self, String> {
         let raw: Raw = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
             format!("line {line}: {}", error.message().trim().replace('\n', ", "))
