@@ -2,10 +2,12 @@
 //!
 //! 1 Members and superblocks. 2 The newest checkpoint that can be read. 3 Replay. 4 Every entry of the maps is possible, and no two
 //! share a place. 5 Segment by segment: batch starts, head and tail of every batch, the entry behind every reference, and on request
-//! payload and redundancy. Memory: the maps (16 bytes for each block of touched pages) and 32 bytes for each live block.
+//! payload and redundancy. 6 Batches that only the older checkpoint's replay needs, and sums. Memory: the maps (16 bytes for each block of touched pages) and 32 bytes for each live block.
 
+mod index;
 mod payload;
 mod references;
+mod space;
 
 use crate::batches::{Expected, all_headers, find_ends, find_header};
 use crate::image::{self, Image, PageRef, exists};
@@ -15,6 +17,7 @@ use crate::reader::{Origin, PoolReader, Rows};
 use crate::replay::{Replay, replay};
 use crate::report::{CheckReport, Finding, FindingKind, Findings, InspectReport, Severity, VolumeReport};
 use crate::state::{Segment, Tables};
+use index::severity_of_loss;
 use references::{Owner, Reference, collect_references};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +25,7 @@ use windrow_io::MemberIo;
 use windrow_layout::batch::{DecodedBatch, DecodedEntry, Entry, HeaderFrame, PayloadInfo};
 use windrow_layout::checkpoint::VolumeState;
 use windrow_layout::superblock::{CheckpointRoot, PoolState, Superblock};
-use windrow_units::{BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, Lba, Place, SegmentId, Seq, VolumeId};
+use windrow_units::{BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, Seq, VolumeId};
 
 /// What to check beyond structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -162,7 +165,7 @@ fn check_from(
     if !options.verify_payload {
         for lost in references.iter().filter(|r| replayed.lost.contains(&r.place)) {
             let message = format!("{}: lost: wrong on its member, and its row does not give it back", lost.owner);
-            report.findings.add(lost.owner.mark(Finding::new(Severity::Error, FindingKind::BlockWrong, message)));
+            report.findings.add(lost.owner.mark(Finding::new(lost.owner.severity_of_loss(), FindingKind::BlockWrong, message)));
         }
     }
     drop(pages);
@@ -173,12 +176,24 @@ fn check_from(
     check_extents(reader, &by_segment, &mut report.findings);
     report.journal_blocks = report.volumes.iter().map(|volume| volume.journal_blocks).sum();
     (report.live_blocks, report.live_segments) = (references.len() as u64 + report.journal_blocks, by_segment.len() as u64);
+    space::check_older_replay(reader, superblock, root, &tables.segments, report, &by_segment);
+    space::sum_up(reader, superblock, &tables.segments, &references, &by_segment, report);
     let (total, codecs) = (by_segment.len() as u64, windrow_reduce::Codecs::default());
     for (done, (segment, range)) in by_segment.into_iter().enumerate() {
         progress(CheckProgress { phase: CheckPhase::Segments, done: done as u64, total, read_bytes: reader.read_bytes });
         let flags = superblock.features.incompatible;
-        let mut check =
-            SegmentCheck { flags, misses_flag: false, reader, options, report, segment, references: &references[range], replayed: &replayed, codecs: &codecs };
+        let mut check = SegmentCheck {
+            flags,
+            misses_flag: false,
+            reader,
+            options,
+            report,
+            segment,
+            references: &references[range],
+            replayed: &replayed,
+            tables: &tables,
+            codecs: &codecs,
+        };
         check.run(&tables.segments[segment.index()]);
     }
     progress(CheckProgress { phase: CheckPhase::Segments, done: total, total, read_bytes: reader.read_bytes });
@@ -218,6 +233,7 @@ struct SegmentCheck<'c, 'r, 'a> {
     /// What refers to the segment, in order of places.
     references: &'c [Reference],
     replayed: &'c Replay,
+    tables: &'c Tables,
     codecs: &'c windrow_reduce::Codecs,
     /// Incompatible feature flags of the pool.
     flags: u64,
@@ -263,7 +279,7 @@ impl SegmentCheck<'_, '_, '_> {
                 Some(batch) => self.batch(&mut rows, &batch, inside),
                 None => {
                     // As where not even the header can be had: where a scrub has moved away what lived, nothing is lost with the rest.
-                    let severity = if inside.is_empty() { Severity::Note } else { Severity::Error };
+                    let severity = severity_of_loss(inside);
                     let message = format!("head or tail of batch {} can not be read or rebuilt", frame.header.seq);
                     self.add(Finding::new(severity, FindingKind::BatchDamaged, message).at(self.segment, rows.row));
                     self.blocks(&mut rows, None, inside);
@@ -290,13 +306,13 @@ impl SegmentCheck<'_, '_, '_> {
     fn unreadable<'s>(&mut self, rows: std::ops::Range<u32>, references: &'s [Reference]) -> &'s [Reference] {
         let end = u64::from(rows.end) * u64::from(self.reader.zones.shape(self.segment).data);
         let (inside, rest) = references.split_at(references.partition_point(|r| self.reader.codec.block(r.place) < end));
-        let severity = if inside.is_empty() { Severity::Note } else { Severity::Error };
+        let severity = severity_of_loss(inside);
         let message = format!("no batch header in rows {} to {}, which hold a batch", rows.start, rows.end);
         self.add(Finding::new(severity, FindingKind::BatchDamaged, message).at(self.segment, rows.start));
         for reference in inside {
             let at = self.reader.zones.shape(self.segment).row_hint(self.reader.codec.block(reference.place));
             let message = format!("{} is where no batch can be read", reference.owner);
-            self.add(reference.owner.mark(Finding::new(Severity::Error, FindingKind::MapMismatch, message)).at(self.segment, at));
+            self.add(reference.owner.mark(Finding::new(reference.owner.severity_of_loss(), FindingKind::MapMismatch, message)).at(self.segment, at));
         }
         rest
     }
@@ -490,6 +506,9 @@ impl SegmentCheck<'_, '_, '_> {
             }
             self.report.payload_blocks_verified += 1;
             let origin = self.find_payload(rows, batch, reference);
+            if origin.is_some() {
+                self.index_page(rows, reference);
+            }
             let (severity, words) = match origin {
                 Some(Origin::Member | Origin::Missing) if !self.unpacks(rows, reference) => {
                     (Severity::Error, "its bytes are right, but they can not be unpacked")
@@ -499,11 +518,11 @@ impl SegmentCheck<'_, '_, '_> {
                     continue;
                 }
                 Some(Origin::Wrong) => (Severity::Repairable, "wrong on its member, but can be rebuilt"),
-                None => (Severity::Error, "lost: wrong on its member, and its row does not give it back"),
+                None => (reference.owner.severity_of_loss(), "lost: wrong on its member, and its row does not give it back"),
             };
             let at = blocks.clone().find(|block| rows.origin(*block) == Origin::Wrong).unwrap_or(*blocks.start());
             self.wrong_block(rows, at, severity, Some(reference.owner), words);
-            wrong.extend(blocks.filter(|block| rows.origin(*block) == Origin::Wrong || severity == Severity::Error));
+            wrong.extend(blocks.filter(|block| rows.origin(*block) == Origin::Wrong || severity == Severity::Error || origin.is_none()));
         }
         wrong
     }

@@ -30,6 +30,6 @@ pub use dump::{
 };
 pub use members::inspect_members;
 pub use report::{
-    CheckReport, Finding, FindingKind, Findings, InspectReport, JournalReport, MAX_FINDINGS, MemberReport, Severity, SlotReport, StreamReport, VolumeReport,
-    exit,
+    CheckReport, Finding, FindingKind, Findings, InspectReport, JournalReport, MAX_FINDINGS, MemberReport, Severity, SlotReport, SpaceReport, StreamReport,
+    VolumeReport, exit,
 };

@@ -75,7 +75,7 @@ pub(crate) struct Replay {
     pub(crate) lost: BTreeSet<Place>,
 }
 
-fn is_void(fences: &[Fence], frame: &HeaderFrame) -> bool {
+pub(crate) fn is_void(fences: &[Fence], frame: &HeaderFrame) -> bool {
     let header = &frame.header;
     fence_for(fences, header.epoch).is_some_and(|f| header.seq > f.last_seq[header.stream.index()])
 }

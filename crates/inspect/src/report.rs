@@ -74,6 +74,8 @@ pub enum FindingKind {
     MapMismatch,
     /// Two blocks share a place.
     PlaceShared,
+    /// A page of the index of deduplication makes no sense: it finds no duplicates, and no data hangs on it.
+    IndexPageWrong,
     /// Two segments of different layouts that both hold live blocks share extents.
     ExtentShared,
     /// The recorded batch starts of a segment are not those on the members.
@@ -331,6 +333,27 @@ impl JournalReport {
     }
 }
 
+/// Sums over the segments. Bytes are those of data: heads and tails of batches and padding count, redundancy does not.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct SpaceReport {
+    /// Segments of the layout in force.
+    pub segments: u64,
+    /// Bytes that they have room for.
+    pub segment_bytes: u64,
+    /// Segments of any layout in which nothing lives, and that a stream goes on in, or that the replay of one of the two kept checkpoints needs.
+    pub kept_segments: u64,
+    /// Segments of the layout in force in which nothing lives and that no replay needs: free, or not yet (something of the older checkpoint, a flush).
+    pub idle_segments: u64,
+    /// Bytes of the batches in segments in which something lives.
+    pub filled_bytes: u64,
+    /// Of these what lives, as it is stored, checkpoint pages included.
+    pub live_bytes: u64,
+    /// The others: garbage, heads, tails and padding.
+    pub garbage_bytes: u64,
+    /// Batches in segments without anything live that only the older checkpoint's replay needs, and that were compared with the segment table.
+    pub older_batches: u64,
+}
+
 /// The result of a check.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct CheckReport {
@@ -362,6 +385,10 @@ pub struct CheckReport {
     pub journal_blocks: u64,
     /// Pages of the index of deduplication: live blocks, and nobody's data.
     pub index_pages: u64,
+    /// Entries of those pages that were decoded.
+    pub index_entries: u64,
+    /// Those of them whose content is still in use.
+    pub index_entries_in_use: u64,
     /// Shared contents that blocks refer to.
     pub contents: u64,
     /// Blocks that refer to them.
@@ -372,6 +399,8 @@ pub struct CheckReport {
     pub live_blocks: u64,
     /// Segments that hold live blocks.
     pub live_segments: u64,
+    /// Sums over the segments.
+    pub space: SpaceReport,
     /// Batches whose head and tail were verified.
     pub batches_verified: u64,
     /// Payload blocks whose checksum was verified.

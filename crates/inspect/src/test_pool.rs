@@ -15,8 +15,8 @@ use windrow_units::*;
 pub(crate) const USER: usize = 0;
 pub(crate) const CLEANED: usize = 2;
 pub(crate) const CHECKPOINT: usize = 3;
-const SEGMENTS: u32 = 24;
-const ROWS: u32 = 32;
+pub(crate) const SEGMENTS: u32 = 24;
+pub(crate) const ROWS: u32 = 32;
 const CHUNK: u32 = 16;
 
 /// Members in memory, some of which may be missing or have unreadable blocks.

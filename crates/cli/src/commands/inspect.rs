@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_host::offline::{self, FoundMember};
-use windrow_inspect::{BatchSummary, CheckOptions, CheckReport, FindingKind, Findings, InspectReport, MAX_FINDINGS, RecordSummary};
+use windrow_inspect::{BatchSummary, CheckOptions, CheckReport, FindingKind, Findings, InspectReport, MAX_FINDINGS, RecordSummary, SpaceReport};
 use windrow_units::SegmentId;
 
 /// Arguments of `inspect`.
@@ -280,6 +280,19 @@ fn run_check(arguments: &CheckArguments) -> Result<CheckReport, Failure> {
     Ok(windrow_inspect::check(&mut io, &options, &mut |progress| line.steps(progress.done, progress.total)))
 }
 
+fn describe_space(space: &SpaceReport, text: &mut String) {
+    _ = writeln!(
+        text,
+        "space: {} live, {} garbage and overhead beside it; {} of {} segments ({}) idle, {} kept for replay",
+        Size(space.live_bytes),
+        Size(space.garbage_bytes),
+        space.idle_segments,
+        space.segments,
+        Size(space.segment_bytes),
+        space.kept_segments
+    );
+}
+
 fn describe_check(report: &CheckReport) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
@@ -310,7 +323,11 @@ fn describe_check(report: &CheckReport) -> String {
         _ = writeln!(text, "shared: {} contents, {} blocks refer to them", report.contents, report.references);
     }
     if report.index_pages > 0 {
-        _ = writeln!(text, "index:  {} pages of fingerprints", report.index_pages);
+        let decoded = match report.index_entries {
+            0 => String::new(),
+            entries => format!(", {} of {entries} fingerprints in use", report.index_entries_in_use),
+        };
+        _ = writeln!(text, "index:  {} pages of fingerprints{decoded}", report.index_pages);
     }
     for volume in &report.volumes {
         _ = writeln!(text, "volume '{}': {}, {} blocks", volume.name, Size(volume.size_bytes), volume.mapped_blocks);
@@ -328,6 +345,7 @@ fn describe_check(report: &CheckReport) -> String {
         report.parity_rows_verified,
         Size(report.read_bytes)
     );
+    describe_space(&report.space, &mut text);
     describe_findings(&report.findings, &mut text);
     _ = writeln!(text, "{}", if report.findings.is_clean() { "sound" } else { "ERRORS FOUND" });
     text
