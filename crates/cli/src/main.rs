@@ -2,7 +2,7 @@
 //!
 //! Exit codes: 0 done; 4 failed (the error line starts with a stable id such as `WR-POOL-001`); 2 wrong usage of the command line (16 of `check` and `pool scrub`, 4 of `pool status --exit-code`).
 //! A result that cannot be written is a failure; 141 if its reader went away.
-//! `pool status --exit-code`: 0 online, 1 degraded, 2 stopped, 4 error. `check`: 0 sound, 1 rebuilt, 4 errors found, 8 could not be made.
+//! `pool status --exit-code`: 0 online, 3 online and filled beyond a warning, 1 degraded, 2 stopped, 4 error. `check`: 0 sound, 1 rebuilt, 4 errors found, 8 could not be made.
 
 mod bench;
 mod bench_fio;

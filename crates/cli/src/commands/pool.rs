@@ -425,10 +425,10 @@ pub fn restripe(report: &PoolReport) -> String {
     if !restripe.active {
         return String::new();
     }
-    let left = u64::from(restripe.segments_total - restripe.segments_done);
+    let left = u64::from(restripe.segments_total.saturating_sub(restripe.segments_done));
     let time = match (u64::from(restripe.segments_since), left) {
         (0, _) => "time left unknown".to_owned(),
-        (since, left) => format!("{} left", clock(restripe.active_ms * left / since / 1000)),
+        (since, left) => format!("{} left", clock(restripe.active_ms.saturating_mul(left) / since / 1000)),
     };
     let damaged = if restripe.segments_damaged > 0 { format!(", {} hold blocks that cannot be read", restripe.segments_damaged) } else { String::new() };
     let leaving: Vec<String> = report.members.iter().filter(|member| member.leaving).map(|member| member.member.to_string()).collect();
