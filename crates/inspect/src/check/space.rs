@@ -126,7 +126,7 @@ pub(super) fn sum_up(reader: &PoolReader<'_>, superblock: &Superblock, segments:
     let in_force = zones.zones().iter().map(|zone| zone.layout).max().unwrap_or(0);
     let current: Vec<SegmentId> = all().filter(|id| zones.zone(*id).layout == in_force).collect();
     let is_taken = |id: SegmentId| live.contains_key(&id) || is_kept(id);
-    let is_idle = |id: &SegmentId| !is_taken(*id) && !(zones.has_superseded() && zones.overlapping(*id).iter().any(|other| is_taken(*other)));
+    let is_idle = |id: &SegmentId| !(is_taken(*id) || zones.has_superseded() && zones.overlapping(*id).iter().any(|other| is_taken(*other)));
     let data_bytes = |id: SegmentId, rows: u32| u64::from(rows) * u64::from(zones.shape(id).data) * BLOCK_SIZE as u64;
     let filled_bytes = live.keys().map(|id| data_bytes(*id, segments[id.index()].filled_rows)).sum::<u64>();
     let live_bytes = references.iter().map(|r| u64::from(r.units) * PLACE_UNIT as u64).sum::<u64>();
