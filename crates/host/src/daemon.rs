@@ -280,7 +280,7 @@ pub fn control_failure(what: String, error: &ControlError) -> Failure {
     let (id, remedy) = match error {
         ControlError::NoVolume => (id::VOLUME_UNKNOWN, "see `windrow volume list`"),
         ControlError::NameTaken => (id::VOLUME_EXISTS, "choose another name"),
-        ControlError::Invalid(_) => (id::POOL_VALUE, ""),
+        ControlError::Invalid(_) => (id::POOL_VALUE, "nothing was changed; give what is allowed, or try again when the reason is gone"),
         ControlError::Smaller { .. } => (id::POOL_VALUE, "give --shrink to lose what lies beyond the new size"),
         ControlError::Member { .. } => (id::MEMBER_STATE, "see `windrow pool status`"),
         ControlError::NoSpace(_) => (id::POOL_NO_SPACE, "delete or trim something first"),

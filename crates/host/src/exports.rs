@@ -90,7 +90,7 @@ impl ExportTable {
     pub(crate) fn add(&mut self, name: &str, export: NamedExport, default: bool, volumes: &[VolumeView<'_>]) -> Result<(), Failure> {
         let what = format!("cannot add export '{name}'");
         if name.is_empty() || name.len() > 255 {
-            return Err(Failure::new(id::USAGE, what, "a name has 1 to 255 bytes"));
+            return Err(Failure::new(id::USAGE, what, "a name has 1 to 255 bytes").remedy("choose another name"));
         }
         if !volumes.iter().any(|volume| volume.name == export.volume) {
             return Err(Failure::new(id::VOLUME_UNKNOWN, what, format!("there is no volume '{}'", export.volume)).remedy("see `windrow volume list`"));

@@ -18,7 +18,7 @@ pub use again::unmake;
 pub(crate) use again::{borne_by, must_be_as_probed};
 pub use create::{CreatePlan, CreateRequest, MemberTarget, create, plan};
 pub use destroy::destroy;
-pub use find::{FoundMember, FoundPool, PoolTarget, examine, locate, scan};
+pub use find::{DESTROYED_REMEDY, FoundMember, FoundPool, NEWER_REMEDY, PoolTarget, examine, locate, scan};
 pub use former::zeroed_first;
 pub(crate) use former::{empty, is_unused_spare, was_in};
 pub use known::list;

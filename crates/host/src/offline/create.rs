@@ -15,8 +15,8 @@ use windrow_device::probe::signature::Mark;
 use windrow_device::probe::{ProbeReport, Target, probe};
 use windrow_device::queue::Members as MemberTable;
 use windrow_device::{Allocation, FileMember, Member, OpenOptions, SyncMembers, create_file_with_progress};
-use windrow_engine::Engine;
 use windrow_engine::api::{JournalSpec, PoolPlan, PoolSpec};
+use windrow_engine::{Engine, FormatError};
 use windrow_layout::superblock::{Label, Properties};
 use windrow_units::{BLOCK_BYTES, MemberId, Redundancy, Uuid};
 
@@ -136,7 +136,8 @@ pub fn plan(request: &CreateRequest) -> Result<CreatePlan, Failure> {
     for member in &members {
         let path = std::fs::canonicalize(&member.path).unwrap_or_else(|_| member.path.clone());
         if !seen.insert(path) {
-            return Err(Failure::new(id::POOL_CREATE, what(request), format!("{} is named twice", member.path.display())));
+            let why = format!("{} is named twice", member.path.display());
+            return Err(Failure::new(id::POOL_CREATE, what(request), why).remedy("name each member once"));
         }
     }
     if let Some(member) = members.iter().find(|member| member.is_unsuitable) {
@@ -166,8 +167,19 @@ pub fn plan(request: &CreateRequest) -> Result<CreatePlan, Failure> {
         journal,
         properties: request.properties,
     };
-    let plan = Engine::plan(&spec).map_err(|error| Failure::new(id::POOL_CREATE, what(request), error))?;
+    let plan = Engine::plan(&spec).map_err(|error| refusal(request, &error))?;
     Ok(CreatePlan { members, plan, spec })
+}
+
+/// The failure for what the engine does not make a pool of.
+fn refusal(request: &CreateRequest, error: &FormatError) -> Failure {
+    let remedy = match error {
+        FormatError::Redundancy(_) => "name as many members as that, or choose another --redundancy",
+        FormatError::TooSmall { .. } => "choose larger devices or a larger --size, or give a smaller --segment",
+        FormatError::Invalid(_) => "give what is allowed, see `windrow pool create --help`",
+        FormatError::Member(_) => "see the system's log, and choose another device",
+    };
+    Failure::new(id::POOL_CREATE, what(request), error).remedy(remedy)
 }
 
 /// Creates what was planned. `progress` hears `(member, bytes)` while files are filled.
@@ -195,7 +207,7 @@ pub fn create(request: &CreateRequest, plan: &CreatePlan, progress: &mut dyn FnM
 fn make_files(request: &CreateRequest, plan: &CreatePlan, made: &mut Vec<PathBuf>, progress: &mut dyn FnMut(usize, u64)) -> Result<(), Failure> {
     for (number, member) in plan.members.iter().enumerate().filter(|(_, member)| member.is_new) {
         create_file_with_progress(&member.path, member.size_bytes, request.allocation, &mut |bytes| progress(number, bytes))
-            .map_err(|error| Failure::new(id::MEMBER_OPEN, what(request), error))?;
+            .map_err(|error| Failure::new(id::MEMBER_OPEN, what(request), error).remedy("check the folder, its room and its permissions"))?;
         made.push(member.path.clone());
     }
     Ok(())
@@ -205,9 +217,11 @@ fn format(request: &CreateRequest, plan: &CreatePlan) -> Result<(), Failure> {
     let mut table: MemberTable = Vec::with_capacity(plan.members.len());
     for member in &plan.members {
         let options = OpenOptions { lock_patience: Duration::from_secs(1), ..OpenOptions::default() };
-        let opened = FileMember::open(&member.path, &options).map_err(|error| Failure::new(id::MEMBER_OPEN, what(request), error))?;
+        let failure = |why: String| Failure::new(id::MEMBER_OPEN, what(request), why);
+        let opened = FileMember::open(&member.path, &options)
+            .map_err(|error| failure(error.to_string()).remedy("stop the process that uses it, or check its permissions"))?;
         if opened.info().size_bytes < member.size_bytes {
-            return Err(Failure::new(id::MEMBER_OPEN, what(request), format!("{} became smaller", member.path.display())));
+            return Err(failure(format!("{} became smaller", member.path.display())).remedy("nothing was written; run it again"));
         }
         table.push(Some(Arc::new(opened)));
     }
@@ -222,5 +236,5 @@ fn format(request: &CreateRequest, plan: &CreatePlan) -> Result<(), Failure> {
     for (index, device) in devices() {
         super::erase(&**device).map_err(|error| Failure::new(id::MEMBER_IO, what(request), error.of(index)))?;
     }
-    Engine::format(&mut SyncMembers::new(table), &spec).map_err(|error| Failure::new(id::POOL_CREATE, what(request), error))
+    Engine::format(&mut SyncMembers::new(table), &spec).map_err(|error| refusal(request, &error))
 }

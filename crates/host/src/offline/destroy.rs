@@ -4,7 +4,7 @@
 //! empty to every tool.
 
 use super::again::look_again;
-use super::{FoundMember, FoundPool};
+use super::{FoundMember, FoundPool, NEWER_REMEDY};
 use crate::failure::{Failure, id};
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,10 +88,7 @@ fn must_be_ours(newest: Option<&Superblock>, host: Option<Uuid>, what: &str) -> 
 /// That the pool's superblocks are ones of this version.
 fn must_be_readable(found: &FoundPool, io: &mut SyncMembers, what: &str) -> Result<(), Failure> {
     let remedy = "give --wipe --force to erase its labels all the same, whoever has it";
-    let newer = |why: String| {
-        let remedy = format!("use the version of windrow that wrote it, or a newer one; or {remedy}");
-        Err(Failure::new(id::POOL_NEWER, what, why).remedy(remedy))
-    };
+    let newer = |why: String| Err(Failure::new(id::POOL_NEWER, what, why).remedy(format!("{NEWER_REMEDY}; or {remedy}")));
     let mut bytes = vec![0; SLOT_BYTES];
     for member in 0..found.members.len() as u8 {
         for slot in 0..SLOT_COUNT {

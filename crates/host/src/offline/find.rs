@@ -12,6 +12,12 @@ use windrow_layout::superblock::{
 };
 use windrow_units::{MemberId, Uuid};
 
+/// What to do about a pool that newer software made or went on with: no command of this version can do anything with it.
+pub const NEWER_REMEDY: &str = "use the version of windrow that wrote it, or a newer one";
+
+/// What to do about a pool that was destroyed.
+pub const DESTROYED_REMEDY: &str = "nothing of it is in use any more: make a new pool of its members with `windrow pool create --force`";
+
 /// A member that was found.
 #[derive(Clone, Debug)]
 pub struct FoundMember {
@@ -107,8 +113,7 @@ pub fn examine(path: &Path) -> Result<Option<FoundMember>, Failure> {
     let label = match Label::decode(&bytes) {
         Ok(label) => label,
         Err(error @ SuperblockError::NewerVersion(_)) => {
-            let failure = Failure::new(id::POOL_OPEN, format!("cannot use {}", path.display()), error);
-            return Err(failure.remedy("use the version of windrow that made it, or a newer one"));
+            return Err(Failure::new(id::POOL_NEWER, format!("cannot use {}", path.display()), error).remedy(NEWER_REMEDY));
         }
         Err(_) => return Ok(None),
     };
@@ -116,13 +121,63 @@ pub fn examine(path: &Path) -> Result<Option<FoundMember>, Failure> {
     Ok(Some(FoundMember { path: path.to_owned(), superblock, slot: label.member, label }))
 }
 
-/// All pools with a member in these places (files, devices, or folders of them).
-pub fn scan(places: &[PathBuf]) -> Vec<FoundPool> {
-    let found = windrow_device::scan::scan(places, |bytes| Label::decode(bytes).ok());
-    group(found.members.into_iter().filter_map(|(path, _)| examine(&path).ok().flatten()))
+/// A device with a label of newer software: whose it is cannot be told, but that it is a member.
+#[derive(Clone, Debug)]
+pub(super) struct Newer {
+    /// Where.
+    pub path: PathBuf,
+    /// What is newer.
+    pub why: String,
 }
 
-pub(super) fn group(members: impl Iterator<Item = FoundMember>) -> Vec<FoundPool> {
+/// What bears a label.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// Members that this version can read.
+    pub members: Vec<FoundMember>,
+    /// Those that it cannot.
+    pub newer: Vec<Newer>,
+}
+
+impl Seen {
+    /// What was just seen to bear a label.
+    pub fn of(paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        let mut seen = Self::default();
+        for path in paths {
+            match examine(&path) {
+                Ok(member) => seen.members.extend(member),
+                Err(failure) if failure.id == id::POOL_NEWER => seen.newer.push(Newer { path, why: failure.why }),
+                // It has gone since.
+                Err(_) => {}
+            }
+        }
+        seen
+    }
+
+    /// The same in these places (files, devices, or folders of them).
+    pub fn in_places(places: &[PathBuf]) -> Self {
+        Self::of(windrow_device::scan::scan(places, is_label).members.into_iter().map(|(path, ())| path))
+    }
+
+    /// Says what was left out.
+    pub fn tell_newer(&self) {
+        for newer in &self.newer {
+            tracing::warn!("{}, a member of some pool, is left out: {}; {NEWER_REMEDY}", newer.path.display(), newer.why);
+        }
+    }
+}
+
+/// Something if the bytes are a label, of this version or a newer one.
+pub(super) fn is_label(bytes: &[u8]) -> Option<()> {
+    matches!(Label::decode(bytes), Ok(_) | Err(SuperblockError::NewerVersion(_))).then_some(())
+}
+
+/// All pools with a member in these places (files, devices, or folders of them).
+pub fn scan(places: &[PathBuf]) -> Vec<FoundPool> {
+    group(Seen::in_places(places).members)
+}
+
+pub(super) fn group(members: impl IntoIterator<Item = FoundMember>) -> Vec<FoundPool> {
     let mut pools: BTreeMap<Uuid, FoundPool> = BTreeMap::new();
     for member in members {
         let pool = pools.entry(member.label.pool).or_insert_with(|| FoundPool {
@@ -201,11 +256,34 @@ pub(super) fn locate_beside(target: &PoolTarget, registry: &Registry, others: Ot
             .map_err(|error| Failure::new(id::MEMBER_OPEN, what.clone(), format!("{}: {error}", dir.display())).remedy("check the folder given with --dir"))?;
     }
     if !target.dirs.is_empty() {
-        return choose(scan(&target.dirs), name, what);
+        return choose_seen(&Seen::in_places(&target.dirs), name, what);
     }
     match name.map(|name| registry.load(name)).transpose()?.flatten() {
-        Some(entry) => choose(known::search(&entry, others, &what)?, name, what),
-        None => choose(scan(&others()), name, what),
+        Some(entry) => choose(known::search(&entry, others, &what)?, &[], name, what),
+        None => choose_seen(&Seen::in_places(&others()), name, what),
+    }
+}
+
+/// The pool that is meant among all that was seen.
+fn choose_seen(seen: &Seen, name: Option<&str>, what: String) -> Result<FoundPool, Failure> {
+    let found = choose(group(seen.members.iter().cloned()), &seen.newer, name, what)?;
+    // A member that is away may be among these.
+    if found.is_away() {
+        seen.tell_newer();
+    }
+    Ok(found)
+}
+
+/// Nothing that can be read is of the pool. What newer software made may be: then it is neither gone nor in another place.
+pub(super) fn not_found(newer: &[Newer], what: String) -> Failure {
+    let elsewhere = "name its members with --members, or a folder with --dir";
+    match newer {
+        [] => Failure::new(id::POOL_UNKNOWN, what, "no member of it was found").remedy(elsewhere),
+        [first, more @ ..] => {
+            let more = if more.is_empty() { String::new() } else { format!(" (and {} more)", more.len()) };
+            let why = format!("no member of it can be read, but {}{more} may be one: {}", first.path.display(), first.why);
+            Failure::new(id::POOL_NEWER, what, why).remedy(format!("{NEWER_REMEDY}; or, if it is elsewhere, {elsewhere}"))
+        }
     }
 }
 
@@ -214,9 +292,12 @@ fn of_members(target: &PoolTarget, what: String) -> Result<FoundPool, Failure> {
     let mut members = Vec::new();
     for path in &target.members {
         let member = examine(path)?;
-        members.push(member.ok_or_else(|| Failure::new(id::POOL_UNKNOWN, what.clone(), format!("{} is not a member of any pool", path.display())))?);
+        members.push(member.ok_or_else(|| {
+            let why = format!("{} is not a member of any pool", path.display());
+            Failure::new(id::POOL_UNKNOWN, what.clone(), why).remedy("name the right path in its place, or leave it out")
+        })?);
     }
-    let found = choose(group(members.iter().cloned()), target.name.as_deref(), what.clone())?;
+    let found = choose(group(members.iter().cloned()), &[], target.name.as_deref(), what.clone())?;
     // Left out in silence, it would leave the pool degraded for one wrong word.
     if let Some(stray) = members.iter().find(|member| member.label.pool != found.pool) {
         let why = format!("{} belongs to another pool, '{}'", stray.path.display(), stray.label.pool_name);
@@ -232,12 +313,12 @@ fn of_members(target: &PoolTarget, what: String) -> Result<FoundPool, Failure> {
     Ok(found)
 }
 
-fn choose(mut pools: Vec<FoundPool>, name: Option<&str>, what: String) -> Result<FoundPool, Failure> {
+fn choose(mut pools: Vec<FoundPool>, newer: &[Newer], name: Option<&str>, what: String) -> Result<FoundPool, Failure> {
     if let Some(name) = name {
         pools.retain(|pool| pool.name == name || pool.pool.to_string() == name);
     }
     match pools.len() {
-        0 => Err(Failure::new(id::POOL_UNKNOWN, what, "no member of it was found").remedy("name its members with --members, or a folder with --dir")),
+        0 => Err(not_found(newer, what)),
         1 => match &pools[0].twins {
             None => Ok(pools.remove(0)),
             Some((one, other, member)) => {

@@ -8,11 +8,10 @@
 //! Step 3 reads one block of each block device and writes nothing. It comes before any device is opened for use: a member that has a new name only is
 //! not to be recorded as missing, nor a spare to take its place.
 
-use super::find::{FoundMember, FoundPool, examine, group, scan};
+use super::find::{FoundMember, FoundPool, Seen, group, is_label, not_found, scan};
 use crate::failure::{Failure, id};
 use crate::registry::{PoolEntry, Registry};
 use std::path::PathBuf;
-use windrow_layout::superblock::Label;
 
 /// Where to look besides.
 pub(super) type Others<'a> = &'a dyn Fn() -> Vec<PathBuf>;
@@ -22,39 +21,43 @@ fn is_whole(pool: &FoundPool) -> bool {
     pool.superblock().is_some() && !pool.is_away()
 }
 
-/// The known places that bear a label. A device that does not answer in time is left out: it would hold up the start for ever.
+/// The known places that bear a label, of this version or a newer one. A device that does not answer in time is left out: it would hold up the start for ever.
 fn answering(entry: &PoolEntry) -> Vec<PathBuf> {
-    let found = windrow_device::scan::scan(&entry.members, |bytes| Label::decode(bytes).ok());
+    let found = windrow_device::scan::scan(&entry.members, is_label);
     for (path, error) in found.unreadable.iter().filter(|(_, error)| error.kind() == std::io::ErrorKind::TimedOut) {
         tracing::warn!("{}, where a member of pool '{}' was, is left out: {error}", path.display(), entry.name);
     }
-    found.members.into_iter().map(|(path, _)| path).collect()
+    found.members.into_iter().map(|(path, ())| path).collect()
 }
 
-/// The pool of an entry, as far as it is found; none if no device of it is.
+/// The pool of an entry, as far as it is found.
 ///
 /// # Errors
-/// Nothing of it is found, but another pool of the same name is.
+/// Nothing of it is found that this version can read; perhaps another pool of the same name is.
 pub(super) fn search(entry: &PoolEntry, others: Others<'_>, what: &str) -> Result<Vec<FoundPool>, Failure> {
     let is_ours = |member: &FoundMember| member.label.pool == entry.pool;
-    let (known, mut foreign): (Vec<_>, Vec<_>) = answering(entry).into_iter().filter_map(|path| examine(&path).ok().flatten()).partition(is_ours);
+    let seen = Seen::of(answering(entry));
+    let (known, mut foreign): (Vec<_>, Vec<_>) = seen.members.iter().cloned().partition(is_ours);
     let pools = group(known.iter().cloned());
     if pools.iter().any(is_whole) {
         return Ok(pools);
     }
     // What was just looked at, perhaps a dying disk that takes its time, is not read again.
-    let beside = windrow_device::scan::scan_except(&others(), &entry.members, |bytes| Label::decode(bytes).ok());
-    let (more, others): (Vec<_>, Vec<_>) = beside.members.into_iter().filter_map(|(path, _)| examine(&path).ok().flatten()).partition(is_ours);
+    let beside = windrow_device::scan::scan_except(&others(), &entry.members, is_label);
+    let beside = Seen::of(beside.members.into_iter().map(|(path, ())| path));
+    let (more, others): (Vec<_>, Vec<_>) = beside.members.into_iter().partition(is_ours);
     foreign.extend(others);
     if known.is_empty() && more.is_empty() {
-        return match group(foreign.into_iter()).iter().find(|pool| pool.name == entry.name) {
+        return match group(foreign).iter().find(|pool| pool.name == entry.name) {
             Some(other) => {
                 let why = format!("no member of it was found, but those of another pool of that name ({})", other.pool);
                 Err(Failure::new(id::POOL_UNKNOWN, what, why).remedy("name that one by its identifier, or its members with --members, if it is meant"))
             }
-            None => Ok(Vec::new()),
+            None => Err(not_found(&[seen.newer, beside.newer].concat(), what.to_owned())),
         };
     }
+    // Not those of other places: nothing says that they have to do with this pool.
+    seen.tell_newer();
     let is_searched = !more.is_empty();
     for member in &more {
         tracing::info!("member {} of pool '{}' was found at {}, which was not known", member.label.member, entry.name, member.path.display());
@@ -73,7 +76,9 @@ pub fn list(registry: &Registry, places: &[PathBuf]) -> Vec<FoundPool> {
 pub(super) fn list_beside(registry: &Registry, places: &[PathBuf], others: Others<'_>) -> Vec<FoundPool> {
     let entries = registry.all();
     let known: Vec<PathBuf> = entries.iter().flat_map(|entry| entry.members.clone()).chain(places.iter().cloned()).collect();
-    let pools = scan(&known);
+    let seen = Seen::in_places(&known);
+    seen.tell_newer();
+    let pools = group(seen.members);
     if entries.iter().all(|entry| pools.iter().any(|pool| pool.pool == entry.pool && is_whole(pool))) {
         return pools;
     }

@@ -1,7 +1,7 @@
 //! Opening a pool: members locked, engine recovered, nothing running yet.
 
 use super::again::{borne_by, look_again, the_same};
-use super::{FoundPool, host_id};
+use super::{DESTROYED_REMEDY, FoundPool, NEWER_REMEDY, host_id};
 use crate::failure::{Failure, id};
 use crate::registry::Registry;
 use std::path::Path;
@@ -126,7 +126,12 @@ pub(super) fn refusal_of(what: &str, found: &FoundPool, error: &OpenError) -> Fa
     };
     let failure = Failure::new(id, what, error);
     let missing = found.missing();
-    if id == id::POOL_MEMORY {
+    if id == id::POOL_NEWER {
+        // `windrow check` refuses it, too.
+        failure.remedy(NEWER_REMEDY)
+    } else if matches!(error, OpenError::Destroyed) {
+        failure.remedy(DESTROYED_REMEDY)
+    } else if id == id::POOL_MEMORY {
         failure.remedy("allow more with --map-memory")
     } else if id == id::POOL_JOURNAL {
         failure.remedy("connect them and name them with --members; --discard-journal starts without them and loses what had been promised since the last batch")
@@ -208,6 +213,8 @@ fn must_be_damaged(found: &FoundPool, trial: Result<(), OpenError>) -> Result<()
             let why = "the pool can be opened as it is, and a rebuild would bring back blocks that were trimmed";
             Err(Failure::new(id::POOL_VALUE, what, why).remedy("import it; or give --even-if-sound"))
         }
+        // No leave helps where the format is not known.
+        Err(error @ (OpenError::NewerVersion(_) | OpenError::Features { .. })) => Err(refusal_of(&what, found, &error)),
         Err(error) => {
             let failure = refusal_of(&what, found, &error);
             let remedy = format!("{}; or give --even-if-sound, which does not ask whether the pool is damaged", failure.remedy);
@@ -301,5 +308,8 @@ mod tests {
         assert_eq!(answer(Err(OpenError::NoQuorum { present: 1, total: 4 })), Err(id::POOL_MEMBERS.to_owned()));
         let failure = must_be_damaged(&found, Err(OpenError::MapMemory { limit: 4096 })).unwrap_err();
         assert!(failure.id == id::POOL_MEMORY && failure.remedy.contains("--map-memory"), "{failure}");
+        // `windrow check` was recommended, and refused the pool for the same reason; no option helps either.
+        let failure = must_be_damaged(&found, Err(OpenError::NewerVersion(2))).unwrap_err();
+        assert_eq!((failure.id.as_str(), failure.remedy.as_str()), (id::POOL_NEWER, NEWER_REMEDY));
     }
 }

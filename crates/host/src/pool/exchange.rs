@@ -393,7 +393,8 @@ pub(super) fn path_of(device: &dyn Member) -> String {
 /// A slot for another member: one that is not in use, else the one behind the last.
 fn slot_for_another(pool: &PoolStatus, what: &str) -> Result<MemberId, Failure> {
     let slot = pool.members.iter().position(|member| member.state == "removed").unwrap_or(pool.members.len());
-    let none = || Failure::new(id::POOL_VALUE, what, format!("a pool has {MAX_MEMBERS} slots for members and spares"));
+    let none =
+        || Failure::new(id::POOL_VALUE, what, format!("a pool has {MAX_MEMBERS} slots for members and spares")).remedy("remove a spare or a member first");
     (slot < MAX_MEMBERS).then_some(MemberId(slot as u8)).ok_or_else(none)
 }
 

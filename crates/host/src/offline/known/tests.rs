@@ -1,10 +1,11 @@
 //! Names that have changed, devices that are gone, and pools that only look alike.
 
 use super::*;
-use crate::offline::find::locate_beside;
+use crate::offline::find::{examine, locate_beside};
 use crate::offline::tests::create_pool;
 use crate::offline::{OpenRequest, PoolTarget, open};
 use std::path::Path;
+use windrow_layout::superblock::Label;
 
 /// A pool of six in one folder, known to the registry, and an empty folder.
 struct World {
@@ -136,6 +137,34 @@ fn two_names_of_one_file_are_no_copy() {
     std::fs::remove_file(&world.members[4]).unwrap();
     let found = world.locate().unwrap();
     assert_eq!((paths(&found)[3], found.missing()), (link.as_path(), vec![4]));
+}
+
+/// Gives a member the label that a newer version would write.
+fn make_newer(path: &Path) {
+    use std::os::unix::fs::FileExt;
+    use windrow_layout::superblock::{FORMAT_VERSION, LABEL_OFFSET};
+    let label = Label { version: FORMAT_VERSION + 1, ..examine(path).unwrap().unwrap().label };
+    std::fs::File::options().write(true).open(path).unwrap().write_all_at(&label.encode(), LABEL_OFFSET).unwrap();
+}
+
+/// A pool that newer software had made was "not found", wherever it was: the search knew labels of this version only.
+#[test]
+fn a_pool_with_labels_of_newer_software_is_told_of() {
+    let world = World::new();
+    make_newer(&world.members[2]);
+    assert_eq!(world.locate().unwrap().missing(), [2], "one of them is not the pool");
+    world.members.iter().enumerate().filter(|(at, _)| *at != 2).for_each(|(_, path)| make_newer(path));
+    let by_folder = PoolTarget { name: Some("tank".to_owned()), dirs: vec![world.before.path().to_owned()], ..PoolTarget::default() };
+    let unnamed = PoolTarget { name: None, ..by_folder.clone() };
+    let elsewhere = |target: &PoolTarget| locate_beside(target, &world.registry, &|| Vec::new());
+    for failure in [world.locate(), elsewhere(&by_folder), elsewhere(&unnamed)].map(Result::unwrap_err) {
+        assert!(failure.id == id::POOL_NEWER && failure.why.contains("member-0 (and 5 more)"), "{failure}");
+    }
+    // Nobody kept where it is.
+    world.registry.forget("tank", world.registry.load("tank").unwrap().unwrap().pool).unwrap();
+    let devices = || vec![world.before.path().to_owned()];
+    let by_name = PoolTarget { dirs: Vec::new(), ..by_folder };
+    assert_eq!(locate_beside(&by_name, &world.registry, &devices).unwrap_err().id, id::POOL_NEWER);
 }
 
 #[test]
