@@ -59,6 +59,14 @@ impl Output {
         self.remark(failure);
     }
 
+    /// The same of a command that found something before it failed: in JSON form that is there as `report`.
+    pub fn failure_after(&self, failure: &Failure, report: &impl Serialize) {
+        if self.is_json() {
+            self.result("error", &serde_json::json!({ "error": failure, "report": report }), String::new);
+        }
+        self.remark(failure);
+    }
+
     /// Prints a failure beside a result: to standard error only.
     pub fn remark(&self, failure: &Failure) {
         drop(writeln!(std::io::stderr(), "windrow: {failure}"));

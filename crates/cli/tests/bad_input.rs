@@ -1,4 +1,4 @@
-//! What users do wrong, and members that are not what they should be: each gives one line with its id and a remedy or a reason, an exit code,
+//! What users do wrong, and members that are not what they should be: each gives one line with its id, a reason and a next step, an exit code,
 //! and changes nothing. And a pool that is full: the client hears of it, and trimming brings the pool back.
 
 mod support;
@@ -10,15 +10,30 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 const NO_SPACE: u32 = 28;
 
-/// Exactly one line on standard error, which begins with the id; exit code 4 (8 for `check` and `pool scrub`).
+/// Exactly one line on standard error, which begins with the id and ends with a next step; exit code 4 (8 for `check` and `pool scrub`). For programs the same
+/// as one object.
 fn refused(world: &World, line: &str, id: &str, says: &str) {
     let code = if line.starts_with("check") || line.starts_with("pool scrub") { 8 } else { 4 };
     refused_with(world, line, code, id, says);
 }
 
 fn refused_with(world: &World, line: &str, code: i32, id: &str, says: &str) {
-    // A pool that is served by mistake must not hang the test.
-    let output = std::process::Command::new("timeout")
+    let output = bounded(world, line);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{line}: {}", both(&output));
+    assert!(error.starts_with(&format!("windrow: {id}: ")) && error.lines().count() == 1 && error.contains(says), "{line}: {error}");
+    assert!(output.stdout.is_empty(), "{line}: {}", both(&output));
+    let output = bounded(world, &format!("{line} -o json"));
+    assert_eq!(output.status.code(), Some(code), "{line} -o json: {}", both(&output));
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{line} -o json: {why}: {}", both(&output)));
+    assert_eq!((told["schema"].as_str(), told["error"]["id"].as_str()), (Some("windrow/error/1"), Some(id)), "{line} -o json: {told}");
+    let remedy = told["error"]["remedy"].as_str().unwrap_or_default();
+    assert!(!remedy.is_empty() && error.trim_end().ends_with(&format!("; {remedy}")), "{line}: no next step: {error}");
+}
+
+/// A pool that is served by mistake must not hang the test.
+fn bounded(world: &World, line: &str) -> std::process::Output {
+    std::process::Command::new("timeout")
         .args(["--signal=KILL", "20", env!("CARGO_BIN_EXE_windrow")])
         .args(line.split_whitespace())
         .current_dir(world.path())
@@ -26,11 +41,7 @@ fn refused_with(world: &World, line: &str, code: i32, id: &str, says: &str) {
         .env("WINDROW_RUN", world.file("run"))
         .env_remove("WINDROW_LOG")
         .output()
-        .expect("timeout runs");
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(code), "{line}: {}", both(&output));
-    assert!(error.starts_with(&format!("windrow: {id}: ")) && error.lines().count() == 1 && error.contains(says), "{line}: {error}");
-    assert!(output.stdout.is_empty(), "{line}: {}", both(&output));
+        .expect("timeout runs")
 }
 
 #[test]
@@ -53,6 +64,8 @@ fn wrong_names_numbers_and_sizes() {
         ("pool create -r 5 --size 64M twice a a b", "WR-POOL-002", "twice"),
         ("pool create -r 5 --size 100 tiny a b c", "WR-POOL-002", "too small"),
         ("pool create -r 5 --size 64M --chunk 5000 odd a b c", "WR-CLI-001", "4K"),
+        ("pool create -r 5 --size 64M --segment 0 odd a b c", "WR-CLI-001", "4K"),
+        ("pool create -r 5 --size 64M --chunk 4K odd a b c", "WR-POOL-002", "a chunk has"),
         ("pool create -r 5 --size 64M bad/name a b c", "WR-CLI-001", "bad/name"),
         ("pool create -r 5 unsized a b c", "WR-MEMBER-001", "--size"),
         ("pool create -r 5 --size 64M over foreign b c", "WR-MEMBER-002", "ext"),
@@ -72,6 +85,7 @@ fn wrong_names_numbers_and_sizes() {
         ("serve tank --nbd tcp:0.0.0.0:1", "WR-SERVE-001", "remote"),
         ("serve tank --metrics 0.0.0.0:1", "WR-SERVE-001", "remote"),
         ("inspect foreign", "WR-MEMBER-001", "foreign"),
+        ("inspect m0 --segment 99999", "WR-CHECK-001", "cannot decode"),
         ("export list tank --control none", "WR-CLI-002", "tank"),
         ("pool scrub tank", "WR-CLI-002", "served"),
         ("pool scrub nothing --wait", "WR-CLI-002", "nothing"),
@@ -156,8 +170,7 @@ fn members_that_are_not_enough_twice_or_too_small() {
     refused(&world, "pool import tank --members m0,m1,m2,m3,m3", "WR-POOL-008", "name only one");
     refused(&world, "pool import tank --members m0,m1 --force", "WR-POOL-012", "2 members are missing");
     // What can be seen without the others is shown.
-    let check = world.run("check tank --members m0,m1");
-    assert!(!check.status.success() && both(&check).contains("2 members are missing, the redundancy covers 1"), "{}", both(&check));
+    refused(&world, "check tank --members m0,m1", "WR-POOL-012", "2 members are missing, the redundancy covers 1");
     refused(&world, "pool import tank --dir elsewhere", "WR-MEMBER-001", "check the folder");
     refused(&world, "pool create -r 5 --size 64M other /dev/null a b", "WR-MEMBER-001", "/dev/null");
     refused(&world, "pool create -r 5 --copies 3 --size 64M other a b c", "WR-CLI-001", "--redundancy 1");
@@ -213,8 +226,15 @@ fn pools_of_newer_versions_are_left_alone() {
         let label = Label::decode(bytes).unwrap();
         Some(Label { version: label.version + 1, ..label }.encode())
     });
-    refused(&newer_label, "serve tank --members m0,m1,m2,m3", "WR-POOL-003", "newer");
-    refused(&newer_label, "inspect m0", "WR-POOL-003", "newer");
+    for line in ["serve tank --members m0,m1,m2,m3", "check tank --members m0", "inspect m0"] {
+        refused(&newer_label, line, "WR-POOL-010", "newer");
+    }
+    // By name and by folder "no member of it was found" was said of a pool that was there.
+    for line in ["serve tank", "serve --dir .", "check tank", "check tank --dir .", "pool status tank", "pool import tank --dir .", "pool destroy tank --yes"] {
+        refused(&newer_label, line, "WR-POOL-010", "(and 3 more) may be one: format version 2 is newer");
+    }
+    let listed = newer_label.run("pool list --dir .");
+    assert!(listed.status.success() && both(&listed).contains("m0, a member of some pool, is left out"), "{}", both(&listed));
 
     let newer_superblock = World::with_volume(CREATE, "16M");
     patch_superblocks(&newer_superblock, |superblock| {
@@ -225,7 +245,10 @@ fn pools_of_newer_versions_are_left_alone() {
         bytes[8..16].copy_from_slice(&checksum.to_le_bytes());
         bytes
     });
-    refused(&newer_superblock, "serve tank", "WR-POOL-010", "newer");
+    // `windrow check` was named as the next step, and refused the pool as well.
+    for line in ["serve tank", "check tank", "check tank --rebuild-map", "pool destroy tank --yes"] {
+        refused(&newer_superblock, line, "WR-POOL-010", "; use the version of windrow that wrote it, or a newer one");
+    }
 
     let unknown_feature = World::with_volume(CREATE, "16M");
     patch_superblocks(&unknown_feature, |mut superblock| {
@@ -233,6 +256,20 @@ fn pools_of_newer_versions_are_left_alone() {
         superblock.encode()
     });
     refused(&unknown_feature, "serve tank", "WR-POOL-010", "features");
+    refused(&unknown_feature, "check tank", "WR-POOL-010", "; use the version of windrow that wrote it, or a newer one");
+}
+
+/// `check -o json` of a pool that it cannot check said so without an id and a next step.
+#[test]
+fn a_pool_that_was_destroyed_is_not_checked() {
+    let world = World::with_volume(CREATE, "16M");
+    world.succeeds("pool destroy tank --yes");
+    for line in ["check tank --dir .", "serve tank --dir ."] {
+        refused(&world, line, "WR-POOL-008", "; nothing of it is in use any more");
+    }
+    let told: serde_json::Value = serde_json::from_slice(&world.run("check tank --dir . -o json").stdout).expect("one object");
+    assert_eq!(told["report"]["pool_name"], "tank", "what was seen before is there, too: {told}");
+    world.succeeds("pool create -r 5 --force tank m0 m1 m2 m3");
 }
 
 #[test]

@@ -31,6 +31,11 @@ fn newest_superblock(members: &[std::fs::File]) -> Superblock {
 
 /// Overwrites every batch of the checkpoint stream on all members; how many there were.
 fn destroy_checkpoints(world: &World) -> u64 {
+    destroy(world, |stream| stream == CHECKPOINT, 0, usize::MAX)
+}
+
+/// Overwrites batches of some streams, without their first rows, in so many columns; how many there were.
+fn destroy(world: &World, is_meant: impl Fn(u8) -> bool, spared: u32, columns: usize) -> u64 {
     let members = members(world);
     let superblock = newest_superblock(&members);
     let zones = ZoneMap::new(superblock.zones.clone());
@@ -42,12 +47,12 @@ fn destroy_checkpoints(world: &World) -> u64 {
             let (member, offset) = location.address(row, Column(0));
             members[member.index()].read_exact_at(&mut block, offset).expect("a read");
             let Ok(frame) = decode_header(&block, &superblock.pool, segment, row) else { continue };
-            if frame.header.stream.0 != CHECKPOINT {
+            if !is_meant(frame.header.stream.0) || frame.header.rows <= spared {
                 continue;
             }
             destroyed += 1;
-            for row in row..row + frame.header.rows {
-                for column in (0..location.shape().width).map(Column) {
+            for row in row + spared..row + frame.header.rows {
+                for column in (0..location.shape().width).map(Column).take(columns) {
                     let (member, offset) = location.address(row, column);
                     members[member.index()].write_all_at(&[0xee; BLOCK_BYTES as usize], offset).expect("a write");
                 }
@@ -83,7 +88,13 @@ fn a_pool_without_checkpoints_is_brought_back() {
     assert!(destroy_checkpoints(&world) > 0);
     let damaged = contents(&world);
     let check = world.run("check tank");
-    assert!(check.status.code() != Some(0) && both(&check).contains("no checkpoint can be read"), "{}", both(&check));
+    assert!(check.status.code() == Some(8) && both(&check).contains("no checkpoint can be read"), "{}", both(&check));
+    // For programs that was a report without an id and a next step.
+    let check = world.run("check tank -o json");
+    let told: serde_json::Value = serde_json::from_slice(&check.stdout).expect("JSON");
+    assert_eq!((check.status.code(), told["schema"].as_str()), (Some(8), Some("windrow/error/1")), "{told}");
+    assert_eq!(told["error"]["id"], "WR-POOL-009", "{told}");
+    assert!(told["error"]["remedy"].as_str().is_some_and(|remedy| remedy.contains("Emergency")) && told["report"]["findings"].is_object(), "{told}");
     let refused = world.try_serve("").err().expect("it is not served");
     assert!(refused.contains("WR-POOL-009"), "{refused}");
     let look = world.run("check tank --rebuild-map");
@@ -107,4 +118,29 @@ fn a_pool_without_checkpoints_is_brought_back() {
     }
     assert!(server.stop());
     world.check().expect("still sound");
+}
+
+/// What a script goes by: damage has a code of its own, whether the redundancy still covers it or not, and the result is a report, not a failure.
+#[test]
+fn damage_ends_a_check_with_its_own_code() {
+    let world = World::with_volume(CREATE, "32M");
+    let server = world.serve("");
+    let mut client = server.client();
+    for at in 0..4 {
+        client.write(at, at * PIECE as u64, &Random(at).bytes(PIECE), false);
+        assert_eq!(client.finish().expect("an answer").0, 0);
+    }
+    client.flush(0);
+    assert_eq!(client.finish().expect("an answer").0, 0);
+    assert!(server.stop());
+    world.check().expect("a sound pool");
+    for (columns, worst) in [(1, "repairable"), (2, "error")] {
+        assert!(destroy(&world, |stream| stream != CHECKPOINT, 1, columns) > 0);
+        let check = world.run("check tank --payload --parity -o json");
+        let told: serde_json::Value = serde_json::from_slice(&check.stdout).expect("JSON");
+        assert_eq!((check.status.code(), told["schema"].as_str()), (Some(4), Some("windrow/check/1")), "{}", both(&check));
+        assert_eq!(told["findings"]["worst"], worst, "{}", told["findings"]);
+        let check = world.run("check tank --payload --parity");
+        assert!(check.status.code() == Some(4) && both(&check).ends_with("ERRORS FOUND\n"), "{}", both(&check));
+    }
 }

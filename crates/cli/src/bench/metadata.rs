@@ -125,7 +125,7 @@ pub fn run(arguments: &MetadataArguments, output: &Output) -> Result<u8, Failure
     }
     let sizes: Vec<usize> = arguments.write.iter().map(|size| size.0 as usize).collect();
     if sizes.iter().any(|size| *size == 0 || !size.is_multiple_of(windrow_units::BLOCK_SIZE)) {
-        return Err(Failure::new(id::USAGE, "cannot write in such sizes", "--write takes multiples of 4K"));
+        return Err(Failure::new(id::USAGE, "cannot write in such sizes", "--write takes multiples of 4K").remedy("give such sizes, as 4K,64K"));
     }
     let samples = files::choose(&arguments.tree, arguments.bytes.0)?;
     let stop = Arc::new(AtomicBool::new(false));

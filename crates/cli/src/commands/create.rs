@@ -87,7 +87,10 @@ impl CreateArguments {
             Some(Size(bytes)) if bytes.is_multiple_of(BLOCK_BYTES) && bytes > 0 && bytes / BLOCK_BYTES <= u64::from(u32::MAX) => {
                 Ok(Some((bytes / BLOCK_BYTES) as u32))
             }
-            Some(size) => Err(Failure::new(id::USAGE, format!("{size} cannot be the {what} size"), "it must be a multiple of 4K")),
+            Some(size) => {
+                let failure = Failure::new(id::USAGE, format!("{size} cannot be the {what} size"), "it must be a multiple of 4K, and less than 16T");
+                Err(failure.remedy("give another size, such as 256K, or leave it out"))
+            }
         };
         if self.redundancy != "1" && self.copies.is_some() {
             let why = format!("redundancy {} keeps none", self.redundancy);

@@ -53,8 +53,8 @@ pub struct InspectArguments {
   windrow check tank --rebuild-map
   windrow check tank --rebuild-map --repair
 
-Exit codes: 0 sound, 1 rebuilt (--rebuild-map --repair), 4 errors found or left, 8 the check could not be made. Without --repair nothing is
-written; the next import repairs what redundancy covers, and writes copies of journal records that are wrong again.")]
+Exit codes: 0 sound, 1 rebuilt (--rebuild-map --repair), 4 errors found or left, 8 the check could not be made, 16 wrong usage. Without --repair
+nothing is written; the next import repairs what redundancy covers, and writes copies of journal records that are wrong again.")]
 pub struct CheckArguments {
     /// Pool; it must not be served.
     pool: String,
@@ -79,11 +79,15 @@ pub fn inspect(arguments: &InspectArguments, output: &Output) -> Result<u8, Fail
     let mut members: Vec<FoundMember> = Vec::new();
     for path in &arguments.members {
         let found = offline::examine(path)?;
-        let why = "it bears no label of this version";
-        members.push(found.ok_or_else(|| Failure::new(id::MEMBER_OPEN, format!("{} is not a member of a pool", path.display()), why))?);
+        members.push(found.ok_or_else(|| {
+            let what = format!("{} is not a member of a pool", path.display());
+            Failure::new(id::MEMBER_OPEN, what, "it bears no label that can be read")
+                .remedy("name another path; `windrow pool list -o json` shows the paths of known pools")
+        })?);
     }
     if members.iter().any(|member| member.label.pool != members[0].label.pool) {
-        return Err(Failure::new(id::USAGE, "cannot inspect these members together", "they belong to different pools"));
+        let failure = Failure::new(id::USAGE, "cannot inspect these members together", "they belong to different pools");
+        return Err(failure.remedy("name the members of one pool at a time"));
     }
     let mut io = offline::open_for_reading(&members, false)?;
     if let Some(chunk) = arguments.chunk {
@@ -244,10 +248,9 @@ pub fn check(arguments: &CheckArguments, output: &Output) -> Result<u8, Failure>
     }
     match run_check(arguments) {
         Ok(report) => {
-            if let Some(why) = report.failure.as_ref().filter(|_| !output.is_json()) {
-                output.failure(&not_made(&arguments.pool, &report, why));
-            } else {
-                output.result("check", &report, || describe_check(&report));
+            match &report.failure {
+                Some(why) => output.failure_after(&not_made(&arguments.pool, &report, why), &report),
+                None => output.result("check", &report, || describe_check(&report)),
             }
             Ok(report.exit_code())
         }
@@ -262,9 +265,9 @@ fn not_made(pool: &str, report: &CheckReport, why: &str) -> Failure {
     let find = |kind| report.findings.list.iter().find(|finding| finding.kind == kind);
     let what = format!("cannot check pool '{pool}'");
     if find(FindingKind::NewerSoftware).is_some() {
-        Failure::new(id::POOL_NEWER, what, why).remedy("use the version of windrow that wrote it, or a newer one")
+        Failure::new(id::POOL_NEWER, what, why).remedy(offline::NEWER_REMEDY)
     } else if find(FindingKind::PoolDestroyed).is_some() {
-        Failure::new(id::POOL_REFUSED, what, why).remedy("nothing of it is in use any more")
+        Failure::new(id::POOL_REFUSED, what, why).remedy(offline::DESTROYED_REMEDY)
     } else if let Some(missing) = find(FindingKind::QuorumMissing) {
         Failure::new(id::POOL_MEMBERS, what, format!("{}; {why}", missing.message)).remedy("name all members with --members, or their folder with --dir")
     } else {

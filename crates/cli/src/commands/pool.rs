@@ -190,7 +190,8 @@ fn import(arguments: &ImportArguments, output: &Output) -> Result<u8, Failure> {
     let registry = context::registry();
     let found = offline::locate(&arguments.place.target(arguments.pool.as_deref()), &registry)?;
     if context::is_served(&found, &arguments.place)? {
-        return Err(Failure::new(id::POOL_BUSY, format!("cannot import pool '{}'", found.name), "a daemon serves it already"));
+        let failure = Failure::new(id::POOL_BUSY, format!("cannot import pool '{}'", found.name), "a daemon serves it already");
+        return Err(failure.remedy("stop the daemon first"));
     }
     if !arguments.force {
         registry.must_be_free(&format!("cannot import pool '{}'", found.name), &found.name, found.pool)?;
