@@ -1,9 +1,10 @@
-//! Commands that come at the same time.
+//! Commands that come at the same time, and what begins by itself.
 
 use super::*;
 use crate::HostOptions;
 use crate::offline::{ScratchSpec, ram_members, scratch_pool};
 use std::time::Instant;
+use windrow_engine::api::ScrubState;
 
 fn pool() -> Pool {
     let opened =
@@ -155,4 +156,41 @@ fn an_export_that_comes_too_late_fails() {
     });
     assert!(daemon.handle(Command::Shutdown { export: true }).is_err(), "nor when it is over");
     assert!(matches!(daemon.handle(Command::Shutdown { export: false }), Ok(Reply::Done)));
+}
+
+/// That a scrub is due was reckoned, and nothing had shown that it begins.
+#[test]
+fn a_scrub_that_is_due_begins() {
+    const DAY_S: u64 = 86_400;
+    const LAST: u64 = 1_800_000_000;
+    let daemon = Daemon::new(pool(), "tank", None);
+    let scrub = || daemon.pool.status().unwrap().scrub;
+    let every = |days| set_properties(&daemon.pool, &PropertyChange { scrub_interval_days: Some(days), ..PropertyChange::default() }).unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    let ended = || {
+        while scrub().state == ScrubState::Running {
+            assert!(Instant::now() < end, "{:?}", scrub());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        scrub()
+    };
+    // All that is known of the time is when the last one was. (The pool holds next to nothing: it has ended at once.)
+    every(7);
+    daemon.pool.control(Control::Scrub(ScrubCommand::Start { unix_s: LAST, bytes_per_second: 1 })).unwrap();
+    let last = ended();
+    assert!(last.state == ScrubState::Completed && last.started_unix_s == LAST, "{last:?}");
+    daemon.keep_schedule(LAST + 6 * DAY_S);
+    assert_eq!(scrub(), last, "it is not due yet");
+    every(0);
+    daemon.keep_schedule(LAST + 8 * DAY_S);
+    assert_eq!(scrub(), last, "nobody wants one");
+    every(7);
+    daemon.keep_schedule(LAST + 8 * DAY_S);
+    let begun = ended();
+    assert_eq!((begun.state, begun.started_unix_s, begun.bytes_per_second), (ScrubState::Completed, LAST + 8 * DAY_S, 0), "{begun:?}");
+    // The next look a minute later begins no other one.
+    daemon.keep_schedule(LAST + 8 * DAY_S + 60);
+    assert_eq!(scrub().started_unix_s, LAST + 8 * DAY_S);
+    daemon.pool.shutdown(false).unwrap();
+    daemon.keep_schedule(LAST + 30 * DAY_S);
 }

@@ -1,5 +1,7 @@
 use super::*;
 use crate::report::tests::sample;
+use windrow_engine::api::RebuildStatus;
+use windrow_units::MemberId;
 
 fn get(address: SocketAddr, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
@@ -40,13 +42,50 @@ fn every_metric_has_a_type_and_every_sample_a_number() {
     }
 }
 
+/// The value of a metric that has one sample at most.
+fn value<'a>(page: &'a str, name: &str) -> Option<&'a str> {
+    let line = page.lines().find(|line| line.starts_with(&format!("windrow_{name}{{")))?;
+    Some(line.rsplit_once("} ").unwrap().1)
+}
+
+#[test]
+fn a_rebuild_shows_what_is_done_and_what_is_left() {
+    let mut report = sample();
+    report.rebuild = (&RebuildStatus {
+        members: vec![MemberId(1), MemberId(4)],
+        segments_done: 2,
+        segments_total: 5,
+        read_bytes: 160,
+        written_bytes: 40,
+        left_bytes: 91,
+        bytes_per_second: 9,
+        damaged_batches: 3,
+    })
+        .into();
+    let page = render(&report);
+    for (name, expected) in [
+        ("rebuild_members", "2"),
+        ("rebuild_segments_done", "2"),
+        ("rebuild_segments", "5"),
+        ("rebuild_read_bytes_total", "160"),
+        ("rebuild_written_bytes_total", "40"),
+        ("rebuild_total_bytes", "131"),
+        ("rebuild_left_bytes", "91"),
+        ("rebuild_rate_bytes", "9"),
+        ("rebuild_left_seconds", "10"),
+        ("rebuild_damaged_batches_total", "3"),
+    ] {
+        assert_eq!(value(&page, name), Some(expected), "{name}");
+    }
+    // It does not move: nobody knows when it ends.
+    report.rebuild.left_seconds = None;
+    let page = render(&report);
+    assert_eq!((value(&page, "rebuild_left_seconds"), value(&page, "rebuild_left_bytes")), (None, Some("91")));
+}
+
 #[test]
 fn a_scrub_has_one_state_and_its_sums() {
     let page = render(&sample());
-    let value = |name: &str| {
-        let line = page.lines().find(|line| line.starts_with(&format!("windrow_{name}{{"))).unwrap();
-        line.rsplit_once("} ").unwrap().1.to_owned()
-    };
     let states: Vec<&str> = page.lines().filter(|line| line.starts_with("windrow_scrub_state{") && line.ends_with(" 1")).collect();
     assert_eq!(states, ["windrow_scrub_state{pool=\"ta\\\"nk\",state=\"running\"} 1"]);
     for (name, expected) in [
@@ -62,7 +101,7 @@ fn a_scrub_has_one_state_and_its_sums() {
         ("scrub_lost_blocks_total", "1"),
         ("scrub_damaged_batches_total", "14"),
     ] {
-        assert_eq!(value(name), expected, "{name}");
+        assert_eq!(value(&page, name), Some(expected), "{name}");
     }
 }
 

@@ -398,8 +398,6 @@ fn slot_for_another(pool: &PoolStatus, what: &str) -> Result<MemberId, Failure> 
     (slot < MAX_MEMBERS).then_some(MemberId(slot as u8)).ok_or_else(none)
 }
 
-/// A member whose place a spare may take, and the spares that may, in the order in which they are tried: a member that failed in service at
-/// once, one that is missing when `patient` says that it was waited for; never one that was taken out.
 /// A journal in the pool is written in units that a device with larger sectors would refuse, each time.
 pub(super) fn check_sector(device: &dyn Member, sector_max: u32, what: &str) -> Result<(), Failure> {
     let sector = device.info().logical_sector;
@@ -410,6 +408,8 @@ pub(super) fn check_sector(device: &dyn Member, sector_max: u32, what: &str) -> 
     Err(Failure::new(id::MEMBER_OPEN, what, why).remedy("choose a device with logical sectors of 512 bytes, or format it with such sectors"))
 }
 
+/// A member whose place a spare may take, and the spares that may, in the order in which they are tried: a member that failed in service at
+/// once, one that is missing when `patient` says that it was waited for; never one that was taken out.
 pub(crate) fn vacancies(status: &PoolStatus, patient: bool) -> Vec<(MemberId, Vec<MemberId>)> {
     let mut spares: Vec<&MemberStatus> = status.members.iter().filter(|member| member.state == "spare").collect();
     // The smallest that is large enough.

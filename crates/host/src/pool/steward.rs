@@ -76,3 +76,6 @@ fn fill_vacancies(pool: &Pool, patient: bool) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -149,6 +149,27 @@ fn amplification_in_exact_millionths() {
 }
 
 #[test]
+fn a_rebuild_tells_its_share_and_when_it_ends() {
+    let status = RebuildStatus { members: vec![MemberId(1), MemberId(4)], segments_done: 2, segments_total: 5, read_bytes: 160, ..RebuildStatus::default() };
+    let of = |written_bytes, left_bytes, bytes_per_second| -> RebuildReport {
+        (&RebuildStatus { written_bytes, left_bytes, bytes_per_second, damaged_batches: 3, ..status.clone() }).into()
+    };
+    let expected = serde_json::json!({
+        "members": [1, 4], "segments_done": 2, "segments_total": 5, "read_bytes": 160, "written_bytes": 40, "total_bytes": 131,
+        "bytes_per_second": 9, "left_seconds": 10, "damaged_batches": 3,
+    });
+    assert_eq!(serde_json::to_value(of(40, 91, 9)).unwrap(), expected);
+    assert_eq!(serde_json::to_value(of(40, 91, 0)).unwrap()["left_seconds"], serde_json::Value::Null, "it does not move");
+    assert_eq!(of(0, 0, 0).left_seconds, None);
+    for (written, left, per_mille) in [(0, 0, 0), (0, 91, 0), (40, 91, 305), (1, 999, 1), (9999, 1, 999), (u64::MAX / 2, u64::MAX / 2, 500)] {
+        assert_eq!(of(written, left, 9).done_per_mille(), per_mille, "{written} and {left}");
+    }
+    // All is written, and the end is not on record: it is done when nobody is rebuilt any more.
+    assert_eq!(of(131, 0, 9).done_per_mille(), 999);
+    assert_eq!(RebuildReport { members: Vec::new(), ..of(131, 0, 0) }.done_per_mille(), 1000);
+}
+
+#[test]
 fn a_report_survives_json() {
     let report = sample();
     let text = serde_json::to_string(&report).unwrap();

@@ -1,0 +1,145 @@
+use super::*;
+use crate::HostOptions;
+use crate::daemon::create_volume;
+use crate::driver::tests::{Collector, request};
+use crate::offline::{Newcomer, ScratchSpec, ram_members, scratch_pool};
+use windrow_device::{Allocation, Fault, FaultKind, FaultyMember, Member, RamAllocation, RamMember, create_file};
+use windrow_engine::api::{MemberStatus, PoolStatus};
+use windrow_export::ExportSource;
+use windrow_io::{MemberErrorKind, Op, Payload};
+use windrow_units::MemberId;
+
+const MIB: u64 = 1 << 20;
+
+/// A pool with these members: state, size in MiB, and MiB that its place needs.
+fn status(members: &[(&'static str, u64, u64)]) -> PoolStatus {
+    let mut status = scratch_pool(ram_members(4, 32 << 20).unwrap(), &ScratchSpec::default()).unwrap().engine.status();
+    let any = status.members[0].clone();
+    let of = |(slot, (state, size, needed)): (usize, &(&'static str, u64, u64))| MemberStatus {
+        member: MemberId(slot as u8),
+        state,
+        size_bytes: size * MIB,
+        needed_bytes: needed * MIB,
+        leaving: false,
+        ..any.clone()
+    };
+    status.members = members.iter().enumerate().map(of).collect();
+    status
+}
+
+/// The vacancies as numbers.
+fn of(status: &PoolStatus, patient: bool) -> Vec<(u8, Vec<u8>)> {
+    vacancies(status, patient).into_iter().map(|(member, spares)| (member.0, spares.iter().map(|spare| spare.0).collect())).collect()
+}
+
+#[test]
+fn only_a_member_that_failed_is_replaced_at_once_and_one_that_was_taken_out_never() {
+    for (state, at_once, later) in [
+        ("online", false, false),
+        ("rebuilding", false, false),
+        ("faulted", true, true),
+        ("missing", false, true),
+        ("offline", false, false),
+        ("removed", false, false),
+        ("spare", false, false),
+    ] {
+        let mut status = status(&[("online", 30, 30), (state, 30, 30), ("spare", 30, 0)]);
+        for (patient, expected) in [(false, at_once), (true, later)] {
+            let found = of(&status, patient);
+            assert_eq!(!found.is_empty(), expected, "{state}, waited for: {patient}: {found:?}");
+            assert!(found.iter().all(|vacancy| *vacancy == (1, vec![2])), "{found:?}");
+        }
+        status.members[1].leaving = true;
+        assert_eq!(of(&status, true), [], "{state}: nothing comes in the place of one that leaves");
+    }
+}
+
+#[test]
+fn the_smallest_spare_that_is_large_enough_is_tried_first() {
+    let status =
+        status(&[("faulted", 40, 39), ("missing", 20, 20), ("spare", 80, 0), ("spare", 38, 0), ("spare", 39, 0), ("spare", 50, 0), ("faulted", 90, 90)]);
+    assert_eq!(of(&status, true), [(0, vec![4, 5, 2]), (1, vec![3, 4, 5, 2])], "no spare is large enough for the last one");
+    assert_eq!(of(&status, false), [(0, vec![4, 5, 2])]);
+}
+
+/// A pool in memory that survives the loss of two of its five members; each fails when it is told to.
+struct Failing {
+    pool: Pool,
+    members: Vec<Arc<FaultyMember<RamMember>>>,
+    dir: tempfile::TempDir,
+}
+
+impl Failing {
+    fn new(spare_patience: Duration) -> Self {
+        let member = |_| Arc::new(FaultyMember::new(RamMember::new(32 * MIB, RamAllocation::Preallocate).unwrap()));
+        let members: Vec<_> = (0..5).map(member).collect();
+        let table = members.iter().map(|member| Some(member.clone() as Arc<dyn Member>)).collect();
+        let opened = scratch_pool(table, &ScratchSpec { segment_rows: Some(64), chunk_rows: Some(16), ..ScratchSpec::default() }).unwrap();
+        let options = HostOptions { spare_patience: Some(spare_patience), ..HostOptions::default() };
+        let pool = Pool::start(opened.engine, opened.members, opened.buffers, options).unwrap();
+        create_volume(&pool, "data", 4 * MIB).unwrap();
+        Self { pool, members, dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn add_spare(&self, mib: u64) -> MemberId {
+        let path = self.dir.path().join(format!("spare-{mib}"));
+        create_file(&path, mib * MIB, Allocation::Sparse).unwrap();
+        self.pool.add_spare(&Newcomer { path, overwrite: false }).unwrap()
+    }
+
+    /// The next write to the member fails, and one comes.
+    fn fail(&self, member: usize) {
+        self.members[member].add(Fault::everywhere(FaultKind::WriteError(MemberErrorKind::Media)));
+        let sink = Arc::new(Collector::default());
+        let session = self.pool.open("data", sink.clone()).unwrap();
+        let write = |block: u64| request(block, Op::Write { offset: block * 4096, data: Payload::copy_of(&[member as u8 + 1; 4096]), fua: false });
+        let mut requests: Vec<_> = (0..64).map(write).chain([request(64, Op::Flush)]).collect();
+        let mut ready = Vec::new();
+        session.submit(&mut requests, &mut ready);
+        let mut all = sink.wait(65 - ready.len());
+        all.append(&mut ready);
+        assert!(all.iter().all(|completion| completion.result.is_ok()), "the redundancy covers it");
+    }
+
+    fn states(&self) -> Vec<&'static str> {
+        self.pool.status().unwrap().members.iter().map(|member| member.state).collect()
+    }
+
+    /// Waits until the members are in these states.
+    fn wait_for(&self, states: &[&str]) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while self.states() != states {
+            assert!(Instant::now() < end, "{:?} instead of {states:?}", self.states());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Only a member that was missing at the start had been seen replaced.
+#[test]
+fn a_member_that_fails_in_service_is_replaced_by_the_smallest_spare_that_fits() {
+    // Nobody waits an hour for one that failed.
+    let failing = Failing::new(Duration::from_secs(3600));
+    assert_eq!([64, 8, 32].map(|mib| failing.add_spare(mib).0), [5, 6, 7]);
+    failing.fail(2);
+    failing.wait_for(&["online", "online", "online", "online", "online", "spare", "spare", "removed"]);
+    let report = failing.pool.report().unwrap();
+    assert!(report.members[2].path.ends_with("spare-32"), "{}", report.members[2].path);
+    failing.pool.shutdown(false).unwrap();
+}
+
+#[test]
+fn a_member_that_was_taken_out_is_passed_over() {
+    // Spares wait for nobody, and would come for this one first: its number is smaller.
+    let failing = Failing::new(Duration::ZERO);
+    failing.pool.take_out(MemberId(0)).unwrap();
+    failing.add_spare(32);
+    assert_eq!(failing.states(), ["offline", "online", "online", "online", "online", "spare"]);
+    failing.fail(3);
+    failing.wait_for(&["offline", "online", "online", "online", "online", "removed"]);
+    // With another spare there and nothing else to do.
+    let spare = failing.add_spare(40);
+    fill_vacancies(&failing.pool, true);
+    assert_eq!((failing.states()[0], failing.states()[spare.index()]), ("offline", "spare"));
+    failing.pool.shutdown(false).unwrap();
+}
