@@ -20,7 +20,7 @@ use windrow_host::failure::id;
 use windrow_host::offline::{self, FoundPool, OpenRequest};
 use windrow_host::paths;
 use windrow_host::registry::PoolEntry;
-use windrow_host::report::PoolReport;
+use windrow_host::report::{PoolReport, RebuildReport};
 use windrow_layout::superblock::MemberState;
 
 /// What can be done with pools.
@@ -402,8 +402,7 @@ fn status_of_all(arguments: &StatusArguments, output: &Output) -> Result<u8, Fai
 }
 
 /// How far a rebuild is, in one line, if there is one.
-pub fn rebuild(report: &PoolReport) -> String {
-    let rebuild = &report.rebuild;
+pub fn rebuild(rebuild: &RebuildReport) -> String {
     if rebuild.members.is_empty() {
         return String::new();
     }
@@ -523,8 +522,11 @@ pub fn describe(report: &PoolReport) -> String {
         journal(report),
         scrub::line(&report.scrub, report.served, None),
         scrub::lost(&report.scrub),
-        rebuild(report) + &restripe(report),
+        rebuild(&report.rebuild) + &restripe(report),
         members.render(),
         super::volume::table(&report.volumes),
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,7 +46,7 @@ pub fn describe(report: &PoolReport) -> String {
         bounds(&report.bounds),
     ]
     .join("\n")
-        + &super::pool::rebuild(report)
+        + &super::pool::rebuild(&report.rebuild)
         + &super::pool::restripe(report)
 }
 
