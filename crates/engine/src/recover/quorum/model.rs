@@ -9,12 +9,14 @@
 //! 4. A pool that was not used apart, with all its devices there, starts. (But for one case: power failed twice while the loss of a member was put
 //!    on record, each time on another member: that is refused as two histories, and starts without one of the two.)
 //! 5. Nothing that was written is forgotten: a pool that starts has every batch in its log.
-//! 6. As long as no old member bears the generation with a new layout, the old members start without the new ones; also when it was taken back.
+//! 6. As long as no old member bears the generation with a new layout, or with a journal device, the old members start without the new ones; also when it was taken back.
 //!
 //! A removal goes through the two generations that `restripe/removal.rs` writes: the one with the layout over the others, to all, and the one without the member, to the
 //! others alone; power may fail when either is on any subset of them.
 //!
 //! A growth goes through the generations that `restripe.rs` writes; power may fail when any of them is on any subset of the devices.
+//!
+//! Spares and journal devices: `slots.rs`.
 
 use super::*;
 use crate::member::life::change;
@@ -24,6 +26,8 @@ use std::rc::Rc;
 use windrow_io::{MemberError, MemberErrorKind};
 use windrow_layout::superblock::slot_offset;
 use windrow_layout::superblock::{Features, MemberRecord};
+
+mod slots;
 
 const BATCHES_MAX: u32 = 3;
 const CHECKPOINTS_MAX: u64 = 2;
@@ -112,6 +116,8 @@ enum Step {
     Leave(usize, Option<usize>),
     /// Those that leave are let go of; the same.
     LetGo(Option<usize>),
+    /// A spare or a journal device comes, goes or takes a place; the same.
+    Slot(slots::SlotChange, Option<usize>),
     Start,
     StartAndCut,
     /// By force, on another machine, with this device only. What it held is cleaned away there.
@@ -197,12 +203,22 @@ impl World {
         world
     }
 
+    /// Members in use, as a bit mask.
+    fn in_use(&self) -> usize {
+        let in_use = |r: &Running| r.superblock.members.iter().enumerate().fold(0, |mask, (m, record)| mask | usize::from(record.is_in_use()) << m);
+        self.running.as_ref().map_or(0, in_use)
+    }
+
     /// The next generation goes to the members in use, or, if the power is cut, to the first of them.
     fn write_generation(&mut self, cut: bool) {
-        let in_use = |r: &Running| r.superblock.members.iter().enumerate().fold(0, |mask, (m, record)| mask | usize::from(record.is_in_use()) << m);
-        let mask: usize = self.running.as_ref().map_or(0, in_use);
-        self.write_generation_to(if cut { mask & mask.wrapping_neg() } else { mask });
-        if cut {
+        let mask = self.in_use();
+        self.write_generation_cut(cut.then_some(mask & mask.wrapping_neg()));
+    }
+
+    /// The same; power is cut when it is on those of them only that the mask names.
+    fn write_generation_cut(&mut self, cut: Option<usize>) {
+        self.write_generation_to(self.in_use() & cut.unwrap_or(usize::MAX));
+        if cut.is_some() {
             self.running = None;
         }
     }
@@ -304,12 +320,7 @@ impl World {
             assert!(self.record(member, Change::Emptied));
             self.running.as_mut()?.superblock.members[member].uuid = Uuid::default();
         }
-        let in_use = |r: &Running| r.superblock.members.iter().enumerate().fold(0, |mask, (m, record)| mask | usize::from(record.is_in_use()) << m);
-        let mask = self.running.as_ref().map_or(0, in_use);
-        self.write_generation_to(mask & cut.unwrap_or(usize::MAX));
-        if cut.is_some() {
-            self.running = None;
-        }
+        self.write_generation_cut(cut);
         Some(())
     }
 
@@ -337,6 +348,7 @@ impl World {
         let missed = |from: u64| batches.iter().filter(|(_, sealed)| *sealed >= from).fold(0, |mask, (batch, _)| mask | batch);
         let stale = ruling.superblock.members.iter().map(|r| if r.state == MemberState::Rebuilding { missed(r.missed_from) } else { 0 }).collect();
         let mut superblock = ruling.superblock;
+        superblock.state = PoolState::Active;
         let mut found = ruling.found;
         if force {
             found = crate::recover::step_after(&found);
@@ -355,20 +367,25 @@ impl World {
         let Some(running) = &mut self.running else { return false };
         let newest = running.superblock.checkpoints[0].map_or(0, |root| root.id);
         let generation = running.superblock.generation.next();
-        change(&mut running.superblock.members[member], event, newest, generation).unwrap_or(false)
+        running.superblock.members.get_mut(member).is_some_and(|record| change(record, event, newest, generation).unwrap_or(false))
     }
 
     fn joins(&mut self, member: usize) {
+        self.take_part(member);
+        self.write_generation(false);
+    }
+
+    /// What it may have missed is stale on it.
+    fn take_part(&mut self, member: usize) {
         let Some(running) = &mut self.running else { return };
         let from = running.superblock.members[member].missed_from;
         running.stale[member] = running.batches.iter().filter(|(_, sealed)| *sealed >= from).fold(0, |mask, (batch, _)| mask | batch);
-        self.write_generation(false);
     }
 
     /// One step; `None` if it is not possible here.
     fn step(&self, step: Step) -> Option<Self> {
         let mut world = self.clone();
-        let in_use = |m: usize| self.running.as_ref().is_some_and(|r| r.superblock.members[m].is_in_use());
+        let in_use = |m: usize| self.in_use() >> m & 1 == 1;
         match (step, &mut world.running) {
             (Step::Write, Some(running)) if self.batches < BATCHES_MAX => {
                 let batch = 1 << world.batches;
@@ -392,9 +409,10 @@ impl World {
                     world.running = None;
                 }
             }
-            (Step::BringBack(m), Some(running)) if !in_use(m) && self.devices[m].present => {
-                let own = self.devices[m].newest().filter(|s| s.member_uuid == running.superblock.members[m].uuid)?.generation;
-                let found = life::found(&running.superblock.members[m], own, false);
+            (Step::BringBack(m), Some(running)) if !in_use(m) && self.devices.get(m)?.present => {
+                let record = running.superblock.members.get(m)?;
+                let own = self.devices[m].newest().filter(|s| s.member_uuid == record.uuid)?.generation;
+                let found = life::found(record, own, false);
                 if !world.record(m, Change::BringBack(found)) {
                     return None;
                 }
@@ -407,7 +425,7 @@ impl World {
                 assert!(world.record(m, Change::Exchange));
                 world.joins(m);
             }
-            (Step::Rebuild(m), Some(running)) if running.superblock.members[m].state == MemberState::Rebuilding => {
+            (Step::Rebuild(m), Some(running)) if running.superblock.members.get(m)?.state == MemberState::Rebuilding => {
                 world.devices[m].holds |= std::mem::take(&mut running.stale[m]);
                 world.record(m, Change::Whole);
                 world.write_generation(false);
@@ -415,8 +433,9 @@ impl World {
             (Step::Grow(growth), Some(_)) if self.grows < 2 => world.grow(growth)?,
             (Step::Leave(m, cut), Some(_)) => world.begin_removal(m, cut)?,
             (Step::LetGo(cut), Some(_)) => world.let_go(cut)?,
+            (Step::Slot(change, cut), Some(_)) => world.change_slot(change, cut)?,
             (Step::PowerOff, Some(_)) => world.running = None,
-            (Step::Plug(m), None) => world.devices[m].present ^= true,
+            (Step::Plug(m), None) => world.devices.get_mut(m)?.present ^= true,
             (Step::Start, None) => world.start(false, false).then_some(())?,
             (Step::StartAndCut, None) => world.start(false, true).then_some(())?,
             (Step::Apart(m), None) if !self.used_apart && self.batches < BATCHES_MAX => {
@@ -477,7 +496,9 @@ impl World {
         let (old, by_itself) = (&self.devices[..self.old], (1 << self.old) - 1);
         let grown = |device: &Device| device.newest().is_some_and(|s| s.zones.iter().any(|z| z.layout > 0));
         let whole = |s: &Rc<Superblock>| s.members[..self.old].iter().all(|r| r.state == MemberState::Online);
-        let untouched = !self.used_apart && !self.restored && !old.iter().any(grown) && old.iter().flat_map(Device::newest).all(whole);
+        let with_journal = |device: &Device| device.newest().is_some_and(|s| s.journals.devices() != 0);
+        let touched = |device: &Device| grown(device) || with_journal(device);
+        let untouched = !self.used_apart && !self.restored && !old.iter().any(touched) && old.iter().flat_map(Device::newest).all(whole);
         if self.devices.len() > self.old && untouched && !startable(by_itself) {
             return Err("the old members do not start without the new ones".to_owned());
         }
