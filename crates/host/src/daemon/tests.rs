@@ -176,7 +176,7 @@ fn a_scrub_that_is_due_begins() {
     };
     // All that is known of the time is when the last one was. (The pool holds next to nothing: it has ended at once.)
     every(7);
-    daemon.pool.control(Control::Scrub(ScrubCommand::Start { unix_s: LAST, bytes_per_second: 1 })).unwrap();
+    daemon.pool.control(Control::Scrub(ScrubCommand::Start { unix_s: LAST, bytes_per_second: 1 << 30 })).unwrap();
     let last = ended();
     assert!(last.state == ScrubState::Completed && last.started_unix_s == LAST, "{last:?}");
     daemon.keep_schedule(LAST + 6 * DAY_S);
