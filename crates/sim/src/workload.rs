@@ -271,8 +271,7 @@ impl Workload {
                 let stamps = (0..touched).map(|_| self.stamp()).collect();
                 Asked::Write { at, count, stamps, fua }
             }
-            // Whole blocks: what a trim does to the rest of a block is left open when the pool is full; `Some` has ragged ends.
-            2 => Asked::Zero { at: first * SECTORS as u64, count: blocks * SECTORS as u64, no_hole: None, fua },
+            2 => Asked::Zero { at, count, no_hole: None, fua },
             3 => Asked::Zero { at, count, no_hole: Some(self.rng.chance(500)), fua },
             4 => Asked::Flush,
             _ => Asked::Status { at, count },

@@ -495,6 +495,12 @@ impl World {
             self.usable_bytes = status.plan.usable_bytes;
             self.map_bytes = if self.grows { status.limits.map_bytes } else { u64::MAX };
         }
+        if self.model.trims_edges() {
+            let before = (self.usable_bytes, self.map_bytes, self.used_bytes);
+            if answers::is_full(&engine.status(), before, self.model.is_changing_properties(), self.model.bytes_in_flight()) {
+                self.model.note_full();
+            }
+        }
         engine.apply(&mut self.events, &mut self.outbox);
         ensure!(self.events.is_empty(), Protocol, "apply left {} events", self.events.len());
         self.turns += 1;

@@ -31,6 +31,8 @@ pub struct BlockWrite {
     pub last: u64,
     /// The order is above this one (what had been acknowledged when the request was submitted).
     pub above: u64,
+    /// A trim of a part of the block, in a pool that was full: it may have left the block as it was.
+    pub may_pass: bool,
 }
 
 /// What was observed of a sector.
@@ -87,10 +89,11 @@ impl BlockModel {
         self.open.push(write);
     }
 
-    /// A write was answered with success and these orders.
-    pub fn acknowledge(&mut self, request: RequestId, first: u64, last: u64) {
+    /// A write was answered with success and these orders. `may_pass`: where it covers the block in part it may have left it as it was.
+    pub fn acknowledge(&mut self, request: RequestId, first: u64, last: u64, may_pass: bool) {
         if let Some(at) = self.open.iter().position(|write| write.request == request) {
-            let write = BlockWrite { first, last, ..self.open.remove(at) };
+            let write = self.open.remove(at);
+            let write = BlockWrite { first, last, may_pass: may_pass && write.mask != FULL, ..write };
             let at = self.known.partition_point(|other| other.last < last);
             self.known.insert(at, write);
         }
@@ -114,10 +117,41 @@ impl BlockModel {
     /// Known writes up to `floor` can never be undone: they become base. Not while something is in flight that could still need them.
     pub fn fold(&mut self, floor: u64) {
         if self.open.is_empty() && self.readers == 0 {
-            let count = self.known.partition_point(|write| write.last <= floor);
+            let settled = self.known.partition_point(|write| write.last <= floor);
+            let count = (0..settled).find(|at| self.is_left_open(*at, settled)).unwrap_or(settled);
             for write in self.known.drain(..count) {
                 overlay(&mut self.base, &write);
             }
+        }
+    }
+
+    /// True if nobody knows whether this one of the first `count` known writes has happened, and it would show.
+    fn is_left_open(&self, at: usize, count: usize) -> bool {
+        let later = self.known[at + 1..count].iter().filter(|write| !write.may_pass).fold(0, |mask, write| mask | write.mask);
+        self.known[at].may_pass && self.known[at].mask & !later != 0
+    }
+
+    /// True if the newest content depends on a trim that may have left the block as it was.
+    pub fn is_left_to_see(&self) -> bool {
+        (0..self.known.len()).any(|at| self.is_left_open(at, self.known.len()))
+    }
+
+    /// Nothing is in flight, and this was read and is legal: it tells which trims have left the block as it was. What they made of a block of zeroes (a hole or
+    /// not) stays open.
+    pub fn see(&mut self, observed: &Stamps) {
+        let seen = observed.map(Seen::Stamp);
+        let mut unexplained = FULL;
+        for at in (0..self.known.len()).rev() {
+            let write = &mut self.known[at];
+            let covered = write.mask & unexplained;
+            if write.may_pass && covered != 0 {
+                if !matches(&seen, covered, write.stamp) {
+                    self.known.remove(at);
+                    continue;
+                }
+                (write.may_pass, write.stamp) = (false, EMPTY);
+            }
+            unexplained &= !covered;
         }
     }
 
@@ -187,6 +221,9 @@ impl BlockModel {
             self.take_open(observed, &mut unexplained, &mut used);
             let covered = write.mask & unexplained;
             if !matches(observed, covered, write.stamp) {
+                if write.may_pass {
+                    continue;
+                }
                 return false;
             }
             unexplained &= !covered;
@@ -232,7 +269,18 @@ impl BlockModel {
         let list = |writes: &[BlockWrite]| -> Vec<String> {
             writes
                 .iter()
-                .map(|w| format!("request {} stamp {} sectors {:08b} orders {}..{} (above {})", w.request.0, w.stamp, w.mask, w.first, w.last, w.above))
+                .map(|w| {
+                    format!(
+                        "request {} stamp {} sectors {:08b} orders {}..{} (above {}){}",
+                        w.request.0,
+                        w.stamp,
+                        w.mask,
+                        w.first,
+                        w.last,
+                        w.above,
+                        if w.may_pass { " or nothing" } else { "" }
+                    )
+                })
                 .collect()
         };
         format!("base {:?}, known [{}], open [{}]", self.base, list(&self.known).join("; "), list(&self.open).join("; "))

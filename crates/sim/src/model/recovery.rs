@@ -124,18 +124,19 @@ impl Model {
         self.volumes.values().flat_map(|volume| &volume.blocks).filter(|block| !block.is_certain()).count()
     }
 
-    /// After a start, before new requests: what was read (and found legal) is the truth from now on. `bytes` are whole blocks.
+    /// After a start, before new requests: what was read (and found legal) is the truth from now on. At rest it tells what trims have left as it was. `bytes` are
+    /// whole blocks.
     pub fn settle(&mut self, volume: VolumeId, first_block: u64, bytes: &[u8]) {
         let Some(model) = self.volumes.get_mut(&volume) else { return };
         for (index, content) in bytes.chunks_exact(BLOCK_SIZE).enumerate() {
             let lba = first_block + index as u64;
             let Some(block) = model.blocks.get_mut(lba as usize) else { return };
-            if !block.is_certain() {
+            if !block.is_certain() || block.is_left_to_see() {
                 let stamps = std::array::from_fn(|sector| {
                     let size = BLOCK_SIZE / SECTORS;
                     observe_sector(&content[sector * size..(sector + 1) * size], volume, lba, sector)
                 });
-                block.settle(&stamps);
+                if block.is_certain() { block.see(&stamps) } else { block.settle(&stamps) }
             }
         }
     }
@@ -162,7 +163,7 @@ impl Model {
                 let required = block.newest();
                 let states: &[ExtentState] = match content {
                     // Read as zeroes after block status had been told: it was one of the two.
-                    [EMPTY, ..] => &[ExtentState::Hole, ExtentState::Zero],
+                    all if all.contains(&EMPTY) && all.iter().all(|stamp| is_empty(*stamp)) => &[ExtentState::Hole, ExtentState::Zero],
                     [HOLE, rest @ ..] if *rest == [HOLE; SECTORS - 1] => &[ExtentState::Hole],
                     all if all.iter().all(|stamp| is_empty(*stamp)) => &[ExtentState::Zero],
                     _ => &[ExtentState::Data],

@@ -96,6 +96,12 @@ impl Asked {
         matches!(self, Self::Zero { at, count, no_hole: Some(_), .. } if !at.is_multiple_of(sectors) || !count.is_multiple_of(sectors))
     }
 
+    /// True for a trim with ragged ends: in a full pool the blocks at its ends may stay as they are.
+    fn trims_edges(&self) -> bool {
+        let sectors = SECTORS as u64;
+        matches!(self, Self::Zero { at, count, no_hole: None, .. } if !at.is_multiple_of(sectors) || !count.is_multiple_of(sectors))
+    }
+
     fn is_fua(&self) -> bool {
         matches!(self, Self::Write { fua: true, .. } | Self::Zero { fua: true, .. })
     }
@@ -158,6 +164,8 @@ pub struct InFlight {
     limit: u64,
     /// What flushes of the volume promised then, if that was known.
     pub(super) sync: Option<(SyncMode, u64)>,
+    /// A trim with ragged ends met a pool that may have been full.
+    met_full: bool,
 }
 
 impl InFlight {
@@ -178,7 +186,7 @@ impl Model {
                 if asked.is_change() {
                     let mask = asked.mask(lba);
                     let stamp = asked.stamp(index, mask);
-                    block.submit(BlockWrite { request: id, mask, stamp, first: 0, last: 0, above: self.acknowledged });
+                    block.submit(BlockWrite { request: id, mask, stamp, first: 0, last: 0, above: self.acknowledged, may_pass: false });
                 } else {
                     required.push(block.newest());
                     block.readers += 1;
@@ -186,22 +194,49 @@ impl Model {
             }
         }
         let sync = self.volumes.get(&volume).and_then(|volume| volume.settings.known_sync());
-        self.in_flight.insert(id, InFlight { volume, asked, acknowledged: self.acknowledged, required, limit, sync });
+        self.in_flight.insert(id, InFlight { volume, asked, acknowledged: self.acknowledged, required, limit, sync, met_full: false });
     }
 
     /// A request is answered. `full` says if the pool may refuse for want of space a write of so many bytes.
     pub fn complete(&mut self, completion: &Completion, full: impl Fn(u64) -> bool) -> Result<(), Violation> {
-        let Some(request) = self.in_flight.remove(&completion.id) else {
+        let Some(mut request) = self.in_flight.remove(&completion.id) else {
             return Err(Violation::new(Broken::Protocol, format!("request {} was answered and is not in flight", completion.id.0)));
         };
         let outcome = match &completion.result {
-            Ok(reply) => self.succeeded(completion.id, &request, reply, completion.orders.map(|(first, last)| (first.0, last.0))),
+            Ok(reply) => {
+                request.met_full = request.asked.trims_edges() && (request.met_full || self.exhausted || full(self.bytes_in_flight()));
+                self.succeeded(completion.id, &request, reply, completion.orders.map(|(first, last)| (first.0, last.0)))
+            }
             Err(error) => {
                 ensure!(completion.orders.is_none() || !request.asked.is_change(), Protocol, "a failed request has orders {:?}", completion.orders);
                 self.failed(completion.id, &request, *error, full)
             }
         };
         outcome.map_err(|v| Violation::new(v.broken, format!("{} (request {}: volume {} {:?})", v.text, completion.id.0, request.volume, request.asked)))
+    }
+
+    /// True if trims with ragged ends are in flight: what they do depends on how full the pool is until they are answered.
+    pub fn trims_edges(&self) -> bool {
+        self.in_flight.values().any(|request| request.asked.trims_edges())
+    }
+
+    /// The pool may be full now: trims in flight may leave blocks at their ends as they are.
+    pub fn note_full(&mut self) {
+        self.in_flight.values_mut().filter(|request| request.asked.trims_edges()).for_each(|request| request.met_full = true);
+    }
+
+    /// Most bytes that all that is in flight may need: the data of writes, and two blocks for the ends of anything.
+    pub fn bytes_in_flight(&self) -> u64 {
+        self.write_bytes_in_flight() + 2 * (self.in_flight.len() as u64 + 1) * BLOCK_BYTES
+    }
+
+    /// Blocks of which nobody knows whether a trim has left them as they were.
+    pub fn blocks_left_to_see(&self) -> Vec<(VolumeId, u64)> {
+        let of = |(id, volume): (&VolumeId, &VolumeModel)| {
+            let open = volume.blocks.iter().enumerate().filter(|(_, block)| block.is_left_to_see());
+            open.map(|(lba, _)| (*id, lba as u64)).collect::<Vec<_>>()
+        };
+        self.volumes.iter().flat_map(of).collect()
     }
 
     fn failed(&mut self, id: RequestId, request: &InFlight, error: RequestError, full: impl Fn(u64) -> bool) -> Result<(), Violation> {
@@ -302,7 +337,7 @@ impl Model {
             let Some(block) = volume.blocks.get_mut(lba as usize) else { continue };
             let own = first + index as u64;
             let (first, last) = if request.asked.is_write() { (own, own) } else { (first, last) };
-            block.acknowledge(id, first, last);
+            block.acknowledge(id, first, last, request.met_full);
             block.fold(promised);
         }
     }

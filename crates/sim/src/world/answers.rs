@@ -5,7 +5,7 @@ use crate::members::Ailment;
 use crate::model::VolumeChange;
 use crate::violation::{Broken, Violation, ensure};
 use std::collections::BTreeSet;
-use windrow_engine::{ControlCompletion, ControlError, ControlReply, Notice, Sharing};
+use windrow_engine::{ControlCompletion, ControlError, ControlReply, Notice, PoolStatus, Sharing};
 use windrow_io::{Completion, MemberIo, Reply};
 use windrow_units::{BLOCK_BYTES, VolumeId};
 
@@ -17,22 +17,9 @@ impl World {
             let orders = completion.orders.map(|(first, last)| (first.0, last.0));
             format!("{} request {}: {result:?} {orders:?}", self.now_ns, completion.id.0)
         });
-        let engine = self.engine.as_ref();
-        let (usable_before, map_before, used_before) = (self.usable_bytes, self.map_bytes, self.used_bytes);
+        let (engine, before) = (self.engine.as_ref(), (self.usable_bytes, self.map_bytes, self.used_bytes));
         let is_changing = self.model.is_changing_properties();
-        let full = |bytes: u64| {
-            engine.is_none_or(|engine| {
-                let status = engine.status();
-                // Each block of a request may need a page of the map, and one more leads up to it.
-                let map_is_full = status.map_pages + bytes / BLOCK_BYTES + 1 > status.map_pages_max;
-                let map_is_full = map_is_full || status.map_bytes + bytes + BLOCK_BYTES > status.limits.map_bytes.min(map_before);
-                let beyond = status.dedup.index_pages.saturating_sub(status.plan.index_pages) * BLOCK_BYTES;
-                let least = status.plan.usable_bytes.min(usable_before).saturating_sub(beyond);
-                // While the way of reduction changes both count.
-                let by_blocks = is_changing && status.reduction_use.blocks_bytes + status.pending_bytes + bytes > least;
-                map_is_full || by_blocks || status.used_bytes.max(used_before) + status.pending_bytes + bytes > least
-            })
-        };
+        let full = |bytes: u64| engine.is_none_or(|engine| is_full(&engine.status(), before, is_changing, bytes));
         self.model.complete(completion, full)?;
         match (self.reading_back.remove(&completion.id), &completion.result) {
             (Some((volume, first)), Ok(Reply::Data(slices))) => {
@@ -129,4 +116,17 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// True if so many bytes more may be refused. `before`: what was usable, what the map might take and what was used a moment ago.
+pub(super) fn is_full(status: &PoolStatus, before: (u64, u64, u64), is_changing: bool, bytes: u64) -> bool {
+    let (usable_before, map_before, used_before) = before;
+    // Each block of a request may need a page of the map, and one more leads up to it.
+    let map_is_full = status.map_pages + bytes / BLOCK_BYTES + 1 > status.map_pages_max;
+    let map_is_full = map_is_full || status.map_bytes + bytes + BLOCK_BYTES > status.limits.map_bytes.min(map_before);
+    let beyond = status.dedup.index_pages.saturating_sub(status.plan.index_pages) * BLOCK_BYTES;
+    let least = status.plan.usable_bytes.min(usable_before).saturating_sub(beyond);
+    // While the way of reduction changes both count.
+    let by_blocks = is_changing && status.reduction_use.blocks_bytes + status.pending_bytes + bytes > least;
+    map_is_full || by_blocks || status.used_bytes.max(used_before) + status.pending_bytes + bytes > least
 }
