@@ -1,6 +1,6 @@
 //! What a seed decides before the run begins: members, redundancy, geometry, limits, and when the power goes.
 
-use crate::workload::{draw_policy, draw_properties, draw_way, draws_capacity};
+use crate::workload::{draw_policy, draw_properties, draw_rates, draw_way, draws_capacity};
 use windrow_engine::{Engine, FormatError, JournalSpec, Limits, PoolSpec};
 use windrow_layout::superblock::{Properties, RESERVED_BYTES, Reduction};
 use windrow_random::Rng;
@@ -283,6 +283,7 @@ impl Scenario {
             .collect();
         let mut policies = Rng::stream(seed, "policy");
         let properties = draw_policy(&mut policies, draw_properties(&mut rng));
+        let properties = draw_rates(&mut Rng::stream(seed, "rates"), properties);
         let properties = streams.map_or(properties, |streams| streams.open(properties));
         let reduction = if draws_capacity(seed) { draw_way(&mut Rng::stream(seed, "first reduction")) } else { Reduction::Spare };
         let properties = Properties { reduction, ..properties };

@@ -105,6 +105,8 @@ pub struct Workload {
     changes_per_mille: u64,
     /// What is drawn of policies alone.
     policies: Rng,
+    /// What is drawn of rates alone.
+    rates: Rng,
     /// What is drawn of what reduction is used for alone, if it is ever another than spare space.
     ways: Option<Rng>,
     /// What is drawn of deduplication alone.
@@ -136,6 +138,7 @@ impl Workload {
             names: 0,
             compression,
             policies: Rng::stream(seed, "policy changes"),
+            rates: Rng::stream(seed, "changes of rates"),
             ways,
             met: BTreeSet::new(),
             compressing_per_mille,
@@ -351,7 +354,7 @@ impl Workload {
 
     fn properties(&mut self) -> Properties {
         let properties = draw_properties(&mut self.rng);
-        let properties = draw_policy(&mut self.policies, properties);
+        let properties = draw_rates(&mut self.rates, draw_policy(&mut self.policies, properties));
         let properties = match self.streams {
             Some(streams) if self.policies.chance(800) => streams.open(properties),
             _ => properties,
@@ -376,6 +379,15 @@ pub fn draw_policy(rng: &mut Rng, properties: Properties) -> Properties {
         (rng.between(1, u64::from(Properties::PLACEMENT_MAX)) as u8, rng.between(1, 6) as u8, rng.pick(&[0, 1, 3, 200]));
     let victim_policy = if placement == 6 && rng.chance(700) { 6 } else { victim_policy };
     if rng.chance(400) { properties } else { Properties { placement, victim_policy, victim_number, ..properties } }
+}
+
+/// The properties with other rates of rebuilds and another bound of reads: half of them have those by default.
+pub fn draw_rates(rng: &mut Rng, properties: Properties) -> Properties {
+    // The members are small: a rebuild at the lowest rate takes minutes.
+    let rebuild_rate_min = rng.pick(&[64 << 10, 1 << 20, 10 << 20, 1 << 30]);
+    let rebuild_rate = rng.pick(&[0, rebuild_rate_min, 4 * rebuild_rate_min]);
+    let read_latency_bound_ms = rng.pick(&[0, 1, 1, 5, 50, 1000]);
+    if rng.chance(500) { properties } else { Properties { rebuild_rate, rebuild_rate_min, read_latency_bound_ms, ..properties } }
 }
 
 /// Properties of a pool.
