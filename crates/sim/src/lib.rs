@@ -11,6 +11,7 @@ pub mod content;
 pub mod exhaustive;
 pub mod members;
 pub mod model;
+mod refusals;
 pub mod run;
 pub mod scenario;
 pub mod shrink;

@@ -11,11 +11,12 @@
 use super::Run;
 use crate::members::VirtualMembers;
 use crate::model::Asked;
+use crate::refusals::{Struck, check_losses, named_members};
 use crate::scenario::{Cycle, End};
 use crate::violation::{Broken, Violation, ensure};
 use crate::world::StartFailure;
 use std::collections::BTreeSet;
-use windrow_engine::{Control, OpenOptions, ScrubCommand, ScrubState};
+use windrow_engine::{Control, OpenError, OpenOptions, ScrubCommand, ScrubState};
 use windrow_inspect::{CheckOptions, CheckReport, Finding, FindingKind, Severity, check};
 use windrow_layout::superblock::{RESERVED_BYTES, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock};
 use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
@@ -171,7 +172,9 @@ impl Run {
         let victims = self.victims(disaster == Disaster::Old);
         self.world.trace.tell(|| format!("disaster: {disaster:?} of {victims:?}"));
         self.faults += victims.len() as u64;
-        let whole = self.world.members.clone();
+        let (whole, before_it) = (self.world.members.clone(), self.ruling_without(None));
+        let mut away = self.world.ailing.clone();
+        away.extend(if disaster == Disaster::Superblocks { self.data.clone() } else { victims.clone() });
         let is_old = disaster == Disaster::Old && victims.len() == self.data.len();
         // All members as they were a while ago are a whole pool of that time. An image of one generation before can not be told from a member that
         // a power cut kept from getting the last one; nor can any if those that are left have lost the slots that tell.
@@ -210,6 +213,7 @@ impl Run {
                 Err(StartFailure::Refused(reason)) => {
                     self.world.trace.tell(|| format!("refused (force: {force}): {reason}"));
                     self.world.check_untouched()?;
+                    self.check_reason(disaster, &whole, before_it.as_ref(), &away)?;
                     let confirmed = opinion.failure.is_some() || opinion.findings.worst == Some(Severity::Error);
                     ensure!(confirmed || !force, Open, "refused, though an offline check finds nothing beyond repair: {reason}");
                 }
@@ -223,6 +227,24 @@ impl Run {
         self.begin(&Cycle::idle())?;
         self.rest()?;
         self.shut_down()
+    }
+
+    /// A refusal names only what was struck: members that are away, orders that were given, rows that are damaged beyond redundancy.
+    fn check_reason(&self, disaster: Disaster, whole: &VirtualMembers, ruling: Option<&Superblock>, away: &BTreeSet<MemberId>) -> Result<(), Violation> {
+        match &self.world.refusal {
+            Some(OpenError::Lost(losses)) => {
+                check_losses(losses, 0, self.newest_order)?;
+                // Where superblocks are older than the media, so is what they say is there.
+                let Some(ruling) = ruling.filter(|_| !matches!(disaster, Disaster::Superblocks | Disaster::Old)) else { return Ok(()) };
+                Struck { whole, now: &self.world.members, ruling }.check_places(losses)
+            }
+            Some(OpenError::TooManyMissing { missing, which, .. }) => {
+                let named = named_members(which);
+                ensure!(named.len() == *missing && named.is_subset(away), Open, "{away:?} are away, and {missing} are said to be: {which}");
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What an offline check says of the members as they are.

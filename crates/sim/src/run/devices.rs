@@ -12,6 +12,7 @@
 
 use super::Run;
 use crate::members::{Ailment, VirtualMember};
+use crate::refusals::{check_journal_refusal, named_members};
 use crate::scenario::Fault;
 use crate::violation::{Broken, Violation, ensure};
 use crate::world::StartFailure;
@@ -427,7 +428,7 @@ impl Run {
 
     /// The same, of all but one. Of two of one generation a device that was left out since bears the other one: what was being written when the power went
     /// (seed 9992299).
-    fn ruling_without(&self, left_out: Option<MemberId>) -> Option<Superblock> {
+    pub(super) fn ruling_without(&self, left_out: Option<MemberId>) -> Option<Superblock> {
         let there = (0..self.world.members.member_count() as u8).map(MemberId).filter(|member| self.world.members.is_present(*member));
         there
             .filter(|member| Some(*member) != left_out)
@@ -495,6 +496,7 @@ impl Run {
         let refusal = self.world.refusal.take();
         let opinion = check(&mut self.world.members.clone(), &CheckOptions::default(), &mut |_| ());
         let confirmed = opinion.failure.is_some() || opinion.findings.worst == Some(Severity::Error);
+        let reason = refusal.clone();
         match (started, expected, refusal) {
             (Err(StartFailure::Refused(_)), Expected::Missing, Some(OpenError::JournalMissing { .. })) => {}
             (Err(StartFailure::Refused(_)), Expected::Lost, Some(OpenError::Lost(_))) => {}
@@ -512,8 +514,20 @@ impl Run {
             }
         }
         ensure!(confirmed, Check, "refused ({expected:?}), but an offline check finds nothing beyond repair");
+        if let Some(error) = &reason {
+            check_journal_refusal(error, &self.devices.ids, self.devices.log, self.newest_order)?;
+            self.check_missed(error)?;
+        }
         self.world.check_untouched()?;
         Ok(false)
+    }
+
+    /// A device that is called missing is not there, or what is there is not what the pool has in its place.
+    fn check_missed(&self, error: &OpenError) -> Result<(), Violation> {
+        let (OpenError::JournalMissing { which }, Some(ruling)) = (error, self.ruling()) else { return Ok(()) };
+        let there: Vec<MemberId> = named_members(which).into_iter().filter(|device| self.counts(*device, &ruling)).collect();
+        ensure!(there.is_empty(), Open, "the journal devices {there:?} are there, and are called missing: {which}");
+        Ok(())
     }
 
     /// An exchange of a device begins only if it may leave.

@@ -7,6 +7,7 @@
 use super::{BUFFER_BYTES_KEPT, Pending, World};
 use crate::members::{Ailment, Started, VirtualMembers};
 use crate::model::{Asked, Contents, Model};
+use crate::refusals::check_journal_refusal;
 use crate::violation::{Broken, Violation, ensure};
 use rustc_hash::{FxHashMap, FxHashSet};
 use windrow_engine::{OpenError, OpenOptions, OpenReport, PoolStatus};
@@ -251,6 +252,7 @@ impl World {
         let refused = started.is_err() && matches!(self.refusal, Some(OpenError::JournalMissing { .. } | OpenError::Lost(_))) && without_devices;
         if refused {
             self.check_untouched()?;
+            self.refusal.take().map_or(Ok(()), |error| check_journal_refusal(&error, &devices, log, newest))?;
             if !self.model.knows(log) {
                 return Ok(None);
             }
