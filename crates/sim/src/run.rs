@@ -19,6 +19,7 @@ mod outcome;
 mod removal;
 mod replace;
 mod scrub;
+mod spares;
 mod steps;
 mod tries;
 mod turns;
@@ -79,6 +80,7 @@ pub fn run_without(seed: u64, options: &RunOptions, left_out: &LeftOut) -> Outco
         faults: run.faults,
         replaced: run.replaced,
         exchanged: run.exchanged,
+        spares_taken: run.spares.taken,
         grown: run.grown,
         removed: run.removal.removed,
         removals_refused: run.removal.refused,
@@ -129,6 +131,7 @@ struct Run {
     /// Members that left and came back in service.
     exchanged: u64,
     exchange: Option<exchange::Exchange>,
+    spares: spares::Spares,
     /// Growths that came into force.
     grown: u64,
     growth: Option<growth::Growth>,
@@ -197,6 +200,7 @@ impl Run {
             replaced: 0,
             exchanged: 0,
             exchange: None,
+            spares: spares::Spares::new(seed),
             grown: 0,
             growth: None,
             growth_rng: Rng::stream(seed, "growth"),
@@ -473,6 +477,7 @@ impl Run {
                 }
             }
             self.exchange_step()?;
+            self.spare_step()?;
             self.growth_step()?;
             self.removal_step()?;
             self.flush_before_loss();
@@ -532,6 +537,7 @@ impl Run {
         self.removal.leave();
         self.world.gone.clear();
         self.newest_order = self.newest_order.max(self.world.power_cut());
+        self.leave_take_over();
         self.power_cuts += 1;
     }
 

@@ -50,6 +50,9 @@ impl Run {
     /// Begins with an exchange now and then, and goes on with one that is under way.
     pub(super) fn exchange_step(&mut self) -> Result<(), Violation> {
         let Some(exchange) = self.exchange else {
+            if !self.members_rest() {
+                return Ok(());
+            }
             if self.scenario.exchanges_per_mille > 0 && self.rng.below(1000) < self.scenario.exchanges_per_mille {
                 self.heal();
                 if let Some(member) = self.victim().filter(|member| !self.may_be_leaving(*member))
@@ -145,6 +148,7 @@ impl Run {
 
     /// At the end everything has to come in.
     pub(super) fn end_exchanges(&mut self) -> Result<(), Violation> {
+        self.end_take_over()?;
         loop {
             if self.exchange.is_none() {
                 self.resume_exchange();

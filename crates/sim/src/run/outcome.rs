@@ -86,6 +86,8 @@ pub struct Outcome {
     pub replaced: u64,
     /// Members that left and came back, or were exchanged, while the pool was in use.
     pub exchanged: u64,
+    /// Spares that took the place of a member that was missed.
+    pub spares_taken: u64,
     /// Growths that came into force while the pool was in use.
     pub grown: u64,
     /// Members that left for good, and removals that were refused.
