@@ -1,12 +1,16 @@
 //! The end of a run: nothing is lost, nothing is left over, every counter is exact, also after a shutdown.
 
 use super::Run;
-use crate::model::Asked;
+use crate::content::SECTORS;
+use crate::model::{Asked, VolumeChange};
 use crate::scenario::Cycle;
 use crate::violation::{Violation, ensure};
 use windrow_engine::{Control, OpenOptions, ScrubCommand};
-use windrow_layout::checkpoint::SyncMode;
+use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, SyncMode};
 use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
+
+/// Pages of the map of a volume that comes and goes.
+const PAGES: u64 = 4;
 
 impl Run {
     /// Answers everything, flushes, comes to rest and checks.
@@ -193,6 +197,44 @@ impl Run {
         Ok(())
     }
 
+    /// Nothing is mapped: only what is shared between volumes may have pages. Then volumes come and go, with blocks here and there, and leave the memory as it was.
+    fn memory_comes_back(&mut self) -> Result<(), Violation> {
+        let status = self.world.status();
+        if status.dedup.ids_bytes == 0 && status.dedup.index_pages == 0 {
+            ensure!(status.map_pages == 0, Leak, "{} pages of the map after everything was trimmed", status.map_pages);
+        }
+        let mut before = None;
+        for round in 0..3 {
+            self.short_lived_volume(round)?;
+            let status = self.world.status();
+            let held = (status.map_pages, status.map_bytes);
+            // The first one may find that there has been less at a time.
+            let first = *before.get_or_insert(held);
+            ensure!(held == first, Leak, "volumes came and went, and the map has (pages, bytes) {held:?} instead of {first:?}");
+        }
+        Ok(())
+    }
+
+    /// A volume of some pages; some of what is written to it is trimmed, the rest goes with it.
+    fn short_lived_volume(&mut self, round: u64) -> Result<(), Violation> {
+        let known: Vec<VolumeId> = self.world.model.volumes().keys().copied().collect();
+        self.world.change(VolumeChange::Create(format!("short-lived-{round}"), PAGES * MAP_PAGE_ENTRIES as u64));
+        self.run_while("creating a volume", |world| world.unanswered() > 0)?;
+        // (There may be no room for one.)
+        let Some(id) = self.world.model.volumes().keys().copied().find(|id| !known.contains(id)) else { return Ok(()) };
+        let first = |page: u64| page * (MAP_PAGE_ENTRIES * SECTORS) as u64;
+        for page in 0..PAGES {
+            self.world.submit(id, Asked::Write { at: first(page), count: SECTORS as u64, stamps: vec![u64::MAX / 7 + page], fua: false });
+        }
+        self.run_while("writing to a short-lived volume", |world| world.unanswered() > 0)?;
+        for page in 0..PAGES / 2 {
+            self.world.submit(id, Asked::Zero { at: first(page), count: SECTORS as u64, no_hole: None, fua: false });
+        }
+        self.run_while("trimming a short-lived volume", |world| world.unanswered() > 0)?;
+        self.world.change(VolumeChange::Delete(id));
+        self.rest()
+    }
+
     /// Trim always works, and after it there is room again.
     fn room_comes_back(&mut self) -> Result<(), Violation> {
         if !self.rng.chance(400) {
@@ -205,6 +247,7 @@ impl Run {
         self.rest()?;
         ensure!(self.world.status().used_bytes == 0, Accounting, "{} bytes are used after everything was trimmed", self.world.status().used_bytes);
         self.segments_come_back()?;
+        self.memory_comes_back()?;
         let refused = self.world.model.refused;
         // Many volumes of a tiny pool do not all get eight blocks.
         let mut left = self.world.status().plan.usable_bytes / BLOCK_BYTES;
