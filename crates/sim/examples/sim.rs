@@ -19,6 +19,7 @@ Runs seeds of the simulator: the real engine on virtual members and a virtual cl
   --blocks N          block operations of a seed (10000)
   --beyond            faults go beyond redundancy: refusals and losses must be told exactly
   --exhaustive N      instead: N actions on tiny pools, with the power cut at every moment
+  --moment M          of these only the moment of this number, as the report of a failure says
   --journal-devices   only seeds whose pools have journal devices
   --canary FAULT      with a planted fault that must be caught: flush, discard, reuse, rebuild
   --verbose           the whole story of a failure
@@ -49,6 +50,8 @@ struct Arguments {
     verbose: bool,
     shrink: bool,
     exhaustive: Option<u64>,
+    /// Of these only this moment.
+    moment: Option<u64>,
     /// Only seeds whose pools have journal devices.
     devices: bool,
     /// Steps that are not done.
@@ -60,7 +63,7 @@ struct Arguments {
 fn arguments() -> Result<Option<Arguments>, String> {
     let options = RunOptions::default();
     let left_out = LeftOut::default();
-    let mut parsed = Arguments { seeds: 0..100, jobs: 1, verbose: false, shrink: true, exhaustive: None, devices: false, left_out, options };
+    let mut parsed = Arguments { seeds: 0..100, jobs: 1, verbose: false, shrink: true, exhaustive: None, moment: None, devices: false, left_out, options };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
@@ -78,6 +81,7 @@ fn arguments() -> Result<Option<Arguments>, String> {
             "--cut" => parsed.options.cut_at = Some(number(value()?)?),
             "--without" => parsed.left_out = LeftOut::parse(&value()?)?,
             "--exhaustive" => parsed.exhaustive = Some(number(value()?)?),
+            "--moment" => parsed.moment = Some(number(value()?)?),
             "--beyond" => parsed.options.beyond = true,
             "--journal-devices" => parsed.devices = true,
             "--verbose" => parsed.verbose = true,
@@ -242,14 +246,14 @@ fn exhaust(arguments: &Arguments, actions: u64) -> ExitCode {
                     if arguments.devices && !Scenario::has_journal_devices(seed) {
                         continue;
                     }
-                    let result = windrow_sim::exhaustive::run(seed, actions, arguments.options.canary);
+                    let result = windrow_sim::exhaustive::run_at(seed, actions, arguments.options.canary, arguments.moment);
                     let mut results = results.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     let (list, progress, failed, images) = &mut *results;
                     match &result {
                         Ok(tried) => *images += tried.images,
-                        Err(violation) => {
+                        Err((moment, violation)) => {
                             *failed += 1;
-                            println!("seed {seed} FAILS: {violation}\n{}", repeat(arguments, seed));
+                            println!("seed {seed} FAILS at moment {moment}: {violation}\n{} --moment {moment}", repeat(arguments, seed));
                         }
                     }
                     list.push((seed, result));

@@ -10,6 +10,7 @@ use crate::scenario::Scenario;
 use crate::violation::{Broken, Violation};
 use crate::workload::{Action, Workload};
 use crate::world::{Cuts, World};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use windrow_engine::{Control, Engine, Limits, OpenOptions};
 use windrow_io::MemberIo;
@@ -48,10 +49,17 @@ pub struct Tried {
 
 /// All power cuts of a run of `actions` actions. With a canary they must break a promise.
 pub fn run(seed: u64, actions: u64, canary: Planted) -> Result<Tried, Violation> {
-    catch_unwind(AssertUnwindSafe(|| all(seed, actions, canary))).unwrap_or_else(|panic| {
+    run_at(seed, actions, canary, None).map_err(|(_, violation)| violation)
+}
+
+/// The same, with the number of the moment of a failure. With `only` the power goes at that moment alone. (What the starts of others gave is held against nothing then.)
+pub fn run_at(seed: u64, actions: u64, canary: Planted, only: Option<u64>) -> Result<Tried, (u64, Violation)> {
+    let moment = Cell::new(0);
+    let result = catch_unwind(AssertUnwindSafe(|| all(seed, actions, canary, only, &moment))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
         Err(Violation::new(Broken::Panic, text.unwrap_or_default()))
-    })
+    });
+    result.map_err(|violation| (moment.get(), violation))
 }
 
 fn scenario(seed: u64, rng: &mut Rng) -> Scenario {
@@ -64,7 +72,7 @@ fn scenario(seed: u64, rng: &mut Rng) -> Scenario {
     Scenario { redundancy, sizes: vec![size; count], chunk_rows: 4, segment_rows: SEGMENT_ROWS, limits, ..drawn }
 }
 
-fn all(seed: u64, actions: u64, canary: Planted) -> Result<Tried, Violation> {
+fn all(seed: u64, actions: u64, canary: Planted, only: Option<u64>, moment: &Cell<u64>) -> Result<Tried, Violation> {
     let mut rng = Rng::stream(seed, "exhaustive");
     let scenario = scenario(seed, &mut rng);
     let options = OpenOptions { host: Uuid::from_random(rng.bytes16()), read_only: false, force: false, discard_journal: false, limits: scenario.limits };
@@ -84,7 +92,7 @@ fn all(seed: u64, actions: u64, canary: Planted) -> Result<Tried, Violation> {
     let mut workload = Workload::new(seed, VOLUME_BLOCKS);
     let first = workload.first_volume();
     act(&mut world, first);
-    let (mut moments, mut cuts, mut seen) = (0, Cuts::default(), 0);
+    let (mut cuts, mut seen) = (Cuts::default(), 0);
     let (mut left, mut settling) = (actions, 0);
     // After the last action a flush, and everything that is still under way.
     while left > 0 || settling < 200 {
@@ -108,16 +116,20 @@ fn all(seed: u64, actions: u64, canary: Planted) -> Result<Tried, Violation> {
         let ended: u64 = received.map(|r| r.written_bytes + r.flushes + r.discarded_bytes).sum();
         if ended != seen {
             seen = ended;
-            moments += 1;
+            moment.set(moment.get() + 1);
             if !scenario.journal.as_ref().is_none_or(|journal| journal.devices.is_empty()) {
                 let log = world.durable_orders().0;
                 world.model.keep_history(log);
             }
-            world.try_all_cuts(&options, scenario.redundancy.tolerance(), &mut rng, &mut cuts)?;
+            if only.is_none_or(|only| only == moment.get()) {
+                // Each moment has numbers of its own, so that it can be had alone.
+                let mut sets = Rng::stream(seed, &format!("moment {}", moment.get()));
+                world.try_all_cuts(&options, scenario.redundancy.tolerance(), &mut sets, &mut cuts)?;
+            }
         }
     }
     let Cuts { cuts, starts, with_faults, again, images, .. } = cuts;
-    Ok(Tried { moments, cuts, images: images.len() as u64, starts, with_faults, again })
+    Ok(Tried { moments: moment.get(), cuts, images: images.len() as u64, starts, with_faults, again })
 }
 
 fn act(world: &mut World, action: Action) {

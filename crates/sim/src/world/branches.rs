@@ -109,12 +109,13 @@ impl World {
             let since = cuts.moments - MOMENTS_KEPT;
             cuts.recovered.retain(|_, recovered| recovered.moment >= since);
         }
+        let mut turn = rng.below(placements.len().max(1) as u64) as usize;
         let mut attempt = |keep: &dyn Fn(usize) -> bool| {
             let image = self.members.after_cut(&started, keep);
             cuts.images.insert(image.hash());
             let kept = (0..writes).filter(|write| keep(*write)).count();
             let all = kept == 0 || kept == writes;
-            let turn = cuts.cuts as usize;
+            turn += 1;
             cuts.cuts += 1;
             let chosen = placements.iter().enumerate().filter(|(n, _)| all || n % placements.len() == turn % placements.len()).map(|(_, wrong)| &wrong[..]);
             for wrong in std::iter::once(&[][..]).chain(chosen) {
