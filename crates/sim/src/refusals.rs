@@ -45,12 +45,23 @@ pub struct Struck<'a> {
 }
 
 impl Struck<'_> {
-    /// Where losses name a place, more of it is damaged than the redundancy covers.
+    /// Where losses name a place, more of it is damaged than the redundancy covers. (Orders that are in no batch may have been in any stream: then the next place of each is named,
+    /// and one of these places is enough.)
     pub fn check_places(&self, losses: &Losses) -> Result<(), Violation> {
         let zones = ZoneMap::new(self.ruling.zones.clone());
-        for loss in losses.0.iter().filter(|loss| loss.segment != SegmentId::NONE && zones.contains(loss.segment)) {
-            let (struck, tolerance) = (self.struck_members(&zones, loss), zones.shape(loss.segment).tolerance());
-            ensure!(struck.len() > tolerance, Open, "of the rows only {struck:?} have changed, {tolerance} may be, and it says: {loss}");
+        let placed = losses.0.iter().filter(|loss| loss.segment != SegmentId::NONE && zones.contains(loss.segment));
+        let struck = |loss: &Loss| self.struck_members(&zones, loss);
+        let is_struck = |loss: &Loss| struck(loss).len() > zones.shape(loss.segment).tolerance();
+        let (good, others): (Vec<&Loss>, Vec<&Loss>) = placed.partition(|loss| is_struck(loss));
+        for loss in others {
+            let of_another = loss.orders.is_some() && good.iter().any(|other| other.orders == loss.orders);
+            ensure!(
+                of_another,
+                Open,
+                "of the rows only {:?} have changed, {} may be, and it says: {loss}",
+                struck(loss),
+                zones.shape(loss.segment).tolerance()
+            );
         }
         Ok(())
     }

@@ -24,8 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use windrow_io::{MemberError, MemberErrorKind};
-use windrow_layout::superblock::slot_offset;
-use windrow_layout::superblock::{Features, MemberRecord};
+use windrow_layout::superblock::{Features, MemberRecord, slot_offset};
 
 mod slots;
 
