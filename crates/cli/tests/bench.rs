@@ -257,7 +257,7 @@ fn reduce_compares_with_the_codec_alone() {
 #[test]
 fn recovery_tells_of_each_phase() {
     let world = World::new();
-    let text = world.succeeds("bench recovery --blocks 10000 --room 100 --emergency -o json");
+    let text = world.succeeds("bench recovery --blocks 10000 --room 400 --emergency -o json");
     let value: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!((value["schema"].as_str(), value["blocks"].as_u64()), (Some("windrow/bench-recovery/1"), Some(10_000)));
     positive(&value["recovery"], &["entries", "batches", "total_ns"]);

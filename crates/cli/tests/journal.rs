@@ -87,5 +87,7 @@ fn a_journal_device_that_is_gone_is_given_up_only_when_somebody_says_so() {
     }
     sync(&mut server.client(), 3);
     assert!(server.stop());
+    assert!(world.check().unwrap_err().contains("Repairable member 4: recorded as absent"));
+    world.succeeds("pool remove tank 4");
     world.check().expect("everything is whole");
 }
