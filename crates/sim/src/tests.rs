@@ -37,8 +37,8 @@ fn a_failing_run_is_made_short() {
     let again = RunOptions { cut_at: Some(short.cut_at), ..options };
     let repeated = run_without(failed.seed, &again, &LeftOut::parse(&short.left_out.to_string()).expect("as it is shown"));
     assert_eq!((repeated.trace_hash, broken(&repeated)), (short.outcome.trace_hash, broken(&failed)));
-    // Where nothing is done nothing breaks.
-    assert_eq!(broken(&run_without(failed.seed, &options, &LeftOut::default().and(0..u64::MAX))), None);
+    // To leave steps out breaks nothing by itself. (The canary may find something to break at the end: a member whose rebuild is slow.)
+    assert_eq!(run_without(failed.seed, &QUICK, &LeftOut::default().and(0..u64::MAX)).violation, None);
 }
 
 /// A scrub at its end waited for repairs that reads had queued, and for a checkpoint that had come: the engine went round in one step without end, and answered nobody.
