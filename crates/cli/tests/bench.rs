@@ -248,7 +248,8 @@ fn reduce_compares_with_the_codec_alone() {
     let world = World::new();
     let value = bench(&world, &format!("reduce {SMALL} --seconds 0.05 --random 25,100 --depth 8"), "reduce");
     for row in value["results"].as_array().unwrap() {
-        positive(row, &["plain_cpu_ns", "codec_cpu_ns", "packed_cpu_ns", "tried_bytes"]);
+        // (Processor time comes in ticks: at this size it may be none.)
+        positive(row, &["plain_requests_per_second", "packed_requests_per_second", "tried_bytes"]);
     }
     let packs = |at: usize| value["results"][at]["packed_user_bytes"].as_u64().unwrap();
     assert!(packs(0) > 0, "a quarter at random: {value}");
