@@ -5,23 +5,10 @@ mod support;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 use support::nbd::Client;
+use support::pieces::{PIECE, fill, member_state, piece, status};
 use support::{CREATE, Random, World};
 
-const PIECE: usize = 256 << 10;
 const PIECES: u64 = 64;
-
-fn status(world: &World) -> Value {
-    serde_json::from_str(&world.succeeds("pool status tank -o json")).expect("JSON")
-}
-
-fn member_state(world: &World, member: usize) -> String {
-    let status = status(world);
-    status["members"][member]["state"].as_str().unwrap_or_else(|| panic!("no state in {status}")).to_owned()
-}
-
-fn piece(number: u64, round: u64) -> Vec<u8> {
-    Random(number * 1000 + round).bytes(PIECE)
-}
 
 fn wait_for(world: &World, member: usize, state: &str) {
     let end = Instant::now() + Duration::from_secs(30);
@@ -29,18 +16,6 @@ fn wait_for(world: &World, member: usize, state: &str) {
         assert!(Instant::now() < end, "member {member} is {}", member_state(world, member));
         std::thread::sleep(Duration::from_millis(50));
     }
-}
-
-/// Writes the first pieces, and flushes.
-fn fill(client: &mut Client, pieces: u64, round: u64) {
-    for number in 0..pieces {
-        client.write(number, number * PIECE as u64, &piece(number, round), false);
-        client.push().expect("sent");
-        client.answer().expect("answered");
-    }
-    client.flush(1);
-    client.push().expect("sent");
-    client.answer().expect("flushed");
 }
 
 #[test]

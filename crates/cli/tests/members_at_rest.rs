@@ -5,36 +5,13 @@ mod support;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 use support::nbd::Client;
-use support::{CREATE, Random, World, both};
+use support::pieces::{PIECE, fill, member_state, piece, status};
+use support::{CREATE, World, both};
 
-const PIECE: usize = 256 << 10;
 const PIECES: u64 = 32;
-
-fn status(world: &World) -> Value {
-    serde_json::from_str(&world.succeeds("pool status tank -o json")).expect("JSON")
-}
-
-fn member_state(world: &World, member: usize) -> String {
-    status(world)["members"][member]["state"].as_str().expect("a state").to_owned()
-}
 
 fn usable(world: &World) -> u64 {
     status(world)["capacity"]["usable_bytes"].as_u64().expect("bytes")
-}
-
-fn piece(number: u64, round: u64) -> Vec<u8> {
-    Random(number * 1000 + round).bytes(PIECE)
-}
-
-fn fill(client: &mut Client, pieces: u64, round: u64) {
-    for number in 0..pieces {
-        client.write(number, number * PIECE as u64, &piece(number, round), false);
-        client.push().expect("sent");
-        client.answer().expect("answered");
-    }
-    client.flush(1);
-    client.push().expect("sent");
-    client.answer().expect("flushed");
 }
 
 /// Everything is there: of the first `newer` pieces what `round` wrote.
@@ -49,15 +26,25 @@ fn verify(client: &mut Client, newer: u64, round: u64) {
 /// Writes a little again and again until it is so; gives the number of the last round.
 fn write_until(client: &mut Client, is_so: impl Fn() -> bool) -> u64 {
     let end = Instant::now() + Duration::from_secs(60);
-    for round in 2.. {
+    let mut round = 2;
+    loop {
         fill(client, 10, round);
         if is_so() {
             return round;
         }
         assert!(Instant::now() < end, "it does not come to an end");
         std::thread::sleep(Duration::from_millis(50));
+        round += 1;
     }
-    unreachable!()
+}
+
+/// Redundancy included: without this member everything comes from the others. The first pieces are of `round`.
+fn is_whole_without(world: &World, member: &str, round: u64) {
+    world.check().expect("everything is whole, redundancy included");
+    std::fs::remove_file(world.file(member)).expect("it dies");
+    let server = world.serve("");
+    verify(&mut server.client(), 10, round);
+    assert!(server.stop());
 }
 
 /// A pool at rest with all pieces of the first round.
@@ -113,11 +100,7 @@ fn a_member_that_was_taken_out_is_brought_back_while_nobody_serves() {
     let round = write_until(&mut client, || member_state(&world, 2) == "online");
     drop(client);
     assert!(server.stop());
-    world.check().expect("everything is whole, redundancy included");
-    std::fs::remove_file(world.file("m0")).expect("another one dies");
-    let server = world.serve("");
-    verify(&mut server.client(), 10, round);
-    assert!(server.stop());
+    is_whole_without(&world, "m0", round);
 }
 
 #[test]
@@ -138,11 +121,7 @@ fn a_pool_grows_while_nobody_serves() {
     assert!(usable(&world) > before * 5 / 4, "{} after {before}", usable(&world));
     drop(client);
     assert!(server.stop());
-    world.check().expect("everything is whole, redundancy included");
-    std::fs::remove_file(world.file("m0")).expect("one dies");
-    let server = world.serve("");
-    verify(&mut server.client(), 10, round);
-    assert!(server.stop());
+    is_whole_without(&world, "m0", round);
 }
 
 #[test]
@@ -166,11 +145,7 @@ fn a_member_that_holds_data_leaves_while_nobody_serves() {
     drop(client);
     assert!(server.stop());
     std::fs::remove_file(world.file("m1")).expect("nobody needs it");
-    world.check().expect("everything is whole, redundancy included");
-    std::fs::remove_file(world.file("m0")).expect("another one dies");
-    let server = world.serve("");
-    verify(&mut server.client(), 10, round);
-    assert!(server.stop());
+    is_whole_without(&world, "m0", round);
 }
 
 /// A file of 1 TB is sparse, and so is the rebuild: it writes what is in use and nothing else.

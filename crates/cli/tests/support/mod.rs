@@ -5,6 +5,7 @@ pub mod ledger;
 pub mod loops;
 pub mod mounted;
 pub mod nbd;
+pub mod pieces;
 pub mod random;
 
 pub use random::Random;
