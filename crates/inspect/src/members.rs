@@ -129,20 +129,29 @@ fn ruling(found: &[Found]) -> Option<&Superblock> {
     holders().find(rules).or_else(|| holders().next_back())
 }
 
-/// Drops superblocks of other pools and other members, and compares the label.
+/// Drops superblocks of other pools and other members, and compares the label. A device may bear those of another place that it had, or was to get as a spare when
+/// the power went; its label then names a place that it does not have. It is known by its identifier.
 fn drop_foreign(found: &mut Found, pool: Option<PoolUuid>, findings: &mut Findings) {
     let member = found.report.member;
     let Some(pool) = pool else { return };
-    let before = found.superblocks.len();
-    found.superblocks.retain(|s| s.pool == pool && s.member == member);
-    if found.superblocks.len() < before {
-        let message = "superblocks of another pool or another member";
-        findings.add(Finding::new(Severity::Error, FindingKind::LabelWrong, message).member(member));
+    let own = found.report.label.as_ref().map(|label| (label.pool, label.member_uuid));
+    let has_moved = |s: &Superblock| s.pool == pool && Some((s.pool, s.member_uuid)) == own;
+    let others = || found.superblocks.iter().filter(|s| s.pool != pool || s.member != member);
+    let finding = match others().next() {
+        None => None,
+        Some(_) if others().all(has_moved) => {
+            Some((Severity::Note, FindingKind::SlotWrong, "superblocks of another place that this device had, or was to get, in the pool"))
+        }
+        Some(_) => Some((Severity::Error, FindingKind::LabelWrong, "superblocks of another pool or another member")),
+    };
+    if let Some((severity, kind, message)) = finding {
+        findings.add(Finding::new(severity, kind, message).member(member));
     }
+    found.superblocks.retain(|s| s.pool == pool && s.member == member);
     found.report.generation = found.superblocks.iter().map(|s| s.generation).max();
     let newest = found.superblocks.iter().max_by_key(|s| s.generation);
-    if let (Some(label), Some(newest)) = (&found.report.label, newest)
-        && (label.pool, label.member, label.member_uuid) != (newest.pool, newest.member, newest.member_uuid)
+    if let (Some(own), Some(newest)) = (own, newest)
+        && own != (newest.pool, newest.member_uuid)
     {
         findings.add(Finding::new(Severity::Repairable, FindingKind::LabelWrong, "label and superblock disagree").member(member));
     }

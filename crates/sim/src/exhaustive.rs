@@ -1,7 +1,7 @@
 //! A short run on a tiny pool in which the power goes at every moment: after each turn that ended a member command, in copies of the world,
 //! with every set of the unflushed writes that may survive (all sets of up to six writes; of more: all, none, each one alone, all but
-//! each one, and some drawn ones), and after those that keep all writes or none with every placement of one and two faults within redundancy
-//! (see `world/branches.rs`). Half of the pools have a journal, of the smallest size, and most of their actions are flushed; some have it on devices. Writes survive whole or not at all; torn ones are the business of the random runs.
+//! each one, and some drawn ones; then each one torn), and after those that keep all writes or none with every placement of one and two faults within redundancy
+//! (see `world/branches.rs`). Half of the pools have a journal, of the smallest size, and most of their actions are flushed; some have it on devices.
 
 use crate::members::{Canary, VirtualMembers};
 use crate::model::Asked;

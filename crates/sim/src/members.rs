@@ -9,7 +9,7 @@
 
 mod media;
 
-pub use media::{Image, Received, VirtualMember};
+pub use media::{Image, Received, Survival, VirtualMember};
 
 use windrow_io::{MemberCommand, MemberDone, MemberError, MemberErrorKind, MemberIo, MemberOp};
 use windrow_random::{Rng, mix};
@@ -171,13 +171,13 @@ impl VirtualMembers {
         std::mem::replace(&mut self.members[member.index()], device)
     }
 
-    /// A copy, without cache, as a power cut leaves it of which exactly the unflushed writes survive that `keep` names, by a number that counts
+    /// A copy, without cache, as a power cut leaves it of which exactly that survives of the unflushed writes that `survival` says, by a number that counts
     /// all of them.
-    pub fn after_cut(&self, in_flight: &[&Started], keep: impl Fn(usize) -> bool) -> Self {
+    pub fn after_cut(&self, in_flight: &[&Started], survival: impl Fn(usize) -> Survival) -> Self {
         let mut number = 0;
         let mut next = || {
             number += 1;
-            keep(number - 1)
+            survival(number - 1)
         };
         let members = self.members.iter().enumerate().map(|(index, member)| {
             let own = in_flight.iter().filter(|started| started.command.member.index() == index);

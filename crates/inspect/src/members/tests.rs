@@ -175,3 +175,34 @@ fn capacity_comes_with_its_flag() {
     let report = inspect_members(&mut pool.io);
     assert!(report.findings.list.is_empty(), "{:?}", report.findings);
 }
+
+/// Power failed while a spare took the place of another member: its label named that place already, and it was a spare still. No label is written again for its place,
+/// which is a hint (simulator, seed 10104325).
+#[test]
+fn a_label_may_name_a_place_that_the_device_was_to_get() {
+    let mut pool = pool();
+    let member = MemberId(3);
+    let uuid = pool.superblock.members[3].uuid;
+    let label = |member_uuid| Label { version: FORMAT_VERSION, pool: pool.superblock.pool, pool_name: "another".to_owned(), member_uuid, member: MemberId(0) };
+    let (hint, stranger) = (label(uuid).encode(), label(Uuid([77; 16])).encode());
+    pool.put(member, LABEL_OFFSET, &hint);
+    assert_eq!(kinds(&inspect_members(&mut pool.io)), []);
+    pool.put(member, LABEL_OFFSET, &stranger);
+    assert_eq!(kinds(&inspect_members(&mut pool.io)), [(FindingKind::LabelWrong, Severity::Repairable)]);
+}
+
+/// What a device bears of the time when it had another place says nothing of another member (simulator, seed 10105741).
+#[test]
+fn superblocks_of_another_place_are_told_from_those_of_another_device() {
+    let mut pool = pool();
+    let member = MemberId(3);
+    let old = slot_offset(Generation(pool.superblock.generation.0 + 1));
+    let moved = Superblock { member: MemberId(0), ..pool.superblock_of(member.0) };
+    pool.put(member, old, &moved.encode());
+    let report = inspect_members(&mut pool.io);
+    assert_eq!(kinds(&report), [(FindingKind::SlotWrong, Severity::Note)], "{:?}", report.findings);
+    assert!(report.quorum && report.members[3].usable);
+    let another = pool.superblock_of(0);
+    pool.put(member, old, &another.encode());
+    assert_eq!(kinds(&inspect_members(&mut pool.io)), [(FindingKind::LabelWrong, Severity::Error)]);
+}

@@ -118,6 +118,33 @@ enum Mercy {
     PerMille(u64),
 }
 
+/// What a power cut leaves of one unflushed write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Survival {
+    /// Nothing.
+    Lost,
+    /// All of it.
+    Whole,
+    /// Its first sectors, at least one and not all; the number chooses how many.
+    First(u64),
+    /// Its last sectors.
+    Last(u64),
+}
+
+impl Survival {
+    /// The bytes of a write of `length` bytes that survive.
+    fn bytes(self, length: usize) -> std::ops::Range<usize> {
+        // A write of a single sector is whole or lost.
+        let cut = |number: u64| (1 + (number % (length / SECTOR - 1).max(1) as u64) as usize) * SECTOR;
+        match self {
+            Self::Lost => 0..0,
+            Self::Whole => 0..length,
+            Self::First(number) => 0..cut(number),
+            Self::Last(number) => length.min(cut(number))..length,
+        }
+    }
+}
+
 /// A member in memory.
 #[derive(Clone, Default)]
 pub struct VirtualMember {
@@ -263,16 +290,15 @@ impl VirtualMember {
         self.discarded_since_flush = false;
     }
 
-    /// A copy without cache, as a power cut leaves it of which exactly those writes survive of which `keep` says so; it is asked once for each,
+    /// A copy without cache, as a power cut leaves it of which exactly that survives of the writes that `survival` says; it is asked once for each,
     /// in the order of their start.
-    pub fn after_cut<'a>(&'a self, mut keep: impl FnMut() -> bool, in_flight: impl Iterator<Item = (u64, &'a [u8])>) -> Self {
+    pub fn after_cut<'a>(&'a self, mut survival: impl FnMut() -> Survival, in_flight: impl Iterator<Item = (u64, &'a [u8])>) -> Self {
         let mut current = self.durable.clone();
         self.limbo.iter().for_each(|write| current.write(write.offset, &write.bytes));
         let cached = self.cached.iter().map(|write| (write.offset, &write.bytes[..]));
         for (offset, bytes) in cached.chain(in_flight) {
-            if keep() {
-                current.write(offset, bytes);
-            }
+            let range = survival().bytes(bytes.len());
+            current.write(offset + range.start as u64, &bytes[range]);
         }
         let (recent, read_errors) = (self.recent.clone(), self.read_errors.clone());
         Self { size: self.size, current, uncached: true, recent, discard_fill: self.discard_fill, read_errors, received: self.received, ..Self::default() }
@@ -323,9 +349,15 @@ impl VirtualMember {
         }
     }
 
-    /// A hash of what is on the medium.
+    /// What was written last cannot be read until it is written again.
+    pub fn lose_recent(&mut self) {
+        self.read_errors.extend(&self.recent);
+    }
+
+    /// A hash of what is on the medium, and of what cannot be read of it.
     pub fn hash(&self) -> u64 {
-        if self.uncached { self.current.hash() } else { self.durable.hash() }
+        let image = if self.uncached { &self.current } else { &self.durable };
+        self.read_errors.iter().fold(image.hash(), |hash, (offset, length)| mix(mix(hash ^ offset) ^ length))
     }
 
     /// Writes that a power cut could lose now.

@@ -554,7 +554,7 @@ impl Run {
 }
 
 /// The newest superblock on a device.
-fn newest_on(device: &VirtualMember) -> Option<Superblock> {
+pub(super) fn newest_on(device: &VirtualMember) -> Option<Superblock> {
     let mut bytes = vec![0; SLOT_BYTES];
     let mut slot = |slot: u64| {
         device.read(SLOT_OFFSET + slot * SLOT_STRIDE, &mut bytes);

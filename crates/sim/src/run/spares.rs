@@ -4,6 +4,7 @@
 //! is put there. 4 The engine is told; the slot of the spare is empty from then on. The power may go between any two of these: then devices are found by their identifiers.
 
 use super::Run;
+use super::devices::newest_on;
 use crate::members::{Ailment, VirtualMember};
 use crate::violation::{Broken, Violation, ensure};
 use windrow_engine::{ControlId, MemberChange};
@@ -122,7 +123,11 @@ impl Run {
         self.world.check_settled(spare)?;
         let slot = self.world.status().members[spare.index()].clone();
         ensure!(slot.state == "spare", Protocol, "{spare} was a spare, and is {}", slot.state);
-        let device = self.take_device(spare);
+        let mut device = self.take_device(spare);
+        // A host empties a spare that bears superblocks: it was to be a member before, in a growth that was taken back.
+        if newest_on(&device).is_some() {
+            device = VirtualMember::new(device.size(), self.scenario.discard_fill);
+        }
         self.world.exchange_device(member, device)?;
         self.curable.insert(member);
         self.label(member, slot.uuid)?;

@@ -1,11 +1,11 @@
 //! What would be if the power went now: copies of the world, one for each set of unflushed writes that may survive, and copies of those with
-//! faults within redundancy: each member absent, each with its newest columns wrong, and with two redundancy columns each pair of those.
+//! faults within redundancy: each member absent, each with its newest columns wrong or unreadable, and with two redundancy columns each pair of those.
 //!
 //! A start is a function of the image, faults included. What it gave is kept by the hash of the image, and where the same image comes about at a
 //! later moment, or by another set of writes, that is held against what the model demands by then.
 
 use super::{BUFFER_BYTES_KEPT, Pending, World};
-use crate::members::{Ailment, Started, VirtualMembers};
+use crate::members::{Ailment, Started, Survival, VirtualMembers};
 use crate::model::{Asked, Contents, Model};
 use crate::refusals::check_journal_refusal;
 use crate::violation::{Broken, Violation, ensure};
@@ -31,12 +31,22 @@ enum Wrong {
     Absent(MemberId),
     /// What was written last to the member has changed silently.
     Recent(MemberId),
+    /// What was written last to the member can not be read.
+    Unreadable(MemberId),
+}
+
+impl Wrong {
+    const fn member(self) -> MemberId {
+        match self {
+            Self::Absent(member) | Self::Recent(member) | Self::Unreadable(member) => member,
+        }
+    }
 }
 
 /// Every placement of up to `tolerance` (at most two) faults over `count` members; then of one on the journal devices, if another one is left, and the
 /// absence of all of these: then a start may be refused.
 fn placements(count: usize, tolerance: usize, devices: &[MemberId]) -> Vec<Vec<Wrong>> {
-    let single = |m: usize| [Wrong::Absent(MemberId(m as u8)), Wrong::Recent(MemberId(m as u8))];
+    let single = |m: usize| [Wrong::Absent, Wrong::Recent, Wrong::Unreadable].map(|wrong| wrong(MemberId(m as u8)));
     let mut all: Vec<Vec<Wrong>> = Vec::new();
     if tolerance >= 1 {
         all.extend((0..count).flat_map(single).map(|wrong| vec![wrong]));
@@ -52,6 +62,32 @@ fn placements(count: usize, tolerance: usize, devices: &[MemberId]) -> Vec<Vec<W
         all.push(devices.iter().map(|device| Wrong::Absent(*device)).collect());
     }
     all
+}
+
+/// Hands every set of survivors of `writes` unflushed writes to `attempt`; of many writes some. Then each write torn: its first sectors beside all others, its last
+/// ones alone, at a drawn place.
+fn sets_of_survivors(writes: usize, rng: &mut Rng, attempt: &mut dyn FnMut(&dyn Fn(usize) -> Survival) -> Result<(), Violation>) -> Result<(), Violation> {
+    let survives = |survives: bool| if survives { Survival::Whole } else { Survival::Lost };
+    if writes <= ALL_SETS_WRITES_MAX {
+        (0..1u32 << writes).try_for_each(|set| attempt(&|write| survives(set >> write & 1 == 1)))?;
+    } else {
+        attempt(&|_| Survival::Whole)?;
+        attempt(&|_| Survival::Lost)?;
+        for one in 0..writes {
+            attempt(&|write| survives(write == one))?;
+            attempt(&|write| survives(write != one))?;
+        }
+        for _ in 0..DRAWN_SETS {
+            let set: Vec<bool> = (0..writes).map(|_| rng.chance(500)).collect();
+            attempt(&|write| survives(set[write]))?;
+        }
+    }
+    for torn in 0..writes {
+        let (first, last) = (Survival::First(rng.bits()), Survival::Last(rng.bits()));
+        attempt(&|write| if write == torn { first } else { Survival::Whole })?;
+        attempt(&|write| if write == torn { last } else { Survival::Lost })?;
+    }
+    Ok(())
 }
 
 /// What was tried of one moment, or of a whole run.
@@ -110,37 +146,23 @@ impl World {
             cuts.recovered.retain(|_, recovered| recovered.moment >= since);
         }
         let mut turn = rng.below(placements.len().max(1) as u64) as usize;
-        let mut attempt = |keep: &dyn Fn(usize) -> bool| {
-            let image = self.members.after_cut(&started, keep);
+        let mut attempt = |survival: &dyn Fn(usize) -> Survival| {
+            let image = self.members.after_cut(&started, survival);
             cuts.images.insert(image.hash());
-            let kept = (0..writes).filter(|write| keep(*write)).count();
-            let all = kept == 0 || kept == writes;
+            let all = [Survival::Lost, Survival::Whole].iter().any(|one| (0..writes).all(|write| survival(write) == *one));
             turn += 1;
             cuts.cuts += 1;
             let chosen = placements.iter().enumerate().filter(|(n, _)| all || n % placements.len() == turn % placements.len()).map(|(_, wrong)| &wrong[..]);
             for wrong in std::iter::once(&[][..]).chain(chosen) {
                 self.try_cut(options, image.clone(), wrong, cuts).map_err(|violation| {
-                    let kept: Vec<usize> = (0..writes).filter(|write| keep(*write)).collect();
-                    let text = format!("power cut at {} ns, of {writes} unflushed writes {kept:?} survive, {wrong:?}: {}", self.now_ns, violation.text);
+                    let survived: Vec<_> = (0..writes).map(|write| (write, survival(write))).filter(|(_, survival)| *survival != Survival::Lost).collect();
+                    let text = format!("power cut at {} ns, of {writes} unflushed writes survive {survived:?}, {wrong:?}: {}", self.now_ns, violation.text);
                     Violation::new(violation.broken, text)
                 })?;
             }
             Ok(())
         };
-        if writes <= ALL_SETS_WRITES_MAX {
-            return (0..1u32 << writes).try_for_each(|set| attempt(&|write| set >> write & 1 == 1));
-        }
-        attempt(&|_| true)?;
-        attempt(&|_| false)?;
-        for one in 0..writes {
-            attempt(&|write| write == one)?;
-            attempt(&|write| write != one)?;
-        }
-        for _ in 0..DRAWN_SETS {
-            let set: Vec<bool> = (0..writes).map(|_| rng.chance(500)).collect();
-            attempt(&|write| set[write])?;
-        }
-        Ok(())
+        sets_of_survivors(writes, rng, &mut attempt)
     }
 
     /// One image with one placement of faults.
@@ -149,6 +171,7 @@ impl World {
             match *wrong {
                 Wrong::Absent(member) => image.ailment_mut(member).gone = true,
                 Wrong::Recent(member) => image.corrupt_recent(member),
+                Wrong::Unreadable(member) => image.member_mut(member).lose_recent(),
             }
         }
         let hash = mix(image.hash() ^ wrong.len() as u64);
@@ -162,7 +185,7 @@ impl World {
         cuts.starts += 1;
         cuts.with_faults += u64::from(!wrong.is_empty());
         let mut world = World::with_buffers(0, image, false, cuts.buffers.clone());
-        world.ailing.extend(wrong.iter().map(|(Wrong::Absent(member) | Wrong::Recent(member))| *member));
+        world.ailing.extend(wrong.iter().map(|wrong| wrong.member()));
         let devices = self.journal_devices();
         let without_devices = !devices.is_empty() && devices.iter().all(|device| wrong.contains(&Wrong::Absent(*device)));
         let recovered = world.recover(self, options, without_devices, cuts.moments)?;
@@ -180,7 +203,7 @@ impl World {
     pub fn start_after_loss(&self, options: &OpenOptions, failed: MemberId, absent: &[MemberId]) -> Result<(), Violation> {
         let started: Vec<&Started> =
             self.pending.values().filter_map(|pending| if let Pending::Command(started) = pending { Some(started) } else { None }).collect();
-        let mut image = self.members.after_cut(&started, |_| false);
+        let mut image = self.members.after_cut(&started, |_| Survival::Lost);
         let all: Vec<MemberId> = (0..image.member_count() as u8).map(MemberId).collect();
         for member in &all {
             let is_gone = absent.contains(member) || (*member != failed && !image.is_present(*member));
