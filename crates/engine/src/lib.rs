@@ -32,6 +32,7 @@ mod member;
 mod order;
 mod pending;
 mod piece;
+mod planted;
 mod policy;
 mod ranges;
 mod read;
@@ -57,6 +58,7 @@ pub use api::*;
 pub use dedup::{DedupStatus, DedupSums};
 pub use format::FormatError;
 pub use jobs::Job;
+pub use planted::Plant;
 pub use recover::{
     Loss, Losses, LostBlocks, LostOrders, OpenError, RebuildPhase, RebuildProgress, RebuildReport, RebuildWork, RebuiltVolume, UnreadCheckpoint,
 };
@@ -136,10 +138,7 @@ pub struct Engine {
     counters: status::Counters,
     warmth: warm::Warmth,
     survey: survey::Survey,
-    /// See [`Engine::plant_early_reuse`].
-    early_reuse: bool,
-    /// See [`Engine::plant_hollow_rebuild`].
-    hollow_rebuild: bool,
+    planted: Plant,
 }
 
 impl Engine {
@@ -240,20 +239,6 @@ impl Engine {
         self.stopped = Some(reason);
         self.cancel_all_held();
         self.refuse_waiting(out);
-    }
-
-    /// Breaks the reuse rule on purpose: segments are discarded and written again before the flush that made what superseded their
-    /// blocks durable. A canary: kill loops and simulator must notice it, or their silence means nothing.
-    #[doc(hidden)]
-    pub fn plant_early_reuse(&mut self) {
-        self.early_reuse = true;
-    }
-
-    /// Breaks rebuilds on purpose: of the first batch of each segment nothing is written, and the segment is called whole all the same. Another
-    /// canary.
-    #[doc(hidden)]
-    pub fn plant_hollow_rebuild(&mut self) {
-        self.hollow_rebuild = true;
     }
 
     /// True after a fault or a completed shutdown.

@@ -11,10 +11,10 @@
 //!
 //! A deleted volume is walked the same way and forgotten when its map is empty and nothing of it is in flight.
 
-use crate::Engine;
 use crate::limits::{SMALL_RANGE_PAGES, WALK_PAGES_PER_STEP, WALKS_MAX};
 use crate::pending::{BlockKey, Content};
 use crate::weight::weight;
+use crate::{Engine, Plant};
 use std::collections::{BTreeMap, VecDeque};
 use windrow_layout::batch::RangeState;
 use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, VolumeState};
@@ -187,6 +187,9 @@ impl Engine {
 
     /// Gives the memory of a page of holes back, unless a write on its way will need it. (One that was trimmed will not: it installs nothing any more.)
     fn drop_page_if_empty(&mut self, volume: VolumeId, index: u64) {
+        if self.planted == Plant::KeptPages && index % 2 == 1 {
+            return;
+        }
         let Some((v, arena)) = self.volumes.get_mut(volume) else { return };
         let Some(slot) = v.map.slot(index) else { return };
         if arena.page(slot).iter().any(|e| *e != MapEntry::HOLE) {

@@ -16,7 +16,7 @@ use crate::limits::{REBUILD_FLUSH_NS, REBUILD_FLUSH_SEGMENTS, REBUILD_RETRY_NS, 
 use crate::member::life::Change;
 use crate::segment::{Segment, SegmentState};
 use crate::slab::Slab;
-use crate::{Engine, Notice, Outbox, RebuildStatus};
+use crate::{Engine, Notice, Outbox, Plant, RebuildStatus};
 use columns::ColumnWrite;
 use windrow_layout::superblock::MemberState;
 use windrow_units::{BLOCK_BYTES, Column, MemberId, SegmentId};
@@ -293,7 +293,7 @@ impl Engine {
             // What is on the member now may be the only good copy of a part: nothing that is not verified is written over it.
             _ if damaged => self.rebuild.sums.damaged_batches += 1,
             None => {}
-            Some(_) if self.hollow_rebuild && row == 0 => {}
+            Some(_) if self.planted == Plant::HollowRebuild && row == 0 => {}
             Some(found) => {
                 for (c, column) in found.columns.into_iter().enumerate() {
                     let (member, offset) = self.zones.locate(segment).address(row, Column(c as u8));

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use windrow_engine::Plant;
 use windrow_sim::exhaustive::Tried;
 use windrow_sim::scenario::Scenario;
 use windrow_sim::shrink::shrink;
@@ -21,7 +22,7 @@ Runs seeds of the simulator: the real engine on virtual members and a virtual cl
   --exhaustive N      instead: N actions on tiny pools, with the power cut at every moment
   --moment M          of these only the moment of this number, as the report of a failure says
   --journal-devices   only seeds whose pools have journal devices
-  --canary FAULT      with a planted fault that must be caught: flush, discard, reuse, rebuild
+  --canary FAULT      with a planted fault that must be caught: flush, discard, reuse, rebuild, chunk, pages
   --verbose           the whole story of a failure
   --no-shrink         failures are not made short
   --cut N --without STEPS   a run that was made short, as the report of a failure says
@@ -90,8 +91,10 @@ fn arguments() -> Result<Option<Arguments>, String> {
                 parsed.options.canary = match value()?.as_str() {
                     "flush" => Planted::DroppedFlush,
                     "discard" => Planted::DiscardBeforeFlush,
-                    "reuse" => Planted::EarlyReuse,
-                    "rebuild" => Planted::HollowRebuild,
+                    "reuse" => Planted::InEngine(Plant::EarlyReuse),
+                    "rebuild" => Planted::InEngine(Plant::HollowRebuild),
+                    "chunk" => Planted::InEngine(Plant::EarlyChunk),
+                    "pages" => Planted::InEngine(Plant::KeptPages),
                     other => return Err(format!("no canary {other}")),
                 }
             }
@@ -106,11 +109,13 @@ fn arguments() -> Result<Option<Arguments>, String> {
 fn repeat(arguments: &Arguments, seed: u64) -> String {
     let options = &arguments.options;
     let canary = match options.canary {
-        Planted::None => "",
+        Planted::None | Planted::InEngine(Plant::None) => "",
         Planted::DroppedFlush => " --canary flush",
         Planted::DiscardBeforeFlush => " --canary discard",
-        Planted::EarlyReuse => " --canary reuse",
-        Planted::HollowRebuild => " --canary rebuild",
+        Planted::InEngine(Plant::EarlyReuse) => " --canary reuse",
+        Planted::InEngine(Plant::HollowRebuild) => " --canary rebuild",
+        Planted::InEngine(Plant::EarlyChunk) => " --canary chunk",
+        Planted::InEngine(Plant::KeptPages) => " --canary pages",
     };
     let mode = arguments.exhaustive.map_or_else(|| format!(" --blocks {}", options.block_operations), |actions| format!(" --exhaustive {actions}"));
     let beyond = if options.beyond { " --beyond" } else { "" };
@@ -304,7 +309,7 @@ fn main() -> ExitCode {
     let failed: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.violation.is_some()).collect();
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     println!(
-        "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations, {} power cuts, {} faults of members, {} checkpoints, {} segments cleaned, {} blocks in further streams, {} starts over gaps between streams, {} KiB became zstd, {} refused for space, {} blocks found wrong by scrubs, {} members rebuilt, {} replaced, {} exchanged in service, {} growths, {} members removed ({} refused), {} starts refused for journal devices, {} journals given up, {} maps rebuilt from batches, {} starts just after losses, {} places taken by spares",
+        "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations, {} power cuts, {} faults of members, {} checkpoints, {} segments cleaned, {} blocks in further streams, {} starts over gaps between streams, {} KiB became zstd, {} refused for space, {} blocks found wrong by scrubs, {} members rebuilt, {} replaced, {} exchanged in service, {} growths, {} members removed ({} refused), {} starts refused for journal devices, {} journals given up, {} maps rebuilt from batches, {} starts just after losses, {} beside a full journal, {} places taken by spares",
         outcomes.len(),
         failed.len(),
         seconds,
@@ -329,6 +334,7 @@ fn main() -> ExitCode {
         sum(|o| o.journals_given_up),
         sum(|o| o.maps_rebuilt),
         sum(|o| o.starts_after_losses),
+        sum(|o| o.starts_of_full_rings),
         sum(|o| o.spares_taken),
     );
     if arguments.options.beyond {

@@ -87,7 +87,7 @@ fn all(seed: u64, actions: u64, canary: Planted, only: Option<u64>, moment: &Cel
     match canary {
         Planted::DroppedFlush => world.members.set_canary(Canary::DroppedFlush { members: scenario.redundancy.tolerance() + 1 }),
         Planted::DiscardBeforeFlush => world.members.set_canary(Canary::DiscardBeforeFlush),
-        Planted::None | Planted::EarlyReuse | Planted::HollowRebuild => {}
+        Planted::None | Planted::InEngine(_) => {}
     }
     let mut workload = Workload::new(seed, VOLUME_BLOCKS);
     let first = workload.first_volume();

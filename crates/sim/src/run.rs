@@ -12,6 +12,7 @@ mod emergency;
 mod exchange;
 mod faults;
 mod finish;
+mod full_ring;
 mod growth;
 mod halves;
 mod losses;
@@ -89,6 +90,7 @@ pub fn run_without(seed: u64, options: &RunOptions, left_out: &LeftOut) -> Outco
         checks: run.checks,
         maps_rebuilt: run.maps_rebuilt,
         starts_after_losses: run.losses.starts,
+        starts_of_full_rings: run.full_rings.starts,
         tries: run.world.tries.clone(),
         beyond: run.beyond,
         virtual_ns: run.world.now_ns(),
@@ -138,6 +140,7 @@ struct Run {
     growth_rng: Rng,
     emergency_rng: Rng,
     losses: losses::Losses,
+    full_rings: full_ring::FullRings,
     /// Maps rebuilt from batches alone, and read.
     maps_rebuilt: u64,
     removal: removal::Removal,
@@ -162,7 +165,7 @@ impl Run {
         let mut scenario = Scenario::draw(seed, options.block_operations);
         let mut rng = Rng::stream(seed, "run");
         let canary = match options.canary {
-            Planted::None | Planted::EarlyReuse | Planted::HollowRebuild => Canary::None,
+            Planted::None | Planted::InEngine(_) => Canary::None,
             Planted::DroppedFlush => Canary::DroppedFlush { members: scenario.redundancy.tolerance() + 1 },
             Planted::DiscardBeforeFlush => {
                 scenario.properties.discard = true;
@@ -206,6 +209,7 @@ impl Run {
             growth_rng: Rng::stream(seed, "growth"),
             emergency_rng: Rng::stream(seed, "emergency"),
             losses: losses::Losses::new(seed),
+            full_rings: full_ring::FullRings::new(seed),
             maps_rebuilt: 0,
             removal: removal::Removal::new(seed),
             devices,
@@ -483,6 +487,7 @@ impl Run {
             self.flush_before_loss();
             let alive = self.turn()?;
             self.check_loss()?;
+            self.check_full_ring()?;
             ensure!(alive || self.world.unanswered() == 0, Stuck, "nothing under way; {}", self.world.summary());
         }
         self.workload = Some(workload);

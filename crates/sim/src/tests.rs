@@ -1,5 +1,6 @@
 use crate::shrink::shrink;
 use crate::{LeftOut, Planted, RunOptions, run_seed, run_without};
+use windrow_engine::Plant;
 
 const QUICK: RunOptions = RunOptions { block_operations: 1_500, cut_at: None, canary: Planted::None, beyond: false, story: false };
 
@@ -22,7 +23,7 @@ fn equal_seeds_give_equal_runs() {
 /// A failure of thousands of steps is of use to nobody: what is not needed for it is left out, and what is left fails again when it is repeated.
 #[test]
 fn a_failing_run_is_made_short() {
-    let options = RunOptions { canary: Planted::HollowRebuild, ..QUICK };
+    let options = RunOptions { canary: Planted::InEngine(Plant::HollowRebuild), ..QUICK };
     let failed = (0..40).map(|seed| run_seed(seed, &options)).find(|outcome| outcome.violation.is_some()).expect("one that fails");
     let short = shrink(failed.seed, &options, &failed);
     let broken = |outcome: &crate::Outcome| outcome.violation.as_ref().map(|violation| violation.broken);
@@ -71,12 +72,22 @@ fn a_discard_before_the_flush_that_freed_it_is_noticed() {
 
 #[test]
 fn segments_used_again_before_the_flush_that_freed_them_are_noticed() {
-    assert!(is_caught(Planted::EarlyReuse, 0..60, RunOptions { block_operations: 6_000, ..QUICK }));
+    assert!(is_caught(Planted::InEngine(Plant::EarlyReuse), 0..60, RunOptions { block_operations: 6_000, ..QUICK }));
 }
 
 #[test]
 fn a_rebuild_that_leaves_a_column_out_is_noticed() {
-    assert!(is_caught(Planted::HollowRebuild, 0..40, QUICK));
+    assert!(is_caught(Planted::InEngine(Plant::HollowRebuild), 0..40, QUICK));
+}
+
+#[test]
+fn chunks_of_the_journal_that_are_used_again_early_are_noticed() {
+    assert!(is_caught(Planted::InEngine(Plant::EarlyChunk), 0..60, QUICK));
+}
+
+#[test]
+fn pages_of_the_map_that_keep_their_memory_are_noticed() {
+    assert!(is_caught(Planted::InEngine(Plant::KeptPages), 0..20, QUICK));
 }
 
 #[test]

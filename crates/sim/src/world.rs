@@ -213,10 +213,8 @@ impl World {
         if self.weak_prints {
             engine.plant_weak_fingerprints();
         }
-        match self.planted {
-            Planted::EarlyReuse => engine.plant_early_reuse(),
-            Planted::HollowRebuild => engine.plant_hollow_rebuild(),
-            Planted::None | Planted::DroppedFlush | Planted::DiscardBeforeFlush => {}
+        if let Planted::InEngine(bug) = self.planted {
+            engine.plant(bug);
         }
         self.trace.add(report.accepted_order.0);
         self.trace.tell(|| format!("{} start: {report:?}", self.now_ns));
@@ -296,9 +294,18 @@ impl World {
         self.next_id += 1;
         let op = asked.to_op(volume, &self.buffers);
         self.trace.tell(|| format!("{} request {}: volume {volume} {asked:?}", self.now_ns, id.0));
+        if asked.leaves_no_hole() {
+            self.model.scarce_pages = self.pages_may_be_scarce();
+        }
         self.model.submit(id, volume, asked);
         self.events.push(Event::Request(Request { id, volume, op }));
         id
+    }
+
+    /// True if so many pages of maps are in use, or may be when all requests have been admitted, that zeroed ranges perhaps get no new ones.
+    fn pages_may_be_scarce(&self) -> bool {
+        let status = self.status();
+        2 * (status.map_pages + 2 * self.unanswered() as u64) >= status.map_pages_max
     }
 
     /// Reads whole blocks; what comes back is the truth from then on.

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use windrow_device::VolatileOptions;
 use windrow_device::host::{MemoryLock, lock_memory, raise_descriptor_limit};
+use windrow_engine::Plant;
 use windrow_host::control::ControlServer;
 use windrow_host::daemon::{self, Daemon};
 use windrow_host::failure::id;
@@ -258,7 +259,7 @@ fn open(arguments: &ServeArguments, request: &OpenRequest) -> Result<(OpenedPool
     }
     let mut opened = offline::open(&found, &registry, request)?;
     if arguments.early_reuse {
-        opened.engine.plant_early_reuse();
+        opened.engine.plant(Plant::EarlyReuse);
     }
     let entry = super::pool::entry(&found, registry.load_of(&found.name, found.pool)?);
     if let Err(failure) = registry.save(&entry) {

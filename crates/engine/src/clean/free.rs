@@ -4,7 +4,7 @@ use crate::limits::{CLEANED_STREAMS, STREAM_USER};
 use crate::member::Purpose;
 use crate::segment::ReuseHorizon;
 use crate::write::EDGE_UNITS;
-use crate::{Engine, Outbox};
+use crate::{Engine, Outbox, Plant};
 use windrow_io::MemberOp;
 use windrow_units::{Order, SegmentId, Seq};
 
@@ -75,7 +75,7 @@ impl Engine {
     /// What the reuse rule compares with.
     pub(crate) fn reuse_horizon(&self) -> ReuseHorizon {
         let oldest = self.checkpoint.kept_oldest;
-        if self.early_reuse {
+        if self.planted == Plant::EarlyReuse {
             return ReuseHorizon { durable: Order(u64::MAX), durable_cleaned: Seq(u64::MAX), oldest_checkpoint: oldest };
         }
         ReuseHorizon { durable: self.orders.durable(), durable_cleaned: self.cleaner.numbers.durable, oldest_checkpoint: oldest }

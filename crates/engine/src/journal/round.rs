@@ -11,7 +11,7 @@ use crate::limits::{STREAM_USER, USER_STREAMS};
 use crate::member::Purpose;
 use crate::stages::Stage as Times;
 use crate::write::FullRows;
-use crate::{Engine, Outbox, WrittenBytes};
+use crate::{Engine, Outbox, Plant, WrittenBytes};
 use windrow_io::{Buf, BufPool, MemberOp, Payload};
 use windrow_layout::batch::TableWriter;
 use windrow_layout::journal::{RecordHeader, encode_record, packed_record_bytes, record_bytes};
@@ -179,7 +179,8 @@ impl Engine {
 
     /// Takes room in the ring for everything behind `after` and up to `horizon`, or as much as there is.
     fn make_records(&mut self, after: Order, horizon: Order) -> Vec<JournalWork> {
-        let (pool, epoch, durable, promised) = (self.superblock.pool, self.superblock.epoch, self.orders.durable(), self.promised());
+        let (pool, epoch, promised) = (self.superblock.pool, self.superblock.epoch, self.promised());
+        let durable = if self.planted == Plant::EarlyChunk { promised } else { self.orders.durable() };
         let seq = &mut self.journal.seq;
         let Some(ring) = self.journal.rings.get_mut(self.journal.at) else { return Vec::new() };
         let granule = ring.area.granule;

@@ -16,6 +16,7 @@ mod base;
 mod end;
 mod gather;
 mod losses;
+mod moves;
 mod room;
 mod scan;
 

@@ -80,6 +80,11 @@ impl Asked {
         matches!(self, Self::Write { .. } | Self::Zero { .. })
     }
 
+    /// True for a write-zeroes that is to leave no hole.
+    pub fn leaves_no_hole(&self) -> bool {
+        matches!(self, Self::Zero { no_hole: Some(true), .. })
+    }
+
     /// True if it brings content.
     pub fn is_write(&self) -> bool {
         matches!(self, Self::Write { .. })
@@ -114,12 +119,12 @@ impl Asked {
     }
 
     /// What the sectors of the block with this index become. A block is a hole as a whole or not at all.
-    fn stamp(&self, index: usize, mask: u8) -> u64 {
+    fn stamp(&self, index: usize, mask: u8, scarce_pages: bool) -> u64 {
         match self {
             Self::Write { stamps, .. } => stamps[index],
             Self::Zero { no_hole: None | Some(false), .. } if mask == FULL => HOLE,
-            // Where pages of maps are scarce a large range gets none, and stays a hole (seed 8420423).
-            Self::Zero { no_hole: Some(true), count, .. } if mask == FULL && *count > LARGE_SECTORS => EMPTY,
+            // Where pages of maps are scarce a range gets none, and stays a hole (seeds 8420423, 10128795); a large one makes them scarce itself.
+            Self::Zero { no_hole: Some(true), count, .. } if mask == FULL && (scarce_pages || *count > LARGE_SECTORS) => EMPTY,
             _ => ZERO,
         }
     }
@@ -185,7 +190,7 @@ impl Model {
                 let Some(block) = model.blocks.get_mut(lba as usize) else { continue };
                 if asked.is_change() {
                     let mask = asked.mask(lba);
-                    let stamp = asked.stamp(index, mask);
+                    let stamp = asked.stamp(index, mask, self.scarce_pages);
                     block.submit(BlockWrite { request: id, mask, stamp, first: 0, last: 0, above: self.acknowledged, may_pass: false });
                 } else {
                     required.push(block.newest());
@@ -416,7 +421,7 @@ impl Served {
         }
         for (index, lba) in asked.block_range().into_iter().flatten().enumerate() {
             let mask = asked.mask(lba);
-            let is_fill = asked.is_write() && matches!(asked.stamp(index, mask), ZERO | ONES);
+            let is_fill = asked.is_write() && matches!(asked.stamp(index, mask, false), ZERO | ONES);
             self.fill_blocks += u64::from(mask == FULL && is_fill);
             self.partial_blocks += u64::from(mask != FULL);
         }

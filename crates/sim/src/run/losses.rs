@@ -104,7 +104,8 @@ impl Run {
             others.rotate_left(1);
             let absent = &others[..count];
             self.losses.starts += 1;
-            self.world.start_after_loss(&OpenOptions { host: self.host, ..self.options() }, failed, absent).map_err(|violation| {
+            let options = OpenOptions { host: self.host, ..self.options() };
+            self.world.start_in_copy(&options, Some(failed), absent, true).map_err(|violation| {
                 let text = format!("member {failed} failed and is back, members {absent:?} are absent: {}", violation.text);
                 Violation::new(violation.broken, text)
             })?;

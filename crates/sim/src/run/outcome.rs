@@ -2,6 +2,7 @@
 
 use super::Tries;
 use crate::violation::Violation;
+use windrow_engine::Plant;
 
 /// How to run a seed.
 #[derive(Clone, Copy, Debug)]
@@ -28,10 +29,8 @@ pub enum Planted {
     DroppedFlush,
     /// Discards overtake the flush before them.
     DiscardBeforeFlush,
-    /// The engine uses segments again before the flush that freed them.
-    EarlyReuse,
-    /// The engine calls rebuilt segments whole although a column was not written.
-    HollowRebuild,
+    /// A bug of the engine.
+    InEngine(Plant),
 }
 
 impl Default for RunOptions {
@@ -104,6 +103,8 @@ pub struct Outcome {
     pub maps_rebuilt: u64,
     /// Starts in copies, just after a member had failed, with that one and without others.
     pub starts_after_losses: u64,
+    /// Starts in copies while all chunks of the journal were in use.
+    pub starts_of_full_rings: u64,
     /// Operations that may be refused.
     pub tries: Tries,
     /// What came of going beyond redundancy.

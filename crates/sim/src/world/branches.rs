@@ -64,9 +64,12 @@ fn placements(count: usize, tolerance: usize, devices: &[MemberId]) -> Vec<Vec<W
     all
 }
 
+/// Tries what would be if that survived of each unflushed write.
+type Attempt<'a> = dyn FnMut(&dyn Fn(usize) -> Survival) -> Result<(), Violation> + 'a;
+
 /// Hands every set of survivors of `writes` unflushed writes to `attempt`; of many writes some. Then each write torn: its first sectors beside all others, its last
 /// ones alone, at a drawn place.
-fn sets_of_survivors(writes: usize, rng: &mut Rng, attempt: &mut dyn FnMut(&dyn Fn(usize) -> Survival) -> Result<(), Violation>) -> Result<(), Violation> {
+fn sets_of_survivors(writes: usize, rng: &mut Rng, attempt: &mut Attempt<'_>) -> Result<(), Violation> {
     let survives = |survives: bool| if survives { Survival::Whole } else { Survival::Lost };
     if writes <= ALL_SETS_WRITES_MAX {
         (0..1u32 << writes).try_for_each(|set| attempt(&|write| survives(set >> write & 1 == 1)))?;
@@ -199,14 +202,14 @@ impl World {
     }
 
     /// The power goes now in a copy, in which no unflushed write survives, a member that has failed is there again, and others are not: a start is refused and
-    /// writes nothing, or brings everything that was promised.
-    pub fn start_after_loss(&self, options: &OpenOptions, failed: MemberId, absent: &[MemberId]) -> Result<(), Violation> {
+    /// writes nothing, or brings everything that was promised. With `force` it is tried again by force. False if it was refused.
+    pub fn start_in_copy(&self, options: &OpenOptions, failed: Option<MemberId>, absent: &[MemberId], force: bool) -> Result<bool, Violation> {
         let started: Vec<&Started> =
             self.pending.values().filter_map(|pending| if let Pending::Command(started) = pending { Some(started) } else { None }).collect();
         let mut image = self.members.after_cut(&started, |_| Survival::Lost);
         let all: Vec<MemberId> = (0..image.member_count() as u8).map(MemberId).collect();
         for member in &all {
-            let is_gone = absent.contains(member) || (*member != failed && !image.is_present(*member));
+            let is_gone = absent.contains(member) || (Some(*member) != failed && !image.is_present(*member));
             *image.ailment_mut(*member) = Ailment { gone: is_gone, ..Ailment::default() };
         }
         let mut world = World::with_buffers(0, image, false, BufPool::new(BUFFER_BYTES_KEPT));
@@ -215,7 +218,7 @@ impl World {
         world.model = model;
         // What fails is judged here.
         world.model.lenient = true;
-        for force in [false, true] {
+        for force in [false, true].into_iter().take(1 + usize::from(force)) {
             let Ok(report) = world.start(&OpenOptions { force, ..options.clone() }) else {
                 world.check_untouched()?;
                 continue;
@@ -225,9 +228,9 @@ impl World {
             world.read_all()?;
             let lost = world.unreadable.iter().chain(&world.told_lost).next();
             ensure!(lost.is_none(), Durability, "it starts (force: {force}), but {lost:?} is lost");
-            break;
+            return Ok(true);
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Reads everything.

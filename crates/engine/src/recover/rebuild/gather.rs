@@ -1,7 +1,7 @@
 //! From batches to tables: for every block the newest entry, for every volume what is known of it.
 //!
 //! 1 Volumes: the newest image of the volume table that is left in a checkpoint batch, then the volume operations. 2 Blocks: user
-//!   entries, then moves in the order of replay; an entry installs if its birth is not older than what is there, so that of equal
+//!   entries, then moves in the order in which they were written ([`super::moves`]); an entry installs if its birth is not older than what is there, so that of equal
 //!   births (a block and its moved copies) the last copy stays. A move out of the very place that is shown, with the same bytes, installs whatever its birth: repairs
 //!   of former versions have none. Streams of moves lie in each other: where there are several, what has been moved out of the place shown is looked for again.
 //!   3 Ranges and smaller sizes: each takes what is older than it.
@@ -15,11 +15,12 @@ use super::super::replay::shown;
 use super::super::tables::ids_end;
 use super::super::{OpenError, Tables};
 use super::base::Start;
+use super::moves::Moves;
 use super::scan::Scan;
 use super::{RebuildPhase, RebuildProgress};
 use crate::limits::{CLEANED_STREAMS, LBA_BITS, MAX_VOLUME_BYTES, STREAM_CHECKPOINT, USER_STREAMS};
 use std::collections::{BTreeMap, BTreeSet};
-use windrow_layout::batch::{Entry, FillState, RangeState, VolumeChange};
+use windrow_layout::batch::{DecodedBatch, Entry, FillState, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{Compression, Dedup, MAP_PAGE_ENTRIES, OBJECT_VOLUMES, PagePointer, SyncMode, VolumeRecord, VolumeState, decode_volumes};
 use windrow_layout::map_entry::MapEntry;
 use windrow_layout::superblock::Superblock;
@@ -108,9 +109,9 @@ impl<'g> Gather<'g> {
     /// All three steps.
     pub(super) fn run(&mut self, reader: &mut Reader<'_>, scan: &Scan, tables: &mut Tables, watch: &mut dyn FnMut(RebuildProgress)) -> Result<(), OpenError> {
         let first = self.start.first;
-        let newer = move |id: &usize| {
-            let first = first[*id];
-            scan.streams[*id].iter().filter(move |taken| taken.seq >= first)
+        let newer = |id: &usize| {
+            let all = &scan.streams[*id];
+            &all[all.partition_point(|taken| taken.seq < first[*id])..]
         };
         let of = |streams: &'static [usize]| streams.iter().flat_map(newer);
         let moves = || CLEANED_STREAMS.iter().rev().flat_map(newer);
@@ -126,9 +127,15 @@ impl<'g> Gather<'g> {
             let batches = &scan.streams[STREAM_CHECKPOINT];
             self.volumes_from_pages(reader, &batches[..batches.partition_point(|taken| end.is_none_or(|end| taken.seq <= end))])?;
         }
-        for taken in of(&USER_STREAMS).chain(moves()) {
+        for taken in of(&USER_STREAMS) {
             step();
-            self.blocks_of(reader, taken, scan, tables)?;
+            let batch = taken.batch(reader)?;
+            self.blocks_of(reader, taken, &batch, scan, tables)?;
+        }
+        let mut in_order = Moves::new(reader, CLEANED_STREAMS.iter().rev().map(newer))?;
+        while let Some((taken, batch)) = in_order.next(reader)? {
+            step();
+            self.blocks_of(reader, taken, &batch, scan, tables)?;
         }
         let several = CLEANED_STREAMS.iter().filter(|id| !scan.streams[**id].is_empty()).count() > 1;
         for _ in 0..if several { CLEANED_STREAMS.len() } else { 0 } {
@@ -179,17 +186,17 @@ impl<'g> Gather<'g> {
     }
 
     /// The entries of a batch. What `remains` of a segment whose extents another one has since is no place for a block.
-    fn blocks_of(&mut self, reader: &mut Reader<'_>, taken: &Taken, scan: &Scan, tables: &mut Tables) -> Result<(), OpenError> {
+    fn blocks_of(&mut self, reader: &Reader<'_>, taken: &Taken, batch: &DecodedBatch, scan: &Scan, tables: &mut Tables) -> Result<(), OpenError> {
         let through = scan.through(self.superblock, taken.epoch).min(self.accepted);
-        let (batch, remains) = (taken.batch(reader)?, scan.remains.contains(&taken.segment));
+        let remains = scan.remains.contains(&taken.segment);
         for decoded in &batch.entries {
             match &decoded.entry {
                 Entry::Data { .. } | Entry::Move { .. } if remains => {}
                 Entry::Data { volume, lba, birth } | Entry::Reference { volume, lba, birth, .. } if self.counts(*birth, through) => {
-                    self.install(*volume, *lba, *birth, shown(&reader.codec, &batch, decoded), tables)?;
+                    self.install(*volume, *lba, *birth, shown(&reader.codec, batch, decoded), tables)?;
                 }
                 Entry::Move { volume, lba, birth, from } if *birth <= through => {
-                    let entry = shown(&reader.codec, &batch, decoded);
+                    let entry = shown(&reader.codec, batch, decoded);
                     // A checkpoint shows where everything was: a block that is not moved on from there is newer, or was moved before.
                     match self.follow((*volume, *lba), (*birth, *from), entry, tables) {
                         true => {}

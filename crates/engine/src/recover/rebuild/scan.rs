@@ -40,27 +40,27 @@ pub(super) struct Gap {
     pub(super) behind: Option<(u8, Seq)>,
 }
 
-/// What the headers of a segment say of its present life.
+/// What the headers of a segment say of its present life, or one header of its batch.
 #[derive(Clone, Copy, Debug)]
-struct Life {
+pub(super) struct Life {
     /// Of the last batch.
-    epoch: Epoch,
-    stream: usize,
+    pub(super) epoch: Epoch,
+    pub(super) stream: usize,
     /// Of the last batch.
-    seq: Seq,
+    pub(super) seq: Seq,
     /// What was flushed of each stream when the last batch was sealed.
-    flushed: [Seq; MAX_STREAMS],
+    pub(super) flushed: [Seq; MAX_STREAMS],
 }
 
 impl Life {
-    fn of(frame: &HeaderFrame) -> Self {
+    pub(super) fn of(frame: &HeaderFrame) -> Self {
         let h = &frame.header;
         Self { epoch: h.epoch, stream: h.stream.index(), seq: h.seq, flushed: h.flushed_seq }
     }
 
     /// True if this life began after the other one, in the same extents, had ended. It ended when all of its batches had been flushed and given up,
-    /// so within an epoch the one that knows the last of the other's batches to be flushed is the newer one.
-    fn is_newer_than(&self, other: &Self) -> Option<bool> {
+    /// so within an epoch the one that knows the last of the other's batches to be flushed is the newer one. (Of batches: true if this one was written after the other one.)
+    pub(super) fn is_newer_than(&self, other: &Self) -> Option<bool> {
         if self.epoch != other.epoch {
             return Some(self.epoch > other.epoch);
         }

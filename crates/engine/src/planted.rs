@@ -1,0 +1,27 @@
+//! Bugs that are planted on purpose. Kill loops and simulator must notice each of these canaries, or their silence means nothing.
+
+use crate::Engine;
+
+/// A planted bug.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Plant {
+    /// None.
+    #[default]
+    None,
+    /// Segments are discarded and written again before the flush that made what superseded their blocks durable.
+    EarlyReuse,
+    /// Of the first batch of each segment a rebuild writes nothing, and calls the segment whole all the same.
+    HollowRebuild,
+    /// A chunk of the journal is taken again when what it holds is promised, whether the log has it or not.
+    EarlyChunk,
+    /// Every other page of the map that holds nothing any more keeps its memory.
+    KeptPages,
+}
+
+impl Engine {
+    /// Plants a bug.
+    #[doc(hidden)]
+    pub fn plant(&mut self, bug: Plant) {
+        self.planted = bug;
+    }
+}
