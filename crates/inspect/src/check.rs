@@ -14,7 +14,7 @@ use crate::image::{self, Image, PageRef, exists};
 use crate::journal;
 use crate::members::inspect_members;
 use crate::reader::{Origin, PoolReader, Rows};
-use crate::replay::{Replay, replay};
+use crate::replay::{Replay, is_void, replay};
 use crate::report::{CheckReport, Finding, FindingKind, Findings, InspectReport, Severity, VolumeReport};
 use crate::state::{Segment, Tables};
 use index::severity_of_loss;
@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use windrow_io::MemberIo;
 use windrow_layout::batch::{DecodedBatch, DecodedEntry, Entry, HeaderFrame, PayloadInfo};
 use windrow_layout::checkpoint::VolumeState;
-use windrow_layout::superblock::{CheckpointRoot, PoolState, Superblock};
+use windrow_layout::superblock::{CheckpointRoot, Fence, PoolState, Superblock};
 use windrow_units::{BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, Seq, VolumeId};
 
 /// What to check beyond structure.
@@ -192,11 +192,19 @@ fn check_from(
             references: &references[range],
             replayed: &replayed,
             tables: &tables,
+            fences: &superblock.fences,
             codecs: &codecs,
         };
         check.run(&tables.segments[segment.index()]);
     }
     progress(CheckProgress { phase: CheckPhase::Segments, done: total, total, read_bytes: reader.read_bytes });
+}
+
+/// True if the batch ends where the table says.
+fn ends_as_recorded(frame: &HeaderFrame, recorded: &Segment) -> bool {
+    let header = &frame.header;
+    let end = recorded.start_rows().into_iter().find(|start| *start > header.row).unwrap_or(recorded.filled_rows);
+    header.row + header.rows == end
 }
 
 /// Segments of two layouts may lie in the same extents; only one of them may hold something.
@@ -234,6 +242,7 @@ struct SegmentCheck<'c, 'r, 'a> {
     references: &'c [Reference],
     replayed: &'c Replay,
     tables: &'c Tables,
+    fences: &'c [Fence],
     codecs: &'c windrow_reduce::Codecs,
     /// Incompatible feature flags of the pool.
     flags: u64,
@@ -318,10 +327,13 @@ impl SegmentCheck<'_, '_, '_> {
     }
 
     /// The batch at a row. Where a write was lost, a header of the segment's former life may be there as well, and where a batch was written
-    /// again after a crash, one of the same number: if what is found first does not fit to the tables, all headers are tried, the newest first.
+    /// again after a crash, one of the same number: if what is found first does not fit to the tables, all headers are tried, the newest first. One that ends
+    /// elsewhere than the table says is no mistake of the table if it can not be read, or if the next batch is where the table says: it did not count, and the one that does is
+    /// not there (seed 10142256).
     fn find(&mut self, row: u32, expected: &Expected, references: &[Reference], recorded: &Segment) -> Option<Found> {
         let epoch = self.replayed.epochs.get(&(self.segment, row)).copied();
-        let accept = |f: &HeaderFrame| expected.matches(f) && epoch.is_none_or(|epoch| f.header.epoch == epoch);
+        let fences = self.fences;
+        let accept = |f: &HeaderFrame| expected.matches(f) && epoch.is_none_or(|epoch| f.header.epoch == epoch) && !is_void(fences, f);
         if expected.or_later {
             return self.find_alone(row, accept, references, recorded);
         }
@@ -336,7 +348,9 @@ impl SegmentCheck<'_, '_, '_> {
         let mut others: Vec<Found> = all_headers(self.reader, self.segment, row, accept).into_iter().map(|frame| self.load(frame)).collect();
         let fitting = others.iter().position(|found| self.fits(found, references, recorded));
         let best = fitting.or_else(|| others.iter().position(|found| found.batch.is_some()));
-        Some(best.map_or(first, |best| others.swap_remove(best)))
+        let best = best.map_or(first, |best| others.swap_remove(best));
+        let counts = ends_as_recorded(&best.frame, recorded) || best.batch.is_some() && !self.goes_on_as_recorded(&best.frame, recorded);
+        Some(best).filter(|_| counts)
     }
 
     /// A batch of which nobody knows what number it must have. One of a former life (all that is left where others are absent) says nothing of what comes behind
@@ -355,6 +369,13 @@ impl SegmentCheck<'_, '_, '_> {
             }
         }
         alive
+    }
+
+    /// True if the batch that comes next by its number is where the table has the next one.
+    fn goes_on_as_recorded(&mut self, frame: &HeaderFrame, recorded: &Segment) -> bool {
+        let expected = Expected { epoch: Epoch(0), ..Expected::after(frame) };
+        let next = recorded.start_rows().into_iter().find(|start| *start > frame.header.row);
+        next.is_some_and(|next| find_header(self.reader, self.segment, next, |f| expected.matches(f)).is_some())
     }
 
     /// True if the batches behind it follow it, up to the last one of the segment.
@@ -379,14 +400,12 @@ impl SegmentCheck<'_, '_, '_> {
 
     /// True if the batch ends where the table says, and holds all that the maps say.
     fn fits(&self, found: &Found, references: &[Reference], recorded: &Segment) -> bool {
-        let header = &found.frame.header;
-        let ends = recorded.start_rows().into_iter().find(|start| *start > header.row).unwrap_or(recorded.filled_rows);
         let (inside, _) = self.split(&found.frame, references);
         let holds = |batch: &DecodedBatch| {
             let with_payload = with_payload(batch);
             inside.iter().all(|reference| self.entry(&found.rows, &with_payload, reference).is_ok())
         };
-        header.row + header.rows == ends && found.batch.as_ref().is_some_and(holds)
+        ends_as_recorded(&found.frame, recorded) && found.batch.as_ref().is_some_and(holds)
     }
 
     /// References into a batch, and those behind it.

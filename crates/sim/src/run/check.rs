@@ -6,6 +6,9 @@ use windrow_inspect::{CheckOptions, CheckReport, Finding, FindingKind, Severity,
 use windrow_io::MemberIo;
 use windrow_units::{BLOCK_BYTES, MemberId, Order};
 
+/// Findings beside the one that a run fails for.
+const SHOWN: usize = 8;
+
 impl Run {
     /// Checks the members as they are. Within redundancy nothing may be beyond repair. Returns the report unless some reads fail by chance.
     pub(super) fn check_members(&mut self, deep: bool) -> Result<Option<CheckReport>, Violation> {
@@ -16,7 +19,8 @@ impl Run {
         let report = check(&mut self.world.members, &options, &mut |_| ());
         ensure!(report.failure.is_none(), Check, "no check: {:?}", report.failure);
         let worst = report.findings.list.iter().find(|finding| finding.severity == Severity::Error);
-        ensure!(worst.is_none() || self.quorum_is_lost(), Check, "beyond repair: {worst:?}; counts {:?}", report.findings.counts);
+        let beside = || report.findings.list.iter().filter(|finding| finding.segment == worst.and_then(|worst| worst.segment)).map(|finding| &finding.message);
+        ensure!(worst.is_none() || self.quorum_is_lost(), Check, "beyond repair: {worst:?}; beside it {:?}", beside().take(SHOWN).collect::<Vec<_>>());
         let promised = self.world.model.promised();
         ensure!(report.accepted_order.0 >= promised, Check, "the check finds P = {}, promised was {promised}", report.accepted_order);
         self.checks += 1;

@@ -76,11 +76,12 @@ impl Run {
         self.heal();
         let count = self.growth_rng.between(1, 4) as usize;
         let mut ids = Vec::new();
-        // Those that wait as spares, places of which somebody has left, and new ones.
-        let new: Vec<MemberId> = (0..64).map(MemberId).filter(|member| self.is_coming(*member)).take(count).collect();
+        // Those that wait as spares, places of which somebody has left, and new ones. (A spare whose device was lost in a take-over that was cut off is one still: seeds 10143002, 10143052.)
+        let waiting: Vec<MemberId> = self.world.status().members.iter().filter(|slot| slot.state == "spare").map(|slot| slot.member).collect();
+        let coming: Vec<MemberId> = (0..64).map(MemberId).filter(|member| self.is_coming(*member)).collect();
+        let new: Vec<MemberId> = coming.into_iter().filter(|member| !waiting.contains(member) || self.has_sound_device(*member)).take(count).collect();
         for member in &new {
-            let slots = self.world.status().members;
-            if slots.get(member.index()).is_some_and(|slot| slot.state == "spare") {
+            if waiting.contains(member) {
                 continue;
             }
             let like = self.growth_rng.pick(&self.data);

@@ -114,7 +114,7 @@ impl Run {
         Ok(())
     }
 
-    fn has_sound_device(&mut self, member: MemberId) -> bool {
+    pub(super) fn has_sound_device(&mut self, member: MemberId) -> bool {
         self.world.members.is_present(member) && *self.world.members.ailment_mut(member) == Ailment::default()
     }
 
