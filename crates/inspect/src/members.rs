@@ -137,15 +137,12 @@ fn drop_foreign(found: &mut Found, pool: Option<PoolUuid>, findings: &mut Findin
     let own = found.report.label.as_ref().map(|label| (label.pool, label.member_uuid));
     let has_moved = |s: &Superblock| s.pool == pool && Some((s.pool, s.member_uuid)) == own;
     let others = || found.superblocks.iter().filter(|s| s.pool != pool || s.member != member);
-    let finding = match others().next() {
-        None => None,
-        Some(_) if others().all(has_moved) => {
-            Some((Severity::Note, FindingKind::SlotWrong, "superblocks of another place that this device had, or was to get, in the pool"))
-        }
-        Some(_) => Some((Severity::Error, FindingKind::LabelWrong, "superblocks of another pool or another member")),
-    };
-    if let Some((severity, kind, message)) = finding {
-        findings.add(Finding::new(severity, kind, message).member(member));
+    if !others().all(has_moved) {
+        let message = "superblocks of another pool or another member";
+        findings.add(Finding::new(Severity::Error, FindingKind::LabelWrong, message).member(member));
+    } else if others().next().is_some() {
+        let message = "superblocks of another place that this device had, or was to get, in the pool";
+        findings.add(Finding::new(Severity::Note, FindingKind::SlotWrong, message).member(member));
     }
     found.superblocks.retain(|s| s.pool == pool && s.member == member);
     found.report.generation = found.superblocks.iter().map(|s| s.generation).max();

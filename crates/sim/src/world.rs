@@ -302,12 +302,6 @@ impl World {
         id
     }
 
-    /// True if so many pages of maps are in use, or may be when all requests have been admitted, that zeroed ranges perhaps get no new ones.
-    fn pages_may_be_scarce(&self) -> bool {
-        let status = self.status();
-        2 * (status.map_pages + 2 * self.unanswered() as u64) >= status.map_pages_max
-    }
-
     /// Reads whole blocks; what comes back is the truth from then on.
     pub fn read_back(&mut self, volume: VolumeId, first_block: u64, blocks: u64) {
         let sectors = BLOCK_BYTES / crate::content::SECTOR as u64;

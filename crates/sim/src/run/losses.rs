@@ -105,10 +105,16 @@ impl Run {
             let absent = &others[..count];
             self.losses.starts += 1;
             let options = OpenOptions { host: self.host, ..self.options() };
-            self.world.start_in_copy(&options, Some(failed), absent, true).map_err(|violation| {
-                let text = format!("member {failed} failed and is back, members {absent:?} are absent: {}", violation.text);
-                Violation::new(violation.broken, text)
-            })?;
+            for force in [false, true] {
+                let options = OpenOptions { force, ..options.clone() };
+                let started = self.world.start_in_copy(&options, Some(failed), absent).map_err(|violation| {
+                    let text = format!("member {failed} failed and is back, members {absent:?} are absent: {}", violation.text);
+                    Violation::new(violation.broken, text)
+                })?;
+                if started {
+                    break;
+                }
+            }
         }
         Ok(())
     }

@@ -202,8 +202,8 @@ impl World {
     }
 
     /// The power goes now in a copy, in which no unflushed write survives, a member that has failed is there again, and others are not: a start is refused and
-    /// writes nothing, or brings everything that was promised. With `force` it is tried again by force. False if it was refused.
-    pub fn start_in_copy(&self, options: &OpenOptions, failed: Option<MemberId>, absent: &[MemberId], force: bool) -> Result<bool, Violation> {
+    /// writes nothing, or brings everything that was promised. False if it was refused.
+    pub fn start_in_copy(&self, options: &OpenOptions, failed: Option<MemberId>, absent: &[MemberId]) -> Result<bool, Violation> {
         let started: Vec<&Started> =
             self.pending.values().filter_map(|pending| if let Pending::Command(started) = pending { Some(started) } else { None }).collect();
         let mut image = self.members.after_cut(&started, |_| Survival::Lost);
@@ -218,19 +218,16 @@ impl World {
         world.model = model;
         // What fails is judged here.
         world.model.lenient = true;
-        for force in [false, true].into_iter().take(1 + usize::from(force)) {
-            let Ok(report) = world.start(&OpenOptions { force, ..options.clone() }) else {
-                world.check_untouched()?;
-                continue;
-            };
-            let status = world.status();
-            world.model.reopened(&report, &status, newest)?;
-            world.read_all()?;
-            let lost = world.unreadable.iter().chain(&world.told_lost).next();
-            ensure!(lost.is_none(), Durability, "it starts (force: {force}), but {lost:?} is lost");
-            return Ok(true);
-        }
-        Ok(false)
+        let Ok(report) = world.start(options) else {
+            world.check_untouched()?;
+            return Ok(false);
+        };
+        let status = world.status();
+        world.model.reopened(&report, &status, newest)?;
+        world.read_all()?;
+        let lost = world.unreadable.iter().chain(&world.told_lost).next();
+        ensure!(lost.is_none(), Durability, "it starts (force: {}), but {lost:?} is lost", options.force);
+        Ok(true)
     }
 
     /// Reads everything.

@@ -8,6 +8,12 @@ use windrow_io::{MemberCommand, MemberIo};
 use windrow_units::{BLOCK_BYTES, MemberId, VolumeId};
 
 impl World {
+    /// True if so many pages of maps are in use, or may be when all requests have been admitted, that zeroed ranges perhaps get no new ones.
+    pub(super) fn pages_may_be_scarce(&self) -> bool {
+        let status = self.status();
+        2 * (status.map_pages + 2 * self.unanswered() as u64) >= status.map_pages_max
+    }
+
     /// The ids of shared content that these blocks of a volume refer to.
     pub fn content_ids(&self, volume: VolumeId, blocks: std::ops::Range<u64>) -> Vec<Option<u64>> {
         self.engine.as_ref().map(|engine| engine.content_ids(volume, blocks)).unwrap_or_default()

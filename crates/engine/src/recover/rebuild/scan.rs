@@ -40,7 +40,7 @@ pub(super) struct Gap {
     pub(super) behind: Option<(u8, Seq)>,
 }
 
-/// What the headers of a segment say of its present life, or one header of its batch.
+/// What the headers of a segment say of its present life, or one header of its batch ([`super::moves`]).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Life {
     /// Of the last batch.
