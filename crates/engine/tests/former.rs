@@ -6,6 +6,7 @@ mod machine;
 use machine::{Machine, Memory, pass};
 use std::collections::BTreeSet;
 use windrow_engine::*;
+use windrow_io::{BufPool, Op, Reply};
 use windrow_units::{Redundancy, VolumeId};
 
 const CODES: [(Redundancy, usize); 5] =
@@ -50,10 +51,10 @@ fn unreadable(machine: &mut Machine, volume: VolumeId, blocks: std::ops::Range<u
     let mut lost = BTreeSet::new();
     for lba in blocks {
         machine.completions.clear();
-        machine.request(volume, windrow_io::Op::Read { offset: lba * 4096, length: 4096 });
+        machine.request(volume, Op::Read { offset: lba * 4096, length: 4096 });
         machine.settle();
         match machine.completions.pop().expect("an answer").result {
-            Ok(windrow_io::Reply::Data(parts)) => assert_eq!(parts[0][1], (lba * 3 + round(lba)) as u8, "block {lba}"),
+            Ok(Reply::Data(parts)) => assert_eq!(parts[0][1], (lba * 3 + round(lba)) as u8, "block {lba}"),
             Ok(other) => panic!("{other:?}"),
             Err(_) => _ = lost.insert(lba),
         }
@@ -133,5 +134,52 @@ fn what_more_members_lost_than_the_redundancy_covers_is_named() {
             pass(&mut machine, 300);
             assert!(machine.engine.is_quiet(), "{redundancy:?}: {}", machine.engine.describe());
         }
+    }
+}
+
+/// A batch that a start refused, on the one member that it had reached: that missed the batch which then got number and place, and which is longer. No fence is kept any more that
+/// says so. The rebuild of a map took the refused one, as its number is the next, found nothing behind it, and told of the rest of the segment as lost (simulator, seed 10164104).
+#[test]
+fn a_refused_batch_hides_nothing_when_its_fence_is_gone() {
+    let mut machine = Machine::with_rows_only(Redundancy::Single, 4, 64, 8, 32);
+    let volume = machine.volume(1 << 30);
+    let newest =
+        |memory: &Memory| memory.headers().into_iter().filter(|found| found.2.stream.0 == 0).max_by_key(|found| (found.2.epoch, found.2.seq)).expect("a batch");
+    (0..20).for_each(|lba| machine.write(volume, lba, 5));
+    machine.flush(volume);
+    machine.write(volume, 20, 6);
+    pass(&mut machine, 4);
+    let (segment, row, refused) = newest(&machine.memory);
+    assert_ne!(row % 8, 0, "a batch came before in its chunk");
+    let places = machine.memory.blocks(segment, row..row + refused.rows);
+    let (first, at) = places[0];
+    let former = machine.memory.data[first][at..at + 4096].to_vec();
+    places.iter().filter(|(member, _)| *member != first).for_each(|(member, at)| machine.memory.data[*member][*at..*at + 4096].fill(0));
+
+    let mut machine = machine.crash();
+    (20..27).for_each(|lba| machine.write(volume, lba, 7));
+    machine.flush(volume);
+    let (_, _, counts) = newest(&machine.memory);
+    assert_eq!((counts.segment, counts.row, counts.seq), (segment, row, refused.seq));
+    assert!(counts.epoch > refused.epoch && counts.rows > refused.rows, "{counts:?} after {refused:?}");
+    (27..200).for_each(|lba| machine.write(volume, lba, 8));
+    machine.flush(volume);
+    while machine.memory.superblock().fences.iter().any(|fence| fence.epoch <= counts.epoch) {
+        machine = machine.crash();
+        machine.write(volume, 300, 9);
+        assert_eq!(machine.command(Control::Checkpoint), Some(Ok(ControlReply::Done)));
+    }
+    assert_eq!(machine.command(Control::Shutdown { export: false }), Some(Ok(ControlReply::Done)));
+
+    let mut memory = machine.memory;
+    memory.data[first][at..at + 4096].copy_from_slice(&former);
+    for without_checkpoint in [false, true] {
+        let mut memory = memory.clone();
+        let work = RebuildWork { write: true, without_checkpoint };
+        let report = Engine::rebuild_map(&mut memory, BufPool::new(64 << 20), &Machine::options(), work, &mut |_| {}).expect("rebuilt");
+        assert_eq!((report.losses.len(), report.lost_orders), (0, None), "{report:?}");
+        let mut machine = Machine::open(memory);
+        let byte = |lba: u64| [5, 7, 8][usize::from(lba >= 20) + usize::from(lba >= 27)];
+        (0..200).for_each(|lba| assert_eq!(machine.byte(volume, lba), byte(lba), "block {lba}"));
     }
 }

@@ -86,6 +86,11 @@ impl Taken {
         Self { segment, row: 0, rows: 1, seq, epoch, header_checksum: 0, ends: None, entries: moves, moves, orders: Vec::new(), incomplete: false }
     }
 
+    /// Bytes of its ends that are kept in memory.
+    pub(super) fn kept(&self) -> usize {
+        self.ends.as_ref().map_or(0, Ends::len)
+    }
+
     /// Its entries: from memory, or read again.
     pub(super) fn batch(&self, reader: &mut Reader<'_>) -> Result<DecodedBatch, OpenError> {
         match self.ends.as_ref().and_then(|ends| reader.decode(ends, self.segment, self.row)) {

@@ -13,6 +13,7 @@ mod aside;
 mod chain;
 mod journal;
 mod judge;
+mod life;
 mod load;
 mod loss;
 mod pages;

@@ -13,6 +13,7 @@
 //! that the chain stays broken. If it were whole, the stream would go on at its end, where another stream may have written meanwhile.
 
 use super::chain::Chain;
+use super::life::newest;
 use super::reader::Reader;
 use super::{OpenError, Tables};
 use crate::Engine;
@@ -20,6 +21,7 @@ use crate::checkpoint::Loaded;
 use crate::limits::STREAM_CHECKPOINT;
 use crate::map::PageSlot;
 use std::collections::{BTreeMap, BTreeSet};
+use windrow_layout::batch::HeaderFrame;
 use windrow_layout::checkpoint::PagePointer;
 use windrow_layout::superblock::CheckpointRoot;
 use windrow_units::{SegmentId, Seq};
@@ -50,9 +52,9 @@ pub(super) fn settle(
         if taken.contains(&(segment, row)) {
             continue;
         }
-        let frame =
-            reader.header(segment, row, |f| usize::from(f.header.stream.0) == STREAM_CHECKPOINT && f.header.rows == rows && f.header.epoch <= root.epoch)?;
-        let seq = frame.map(|(frame, _)| frame.header.seq);
+        // A member that missed its write may bear a batch of the segment's former life, which lay before the replay position.
+        let fits = |f: &HeaderFrame| usize::from(f.header.stream.0) == STREAM_CHECKPOINT && f.header.rows == rows && f.header.epoch <= root.epoch;
+        let seq = newest(reader.all_headers(segment, row, fits)?).map(|(frame, _)| frame.header.seq);
         // What lies before the replay position is in the table.
         if seq.is_none_or(|seq| seq >= start.seq) {
             stray.entry(segment).or_default().push(Stray { row, rows, seq });

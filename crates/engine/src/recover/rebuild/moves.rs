@@ -6,8 +6,8 @@
 
 use super::super::OpenError;
 use super::super::chain::Taken;
+use super::super::life::Life;
 use super::super::reader::Reader;
-use super::scan::Life;
 use windrow_layout::batch::DecodedBatch;
 
 /// The next batch of a stream, and those behind it.

@@ -12,10 +12,14 @@
 //! 5 Where segments of two layouts have both left batches in the same extents, the *newer life* has them ([`Life`]). The other segment had been
 //!   given up before: every block of it is elsewhere or dead, and what is left are *remains*. Of remains no block counts, and nothing is missed;
 //!   records count where they can be read. Of the newer life everything counts, and what is missing is listed, as in any other segment.
+//! 6 Where a first column missed its write it may bear a batch that a start had refused, whose number was given again, and of whose refusal no fence is kept any more. It was of an
+//!   older epoch than the newest, and nothing of that epoch calls it flushed. Segments with such batches, and those with gaps, are walked through once more; there of all headers
+//!   that fit at a row, as they are read and rebuilt, the newest counts. (For each batch of a pool that would be a read of all columns.)
 
 use super::super::OpenError;
 use super::super::chain::{Durable, Taken, batches_through, fence_of};
 use super::super::judge::Found;
+use super::super::life::{Life, newest};
 use super::super::reader::Reader;
 use super::super::redundancy::verify_payload;
 use super::{RebuildPhase, RebuildProgress};
@@ -25,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use windrow_io::Buf;
 use windrow_layout::batch::HeaderFrame;
 use windrow_layout::superblock::Superblock;
-use windrow_units::{Epoch, MAX_STREAMS, Order, SegmentId, Seq};
+use windrow_units::{Epoch, MAX_STREAMS, Order, SegmentId, Seq, Shape};
 
 /// Rows of which nothing is known, inside the filled part of a segment.
 #[derive(Clone, Copy, Debug)]
@@ -38,37 +42,6 @@ pub(super) struct Gap {
     pub(super) seq: Seq,
     /// Stream and number of the batch that is read next in the segment.
     pub(super) behind: Option<(u8, Seq)>,
-}
-
-/// What the headers of a segment say of its present life, or one header of its batch ([`super::moves`]).
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Life {
-    /// Of the last batch.
-    pub(super) epoch: Epoch,
-    pub(super) stream: usize,
-    /// Of the last batch.
-    pub(super) seq: Seq,
-    /// What was flushed of each stream when the last batch was sealed.
-    pub(super) flushed: [Seq; MAX_STREAMS],
-}
-
-impl Life {
-    pub(super) fn of(frame: &HeaderFrame) -> Self {
-        let h = &frame.header;
-        Self { epoch: h.epoch, stream: h.stream.index(), seq: h.seq, flushed: h.flushed_seq }
-    }
-
-    /// True if this life began after the other one, in the same extents, had ended. It ended when all of its batches had been flushed and given up,
-    /// so within an epoch the one that knows the last of the other's batches to be flushed is the newer one. (Of batches: true if this one was written after the other one.)
-    pub(super) fn is_newer_than(&self, other: &Self) -> Option<bool> {
-        if self.epoch != other.epoch {
-            return Some(self.epoch > other.epoch);
-        }
-        match (self.flushed[other.stream] >= other.seq, other.flushed[self.stream] >= self.seq) {
-            (own, others) if own != others => Some(own),
-            _ => None,
-        }
-    }
 }
 
 /// What the scan found.
@@ -95,8 +68,17 @@ pub(super) struct Scan {
     lives: Vec<Option<Life>>,
     /// The first order that batches of users of each epoch bring.
     firsts: BTreeMap<Epoch, Order>,
+    /// The highest number of each stream that was durable in each epoch, as it was known in that epoch.
+    flushed_in: BTreeMap<Epoch, [Seq; MAX_STREAMS]>,
     pub(super) void_batches: u64,
     pub(super) torn_batches: u64,
+}
+
+/// What is found on the way.
+struct Known {
+    durable: Durable,
+    /// Bytes of ends that may still be kept in memory.
+    budget: usize,
 }
 
 /// Scans all segments.
@@ -116,28 +98,37 @@ pub(super) fn scan(reader: &mut Reader<'_>, superblock: &Superblock, watch: &mut
         used_again: BTreeSet::new(),
         lives: vec![None; count as usize],
         firsts: BTreeMap::new(),
+        flushed_in: BTreeMap::new(),
         void_batches: 0,
         torn_batches: 0,
     };
-    let mut durable = Durable::nothing();
+    let mut found = Known { durable: Durable::nothing(), budget: REPLAY_TABLE_BYTES };
     for root in superblock.checkpoints.iter().flatten() {
-        durable.claim_root(superblock, root);
+        found.durable.claim_root(superblock, root);
+        scan.flushed(root.epoch, &root.flushed_seq);
         scan.highest_order = scan.highest_order.max(root.order);
         for position in &root.replay {
             scan.highest_seq = scan.highest_seq.max(position.seq);
         }
     }
-    let mut budget = REPLAY_TABLE_BYTES;
     let segments: Vec<SegmentId> = reader.zones.segments().collect();
     for (done, segment) in segments.iter().enumerate() {
         watch(RebuildProgress { phase: RebuildPhase::Scan, done: done as u64, total: segments.len() as u64 });
         reader.is_blind = false;
-        scan.segment(reader, superblock, *segment, &mut durable, &mut budget)?;
+        scan.segment(reader, superblock, *segment, false, &mut found)?;
         if reader.is_blind {
             scan.unreadable.insert(*segment);
         }
         reader.forget();
     }
+    let again = scan.doubtful(superblock);
+    for (done, segment) in again.iter().enumerate() {
+        watch(RebuildProgress { phase: RebuildPhase::Scan, done: (segments.len() + done) as u64, total: (segments.len() + again.len()) as u64 });
+        scan.forget(*segment, &mut found);
+        scan.segment(reader, superblock, *segment, true, &mut found)?;
+        reader.forget();
+    }
+    let mut durable = found.durable;
     durable.claim(superblock, superblock.epoch, &[Seq(0); MAX_STREAMS], superblock.journals.promised);
     (scan.flushed, scan.durable_through) = (durable.seqs, durable.through);
     scan.drop_overwritten(reader)?;
@@ -162,79 +153,24 @@ impl Scan {
         batches_through(superblock, epoch).min(later.unwrap_or(Order(u64::MAX)))
     }
 
-    fn segment(
-        &mut self,
-        reader: &mut Reader<'_>,
-        superblock: &Superblock,
-        segment: SegmentId,
-        durable: &mut Durable,
-        budget: &mut usize,
-    ) -> Result<(), OpenError> {
+    /// Walks through a segment. `thorough` looks at all that may begin at a row, where else what is read first and fits is taken.
+    fn segment(&mut self, reader: &mut Reader<'_>, superblock: &Superblock, segment: SegmentId, thorough: bool, found: &mut Known) -> Result<(), OpenError> {
         let shape = *reader.zones.shape(segment);
-        let mut last: Option<HeaderFrame> = None;
+        let mut walk = Walk { superblock, segment, shape, thorough, last: None, beyond: Cell::new((Epoch(0), Seq(0))) };
         let mut row = 0;
-        // What a rebuild left that was cut off is of an epoch that no superblock knows: it means nothing, whatever comes before and behind it.
-        let beyond = Cell::new((Epoch(0), Seq(0)));
-        let is_known = |frame: &HeaderFrame| {
-            let h = &frame.header;
-            let known = h.epoch <= superblock.epoch;
-            if !known {
-                let (epoch, seq) = beyond.get();
-                beyond.set((epoch.max(h.epoch), seq.max(h.seq)));
-            }
-            known
-        };
         while row < shape.rows {
-            let fits = |frame: &HeaderFrame| frame.header.shape == shape && is_known(frame) && last.as_ref().is_none_or(|l| follows(l, frame));
-            let header = match last {
-                // Its number is known: no other one is taken for it. What a start refused may stand in place of what was written there since, where that write was lost.
-                Some(_) => {
-                    let saw_void = Cell::new(false);
-                    let counts = |frame: &HeaderFrame| {
-                        let void = fits(frame) && is_fenced(superblock, frame);
-                        saw_void.set(saw_void.get() || void);
-                        fits(frame) && !void
-                    };
-                    match reader.header(segment, row, counts)? {
-                        None if saw_void.get() => reader.header(segment, row, fits)?,
-                        header => header,
-                    }
-                }
-                None => newest(reader.all_headers(segment, row, fits)?),
-            };
-            let Some((frame, block)) = header else {
-                let starts: Vec<u32> = (row + 1..shape.chunk_end(row)).chain((shape.chunk_end(row)..shape.rows).step_by(shape.chunk_rows as usize)).collect();
-                let later = |frame: &HeaderFrame| frame.header.shape == shape && is_known(frame) && last.as_ref().is_none_or(|l| is_later(l, frame));
-                let mut found = reader.headers(segment, &starts, later)?.into_iter().min_by_key(|f| f.header.row);
-                // What begins the next chunk can not be read either: batches inside it, and inside those behind it, may still be.
-                let (next, end) = (shape.chunk_end(row), found.as_ref().map_or(shape.rows, |f| f.header.row));
-                if last.is_some() && end > next {
-                    found = first_inside(reader, segment, (next..end).step_by(shape.chunk_rows as usize), &later)?.or(found);
-                }
-                // More numbers than rows are missing: what comes next is of a newer life whose beginning is not there, and what came before is dead.
-                let same_life = last.as_ref().filter(|l| found.as_ref().is_none_or(|f| f.header.seq.0 - l.header.seq.0 <= u64::from(f.header.row - row) + 1));
-                if last.is_some() && same_life.is_none() {
-                    self.used_again.insert(segment);
-                }
-                let stream = same_life.map_or(0, |l| l.header.stream.0);
-                let seq = same_life.map_or(Seq(0), |l| l.header.seq.next());
-                let end_row = found.as_ref().map_or_else(|| shape.chunk_end(row), |f| f.header.row);
-                let behind = found.as_ref().map(|f| (f.header.stream.0, f.header.seq));
-                if found.is_some() || last.is_some() {
-                    self.gaps.push(Gap { segment, row, end_row, stream, seq, behind });
-                }
-                let Some(next) = found.map(|f| f.header.row) else { break };
+            let Some((frame, block)) = walk.begins(reader, row)? else {
+                let Some(next) = self.gap(reader, &walk, row)? else { break };
                 // A gap has no number before it: whatever comes next begins the count anew.
                 row = next;
-                last = None;
+                walk.last = None;
                 continue;
             };
-            self.header(superblock, &frame, durable);
-            let taken = reader.ends(&frame, block)?;
-            if let Some((batch, ends)) = taken {
-                let kept = if ends.len() <= *budget { Some(ends) } else { None };
-                *budget -= kept.as_ref().map_or(0, |e| e.len());
+            self.header(superblock, &frame, &mut found.durable);
+            if let Some((batch, ends)) = reader.ends(&frame, block)? {
+                let kept = if ends.len() <= found.budget { Some(ends) } else { None };
                 let taken = Taken::new(&batch, kept);
+                found.budget -= taken.kept();
                 self.highest_order = taken.orders.iter().fold(self.highest_order, |most, (_, last)| most.max(Order(*last)));
                 self.streams[frame.header.stream.index()].push(taken);
             } else {
@@ -242,14 +178,51 @@ impl Scan {
                 self.gaps.push(Gap { segment, row, end_row: row + h.rows, stream: h.stream.0, seq: h.seq, behind: None });
             }
             row += frame.header.rows;
-            last = Some(frame);
+            walk.last = Some(frame);
         }
-        let (epoch, seq) = beyond.get();
+        let (epoch, seq) = walk.beyond.get();
         if epoch > Epoch(0) {
             self.written[segment.index()] = true;
             (self.highest_epoch, self.highest_seq) = (self.highest_epoch.max(epoch), self.highest_seq.max(seq));
         }
         Ok(())
+    }
+
+    /// Tells of the gap that begins at `row`. Returns the row of what comes behind it, if anything does.
+    fn gap(&mut self, reader: &mut Reader<'_>, walk: &Walk<'_>, row: u32) -> Result<Option<u32>, OpenError> {
+        let (segment, shape, last) = (walk.segment, walk.shape, walk.last.as_ref());
+        let found = walk.behind(reader, row)?;
+        // More numbers than rows are missing: what comes next is of a newer life whose beginning is not there, and what came before is dead.
+        let same_life = last.filter(|l| found.as_ref().is_none_or(|f| f.header.seq.0 - l.header.seq.0 <= u64::from(f.header.row - row) + 1));
+        if last.is_some() && same_life.is_none() {
+            self.used_again.insert(segment);
+        }
+        let stream = same_life.map_or(0, |l| l.header.stream.0);
+        let seq = same_life.map_or(Seq(0), |l| l.header.seq.next());
+        let end_row = found.as_ref().map_or_else(|| shape.chunk_end(row), |f| f.header.row);
+        let behind = found.as_ref().map(|f| (f.header.stream.0, f.header.seq));
+        if found.is_some() || last.is_some() {
+            self.gaps.push(Gap { segment, row, end_row, stream, seq, behind });
+        }
+        Ok(found.map(|f| f.header.row))
+    }
+
+    /// Segments in which a batch may have been taken that a start had refused: see rule 6.
+    fn doubtful(&self, superblock: &Superblock) -> BTreeSet<SegmentId> {
+        let was_flushed = |stream: usize, taken: &Taken| self.flushed_in.get(&taken.epoch).is_some_and(|seqs| taken.seq <= seqs[stream]);
+        let refused = |stream: usize, taken: &Taken| taken.epoch < superblock.epoch && !was_flushed(stream, taken);
+        let batches = self.streams.iter().enumerate().flat_map(|(stream, list)| list.iter().filter(move |taken| refused(stream, taken)));
+        batches.map(|taken| taken.segment).chain(self.gaps.iter().map(|gap| gap.segment)).collect()
+    }
+
+    /// Takes back what a walk through a segment has found. (What its headers say stays true.)
+    fn forget(&mut self, segment: SegmentId, found: &mut Known) {
+        for list in &mut self.streams {
+            found.budget += list.iter().filter(|taken| taken.segment == segment).map(Taken::kept).sum::<usize>();
+            list.retain(|taken| taken.segment != segment);
+        }
+        self.gaps.retain(|gap| gap.segment != segment);
+        self.used_again.remove(&segment);
     }
 
     fn header(&mut self, superblock: &Superblock, frame: &HeaderFrame, durable: &mut Durable) {
@@ -259,6 +232,7 @@ impl Scan {
         self.lives[h.segment.index()] = Some(Life::of(frame));
         self.highest_seq = self.highest_seq.max(h.seq);
         self.highest_epoch = self.highest_epoch.max(h.epoch);
+        self.flushed(h.epoch, &h.flushed_seq);
         let (mut seqs, mut through) = (h.flushed_seq, h.flushed_through);
         // The fence behind it may be gone; what a later root does not have was refused.
         for root in superblock.checkpoints.iter().flatten().filter(|root| h.epoch < root.epoch) {
@@ -267,6 +241,12 @@ impl Scan {
         }
         durable.claim(superblock, h.epoch, &seqs, through);
         self.highest_order = self.highest_order.max(h.flushed_through);
+    }
+
+    /// So much of each stream was durable in this epoch.
+    fn flushed(&mut self, epoch: Epoch, seqs: &[Seq; MAX_STREAMS]) {
+        let known = self.flushed_in.entry(epoch).or_insert([Seq(0); MAX_STREAMS]);
+        known.iter_mut().zip(seqs).for_each(|(known, seq)| *known = (*known).max(*seq));
     }
 
     /// Finds out what is remains; of those only what verifies to the last byte is kept, for its records.
@@ -350,6 +330,64 @@ impl Scan {
     }
 }
 
+/// The way through a segment.
+struct Walk<'s> {
+    superblock: &'s Superblock,
+    segment: SegmentId,
+    shape: Shape,
+    thorough: bool,
+    /// The batch that ends where the walk is.
+    last: Option<HeaderFrame>,
+    /// Highest epoch and number of what a rebuild left that was cut off: it is of an epoch that no superblock knows, and means nothing, whatever comes before and behind it.
+    beyond: Cell<(Epoch, Seq)>,
+}
+
+impl Walk<'_> {
+    fn is_possible(&self, frame: &HeaderFrame) -> bool {
+        let h = &frame.header;
+        let known = h.epoch <= self.superblock.epoch;
+        if !known {
+            let (epoch, seq) = self.beyond.get();
+            self.beyond.set((epoch.max(h.epoch), seq.max(h.seq)));
+        }
+        h.shape == self.shape && known
+    }
+
+    /// The header of the batch that begins at `row`, and the block that it is in.
+    fn begins(&self, reader: &mut Reader<'_>, row: u32) -> Result<Option<(HeaderFrame, Buf)>, OpenError> {
+        let fits = |frame: &HeaderFrame| self.is_possible(frame) && self.last.as_ref().is_none_or(|last| follows(last, frame));
+        if self.last.is_none() {
+            return Ok(newest(reader.all_headers(self.segment, row, fits)?));
+        }
+        // Its number is known: no other one is taken for it. What a start refused may stand in place of what was written there since, where that write was lost.
+        let saw_void = Cell::new(false);
+        let counts = |frame: &HeaderFrame| {
+            let void = fits(frame) && is_fenced(self.superblock, frame);
+            saw_void.set(saw_void.get() || void);
+            fits(frame) && !void
+        };
+        let header = if self.thorough { newest(reader.all_headers(self.segment, row, counts)?) } else { reader.header(self.segment, row, counts)? };
+        Ok(match header {
+            None if saw_void.get() => reader.header(self.segment, row, fits)?,
+            header => header,
+        })
+    }
+
+    /// The header of what comes behind the gap at `row`.
+    fn behind(&self, reader: &mut Reader<'_>, row: u32) -> Result<Option<HeaderFrame>, OpenError> {
+        let (segment, shape, last) = (self.segment, &self.shape, self.last.as_ref());
+        let later = |frame: &HeaderFrame| self.is_possible(frame) && last.is_none_or(|l| is_later(l, frame));
+        let starts: Vec<u32> = (row + 1..shape.chunk_end(row)).chain((shape.chunk_end(row)..shape.rows).step_by(shape.chunk_rows as usize)).collect();
+        let found = reader.headers(segment, &starts, later)?.into_iter().min_by_key(|f| f.header.row);
+        // What begins the next chunk can not be read either: batches inside it, and inside those behind it, may still be.
+        let (next, end) = (shape.chunk_end(row), found.as_ref().map_or(shape.rows, |f| f.header.row));
+        if last.is_none() || end <= next {
+            return Ok(found);
+        }
+        Ok(first_inside(reader, segment, (next..end).step_by(shape.chunk_rows as usize), &later)?.or(found))
+    }
+}
+
 /// The first header that fits in the chunks that begin at `starts`, but for the beginnings themselves. A chunk at a time: a segment may have thousands of rows.
 fn first_inside(
     reader: &mut Reader<'_>,
@@ -366,16 +404,6 @@ fn first_inside(
         }
     }
     Ok(None)
-}
-
-/// Of headers that all verify in one place the one of the newest life: a member that missed the write bears a former one, and without it everything behind would be taken for
-/// remains of that.
-fn newest(found: Vec<(HeaderFrame, Buf)>) -> Option<(HeaderFrame, Buf)> {
-    let is_newer = |one: &HeaderFrame, other: &HeaderFrame| {
-        let (one, other) = (Life::of(one), Life::of(other));
-        if one.epoch == other.epoch && one.stream == other.stream { one.seq > other.seq } else { one.is_newer_than(&other).unwrap_or(false) }
-    };
-    found.into_iter().reduce(|best, other| if is_newer(&other.0, &best.0) { other } else { best })
 }
 
 /// True if a start has refused this batch, and the fence is kept.
