@@ -56,7 +56,7 @@ pub enum Device {
 impl Device {
     /// An SSD with so many blocks.
     pub fn ssd(timings: &Timings, blocks: u64, options: &DeviceOptions) -> Self {
-        Self::Ssd(Box::new(Ssd::new(&timings.ssd, blocks, options.protected, options.suspend)))
+        Self::Ssd(Box::new(Ssd::new(&timings.ssd, blocks, options)))
     }
 
     /// A memory device.
@@ -122,6 +122,8 @@ pub struct DeviceOptions {
     pub protected: bool,
     /// Programs are suspended for reads.
     pub suspend: bool,
+    /// Reads stand in line behind the programs that wait for their die.
+    pub in_order: bool,
 }
 
 /// A member of a pool.

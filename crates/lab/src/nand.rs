@@ -4,10 +4,12 @@
 //! word line of blocks that is full waits for its die. 3 A read of what is in the buffer is answered from there; else each page that it touches is a
 //! read of a die and a transfer over its channel, and the answer goes over the link. 4 A die that has nothing to do takes, in this order: a waiting
 //! read (at most `READS_AHEAD` one after the other while something else waits); garbage collection, if hardly a block is free; else garbage
-//! collection and programs in turn. What a die has begun it ends, unless programs may be suspended.
+//! collection and programs in turn. What a die has begun it ends, unless programs may be suspended. A drive *in order* does not let reads go before programs
+//! that waited for the die when the read came.
 //!
 //! Small drives have small blocks: one erase in `erase_every` takes the time of a whole real one, the others none.
 
+use crate::device::DeviceOptions;
 use crate::ftl::{Collection, Ftl, Line, Shape};
 use crate::timings::{SsdTimings, transfer_ns};
 use std::collections::{BTreeSet, VecDeque};
@@ -94,6 +96,8 @@ struct PageRead {
     line: usize,
     page: usize,
     slots: u64,
+    /// It waits until so many programs of hosts have begun on the die.
+    behind: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +114,8 @@ enum Doing {
 struct DieQueue {
     reads: VecDeque<PageRead>,
     programs: VecDeque<Line>,
+    /// Programs of hosts that have begun.
+    begun: u64,
     moves: VecDeque<Line>,
     doing: Option<Doing>,
     ends_ns: u64,
@@ -151,6 +157,7 @@ pub struct Ssd {
     erase_every: u64,
     protected: bool,
     suspend: bool,
+    in_order: bool,
     /// What it has done.
     pub counters: Counters,
     /// What it waits for, since the caller last took it.
@@ -161,7 +168,7 @@ pub struct Ssd {
 
 impl Ssd {
     /// A fresh drive with so many usable blocks.
-    pub fn new(timings: &SsdTimings, usable: u64, protected: bool, suspend: bool) -> Self {
+    pub fn new(timings: &SsdTimings, usable: u64, options: &DeviceOptions) -> Self {
         let page_slots = timings.planes.value * timings.page_bytes.value / BLOCK_BYTES;
         let line_slots = page_slots * timings.pages_per_word_line.value;
         let dies = timings.channels.value * timings.dies_per_channel.value;
@@ -191,8 +198,9 @@ impl Ssd {
             unprogrammed: BTreeSet::new(),
             next_line: 0,
             erase_every: real_lines / block_lines,
-            protected,
-            suspend: suspend || timings.program_suspend.value != 0,
+            protected: options.protected,
+            suspend: options.suspend || timings.program_suspend.value != 0,
+            in_order: options.in_order,
             timings: timings.clone(),
             counters: Counters::default(),
             wakes: Vec::new(),
@@ -288,15 +296,18 @@ impl Ssd {
             let Some((line, page)) = self.ftl.locate(block) else { continue };
             match pages.iter_mut().find(|read| read.line == line && read.page == page) {
                 Some(read) => read.slots += 1,
-                None => pages.push(PageRead { command: id, line, page, slots: 1 }),
+                None => pages.push(PageRead { command: id, line, page, slots: 1, behind: 0 }),
             }
         }
         self.set_left(id, pages.len() as u64);
         if pages.is_empty() {
             return self.answer_read(now, id);
         }
-        for read in pages {
+        for mut read in pages {
             let die = self.ftl.die_of(read.line);
+            if self.in_order {
+                read.behind = self.dies[die].begun + self.dies[die].programs.len() as u64;
+            }
             self.dies[die].reads.push_back(read);
             self.suspend(now, die);
             self.go_on(now, die);
@@ -396,7 +407,8 @@ impl Ssd {
         let die = &mut self.dies[number];
         let collects = collection != Collection::Nothing || !die.moves.is_empty();
         let others_wait = collects || !die.programs.is_empty() || die.suspended.is_some();
-        if !die.reads.is_empty() && (die.reads_ahead < READS_AHEAD || !others_wait) {
+        let may_read = die.reads.front().is_some_and(|read| read.behind <= die.begun);
+        if may_read && (die.reads_ahead < READS_AHEAD || self.in_order || !others_wait) {
             let read = die.reads.pop_front()?;
             die.reads_ahead += 1;
             let ends = self.read_ends(now, number, read.page, read.slots);
@@ -418,6 +430,7 @@ impl Ssd {
             };
         }
         let line = die.programs.pop_front()?;
+        die.begun += 1;
         Some((Doing::Program(line), self.program_ends(now, &line)))
     }
 

@@ -66,6 +66,9 @@ pub struct JournalStudyArguments {
     /// Drives suspend programs for reads.
     #[arg(long)]
     suspend: bool,
+    /// Drives let reads stand in line behind the programs that wait for the same die.
+    #[arg(long, conflicts_with = "suspend")]
+    in_order: bool,
     /// Not modelled members but files in this folder, with threads and a clock (removed afterwards); Windrow's configurations only.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -127,7 +130,7 @@ fn study_spec(arguments: &JournalStudyArguments) -> StudySpec {
         requests,
         flush_requests,
         seed: arguments.seed,
-        devices: DeviceOptions { protected: !arguments.no_power_loss_protection, suspend: arguments.suspend },
+        devices: DeviceOptions { protected: !arguments.no_power_loss_protection, suspend: arguments.suspend, in_order: arguments.in_order },
     }
 }
 

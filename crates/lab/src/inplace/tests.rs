@@ -6,7 +6,7 @@ use crate::timings::Timings;
 
 fn array() -> InPlace {
     let timings = Timings::published();
-    let options = DeviceOptions { protected: true, suspend: false };
+    let options = DeviceOptions { protected: true, suspend: false, in_order: false };
     let devices = (0..8).map(|_| Device::ssd(&timings, 4096, &options)).collect();
     InPlace::new(devices, 8, 4096, &timings.in_place, 85)
 }

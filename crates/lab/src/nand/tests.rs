@@ -10,7 +10,7 @@ use windrow_random::Rng;
 const BLOCKS: u64 = 16 << 10;
 
 fn ssd(protected: bool, suspend: bool) -> Ssd {
-    Ssd::new(&Timings::published().ssd, BLOCKS, protected, suspend)
+    Ssd::new(&Timings::published().ssd, BLOCKS, &DeviceOptions { protected, suspend, in_order: false })
 }
 
 /// Carries on until nothing is left; when each command ended.
@@ -96,6 +96,23 @@ fn a_suspended_program_lets_a_read_go_first_and_loses_nothing() {
     assert_eq!(ends[1], 505_000 + 100_000 + 41_000 + PAGE_PART + LINK);
     assert_eq!((ssd.counters.suspensions, ssd.counters.programmed_bytes), (1, 17 * 24 * BLOCK_BYTES));
     assert_eq!(ends[2], 9_005_000 + 41_000 + PAGE_PART + LINK, "it has been programmed after all");
+}
+
+#[test]
+fn in_order_a_read_waits_for_the_programs_before_it_and_for_no_other() {
+    let options = DeviceOptions { protected: true, suspend: false, in_order: true };
+    let mut ssd = Ssd::new(&Timings::published().ssd, BLOCKS, &options);
+    ssd.do_now(Ask::Write { block: 0, count: 16 * 24 });
+    // Three word lines for each die, a read when the first is being programmed, and one more word line for each.
+    let lines = |from: u64, count: u64| Ask::Write { block: from, count: count * 16 * 24 };
+    let asks = [(0, lines(1000, 3)), (3_000_000, Ask::Read { block: 0, count: 1 }), (3_100_000, lines(4000, 1))];
+    let in_order = drive(&mut ssd.clone(), &asks)[1] - 3_000_000;
+    ssd.in_order = false;
+    let ahead = drive(&mut ssd, &asks)[1] - 3_000_000;
+    // The first word line is nearly programmed; behind it two more wait, and what comes later waits for the read.
+    assert!(ahead < 1_897_500 + 2 * LINE_IN, "{ahead}");
+    let two = 2 * 1_552_500..=2 * (1_897_500 + 2 * LINE_IN);
+    assert!(two.contains(&(in_order - ahead)), "{in_order} against {ahead}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ const MIB: u64 = 32;
 fn image() -> Image {
     let timings = Timings::published();
     let blocks = MIB << 8;
-    let options = DeviceOptions { protected: true, suspend: false };
+    let options = DeviceOptions { protected: true, suspend: false, in_order: false };
     let members = (0..5).map(|_| Member { content: Content::new(blocks), device: Device::ssd(&timings, blocks, &options) }).collect();
     let spec = PoolSpec {
         name: "lab".into(),

@@ -16,7 +16,7 @@ fn spec(configurations: &[Configuration]) -> StudySpec {
         requests: 1500,
         flush_requests: 800,
         seed: 11,
-        devices: DeviceOptions { protected: true, suspend: false },
+        devices: DeviceOptions { protected: true, suspend: false, in_order: false },
     }
 }
 

@@ -216,6 +216,7 @@ pub fn make(spec: &StudySpec, what: &str, rows: &[Row], settling: &[(Configurati
     let value = json!({
         "members": spec.members, "member_bytes": spec.member_bytes, "live_percent": spec.live_percent, "requests": spec.requests,
         "judged_requests": spec.judged_requests, "flush_requests": spec.flush_requests, "seed": spec.seed, "power_loss_protection": spec.devices.protected, "program_suspend": spec.devices.suspend,
+        "reads_in_order": spec.devices.in_order,
         "published": { "requests_ppm": ppm(PUBLISHED.0), "read_p99_99_ppm": ppm(PUBLISHED.1), "write_p99_99_ssd_ppm": ppm(PUBLISHED.2), "write_p99_99_memory_ppm": ppm(PUBLISHED.3) },
         "modelled": modelled, "settling": settling.iter().map(|(configuration, steps)| json!({
             "configuration": configuration.name(), "device_bytes_per_user_byte_ppm": steps.iter().map(|waf| ppm(*waf)).collect::<Vec<_>>(),
