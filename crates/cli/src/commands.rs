@@ -11,6 +11,7 @@ pub mod plan;
 pub mod pool;
 pub mod properties;
 pub mod rebuild;
+pub mod repair;
 pub mod replay;
 pub mod scrub;
 pub mod serve;

@@ -225,3 +225,59 @@ fn a_scrub_is_steered_and_commands_that_do_not_fit_are_refused() {
     assert!(server.stop());
     world.check().expect("a sound pool");
 }
+
+/// `check --repair`; its JSON.
+fn repair(world: &World, code: i32) -> Value {
+    let output = world.run("check tank --repair -o json");
+    assert_eq!(output.status.code(), Some(code), "{}", both(&output));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// A pool at rest: what the redundancy covers is repaired without a daemon, and a sound pool is not written to.
+#[test]
+fn a_pool_at_rest_is_repaired() {
+    let world = World::with_volume(CREATE, "32M");
+    let server = world.serve("");
+    fill(&server);
+    assert!(server.stop());
+    let members = || ["m0", "m1", "m2", "m3"].map(|name| std::fs::read(world.file(name)).expect("a member"));
+    let before = members();
+    let sound = repair(&world, 0);
+    assert!(sound["schema"] == "windrow/check-repair/1" && sound["scrub"].is_null() && sound["after"].is_null(), "{sound}");
+    assert!(members() == before, "a sound pool was written to");
+
+    assert!(damage(&world, 2, 5) > 0);
+    assert!(world.check().is_err());
+    let repaired = repair(&world, 1);
+    assert!(count(&repaired, "wrong_blocks") > 0 && count(&repaired, "lost_blocks") == 0, "{repaired}");
+    world.check().expect("a sound pool");
+    let text = world.succeeds("check tank --repair");
+    assert!(text.contains("nothing to repair; nothing was written"), "{text}");
+
+    // Without a member that it counts on the pool would go on with less redundancy.
+    assert!(damage(&world, 1, 7) > 0);
+    std::fs::rename(world.file("m3"), world.file("away")).expect("a member");
+    let before = std::fs::read(world.file("m0")).expect("a member");
+    let refused = world.run("check tank --repair");
+    assert!(refused.status.code() == Some(8) && both(&refused).contains("WR-POOL-012") && both(&refused).contains("members [3]"), "{}", both(&refused));
+    assert!(std::fs::read(world.file("m0")).expect("a member") == before, "it was written to");
+    let check = both(&world.run("check tank"));
+    assert!(check.contains("WR-POOL-009") && check.contains("bring them back first"), "{check}");
+    std::fs::rename(world.file("away"), world.file("m3")).expect("a member");
+    repair(&world, 1);
+
+    // One that was exported stays so: any host may take it.
+    world.succeeds("pool export tank");
+    assert!(damage(&world, 1, 7) > 0);
+    assert_eq!(world.run("check tank --repair --dir .").status.code(), Some(1));
+    let superblock = world.succeeds("inspect m0 m1 m2 m3");
+    assert!(superblock.contains("Exported"), "{superblock}");
+    world.succeeds("pool import tank --dir .");
+
+    let lost = lose(&world);
+    assert!(lost > 0);
+    let rest = repair(&world, 4);
+    assert!((1..=lost).contains(&count(&rest, "lost_blocks")), "{lost} were overwritten: {rest}");
+    let text = world.run("check tank --repair");
+    assert!(text.status.code() == Some(4) && both(&text).contains("not everything could be repaired"), "{}", both(&text));
+}

@@ -50,16 +50,17 @@ pub struct InspectArguments {
   windrow check tank
   windrow check tank --payload --parity
   windrow check tank --dir /srv/members -o json
+  windrow check tank --repair
   windrow check tank --rebuild-map
   windrow check tank --rebuild-map --repair
 
-Exit codes: 0 sound, 1 rebuilt (--rebuild-map --repair), 4 errors found or left, 8 the check could not be made, 16 wrong usage. Without --repair
+Exit codes: 0 sound, 1 repaired, or rebuilt (--rebuild-map --repair), 4 errors found or left, 8 the check could not be made, 16 wrong usage. Without --repair
 nothing is written; the next import repairs what redundancy covers, and writes copies of journal records that are wrong again.")]
 pub struct CheckArguments {
     /// Pool; it must not be served.
-    pool: String,
+    pub(super) pool: String,
     #[command(flatten)]
-    place: PoolPlace,
+    pub(super) place: PoolPlace,
     /// Read every live block and verify its checksum.
     #[arg(long)]
     payload: bool,
@@ -246,7 +247,10 @@ pub fn check(arguments: &CheckArguments, output: &Output) -> Result<u8, Failure>
     if arguments.rebuild.rebuild_map {
         return Ok(super::rebuild::run(&arguments.pool, &arguments.place, &arguments.rebuild, output));
     }
-    match run_check(arguments) {
+    if arguments.rebuild.repair {
+        return Ok(super::repair::run(arguments, output));
+    }
+    match run_check(arguments, CheckOptions { verify_payload: arguments.payload, verify_parity: arguments.parity }) {
         Ok(report) => {
             match &report.failure {
                 Some(why) => output.failure_after(&not_made(&arguments.pool, &report, why), &report),
@@ -261,7 +265,7 @@ pub fn check(arguments: &CheckArguments, output: &Output) -> Result<u8, Failure>
     }
 }
 
-fn not_made(pool: &str, report: &CheckReport, why: &str) -> Failure {
+pub(super) fn not_made(pool: &str, report: &CheckReport, why: &str) -> Failure {
     let find = |kind| report.findings.list.iter().find(|finding| finding.kind == kind);
     let what = format!("cannot check pool '{pool}'");
     if find(FindingKind::NewerSoftware).is_some() {
@@ -270,15 +274,17 @@ fn not_made(pool: &str, report: &CheckReport, why: &str) -> Failure {
         Failure::new(id::POOL_REFUSED, what, why).remedy(offline::DESTROYED_REMEDY)
     } else if let Some(missing) = find(FindingKind::QuorumMissing) {
         Failure::new(id::POOL_MEMBERS, what, format!("{}; {why}", missing.message)).remedy("name all members with --members, or their folder with --dir")
+    } else if find(FindingKind::MemberAbsent).is_some() {
+        Failure::new(id::POOL_DAMAGED, what, why)
+            .remedy("members are missing: bring them back first, for they may have what cannot be read; else see \"Emergency\" in docs/operations.md")
     } else {
         Failure::new(id::POOL_DAMAGED, what, why).remedy("see \"Emergency\" in docs/operations.md")
     }
 }
 
-fn run_check(arguments: &CheckArguments) -> Result<CheckReport, Failure> {
+pub(super) fn run_check(arguments: &CheckArguments, options: CheckOptions) -> Result<CheckReport, Failure> {
     let found = context::at_rest(&format!("cannot check pool '{}'", arguments.pool), &arguments.pool, &arguments.place)?;
     let mut io = offline::open_for_reading(&found.members, true)?;
-    let options = CheckOptions { verify_payload: arguments.payload, verify_parity: arguments.parity };
     let mut line = Progress::new("checking");
     Ok(windrow_inspect::check(&mut io, &options, &mut |progress| line.steps(progress.done, progress.total)))
 }
@@ -296,7 +302,7 @@ fn describe_space(space: &SpaceReport, text: &mut String) {
     );
 }
 
-fn describe_check(report: &CheckReport) -> String {
+pub(super) fn describe_check(report: &CheckReport) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     _ = writeln!(text, "pool '{}' ({}), generation {}, checkpoint {}", report.pool_name, report.pool, report.generation, report.checkpoint);

@@ -21,14 +21,15 @@ pub struct RebuildArguments {
     /// blocks may reappear. Looks only; with --repair the result becomes the pool's state.
     #[arg(long, conflicts_with_all = ["payload", "parity"])]
     pub rebuild_map: bool,
-    /// Write what --rebuild-map found.
-    #[arg(long, requires = "rebuild_map")]
-    repair: bool,
+    /// Repair what redundancy covers: --payload and --parity are looked at, and if something is wrong the pool is opened, brought up to date, scrubbed, closed and checked again.
+    /// With --rebuild-map: write what that found.
+    #[arg(long)]
+    pub repair: bool,
     /// Rebuild although the pool can be opened as it is, or is refused for something else than damage.
-    #[arg(long, requires = "repair")]
+    #[arg(long, requires_all = ["rebuild_map", "repair"])]
     even_if_sound: bool,
     /// Rebuild although members that the pool counts on were not found: what only they could give back is lost for good.
-    #[arg(long, requires = "repair")]
+    #[arg(long, requires_all = ["rebuild_map", "repair"])]
     without_missing: bool,
     /// Stand on no checkpoint, although one can be read: after a rebuild that missed what can be read today.
     #[arg(long, requires = "rebuild_map")]

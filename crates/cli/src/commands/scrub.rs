@@ -98,8 +98,9 @@ fn scrub(arguments: &ScrubArguments, output: &Output) -> Result<u8, Failure> {
     let place = PoolPlace { control: arguments.control.clone(), ..PoolPlace::default() };
     let Some(mut client) = context::daemon_of(pool, &place)? else {
         let why = format!("a scrub needs a pool that is served, and nobody listens at {}", place.control_socket(pool).display());
-        return Err(Failure::new(id::NO_DAEMON, format!("cannot scrub pool '{pool}'"), why)
-            .remedy("serve it, or read a pool at rest with `windrow check --payload --parity`"));
+        return Err(
+            Failure::new(id::NO_DAEMON, format!("cannot scrub pool '{pool}'"), why).remedy("serve it, or use `windrow check --repair` on a pool at rest")
+        );
     };
     let action = arguments.action();
     if let Some(action) = action {

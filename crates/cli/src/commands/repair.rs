@@ -1,0 +1,156 @@
+//! `check --repair`: what the redundancy of a pool at rest covers is put right, by the means that a pool has in service.
+//!
+//! 1 A check with payload and redundancy. Where nothing is wrong nothing is written. 2 The pool is opened as for any command, without force: that writes superblocks, labels, parts of
+//! batches and copies of journal records. One that can not be opened, or of which members that it counts on were not found, stays as it is. 3 Members that were away are brought up to date, and a scrub reads everything; what it finds wrong
+//! is written to another place. 4 The pool is closed, as it was (an exported one stays exported), and another check says what is left.
+
+use super::inspect::{CheckArguments, describe_check, not_made, run_check};
+use crate::commands::pool;
+use crate::commands::scrub;
+use crate::context::{self, OpenedAtRest, unexpected};
+use crate::output::Output;
+use crate::progress::Progress;
+use serde::Serialize;
+use std::fmt::Write;
+use std::time::Duration;
+use windrow_engine::api::ScrubState;
+use windrow_host::Failure;
+use windrow_host::daemon;
+use windrow_host::failure::id;
+use windrow_host::report::PoolReport;
+use windrow_host::scrub::ScrubReport;
+use windrow_inspect::{CheckOptions, CheckReport, exit};
+
+/// How often the pool is asked how far it is.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What was done.
+#[derive(Serialize)]
+struct Repair {
+    /// The check before.
+    before: CheckReport,
+    /// What the start of the pool had to say.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+    /// The scrub; none if nothing was wrong.
+    scrub: Option<ScrubReport>,
+    /// The check behind it; none if nothing was wrong.
+    after: Option<CheckReport>,
+}
+
+impl Repair {
+    fn exit_code(&self) -> u8 {
+        match (&self.after, &self.scrub) {
+            (None, _) => self.before.exit_code(),
+            // What a scrub calls lost is lost, whatever a check says of it.
+            (Some(after), Some(scrub)) if after.exit_code() == exit::CLEAN && scrub.exit_code() <= exit::CORRECTED => exit::CORRECTED,
+            (Some(after), _) => after.exit_code().max(exit::ERRORS_LEFT),
+        }
+    }
+}
+
+/// Runs it; the result is the exit code.
+pub fn run(arguments: &CheckArguments, output: &Output) -> u8 {
+    match repair(arguments) {
+        Ok(done) => {
+            output.result("check-repair", &done, || describe(&done));
+            done.exit_code()
+        }
+        Err(failure) => {
+            output.failure(&failure);
+            exit::OPERATIONAL
+        }
+    }
+}
+
+fn checked(arguments: &CheckArguments) -> Result<CheckReport, Failure> {
+    let report = run_check(arguments, CheckOptions { verify_payload: true, verify_parity: true })?;
+    match &report.failure {
+        Some(why) => Err(not_made(&arguments.pool, &report, why)),
+        None => Ok(report),
+    }
+}
+
+fn repair(arguments: &CheckArguments) -> Result<Repair, Failure> {
+    let registry = context::registry();
+    let found = context::at_rest(&format!("cannot repair pool '{}'", arguments.pool), &arguments.pool, &arguments.place)?;
+    let missing = found.missing();
+    if !missing.is_empty() {
+        let why = format!("members {missing:?} were not found: the pool would go on without them and count them as absent");
+        return Err(Failure::new(id::POOL_MEMBERS, format!("will not repair pool '{}'", found.name), why)
+            .remedy("connect them, or name them with --members; or serve the pool without them and replace them"));
+    }
+    let before = checked(arguments)?;
+    if before.findings.is_clean() {
+        return Ok(Repair { before, notes: Vec::new(), scrub: None, after: None });
+    }
+    let opened = OpenedAtRest::open(&found, &registry, &arguments.place.request())?;
+    let (notes, was_exported) = (opened.report.notes.clone(), opened.report.clean);
+    let scrubbed = put_right(&opened);
+    let closed = opened.close(was_exported);
+    let scrub = scrubbed?;
+    closed?;
+    let after = checked(arguments)?;
+    Ok(Repair { before, notes, scrub: Some(scrub), after: Some(after) })
+}
+
+/// Brings members up to date and scrubs.
+fn put_right(opened: &OpenedAtRest) -> Result<ScrubReport, Failure> {
+    wait(opened, "rebuild", |report| {
+        (!report.rebuild.members.is_empty()).then(|| pool::rebuild(&report.rebuild).trim_start_matches("rebuild").trim().to_owned())
+    })?;
+    // One that was interrupted goes on by itself; it would not read what it has read before.
+    if opened.pool.report().is_some_and(|report| report.scrub.is_under_way()) {
+        daemon::scrub(&opened.pool, windrow_host::control::ScrubAction::Stop, None)?;
+    }
+    daemon::scrub(&opened.pool, windrow_host::control::ScrubAction::Start, None)?;
+    let report = wait(opened, "scrub", |report| report.scrub.is_under_way().then(|| scrub::line(&report.scrub, true, None)))?;
+    if report.scrub.state == ScrubState::Completed {
+        return Ok(report.scrub);
+    }
+    Err(Failure::new(id::SCRUB_STATE, "the scrub did not reach its end", scrub::line(&report.scrub, true, None)).remedy("try again"))
+}
+
+/// Waits as long as `line` has something to show.
+fn wait(opened: &OpenedAtRest, what: &str, line: impl Fn(&PoolReport) -> Option<String>) -> Result<PoolReport, Failure> {
+    let mut shown = Progress::new(what);
+    loop {
+        let report = opened.pool.report().ok_or_else(unexpected)?;
+        if let Some(reason) = &report.stop_reason {
+            return Err(Failure::new(id::POOL_STOPPED, format!("the {what} did not end"), reason).remedy("check the pool again"));
+        }
+        let Some(text) = line(&report) else { return Ok(report) };
+        shown.text(&text);
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn describe(done: &Repair) -> String {
+    let (Some(scrubbed), Some(after)) = (&done.scrub, &done.after) else {
+        return format!("{}nothing to repair; nothing was written\n", describe_check(&done.before));
+    };
+    let mut text = describe_check(&done.before);
+    // Writing to a string does not fail.
+    done.notes.iter().for_each(|note| _ = writeln!(text, "start: {note}"));
+    _ = writeln!(text, "scrub: {}\n{}\nafterwards:", scrub::line(scrubbed, true, None), scrub::lost(scrubbed));
+    text.push_str(&describe_check(after));
+    _ = writeln!(text, "{}", if done.exit_code() == exit::CORRECTED { "everything is repaired" } else { "not everything could be repaired" });
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A block that a scrub can not have is lost, though nothing else may be wrong afterwards.
+    #[test]
+    fn what_is_lost_is_no_success() {
+        let mut done = Repair { before: CheckReport::default(), notes: Vec::new(), scrub: None, after: None };
+        assert_eq!(done.exit_code(), exit::CLEAN);
+        done.scrub = Some(ScrubReport { state: ScrubState::Completed, wrong_blocks: 3, moved_blocks: 9, ..ScrubReport::default() });
+        done.after = Some(CheckReport::default());
+        assert_eq!(done.exit_code(), exit::CORRECTED);
+        done.scrub = Some(ScrubReport { lost_blocks: 1, ..done.scrub.take().expect("a scrub") });
+        assert_eq!(done.exit_code(), exit::ERRORS_LEFT);
+    }
+}
