@@ -122,9 +122,9 @@ pub(super) fn scan(reader: &mut Reader<'_>, superblock: &Superblock, watch: &mut
         reader.forget();
     }
     let again = scan.doubtful(superblock);
+    scan.forget(&again, &mut found);
     for (done, segment) in again.iter().enumerate() {
         watch(RebuildProgress { phase: RebuildPhase::Scan, done: (segments.len() + done) as u64, total: (segments.len() + again.len()) as u64 });
-        scan.forget(*segment, &mut found);
         scan.segment(reader, superblock, *segment, true, &mut found)?;
         reader.forget();
     }
@@ -215,14 +215,17 @@ impl Scan {
         batches.map(|taken| taken.segment).chain(self.gaps.iter().map(|gap| gap.segment)).collect()
     }
 
-    /// Takes back what a walk through a segment has found. (What its headers say stays true.)
-    fn forget(&mut self, segment: SegmentId, found: &mut Known) {
+    /// Takes back what the walks through these segments have found. (What their headers say stays true.)
+    fn forget(&mut self, segments: &BTreeSet<SegmentId>, found: &mut Known) {
         for list in &mut self.streams {
-            found.budget += list.iter().filter(|taken| taken.segment == segment).map(Taken::kept).sum::<usize>();
-            list.retain(|taken| taken.segment != segment);
+            list.retain(|taken| {
+                let stays = !segments.contains(&taken.segment);
+                found.budget += if stays { 0 } else { taken.kept() };
+                stays
+            });
         }
-        self.gaps.retain(|gap| gap.segment != segment);
-        self.used_again.remove(&segment);
+        self.gaps.retain(|gap| !segments.contains(&gap.segment));
+        self.used_again.retain(|segment| !segments.contains(segment));
     }
 
     fn header(&mut self, superblock: &Superblock, frame: &HeaderFrame, durable: &mut Durable) {
