@@ -281,3 +281,38 @@ fn a_pool_at_rest_is_repaired() {
     let text = world.run("check tank --repair");
     assert!(text.status.code() == Some(4) && both(&text).contains("not everything could be repaired"), "{}", both(&text));
 }
+
+/// A member that was away while the others went on is up to date afterwards, and counts again.
+#[test]
+fn a_member_that_was_away_is_brought_up_to_date_at_rest() {
+    let world = World::with_volume(CREATE, "32M");
+    std::fs::rename(world.file("m3"), world.file("away")).expect("a member");
+    let server = world.serve("");
+    fill(&server);
+    assert!(server.stop());
+    std::fs::rename(world.file("away"), world.file("m3")).expect("a member");
+    assert!(world.check().is_err());
+    let repaired = repair(&world, 1);
+    assert_eq!(repaired["after"]["findings"]["list"], serde_json::json!([]), "{repaired}");
+    world.check().expect("a sound pool");
+    // It is needed now.
+    std::fs::rename(world.file("m0"), world.file("away")).expect("a member");
+    verify(&world.serve(""));
+}
+
+/// What a member that was away missed, and others lost: the rebuild tries again and again in service. A repair at rest comes to an end, and tells.
+#[test]
+fn a_repair_ends_where_a_member_can_not_be_brought_up_to_date() {
+    let world = World::with_volume(CREATE, "32M");
+    std::fs::rename(world.file("m3"), world.file("away")).expect("a member");
+    let server = world.serve("");
+    fill(&server);
+    assert!(server.stop());
+    std::fs::rename(world.file("away"), world.file("m3")).expect("a member");
+    assert!(lose(&world) > 0);
+    let repaired = repair(&world, 4);
+    assert!(count(&repaired, "lost_blocks") > 0, "{repaired}");
+    let named: Vec<&str> =
+        repaired["after"]["findings"]["list"].as_array().expect("a list").iter().filter_map(|finding| finding["severity"].as_str()).collect();
+    assert!(named.contains(&"error"), "{repaired}");
+}

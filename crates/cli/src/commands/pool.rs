@@ -401,15 +401,17 @@ fn status_of_all(arguments: &StatusArguments, output: &Output) -> Result<u8, Fai
     })
 }
 
-/// How far a rebuild is, in one line, if there is one.
+/// How far a rebuild is, as a line of the status, if there is one.
 pub fn rebuild(rebuild: &RebuildReport) -> String {
-    if rebuild.members.is_empty() {
-        return String::new();
-    }
+    if rebuild.members.is_empty() { String::new() } else { format!("rebuild    {}\n", rebuild_line(rebuild)) }
+}
+
+/// How far a rebuild is.
+pub fn rebuild_line(rebuild: &RebuildReport) -> String {
     let members = rebuild.members.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
     let left = rebuild.left_seconds.map_or_else(|| "time left unknown".to_owned(), |seconds| format!("{} left", clock(seconds)));
     format!(
-        "rebuild    member {members}: {} % done, {} of {}, {}, {left}, {} of {} segments\n",
+        "member {members}: {} % done, {} of {}, {}, {left}, {} of {} segments",
         rebuild.done_per_mille() / 10,
         Size(rebuild.written_bytes),
         Size(rebuild.total_bytes),

@@ -1,20 +1,20 @@
 //! `check --repair`: what the redundancy of a pool at rest covers is put right, by the means that a pool has in service.
 //!
 //! 1 A check with payload and redundancy. Where nothing is wrong nothing is written. 2 The pool is opened as for any command, without force: that writes superblocks, labels, parts of
-//! batches and copies of journal records. One that can not be opened, or of which members that it counts on were not found, stays as it is. 3 Members that were away are brought up to date, and a scrub reads everything; what it finds wrong
-//! is written to another place. 4 The pool is closed, as it was (an exported one stays exported), and another check says what is left.
+//! batches and copies of journal records. One that can not be opened, or of which members that it counts on were not found, stays as it is. 3 A scrub reads everything; what it finds
+//! wrong is written to another place. Members that were away are brought up to date. 4 The pool is closed, as it was (an exported one stays exported), and another check says what is left.
 
 use super::inspect::{CheckArguments, describe_check, not_made, run_check};
-use crate::commands::pool;
-use crate::commands::scrub;
+use super::{pool, scrub};
 use crate::context::{self, OpenedAtRest, unexpected};
 use crate::output::Output;
 use crate::progress::Progress;
 use serde::Serialize;
 use std::fmt::Write;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use windrow_engine::api::ScrubState;
 use windrow_host::Failure;
+use windrow_host::control::ScrubAction;
 use windrow_host::daemon;
 use windrow_host::failure::id;
 use windrow_host::report::PoolReport;
@@ -23,6 +23,8 @@ use windrow_inspect::{CheckOptions, CheckReport, exit};
 
 /// How often the pool is asked how far it is.
 const PAUSE: Duration = Duration::from_millis(50);
+/// A rebuild that has not written anything for so long is waited for no longer.
+const STANDSTILL: Duration = Duration::from_secs(30);
 
 /// What was done.
 #[derive(Serialize)]
@@ -94,31 +96,43 @@ fn repair(arguments: &CheckArguments) -> Result<Repair, Failure> {
     Ok(Repair { before, notes, scrub: Some(scrub), after: Some(after) })
 }
 
-/// Brings members up to date and scrubs.
+/// Scrubs, and brings members up to date meanwhile.
 fn put_right(opened: &OpenedAtRest) -> Result<ScrubReport, Failure> {
-    wait(opened, "rebuild", |report| {
-        (!report.rebuild.members.is_empty()).then(|| pool::rebuild(&report.rebuild).trim_start_matches("rebuild").trim().to_owned())
-    })?;
     // One that was interrupted goes on by itself; it would not read what it has read before.
-    if opened.pool.report().is_some_and(|report| report.scrub.is_under_way()) {
-        daemon::scrub(&opened.pool, windrow_host::control::ScrubAction::Stop, None)?;
+    if report_of(opened)?.scrub.is_under_way() {
+        daemon::scrub(&opened.pool, ScrubAction::Stop, None)?;
     }
-    daemon::scrub(&opened.pool, windrow_host::control::ScrubAction::Start, None)?;
-    let report = wait(opened, "scrub", |report| report.scrub.is_under_way().then(|| scrub::line(&report.scrub, true, None)))?;
-    if report.scrub.state == ScrubState::Completed {
-        return Ok(report.scrub);
+    daemon::scrub(&opened.pool, ScrubAction::Start, None)?;
+    let scrubbed = wait(opened, "scrub", |report| report.scrub.is_under_way().then(|| scrub::line(&report.scrub, true, None)))?;
+    // What can not be had is tried again and again in service: here the check behind it tells.
+    let (mut moved, mut since) = ((0, 0), Instant::now());
+    wait(opened, "rebuild", |report| {
+        let now = (report.rebuild.segments_done, report.rebuild.written_bytes);
+        if now != moved {
+            (moved, since) = (now, Instant::now());
+        }
+        let goes_on = report.members.iter().any(|member| member.state == "rebuilding") && since.elapsed() < STANDSTILL;
+        goes_on.then(|| pool::rebuild_line(&report.rebuild))
+    })?;
+    if scrubbed.scrub.state == ScrubState::Completed {
+        return Ok(scrubbed.scrub);
     }
-    Err(Failure::new(id::SCRUB_STATE, "the scrub did not reach its end", scrub::line(&report.scrub, true, None)).remedy("try again"))
+    Err(Failure::new(id::SCRUB_STATE, "the scrub did not reach its end", scrub::line(&scrubbed.scrub, true, None)).remedy("try again"))
+}
+
+fn report_of(opened: &OpenedAtRest) -> Result<PoolReport, Failure> {
+    let report = opened.pool.report().ok_or_else(unexpected)?;
+    match &report.stop_reason {
+        Some(reason) => Err(Failure::new(id::POOL_STOPPED, "the repair did not end", reason).remedy("check the pool again")),
+        None => Ok(report),
+    }
 }
 
 /// Waits as long as `line` has something to show.
-fn wait(opened: &OpenedAtRest, what: &str, line: impl Fn(&PoolReport) -> Option<String>) -> Result<PoolReport, Failure> {
+fn wait(opened: &OpenedAtRest, what: &str, mut line: impl FnMut(&PoolReport) -> Option<String>) -> Result<PoolReport, Failure> {
     let mut shown = Progress::new(what);
     loop {
-        let report = opened.pool.report().ok_or_else(unexpected)?;
-        if let Some(reason) = &report.stop_reason {
-            return Err(Failure::new(id::POOL_STOPPED, format!("the {what} did not end"), reason).remedy("check the pool again"));
-        }
+        let report = report_of(opened)?;
         let Some(text) = line(&report) else { return Ok(report) };
         shown.text(&text);
         std::thread::sleep(PAUSE);
