@@ -21,7 +21,7 @@ pub struct RebuildArguments {
     /// blocks may reappear. Looks only; with --repair the result becomes the pool's state.
     #[arg(long, conflicts_with_all = ["payload", "parity"])]
     pub rebuild_map: bool,
-    /// Repair what redundancy covers: --payload and --parity are looked at, and if something is wrong the pool is opened, brought up to date, scrubbed, closed and checked again.
+    /// Repair what redundancy covers: --payload and --parity are looked at, and if something is wrong the pool is opened, scrubbed, brought up to date, closed and checked again.
     /// With --rebuild-map: write what that found.
     #[arg(long)]
     pub repair: bool,
