@@ -46,6 +46,8 @@ pub struct FioLoad<'a> {
     pub block_bytes: u64,
     /// Bytes of the export that are used.
     pub span_bytes: u64,
+    /// Each job uses so many bytes of its own, one behind the other.
+    pub apart: bool,
     /// Time; 0: once over the span, without a limit.
     pub seconds: u64,
 }
@@ -82,6 +84,9 @@ pub fn fio(load: &FioLoad<'_>) -> Result<FioResult, Failure> {
     arguments.push(format!("--uri=nbd+unix:///{}?socket={}", load.export, load.socket.display()));
     arguments.push(format!("--size={}", load.span_bytes));
     arguments.extend([format!("--numjobs={}", load.jobs), "--group_reporting=1".to_owned(), format!("--fsync={}", u8::from(load.flush))]);
+    if load.apart {
+        arguments.push(format!("--offset_increment={}", load.span_bytes));
+    }
     run(arguments, load.seconds)
 }
 

@@ -279,6 +279,7 @@ impl Stage<'_> {
                     flush: false,
                     block_bytes: 4096,
                     span_bytes: span,
+                    apart: false,
                     seconds: self.arguments.seconds,
                 };
                 let result = fio(&load);

@@ -184,6 +184,7 @@ impl Stage<'_> {
                     flush: false,
                     block_bytes: u64::from(self.block),
                     span_bytes: self.span,
+                    apart: false,
                     seconds,
                 };
                 let result = fio(&load)?;

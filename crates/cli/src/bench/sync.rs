@@ -40,7 +40,7 @@ pub struct SyncArguments {
     rounds: RoundArguments,
     #[command(flatten)]
     report: ReportArguments,
-    /// What to measure: `writes` (the loads, in process), `nbd` (fio, a flush behind each write; left out where fio is not installed), `latency` (a fixed rate
+    /// What to measure: `writes` (the loads, in process), `nbd` (fio, a flush behind each write, at random and as a write-ahead log; left out where fio is not installed), `latency` (a fixed rate
     /// beside cleaning, and beside a neighbour that flushes).
     #[arg(long = "part", value_delimiter = ',', default_value = "writes,nbd,latency", value_parser = ["writes", "nbd", "latency"])]
     parts: Vec<String>,

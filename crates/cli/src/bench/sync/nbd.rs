@@ -1,4 +1,8 @@
 //! Synchronous writes over NBD: fio with a flush behind every write, against both pools in turn.
+//!
+//! `random`: a block of 4 KiB anywhere. `wal`: what a database with a write-ahead log sends, as SQLite does with pages of 4 KiB once its log has its full length: a
+//! frame (page and head) covers two blocks of the log, of which the first is the last one of the commit before, written again. What comes back later to the pages
+//! themselves, without a flush for each, is left out.
 
 use super::super::case::EXPORT;
 use super::super::nbd::serve_here;
@@ -10,12 +14,59 @@ use crate::bench_fio::{FioLoad, FioResult, fio};
 use crate::figures::{factor, nanoseconds};
 use crate::table::Table;
 use serde_json::{Value, json};
+use std::path::Path;
 use windrow_host::daemon;
 use windrow_host::failure::{Failure, id};
 use windrow_units::BLOCK_BYTES;
 
-/// Jobs of fio, each with a connection of its own, and requests in flight of each.
-const LOADS: [(u32, u32); 3] = [(1, 1), (1, 4), (4, 1)];
+/// A load of fio.
+struct Load {
+    name: &'static str,
+    /// Jobs, each with a connection of its own.
+    jobs: u32,
+    /// Requests in flight of each.
+    depth: u32,
+}
+
+const RANDOM: &str = "random";
+const WAL: &str = "wal";
+const LOADS: [Load; 5] = [
+    Load { name: RANDOM, jobs: 1, depth: 1 },
+    Load { name: RANDOM, jobs: 1, depth: 4 },
+    Load { name: RANDOM, jobs: 4, depth: 1 },
+    Load { name: WAL, jobs: 1, depth: 1 },
+    Load { name: WAL, jobs: 4, depth: 1 },
+];
+/// Bytes of a write-ahead log, after which it begins again: SQLite copies it back after 1000 pages, unless told otherwise.
+const WAL_BYTES: u64 = 4 << 20;
+
+impl Load {
+    fn of_fio<'a>(&self, socket: &'a Path, span_bytes: u64, seconds: u64) -> FioLoad<'a> {
+        let random = FioLoad {
+            socket,
+            export: EXPORT,
+            pattern: "randwrite",
+            depth: self.depth,
+            jobs: self.jobs,
+            block_bytes: BLOCK_BYTES,
+            span_bytes,
+            apart: false,
+            seconds,
+            flush: true,
+        };
+        if self.name == WAL {
+            // Two blocks, then back by one.
+            FioLoad { pattern: "write:-4k", block_bytes: 2 * BLOCK_BYTES, span_bytes: WAL_BYTES.min(span_bytes / u64::from(self.jobs)), apart: true, ..random }
+        } else {
+            random
+        }
+    }
+
+    fn title(&self) -> String {
+        format!("NBD, {}, {} jobs of depth {}", self.name, self.jobs, self.depth)
+    }
+}
+
 /// Seconds of a measurement.
 const SECONDS: u64 = 3;
 
@@ -46,22 +97,20 @@ pub fn measure_all(arguments: &SyncArguments, sides: &[Side; 2]) -> Result<Part,
     let sockets = sides.each_ref().map(|side| dir.path().join(format!("{}.sock", side.name)));
     let _servers = [serve_here(&sides[0].pool, &sockets[0])?, serve_here(&sides[1].pool, &sockets[1])?];
     let seconds = arguments.rounds.time(SECONDS).as_secs_f64().ceil() as u64;
-    let name = |(jobs, depth): (u32, u32), side: &Side| format!("NBD, {jobs} jobs of depth {depth} on {}", side.name);
-    let names: Vec<String> = LOADS.iter().flat_map(|load| sides.each_ref().map(|side| name(*load, side))).collect();
+    let names: Vec<String> = LOADS.iter().flat_map(|load| sides.each_ref().map(|side| format!("{} on {}", load.title(), side.name))).collect();
     let rounds = alternate(&names, arguments.rounds.rounds, &mut |number, step| {
         step.progress().note("");
-        let ((jobs, depth), side) = (LOADS[number / 2], &sides[number % 2]);
-        let (socket, block_bytes) = (&sockets[number % 2], BLOCK_BYTES);
-        let load = FioLoad { socket, export: EXPORT, pattern: "randwrite", depth, jobs, block_bytes, span_bytes: side.span, seconds, flush: true };
-        measure(side, &load)
+        let side = &sides[number % 2];
+        measure(side, &LOADS[number / 2].of_fio(&sockets[number % 2], side.span, seconds))
     })?;
     Ok(part(sides, seconds, &rounds))
 }
 
 fn part(sides: &[Side; 2], seconds: u64, rounds: &[Vec<Measured>]) -> Part {
-    let mut table = Table::new(&["JOBS", "DEPTH", "POOL", "WRITES/S", "TIMES", "FLUSH 50 %", "FLUSH 99 %", "FLUSH 99.9 %", "BYTES", "SHARE", "DEVICE FLUSHES"]);
+    let mut table =
+        Table::new(&["LOAD", "JOBS", "DEPTH", "POOL", "WRITES/S", "TIMES", "FLUSH 50 %", "FLUSH 99 %", "FLUSH 99.9 %", "BYTES", "SHARE", "DEVICE FLUSHES"]);
     let (mut rows, mut goals) = (Vec::new(), Vec::new());
-    for ((jobs, depth), rounds) in LOADS.iter().zip(rounds.chunks(2)) {
+    for (load, rounds) in LOADS.iter().zip(rounds.chunks(2)) {
         let rate = |measured: &Measured| measured.fio.per_second;
         let times = ratio(&rounds[0], &rounds[1], rate, rate);
         let sum = |at: usize, of: fn(&Measured) -> u64| rounds[at].iter().map(of).sum::<u64>() as f64;
@@ -72,23 +121,30 @@ fn part(sides: &[Side; 2], seconds: u64, rounds: &[Vec<Measured>]) -> Part {
             let latency = |of: fn(&FioResult) -> u64| middle(&rounds[at], |measured| of(&measured.fio) as f64) as u64;
             let parts = [latency(|fio| fio.flush_p50_ns), latency(|fio| fio.flush_p99_ns), latency(|fio| fio.flush_p99_9_ns)];
             let of_other = |value: f64| if at == 0 { factor(ppm(value)) } else { "1.000".to_owned() };
-            let mut cells = vec![jobs.to_string(), depth.to_string(), side.name.to_owned(), format!("{:.0}", middle(&rounds[at], rate)), of_other(times)];
+            let mut cells = vec![
+                load.name.to_owned(),
+                load.jobs.to_string(),
+                load.depth.to_string(),
+                side.name.to_owned(),
+                format!("{:.0}", middle(&rounds[at], rate)),
+                of_other(times),
+            ];
             cells.extend(parts.map(nanoseconds));
             cells.extend([factor(ppm(bytes[at])), of_other(share), factor(ppm(flushes[at]))]);
             table.row(cells);
             rows.push(json!({
-                "jobs": jobs, "depth": depth, "pool": side.name, "writes_per_second": middle(&rounds[at], rate) as u64, "flush_p50_ns": parts[0],
+                "load": load.name, "jobs": load.jobs, "depth": load.depth, "pool": side.name, "writes_per_second": middle(&rounds[at], rate) as u64, "flush_p50_ns": parts[0],
                 "flush_p99_ns": parts[1], "flush_p99_9_ns": parts[2], "member_bytes_per_user_byte_ppm": ppm(bytes[at]),
                 "member_flushes_per_flush_ppm": ppm(flushes[at]),
                 "rounds": rounds[at].iter().map(|measured| measured.fio.per_second as u64).collect::<Vec<_>>(),
             }));
         }
-        let of = |what: &str| format!("NBD, {jobs} jobs of depth {depth}, {what}");
+        let of = |what: &str| format!("{}, {what}", load.title());
         goals.push(Goal::at_least(of("rate with a journal, of that with padding:"), times, super::findings::GOALS.0));
         goals.push(Goal::at_most(of("bytes to members with a journal, of those with padding:"), share, super::findings::GOALS.1));
         let bound = (sides[0].scratch.tolerance() + 1) as f64;
         goals.push(Goal::at_most(of("device flushes for each flush:"), flushes[0], bound));
     }
-    let text = format!("over NBD: fio, 4 KiB random writes, a flush behind each, {seconds} s each; latencies of flushes alone\n{}", table.render());
+    let text = format!("over NBD: fio, a flush behind each write, {seconds} s each; latencies of flushes alone\n{}", table.render());
     Part { value: Value::Array(rows), text, goals }
 }
