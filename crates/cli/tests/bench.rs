@@ -244,6 +244,23 @@ fn sync_compares_a_journal_with_padding() {
 }
 
 #[test]
+fn sync_over_nbd_has_random_writes_and_a_write_ahead_log() {
+    let world = World::new();
+    let value = bench(&world, &format!("sync {SMALL} --part writes,nbd --seconds 0.1 --settle 1 --threads 1 --load flush"), "sync");
+    let Some(rows) = value["nbd"].as_array() else { return println!("skipped: fio is not installed") };
+    let of = |load: &str, pool: &str| rows.iter().find(|row| row["load"] == load && row["jobs"] == 1 && row["depth"] == 1 && row["pool"] == pool).unwrap();
+    for load in ["random", "wal"] {
+        let [journal, padding] = ["journal", "padding"].map(|pool| of(load, pool));
+        let keys = ["writes_per_second", "flush_p50_ns", "member_bytes_per_user_byte_ppm", "member_flushes_per_flush_ppm"];
+        positive(journal, &keys);
+        positive(padding, &keys);
+        // One writer: a record goes to as many members as may be lost, and one; a row to all.
+        let flushes = |row: &Value| row["member_flushes_per_flush_ppm"].as_u64().unwrap();
+        assert!(flushes(journal) < flushes(padding), "{load}: {journal} {padding}");
+    }
+}
+
+#[test]
 fn reduce_compares_with_the_codec_alone() {
     let world = World::new();
     let value = bench(&world, &format!("reduce {SMALL} --seconds 0.05 --random 25,100 --depth 8"), "reduce");
