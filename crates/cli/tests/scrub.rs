@@ -233,6 +233,14 @@ fn repair(world: &World, code: i32) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
+const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
+
+/// The host that has the pool.
+fn host(world: &World) -> String {
+    let superblocks: Value = serde_json::from_str(&world.succeeds("inspect m0 m1 m2 m3 -o json")).expect("JSON");
+    superblocks["newest"]["host"].as_str().expect("a host").to_owned()
+}
+
 /// A pool at rest: what the redundancy covers is repaired without a daemon, and a sound pool is not written to.
 #[test]
 fn a_pool_at_rest_is_repaired() {
@@ -246,11 +254,15 @@ fn a_pool_at_rest_is_repaired() {
     assert!(sound["schema"] == "windrow/check-repair/1" && sound["scrub"].is_null() && sound["after"].is_null(), "{sound}");
     assert!(members() == before, "a sound pool was written to");
 
+    let own = host(&world);
+    assert_ne!(own, NOBODY);
     assert!(damage(&world, 2, 5) > 0);
     assert!(world.check().is_err());
     let repaired = repair(&world, 1);
     assert!(count(&repaired, "wrong_blocks") > 0 && count(&repaired, "lost_blocks") == 0, "{repaired}");
     world.check().expect("a sound pool");
+    // It was not exported, and is not now: no other host may take it.
+    assert_eq!(host(&world), own);
     let text = world.succeeds("check tank --repair");
     assert!(text.contains("nothing to repair; nothing was written"), "{text}");
 
@@ -270,8 +282,7 @@ fn a_pool_at_rest_is_repaired() {
     world.succeeds("pool export tank");
     assert!(damage(&world, 1, 7) > 0);
     assert_eq!(world.run("check tank --repair --dir .").status.code(), Some(1));
-    let superblock = world.succeeds("inspect m0 m1 m2 m3");
-    assert!(superblock.contains("Exported"), "{superblock}");
+    assert_eq!(host(&world), NOBODY);
     world.succeeds("pool import tank --dir .");
 
     let lost = lose(&world);

@@ -318,14 +318,51 @@ fn unmake(made: bool, path: &Path, failure: &Failure) {
 
 /// The member that is meant: by index, identifier or path.
 fn find<'a>(report: &'a PoolReport, name: &str, what: &str) -> Result<&'a MemberReport, Failure> {
-    // A member that is gone has no link left that could be followed.
-    let is_it = |path: &Path| {
-        let real = |path: &Path| std::fs::canonicalize(path).ok();
-        offline::absolute(path) == offline::absolute(Path::new(name)) || real(path).is_some_and(|path| Some(path) == real(Path::new(name)))
-    };
     let by_index = name.parse::<u8>().ok().and_then(|index| report.members.iter().find(|member| member.member == index));
     let by_uuid = || report.members.iter().find(|member| member.uuid.to_string() == name);
-    let by_path = || report.members.iter().find(|member| !member.path.is_empty() && is_it(Path::new(&member.path)));
-    let found = by_index.or_else(by_uuid).or_else(by_path);
+    let found = by_index.or_else(by_uuid).or_else(|| at_path(&report.members, Path::new(name)));
     found.ok_or_else(|| Failure::new(id::USAGE, what, format!("'{name}' is no member of it")).remedy("see `windrow pool status`"))
+}
+
+/// The member at a path. A slot keeps the path that its device had: another one may have that device, or the path, now.
+fn at_path<'a>(members: &'a [MemberReport], path: &Path) -> Option<&'a MemberReport> {
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    let (named, named_real) = (offline::absolute(path), real(path));
+    // A member that is gone has no link left that could be followed.
+    let is_it = |path: &Path| offline::absolute(path) == named || (named_real.is_some() && real(path) == named_real);
+    let rank = |member: &&MemberReport| match member.state.as_str() {
+        "online" | "rebuilding" | "spare" => 0,
+        "removed" => 2,
+        _ => 1,
+    };
+    members.iter().filter(|member| !member.path.is_empty() && is_it(Path::new(&member.path))).min_by_key(rank)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windrow_host::report::MemberCounters;
+    use windrow_units::Uuid;
+
+    /// The first slot with this path was taken: one that had been a spare before its device took a member's place, or one that is out of service since.
+    #[test]
+    fn a_path_names_the_slot_that_has_the_device_now() {
+        let member = |member, state: &str| MemberReport {
+            member,
+            uuid: Uuid::default(),
+            path: "/dev/none".to_owned(),
+            state: state.to_owned(),
+            size_bytes: 0,
+            slow: false,
+            journal: false,
+            leaving: false,
+            counters: MemberCounters::default(),
+        };
+        let found = |states: [&str; 2]| {
+            let members = [member(3, states[0]), member(5, states[1])];
+            at_path(&members, Path::new("/dev/none")).map_or(0, |member| member.member)
+        };
+        assert_eq!([["removed", "online"], ["offline", "spare"], ["removed", "missing"]].map(found), [5; 3]);
+        assert_eq!([["rebuilding", "removed"], ["faulted", "removed"]].map(found), [3; 2]);
+    }
 }

@@ -20,6 +20,7 @@ use windrow_host::failure::id;
 use windrow_host::report::PoolReport;
 use windrow_host::scrub::ScrubReport;
 use windrow_inspect::{CheckOptions, CheckReport, exit};
+use windrow_units::Uuid;
 
 /// How often the pool is asked how far it is.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -86,8 +87,10 @@ fn repair(arguments: &CheckArguments) -> Result<Repair, Failure> {
     if before.findings.is_clean() {
         return Ok(Repair { before, notes: Vec::new(), scrub: None, after: None });
     }
+    // A clean end alone releases nothing: a pool is exported if no host has it.
+    let was_exported = found.superblock().is_some_and(|superblock| superblock.host == Uuid::default());
     let opened = OpenedAtRest::open(&found, &registry, &arguments.place.request())?;
-    let (notes, was_exported) = (opened.report.notes.clone(), opened.report.clean);
+    let notes = opened.report.notes.clone();
     let scrubbed = put_right(&opened);
     let closed = opened.close(was_exported);
     let scrub = scrubbed?;

@@ -294,7 +294,7 @@ fn merge(mut arguments: ServeArguments) -> Result<ServeArguments, Failure> {
         None => Config::default(),
     };
     arguments.pool = arguments.pool.or(config.pool);
-    if arguments.place.members.is_empty() {
+    if arguments.place.members.is_empty() && arguments.place.dir.is_empty() {
         arguments.place.members = config.members;
     }
     if arguments.nbd.is_empty() {
