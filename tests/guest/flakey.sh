@@ -16,14 +16,6 @@ table() { # device number, and the features of flakey, or nothing for a sound de
 turn() {
     dmsetup suspend --noudevsync --nolockfs "m$1" && table "$@" | dmsetup load "m$1" && dmsetup resume --noudevsync "m$1" || give_up "dmsetup: member $1 cannot be turned to: ${*:2}"
 }
-wait_until_whole() {
-    for _ in $(seq 120); do
-        "$WINDROW" pool status tank --exit-code >/dev/null 2>&1 && return 0
-        sleep 1
-    done
-    "$WINDROW" pool status tank
-    return 1
-}
 members() { "$WINDROW" pool status tank | grep -cE "$1"; }
 # 0: nothing was wrong; 1: all that was wrong is repaired.
 scrub() {
@@ -105,9 +97,7 @@ inside() {
     must "it is whole" wait_until_whole
     must "judged" judge
     must "it has all that it missed" "$WINDROW" pool scrub tank --wait
-    canary
-    stop_server
-    must "check" check
+    end_sound
 }
 
 if [ -n "${GUEST:-}" ]; then

@@ -53,6 +53,15 @@ stop_server() {
     if wait "$SERVER"; then pass "clean end"; else fail "the end is not clean: $(cat "$RUN/serve.log")"; return 1; fi
 }
 
+wait_until_whole() { # two minutes at most
+    for _ in $(seq 120); do
+        "$WINDROW" pool status $POOL --exit-code >/dev/null 2>&1 && return 0
+        sleep 1
+    done
+    "$WINDROW" pool status $POOL
+    return 1
+}
+
 load() { "$PROMISES" load --socket "$SOCKET" --notes "$NOTES" "$@"; }
 judge() { "$PROMISES" judge --socket "$SOCKET" --notes "$NOTES" "$@"; }
 check() { "$WINDROW" check $POOL --payload --parity "$@"; }
@@ -64,4 +73,10 @@ canary() {
     local said
     said=$("$PROMISES" judge --socket "$SOCKET" --notes "$RUN/canary.notes" 2>&1)
     if [[ $said = *"lost: "* ]]; then pass "the judge finds a planted broken promise"; else fail "the judge overlooks a broken promise: $said"; fi
+}
+# What every case ends with, `check` with further arguments.
+end_sound() {
+    canary
+    stop_server
+    must "check" check "$@"
 }

@@ -45,7 +45,6 @@ inside() {
 # One crash: the mark as the notes name it, as the logs name it, a seed, and the mark whose promises must hold.
 crash() {
     local member
-    stop_leftover
     rm -rf "$WORK/crash"
     pool_in "$WORK/crash"
     for member in 0 1 2 3; do
@@ -53,11 +52,10 @@ crash() {
         "$PROMISES" replay --log "$WORK/log-$member" --onto "$RUN/m$member" --mark "$2" --seed $((100 * $3 + member)) || return 1
     done
     serve --members "$RUN/m0,$RUN/m1,$RUN/m2,$RUN/m3" || return 1
-    judge --mark "$4" || return 1
+    judge --mark "$4" || { kill_server; return 1; }
     stop_server || return 1
     check --members "$RUN/m0,$RUN/m1,$RUN/m2,$RUN/m3"
 }
-stop_leftover() { [ -n "$SERVER" ] && kill -9 "$SERVER" 2>/dev/null; SERVER=; }
 
 outside() {
     mkdir -p "$WORK/out"
@@ -78,7 +76,6 @@ outside() {
     read -r number mark < "$WORK/out/marks"
     said=$(crash "$number" "$mark" 0 "$last" 2>&1)
     if [[ $said = *"lost: "* ]]; then pass "the judge finds promises of a later mark broken"; else fail "the judge overlooks broken promises: $said"; fi
-    stop_leftover
 }
 
 if [ "${1:-}" = hook ]; then hook "$2"; elif [ -n "${GUEST:-}" ]; then inside; else outside; fi

@@ -9,14 +9,6 @@ discards() { awk '{print $12}' "/sys/block/nvme$1n1/stat"; }
 discarded_sectors() { awk '{print $14}' "/sys/block/nvme$1n1/stat"; }
 # Bytes of a disk that are not zero.
 bytes_that_are_not_zero() { tr -d '\0' < "$(disk "$1")" | wc -c; }
-wait_until_whole() {
-    for _ in $(seq 120); do
-        "$WINDROW" pool status tank --exit-code >/dev/null 2>&1 && return 0
-        sleep 1
-    done
-    "$WINDROW" pool status tank
-    return 1
-}
 
 inside() {
     pool_in /dev/shm/pool
@@ -53,9 +45,7 @@ inside() {
     must "the spare has taken its place" wait_until_whole
     must "judged" judge
     must "all is right" "$WINDROW" pool scrub tank --wait
-    canary
-    stop_server
-    must "check" check
+    end_sound
 }
 
 if [ -n "${GUEST:-}" ]; then

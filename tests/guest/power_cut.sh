@@ -17,9 +17,7 @@ inside() {
         [ $FAILED = 0 ] && load --seconds 600 --seed "$(cat /out/round)"
         fail "the power did not go"
     else
-        canary
-        stop_server
-        must "check" check --members /dev/vda,/dev/vdb,/dev/vdc,/dev/vdd
+        end_sound --members /dev/vda,/dev/vdb,/dev/vdc,/dev/vdd
     fi
 }
 

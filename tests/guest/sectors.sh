@@ -20,9 +20,7 @@ inside() {
         must "after kill $round: $(head -1 "$RUN/load.log")" judge
         [ "$round" = 1 ] && kill_server
     done
-    canary
-    stop_server
-    must "check" check
+    end_sound
 }
 
 if [ -n "${GUEST:-}" ]; then
