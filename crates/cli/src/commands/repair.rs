@@ -17,6 +17,7 @@ use windrow_host::Failure;
 use windrow_host::control::ScrubAction;
 use windrow_host::daemon;
 use windrow_host::failure::id;
+use windrow_host::offline::FoundPool;
 use windrow_host::report::PoolReport;
 use windrow_host::scrub::ScrubReport;
 use windrow_inspect::{CheckOptions, CheckReport, exit};
@@ -74,19 +75,27 @@ fn checked(arguments: &CheckArguments) -> Result<CheckReport, Failure> {
     }
 }
 
-fn repair(arguments: &CheckArguments) -> Result<Repair, Failure> {
-    let registry = context::registry();
+/// The pool, with all members that it counts on.
+fn complete(arguments: &CheckArguments) -> Result<FoundPool, Failure> {
     let found = context::at_rest(&format!("cannot repair pool '{}'", arguments.pool), &arguments.pool, &arguments.place)?;
     let missing = found.missing();
-    if !missing.is_empty() {
-        let why = format!("members {missing:?} were not found: the pool would go on without them and count them as absent");
-        return Err(Failure::new(id::POOL_MEMBERS, format!("will not repair pool '{}'", found.name), why)
-            .remedy("connect them, or name them with --members; or serve the pool without them and replace them"));
+    if missing.is_empty() {
+        return Ok(found);
     }
+    let why = format!("members {missing:?} were not found: the pool would go on without them and count them as absent");
+    Err(Failure::new(id::POOL_MEMBERS, format!("will not repair pool '{}'", found.name), why)
+        .remedy("connect them, or name them with --members; or serve the pool without them and replace them"))
+}
+
+fn repair(arguments: &CheckArguments) -> Result<Repair, Failure> {
+    let registry = context::registry();
+    complete(arguments)?;
     let before = checked(arguments)?;
     if before.findings.is_clean() {
         return Ok(Repair { before, notes: Vec::new(), scrub: None, after: None });
     }
+    // The check may have taken hours.
+    let found = complete(arguments)?;
     // A clean end alone releases nothing: a pool is exported if no host has it.
     let was_exported = found.superblock().is_some_and(|superblock| superblock.host == Uuid::default());
     let opened = OpenedAtRest::open(&found, &registry, &arguments.place.request())?;

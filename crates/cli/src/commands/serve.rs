@@ -314,7 +314,29 @@ fn merge(mut arguments: ServeArguments) -> Result<ServeArguments, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_ignored;
+    use super::{ServeArguments, is_ignored, merge};
+    use clap::Parser;
+    use std::path::PathBuf;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        serve: ServeArguments,
+    }
+
+    /// The members of the file were served instead.
+    #[test]
+    fn a_folder_on_the_command_line_goes_before_the_members_of_the_file() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("c.toml");
+        std::fs::write(&file, "members = [\"m0\"]\n").expect("a file");
+        let members = |more: &[&str]| {
+            let words = ["serve", "--config", file.to_str().expect("a path")];
+            merge(Line::parse_from(words.iter().chain(more)).serve).expect("merged").place.members
+        };
+        assert_eq!(members(&[]), [PathBuf::from("m0")]);
+        assert!(members(&["--dir", "pools"]).is_empty());
+    }
 
     #[test]
     fn what_nohup_ignores_stays_ignored() {
