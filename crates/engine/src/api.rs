@@ -165,6 +165,8 @@ pub enum MemberChange {
         uuid: Uuid,
         /// Its usable bytes.
         size_bytes: u64,
+        /// What is written to it is durable without a flush: asked for in the place of a journal device that is declared so.
+        power_safe: bool,
         /// It is the device of this spare, whose slot is free from then on.
         spare: Option<MemberId>,
     },

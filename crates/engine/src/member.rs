@@ -11,7 +11,7 @@ pub(crate) mod life;
 mod send;
 mod writer;
 
-pub(crate) use exchange::{Exchanges, needed_bytes, sector_bytes_max};
+pub(crate) use exchange::{Exchanges, NOT_POWER_SAFE, is_power_safe, needed_bytes, sector_bytes_max};
 pub(crate) use send::{Dispatch, UnderWay};
 pub(crate) use writer::{SuperblockWriter, superblock_image};
 

@@ -187,6 +187,7 @@ impl Engine {
                 size_bytes: record.size_bytes,
                 needed_bytes: crate::member::needed_bytes(&self.zones, &self.superblock.journals, MemberId(i as u8)),
                 sector_bytes_max: crate::member::sector_bytes_max(&self.superblock.journals, MemberId(i as u8)),
+                power_safe: crate::member::is_power_safe(&self.superblock.journals, MemberId(i as u8)),
                 slow: self.slow.is_slow(MemberId(i as u8)),
                 journal: self.is_journal_device(MemberId(i as u8)),
                 leaving: self.zones.leaving() >> i & 1 == 1,

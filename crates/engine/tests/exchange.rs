@@ -45,7 +45,7 @@ fn bring_back(machine: &mut Machine, member: usize) {
 
 fn exchange(machine: &mut Machine, member: usize) {
     machine.memory.data[member].fill(0x77);
-    assert_eq!(change(machine, member, MemberChange::Exchange { uuid: NEW, size_bytes: 24 << 20, spare: None }), DONE);
+    assert_eq!(change(machine, member, MemberChange::Exchange { uuid: NEW, size_bytes: 24 << 20, power_safe: false, spare: None }), DONE);
 }
 
 /// A start with these members away.
@@ -119,10 +119,10 @@ fn what_was_taken_out_stays_out_until_it_is_brought_back() {
 fn a_new_device_takes_the_place_of_a_member() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
-        let text = why(change(&mut machine, 1, MemberChange::Exchange { uuid: NEW, size_bytes: 24 << 20, spare: None }));
+        let text = why(change(&mut machine, 1, MemberChange::Exchange { uuid: NEW, size_bytes: 24 << 20, power_safe: false, spare: None }));
         assert!(text.contains("not ended"), "{text}");
         take_out(&mut machine, 1);
-        let text = why(change(&mut machine, 1, MemberChange::Exchange { uuid: NEW, size_bytes: 4 << 20, spare: None }));
+        let text = why(change(&mut machine, 1, MemberChange::Exchange { uuid: NEW, size_bytes: 4 << 20, power_safe: false, spare: None }));
         assert!(text.contains("needs"), "{text}");
         exchange(&mut machine, 1);
         write(&mut machine, volume, 0..20, 2);
@@ -143,7 +143,7 @@ fn an_exchange_may_be_cut_off_anywhere() {
         take_out(&mut machine, 3);
         machine.memory.data[3].fill(0x77);
         machine.held = Some(Vec::new());
-        change(&mut machine, 3, MemberChange::Exchange { uuid: NEW, size_bytes: 24 << 20, spare: None });
+        change(&mut machine, 3, MemberChange::Exchange { uuid: NEW, size_bytes: 24 << 20, power_safe: false, spare: None });
         machine.request(volume, windrow_io::Op::Flush);
         for _ in 0..carried_out {
             machine.settle();
@@ -190,7 +190,7 @@ fn a_spare_takes_the_place_of_a_member_that_failed() {
     assert_eq!(change(&mut machine, 2, MemberChange::Settle), DONE);
     machine.memory.data.swap(2, 4);
     machine.memory.failing[2] = false;
-    assert_eq!(change(&mut machine, 2, MemberChange::Exchange { uuid: Uuid::default(), size_bytes: 0, spare: Some(MemberId(4)) }), DONE);
+    assert_eq!(change(&mut machine, 2, MemberChange::Exchange { uuid: Uuid::default(), size_bytes: 0, power_safe: false, spare: Some(MemberId(4)) }), DONE);
     pass(&mut machine, 50);
     assert_eq!((state(&machine, 2), state(&machine, 4), machine.engine.status().members[2].uuid), ("online", "removed", NEW));
     // The slot is free for another one.
@@ -228,7 +228,7 @@ fn a_second_member_comes_in_while_the_first_is_rebuilt() {
         machine.memory.data[1].fill(0x77);
         machine.memory.data[3].fill(0x78);
         machine.held = Some(Vec::new());
-        let exchange = |uuid| MemberChange::Exchange { uuid, size_bytes: 24 << 20, spare: None };
+        let exchange = |uuid| MemberChange::Exchange { uuid, size_bytes: 24 << 20, power_safe: false, spare: None };
         machine.events.push(Event::Control(ControlRequest { id: ControlId(1), command: Control::Member { member: MemberId(1), change: exchange(NEW) } }));
         // Some rounds of what the rebuild of the first sends.
         for _ in 0..steps {
@@ -287,7 +287,7 @@ fn a_device_that_is_rebuilt_is_exchanged_again() {
         take_out(&mut machine, 3);
         machine.memory.data[1].fill(0x77);
         machine.memory.data[3].fill(0x78);
-        let new = |byte| MemberChange::Exchange { uuid: Uuid([byte; 16]), size_bytes: 24 << 20, spare: None };
+        let new = |byte| MemberChange::Exchange { uuid: Uuid([byte; 16]), size_bytes: 24 << 20, power_safe: false, spare: None };
         let post = |machine: &mut Machine, member, change| {
             machine.events.push(Event::Control(ControlRequest { id: ControlId(2), command: Control::Member { member: MemberId(member), change } }));
             machine.settle();
@@ -342,7 +342,7 @@ fn a_free_segment_is_not_stale_on_members_that_have_become_whole() {
         take_out(&mut machine, member);
         machine.memory.data[member].fill(0x77);
         let uuid = Uuid([200 + member as u8; 16]);
-        assert_eq!(change(&mut machine, member, MemberChange::Exchange { uuid, size_bytes: 24 << 20, spare: None }), DONE);
+        assert_eq!(change(&mut machine, member, MemberChange::Exchange { uuid, size_bytes: 24 << 20, power_safe: false, spare: None }), DONE);
         pass(&mut machine, 40);
         assert_eq!(state(&machine, member), "online");
     }
@@ -361,7 +361,7 @@ fn what_is_stale_is_listed_again_when_a_member_comes_back_a_second_time() {
         let volume = machine.volume(1 << 30);
         write(&mut machine, volume, 0..6000, 1);
         assert_eq!(machine.command(Control::Checkpoint), DONE);
-        let new = |byte| MemberChange::Exchange { uuid: Uuid([byte; 16]), size_bytes: 48 << 20, spare: None };
+        let new = |byte| MemberChange::Exchange { uuid: Uuid([byte; 16]), size_bytes: 48 << 20, power_safe: false, spare: None };
         take_out(&mut machine, 1);
         machine.memory.data[1].fill(0x77);
         // The rebuild does not get on: another member does not answer its reads.

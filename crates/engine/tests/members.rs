@@ -324,7 +324,7 @@ fn a_member_that_was_used_apart_is_put_back_zeroed() {
     assert!(refused.is_some_and(|answer| answer.is_err()));
     here.memory.data[1].fill(0);
     assert_eq!(here.command(Control::Member { member: MemberId(1), change: MemberChange::Settle }), Some(Ok(ControlReply::Done)));
-    let change = MemberChange::Exchange { uuid: windrow_units::Uuid([0x55; 16]), size_bytes: 24 << 20, spare: None };
+    let change = MemberChange::Exchange { uuid: windrow_units::Uuid([0x55; 16]), size_bytes: 24 << 20, power_safe: false, spare: None };
     assert_eq!(here.command(Control::Member { member: MemberId(1), change }), Some(Ok(ControlReply::Done)));
     pass(&mut here, 50);
     let mut here = Machine::open_with(here.memory, &Machine::options());

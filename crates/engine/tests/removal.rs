@@ -190,7 +190,7 @@ fn what_can_not_leave_is_refused_with_figures() {
     assert!(matches!(&grow, Some(Err(ControlError::Invalid(text))) if text.contains("being removed")), "{grow:?}");
     // Nothing comes in its place.
     assert_eq!(machine.command(Control::Member { member: MemberId(1), change: MemberChange::TakeOut }), DONE);
-    let exchange = MemberChange::Exchange { uuid: Uuid::default(), size_bytes: 0, spare: Some(MemberId(spare)) };
+    let exchange = MemberChange::Exchange { uuid: Uuid::default(), size_bytes: 0, power_safe: false, spare: Some(MemberId(spare)) };
     assert!(why(machine.command(Control::Member { member: MemberId(1), change: exchange })).contains("nothing is to be put in its place"));
     move_away(&mut machine, volume);
     assert!(is_gone(&machine, 1) && machine.engine.status().state == "online");

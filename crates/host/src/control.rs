@@ -147,6 +147,9 @@ pub enum Command {
         /// Although it holds something.
         #[serde(default)]
         overwrite: bool,
+        /// What is written to it is durable without a flush.
+        #[serde(default)]
+        power_safe: bool,
     },
     /// Add a spare.
     SpareAdd {

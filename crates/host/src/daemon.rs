@@ -233,8 +233,8 @@ impl ControlHandler for Daemon {
                 let path = path.or_else(|| self.where_it_was(MemberId(member)));
                 self.change_member(MemberId(member), |pool| pool.bring_back(MemberId(member), path.as_deref()))
             }
-            Command::MemberReplace { member, path, overwrite } => {
-                self.change_member(MemberId(member), |pool| pool.replace(MemberId(member), &Newcomer { path, overwrite }))
+            Command::MemberReplace { member, path, overwrite, power_safe } => {
+                self.change_member(MemberId(member), |pool| pool.replace(MemberId(member), &Newcomer { path, overwrite }, power_safe))
             }
             Command::SpareAdd { path, overwrite } => {
                 let slot = self.pool.add_spare(&Newcomer { path, overwrite })?;

@@ -63,8 +63,6 @@ pub struct VirtualMembers {
     members: Vec<VirtualMember>,
     ailments: Vec<Ailment>,
     canary: Canary,
-    /// Members whose writes are durable when they end, as a bit mask.
-    power_safe: u64,
     countdown: Option<u64>,
     cut: bool,
     rng: Rng,
@@ -74,7 +72,7 @@ impl VirtualMembers {
     /// Empty members of these sizes.
     pub fn new(sizes: &[u64], discard_fill: u8, rng: Rng) -> Self {
         let members: Vec<_> = sizes.iter().map(|size| VirtualMember::new(*size, discard_fill)).collect();
-        Self { ailments: vec![Ailment::default(); members.len()], members, canary: Canary::None, power_safe: 0, countdown: None, cut: false, rng }
+        Self { ailments: vec![Ailment::default(); members.len()], members, canary: Canary::None, countdown: None, cut: false, rng }
     }
 
     /// New sizes; members only grow.
@@ -112,9 +110,9 @@ impl VirtualMembers {
         self.members[member.index()].corrupt(&mut self.rng, offset, length);
     }
 
-    /// Writes to these members, a bit mask, are durable when they end.
+    /// Writes to the devices of these members, a bit mask, are durable when they end; to the others, when they are flushed.
     pub fn set_power_safe(&mut self, members: u64) {
-        self.power_safe = members;
+        self.members.iter_mut().enumerate().for_each(|(index, member)| member.power_safe = members >> index & 1 == 1);
     }
 
     /// Plants a canary from now on.
@@ -188,7 +186,7 @@ impl VirtualMembers {
             member.after_cut(&mut next, writes)
         });
         let members = members.collect();
-        Self { members, ailments: self.ailments.clone(), canary: self.canary, power_safe: self.power_safe, countdown: None, cut: false, rng: self.rng.clone() }
+        Self { members, ailments: self.ailments.clone(), canary: self.canary, countdown: None, cut: false, rng: self.rng.clone() }
     }
 
     /// The engine sends a command.
@@ -259,7 +257,7 @@ impl VirtualMembers {
         let last = (member.size() - buf.len() as u64) / BLOCK_BYTES;
         let offset = if wrong { self.rng.below(last + 1) * BLOCK_BYTES } else { offset };
         member.write(offset, buf);
-        if self.power_safe >> id.0 & 1 == 1 {
+        if member.power_safe {
             let mark = member.flush_begin();
             member.flush_end(mark, false);
         }

@@ -40,6 +40,9 @@ pub struct ReplaceArguments {
     /// Overwrite a device that holds data or bears a signature. What is in use is refused all the same.
     #[arg(long)]
     overwrite: bool,
+    /// What is written to the new device is durable without a flush: needed in the place of a journal device that is declared so.
+    #[arg(long)]
+    power_safe: bool,
     /// At rest: although another host has the pool, or too many members are missing.
     #[arg(long)]
     force: bool,
@@ -143,7 +146,7 @@ pub fn replace(arguments: &ReplaceArguments, output: &Output) -> Result<u8, Fail
     let made = make(&arguments.new, member.size_bytes, arguments.sparse, &what)?;
     announce(&report, &arguments.new, arguments.overwrite);
     let path = offline::absolute(&arguments.new);
-    let command = Command::MemberReplace { member: member.member, path, overwrite: arguments.overwrite };
+    let command = Command::MemberReplace { member: member.member, path, overwrite: arguments.overwrite, power_safe: arguments.power_safe };
     let member = ask(&arguments.pool, &arguments.place, command, arguments.force).inspect_err(|failure| unmake(made, &arguments.new, failure))?;
     let when = if report.served { "now" } else { "when the pool is served" };
     output.result("pool-replace", &member, || {

@@ -140,6 +140,8 @@ pub struct MemberStatus {
     pub needed_bytes: u64,
     /// Bytes that the logical sector of a device in its place may have at most: a journal that lies there is written in units of so many.
     pub sector_bytes_max: u32,
+    /// A journal device that is declared power-safe: what is written to it is not flushed.
+    pub power_safe: bool,
     /// True if many of its reads have been late for a while: others are asked at the same time.
     pub slow: bool,
     /// It holds nothing but a journal.

@@ -9,6 +9,7 @@
 
 use super::{Journal, Ring};
 use crate::format::{journal_devices, journal_devices_rule};
+use crate::member::NOT_POWER_SAFE;
 use crate::member::life::Change;
 use crate::{ControlError, Engine};
 use windrow_layout::checkpoint::{SyncMode, VolumeState};
@@ -36,7 +37,7 @@ impl Engine {
                 return refused(format!("it is written in units of {granule} bytes, records of this journal in units of {}", area.granule));
             }
             Some(area) if area.power_safe && !power_safe => {
-                return refused("the journal's devices are declared power-safe, and it is not: what is written to it would not be flushed".into());
+                return refused(NOT_POWER_SAFE.into());
             }
             Some(area) if size < area.end() => return refused(format!("the device has {size} bytes, a copy of the journal needs {}", area.end())),
             Some(area) => {

@@ -23,6 +23,8 @@ pub(crate) struct Exchanges {
     barrier: [Seq; STREAMS.len()],
 }
 
+pub(crate) const NOT_POWER_SAFE: &str = "the journal's devices are declared power-safe, and it is not: what is written to it would not be flushed";
+
 type Changed = Result<(), ControlError>;
 
 fn refused(member: MemberId, why: impl Into<String>) -> ControlError {
@@ -45,7 +47,12 @@ impl Engine {
                 return Ok(());
             }
             MemberChange::BringBack { superblock } => self.bring_back(member, &superblock)?,
-            MemberChange::Exchange { uuid, size_bytes, spare } => self.exchange(member, uuid, size_bytes, spare)?,
+            MemberChange::Exchange { uuid, size_bytes, power_safe, spare } => {
+                if !power_safe && is_power_safe(&self.superblock.journals, member) {
+                    return Err(refused(member, NOT_POWER_SAFE));
+                }
+                self.exchange(member, uuid, size_bytes, spare)?;
+            }
             MemberChange::Serve { granule, power_safe } => {
                 self.add_journal_device(member, granule, power_safe)?;
                 self.take_part(member);
@@ -226,4 +233,9 @@ pub(crate) fn needed_bytes(zones: &ZoneMap, journals: &Journals, member: MemberI
 pub(crate) fn sector_bytes_max(journals: &Journals, member: MemberId) -> u32 {
     let there = journals.areas().filter(|area| area.members >> member.0 & 1 == 1);
     there.map(|area| area.granule).min().unwrap_or(BLOCK_BYTES as u32)
+}
+
+/// True if what is written to the member is not flushed: it is a journal device that is declared power-safe, and so must be whatever comes in its place.
+pub(crate) fn is_power_safe(journals: &Journals, member: MemberId) -> bool {
+    journals.external.is_some_and(|area| area.power_safe && area.members >> member.0 & 1 == 1)
 }

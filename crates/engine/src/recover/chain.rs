@@ -3,15 +3,17 @@
 //! 1 Each stream is followed from its replay position. A batch is taken if its header is the expected one, no fence voids it, and
 //!   head and tail verify. Every header that is met tells what was durable when it was sealed ([`Durable`]).
 //! 2 Batches above the flushed number of their stream must verify to the last byte; the chain is cut at the first that does not.
-//! 3 Where a chain ends, the *known positions* behind the end are looked at: row 0 of each further chunk of the segment, and of the
-//!   segment in which the stream goes on. A later batch of the stream may stand there whose predecessor is lost, and it may say that
-//!   the predecessor was durable. Nothing is taken from there, and nothing is ever searched for: guests may store Windrow images.
+//! 3 Where a chain ends, what stands behind the end is looked at: the other rows of its chunk, row 0 of each further chunk of the segment, and of
+//!   the segment in which the stream goes on. A later batch of the stream may stand there whose predecessor is lost, and it may say that the
+//!   predecessor was durable. Nothing is taken from there. (Guests may store Windrow images: one of this very pool has older batches, never later
+//!   ones.)
 //! 4 `judge.rs` tells what each end means.
 //!
 //! Memory: about 150 bytes for each batch, and encoded tables up to [`REPLAY_TABLE_BYTES`]; the others are read again when needed.
 
 use super::OpenError;
 use super::judge::{Case, Found, judge};
+use super::life::newest;
 use super::loss::{Loss, Losses};
 use super::reader::Reader;
 use super::redundancy::verify_payload;
@@ -22,6 +24,10 @@ use std::cell::Cell;
 use windrow_layout::batch::{DecodedBatch, Entry, HeaderFrame};
 use windrow_layout::superblock::{CheckpointRoot, Fence, StreamPosition, Superblock};
 use windrow_units::{Epoch, MAX_STREAMS, Order, SegmentId, Seq};
+
+/// Beginnings of chunks behind the end of a chain that are rebuilt where they bear nothing that fits: what is written and not flushed when
+/// power goes reaches no further, and each of them tells what is needed.
+const STARTS_REBUILT: usize = 8;
 
 /// The earliest fence that a batch of this epoch lies behind.
 pub(super) fn fence_of(superblock: &Superblock, epoch: Epoch) -> Option<&Fence> {
@@ -351,11 +357,16 @@ impl Walk<'_> {
             };
             let h = &frame.header;
             durable.claim(self.superblock, h.epoch, &h.flushed_seq, h.flushed_through);
-            let Some((batch, ends)) = reader.ends(&frame, block)? else {
+            let found = match reader.ends(&frame, block)? {
+                None => other_ends(reader, &frame, expected)?,
+                found => found,
+            };
+            let Some((batch, ends)) = found else {
                 chain.end = Found::Unverified;
                 chain.unverified = Some(frame);
                 return Ok(chain);
             };
+            let h = &batch.frame.header;
             epoch = h.epoch;
             let kept = if ends.len() <= *budget { Some(ends) } else { None };
             *budget -= kept.as_ref().map_or(0, Ends::len);
@@ -368,7 +379,7 @@ impl Walk<'_> {
         Ok(chain)
     }
 
-    /// Looks at the known positions behind the end of a chain for what later batches say.
+    /// Looks at what stands behind the end of a chain for what later batches say.
     fn look_behind(&self, reader: &mut Reader<'_>, chain: &mut Chain, durable: &mut Durable) -> Result<(), OpenError> {
         if chain.end == Found::NeverOpened {
             return Ok(());
@@ -383,8 +394,13 @@ impl Walk<'_> {
             visited.push(segment);
             let shape = *reader.zones.shape(segment);
             let starts: Vec<u32> = (first.next_multiple_of(shape.chunk_rows)..shape.rows).step_by(shape.chunk_rows as usize).collect();
+            let inside: Vec<u32> = (first..first.next_multiple_of(shape.chunk_rows).min(shape.rows)).collect();
+            let (near, far) = starts.split_at(starts.len().min(STARTS_REBUILT));
             let later = |frame: &HeaderFrame| frame.header.seq > chain.next.seq && self.is_ours(frame, &shape, epoch) && !self.is_void(frame);
-            for frame in reader.headers(segment, &starts, later)? {
+            let mut found = reader.headers(segment, &inside, false, later)?;
+            found.extend(reader.headers(segment, near, true, later)?);
+            found.extend(reader.headers(segment, far, false, later)?);
+            for frame in found {
                 let h = &frame.header;
                 durable.claim(self.superblock, h.epoch, &h.flushed_seq, h.flushed_through);
                 chain.behind = chain.behind.or(Some((h.segment, h.row)));
@@ -393,6 +409,14 @@ impl Walk<'_> {
         }
         Ok(())
     }
+}
+
+/// The batch in the place of `frame`, which does not verify, by another header that fits there: a first column that missed a write bears that of
+/// a batch that a start refused, and whose fence is gone.
+fn other_ends(reader: &mut Reader<'_>, frame: &HeaderFrame, fits: impl Fn(&HeaderFrame) -> bool) -> Result<Option<(DecodedBatch, Ends)>, OpenError> {
+    let (segment, row) = (frame.header.segment, frame.header.row);
+    let others = reader.all_headers(segment, row, |other| other != frame && fits(other))?;
+    newest(others).map_or(Ok(None), |(other, block)| Ok(reader.ends(&other, block)?))
 }
 
 /// Verifies batches above the flushed number; cuts the chain at the first that fails.

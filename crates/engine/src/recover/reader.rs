@@ -141,8 +141,15 @@ impl<'a> Reader<'a> {
         Ok(found)
     }
 
-    /// The headers that `fit` at any of these rows; an absent or failing first column is rebuilt.
-    pub(super) fn headers(&mut self, segment: SegmentId, rows: &[u32], fits: impl Fn(&HeaderFrame) -> bool) -> Result<Vec<HeaderFrame>, MemberError> {
+    /// The headers that `fit` at any of these rows; an absent or failing first column is rebuilt. With `thorough` one that bears something else is, too: it may have missed
+    /// its write.
+    pub(super) fn headers(
+        &mut self,
+        segment: SegmentId,
+        rows: &[u32],
+        thorough: bool,
+        fits: impl Fn(&HeaderFrame) -> bool,
+    ) -> Result<Vec<HeaderFrame>, MemberError> {
         let mut blocks: Vec<Option<Buf>> = Vec::with_capacity(rows.len());
         let wanted: Vec<(SegmentId, Column, u32)> = rows.iter().map(|row| (segment, Column(0), *row)).collect();
         self.read_blocks(&wanted, |block| blocks.push(block))?;
@@ -150,18 +157,15 @@ impl<'a> Reader<'a> {
         let mut found = Vec::new();
         for (row, block) in rows.iter().zip(blocks) {
             let decode = |bytes: &[u8]| decode_header(bytes, &pool, segment, *row).ok().filter(&fits);
-            match block {
-                Some(block) => found.extend(decode(&block)),
-                None => {
-                    self.is_blind |= self.zones.shape(segment).tolerance() == 0;
-                    let mut frame = None;
-                    self.rebuilt(segment, Column(0), *row, |bytes| {
-                        frame = decode(bytes);
-                        frame.is_some()
-                    })?;
-                    found.extend(frame);
-                }
+            let mut frame = block.as_ref().and_then(|block| decode(block));
+            self.is_blind |= block.is_none() && self.zones.shape(segment).tolerance() == 0;
+            if frame.is_none() && (block.is_none() || thorough) {
+                self.rebuilt(segment, Column(0), *row, |bytes| {
+                    frame = decode(bytes);
+                    frame.is_some()
+                })?;
             }
+            found.extend(frame);
         }
         Ok(found)
     }

@@ -13,7 +13,7 @@ use windrow_units::{MemberId, Uuid, ZoneMap};
 
 impl Engine {
     /// Puts the device that `io` has in the place of `member` into the pool, under the identifier `uuid`; its old superblocks, if it has
-    /// any, must have been erased. It is rebuilt when the pool is opened.
+    /// any, must have been erased, and where [`crate::api::MemberStatus::power_safe`] was it must be power-safe. It is rebuilt when the pool is opened.
     ///
     /// # Errors
     /// As [`Engine::open`], for the pool without that member; [`OpenError::Damage`] if there is no such member or the device is too small. Nothing was changed then, unless a member failed.

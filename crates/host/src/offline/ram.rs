@@ -130,7 +130,7 @@ pub fn rebuild_scratch(table: MemberTable, limits: Limits) -> Result<RebuildRepo
 pub fn replace_scratch(pool: &Pool, member: usize) -> Result<(), Failure> {
     let what = || "cannot replace a member of the scratch pool".to_owned();
     let size_bytes = report(pool)?.members.get(member).map_or(0, |member| member.size_bytes);
-    let exchange = MemberChange::Exchange { uuid: random_uuid()?, size_bytes, spare: None };
+    let exchange = MemberChange::Exchange { uuid: random_uuid()?, size_bytes, power_safe: false, spare: None };
     for change in [MemberChange::TakeOut, MemberChange::Settle, exchange] {
         pool.control(Control::Member { member: MemberId(member as u8), change }).map_err(|error| control_failure(what(), &error))?;
     }

@@ -81,13 +81,13 @@ impl Pool {
     /// Puts a new device in the place of a member; it is rebuilt. A member in use is taken out first.
     ///
     /// # Errors
-    /// The new device is in use, holds something, or is too small; the redundancy does not cover the loss of the member.
-    pub fn replace(&self, member: MemberId, newcomer: &Newcomer) -> Result<(), Failure> {
+    /// The new device is in use, holds something, is too small, or is not power-safe where it must be; the redundancy does not cover the loss of the member.
+    pub fn replace(&self, member: MemberId, newcomer: &Newcomer, power_safe: bool) -> Result<(), Failure> {
         let what = format!("cannot replace member {member}");
-        let (pool, status) = self.replaceable(member, &what)?;
+        let (pool, status) = self.replaceable(member, power_safe, &what)?;
         self.empty_former(&pool, member, newcomer, (status.needed_bytes, status.sector_bytes_max), &what)?;
         let _one = lock(&self.0.exchanging);
-        let (pool, status) = self.replaceable(member, &what)?;
+        let (pool, status) = self.replaceable(member, power_safe, &what)?;
         let opened = self.open_newcomer(&pool, member, newcomer, (status.needed_bytes, status.sector_bytes_max), &what)?;
         if ["online", "rebuilding"].contains(&status.state) {
             self.change(member, MemberChange::TakeOut, &what).inspect_err(|_| {
@@ -97,11 +97,11 @@ impl Pool {
         }
         self.settle(member, &what)?;
         self.put(member, Some(opened.device), &what)?;
-        self.tell(member, MemberChange::Exchange { uuid: opened.uuid, size_bytes: opened.size_bytes, spare: None }, &what)
+        self.tell(member, MemberChange::Exchange { uuid: opened.uuid, size_bytes: opened.size_bytes, power_safe, spare: None }, &what)
     }
 
     /// A member in whose place another device may come.
-    fn replaceable(&self, member: MemberId, what: &str) -> Result<(PoolStatus, MemberStatus), Failure> {
+    fn replaceable(&self, member: MemberId, power_safe: bool, what: &str) -> Result<(PoolStatus, MemberStatus), Failure> {
         let (pool, status) = self.member_status(member, what)?;
         if ["spare", "removed"].contains(&status.state) {
             return Err(Failure::new(id::MEMBER_STATE, what, format!("it is {}", status.state)).remedy("see `windrow pool status`"));
@@ -109,6 +109,10 @@ impl Pool {
         if status.leaving {
             let why = "it is being removed from the pool: nothing is to be put in its place";
             return Err(Failure::new(id::MEMBER_STATE, what, why).remedy("see `windrow pool status`"));
+        }
+        if status.power_safe && !power_safe {
+            let why = "it is a journal device that is declared power-safe: what is written to it is not flushed";
+            return Err(Failure::new(id::MEMBER_STATE, what, why).remedy("if the new device is power-safe too, say so with --power-safe"));
         }
         Ok((pool, status))
     }
@@ -252,7 +256,7 @@ impl Pool {
         }
         offline::label(&*device, pool.pool, &pool.name, member, status.uuid).map_err(|error| Failure::new(id::MEMBER_IO, what.clone(), error.of(spare)))?;
         self.put(member, Some(device), &what)?;
-        self.tell(member, MemberChange::Exchange { uuid: status.uuid, size_bytes: status.size_bytes, spare: Some(spare) }, &what)?;
+        self.tell(member, MemberChange::Exchange { uuid: status.uuid, size_bytes: status.size_bytes, power_safe: false, spare: Some(spare) }, &what)?;
         self.put(spare, None, &what)
     }
 
@@ -409,12 +413,14 @@ pub(super) fn check_sector(device: &dyn Member, sector_max: u32, what: &str) -> 
 }
 
 /// A member whose place a spare may take, and the spares that may, in the order in which they are tried: a member that failed in service at
-/// once, one that is missing when `patient` says that it was waited for; never one that was taken out.
+/// once, one that is missing when `patient` says that it was waited for; never one that was taken out. And no journal device that is declared power-safe:
+/// nobody said so of a spare, and what is written there is not flushed.
 pub(crate) fn vacancies(status: &PoolStatus, patient: bool) -> Vec<(MemberId, Vec<MemberId>)> {
     let mut spares: Vec<&MemberStatus> = status.members.iter().filter(|member| member.state == "spare").collect();
     // The smallest that is large enough.
     spares.sort_by_key(|spare| spare.size_bytes);
-    let vacant = |member: &&MemberStatus| !member.leaving && (member.state == "faulted" || (patient && member.state == "missing"));
+    let may_be_taken = |member: &MemberStatus| !member.leaving && !member.power_safe;
+    let vacant = |member: &&MemberStatus| may_be_taken(member) && (member.state == "faulted" || (patient && member.state == "missing"));
     let fitting = |member: &MemberStatus| spares.iter().filter(|spare| spare.size_bytes >= member.needed_bytes).map(|spare| spare.member).collect();
     let vacancies = status.members.iter().filter(vacant).map(|member| (member.member, fitting(member)));
     vacancies.filter(|(_, spares): &(MemberId, Vec<MemberId>)| !spares.is_empty()).collect()

@@ -157,6 +157,8 @@ pub struct VirtualMember {
     discarded_since_flush: bool,
     /// Without cache.
     uncached: bool,
+    /// Writes to it are durable when they end.
+    pub power_safe: bool,
     /// Offset and length of the newest writes.
     recent: VecDeque<(u64, u64)>,
     next_number: u64,
@@ -172,6 +174,11 @@ impl VirtualMember {
     /// An empty member of `size` bytes.
     pub fn new(size: u64, discard_fill: u8) -> Self {
         Self { size, discard_fill, ..Self::default() }
+    }
+
+    /// An empty device that could be in its place: of its size and kind.
+    pub fn successor(&self) -> Self {
+        Self { power_safe: self.power_safe, ..Self::new(self.size, self.discard_fill) }
     }
 
     /// A larger size.

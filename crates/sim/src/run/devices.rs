@@ -380,7 +380,7 @@ impl Run {
         if without == Expected::Lost || !self.may_leave(device) {
             return Ok(());
         }
-        let new = VirtualMember::new(self.world.members.member(device).size(), self.scenario.discard_fill);
+        let new = self.world.members.member(device).successor();
         let ailment = *self.world.members.ailment_mut(device);
         let old = self.world.members.exchange(device, new);
         let options = OpenOptions { force: self.quorum_is_lost(), ..self.options() };

@@ -1,7 +1,7 @@
 //! A member leaves while the pool is in use, and comes back, or another device takes its place.
 
 use super::Run;
-use crate::members::{Ailment, VirtualMember};
+use crate::members::Ailment;
 use crate::violation::{Broken, Violation, ensure};
 use windrow_engine::{ControlError, ControlId, MemberChange};
 use windrow_io::MemberIo;
@@ -192,7 +192,9 @@ impl Run {
             return Ok(Stage::Removing(self.world.member_command(member, MemberChange::GiveUp)));
         }
         let (uuid, size_bytes) = self.new_device(member)?;
-        Ok(Stage::ComingIn(self.world.member_command(member, MemberChange::Exchange { uuid, size_bytes, spare: None })))
+        let power_safe = self.world.members.member(member).power_safe;
+        let change = MemberChange::Exchange { uuid, size_bytes, power_safe, spare: None };
+        Ok(Stage::ComingIn(self.world.member_command(member, change)))
     }
 
     /// A journal device has been given up: another one comes into its slot, as a spare first.
@@ -202,15 +204,16 @@ impl Run {
     }
 
     fn serve_journal(&mut self, member: MemberId) -> Stage {
-        let (granule, power_safe) = self.scenario.journal.as_ref().map_or((4096, false), |journal| (journal.granule, journal.power_safe));
-        let change = MemberChange::Serve { granule, power_safe };
+        let granule = self.scenario.journal.as_ref().map_or(4096, |journal| journal.granule);
+        let change = MemberChange::Serve { granule, power_safe: self.world.members.member(member).power_safe };
         Stage::ComingIn(self.world.member_command(member, change))
     }
 
     /// Another device in the member's place, with a label: its identifier and size.
     fn new_device(&mut self, member: MemberId) -> Result<(Uuid, u64), Violation> {
-        let size = self.world.members.member(member).size();
-        self.world.exchange_device(member, VirtualMember::new(size, self.scenario.discard_fill))?;
+        let device = self.world.members.member(member).successor();
+        let size = device.size();
+        self.world.exchange_device(member, device)?;
         ensure!(*self.world.members.ailment_mut(member) == Ailment::default(), Protocol, "a new device is in order");
         // What is on it is right as far as it is there: the rebuild puts it right.
         self.curable.insert(member);

@@ -12,7 +12,7 @@ impl Run {
     /// Replaces a member, an ailing one if there is one. Sometimes the power goes in the middle. True if a read-only start has shown what there is.
     pub(super) fn replace_member(&mut self) -> Result<bool, Violation> {
         let Some((member, was_healthy)) = self.replaced() else { return Ok(false) };
-        let device = VirtualMember::new(self.world.members.member(member).size(), self.scenario.discard_fill);
+        let device = self.world.members.member(member).successor();
         let ailment = *self.world.members.ailment_mut(member);
         let old = self.world.members.exchange(member, device);
         // It may be the only one that has the loss of a journal device on record: without it that device is waited for (seed 6002515).

@@ -126,18 +126,18 @@ impl Run {
         let mut device = self.take_device(spare);
         // A host empties a spare that bears superblocks: it was to be a member before, in a growth that was taken back.
         if newest_on(&device).is_some() {
-            device = VirtualMember::new(device.size(), self.scenario.discard_fill);
+            device = device.successor();
         }
         self.world.exchange_device(member, device)?;
         self.curable.insert(member);
         self.label(member, slot.uuid)?;
-        let change = MemberChange::Exchange { uuid: slot.uuid, size_bytes: slot.size_bytes, spare: Some(spare) };
+        let change = MemberChange::Exchange { uuid: slot.uuid, size_bytes: slot.size_bytes, power_safe: false, spare: Some(spare) };
         Ok(Stage::ComingIn(self.world.member_command(member, change), slot.uuid))
     }
 
     /// Takes the device out of a slot.
     fn take_device(&mut self, member: MemberId) -> VirtualMember {
-        let nothing = VirtualMember::new(self.world.members.member(member).size(), self.scenario.discard_fill);
+        let nothing = self.world.members.member(member).successor();
         let device = self.world.members.exchange(member, nothing);
         self.world.members.ailment_mut(member).gone = true;
         device

@@ -13,8 +13,9 @@
 //!   given up before: every block of it is elsewhere or dead, and what is left are *remains*. Of remains no block counts, and nothing is missed;
 //!   records count where they can be read. Of the newer life everything counts, and what is missing is listed, as in any other segment.
 //! 6 Where a first column missed its write it may bear a batch that a start had refused, whose number was given again, and of whose refusal no fence is kept any more. It was of an
-//!   older epoch than the newest, and nothing of that epoch calls it flushed. Segments with such batches, and those with gaps, are walked through once more; there of all headers
-//!   that fit at a row, as they are read and rebuilt, the newest counts. (For each batch of a pool that would be a read of all columns.)
+//!   older epoch than the newest: nothing of that epoch calls it flushed, or it is void by rule 3, or it seems to be the last one of its epoch. Segments with such batches, and
+//!   those with gaps, are walked through once more; there of all headers that fit at a row, as they are read and rebuilt, the newest counts. (For each batch of a pool that would
+//!   be a read of all columns.) What comes to light may make further ones the last of their epoch.
 
 use super::super::OpenError;
 use super::super::chain::{Durable, Taken, batches_through, fence_of};
@@ -121,13 +122,7 @@ pub(super) fn scan(reader: &mut Reader<'_>, superblock: &Superblock, watch: &mut
         }
         reader.forget();
     }
-    let again = scan.doubtful(superblock);
-    scan.forget(&again, &mut found);
-    for (done, segment) in again.iter().enumerate() {
-        watch(RebuildProgress { phase: RebuildPhase::Scan, done: (segments.len() + done) as u64, total: (segments.len() + again.len()) as u64 });
-        scan.segment(reader, superblock, *segment, true, &mut found)?;
-        reader.forget();
-    }
+    scan.walk_again(reader, superblock, &mut found, watch)?;
     let mut durable = found.durable;
     durable.claim(superblock, superblock.epoch, &[Seq(0); MAX_STREAMS], superblock.journals.promised);
     (scan.flushed, scan.durable_through) = (durable.seqs, durable.through);
@@ -207,12 +202,41 @@ impl Scan {
         Ok(found.map(|f| f.header.row))
     }
 
+    /// The thorough walks of rule 6. What they find may show that further batches had been refused.
+    fn walk_again(
+        &mut self,
+        reader: &mut Reader<'_>,
+        superblock: &Superblock,
+        found: &mut Known,
+        watch: &mut dyn FnMut(RebuildProgress),
+    ) -> Result<(), OpenError> {
+        let count = u64::from(reader.zones.segment_count());
+        let mut walked = BTreeSet::new();
+        loop {
+            let again: BTreeSet<SegmentId> = &self.doubtful(superblock) - &walked;
+            if again.is_empty() {
+                return Ok(());
+            }
+            self.forget(&again, found);
+            let (before, total) = (count + walked.len() as u64, count + (walked.len() + again.len()) as u64);
+            for (done, segment) in (before..).zip(&again) {
+                watch(RebuildProgress { phase: RebuildPhase::Scan, done, total });
+                self.segment(reader, superblock, *segment, true, found)?;
+                reader.forget();
+            }
+            walked.extend(again);
+        }
+    }
+
     /// Segments in which a batch may have been taken that a start had refused: see rule 6.
-    fn doubtful(&self, superblock: &Superblock) -> BTreeSet<SegmentId> {
-        let was_flushed = |stream: usize, taken: &Taken| self.flushed_in.get(&taken.epoch).is_some_and(|seqs| taken.seq <= seqs[stream]);
-        let refused = |stream: usize, taken: &Taken| taken.epoch < superblock.epoch && !was_flushed(stream, taken);
-        let batches = self.streams.iter().enumerate().flat_map(|(stream, list)| list.iter().filter(move |taken| refused(stream, taken)));
-        batches.map(|taken| taken.segment).chain(self.gaps.iter().map(|gap| gap.segment)).collect()
+    fn doubtful(&mut self, superblock: &Superblock) -> BTreeSet<SegmentId> {
+        let mut segments: BTreeSet<SegmentId> = self.gaps.iter().map(|gap| gap.segment).collect();
+        for (stream, list) in self.streams.iter_mut().enumerate() {
+            let counts = which_count(superblock, stream, list);
+            let flushed = |taken: &Taken| self.flushed_in.get(&taken.epoch).map_or(Seq(0), |seqs| seqs[stream]);
+            segments.extend(refused(list, &counts, superblock.epoch, flushed));
+        }
+        segments
     }
 
     /// Takes back what the walks through these segments have found. (What their headers say stays true.)
@@ -282,27 +306,9 @@ impl Scan {
 
     fn drop_void(&mut self, superblock: &Superblock, stream: usize) {
         let list = &mut self.streams[stream];
-        list.sort_by_key(|t| (t.seq, t.epoch));
         let before = list.len();
-        let mut newest = Epoch(0);
-        let mut keep: Vec<bool> = Vec::with_capacity(before);
-        for taken in list.iter() {
-            let fenced = fence_of(superblock, taken.epoch).is_some_and(|f| taken.seq > f.last_seq[stream]);
-            let overtaken = superblock.checkpoints.iter().flatten().any(|r| taken.epoch < r.epoch && taken.seq >= r.replay[stream].seq);
-            let valid = !fenced && !overtaken;
-            if valid {
-                newest = newest.max(taken.epoch);
-            }
-            keep.push(valid && taken.epoch >= newest);
-        }
-        // Of equal numbers the last one has the highest epoch.
-        for at in 1..before {
-            if list[at].seq == list[at - 1].seq && keep[at] {
-                keep[at - 1] = false;
-            }
-        }
-        let mut kept = keep.into_iter();
-        list.retain(|_| kept.next().unwrap_or(false));
+        let mut counts = which_count(superblock, stream, list).into_iter();
+        list.retain(|_| counts.next().unwrap_or(false));
         self.void_batches += (before - list.len()) as u64;
     }
 
@@ -331,6 +337,45 @@ impl Scan {
         self.streams[stream].truncate(end);
         Ok(())
     }
+}
+
+/// Sorts batches of a stream by number, and tells which of them are not void (rule 3).
+fn which_count(superblock: &Superblock, stream: usize, list: &mut [Taken]) -> Vec<bool> {
+    list.sort_by_key(|t| (t.seq, t.epoch));
+    let mut newest = Epoch(0);
+    let mut keep: Vec<bool> = Vec::with_capacity(list.len());
+    for taken in list.iter() {
+        let fenced = fence_of(superblock, taken.epoch).is_some_and(|f| taken.seq > f.last_seq[stream]);
+        let overtaken = superblock.checkpoints.iter().flatten().any(|r| taken.epoch < r.epoch && taken.seq >= r.replay[stream].seq);
+        let valid = !fenced && !overtaken;
+        if valid {
+            newest = newest.max(taken.epoch);
+        }
+        keep.push(valid && taken.epoch >= newest);
+    }
+    // Of equal numbers the last one has the highest epoch.
+    for at in 1..list.len() {
+        if list[at].seq == list[at - 1].seq && keep[at] {
+            keep[at - 1] = false;
+        }
+    }
+    keep
+}
+
+/// Segments of those batches of a stream, sorted, that a start may have refused: the void ones, those that nothing of their epoch calls flushed, and of those that count the
+/// last one of each epoch but the newest, flushed or not: what begins behind orders that are missing is refused all the same.
+fn refused(list: &[Taken], counts: &[bool], newest: Epoch, flushed: impl Fn(&Taken) -> Seq) -> BTreeSet<SegmentId> {
+    let mut segments = BTreeSet::new();
+    let mut next = newest;
+    for (taken, counts) in list.iter().zip(counts).rev() {
+        if !counts || taken.epoch < next || (taken.epoch < newest && taken.seq > flushed(taken)) {
+            segments.insert(taken.segment);
+        }
+        if *counts {
+            next = taken.epoch;
+        }
+    }
+    segments
 }
 
 /// The way through a segment.
@@ -381,13 +426,13 @@ impl Walk<'_> {
         let (segment, shape, last) = (self.segment, &self.shape, self.last.as_ref());
         let later = |frame: &HeaderFrame| self.is_possible(frame) && last.is_none_or(|l| is_later(l, frame));
         let starts: Vec<u32> = (row + 1..shape.chunk_end(row)).chain((shape.chunk_end(row)..shape.rows).step_by(shape.chunk_rows as usize)).collect();
-        let found = reader.headers(segment, &starts, later)?.into_iter().min_by_key(|f| f.header.row);
+        let found = reader.headers(segment, &starts, self.thorough, later)?.into_iter().min_by_key(|f| f.header.row);
         // What begins the next chunk can not be read either: batches inside it, and inside those behind it, may still be.
         let (next, end) = (shape.chunk_end(row), found.as_ref().map_or(shape.rows, |f| f.header.row));
         if last.is_none() || end <= next {
             return Ok(found);
         }
-        Ok(first_inside(reader, segment, (next..end).step_by(shape.chunk_rows as usize), &later)?.or(found))
+        Ok(first_inside(reader, segment, (next..end).step_by(shape.chunk_rows as usize), self.thorough, &later)?.or(found))
     }
 }
 
@@ -396,12 +441,13 @@ fn first_inside(
     reader: &mut Reader<'_>,
     segment: SegmentId,
     starts: impl Iterator<Item = u32>,
+    thorough: bool,
     fits: &impl Fn(&HeaderFrame) -> bool,
 ) -> Result<Option<HeaderFrame>, OpenError> {
     let shape = *reader.zones.shape(segment);
     for start in starts {
         let rows: Vec<u32> = (start + 1..shape.chunk_end(start)).collect();
-        let found = reader.headers(segment, &rows, fits)?.into_iter().min_by_key(|f| f.header.row);
+        let found = reader.headers(segment, &rows, thorough, fits)?.into_iter().min_by_key(|f| f.header.row);
         if found.is_some() {
             return Ok(found);
         }
@@ -425,4 +471,30 @@ fn follows(last: &HeaderFrame, frame: &HeaderFrame) -> bool {
 fn is_later(last: &HeaderFrame, frame: &HeaderFrame) -> bool {
     let (l, h) = (&last.header, &frame.header);
     h.stream == l.stream && h.seq > l.seq && h.epoch >= l.epoch
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A batch may be flushed and yet refused, as its orders lie behind a gap that another stream left. If a first column still bears it in the place of the one that got its number,
+    /// it seems to be the last of its epoch, and the next one seems to follow it. What comes to light is looked at in turn.
+    #[test]
+    fn the_last_batch_of_an_epoch_is_looked_at_twice_though_it_was_flushed() {
+        let batch = |segment, seq, epoch| {
+            let mut taken = Taken::with_moves(0);
+            (taken.segment, taken.seq, taken.epoch) = (SegmentId(segment), Seq(seq), Epoch(epoch));
+            taken
+        };
+        let of = |list: &[Taken], counts: &[bool], flushed: u64| -> Vec<u32> {
+            refused(list, counts, Epoch(7), |_| Seq(flushed)).into_iter().map(|segment| segment.0).collect()
+        };
+        let list = [batch(1, 9, 5), batch(2, 10, 5), batch(2, 11, 6), batch(3, 12, 7)];
+        assert_eq!(of(&list, &[true; 4], 99), [2], "the last ones of epochs 5 and 6");
+        assert_eq!(of(&[batch(1, 9, 5), batch(2, 10, 6), batch(3, 12, 7)], &[true; 3], 99), [1, 2], "after 10 of epoch 6 came to light");
+        assert_eq!(of(&list[..1], &[true], 99), [1], "nothing follows");
+        assert_eq!(of(&list[..2], &[true, false], 99), [1, 2], "what does not count hides nothing else, but perhaps what lies in its place");
+        assert_eq!(of(&list, &[true; 4], 8), [1, 2], "nothing calls it flushed");
+        assert_eq!(of(&list[3..], &[true], 8), [0; 0], "of the newest epoch");
+    }
 }

@@ -82,7 +82,7 @@ fn a_pool_that_has_other_members_now_is_looked_for_again() {
     let new = dir.path().join("new");
     create_file(&new, 32 << 20, Allocation::Sparse).unwrap();
     let pool = open_again(&members, &registry);
-    pool.replace(MemberId(2), &Newcomer { path: new.clone(), overwrite: false }).unwrap();
+    pool.replace(MemberId(2), &Newcomer { path: new.clone(), overwrite: false }, false).unwrap();
     pool.shutdown(false).unwrap();
     drop(pool);
     must_say_run_it_again(destroy(&before, false, None), id::POOL_REFUSED);

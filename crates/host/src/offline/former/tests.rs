@@ -48,7 +48,7 @@ fn a_device_of_the_pool_that_was_used_apart_is_zeroed_and_no_other_one_is() {
     assert!(is_unused_spare(&spare, this, examine(&members[2]).unwrap().unwrap().label.member_uuid).unwrap(), "it takes a place without being zeroed again");
     let room = std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(&members[2]).unwrap()) * 512;
     assert!(room >= 32 << 20, "what was reserved stays reserved: {room}");
-    pool.replace(MemberId(1), &newcomer(&members[1], true)).unwrap();
+    pool.replace(MemberId(1), &newcomer(&members[1], true), false).unwrap();
     assert_eq!(left(&members[1]).1, 0);
     for path in [&foreign[0], &blank] {
         assert_eq!(zeroed_first(path, this), None);

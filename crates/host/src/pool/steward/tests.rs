@@ -51,6 +51,8 @@ fn only_a_member_that_failed_is_replaced_at_once_and_one_that_was_taken_out_neve
         }
         status.members[1].leaving = true;
         assert_eq!(of(&status, true), [], "{state}: nothing comes in the place of one that leaves");
+        (status.members[1].leaving, status.members[1].power_safe) = (false, true);
+        assert_eq!(of(&status, true), [], "{state}: nobody said that the spare is power-safe");
     }
 }
 
