@@ -392,45 +392,106 @@ fn a_header_that_missed_its_write_is_rebuilt_behind_a_lost_batch() {
     assert_eq!(Machine::open(memory).byte(volume, lba), lba as u8);
 }
 
-/// A start refused a batch, and the next one got its number and its place. 32 more starts without a checkpoint, and no fence tells of the refusal any more. If the member of the
-/// new header had missed that write, the refused one fits there, and its ends do not verify: redundancy has everything, and the pool was refused.
+/// A pool in which a start refused a batch of so many writes, as a row of it had not come: the row with this number. The next batch, of so many blocks of 2s, got its number and
+/// its place, and was flushed; before it block 0 was 1. Then 33 more starts, each with a batch, and each cut off before its checkpoint is in force: no fence tells of the refusal any more.
+struct GivenAgain {
+    memory: Memory,
+    volume: VolumeId,
+    /// As the members were when they bore the refused batch, torn.
+    refused: Memory,
+    segment: SegmentId,
+    row: u32,
+    rows: u32,
+}
+
+impl GivenAgain {
+    fn new(mut machine: Machine, writes: u64, torn_row: u32, again: u64) -> Self {
+        let volume = machine.volume(1 << 30);
+        machine.write(volume, 0, 1);
+        machine.flush(volume);
+        (1..=writes).for_each(|lba| machine.write(volume, lba, 9));
+        machine.now_ns += 1_000_000_000;
+        machine.events.push(Event::Tick(machine.now_ns));
+        machine.settle();
+        let newest = |memory: &Memory| {
+            let users = memory.headers().into_iter().filter(|(.., header)| header.stream.0 == 0);
+            users.max_by_key(|(.., h)| (h.epoch, h.seq)).expect("a batch")
+        };
+        let (segment, row, first) = newest(&machine.memory);
+        let mut memory = machine.memory;
+        memory.overwrite(segment, row + torn_row..row + torn_row + 1, 0);
+        let refused = memory.clone();
+        let mut memory = Self::session(memory, volume, 1..=again);
+        let (.., second) = newest(&memory);
+        assert_eq!((second.segment, second.row, second.seq), (segment, row, first.seq), "its number and its place");
+        assert!(second.epoch > first.epoch);
+        for lba in 0..33 {
+            memory = Self::session(memory, volume, 100 + lba..=100 + lba);
+        }
+        let superblock = memory.superblock();
+        assert!(superblock.fences.iter().all(|fence| fence.epoch > second.epoch) && superblock.checkpoints[0].is_some_and(|root| root.epoch < first.epoch));
+        Self { memory, volume, refused, segment, row, rows: first.rows }
+    }
+
+    /// A start, and a flushed batch; then the power goes before the root of the checkpoint is written that such a start begins with.
+    fn session(memory: Memory, volume: VolumeId, mut lbas: std::ops::RangeInclusive<u64>) -> Memory {
+        let mut machine = Machine::open(memory);
+        let started = machine.memory.superblock().generation;
+        lbas.by_ref().for_each(|lba| machine.write(volume, lba, 2));
+        machine.flush(volume);
+        let mut memory = machine.memory;
+        while let superblock @ Superblock { generation, .. } = memory.superblock()
+            && generation > started
+        {
+            let at = slot_offset(superblock.generation) as usize;
+            memory.data.iter_mut().for_each(|member| member[at..at + 4096].fill(0));
+        }
+        memory
+    }
+
+    /// The member of this column has rows of the refused batch still: it missed what was written there since.
+    fn missed(&mut self, column: usize, rows: std::ops::Range<u32>) {
+        for row in rows {
+            let (member, at) = self.memory.blocks(self.segment, self.row + row..self.row + row + 1)[column];
+            let was = self.refused.data[member][at..at + 4096].to_vec();
+            self.memory.data[member][at..at + 4096].copy_from_slice(&was);
+        }
+    }
+
+    fn check(self, blocks: u64) {
+        let mut machine = Machine::open(self.memory);
+        assert_eq!(machine.byte(self.volume, 0), 1);
+        (1..=blocks).chain(100..133).for_each(|lba| assert_eq!(machine.byte(self.volume, lba), 2, "block {lba}"));
+    }
+}
+
+/// The refused header fits in its place, and its ends do not verify: redundancy has everything, and the pool was refused.
 #[test]
 fn the_header_of_a_refused_batch_hides_nothing_when_its_fence_is_gone() {
-    let mut machine = Machine::new(3, 64, 100);
-    let volume = machine.volume(1 << 30);
-    machine.write(volume, 0, 1);
-    machine.flush(volume);
-    (1..20).for_each(|lba| machine.write(volume, lba, 9));
-    machine.now_ns += 1_000_000_000;
-    machine.events.push(Event::Tick(machine.now_ns));
-    machine.settle();
-    let newest =
-        |memory: &Memory| memory.headers().into_iter().filter(|(.., header)| header.stream.0 == 0).max_by_key(|(.., h)| (h.epoch, h.seq)).expect("a batch");
-    let (segment, row, refused) = newest(&machine.memory);
-    let (member, at) = machine.memory.blocks(segment, row..row + 1)[0];
-    let header = machine.memory.data[member][at..at + 4096].to_vec();
-    machine.memory.overwrite(segment, row + 1..row + refused.rows, 0);
+    let mut pool = GivenAgain::new(Machine::new(3, 64, 100), 19, 1, 1);
+    pool.missed(0, 0..1);
+    pool.check(1);
+}
 
-    machine = machine.crash();
-    let started = machine.memory.superblock().generation;
-    machine.write(volume, 1, 2);
-    machine.flush(volume);
-    let (.., second) = newest(&machine.memory);
-    assert_eq!((second.segment, second.row, second.seq), (segment, row, refused.seq), "its number and its place");
-    assert!(second.epoch > refused.epoch);
-    // The power goes before the root of the checkpoint is written that such a start begins with.
-    let mut memory = machine.memory;
-    while let superblock @ Superblock { generation, .. } = memory.superblock()
-        && generation > started
-    {
-        let at = slot_offset(superblock.generation) as usize;
-        memory.data.iter_mut().for_each(|member| member[at..at + 4096].fill(0));
+/// Head and tail of a batch lie on one member in a mirror: there the refused one verified, and stood in the place of the flushed one without a word.
+#[test]
+fn a_refused_batch_on_one_copy_is_not_taken_for_the_flushed_one_on_the_other() {
+    for copy in 0..2 {
+        let mut pool = GivenAgain::new(Machine::with(Redundancy::Copies(2), 2, 64, 100), 19, 4, 19);
+        let rows = pool.rows;
+        pool.missed(copy, 0..rows);
+        pool.check(19);
     }
-    for _ in 0..33 {
-        open(&mut memory).expect("a start");
-    }
-    assert!(memory.superblock().fences.iter().all(|fence| fence.epoch > second.epoch), "the fence behind it is gone");
-    memory.data[member][at..at + 4096].copy_from_slice(&header);
-    let mut machine = Machine::open(memory);
-    assert_eq!((machine.byte(volume, 0), machine.byte(volume, 1), machine.byte(volume, 2)), (1, 2, 0));
+}
+
+/// Beyond redundancy: the flushed batch is rotten on the copy that has it, and the other copy bears the refused one. That is a loss, and nothing is taken for it.
+#[test]
+fn a_refused_batch_does_not_come_back_for_a_flushed_one_that_is_lost() {
+    let mut pool = GivenAgain::new(Machine::with(Redundancy::Copies(2), 2, 64, 100), 19, 4, 19);
+    let rows = pool.rows;
+    pool.missed(1, 0..rows);
+    let (member, at) = pool.memory.blocks(pool.segment, pool.row + rows - 1..pool.row + rows)[0];
+    pool.memory.data[member][at..at + 4096].fill(0);
+    let error = open(&mut pool.memory).expect_err("the loss is found");
+    assert!(matches!(error, OpenError::Lost(_)), "{error}");
 }

@@ -21,7 +21,7 @@ pub use destroy::destroy;
 pub use find::{DESTROYED_REMEDY, FoundMember, FoundPool, NEWER_REMEDY, PoolTarget, examine, locate, scan};
 pub use former::zeroed_first;
 pub(crate) use former::{empty, is_unused_spare, was_in};
-pub use known::list;
+pub use known::{list, list_in};
 pub use newcomer::{Newcomer, absolute};
 pub(crate) use newcomer::{erase, label};
 pub(crate) use open::open_member;

@@ -228,6 +228,12 @@ fn grow(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
     let what = format!("pool '{}' cannot grow", arguments.pool);
     let report = context::status(&arguments.pool, &arguments.place)?;
     let before = report.capacity.usable_bytes;
+    // Asked first: a device that waits as a spare would take the place of a member that is missed.
+    let is_data = |member: &&MemberReport| !member.journal && !["spare", "removed"].contains(&member.state.as_str());
+    if let Some(member) = report.members.iter().filter(is_data).find(|member| member.state != "online") {
+        let why = format!("member {} is {}: a pool grows when all its members are there and whole", member.member, member.state);
+        return Err(Failure::new(id::MEMBER_STATE, what, why).remedy("replace it, or wait for its rebuild"));
+    }
     let mut added: Vec<(MemberReport, &Path, bool)> = Vec::new();
     let mut grown = Ok(());
     for path in &arguments.devices {

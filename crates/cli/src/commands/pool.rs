@@ -371,7 +371,7 @@ fn status_of_all(arguments: &StatusArguments, output: &Output) -> Result<u8, Fai
         reports = served(&arguments.place)?;
         context::registry().all().into_iter().map(|entry| entry.name).collect()
     } else {
-        offline::list(&context::registry(), &places).into_iter().map(|found| found.name).collect()
+        offline::list_in(&places).into_iter().map(|found| found.name).collect()
     };
     for name in known {
         if reports.contains_key(&name) {

@@ -12,6 +12,7 @@
 //! Memory: about 150 bytes for each batch, and encoded tables up to [`REPLAY_TABLE_BYTES`]; the others are read again when needed.
 
 use super::OpenError;
+use super::fence::{batches_through, fence_of};
 use super::judge::{Case, Found, judge};
 use super::life::newest;
 use super::loss::{Loss, Losses};
@@ -22,28 +23,12 @@ use crate::limits::{CLEANED_STREAMS, REPLAY_TABLE_BYTES, STREAM_CHECKPOINT, STRE
 use crate::stream::Stream;
 use std::cell::Cell;
 use windrow_layout::batch::{DecodedBatch, Entry, HeaderFrame};
-use windrow_layout::superblock::{CheckpointRoot, Fence, StreamPosition, Superblock};
+use windrow_layout::superblock::{CheckpointRoot, StreamPosition, Superblock};
 use windrow_units::{Epoch, MAX_STREAMS, Order, SegmentId, Seq};
 
-/// Beginnings of chunks behind the end of a chain that are rebuilt where they bear nothing that fits: what is written and not flushed when
-/// power goes reaches no further, and each of them tells what is needed.
-const STARTS_REBUILT: usize = 8;
-
-/// The earliest fence that a batch of this epoch lies behind.
-pub(super) fn fence_of(superblock: &Superblock, epoch: Epoch) -> Option<&Fence> {
-    superblock.fences.iter().filter(|f| f.epoch > epoch).min_by_key(|f| f.epoch)
-}
-
-/// The last order that a batch of this epoch may bring. What is behind it, and was accepted, only the journal had: it is in batches of later epochs,
-/// or still in the journal.
-pub(super) fn batches_through(superblock: &Superblock, epoch: Epoch) -> Order {
-    fence_of(superblock, epoch).map_or(Order(u64::MAX), |f| f.covered_order)
-}
-
-/// The last order that a journal record of this epoch may bring.
-pub(super) fn records_through(superblock: &Superblock, epoch: Epoch) -> Order {
-    superblock.fences.iter().filter(|f| f.epoch > epoch).map(|f| f.accepted_order).min().unwrap_or(Order(u64::MAX))
-}
+/// Rows in the chunk of the end, and beginnings of chunks behind it, that are rebuilt where they bear nothing that fits: what is written and not flushed when power goes reaches
+/// little further, and each of them tells what is needed.
+const REBUILT_BEHIND: usize = 8;
 
 /// A batch of a chain.
 pub(super) struct Taken {
@@ -196,6 +181,18 @@ impl Chain {
         Self { stream, batches, next, end: Found::Nothing, unverified: None, behind: None }
     }
 
+    /// The batch counts, and the next one is expected behind it.
+    fn take(&mut self, batch: &DecodedBatch, ends: Ends, budget: &mut usize) {
+        let h = &batch.frame.header;
+        let kept = if ends.len() <= *budget { Some(ends) } else { None };
+        *budget -= kept.as_ref().map_or(0, Ends::len);
+        self.batches.push(Taken::new(batch, kept));
+        self.next = StreamPosition { segment: h.segment, row: h.row + h.rows, seq: h.seq.next(), next_segment: h.next_segment };
+        if self.next.row >= h.shape.rows {
+            self.next = StreamPosition { segment: h.next_segment, row: 0, seq: h.seq.next(), next_segment: SegmentId::NONE };
+        }
+    }
+
     /// The last batch that counts.
     pub(super) fn last_seq(&self) -> Seq {
         Seq(self.next.seq.0.saturating_sub(1))
@@ -297,6 +294,13 @@ pub(super) fn collect(reader: &mut Reader<'_>, superblock: &Superblock, root: &C
     Ok(chains)
 }
 
+/// What stands in the next place of a chain.
+enum Step {
+    Next(DecodedBatch, Ends),
+    /// Why it ends, and the header of a batch that does not verify.
+    End(Found, Option<HeaderFrame>),
+}
+
 /// One stream to be followed.
 struct Walk<'s> {
     superblock: &'s Superblock,
@@ -324,6 +328,11 @@ impl Walk<'_> {
         (next && h.epoch > self.superblock.epoch).then_some(h.epoch)
     }
 
+    fn claim(&self, durable: &mut Durable, frame: &HeaderFrame) {
+        let h = &frame.header;
+        durable.claim(self.superblock, h.epoch, &h.flushed_seq, h.flushed_through);
+    }
+
     fn follow(&self, reader: &mut Reader<'_>, durable: &mut Durable, budget: &mut usize) -> Result<Chain, OpenError> {
         let next = self.root.replay[self.stream];
         let mut chain = Chain { stream: self.stream, batches: Vec::new(), next, end: Found::Nothing, unverified: None, behind: None };
@@ -332,51 +341,77 @@ impl Walk<'_> {
             chain.next = StreamPosition { next_segment: SegmentId::NONE, ..next };
             return Ok(chain);
         }
-        let mut epoch = self.root.epoch;
-        while reader.zones.contains(chain.next.segment) {
-            let StreamPosition { segment, row, seq, .. } = chain.next;
-            let shape = *reader.zones.shape(segment);
-            // Where a write was lost, a void header may stand in place of the expected one, which then is rebuilt.
-            let saw_void = Cell::new(false);
-            let newer = Cell::new(None);
-            let expected = |frame: &HeaderFrame| {
-                newer.set(newer.get().or(self.newer_epoch(frame, &shape, seq)));
-                let ours = frame.header.seq == seq && self.is_ours(frame, &shape, epoch);
-                saw_void.set(saw_void.get() || (ours && self.is_void(frame)));
-                ours && !self.is_void(frame)
-            };
-            let header = reader.header(segment, row, expected)?;
-            if let Some(epoch) = newer.get() {
-                let known = self.superblock.epoch;
-                let text = format!("segment {segment} row {row} bears a batch of epoch {epoch}, but no superblock is newer than epoch {known}");
-                return Err(OpenError::Damage(format!("{text}: the newest superblocks are lost, and what was written since is not known")));
+        loop {
+            let step = self.step(reader, durable, &chain)?;
+            let last = chain.batches.last().map(|last| (last.segment, last.row, last.seq, last.epoch));
+            let ends_epoch = |(.., epoch): &(_, _, _, Epoch)| !matches!(&step, Step::Next(batch, _) if batch.frame.header.epoch == *epoch);
+            // It may be one that was refused.
+            if let Some((segment, row, seq, epoch)) = last.filter(ends_epoch)
+                && let Some((batch, ends)) = self.newer_in_place(reader, segment, row, seq, epoch)?
+            {
+                let refused = chain.batches.pop();
+                *budget += refused.map_or(0, |refused| refused.kept());
+                chain.take(&batch, ends, budget);
+                self.claim(durable, &batch.frame);
+                continue;
             }
-            let Some((frame, block)) = header else {
-                chain.end = if saw_void.get() { Found::Void } else { Found::Nothing };
-                return Ok(chain);
-            };
-            let h = &frame.header;
-            durable.claim(self.superblock, h.epoch, &h.flushed_seq, h.flushed_through);
-            let found = match reader.ends(&frame, block)? {
-                None => other_ends(reader, &frame, expected)?,
-                found => found,
-            };
-            let Some((batch, ends)) = found else {
-                chain.end = Found::Unverified;
-                chain.unverified = Some(frame);
-                return Ok(chain);
-            };
-            let h = &batch.frame.header;
-            epoch = h.epoch;
-            let kept = if ends.len() <= *budget { Some(ends) } else { None };
-            *budget -= kept.as_ref().map_or(0, Ends::len);
-            chain.batches.push(Taken::new(&batch, kept));
-            chain.next = StreamPosition { segment, row: h.row + h.rows, seq: h.seq.next(), next_segment: h.next_segment };
-            if chain.next.row >= h.shape.rows {
-                chain.next = StreamPosition { segment: h.next_segment, row: 0, seq: h.seq.next(), next_segment: SegmentId::NONE };
+            match step {
+                Step::Next(batch, ends) => {
+                    chain.take(&batch, ends, budget);
+                    self.claim(durable, &batch.frame);
+                }
+                Step::End(found, unverified) => {
+                    (chain.end, chain.unverified) = (found, unverified);
+                    return Ok(chain);
+                }
             }
         }
-        Ok(chain)
+    }
+
+    /// What stands where the next batch of the chain is expected.
+    fn step(&self, reader: &mut Reader<'_>, durable: &mut Durable, chain: &Chain) -> Result<Step, OpenError> {
+        let StreamPosition { segment, row, seq, .. } = chain.next;
+        if !reader.zones.contains(segment) {
+            return Ok(Step::End(Found::Nothing, None));
+        }
+        let epoch = chain.batches.last().map_or(self.root.epoch, |last| last.epoch);
+        let shape = *reader.zones.shape(segment);
+        // Where a write was lost, a void header may stand in place of the expected one, which then is rebuilt.
+        let saw_void = Cell::new(false);
+        let newer = Cell::new(None);
+        let expected = |frame: &HeaderFrame| {
+            newer.set(newer.get().or(self.newer_epoch(frame, &shape, seq)));
+            let ours = frame.header.seq == seq && self.is_ours(frame, &shape, epoch);
+            saw_void.set(saw_void.get() || (ours && self.is_void(frame)));
+            ours && !self.is_void(frame)
+        };
+        let header = reader.header(segment, row, expected)?;
+        if let Some(epoch) = newer.get() {
+            let known = self.superblock.epoch;
+            let text = format!("segment {segment} row {row} bears a batch of epoch {epoch}, but no superblock is newer than epoch {known}");
+            return Err(OpenError::Damage(format!("{text}: the newest superblocks are lost, and what was written since is not known")));
+        }
+        let Some((frame, block)) = header else {
+            return Ok(Step::End(if saw_void.get() { Found::Void } else { Found::Nothing }, None));
+        };
+        self.claim(durable, &frame);
+        let found = match reader.ends(&frame, block)? {
+            None => self.newer_in_place(reader, segment, row, seq, frame.header.epoch)?,
+            found => found,
+        };
+        Ok(found.map_or(Step::End(Found::Unverified, Some(frame)), |(batch, ends)| Step::Next(batch, ends)))
+    }
+
+    /// The batch in a place where one of an older epoch was found with the same number. That number was given again, so the older one had been refused; the first column
+    /// missed the write of the newer one, and so much has happened since that no fence tells of the refusal. (Of the same epoch there is none but what is found first.)
+    fn newer_in_place(&self, reader: &mut Reader<'_>, segment: SegmentId, row: u32, seq: Seq, epoch: Epoch) -> Result<Option<(DecodedBatch, Ends)>, OpenError> {
+        if epoch >= self.superblock.epoch {
+            return Ok(None);
+        }
+        let shape = *reader.zones.shape(segment);
+        let fits = |frame: &HeaderFrame| frame.header.seq == seq && self.is_ours(frame, &shape, epoch.next()) && !self.is_void(frame);
+        let found = newest(reader.all_headers(segment, row, fits)?);
+        found.map_or(Ok(None), |(frame, block)| Ok(reader.ends(&frame, block)?))
     }
 
     /// Looks at what stands behind the end of a chain for what later batches say.
@@ -395,28 +430,24 @@ impl Walk<'_> {
             let shape = *reader.zones.shape(segment);
             let starts: Vec<u32> = (first.next_multiple_of(shape.chunk_rows)..shape.rows).step_by(shape.chunk_rows as usize).collect();
             let inside: Vec<u32> = (first..first.next_multiple_of(shape.chunk_rows).min(shape.rows)).collect();
-            let (near, far) = starts.split_at(starts.len().min(STARTS_REBUILT));
+            let (near, far) = starts.split_at(starts.len().min(REBUILT_BEHIND));
             let later = |frame: &HeaderFrame| frame.header.seq > chain.next.seq && self.is_ours(frame, &shape, epoch) && !self.is_void(frame);
-            let mut found = reader.headers(segment, &inside, false, later)?;
+            // Each batch between takes a row at least.
+            let inside_later = |frame: &HeaderFrame| later(frame) && frame.header.seq.0 - chain.next.seq.0 <= u64::from(frame.header.row - chain.next.row);
+            let (beside, further) = inside.split_at(inside.len().min(REBUILT_BEHIND));
+            let mut found = reader.headers(segment, beside, true, inside_later)?;
+            found.extend(reader.headers(segment, further, false, inside_later)?);
             found.extend(reader.headers(segment, near, true, later)?);
             found.extend(reader.headers(segment, far, false, later)?);
             for frame in found {
+                self.claim(durable, &frame);
                 let h = &frame.header;
-                durable.claim(self.superblock, h.epoch, &h.flushed_seq, h.flushed_through);
                 chain.behind = chain.behind.or(Some((h.segment, h.row)));
                 to_visit.push((h.next_segment, 0));
             }
         }
         Ok(())
     }
-}
-
-/// The batch in the place of `frame`, which does not verify, by another header that fits there: a first column that missed a write bears that of
-/// a batch that a start refused, and whose fence is gone.
-fn other_ends(reader: &mut Reader<'_>, frame: &HeaderFrame, fits: impl Fn(&HeaderFrame) -> bool) -> Result<Option<(DecodedBatch, Ends)>, OpenError> {
-    let (segment, row) = (frame.header.segment, frame.header.row);
-    let others = reader.all_headers(segment, row, |other| other != frame && fits(other))?;
-    newest(others).map_or(Ok(None), |(other, block)| Ok(reader.ends(&other, block)?))
 }
 
 /// Verifies batches above the flushed number; cuts the chain at the first that fails.

@@ -6,7 +6,7 @@
 //!   the last version of each block is to be readmitted with the order that it has; the orders between are covered.
 //! 4 Chunks with something needed are written again to the copies that differ, up to the last record: one that is reached through others needs those.
 
-use super::chain::records_through;
+use super::fence::records_through;
 use super::reader::Reader;
 use super::tables::apply_entry;
 use super::{OpenError, Tables};

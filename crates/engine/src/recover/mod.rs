@@ -11,6 +11,7 @@
 
 mod aside;
 mod chain;
+mod fence;
 mod journal;
 mod judge;
 mod life;
@@ -41,9 +42,7 @@ use crate::stream::Stream;
 use crate::{Engine, MemberStats, OpenOptions, OpenPhase, OpenReport};
 use windrow_io::{BufPool, MemberError, MemberErrorKind, MemberIo, Payload};
 use windrow_layout::checkpoint::VolumeState;
-use windrow_layout::superblock::{
-    Features, Fence, MAX_FENCES, MemberRecord, MemberState, PoolState, Properties, Reduction, SLOT_BYTES, Superblock, slot_offset,
-};
+use windrow_layout::superblock::{Features, MemberRecord, MemberState, PoolState, Properties, Reduction, SLOT_BYTES, Superblock, slot_offset};
 use windrow_policy::select::Rule;
 use windrow_units::{BLOCK_BYTES, MAX_MEMBERS, MemberId, Order, PlaceCodec, SegmentId, Uuid, VolumeId, ZoneMap};
 
@@ -237,7 +236,7 @@ impl Engine {
             tables.volumes.rewrite_table();
             plan = set_flags(&mut superblock, &mut tables, map_bytes_wanted, plan, &mut report);
             limits.map_bytes = limits.map_bytes.max(tables.volumes.arena.max_pages() * BLOCK_BYTES).min(map_bytes_wanted);
-            raise_fence(&mut superblock, &outcome.restart, options.host, &root);
+            fence::raise_fence(&mut superblock, &outcome.restart, options.host, &root);
         }
         let read_aside = if reader.reads_aside { reader.aside } else { 0 };
         let mut engine = build(superblock, tables, loaded, &outcome.restart, root.id, online, plan, limits, buffers, options.read_only);
@@ -375,33 +374,6 @@ fn set_flags(superblock: &mut Superblock, tables: &mut Tables, bytes_wanted: u64
     }
     tables.volumes.arena.set_max_bytes(bytes_wanted.min(map_pages(&tables.zones, kept, &plan) * BLOCK_BYTES));
     crate::format::plan_zones(&tables.zones, superblock.properties.spare_per_mille, kept).unwrap_or(plan)
-}
-
-/// The superblock of the new epoch.
-fn raise_fence(superblock: &mut Superblock, restart: &replay::Restart, host: Uuid, root: &windrow_layout::superblock::CheckpointRoot) {
-    superblock.generation = superblock.generation.next();
-    superblock.epoch = superblock.epoch.next();
-    superblock.host = host;
-    superblock.state = PoolState::Active;
-    // This version does not keep up what belongs to flags that it does not know.
-    superblock.features.compatible &= Features::KNOWN.compatible;
-    superblock.checkpoints = [Some(*root), None];
-    superblock.journals.promised = if superblock.journals.areas().next().is_some() { restart.accepted } else { Order(0) };
-    superblock.fences.retain(|f| f.epoch > root.epoch);
-    if superblock.fences.len() == MAX_FENCES {
-        // Only after so many crashes without one checkpoint between them. What a fence voids that a later one accepts was overwritten or
-        // voided by the recoveries since; what it left to the journal has the same content in old batches. But the orders that it skipped are covered by nothing else:
-        // a fence that skipped none goes first. (If all did, the next start finds the gap and refuses the pool, rather than losing what is behind it.)
-        let skipped_none = superblock.fences.iter().position(|f| f.next_order == f.accepted_order.next());
-        superblock.fences.remove(skipped_none.unwrap_or(0));
-    }
-    superblock.fences.push(Fence {
-        epoch: superblock.epoch,
-        accepted_order: restart.accepted,
-        covered_order: restart.covered,
-        next_order: restart.next_order,
-        last_seq: restart.last_seq,
-    });
 }
 
 /// What is said of shared content that is not there.

@@ -32,6 +32,24 @@ const CHUNKS_AHEAD: usize = 64;
 /// A member of which so many blocks in a row can not be read is not asked for each one that follows: every one may take it seconds to refuse.
 const BLOCKS_TRIED: usize = 16;
 
+/// Rows of which all columns are read at once where headers are looked for.
+const RUN_ROWS: usize = 64;
+
+/// All columns of rows that follow each other.
+struct Run {
+    first: u32,
+    columns: Vec<Option<Buf>>,
+}
+
+impl Run {
+    /// The blocks of a row; `None` if it is not one of these.
+    fn of(&self, row: u32) -> Option<Vec<Option<&[u8]>>> {
+        let at = row.checked_sub(self.first)? as usize * BLOCK_SIZE;
+        let rows = self.columns.iter().flatten().map(|column| column.len()).max()?;
+        (at < rows).then(|| self.columns.iter().map(|column| column.as_ref().map(|column| &column[at..at + BLOCK_SIZE])).collect())
+    }
+}
+
 /// A power cut (of a simulated machine) ends recovery at once; every other fault is handled by redundancy.
 fn fatal(error: &MemberError) -> bool {
     error.kind == MemberErrorKind::PowerCut
@@ -142,7 +160,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The headers that `fit` at any of these rows; an absent or failing first column is rebuilt. With `thorough` one that bears something else is, too: it may have missed
-    /// its write.
+    /// its write. Rows that follow each other are rebuilt from one read of each column.
     pub(super) fn headers(
         &mut self,
         segment: SegmentId,
@@ -155,12 +173,14 @@ impl<'a> Reader<'a> {
         self.read_blocks(&wanted, |block| blocks.push(block))?;
         let pool = self.pool;
         let mut found = Vec::new();
-        for (row, block) in rows.iter().zip(blocks) {
+        let mut run = Run { first: 0, columns: Vec::new() };
+        for (at, (row, block)) in rows.iter().zip(blocks).enumerate() {
             let decode = |bytes: &[u8]| decode_header(bytes, &pool, segment, *row).ok().filter(&fits);
             let mut frame = block.as_ref().and_then(|block| decode(block));
             self.is_blind |= block.is_none() && self.zones.shape(segment).tolerance() == 0;
             if frame.is_none() && (block.is_none() || thorough) {
-                self.rebuilt(segment, Column(0), *row, |bytes| {
+                let following = rows[at..].iter().zip(*row..).take_while(|(row, next)| *row == next).count().min(RUN_ROWS);
+                self.rebuilt_in(&mut run, segment, *row, following as u32, |bytes| {
                     frame = decode(bytes);
                     frame.is_some()
                 })?;
@@ -168,6 +188,22 @@ impl<'a> Reader<'a> {
             found.extend(frame);
         }
         Ok(found)
+    }
+
+    /// As [`Self::rebuilt`], of the first column; so many rows from this one on are read at once if `run` does not have it.
+    fn rebuilt_in(&mut self, run: &mut Run, segment: SegmentId, row: u32, following: u32, good: impl FnMut(&[u8]) -> bool) -> Result<(), MemberError> {
+        let shape = *self.zones.shape(segment);
+        if following > 1 && shape.tolerance() > 0 && run.of(row).is_none() {
+            *run = Run { first: row, columns: self.all_columns(segment, row, following)? };
+        }
+        // Where something can not be read, what can is told from it row by row.
+        match run.of(row).filter(|blocks| blocks.iter().all(|block| block.is_some_and(|bytes| bytes != [UNREAD; BLOCK_SIZE]))) {
+            None => self.rebuilt(segment, Column(0), row, good).map(drop),
+            Some(blocks) => {
+                search(&shape, 0, &blocks, &mut self.buffers.get(BLOCK_SIZE), good);
+                Ok(())
+            }
+        }
     }
 
     /// Reads single blocks, overlapping; hands them over in order, `None` for one that can not be read.

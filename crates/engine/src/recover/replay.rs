@@ -8,7 +8,8 @@
 //! Batches are applied one at a time; nothing is kept of their entries. Only the blocks of moves are held, at most
 //! [`REPLAY_MOVES_AT_ONCE`] of them: more moves take further passes over the user entries.
 
-use super::chain::{Chains, Taken, batches_through, closed_positions, collect, orders_of, records_through, refuse_damage};
+use super::chain::{Chains, Taken, closed_positions, collect, orders_of, refuse_damage};
+use super::fence::{batches_through, records_through};
 use super::reader::Reader;
 use super::tables::{apply_entry, settle_segments};
 use super::{OpenError, SEQ_LEAP, Tables, journal};

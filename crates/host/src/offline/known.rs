@@ -72,7 +72,14 @@ pub fn list(registry: &Registry, places: &[PathBuf]) -> Vec<FoundPool> {
     list_beside(registry, places, &windrow_device::scan::block_devices)
 }
 
-/// The same, with another search than that for block devices.
+/// The pools that have members in `places` (files, devices, or folders of them), with those members alone.
+pub fn list_in(places: &[PathBuf]) -> Vec<FoundPool> {
+    let seen = Seen::in_places(places);
+    seen.tell_newer();
+    group(seen.members)
+}
+
+/// The same as [`list`], with another search than that for block devices.
 pub(super) fn list_beside(registry: &Registry, places: &[PathBuf], others: Others<'_>) -> Vec<FoundPool> {
     let entries = registry.all();
     let known: Vec<PathBuf> = entries.iter().flat_map(|entry| entry.members.clone()).chain(places.iter().cloned()).collect();

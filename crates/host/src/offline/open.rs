@@ -4,6 +4,7 @@ use super::again::{borne_by, look_again, the_same};
 use super::{DESTROYED_REMEDY, FoundPool, NEWER_REMEDY, host_id};
 use crate::failure::{Failure, id};
 use crate::registry::Registry;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use windrow_device::{DirectIo, DiscardPolicy, FileMember, LockMode, Member, Memb
 use windrow_engine::api::{Limits, OpenReport};
 use windrow_engine::{Engine, OpenError, RebuildProgress, RebuildReport, RebuildWork};
 use windrow_io::BufPool;
+use windrow_layout::superblock::MemberState;
 use windrow_units::MemberId;
 
 /// What stands between the engine and the members.
@@ -62,16 +64,22 @@ pub(crate) const KEEP_BYTES: usize = 256 << 20;
 
 /// Opens and locks the device that is, or becomes, `member`. `what` is said if it fails.
 pub(crate) fn open_member(path: &Path, member: MemberId, request: &OpenRequest, what: &str) -> Result<Arc<dyn Member>, Failure> {
+    open_device(path, member, request).map_err(|error| opening_failed(what, &error))
+}
+
+fn opening_failed(what: &str, error: &windrow_device::OpenError) -> Failure {
+    let in_use = matches!(error, windrow_device::OpenError::InUse { .. });
+    let (id, remedy) = if in_use { (id::POOL_BUSY, "stop the process that uses it") } else { (id::MEMBER_OPEN, "check the path and its permissions") };
+    Failure::new(id, what, error).remedy(remedy)
+}
+
+fn open_device(path: &Path, member: MemberId, request: &OpenRequest) -> Result<Arc<dyn Member>, windrow_device::OpenError> {
     let mut options = if request.read_only { OpenOptions::read_only() } else { OpenOptions::default() };
     options.lock_patience = request.lock_patience;
     if request.punch_holes {
         options.discard = DiscardPolicy::PunchHoles;
     }
-    let opened = FileMember::open(path, &options).map_err(|error| {
-        let in_use = matches!(error, windrow_device::OpenError::InUse { .. });
-        let (id, remedy) = if in_use { (id::POOL_BUSY, "stop the process that uses it") } else { (id::MEMBER_OPEN, "check the path and its permissions") };
-        Failure::new(id, what, error).remedy(remedy)
-    })?;
+    let opened = FileMember::open(path, &options)?;
     if let Some(warning) = cached(opened.info()) {
         tracing::warn!("{warning}");
     }
@@ -92,19 +100,52 @@ fn cached(info: &MemberInfo) -> Option<String> {
     }
 }
 
-/// All members of a pool, locked, and the pool as they bear it then: the engine would take any pool that it finds on them.
-fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<(MemberTable, FoundPool), Failure> {
+/// The members of a pool, locked.
+struct Locked {
+    table: MemberTable,
+    /// The pool as they bear it now: the engine would take any pool that it finds on them.
+    now: FoundPool,
+    /// Devices that were found, and are left out as they cannot be opened: what to say of each.
+    left_out: Vec<String>,
+}
+
+/// Opens and locks all members. One that fails when it is opened, as a dying drive does that lets itself be read only, is absent: it is for the engine to say
+/// whether the pool can do without. So is whatever cannot be opened in the place of a spare, or of a member that is out of service. But where the pool counts
+/// on a member, and it is in use or this process may not open it, nothing is wrong with the device: that is an error.
+fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<Locked, Failure> {
     let slots = found.superblock().map_or(0, |superblock| superblock.members.len());
     let highest = found.members.iter().map(|member| member.slot.index() + 1).max().unwrap_or(0);
     let mut table: MemberTable = vec![None; slots.max(highest)];
+    let (mut opened, mut left_out) = (FoundPool { members: Vec::new(), ..found.clone() }, Vec::new());
     for member in &found.members {
         let what = format!("cannot open member {} of pool '{}'", member.slot, found.name);
-        table[member.slot.index()] = Some(open_member(&member.path, member.slot, request, &what)?);
+        match open_device(&member.path, member.slot, request) {
+            Ok(device) => {
+                table[member.slot.index()] = Some(device);
+                opened.members.push(member.clone());
+            }
+            Err(error) if has_failed(&error) || !is_counted_on(found, member.slot) => left_out.push(format!("member {} is left out: {error}", member.slot)),
+            Err(error) => return Err(opening_failed(&what, &error)),
+        }
     }
-    let devices = found.members.iter().filter_map(|member| table[member.slot.index()].as_deref());
+    let devices = opened.members.iter().filter_map(|member| table[member.slot.index()].as_deref());
     // A member that cannot be read is the engine's matter.
-    let now = look_again(found, devices, &format!("cannot open pool '{}'", found.name))?;
-    Ok((table, now))
+    let now = look_again(&opened, devices, &format!("cannot open pool '{}'", found.name))?;
+    Ok(Locked { table, now, left_out })
+}
+
+/// True if the pool is less redundant without this member.
+fn is_counted_on(found: &FoundPool, slot: MemberId) -> bool {
+    let record = found.superblock().and_then(|superblock| superblock.members.get(slot.index()));
+    record.is_none_or(|record| matches!(record.state, MemberState::Online | MemberState::Rebuilding))
+}
+
+/// True if a device could not be opened for its own sake: it is broken, gone, or has turned read-only.
+fn has_failed(error: &windrow_device::OpenError) -> bool {
+    let windrow_device::OpenError::System { source, .. } = error else { return false };
+    let kinds = [ErrorKind::ReadOnlyFilesystem, ErrorKind::NotFound];
+    // EIO, ENXIO, ENODEV, ENOMEDIUM: the kernel has the device no more, or can do nothing with it.
+    kinds.contains(&source.kind()) || source.raw_os_error().is_some_and(|code| [5, 6, 19, 123].contains(&code))
 }
 
 /// The failure for an engine's refusal: each kind has its id.
@@ -170,7 +211,8 @@ pub fn rebuild(
     watch: &mut dyn FnMut(RebuildProgress),
 ) -> Result<RebuildReport, Failure> {
     let RebuildLeave { write, even_if_sound, without_missing, without_checkpoint } = leave;
-    let (table, now) = open_members(found, request)?;
+    let Locked { table, now, left_out } = open_members(found, request)?;
+    left_out.iter().for_each(|note| tracing::warn!("{note}"));
     if write && !without_missing {
         must_be_complete(&now)?;
     }
@@ -186,9 +228,9 @@ pub fn rebuild(
     if write && !even_if_sound {
         let look = windrow_engine::api::OpenOptions { read_only: true, ..options.clone() };
         let trial = Engine::open(&mut io, buffers.clone(), &look).map(drop);
-        must_be_damaged(found, trial)?;
+        must_be_damaged(&now, trial)?;
     }
-    Engine::rebuild_map(&mut io, buffers, &options, RebuildWork { write, without_checkpoint }, watch).map_err(|error| refusal(found, &error))
+    Engine::rebuild_map(&mut io, buffers, &options, RebuildWork { write, without_checkpoint }, watch).map_err(|error| refusal(&now, &error))
 }
 
 /// What can not be read without members that are only away (a cable, a controller) would be given up for good, and they with it.
@@ -228,7 +270,7 @@ fn must_be_damaged(found: &FoundPool, trial: Result<(), OpenError>) -> Result<()
 /// # Errors
 /// A member is in use or cannot be opened; the engine refuses the pool or cannot recover it.
 pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Result<OpenedPool, Failure> {
-    let (table, _) = open_members(found, request)?;
+    let Locked { table, now, left_out } = open_members(found, request)?;
     let buffers = BufPool::new(KEEP_BYTES);
     let options = windrow_engine::api::OpenOptions {
         host: host_id(registry)?,
@@ -239,8 +281,13 @@ pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Re
     };
     let mut io = SyncMembers::new(table);
     let begin = Instant::now();
-    let (engine, mut report) = Engine::open(&mut io, buffers.clone(), &options).map_err(|error| refusal(found, &error))?;
+    let (engine, mut report) = Engine::open(&mut io, buffers.clone(), &options).map_err(|error| {
+        let failure = refusal(&now, &error);
+        let remedy = left_out.iter().chain([&failure.remedy]).map(String::as_str).collect::<Vec<_>>().join("; ");
+        failure.remedy(remedy)
+    })?;
     let recovery = begin.elapsed();
+    report.notes.extend(left_out);
     for stray in &found.strays {
         let note = format!("the device in the place of member {}, {}, is not the pool's (any more): it is not used", stray.label.member, stray.path.display());
         report.notes.push(note);
@@ -293,6 +340,20 @@ mod tests {
         assert!(warning.contains(path.to_str().unwrap()) && warning.ends_with(": not wanted"), "{warning}");
         let direct = DirectIo::Yes { memory_align: 512, offset_align: 512 };
         assert_eq!(cached(&MemberInfo { direct, ..FileMember::open(&path, &options).unwrap().info().clone() }), None);
+    }
+
+    /// A drive at the end of its life lets itself be read only: the pool did not start at all, though it is redundant. What an administrator puts right is no failure.
+    #[test]
+    fn only_what_is_wrong_with_the_device_itself_makes_it_absent() {
+        let of = |code| {
+            let source = std::io::Error::from_raw_os_error(code);
+            has_failed(&windrow_device::OpenError::System { action: "open", path: "/dev/sdx".into(), source })
+        };
+        let (erofs, eio, enxio, enodev, enoent) = (30, 5, 6, 19, 2);
+        assert!([erofs, eio, enxio, enodev, enoent].into_iter().all(of));
+        let (eacces, eperm, emfile, enomem) = (13, 1, 24, 12);
+        assert!(![eacces, eperm, emfile, enomem].into_iter().any(of));
+        assert!(!has_failed(&windrow_device::OpenError::InUse { path: "/dev/sdx".into() }));
     }
 
     /// Any error of the trial once was leave to throw away the pool's state: a map larger than this command's bound, a read that failed once.

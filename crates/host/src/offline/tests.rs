@@ -279,3 +279,30 @@ fn counters_agree_with_what_the_members_received_to_the_byte() {
     let buffers: &BufPool = pool.buffers();
     assert!(buffers.idle_bytes() > 0, "buffers come back");
 }
+
+/// Somebody had taken the device of a member that was out of service, or of a spare, for something else: the pool could not be started until it was named without that.
+#[test]
+fn a_device_that_the_pool_does_not_count_on_is_left_out_where_it_is_in_use() {
+    let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let registry = Registry::new(state.path());
+    let mut members = create_pool(dir.path());
+    let spare = dir.path().join("spare");
+    windrow_device::create_file(&spare, MEMBER_BYTES, Allocation::Sparse).unwrap();
+    let pool = open_again(&members, &registry);
+    pool.take_out(windrow_units::MemberId(2)).unwrap();
+    pool.add_spare(&Newcomer { path: spare.clone(), overwrite: false }).unwrap();
+    pool.shutdown(false).unwrap();
+    drop(pool);
+    members.push(spare);
+    let open_all = || open(&locate(&PoolTarget { members: members.clone(), ..PoolTarget::default() }, &registry).unwrap(), &registry, &OpenRequest::default());
+    let take = |member: usize| windrow_device::FileMember::open(&members[member], &windrow_device::OpenOptions::default()).unwrap();
+    let taken = [take(2), take(6)];
+    let opened = open_all().unwrap();
+    let there: Vec<bool> = opened.members.iter().map(Option::is_some).collect();
+    assert_eq!(there, [true, true, false, true, true, true, false]);
+    let notes = opened.report.notes.join("\n");
+    assert!(["member 2 is left out: ", "member 6 is left out: ", "in use"].iter().all(|text| notes.contains(text)), "{notes}");
+    drop((opened, taken));
+    let _taken = take(1);
+    assert_eq!(open_all().err().unwrap().id, id::POOL_BUSY, "the pool counts on it");
+}

@@ -59,8 +59,11 @@ impl Pool {
         look()?;
         let _one = lock(&self.0.exchanging);
         let found = look()?;
+        let (pool, status) = self.member_status(member, &what)?;
+        if status.state == "spare" {
+            return self.bring_back_spare(&pool, &status, &path, &what);
+        }
         let FoundMember { superblock: Some(superblock), .. } = found else { return Err(not_it("it bears no valid superblock")) };
-        let status = self.member_status(member, &what)?.1;
         if status.uuid != superblock.member_uuid {
             return Err(not_it("it is another device than the member that left"));
         }
@@ -76,6 +79,23 @@ impl Pool {
         let superblock = borne_under_lock(&*device, &path, &superblock).ok_or_else(|| not_it("it was changed a moment ago; run it again"))?;
         self.put(member, Some(device), &what)?;
         self.tell(member, MemberChange::BringBack { superblock: Box::new(superblock) }, &what)
+    }
+
+    /// A spare whose device was not there at the start: the pool has its slot, and it bears nothing but its label.
+    fn bring_back_spare(&self, pool: &PoolStatus, spare: &MemberStatus, path: &Path, what: &str) -> Result<(), Failure> {
+        let slot = spare.member;
+        if self.0.driver.device(slot).is_some() {
+            return Err(Failure::new(id::MEMBER_STATE, what, "it is a spare, and its device is there").remedy("see `windrow pool status`"));
+        }
+        self.settle(slot, what)?;
+        let device = offline::open_member(path, slot, &self.0.open, what)?;
+        let size = device.info().size_bytes;
+        let unused = offline::is_unused_spare(&*device, pool.pool, spare.uuid).map_err(|error| Failure::new(id::MEMBER_IO, what, error.of(slot)))?;
+        if !unused || size < spare.size_bytes {
+            let why = format!("{} is not the spare that left, or was used apart from the pool since", path.display());
+            return Err(Failure::new(id::MEMBER_STATE, what, why).remedy("remove the spare, and add the device again with --overwrite if it is meant"));
+        }
+        self.put(slot, Some(device), what)
     }
 
     /// Puts a new device in the place of a member; it is rebuilt. A member in use is taken out first.
@@ -182,23 +202,30 @@ impl Pool {
         if !status.journal && !["spare", "removed"].contains(&status.state) {
             return self.control(Control::Remove { member }).map(|_| ()).map_err(|error| control_failure(what, &error));
         }
-        if status.journal {
-            if ["online", "rebuilding"].contains(&status.state) {
-                self.change(member, MemberChange::TakeOut, &what)?;
-            }
-            self.settle(member, &what)?;
+        if status.journal && ["online", "rebuilding"].contains(&status.state) {
+            self.change(member, MemberChange::TakeOut, &what)?;
+            // The refusal is the failure to tell; the device serves as before, if it can.
+            return self.give_up(member, &what).inspect_err(|_| drop(self.serve_again(member, &what)));
         }
         self.give_up(member, &what)
     }
 
+    /// The slot of a spare, or of a journal device that is out of service, is free from now on. The label of its device is erased.
     fn give_up(&self, member: MemberId, what: &str) -> Result<(), Failure> {
-        self.change(member, MemberChange::GiveUp, what)?;
-        // A scrub may be writing its label.
-        self.settle(member, what)?;
-        if let Some(device) = self.0.driver.device(member) {
-            offline::erase(&*device).map_err(|error| Failure::new(id::MEMBER_IO, what, error.of(member)))?;
+        // Nothing of a journal device is in flight any more.
+        if self.member_status(member, what)?.1.journal {
+            self.settle(member, what)?;
         }
-        self.put(member, None, what)
+        self.change(member, MemberChange::GiveUp, what)?;
+        self.dismiss(member, &format!("member {member} is removed, but the label on its device cannot be erased")).map(drop)
+    }
+
+    /// A journal device that was to be removed, and is not: its device is still in its place.
+    fn serve_again(&self, member: MemberId, what: &str) -> Result<(), Failure> {
+        let (_, status) = self.member_status(member, what)?;
+        let device = self.0.driver.device(member).filter(|_| status.journal && status.state == "offline");
+        let borne = device.and_then(|device| offline::borne_by(&*device, Path::new(&path_of(&*device))).ok().flatten()?.superblock);
+        borne.map_or(Ok(()), |superblock| self.change(member, MemberChange::BringBack { superblock: Box::new(superblock) }, what))
     }
 
     /// Closes the devices of members that have left for good, and erases their labels: nobody who looks for the pool is to find them.
@@ -217,19 +244,20 @@ impl Pool {
 
     /// The device in a slot that is not in use, if there is one, is erased and closed.
     fn dismiss(&self, member: MemberId, what: &str) -> Result<bool, Failure> {
-        let Some(device) = self.0.driver.device(member) else { return Ok(false) };
+        // Nobody is to look for it there at the next start.
+        let forget = || lock(&self.0.paths).get_mut(member.index()).into_iter().for_each(String::clear);
+        let Some(device) = self.0.driver.device(member) else {
+            forget();
+            return Ok(false);
+        };
         self.settle(member, what)?;
         // A spare whose device took a member's place, and whose slot was not cleared then, is not to take that member's label along.
         let serves = |other: &MemberId| *other != member && self.0.driver.device(*other).is_some_and(|serving| Arc::ptr_eq(&serving, &device));
-        if (0..MAX_MEMBERS as u8).map(MemberId).any(|other| serves(&other)) {
-            self.put(member, None, what)?;
-            return Ok(false);
-        }
-        let erased = offline::erase(&*device).map_err(|error| Failure::new(id::MEMBER_IO, what, error.of(member)));
+        let serves_elsewhere = (0..MAX_MEMBERS as u8).map(MemberId).any(|other| serves(&other));
+        let erased = if serves_elsewhere { Ok(()) } else { offline::erase(&*device).map_err(|error| Failure::new(id::MEMBER_IO, what, error.of(member))) };
         self.put(member, None, what)?;
-        // Nobody is to look for it there at the next start.
-        lock(&self.0.paths).get_mut(member.index()).into_iter().for_each(String::clear);
-        erased.map(|()| true)
+        forget();
+        erased.map(|()| !serves_elsewhere)
     }
 
     /// Lets a spare take the place of a member that is out of use.
@@ -257,7 +285,7 @@ impl Pool {
         offline::label(&*device, pool.pool, &pool.name, member, status.uuid).map_err(|error| Failure::new(id::MEMBER_IO, what.clone(), error.of(spare)))?;
         self.put(member, Some(device), &what)?;
         self.tell(member, MemberChange::Exchange { uuid: status.uuid, size_bytes: status.size_bytes, power_safe: false, spare: Some(spare) }, &what)?;
-        self.put(spare, None, &what)
+        self.dismiss(spare, &what).map(drop)
     }
 
     /// What was in this pool before is emptied. That takes as long as writing all of it, and neither a spare nor another command is to wait for it: so it is done

@@ -18,7 +18,8 @@
 //!   be a read of all columns.) What comes to light may make further ones the last of their epoch.
 
 use super::super::OpenError;
-use super::super::chain::{Durable, Taken, batches_through, fence_of};
+use super::super::chain::{Durable, Taken};
+use super::super::fence::{batches_through, fence_of};
 use super::super::judge::Found;
 use super::super::life::{Life, newest};
 use super::super::reader::Reader;
@@ -30,7 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use windrow_io::Buf;
 use windrow_layout::batch::HeaderFrame;
 use windrow_layout::superblock::Superblock;
-use windrow_units::{Epoch, MAX_STREAMS, Order, SegmentId, Seq, Shape};
+use windrow_units::{Epoch, MAX_STREAMS, Order, SegmentId, Seq, Shape, ZoneMap};
 
 /// Rows of which nothing is known, inside the filled part of a segment.
 #[derive(Clone, Copy, Debug)]
@@ -213,7 +214,7 @@ impl Scan {
         let count = u64::from(reader.zones.segment_count());
         let mut walked = BTreeSet::new();
         loop {
-            let again: BTreeSet<SegmentId> = &self.doubtful(superblock) - &walked;
+            let again: BTreeSet<SegmentId> = &self.doubtful(reader.zones, superblock) - &walked;
             if again.is_empty() {
                 return Ok(());
             }
@@ -229,8 +230,10 @@ impl Scan {
     }
 
     /// Segments in which a batch may have been taken that a start had refused: see rule 6.
-    fn doubtful(&mut self, superblock: &Superblock) -> BTreeSet<SegmentId> {
-        let mut segments: BTreeSet<SegmentId> = self.gaps.iter().map(|gap| gap.segment).collect();
+    fn doubtful(&mut self, zones: &ZoneMap, superblock: &Superblock) -> BTreeSet<SegmentId> {
+        // Of remains no gap counts (rule 5), and they may be most of the pool.
+        let remains = self.find_remains(zones);
+        let mut segments: BTreeSet<SegmentId> = self.gaps.iter().map(|gap| gap.segment).filter(|segment| !remains.contains(segment)).collect();
         for (stream, list) in self.streams.iter_mut().enumerate() {
             let counts = which_count(superblock, stream, list);
             let flushed = |taken: &Taken| self.flushed_in.get(&taken.epoch).map_or(Seq(0), |seqs| seqs[stream]);
@@ -276,17 +279,24 @@ impl Scan {
         known.iter_mut().zip(seqs).for_each(|(known, seq)| *known = (*known).max(*seq));
     }
 
-    /// Finds out what is remains; of those only what verifies to the last byte is kept, for its records.
-    fn drop_overwritten(&mut self, reader: &mut Reader<'_>) -> Result<(), OpenError> {
-        let zones = reader.zones;
+    /// Segments in whose place there is a newer life of another one, as far as is known.
+    fn find_remains(&self, zones: &ZoneMap) -> BTreeSet<SegmentId> {
         if !zones.has_superseded() {
-            return Ok(());
+            return BTreeSet::new();
         }
         let is_newer = |one: SegmentId, other: SegmentId| {
             let (Some(own), Some(others)) = (&self.lives[one.index()], &self.lives[other.index()]) else { return false };
             own.is_newer_than(others).unwrap_or(zones.zone(one).layout > zones.zone(other).layout)
         };
-        self.remains = zones.segments().filter(|id| zones.overlapping(*id).iter().any(|over| is_newer(*over, *id))).collect();
+        zones.segments().filter(|id| zones.overlapping(*id).iter().any(|over| is_newer(*over, *id))).collect()
+    }
+
+    /// Finds out what is remains; of those only what verifies to the last byte is kept, for its records.
+    fn drop_overwritten(&mut self, reader: &mut Reader<'_>) -> Result<(), OpenError> {
+        self.remains = self.find_remains(reader.zones);
+        if self.remains.is_empty() {
+            return Ok(());
+        }
         for list in &mut self.streams {
             let mut kept = Vec::with_capacity(list.len());
             for taken in std::mem::take(list) {

@@ -1,0 +1,95 @@
+//! Members that are asked to do what they cannot, or that come from where they are not looked for: what is refused changes nothing.
+
+mod support;
+
+use serde_json::Value;
+use support::pieces::member_state;
+use support::{CREATE, World, both};
+
+/// Refused for this reason.
+fn refused(world: &World, line: &str, says: &str) {
+    let answer = world.run(line);
+    assert!(!answer.status.success() && both(&answer).contains(says), "{line}: {}", both(&answer));
+}
+
+fn path_of(world: &World, member: usize) -> String {
+    let shown: Value = serde_json::from_str(&world.succeeds("pool status tank -o json")).expect("JSON");
+    shown["members"][member]["path"].as_str().unwrap_or_else(|| panic!("{shown}")).to_owned()
+}
+
+/// Nothing that is written to power-safe devices is flushed: a device that nobody had called so came in their place.
+#[test]
+fn only_a_power_safe_device_replaces_a_power_safe_one() {
+    let create = "pool create --redundancy 5 --size 64M --sparse --segment 256K --chunk 64K --journal-device j0 --journal-power-safe tank m0 m1 m2 m3";
+    let world = World::with_volume(create, "16M");
+    for served in [true, false] {
+        let server = served.then(|| world.serve(""));
+        if served {
+            world.succeeds("pool add tank --journal j1 --sparse --power-safe");
+        }
+        refused(&world, "pool replace tank 5 new --sparse", "--power-safe");
+        assert!(member_state(&world, 5) != "offline" && !world.file("new").exists(), "made for nothing");
+        world.succeeds(&format!("pool replace tank 5 new{served} --sparse --power-safe"));
+        assert!(server.is_none_or(support::Server::stop));
+    }
+    let server = world.serve("");
+    assert!(path_of(&world, 5).ends_with("newfalse"), "{}", path_of(&world, 5));
+    assert!(server.stop());
+}
+
+/// The removal was refused, and the device stayed out of service all the same.
+#[test]
+fn a_journal_device_that_cannot_be_removed_serves_on() {
+    let create = "pool create --redundancy 5 --size 64M --sparse --segment 256K --chunk 64K --journal 0 --journal-device j0 tank m0 m1 m2 m3";
+    let world = World::with_volume(create, "16M");
+    world.succeeds("volume sync tank/data always");
+    let server = world.serve("");
+    refused(&world, "pool remove tank 4", "sync=standard");
+    let state = member_state(&world, 4);
+    assert!(["online", "rebuilding"].contains(&state.as_str()), "{state}");
+    world.succeeds("volume sync tank/data standard");
+    world.succeeds("pool remove tank 4");
+    assert_eq!(member_state(&world, 4), "removed");
+    assert!(server.stop());
+}
+
+/// A device waited as a spare until the pool was asked whether it can grow, and took the place of the member that was missed.
+#[test]
+fn a_pool_that_misses_a_member_takes_no_device_to_grow() {
+    let world = World::with_volume(CREATE, "16M");
+    let server = world.serve("");
+    world.succeeds("pool offline tank 1");
+    refused(&world, "pool add tank n0 n1 --sparse", "member 1 is offline");
+    assert!(!world.file("n0").exists() && !world.file("n1").exists());
+    assert!(server.stop());
+}
+
+/// A spare that was away at the start could come back at the next start only.
+#[test]
+fn a_spare_that_was_missing_at_the_start_is_brought_back() {
+    let world = World::with_volume(CREATE, "16M");
+    let server = world.serve("");
+    world.succeeds("pool add tank --spare s0 --sparse");
+    refused(&world, "pool online tank 4 s0", "its device is there");
+    assert!(server.stop());
+    std::fs::rename(world.file("s0"), world.file("elsewhere")).expect("unplugged");
+    let server = world.serve("--spare-patience 0");
+    std::fs::copy(world.file("m3"), world.file("copy")).expect("a copy of a member");
+    refused(&world, "pool online tank 4 copy", "is not the spare that left");
+    world.succeeds("pool online tank 4 elsewhere");
+    assert!(path_of(&world, 4).ends_with("elsewhere"), "{}", path_of(&world, 4));
+    world.succeeds("pool remove tank 4");
+    assert_eq!((member_state(&world, 4), path_of(&world, 4)), ("removed".to_owned(), String::new()));
+    assert!(server.stop());
+}
+
+/// `pool status` of what is in a folder also asked for pools that are known elsewhere, and failed for them.
+#[test]
+fn the_status_of_a_folder_is_that_of_the_pools_in_it() {
+    let world = World::with_volume(CREATE, "16M");
+    std::fs::create_dir(world.file("empty")).expect("a folder");
+    let shown: Value = serde_json::from_str(&world.succeeds("pool status --dir empty -o json")).expect("JSON");
+    assert_eq!((shown["pools"].as_array().map(Vec::len), shown["failed"].as_array().map(Vec::len)), (Some(0), Some(0)), "{shown}");
+    let shown: Value = serde_json::from_str(&world.succeeds("pool status --dir . -o json")).expect("JSON");
+    assert_eq!(shown["pools"][0]["name"], "tank", "{shown}");
+}
