@@ -14,7 +14,7 @@ use super::super::{OpenError, Tables, victim_rule};
 use super::scan::Scan;
 use crate::checkpoint::Loaded;
 use crate::map::PageSlot;
-use crate::segment::Segments;
+use crate::segment::{Segment, Segments};
 use crate::volume::Volumes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -118,7 +118,7 @@ impl Former {
     }
 
     /// What can not be read of segments in which something is in use is a part of them all the same, batch by batch: payload in it may still be readable. Not of those that
-    /// were used again: nothing of what they held is in use.
+    /// were used again: nothing of what they held is in use. (Batches of another stream that were found in it are of a life that ended earlier: see [`Former::used_again`].)
     pub(super) fn enter(&self, found: &Scan, again: &BTreeSet<SegmentId>, tables: &mut Tables) {
         let mut last: BTreeMap<SegmentId, u64> = BTreeMap::new();
         for entry in tables.volumes.payloads() {
@@ -126,6 +126,7 @@ impl Former {
             *block = tables.codec.block(entry.place()).max(*block);
         }
         last.retain(|id, _| self.is_used(*id) && !again.contains(id));
+        last.keys().for_each(|id| of_this_life(tables.segments.get_mut(*id), self.segments.get(*id)));
         for gap in found.gaps.iter().filter(|gap| last.contains_key(&gap.segment)) {
             self.copy(gap.segment, gap.row..gap.end_row, tables);
         }
@@ -136,9 +137,6 @@ impl Former {
             let filled = segment.filled_rows;
             if filled >= end {
                 continue;
-            }
-            if filled == 0 {
-                segment.stream = former.stream;
             }
             segment.filled_rows = end;
             segment.last_seq = segment.last_seq.max(former.last_seq);
@@ -188,5 +186,38 @@ impl Former {
         for row in rows.start..rows.end.min(former.filled_rows) {
             segment.starts[row as usize / 64] |= former.starts[row as usize / 64] & 1 << (row % 64);
         }
+    }
+}
+
+/// The segment is in the life that a checkpoint knew. Batches of a former life, where a member missed what was written over them, are none of it.
+fn of_this_life(segment: &mut Segment, former: &Segment) {
+    if segment.stream != former.stream {
+        segment.starts.fill(0);
+        (segment.filled_rows, segment.last_seq) = (0, Seq(0));
+    }
+    segment.stream = former.stream;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windrow_policy::select::Rule;
+    use windrow_units::{Redundancy, Zone, ZoneMap};
+
+    /// The header of a batch of users could not be read, and before it stood what was left of a checkpoint: the segment passed for one of checkpoints, and what lives in it was
+    /// counted nowhere (seed 10240462).
+    #[test]
+    fn what_a_former_life_left_says_nothing_about_the_segment() {
+        let shape = Redundancy::None.shape(2, 256, 128).expect("a shape");
+        let zones = ZoneMap::new(vec![Zone { members: 0b11, start: 1 << 20, first_segment: 0, segments: 2, shape, layout: 0 }]);
+        let (known, mut segments) = (Segments::new(&zones, Rule::Greedy), Segments::new(&zones, Rule::Greedy));
+        let former = known.get(SegmentId(0));
+        let left = segments.get_mut(SegmentId(0));
+        (left.stream, left.filled_rows, left.last_seq, left.starts[0]) = (3, 16, Seq(48), 0b1_0000_0001);
+        of_this_life(left, former);
+        assert_eq!((left.stream, left.filled_rows, left.last_seq, left.starts[0]), (former.stream, 0, Seq(0), 0));
+        (left.filled_rows, left.last_seq, left.starts[0]) = (16, Seq(48), 1);
+        of_this_life(left, former);
+        assert_eq!((left.filled_rows, left.last_seq, left.starts[0]), (16, Seq(48), 1), "of the same stream it stays");
     }
 }
