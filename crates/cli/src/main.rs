@@ -69,7 +69,7 @@ enum Command {
     Stats(commands::stats::StatsArguments),
     /// Show what is on a member, without the engine.
     Inspect(commands::inspect::InspectArguments),
-    /// Check a pool that is not served, without changing it.
+    /// Check a pool that is not served; with --repair, put right what redundancy covers.
     Check(commands::inspect::CheckArguments),
     /// Plan arrays: capacity, cost, random writes, endurance, by drive and topology; write amplification by layer.
     Plan(commands::plan::PlanArguments),

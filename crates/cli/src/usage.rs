@@ -15,7 +15,7 @@ const USAGE_OF_CHECKS: u8 = 16;
 
 /// Whoever asks for a code that means something must not take a mistyped flag for it: `pool status --exit-code` says 2 of a pool that is stopped.
 fn code(words: &[String]) -> u8 {
-    let begins = |name: &[&str]| words.iter().map(String::as_str).take(name.len()).eq(name.iter().copied());
+    let begins = |name: &[&str]| without_output(words).take(name.len()).eq(name.iter().copied());
     if begins(&["check"]) || begins(&["pool", "scrub"]) {
         USAGE_OF_CHECKS
     } else if begins(&["pool", "status"]) && words.iter().any(|word| word == "--exit-code") {
@@ -58,12 +58,20 @@ fn reason(rendered: &str) -> String {
 fn command(words: &[String]) -> String {
     let mut name = "windrow".to_owned();
     let mut at = Arguments::command();
-    for word in words {
+    for word in without_output(words) {
         let Some(next) = at.find_subcommand(word).cloned() else { break };
         name = format!("{name} {word}");
         at = next;
     }
     name
+}
+
+/// The words but for the form of the output, which may stand before the command.
+fn without_output(words: &[String]) -> impl Iterator<Item = &str> {
+    let is_option = |word: &str| matches!(word, "-o" | "--output");
+    let is_whole = |word: &str| word.starts_with("--output=") || (word.starts_with("-o") && !word.starts_with("--"));
+    let before = std::iter::once("").chain(words.iter().map(String::as_str));
+    words.iter().map(String::as_str).zip(before).filter(move |(word, before)| !is_option(word) && !is_option(before) && !is_whole(word)).map(|(word, _)| word)
 }
 
 fn wants_json(words: &[String]) -> bool {
@@ -85,6 +93,11 @@ mod tests {
         assert_eq!(command(&words("frob")), "windrow");
         assert_eq!((code(&words("pool status --exit-code --frob")), code(&words("pool status --frob"))), (4, 2));
         assert_eq!((code(&words("check tank --frob")), code(&words("pool scrub --frob")), code(&words("frob check"))), (16, 16, 2));
+        assert_eq!((code(&words("-o json check tank --frob")), code(&words("--output=json pool scrub --frob"))), (16, 16));
+        assert_eq!(
+            (command(&words("-o json pool create tank --frob")), command(&words("pool -ojson create"))),
+            ("windrow pool create".into(), "windrow pool create".into())
+        );
         assert!(wants_json(&words("pool status -o json")) && !wants_json(&words("pool status -o text")));
     }
 }

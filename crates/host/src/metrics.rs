@@ -243,6 +243,7 @@ fn counters(page: &mut Page, report: &PoolReport) {
     page.single("flushes_total", "counter", "Flush and FUA requests.", counters.flushes);
     page.single("checkpoints_total", "counter", "Checkpoints.", counters.checkpoints);
     page.single("segments_cleaned_total", "counter", "Segments cleaned.", counters.segments_cleaned);
+    page.single("dropped_events_total", "counter", "Events that the event command was not told.", report.dropped_events);
     let placement = &report.placement;
     page.head("placement_streams", "gauge", "Streams that the policy has, by what goes there.");
     page.sample("placement_streams", &[("of", "users")], u64::from(placement.user_streams));

@@ -248,7 +248,7 @@ impl Pool {
         let status = self.status()?;
         let latency = self.0.driver.sessions.latencies().summary();
         let paths = lock(&self.0.paths).clone();
-        Some(PoolReport::new(status, latency, &paths, self.stop_reason()))
+        Some(PoolReport { dropped_events: self.0.notifier.dropped(), ..PoolReport::new(status, latency, &paths, self.stop_reason()) })
     }
 
     /// How far a device is that was in this pool before and is zeroed before it comes in again: bytes done, of how many.
@@ -259,11 +259,6 @@ impl Pool {
     /// Why the pool stopped; `None` while it runs.
     pub fn stop_reason(&self) -> Option<String> {
         self.0.driver.stop_reason()
-    }
-
-    /// Notices that the event hook missed.
-    pub fn dropped_events(&self) -> u64 {
-        self.0.notifier.dropped()
     }
 
     /// All exports, the default one first.

@@ -433,6 +433,9 @@ pub struct PoolReport {
     /// The journal.
     #[serde(default)]
     pub journal: windrow_engine::JournalStatus,
+    /// Events since start that the event command was not told, as too many waited.
+    #[serde(default)]
+    pub dropped_events: u64,
     /// What the stages of requests took since start.
     #[serde(default)]
     pub stages: Vec<windrow_engine::StageTimes>,
@@ -462,6 +465,7 @@ impl PoolReport {
             state: if stop_reason.is_some() { "stopped".to_owned() } else { status.state.to_owned() },
             stop_reason,
             served: true,
+            dropped_events: 0,
             generation: status.generation,
             epoch: status.epoch,
             members: members.collect(),

@@ -55,7 +55,8 @@ pub struct InspectArguments {
   windrow check tank --rebuild-map --repair
 
 Exit codes: 0 sound, 1 repaired, or rebuilt (--rebuild-map --repair), 4 errors found or left, 8 the check could not be made, 16 wrong usage. Without --repair
-nothing is written; the next import repairs what redundancy covers, and writes copies of journal records that are wrong again.")]
+nothing is written. A start completes what a crash has cut off, and the copies of journal records that it needs; what is wrong elsewhere is repaired by --repair, by a
+scrub (`windrow pool scrub`), or when it is read.")]
 pub struct CheckArguments {
     /// Pool; it must not be served.
     pub(super) pool: String,

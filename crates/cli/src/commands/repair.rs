@@ -1,6 +1,6 @@
 //! `check --repair`: what the redundancy of a pool at rest covers is put right, by the means that a pool has in service.
 //!
-//! 1 A check with payload and redundancy. Where nothing is wrong nothing is written. 2 The pool is opened as for any command, without force: that writes superblocks, labels, parts of
+//! 1 A check with payload and redundancy. Where nothing is wrong nothing is written. 2 The pool is opened as for any command, without force: that writes superblocks, parts of
 //! batches and copies of journal records. One that can not be opened, or of which members that it counts on were not found, stays as it is. 3 A scrub reads everything; what it finds
 //! wrong is written to another place. Members that were away are brought up to date. 4 The pool is closed, as it was (an exported one stays exported), and another check says what is left.
 

@@ -42,7 +42,7 @@ A scrub reads all live data with its redundancy on all members, while the pool i
 volume and block (`pool status`, -o json). It goes on by itself in the daemon, also after a restart. Ctrl-C ends --wait, not the scrub.
 
 Exit codes: 0 done (with --wait or --watch: the scrub has ended and nothing was wrong), 1 it found something wrong and repaired all of it,
-4 it found blocks or batches that are lost, 8 the command failed, or the scrub was stopped before its end, 16 wrong usage.")]
+4 it found blocks or batches that are lost, or the pool was too full to repair what it found, 8 the command failed, or the scrub was stopped before its end, 16 wrong usage.")]
 pub struct ScrubArguments {
     /// Pool; a daemon has to serve it.
     pool: String,

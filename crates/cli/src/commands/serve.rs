@@ -49,6 +49,7 @@ Configuration file (all fields optional; the command line wins):
   event_command = \"/usr/local/bin/on-windrow-event\"
   pending_bytes = \"64M\"
   map_bytes = \"4G\"
+  allow_remote = true          # TCP addresses that other hosts can reach
 
 Ends on SIGTERM, SIGINT and SIGHUP (which `nohup` keeps away); a second SIGTERM or SIGINT ends it at once, as a power cut would.")]
 pub struct ServeArguments {

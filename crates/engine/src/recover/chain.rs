@@ -26,6 +26,9 @@ use windrow_layout::batch::{DecodedBatch, Entry, HeaderFrame};
 use windrow_layout::superblock::{CheckpointRoot, StreamPosition, Superblock};
 use windrow_units::{Epoch, MAX_STREAMS, Order, SegmentId, Seq};
 
+/// Flushed batches at the end of an epoch that are looked at, as a start may have refused them.
+const FLUSHED_DOUBTED: usize = 8;
+
 /// Rows in the chunk of the end, and beginnings of chunks behind it, that are rebuilt where they bear nothing that fits: what is written and not flushed when power goes reaches
 /// little further, and each of them tells what is needed.
 const REBUILT_BEHIND: usize = 8;
@@ -193,6 +196,13 @@ impl Chain {
         }
     }
 
+    /// The batches from this one on do not count, and one is expected in its place. Returns the bytes of ends that were kept of them.
+    fn drop_from(&mut self, at: usize) -> usize {
+        let first = &self.batches[at];
+        self.next = StreamPosition { segment: first.segment, row: first.row, seq: first.seq, next_segment: SegmentId::NONE };
+        self.batches.drain(at..).map(|refused| refused.kept()).sum()
+    }
+
     /// The last batch that counts.
     pub(super) fn last_seq(&self) -> Seq {
         Seq(self.next.seq.0.saturating_sub(1))
@@ -341,22 +351,22 @@ impl Walk<'_> {
             chain.next = StreamPosition { next_segment: SegmentId::NONE, ..next };
             return Ok(chain);
         }
+        // What of the stream was flushed in the last batch's epoch, as that epoch knew it.
+        let mut flushed = (Epoch(0), Seq(0));
         loop {
-            let step = self.step(reader, durable, &chain)?;
-            let last = chain.batches.last().map(|last| (last.segment, last.row, last.seq, last.epoch));
-            let ends_epoch = |(.., epoch): &(_, _, _, Epoch)| !matches!(&step, Step::Next(batch, _) if batch.frame.header.epoch == *epoch);
-            // It may be one that was refused.
-            if let Some((segment, row, seq, epoch)) = last.filter(ends_epoch)
-                && let Some((batch, ends)) = self.newer_in_place(reader, segment, row, seq, epoch)?
+            let mut step = self.step(reader, durable, &chain)?;
+            let epoch = chain.batches.last().map_or(self.root.epoch, |last| last.epoch);
+            if !matches!(&step, Step::Next(batch, _) if batch.frame.header.epoch == epoch)
+                && let Some((at, newer)) = self.refused(reader, &chain, flushed)?
             {
-                let refused = chain.batches.pop();
-                *budget += refused.map_or(0, |refused| refused.kept());
-                chain.take(&batch, ends, budget);
-                self.claim(durable, &batch.frame);
-                continue;
+                *budget += chain.drop_from(at);
+                step = newer;
             }
             match step {
                 Step::Next(batch, ends) => {
+                    let h = &batch.frame.header;
+                    let before = if flushed.0 == h.epoch { flushed.1 } else { Seq(0) };
+                    flushed = (h.epoch, before.max(h.flushed_seq[self.stream]));
                     chain.take(&batch, ends, budget);
                     self.claim(durable, &batch.frame);
                 }
@@ -366,6 +376,22 @@ impl Walk<'_> {
                 }
             }
         }
+    }
+
+    /// The first batch of the last one's epoch that a start had refused, though no fence tells of it any more, and what stands in its place: see [`Self::newer_in_place`]. Refused
+    /// is what comes last in an epoch, whole or not; of what that epoch knew to be flushed (then its orders lie behind a gap) a few are looked at.
+    fn refused(&self, reader: &mut Reader<'_>, chain: &Chain, (epoch, flushed): (Epoch, Seq)) -> Result<Option<(usize, Step)>, OpenError> {
+        let of_epoch = |taken: &&Taken| taken.epoch == epoch;
+        let doubtful =
+            chain.batches.iter().rev().take_while(of_epoch).enumerate().take_while(|(back, taken)| *back < FLUSHED_DOUBTED || taken.seq > flushed).count();
+        for at in chain.batches.len() - doubtful..chain.batches.len() {
+            let taken = &chain.batches[at];
+            let newer = self.newer_in_place(reader, taken.segment, taken.row, taken.seq, taken.epoch)?;
+            if newer.is_some() {
+                return Ok(newer.map(|newer| (at, newer)));
+            }
+        }
+        Ok(None)
     }
 
     /// What stands where the next batch of the chain is expected.
@@ -395,23 +421,24 @@ impl Walk<'_> {
             return Ok(Step::End(if saw_void.get() { Found::Void } else { Found::Nothing }, None));
         };
         self.claim(durable, &frame);
-        let found = match reader.ends(&frame, block)? {
-            None => self.newer_in_place(reader, segment, row, seq, frame.header.epoch)?,
-            found => found,
-        };
-        Ok(found.map_or(Step::End(Found::Unverified, Some(frame)), |(batch, ends)| Step::Next(batch, ends)))
+        if let Some((batch, ends)) = reader.ends(&frame, block)? {
+            return Ok(Step::Next(batch, ends));
+        }
+        let newer = self.newer_in_place(reader, segment, row, seq, frame.header.epoch)?;
+        Ok(newer.unwrap_or(Step::End(Found::Unverified, Some(frame))))
     }
 
-    /// The batch in a place where one of an older epoch was found with the same number. That number was given again, so the older one had been refused; the first column
+    /// What stands in a place where a batch of an older epoch was found with the same number. That number was given again, so the older one had been refused; the first column
     /// missed the write of the newer one, and so much has happened since that no fence tells of the refusal. (Of the same epoch there is none but what is found first.)
-    fn newer_in_place(&self, reader: &mut Reader<'_>, segment: SegmentId, row: u32, seq: Seq, epoch: Epoch) -> Result<Option<(DecodedBatch, Ends)>, OpenError> {
+    fn newer_in_place(&self, reader: &mut Reader<'_>, segment: SegmentId, row: u32, seq: Seq, epoch: Epoch) -> Result<Option<Step>, OpenError> {
         if epoch >= self.superblock.epoch {
             return Ok(None);
         }
         let shape = *reader.zones.shape(segment);
         let fits = |frame: &HeaderFrame| frame.header.seq == seq && self.is_ours(frame, &shape, epoch.next()) && !self.is_void(frame);
-        let found = newest(reader.all_headers(segment, row, fits)?);
-        found.map_or(Ok(None), |(frame, block)| Ok(reader.ends(&frame, block)?))
+        let Some((frame, block)) = newest(reader.all_headers(segment, row, fits)?) else { return Ok(None) };
+        let found = reader.ends(&frame, block)?;
+        Ok(Some(found.map_or(Step::End(Found::Unverified, Some(frame)), |(batch, ends)| Step::Next(batch, ends))))
     }
 
     /// Looks at what stands behind the end of a chain for what later batches say.

@@ -4,6 +4,7 @@ use crate::ends::{Ends, find_ends};
 use crate::limits::UNREAD;
 use crate::reconstruct::search;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use windrow_io::{Buf, BufPool, MemberError, MemberErrorKind, MemberIo, ReadItem};
 use windrow_layout::batch::{DecodedBatch, Entry, HeaderFrame, decode_batch, decode_head, decode_header};
 use windrow_layout::checkpoint::PagePointer;
@@ -37,16 +38,16 @@ const RUN_ROWS: usize = 64;
 
 /// All columns of rows that follow each other.
 struct Run {
-    first: u32,
+    rows: Range<u32>,
     columns: Vec<Option<Buf>>,
 }
 
 impl Run {
-    /// The blocks of a row; `None` if it is not one of these.
+    /// The blocks of a row; `None` if it is not one of these, or not all of them could be read.
     fn of(&self, row: u32) -> Option<Vec<Option<&[u8]>>> {
-        let at = row.checked_sub(self.first)? as usize * BLOCK_SIZE;
-        let rows = self.columns.iter().flatten().map(|column| column.len()).max()?;
-        (at < rows).then(|| self.columns.iter().map(|column| column.as_ref().map(|column| &column[at..at + BLOCK_SIZE])).collect())
+        let at = row.checked_sub(self.rows.start).filter(|_| self.rows.contains(&row))? as usize * BLOCK_SIZE;
+        let block = |column: &'_ Option<Buf>| column.as_ref().is_some_and(|column| column[at..at + BLOCK_SIZE] != [UNREAD; BLOCK_SIZE]);
+        self.columns.iter().all(block).then(|| self.columns.iter().map(|column| column.as_ref().map(|column| &column[at..at + BLOCK_SIZE])).collect())
     }
 }
 
@@ -173,13 +174,15 @@ impl<'a> Reader<'a> {
         self.read_blocks(&wanted, |block| blocks.push(block))?;
         let pool = self.pool;
         let mut found = Vec::new();
-        let mut run = Run { first: 0, columns: Vec::new() };
+        let mut run = Run { rows: 0..0, columns: Vec::new() };
         for (at, (row, block)) in rows.iter().zip(blocks).enumerate() {
             let decode = |bytes: &[u8]| decode_header(bytes, &pool, segment, *row).ok().filter(&fits);
             let mut frame = block.as_ref().and_then(|block| decode(block));
             self.is_blind |= block.is_none() && self.zones.shape(segment).tolerance() == 0;
             if frame.is_none() && (block.is_none() || thorough) {
-                let following = rows[at..].iter().zip(*row..).take_while(|(row, next)| *row == next).count().min(RUN_ROWS);
+                // (Columns lie on other members in the next chunk.)
+                let chunk_end = self.zones.shape(segment).chunk_end(*row);
+                let following = rows[at..].iter().zip(*row..chunk_end).take_while(|(row, next)| *row == next).count().min(RUN_ROWS);
                 self.rebuilt_in(&mut run, segment, *row, following as u32, |bytes| {
                     frame = decode(bytes);
                     frame.is_some()
@@ -193,11 +196,11 @@ impl<'a> Reader<'a> {
     /// As [`Self::rebuilt`], of the first column; so many rows from this one on are read at once if `run` does not have it.
     fn rebuilt_in(&mut self, run: &mut Run, segment: SegmentId, row: u32, following: u32, good: impl FnMut(&[u8]) -> bool) -> Result<(), MemberError> {
         let shape = *self.zones.shape(segment);
-        if following > 1 && shape.tolerance() > 0 && run.of(row).is_none() {
-            *run = Run { first: row, columns: self.all_columns(segment, row, following)? };
+        if following > 1 && shape.tolerance() > 0 && !run.rows.contains(&row) {
+            *run = Run { rows: row..row + following, columns: self.all_columns(segment, row, following)? };
         }
         // Where something can not be read, what can is told from it row by row.
-        match run.of(row).filter(|blocks| blocks.iter().all(|block| block.is_some_and(|bytes| bytes != [UNREAD; BLOCK_SIZE]))) {
+        match run.of(row) {
             None => self.rebuilt(segment, Column(0), row, good).map(drop),
             Some(blocks) => {
                 search(&shape, 0, &blocks, &mut self.buffers.get(BLOCK_SIZE), good);

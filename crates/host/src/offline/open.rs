@@ -110,34 +110,43 @@ struct Locked {
 }
 
 /// Opens and locks all members. One that fails when it is opened, as a dying drive does that lets itself be read only, is absent: it is for the engine to say
-/// whether the pool can do without. So is whatever cannot be opened in the place of a spare, or of a member that is out of service. But where the pool counts
-/// on a member, and it is in use or this process may not open it, nothing is wrong with the device: that is an error.
+/// whether the pool can do without. So is whatever cannot be opened in the place of a spare, or of a member that is out of service. But it is an error where
+/// 1. the pool counts on the member, and it is in use or this process may not open it: nothing is wrong with the device;
+/// 2. it is a journal device: what was promised may be on it alone, and the advice to give that up would be wrong;
+/// 3. it alone bears the newest superblock: without it the pool would be what it was before.
 fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<Locked, Failure> {
     let slots = found.superblock().map_or(0, |superblock| superblock.members.len());
     let highest = found.members.iter().map(|member| member.slot.index() + 1).max().unwrap_or(0);
     let mut table: MemberTable = vec![None; slots.max(highest)];
-    let (mut opened, mut left_out) = (FoundPool { members: Vec::new(), ..found.clone() }, Vec::new());
+    let (mut opened, mut closed) = (FoundPool { members: Vec::new(), ..found.clone() }, Vec::new());
+    let what = |slot: MemberId| format!("cannot open member {slot} of pool '{}'", found.name);
     for member in &found.members {
-        let what = format!("cannot open member {} of pool '{}'", member.slot, found.name);
         match open_device(&member.path, member.slot, request) {
             Ok(device) => {
                 table[member.slot.index()] = Some(device);
                 opened.members.push(member.clone());
             }
-            Err(error) if has_failed(&error) || !is_counted_on(found, member.slot) => left_out.push(format!("member {} is left out: {error}", member.slot)),
-            Err(error) => return Err(opening_failed(&what, &error)),
+            Err(error) if may_be_left_out(found, member.slot, &error) => closed.push((member.slot, error)),
+            Err(error) => return Err(opening_failed(&what(member.slot), &error)),
         }
     }
     let devices = opened.members.iter().filter_map(|member| table[member.slot.index()].as_deref());
     // A member that cannot be read is the engine's matter.
     let now = look_again(&opened, devices, &format!("cannot open pool '{}'", found.name))?;
+    let generation = |pool: &FoundPool| pool.superblock().map(|superblock| superblock.generation);
+    // (The pool may have counted on one only since it was found.)
+    if let Some((slot, error)) = closed.iter().find(|(slot, error)| generation(&now) < generation(found) || !may_be_left_out(&now, *slot, error)) {
+        return Err(opening_failed(&what(*slot), error));
+    }
+    let left_out = closed.iter().map(|(slot, error)| format!("member {slot} is left out: {error}")).collect();
     Ok(Locked { table, now, left_out })
 }
 
-/// True if the pool is less redundant without this member.
-fn is_counted_on(found: &FoundPool, slot: MemberId) -> bool {
-    let record = found.superblock().and_then(|superblock| superblock.members.get(slot.index()));
-    record.is_none_or(|record| matches!(record.state, MemberState::Online | MemberState::Rebuilding))
+/// True if a device that cannot be opened is as if it were not there.
+fn may_be_left_out(pool: &FoundPool, slot: MemberId, error: &windrow_device::OpenError) -> bool {
+    let Some(superblock) = pool.superblock() else { return false };
+    let is_counted_on = superblock.members.get(slot.index()).is_none_or(|record| matches!(record.state, MemberState::Online | MemberState::Rebuilding));
+    superblock.journals.devices() >> slot.0 & 1 == 0 && (has_failed(error) || !is_counted_on)
 }
 
 /// True if a device could not be opened for its own sake: it is broken, gone, or has turned read-only.
@@ -212,10 +221,10 @@ pub fn rebuild(
 ) -> Result<RebuildReport, Failure> {
     let RebuildLeave { write, even_if_sound, without_missing, without_checkpoint } = leave;
     let Locked { table, now, left_out } = open_members(found, request)?;
-    left_out.iter().for_each(|note| tracing::warn!("{note}"));
     if write && !without_missing {
-        must_be_complete(&now)?;
+        must_be_complete(&now, &left_out)?;
     }
+    left_out.iter().for_each(|note| tracing::warn!("{note}"));
     let mut io = SyncMembers::new(table);
     let buffers = BufPool::new(KEEP_BYTES);
     let options = windrow_engine::api::OpenOptions {
@@ -234,13 +243,15 @@ pub fn rebuild(
 }
 
 /// What can not be read without members that are only away (a cable, a controller) would be given up for good, and they with it.
-fn must_be_complete(found: &FoundPool) -> Result<(), Failure> {
+fn must_be_complete(found: &FoundPool, left_out: &[String]) -> Result<(), Failure> {
     let missing = found.missing();
-    if missing.is_empty() {
+    let of_missing = (!missing.is_empty()).then(|| format!("members {missing:?} were not found"));
+    let away: Vec<&str> = left_out.iter().chain(&of_missing).map(String::as_str).collect();
+    if away.is_empty() {
         return Ok(());
     }
     let what = format!("will not rebuild pool '{}'", found.name);
-    let why = format!("members {missing:?} were not found: what cannot be read without them would be lost for good, although they may have it");
+    let why = format!("{}: what cannot be read without them would be lost for good, although they may have it", away.join(", "));
     Err(Failure::new(id::POOL_MEMBERS, what, why)
         .remedy("connect them, or name them with --members; or give --without-missing if they will never be there again"))
 }

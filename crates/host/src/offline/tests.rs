@@ -303,6 +303,32 @@ fn a_device_that_the_pool_does_not_count_on_is_left_out_where_it_is_in_use() {
     let notes = opened.report.notes.join("\n");
     assert!(["member 2 is left out: ", "member 6 is left out: ", "in use"].iter().all(|text| notes.contains(text)), "{notes}");
     drop((opened, taken));
-    let _taken = take(1);
+    let taken = take(1);
     assert_eq!(open_all().err().unwrap().id, id::POOL_BUSY, "the pool counts on it");
+    drop(taken);
+}
+
+/// A device that goes just before it is opened is absent, as one that was never there. But if it alone bears the newest superblock, the others are the pool as it was before: they
+/// were opened, and what had been written since was gone.
+#[test]
+fn a_device_that_alone_knows_the_present_is_not_left_out() {
+    let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let registry = Registry::new(state.path());
+    let members = create_pool(dir.path());
+    let before: Vec<Vec<u8>> = members.iter().map(|member| std::fs::read(member).unwrap()).collect();
+    open_again(&members, &registry).shutdown(false).unwrap();
+    for alone in [false, true] {
+        for (member, bytes) in members.iter().zip(&before).take(if alone { 5 } else { 0 }) {
+            std::fs::write(member, bytes).unwrap();
+        }
+        let found = locate(&PoolTarget { members: members.clone(), ..PoolTarget::default() }, &registry).unwrap();
+        std::fs::rename(&members[5], dir.path().join("gone")).unwrap();
+        match open(&found, &registry, &OpenRequest::default()) {
+            Ok(opened) => {
+                assert!(!alone && opened.members[5].is_none() && opened.report.notes.join("").contains("member 5 is left out"), "{:?}", opened.report.notes)
+            }
+            Err(failure) => assert!(alone && failure.id == id::MEMBER_OPEN, "{failure}"),
+        }
+        std::fs::rename(dir.path().join("gone"), &members[5]).unwrap();
+    }
 }

@@ -164,7 +164,7 @@ impl Pool {
         let served = self.change(member, MemberChange::Serve { granule, power_safe }, &what);
         served.map(|()| member).inspect_err(|_| {
             // The refusal is the failure to tell; a spare that could not be given back shows in the status.
-            drop(self.give_up(member, &what));
+            drop(self.give_up(member, &what, false));
         })
     }
 
@@ -202,30 +202,34 @@ impl Pool {
         if !status.journal && !["spare", "removed"].contains(&status.state) {
             return self.control(Control::Remove { member }).map(|_| ()).map_err(|error| control_failure(what, &error));
         }
-        if status.journal && ["online", "rebuilding"].contains(&status.state) {
+        let serves = status.journal && ["online", "rebuilding"].contains(&status.state);
+        if serves {
             self.change(member, MemberChange::TakeOut, &what)?;
-            // The refusal is the failure to tell; the device serves as before, if it can.
-            return self.give_up(member, &what).inspect_err(|_| drop(self.serve_again(member, &what)));
         }
-        self.give_up(member, &what)
+        if status.journal {
+            self.settle(member, &what)?;
+        }
+        self.give_up(member, &what, serves)
     }
 
-    /// The slot of a spare, or of a journal device that is out of service, is free from now on. The label of its device is erased.
-    fn give_up(&self, member: MemberId, what: &str) -> Result<(), Failure> {
-        // Nothing of a journal device is in flight any more.
-        if self.member_status(member, what)?.1.journal {
-            self.settle(member, what)?;
-        }
-        self.change(member, MemberChange::GiveUp, what)?;
+    /// The slot of a spare, or of a journal device that is out of service, is free from now on. The label of its device is erased. `serves`: if that is refused, the
+    /// device serves as before.
+    fn give_up(&self, member: MemberId, what: &str, serves: bool) -> Result<(), Failure> {
+        self.change(member, MemberChange::GiveUp, what).inspect_err(|_| {
+            // The refusal is the failure to tell.
+            if serves && let Err(failure) = self.serve_again(member, what) {
+                tracing::warn!(%failure, "member {member} stays out of service");
+            }
+        })?;
         self.dismiss(member, &format!("member {member} is removed, but the label on its device cannot be erased")).map(drop)
     }
 
-    /// A journal device that was to be removed, and is not: its device is still in its place.
+    /// A journal device that was to be removed, and is not: its device is still in its place, and nothing is in flight to it.
     fn serve_again(&self, member: MemberId, what: &str) -> Result<(), Failure> {
-        let (_, status) = self.member_status(member, what)?;
-        let device = self.0.driver.device(member).filter(|_| status.journal && status.state == "offline");
+        let device = self.0.driver.device(member);
         let borne = device.and_then(|device| offline::borne_by(&*device, Path::new(&path_of(&*device))).ok().flatten()?.superblock);
-        borne.map_or(Ok(()), |superblock| self.change(member, MemberChange::BringBack { superblock: Box::new(superblock) }, what))
+        let gone = || Failure::new(id::MEMBER_STATE, what, "its device bears no superblock any more").remedy("see `windrow pool replace`");
+        self.change(member, MemberChange::BringBack { superblock: Box::new(borne.ok_or_else(gone)?) }, what)
     }
 
     /// Closes the devices of members that have left for good, and erases their labels: nobody who looks for the pool is to find them.

@@ -13,6 +13,7 @@ pub(crate) fn sample() -> PoolReport {
         redundancy: "6".to_owned(),
         state: "degraded".to_owned(),
         stop_reason: None,
+        dropped_events: 0,
         served: true,
         generation: 3,
         epoch: 2,
