@@ -30,6 +30,8 @@ const SELF_CHECK_TURNS: u64 = 8;
 /// Turns without an answer after which a pool that owes one is stuck, however busy it is. (Beside a member that answers no reads for 100 s, reads that wait for their turn to go around
 /// it wake the engine every few milliseconds.)
 const SILENT_TURNS_MAX: u32 = 100_000;
+/// A turn that takes so long, with a command under way and nothing new to do, is one of waiting.
+const WAITS_NS: u64 = 100_000;
 /// Turns that coming to rest may take.
 const REST_TURNS_MAX: u32 = 50_000;
 /// Turns that one wait may take.
@@ -468,6 +470,7 @@ impl World {
 
     /// One turn; false if nothing is under way and nothing will ever happen by itself.
     pub fn turn(&mut self) -> Result<bool, Violation> {
+        let began_ns = self.now_ns;
         let due = self.pending.first_key_value().map(|((time, _), _)| *time);
         let next = [due, self.wake_at_ns].into_iter().flatten().min();
         match next {
@@ -510,7 +513,7 @@ impl World {
         {
             return Err(Violation::new(Broken::Protocol, text));
         }
-        self.effects()?;
+        self.effects(began_ns)?;
         ensure!(self.silent_turns < SILENT_TURNS_MAX, Stuck, "busy without an answer; {}", self.summary());
         ensure!(self.idle_turns < IDLE_TURNS_MAX || self.unanswered() == 0, Stuck, "nothing happens; {}", self.summary());
         Ok(true)
@@ -565,11 +568,14 @@ impl World {
         }
     }
 
-    fn effects(&mut self) -> Result<(), Violation> {
+    /// Carries out what the engine wants after a turn that began at this time.
+    fn effects(&mut self, began_ns: u64) -> Result<(), Violation> {
         let mut outbox = std::mem::take(&mut self.outbox);
         let busy = !(outbox.commands.is_empty() && outbox.jobs.is_empty() && outbox.completions.is_empty() && outbox.control.is_empty());
         let answers = outbox.completions.len() + outbox.control.len();
-        self.silent_turns = if answers > 0 || self.unanswered() == 0 { 0 } else { self.silent_turns + 1 };
+        // (A member may hang for minutes, and the engine look every millisecond whether it still does: seed 10282391.)
+        let waits = !busy && !self.pending.is_empty() && self.now_ns - began_ns >= WAITS_NS;
+        self.silent_turns = if answers > 0 || self.unanswered() == 0 { 0 } else { self.silent_turns + u32::from(!waits) };
         self.idle_turns = if busy || !self.pending.is_empty() { 0 } else { self.idle_turns + 1 };
         for command in outbox.commands.drain(..) {
             self.start_command(command)?;
