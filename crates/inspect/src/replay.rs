@@ -1,7 +1,7 @@
 //! What came after the checkpoint: chains of batches, P, and the effect on the tables.
 //!
 //! 1 Follow each stream's chain from its replay position; a batch counts if its head and tail verify and no fence voids it. Where a chain
-//!   ends, later batches of the stream at the known positions behind it tell what was durable; nothing is taken from there.
+//!   ends, later batches of the stream behind it tell what was durable; nothing is taken from there.
 //! 2 Look at every byte: batches above what was durable must verify wholly, the chain is cut at the first that does not.
 //! 3 P: the highest order with no gap below it, in batches and journal records. 4 Judge the chain ends by the table of `docs/on-disk-format.md` section 12.3: torn, void,
 //!   nothing there, or damage. 5 Apply user entries up to P in ascending order, those that only records have among them, then moves by compare-and-set.
@@ -174,6 +174,9 @@ impl Chain {
     }
 }
 
+/// Rows, and beginnings of chunks, behind the end of a chain that are rebuilt, as a start does (docs/on-disk-format.md, 12.3).
+const REBUILT_BEHIND: usize = 8;
+
 /// One stream to be followed.
 struct Follow<'s> {
     superblock: &'s Superblock,
@@ -231,8 +234,8 @@ impl Follow<'_> {
         }
     }
 
-    /// Listens to later batches of the stream at the chunks behind the end of its chain, in the segment of the end and in those that the
-    /// stream went on in.
+    /// Listens to later batches of the stream behind the end of its chain: in the other rows of its chunk, and where chunks begin, in the segment of the end and in those
+    /// that the stream went on in. The first few of both are rebuilt where they bear something else: they may have missed their writes.
     fn look_behind(&self, reader: &mut PoolReader<'_>, chain: &Chain, durable: &mut Durable<'_>) {
         if chain.end == End::NeverOpened {
             return;
@@ -246,13 +249,19 @@ impl Follow<'_> {
                 continue;
             }
             let shape = *reader.zones.shape(segment);
-            let mut row = from.next_multiple_of(shape.chunk_rows);
-            while row < shape.rows {
-                if let Some(frame) = look_for_header(reader, segment, row, later) {
-                    durable.said_by(&frame.header);
-                    ahead.push((frame.header.next_segment, 0));
-                }
-                row += shape.chunk_rows;
+            let next_chunk = from.next_multiple_of(shape.chunk_rows);
+            // Each batch between takes a row at least.
+            let near = |frame: &HeaderFrame| later(frame) && frame.header.seq.0 - chain.next.seq.0 <= u64::from(frame.header.row - chain.next.row);
+            let mut found: Vec<HeaderFrame> = Vec::new();
+            for (number, row) in (from..next_chunk.min(shape.rows)).enumerate() {
+                found.extend(if number < REBUILT_BEHIND { find_header(reader, segment, row, near) } else { look_for_header(reader, segment, row, near) });
+            }
+            for (number, row) in (next_chunk..shape.rows).step_by(shape.chunk_rows as usize).enumerate() {
+                found.extend(if number < REBUILT_BEHIND { find_header(reader, segment, row, later) } else { look_for_header(reader, segment, row, later) });
+            }
+            for frame in found {
+                durable.said_by(&frame.header);
+                ahead.push((frame.header.next_segment, 0));
             }
         }
     }
