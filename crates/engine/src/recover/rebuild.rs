@@ -20,12 +20,14 @@ mod moves;
 mod room;
 mod scan;
 
+use super::chain::Taken;
 use super::reader::Reader;
 use super::replay::Restart;
 use super::{OpenError, SEQ_LEAP, Tables, build, pages, quorum, redundancy, tables as recovered};
 use crate::checkpoint::Loaded;
 use crate::limits::{BASE_STREAMS, STREAM_CHECKPOINT};
 use crate::member::{SuperblockWriter, superblock_image};
+use crate::segment::Segment;
 use crate::{Control, ControlId, ControlReply, ControlRequest, Engine, Event, Loss, MemberStats, OpenOptions, Outbox};
 use base::{Former, Ground};
 pub use end::LostOrders;
@@ -329,10 +331,7 @@ fn settle_segments(found: &Scan, former: Option<&Former>, again: &BTreeSet<Segme
     for (stream, batches) in found.streams.iter().enumerate() {
         for batch in batches.iter().filter(|batch| !found.remains.contains(&batch.segment)) {
             let segment = tables.segments.get_mut(batch.segment);
-            segment.stream = stream as u8;
-            segment.starts[batch.row as usize / 64] |= 1 << (batch.row % 64);
-            segment.filled_rows = segment.filled_rows.max(batch.row + batch.rows);
-            segment.last_seq = segment.last_seq.max(batch.seq);
+            enter_batch(segment, stream as u8, batch);
             // Not free before the new checkpoint is in force.
             segment.last_checkpoint = checkpoint;
             tables.segments.mark_dirty(batch.segment);
@@ -347,6 +346,13 @@ fn settle_segments(found: &Scan, former: Option<&Former>, again: &BTreeSet<Segme
     if let Some(former) = former {
         former.enter(found, again, tables);
     }
+}
+
+fn enter_batch(segment: &mut Segment, stream: u8, batch: &Taken) {
+    segment.stream = stream;
+    segment.starts[batch.row as usize / 64] |= 1 << (batch.row % 64);
+    segment.filled_rows = segment.filled_rows.max(batch.row + batch.rows);
+    segment.last_seq = segment.last_seq.max(batch.seq);
 }
 
 /// Makes segments free in which nothing lives, those that tell least first, and gives each stream its own.
