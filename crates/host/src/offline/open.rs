@@ -13,7 +13,7 @@ use windrow_device::{DirectIo, DiscardPolicy, FileMember, LockMode, Member, Memb
 use windrow_engine::api::{Limits, OpenReport};
 use windrow_engine::{Engine, OpenError, RebuildProgress, RebuildReport, RebuildWork};
 use windrow_io::BufPool;
-use windrow_layout::superblock::MemberState;
+use windrow_layout::superblock::{MemberState, PoolState, Superblock};
 use windrow_units::MemberId;
 
 /// What stands between the engine and the members.
@@ -105,15 +105,22 @@ struct Locked {
     table: MemberTable,
     /// The pool as they bear it now: the engine would take any pool that it finds on them.
     now: FoundPool,
-    /// Devices that were found, and are left out as they cannot be opened: what to say of each.
-    left_out: Vec<String>,
+    /// Devices that were found, and are left out as they cannot be opened.
+    left_out: Vec<LeftOut>,
+}
+
+/// A device that is as if it were not there.
+struct LeftOut {
+    note: String,
+    /// The pool counts on it, or it may have what a journal had promised.
+    may_be_missed: bool,
 }
 
 /// Opens and locks all members. One that fails when it is opened, as a dying drive does that lets itself be read only, is absent: it is for the engine to say
 /// whether the pool can do without. So is whatever cannot be opened in the place of a spare, or of a member that is out of service. But it is an error where
 /// 1. the pool counts on the member, and it is in use or this process may not open it: nothing is wrong with the device;
-/// 2. it is a journal device: what was promised may be on it alone, and the advice to give that up would be wrong;
-/// 3. it alone bears the newest superblock: without it the pool would be what it was before.
+/// 2. it is the last journal device: what was promised is on it alone, and the advice to give that up would be wrong;
+/// 3. it alone bears the newest superblock: without it the pool would be what it was before. (That generation may never have come into force, but who knows.)
 fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<Locked, Failure> {
     let slots = found.superblock().map_or(0, |superblock| superblock.members.len());
     let highest = found.members.iter().map(|member| member.slot.index() + 1).max().unwrap_or(0);
@@ -126,27 +133,48 @@ fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<Locked, Fail
                 table[member.slot.index()] = Some(device);
                 opened.members.push(member.clone());
             }
-            Err(error) if may_be_left_out(found, member.slot, &error) => closed.push((member.slot, error)),
-            Err(error) => return Err(opening_failed(&what(member.slot), &error)),
+            Err(error) => closed.push((member, error)),
         }
+    }
+    let must_be_there = |pool: &FoundPool| closed.iter().find(|(member, error)| !may_be_left_out(pool, &opened, member.slot, error, request));
+    if let Some((member, error)) = must_be_there(found) {
+        return Err(opening_failed(&what(member.slot), error));
     }
     let devices = opened.members.iter().filter_map(|member| table[member.slot.index()].as_deref());
     // A member that cannot be read is the engine's matter.
     let now = look_again(&opened, devices, &format!("cannot open pool '{}'", found.name))?;
-    let generation = |pool: &FoundPool| pool.superblock().map(|superblock| superblock.generation);
     // (The pool may have counted on one only since it was found.)
-    if let Some((slot, error)) = closed.iter().find(|(slot, error)| generation(&now) < generation(found) || !may_be_left_out(&now, *slot, error)) {
-        return Err(opening_failed(&what(*slot), error));
+    if let Some((member, error)) = must_be_there(&now) {
+        return Err(opening_failed(&what(member.slot), error));
     }
-    let left_out = closed.iter().map(|(slot, error)| format!("member {slot} is left out: {error}")).collect();
+    let generation = |superblock: Option<&Superblock>| superblock.map(|superblock| superblock.generation);
+    if let Some((member, error)) = closed.iter().find(|(member, _)| generation(member.superblock.as_ref()) > generation(now.superblock())) {
+        let remedy = "without it the pool is what it was before: put the device right; or name the others with --members, and lose what was written since";
+        return Err(opening_failed(&what(member.slot), error).remedy(remedy));
+    }
+    let left_out = closed.iter().map(|(member, error)| LeftOut {
+        note: format!("member {} is left out: {error}", member.slot),
+        may_be_missed: now.superblock().is_none_or(|superblock| is_counted_on(superblock, member.slot) || is_journal_device(superblock, member.slot)),
+    });
+    let left_out = left_out.collect();
     Ok(Locked { table, now, left_out })
 }
 
+fn is_counted_on(superblock: &Superblock, slot: MemberId) -> bool {
+    superblock.members.get(slot.index()).is_none_or(|record| matches!(record.state, MemberState::Online | MemberState::Rebuilding))
+}
+
+fn is_journal_device(superblock: &Superblock, slot: MemberId) -> bool {
+    superblock.journals.devices() >> slot.0 & 1 == 1
+}
+
 /// True if a device that cannot be opened is as if it were not there.
-fn may_be_left_out(pool: &FoundPool, slot: MemberId, error: &windrow_device::OpenError) -> bool {
+fn may_be_left_out(pool: &FoundPool, opened: &FoundPool, slot: MemberId, error: &windrow_device::OpenError, request: &OpenRequest) -> bool {
     let Some(superblock) = pool.superblock() else { return false };
-    let is_counted_on = superblock.members.get(slot.index()).is_none_or(|record| matches!(record.state, MemberState::Online | MemberState::Rebuilding));
-    superblock.journals.devices() >> slot.0 & 1 == 0 && (has_failed(error) || !is_counted_on)
+    let is_online = |slot: MemberId| superblock.members.get(slot.index()).is_some_and(|record| record.state == MemberState::Online);
+    let another = || opened.members.iter().any(|member| is_journal_device(superblock, member.slot) && is_online(member.slot));
+    let needed = is_journal_device(superblock, slot) && is_online(slot) && superblock.state == PoolState::Active && !request.discard_journal;
+    (has_failed(error) || !is_counted_on(superblock, slot)) && (!needed || another())
 }
 
 /// True if a device could not be opened for its own sake: it is broken, gone, or has turned read-only.
@@ -224,7 +252,7 @@ pub fn rebuild(
     if write && !without_missing {
         must_be_complete(&now, &left_out)?;
     }
-    left_out.iter().for_each(|note| tracing::warn!("{note}"));
+    left_out.iter().for_each(|left_out| tracing::warn!("{}", left_out.note));
     let mut io = SyncMembers::new(table);
     let buffers = BufPool::new(KEEP_BYTES);
     let options = windrow_engine::api::OpenOptions {
@@ -243,15 +271,18 @@ pub fn rebuild(
 }
 
 /// What can not be read without members that are only away (a cable, a controller) would be given up for good, and they with it.
-fn must_be_complete(found: &FoundPool, left_out: &[String]) -> Result<(), Failure> {
+fn must_be_complete(found: &FoundPool, left_out: &[LeftOut]) -> Result<(), Failure> {
     let missing = found.missing();
     let of_missing = (!missing.is_empty()).then(|| format!("members {missing:?} were not found"));
-    let away: Vec<&str> = left_out.iter().chain(&of_missing).map(String::as_str).collect();
+    let away: Vec<&String> = left_out.iter().filter(|left_out| left_out.may_be_missed).map(|left_out| &left_out.note).chain(&of_missing).collect();
     if away.is_empty() {
         return Ok(());
     }
     let what = format!("will not rebuild pool '{}'", found.name);
-    let why = format!("{}: what cannot be read without them would be lost for good, although they may have it", away.join(", "));
+    let why = format!(
+        "{}: what cannot be read without them would be lost for good, although they may have it",
+        away.iter().map(|text| text.as_str()).collect::<Vec<_>>().join(", ")
+    );
     Err(Failure::new(id::POOL_MEMBERS, what, why)
         .remedy("connect them, or name them with --members; or give --without-missing if they will never be there again"))
 }
@@ -294,11 +325,11 @@ pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Re
     let begin = Instant::now();
     let (engine, mut report) = Engine::open(&mut io, buffers.clone(), &options).map_err(|error| {
         let failure = refusal(&now, &error);
-        let remedy = left_out.iter().chain([&failure.remedy]).map(String::as_str).collect::<Vec<_>>().join("; ");
+        let remedy = left_out.iter().map(|left_out| left_out.note.as_str()).chain([failure.remedy.as_str()]).collect::<Vec<_>>().join("; ");
         failure.remedy(remedy)
     })?;
     let recovery = begin.elapsed();
-    report.notes.extend(left_out);
+    report.notes.extend(left_out.into_iter().map(|left_out| left_out.note));
     for stray in &found.strays {
         let note = format!("the device in the place of member {}, {}, is not the pool's (any more): it is not used", stray.label.member, stray.path.display());
         report.notes.push(note);

@@ -332,3 +332,27 @@ fn a_device_that_alone_knows_the_present_is_not_left_out() {
         std::fs::rename(dir.path().join("gone"), &members[5]).unwrap();
     }
 }
+
+/// One of two journal devices that cannot be opened is as one that is not there. The last one is waited for, as what was promised may be on it alone, unless somebody gives that up.
+#[test]
+fn the_last_journal_device_is_not_left_out() {
+    let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let registry = Registry::new(state.path());
+    let devices: Vec<PathBuf> = ["j0", "j1"].iter().map(|name| dir.path().join(name)).collect();
+    let request = CreateRequest { journal_devices: devices.clone(), ..request(dir.path()) };
+    create(&request, &plan(&request).unwrap(), &mut |_, _| ()).unwrap();
+    let members: Vec<PathBuf> = request.members.iter().chain(&devices).cloned().collect();
+    let found = || locate(&PoolTarget { members: members.clone(), ..PoolTarget::default() }, &registry).unwrap();
+    // In use from now on, and never shut down.
+    drop(open(&found(), &registry, &OpenRequest::default()).unwrap());
+    let before: Vec<Vec<u8>> = members.iter().map(|member| std::fs::read(member).unwrap()).collect();
+    for (gone, discard_journal, starts) in [(1, false, true), (2, false, false), (2, true, true)] {
+        members.iter().zip(&before).for_each(|(member, bytes)| std::fs::write(member, bytes).unwrap());
+        let found = found();
+        devices.iter().take(gone).for_each(|device| std::fs::remove_file(device).unwrap());
+        match open(&found, &registry, &OpenRequest { discard_journal, ..OpenRequest::default() }) {
+            Ok(opened) => assert!(starts && opened.report.notes.join("").contains("member 6 is left out"), "{:?}", opened.report.notes),
+            Err(failure) => assert!(!starts && failure.id == id::MEMBER_OPEN, "{failure}"),
+        }
+    }
+}

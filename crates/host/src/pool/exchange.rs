@@ -164,7 +164,7 @@ impl Pool {
         let served = self.change(member, MemberChange::Serve { granule, power_safe }, &what);
         served.map(|()| member).inspect_err(|_| {
             // The refusal is the failure to tell; a spare that could not be given back shows in the status.
-            drop(self.give_up(member, &what, false));
+            drop(self.give_up(member, &what));
         })
     }
 
@@ -196,8 +196,11 @@ impl Pool {
     /// # Errors
     /// There is no such member; too few would be left, or what is in the pool would not fit; a member is away, or data still moves.
     pub fn remove(&self, member: MemberId) -> Result<(), Failure> {
-        let _one = lock(&self.0.exchanging);
         let what = format!("cannot remove member {member}");
+        // Read while nobody waits for it: if it does not answer, only this command stands still.
+        let journal = self.0.driver.device(member).filter(|_| self.member_status(member, &what).is_ok_and(|(_, status)| status.journal));
+        let borne = journal.and_then(|device| offline::borne_by(&*device, Path::new(&path_of(&*device))).ok().flatten()?.superblock);
+        let _one = lock(&self.0.exchanging);
         let (_, status) = self.member_status(member, &what)?;
         if !status.journal && !["spare", "removed"].contains(&status.state) {
             return self.control(Control::Remove { member }).map(|_| ()).map_err(|error| control_failure(what, &error));
@@ -206,30 +209,26 @@ impl Pool {
         if serves {
             self.change(member, MemberChange::TakeOut, &what)?;
         }
-        if status.journal {
-            self.settle(member, &what)?;
-        }
-        self.give_up(member, &what, serves)
-    }
-
-    /// The slot of a spare, or of a journal device that is out of service, is free from now on. The label of its device is erased. `serves`: if that is refused, the
-    /// device serves as before.
-    fn give_up(&self, member: MemberId, what: &str, serves: bool) -> Result<(), Failure> {
-        self.change(member, MemberChange::GiveUp, what).inspect_err(|_| {
-            // The refusal is the failure to tell.
-            if serves && let Err(failure) = self.serve_again(member, what) {
+        let settled = if status.journal { self.settle(member, &what) } else { Ok(()) };
+        settled.and_then(|()| self.change(member, MemberChange::GiveUp, &what)).inspect_err(|_| {
+            // The refusal is the failure to tell; the device serves as before, if it can.
+            let back = borne.filter(|_| serves).map(|superblock| MemberChange::BringBack { superblock: Box::new(superblock) });
+            if let Some(Err(failure)) = back.map(|back| self.change(member, back, &what)) {
                 tracing::warn!(%failure, "member {member} stays out of service");
             }
         })?;
-        self.dismiss(member, &format!("member {member} is removed, but the label on its device cannot be erased")).map(drop)
+        self.erase_removed(member)
     }
 
-    /// A journal device that was to be removed, and is not: its device is still in its place, and nothing is in flight to it.
-    fn serve_again(&self, member: MemberId, what: &str) -> Result<(), Failure> {
-        let device = self.0.driver.device(member);
-        let borne = device.and_then(|device| offline::borne_by(&*device, Path::new(&path_of(&*device))).ok().flatten()?.superblock);
-        let gone = || Failure::new(id::MEMBER_STATE, what, "its device bears no superblock any more").remedy("see `windrow pool replace`");
-        self.change(member, MemberChange::BringBack { superblock: Box::new(borne.ok_or_else(gone)?) }, what)
+    /// The slot of a spare is free from now on.
+    fn give_up(&self, member: MemberId, what: &str) -> Result<(), Failure> {
+        self.change(member, MemberChange::GiveUp, what)?;
+        self.erase_removed(member)
+    }
+
+    /// The label of what is none of the pool's any more is erased.
+    fn erase_removed(&self, member: MemberId) -> Result<(), Failure> {
+        self.dismiss(member, &format!("member {member} is removed, but the label on its device cannot be erased")).map(drop)
     }
 
     /// Closes the devices of members that have left for good, and erases their labels: nobody who looks for the pool is to find them.
