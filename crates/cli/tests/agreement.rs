@@ -3,6 +3,7 @@
 #[path = "../../engine/tests/machine/mod.rs"]
 mod machine;
 
+use machine::given_again::{GivenAgain, mirror};
 use machine::{Machine, Memory, given_up};
 use windrow_engine::{Control, ControlReply, Engine, Event, OpenError, OpenOptions};
 use windrow_inspect::{CheckOptions, CheckReport, FindingKind, Severity, check};
@@ -118,6 +119,34 @@ fn both_call_the_last_batch_a_torn_tail() {
     let (segment, rows) = batches(&memory).pop().expect("a batch");
     let Verdict::Sound { accepted_order: before } = verdict(&mut memory) else { panic!("a sound pool") };
     assert_eq!(verdict_without(&mut memory, segment, rows), Verdict::Sound { accepted_order: before - 1 });
+}
+
+/// Batches that a start refused, and no fence tells of that any more, stand where a member missed the writes of those that have their numbers now: the check called such pools
+/// damaged, or listed the refused ones. Where the new one is rotten besides, that is a loss.
+#[test]
+fn what_was_refused_long_ago_counts_for_neither() {
+    let mut parity = GivenAgain::new(Machine::new(3, 64, 100), 1, 19, 1, 1);
+    let mut pools = vec![(parity.memory.clone(), parity.memory.clone())];
+    parity.missed(0, 0..1);
+    pools[0].1 = parity.memory;
+    for (batches, again, copy) in [(1, 19, 0), (1, 19, 1), (2, 19, 0), (2, 12, 0)] {
+        let mut pool = GivenAgain::new(mirror(), batches, 19, 4, again);
+        let (whole, rows) = (pool.memory.clone(), pool.rows);
+        pool.missed(copy, 0..rows);
+        pools.push((whole, pool.memory.clone()));
+        if again == 19 && batches == 1 {
+            let (member, at) = pool.memory.blocks(pool.segment, pool.row + rows - 1..pool.row + rows)[1 - copy];
+            pool.memory.data[member][at..at + BLOCK_BYTES as usize].fill(0);
+            assert_eq!(verdict(&mut pool.memory), Verdict::Damage);
+        }
+    }
+    for (mut whole, mut missed) in pools {
+        let expected = verdict(&mut whole);
+        assert!(matches!(expected, Verdict::Sound { .. }));
+        assert_eq!(verdict(&mut missed), expected);
+        let report = check(&mut missed, &CheckOptions::default(), &mut |_| {});
+        assert!(report.findings.list.iter().all(|f| f.severity != Severity::Error), "{:#?}", report.findings.list);
+    }
 }
 
 /// A pool with flushes in its journal, some of them of the start before; the last one was never answered.

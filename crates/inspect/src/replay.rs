@@ -6,7 +6,7 @@
 //! 3 P: the highest order with no gap below it, in batches and journal records. 4 Judge the chain ends by the table of `docs/on-disk-format.md` section 12.3: torn, void,
 //!   nothing there, or damage. 5 Apply user entries up to P in ascending order, those that only records have among them, then moves by compare-and-set.
 
-use crate::batches::{Expected, WholeBatch, find_header, look_for_header, verify_ends, verify_whole};
+use crate::batches::{Expected, WholeBatch, all_headers, find_header, look_for_header, verify_ends, verify_whole};
 use crate::durable::{Coverage, Durable, batch_limit, fence_for, record_limit};
 use crate::journal::Journal;
 use crate::reader::PoolReader;
@@ -222,9 +222,13 @@ impl Follow<'_> {
                 chain.newer = newer.get();
                 return chain;
             };
+            let frame = self.newer_in_place(reader, segment, row, counts, &frame).unwrap_or(frame);
             let header = &frame.header;
             durable.said_by(header);
             if verify_ends(reader, &frame).is_none() {
+                if chain.next.next_segment == SegmentId::NONE {
+                    chain.next.next_segment = header.next_segment;
+                }
                 chain.end = End::Torn;
                 return chain;
             }
@@ -232,6 +236,21 @@ impl Follow<'_> {
             chain.next = StreamPosition { segment, row: row + header.rows, seq: seq.next(), next_segment: header.next_segment };
             chain.frames.push(frame);
         }
+    }
+
+    /// The header of a newer epoch in the place of `frame`, where a member missed its write: its number was given again, so `frame` had been refused, also if no fence tells of that
+    /// any more. (A start looks only at those that it may have refused.)
+    fn newer_in_place(
+        &self,
+        reader: &mut PoolReader<'_>,
+        segment: SegmentId,
+        row: u32,
+        counts: impl Fn(&HeaderFrame) -> bool,
+        frame: &HeaderFrame,
+    ) -> Option<HeaderFrame> {
+        let epoch = frame.header.epoch;
+        let newer = |other: &HeaderFrame| other.header.epoch > epoch && counts(other);
+        (epoch < self.superblock.epoch).then(|| all_headers(reader, segment, row, newer).into_iter().next())?
     }
 
     /// Listens to later batches of the stream behind the end of its chain: in the other rows of its chunk, and where chunks begin, in the segment of the end and in those

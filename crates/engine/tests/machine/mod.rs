@@ -1,6 +1,7 @@
 //! The harness of engine stories: memory members, an engine on them, and events in a written order.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod given_again;
 pub mod given_up;
 pub mod hooked;
 pub mod numbers;
