@@ -78,6 +78,11 @@ fn a_spare_that_was_missing_at_the_start_is_brought_back() {
     refused(&world, "pool online tank 4 copy", "is not the spare that left");
     world.succeeds("pool online tank 4 elsewhere");
     assert!(path_of(&world, 4).ends_with("elsewhere"), "{}", path_of(&world, 4));
+    // Unplugged in service: what its device answered last is that it is there.
+    std::fs::copy(world.file("elsewhere"), world.file("again")).expect("plugged in again");
+    std::fs::File::options().write(true).open(world.file("elsewhere")).and_then(|file| file.set_len(0)).expect("it is read no more");
+    world.succeeds("pool online tank 4 again");
+    assert!(path_of(&world, 4).ends_with("again"), "{}", path_of(&world, 4));
     world.succeeds("pool remove tank 4");
     assert_eq!((member_state(&world, 4), path_of(&world, 4)), ("removed".to_owned(), String::new()));
     assert!(server.stop());

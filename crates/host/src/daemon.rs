@@ -167,7 +167,12 @@ impl Daemon {
 
     /// Does something with a member, keeps where the members are now, and answers with what it has become.
     fn change_member(&self, member: MemberId, change: impl FnOnce(&Pool) -> Result<(), Failure>) -> Result<Reply, Failure> {
-        change(&self.pool)?;
+        change(&self.pool).inspect_err(|_| {
+            // It may have been carried out in part. The failure of the change is the one to tell.
+            if let Err(failure) = self.keep_members(member, || report(&self.pool)) {
+                tracing::warn!(%failure, "where the members are");
+            }
+        })?;
         let report = self.keep_members(member, || report(&self.pool))?;
         let found = report.members.into_iter().find(|other| other.member == member.0);
         found.map(|member| Reply::Member(Box::new(member))).ok_or_else(|| Failure::new(id::POOL_STOPPED, "cannot show the member", "it is gone"))

@@ -57,11 +57,13 @@ impl Pool {
         let look = || offline::examine(&path)?.ok_or_else(|| not_it("it is no member of any pool"));
         // A device that does not answer is not to hold up a spare that comes for another member. What counts is what it bears when nobody else changes it.
         look()?;
+        let spare = self.0.driver.device(member).filter(|_| self.member_status(member, &what).is_ok_and(|(_, status)| status.state == "spare"));
+        let answers = spare.is_some_and(|device| offline::borne_by(&*device, &path).is_ok());
         let _one = lock(&self.0.exchanging);
         let found = look()?;
         let (pool, status) = self.member_status(member, &what)?;
         if status.state == "spare" {
-            return self.bring_back_spare(&pool, &status, &path, &what);
+            return self.bring_back_spare(&pool, &status, answers, &path, &what);
         }
         let FoundMember { superblock: Some(superblock), .. } = found else { return Err(not_it("it bears no valid superblock")) };
         if status.uuid != superblock.member_uuid {
@@ -81,13 +83,14 @@ impl Pool {
         self.tell(member, MemberChange::BringBack { superblock: Box::new(superblock) }, &what)
     }
 
-    /// A spare whose device was not there at the start: the pool has its slot, and it bears nothing but its label.
-    fn bring_back_spare(&self, pool: &PoolStatus, spare: &MemberStatus, path: &Path, what: &str) -> Result<(), Failure> {
+    /// A spare whose device was not there at the start, or does not answer any more: the pool has its slot, and it bears nothing but its label.
+    fn bring_back_spare(&self, pool: &PoolStatus, spare: &MemberStatus, answers: bool, path: &Path, what: &str) -> Result<(), Failure> {
         let slot = spare.member;
-        if self.0.driver.device(slot).is_some() {
+        if answers {
             return Err(Failure::new(id::MEMBER_STATE, what, "it is a spare, and its device is there").remedy("see `windrow pool status`"));
         }
         self.settle(slot, what)?;
+        self.put(slot, None, what)?;
         let device = offline::open_member(path, slot, &self.0.open, what)?;
         let size = device.info().size_bytes;
         let unused = offline::is_unused_spare(&*device, pool.pool, spare.uuid).map_err(|error| Failure::new(id::MEMBER_IO, what, error.of(slot)))?;
