@@ -112,6 +112,26 @@ fn both_call_a_lost_durable_batch_damage() {
     assert_eq!(verdict_without(&mut memory, segment, rows), Verdict::Damage);
 }
 
+/// Each batch fills a segment, so it alone says where the stream goes on, and only the one there tells that it was flushed. Its tail is lost on more members than the redundancy
+/// covers; its header is there: a start took it for a torn tail.
+#[test]
+fn a_torn_batch_says_where_to_look_for_what_tells_that_it_was_flushed() {
+    let mut machine = Machine::with_rows_only(Redundancy::Single, 3, 64, 64, 64);
+    let volume = machine.volume(1 << 30);
+    for lba in 0..1000 {
+        machine.write(volume, lba, lba as u8);
+        if lba % 500 == 499 {
+            machine.flush(volume);
+        }
+    }
+    let mut memory = machine.memory;
+    let batches = batches(&memory);
+    let at = (1..batches.len()).find(|at| batches[*at].1 == (0..64)).expect("a batch that fills a segment");
+    let (segment, rows) = batches[at].clone();
+    assert!(batches[at + 1..].iter().all(|later| later.0 != segment));
+    assert_eq!(verdict_without(&mut memory, segment, rows.end - 1..rows.end), Verdict::Damage);
+}
+
 /// Nothing says that the last batch was durable: a power cut may leave that.
 #[test]
 fn both_call_the_last_batch_a_torn_tail() {

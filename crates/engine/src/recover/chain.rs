@@ -357,7 +357,7 @@ impl Walk<'_> {
             let mut step = self.step(reader, durable, &chain)?;
             let epoch = chain.batches.last().map_or(self.root.epoch, |last| last.epoch);
             if !matches!(&step, Step::Next(batch, _) if batch.frame.header.epoch == epoch)
-                && let Some((at, newer)) = self.refused(reader, &chain, flushed)?
+                && let Some((at, newer)) = self.refused(reader, durable, &chain, flushed)?
             {
                 *budget += chain.drop_from(at);
                 step = newer;
@@ -371,6 +371,12 @@ impl Walk<'_> {
                     self.claim(durable, &batch.frame);
                 }
                 Step::End(found, unverified) => {
+                    // At the beginning of a segment, or where batches were dropped, it alone tells where the stream goes on.
+                    if let Some(frame) = &unverified
+                        && chain.next.next_segment == SegmentId::NONE
+                    {
+                        chain.next.next_segment = frame.header.next_segment;
+                    }
                     (chain.end, chain.unverified) = (found, unverified);
                     return Ok(chain);
                 }
@@ -380,13 +386,19 @@ impl Walk<'_> {
 
     /// The first batch of the last one's epoch that a start had refused, though no fence tells of it any more, and what stands in its place: see [`Self::newer_in_place`]. Refused
     /// is what comes last in an epoch, whole or not; of what that epoch knew to be flushed (then its orders lie behind a gap) a few are looked at.
-    fn refused(&self, reader: &mut Reader<'_>, chain: &Chain, (epoch, flushed): (Epoch, Seq)) -> Result<Option<(usize, Step)>, OpenError> {
+    fn refused(
+        &self,
+        reader: &mut Reader<'_>,
+        durable: &mut Durable,
+        chain: &Chain,
+        (epoch, flushed): (Epoch, Seq),
+    ) -> Result<Option<(usize, Step)>, OpenError> {
         let of_epoch = |taken: &&Taken| taken.epoch == epoch;
         let doubtful =
             chain.batches.iter().rev().take_while(of_epoch).enumerate().take_while(|(back, taken)| *back < FLUSHED_DOUBTED || taken.seq > flushed).count();
         for at in chain.batches.len() - doubtful..chain.batches.len() {
             let taken = &chain.batches[at];
-            let newer = self.newer_in_place(reader, taken.segment, taken.row, taken.seq, taken.epoch)?;
+            let newer = self.newer_in_place(reader, durable, (taken.segment, taken.row), taken.seq, taken.epoch)?;
             if newer.is_some() {
                 return Ok(newer.map(|newer| (at, newer)));
             }
@@ -424,19 +436,27 @@ impl Walk<'_> {
         if let Some((batch, ends)) = reader.ends(&frame, block)? {
             return Ok(Step::Next(batch, ends));
         }
-        let newer = self.newer_in_place(reader, segment, row, seq, frame.header.epoch)?;
+        let newer = self.newer_in_place(reader, durable, (segment, row), seq, frame.header.epoch)?;
         Ok(newer.unwrap_or(Step::End(Found::Unverified, Some(frame))))
     }
 
     /// What stands in a place where a batch of an older epoch was found with the same number. That number was given again, so the older one had been refused; the first column
     /// missed the write of the newer one, and so much has happened since that no fence tells of the refusal. (Of the same epoch there is none but what is found first.)
-    fn newer_in_place(&self, reader: &mut Reader<'_>, segment: SegmentId, row: u32, seq: Seq, epoch: Epoch) -> Result<Option<Step>, OpenError> {
+    fn newer_in_place(
+        &self,
+        reader: &mut Reader<'_>,
+        durable: &mut Durable,
+        (segment, row): (SegmentId, u32),
+        seq: Seq,
+        epoch: Epoch,
+    ) -> Result<Option<Step>, OpenError> {
         if epoch >= self.superblock.epoch {
             return Ok(None);
         }
         let shape = *reader.zones.shape(segment);
         let fits = |frame: &HeaderFrame| frame.header.seq == seq && self.is_ours(frame, &shape, epoch.next()) && !self.is_void(frame);
         let Some((frame, block)) = newest(reader.all_headers(segment, row, fits)?) else { return Ok(None) };
+        self.claim(durable, &frame);
         let found = reader.ends(&frame, block)?;
         Ok(Some(found.map_or(Step::End(Found::Unverified, Some(frame)), |(batch, ends)| Step::Next(batch, ends))))
     }
