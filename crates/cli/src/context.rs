@@ -179,9 +179,10 @@ pub struct OpenedAtRest {
 impl OpenedAtRest {
     /// Opens the pool with the exports that are known of it.
     pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Result<Self, Failure> {
+        // Behind the start the pool is this host's: nothing but the pool itself may fail there.
+        let exports = registry.load_of(&found.name, found.pool)?.map(|entry| entry.exports).unwrap_or_default();
         let opened = offline::open(found, registry, request)?;
         opened.report.notes.iter().for_each(|note| tracing::warn!("{note}"));
-        let exports = registry.load_of(&found.name, found.pool)?.map(|entry| entry.exports).unwrap_or_default();
         let options = HostOptions { exports, ..HostOptions::default() };
         let pool = Pool::start(opened.engine, opened.members, opened.buffers, options)?;
         Ok(Self { pool, report: opened.report, name: found.name.clone() })

@@ -246,7 +246,7 @@ fn whatever_becomes_of_the_journal_both_say_the_same() {
 #[test]
 fn the_check_lists_what_a_rebuild_gave_up_until_it_is_written_or_trimmed() {
     let (mut memory, volume, rebuilt) = given_up::pool();
-    let all = CheckOptions { verify_payload: true, verify_parity: true };
+    let all = CheckOptions::everything();
     let report = check(&mut memory, &all, &mut |_| {});
     let found = report.findings.list.iter().filter(|f| f.severity > Severity::Note);
     let found: Vec<_> = found.map(|f| (f.kind, f.volume, f.lba.map(|lba| lba.0))).collect();

@@ -278,6 +278,19 @@ fn a_pool_at_rest_is_repaired() {
     std::fs::rename(world.file("away"), world.file("m3")).expect("a member");
     repair(&world, 1);
 
+    // An old copy of one, which a start would write anew: in the place of the member that is meant.
+    let old = std::fs::read(world.file("m3")).expect("a member");
+    (0..2).for_each(|_| assert!(world.serve("").stop()));
+    std::fs::rename(world.file("m3"), world.file("away")).expect("a member");
+    std::fs::write(world.file("m3"), &old).expect("an old copy");
+    let before = std::fs::read(world.file("m0")).expect("a member");
+    let refused = world.run("check tank --repair");
+    let text = both(&refused);
+    assert!(refused.status.code() == Some(8) && text.contains("WR-POOL-012") && text.contains("member 3 does not count (left behind"), "{text}");
+    assert!(std::fs::read(world.file("m0")).expect("a member") == before && std::fs::read(world.file("m3")).expect("a member") == old, "they were written to");
+    std::fs::rename(world.file("away"), world.file("m3")).expect("a member");
+    repair(&world, 0);
+
     // One that was exported stays so: any host may take it.
     world.succeeds("pool export tank");
     assert!(damage(&world, 1, 7) > 0);

@@ -25,7 +25,7 @@ pub use known::{list, list_in};
 pub use newcomer::{Newcomer, absolute};
 pub(crate) use newcomer::{erase, label};
 pub(crate) use open::open_member;
-pub use open::{MemberBackEnd, OpenRequest, OpenedPool, RebuildLeave, open, open_for_reading, rebuild};
+pub use open::{MemberBackEnd, OpenRequest, OpenedPool, RebuildLeave, incomplete, open, open_for_reading, rebuild};
 pub use ram::{ScratchSpec, ram_members, rebuild_scratch, reopen_scratch, replace_scratch, scratch_pool};
 
 use crate::failure::{Failure, id};

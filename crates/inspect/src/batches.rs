@@ -68,8 +68,15 @@ pub(crate) fn find_ends(reader: &mut PoolReader<'_>, rows: &mut Rows, frame: &He
         Some((Ok(batch), _)) => return Some(batch),
         Some((Err(error), head)) if head_is_right(&head, &error) => head,
         _ => {
-            let candidates: Vec<Vec<Vec<u8>>> = (0..frame.head_blocks).map(|b| rows.candidates(reader, b)).collect();
-            combinations(&candidates).find(|head| decode(head, &tail).map_or_else(|e| head_is_right(head, &e), |_| true))?
+            let is_head = |head: &[u8]| decode(head, &tail).map_or_else(|e| head_is_right(head, &e), |_| true);
+            let fits = |bytes: &[u8]| if bytes.len() == BLOCK_SIZE && frame.head_blocks > 1 { is_ours(bytes) } else { is_head(bytes) };
+            match rows.find_together(reader, frame.head_blocks, fits) {
+                Some(head) => head,
+                None => {
+                    let candidates: Vec<Vec<Vec<u8>>> = (0..frame.head_blocks).map(|b| rows.candidates(reader, b)).collect();
+                    combinations(&candidates).find(|head| is_head(head))?
+                }
+            }
         }
     };
     for (block, bytes) in head.chunks_exact(BLOCK_SIZE).enumerate() {

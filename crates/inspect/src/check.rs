@@ -2,7 +2,10 @@
 //!
 //! 1 Members and superblocks. 2 The newest checkpoint that can be read. 3 Replay. 4 Every entry of the maps is possible, and no two
 //! share a place. 5 Segment by segment: batch starts, head and tail of every batch, the entry behind every reference, and on request
-//! payload and redundancy. 6 Batches that only the older checkpoint's replay needs, and sums. Memory: the maps (16 bytes for each block of touched pages) and 32 bytes for each live block.
+//! payload and redundancy. 6 Batches that only the older checkpoint's replay needs, and sums.
+//!
+//! Memory: the maps (16 bytes for each block of touched pages), at most what [`CheckOptions::map_bytes`] allows; 16 bytes for each page of the checkpoint; and 40 bytes for each of
+//! [`references::REFERENCES_AT_ONCE`] live blocks.
 
 mod index;
 mod payload;
@@ -10,15 +13,15 @@ mod references;
 mod space;
 
 use crate::batches::{Expected, all_headers, find_ends, find_header};
-use crate::image::{self, Image, PageRef, exists};
+use crate::image::{self, Image, ImageError, PageRef, exists};
 use crate::journal;
 use crate::members::inspect_members;
-use crate::reader::{Origin, PoolReader, Rows};
+use crate::reader::{FAILED_IN_A_ROW, Origin, PoolReader, Rows};
 use crate::replay::{Replay, is_void, replay};
 use crate::report::{CheckReport, Finding, FindingKind, Findings, InspectReport, Severity, VolumeReport};
 use crate::state::{Segment, Tables};
 use index::severity_of_loss;
-use references::{Owner, Reference, collect_references};
+use references::{Owner, REFERENCES_AT_ONCE, Reference, collect_references, count_references, parts_of};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_io::MemberIo;
@@ -28,12 +31,27 @@ use windrow_layout::superblock::{CheckpointRoot, Fence, PoolState, Superblock};
 use windrow_units::{BLOCK_SIZE, Epoch, FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, Seq, VolumeId};
 
 /// What to check beyond structure.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CheckOptions {
     /// Read every live block and verify its checksum; also read every page of the older checkpoint.
     pub verify_payload: bool,
-    /// Read every batch of live segments wholly and verify its redundancy.
+    /// Read every batch of live segments wholly and verify its redundancy, and what it is made of.
     pub verify_parity: bool,
+    /// Most bytes of memory for the maps of users' volumes, and once more for those that serve deduplication. Where they need more nothing is checked.
+    pub map_bytes: u64,
+}
+
+impl Default for CheckOptions {
+    fn default() -> Self {
+        Self { verify_payload: false, verify_parity: false, map_bytes: u64::MAX }
+    }
+}
+
+impl CheckOptions {
+    /// Everything is read.
+    pub fn everything() -> Self {
+        Self { verify_payload: true, verify_parity: true, ..Self::default() }
+    }
 }
 
 /// Part of a check.
@@ -94,6 +112,11 @@ pub fn check(io: &mut dyn MemberIo, options: &CheckOptions, progress: &mut dyn F
     }
     let sizes: Vec<Option<u64>> = members.members.iter().map(|m| m.present.then_some(m.size_bytes)).collect();
     journal::check_area(&superblock, |member| sizes.get(member.index()).copied().flatten(), &mut report.findings);
+    if usable == 0 {
+        // (Nor does what it says of its size count for anything.)
+        report.failure = Some("no member can be used".to_owned());
+        return report;
+    }
     let mut reader = PoolReader::new(io, &superblock, usable).with_aside(aside);
     progress(CheckProgress { phase: CheckPhase::Checkpoint, done: 0, total: 0, read_bytes: reader.read_bytes });
     match load_newest(&mut reader, &superblock, options, &mut report.findings) {
@@ -102,6 +125,10 @@ pub fn check(io: &mut dyn MemberIo, options: &CheckOptions, progress: &mut dyn F
             check_from(&mut reader, &superblock, &root, image, options, &mut report, progress);
         }
         Err(failure) => report.failure = Some(failure),
+    }
+    for member in reader.given_up() {
+        let message = format!("{FAILED_IN_A_ROW} reads of it in a row failed: from there on it was taken for absent");
+        report.findings.add(Finding::new(Severity::Repairable, FindingKind::MemberAbsent, message).member(member));
     }
     report.read_bytes = reader.read_bytes;
     report
@@ -120,7 +147,14 @@ fn load_newest(
         if loaded.is_some() && !options.verify_payload {
             break;
         }
-        match image::load(reader, root) {
+        // Of the older one it counts only that it can be read.
+        let keep = loaded.is_none();
+        match image::load(reader, root, keep.then_some(options.map_bytes)) {
+            Err(ImageError::Memory(bytes)) => {
+                let message = format!("the maps need more than {bytes} bytes of memory");
+                findings.add(Finding::new(Severity::Error, FindingKind::MapMemory, message.clone()));
+                return Err(message);
+            }
             Ok(image) => {
                 if image.rebuilt > 0 {
                     let message = format!("checkpoint {}: {} pages had to be rebuilt from redundancy", root.id, image.rebuilt);
@@ -161,41 +195,42 @@ fn check_from(
     let shared = tables.settle_shared();
     (report.contents, report.references) = (shared.len() as u64, shared.values().sum());
     report.index_pages = tables.entries().filter(|(volume, ..)| *volume == VolumeId::INDEX).count() as u64;
-    let references = collect_references(reader, &tables, &pages, report);
-    if !options.verify_payload {
-        for lost in references.iter().filter(|r| replayed.lost.contains(&r.place)) {
+    let live = count_references(reader, &tables, &pages, report);
+    check_extents(reader, &live, &mut report.findings);
+    report.journal_blocks = report.volumes.iter().map(|volume| volume.journal_blocks).sum();
+    (report.live_blocks, report.live_segments) = (report.journal_blocks, live.len() as u64);
+    space::check_older_replay(reader, superblock, root, &tables.segments, report, &live);
+    space::sum_up(reader, superblock, &tables.segments, &live, report);
+    let (mut done, total, codecs) = (0, live.len() as u64, windrow_reduce::Codecs::default());
+    for part in parts_of(&live, REFERENCES_AT_ONCE) {
+        let references = collect_references(reader, &tables, &pages, &part, &mut report.findings);
+        report.live_blocks += references.len() as u64;
+        space::add_live(&references, report);
+        for lost in references.iter().filter(|r| !options.verify_payload && replayed.lost.contains(&r.place)) {
             let message = format!("{}: lost: wrong on its member, and its row does not give it back", lost.owner);
             report.findings.add(lost.owner.mark(Finding::new(lost.owner.severity_of_loss(), FindingKind::BlockWrong, message)));
         }
-    }
-    drop(pages);
-    let mut by_segment: BTreeMap<SegmentId, std::ops::Range<usize>> = BTreeMap::new();
-    for (i, reference) in references.iter().enumerate() {
-        by_segment.entry(reader.codec.segment(reference.place)).or_insert(i..i).end = i + 1;
-    }
-    check_extents(reader, &by_segment, &mut report.findings);
-    report.journal_blocks = report.volumes.iter().map(|volume| volume.journal_blocks).sum();
-    (report.live_blocks, report.live_segments) = (references.len() as u64 + report.journal_blocks, by_segment.len() as u64);
-    space::check_older_replay(reader, superblock, root, &tables.segments, report, &by_segment);
-    space::sum_up(reader, superblock, &tables.segments, &references, &by_segment, report);
-    let (total, codecs) = (by_segment.len() as u64, windrow_reduce::Codecs::default());
-    for (done, (segment, range)) in by_segment.into_iter().enumerate() {
-        progress(CheckProgress { phase: CheckPhase::Segments, done: done as u64, total, read_bytes: reader.read_bytes });
-        let flags = superblock.features.incompatible;
-        let mut check = SegmentCheck {
-            flags,
-            misses_flag: false,
-            reader,
-            options,
-            report,
-            segment,
-            references: &references[range],
-            replayed: &replayed,
-            tables: &tables,
-            fences: &superblock.fences,
-            codecs: &codecs,
-        };
-        check.run(&tables.segments[segment.index()]);
+        let codec = reader.codec;
+        for references in references.chunk_by(|a, b| codec.segment(a.place) == codec.segment(b.place)) {
+            progress(CheckProgress { phase: CheckPhase::Segments, done, total, read_bytes: reader.read_bytes });
+            let segment = codec.segment(references[0].place);
+            let (fences, flags) = (&superblock.fences[..], superblock.features.incompatible);
+            let mut check = SegmentCheck {
+                reader,
+                options,
+                report,
+                segment,
+                references,
+                replayed: &replayed,
+                tables: &tables,
+                fences,
+                codecs: &codecs,
+                flags,
+                misses_flag: false,
+            };
+            check.run(&tables.segments[segment.index()]);
+            done += 1;
+        }
     }
     progress(CheckProgress { phase: CheckPhase::Segments, done: total, total, read_bytes: reader.read_bytes });
 }
@@ -208,7 +243,7 @@ fn ends_as_recorded(frame: &HeaderFrame, recorded: &Segment) -> bool {
 }
 
 /// Segments of two layouts may lie in the same extents; only one of them may hold something.
-fn check_extents(reader: &PoolReader<'_>, live: &BTreeMap<SegmentId, std::ops::Range<usize>>, findings: &mut Findings) {
+fn check_extents(reader: &PoolReader<'_>, live: &BTreeMap<SegmentId, u64>, findings: &mut Findings) {
     if !reader.zones.has_superseded() {
         return;
     }
@@ -465,26 +500,32 @@ impl SegmentCheck<'_, '_, '_> {
             flawed.extend(self.blocks(rows, Some(batch), &sound));
         }
         if self.options.verify_parity {
-            flawed.extend(self.dead_blocks(rows, batch, references, &live_rows));
+            flawed.extend(self.other_blocks(rows, batch, references, &live_rows));
             flawed.extend(self.padding(rows, batch, &live_rows));
             self.redundancy(rows, &flawed, &live_rows);
         }
     }
 
-    /// Verifies the payload that nothing refers to any more: when it is wrong, its row can not give back its live blocks, if it has any.
-    fn dead_blocks(&mut self, rows: &mut Rows, batch: &DecodedBatch, references: &[Reference], live_rows: &BTreeSet<u32>) -> Vec<u32> {
-        let live: BTreeSet<u32> = references.iter().flat_map(|r| self.blocks_in(rows, r)).collect();
+    /// Verifies the payload that nothing refers to any more: when it is wrong, its row can not give back its live blocks, if it has any. Of those, too, whatever was not
+    /// looked at by what refers to it.
+    fn other_blocks(&mut self, rows: &mut Rows, batch: &DecodedBatch, references: &[Reference], live_rows: &BTreeSet<u32>) -> Vec<u32> {
+        let live: BTreeMap<u32, Owner> = references.iter().flat_map(|r| self.blocks_in(rows, r).map(|block| (block, r.owner))).collect();
         let mut wrong = Vec::new();
         for (block, checksum) in batch.payload_blocks() {
             let found = rows.find_checksum(self.reader, block, checksum);
-            if !live.contains(&block) && !matches!(found, Some(Origin::Member | Origin::Missing)) {
-                let (severity, words) = match live_rows.contains(&rows.position(block).1) {
-                    true => (Severity::Repairable, "not in use any more, but wrong: its row lacks redundancy"),
-                    false => (Severity::Note, "not in use any more, and wrong: nothing in its row is in use"),
-                };
-                self.wrong_block(rows, block, severity, None, words);
-                wrong.push(block);
+            if matches!(found, Some(Origin::Member | Origin::Missing)) {
+                continue;
             }
+            let owner = live.get(&block).copied();
+            let (severity, words) = match (owner, found) {
+                (Some(_), _) if self.options.verify_payload => continue,
+                (Some(_), Some(_)) => (Severity::Repairable, "wrong on its member, but can be rebuilt"),
+                (Some(owner), None) => (owner.severity_of_loss(), "lost: wrong on its member, and its row does not give it back"),
+                (None, _) if live_rows.contains(&rows.position(block).1) => (Severity::Repairable, "not in use any more, but wrong: its row lacks redundancy"),
+                (None, _) => (Severity::Note, "not in use any more, and wrong: nothing in its row is in use"),
+            };
+            self.wrong_block(rows, block, severity, owner, words);
+            wrong.push(block);
         }
         wrong
     }
@@ -594,5 +635,7 @@ fn with_payload(batch: &DecodedBatch) -> Vec<&DecodedEntry> {
     entries
 }
 
+#[cfg(test)]
+mod limits_tests;
 #[cfg(test)]
 mod tests;

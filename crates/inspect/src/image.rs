@@ -31,6 +31,8 @@ pub(crate) enum ImageError {
     Beyond { object: u32, index: u32 },
     #[error("it has map pages of volume {0}, which is not in its table")]
     Volume(VolumeId),
+    #[error("its maps need more than {0} bytes of memory")]
+    Memory(u64),
 }
 
 /// A page that the checkpoint refers to.
@@ -52,17 +54,18 @@ pub(crate) struct Image {
     pub(crate) lost_counters: bool,
 }
 
-/// Loads a checkpoint.
-pub(crate) fn load(reader: &mut PoolReader<'_>, root: &CheckpointRoot) -> Result<Image, ImageError> {
+/// Loads a checkpoint, with maps of so many bytes at most; without, its maps are read and not kept.
+pub(crate) fn load(reader: &mut PoolReader<'_>, root: &CheckpointRoot, map_bytes: Option<u64>) -> Result<Image, ImageError> {
     let tables = Tables::new(&reader.zones);
-    let mut loader = Loader { reader, image: Image { tables, pages: Vec::new(), rebuilt: 0, lost_counters: false } };
+    let image = Image { tables, pages: Vec::new(), rebuilt: 0, lost_counters: false };
+    let mut loader = Loader { reader, image, map_bytes, kept: [0; 2], mapped: BTreeSet::new() };
     let leaves = loader.list(root)?;
     for record in leaves {
         loader.leaf(&record)?;
     }
-    let tables = &loader.image.tables;
-    if let Some(volume) = tables.mapped_volumes().find(|id| ![VolumeId::SHARED, VolumeId::INDEX].contains(id) && !tables.volumes.contains_key(id)) {
-        return Err(ImageError::Volume(volume));
+    let volumes = &loader.image.tables.volumes;
+    if let Some(volume) = loader.mapped.iter().find(|id| ![VolumeId::SHARED, VolumeId::INDEX].contains(id) && !volumes.contains_key(id)) {
+        return Err(ImageError::Volume(*volume));
     }
     Ok(loader.image)
 }
@@ -70,6 +73,10 @@ pub(crate) fn load(reader: &mut PoolReader<'_>, root: &CheckpointRoot) -> Result
 struct Loader<'r, 'a> {
     reader: &'r mut PoolReader<'a>,
     image: Image,
+    /// Most bytes of maps, of users and of what serves deduplication; `None` if none are kept.
+    map_bytes: Option<u64>,
+    kept: [u64; 2],
+    mapped: BTreeSet<VolumeId>,
 }
 
 impl Loader<'_, '_> {
@@ -141,9 +148,17 @@ impl Loader<'_, '_> {
             OBJECT_SEGMENTS => self.segments(index, page)?,
             OBJECT_COUNTERS => {}
             OBJECT_MAP.. => {
+                let volume = VolumeId(object - OBJECT_MAP);
+                self.mapped.insert(volume);
+                let Some(most) = self.map_bytes else { return Ok(()) };
+                let kept = &mut self.kept[usize::from([VolumeId::SHARED, VolumeId::INDEX].contains(&volume))];
+                *kept += BLOCK_SIZE as u64;
+                if *kept > most {
+                    return Err(ImageError::Memory(most));
+                }
                 let mut entries = Box::new([MapEntry::HOLE; MAP_PAGE_ENTRIES]);
                 decode_map_page(page, &mut entries[..]);
-                self.image.tables.put_page(VolumeId(object - OBJECT_MAP), u64::from(index), entries);
+                self.image.tables.put_page(volume, u64::from(index), entries);
             }
             _ => return Err(ImageError::Object(object)),
         }
@@ -176,7 +191,7 @@ impl Loader<'_, '_> {
 
     /// Reads and verifies a page.
     fn page(&mut self, pointer: &PagePointer, object: u32, index: Option<u32>) -> Result<Vec<u8>, ImageError> {
-        self.image.pages.push(PageRef { pointer: *pointer, object, index });
+        self.image.pages.extend(self.map_bytes.map(|_| PageRef { pointer: *pointer, object, index }));
         let (segment, block) = block_of(self.reader, pointer.place).ok_or(ImageError::Place { object })?;
         let shape = *self.reader.zones.shape(segment);
         let (row, rows) = (u32::from(pointer.batch_row), u32::from(pointer.batch_rows));

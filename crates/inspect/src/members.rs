@@ -47,6 +47,8 @@ pub fn inspect_members(io: &mut dyn MemberIo) -> InspectReport {
             findings.add(Finding::new(Severity::Note, FindingKind::PoolDestroyed, "the pool was destroyed"));
         }
     }
+    let refused = [FindingKind::QuorumMissing, FindingKind::Diverged, FindingKind::NewerSoftware];
+    quorum &= !findings.list.iter().any(|finding| finding.severity == Severity::Error && refused.contains(&finding.kind));
     InspectReport { members: found.into_iter().map(|f| f.report).collect(), newest, quorum, findings }
 }
 

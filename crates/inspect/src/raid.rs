@@ -117,6 +117,19 @@ pub(crate) fn rebuild(shape: &Shape, row: &[Option<&[u8]>], target: usize) -> Op
     }
 }
 
+/// Sets of columns that may be wrong without saying so: none, one, and two if as many are tolerated.
+pub(crate) fn suspects(shape: &Shape) -> Vec<Vec<usize>> {
+    let width = usize::from(shape.width);
+    let mut sets = vec![Vec::new()];
+    if shape.tolerance() > 0 {
+        sets.extend((0..width).map(|c| vec![c]));
+    }
+    if shape.tolerance() > 1 {
+        sets.extend((0..width).flat_map(|a| (a + 1..width).map(move |b| vec![a, b])));
+    }
+    sets
+}
+
 /// Everything that `target` may be, given that up to the tolerance of columns may be wrong without saying so: `accept` is called
 /// with each candidate until it says yes. Columns that are `None` count as wrong.
 pub(crate) fn search(shape: &Shape, row: &[Option<&[u8]>], target: usize, mut accept: impl FnMut(&[u8]) -> bool) -> Option<Vec<u8>> {

@@ -4,10 +4,13 @@ use crate::raid;
 use windrow_io::{Buf, MemberIo, ReadItem};
 use windrow_layout::batch::payload_checksum;
 use windrow_layout::superblock::Superblock;
-use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, MemberId, PlaceCodec, PoolUuid, SegmentId, Shape, ZoneMap};
+use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, MAX_MEMBERS, MemberId, PlaceCodec, PoolUuid, SegmentId, Shape, ZoneMap};
 
 /// Longest single read.
 const READ_BYTES: usize = 1 << 20;
+
+/// Reads of single blocks that fail one after another before a member is taken for absent: each may take a drive seconds, and a pool has many blocks.
+pub(crate) const FAILED_IN_A_ROW: u32 = 256;
 
 /// The pool's geometry and the members that count.
 pub(crate) struct PoolReader<'a> {
@@ -19,6 +22,8 @@ pub(crate) struct PoolReader<'a> {
     /// Journal devices that have left, and whether they are read nevertheless.
     aside: u64,
     reads_aside: bool,
+    /// Reads of each member that failed since one was answered.
+    failed: Vec<u32>,
     pub(crate) read_bytes: u64,
 }
 
@@ -27,7 +32,7 @@ impl<'a> PoolReader<'a> {
     pub(crate) fn new(io: &'a mut dyn MemberIo, superblock: &Superblock, usable: u64) -> Self {
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.place_codec();
-        Self { io, zones, codec, pool: superblock.pool, usable, aside: 0, reads_aside: false, read_bytes: 0 }
+        Self { io, zones, codec, pool: superblock.pool, usable, aside: 0, reads_aside: false, failed: vec![0; MAX_MEMBERS], read_bytes: 0 }
     }
 
     /// With these journal devices beside, which are read only when that is asked for.
@@ -54,7 +59,7 @@ impl<'a> PoolReader<'a> {
         let mut piece = Piece { member: item.member, bytes: item.buf.to_vec(), bad: Vec::new() };
         if item.result.is_err() {
             for (block, bytes) in piece.bytes.chunks_mut(BLOCK_SIZE).enumerate() {
-                if self.io.read(item.member, item.offset + block as u64 * BLOCK_BYTES, bytes).is_err() {
+                if !self.read_block(item.member, item.offset + block as u64 * BLOCK_BYTES, bytes) {
                     bytes.fill(0);
                     piece.bad.push(block);
                 }
@@ -65,7 +70,21 @@ impl<'a> PoolReader<'a> {
     }
 
     fn is_usable(&self, member: MemberId) -> bool {
-        (self.usable | if self.reads_aside { self.aside } else { 0 }) >> member.0 & 1 == 1
+        (self.usable | if self.reads_aside { self.aside } else { 0 }) >> member.0 & 1 == 1 && self.failed[member.index()] < FAILED_IN_A_ROW
+    }
+
+    /// Members that answered no more.
+    pub(crate) fn given_up(&self) -> Vec<MemberId> {
+        (0..MAX_MEMBERS as u8).map(MemberId).filter(|member| self.failed[member.index()] >= FAILED_IN_A_ROW).collect()
+    }
+
+    /// One block, after a longer read had failed. False if it can not be read.
+    fn read_block(&mut self, member: MemberId, offset: u64, bytes: &mut [u8]) -> bool {
+        let good = self.is_usable(member) && self.io.read(member, offset, bytes).is_ok();
+        let failed = &mut self.failed[member.index()];
+        // (One that was given up is asked no more.)
+        *failed = if good { 0 } else { (*failed + 1).min(FAILED_IN_A_ROW) };
+        good
     }
 }
 
@@ -198,8 +217,11 @@ impl Rows {
     /// Keeps the blocks of a read; if it failed, tries them one by one.
     fn take(&mut self, reader: &mut PoolReader<'_>, item: &mut ReadItem, column: usize, first: u32) {
         let whole = item.result.is_ok();
+        if whole {
+            reader.failed[item.member.index()] = 0;
+        }
         for (i, bytes) in item.buf.chunks_exact_mut(BLOCK_SIZE).enumerate() {
-            let good = whole || reader.io.read(item.member, item.offset + i as u64 * BLOCK_BYTES, bytes).is_ok();
+            let good = whole || reader.read_block(item.member, item.offset + i as u64 * BLOCK_BYTES, bytes);
             let at = first + i as u32;
             let slot = self.slot(column, at);
             self.states[slot] = if good { State::Found } else { State::Failed };
@@ -215,6 +237,25 @@ impl Rows {
         let (column, at) = self.position(block);
         self.load(reader, column..column + 1, at, 1);
         self.known(column, at)
+    }
+
+    /// The first data blocks, if the same columns are wrong in all of their rows: `accept` gets the bytes of the first one, and then of all of them.
+    pub(crate) fn find_together(&mut self, reader: &mut PoolReader<'_>, blocks: u32, accept: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
+        (0..blocks).for_each(|block| self.load(reader, 0..self.width(), self.position(block).1, 1));
+        let last_column = self.position(blocks - 1).0;
+        let are_there = (0..blocks).all(|block| self.known_bytes(block).is_some());
+        // Where all of them are there, only suspects among them make a difference.
+        let differs = |suspects: &Vec<usize>| suspects.is_empty() || !are_there || suspects.iter().any(|c| *c <= last_column);
+        raid::suspects(&self.shape).into_iter().filter(differs).find_map(|suspects| {
+            let rebuilt = |block: u32| {
+                let (column, at) = self.position(block);
+                let row: Vec<Option<&[u8]>> = (0..self.width()).map(|c| self.known(c, at).filter(|_| !suspects.contains(&c))).collect();
+                row[column].map(<[u8]>::to_vec).or_else(|| raid::rebuild(&self.shape, &row, column))
+            };
+            rebuilt(0).filter(|first| accept(first))?;
+            let all: Option<Vec<Vec<u8>>> = (0..blocks).map(rebuilt).collect();
+            all.map(|blocks| blocks.concat()).filter(|bytes| accept(bytes))
+        })
     }
 
     /// All that a data block may be when up to the tolerated number of columns are wrong: as it is, then rebuilt.

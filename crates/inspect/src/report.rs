@@ -52,6 +52,8 @@ pub enum FindingKind {
     Diverged,
     /// A checkpoint or a page of it can not be read, or makes no sense.
     CheckpointWrong,
+    /// The maps need more memory than a check may use: nothing was checked.
+    MapMemory,
     /// A batch that was durable can not be read, or contradicts a fence.
     BatchDamaged,
     /// A batch at the end of a chain did not arrive as a whole: it does not count.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use windrow_layout::batch::{BatchHeader, FillState, RangeState, VolumeChange};
 use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
 use windrow_layout::map_entry::MapEntry;
-use windrow_units::{BLOCK_BYTES, Lba, SegmentId, Seq, StreamId, VolumeId, ZoneMap};
+use windrow_units::{BLOCK_BYTES, Lba, Seq, StreamId, VolumeId, ZoneMap};
 
 const PAGE: u64 = MAP_PAGE_ENTRIES as u64;
 
@@ -17,7 +17,7 @@ pub(crate) struct Segment {
     pub(crate) last_seq: Seq,
     /// Rows that hold batches.
     pub(crate) filled_rows: u32,
-    /// Bit `r` of word `r / 64`: a batch starts there.
+    /// Bit `r` of word `r / 64`: a batch starts there. Empty before the first one.
     pub(crate) starts: Vec<u64>,
 }
 
@@ -50,16 +50,18 @@ impl Segment {
     pub(crate) fn add(&mut self, header: &BatchHeader) {
         let row = header.row;
         self.truncate(row);
-        if let Some(word) = self.starts.get_mut(row as usize / 64) {
-            *word |= 1 << (row % 64);
+        if self.starts.len() <= row as usize / 64 {
+            self.starts.resize(row as usize / 64 + 1, 0);
         }
+        self.starts[row as usize / 64] |= 1 << (row % 64);
         self.filled_rows = row + header.rows;
         (self.stream, self.last_seq) = (header.stream, header.seq);
     }
 
     /// Rows at which batches start.
     pub(crate) fn start_rows(&self) -> Vec<u32> {
-        (0..self.filled_rows).filter(|r| self.starts[*r as usize / 64] >> (r % 64) & 1 == 1).collect()
+        let word = |row: u32| self.starts.get(row as usize / 64).copied().unwrap_or(0);
+        (0..self.filled_rows).filter(|r| word(*r) >> (r % 64) & 1 == 1).collect()
     }
 }
 
@@ -76,11 +78,7 @@ pub(crate) struct Tables {
 impl Tables {
     /// Empty tables of a pool.
     pub(crate) fn new(zones: &ZoneMap) -> Self {
-        let empty = |s: u32| {
-            let rows = if zones.contains(SegmentId(s)) { zones.shape(SegmentId(s)).rows } else { 0 };
-            let starts = vec![0; rows.div_ceil(64) as usize];
-            Segment { stream: StreamId(0), last_seq: Seq(0), filled_rows: 0, starts }
-        };
+        let empty = |_| Segment { stream: StreamId(0), last_seq: Seq(0), filled_rows: 0, starts: Vec::new() };
         Self { segments: (0..zones.segment_count()).map(empty).collect(), ..Self::default() }
     }
 
@@ -92,11 +90,6 @@ impl Tables {
     fn is_writable(&self, volume: VolumeId, lba: Lba) -> bool {
         let is_users = self.volumes.get(&volume).is_some_and(|v| v.state == VolumeState::Active && lba.0 < v.size_bytes / BLOCK_BYTES);
         is_users || [VolumeId::SHARED, VolumeId::INDEX].contains(&volume)
-    }
-
-    /// Volumes with pages in their maps; one may come several times.
-    pub(crate) fn mapped_volumes(&self) -> impl Iterator<Item = VolumeId> + '_ {
-        self.maps.keys().map(|(volume, _)| *volume)
     }
 
     /// The entry of a block.

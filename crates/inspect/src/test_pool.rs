@@ -542,7 +542,7 @@ impl TestPool {
     }
 
     pub(crate) fn check(&mut self) -> CheckReport {
-        check(&mut self.io, &CheckOptions { verify_payload: true, verify_parity: true }, &mut |_| {})
+        check(&mut self.io, &CheckOptions::everything(), &mut |_| {})
     }
 
     /// Checks, and compares the result with what the pool should hold.

@@ -251,7 +251,7 @@ pub fn check(arguments: &CheckArguments, output: &Output) -> Result<u8, Failure>
     if arguments.rebuild.repair {
         return Ok(super::repair::run(arguments, output));
     }
-    match run_check(arguments, CheckOptions { verify_payload: arguments.payload, verify_parity: arguments.parity }) {
+    match run_check(arguments, CheckOptions { verify_payload: arguments.payload, verify_parity: arguments.parity, ..CheckOptions::default() }) {
         Ok(report) => {
             match &report.failure {
                 Some(why) => output.failure_after(&not_made(&arguments.pool, &report, why), &report),
@@ -271,6 +271,8 @@ pub(super) fn not_made(pool: &str, report: &CheckReport, why: &str) -> Failure {
     let what = format!("cannot check pool '{pool}'");
     if find(FindingKind::NewerSoftware).is_some() {
         Failure::new(id::POOL_NEWER, what, why).remedy(offline::NEWER_REMEDY)
+    } else if find(FindingKind::MapMemory).is_some() {
+        Failure::new(id::POOL_MEMORY, what, why).remedy("give it more (--map-memory), as much as the pool is served with")
     } else if find(FindingKind::PoolDestroyed).is_some() {
         Failure::new(id::POOL_REFUSED, what, why).remedy(offline::DESTROYED_REMEDY)
     } else if let Some(missing) = find(FindingKind::QuorumMissing) {
@@ -287,6 +289,7 @@ pub(super) fn run_check(arguments: &CheckArguments, options: CheckOptions) -> Re
     let found = context::at_rest(&format!("cannot check pool '{}'", arguments.pool), &arguments.pool, &arguments.place)?;
     let mut io = offline::open_for_reading(&found.members, true)?;
     let mut line = Progress::new("checking");
+    let options = CheckOptions { map_bytes: arguments.place.request().limits.map_bytes, ..options };
     Ok(windrow_inspect::check(&mut io, &options, &mut |progress| line.steps(progress.done, progress.total)))
 }
 

@@ -17,11 +17,12 @@ use windrow_host::Failure;
 use windrow_host::control::ScrubAction;
 use windrow_host::daemon;
 use windrow_host::failure::id;
-use windrow_host::offline::FoundPool;
+use windrow_host::offline::{self, FoundPool, OpenRequest};
 use windrow_host::report::PoolReport;
 use windrow_host::scrub::ScrubReport;
-use windrow_inspect::{CheckOptions, CheckReport, exit};
-use windrow_units::Uuid;
+use windrow_inspect::{CheckOptions, CheckReport, FindingKind, exit};
+use windrow_layout::superblock::MemberState;
+use windrow_units::{MemberId, Uuid};
 
 /// How often the pool is asked how far it is.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -68,7 +69,7 @@ pub fn run(arguments: &CheckArguments, output: &Output) -> u8 {
 }
 
 fn checked(arguments: &CheckArguments) -> Result<CheckReport, Failure> {
-    let report = run_check(arguments, CheckOptions { verify_payload: true, verify_parity: true })?;
+    let report = run_check(arguments, CheckOptions::everything())?;
     match &report.failure {
         Some(why) => Err(not_made(&arguments.pool, &report, why)),
         None => Ok(report),
@@ -79,12 +80,20 @@ fn checked(arguments: &CheckArguments) -> Result<CheckReport, Failure> {
 fn complete(arguments: &CheckArguments) -> Result<FoundPool, Failure> {
     let found = context::at_rest(&format!("cannot repair pool '{}'", arguments.pool), &arguments.pool, &arguments.place)?;
     let missing = found.missing();
-    if missing.is_empty() {
-        return Ok(found);
+    if missing.is_empty() { Ok(found) } else { Err(offline::incomplete(&found.name, &format!("members {missing:?} were not found"))) }
+}
+
+/// A member that was found may not count all the same: it is an old copy, is too small, answers no reads. A start would go on without it, or write it anew.
+fn all_count(found: &FoundPool, before: &CheckReport) -> Result<(), Failure> {
+    let is_online = |member: MemberId| {
+        let record = found.superblock().and_then(|superblock| superblock.members.get(member.index()));
+        record.is_some_and(|record| record.state == MemberState::Online)
+    };
+    let absent = before.findings.list.iter().filter(|finding| finding.kind == FindingKind::MemberAbsent);
+    match absent.filter_map(|finding| Some((finding.member?, &finding.message))).find(|(member, _)| is_online(*member)) {
+        Some((member, why)) => Err(offline::incomplete(&found.name, &format!("member {member} does not count ({why})"))),
+        None => Ok(()),
     }
-    let why = format!("members {missing:?} were not found: the pool would go on without them and count them as absent");
-    Err(Failure::new(id::POOL_MEMBERS, format!("will not repair pool '{}'", found.name), why)
-        .remedy("connect them, or name them with --members; or serve the pool without them and replace them"))
 }
 
 fn repair(arguments: &CheckArguments) -> Result<Repair, Failure> {
@@ -96,9 +105,10 @@ fn repair(arguments: &CheckArguments) -> Result<Repair, Failure> {
     }
     // The check may have taken hours.
     let found = complete(arguments)?;
+    all_count(&found, &before)?;
     // A clean end alone releases nothing: a pool is exported if no host has it.
     let was_exported = found.superblock().is_some_and(|superblock| superblock.host == Uuid::default());
-    let opened = OpenedAtRest::open(&found, &registry, &arguments.place.request())?;
+    let opened = OpenedAtRest::open(&found, &registry, &OpenRequest { complete: true, ..arguments.place.request() })?;
     let notes = opened.report.notes.clone();
     let scrubbed = put_right(&opened);
     let closed = opened.close(was_exported);

@@ -240,6 +240,7 @@ fn request(arguments: &ServeArguments) -> OpenRequest {
         read_only: arguments.read_only,
         force: arguments.force,
         discard_journal: arguments.discard_journal,
+        complete: false,
         limits,
         punch_holes: arguments.punch_holes,
         back_end,

@@ -35,6 +35,8 @@ pub struct OpenRequest {
     pub force: bool,
     /// Start although the journal devices are lost, and with them what they had promised.
     pub discard_journal: bool,
+    /// Only with every member that the pool counts on.
+    pub complete: bool,
     /// Bounds.
     pub limits: Limits,
     /// Discards punch holes in file members.
@@ -250,7 +252,12 @@ pub fn rebuild(
     let RebuildLeave { write, even_if_sound, without_missing, without_checkpoint } = leave;
     let Locked { table, now, left_out } = open_members(found, request)?;
     if write && !without_missing {
-        must_be_complete(&now, &left_out)?;
+        let give_up = |why: String| {
+            let why = format!("{why}: what cannot be read without them would be lost for good, although they may have it");
+            Failure::new(id::POOL_MEMBERS, format!("will not rebuild pool '{}'", now.name), why)
+                .remedy("connect them, or name them with --members; or give --without-missing if they will never be there again")
+        };
+        must_be_complete(&now, &left_out).map_err(give_up)?;
     }
     left_out.iter().for_each(|left_out| tracing::warn!("{}", left_out.note));
     let mut io = SyncMembers::new(table);
@@ -270,21 +277,12 @@ pub fn rebuild(
     Engine::rebuild_map(&mut io, buffers, &options, RebuildWork { write, without_checkpoint }, watch).map_err(|error| refusal(&now, &error))
 }
 
-/// What can not be read without members that are only away (a cable, a controller) would be given up for good, and they with it.
-fn must_be_complete(found: &FoundPool, left_out: &[LeftOut]) -> Result<(), Failure> {
+/// Which members are not there, or left out, that the pool counts on: they may be away only (a cable, a controller).
+fn must_be_complete(found: &FoundPool, left_out: &[LeftOut]) -> Result<(), String> {
     let missing = found.missing();
     let of_missing = (!missing.is_empty()).then(|| format!("members {missing:?} were not found"));
     let away: Vec<&String> = left_out.iter().filter(|left_out| left_out.may_be_missed).map(|left_out| &left_out.note).chain(&of_missing).collect();
-    if away.is_empty() {
-        return Ok(());
-    }
-    let what = format!("will not rebuild pool '{}'", found.name);
-    let why = format!(
-        "{}: what cannot be read without them would be lost for good, although they may have it",
-        away.iter().map(|text| text.as_str()).collect::<Vec<_>>().join(", ")
-    );
-    Err(Failure::new(id::POOL_MEMBERS, what, why)
-        .remedy("connect them, or name them with --members; or give --without-missing if they will never be there again"))
+    if away.is_empty() { Ok(()) } else { Err(away.iter().map(|text| text.as_str()).collect::<Vec<_>>().join(", ")) }
 }
 
 /// Only what is damaged is rebuilt. A map that is larger than the memory it may use here, a member that could not be read just now, or members that are away
@@ -307,12 +305,22 @@ fn must_be_damaged(found: &FoundPool, trial: Result<(), OpenError>) -> Result<()
     }
 }
 
+/// Why a pool is not repaired at rest.
+pub fn incomplete(pool: &str, why: &str) -> Failure {
+    let why = format!("{why}: the pool would go on without them and count them as absent, and what they have would be missed");
+    Failure::new(id::POOL_MEMBERS, format!("will not repair pool '{pool}'"), why)
+        .remedy("connect them, or name them with --members; or serve the pool without them and replace them, as those that bear no label any more")
+}
+
 /// Locks the members and recovers the pool.
 ///
 /// # Errors
-/// A member is in use or cannot be opened; the engine refuses the pool or cannot recover it.
+/// A member is in use or cannot be opened, or `complete` is asked for and one is missing; the engine refuses the pool or cannot recover it.
 pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Result<OpenedPool, Failure> {
     let Locked { table, now, left_out } = open_members(found, request)?;
+    if request.complete {
+        must_be_complete(&now, &left_out).map_err(|why| incomplete(&now.name, &why))?;
+    }
     let buffers = BufPool::new(KEEP_BYTES);
     let options = windrow_engine::api::OpenOptions {
         host: host_id(registry)?,

@@ -58,12 +58,12 @@ impl Pool {
         // A device that does not answer is not to hold up a spare that comes for another member. What counts is what it bears when nobody else changes it.
         look()?;
         let spare = self.0.driver.device(member).filter(|_| self.member_status(member, &what).is_ok_and(|(_, status)| status.state == "spare"));
-        let answers = spare.is_some_and(|device| offline::borne_by(&*device, &path).is_ok());
+        let gone = spare.filter(|device| offline::borne_by(&**device, &path).is_err());
         let _one = lock(&self.0.exchanging);
         let found = look()?;
         let (pool, status) = self.member_status(member, &what)?;
         if status.state == "spare" {
-            return self.bring_back_spare(&pool, &status, answers, &path, &what);
+            return self.bring_back_spare(&pool, &status, gone.as_ref(), &path, &what);
         }
         let FoundMember { superblock: Some(superblock), .. } = found else { return Err(not_it("it bears no valid superblock")) };
         if status.uuid != superblock.member_uuid {
@@ -84,9 +84,10 @@ impl Pool {
     }
 
     /// A spare whose device was not there at the start, or does not answer any more: the pool has its slot, and it bears nothing but its label.
-    fn bring_back_spare(&self, pool: &PoolStatus, spare: &MemberStatus, answers: bool, path: &Path, what: &str) -> Result<(), Failure> {
+    fn bring_back_spare(&self, pool: &PoolStatus, spare: &MemberStatus, gone: Option<&Arc<dyn Member>>, path: &Path, what: &str) -> Result<(), Failure> {
         let slot = spare.member;
-        if answers {
+        // Another command may have put one there since it was asked.
+        if self.0.driver.device(slot).is_some_and(|device| !gone.is_some_and(|gone| Arc::ptr_eq(gone, &device))) {
             return Err(Failure::new(id::MEMBER_STATE, what, "it is a spare, and its device is there").remedy("see `windrow pool status`"));
         }
         self.settle(slot, what)?;

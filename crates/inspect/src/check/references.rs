@@ -57,9 +57,12 @@ pub(super) struct Reference {
     pub(super) owner: Owner,
 }
 
-/// All references of maps and checkpoint, in order of their places; impossible and doubled ones are reported and left out.
-pub(super) fn collect_references(reader: &PoolReader<'_>, tables: &Tables, pages: &[PageRef], report: &mut CheckReport) -> Vec<Reference> {
-    let mut references = Vec::new();
+/// References that are held at once: 640 MiB of them. Where there are more the maps are gone through once for each part of the segments.
+pub(super) const REFERENCES_AT_ONCE: u64 = 1 << 24;
+
+/// How many references of maps and checkpoint there are to each segment that has any. Impossible ones are reported.
+pub(super) fn count_references(reader: &PoolReader<'_>, tables: &Tables, pages: &[PageRef], report: &mut CheckReport) -> BTreeMap<SegmentId, u64> {
+    let mut counts: BTreeMap<SegmentId, u64> = BTreeMap::new();
     let mut mapped: BTreeMap<VolumeId, u64> = BTreeMap::new();
     let mut given_up = GivenUp::default();
     for (volume, lba, entry) in tables.entries() {
@@ -73,27 +76,15 @@ pub(super) fn collect_references(reader: &PoolReader<'_>, tables: &Tables, pages
             }
             Ok(Refers::Payload) => {
                 *mapped.entry(volume).or_default() += 1;
-                let owner = Owner::Block { volume, lba };
-                references.push(Reference { place: entry.place(), units: entry.length_units(), checksum: entry.checksum(), owner });
+                *counts.entry(reader.codec.segment(entry.place())).or_default() += 1;
             }
             Err(message) => report.findings.add(Finding::new(Severity::Error, FindingKind::MapEntryWrong, message).block(volume, lba)),
         }
     }
     given_up.end_run(report);
     for page in pages {
-        let rows = (u32::from(page.pointer.batch_row), u32::from(page.pointer.batch_rows));
-        let owner = Owner::Page { object: page.object, index: page.index, rows };
-        references.push(Reference { place: page.pointer.place, units: FULL_BLOCK_UNITS, checksum: page.pointer.checksum, owner });
+        *counts.entry(reader.codec.segment(page.pointer.place)).or_default() += 1;
     }
-    references.sort_unstable_by_key(|r| r.place);
-    references.dedup_by(|later, first| {
-        let same = later.place.0 < first.place.0 + u64::from(first.units);
-        if same {
-            let message = format!("{} and {} are at the same place", first.owner, later.owner);
-            report.findings.add(later.owner.mark(Finding::new(Severity::Error, FindingKind::PlaceShared, message)));
-        }
-        same
-    });
     let volume = |v: &windrow_layout::checkpoint::VolumeRecord| VolumeReport {
         id: v.id,
         name: v.name.clone(),
@@ -104,6 +95,51 @@ pub(super) fn collect_references(reader: &PoolReader<'_>, tables: &Tables, pages
         journal_blocks: tables.journalled_blocks(v.id),
     };
     report.volumes = tables.volumes.values().map(volume).collect();
+    counts
+}
+
+/// Runs of segments with at most so many references together (or one segment), and that number.
+pub(super) fn parts_of(counts: &BTreeMap<SegmentId, u64>, at_once: u64) -> Vec<(std::ops::RangeInclusive<SegmentId>, u64)> {
+    let mut parts: Vec<(std::ops::RangeInclusive<SegmentId>, u64)> = Vec::new();
+    for (segment, count) in counts {
+        match parts.last_mut() {
+            Some((run, known)) if *known + count <= at_once => (*run, *known) = (*run.start()..=*segment, *known + count),
+            _ => parts.push((*segment..=*segment, *count)),
+        }
+    }
+    parts
+}
+
+/// The references to these segments, in order of their places; impossible ones are left out, doubled ones are reported and left out.
+pub(super) fn collect_references(
+    reader: &PoolReader<'_>,
+    tables: &Tables,
+    pages: &[PageRef],
+    (segments, count): &(std::ops::RangeInclusive<SegmentId>, u64),
+    findings: &mut Findings,
+) -> Vec<Reference> {
+    let mut references = Vec::with_capacity(*count as usize);
+    let is_asked = |place: Place| segments.contains(&reader.codec.segment(place));
+    for (volume, lba, entry) in tables.entries().filter(|(.., entry)| entry.has_payload() && is_asked(entry.place())) {
+        if check_entry(reader, tables, volume, &entry) == Ok(Refers::Payload) {
+            let owner = Owner::Block { volume, lba };
+            references.push(Reference { place: entry.place(), units: entry.length_units(), checksum: entry.checksum(), owner });
+        }
+    }
+    for page in pages.iter().filter(|page| is_asked(page.pointer.place)) {
+        let rows = (u32::from(page.pointer.batch_row), u32::from(page.pointer.batch_rows));
+        let owner = Owner::Page { object: page.object, index: page.index, rows };
+        references.push(Reference { place: page.pointer.place, units: FULL_BLOCK_UNITS, checksum: page.pointer.checksum, owner });
+    }
+    references.sort_unstable_by_key(|r| r.place);
+    references.dedup_by(|later, first| {
+        let same = later.place.0 < first.place.0 + u64::from(first.units);
+        if same {
+            let message = format!("{} and {} are at the same place", first.owner, later.owner);
+            findings.add(later.owner.mark(Finding::new(Severity::Error, FindingKind::PlaceShared, message)));
+        }
+        same
+    });
     references
 }
 

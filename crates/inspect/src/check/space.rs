@@ -12,7 +12,7 @@ use windrow_layout::superblock::{Fence, MAX_FENCES, StreamPosition};
 use windrow_units::{MAX_STREAMS, PLACE_UNIT, StreamId};
 
 /// Segments in which something lives.
-type Live = BTreeMap<SegmentId, std::ops::Range<usize>>;
+type Live = BTreeMap<SegmentId, u64>;
 
 /// The stream of checkpoint pages.
 const CHECKPOINT: StreamId = StreamId(3);
@@ -115,8 +115,15 @@ fn end_of_batch(record: &Segment, stream: StreamId, row: u32, seq: Seq) -> Optio
     is_it.then(|| starts.get(at + 1).copied().unwrap_or(record.filled_rows))
 }
 
+/// Counts what lives, of a part of the segments.
+pub(super) fn add_live(references: &[Reference], report: &mut CheckReport) {
+    let space = &mut report.space;
+    space.live_bytes += references.iter().map(|r| u64::from(r.units) * PLACE_UNIT as u64).sum::<u64>();
+    space.garbage_bytes = space.filled_bytes.saturating_sub(space.live_bytes);
+}
+
 /// Sums over the segments.
-pub(super) fn sum_up(reader: &PoolReader<'_>, superblock: &Superblock, segments: &[Segment], references: &[Reference], live: &Live, report: &mut CheckReport) {
+pub(super) fn sum_up(reader: &PoolReader<'_>, superblock: &Superblock, segments: &[Segment], live: &Live, report: &mut CheckReport) {
     let zones = &reader.zones;
     let oldest = superblock.checkpoints.iter().flatten().last();
     let is_replayed = |segment: &Segment| oldest.is_some_and(|root| segment.filled_rows > 0 && segment.last_seq >= root.replay[segment.stream.index()].seq);
@@ -129,15 +136,14 @@ pub(super) fn sum_up(reader: &PoolReader<'_>, superblock: &Superblock, segments:
     let is_idle = |id: &SegmentId| !(is_taken(*id) || zones.has_superseded() && zones.overlapping(*id).iter().any(|other| is_taken(*other)));
     let data_bytes = |id: SegmentId, rows: u32| u64::from(rows) * u64::from(zones.shape(id).data) * BLOCK_SIZE as u64;
     let filled_bytes = live.keys().map(|id| data_bytes(*id, segments[id.index()].filled_rows)).sum::<u64>();
-    let live_bytes = references.iter().map(|r| u64::from(r.units) * PLACE_UNIT as u64).sum::<u64>();
     report.space = SpaceReport {
         segments: current.len() as u64,
         segment_bytes: current.iter().map(|id| data_bytes(*id, zones.shape(*id).rows)).sum(),
         kept_segments: all().filter(|id| is_kept(*id)).count() as u64,
         idle_segments: current.iter().filter(|id| is_idle(id)).count() as u64,
         filled_bytes,
-        live_bytes,
-        garbage_bytes: filled_bytes.saturating_sub(live_bytes),
+        live_bytes: 0,
+        garbage_bytes: filled_bytes,
         older_batches: report.space.older_batches,
     };
 }

@@ -142,7 +142,7 @@ fn wrong_redundancy_is_seen_only_when_asked_for() {
         pool.lose_columns(1, column..column + 1);
         let report = pool.check();
         assert_eq!(kinds(&report), [(ParityWrong, Repairable)], "{:#?}", report.findings.list);
-        let payload_only = check(&mut pool.io, &CheckOptions { verify_payload: true, verify_parity: false }, &mut |_| {});
+        let payload_only = check(&mut pool.io, &CheckOptions { verify_payload: true, ..CheckOptions::default() }, &mut |_| {});
         assert!(payload_only.findings.is_clean());
     }
 }
@@ -847,7 +847,7 @@ fn blocks_that_a_rebuild_gave_up_are_errors_until_they_are_written_or_trimmed() 
     // Nobody's data.
     pool.map.extend([VolumeId::SHARED, VolumeId::INDEX].map(|volume| ((volume.0, 3), MapEntry::LOST)));
     pool.checkpoint();
-    for options in [CheckOptions::default(), CheckOptions { verify_payload: true, verify_parity: true }] {
+    for options in [CheckOptions::default(), CheckOptions::everything()] {
         let report = check(&mut pool.io, &options, &mut |_| {});
         let found: Vec<_> = report.findings.list.iter().filter(|f| f.severity > Note).map(|f| (f.kind, f.severity, f.volume, f.lba)).collect();
         let run = |volume, lba| (BlockLost, Error, Some(VolumeId(volume)), Some(Lba(lba)));

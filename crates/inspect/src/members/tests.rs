@@ -72,7 +72,19 @@ fn half_of_the_members_are_no_quorum_unless_the_others_are_recorded() {
     for member in 0..3 {
         pool.io.members[member] = None;
     }
+    let report = inspect_members(&mut pool.io);
+    assert!(!report.findings.list.iter().any(|finding| finding.message.contains("another host")), "{:?}", report.findings);
+}
+
+/// More than half are there, and more are missing than the redundancy covers: it was said that they can be imported.
+#[test]
+fn too_few_for_the_redundancy_cannot_be_imported() {
+    let mut pool = TestPool::new(Redundancy::Single, 6);
     assert!(inspect_members(&mut pool.io).quorum);
+    pool.io.members[1] = None;
+    assert!(inspect_members(&mut pool.io).quorum);
+    pool.io.members[2] = None;
+    assert!(!inspect_members(&mut pool.io).quorum);
 }
 
 #[test]

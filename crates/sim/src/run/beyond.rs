@@ -250,7 +250,7 @@ impl Run {
     /// What an offline check says of the members as they are.
     fn opinion(&mut self) -> Result<CheckReport, Violation> {
         let mut copy = self.world.members.clone();
-        Ok(check(&mut copy, &CheckOptions { verify_payload: true, verify_parity: false }, &mut |_| ()))
+        Ok(check(&mut copy, &CheckOptions { verify_payload: true, ..CheckOptions::default() }, &mut |_| ()))
     }
 
     fn damage_same_places(&mut self, victims: &[MemberId]) {

@@ -15,7 +15,7 @@ impl Run {
         if self.reads_are_fickle() {
             return Ok(None);
         }
-        let options = CheckOptions { verify_payload: deep, verify_parity: deep };
+        let options = CheckOptions { verify_payload: deep, verify_parity: deep, ..CheckOptions::default() };
         let report = check(&mut self.world.members, &options, &mut |_| ());
         ensure!(report.failure.is_none(), Check, "no check: {:?}", report.failure);
         let worst = report.findings.list.iter().find(|finding| finding.severity == Severity::Error);

@@ -43,7 +43,7 @@ impl Run {
         if self.reads_are_fickle() {
             return Ok(Vec::new());
         }
-        let report = check(&mut self.world.members.clone(), &CheckOptions { verify_payload: true, verify_parity: true }, &mut |_| ());
+        let report = check(&mut self.world.members.clone(), &CheckOptions::everything(), &mut |_| ());
         ensure!(report.failure.is_none(), Check, "no check: {:?}", report.failure);
         let is_readable = |member: MemberId| self.world.is_whole(member) && self.world.members.member(member).read_errors.is_empty();
         let is_damage = |finding: &Finding| {
