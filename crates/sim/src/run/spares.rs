@@ -9,6 +9,7 @@ use crate::members::{Ailment, VirtualMember};
 use crate::violation::{Broken, Violation, ensure};
 use windrow_engine::{ControlId, MemberChange};
 use windrow_io::MemberIo;
+use windrow_layout::superblock::{LABEL_BYTES, LABEL_OFFSET, Label};
 use windrow_random::Rng;
 use windrow_units::{MemberId, Uuid};
 
@@ -150,8 +151,15 @@ impl Run {
         if ruling.is_some_and(|ruling| ruling.members.get(member.index()).is_some_and(|record| record.uuid == uuid)) {
             return;
         }
-        self.world.trace.tell(|| format!("the device that was to take the place of member {member} is spare {spare} still"));
         let device = self.take_device(member);
+        let mut bytes = vec![0; LABEL_BYTES];
+        device.read(LABEL_OFFSET, &mut bytes);
+        // A fault may have struck it in the member's place (seed 10314241): nobody finds a spare without a label.
+        if Label::decode(&bytes).is_err() {
+            self.world.trace.tell(|| format!("the device that was to take the place of member {member} has lost its label"));
+            return;
+        }
+        self.world.trace.tell(|| format!("the device that was to take the place of member {member} is spare {spare} still"));
         self.world.members.exchange(spare, device);
     }
 
