@@ -88,6 +88,20 @@ fn a_spare_that_was_missing_at_the_start_is_brought_back() {
     assert!(server.stop());
 }
 
+/// The second path to a drive that serves, or a copy of it, bears a label of the pool: with --overwrite all of it was zeroed.
+#[test]
+fn what_serves_is_no_new_device_by_another_path() {
+    let world = World::with_volume(CREATE, "16M");
+    let server = world.serve("");
+    std::fs::copy(world.file("m3"), world.file("path")).expect("as by another path");
+    let before = std::fs::read(world.file("path")).expect("a file");
+    for command in ["pool add tank --spare path --overwrite", "pool replace tank 1 path --overwrite"] {
+        refused(&world, command, "is member 3 by another path, or a copy of it");
+    }
+    assert!(std::fs::read(world.file("path")).expect("a file") == before, "it was written to");
+    assert!(server.stop());
+}
+
 /// `pool status` of what is in a folder also asked for pools that are known elsewhere, and failed for them.
 #[test]
 fn the_status_of_a_folder_is_that_of_the_pools_in_it() {

@@ -56,7 +56,10 @@ fn what_is_known_of_a_pool_is_not_another_ones() {
     here.succeeds(&format!("pool offline {other_id} 1 --dir {dir}"));
     here.succeeds(&format!("pool export {other_id} --dir {dir}"));
     assert!(here.succeeds("export list tank").contains("kept"), "nothing of it was forgotten");
-    here.succeeds(&format!("pool import tank --force --dir {dir}"));
+    // What was said of the name is not to carry leave for anything else.
+    let said = both(&here.run(&format!("pool import tank --force --dir {dir}")));
+    assert!(said.contains("another pool of the name 'tank' is known") && said.contains("--replace-known"), "{said}");
+    here.succeeds(&format!("pool import tank --replace-known --dir {dir}"));
     assert_eq!(id_of(&here), other_id);
 }
 
@@ -67,4 +70,33 @@ fn a_pool_that_is_exported_by_its_identifier_is_forgotten() {
     world.succeeds(&format!("pool export {} --dir .", id_of(&world)));
     let said = both(&world.run("pool status tank"));
     assert!(said.contains("WR-POOL-001"), "{said}");
+}
+
+/// The first refusal was that of the name, with the advice to give --force: that erased what is on a member, unseen.
+#[test]
+fn what_is_on_a_member_is_told_before_a_name_that_is_known() {
+    let world = World::with_volume(CREATE, "16M");
+    let create = |more: &str| format!("pool create tank n0 n1 --redundancy 0 --size 64M {more}");
+    std::fs::File::create(world.file("n1")).and_then(|file| file.set_len(64 << 20)).expect("a file");
+    std::fs::write(world.file("n0"), vec![7; 64 << 20]).expect("somebody's data");
+    let said = both(&world.run(&create("")));
+    assert!(said.contains("WR-MEMBER-002") && said.contains("n0") && !said.contains("is known already"), "{said}");
+    std::fs::write(world.file("n0"), vec![0; 64 << 20]).expect("it is gone");
+    let said = both(&world.run(&create("")));
+    assert!(said.contains("is known already"), "{said}");
+}
+
+/// One member of a pool that went to another machine by mistake, and was destroyed there as if it were all of it, kept the others from starting; the advice was to destroy them, too.
+#[test]
+fn half_of_a_pool_is_destroyed_only_if_that_is_meant() {
+    let (here, elsewhere) = (World::with_volume(CREATE, "16M"), World::new());
+    here.succeeds("pool export tank");
+    std::fs::copy(here.file("m3"), elsewhere.file("m3")).expect("the member goes there");
+    let refused = elsewhere.run("pool destroy tank --yes --dir .");
+    assert!(refused.status.code() == Some(4) && both(&refused).contains("WR-POOL-012"), "{}", both(&refused));
+    elsewhere.succeeds("pool destroy tank --yes --partial --dir .");
+    std::fs::copy(elsewhere.file("m3"), here.file("m3")).expect("and comes back");
+    let said = both(&here.run("pool import tank --dir ."));
+    assert!(said.contains("destroyed") && said.contains("name them with --members"), "{said}");
+    here.succeeds("pool import tank --members m0,m1,m2");
 }

@@ -168,8 +168,8 @@ impl Daemon {
     /// Does something with a member, keeps where the members are now, and answers with what it has become.
     fn change_member(&self, member: MemberId, change: impl FnOnce(&Pool) -> Result<(), Failure>) -> Result<Reply, Failure> {
         change(&self.pool).inspect_err(|_| {
-            // It may have been carried out in part. The failure of the change is the one to tell.
-            if let Err(failure) = self.keep_members(member, || report(&self.pool)) {
+            // It may have been carried out in part: what is known now is kept, and nothing of before is forgotten. The failure of the change is the one to tell.
+            if let Err(failure) = self.keep_paths(member, true, || report(&self.pool)) {
                 tracing::warn!(%failure, "where the members are");
             }
         })?;
@@ -180,12 +180,17 @@ impl Daemon {
 
     /// Keeps where the members are, after a change of `member`. One looks with the lock held, for the same reason.
     fn keep_members(&self, member: MemberId, look: impl FnOnce() -> Result<PoolReport, Failure>) -> Result<PoolReport, Failure> {
+        self.keep_paths(member, false, look)
+    }
+
+    /// The same. `all`: places that were known are kept even where every member has one now.
+    fn keep_paths(&self, member: MemberId, all: bool, look: impl FnOnce() -> Result<PoolReport, Failure>) -> Result<PoolReport, Failure> {
         let _one = lock(&self.keeping);
         let report = look()?;
         let Some(registry) = &self.registry else { return Ok(report) };
         let kept = self.entry(registry, &report).and_then(|entry| {
             let Some(mut entry) = entry else { return Ok(()) };
-            let is_away = report.members.iter().any(|member| member.path.is_empty() && member.state != "removed");
+            let is_away = all || report.members.iter().any(|member| member.path.is_empty() && member.state != "removed");
             entry.set_members(member_paths(&report), is_away);
             registry.save(&entry)
         });

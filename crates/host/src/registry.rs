@@ -102,7 +102,7 @@ impl Registry {
             None => Ok(()),
             Some(known) => {
                 let remedy = format!(
-                    "export or destroy that one; or, if nobody needs it any more, remove {}, or import or serve this one with --force",
+                    "export or destroy that one; or, if nobody needs it any more, remove {}, or import or serve this one with --replace-known",
                     self.path(name).display()
                 );
                 Err(Failure::new(id::LOCAL_FILE, what, format!("another pool of the name '{name}' is known here ({})", known.pool)).remedy(remedy))

@@ -4,8 +4,9 @@
 //! share a place. 5 Segment by segment: batch starts, head and tail of every batch, the entry behind every reference, and on request
 //! payload and redundancy. 6 Batches that only the older checkpoint's replay needs, and sums.
 //!
-//! Memory: the maps (16 bytes for each block of touched pages), at most what [`CheckOptions::map_bytes`] allows; 16 bytes for each page of the checkpoint; and 40 bytes for each of
-//! [`references::REFERENCES_AT_ONCE`] live blocks.
+//! Memory: the maps of the checkpoint (16 bytes for each block of touched pages, at most what [`CheckOptions::map_bytes`] allows) and 40 bytes for each of its pages; 40 bytes for each live
+//! block of a part of the segments ([`references::REFERENCES_AT_ONCE`]); some 250 bytes for each entry of the batches and records that are replayed, which nothing bounds but the
+//! pace of checkpoints; and some 35 bytes for each shared content.
 
 mod index;
 mod payload;
@@ -21,7 +22,7 @@ use crate::replay::{Replay, is_void, replay};
 use crate::report::{CheckReport, Finding, FindingKind, Findings, InspectReport, Severity, VolumeReport};
 use crate::state::{Segment, Tables};
 use index::severity_of_loss;
-use references::{Owner, REFERENCES_AT_ONCE, Reference, collect_references, count_references, parts_of};
+use references::{MOST_PARTS, Owner, REFERENCES_AT_ONCE, Reference, collect_references, count_references, parts_of};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_io::MemberIo;
@@ -37,7 +38,7 @@ pub struct CheckOptions {
     pub verify_payload: bool,
     /// Read every batch of live segments wholly and verify its redundancy, and what it is made of.
     pub verify_parity: bool,
-    /// Most bytes of memory for the maps of users' volumes, and once more for those that serve deduplication. Where they need more nothing is checked.
+    /// Most bytes of memory for maps, in the terms of a start: while one goes on they may take twice that, and a little. Where they need more nothing is checked.
     pub map_bytes: u64,
 }
 
@@ -127,8 +128,8 @@ pub fn check(io: &mut dyn MemberIo, options: &CheckOptions, progress: &mut dyn F
         Err(failure) => report.failure = Some(failure),
     }
     for member in reader.given_up() {
-        let message = format!("{FAILED_IN_A_ROW} reads of it in a row failed: from there on it was taken for absent");
-        report.findings.add(Finding::new(Severity::Repairable, FindingKind::MemberAbsent, message).member(member));
+        let message = format!("it answers no reads any more: after {FAILED_IN_A_ROW} that failed in a row it was taken for absent");
+        report.findings.add_first(Finding::new(Severity::Repairable, FindingKind::MemberAbsent, message).member(member));
     }
     report.read_bytes = reader.read_bytes;
     report
@@ -202,7 +203,7 @@ fn check_from(
     space::check_older_replay(reader, superblock, root, &tables.segments, report, &live);
     space::sum_up(reader, superblock, &tables.segments, &live, report);
     let (mut done, total, codecs) = (0, live.len() as u64, windrow_reduce::Codecs::default());
-    for part in parts_of(&live, REFERENCES_AT_ONCE) {
+    for part in parts_of(&live, REFERENCES_AT_ONCE.max(live.values().sum::<u64>() / MOST_PARTS)) {
         let references = collect_references(reader, &tables, &pages, &part, &mut report.findings);
         report.live_blocks += references.len() as u64;
         space::add_live(&references, report);
@@ -509,25 +510,40 @@ impl SegmentCheck<'_, '_, '_> {
     /// Verifies the payload that nothing refers to any more: when it is wrong, its row can not give back its live blocks, if it has any. Of those, too, whatever was not
     /// looked at by what refers to it.
     fn other_blocks(&mut self, rows: &mut Rows, batch: &DecodedBatch, references: &[Reference], live_rows: &BTreeSet<u32>) -> Vec<u32> {
-        let live: BTreeMap<u32, Owner> = references.iter().flat_map(|r| self.blocks_in(rows, r).map(|block| (block, r.owner))).collect();
+        let live: BTreeSet<u32> = references.iter().flat_map(|r| self.blocks_in(rows, r)).collect();
         let mut wrong = Vec::new();
         for (block, checksum) in batch.payload_blocks() {
             let found = rows.find_checksum(self.reader, block, checksum);
             if matches!(found, Some(Origin::Member | Origin::Missing)) {
                 continue;
             }
-            let owner = live.get(&block).copied();
-            let (severity, words) = match (owner, found) {
-                (Some(_), _) if self.options.verify_payload => continue,
-                (Some(_), Some(_)) => (Severity::Repairable, "wrong on its member, but can be rebuilt"),
-                (Some(owner), None) => (owner.severity_of_loss(), "lost: wrong on its member, and its row does not give it back"),
-                (None, _) if live_rows.contains(&rows.position(block).1) => (Severity::Repairable, "not in use any more, but wrong: its row lacks redundancy"),
-                (None, _) => (Severity::Note, "not in use any more, and wrong: nothing in its row is in use"),
-            };
-            self.wrong_block(rows, block, severity, owner, words);
             wrong.push(block);
+            if live.contains(&block) {
+                let within: Vec<Reference> = references.iter().filter(|r| self.blocks_in(rows, r).contains(&block)).copied().collect();
+                self.live_block(rows, batch, block, &within);
+                continue;
+            }
+            let (severity, words) = match live_rows.contains(&rows.position(block).1) {
+                true => (Severity::Repairable, "not in use any more, but wrong: its row lacks redundancy"),
+                false => (Severity::Note, "not in use any more, and wrong: nothing in its row is in use"),
+            };
+            self.wrong_block(rows, block, severity, None, words);
         }
         wrong
+    }
+
+    /// Tells of what a wrong block holds, where nothing else does. Part of it may be right, and what the replay called lost has been told.
+    fn live_block(&mut self, rows: &mut Rows, batch: &DecodedBatch, block: u32, within: &[Reference]) {
+        if self.options.verify_payload {
+            return;
+        }
+        for reference in within.iter().filter(|reference| !self.replayed.lost.contains(&reference.place)) {
+            let (severity, words) = match self.find_payload(rows, Some(batch), reference) {
+                Some(_) => (Severity::Repairable, "in a block that is wrong on its member, but can be had"),
+                None => (reference.owner.severity_of_loss(), "lost: wrong on its member, and its row does not give it back"),
+            };
+            self.wrong_block(rows, block, severity, Some(reference.owner), words);
+        }
     }
 
     /// Padding is zeroes: where it is not, or can not be read, its row lacks redundancy.

@@ -58,7 +58,7 @@ pub(crate) struct Image {
 pub(crate) fn load(reader: &mut PoolReader<'_>, root: &CheckpointRoot, map_bytes: Option<u64>) -> Result<Image, ImageError> {
     let tables = Tables::new(&reader.zones);
     let image = Image { tables, pages: Vec::new(), rebuilt: 0, lost_counters: false };
-    let mut loader = Loader { reader, image, map_bytes, kept: [0; 2], mapped: BTreeSet::new() };
+    let mut loader = Loader { reader, image, map_bytes, kept: 0, mapped: BTreeSet::new() };
     let leaves = loader.list(root)?;
     for record in leaves {
         loader.leaf(&record)?;
@@ -73,9 +73,9 @@ pub(crate) fn load(reader: &mut PoolReader<'_>, root: &CheckpointRoot, map_bytes
 struct Loader<'r, 'a> {
     reader: &'r mut PoolReader<'a>,
     image: Image,
-    /// Most bytes of maps, of users and of what serves deduplication; `None` if none are kept.
+    /// Most bytes of maps in service; `None` if none are kept.
     map_bytes: Option<u64>,
-    kept: [u64; 2],
+    kept: u64,
     mapped: BTreeSet<VolumeId>,
 }
 
@@ -151,9 +151,9 @@ impl Loader<'_, '_> {
                 let volume = VolumeId(object - OBJECT_MAP);
                 self.mapped.insert(volume);
                 let Some(most) = self.map_bytes else { return Ok(()) };
-                let kept = &mut self.kept[usize::from([VolumeId::SHARED, VolumeId::INDEX].contains(&volume))];
-                *kept += BLOCK_SIZE as u64;
-                if *kept > most {
+                self.kept += BLOCK_SIZE as u64;
+                // A checkpoint is written while pages come and go (docs/architecture.md, "Maps"), and those of deduplication are beside the users'.
+                if self.kept > most.saturating_mul(2).saturating_add(64 * BLOCK_SIZE as u64) {
                     return Err(ImageError::Memory(most));
                 }
                 let mut entries = Box::new([MapEntry::HOLE; MAP_PAGE_ENTRIES]);

@@ -33,13 +33,13 @@ pub fn inspect_members(io: &mut dyn MemberIo) -> InspectReport {
     for member in &mut found {
         drop_foreign(member, pool, &mut findings);
     }
-    let newest = ruling(&found).cloned();
+    let (newest, rules) = ruling(&found).map_or((None, false), |(newest, rules)| (Some(newest.clone()), rules));
     check_labels(&found, newest.as_ref(), &mut findings);
     let mut quorum = false;
     if let Some(newest) = &newest {
         found.iter_mut().for_each(|member| drop_stranger(member, newest, &mut findings));
         check_history(&found, newest, &mut findings);
-        quorum = judge_members(&mut found, newest, &mut findings);
+        quorum = judge_members(&mut found, newest, &mut findings) && rules;
         check_leaving(newest, &mut findings);
         check_reduction(newest, &mut findings);
         mark_aside(&mut found, newest);
@@ -47,7 +47,7 @@ pub fn inspect_members(io: &mut dyn MemberIo) -> InspectReport {
             findings.add(Finding::new(Severity::Note, FindingKind::PoolDestroyed, "the pool was destroyed"));
         }
     }
-    let refused = [FindingKind::QuorumMissing, FindingKind::Diverged, FindingKind::NewerSoftware];
+    let refused = [FindingKind::QuorumMissing, FindingKind::JournalMissing, FindingKind::NewerSoftware];
     quorum &= !findings.list.iter().any(|finding| finding.severity == Severity::Error && refused.contains(&finding.kind));
     InspectReport { members: found.into_iter().map(|f| f.report).collect(), newest, quorum, findings }
 }
@@ -120,15 +120,15 @@ fn most_common_pool(found: &[Found]) -> Option<PoolUuid> {
     votes.into_iter().max_by_key(|(_, votes)| *votes).map(|(pool, _)| pool)
 }
 
-/// Of the superblocks of the newest generation the one that has no use for the members that bear another one, or else any.
-fn ruling(found: &[Found]) -> Option<&Superblock> {
+/// Of the superblocks of the newest generation the one that has no use for the members that bear another one, or else any; and whether it is the former.
+fn ruling(found: &[Found]) -> Option<(&Superblock, bool)> {
     let all = || found.iter().flat_map(|f| &f.superblocks);
     let generation = all().map(|s| s.generation).max()?;
     let holders = || all().filter(|s| s.generation == generation);
     let has_use_for =
         |s: &Superblock, other: &Superblock| s.members.get(other.member.index()).is_some_and(|record| record.uuid == other.member_uuid && record.is_in_use());
     let rules = |s: &&Superblock| holders().all(|other| other.content_hash() == s.content_hash() || !has_use_for(s, other));
-    holders().find(rules).or_else(|| holders().next_back())
+    holders().find(rules).map(|superblock| (superblock, true)).or_else(|| holders().next_back().map(|superblock| (superblock, false)))
 }
 
 /// Drops superblocks of other pools and other members, and compares the label. A device may bear those of another place that it had, or was to get as a spare when

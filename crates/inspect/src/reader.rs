@@ -3,14 +3,17 @@
 use crate::raid;
 use windrow_io::{Buf, MemberIo, ReadItem};
 use windrow_layout::batch::payload_checksum;
-use windrow_layout::superblock::Superblock;
+use windrow_layout::superblock::{RESERVED_BYTES, Superblock};
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, Column, MAX_MEMBERS, MemberId, PlaceCodec, PoolUuid, SegmentId, Shape, ZoneMap};
 
 /// Longest single read.
 const READ_BYTES: usize = 1 << 20;
 
-/// Reads of single blocks that fail one after another before a member is taken for absent: each may take a drive seconds, and a pool has many blocks.
+/// Reads of single blocks that fail one after another before it is asked whether the member answers at all: each may take a drive seconds, and a pool has many blocks.
 pub(crate) const FAILED_IN_A_ROW: u32 = 256;
+
+/// Blocks all over a member that are tried then. If none can be read it is taken for absent from there on; one bad region is no reason for that.
+const PROBES: u64 = 16;
 
 /// The pool's geometry and the members that count.
 pub(crate) struct PoolReader<'a> {
@@ -24,6 +27,8 @@ pub(crate) struct PoolReader<'a> {
     reads_aside: bool,
     /// Reads of each member that failed since one was answered.
     failed: Vec<u32>,
+    /// Members that answer no more, as a bit mask.
+    given_up: u64,
     pub(crate) read_bytes: u64,
 }
 
@@ -32,7 +37,7 @@ impl<'a> PoolReader<'a> {
     pub(crate) fn new(io: &'a mut dyn MemberIo, superblock: &Superblock, usable: u64) -> Self {
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.place_codec();
-        Self { io, zones, codec, pool: superblock.pool, usable, aside: 0, reads_aside: false, failed: vec![0; MAX_MEMBERS], read_bytes: 0 }
+        Self { io, zones, codec, pool: superblock.pool, usable, aside: 0, reads_aside: false, failed: vec![0; MAX_MEMBERS], given_up: 0, read_bytes: 0 }
     }
 
     /// With these journal devices beside, which are read only when that is asked for.
@@ -64,27 +69,39 @@ impl<'a> PoolReader<'a> {
                     piece.bad.push(block);
                 }
             }
+        } else {
+            self.failed[item.member.index()] = 0;
         }
         self.read_bytes += (piece.bytes.len() - piece.bad.len() * BLOCK_SIZE) as u64;
         piece
     }
 
     fn is_usable(&self, member: MemberId) -> bool {
-        (self.usable | if self.reads_aside { self.aside } else { 0 }) >> member.0 & 1 == 1 && self.failed[member.index()] < FAILED_IN_A_ROW
+        ((self.usable | if self.reads_aside { self.aside } else { 0 }) & !self.given_up) >> member.0 & 1 == 1
     }
 
     /// Members that answered no more.
     pub(crate) fn given_up(&self) -> Vec<MemberId> {
-        (0..MAX_MEMBERS as u8).map(MemberId).filter(|member| self.failed[member.index()] >= FAILED_IN_A_ROW).collect()
+        (0..MAX_MEMBERS as u8).map(MemberId).filter(|member| self.given_up >> member.0 & 1 == 1).collect()
     }
 
     /// One block, after a longer read had failed. False if it can not be read.
     fn read_block(&mut self, member: MemberId, offset: u64, bytes: &mut [u8]) -> bool {
+        // (One that was given up is asked no more.)
         let good = self.is_usable(member) && self.io.read(member, offset, bytes).is_ok();
         let failed = &mut self.failed[member.index()];
-        // (One that was given up is asked no more.)
-        *failed = if good { 0 } else { (*failed + 1).min(FAILED_IN_A_ROW) };
+        *failed = if good { 0 } else { *failed + 1 };
+        if *failed == FAILED_IN_A_ROW {
+            *failed = 0;
+            self.given_up |= u64::from(!self.answers(member)) << member.0;
+        }
         good
+    }
+
+    fn answers(&mut self, member: MemberId) -> bool {
+        let blocks = (self.io.size(member) / BLOCK_BYTES).saturating_sub(RESERVED_BYTES / BLOCK_BYTES);
+        let (at, mut bytes) = (|probe| RESERVED_BYTES + blocks * probe / PROBES * BLOCK_BYTES, vec![0; BLOCK_SIZE]);
+        (0..PROBES).any(|probe| self.io.read(member, at(probe), &mut bytes).is_ok())
     }
 }
 

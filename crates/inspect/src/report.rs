@@ -177,6 +177,15 @@ impl Findings {
         }
     }
 
+    /// What is to be seen before all others, and listed whatever there is.
+    pub(crate) fn add_first(&mut self, finding: Finding) {
+        let list = std::mem::take(&mut self.list);
+        self.add(finding);
+        self.list.extend(list);
+        self.unlisted += self.list.len().saturating_sub(MAX_FINDINGS) as u64;
+        self.list.truncate(MAX_FINDINGS);
+    }
+
     /// True if nothing worse than a note was found.
     pub fn is_clean(&self) -> bool {
         self.worst <= Some(Severity::Note)

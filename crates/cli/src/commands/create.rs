@@ -131,10 +131,15 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
     let request = arguments.request()?;
     let plan = offline::plan(&request)?;
     let registry = context::registry();
+    // What is on the members comes first: --force, given for the name alone, would erase it unseen.
+    if !arguments.dry_run {
+        offline::must_be_usable(&request, &plan)?;
+    }
     if let Some(known) = registry.load(&request.name)?.filter(|_| !request.force) {
         let why = format!("a pool of this name is known already ({})", known.pool);
-        return Err(Failure::new(id::POOL_CREATE, format!("cannot create pool '{}'", request.name), why)
-            .remedy("choose another name, destroy or export that pool, or give --force"));
+        return Err(Failure::new(id::POOL_CREATE, format!("cannot create pool '{}'", request.name), why).remedy(
+            "choose another name, destroy or export that pool; or give --force to forget it (there is nothing on these members that this would erase)",
+        ));
     }
     let value = json!({
         "name": request.name,

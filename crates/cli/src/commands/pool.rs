@@ -86,9 +86,13 @@ pub struct ImportArguments {
     /// Show what recovery would find; write nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Import although another host has the pool, or too many members are missing. The other side is refused for ever afterwards.
+    /// Import although another host has the pool, or too many members are missing. If that host serves it still, both destroy it: its members must be out of its reach.
+    /// Members that are missing are out of the pool for good.
     #[arg(long)]
     force: bool,
+    /// Also if another pool of this name is known here: where that one's members are, and its exports, are forgotten.
+    #[arg(long)]
+    replace_known: bool,
     /// Start without the journal devices although what was promised to be durable may be on them alone: it is lost then.
     #[arg(long)]
     discard_journal: bool,
@@ -109,6 +113,9 @@ pub struct DestroyArguments {
     /// Destroy it although another host has it; with --wipe, also one that this version cannot read.
     #[arg(long)]
     force: bool,
+    /// Also if no more than half of its members were found: no start takes the others beside these any more.
+    #[arg(long)]
+    partial: bool,
 }
 
 /// Arguments of `pool list`.
@@ -193,7 +200,7 @@ fn import(arguments: &ImportArguments, output: &Output) -> Result<u8, Failure> {
         let failure = Failure::new(id::POOL_BUSY, format!("cannot import pool '{}'", found.name), "a daemon serves it already");
         return Err(failure.remedy("stop the daemon first"));
     }
-    if !arguments.force {
+    if !arguments.replace_known {
         registry.must_be_free(&format!("cannot import pool '{}'", found.name), &found.name, found.pool)?;
     }
     let request = OpenRequest { read_only: arguments.dry_run, force: arguments.force, discard_journal: arguments.discard_journal, ..arguments.place.request() };
@@ -260,10 +267,15 @@ fn destroy(arguments: &DestroyArguments, output: &Output) -> Result<u8, Failure>
     if !arguments.yes {
         return Err(Failure::new(id::USAGE, format!("pool '{pool}' is not destroyed"), "everything in it would be lost").remedy("give --yes if that is meant"));
     }
+    let missing = found.missing();
+    if missing.len() >= found.members.len() && !arguments.partial {
+        let why = format!("members {missing:?} were not found: the pool may be in use, or be wanted, where they are");
+        let remedy = "connect them, or name them with --members; or give --partial to destroy what was found (--wipe makes single members blank again)";
+        return Err(Failure::new(id::POOL_MEMBERS, format!("pool '{pool}' is not destroyed"), why).remedy(remedy));
+    }
     let host = if arguments.force { None } else { Some(offline::host_id(&registry)?) };
     offline::destroy(&found, arguments.wipe, host)?;
     registry.forget(&found.name, found.pool)?;
-    let missing = found.missing();
     output.result("pool-destroy", &json!({ "pool": pool, "members": found.members.len(), "missing": missing, "wiped": arguments.wipe }), || {
         let rest = if missing.is_empty() { String::new() } else { format!("; members {missing:?} were not found and still bear it") };
         format!("pool '{pool}' is destroyed on {} members{rest}", found.members.len())

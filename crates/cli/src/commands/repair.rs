@@ -20,7 +20,7 @@ use windrow_host::failure::id;
 use windrow_host::offline::{self, FoundPool, OpenRequest};
 use windrow_host::report::PoolReport;
 use windrow_host::scrub::ScrubReport;
-use windrow_inspect::{CheckOptions, CheckReport, FindingKind, exit};
+use windrow_inspect::{CheckOptions, CheckReport, FindingKind, Severity, exit};
 use windrow_layout::superblock::MemberState;
 use windrow_units::{MemberId, Uuid};
 
@@ -89,7 +89,7 @@ fn all_count(found: &FoundPool, before: &CheckReport) -> Result<(), Failure> {
         let record = found.superblock().and_then(|superblock| superblock.members.get(member.index()));
         record.is_some_and(|record| record.state == MemberState::Online)
     };
-    let absent = before.findings.list.iter().filter(|finding| finding.kind == FindingKind::MemberAbsent);
+    let absent = before.findings.list.iter().filter(|finding| finding.kind == FindingKind::MemberAbsent && finding.severity > Severity::Note);
     match absent.filter_map(|finding| Some((finding.member?, &finding.message))).find(|(member, _)| is_online(*member)) {
         Some((member, why)) => Err(offline::incomplete(&found.name, &format!("member {member} does not count ({why})"))),
         None => Ok(()),

@@ -87,6 +87,9 @@ pub struct ServeArguments {
     /// Import although another host has the pool, or too many members are missing.
     #[arg(long)]
     force: bool,
+    /// Also if another pool of this name is known here: where that one's members are, and its exports, are forgotten.
+    #[arg(long)]
+    replace_known: bool,
     /// Start without the journal devices although what was promised to be durable may be on them alone: it is lost then.
     #[arg(long)]
     discard_journal: bool,
@@ -256,7 +259,7 @@ fn open(arguments: &ServeArguments, request: &OpenRequest) -> Result<(OpenedPool
     }
     let registry = context::registry();
     let found = offline::locate(&arguments.place.target(arguments.pool.as_deref()), &registry)?;
-    if !arguments.force {
+    if !arguments.replace_known {
         registry.must_be_free(&format!("cannot serve pool '{}'", found.name), &found.name, found.pool)?;
     }
     let mut opened = offline::open(&found, &registry, request)?;

@@ -187,6 +187,20 @@ fn refusal(request: &CreateRequest, error: &FormatError) -> Failure {
 /// # Errors
 /// A member is in use, bears data (without `force`), cannot be created or locked, or fails while it is written.
 pub fn create(request: &CreateRequest, plan: &CreatePlan, progress: &mut dyn FnMut(usize, u64)) -> Result<(), Failure> {
+    must_be_usable(request, plan)?;
+    let mut made = Vec::new();
+    let outcome = make_files(request, plan, &mut made, progress).and_then(|()| format(request, plan));
+    if outcome.is_err() {
+        made.iter().for_each(|path| unmake(path, |member| member.label.pool == plan.pool()));
+    }
+    outcome
+}
+
+/// That no member is in use, nor bears data that is not to be erased.
+///
+/// # Errors
+/// One is, or does (without `force`).
+pub fn must_be_usable(request: &CreateRequest, plan: &CreatePlan) -> Result<(), Failure> {
     for member in &plan.members {
         if member.in_use {
             return Err(Failure::new(id::MEMBER_IN_USE, what(request), member.remarks.join("; ")).remedy("choose another member, or release this one"));
@@ -196,12 +210,7 @@ pub fn create(request: &CreateRequest, plan: &CreatePlan, progress: &mut dyn FnM
             return Err(Failure::new(id::MEMBER_IN_USE, what(request), member.remarks.join("; ")).remedy(remedy));
         }
     }
-    let mut made = Vec::new();
-    let outcome = make_files(request, plan, &mut made, progress).and_then(|()| format(request, plan));
-    if outcome.is_err() {
-        made.iter().for_each(|path| unmake(path, |member| member.label.pool == plan.pool()));
-    }
-    outcome
+    Ok(())
 }
 
 fn make_files(request: &CreateRequest, plan: &CreatePlan, made: &mut Vec<PathBuf>, progress: &mut dyn FnMut(usize, u64)) -> Result<(), Failure> {

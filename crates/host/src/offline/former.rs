@@ -59,6 +59,18 @@ pub(crate) fn is_unused_spare(device: &dyn Member, pool: PoolUuid, uuid: Uuid) -
     Ok(is_it && !bears_superblock(device, pool)?)
 }
 
+/// That the device bears no label of another pool, and nothing else that somebody knows, in its head; why it does.
+pub(crate) fn must_be_of(device: &dyn Member, pool: PoolUuid) -> Result<(), String> {
+    let shown = &device.info().description;
+    match label_of(device) {
+        Err(error) => Err(error.to_string()),
+        Ok(Ok(label)) if label.pool == pool => Ok(()),
+        Ok(Ok(label)) => Err(format!("{shown} is member {} of pool '{}' by now", label.member, label.pool_name)),
+        Ok(Err(SuperblockError::NewerVersion(_))) => Err(format!("{shown} bears a label of newer software by now")),
+        Ok(Err(_)) => Err(format!("{shown} bears no label of this pool any more")),
+    }
+}
+
 /// Bytes that are zeroed before the file or device at this path comes into the pool; `None` if it was not in it, is in use, or cannot be read.
 pub fn zeroed_first(path: &Path, pool: Uuid) -> Option<u64> {
     let device = FileMember::open(path, &OpenOptions::read_only()).ok()?;

@@ -22,6 +22,8 @@ use windrow_units::{BLOCK_BYTES, MAX_MEMBERS, MemberId, Uuid};
 
 /// How long commands to a device that is taken out may take to end. The kernel gives up on a dead one after half a minute or so.
 const SETTLING: Duration = Duration::from_secs(120);
+/// How long a device may take to answer a read before others go on without it.
+const ANSWER: Duration = Duration::from_secs(30);
 
 /// A device, opened and locked for the slot that it is to have.
 pub(super) struct Opened {
@@ -119,8 +121,9 @@ impl Pool {
                 _ = offline::erase(&*opened.device);
             })?;
         }
-        self.settle(member, &what)?;
-        self.put(member, Some(opened.device), &what)?;
+        let device = opened.device.clone();
+        let put = self.settle(member, &what).and_then(|()| self.put(member, Some(opened.device), &what));
+        put.inspect_err(|_| _ = offline::erase(&*device))?;
         self.tell(member, MemberChange::Exchange { uuid: opened.uuid, size_bytes: opened.size_bytes, power_safe, spare: None }, &what)
     }
 
@@ -204,6 +207,10 @@ impl Pool {
         // Read while nobody waits for it: if it does not answer, only this command stands still.
         let journal = self.0.driver.device(member).filter(|_| self.member_status(member, &what).is_ok_and(|(_, status)| status.journal));
         let borne = journal.and_then(|device| offline::borne_by(&*device, Path::new(&path_of(&*device))).ok().flatten()?.superblock);
+        let (_, status) = self.member_status(member, &what)?;
+        if ["spare", "removed"].contains(&status.state) {
+            self.must_answer(member, &what)?;
+        }
         let _one = lock(&self.0.exchanging);
         let (_, status) = self.member_status(member, &what)?;
         if !status.journal && !["spare", "removed"].contains(&status.state) {
@@ -235,11 +242,30 @@ impl Pool {
         self.dismiss(member, &format!("member {member} is removed, but the label on its device cannot be erased")).map(drop)
     }
 
+    /// That a device that nothing else is sent to answers a read in time: one that does not is not to be waited for while others have to wait. (The read is left to itself.)
+    fn must_answer(&self, member: MemberId, what: &str) -> Result<(), Failure> {
+        let Some(device) = self.0.driver.device(member) else { return Ok(()) };
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let look = move || drop(sender.send(offline::borne_by(&*device, Path::new("")).is_ok()));
+        let started = std::thread::Builder::new().name("windrow-look".to_owned()).spawn(look);
+        started.map_err(|error| Failure::new(id::MEMBER_OPEN, what, error))?;
+        match receiver.recv_timeout(ANSWER) {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                let why = format!("its device has not answered a read for {} s", ANSWER.as_secs());
+                Err(Failure::new(id::MEMBER_IO, what, why).remedy("unplug the device, or wait until the kernel has given it up, and try again"))
+            }
+        }
+    }
+
     /// Closes the devices of members that have left for good, and erases their labels: nobody who looks for the pool is to find them.
     pub fn dismiss_removed(&self) {
+        let removed = |pool: &PoolStatus| pool.members.iter().filter(|member| member.state == "removed").map(|member| member.member).collect::<Vec<_>>();
+        let answer = |member: &MemberId| self.must_answer(*member, "cannot erase the label of a member that has left").is_ok();
+        let removed: Vec<MemberId> = self.status().iter().flat_map(removed).filter(answer).collect();
         let _one = lock(&self.0.exchanging);
         let members = self.status().map(|status| status.members).unwrap_or_default();
-        for member in members.into_iter().filter(|member| member.state == "removed").map(|member| member.member) {
+        for member in members.into_iter().filter(|member| member.state == "removed").map(|member| member.member).filter(|member| removed.contains(member)) {
             let what = format!("cannot erase the label of member {member}, which is none any more");
             match self.dismiss(member, &what) {
                 Ok(false) => {}
@@ -272,8 +298,9 @@ impl Pool {
     /// # Errors
     /// The spare is too small or its device is not there; commands to the old device do not end.
     pub fn take_over(&self, member: MemberId, spare: MemberId) -> Result<(), Failure> {
-        let _one = lock(&self.0.exchanging);
         let what = format!("spare {spare} cannot take the place of member {member}");
+        self.must_answer(spare, &what)?;
+        let _one = lock(&self.0.exchanging);
         // The administrator may have come first.
         if !vacancies(&self.status_now(&what)?, true).iter().any(|(vacant, spares)| *vacant == member && spares.contains(&spare)) {
             return Err(Failure::new(id::MEMBER_STATE, what, "the member is not missed any more, or the spare is gone").remedy("see `windrow pool status`"));
@@ -286,7 +313,11 @@ impl Pool {
         self.settle(spare, &what)?;
         let unused = offline::is_unused_spare(&*device, pool.pool, status.uuid).map_err(|error| Failure::new(id::MEMBER_IO, what.clone(), error.of(spare)))?;
         if !unused {
-            // Where the pool was imported by force elsewhere, the spare may have served.
+            // Where the pool was imported by force elsewhere, the spare may have served. But what somebody else put there since, who reaches the drive too, is his.
+            offline::must_be_of(&*device, pool.pool).map_err(|why| {
+                Failure::new(id::MEMBER_IN_USE, what.clone(), why)
+                    .remedy("remove the spare, and see who uses it; if nobody does, a scrub writes its label anew")
+            })?;
             self.empty(&pool, &*device, &what)?;
         }
         offline::label(&*device, pool.pool, &pool.name, member, status.uuid).map_err(|error| Failure::new(id::MEMBER_IO, what.clone(), error.of(spare)))?;
@@ -365,7 +396,24 @@ impl Pool {
         }
         check_sector(&*device, sector_max, what)?;
         offline::must_be_as_probed(&*device, member, probed, what)?;
+        self.must_not_serve(&*device, newcomer, what)?;
         Ok(device)
+    }
+
+    /// A second path to a drive that is in the pool, or a copy of one, is no other device, whatever it may be overwritten for.
+    fn must_not_serve(&self, device: &dyn Member, newcomer: &Newcomer, what: &str) -> Result<(), Failure> {
+        let Ok(Some(borne)) = offline::borne_by(device, &newcomer.path) else { return Ok(()) };
+        let pool = self.status_now(what)?;
+        let is_it = |member: &&MemberStatus| member.uuid == borne.label.member_uuid && self.0.driver.device(member.member).is_some();
+        let serving = pool.members.iter().filter(|member| ["online", "rebuilding", "spare"].contains(&member.state)).find(is_it);
+        match serving.filter(|_| borne.label.pool == pool.pool) {
+            None => Ok(()),
+            Some(member) => {
+                let why = format!("{} is member {} by another path, or a copy of it", newcomer.path.display(), member.member);
+                let remedy = "choose another device; a copy has to be erased first (wipefs -a)";
+                Err(Failure::new(id::MEMBER_IN_USE, what, why).remedy(remedy))
+            }
+        }
     }
 
     /// Waits until nothing is in flight to the device of a member that is out of use.

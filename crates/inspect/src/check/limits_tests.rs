@@ -4,6 +4,7 @@ use super::*;
 use crate::report::{FindingKind::*, Severity::*};
 use crate::test_pool::*;
 use windrow_layout::batch::RangeState;
+use windrow_layout::superblock::{LABEL_OFFSET, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE};
 use windrow_units::{BLOCK_BYTES, MemberId, Redundancy};
 
 /// With `verify_parity` alone rot in what lives was put right in memory, and redundancy that agreed with it was called sound.
@@ -28,11 +29,12 @@ fn a_look_at_redundancy_alone_tells_of_rot_in_what_lives() {
 
 #[test]
 fn maps_that_need_more_memory_than_they_may_are_refused() {
-    let mut pool = TestPool::new(Redundancy::Single, 5);
-    pool.create(1, "v", 10_000);
-    pool.write(1, &[1, 1000]);
+    let mut pool = TestPool::new(Redundancy::None, 8);
+    pool.create(1, "v", 100_000);
+    (0..66).for_each(|page| pool.fill(1, page * 256));
     pool.checkpoint();
-    for (map_bytes, fits) in [(2 * BLOCK_BYTES, true), (2 * BLOCK_BYTES - 1, false)] {
+    let pages = 66;
+    for (map_bytes, fits) in [(pages * BLOCK_BYTES / 2 - 32 * BLOCK_BYTES, true), (pages * BLOCK_BYTES / 2 - 32 * BLOCK_BYTES - 1, false)] {
         let report = check(&mut pool.io, &CheckOptions { map_bytes, ..CheckOptions::everything() }, &mut |_| {});
         assert_eq!(report.failure.is_none(), fits, "{:?}", report.failure);
         assert_eq!(report.findings.list.iter().any(|finding| finding.kind == MapMemory), !fits);
@@ -101,14 +103,18 @@ fn a_member_that_answers_no_reads_is_given_up() {
     pool.checkpoint();
     let start = pool.zones.zones()[0].start;
     let end = pool.io.size(MemberId(2));
-    pool.io.unreadable = (start..end).step_by(BLOCK_SIZE).map(|at| (MemberId(2), at)).collect();
+    // One bad region, however large, is no reason.
+    pool.io.unreadable = (start..end / 8 * 7).step_by(BLOCK_SIZE).map(|at| (MemberId(2), at)).collect();
+    assert!(pool.check().findings.list.iter().all(|finding| finding.kind != MemberAbsent));
+    // One that dies when its superblocks have been read.
+    let is_read_first =
+        |at: u64| at == LABEL_OFFSET || (0..SLOT_COUNT).any(|slot| (0..SLOT_BYTES as u64).contains(&at.wrapping_sub(SLOT_OFFSET + slot * SLOT_STRIDE)));
+    pool.io.unreadable = (0..end).step_by(BLOCK_SIZE).filter(|at| !is_read_first(*at)).map(|at| (MemberId(2), at)).collect();
     let report = pool.check();
     let given_up = report.findings.list.iter().filter(|finding| finding.kind == MemberAbsent).map(|finding| (finding.member, finding.severity));
     assert_eq!(given_up.collect::<Vec<_>>(), [(Some(MemberId(2)), Repairable)], "{:#?}", report.findings.list);
     assert!(report.findings.list.iter().all(|finding| finding.severity < Error), "{:#?}", report.findings.list);
-    // A few blocks are no reason.
-    pool.io.unreadable = (start..start + 100 * BLOCK_BYTES).step_by(BLOCK_SIZE).map(|at| (MemberId(2), at)).collect();
-    assert!(pool.check().findings.list.iter().all(|finding| finding.kind != MemberAbsent));
+    assert_eq!(report.findings.list[0].kind, MemberAbsent, "it is told first");
 }
 
 /// A superblock that promises more than any member is large leads to nothing, whatever tables it asks for.

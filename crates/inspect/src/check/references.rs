@@ -60,6 +60,9 @@ pub(super) struct Reference {
 /// References that are held at once: 640 MiB of them. Where there are more the maps are gone through once for each part of the segments.
 pub(super) const REFERENCES_AT_ONCE: u64 = 1 << 24;
 
+/// But there are not more parts than this (about: no segment is divided): then 2.5 bytes for each reference are held, beside 16 of its map.
+pub(super) const MOST_PARTS: u64 = 16;
+
 /// How many references of maps and checkpoint there are to each segment that has any. Impossible ones are reported.
 pub(super) fn count_references(reader: &PoolReader<'_>, tables: &Tables, pages: &[PageRef], report: &mut CheckReport) -> BTreeMap<SegmentId, u64> {
     let mut counts: BTreeMap<SegmentId, u64> = BTreeMap::new();
@@ -118,7 +121,8 @@ pub(super) fn collect_references(
     (segments, count): &(std::ops::RangeInclusive<SegmentId>, u64),
     findings: &mut Findings,
 ) -> Vec<Reference> {
-    let mut references = Vec::with_capacity(*count as usize);
+    // (One segment may be named by more than fits into it.)
+    let mut references = Vec::with_capacity((*count).min(1 << 30) as usize);
     let is_asked = |place: Place| segments.contains(&reader.codec.segment(place));
     for (volume, lba, entry) in tables.entries().filter(|(.., entry)| entry.has_payload() && is_asked(entry.place())) {
         if check_entry(reader, tables, volume, &entry) == Ok(Refers::Payload) {

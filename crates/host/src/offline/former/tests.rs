@@ -87,3 +87,17 @@ fn a_device_that_is_zeroed_in_part_is_no_member_and_is_known_for_what_it_is() {
     assert_eq!((left(&members[3]), was_in(&device, label.pool).unwrap()), ((0, 0), false));
     assert!(std::fs::read(&members[3]).unwrap().iter().all(|byte| *byte == 0));
 }
+
+/// A drive that two hosts reach waits here as a spare, and was put into another pool there: when its turn came it was zeroed.
+#[test]
+fn a_spare_that_is_somebody_elses_by_now_is_told_from_one_of_ours() {
+    let (dir, others) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (members, foreign) = (create_pool(dir.path()), create_pool(others.path()));
+    let blank = others.path().join("blank");
+    std::fs::File::create(&blank).unwrap().set_len(32 << 20).unwrap();
+    let this = examine(&members[0]).unwrap().unwrap().label.pool;
+    let open = |path: &Path| FileMember::open(path, &OpenOptions::read_only()).unwrap();
+    assert_eq!(must_be_of(&open(&members[0]), this), Ok(()));
+    assert!(must_be_of(&open(&foreign[0]), this).unwrap_err().contains("is member 0 of pool"));
+    assert!(must_be_of(&open(&blank), this).unwrap_err().contains("bears no label of this pool any more"));
+}
