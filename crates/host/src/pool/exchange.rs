@@ -246,7 +246,7 @@ impl Pool {
     fn must_answer(&self, member: MemberId, what: &str) -> Result<(), Failure> {
         let Some(device) = self.0.driver.device(member) else { return Ok(()) };
         let (sender, receiver) = std::sync::mpsc::channel();
-        let look = move || drop(sender.send(offline::borne_by(&*device, Path::new("")).is_ok()));
+        let look = move || _ = sender.send(offline::borne_by(&*device, Path::new("")).is_ok());
         let started = std::thread::Builder::new().name("windrow-look".to_owned()).spawn(look);
         started.map_err(|error| Failure::new(id::MEMBER_OPEN, what, error))?;
         match receiver.recv_timeout(ANSWER) {
