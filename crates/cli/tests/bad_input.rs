@@ -266,7 +266,7 @@ fn a_pool_that_was_destroyed_is_not_checked() {
     let world = World::with_volume(CREATE, "16M");
     world.succeeds("pool destroy tank --yes");
     for line in ["check tank --dir .", "serve tank --dir ."] {
-        refused(&world, line, "WR-POOL-008", "; nothing of it is in use any more");
+        refused(&world, line, "WR-POOL-008", "destroyed; if all of it was meant");
     }
     let told: serde_json::Value = serde_json::from_slice(&world.run("check tank --dir . -o json").stdout).expect("one object");
     assert_eq!(told["report"]["pool_name"], "tank", "what was seen before is there, too: {told}");

@@ -318,7 +318,7 @@ pub enum Notice {
         /// Which.
         member: MemberId,
     },
-    /// A spare does not answer, or does not take its label: it would not take a member's place either. Found by scrubs.
+    /// A spare does not answer, does not take its label, or bears that of another pool: it would not take a member's place either. Found by scrubs.
     SpareFailed {
         /// Which.
         member: MemberId,

@@ -5,7 +5,7 @@ mod machine;
 use machine::{Machine, pass, state};
 use windrow_engine::*;
 use windrow_io::{MemberCommand, MemberOp};
-use windrow_layout::superblock::{LABEL_BYTES, LABEL_OFFSET, Label};
+use windrow_layout::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label};
 use windrow_units::{MemberId, Redundancy, Uuid};
 
 const AT: usize = LABEL_OFFSET as usize;
@@ -129,6 +129,21 @@ fn the_label_of_a_spare_is_written_again_and_one_that_does_not_take_it_is_told()
     assert_eq!((scrub(&mut machine).wrong_blocks, told(&machine)), (0, vec![]));
     assert!(machine.out.notices.contains(&Notice::SpareFailed { member: MemberId(slot as u8) }));
     assert!((0..4).all(|member| state(&machine, member) == "online") && state(&machine, slot) == "spare");
+}
+
+/// A drive that two hosts reach waits here as a spare, and was put into another pool there: a scrub wrote its label over that pool's.
+#[test]
+fn the_label_of_another_pool_on_a_spare_is_left_alone() {
+    let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
+    let slot = machine.memory.add(24 << 20);
+    let change = MemberChange::AddSpare { uuid: Uuid([77; 16]), size_bytes: 24 << 20 };
+    assert_eq!(machine.command(Control::Member { member: MemberId(slot as u8), change }), Some(Ok(ControlReply::Done)));
+    let theirs = Label { version: FORMAT_VERSION, pool: Uuid([55; 16]), pool_name: "theirs".into(), member_uuid: Uuid([66; 16]), member: MemberId(2) };
+    machine.memory.data[slot][AT..AT + LABEL_BYTES].copy_from_slice(&theirs.encode());
+    assert_eq!((scrub(&mut machine).wrong_blocks, told(&machine)), (0, vec![]));
+    assert_eq!(label(&machine, slot).map(|label| label.pool_name), Some("theirs".to_owned()));
+    assert!(machine.out.notices.contains(&Notice::SpareFailed { member: MemberId(slot as u8) }));
+    assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
 }
 
 /// A spare that is removed while its label is written: its device is let go of when that has ended. (The host erases the label then, and the write would bring it back.)

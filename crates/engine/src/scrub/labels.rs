@@ -2,7 +2,8 @@
 //!
 //! At the end of a pass the label of each member in service, and of each spare, is read. One that does not verify, or names another pool or device, is written again and flushed; it counts as a wrong block, and is
 //! told. One that is right is never written: a write that is cut off may destroy it, and there is no other copy. So one that can not be read is read once more. (Its name is that of the creation, its slot a hint: they may differ.)
-//! A spare has nothing else, and no other command goes to it before it is needed: one that does not take its label is told, too.
+//! A spare has nothing else, and no other command goes to it before it is needed: one that does not take its label is told, too. So is one that bears the label of another pool:
+//! nothing of this pool is on it, and somebody who reaches the drive, too, has put it to use.
 
 use crate::member::Purpose;
 use crate::{Engine, Notice, Outbox, WrittenBytes};
@@ -79,7 +80,14 @@ impl Engine {
         let is_there = self.has_label(member) && self.stopped.is_none();
         match step {
             LabelStep::Read if is_there && failed => self.read_label(member, LabelStep::ReadAgain, out),
-            LabelStep::Read | LabelStep::ReadAgain if is_there && !self.is_label_of(member, buf.as_deref()) => self.write_label(member, out),
+            LabelStep::Read | LabelStep::ReadAgain if is_there && !self.is_label_of(member, buf.as_deref()) => {
+                if self.is_spare(member) && self.is_of_another_pool(buf.as_deref()) {
+                    out.notices.push(Notice::SpareFailed { member });
+                    self.scrub.labels.end_one();
+                } else {
+                    self.write_label(member, out);
+                }
+            }
             LabelStep::Write if is_there && !failed => self.send(member, MemberOp::Flush, Purpose::Label(LabelStep::Flush), out),
             LabelStep::Flush if is_there && !failed => {
                 self.scrub.sums.wrong_blocks += 1;
@@ -98,6 +106,10 @@ impl Engine {
     fn is_label_of(&self, member: MemberId, bytes: Option<&[u8]>) -> bool {
         let label = bytes.and_then(|bytes| Label::decode(bytes).ok());
         label.is_some_and(|label| (label.pool, label.member_uuid) == (self.superblock.pool, self.superblock.members[member.index()].uuid))
+    }
+
+    fn is_of_another_pool(&self, bytes: Option<&[u8]>) -> bool {
+        bytes.and_then(|bytes| Label::decode(bytes).ok()).is_some_and(|label| label.pool != self.superblock.pool)
     }
 
     fn write_label(&mut self, member: MemberId, out: &mut Outbox) {
