@@ -1,6 +1,7 @@
 //! A running pool: the driver, its threads, and the handles that front-ends and administrators use.
 
 mod exchange;
+mod looks;
 mod steward;
 
 use crate::alarm;
@@ -117,6 +118,7 @@ struct Inner {
     open: OpenRequest,
     /// Held while a member changes.
     exchanging: Mutex<()>,
+    looks: looks::Looks,
     /// Of a device that is emptied before it comes in: bytes done, of how many.
     zeroing: Mutex<Option<(u64, u64)>>,
     /// Held while properties are read, changed and set.
@@ -172,6 +174,7 @@ impl Pool {
             paths: Mutex::new(paths),
             open: exchange::opening(&options.open),
             exchanging: Mutex::default(),
+            looks: looks::Looks::default(),
             zeroing: Mutex::default(),
             setting: Mutex::default(),
             steward,

@@ -89,11 +89,16 @@ fn all_count(found: &FoundPool, before: &CheckReport) -> Result<(), Failure> {
         let record = found.superblock().and_then(|superblock| superblock.members.get(member.index()));
         record.is_some_and(|record| record.state == MemberState::Online)
     };
-    let absent = before.findings.list.iter().filter(|finding| finding.kind == FindingKind::MemberAbsent && finding.severity > Severity::Note);
-    match absent.filter_map(|finding| Some((finding.member?, &finding.message))).find(|(member, _)| is_online(*member)) {
+    match missed(before, is_online) {
         Some((member, why)) => Err(offline::incomplete(&found.name, &format!("member {member} does not count ({why})"))),
         None => Ok(()),
     }
+}
+
+/// A member on record as in service that a check calls absent, and why. (That one is leaving is a note: it counts until it has left.)
+fn missed(before: &CheckReport, is_online: impl Fn(MemberId) -> bool) -> Option<(MemberId, &str)> {
+    let absent = before.findings.list.iter().filter(|finding| finding.kind == FindingKind::MemberAbsent && finding.severity > Severity::Note);
+    absent.filter_map(|finding| Some((finding.member?, &finding.message[..]))).find(|(member, _)| is_online(*member))
 }
 
 fn repair(arguments: &CheckArguments) -> Result<Repair, Failure> {
@@ -177,6 +182,28 @@ fn describe(done: &Repair) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use windrow_inspect::Finding;
+
+    /// A pool from which a member was being removed was not repaired: what a check says of that is of the kind of those that are absent.
+    #[test]
+    fn a_member_that_is_leaving_is_not_missed() {
+        let finding = |member, severity, message: &str| Finding {
+            severity,
+            kind: FindingKind::MemberAbsent,
+            member: Some(MemberId(member)),
+            segment: None,
+            row: None,
+            chunk: None,
+            volume: None,
+            lba: None,
+            message: message.to_owned(),
+        };
+        let mut before = CheckReport::default();
+        before.findings.list = vec![finding(3, Severity::Note, "it leaves the pool"), finding(2, Severity::Repairable, "recorded as absent")];
+        assert_eq!(missed(&before, |member| member != MemberId(2)), None);
+        before.findings.list.push(finding(1, Severity::Repairable, "left behind"));
+        assert_eq!(missed(&before, |member| member != MemberId(2)), Some((MemberId(1), "left behind")));
+    }
 
     /// A block that a scrub can not have is lost, though nothing else may be wrong afterwards.
     #[test]

@@ -245,13 +245,10 @@ impl Pool {
     /// That a device that nothing else is sent to answers a read in time: one that does not is not to be waited for while others have to wait. (The read is left to itself.)
     fn must_answer(&self, member: MemberId, what: &str) -> Result<(), Failure> {
         let Some(device) = self.0.driver.device(member) else { return Ok(()) };
-        let (sender, receiver) = std::sync::mpsc::channel();
-        let look = move || _ = sender.send(offline::borne_by(&*device, Path::new("")).is_ok());
-        let started = std::thread::Builder::new().name("windrow-look".to_owned()).spawn(look);
-        started.map_err(|error| Failure::new(id::MEMBER_OPEN, what, error))?;
-        match receiver.recv_timeout(ANSWER) {
-            Ok(_) => Ok(()),
-            Err(_) => {
+        match self.0.looks.answers(&device, ANSWER) {
+            Ok(true) => Ok(()),
+            Err(error) => Err(Failure::new(id::MEMBER_OPEN, what, error)),
+            Ok(false) => {
                 let why = format!("its device has not answered a read for {} s", ANSWER.as_secs());
                 Err(Failure::new(id::MEMBER_IO, what, why).remedy("unplug the device, or wait until the kernel has given it up, and try again"))
             }
