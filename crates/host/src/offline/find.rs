@@ -18,7 +18,7 @@ pub const NEWER_REMEDY: &str = "use the version of windrow that wrote it, or a n
 /// What to do about a pool that was destroyed.
 pub const DESTROYED_REMEDY: &str = concat!(
     "if all of it was meant, make a new pool of its members with `windrow pool create --force`; if only a member that was in another machine was destroyed there ",
-    "(`windrow inspect --members` shows which), the others are the pool: name them with --members"
+    "(`windrow inspect PATH` of each shows which), the others are the pool: name them with --members"
 );
 
 /// A member that was found.
