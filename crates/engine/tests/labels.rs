@@ -112,13 +112,19 @@ fn a_member_that_is_taken_out_meanwhile_gets_no_label() {
     assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
 }
 
-/// A spare has nothing but its label, and nothing is asked of it before it is needed: one whose label was lost was no spare after the next start, and nobody said so.
-#[test]
-fn the_label_of_a_spare_is_written_again_and_one_that_does_not_take_it_is_told() {
+/// A pool with a spare of identifier 77 in the slot that is told; its label is not written yet.
+fn with_spare() -> (Machine, usize) {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
     let slot = machine.memory.add(24 << 20);
     let change = MemberChange::AddSpare { uuid: Uuid([77; 16]), size_bytes: 24 << 20 };
     assert_eq!(machine.command(Control::Member { member: MemberId(slot as u8), change }), Some(Ok(ControlReply::Done)));
+    (machine, slot)
+}
+
+/// A spare has nothing but its label, and nothing is asked of it before it is needed: one whose label was lost was no spare after the next start, and nobody said so.
+#[test]
+fn the_label_of_a_spare_is_written_again_and_one_that_does_not_take_it_is_told() {
+    let (mut machine, slot) = with_spare();
     // (The host would have written it.)
     assert_eq!((scrub(&mut machine).wrong_blocks, told(&machine)), (1, vec![MemberId(slot as u8)]));
     assert_eq!(label(&machine, slot).map(|label| label.member_uuid), Some(Uuid([77; 16])));
@@ -134,10 +140,7 @@ fn the_label_of_a_spare_is_written_again_and_one_that_does_not_take_it_is_told()
 /// A drive that two hosts reach waits here as a spare, and was put into another pool there: a scrub wrote its label over that pool's.
 #[test]
 fn the_label_of_another_pool_on_a_spare_is_left_alone() {
-    let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
-    let slot = machine.memory.add(24 << 20);
-    let change = MemberChange::AddSpare { uuid: Uuid([77; 16]), size_bytes: 24 << 20 };
-    assert_eq!(machine.command(Control::Member { member: MemberId(slot as u8), change }), Some(Ok(ControlReply::Done)));
+    let (mut machine, slot) = with_spare();
     let theirs = Label { version: FORMAT_VERSION, pool: Uuid([55; 16]), pool_name: "theirs".into(), member_uuid: Uuid([66; 16]), member: MemberId(2) };
     machine.memory.data[slot][AT..AT + LABEL_BYTES].copy_from_slice(&theirs.encode());
     assert_eq!((scrub(&mut machine).wrong_blocks, told(&machine)), (0, vec![]));
@@ -149,11 +152,8 @@ fn the_label_of_another_pool_on_a_spare_is_left_alone() {
 /// A spare that is removed while its label is written: its device is let go of when that has ended. (The host erases the label then, and the write would bring it back.)
 #[test]
 fn a_spare_that_goes_is_settled_when_its_label_is_written() {
-    let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
-    let slot = machine.memory.add(24 << 20);
+    let (mut machine, slot) = with_spare();
     let spare = MemberId(slot as u8);
-    let change = MemberChange::AddSpare { uuid: Uuid([77; 16]), size_bytes: 24 << 20 };
-    assert_eq!(machine.command(Control::Member { member: spare, change }), Some(Ok(ControlReply::Done)));
     machine.events.push(Event::Control(ControlRequest { id: ControlId(8), command: Control::Scrub(ScrubCommand::Start { unix_s: 5, bytes_per_second: 0 }) }));
     let mut held = None;
     while held.is_none() {

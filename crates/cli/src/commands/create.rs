@@ -137,9 +137,8 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
     }
     if let Some(known) = registry.load(&request.name)?.filter(|_| !request.force) {
         let why = format!("a pool of this name is known already ({})", known.pool);
-        return Err(Failure::new(id::POOL_CREATE, format!("cannot create pool '{}'", request.name), why).remedy(
-            "choose another name, destroy or export that pool; or give --force to forget it (there is nothing on these members that this would erase)",
-        ));
+        return Err(Failure::new(id::POOL_CREATE, format!("cannot create pool '{}'", request.name), why)
+            .remedy("choose another name, destroy or export that pool, or give --force to forget it"));
     }
     let value = json!({
         "name": request.name,

@@ -84,7 +84,8 @@ pub struct ServeArguments {
     /// Write nothing, refuse writes.
     #[arg(long)]
     read_only: bool,
-    /// Import although another host has the pool, or too many members are missing.
+    /// Import although another host has the pool, or too many members are missing. If that host serves it still, both destroy it: its members must be out of its reach.
+    /// Members that are missing are out of the pool for good.
     #[arg(long)]
     force: bool,
     /// Also if another pool of this name is known here: where that one's members are, and its exports, are forgotten.

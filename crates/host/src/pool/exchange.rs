@@ -60,7 +60,8 @@ impl Pool {
         // A device that does not answer is not to hold up a spare that comes for another member. What counts is what it bears when nobody else changes it.
         look()?;
         let spare = self.0.driver.device(member).filter(|_| self.member_status(member, &what).is_ok_and(|(_, status)| status.state == "spare"));
-        let gone = spare.filter(|device| offline::borne_by(&**device, &path).is_err());
+        let answers = |device: &Arc<dyn Member>| self.0.looks.answers(device, ANSWER).unwrap_or(true) && offline::borne_by(&**device, &path).is_ok();
+        let gone = spare.filter(|device| !answers(device));
         let _one = lock(&self.0.exchanging);
         let found = look()?;
         let (pool, status) = self.member_status(member, &what)?;
@@ -407,7 +408,7 @@ impl Pool {
             None => Ok(()),
             Some(member) => {
                 let why = format!("{} is member {} by another path, or a copy of it", newcomer.path.display(), member.member);
-                let remedy = "choose another device; a copy has to be erased first (wipefs -a)";
+                let remedy = "choose another device; one that is surely a copy has to be zeroed first (blkdiscard --zeroout)";
                 Err(Failure::new(id::MEMBER_IN_USE, what, why).remedy(remedy))
             }
         }
