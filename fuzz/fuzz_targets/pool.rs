@@ -13,7 +13,7 @@ use windrow_io::BufPool;
 fuzz_target!(|input: &[u8]| {
     let Some(mut members) = pools::garbled(input) else { return };
     let buffers = BufPool::new(16 << 20);
-    windrow_inspect::check(&mut members, &CheckOptions { verify_payload: true, verify_parity: true }, &mut |_| ());
+    windrow_inspect::check(&mut members, &CheckOptions::everything(), &mut |_| ());
     _ = Engine::open(&mut members, buffers.clone(), &pools::options(true, false));
     _ = Engine::open(&mut members, buffers.clone(), &pools::options(false, true));
     _ = Engine::rebuild_map(&mut members, buffers, &pools::options(true, true), Default::default(), &mut |_| ());
