@@ -10,7 +10,7 @@ use crate::DeviceError;
 use crate::member::{Member, MemberInfo};
 use std::ops::Range;
 use std::os::fd::RawFd;
-use std::sync::Mutex;
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 use windrow_io::MemberErrorKind;
 
@@ -41,6 +41,8 @@ pub enum FaultKind {
     LostWrite,
     /// Operations that touch the range (and flushes) take so much longer.
     Latency(Duration),
+    /// Operations that touch the range (and flushes) do not end before the fault is taken away.
+    Hang,
 }
 
 /// A fault to inject.
@@ -81,6 +83,7 @@ struct Verdict {
     error: Option<MemberErrorKind>,
     lost: bool,
     delay: Duration,
+    hangs: Vec<FaultId>,
     flips: Vec<(Range<u64>, u8)>,
 }
 
@@ -89,12 +92,13 @@ struct Verdict {
 pub struct FaultyMember<M> {
     inner: M,
     rules: Mutex<Rules>,
+    taken_away: Condvar,
 }
 
 impl<M: Member> FaultyMember<M> {
     /// Without any fault.
     pub fn new(inner: M) -> Self {
-        Self { inner, rules: Mutex::new(Rules::default()) }
+        Self { inner, rules: Mutex::new(Rules::default()), taken_away: Condvar::new() }
     }
 
     /// Adds a fault.
@@ -111,12 +115,14 @@ impl<M: Member> FaultyMember<M> {
         let mut rules = self.rules.lock().unwrap_or_else(|e| e.into_inner());
         let before = rules.list.len();
         rules.list.retain(|(known, _)| *known != id);
+        self.taken_away.notify_all();
         rules.list.len() < before
     }
 
     /// Takes all faults away.
     pub fn clear(&self) {
         self.rules.lock().unwrap_or_else(|e| e.into_inner()).list.clear();
+        self.taken_away.notify_all();
     }
 
     /// The member inside.
@@ -128,7 +134,7 @@ impl<M: Member> FaultyMember<M> {
         let mut verdict = Verdict::default();
         let end = offset.saturating_add(length);
         let mut rules = self.rules.lock().unwrap_or_else(|e| e.into_inner());
-        for (_, fault) in &mut rules.list {
+        for (id, fault) in &mut rules.list {
             let touched = fault.range.start.max(offset)..fault.range.end.min(end);
             if operation != Operation::Flush && touched.is_empty() {
                 continue;
@@ -149,6 +155,10 @@ impl<M: Member> FaultyMember<M> {
                     verdict.delay += delay;
                     true
                 }
+                (FaultKind::Hang, _) => {
+                    verdict.hangs.push(*id);
+                    true
+                }
                 _ => false,
             };
             if struck && let Some(left) = &mut fault.strikes {
@@ -159,6 +169,10 @@ impl<M: Member> FaultyMember<M> {
         drop(rules);
         if !verdict.delay.is_zero() {
             std::thread::sleep(verdict.delay);
+        }
+        let mut rules = self.rules.lock().unwrap_or_else(|e| e.into_inner());
+        while rules.list.iter().any(|(id, _)| verdict.hangs.contains(id)) {
+            rules = self.taken_away.wait(rules).unwrap_or_else(|e| e.into_inner());
         }
         verdict
     }

@@ -92,7 +92,9 @@ impl Engine {
     /// A control request arrives.
     pub(crate) fn control_request(&mut self, request: ControlRequest, out: &mut Outbox) {
         let id = request.id;
-        if self.stopped.is_some() || self.control.shutting_down() {
+        // (A pool that waits for a mute member would never come to its end.)
+        let lets_go = matches!(&request.command, Control::Member { change: MemberChange::TakeOut | MemberChange::Settle, .. });
+        if self.stopped.is_some() || (self.control.shutting_down() && !lets_go) {
             return control_answer(id, Err(ControlError::Stopped), out);
         }
         let writes = !matches!(request.command, Control::Shutdown { .. } | Control::CountSharing);

@@ -206,8 +206,10 @@ impl Engine {
         }
         let since_ns = fetch.direct_since_ns.take().unwrap_or(now_ns);
         if fetch.spec.is_of_user() {
-            let member = fetch.member;
-            self.slow.end(member, since_ns, now_ns);
+            // (What a member that is out never answered says nothing of how fast it is.)
+            if self.is_online(member) {
+                self.slow.end(member, since_ns, now_ns);
+            }
             self.stages.record(Times::ReadMember, since_ns, now_ns);
         }
         self.direct_read_done(at, buf, out);

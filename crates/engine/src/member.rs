@@ -79,12 +79,22 @@ pub enum Purpose {
         /// Segment.
         segment: SegmentId,
     },
+    /// None any more: its member was taken out of service, and nobody waits for it (docs/members.md, "Members that answer nothing").
+    Disowned {
+        /// It may still change something on the device.
+        changes: bool,
+    },
 }
 
 impl Purpose {
     /// True if the command changes nothing on the member.
     pub(crate) fn is_read(&self) -> bool {
-        matches!(self, Self::Fetch { .. } | Self::Examine { .. } | Self::Label(LabelStep::Read | LabelStep::ReadAgain))
+        matches!(self, Self::Fetch { .. } | Self::Examine { .. } | Self::Label(LabelStep::Read | LabelStep::ReadAgain) | Self::Disowned { changes: false })
+    }
+
+    /// True if nobody waits for it.
+    pub(crate) fn is_disowned(&self) -> bool {
+        matches!(self, Self::Disowned { .. })
     }
 }
 
@@ -99,6 +109,8 @@ pub struct Member {
     pub dirty: bool,
     /// Commands that have not ended, those included that are held back.
     pub in_flight: u32,
+    /// Of these, the ones that nobody waits for.
+    pub disowned: u32,
     /// The wish of the superblock writer that puts its loss on record.
     pub lost_wish: u64,
     /// Counters.
@@ -138,6 +150,10 @@ impl Engine {
         self.leave_lane(done.member, &under_way);
         let purpose = under_way.purpose;
         self.members.list[done.member.index()].in_flight -= 1;
+        if purpose.is_disowned() {
+            self.members.list[done.member.index()].disowned -= 1;
+            return;
+        }
         let failed = done.result.is_err();
         if let Err(error) = done.result {
             self.members.list[done.member.index()].stats.errors += 1;
@@ -172,6 +188,7 @@ impl Engine {
             Purpose::SuperblockWrite | Purpose::SuperblockFlush => self.superblock_step_done(out),
             Purpose::Label(step) => self.label_step_done(member, step, buf.filter(|_| !failed), failed, out),
             Purpose::Discard { segment } => self.discard_done(segment),
+            Purpose::Disowned { .. } => {}
         }
     }
 

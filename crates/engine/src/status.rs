@@ -191,6 +191,7 @@ impl Engine {
                 slow: self.slow.is_slow(MemberId(i as u8)),
                 journal: self.is_journal_device(MemberId(i as u8)),
                 leaving: self.zones.leaving() >> i & 1 == 1,
+                unanswered: if self.members.list[i].online { 0 } else { self.members.list[i].in_flight },
             })
             .collect()
     }
@@ -293,7 +294,7 @@ impl Engine {
             && self.fetches.is_empty()
             && self.flush.is_idle()
             && self.journal.is_idle()
-            && self.members.in_flight.is_empty()
+            && self.commands_have_ended()
             && self.checkpoint.is_idle()
             && self.cleaner.is_idle()
             && self.scrub.is_idle()
@@ -307,7 +308,7 @@ impl Engine {
     /// True if no request, read, fetch, examination, flush or member command is in its tables. Cleaning may rest in the middle of a segment.
     pub fn tables_are_empty(&self) -> bool {
         let reading = !(self.reads.is_empty() && self.fetches.is_empty() && self.splits.is_empty() && self.examinations.is_empty());
-        !reading && self.pending.is_empty() && self.admission.is_idle() && self.flush.is_idle() && self.members.in_flight.is_empty()
+        !reading && self.pending.is_empty() && self.admission.is_idle() && self.flush.is_idle() && self.commands_have_ended()
     }
 
     /// A volume by name: id and size in bytes.

@@ -61,6 +61,9 @@ pub struct MemberReport {
     /// It leaves the pool when what lies on it has moved to the others.
     #[serde(default)]
     pub leaving: bool,
+    /// Out of service: commands that its device has not answered. Before they have ended nothing can be put in its place.
+    #[serde(default)]
+    pub unanswered: u32,
     /// Counters since start.
     pub counters: MemberCounters,
 }
@@ -453,6 +456,7 @@ impl PoolReport {
             state: member.state.to_owned(),
             size_bytes: member.size_bytes,
             slow: member.slow,
+            unanswered: member.unanswered,
             journal: member.journal,
             leaving: member.leaving,
             counters: status.member_stats.get(index).map(MemberCounters::from).unwrap_or_default(),

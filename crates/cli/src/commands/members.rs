@@ -363,6 +363,7 @@ mod tests {
             state: state.to_owned(),
             size_bytes: 0,
             slow: false,
+            unanswered: 0,
             journal: false,
             leaving: false,
             counters: MemberCounters::default(),

@@ -59,6 +59,25 @@ fn corruption_and_lost_writes_are_silent() {
     assert_eq!(buf[..3], [7, 7, 6]);
 }
 
+/// Others go on; each way to take the fault away lets go of what hangs.
+#[test]
+fn what_hangs_ends_when_the_fault_is_taken_away() {
+    let member = member();
+    for clear in [false, true] {
+        let fault = member.add(Fault { kind: FaultKind::Hang, range: 512..1024, strikes: None });
+        std::thread::scope(|scope| {
+            let hanging = scope.spawn(|| member.write_at(512, &[7; 512]).expect("write"));
+            let flush = scope.spawn(|| member.flush().expect("flush"));
+            member.write_at(0, &[8; 512]).expect("elsewhere");
+            assert!(!hanging.is_finished() && !flush.is_finished());
+            if clear { member.clear() } else { assert!(member.remove(fault)) }
+        });
+        let mut bytes = [0; 512];
+        member.read_at(512, &mut bytes).expect("read");
+        assert_eq!(bytes, [7; 512]);
+    }
+}
+
 #[test]
 fn latency_is_added() {
     let member = member();

@@ -148,6 +148,8 @@ pub struct MemberStatus {
     pub journal: bool,
     /// It leaves the pool when what lies on it has moved to the others (docs/removal.md).
     pub leaving: bool,
+    /// Out of service: commands that its device has not answered. Before they have ended nothing can be put in its place.
+    pub unanswered: u32,
 }
 
 /// State of a scrub.

@@ -54,6 +54,7 @@ impl Engine {
                 self.exchange(member, uuid, size_bytes, spare)?;
             }
             MemberChange::Serve { granule, power_safe } => {
+                self.check_owned(member)?;
                 self.add_journal_device(member, granule, power_safe)?;
                 self.take_part(member);
             }
@@ -81,7 +82,9 @@ impl Engine {
     fn take_out(&mut self, member: MemberId, out: &mut Outbox) -> Changed {
         // (A spare takes part in superblocks while the pool is about to grow over it.)
         if !self.members.list[member.index()].online || !self.superblock.members[member.index()].is_in_use() {
-            return self.change_member(member, Change::TakeOut).map_err(|why| refused(member, why));
+            self.change_member(member, Change::TakeOut).map_err(|why| refused(member, why))?;
+            self.disown(member);
+            return Ok(());
         }
         self.members.list[member.index()].online = false;
         let holds = super::redundancy_holds(&self.zones, &self.members.list);
@@ -90,6 +93,7 @@ impl Engine {
             return Err(refused(member, "the redundancy does not cover its loss beside what is lost already"));
         }
         self.latch_member(member, Change::TakeOut, String::new(), out);
+        self.disown(member);
         Ok(())
     }
 
@@ -124,6 +128,7 @@ impl Engine {
         if self.journal_needs(member) {
             return Err(refused(member, "the log has not got yet what this journal device promised; try again"));
         }
+        spare.map_or(Ok(()), |spare| self.check_owned(spare))?;
         self.change_member(member, Change::Exchange).map_err(|why| refused(member, why))?;
         if let Some(spare) = spare {
             self.change_member(spare, Change::GiveUp).map_err(|why| refused(spare, why))?;
@@ -147,6 +152,14 @@ impl Engine {
     fn check_settled(&self, member: MemberId) -> Changed {
         if !self.is_out(member) {
             return Err(refused(member, "commands to its old device have not ended"));
+        }
+        Ok(())
+    }
+
+    /// What is a spare again must not be used while a command of the time before may still change its device.
+    pub(crate) fn check_owned(&self, member: MemberId) -> Changed {
+        if self.members.list.get(member.index()).is_some_and(|m| m.disowned > 0) {
+            return Err(refused(member, "commands of the time when it was taken out of service have not ended"));
         }
         Ok(())
     }

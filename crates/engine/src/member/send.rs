@@ -1,13 +1,15 @@
 //! Member commands on their way: each has a class (what it is for), goes at once or is held back (`dispatch.rs`), is counted when it goes, and
-//! comes back exactly once: from its member, or as failed without having gone when the member is out of use or the pool has stopped.
+//! comes back exactly once: from its member, or as failed without having gone when the member is out of use or the pool has stopped, or as failed
+//! although it has gone, when its member was taken out of service: then it is *disowned*, and what comes of it later is dropped.
 
 use super::dispatch::{self, Class, Company, Dispatcher};
 use super::{Purpose, add};
 use crate::limits::{USERS_ABOUT_NS, is_user};
+use crate::scrub::LabelStep;
 use crate::stages::Stage;
 use crate::write::EDGE_UNITS;
 use crate::{Engine, Limits, Outbox, WrittenBytes};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use windrow_io::{Buf, IoTag, MemberCommand, MemberOp};
 use windrow_units::MemberId;
 
@@ -35,6 +37,8 @@ pub(crate) struct Dispatch {
     going: [Vec<MemberCommand>; Class::ALL.len()],
     /// What will not go any more and is to end as failed.
     cancelled: VecDeque<MemberCommand>,
+    /// What went and is not waited for any more: is to end as failed.
+    disowned: VecDeque<(MemberId, Purpose)>,
     /// When a user read or flushed last.
     prompt_ns: Option<u64>,
 }
@@ -42,7 +46,7 @@ pub(crate) struct Dispatch {
 impl Dispatch {
     /// With nothing on its way.
     pub(crate) fn new(limits: &Limits) -> Self {
-        Self { lanes: Dispatcher::new(limits), going: Default::default(), cancelled: VecDeque::new(), prompt_ns: None }
+        Self { lanes: Dispatcher::new(limits), going: Default::default(), cancelled: VecDeque::new(), disowned: VecDeque::new(), prompt_ns: None }
     }
 
     /// Commands that are held back.
@@ -84,9 +88,14 @@ impl Engine {
         self.dispatch.lanes.hold(member, class, cost, self.now_ns, HeldCommand { command, written: *written });
     }
 
-    /// True if nothing is under way that changes what is on a member in service.
+    /// True if nothing is under way that changes what is on a device, in service or not.
     pub(crate) fn changes_have_ended(&self) -> bool {
-        self.members.in_flight.iter().all(|under_way| under_way.purpose.is_read() || !self.is_online(under_way.member))
+        self.members.in_flight.iter().all(|under_way| under_way.purpose.is_read())
+    }
+
+    /// True if no command is under way that somebody waits for.
+    pub(crate) fn commands_have_ended(&self) -> bool {
+        self.members.in_flight.iter().all(|under_way| under_way.purpose.is_disowned())
     }
 
     /// What a command is for, as far as its turn goes.
@@ -100,7 +109,8 @@ impl Engine {
             | Purpose::Examine { .. }
             | Purpose::Rebuild { .. }
             | Purpose::Label(_)
-            | Purpose::Discard { .. } => Class::Background,
+            | Purpose::Discard { .. }
+            | Purpose::Disowned { .. } => Class::Background,
         }
     }
 
@@ -143,14 +153,36 @@ impl Engine {
         self.dispatch.cancelled.extend(cancelled.into_iter().map(|held| held.command));
     }
 
+    /// Nothing that went to a member is waited for any more, as it is being taken out of service: it will end as failed. Its number stays taken until it comes back.
+    pub(crate) fn disown(&mut self, member: MemberId) {
+        self.cancel_held(member);
+        let cancelled: BTreeSet<u64> = self.dispatch.cancelled.iter().map(|command| command.tag.0).collect();
+        for (number, under_way) in self.members.in_flight.iter_mut() {
+            if under_way.member != member || under_way.purpose.is_disowned() || cancelled.contains(&u64::from(number)) {
+                continue;
+            }
+            let changes = !under_way.purpose.is_read();
+            let purpose = match std::mem::replace(&mut under_way.purpose, Purpose::Disowned { changes }) {
+                // No step follows the last one: what is not known to be wrong is not to be written.
+                Purpose::Label(_) => Purpose::Label(LabelStep::Flush),
+                purpose => purpose,
+            };
+            self.members.list[member.index()].disowned += 1;
+            self.dispatch.disowned.push_back((member, purpose));
+        }
+    }
+
     /// Nothing that has not gone goes any more: the pool has stopped.
     pub(crate) fn cancel_all_held(&mut self) {
         (0..self.members.list.len() as u8).for_each(|member| self.cancel_held(MemberId(member)));
     }
 
-    /// Ends what was cancelled; true if there was something.
+    /// Ends what was cancelled or disowned; true if there was something.
     pub(crate) fn end_cancelled(&mut self, out: &mut Outbox) -> bool {
-        let any = !self.dispatch.cancelled.is_empty();
+        let any = !(self.dispatch.cancelled.is_empty() && self.dispatch.disowned.is_empty());
+        while let Some((member, purpose)) = self.dispatch.disowned.pop_front() {
+            self.command_ended(member, purpose, None, true, out);
+        }
         while let Some(MemberCommand { member, tag, .. }) = self.dispatch.cancelled.pop_front() {
             if let Some(UnderWay { purpose, .. }) = self.members.in_flight.remove(tag.0 as u32) {
                 self.members.list[member.index()].in_flight -= 1;

@@ -86,6 +86,7 @@ impl Engine {
             if let life::Answer::Refused(why) = life::next(life::life(record), life::Change::Join) {
                 return refused(*member, why);
             }
+            self.check_owned(*member)?;
         }
         let mut members = Vec::with_capacity(MAX_MEMBERS);
         for member in (0..self.superblock.members.len() as u8).map(MemberId).filter(|m| (old | new) >> m.0 & 1 == 1) {

@@ -140,8 +140,9 @@ pub struct Machine {
     pub held: Option<Vec<MemberCommand>>,
     /// Jobs that pack moved blocks anew, kept back instead of being run.
     pub held_repacks: Option<Vec<Job>>,
-    /// A member that does not answer reads, and those that it has got.
+    /// Members that do not answer reads, those that answer nothing at all, and the commands that these have got.
     pub stalled: Vec<usize>,
+    pub mute: Vec<usize>,
     pub late: Vec<MemberCommand>,
     pub completions: Vec<Completion>,
     pub control: Vec<ControlCompletion>,
@@ -257,6 +258,7 @@ impl Machine {
             held: None,
             held_repacks: None,
             stalled: Vec::new(),
+            mute: Vec::new(),
             late: Vec::new(),
             completions: Vec::new(),
             control: Vec::new(),
@@ -307,6 +309,7 @@ impl Machine {
             match &mut self.held {
                 Some(held) => held.push(command),
                 None if self.stalled.contains(&command.member.index()) && matches!(command.op, MemberOp::Read { .. }) => self.late.push(command),
+                None if self.mute.contains(&command.member.index()) => self.late.push(command),
                 None => self.carry_out(command),
             }
         }

@@ -22,6 +22,8 @@ use windrow_units::{BLOCK_BYTES, MAX_MEMBERS, MemberId, Uuid};
 
 /// How long commands to a device that is taken out may take to end. The kernel gives up on a dead one after half a minute or so.
 const SETTLING: Duration = Duration::from_secs(120);
+/// The same where nothing has to follow: the device is closed later then.
+const CLOSING: Duration = Duration::from_secs(2);
 /// How long a device may take to answer a read before others go on without it.
 const ANSWER: Duration = Duration::from_secs(30);
 
@@ -33,7 +35,8 @@ pub(super) struct Opened {
 }
 
 impl Pool {
-    /// Takes a member out of service and closes its device as soon as its commands have ended.
+    /// Takes a member out of service. The pool goes on without it at once; its device is closed as soon as its commands have ended, which is waited for only shortly
+    /// ([`Pool::close_left`]).
     ///
     /// # Errors
     /// There is no such member, or the redundancy does not cover its loss.
@@ -41,7 +44,25 @@ impl Pool {
         let _one = lock(&self.0.exchanging);
         let what = format!("cannot take member {member} out of service");
         self.change(member, MemberChange::TakeOut, &what)?;
-        self.put(member, None, &what)
+        self.close(member, &what);
+        Ok(())
+    }
+
+    /// Closes the devices of members that were taken out of service and whose last commands have ended meanwhile.
+    pub fn close_left(&self) {
+        let _one = lock(&self.0.exchanging);
+        let members = self.status().map(|status| status.members).unwrap_or_default();
+        let left = members.iter().filter(|member| member.state == "offline" && member.unanswered == 0).map(|member| member.member);
+        for member in left.filter(|member| self.0.driver.device(*member).is_some()) {
+            self.close(member, &format!("the device of member {member}, which was taken out of service, stays open"));
+        }
+    }
+
+    /// Closes the device of a member that is out of service, if its commands have ended. What hangs for good keeps nobody else waiting.
+    fn close(&self, member: MemberId, what: &str) {
+        if let Err(failure) = self.settle_within(member, CLOSING, what).and_then(|()| self.put(member, None, what)) {
+            tracing::warn!(%failure, "member {member} is out of service");
+        }
     }
 
     /// Brings back a member that is out of service: it gets what it has missed. `path`: where its device is, if not where it was.
@@ -416,7 +437,11 @@ impl Pool {
 
     /// Waits until nothing is in flight to the device of a member that is out of use.
     fn settle(&self, member: MemberId, what: &str) -> Result<(), Failure> {
-        match self.0.driver.control_within(Control::Member { member, change: MemberChange::Settle }, Some(SETTLING)) {
+        self.settle_within(member, SETTLING, what)
+    }
+
+    fn settle_within(&self, member: MemberId, patience: Duration, what: &str) -> Result<(), Failure> {
+        match self.0.driver.control_within(Control::Member { member, change: MemberChange::Settle }, Some(patience)) {
             Some(result) => result.map(|_| ()).map_err(|error| control_failure(what.to_owned(), &error)),
             None => {
                 let failure = Failure::new(id::MEMBER_STATE, what, "commands to its old device have not ended");

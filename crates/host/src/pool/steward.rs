@@ -1,4 +1,5 @@
-//! The thread that lets spares take the places of members that are gone, and lets go of the devices of those that have left for good.
+//! The thread that lets spares take the places of members that are gone, and lets go of the devices of those that have left for good,
+//! or were taken out of service and hung.
 //!
 //! It comes when a notice tells of a member, and every [`INTERVAL`] otherwise. A member that failed in service is replaced at once; one that
 //! was missing at the start may only have been forgotten, and is waited for.
@@ -55,6 +56,7 @@ pub(super) fn start(steward: Arc<Steward>, pool: Weak<Inner>, patience: Duration
             let Some(inner) = pool.upgrade() else { return };
             let pool = Pool(inner);
             pool.dismiss_removed();
+            pool.close_left();
             fill_vacancies(&pool, begin.elapsed() >= patience);
         }
     };

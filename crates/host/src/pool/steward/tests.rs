@@ -3,7 +3,7 @@ use crate::HostOptions;
 use crate::daemon::create_volume;
 use crate::driver::tests::{Collector, request};
 use crate::offline::{Newcomer, ScratchSpec, ram_members, scratch_pool};
-use windrow_device::{Allocation, Fault, FaultKind, FaultyMember, Member, RamAllocation, RamMember, create_file};
+use windrow_device::{Allocation, Fault, FaultKind, FaultyMember, FileMember, Member, OpenOptions, RamAllocation, RamMember, create_file};
 use windrow_engine::api::{MemberStatus, PoolStatus};
 use windrow_export::ExportSource;
 use windrow_io::{MemberErrorKind, Op, Payload};
@@ -144,4 +144,53 @@ fn a_member_that_was_taken_out_is_passed_over() {
     fill_vacancies(&failing.pool, true);
     assert_eq!((failing.states()[0], failing.states()[spare.index()]), ("offline", "spare"));
     failing.pool.shutdown(false).unwrap();
+}
+
+/// A device that hangs was waited for two minutes before anybody was told that its member is out, and what had been written since waited for ever. Then it stayed open.
+#[test]
+fn a_member_that_hangs_is_taken_out_at_once_and_closed_when_it_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let member = |number: usize| {
+        let path = dir.path().join(format!("m{number}"));
+        create_file(&path, 32 * MIB, Allocation::Sparse).unwrap();
+        Arc::new(FaultyMember::new(FileMember::open(&path, &OpenOptions::default()).unwrap()))
+    };
+    let members: Vec<_> = (0..4).map(member).collect();
+    let table = members.iter().map(|member| Some(member.clone() as Arc<dyn Member>)).collect();
+    let opened = scratch_pool(table, &ScratchSpec { segment_rows: Some(64), chunk_rows: Some(16), ..ScratchSpec::default() }).unwrap();
+    let pool = Pool::start(opened.engine, opened.members, opened.buffers, HostOptions::default()).unwrap();
+    create_volume(&pool, "data", 4 * MIB).unwrap();
+    let sink = Arc::new(Collector::default());
+    let session = pool.open("data", sink.clone()).unwrap();
+    let sent = || pool.status().unwrap().member_stats[1].written.total();
+    let before = sent();
+    members[1].add(Fault::everywhere(FaultKind::Hang));
+    let write = |block: u64| request(block, Op::Write { offset: block * 4096, data: Payload::copy_of(&[3; 4096]), fua: false });
+    let mut requests: Vec<_> = (0..256).map(write).chain([request(256, Op::Flush)]).collect();
+    let mut ready = Vec::new();
+    session.submit(&mut requests, &mut ready);
+    let until = |what: &str, is_so: &dyn Fn() -> bool| {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !is_so() {
+            assert!(Instant::now() < end, "{what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    until("something has gone to it", &|| sent() > before);
+    pool.take_out(MemberId(1)).unwrap();
+    let mut all = sink.wait(257 - ready.len());
+    all.append(&mut ready);
+    assert!(all.iter().all(|completion| completion.result.is_ok()), "the pool goes on without it");
+    let report = pool.report().unwrap();
+    assert!(report.members[1].unanswered > 0 && report.members[1].state == "offline");
+    pool.close_left();
+    assert!(pool.0.driver.device(MemberId(1)).is_some(), "its commands are with it");
+    members[1].clear();
+    until("its commands end", &|| pool.status().unwrap().members[1].unanswered == 0);
+    pool.close_left();
+    assert!(pool.0.driver.device(MemberId(1)).is_none());
+    pool.bring_back(MemberId(1), Some(&dir.path().join("m1"))).unwrap_err();
+    drop(members);
+    pool.bring_back(MemberId(1), Some(&dir.path().join("m1"))).unwrap();
+    pool.shutdown(false).unwrap();
 }
