@@ -16,6 +16,10 @@ pub enum Plant {
     EarlyChunk,
     /// Every other page of the map that holds nothing any more keeps its memory.
     KeptPages,
+    /// A member that was taken out of service is said to be at rest while commands of it are on their way.
+    EarlySettle,
+    /// What a member has got when it is taken out of service is waited for.
+    KeptWaiting,
 }
 
 impl Engine {

@@ -15,6 +15,7 @@ mod finish;
 mod full_ring;
 mod growth;
 mod halves;
+mod hangs;
 mod losses;
 mod outcome;
 mod removal;
@@ -133,6 +134,7 @@ struct Run {
     /// Members that left and came back in service.
     exchanged: u64,
     exchange: Option<exchange::Exchange>,
+    hangs: hangs::Hangs,
     spares: spares::Spares,
     /// Growths that came into force.
     grown: u64,
@@ -203,6 +205,7 @@ impl Run {
             replaced: 0,
             exchanged: 0,
             exchange: None,
+            hangs: hangs::Hangs::new(seed),
             spares: spares::Spares::new(seed),
             grown: 0,
             growth: None,

@@ -91,6 +91,16 @@ fn pages_of_the_map_that_keep_their_memory_are_noticed() {
 }
 
 #[test]
+fn a_member_that_is_said_to_be_at_rest_too_early_is_noticed() {
+    assert!(is_caught(Planted::InEngine(Plant::EarlySettle), 0..60, QUICK));
+}
+
+#[test]
+fn a_pool_that_waits_for_a_member_that_was_taken_out_is_noticed() {
+    assert!(is_caught(Planted::InEngine(Plant::KeptWaiting), 0..60, QUICK));
+}
+
+#[test]
 fn beyond_redundancy_a_batch_of_seeds_gives_right_bytes_or_errors() {
     let options = RunOptions { beyond: true, ..QUICK };
     let runs: Vec<_> = (0..100).map(|seed| run_seed(seed, &options)).collect();

@@ -54,6 +54,8 @@ enum Commanded {
     Setting(VolumeId, &'static str),
     /// Whoever asked takes the answer.
     Member,
+    /// The same, and it waits for the commands of a member.
+    Settle,
     Other,
 }
 
@@ -98,6 +100,7 @@ pub struct World {
     buffers: BufPool,
     rng: Rng,
     paces: Vec<pace::Pace>,
+    left_behind: Option<pace::LeftBehind>,
     now_ns: u64,
     sequence: u64,
     pending: BTreeMap<(u64, u64), Pending>,
@@ -165,6 +168,7 @@ impl World {
             buffers,
             rng,
             paces,
+            left_behind: None,
             now_ns: 1_000_000,
             sequence: 0,
             pending: BTreeMap::new(),
@@ -282,6 +286,7 @@ impl World {
         self.members.power_cut(started);
         self.busy.iter_mut().for_each(Vec::clear);
         self.wake_at_ns = None;
+        self.end_hangs();
         self.events.clear();
         self.outbox = Outbox::default();
         self.changes.clear();
@@ -346,7 +351,8 @@ impl World {
 
     /// Sends a command about a member.
     pub fn member_command(&mut self, member: MemberId, change: MemberChange) -> ControlId {
-        self.control(Control::Member { member, change }, Commanded::Member)
+        let commanded = if matches!(change, MemberChange::Settle) { Commanded::Settle } else { Commanded::Member };
+        self.control(Control::Member { member, change }, commanded)
     }
 
     /// Lets the pool grow over spares.
@@ -473,6 +479,7 @@ impl World {
         let began_ns = self.now_ns;
         let due = self.pending.first_key_value().map(|((time, _), _)| *time);
         let next = [due, self.wake_at_ns].into_iter().flatten().min();
+        self.check_patience(next.unwrap_or(0))?;
         match next {
             None if self.events.is_empty() => return Ok(false),
             Some(time) if self.events.is_empty() => self.now_ns = self.now_ns.max(time),

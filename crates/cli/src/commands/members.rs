@@ -55,7 +55,9 @@ pub struct ReplaceArguments {
   windrow pool offline tank /dev/sdc
 
 Nothing is read from or written to the member any more, and its device is closed: it can be unplugged. It stays out, over restarts too, until
-`windrow pool online`. Refused if the redundancy would not cover its loss.")]
+`windrow pool online`. Refused if the redundancy would not cover its loss.
+
+A device that hangs keeps flushes and writes waiting: from now on nobody waits for it. It is closed when it answers again.")]
 pub struct OfflineArguments {
     /// Pool.
     pool: String,
@@ -161,7 +163,11 @@ pub fn offline(arguments: &OfflineArguments, output: &Output) -> Result<u8, Fail
     let report = context::status(&arguments.pool, &arguments.place)?;
     let member = find(&report, &arguments.member, &what)?.member;
     let member = ask(&arguments.pool, &arguments.place, Command::MemberOffline { member }, false)?;
-    output.result("pool-offline", &member, || format!("member {} of pool '{}' is out of service", member.member, arguments.pool));
+    let hangs = match member.unanswered {
+        0 => String::new(),
+        commands => format!("; its device has not answered {commands} commands: it stays open until it has, and nothing can be put in its place before"),
+    };
+    output.result("pool-offline", &member, || format!("member {} of pool '{}' is out of service{hangs}", member.member, arguments.pool));
     Ok(0)
 }
 

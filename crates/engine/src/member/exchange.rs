@@ -10,7 +10,7 @@ use super::life::{self, Change};
 use super::{Member, add};
 use crate::limits::STREAMS;
 use crate::rebuild::missed_segments;
-use crate::{ControlError, ControlId, Engine, MemberChange, Outbox};
+use crate::{ControlError, ControlId, Engine, MemberChange, Outbox, Plant};
 use windrow_layout::superblock::{Journals, MemberRecord, MemberState, Superblock};
 use windrow_units::{BLOCK_BYTES, JournalArea, MAX_MEMBERS, MemberId, Seq, Uuid, Zone, ZoneMap};
 
@@ -167,7 +167,8 @@ impl Engine {
     /// True if the member is out of use, that is on record, and none of its commands is in flight.
     pub(crate) fn is_out(&self, member: MemberId) -> bool {
         let m = &self.members.list[member.index()];
-        !m.online && m.in_flight == 0 && m.lost_wish <= self.superblock_writer.done
+        let is_at_rest = m.in_flight == 0 || (self.planted == Plant::EarlySettle && m.in_flight == m.disowned);
+        !m.online && is_at_rest && m.lost_wish <= self.superblock_writer.done
     }
 
     /// From now on the member gets every write, and is rebuilt.

@@ -8,7 +8,7 @@ use crate::limits::{USERS_ABOUT_NS, is_user};
 use crate::scrub::LabelStep;
 use crate::stages::Stage;
 use crate::write::EDGE_UNITS;
-use crate::{Engine, Limits, Outbox, WrittenBytes};
+use crate::{Engine, Limits, Outbox, Plant, WrittenBytes};
 use std::collections::{BTreeSet, VecDeque};
 use windrow_io::{Buf, IoTag, MemberCommand, MemberOp};
 use windrow_units::MemberId;
@@ -156,6 +156,9 @@ impl Engine {
     /// Nothing that went to a member is waited for any more, as it is being taken out of service: it will end as failed. Its number stays taken until it comes back.
     pub(crate) fn disown(&mut self, member: MemberId) {
         self.cancel_held(member);
+        if self.planted == Plant::KeptWaiting {
+            return;
+        }
         let cancelled: BTreeSet<u64> = self.dispatch.cancelled.iter().map(|command| command.tag.0).collect();
         for (number, under_way) in self.members.in_flight.iter_mut() {
             if under_way.member != member || under_way.purpose.is_disowned() || cancelled.contains(&u64::from(number)) {

@@ -14,6 +14,8 @@ const REFUSALS_MAX: u32 = 10;
 /// What is waited for.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
+    /// So many steps, in which it answers nothing, before somebody takes it out.
+    Hanging { steps: u32 },
     /// The answer that it is out.
     TakingOut(ControlId),
     /// The answer that nothing is in flight to it.
@@ -70,10 +72,13 @@ impl Run {
         };
         let member = exchange.member;
         let stage = match exchange.stage {
+            Stage::Hanging { steps: 0 } => Some(self.take_out_hanging(member)),
+            Stage::Hanging { steps } => Some(Stage::Hanging { steps: steps - 1 }),
             Stage::TakingOut(id) => self.done(id, member)?.then(|| Stage::Settling(self.world.member_command(member, MemberChange::Settle))),
             Stage::Settling(id) => match self.done(id, member)? {
                 true => {
                     self.world.check_settled(member)?;
+                    self.world.leave_behind(None);
                     self.device_let_go(member)?;
                     Some(Stage::Away { until: self.done + self.rng.pick(&[0, 10, 300, 2000]) })
                 }
@@ -166,8 +171,22 @@ impl Run {
         let new_device = self.rng.chance(400);
         self.world.trace.tell(|| format!("member {member} is taken out, a new device: {new_device}"));
         self.note_fault(member, true);
-        let id = self.world.member_command(member, MemberChange::TakeOut);
-        self.exchange = Some(Exchange { member, new_device, stage: Stage::TakingOut(id), refused: 0 });
+        let stage = match self.hangs.draw() {
+            Some((steps, for_ns)) if !self.goes_beyond => {
+                self.world.trace.tell(|| format!("before that it answers nothing for {for_ns} ns, and is taken out after {steps} steps"));
+                self.world.hang(member, for_ns);
+                Stage::Hanging { steps }
+            }
+            _ => Stage::TakingOut(self.world.member_command(member, MemberChange::TakeOut)),
+        };
+        self.exchange = Some(Exchange { member, new_device, stage, refused: 0 });
+    }
+
+    /// It hangs, or did until now: nobody is to wait for it from now on, and what is acknowledged without it is to be there without it.
+    fn take_out_hanging(&mut self, member: MemberId) -> Stage {
+        self.watch_leave(member);
+        self.world.leave_behind(Some(member));
+        Stage::TakingOut(self.world.member_command(member, MemberChange::TakeOut))
     }
 
     /// True if the command has been answered; it must have been carried out.

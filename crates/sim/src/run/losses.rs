@@ -1,6 +1,6 @@
 //! The loss of a member is on record before anything is acknowledged that depends on it.
 //!
-//! When one fails in service while all others are well, the power goes in copies of the world, at moments just after that: first at once, then whenever something
+//! When one fails in service, or is taken out while it hangs, and all others are well, the power goes in copies of the world, at moments just after that: first at once, then whenever something
 //! more has been promised. In the copy no unflushed write survives, the one that failed is there again, with what it had when it failed, and as many others as the
 //! redundancy covers are not. What came after the loss can not be read from these: either they know of the loss, and a start is refused, or everything
 //! that was promised is there. The run itself goes on as if nothing had been.
@@ -54,8 +54,14 @@ impl Losses {
 impl Run {
     /// A member is to fail with this fault.
     pub(super) fn watch_loss(&mut self, member: MemberId, fault: Fault) {
-        let fails = matches!(fault, Fault::Death | Fault::WriteError | Fault::FlushError);
-        if fails && self.is_only_loss(member) {
+        if matches!(fault, Fault::Death | Fault::WriteError | Fault::FlushError) {
+            self.watch_leave(member);
+        }
+    }
+
+    /// A member is to leave service.
+    pub(super) fn watch_leave(&mut self, member: MemberId) {
+        if self.data.contains(&member) && self.is_only_loss(member) {
             self.losses.watched = Some(Watched { member, promised: 0, moments: MOMENTS_MAX, turns: TURNS_MAX });
         }
     }

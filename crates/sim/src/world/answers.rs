@@ -60,7 +60,7 @@ impl World {
                 self.model.complete_setting(completion.id, volume, &completion.result)
             }
             Some(Commanded::Scrub) if matches!(completion.result, Ok(_) | Err(ControlError::Invalid(_) | ControlError::Stopped)) => Ok(()),
-            Some(Commanded::Member) => {
+            Some(Commanded::Member | Commanded::Settle) => {
                 self.answers.insert(completion.id, completion.result.clone());
                 Ok(())
             }

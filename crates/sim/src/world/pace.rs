@@ -1,8 +1,12 @@
-//! How long commands of a member take.
+//! How long commands of a member take, and who may wait for them.
 
-use super::World;
+use super::{Commanded, Pending, World};
+use crate::violation::{Violation, ensure};
 use windrow_random::Rng;
 use windrow_units::MemberId;
+
+/// While nothing is under way but commands of a member that is out of service, nobody waits for longer. (The engine has timers of a minute.)
+const PATIENCE_NS: u64 = 90_000_000_000;
 
 /// The pace of one member.
 #[derive(Clone, Copy, Debug)]
@@ -17,20 +21,29 @@ pub(super) struct Pace {
     next_hangs_ns: u64,
     /// Reads do not end before.
     mute_until_ns: u64,
+    /// Nothing ends before.
+    hangs_until_ns: u64,
+}
+
+/// A member that was taken out of service while it hung.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LeftBehind {
+    member: MemberId,
+    /// Since when somebody waits, and nothing but its commands is under way.
+    since_ns: Option<u64>,
 }
 
 impl Pace {
     pub(super) fn new(percent: u64) -> Self {
-        Self { percent, factor: 1, slow_until_ns: 0, next_hangs_ns: 0, mute_until_ns: 0 }
+        Self { percent, factor: 1, slow_until_ns: 0, next_hangs_ns: 0, mute_until_ns: 0, hangs_until_ns: 0 }
     }
 
     /// Draws the duration of a command that usually takes so many microseconds.
     pub(super) fn duration_ns(&mut self, now_ns: u64, is_read: bool, micros: u64, rng: &mut Rng) -> u64 {
         let stall = if rng.chance(10) { 20 } else { 1 };
         let factor = if now_ns < self.slow_until_ns { self.factor } else { 1 };
-        micros * 10 * self.percent * rng.between(50, 200) / 100 * stall * factor
-            + std::mem::take(&mut self.next_hangs_ns)
-            + if is_read { self.mute_until_ns.saturating_sub(now_ns) } else { 0 }
+        let until_ns = self.hangs_until_ns.max(if is_read { self.mute_until_ns } else { 0 });
+        micros * 10 * self.percent * rng.between(50, 200) / 100 * stall * factor + std::mem::take(&mut self.next_hangs_ns) + until_ns.saturating_sub(now_ns)
     }
 }
 
@@ -44,5 +57,34 @@ impl World {
     /// A member answers no reads for a while.
     pub fn fall_silent(&mut self, member: MemberId, for_ns: u64) {
         self.paces[member.index()].mute_until_ns = self.now_ns.saturating_add(for_ns);
+    }
+    /// A member answers nothing for a while.
+    pub fn hang(&mut self, member: MemberId, for_ns: u64) {
+        self.paces[member.index()].hangs_until_ns = self.now_ns.saturating_add(for_ns);
+    }
+
+    /// From now on nobody waits for this member, which is being taken out of service; `None`: that is over.
+    pub fn leave_behind(&mut self, member: Option<MemberId>) {
+        self.left_behind = member.map(|member| LeftBehind { member, since_ns: None });
+    }
+
+    /// The power has gone: what hung is there again.
+    pub(super) fn end_hangs(&mut self) {
+        self.left_behind = None;
+        self.paces.iter_mut().for_each(|pace| pace.hangs_until_ns = 0);
+    }
+
+    /// Before time goes on to the next end of a command, or the next wake.
+    pub(super) fn check_patience(&mut self, next_ns: u64) -> Result<(), Violation> {
+        let Some(LeftBehind { member, since_ns }) = self.left_behind else { return Ok(()) };
+        let is_of_it = |pending: &Pending| matches!(pending, Pending::Command(started) if started.command.member == member);
+        // (Who asked for its commands to end waits for that; so does an export.)
+        let waits = self.model.in_flight() > 0 || self.changes.values().any(|change| !matches!(change, Commanded::Settle));
+        let only_it = waits && !self.stopping && self.events.is_empty() && !self.pending.is_empty() && self.pending.values().all(is_of_it);
+        let since_ns = only_it.then(|| since_ns.unwrap_or(self.now_ns));
+        self.left_behind = Some(LeftBehind { member, since_ns });
+        let waited_ns = since_ns.map_or(0, |since_ns| next_ns.saturating_sub(since_ns));
+        ensure!(waited_ns < PATIENCE_NS, Stuck, "for {waited_ns} ns nothing but member {member} is waited for, which is out of service; {}", self.summary());
+        Ok(())
     }
 }
