@@ -41,7 +41,7 @@ pub enum FaultKind {
     LostWrite,
     /// Operations that touch the range (and flushes) take so much longer.
     Latency(Duration),
-    /// Operations that touch the range (and flushes) do not end before the fault is taken away.
+    /// Operations that touch the range (and flushes) do not end before the fault is taken away, however many there are.
     Hang,
 }
 
@@ -157,7 +157,7 @@ impl<M: Member> FaultyMember<M> {
                 }
                 (FaultKind::Hang, _) => {
                     verdict.hangs.push(*id);
-                    true
+                    false
                 }
                 _ => false,
             };

@@ -414,7 +414,9 @@ impl Engine {
                 }
             }
             Stage::Superblock { wish } => {
-                if self.superblock_writer.done >= wish {
+                // A member that has left meanwhile has given rise to a further one, and of one that hangs the last one is on its way.
+                let has_ended = self.superblock_writer.done == self.superblock_writer.wanted && (!export || self.changes_have_ended());
+                if self.superblock_writer.done >= wish && has_ended {
                     self.control.shutdown = None;
                     control_answer(id, Ok(ControlReply::Done), out);
                     self.stop(StopReason::Shutdown, out);

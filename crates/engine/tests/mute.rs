@@ -197,9 +197,7 @@ fn a_pool_that_waits_at_its_end_is_let_go_by_taking_the_member_out() {
         write(&mut machine, volume, 0..40, 2);
         machine.mute = vec![2];
         assert_eq!(machine.command(Control::Shutdown { export }), None, "it waits");
-        let leave = Control::Member { member: MemberId(2), change: MemberChange::TakeOut };
-        machine.events.push(Event::Control(ControlRequest { id: ControlId(7), command: leave }));
-        machine.settle();
+        leave(&mut machine, 2);
         if export {
             // Another host may write once the pool is exported: nothing of this one may land then.
             assert!(!machine.engine.is_stopped() && !machine.late.is_empty());
@@ -298,32 +296,167 @@ fn a_mute_journal_device_holds_no_promise_up() {
     }
 }
 
-/// A new member is taken out while it is put on record, with another one: the growth is taken back, and its device is a spare again, with a superblock on its way to it. As a member of the next growth
-/// it would get that over a newer one.
-#[test]
-fn a_spare_is_not_used_while_commands_of_the_time_before_are_on_their_way() {
+fn post(machine: &mut Machine, id: u64, command: Control) {
+    machine.events.push(Event::Control(ControlRequest { id: ControlId(id), command }));
+}
+
+fn leave(machine: &mut Machine, member: u8) {
+    post(machine, 10 + u64::from(member), Control::Member { member: MemberId(member), change: MemberChange::TakeOut });
+    machine.settle();
+}
+
+fn grow(members: &[u8]) -> Control {
+    Control::Grow { members: members.iter().copied().map(MemberId).collect() }
+}
+
+/// A pool of three with some spares.
+fn with_spares(spares: usize) -> (Machine, VolumeId) {
     let mut machine = Machine::with(Redundancy::Single, 3, 24, 100);
     let volume = machine.volume(1 << 30);
     write(&mut machine, volume, 0..BLOCKS, 1);
-    (0..3).for_each(|_| machine.add_spare(24));
-    let grow = |members: &[u8]| Control::Grow { members: members.iter().copied().map(MemberId).collect() };
-    machine.events.push(Event::Control(ControlRequest { id: ControlId(2), command: grow(&[3, 4]) }));
-    // The first generation introduces them. The second one reaches all but these two.
+    (0..spares).for_each(|_| machine.add_spare(24));
+    (machine, volume)
+}
+
+/// A growth over the first spares of which these hang from the moment in which they are put on record.
+fn growing_over_mute_ones(machine: &mut Machine, members: &[u8]) {
+    post(machine, 2, grow(members));
     for _ in 0..200 {
         if machine.engine.status().members[3].state == "online" {
             break;
         }
         machine.turn();
     }
-    assert_eq!(state(&machine, 3), "online");
-    machine.mute = vec![3, 4];
+    assert_eq!(state(machine, 3), "online");
+    machine.mute = members.iter().map(|member| usize::from(*member)).collect();
     machine.settle();
-    assert!(machine.late.iter().any(|c| c.member.0 == 3), "its superblock");
-    for member in [3, 4] {
-        let leave = Control::Member { member: MemberId(member), change: MemberChange::TakeOut };
-        machine.events.push(Event::Control(ControlRequest { id: ControlId(10 + u64::from(member)), command: leave }));
+    assert!(members.iter().all(|member| machine.late.iter().any(|c| c.member.0 == *member)), "their superblocks");
+}
+
+/// A whole shelf of new members hangs while it is put on record. As spares, which they are again, nobody could take them out, and the generation waited for the last of them.
+#[test]
+fn a_growth_over_members_that_hang_is_taken_back_and_waits_for_none_of_them() {
+    let (mut machine, volume) = with_spares(3);
+    growing_over_mute_ones(&mut machine, &[3, 4, 5]);
+    machine.completions.clear();
+    write(&mut machine, volume, 0..40, 2);
+    leave(&mut machine, 3);
+    leave(&mut machine, 4);
+    assert_eq!([3, 4, 5].map(|member| state(&machine, member)), ["spare"; 3]);
+    assert_eq!(answered(&mut machine), 41, "{}", machine.engine.describe());
+    let answer = machine.control.iter().find(|c| c.id == ControlId(2)).map(|c| c.result.clone());
+    assert!(matches!(answer, Some(Err(ControlError::Member { .. }))), "the growth: {answer:?}");
+    assert_eq!(machine.command(Control::Shutdown { export: false }), DONE);
+    verify(&mut without(machine, &[0]), volume, 0..40, 2);
+}
+
+/// The generation that introduces a spare waits for it, and `pool offline` was refused: it is no member.
+#[test]
+fn a_spare_that_hangs_while_it_is_introduced_is_let_go_of() {
+    let (mut machine, volume) = with_spares(1);
+    machine.mute = vec![3];
+    assert_eq!(machine.command(grow(&[3])), None, "it waits");
+    leave(&mut machine, 3);
+    let answers: Vec<_> = machine.control.drain(..).map(|c| (c.id.0, c.result.is_ok())).collect();
+    assert!(answers.contains(&(13, true)) && answers.contains(&(1, false)), "{answers:?}");
+    machine.completions.clear();
+    write(&mut machine, volume, 0..40, 2);
+    assert_eq!((answered(&mut machine), state(&machine, 3)), (41, "spare"));
+    answers_again(&mut machine);
+    let text = why(change(&mut machine, 3, MemberChange::TakeOut));
+    assert!(text.contains("no member"), "with nothing on its way: {text}");
+    assert_eq!(machine.command(grow(&[3])), DONE);
+    verify(&mut machine, volume, 0..40, 2);
+}
+
+/// The end of a pool waited for the label of a spare that answers nothing.
+#[test]
+fn a_spare_that_hangs_with_its_label_does_not_keep_a_pool_from_ending() {
+    let (mut machine, _) = with_spares(1);
+    machine.mute = vec![3];
+    machine.command(Control::Scrub(ScrubCommand::Start { unix_s: 5, bytes_per_second: 0 }));
+    pass(&mut machine, 40);
+    assert!(machine.late.iter().any(|c| c.member.0 == 3), "its label is read");
+    assert_eq!(machine.command(Control::Shutdown { export: false }), None, "it waits");
+    leave(&mut machine, 3);
+    assert!(machine.engine.is_stopped(), "{}", machine.engine.describe());
+}
+
+/// The last generation of an exported pool hangs on a member. When that was taken out the export was answered while the next one was on its way to all others.
+#[test]
+fn a_pool_is_exported_when_nothing_of_its_last_generations_is_on_its_way() {
+    let (mut machine, volume) = filled(Redundancy::Single, 4);
+    post(&mut machine, 1, Control::Shutdown { export: true });
+    machine.held = Some(Vec::new());
+    let is_superblock = |c: &MemberCommand| matches!(&c.op, MemberOp::Write { offset, .. } if (SLOT_OFFSET..SLOT_OFFSET + 4 * SLOT_STRIDE).contains(offset));
+    let generation = machine.memory.superblock_of(0).generation;
+    // The one of the checkpoint, then the last one, but for member 2.
+    let mut hanging = Vec::new();
+    for _ in 0..200 {
         machine.settle();
+        let held = machine.held.replace(Vec::new()).unwrap_or_default();
+        for command in held {
+            let is_last = machine.memory.superblock_of(3).generation.0 > generation.0;
+            match is_last && command.member.0 == 2 && is_superblock(&command) {
+                true => hanging.push(command),
+                false => machine.carry_out(command),
+            }
+        }
     }
+    assert!(hanging.len() == 1 && machine.control.is_empty(), "{} hang", hanging.len());
+    leave(&mut machine, 2);
+    for _ in 0..20 {
+        machine.settle();
+        assert!(machine.control.iter().all(|c| c.id != ControlId(1)) && !machine.engine.is_stopped(), "something is on its way");
+        let held = machine.held.replace(Vec::new()).unwrap_or_default();
+        if held.is_empty() {
+            break;
+        }
+        held.into_iter().for_each(|command| machine.carry_out(command));
+    }
+    let answers = |machine: &mut Machine| machine.control.drain(..).map(|c| (c.id.0, c.result.is_ok())).collect::<Vec<_>>();
+    assert_eq!((answers(&mut machine), machine.engine.is_stopped()), (vec![(12, true)], false), "what hangs may still land");
+    hanging.into_iter().for_each(|command| machine.carry_out(command));
+    machine.settle();
+    assert_eq!((answers(&mut machine), machine.engine.is_stopped()), (vec![(1, true)], true));
+    verify(&mut without(machine, &[2]), volume, 0..BLOCKS, 1);
+}
+
+/// A growth is taken back in a mirror of two, and one of these hangs. Without it a pool of the other layout could start, so the pool would have had to stop: what was advised brought it down.
+#[test]
+fn a_member_without_which_the_pool_would_have_to_stop_is_not_taken_out() {
+    let mut machine = Machine::with(Redundancy::Copies(2), 2, 24, 100);
+    let volume = machine.volume(1 << 30);
+    write(&mut machine, volume, 0..BLOCKS, 1);
+    (0..3).for_each(|_| machine.add_spare(24));
+    post(&mut machine, 2, grow(&[2, 3, 4]));
+    for _ in 0..200 {
+        if state(&machine, 2) == "online" {
+            break;
+        }
+        machine.turn();
+    }
+    machine.mute = vec![1, 2, 3, 4];
+    machine.settle();
+    leave(&mut machine, 2);
+    leave(&mut machine, 3);
+    assert_eq!(state(&machine, 2), "spare");
+    machine.control.clear();
+    let text = why(change(&mut machine, 1, MemberChange::TakeOut));
+    assert!(text.contains("could not go on") && !machine.engine.is_stopped(), "{text}");
+    answers_again(&mut machine);
+    assert_eq!(change(&mut machine, 1, MemberChange::TakeOut), DONE);
+    verify(&mut machine, volume, 0..BLOCKS, 1);
+}
+
+/// A new member is taken out while it is put on record, with another one: the growth is taken back, and its device is a spare again, with a superblock on its way to it. As a member of the next growth
+/// it would get that over a newer one.
+#[test]
+fn a_spare_is_not_used_while_commands_of_the_time_before_are_on_their_way() {
+    let (mut machine, volume) = with_spares(3);
+    growing_over_mute_ones(&mut machine, &[3, 4]);
+    leave(&mut machine, 3);
+    leave(&mut machine, 4);
     assert_eq!((state(&machine, 3), state(&machine, 4)), ("spare", "spare"), "{}", machine.engine.describe());
     machine.control.clear();
     let text = why(machine.command(grow(&[3, 5])));

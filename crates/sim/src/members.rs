@@ -5,7 +5,7 @@
 //!
 //! *Asynchronous*, for the engine in service: [`VirtualMembers::start`] when the engine sends a command, [`VirtualMembers::finish`]
 //! when the driver's virtual time says that it ends. A write becomes visible at its end; a flush covers writes that had ended before its
-//! start; a discard destroys at its start.
+//! start; a discard destroys at its start, of a member that hangs at its end.
 
 mod media;
 
@@ -55,6 +55,8 @@ pub struct Started {
     /// The command, with its buffer.
     pub command: MemberCommand,
     mark: u64,
+    /// A discard destroys at its end.
+    is_late: bool,
 }
 
 /// The members of a pool.
@@ -189,28 +191,28 @@ impl VirtualMembers {
         Self { members, ailments: self.ailments.clone(), canary: self.canary, countdown: None, cut: false, rng: self.rng.clone() }
     }
 
-    /// The engine sends a command.
-    pub fn start(&mut self, command: MemberCommand) -> Started {
+    /// The engine sends a command. `is_late`: its member hangs, so that nothing comes of it before its end.
+    pub fn start(&mut self, command: MemberCommand, is_late: bool) -> Started {
         let member = &mut self.members[command.member.index()];
         let gone = self.ailments[command.member.index()].gone;
         let mut mark = 0;
         match &command.op {
             MemberOp::Flush => mark = member.flush_begin(),
-            MemberOp::Discard { offset, length } if !gone => member.discard(*offset, *length),
+            MemberOp::Discard { offset, length } if !gone && !is_late => member.discard(*offset, *length),
             _ => {}
         }
-        Started { command, mark }
+        Started { command, mark, is_late }
     }
 
     /// A command ends.
     pub fn finish(&mut self, started: Started) -> MemberDone {
-        let Started { command, mark } = started;
+        let Started { command, mark, is_late } = started;
         let (member, tag) = (command.member, command.tag);
         let (result, buf) = match command.op {
             MemberOp::Read { offset, mut buf } => (self.do_read(member, offset, &mut buf), Some(buf)),
             MemberOp::Write { offset, buf } => (self.do_write(member, offset, &buf), Some(buf)),
             MemberOp::Flush => (self.do_flush(member, mark), None),
-            MemberOp::Discard { length, .. } => (self.do_discard(member, length), None),
+            MemberOp::Discard { offset, length } => (self.do_discard(member, offset, length, is_late), None),
         };
         MemberDone { member, tag, buf, result }
     }
@@ -279,8 +281,11 @@ impl VirtualMembers {
         Ok(())
     }
 
-    fn do_discard(&mut self, id: MemberId, length: u64) -> Result<(), MemberError> {
+    fn do_discard(&mut self, id: MemberId, offset: u64, length: u64, is_late: bool) -> Result<(), MemberError> {
         self.check_present(id, 0)?;
+        if is_late {
+            self.members[id.index()].discard(offset, length);
+        }
         self.members[id.index()].received.discarded_bytes += length;
         Ok(())
     }

@@ -498,25 +498,30 @@ impl Run {
     }
 
     fn end(&mut self, cycle: &Cycle) -> Result<(), Violation> {
-        let mut export = false;
+        let (mut export, mut hanging) = (false, None);
         match cycle.end {
             End::Shutdown => {
                 self.end_exchanges()?;
                 self.rest()?;
-                return self.shut_down();
+                let hanging = self.hang_at_the_end();
+                return self.shut_down_beside(hanging);
             }
             End::CrashInCheckpoint => self.world.command(Control::Checkpoint),
             End::CrashInShutdown => {
                 self.run_while("draining", |world| world.unanswered() > 0)?;
                 export = self.rng.chance(300);
                 self.owned &= !export;
+                hanging = self.hang_at_the_end();
                 self.world.command(Control::Shutdown { export });
             }
             End::Crash | End::CrashAndLoss => {}
         }
         // While the loss is put on record, or when it is and the log has not got yet what the device had promised.
         let turns = if self.is_ambushed() { self.rng.pick(&[0, 1, 2, 5, 10, 15, 20, 30, 40]) } else { cycle.turns_to_crash };
-        for _ in 0..turns {
+        for _ in 0..turns + if hanging.is_some() { self.hangs.turns() } else { 0 } {
+            if let Some(hanging) = &mut hanging {
+                self.hanging_step(hanging)?;
+            }
             if !self.turn()? {
                 break;
             }
@@ -524,6 +529,9 @@ impl Run {
         self.count_session();
         if cycle.end == End::CrashInShutdown && self.world.unanswered_controls() == 0 {
             self.world.model.shut_down();
+            if export {
+                self.world.check_exported()?;
+            }
             self.clean = export;
             self.cut_power();
             self.devices_shut_down();

@@ -135,6 +135,7 @@ pub struct World {
     silent_turns: u32,
     turns: u64,
     stopping: bool,
+    exporting: bool,
     read_only: bool,
 }
 
@@ -192,6 +193,7 @@ impl World {
             silent_turns: 0,
             turns: 0,
             stopping: false,
+            exporting: false,
             read_only: false,
         }
     }
@@ -226,7 +228,7 @@ impl World {
         self.trace.tell(|| format!("{} start: {report:?}", self.now_ns));
         self.engine = Some(engine);
         self.read_before = (0..self.members.member_count()).map(|m| self.members.member(MemberId(m as u8)).received.read_bytes).collect();
-        self.stopping = false;
+        (self.stopping, self.exporting) = (false, false);
         self.read_only = options.read_only;
         self.handles_at_start = self.buffers.handles();
         Ok(report)
@@ -338,6 +340,7 @@ impl World {
     /// Submits a control command without effect on content.
     pub fn command(&mut self, command: Control) {
         self.stopping |= matches!(command, Control::Shutdown { .. });
+        self.exporting |= matches!(command, Control::Shutdown { export: true });
         let commanded = match command {
             Control::SetProperties(_) => Commanded::Properties,
             Control::Scrub(_) => Commanded::Scrub,
@@ -631,7 +634,7 @@ impl World {
         self.check_command(&command, kind, offset, length)?;
         self.trace.tell(|| format!("{} member {member} {} at {offset} + {length}", self.now_ns, ["", "read", "write", "flush", "discard"][kind as usize]));
         let duration = self.paces[member].duration_ns(self.now_ns, kind == 1, micros, &mut self.rng);
-        let started = self.members.start(command);
+        let started = self.members.start(command, self.paces[member].hangs(self.now_ns));
         self.schedule(duration, Pending::Command(started));
         Ok(())
     }

@@ -80,17 +80,26 @@ impl Engine {
     }
 
     fn take_out(&mut self, member: MemberId, out: &mut Outbox) -> Changed {
-        // (A spare takes part in superblocks while the pool is about to grow over it.)
-        if !self.members.list[member.index()].online || !self.superblock.members[member.index()].is_in_use() {
+        let (record, slot) = (&self.superblock.members[member.index()], &self.members.list[member.index()]);
+        if record.state == MemberState::Spare && slot.in_flight > 0 {
+            // It takes part in superblocks while the pool is about to grow over it, and a scrub reads its label: it may hang with that. It stays what it is.
+            self.latch_member(member, Change::Fault, "it was taken out while the pool was about to grow over it".into(), out);
+            self.disown(member);
+            return Ok(());
+        }
+        if !slot.online || !record.is_in_use() {
             self.change_member(member, Change::TakeOut).map_err(|why| refused(member, why))?;
             self.disown(member);
             return Ok(());
         }
         self.members.list[member.index()].online = false;
-        let holds = super::redundancy_holds(&self.zones, &self.members.list);
+        let (holds, must_stop) = (super::redundancy_holds(&self.zones, &self.members.list), self.must_stop_without());
         self.members.list[member.index()].online = true;
         if !holds {
             return Err(refused(member, "the redundancy does not cover its loss beside what is lost already"));
+        }
+        if must_stop {
+            return Err(refused(member, "a growth is being put on record or taken back, and the pool could not go on without it; try again"));
         }
         self.latch_member(member, Change::TakeOut, String::new(), out);
         self.disown(member);

@@ -2,7 +2,7 @@
 
 use crate::control::control_answer;
 use crate::format::{Layout, lay_out, plan_zones};
-use crate::member::{life, nobody_without, redundancy_holds};
+use crate::member::{Member, life, nobody_without, redundancy_holds};
 use crate::{ControlError, ControlId, ControlReply, Engine, FormatError, Notice, Outbox};
 use windrow_layout::superblock::MAX_ZONES;
 use windrow_units::{BLOCK_BYTES, MAX_MEMBERS, MemberId, Zone, ZoneMap};
@@ -22,6 +22,13 @@ pub(super) struct Coming {
     pub(super) stage: Stage,
     /// The stage is over when this wish is done.
     pub(super) wish: u64,
+}
+
+impl Coming {
+    /// True if it is being put on record, and more are gone than it covers. (A layout without a member survives what the one with it does.)
+    fn is_lost_by(&self, list: &[Member]) -> bool {
+        self.stage == Stage::Record && self.leaves.is_none() && !redundancy_holds(&self.zones, list)
+    }
 }
 
 /// What is to be done when a member has left.
@@ -198,20 +205,15 @@ impl Engine {
     /// A member has left. If more have than the redundancy covers while a layout is put on record, the layout is taken back: nothing was written by
     /// it, and the pool must not depend on members that may be gone for good.
     pub(crate) fn after_loss(&mut self, member: MemberId, out: &mut Outbox) -> AfterLoss {
-        let list = &self.members.list;
-        // (A layout without a member survives what the one with it does.)
-        let too_many = |coming: &mut Coming| coming.stage == Stage::Record && coming.leaves.is_none() && !redundancy_holds(&coming.zones, list);
-        let Some(mut coming) = self.restripe.coming.take_if(too_many) else {
-            // (A pool with the layout that is being taken back must not be able to go on without us.)
-            let takes_back = self.restripe.coming.as_ref().is_some_and(|coming| matches!(coming.stage, Stage::TakeBack(_)));
-            return if takes_back && !self.nobody_without_us() { AfterLoss::Stop } else { AfterLoss::Record };
-        };
-        if !redundancy_holds(&self.zones, list) || !self.nobody_without_us() {
-            self.restripe.coming = Some(coming);
+        if self.must_stop_without() {
             return AfterLoss::Stop;
         }
+        let list = &self.members.list;
+        let Some(mut coming) = self.restripe.coming.take_if(|coming| coming.is_lost_by(list)) else { return AfterLoss::Record };
         for new in &coming.members {
             (self.members.list[new.index()].online, self.members.list[new.index()].rebuilding) = (false, false);
+            // They may hang, and nobody takes a spare out of service.
+            self.disown(*new);
             let changed = self.change_member(*new, life::Change::Leave);
             debug_assert_eq!(changed, Ok(()));
         }
@@ -226,6 +228,16 @@ impl Engine {
         self.reckon_plan();
         self.superblock_step(out);
         if is_new { AfterLoss::Done } else { AfterLoss::Record }
+    }
+
+    /// True if the members that are not online can not be spared, as a layout comes into force or is taken back: whatever may be on record without them must not be
+    /// able to go on by itself.
+    pub(crate) fn must_stop_without(&self) -> bool {
+        let list = &self.members.list;
+        self.restripe.coming.as_ref().is_some_and(|coming| match coming.stage {
+            Stage::TakeBack(_) => !self.nobody_without_us(),
+            _ => coming.is_lost_by(list) && !(redundancy_holds(&self.zones, list) && self.nobody_without_us()),
+        })
     }
 
     /// The new members are introduced: now they become members.

@@ -249,7 +249,8 @@ impl Engine {
         }
         for member in members {
             self.members.list[member.index()].online = false;
-            self.cancel_held(member);
+            // (It may hang with the last flush.)
+            self.disown(member);
             let changed = self.change_member(member, Change::Emptied);
             debug_assert_eq!(changed, Ok(()));
             let uuid = std::mem::take(&mut self.superblock.members[member.index()].uuid);

@@ -13,7 +13,7 @@ use crate::offline::{self, FoundMember, Newcomer, OpenRequest};
 use crate::sessions::lock;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use windrow_device::Member;
 use windrow_device::probe::signature::Mark;
 use windrow_engine::api::{Control, ControlError, MemberChange, MemberStatus, PoolStatus};
@@ -24,6 +24,9 @@ use windrow_units::{BLOCK_BYTES, MAX_MEMBERS, MemberId, Uuid};
 const SETTLING: Duration = Duration::from_secs(120);
 /// The same where nothing has to follow: the device is closed later then.
 const CLOSING: Duration = Duration::from_secs(2);
+/// The same for a spare that comes by itself, and comes again: others wait for their turn meanwhile.
+const TAKING_OVER: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// How long a device may take to answer a read before others go on without it.
 const ANSWER: Duration = Duration::from_secs(30);
 
@@ -41,27 +44,32 @@ impl Pool {
     /// # Errors
     /// There is no such member, or the redundancy does not cover its loss.
     pub fn take_out(&self, member: MemberId) -> Result<(), Failure> {
-        let _one = lock(&self.0.exchanging);
         let what = format!("cannot take member {member} out of service");
+        // Whoever waits for a device that hangs, with the lock of all changes, may wait for this.
         self.change(member, MemberChange::TakeOut, &what)?;
-        self.close(member, &what);
+        _ = self.settle_within(member, CLOSING, &what);
+        match self.0.exchanging.try_lock() {
+            Ok(_one) => self.close_those_left(),
+            Err(_) => self.0.steward.poke(),
+        }
         Ok(())
     }
 
     /// Closes the devices of members that were taken out of service and whose last commands have ended meanwhile.
     pub fn close_left(&self) {
         let _one = lock(&self.0.exchanging);
+        self.close_those_left();
+    }
+
+    /// The same, with the lock of all changes. What hangs keeps nobody waiting: it is closed another time.
+    fn close_those_left(&self) {
         let members = self.status().map(|status| status.members).unwrap_or_default();
         let left = members.iter().filter(|member| member.state == "offline" && member.unanswered == 0).map(|member| member.member);
         for member in left.filter(|member| self.0.driver.device(*member).is_some()) {
-            self.close(member, &format!("the device of member {member}, which was taken out of service, stays open"));
-        }
-    }
-
-    /// Closes the device of a member that is out of service, if its commands have ended. What hangs for good keeps nobody else waiting.
-    fn close(&self, member: MemberId, what: &str) {
-        if let Err(failure) = self.settle_within(member, CLOSING, what).and_then(|()| self.put(member, None, what)) {
-            tracing::warn!(%failure, "member {member} is out of service");
+            let what = format!("the device of member {member}, which was taken out of service, stays open");
+            if let Err(failure) = self.settle_within(member, CLOSING, &what).and_then(|()| self.put(member, None, &what)) {
+                tracing::warn!(%failure, "member {member} is out of service");
+            }
         }
     }
 
@@ -327,9 +335,9 @@ impl Pool {
         let (pool, status) = self.member_status(spare, &what)?;
         let device = self.0.driver.device(spare).ok_or_else(|| Failure::new(id::MEMBER_OPEN, what.clone(), "its device is not there"))?;
         check_sector(&*device, self.member_status(member, &what)?.1.sector_bytes_max, &what)?;
-        self.settle(member, &what)?;
+        self.settle_within(member, TAKING_OVER, &what)?;
         // A scrub may be writing the label of the spare. (One that does not answer must not come in.)
-        self.settle(spare, &what)?;
+        self.settle_within(spare, TAKING_OVER, &what)?;
         let unused = offline::is_unused_spare(&*device, pool.pool, status.uuid).map_err(|error| Failure::new(id::MEMBER_IO, what.clone(), error.of(spare)))?;
         if !unused {
             // Where the pool was imported by force elsewhere, the spare may have served. But what somebody else put there since, who reaches the drive too, is his.
@@ -441,12 +449,18 @@ impl Pool {
     }
 
     fn settle_within(&self, member: MemberId, patience: Duration, what: &str) -> Result<(), Failure> {
+        // The engine is asked only when it can answer soon: who goes away in vain is not to leave something there each time.
+        let end = Instant::now() + patience;
+        while self.member_status(member, what)?.1.unanswered > 0 && Instant::now() < end {
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        if self.member_status(member, what)?.1.unanswered > 0 {
+            return Err(unsettled(what));
+        }
+        let patience = end.saturating_duration_since(Instant::now()).max(CLOSING);
         match self.0.driver.control_within(Control::Member { member, change: MemberChange::Settle }, Some(patience)) {
             Some(result) => result.map(|_| ()).map_err(|error| control_failure(what.to_owned(), &error)),
-            None => {
-                let failure = Failure::new(id::MEMBER_STATE, what, "commands to its old device have not ended");
-                Err(failure.remedy("unplug the device, or wait until the kernel has given it up, and try again"))
-            }
+            None => Err(unsettled(what)),
         }
     }
 
@@ -487,6 +501,11 @@ impl Pool {
         let found = status.members.get(member.index()).cloned();
         found.map(|found| (status, found)).ok_or_else(|| Failure::new(id::USAGE, what, "there is no such member").remedy("see `windrow pool status`"))
     }
+}
+
+fn unsettled(what: &str) -> Failure {
+    let failure = Failure::new(id::MEMBER_STATE, what, "commands to its old device have not ended");
+    failure.remedy("unplug the device, or wait until the kernel has given it up, and try again")
 }
 
 /// The superblock of a locked device, if it is still the member that bore `before`.

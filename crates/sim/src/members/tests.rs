@@ -44,7 +44,7 @@ fn a_flush_covers_what_was_complete_when_it_began() {
         let mut members = members(1);
         members.rng = Rng::stream(seed, "late");
         members.write(M, 0, &[1; 4096]).unwrap();
-        let flush = members.start(command(MemberOp::Flush));
+        let flush = members.start(command(MemberOp::Flush), false);
         members.write(M, 4096, &[2; 4096]).unwrap();
         assert!(members.finish(flush).result.is_ok());
         members.power_cut(Vec::new());
@@ -64,7 +64,7 @@ fn a_write_in_flight_may_reach_the_medium() {
         members.rng = Rng::stream(seed, "flight");
         let mut buf = Buf::unpooled(4096);
         buf.fill(9);
-        let started = members.start(command(MemberOp::Write { offset: 0, buf }));
+        let started = members.start(command(MemberOp::Write { offset: 0, buf }), false);
         members.power_cut(vec![started]);
         let mut buf = [0; 4096];
         members.read(M, 0, &mut buf).unwrap();
@@ -83,7 +83,7 @@ fn a_discard_destroys_at_once_and_what_comes_later_stays() {
     let mut members = members(1);
     members.write(M, 0, &[1; 8192]).unwrap();
     members.flush(M).unwrap();
-    let discard = members.start(command(MemberOp::Discard { offset: 0, length: 4096 }));
+    let discard = members.start(command(MemberOp::Discard { offset: 0, length: 4096 }), false);
     assert_eq!(read(&mut members, 0), 0xa5);
     assert!(members.finish(discard).result.is_ok());
     members.power_cut(Vec::new());
@@ -112,7 +112,7 @@ fn canaries_lose_what_was_flushed() {
             members.write(M, 0, &[1; 4096]).unwrap();
             members.flush(M).unwrap();
             if discard {
-                let started = members.start(command(MemberOp::Discard { offset: 65536, length: 4096 }));
+                let started = members.start(command(MemberOp::Discard { offset: 65536, length: 4096 }), false);
                 members.finish(started);
             }
             members.power_cut(Vec::new());

@@ -72,7 +72,7 @@ impl Run {
         };
         let member = exchange.member;
         let stage = match exchange.stage {
-            Stage::Hanging { steps: 0 } => Some(self.take_out_hanging(member)),
+            Stage::Hanging { steps: 0 } => Some(Stage::TakingOut(self.take_out_hanging(member))),
             Stage::Hanging { steps } => Some(Stage::Hanging { steps: steps - 1 }),
             Stage::TakingOut(id) => self.done(id, member)?.then(|| Stage::Settling(self.world.member_command(member, MemberChange::Settle))),
             Stage::Settling(id) => match self.done(id, member)? {
@@ -183,10 +183,10 @@ impl Run {
     }
 
     /// It hangs, or did until now: nobody is to wait for it from now on, and what is acknowledged without it is to be there without it.
-    fn take_out_hanging(&mut self, member: MemberId) -> Stage {
+    pub(super) fn take_out_hanging(&mut self, member: MemberId) -> ControlId {
         self.watch_leave(member);
         self.world.leave_behind(Some(member));
-        Stage::TakingOut(self.world.member_command(member, MemberChange::TakeOut))
+        self.world.member_command(member, MemberChange::TakeOut)
     }
 
     /// True if the command has been answered; it must have been carried out.

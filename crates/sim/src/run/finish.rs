@@ -1,6 +1,7 @@
 //! The end of a run: nothing is lost, nothing is left over, every counter is exact, also after a shutdown.
 
 use super::Run;
+use super::hangs::Hanging;
 use crate::content::SECTORS;
 use crate::model::{Asked, VolumeChange};
 use crate::scenario::Cycle;
@@ -41,9 +42,20 @@ impl Run {
 
     /// Shuts down, then cuts the power: a clean pool must not mind.
     pub(super) fn shut_down(&mut self) -> Result<(), Violation> {
+        self.shut_down_beside(None)
+    }
+
+    /// The same, beside a member that hangs.
+    pub(super) fn shut_down_beside(&mut self, hanging: Option<Hanging>) -> Result<(), Violation> {
         let export = self.rng.chance(500);
         self.world.command(Control::Shutdown { export });
+        if let Some(mut hanging) = hanging {
+            while self.world.unanswered() > 0 && self.hanging_step(&mut hanging)? && self.turn()? {}
+        }
         self.run_while("shutting down", |world| world.unanswered() > 0)?;
+        if export {
+            self.world.check_exported()?;
+        }
         for _ in 0..1000 {
             if self.world.under_way() == 0 {
                 break;

@@ -39,7 +39,7 @@ impl Run {
         }
         self.full_rings.starts += 1;
         let options = OpenOptions { host: self.host, ..self.options() };
-        let started = self.world.start_in_copy(&options, None, &[])?;
+        let started = self.world.start_in_copy(&options, (None, false), &[])?;
         ensure!(started, Open, "the journal is full, the power goes, and the pool does not start");
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! the layout is in force, as many as they may be, cost nothing.
 
 use super::Run;
+use super::hangs::Hanging;
 use crate::members::VirtualMember;
 use crate::violation::{Broken, Violation, ensure};
 use windrow_engine::{ControlError, ControlId, MemberChange};
@@ -31,6 +32,9 @@ pub(super) struct Growth {
     unwell: Vec<MemberId>,
     /// So many of the new ones die when it is recorded.
     dying: usize,
+    /// Or one of them hangs: how, and which one from then on.
+    hangs: Option<(u32, u64)>,
+    hanging: Option<Hanging>,
 }
 
 impl Run {
@@ -59,11 +63,15 @@ impl Run {
                     self.note_fault(*member, true);
                     self.world.members.ailment_mut(*member).gone = true;
                 }
-                self.growth = Some(Growth { stage: Stage::Growing(id), unwell, ..growth });
+                let hanging = growth.hangs.map(|hangs| self.begin_to_hang(growth.new[0], hangs));
+                self.growth = Some(Growth { stage: Stage::Growing(id), unwell, hanging, ..growth });
                 Ok(())
             }
             Stage::Growing(id) => match self.world.take_answer(*id) {
                 None => {
+                    let mut growth = growth;
+                    let goes_on = growth.hanging.as_mut().map_or(Ok(false), |hanging| self.hanging_step(hanging))?;
+                    growth.hanging = growth.hanging.filter(|_| goes_on);
                     self.growth = Some(growth);
                     Ok(())
                 }
@@ -95,12 +103,14 @@ impl Run {
         let (tolerance, ailing) = (self.scenario.redundancy.tolerance(), self.ailing_data());
         let dying = match self.growth_rng.below(10) {
             0..7 => 0,
-            7 if ailing < tolerance => 1,
+            7 | 8 if ailing < tolerance => 1,
             _ if count > tolerance => self.growth_rng.between(tolerance as u64 + 1, count as u64) as usize,
             _ => 0,
         };
-        self.world.trace.tell(|| format!("the pool is to grow by {new:?}, of which {dying} die"));
-        self.growth = Some(Growth { new, stage: Stage::Adding(ids), unwell: Vec::new(), dying });
+        let hangs = if dying == 1 && tolerance > 0 { self.hangs.draw() } else { None };
+        let dying = if hangs.is_some() { 0 } else { dying };
+        self.world.trace.tell(|| format!("the pool is to grow by {new:?}, of which {dying} die, and one hangs: {hangs:?}"));
+        self.growth = Some(Growth { new, stage: Stage::Adding(ids), unwell: Vec::new(), dying, hangs, hanging: None });
         Ok(())
     }
 

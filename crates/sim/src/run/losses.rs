@@ -2,7 +2,7 @@
 //!
 //! When one fails in service, or is taken out while it hangs, and all others are well, the power goes in copies of the world, at moments just after that: first at once, then whenever something
 //! more has been promised. In the copy no unflushed write survives, the one that failed is there again, with what it had when it failed, and as many others as the
-//! redundancy covers are not. What came after the loss can not be read from these: either they know of the loss, and a start is refused, or everything
+//! redundancy covers are not; in some copies what it had been given has landed. What came after the loss can not be read from these: either they know of the loss, and a start is refused, or everything
 //! that was promised is there. The run itself goes on as if nothing had been.
 
 use super::Run;
@@ -106,14 +106,14 @@ impl Run {
         let mut others: Vec<MemberId> = self.data.iter().copied().filter(|member| *member != failed).collect();
         self.losses.rng.shuffle(&mut others);
         let count = self.scenario.redundancy.tolerance().min(others.len() - 1);
-        for _ in 0..others.len().min(COPIES_MAX) {
+        for copy in 0..others.len().min(COPIES_MAX) {
             others.rotate_left(1);
             let absent = &others[..count];
             self.losses.starts += 1;
             let options = OpenOptions { host: self.host, ..self.options() };
             for force in [false, true] {
                 let options = OpenOptions { force, ..options.clone() };
-                let started = self.world.start_in_copy(&options, Some(failed), absent).map_err(|violation| {
+                let started = self.world.start_in_copy(&options, (Some(failed), copy % 2 == 1), absent).map_err(|violation| {
                     let text = format!("member {failed} failed and is back, members {absent:?} are absent: {}", violation.text);
                     Violation::new(violation.broken, text)
                 })?;

@@ -202,12 +202,17 @@ impl World {
     }
 
     /// The power goes now in a copy, in which no unflushed write survives, a member that has failed is there again, and others are not: a start is refused and
-    /// writes nothing, or brings everything that was promised. False if it was refused.
-    pub fn start_in_copy(&self, options: &OpenOptions, failed: Option<MemberId>, absent: &[MemberId]) -> Result<bool, Violation> {
+    /// writes nothing, or brings everything that was promised. `landed`: what was on its way to the one that failed is on it. False if it was refused.
+    pub fn start_in_copy(&self, options: &OpenOptions, (failed, landed): (Option<MemberId>, bool), absent: &[MemberId]) -> Result<bool, Violation> {
         let started: Vec<&Started> =
             self.pending.values().filter_map(|pending| if let Pending::Command(started) = pending { Some(started) } else { None }).collect();
         let mut image = self.members.after_cut(&started, |_| Survival::Lost);
         let all: Vec<MemberId> = (0..image.member_count() as u8).map(MemberId).collect();
+        for started in started.iter().filter(|started| landed && Some(started.command.member) == failed) {
+            if let MemberOp::Write { offset, buf } = &started.command.op {
+                image.member_mut(started.command.member).write(*offset, buf);
+            }
+        }
         for member in &all {
             let is_gone = absent.contains(member) || (Some(*member) != failed && !image.is_present(*member));
             *image.ailment_mut(*member) = Ailment { gone: is_gone, ..Ailment::default() };

@@ -2,6 +2,7 @@
 
 use super::{Commanded, Pending, World};
 use crate::violation::{Violation, ensure};
+use windrow_io::MemberOp;
 use windrow_random::Rng;
 use windrow_units::MemberId;
 
@@ -36,6 +37,10 @@ pub(super) struct LeftBehind {
 impl Pace {
     pub(super) fn new(percent: u64) -> Self {
         Self { percent, factor: 1, slow_until_ns: 0, next_hangs_ns: 0, mute_until_ns: 0, hangs_until_ns: 0 }
+    }
+
+    pub(super) fn hangs(&self, now_ns: u64) -> bool {
+        now_ns < self.hangs_until_ns
     }
 
     /// Draws the duration of a command that usually takes so many microseconds.
@@ -74,13 +79,21 @@ impl World {
         self.paces.iter_mut().for_each(|pace| pace.hangs_until_ns = 0);
     }
 
+    /// A pool that was exported may be written by another host: nothing is on its way that changes a member.
+    pub fn check_exported(&self) -> Result<(), Violation> {
+        let changes = |pending: &&Pending| matches!(pending, Pending::Command(started) if !matches!(started.command.op, MemberOp::Read { .. }));
+        let left = self.pending.values().filter(changes).count();
+        ensure!(left == 0, Protocol, "the pool is exported, and {left} commands are on their way that change members");
+        Ok(())
+    }
+
     /// Before time goes on to the next end of a command, or the next wake.
     pub(super) fn check_patience(&mut self, next_ns: u64) -> Result<(), Violation> {
         let Some(LeftBehind { member, since_ns }) = self.left_behind else { return Ok(()) };
         let is_of_it = |pending: &Pending| matches!(pending, Pending::Command(started) if started.command.member == member);
-        // (Who asked for its commands to end waits for that; so does an export.)
+        // (Who asked for its commands to end waits for that; so does whoever exports the pool.)
         let waits = self.model.in_flight() > 0 || self.changes.values().any(|change| !matches!(change, Commanded::Settle));
-        let only_it = waits && !self.stopping && self.events.is_empty() && !self.pending.is_empty() && self.pending.values().all(is_of_it);
+        let only_it = waits && !self.exporting && self.events.is_empty() && !self.pending.is_empty() && self.pending.values().all(is_of_it);
         let since_ns = only_it.then(|| since_ns.unwrap_or(self.now_ns));
         self.left_behind = Some(LeftBehind { member, since_ns });
         let waited_ns = since_ns.map_or(0, |since_ns| next_ns.saturating_sub(since_ns));
