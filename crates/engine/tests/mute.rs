@@ -449,6 +449,55 @@ fn a_member_without_which_the_pool_would_have_to_stop_is_not_taken_out() {
     verify(&mut machine, volume, 0..BLOCKS, 1);
 }
 
+/// A member that leaves the pool for good hangs at some moment of that. It is taken out, and leaves all the same.
+#[test]
+fn a_member_that_leaves_for_good_and_hangs_is_waited_for_by_nobody() {
+    for turns in (0..400).step_by(7) {
+        let mut machine = Machine::with(Redundancy::Single, 5, 24, 100);
+        let volume = machine.volume(1 << 30);
+        write(&mut machine, volume, 0..BLOCKS, 1);
+        post(&mut machine, 2, Control::Remove { member: MemberId(4) });
+        for _ in 0..turns {
+            if machine.events.is_empty() {
+                machine.now_ns += 5_000_000;
+                machine.events.push(Event::Tick(machine.now_ns));
+            }
+            machine.turn();
+        }
+        machine.mute = vec![4];
+        pass(&mut machine, 40);
+        if state(&machine, 4) != "removed" {
+            leave(&mut machine, 4);
+            pass(&mut machine, 80);
+        }
+        machine.completions.clear();
+        write(&mut machine, volume, 0..40, 2);
+        assert_eq!(answered(&mut machine), 41, "after {turns} turns: {}", machine.engine.describe());
+        answers_again(&mut machine);
+        pass(&mut machine, 80);
+        assert_eq!(state(&machine, 4), "removed", "after {turns} turns");
+        assert_eq!(machine.command(Control::Shutdown { export: true }), DONE);
+        let mut machine = without(machine, &[0, 4]);
+        verify(&mut machine, volume, 0..40, 2);
+    }
+}
+
+/// A spare that was removed while a scrub read its label: the scrub, and the end of the pool, waited for that.
+#[test]
+fn a_spare_that_is_removed_while_it_hangs_is_waited_for_by_nobody() {
+    let (mut machine, _) = with_spares(1);
+    machine.mute = vec![3];
+    machine.command(Control::Scrub(ScrubCommand::Start { unix_s: 5, bytes_per_second: 0 }));
+    pass(&mut machine, 40);
+    assert!(machine.late.iter().any(|c| c.member.0 == 3), "its label is read");
+    assert_eq!(change(&mut machine, 3, MemberChange::GiveUp), DONE);
+    pass(&mut machine, 40);
+    assert!(!machine.out.notices.iter().any(|notice| matches!(notice, Notice::SpareFailed { .. } | Notice::LabelWritten { .. })));
+    let text = why(change(&mut machine, 3, MemberChange::AddSpare { uuid: Uuid([77; 16]), size_bytes: 24 << 20 }));
+    assert!(text.contains("have not ended"), "{text}");
+    assert_eq!(machine.command(Control::Shutdown { export: false }), DONE);
+}
+
 /// A new member is taken out while it is put on record, with another one: the growth is taken back, and its device is a spare again, with a superblock on its way to it. As a member of the next growth
 /// it would get that over a newer one.
 #[test]

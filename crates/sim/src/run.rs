@@ -522,16 +522,20 @@ impl Run {
             if let Some(hanging) = &mut hanging {
                 self.hanging_step(hanging)?;
             }
+            let asked = self.world.unanswered_controls();
             if !self.turn()? {
                 break;
+            }
+            if export && asked > 0 && self.world.unanswered_controls() == 0 {
+                self.world.check_exported()?;
+            }
+            if hanging.is_some() {
+                self.check_loss()?;
             }
         }
         self.count_session();
         if cycle.end == End::CrashInShutdown && self.world.unanswered_controls() == 0 {
             self.world.model.shut_down();
-            if export {
-                self.world.check_exported()?;
-            }
             self.clean = export;
             self.cut_power();
             self.devices_shut_down();

@@ -65,6 +65,7 @@ impl Engine {
             MemberChange::GiveUp => {
                 self.change_member(member, Change::GiveUp).map_err(|why| refused(member, why))?;
                 self.superblock.members[member.index()].uuid = Uuid::default();
+                self.disown(member);
             }
             MemberChange::AddSpare { .. } => {}
         }

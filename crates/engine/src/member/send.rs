@@ -5,7 +5,6 @@
 use super::dispatch::{self, Class, Company, Dispatcher};
 use super::{Purpose, add};
 use crate::limits::{USERS_ABOUT_NS, is_user};
-use crate::scrub::LabelStep;
 use crate::stages::Stage;
 use crate::write::EDGE_UNITS;
 use crate::{Engine, Limits, Outbox, Plant, WrittenBytes};
@@ -165,11 +164,7 @@ impl Engine {
                 continue;
             }
             let changes = !under_way.purpose.is_read();
-            let purpose = match std::mem::replace(&mut under_way.purpose, Purpose::Disowned { changes }) {
-                // No step follows the last one: what is not known to be wrong is not to be written.
-                Purpose::Label(_) => Purpose::Label(LabelStep::Flush),
-                purpose => purpose,
-            };
+            let purpose = std::mem::replace(&mut under_way.purpose, Purpose::Disowned { changes });
             self.members.list[member.index()].disowned += 1;
             self.dispatch.disowned.push_back((member, purpose));
         }
@@ -184,7 +179,11 @@ impl Engine {
     pub(crate) fn end_cancelled(&mut self, out: &mut Outbox) -> bool {
         let any = !(self.dispatch.cancelled.is_empty() && self.dispatch.disowned.is_empty());
         while let Some((member, purpose)) = self.dispatch.disowned.pop_front() {
-            self.command_ended(member, purpose, None, true, out);
+            match purpose {
+                // Nothing follows: what is not known to be wrong is not to be written, nor told of.
+                Purpose::Label(_) => self.label_given_up(),
+                purpose => self.command_ended(member, purpose, None, true, out),
+            }
         }
         while let Some(MemberCommand { member, tag, .. }) = self.dispatch.cancelled.pop_front() {
             if let Some(UnderWay { purpose, .. }) = self.members.in_flight.remove(tag.0 as u32) {

@@ -60,9 +60,14 @@ impl Engine {
         self.scrub.labels == Labels::Done
     }
 
-    /// In service, or a spare.
+    /// Nobody waits for the label of a member any more.
+    pub(crate) fn label_given_up(&mut self) {
+        self.scrub.labels.end_one();
+    }
+
+    /// In service, or a spare that has not been given up.
     fn has_label(&self, member: MemberId) -> bool {
-        self.is_online(member) || self.is_spare(member)
+        self.is_online(member) || (self.is_spare(member) && self.members.list[member.index()].disowned == 0)
     }
 
     fn is_spare(&self, member: MemberId) -> bool {

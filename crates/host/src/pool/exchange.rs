@@ -26,7 +26,9 @@ const SETTLING: Duration = Duration::from_secs(120);
 const CLOSING: Duration = Duration::from_secs(2);
 /// The same for a spare that comes by itself, and comes again: others wait for their turn meanwhile.
 const TAKING_OVER: Duration = Duration::from_secs(10);
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// Pauses between two looks, the first and the longest.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const LOOK_AGAIN_MAX: Duration = Duration::from_millis(250);
 /// How long a device may take to answer a read before others go on without it.
 const ANSWER: Duration = Duration::from_secs(30);
 
@@ -48,11 +50,18 @@ impl Pool {
         // Whoever waits for a device that hangs, with the lock of all changes, may wait for this.
         self.change(member, MemberChange::TakeOut, &what)?;
         _ = self.settle_within(member, CLOSING, &what);
-        match self.0.exchanging.try_lock() {
-            Ok(_one) => self.close_those_left(),
-            Err(_) => self.0.steward.poke(),
+        let end = Instant::now() + CLOSING;
+        loop {
+            if let Ok(_one) = self.0.exchanging.try_lock() {
+                self.close_those_left();
+                return Ok(());
+            }
+            if Instant::now() >= end {
+                self.0.steward.poke();
+                return Ok(());
+            }
+            std::thread::sleep(LOOK_AGAIN);
         }
-        Ok(())
     }
 
     /// Closes the devices of members that were taken out of service and whose last commands have ended meanwhile.
@@ -287,12 +296,14 @@ impl Pool {
 
     /// Closes the devices of members that have left for good, and erases their labels: nobody who looks for the pool is to find them.
     pub fn dismiss_removed(&self) {
-        let removed = |pool: &PoolStatus| pool.members.iter().filter(|member| member.state == "removed").map(|member| member.member).collect::<Vec<_>>();
+        // (What hangs is erased and closed another time.)
+        let is_removed = |member: &&MemberStatus| member.state == "removed" && member.unanswered == 0;
+        let removed = |pool: &PoolStatus| pool.members.iter().filter(is_removed).map(|member| member.member).collect::<Vec<_>>();
         let answer = |member: &MemberId| self.must_answer(*member, "cannot erase the label of a member that has left").is_ok();
         let removed: Vec<MemberId> = self.status().iter().flat_map(removed).filter(answer).collect();
         let _one = lock(&self.0.exchanging);
         let members = self.status().map(|status| status.members).unwrap_or_default();
-        for member in members.into_iter().filter(|member| member.state == "removed").map(|member| member.member).filter(|member| removed.contains(member)) {
+        for member in members.iter().filter(is_removed).map(|member| member.member).filter(|member| removed.contains(member)) {
             let what = format!("cannot erase the label of member {member}, which is none any more");
             match self.dismiss(member, &what) {
                 Ok(false) => {}
@@ -328,10 +339,7 @@ impl Pool {
         let what = format!("spare {spare} cannot take the place of member {member}");
         self.must_answer(spare, &what)?;
         let _one = lock(&self.0.exchanging);
-        // The administrator may have come first.
-        if !vacancies(&self.status_now(&what)?, true).iter().any(|(vacant, spares)| *vacant == member && spares.contains(&spare)) {
-            return Err(Failure::new(id::MEMBER_STATE, what, "the member is not missed any more, or the spare is gone").remedy("see `windrow pool status`"));
-        }
+        self.must_be_vacant(member, spare, &what)?;
         let (pool, status) = self.member_status(spare, &what)?;
         let device = self.0.driver.device(spare).ok_or_else(|| Failure::new(id::MEMBER_OPEN, what.clone(), "its device is not there"))?;
         check_sector(&*device, self.member_status(member, &what)?.1.sector_bytes_max, &what)?;
@@ -347,10 +355,20 @@ impl Pool {
             })?;
             self.empty(&pool, &*device, &what)?;
         }
+        // All that may have taken long, and who takes a member out waits for nobody.
+        self.must_be_vacant(member, spare, &what)?;
         offline::label(&*device, pool.pool, &pool.name, member, status.uuid).map_err(|error| Failure::new(id::MEMBER_IO, what.clone(), error.of(spare)))?;
         self.put(member, Some(device), &what)?;
         self.tell(member, MemberChange::Exchange { uuid: status.uuid, size_bytes: status.size_bytes, power_safe: false, spare: Some(spare) }, &what)?;
         self.dismiss(spare, &what).map(drop)
+    }
+
+    /// The administrator may have come first.
+    fn must_be_vacant(&self, member: MemberId, spare: MemberId, what: &str) -> Result<(), Failure> {
+        if vacancies(&self.status_now(what)?, true).iter().any(|(vacant, spares)| *vacant == member && spares.contains(&spare)) {
+            return Ok(());
+        }
+        Err(Failure::new(id::MEMBER_STATE, what, "the member is not missed any more, or the spare is gone").remedy("see `windrow pool status`"))
     }
 
     /// What was in this pool before is emptied. That takes as long as writing all of it, and neither a spare nor another command is to wait for it: so it is done
@@ -450,12 +468,16 @@ impl Pool {
 
     fn settle_within(&self, member: MemberId, patience: Duration, what: &str) -> Result<(), Failure> {
         // The engine is asked only when it can answer soon: who goes away in vain is not to leave something there each time.
-        let end = Instant::now() + patience;
-        while self.member_status(member, what)?.1.unanswered > 0 && Instant::now() < end {
-            std::thread::sleep(LOOK_AGAIN);
-        }
-        if self.member_status(member, what)?.1.unanswered > 0 {
-            return Err(unsettled(what));
+        let (end, mut pause) = (Instant::now() + patience, LOOK_AGAIN);
+        while self.member_status(member, what)?.1.unanswered > 0 {
+            if self.0.driver.is_stopped() {
+                return Err(control_failure(what.to_owned(), &ControlError::Stopped));
+            }
+            if Instant::now() >= end {
+                return Err(unsettled(what));
+            }
+            std::thread::sleep(pause);
+            pause = (2 * pause).min(LOOK_AGAIN_MAX);
         }
         let patience = end.saturating_duration_since(Instant::now()).max(CLOSING);
         match self.0.driver.control_within(Control::Member { member, change: MemberChange::Settle }, Some(patience)) {
@@ -521,7 +543,8 @@ pub(super) fn path_of(device: &dyn Member) -> String {
 
 /// A slot for another member: one that is not in use, else the one behind the last.
 fn slot_for_another(pool: &PoolStatus, what: &str) -> Result<MemberId, Failure> {
-    let slot = pool.members.iter().position(|member| member.state == "removed").unwrap_or(pool.members.len());
+    // (One whose last commands have not ended is not free yet.)
+    let slot = pool.members.iter().position(|member| member.state == "removed" && member.unanswered == 0).unwrap_or(pool.members.len());
     let none =
         || Failure::new(id::POOL_VALUE, what, format!("a pool has {MAX_MEMBERS} slots for members and spares")).remedy("remove a spare or a member first");
     (slot < MAX_MEMBERS).then_some(MemberId(slot as u8)).ok_or_else(none)

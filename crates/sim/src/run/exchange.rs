@@ -141,13 +141,9 @@ impl Run {
         }
         let offline = members.iter().find(|member| member.state == "offline").map(|member| member.member);
         if let Some(member) = offline {
-            let until = self.done + self.rng.below(500);
-            if self.devices.is_one(member) {
-                let settling = Stage::Settling(self.world.member_command(member, MemberChange::Settle));
-                self.exchange = Some(Exchange { member, new_device: self.rng.chance(300), stage: settling, refused: 0 });
-                return;
-            }
-            self.exchange = Some(Exchange { member, new_device: self.rng.chance(300), stage: Stage::Away { until }, refused: 0 });
+            // (Or one that hung when it was taken out, while the pool ended or grew.)
+            let settling = Stage::Settling(self.world.member_command(member, MemberChange::Settle));
+            self.exchange = Some(Exchange { member, new_device: self.rng.chance(300), stage: settling, refused: 0 });
         }
     }
 

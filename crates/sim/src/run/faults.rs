@@ -12,7 +12,7 @@ impl Run {
     pub(super) fn victim(&mut self) -> Option<MemberId> {
         let tolerance = self.scenario.redundancy.tolerance();
         let ailing: Vec<MemberId> =
-            self.world.ailing.iter().copied().filter(|member| self.world.members.is_present(*member) && !self.devices.is_one(*member)).collect();
+            self.world.ailing.iter().copied().filter(|member| self.world.members.is_present(*member) && self.data.contains(member)).collect();
         if self.ailing_data() < tolerance {
             let healthy: Vec<MemberId> = self.data.iter().copied().filter(|member| !self.world.ailing.contains(member)).collect();
             Some(self.rng.pick(&healthy))

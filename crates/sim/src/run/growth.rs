@@ -32,8 +32,8 @@ pub(super) struct Growth {
     unwell: Vec<MemberId>,
     /// So many of the new ones die when it is recorded.
     dying: usize,
-    /// Or one of them hangs: how, and which one from then on.
-    hangs: Option<(u32, u64)>,
+    /// Or one of them hangs: how, and from which state on; and which one it is then.
+    hangs: Option<(u32, u64, &'static str)>,
     hanging: Option<Hanging>,
 }
 
@@ -63,21 +63,34 @@ impl Run {
                     self.note_fault(*member, true);
                     self.world.members.ailment_mut(*member).gone = true;
                 }
-                let hanging = growth.hangs.map(|hangs| self.begin_to_hang(growth.new[0], hangs));
-                self.growth = Some(Growth { stage: Stage::Growing(id), unwell, hanging, ..growth });
+                self.growth = Some(Growth { stage: Stage::Growing(id), unwell, ..growth });
                 Ok(())
             }
             Stage::Growing(id) => match self.world.take_answer(*id) {
                 None => {
-                    let mut growth = growth;
-                    let goes_on = growth.hanging.as_mut().map_or(Ok(false), |hanging| self.hanging_step(hanging))?;
-                    growth.hanging = growth.hanging.filter(|_| goes_on);
-                    self.growth = Some(growth);
+                    let hanging = self.hang_in_growth(&growth)?;
+                    self.growth = Some(Growth { hanging, ..growth });
                     Ok(())
                 }
-                Some(answer) => self.growth_ended(&growth, answer.map(|_| ())),
+                Some(answer) => {
+                    if let Some(Hanging { member, .. }) = growth.hanging {
+                        self.world.end_hang(member);
+                    }
+                    self.growth_ended(&growth, answer.map(|_| ()))
+                }
             },
         }
+    }
+
+    /// The first of the new ones begins to hang, as a spare or when it is put on record as a member, or hangs and is to be taken out.
+    fn hang_in_growth(&mut self, growth: &Growth) -> Result<Option<Hanging>, Violation> {
+        let (Some((steps, for_ns, when)), member) = (growth.hangs, growth.new[0]) else { return Ok(None) };
+        let Some(mut hanging) = growth.hanging else {
+            let is_due = when == "spare" || self.world.status().members[member.index()].state == when;
+            let may_be = self.ailing_data() < self.scenario.redundancy.tolerance();
+            return Ok((is_due && may_be).then(|| self.begin_to_hang(member, (steps, for_ns))));
+        };
+        self.hanging_step(&mut hanging).map(|_| Some(hanging))
     }
 
     fn begin_growth(&mut self) -> Result<(), Violation> {
@@ -108,6 +121,7 @@ impl Run {
             _ => 0,
         };
         let hangs = if dying == 1 && tolerance > 0 { self.hangs.draw() } else { None };
+        let hangs = hangs.map(|(steps, for_ns)| (steps, for_ns, self.growth_rng.pick(&["spare", "online"])));
         let dying = if hangs.is_some() { 0 } else { dying };
         self.world.trace.tell(|| format!("the pool is to grow by {new:?}, of which {dying} die, and one hangs: {hangs:?}"));
         self.growth = Some(Growth { new, stage: Stage::Adding(ids), unwell: Vec::new(), dying, hangs, hanging: None });

@@ -41,6 +41,8 @@ impl Hangs {
 pub(super) struct Hanging {
     pub(super) member: MemberId,
     steps: u32,
+    /// It is a new one in a growth.
+    is_new: bool,
     /// The command that takes it out, once that was given.
     taken_out: Option<ControlId>,
 }
@@ -52,7 +54,7 @@ impl Run {
         self.faults += 1;
         self.note_fault(member, true);
         self.world.hang(member, for_ns);
-        Hanging { member, steps, taken_out: None }
+        Hanging { member, steps, is_new: !self.data.contains(&member), taken_out: None }
     }
 
     /// Goes on with it: true as long as its being taken out is not answered.
@@ -69,9 +71,9 @@ impl Run {
             None => Ok(true),
             Some(Ok(_) | Err(ControlError::Stopped)) => Ok(false),
             // As a spare it has got nothing yet, or the pool could not go on without it at that moment.
-            Some(Err(ControlError::Member { .. })) => {
+            Some(Err(ControlError::Member { .. })) if hanging.is_new => {
                 self.world.leave_behind(None);
-                *hanging = Hanging { member, steps: 4, taken_out: None };
+                (hanging.steps, hanging.taken_out) = (4, None);
                 Ok(true)
             }
             Some(Err(error)) => Err(Violation::new(Broken::Error, format!("member {member}, which hangs, is not taken out: {error}"))),

@@ -73,6 +73,12 @@ impl World {
         self.left_behind = member.map(|member| LeftBehind { member, since_ns: None });
     }
 
+    /// A member answers again what it gets from now on.
+    pub fn end_hang(&mut self, member: MemberId) {
+        self.left_behind = None;
+        self.paces[member.index()].hangs_until_ns = 0;
+    }
+
     /// The power has gone: what hung is there again.
     pub(super) fn end_hangs(&mut self) {
         self.left_behind = None;
