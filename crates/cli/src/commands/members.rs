@@ -165,7 +165,7 @@ pub fn offline(arguments: &OfflineArguments, output: &Output) -> Result<u8, Fail
     let member = ask(&arguments.pool, &arguments.place, Command::MemberOffline { member }, false)?;
     let hangs = match member.unanswered {
         0 => String::new(),
-        commands => format!("; its device has not answered {commands} commands: it stays open until it has, and nothing can be put in its place before"),
+        commands => format!("; its device stays open until it has answered what it has got ({commands}), and nothing can be put in its place before"),
     };
     output.result("pool-offline", &member, || format!("member {} of pool '{}' is out of service{hangs}", member.member, arguments.pool));
     Ok(0)

@@ -513,7 +513,7 @@ pub fn describe(report: &PoolReport) -> String {
     for member in report.members.iter().filter(|member| member.state != "removed") {
         let errors = member.counters.errors.to_string();
         let remark = |is: bool, text: &str| if is { format!(" ({text})") } else { String::new() };
-        let unanswered = format!("{} commands unanswered", member.unanswered);
+        let unanswered = format!("unanswered commands: {}", member.unanswered);
         let remarks = [(member.journal, "journal"), (member.leaving, "leaving"), (member.slow, "slow"), (member.unanswered > 0, &unanswered)];
         let state = member.state.clone() + &remarks.map(|(is, text)| remark(is, text)).concat();
         members.row([member.member.to_string(), state, Size(member.size_bytes).to_string(), errors, member.path.clone()]);
