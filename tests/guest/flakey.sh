@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Members on dm-flakey, redundancy 6: up to two of five drop writes in silence, fail them, fail reads, answer nothing at all for a while, or corrupt a byte of
-# what is read or written, under load. Nothing that was promised may be lost, no wrong byte returned, and after a scrub or a rebuild everything is whole.
+# Members on dm-flakey, redundancy 6: up to two of five drop writes in silence, fail them, fail reads, corrupt a byte of what is read or written, or answer nothing
+# at all until somebody takes them out, under load. Nothing that was promised may be lost, no wrong byte returned, and after a scrub or a rebuild everything is whole.
 . "$(dirname "$(realpath "$0")")/lib.sh"
 
 table() { # device number, and the features of flakey, or nothing for a sound device
@@ -94,6 +94,22 @@ inside() {
     turn 3
     must "it is back" "$WINDROW" pool online tank 3
     must "load while it gets what it has missed" loaded 4 10
+    must "it is whole" wait_until_whole
+    must "judged" judge
+    must "it has all that it missed" "$WINDROW" pool scrub tank --wait
+
+    # The kernel queues what goes to it, and fails nothing.
+    loaded 30 11 > "$RUN/load" 2>&1 &
+    local loading=$!
+    sleep 6
+    dmsetup suspend --noudevsync --nolockfs m3 || give_up "dmsetup: member 3 cannot be suspended"
+    sleep 6
+    must "it hangs, and is taken out at once" timeout 20 "$WINDROW" pool offline tank 3
+    if wait $loading; then pass "the load goes on without it"; else fail "the load: $(cat "$RUN/load")"; fi
+    must "judged without it" judge
+    "$WINDROW" pool status tank | grep -q "unanswered commands" && pass "its commands are with it" || fail "nothing is with it: $("$WINDROW" pool status tank)"
+    dmsetup resume --noudevsync m3
+    must "it answers again, and is back" "$WINDROW" pool online tank 3
     must "it is whole" wait_until_whole
     must "judged" judge
     must "it has all that it missed" "$WINDROW" pool scrub tank --wait
