@@ -240,8 +240,12 @@ fn check_from(
 /// True if the batch ends where the table says.
 fn ends_as_recorded(frame: &HeaderFrame, recorded: &Segment) -> bool {
     let header = &frame.header;
-    let end = recorded.start_rows().into_iter().find(|start| *start > header.row).unwrap_or(recorded.filled_rows);
-    header.row + header.rows == end
+    header.row + header.rows == recorded_end(header.row, recorded)
+}
+
+/// The row after a batch that begins at this one, by the table.
+fn recorded_end(row: u32, recorded: &Segment) -> u32 {
+    recorded.start_rows().into_iter().find(|start| *start > row).unwrap_or(recorded.filled_rows)
 }
 
 /// Segments of two layouts may lie in the same extents; only one of them may hold something.
@@ -310,7 +314,7 @@ impl SegmentCheck<'_, '_, '_> {
             let least = if row == 0 { Seq(0) } else { expected.seq };
             let beyond = Expected { seq: least, or_later: true, ..expected };
             let Some(Found { frame, mut rows, batch, is_alone }) = self.find(row, &expected, rest, recorded) else {
-                let next = recorded.start_rows().into_iter().find(|start| *start > row).unwrap_or(recorded.filled_rows);
+                let next = recorded_end(row, recorded);
                 rest = self.unreadable(row..next, rest);
                 starts.extend(recorded.start_rows().contains(&row).then_some(row));
                 (expected, row) = (beyond, next);
@@ -350,8 +354,7 @@ impl SegmentCheck<'_, '_, '_> {
     /// Rows of which no header can be read, up to where the next batch is recorded: a lost batch, or what a rebuild of the map found unreadable. Where nothing in them is in
     /// use nothing is lost. Gives the references behind them.
     fn unreadable<'s>(&mut self, rows: std::ops::Range<u32>, references: &'s [Reference]) -> &'s [Reference] {
-        let end = u64::from(rows.end) * u64::from(self.reader.zones.shape(self.segment).data);
-        let (inside, rest) = references.split_at(references.partition_point(|r| self.reader.codec.block(r.place) < end));
+        let (inside, rest) = self.split_at(rows.end, references);
         let severity = severity_of_loss(inside);
         let message = format!("no batch header in rows {} to {}, which hold a batch", rows.start, rows.end);
         self.add(Finding::new(severity, FindingKind::BatchDamaged, message).at(self.segment, rows.start));
@@ -397,7 +400,9 @@ impl SegmentCheck<'_, '_, '_> {
         for frame in all_headers(self.reader, self.segment, row, accept) {
             let is_followed = self.is_followed(&frame, recorded);
             let found = self.load(frame);
-            let is_alive = !self.split(&found.frame, references).0.is_empty();
+            // (Where it ends elsewhere than the table says, what is behind the end in the table belongs to others: seed 10429145.)
+            let rows = if ends_as_recorded(&found.frame, recorded) { found.frame.header.rows } else { recorded_end(row, recorded) - row };
+            let is_alive = !self.split_at(row + rows, references).0.is_empty();
             if is_followed || is_alive && self.fits(&found, references, recorded) {
                 return Some(found);
             }
@@ -447,7 +452,12 @@ impl SegmentCheck<'_, '_, '_> {
 
     /// References into a batch, and those behind it.
     fn split<'s>(&self, frame: &HeaderFrame, references: &'s [Reference]) -> (&'s [Reference], &'s [Reference]) {
-        let end = u64::from(frame.header.row + frame.header.rows) * u64::from(frame.header.shape.data);
+        self.split_at(frame.header.row + frame.header.rows, references)
+    }
+
+    /// Those before a row, and the others.
+    fn split_at<'s>(&self, row: u32, references: &'s [Reference]) -> (&'s [Reference], &'s [Reference]) {
+        let end = u64::from(row) * u64::from(self.reader.zones.shape(self.segment).data);
         references.split_at(references.partition_point(|r| self.reader.codec.block(r.place) < end))
     }
 

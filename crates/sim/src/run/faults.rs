@@ -37,7 +37,7 @@ impl Run {
     pub(super) fn heal(&mut self) {
         let status = self.world.status();
         for member in self.curable.clone() {
-            if self.exchange.is_some_and(|exchange| exchange.is_of(member)) {
+            if self.exchange.is_some_and(|exchange| exchange.is_of(member)) || self.is_to_be_taken_out(member) {
                 continue;
             }
             let online = status.members.iter().any(|m| m.member == member && m.state == "online");

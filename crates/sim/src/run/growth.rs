@@ -93,6 +93,11 @@ impl Run {
         self.hanging_step(&mut hanging).map(|_| Some(hanging))
     }
 
+    /// True if it hangs in a growth, and is to be taken out, or was: it has no other fault, and is in service still.
+    pub(super) fn is_to_be_taken_out(&self, member: MemberId) -> bool {
+        self.growth.as_ref().and_then(|growth| growth.hanging).is_some_and(|hanging| hanging.member == member)
+    }
+
     fn begin_growth(&mut self) -> Result<(), Violation> {
         self.heal();
         let count = self.growth_rng.between(1, 4) as usize;
