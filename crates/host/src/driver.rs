@@ -10,7 +10,8 @@
 //! moment, so B's release comes after e was posted. After every release B looks at the inbox (the mutex of the inbox orders the two), so it finds e
 //! unless somebody swapped it out already; if it finds e, it is in A's position: it takes the lock, or a third thread C holds it, whose
 //! release comes later still, and the same holds for C. Only a thread that finds the inbox empty after its own release goes away, so
-//! the last one out leaves the inbox empty. A thread that hands its turn over (`ROUNDS_MAX`) wakes the service thread first, which drives.
+//! the last one out leaves the inbox empty. A thread that hands its turn over (`ROUNDS_MAX`) wakes the service thread first, which drives; so does one that only looks at the state, or gives
+//! an administrator's command: it may wait for a device that hangs later, and the kernel ends what a thread has given to its rings in that thread, so none of the healthy members is to wait for it.
 //!
 //! So a write at queue depth one is admitted and answered by the connection's own thread without any hand-off, and under load
 //! groups form by themselves: what arrives while one thread drives is applied at once by its next round.
@@ -199,7 +200,7 @@ impl Driver {
         }
     }
 
-    /// Carries out an administrator's command and waits for its end.
+    /// Carries out an administrator's command and waits for its end. The service thread drives.
     pub(crate) fn control(&self, command: Control) -> Result<ControlReply, ControlError> {
         self.control_within(command, None).unwrap_or(Err(ControlError::Stopped))
     }
@@ -212,7 +213,7 @@ impl Driver {
             self.controls.fail_all();
         } else {
             self.post(Event::Control(request));
-            self.drive(Caller::Client, None);
+            self.alarm.poke();
         }
         self.controls.wait_within(id, patience)
     }
@@ -251,7 +252,7 @@ impl Driver {
             Err(_) => None,
         };
         // Others may have found the lock taken meanwhile and gone away.
-        self.drive(Caller::Service, None);
+        self.alarm.poke();
         status
     }
 
