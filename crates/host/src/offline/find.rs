@@ -7,6 +7,8 @@ use rustix::fs::OFlags;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 use windrow_layout::superblock::{
     LABEL_BYTES, LABEL_OFFSET, Label, MemberRecord, MemberState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE, Superblock, SuperblockError,
 };
@@ -96,11 +98,35 @@ pub(super) fn newest_superblock(read: impl Fn(u64, usize) -> Option<Vec<u8>>, la
     valid.filter(|superblock| superblock.pool == label.pool && superblock.member_uuid == label.member_uuid).max_by_key(|superblock| superblock.generation)
 }
 
+/// How long a device may take to show what it bears. The kernel gives up on a dead one after half a minute or so.
+const ANSWER: Duration = Duration::from_secs(45);
+
+/// What a look at a path gives, if it ends in time. One that does not is left to itself, in a thread of its own.
+pub(super) fn in_time<T: Send + 'static>(path: &Path, patience: Duration, look: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
+    let failure = |why: String| Failure::new(id::MEMBER_IO, format!("cannot read {}", path.display()), why);
+    let (told, end) = channel();
+    let look = move || _ = told.send(look());
+    std::thread::Builder::new().name("windrow-look".to_owned()).spawn(look).map_err(|error| failure(error.to_string()))?;
+    end.recv_timeout(patience).unwrap_or_else(|_| {
+        let why = format!("it has not answered a read for {} s", patience.as_secs());
+        Err(failure(why).remedy("leave it out, unplug it, or wait until the kernel has given it up"))
+    })
+}
+
 /// Looks at one path. `None` if it is no member; nothing but regular files and block devices is.
 ///
 /// # Errors
-/// The path cannot be read, or is a member in a format newer than this version.
+/// The path cannot be read, or is a member in a format newer than this version; or the device does not answer.
 pub fn examine(path: &Path) -> Result<Option<FoundMember>, Failure> {
+    let is_device = std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
+    if !is_device {
+        return examine_now(path);
+    }
+    let looked_at = path.to_owned();
+    in_time(path, ANSWER, move || examine_now(&looked_at))
+}
+
+fn examine_now(path: &Path) -> Result<Option<FoundMember>, Failure> {
     let failure =
         |error: std::io::Error| Failure::new(id::MEMBER_OPEN, format!("cannot read {}", path.display()), error).remedy("check the path and its permissions");
     let is_possible = |metadata: std::fs::Metadata| metadata.is_file() || metadata.file_type().is_block_device();

@@ -356,3 +356,18 @@ fn the_last_journal_device_is_not_left_out() {
         }
     }
 }
+
+/// A start on devices that are named waited for one that hangs, for ever and without a word.
+#[test]
+fn a_device_that_does_not_answer_is_told_of_and_waited_for_no_longer() {
+    let path = std::path::Path::new("/dev/hanging");
+    let (let_go, gate) = std::sync::mpsc::channel::<()>();
+    let hangs = move || {
+        _ = gate.recv();
+        Ok(())
+    };
+    let failure = find::in_time(path, std::time::Duration::from_millis(20), hangs).unwrap_err();
+    assert!(failure.to_string().contains("/dev/hanging") && failure.to_string().contains("has not answered"), "{failure}");
+    drop(let_go);
+    assert_eq!(find::in_time(path, std::time::Duration::from_secs(60), || Ok(5)).ok(), Some(5));
+}
