@@ -7,6 +7,7 @@ use rustix::fs::OFlags;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use windrow_layout::superblock::{
@@ -101,12 +102,28 @@ pub(super) fn newest_superblock(read: impl Fn(u64, usize) -> Option<Vec<u8>>, la
 /// How long a device may take to show what it bears. The kernel gives up on a dead one after half a minute or so.
 const ANSWER: Duration = Duration::from_secs(45);
 
+/// Looks under way at once: whoever asks again and again for what hangs is not to fill the process with threads.
+const LOOKS_MAX: usize = 64;
+static LOOKS: AtomicUsize = AtomicUsize::new(0);
+
 /// What a look at a path gives, if it ends in time. One that does not is left to itself, in a thread of its own.
 pub(super) fn in_time<T: Send + 'static>(path: &Path, patience: Duration, look: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
     let failure = |why: String| Failure::new(id::MEMBER_IO, format!("cannot read {}", path.display()), why);
     let (told, end) = channel();
-    let look = move || _ = told.send(look());
-    std::thread::Builder::new().name("windrow-look".to_owned()).spawn(look).map_err(|error| failure(error.to_string()))?;
+    let look = move || {
+        let result = look();
+        LOOKS.fetch_sub(1, Ordering::Relaxed);
+        _ = told.send(result);
+    };
+    if LOOKS.fetch_add(1, Ordering::Relaxed) >= LOOKS_MAX {
+        LOOKS.fetch_sub(1, Ordering::Relaxed);
+        return Err(failure(format!("{LOOKS_MAX} looks at devices have not ended"))
+            .remedy("unplug the devices that do not answer, or wait until the kernel has given them up"));
+    }
+    if let Err(error) = std::thread::Builder::new().name("windrow-look".to_owned()).spawn(look) {
+        LOOKS.fetch_sub(1, Ordering::Relaxed);
+        return Err(failure(error.to_string()));
+    }
     end.recv_timeout(patience).unwrap_or_else(|_| {
         let why = format!("it has not answered a read for {} s", patience.as_secs());
         Err(failure(why).remedy("leave it out, unplug it, or wait until the kernel has given it up"))
