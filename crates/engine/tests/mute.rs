@@ -369,14 +369,19 @@ fn a_spare_that_hangs_while_it_is_introduced_is_let_go_of() {
     verify(&mut machine, volume, 0..40, 2);
 }
 
-/// The end of a pool waited for the label of a spare that answers nothing.
-#[test]
-fn a_spare_that_hangs_with_its_label_does_not_keep_a_pool_from_ending() {
+fn with_a_spare_that_hangs_with_its_label() -> Machine {
     let (mut machine, _) = with_spares(1);
     machine.mute = vec![3];
     machine.command(Control::Scrub(ScrubCommand::Start { unix_s: 5, bytes_per_second: 0 }));
     pass(&mut machine, 40);
     assert!(machine.late.iter().any(|c| c.member.0 == 3), "its label is read");
+    machine
+}
+
+/// The end of a pool waited for the label of a spare that answers nothing.
+#[test]
+fn a_spare_that_hangs_with_its_label_does_not_keep_a_pool_from_ending() {
+    let mut machine = with_a_spare_that_hangs_with_its_label();
     assert_eq!(machine.command(Control::Shutdown { export: false }), None, "it waits");
     leave(&mut machine, 3);
     assert!(machine.engine.is_stopped(), "{}", machine.engine.describe());
@@ -485,11 +490,7 @@ fn a_member_that_leaves_for_good_and_hangs_is_waited_for_by_nobody() {
 /// A spare that was removed while a scrub read its label: the scrub, and the end of the pool, waited for that.
 #[test]
 fn a_spare_that_is_removed_while_it_hangs_is_waited_for_by_nobody() {
-    let (mut machine, _) = with_spares(1);
-    machine.mute = vec![3];
-    machine.command(Control::Scrub(ScrubCommand::Start { unix_s: 5, bytes_per_second: 0 }));
-    pass(&mut machine, 40);
-    assert!(machine.late.iter().any(|c| c.member.0 == 3), "its label is read");
+    let mut machine = with_a_spare_that_hangs_with_its_label();
     assert_eq!(change(&mut machine, 3, MemberChange::GiveUp), DONE);
     pass(&mut machine, 40);
     assert!(!machine.out.notices.iter().any(|notice| matches!(notice, Notice::SpareFailed { .. } | Notice::LabelWritten { .. })));
