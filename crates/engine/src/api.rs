@@ -394,6 +394,18 @@ pub enum Notice {
         /// Which.
         member: MemberId,
     },
+    /// A command of a member that somebody waits for has had no answer for more than ten seconds: the pool may wait for it.
+    MemberHangs {
+        /// Which.
+        member: MemberId,
+        /// Its commands that have not ended.
+        commands: u32,
+    },
+    /// A member that hung answers again.
+    MemberAnswers {
+        /// Which.
+        member: MemberId,
+    },
     /// A scrub has reached the last segment.
     ScrubEnded {
         /// Blocks of members that were not what they must be.

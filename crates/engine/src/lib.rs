@@ -204,6 +204,7 @@ impl Engine {
         }
         self.survey_step(out);
         self.control_step(out);
+        self.hang_step(out);
         self.report_filling(out);
         out.wake_at_ns = self.next_wake();
     }
@@ -304,6 +305,7 @@ impl Engine {
             .chain(self.cleaning_goes_on().then_some(self.now_ns))
             .chain(self.restripe.wake_at_ns(self.now_ns))
             .chain(self.slow_wake_ns())
+            .chain(self.hang_wake_ns())
             .chain(self.journal.wake_at_ns())
             .min()
     }

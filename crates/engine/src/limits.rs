@@ -127,6 +127,10 @@ pub const SLOW_SPANS: u32 = 3;
 pub const SLOW_LEAST: u32 = 16;
 /// Nor does one in which less than one read in so many was late.
 pub const SLOW_SHARE: u32 = 4;
+/// A member hangs if a command has had no answer for so long: longer than a drive takes that wakes up, or tries hard to read a sector.
+pub const HANGS_NS: u64 = 10_000_000_000;
+/// Members that hang are looked for after this time.
+pub const HANG_LOOK_NS: u64 = 5_000_000_000;
 /// What a small member command takes of a window (`member/dispatch.rs`): it keeps a drive about as busy as so many bytes.
 pub const COMMAND_COST_BYTES: u64 = 32 << 10;
 /// What a discard takes of it, whatever its length.

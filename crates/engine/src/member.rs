@@ -1,5 +1,6 @@
 //! Members: state, commands in flight, exact accounting. `member/life.rs` is the table of states and events, `member/exchange.rs` what the
-//! administrator can do with members, `member/writer.rs` the superblock writer, `member/send.rs` how commands go, `member/dispatch.rs` which of them wait for others.
+//! administrator can do with members, `member/writer.rs` the superblock writer, `member/send.rs` how commands go, `member/dispatch.rs` which of them wait for others,
+//! `member/hangs.rs` which have no answer for long.
 //!
 //! **A failed write or flush latches the member** at once: nothing is sent to it any more, and before the next
 //! acknowledgement that depends on its absence (a commit that lost a column, a flush) the loss is recorded in a new
@@ -7,6 +8,7 @@
 
 mod dispatch;
 mod exchange;
+mod hangs;
 pub(crate) mod life;
 mod send;
 mod writer;
@@ -111,6 +113,8 @@ pub struct Member {
     pub in_flight: u32,
     /// Of these, the ones that nobody waits for.
     pub disowned: u32,
+    /// A command of it has had no answer for long, and that was told.
+    pub hangs: bool,
     /// The wish of the superblock writer that puts its loss on record.
     pub lost_wish: u64,
     /// Counters.
@@ -124,6 +128,8 @@ pub struct Members {
     pub list: Vec<Member>,
     /// Commands in flight or held back.
     pub in_flight: Slab<UnderWay>,
+    /// When members that hang are looked for again.
+    pub hang_look_ns: u64,
     /// True if a latched member is not recorded yet: commits and flushes wait.
     pub unrecorded_loss: bool,
     /// What was written to devices that other ones have replaced since.
@@ -199,6 +205,7 @@ impl Engine {
         }
         self.members.list[member.index()].online = false;
         self.members.list[member.index()].rebuilding = false;
+        self.members.list[member.index()].hangs = false;
         self.cancel_held(member);
         out.notices.push(if change == Change::Fault { Notice::MemberFailed { member, error } } else { Notice::MemberOffline { member } });
         match self.after_loss(member, out) {

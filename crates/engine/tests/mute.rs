@@ -91,6 +91,49 @@ fn a_mute_member_holds_nobody_up_once_it_is_taken_out() {
     }
 }
 
+/// Nobody throws it out but the administrator, who could not see which member the pool waited for.
+#[test]
+fn it_is_told_and_shown_which_member_hangs() {
+    let (mut machine, volume) = filled(Redundancy::Single, 4);
+    let told = |machine: &mut Machine, seconds: u64| {
+        let mut told = Vec::new();
+        for _ in 0..seconds * 10 {
+            let wake_ns = machine.out.wake_at_ns.unwrap_or(u64::MAX);
+            machine.now_ns += 100_000_000;
+            if wake_ns <= machine.now_ns {
+                machine.events.push(Event::Tick(machine.now_ns));
+                machine.settle();
+            }
+            told.extend(
+                std::mem::take(&mut machine.out.notices).into_iter().filter(|n| matches!(n, Notice::MemberHangs { .. } | Notice::MemberAnswers { .. })),
+            );
+        }
+        told
+    };
+    assert_eq!(told(&mut machine, 100), [], "nothing is under way");
+    machine.mute = vec![2];
+    write(&mut machine, volume, 0..10, 2);
+    assert_eq!(told(&mut machine, 9), []);
+    let hangs = |machine: &Machine| machine.engine.status().members.iter().map(|member| member.hangs_ms / 1000).collect::<Vec<_>>();
+    assert_eq!(hangs(&machine), [0; 4]);
+    assert!(matches!(told(&mut machine, 8)[..], [Notice::MemberHangs { member: MemberId(2), commands: 1.. }]));
+    assert!(matches!(hangs(&machine)[..], [0, 0, 10..=17, 0]), "{:?}", hangs(&machine));
+    assert_eq!(told(&mut machine, 100), [], "once");
+    assert!(matches!(hangs(&machine)[..], [0, 0, 110..=117, 0]), "{:?}", hangs(&machine));
+    answers_again(&mut machine);
+    assert!(machine.engine.is_quiet());
+    assert_eq!(told(&mut machine, 6), [Notice::MemberAnswers { member: MemberId(2) }]);
+    assert_eq!((told(&mut machine, 100), hangs(&machine)), (vec![], vec![0; 4]));
+
+    machine.mute = vec![1];
+    write(&mut machine, volume, 10..20, 2);
+    assert_eq!(told(&mut machine, 20).len(), 1);
+    assert_eq!(change(&mut machine, 1, MemberChange::TakeOut), DONE);
+    assert_eq!((told(&mut machine, 20), hangs(&machine)), (vec![], vec![0; 4]), "nobody waits for it any more");
+    answers_again(&mut machine);
+    assert_eq!(told(&mut machine, 20), [], "and it is known to be out");
+}
+
 /// What is acknowledged without the member waits until its loss is on record: it may be there again after a crash, others not.
 #[test]
 fn what_depends_on_a_mute_member_being_out_waits_for_the_record() {

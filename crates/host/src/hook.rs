@@ -92,6 +92,7 @@ enum Level {
 fn level(notice: &Notice) -> Level {
     match notice {
         Notice::Grown { .. } | Notice::Leaving { .. } | Notice::Removed { .. } | Notice::Restriped | Notice::MemberNotSlow { .. } => Level::Info,
+        Notice::MemberAnswers { .. } => Level::Info,
         Notice::MemberRebuilt { .. } | Notice::ScrubEnded { wrong_blocks: 0, lost_blocks: 0, damaged_batches: 0, unmoved_blocks: 0 } => Level::Info,
         Notice::ScrubEnded { lost_blocks: 0, damaged_batches: 0, unmoved_blocks: 0, .. } => Level::Warning,
         Notice::LabelWritten { .. }
@@ -99,6 +100,7 @@ fn level(notice: &Notice) -> Level {
         | Notice::StartNote { .. }
         | Notice::Repaired { .. }
         | Notice::MemberSlow { .. }
+        | Notice::MemberHangs { .. }
         | Notice::MemberRebuilding { .. }
         | Notice::MemberOffline { .. } => Level::Warning,
         Notice::MemberMissing { .. } | Notice::Filling { .. } | Notice::Overcommitted { .. } | Notice::MapFull { .. } => Level::Warning,

@@ -323,6 +323,10 @@ fn members(page: &mut Page, report: &PoolReport) {
     for (member, number) in report.members.iter().zip(&numbers) {
         page.sample("member_slow", &[("member", number)], u8::from(member.slow));
     }
+    page.head("member_hangs_seconds", "gauge", "For how long the member's oldest command that somebody waits for has had no answer; 0 below ten seconds.");
+    for (member, number) in report.members.iter().zip(&numbers) {
+        page.sample("member_hangs_seconds", &[("member", number)], member.hangs_ms / 1000);
+    }
     page.head("member_written_bytes_total", "counter", "Bytes written to a member by cause.");
     for (member, number) in report.members.iter().zip(&numbers) {
         for (cause, bytes) in written_by_cause(&member.counters.written) {

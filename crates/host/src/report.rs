@@ -55,6 +55,9 @@ pub struct MemberReport {
     /// True if many of its reads have been late for a while: others are asked at the same time.
     #[serde(default)]
     pub slow: bool,
+    /// For how long its oldest command that somebody waits for has had no answer, in milliseconds; 0 below ten seconds.
+    #[serde(default)]
+    pub hangs_ms: u64,
     /// It holds nothing but a journal.
     #[serde(default)]
     pub journal: bool,
@@ -456,6 +459,7 @@ impl PoolReport {
             state: member.state.to_owned(),
             size_bytes: member.size_bytes,
             slow: member.slow,
+            hangs_ms: member.hangs_ms,
             unanswered: member.unanswered,
             journal: member.journal,
             leaving: member.leaving,

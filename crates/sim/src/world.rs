@@ -31,6 +31,8 @@ const SELF_CHECK_TURNS: u64 = 8;
 const SILENT_TURNS_MAX: u32 = 100_000;
 /// A turn that takes so long, with a command under way and nothing new to do, is one of waiting.
 const WAITS_NS: u64 = 100_000;
+/// What the engine takes for the time may be late, but not by more than that.
+const LATE_NS: u64 = 1_000_000_000;
 /// Turns that coming to rest may take.
 const REST_TURNS_MAX: u32 = 50_000;
 /// Turns that one wait may take.
@@ -226,6 +228,8 @@ impl World {
         self.trace.add(report.accepted_order.0);
         self.trace.tell(|| format!("{} start: {report:?}", self.now_ns));
         self.engine = Some(engine);
+        // It is told the time before anything else, as by any driver.
+        self.wake_at_ns = Some(self.now_ns);
         self.read_before = (0..self.members.member_count()).map(|m| self.members.member(MemberId(m as u8)).received.read_bytes).collect();
         (self.stopping, self.exporting) = (false, false);
         self.read_only = options.read_only;
@@ -357,7 +361,8 @@ impl World {
         if self.wake_at_ns.is_some_and(|time| time <= self.now_ns) {
             self.wake_at_ns = None;
             self.events.insert(0, Event::Tick(self.now_ns));
-        } else if self.rng.chance(300) {
+        } else if self.rng.chance(300) || self.now_ns - began_ns >= LATE_NS {
+            // (A driver says it each time.)
             self.events.push(Event::Tick(self.now_ns));
         }
         let Some(engine) = &mut self.engine else { return Ok(false) };

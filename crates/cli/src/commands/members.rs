@@ -370,6 +370,7 @@ mod tests {
             size_bytes: 0,
             slow: false,
             unanswered: 0,
+            hangs_ms: 0,
             journal: false,
             leaving: false,
             counters: MemberCounters::default(),

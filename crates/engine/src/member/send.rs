@@ -15,10 +15,12 @@ use windrow_units::MemberId;
 /// A command in the table of those under way or held.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
-    member: MemberId,
+    pub(super) member: MemberId,
     pub(super) purpose: Purpose,
     pub(super) class: Class,
     pub(super) cost: u64,
+    /// When it went to its member; `u64::MAX` while it is held back.
+    pub(super) went_ns: u64,
 }
 
 /// A command that is held back, and what it will write.
@@ -79,7 +81,7 @@ impl Engine {
     fn send_counted(&mut self, member: MemberId, op: MemberOp, purpose: Purpose, written: &WrittenBytes, _out: &mut Outbox) {
         let (class, cost) = (self.class_of(&purpose), dispatch::cost(&op));
         self.members.list[member.index()].in_flight += 1;
-        let tag = IoTag(u64::from(self.members.in_flight.insert(UnderWay { member, purpose, class, cost })));
+        let tag = IoTag(u64::from(self.members.in_flight.insert(UnderWay { member, purpose, class, cost, went_ns: u64::MAX })));
         let command = MemberCommand { member, tag, op };
         if self.dispatch.lanes.begin(member, class, cost) {
             return self.go(command, class, written);
@@ -115,6 +117,9 @@ impl Engine {
 
     /// A command goes: it is counted.
     fn go(&mut self, command: MemberCommand, class: Class, written: &WrittenBytes) {
+        if let Some(under_way) = self.members.in_flight.get_mut(command.tag.0 as u32) {
+            under_way.went_ns = self.now_ns;
+        }
         let stats = &mut self.members.list[command.member.index()].stats;
         match &command.op {
             MemberOp::Read { buf, .. } => stats.read_bytes += buf.len() as u64,

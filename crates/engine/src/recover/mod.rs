@@ -390,7 +390,7 @@ fn members_of(superblock: &Superblock, online: &[bool]) -> Members {
         rebuilding: *online && record.state == MemberState::Rebuilding,
         ..Default::default()
     };
-    Members { list: records.map(member).collect(), in_flight: Default::default(), unrecorded_loss: false, former: Default::default() }
+    Members { list: records.map(member).collect(), in_flight: Default::default(), hang_look_ns: 0, unrecorded_loss: false, former: Default::default() }
 }
 
 #[expect(clippy::too_many_arguments, reason = "everything that recovery found, put together once")]

@@ -331,10 +331,10 @@ impl Machine {
                 self.turn();
             }
             // A wake that is due now is the engine's own wish to go on.
-            match self.out.wake_at_ns.take() {
-                Some(at) if at <= self.now_ns => self.events.push(Event::Tick(self.now_ns)),
-                _ => return,
+            if self.out.wake_at_ns.take_if(|at| *at <= self.now_ns).is_none() {
+                return;
             }
+            self.events.push(Event::Tick(self.now_ns));
         }
     }
 

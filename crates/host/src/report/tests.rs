@@ -24,6 +24,7 @@ pub(crate) fn sample() -> PoolReport {
             state: "online".to_owned(),
             size_bytes: 1 << 30,
             slow: false,
+            hangs_ms: 0,
             unanswered: 0,
             leaving: false,
             journal: false,

@@ -109,6 +109,10 @@ impl World {
             }
             Notice::Exhausted { .. } => ensure!(self.model.lenient, Error, "within redundancy, but: {notice:?}"),
             Notice::StartNote { .. } => {}
+            Notice::MemberHangs { member, .. } => {
+                ensure!(self.has_hung(*member), Error, "member {member} answers in time, but: {notice:?}");
+            }
+            Notice::MemberAnswers { .. } => {}
             Notice::Filling { .. } | Notice::MapFull { .. } | Notice::ScrubEnded { .. } | Notice::MemberSlow { .. } | Notice::MemberNotSlow { .. } => {}
             Notice::MemberRebuilding { .. } | Notice::MemberRebuilt { .. } | Notice::MemberOffline { .. } | Notice::MemberMissing { .. } => {}
             Notice::Grown { .. } | Notice::Leaving { .. } | Notice::Restriped | Notice::Overcommitted { .. } => {}

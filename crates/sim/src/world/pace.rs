@@ -9,6 +9,9 @@ use windrow_units::MemberId;
 /// While nothing is under way but commands of a member that is out of service, nobody waits for longer. (The engine has timers of a minute.)
 const PATIENCE_NS: u64 = 90_000_000_000;
 
+/// A command that is answered later than that hangs, as administrators are told (docs/operations.md).
+const HANGS_NS: u64 = 10_000_000_000;
+
 /// The pace of one member.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
@@ -24,6 +27,8 @@ pub(super) struct Pace {
     mute_until_ns: u64,
     /// Nothing ends before.
     hangs_until_ns: u64,
+    /// A command took so long that the engine may say that it hangs.
+    has_hung: bool,
 }
 
 /// A member that was taken out of service while it hung.
@@ -36,7 +41,7 @@ pub(super) struct LeftBehind {
 
 impl Pace {
     pub(super) fn new(percent: u64) -> Self {
-        Self { percent, factor: 1, slow_until_ns: 0, next_hangs_ns: 0, mute_until_ns: 0, hangs_until_ns: 0 }
+        Self { percent, factor: 1, slow_until_ns: 0, next_hangs_ns: 0, mute_until_ns: 0, hangs_until_ns: 0, has_hung: false }
     }
 
     pub(super) fn hangs(&self, now_ns: u64) -> bool {
@@ -48,7 +53,10 @@ impl Pace {
         let stall = if rng.chance(10) { 20 } else { 1 };
         let factor = if now_ns < self.slow_until_ns { self.factor } else { 1 };
         let until_ns = self.hangs_until_ns.max(if is_read { self.mute_until_ns } else { 0 });
-        micros * 10 * self.percent * rng.between(50, 200) / 100 * stall * factor + std::mem::take(&mut self.next_hangs_ns) + until_ns.saturating_sub(now_ns)
+        let usual_ns = micros * 10 * self.percent * rng.between(50, 200) / 100 * stall * factor;
+        let takes_ns = usual_ns + std::mem::take(&mut self.next_hangs_ns) + until_ns.saturating_sub(now_ns);
+        self.has_hung |= takes_ns >= HANGS_NS;
+        takes_ns
     }
 }
 
@@ -63,6 +71,12 @@ impl World {
     pub fn fall_silent(&mut self, member: MemberId, for_ns: u64) {
         self.paces[member.index()].mute_until_ns = self.now_ns.saturating_add(for_ns);
     }
+
+    /// True if a command of the member has taken so long that it may be told of.
+    pub(super) fn has_hung(&self, member: MemberId) -> bool {
+        self.paces[member.index()].has_hung
+    }
+
     /// A member answers nothing for a while.
     pub fn hang(&mut self, member: MemberId, for_ns: u64) {
         self.paces[member.index()].hangs_until_ns = self.now_ns.saturating_add(for_ns);
