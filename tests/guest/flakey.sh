@@ -119,6 +119,28 @@ inside() {
     must "it is whole" wait_until_whole
     must "judged" judge
     must "it has all that it missed" "$WINDROW" pool scrub tank --wait
+
+    # It hangs again, and is still hanging when the pool ends and is started again.
+    loaded 40 13 > "$RUN/load" 2>&1 &
+    loading=$!
+    sleep 4
+    dmsetup suspend --noudevsync --nolockfs m3 || give_up "dmsetup: member 3 cannot be suspended"
+    sleep 18
+    [ "$(members 'online \(no answer for [0-9]+ s\)')" = 1 ] && pass "it is shown which one hangs" || fail "it is not shown: $("$WINDROW" pool status tank)"
+    must "it is taken out" timeout 20 "$WINDROW" pool offline tank 3
+    if wait $loading; then pass "the load goes on without it"; else fail "the load: $(cat "$RUN/load")"; fi
+    local before=$SERVER
+    kill "$before"
+    serve || give_up "start beside a process that ends and waits for a device that hangs"
+    kill -0 "$before" 2>/dev/null && pass "the process before waits for the device, and the pool is served again" || fail "nothing was with the device"
+    must "judged" judge
+    must "load without it" loaded 5 14
+    dmsetup resume --noudevsync m3
+    if wait "$before"; then pass "the process before has ended"; else fail "the end is not clean"; fi
+    must "it is back" "$WINDROW" pool online tank 3
+    must "it is whole" wait_until_whole
+    must "judged" judge
+    must "it has all that it missed" "$WINDROW" pool scrub tank --wait
     end_sound
 }
 

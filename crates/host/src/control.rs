@@ -5,7 +5,8 @@
 //! <- {"version":1,"ok":{"kind":"volume","id":1,"name":"data",...}}
 //! <- {"version":1,"error":{"id":"WR-VOLUME-002","what":"...","why":"...","remedy":"..."}}
 //! ```
-//! The socket is for the user who started the daemon only (mode 0600). Lines and connections are bounded.
+//! The socket is for the user who started the daemon only (mode 0600). Lines and connections are bounded. Fewer commands than there are connections may be under
+//! way: where a member hangs they wait, each with its connection, and what shows that and ends it must find one.
 
 use crate::exports::ExportReport;
 use crate::failure::{Failure, id};
@@ -21,7 +22,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use windrow_engine::Sharing;
@@ -30,6 +31,8 @@ use windrow_engine::Sharing;
 pub const CONTROL_VERSION: u32 = 1;
 const LINE_MAX: u64 = 1 << 20;
 const CONNECTIONS_MAX: usize = 32;
+/// Commands that may be under way, but for those that never wait for members.
+const COMMANDS_MAX: usize = 24;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
 /// How long a daemon that ends waits for answers to leave.
@@ -201,6 +204,13 @@ pub enum Command {
     },
 }
 
+impl Command {
+    /// True if it waits for no member for long.
+    fn waits_for_nobody(&self) -> bool {
+        matches!(self, Self::Status | Self::MemberOffline { .. })
+    }
+}
+
 /// What a scrub is to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -310,6 +320,8 @@ pub struct ControlServer {
 struct Connections {
     open: Mutex<BTreeMap<u64, Arc<UnixStream>>>,
     next: AtomicU64,
+    /// Commands under way that may have to wait.
+    commands: AtomicUsize,
 }
 
 impl Connections {
@@ -326,6 +338,38 @@ impl Connections {
 
     fn count(&self) -> usize {
         lock(&self.open).len()
+    }
+
+    /// Carries out a command, unless too many are under way.
+    fn carry_out(&self, command: Command, handler: &dyn ControlHandler) -> Result<Reply, Failure> {
+        if command.waits_for_nobody() {
+            return handler.handle(command);
+        }
+        let under_way = Counted::of(&self.commands);
+        if under_way.before >= COMMANDS_MAX {
+            let why = format!("{COMMANDS_MAX} commands are under way already, and wait for the pool or for each other");
+            let remedy = "see `windrow pool status`: a member that does not answer keeps them waiting until `windrow pool offline`";
+            return Err(Failure::new(id::POOL_BUSY, "the daemon takes no further command", why).remedy(remedy));
+        }
+        handler.handle(command)
+    }
+}
+
+/// Counts until it goes.
+struct Counted<'a> {
+    counter: &'a AtomicUsize,
+    before: usize,
+}
+
+impl<'a> Counted<'a> {
+    fn of(counter: &'a AtomicUsize) -> Self {
+        Self { counter, before: counter.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.counter.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -411,12 +455,12 @@ fn admit(stream: UnixStream, handler: &Arc<dyn ControlHandler>, connections: &Ar
     let Some(connection) = connections.add(stream) else { return };
     let handler = handler.clone();
     // What goes wrong on a connection ends that connection only.
-    let body = move || drop(converse(&connection.stream, &*handler));
+    let body = move || drop(converse(&connection, &*handler));
     drop(std::thread::Builder::new().name("windrow-control".to_owned()).spawn(body));
 }
 
-fn converse(stream: &UnixStream, handler: &dyn ControlHandler) -> std::io::Result<()> {
-    let mut reader = BufReader::new(stream);
+fn converse(connection: &Connection, handler: &dyn ControlHandler) -> std::io::Result<()> {
+    let mut reader = BufReader::new(&*connection.stream);
     loop {
         let mut line = Vec::new();
         (&mut reader).take(LINE_MAX).read_until(b'\n', &mut line)?;
@@ -424,7 +468,7 @@ fn converse(stream: &UnixStream, handler: &dyn ControlHandler) -> std::io::Resul
             return Ok(());
         }
         let result = match serde_json::from_slice::<Question>(&line) {
-            Ok(question) if question.version == CONTROL_VERSION => handler.handle(question.command),
+            Ok(question) if question.version == CONTROL_VERSION => connection.of.carry_out(question.command, handler),
             Ok(question) => Err(not_understood(format!("it speaks version {CONTROL_VERSION}, the request version {}", question.version))),
             Err(error) => Err(not_understood(error.to_string())),
         };
@@ -434,7 +478,7 @@ fn converse(stream: &UnixStream, handler: &dyn ControlHandler) -> std::io::Resul
         };
         let mut text = serde_json::to_vec(&Answer { version: CONTROL_VERSION, ok, error })?;
         text.push(b'\n');
-        let mut writer = stream;
+        let mut writer = &*connection.stream;
         writer.write_all(&text)?;
     }
 }

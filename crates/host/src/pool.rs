@@ -27,7 +27,7 @@ use windrow_engine::Engine;
 use windrow_engine::api::{Control, ControlError, ControlReply, Notice, PoolStatus};
 use windrow_export::{ExportInfo, ExportSource, Session, Sink};
 use windrow_io::{BufPool, Completion, Op, Request, RequestError};
-use windrow_units::VolumeId;
+use windrow_units::{MAX_MEMBERS, MemberId, VolumeId};
 
 /// Smallest request that clients may send, bytes.
 const MIN_BLOCK: u32 = 512;
@@ -328,8 +328,18 @@ impl Pool {
     /// The engine could not finish cleanly. Nothing acknowledged and flushed is lost by that.
     pub fn shutdown(&self, export: bool) -> Result<(), ControlError> {
         let result = self.0.driver.control(Control::Shutdown { export }).map(|_| ());
+        self.let_go();
         self.0.close();
         result
+    }
+
+    /// The pool has ended: devices that have answered all they got are closed. One that hangs keeps this process, and is not to keep the others from the next one.
+    fn let_go(&self) {
+        for slot in (0..MAX_MEMBERS).map(|slot| MemberId(slot as u8)) {
+            if let (Some(_), Err(error)) = (self.0.driver.device(slot), self.0.driver.exchange(slot, None)) {
+                tracing::warn!(%error, "the pool has ended, and the device of member {slot} stays open until it has answered what it has got");
+            }
+        }
     }
 }
 

@@ -73,6 +73,42 @@ fn nothing_is_left_of_connections_that_have_ended() {
     }
 }
 
+/// Keeps checkpoints waiting.
+struct Waiting(Mutex<()>);
+
+impl ControlHandler for Waiting {
+    fn handle(&self, command: Command) -> Result<Reply, Failure> {
+        if command == Command::Checkpoint {
+            drop(lock(&self.0));
+        }
+        Fixed.handle(command)
+    }
+}
+
+/// Beside a member that hung a script asked again and again, and nobody could take the member out any more.
+#[test]
+fn commands_that_wait_leave_room_for_those_that_do_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tank.sock");
+    let waiting = Arc::new(Waiting(Mutex::default()));
+    let hangs = lock(&waiting.0);
+    let server = ControlServer::start(&path, waiting.clone()).unwrap();
+    let ask = |command| ControlClient::connect(&path).unwrap().ask(command);
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..COMMANDS_MAX).map(|_| scope.spawn(|| ask(Command::Checkpoint))).collect();
+        while server.open.commands.load(Ordering::Relaxed) < COMMANDS_MAX {
+            std::thread::yield_now();
+        }
+        for _ in 0..CONNECTIONS_MAX {
+            assert_eq!(ask(Command::Checkpoint).unwrap_err().id, id::POOL_BUSY);
+            assert!(ask(Command::Status).is_ok() && ask(Command::MemberOffline { member: 1 }).is_ok());
+        }
+        drop(hangs);
+        assert!(asked.into_iter().all(|asked| asked.join().unwrap().is_ok()));
+        assert!(ask(Command::Checkpoint).is_ok());
+    });
+}
+
 /// `serve --control m3` once removed the member file of that name.
 #[test]
 fn a_file_that_is_no_socket_is_never_removed() {

@@ -146,9 +146,8 @@ fn a_member_that_was_taken_out_is_passed_over() {
     failing.pool.shutdown(false).unwrap();
 }
 
-/// A device that hangs was waited for two minutes before anybody was told that its member is out, and what had been written since waited for ever. Then it stayed open.
-#[test]
-fn a_member_that_hangs_is_taken_out_at_once_and_closed_when_it_answers() {
+/// A pool of four files, and the files; the second member hangs with what it was given, is out of service, and nobody waits for it.
+fn beside_one_that_hangs() -> (tempfile::TempDir, Pool, Arc<FaultyMember<FileMember>>) {
     let dir = tempfile::tempdir().unwrap();
     let member = |number: usize| {
         let path = dir.path().join(format!("m{number}"));
@@ -169,28 +168,51 @@ fn a_member_that_hangs_is_taken_out_at_once_and_closed_when_it_answers() {
     let mut requests: Vec<_> = (0..256).map(write).chain([request(256, Op::Flush)]).collect();
     let mut ready = Vec::new();
     session.submit(&mut requests, &mut ready);
-    let until = |what: &str, is_so: &dyn Fn() -> bool| {
-        let end = Instant::now() + Duration::from_secs(60);
-        while !is_so() {
-            assert!(Instant::now() < end, "{what}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    };
     until("something has gone to it", &|| sent() > before);
     pool.take_out(MemberId(1)).unwrap();
     let mut all = sink.wait(257 - ready.len());
     all.append(&mut ready);
     assert!(all.iter().all(|completion| completion.result.is_ok()), "the pool goes on without it");
+    drop(session);
+    (dir, pool, members[1].clone())
+}
+
+fn until(what: &str, is_so: &dyn Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A device that hangs was waited for two minutes before anybody was told that its member is out, and what had been written since waited for ever. Then it stayed open.
+#[test]
+fn a_member_that_hangs_is_taken_out_at_once_and_closed_when_it_answers() {
+    let (dir, pool, member) = beside_one_that_hangs();
     let report = pool.report().unwrap();
     assert!(report.members[1].unanswered > 0 && report.members[1].state == "offline");
     pool.close_left();
     assert!(pool.0.driver.device(MemberId(1)).is_some(), "its commands are with it");
-    members[1].clear();
+    member.clear();
     until("its commands end", &|| pool.status().unwrap().members[1].unanswered == 0);
     pool.close_left();
     assert!(pool.0.driver.device(MemberId(1)).is_none());
     pool.bring_back(MemberId(1), Some(&dir.path().join("m1"))).unwrap_err();
-    drop(members);
+    drop(member);
     pool.bring_back(MemberId(1), Some(&dir.path().join("m1"))).unwrap();
     pool.shutdown(false).unwrap();
+}
+
+/// The next start found all of them in use, as long as the one hung.
+#[test]
+fn a_pool_that_has_ended_lets_go_of_its_members_though_one_hangs() {
+    let (dir, pool, member) = beside_one_that_hangs();
+    let ending = std::thread::spawn(move || pool.shutdown(false));
+    let is_free = |number: usize| FileMember::open(&dir.path().join(format!("m{number}")), &OpenOptions::default()).is_ok();
+    until("the others are free", &|| [0, 2, 3].into_iter().all(is_free));
+    assert!(!is_free(1), "what it was given may land at any time");
+    member.clear();
+    drop(member);
+    ending.join().unwrap().unwrap();
+    until("it is free", &|| is_free(1));
 }
