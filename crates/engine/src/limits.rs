@@ -129,6 +129,8 @@ pub const SLOW_LEAST: u32 = 16;
 pub const SLOW_SHARE: u32 = 4;
 /// A member hangs if a command has had no answer for so long: longer than a drive takes that wakes up, or tries hard to read a sector.
 pub const HANGS_NS: u64 = 10_000_000_000;
+/// The same for a discard.
+pub const DISCARD_HANGS_NS: u64 = 120_000_000_000;
 /// Members that hang are looked for after this time.
 pub const HANG_LOOK_NS: u64 = 5_000_000_000;
 /// What a small member command takes of a window (`member/dispatch.rs`): it keeps a drive about as busy as so many bytes.

@@ -205,7 +205,6 @@ impl Engine {
         }
         self.members.list[member.index()].online = false;
         self.members.list[member.index()].rebuilding = false;
-        self.members.list[member.index()].hangs = false;
         self.cancel_held(member);
         out.notices.push(if change == Change::Fault { Notice::MemberFailed { member, error } } else { Notice::MemberOffline { member } });
         match self.after_loss(member, out) {

@@ -178,7 +178,7 @@ impl Engine {
 
     fn member_status(&self) -> Vec<MemberStatus> {
         let records = self.superblock.members.iter().enumerate();
-        let hangs_ms = self.hangs_for_ms();
+        let hangs_ns = self.hangs_for_ns();
         records
             .map(|(i, record)| MemberStatus {
                 member: MemberId(i as u8),
@@ -192,7 +192,7 @@ impl Engine {
                 slow: self.slow.is_slow(MemberId(i as u8)),
                 journal: self.is_journal_device(MemberId(i as u8)),
                 leaving: self.zones.leaving() >> i & 1 == 1,
-                hangs_ms: hangs_ms[i],
+                hangs_ms: hangs_ns[i] / 1_000_000,
                 unanswered: if self.members.list[i].online { 0 } else { self.members.list[i].in_flight },
             })
             .collect()

@@ -125,6 +125,15 @@ fn it_is_told_and_shown_which_member_hangs() {
     assert_eq!(told(&mut machine, 6), [Notice::MemberAnswers { member: MemberId(2) }]);
     assert_eq!((told(&mut machine, 100), hangs(&machine)), (vec![], vec![0; 4]));
 
+    // A process that stood still has heard of no answer.
+    machine.mute = vec![0];
+    write(&mut machine, volume, 5..10, 2);
+    machine.now_ns += 60_000_000_000;
+    machine.events.push(Event::Tick(machine.now_ns));
+    machine.settle();
+    answers_again(&mut machine);
+    assert_eq!(told(&mut machine, 20), []);
+
     machine.mute = vec![1];
     write(&mut machine, volume, 10..20, 2);
     assert_eq!(told(&mut machine, 20).len(), 1);

@@ -207,7 +207,7 @@ pub enum Command {
 impl Command {
     /// True if it waits for no member for long.
     fn waits_for_nobody(&self) -> bool {
-        matches!(self, Self::Status | Self::MemberOffline { .. })
+        matches!(self, Self::Status | Self::MemberOffline { .. } | Self::ExportList | Self::RecordStart { .. } | Self::RecordTake { .. })
     }
 }
 

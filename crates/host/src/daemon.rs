@@ -101,7 +101,7 @@ impl Daemon {
                 Err(Failure::new(id::POOL_VALUE, "the pool is not exported", why).remedy("the daemon has ended: export it again"))
             }
             (true, false) => Ok(()),
-            (false, _) => self.pool.shutdown(export).map_err(|error| control_failure("the pool did not end cleanly".to_owned(), &error)),
+            (false, _) => self.pool.end(export).map_err(|error| control_failure("the pool did not end cleanly".to_owned(), &error)),
         };
         self.announce(result.clone());
         result

@@ -20,7 +20,7 @@ use crate::sessions::{SessionState, lock};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use steward::Steward;
 use windrow_device::queue::{Members as MemberTable, QueueKind, QueueOptions, Reaper};
 use windrow_engine::Engine;
@@ -28,6 +28,9 @@ use windrow_engine::api::{Control, ControlError, ControlReply, Notice, PoolStatu
 use windrow_export::{ExportInfo, ExportSource, Session, Sink};
 use windrow_io::{BufPool, Completion, Op, Request, RequestError};
 use windrow_units::{MAX_MEMBERS, MemberId, VolumeId};
+
+/// How long devices that are not known to hang have for what they have got, discards for the most part, when the pool has ended.
+const LETTING_GO: Duration = Duration::from_secs(60);
 
 /// Smallest request that clients may send, bytes.
 const MIN_BLOCK: u32 = 512;
@@ -327,18 +330,34 @@ impl Pool {
     /// # Errors
     /// The engine could not finish cleanly. Nothing acknowledged and flushed is lost by that.
     pub fn shutdown(&self, export: bool) -> Result<(), ControlError> {
-        let result = self.0.driver.control(Control::Shutdown { export }).map(|_| ());
+        let result = self.end(export);
         self.let_go();
         self.0.close();
         result
     }
 
-    /// The pool has ended: devices that have answered all they got are closed. One that hangs keeps this process, and is not to keep the others from the next one.
-    fn let_go(&self) {
-        for slot in (0..MAX_MEMBERS).map(|slot| MemberId(slot as u8)) {
-            if let (Some(_), Err(error)) = (self.0.driver.device(slot), self.0.driver.exchange(slot, None)) {
-                tracing::warn!(%error, "the pool has ended, and the device of member {slot} stays open until it has answered what it has got");
+    /// The first step of [`Pool::shutdown`]: the pool has ended, its devices are open. To be called once.
+    pub(crate) fn end(&self, export: bool) -> Result<(), ControlError> {
+        self.0.driver.control(Control::Shutdown { export }).map(|_| ())
+    }
+
+    /// The second step: closes the devices. One that hangs keeps this process (the kernel ends no thread before what it gave to a device has come back), and is not to keep the others
+    /// from the next process: they are closed now, as soon as they have answered what they have got. To be called when nobody asks for the pool here any more.
+    pub fn let_go(&self) {
+        let driver = &self.0.driver;
+        let hangs = |status: &PoolStatus| status.members.iter().filter(|m| m.unanswered > 0 || m.hangs_ms > 0).map(|m| m.member).collect::<Vec<_>>();
+        let hangs = driver.status().map(|status| hangs(&status)).unwrap_or_default();
+        driver.close();
+        let end = Instant::now() + LETTING_GO;
+        loop {
+            let open = (0..MAX_MEMBERS as u8).map(MemberId).filter(|slot| driver.device(*slot).is_some());
+            let left: Vec<MemberId> = open.filter(|slot| driver.exchange(*slot, None).is_err()).collect();
+            if left.iter().all(|slot| hangs.contains(slot)) || Instant::now() >= end {
+                left.iter()
+                    .for_each(|slot| tracing::warn!("the pool has ended, and the device of member {slot} stays open until it has answered what it has got"));
+                return;
             }
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 }

@@ -175,10 +175,11 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
     if let Some(server) = nbd {
         server.shutdown(DRAIN);
     }
-    served.finish(arguments.read_only)?;
-    drop(metrics);
-    control.stop();
-    Ok(0)
+    let ended = served.finish(arguments.read_only);
+    drop((metrics, control));
+    // Behind everything that a daemon after this one takes over: it waits for the members.
+    pool.let_go();
+    ended.map(|()| 0)
 }
 
 /// How long to wait for members that a daemon before this one still holds.

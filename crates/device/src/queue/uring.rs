@@ -102,11 +102,11 @@ pub fn uring_available() -> bool {
     ring.submitter().register_probe(&mut probe).is_ok() && codes.into_iter().all(|code| probe.is_supported(code))
 }
 
-/// Lets the kernel have as many workers for a ring as it has commands: what would block (a flush, a drive whose own queue is full, a file system that waits) is
-/// carried out by one, and those that wait for a member that hangs are not to be all there are. Kernels before 5.15 do not know of it: they have what they have.
-fn allow_workers(ring: &IoUring, depth: u32) {
+/// Lets the kernel have as many workers for a thread that uses the ring as there are commands: what would block (a flush, a drive whose own queue is full, a file system that
+/// waits) is carried out by one, and those that wait for a member that hangs are not to be all there are. Kernels before 5.15 do not know of it: they have what they have.
+fn allow_workers(ring: &IoUring) {
     // The second figure is of sockets and the like; 0 leaves it as it is.
-    drop(ring.submitter().register_iowq_max_workers(&mut [depth, 0]));
+    drop(ring.submitter().register_iowq_max_workers(&mut [DEPTH_MAX, 0]));
 }
 
 /// Opens a ring with at most `depth` commands in the kernel.
@@ -127,7 +127,7 @@ pub fn uring(members: Members, depth: u32) -> io::Result<(UringSubmitter, UringR
         in_flight: AtomicUsize::new(0),
         fatal: AtomicI32::new(0),
     });
-    allow_workers(&shared.ring, depth);
+    allow_workers(&shared.ring);
     let submitter = UringSubmitter { shared: shared.clone(), entries: Vec::with_capacity(depth as usize), discards: Discards::default() };
     Ok((submitter, UringReaper { shared, armed: false, events: Vec::new(), entries: Vec::with_capacity(depth as usize) }))
 }

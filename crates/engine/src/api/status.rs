@@ -148,7 +148,7 @@ pub struct MemberStatus {
     pub journal: bool,
     /// It leaves the pool when what lies on it has moved to the others (docs/removal.md).
     pub leaving: bool,
-    /// For how long its oldest command that somebody waits for has had no answer, in milliseconds; 0 below ten seconds. Renewed every five seconds.
+    /// For how long its oldest command that somebody waits for has had no answer, in milliseconds; 0 below ten seconds (discards: two minutes).
     pub hangs_ms: u64,
     /// Out of service: commands that its device has not answered. Before they have ended nothing can be put in its place.
     pub unanswered: u32,

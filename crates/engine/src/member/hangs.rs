@@ -1,49 +1,49 @@
 //! Members that hang: a command that somebody waits for has had no answer for [`HANGS_NS`]. That is told, and shown; who throws such a member out is the
 //! administrator (docs/members.md, "Members that answer nothing"), or the kernel, which fails what it waits for too long itself.
 //!
-//! The commands under way are looked through every [`HANG_LOOK_NS`] as long as there are any. Discards do not count: some drives take minutes for them, and
-//! nobody but the space that they free waits.
+//! The commands under way are looked through every [`HANG_LOOK_NS`] as long as there are any. If a look comes much later than it should, the process stood
+//! still (or had nothing under way), and answers that have come meanwhile are not known yet: then it is only begun anew.
 
 use super::Purpose;
-use crate::limits::{HANG_LOOK_NS, HANGS_NS};
+use crate::limits::{DISCARD_HANGS_NS, HANG_LOOK_NS, HANGS_NS};
 use crate::{Engine, Notice, Outbox};
+use windrow_layout::superblock::MemberState;
 use windrow_units::MemberId;
 
 impl Engine {
-    /// For each member, since when its oldest command that somebody waits for has been there; `u64::MAX`: there is none.
-    fn oldest_commands_ns(&self) -> Vec<u64> {
-        let mut oldest = vec![u64::MAX; self.members.list.len()];
-        let waited_for = self.members.in_flight.iter().filter(|under_way| !matches!(under_way.purpose, Purpose::Discard { .. } | Purpose::Disowned { .. }));
-        for under_way in waited_for {
-            let since = &mut oldest[under_way.member.index()];
-            *since = under_way.went_ns.min(*since);
+    /// For each member, for how many nanoseconds it hangs; 0: it does not.
+    pub(crate) fn hangs_for_ns(&self) -> Vec<u64> {
+        let mut hangs = vec![0; self.members.list.len()];
+        for under_way in self.members.in_flight.iter() {
+            let bound = match under_way.purpose {
+                Purpose::Disowned { .. } => continue,
+                // Some drives take minutes for them, and hardly anybody waits.
+                Purpose::Discard { .. } => DISCARD_HANGS_NS,
+                _ => HANGS_NS,
+            };
+            let age = self.now_ns.saturating_sub(under_way.went_ns);
+            let longest = &mut hangs[under_way.member.index()];
+            *longest = if age >= bound { age.max(*longest) } else { *longest };
         }
-        oldest
-    }
-
-    /// For each member, for how long it hangs; 0: it does not.
-    pub(super) fn hangs_for_ns(&self) -> Vec<u64> {
-        let age = |since_ns| self.now_ns.saturating_sub(since_ns);
-        self.oldest_commands_ns().into_iter().map(|since_ns| Some(age(since_ns)).filter(|age| *age >= HANGS_NS).unwrap_or(0)).collect()
-    }
-
-    /// Milliseconds for which each member hangs; 0: it does not.
-    pub(crate) fn hangs_for_ms(&self) -> Vec<u64> {
-        self.hangs_for_ns().into_iter().map(|ns| ns / 1_000_000).collect()
+        hangs
     }
 
     /// Tells which members hang, and which do not any more.
     pub(crate) fn hang_step(&mut self, out: &mut Outbox) {
-        if self.now_ns < self.members.hang_look_ns {
+        let due_ns = self.members.hang_look_ns;
+        if self.now_ns < due_ns {
             return;
         }
         self.members.hang_look_ns = self.now_ns + HANG_LOOK_NS;
+        if self.now_ns > due_ns + HANG_LOOK_NS / 4 {
+            return;
+        }
         for (member, hangs_ns) in (0..).map(MemberId).zip(self.hangs_for_ns()) {
-            let state = &mut self.members.list[member.index()];
+            let (record, state) = (self.superblock.members[member.index()].state, &mut self.members.list[member.index()]);
             let has_hung = std::mem::replace(&mut state.hangs, hangs_ns > 0);
             if state.hangs && !has_hung {
                 out.notices.push(Notice::MemberHangs { member, commands: state.in_flight });
-            } else if has_hung && !state.hangs && state.disowned == 0 {
+            } else if has_hung && !state.hangs && (state.online || record == MemberState::Spare) {
                 out.notices.push(Notice::MemberAnswers { member });
             }
         }

@@ -493,6 +493,11 @@ impl Pool {
         }
         let path = device.as_ref().map(|device| path_of(&**device));
         self.0.driver.exchange(member, device).map_err(|error| Failure::new(id::MEMBER_OPEN, what, error))?;
+        if self.0.driver.is_stopped() && path.is_some() {
+            // The pool has ended meanwhile, and lets go of its devices.
+            self.0.driver.exchange(member, None).map_err(|error| Failure::new(id::MEMBER_OPEN, what, error))?;
+            return Err(control_failure(what.to_owned(), &ControlError::Stopped));
+        }
         if let Some(path) = path {
             let mut paths = lock(&self.0.paths);
             let slots = paths.len().max(member.index() + 1);

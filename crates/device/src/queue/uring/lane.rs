@@ -46,7 +46,7 @@ impl ReadLane {
         // ends that wait until they are asked for would be better still, but then a poll on the ring's descriptor does not always return.)
         let ring = IoUring::builder().dontfork().setup_coop_taskrun().build(entries);
         let ring = ring.or_else(|_| IoUring::builder().dontfork().build(entries))?;
-        super::allow_workers(&ring, depth);
+        super::allow_workers(&ring);
         let table = Table::new(depth, members)?;
         let (entries, refused, events) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Self { ring, table, entries, refused, events, in_flight: 0, depth: depth as usize, broken: false, closed: false })
