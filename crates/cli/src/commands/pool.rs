@@ -516,8 +516,8 @@ pub fn describe(report: &PoolReport) -> String {
         let unanswered = format!("unanswered commands: {}", member.unanswered);
         let hangs = format!("no answer for {} s", member.hangs_ms / 1000);
         let own = [(member.journal, "journal"), (member.leaving, "leaving"), (member.slow, "slow")];
-        let remarks = [(member.hangs_ms > 0, &*hangs), (member.unanswered > 0, &*unanswered)].into_iter();
-        let state = member.state.clone() + &own.into_iter().chain(remarks).map(|(is, text)| remark(is, text)).collect::<String>();
+        let remarks = own.into_iter().chain([(member.hangs_ms > 0, &*hangs), (member.unanswered > 0, &*unanswered)]);
+        let state = member.state.clone() + &remarks.map(|(is, text)| remark(is, text)).collect::<String>();
         members.row([member.member.to_string(), state, Size(member.size_bytes).to_string(), errors, member.path.clone()]);
     }
     format!(

@@ -13,7 +13,7 @@ use windrow_units::MemberId;
 impl Engine {
     /// For each member, for how many nanoseconds it hangs; 0: it does not.
     pub(crate) fn hangs_for_ns(&self) -> Vec<u64> {
-        let mut hangs = vec![0; self.members.list.len()];
+        let mut hangs = vec![0u64; self.members.list.len()];
         for under_way in self.members.in_flight.iter() {
             let bound = match under_way.purpose {
                 Purpose::Disowned { .. } => continue,
@@ -23,7 +23,9 @@ impl Engine {
             };
             let age = self.now_ns.saturating_sub(under_way.went_ns);
             let longest = &mut hangs[under_way.member.index()];
-            *longest = if age >= bound { age.max(*longest) } else { *longest };
+            if age >= bound {
+                *longest = age.max(*longest);
+            }
         }
         hangs
     }

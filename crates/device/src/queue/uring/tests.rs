@@ -299,3 +299,16 @@ fn discards_of_several_members_all_come_back() {
     }
     reaping.join().expect("thread");
 }
+
+/// Commands that wait for a member that hangs could hold all workers that the kernel had for a ring, four for each processor.
+#[test]
+fn the_kernel_may_have_a_worker_for_each_command() {
+    let place = place();
+    let Some((submitter, _reaper)) = ring(&place.path, 64) else { return };
+    // Zeroes change nothing, and are answered with what is.
+    let mut workers = [0, 0];
+    match submitter.shared.ring.submitter().register_iowq_max_workers(&mut workers) {
+        Ok(()) => assert!(workers[0] > 64, "{workers:?}"),
+        Err(error) => eprintln!("SKIPPED: this kernel has no bound that can be set: {error}"),
+    }
+}

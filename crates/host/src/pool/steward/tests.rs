@@ -1,6 +1,7 @@
 use super::*;
 use crate::HostOptions;
-use crate::daemon::create_volume;
+use crate::control::{Command, ControlHandler};
+use crate::daemon::{Daemon, create_volume};
 use crate::driver::tests::{Collector, request};
 use crate::offline::{Newcomer, ScratchSpec, ram_members, scratch_pool};
 use windrow_device::{Allocation, Fault, FaultKind, FaultyMember, FileMember, Member, OpenOptions, RamAllocation, RamMember, create_file};
@@ -207,12 +208,17 @@ fn a_member_that_hangs_is_taken_out_at_once_and_closed_when_it_answers() {
 #[test]
 fn a_pool_that_has_ended_lets_go_of_its_members_though_one_hangs() {
     let (dir, pool, member) = beside_one_that_hangs();
-    let ending = std::thread::spawn(move || pool.shutdown(false));
+    let daemon = Arc::new(Daemon::new(pool.clone(), "data", None));
+    let asking = daemon.clone();
+    let asked = std::thread::spawn(move || asking.handle(Command::Shutdown { export: false }));
+    until("the end is asked for", &|| daemon.wait_for_end(Duration::from_secs(1)));
+    daemon.finish(false).unwrap();
+    assert!(asked.join().unwrap().is_ok(), "who asked for it is answered");
+    pool.let_go();
     let is_free = |number: usize| FileMember::open(&dir.path().join(format!("m{number}")), &OpenOptions::default()).is_ok();
-    until("the others are free", &|| [0, 2, 3].into_iter().all(is_free));
+    assert!([0, 2, 3].into_iter().all(is_free));
     assert!(!is_free(1), "what it was given may land at any time");
     member.clear();
-    drop(member);
-    ending.join().unwrap().unwrap();
+    drop((member, daemon, pool));
     until("it is free", &|| is_free(1));
 }
