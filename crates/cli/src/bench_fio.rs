@@ -48,6 +48,8 @@ pub struct FioLoad<'a> {
     pub span_bytes: u64,
     /// Each job uses so many bytes of its own, one behind the other.
     pub apart: bool,
+    /// Random bytes in what is written, in per cent.
+    pub random_percent: u32,
     /// Time; 0: once over the span, without a limit.
     pub seconds: u64,
 }
@@ -84,6 +86,9 @@ pub fn fio(load: &FioLoad<'_>) -> Result<FioResult, Failure> {
     arguments.push(format!("--uri=nbd+unix:///{}?socket={}", load.export, load.socket.display()));
     arguments.push(format!("--size={}", load.span_bytes));
     arguments.extend([format!("--numjobs={}", load.jobs), "--group_reporting=1".to_owned(), format!("--fsync={}", u8::from(load.flush))]);
+    if load.random_percent < 100 {
+        arguments.push(format!("--buffer_compress_percentage={}", 100 - load.random_percent));
+    }
     if load.apart {
         arguments.push(format!("--offset_increment={}", load.span_bytes));
     }

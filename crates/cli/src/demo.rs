@@ -280,6 +280,7 @@ impl Stage<'_> {
                     block_bytes: 4096,
                     span_bytes: span,
                     apart: false,
+                    random_percent: 100,
                     seconds: self.arguments.seconds,
                 };
                 let result = fio(&load);

@@ -38,7 +38,7 @@ pub use faulty::{Fault, FaultId, FaultKind, FaultyMember};
 pub use file::create::{Allocation, create_file, create_file_with_progress};
 pub use file::{Access, DirectMode, DiscardPolicy, FileMember, LockMode, OpenOptions};
 pub use member::{DirectIo, Discard, Member, MemberInfo, MemberKind};
-pub use paced::PacedMember;
+pub use paced::{Pace, PacedMember};
 pub use ram::{RamAllocation, RamMember};
 pub use sync_members::SyncMembers;
 pub use volatile::{VolatileMember, VolatileOptions};

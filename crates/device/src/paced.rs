@@ -2,6 +2,9 @@
 //!
 //! Each read and write has its turn on an imaginary wire: it begins when the one before has ended, takes its length at the rate, and is not answered before that
 //! (nor before the member inside has done it). So commands wait for one another as in a drive with one queue, and an idle wire saves nothing up. Flushes and discards pass.
+//!
+//! With a buffer, as of a drive whose capacitors protect it: a write is answered as soon as what is before it and itself fits into the buffer, and goes over the
+//! wire later; a read does not wait for buffered writes, only they for it.
 
 #[cfg(test)]
 mod tests;
@@ -12,20 +15,47 @@ use std::os::fd::RawFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+/// How fast a member is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pace {
+    /// Bytes read and written each second, together; at least 1.
+    pub bytes_per_second: u64,
+    /// Bytes of writes that are answered before they have gone over the wire.
+    pub buffer_bytes: u64,
+}
+
 /// The wire.
 #[derive(Debug)]
 struct Wire {
-    bytes_per_second: u64,
+    pace: Pace,
     /// When it is free.
     free: Instant,
+    /// When it would be free without the writes.
+    free_of_reads: Instant,
 }
 
 impl Wire {
-    /// When a command that comes now has gone over it.
-    fn take(&mut self, now: Instant, bytes: u64) -> Instant {
-        let takes = Duration::from_nanos((u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second)) as u64);
+    fn new(pace: Pace, now: Instant) -> Self {
+        Self { pace, free: now, free_of_reads: now }
+    }
+
+    fn time_of(&self, bytes: u64) -> Duration {
+        let ns = u128::from(bytes) * 1_000_000_000 / u128::from(self.pace.bytes_per_second.max(1));
+        Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+    }
+
+    /// When a read that comes now is answered.
+    fn read(&mut self, now: Instant, bytes: u64) -> Instant {
+        let takes = self.time_of(bytes);
         self.free = self.free.max(now) + takes;
-        self.free
+        self.free_of_reads = self.free_of_reads.max(now) + takes;
+        if self.pace.buffer_bytes == 0 { self.free } else { self.free_of_reads }
+    }
+
+    /// When a write that comes now is answered.
+    fn write(&mut self, now: Instant, bytes: u64) -> Instant {
+        self.free = self.free.max(now) + self.time_of(bytes);
+        self.free.checked_sub(self.time_of(self.pace.buffer_bytes)).unwrap_or(now)
     }
 }
 
@@ -37,14 +67,13 @@ pub struct PacedMember<M> {
 }
 
 impl<M: Member> PacedMember<M> {
-    /// At most so many bytes a second; at least 1.
-    pub fn new(inner: M, bytes_per_second: u64) -> Self {
-        Self { inner, wire: Mutex::new(Wire { bytes_per_second: bytes_per_second.max(1), free: Instant::now() }) }
+    /// No faster than that.
+    pub fn new(inner: M, pace: Pace) -> Self {
+        Self { inner, wire: Mutex::new(Wire::new(pace, Instant::now())) }
     }
 
-    fn paced(&self, bytes: usize, operation: impl FnOnce() -> Result<(), DeviceError>) -> Result<(), DeviceError> {
-        let now = Instant::now();
-        let until = self.wire.lock().unwrap_or_else(PoisonError::into_inner).take(now, bytes as u64);
+    fn paced(&self, turn: impl FnOnce(&mut Wire, Instant) -> Instant, operation: impl FnOnce() -> Result<(), DeviceError>) -> Result<(), DeviceError> {
+        let until = turn(&mut self.wire.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
         let result = operation();
         std::thread::sleep(until.saturating_duration_since(Instant::now()));
         result
@@ -57,11 +86,12 @@ impl<M: Member> Member for PacedMember<M> {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
-        self.paced(buf.len(), || self.inner.read_at(offset, buf))
+        let length = buf.len() as u64;
+        self.paced(|wire, now| wire.read(now, length), || self.inner.read_at(offset, buf))
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
-        self.paced(data.len(), || self.inner.write_at(offset, data))
+        self.paced(|wire, now| wire.write(now, data.len() as u64), || self.inner.write_at(offset, data))
     }
 
     fn flush(&self) -> Result<(), DeviceError> {

@@ -151,7 +151,19 @@ fn start(arguments: &NbdArguments, peers: &[&Peer], sockets: &Path) -> Result<Se
         let socket = running.socket.clone();
         // It has all its memory, or all its blocks, from here on.
         let (pattern, block_bytes, span_bytes) = ("write", 256 << 10, servers.span);
-        fio(&FioLoad { socket: &socket, export: "", pattern, depth: 8, jobs: 1, flush: false, block_bytes, span_bytes, apart: false, seconds: 0 })?;
+        fio(&FioLoad {
+            socket: &socket,
+            export: "",
+            pattern,
+            depth: 8,
+            jobs: 1,
+            flush: false,
+            block_bytes,
+            span_bytes,
+            apart: false,
+            random_percent: 100,
+            seconds: 0,
+        })?;
         servers.targets.push(Target { name: peer.name.to_owned(), socket, export: "", process: Some(running.process()) });
         servers._peers.push(running);
     }
@@ -193,6 +205,7 @@ fn load(arguments: &NbdArguments, servers: &Servers, target: &Target, pattern: &
         block_bytes: arguments.block.0,
         span_bytes: servers.span,
         apart: false,
+        random_percent: 100,
         seconds,
     })?;
     let requests = (fio.per_second * seconds as f64).max(1.0);

@@ -185,6 +185,7 @@ impl Stage<'_> {
                     block_bytes: u64::from(self.block),
                     span_bytes: self.span,
                     apart: false,
+                    random_percent: 100,
                     seconds,
                 };
                 let result = fio(&load)?;

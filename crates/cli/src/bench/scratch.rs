@@ -6,7 +6,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use windrow_device::queue::Members;
-use windrow_device::{Allocation, FileMember, OpenOptions, PacedMember, create_file_with_progress};
+use windrow_device::{Allocation, FileMember, OpenOptions, Pace, PacedMember, create_file_with_progress};
 use windrow_host::failure::{Failure, id};
 use windrow_host::offline::{OpenedPool, ScratchSpec, ram_members, scratch_pool};
 use windrow_host::{HostOptions, Pool, daemon};
@@ -27,6 +27,10 @@ pub struct ScratchArguments {
     /// Most bytes a second that each of these files is read and written at, together: for drives that are slower than the disk here.
     #[arg(long, value_name = "RATE", requires = "dir", value_parser = rate)]
     pub member_rate: Option<Size>,
+    /// Bytes of writes that each of these files answers before its rate counts: what the capacitors of a drive protect. With DIR in memory (/dev/shm), where flushes
+    /// take no time either.
+    #[arg(long, value_name = "SIZE", requires = "member_rate", default_value = "0")]
+    pub member_buffer: Size,
     /// Redundancy: 0, 1 (two copies), 5 or 6.
     #[arg(long, value_parser = ["0", "1", "5", "6"], default_value = "6")]
     pub redundancy: String,
@@ -45,7 +49,7 @@ impl ScratchArguments {
     /// So many files of this size, RAID-6.
     pub fn of_files(members: usize, size_bytes: u64, dir: &Path) -> Self {
         let (size, dir, chunk) = (Size(size_bytes), Some(dir.to_owned()), Size(256 << 10));
-        Self { members, size, dir, member_rate: None, redundancy: "6".to_owned(), chunk, segment: None, workers: None }
+        Self { members, size, dir, member_rate: None, member_buffer: Size(0), redundancy: "6".to_owned(), chunk, segment: None, workers: None }
     }
 }
 
@@ -86,7 +90,7 @@ impl Scratch {
                 .map_err(|error| failure(&error))?;
             let file = FileMember::open(&path, &OpenOptions::default()).map_err(|error| failure(&error))?;
             members.push(Some(match arguments.member_rate {
-                Some(rate) => Arc::new(PacedMember::new(file, rate.0)),
+                Some(rate) => Arc::new(PacedMember::new(file, Pace { bytes_per_second: rate.0, buffer_bytes: arguments.member_buffer.0 })),
                 None => Arc::new(file),
             }));
             paths.push(path);
@@ -97,7 +101,10 @@ impl Scratch {
     /// In words: how many members of which size, where, with which redundancy.
     pub fn describe(&self) -> String {
         let place = if self.is_files() { "in files" } else { "in memory" };
-        let rate = self.arguments.member_rate.filter(|_| self.is_files()).map_or_else(String::new, |rate| format!(" of {rate}/s"));
+        let rate = self.arguments.member_rate.filter(|_| self.is_files()).map_or_else(String::new, |rate| match self.arguments.member_buffer {
+            Size(0) => format!(" of {rate}/s"),
+            buffer => format!(" of {rate}/s with buffers of {buffer}"),
+        });
         format!("{} members of {} {place}{rate}, RAID-{}", self.arguments.members, self.arguments.size, self.arguments.redundancy)
     }
 
@@ -106,7 +113,7 @@ impl Scratch {
         let arguments = &self.arguments;
         serde_json::json!({
             "members": arguments.members, "member_bytes": arguments.size.0, "files": self.is_files(),
-            "member_bytes_per_second": arguments.member_rate.map(|rate| rate.0), "redundancy": arguments.redundancy,
+            "member_bytes_per_second": arguments.member_rate.map(|rate| rate.0), "member_buffer_bytes": arguments.member_buffer.0, "redundancy": arguments.redundancy,
             "chunk_bytes": arguments.chunk.0, "segment_bytes": arguments.segment.map(|size| size.0),
         })
     }

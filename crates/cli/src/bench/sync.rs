@@ -32,6 +32,7 @@ use windrow_host::failure::Failure;
   windrow bench sync
   windrow bench sync --dir /var/tmp --size 1G --threads 1,16
   windrow bench sync --load flush,fua --full 70% --seconds 5 -o json
+  windrow bench sync --dir /dev/shm --member-rate 20M --member-buffer 1M --members 12 --load flush
   windrow bench sync --part latency --per-second 2000 --seconds 20")]
 pub struct SyncArguments {
     #[command(flatten)]
@@ -54,6 +55,9 @@ pub struct SyncArguments {
     /// FUA), `log` (one block appended, a header written again, then a flush).
     #[arg(long, value_delimiter = ',', default_value = "flush,flush-8,flush-32,fua,log", value_parser = load)]
     load: Vec<Load>,
+    /// Random bytes in what is written in the parts `writes` and `nbd`, in per cent; the rest compresses away, in records of the journal only.
+    #[arg(long, default_value = "100", value_parser = clap::value_parser!(u32).range(1..=100))]
+    random: u32,
     /// Share of the usable space that is live.
     #[arg(long, default_value = "90%")]
     full: Share,

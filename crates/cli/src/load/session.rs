@@ -116,8 +116,11 @@ pub(super) fn shared_noise() -> Payload {
     NOISE.get_or_init(|| noise(1, NOISE_BYTES)).clone()
 }
 
-/// Data of which only a part is random.
+/// Data of which so many per cent are random; the rest compresses away.
 pub fn diluted(random_percent: u32) -> Payload {
+    if random_percent >= 100 {
+        return shared_noise();
+    }
     let mut bytes = shared_noise().to_vec();
     for sector in bytes.chunks_mut(512) {
         sector[512 * random_percent as usize / 100..].fill(0x57);
@@ -141,7 +144,7 @@ pub fn run(pool: &Pool, export: &str, spec: &LoadSpec) -> Result<LoadResult, Fai
 /// # Errors
 /// There is no such export.
 pub fn run_watched(pool: &Pool, export: &str, spec: &LoadSpec, watch: &mut dyn FnMut(u64)) -> Result<LoadResult, Failure> {
-    let noise = if spec.random_percent >= 100 { shared_noise() } else { diluted(spec.random_percent) };
+    let noise = diluted(spec.random_percent);
     let (issued_bytes, done_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
     let shared = Shared { spec, issued_bytes, done_bytes, stop: AtomicBool::new(false), begin: Instant::now(), noise };
     let (ended, ends) = channel();

@@ -1,7 +1,7 @@
 //! Synchronous writers: each has a thread and a session, writes a few blocks, makes them durable, and only then goes on.
 
 use super::random::Random;
-use super::session::{Arrivals, NOISE_BYTES, collect, shared_noise};
+use super::session::{Arrivals, NOISE_BYTES, collect, diluted};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -42,6 +42,8 @@ pub struct SyncSpec {
     pub commit: Commit,
     /// Bytes of the volume that are used.
     pub span_bytes: u64,
+    /// Random bytes in what is written, in per cent.
+    pub random_percent: u32,
     /// How long.
     pub time: Duration,
     /// Seed.
@@ -83,7 +85,7 @@ const LOG_BYTES: u64 = 4 << 20;
 /// # Errors
 /// There is no such export, or a request failed.
 pub fn run(pool: &Pool, export: &str, spec: &SyncSpec, stop: &AtomicBool) -> Result<SyncResult, Failure> {
-    let noise = shared_noise();
+    let noise = diluted(spec.random_percent);
     let begin = Instant::now();
     let results = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..spec.writers as u64)

@@ -143,9 +143,10 @@ pub fn make(arguments: &SyncArguments, sides: &[Side; 2], time: Duration, cases:
         goals.extend(judged(case, &both[0], times, share, sides[0].scratch.tolerance()));
     }
     let mut text = format!(
-        "Synchronous writes of 4 KiB: {}, {} of the usable space live, {} rounds\n{}",
+        "Synchronous writes of 4 KiB: {}, {} of the usable space live, {} % of what is written random, {} rounds\n{}",
         sides[0].scratch.describe(),
         arguments.full,
+        arguments.random,
         arguments.rounds.rounds,
         sides.each_ref().map(settled).concat(),
     );
@@ -155,7 +156,7 @@ pub fn make(arguments: &SyncArguments, sides: &[Side; 2], time: Duration, cases:
         text.push_str(&format!("of the journal\n{}", journal.render()));
     }
     let value = json!({
-        "scratch": sides[0].scratch.json(), "full_per_mille": arguments.full.0, "journal_bytes": arguments.journal.map(|size| size.0),
+        "scratch": sides[0].scratch.json(), "full_per_mille": arguments.full.0, "random_percent": arguments.random, "journal_bytes": arguments.journal.map(|size| size.0),
         "rounds": arguments.rounds.rounds, "seconds_ppm": ppm(time.as_secs_f64()),
         "pools": sides.each_ref().map(|side| json!({
             "pool": side.name, "live_bytes": side.span, "utilisation_ppm": ppm(side.utilisation), "settled_ppm": ppm(side.settled),

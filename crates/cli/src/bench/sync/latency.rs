@@ -101,7 +101,7 @@ fn measure(arguments: &SyncArguments, sides: &[Side; 2], room: &Scratch, kind: K
 fn users(pool: &Pool, spec: &PacedSpec, flusher: bool) -> Result<Measured, Failure> {
     let (before, cpu) = (daemon::report(pool)?, cpu_seconds());
     let stop = AtomicBool::new(false);
-    let noisy = SyncSpec { writers: 1, commit: Commit::Flush(1), span_bytes: NEIGHBOUR.1, time: spec.time * 100, seed: spec.seed };
+    let noisy = SyncSpec { writers: 1, commit: Commit::Flush(1), span_bytes: NEIGHBOUR.1, random_percent: 100, time: spec.time * 100, seed: spec.seed };
     let (load, neighbour) = std::thread::scope(|scope| {
         let neighbour = flusher.then(|| scope.spawn(|| sync::run(pool, NEIGHBOUR.0, &noisy, &stop)));
         let load = paced::run(pool, EXPORT, spec, &AtomicBool::new(false));

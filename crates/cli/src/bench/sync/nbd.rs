@@ -41,7 +41,7 @@ const LOADS: [Load; 5] = [
 const WAL_BYTES: u64 = 4 << 20;
 
 impl Load {
-    fn of_fio<'a>(&self, socket: &'a Path, span_bytes: u64, seconds: u64) -> FioLoad<'a> {
+    fn of_fio<'a>(&self, socket: &'a Path, (span_bytes, random_percent): (u64, u32), seconds: u64) -> FioLoad<'a> {
         let random = FioLoad {
             socket,
             export: EXPORT,
@@ -53,6 +53,7 @@ impl Load {
             apart: false,
             seconds,
             flush: true,
+            random_percent,
         };
         if self.name == WAL {
             // Two blocks, then back by one.
@@ -101,7 +102,7 @@ pub fn measure_all(arguments: &SyncArguments, sides: &[Side; 2]) -> Result<Part,
     let rounds = alternate(&names, arguments.rounds.rounds, &mut |number, step| {
         step.progress().note("");
         let side = &sides[number % 2];
-        measure(side, &LOADS[number / 2].of_fio(&sockets[number % 2], side.span, seconds))
+        measure(side, &LOADS[number / 2].of_fio(&sockets[number % 2], (side.span, side.random_percent), seconds))
     })?;
     Ok(part(sides, seconds, &rounds))
 }

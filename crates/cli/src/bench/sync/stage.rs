@@ -33,6 +33,8 @@ pub struct Side {
     pub utilisation: f64,
     /// Bytes that members were written by synchronous writers before the measurements, in multiples of the space that was left.
     pub settled: f64,
+    /// Random bytes in what synchronous writers write, in per cent.
+    pub random_percent: u32,
     /// Its members; dropped after the pool.
     pub scratch: Scratch,
 }
@@ -67,7 +69,7 @@ impl Side {
         let span = fill(&pool, usable / 1000 * u64::from(arguments.full.0), name)?;
         let overwrites = Overwrites { span_bytes: span, bytes: span * arguments.overwrites as u64, depth: DEPTH, seed: 7 };
         let utilisation = window::measure(&pool, &overwrites, &format!("{name}: overwriting"))?.utilisation;
-        let mut side = Self { name, pool, span, utilisation, settled: 0.0, scratch };
+        let mut side = Self { name, pool, span, utilisation, settled: 0.0, random_percent: arguments.random, scratch };
         side.settle(arguments.settle)?;
         Ok(side)
     }
@@ -93,7 +95,7 @@ impl Side {
 
     /// Runs a load.
     pub fn measure(&self, writers: usize, commit: Commit, time: Duration, seed: u64) -> Result<Sample, Failure> {
-        let spec = SyncSpec { writers, commit, span_bytes: self.span, time, seed };
+        let spec = SyncSpec { writers, commit, span_bytes: self.span, random_percent: self.random_percent, time, seed };
         let (before, cpu) = (daemon::report(&self.pool)?, cpu_seconds());
         let load = run(&self.pool, EXPORT, &spec, &AtomicBool::new(false))?;
         let (after, cpu) = (daemon::report(&self.pool)?, cpu_seconds() - cpu);
