@@ -2,6 +2,7 @@
 
 mod exchange;
 mod looks;
+mod settle;
 mod steward;
 
 use crate::alarm;

@@ -5,32 +5,23 @@
 //! 2. The engine takes the member out and says when nothing is in flight to its old device.
 //! 3. The queue gets the new device, the old one is closed.
 //! 4. The engine is told what is there now, and rebuilds it. If it refuses, the place is empty again.
+//!
+//! What an old device that hangs owes is waited for without the lock of all changes, before anything is begun: others go on meanwhile (`settle.rs`).
 
 use super::Pool;
+use super::settle::{ANSWER, CLOSING, LOOK_AGAIN, WITH_LOCK};
 use crate::daemon::control_failure;
 use crate::failure::{Failure, id};
 use crate::offline::{self, FoundMember, Newcomer, OpenRequest};
 use crate::sessions::lock;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use windrow_device::Member;
 use windrow_device::probe::signature::Mark;
 use windrow_engine::api::{Control, ControlError, MemberChange, MemberStatus, PoolStatus};
 use windrow_layout::superblock::Superblock;
 use windrow_units::{BLOCK_BYTES, MAX_MEMBERS, MemberId, Uuid};
-
-/// How long commands to a device that is taken out may take to end. The kernel gives up on a dead one after half a minute or so.
-const SETTLING: Duration = Duration::from_secs(120);
-/// The same where nothing has to follow: the device is closed later then.
-const CLOSING: Duration = Duration::from_secs(2);
-/// The same for a spare that comes by itself, and comes again: others wait for their turn meanwhile.
-const TAKING_OVER: Duration = Duration::from_secs(10);
-/// Pauses between two looks, the first and the longest.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
-const LOOK_AGAIN_MAX: Duration = Duration::from_millis(250);
-/// How long a device may take to answer a read before others go on without it.
-const ANSWER: Duration = Duration::from_secs(30);
 
 /// A device, opened and locked for the slot that it is to have.
 pub(super) struct Opened {
@@ -96,20 +87,26 @@ impl Pool {
         let not_it = |why: &str| Failure::new(id::MEMBER_STATE, what.clone(), format!("{}: {why}", path.display())).remedy("see `windrow pool replace`");
         let look = || offline::examine(&path)?.ok_or_else(|| not_it("it is no member of any pool"));
         // A device that does not answer is not to hold up a spare that comes for another member. What counts is what it bears when nobody else changes it.
-        look()?;
+        let first = look()?;
         let spare = self.0.driver.device(member).filter(|_| self.member_status(member, &what).is_ok_and(|(_, status)| status.state == "spare"));
         let answers = |device: &Arc<dyn Member>| self.0.looks.answers(device, ANSWER).unwrap_or(true) && offline::borne_by(&**device, &path).is_ok();
-        let gone = spare.filter(|device| !answers(device));
+        let gone = spare.filter(|device| !answers(device)).map(|device| Arc::downgrade(&device));
+        let that_left = |found: FoundMember, status: &MemberStatus| {
+            let superblock = found.superblock.ok_or_else(|| not_it("it bears no valid superblock"))?;
+            if status.uuid == superblock.member_uuid { Ok(superblock) } else { Err(not_it("it is another device than the member that left")) }
+        };
+        let (_, status) = self.member_status(member, &what)?;
+        if status.state != "spare" {
+            that_left(first, &status)?;
+        }
+        self.wait_for_answers(member, &what)?;
         let _one = lock(&self.0.exchanging);
         let found = look()?;
         let (pool, status) = self.member_status(member, &what)?;
         if status.state == "spare" {
             return self.bring_back_spare(&pool, &status, gone.as_ref(), &path, &what);
         }
-        let FoundMember { superblock: Some(superblock), .. } = found else { return Err(not_it("it bears no valid superblock")) };
-        if status.uuid != superblock.member_uuid {
-            return Err(not_it("it is another device than the member that left"));
-        }
+        let superblock = that_left(found, &status)?;
         self.settle(member, &what)?;
         self.put(member, None, &what)?;
         let device = offline::open_member(&path, member, &self.0.open, &what)?;
@@ -125,10 +122,10 @@ impl Pool {
     }
 
     /// A spare whose device was not there at the start, or does not answer any more: the pool has its slot, and it bears nothing but its label.
-    fn bring_back_spare(&self, pool: &PoolStatus, spare: &MemberStatus, gone: Option<&Arc<dyn Member>>, path: &Path, what: &str) -> Result<(), Failure> {
+    fn bring_back_spare(&self, pool: &PoolStatus, spare: &MemberStatus, gone: Option<&Weak<dyn Member>>, path: &Path, what: &str) -> Result<(), Failure> {
         let slot = spare.member;
         // Another command may have put one there since it was asked.
-        if self.0.driver.device(slot).is_some_and(|device| !gone.is_some_and(|gone| Arc::ptr_eq(gone, &device))) {
+        if self.0.driver.device(slot).is_some_and(|device| !gone.is_some_and(|gone| gone.ptr_eq(&Arc::downgrade(&device)))) {
             return Err(Failure::new(id::MEMBER_STATE, what, "it is a spare, and its device is there").remedy("see `windrow pool status`"));
         }
         self.settle(slot, what)?;
@@ -149,21 +146,30 @@ impl Pool {
     /// The new device is in use, holds something, is too small, or is not power-safe where it must be; the redundancy does not cover the loss of the member.
     pub fn replace(&self, member: MemberId, newcomer: &Newcomer, power_safe: bool) -> Result<(), Failure> {
         let what = format!("cannot replace member {member}");
-        let (pool, status) = self.replaceable(member, power_safe, &what)?;
-        self.empty_former(&pool, member, newcomer, (status.needed_bytes, status.sector_bytes_max), &what)?;
-        let _one = lock(&self.0.exchanging);
-        let (pool, status) = self.replaceable(member, power_safe, &what)?;
-        let opened = self.open_newcomer(&pool, member, newcomer, (status.needed_bytes, status.sector_bytes_max), &what)?;
-        if ["online", "rebuilding"].contains(&status.state) {
-            self.change(member, MemberChange::TakeOut, &what).inspect_err(|_| {
-                // The refusal is the failure to tell. With the label of a pool that it is not in, the device would be refused the next time.
-                _ = offline::erase(&*opened.device);
-            })?;
+        let (pool, first) = self.replaceable(member, power_safe, &what)?;
+        self.empty_former(&pool, member, newcomer, (first.needed_bytes, first.sector_bytes_max), &what)?;
+        loop {
+            self.wait_for_answers(member, &what)?;
+            let _one = lock(&self.0.exchanging);
+            let (pool, status) = self.replaceable(member, power_safe, &what)?;
+            if status.uuid != first.uuid {
+                return Err(Failure::new(id::MEMBER_STATE, what, "another device has taken its place meanwhile").remedy("see `windrow pool status`"));
+            }
+            let opened = self.open_newcomer(&pool, member, newcomer, (status.needed_bytes, status.sector_bytes_max), &what)?;
+            // The refusal is the failure to tell. With the label of a pool that it is not in, the device would be refused the next time.
+            let give_back = |_: &Failure| _ = offline::erase(&*opened.device);
+            if ["online", "rebuilding"].contains(&status.state) {
+                self.change(member, MemberChange::TakeOut, &what).inspect_err(give_back)?;
+                if let Err(hangs) = self.wait_with_lock(member, &what) {
+                    give_back(&hangs);
+                    continue;
+                }
+            }
+            self.settle(member, &what).inspect_err(give_back)?;
+            self.put(member, Some(opened.device.clone()), &what).inspect_err(give_back)?;
+            let Opened { uuid, size_bytes, .. } = opened;
+            return self.tell(member, MemberChange::Exchange { uuid, size_bytes, power_safe, spare: None }, &what);
         }
-        let device = opened.device.clone();
-        let put = self.settle(member, &what).and_then(|()| self.put(member, Some(opened.device), &what));
-        put.inspect_err(|_| _ = offline::erase(&*device))?;
-        self.tell(member, MemberChange::Exchange { uuid: opened.uuid, size_bytes: opened.size_bytes, power_safe, spare: None }, &what)
     }
 
     /// A member in whose place another device may come.
@@ -281,19 +287,6 @@ impl Pool {
         self.dismiss(member, &format!("member {member} is removed, but the label on its device cannot be erased")).map(drop)
     }
 
-    /// That a device that nothing else is sent to answers a read in time: one that does not is not to be waited for while others have to wait. (The read is left to itself.)
-    fn must_answer(&self, member: MemberId, what: &str) -> Result<(), Failure> {
-        let Some(device) = self.0.driver.device(member) else { return Ok(()) };
-        match self.0.looks.answers(&device, ANSWER) {
-            Ok(true) => Ok(()),
-            Err(error) => Err(Failure::new(id::MEMBER_OPEN, what, error)),
-            Ok(false) => {
-                let why = format!("its device has not answered a read for {} s", ANSWER.as_secs());
-                Err(Failure::new(id::MEMBER_IO, what, why).remedy("unplug the device, or wait until the kernel has given it up, and try again"))
-            }
-        }
-    }
-
     /// Closes the devices of members that have left for good, and erases their labels: nobody who looks for the pool is to find them.
     pub fn dismiss_removed(&self) {
         // (What hangs is erased and closed another time.)
@@ -343,9 +336,9 @@ impl Pool {
         let (pool, status) = self.member_status(spare, &what)?;
         let device = self.0.driver.device(spare).ok_or_else(|| Failure::new(id::MEMBER_OPEN, what.clone(), "its device is not there"))?;
         check_sector(&*device, self.member_status(member, &what)?.1.sector_bytes_max, &what)?;
-        self.settle_within(member, TAKING_OVER, &what)?;
+        self.settle_within(member, WITH_LOCK, &what)?;
         // A scrub may be writing the label of the spare. (One that does not answer must not come in.)
-        self.settle_within(spare, TAKING_OVER, &what)?;
+        self.settle_within(spare, WITH_LOCK, &what)?;
         let unused = offline::is_unused_spare(&*device, pool.pool, status.uuid).map_err(|error| Failure::new(id::MEMBER_IO, what.clone(), error.of(spare)))?;
         if !unused {
             // Where the pool was imported by force elsewhere, the spare may have served. But what somebody else put there since, who reaches the drive too, is his.
@@ -461,31 +454,6 @@ impl Pool {
         }
     }
 
-    /// Waits until nothing is in flight to the device of a member that is out of use.
-    fn settle(&self, member: MemberId, what: &str) -> Result<(), Failure> {
-        self.settle_within(member, SETTLING, what)
-    }
-
-    fn settle_within(&self, member: MemberId, patience: Duration, what: &str) -> Result<(), Failure> {
-        // The engine is asked only when it can answer soon: who goes away in vain is not to leave something there each time.
-        let (end, mut pause) = (Instant::now() + patience, LOOK_AGAIN);
-        while self.member_status(member, what)?.1.unanswered > 0 {
-            if self.0.driver.is_stopped() {
-                return Err(control_failure(what.to_owned(), &ControlError::Stopped));
-            }
-            if Instant::now() >= end {
-                return Err(unsettled(what));
-            }
-            std::thread::sleep(pause);
-            pause = (2 * pause).min(LOOK_AGAIN_MAX);
-        }
-        let patience = end.saturating_duration_since(Instant::now()).max(CLOSING);
-        match self.0.driver.control_within(Control::Member { member, change: MemberChange::Settle }, Some(patience)) {
-            Some(result) => result.map(|_| ()).map_err(|error| control_failure(what.to_owned(), &error)),
-            None => Err(unsettled(what)),
-        }
-    }
-
     /// Exchanges the device of a member that is out of use; `None` also waits until its commands have ended.
     fn put(&self, member: MemberId, device: Option<Arc<dyn Member>>, what: &str) -> Result<(), Failure> {
         if device.is_none() && self.0.driver.device(member).is_some() {
@@ -523,16 +491,11 @@ impl Pool {
         self.status().ok_or_else(|| control_failure(what.to_owned(), &ControlError::Stopped))
     }
 
-    fn member_status(&self, member: MemberId, what: &str) -> Result<(PoolStatus, MemberStatus), Failure> {
+    pub(super) fn member_status(&self, member: MemberId, what: &str) -> Result<(PoolStatus, MemberStatus), Failure> {
         let status = self.status_now(what)?;
         let found = status.members.get(member.index()).cloned();
         found.map(|found| (status, found)).ok_or_else(|| Failure::new(id::USAGE, what, "there is no such member").remedy("see `windrow pool status`"))
     }
-}
-
-fn unsettled(what: &str) -> Failure {
-    let failure = Failure::new(id::MEMBER_STATE, what, "commands to its old device have not ended");
-    failure.remedy("unplug the device, or wait until the kernel has given it up, and try again")
 }
 
 /// The superblock of a locked device, if it is still the member that bore `before`.

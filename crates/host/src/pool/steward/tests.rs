@@ -8,7 +8,7 @@ use windrow_device::{Allocation, Fault, FaultKind, FaultyMember, FileMember, Mem
 use windrow_engine::api::{MemberStatus, PoolStatus};
 use windrow_export::ExportSource;
 use windrow_io::{MemberErrorKind, Op, Payload};
-use windrow_units::MemberId;
+use windrow_units::{MemberId, Uuid};
 
 const MIB: u64 = 1 << 20;
 
@@ -147,8 +147,28 @@ fn a_member_that_was_taken_out_is_passed_over() {
     failing.pool.shutdown(false).unwrap();
 }
 
+/// A member that hangs, until the end of the test at the latest: a test that fails is to end as well.
+struct Hanging(Arc<FaultyMember<FileMember>>);
+
+impl Hanging {
+    fn clear(&self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
 /// A pool of four files, and the files; the second member hangs with what it was given, is out of service, and nobody waits for it.
-fn beside_one_that_hangs() -> (tempfile::TempDir, Pool, Arc<FaultyMember<FileMember>>) {
+fn beside_one_that_hangs() -> (tempfile::TempDir, Pool, Hanging) {
+    while_one_hangs(|pool| pool.take_out(MemberId(1)).unwrap())
+}
+
+/// The same; somebody takes it out.
+fn while_one_hangs(take_out: impl FnOnce(&Pool)) -> (tempfile::TempDir, Pool, Hanging) {
     let dir = tempfile::tempdir().unwrap();
     let member = |number: usize| {
         let path = dir.path().join(format!("m{number}"));
@@ -170,12 +190,12 @@ fn beside_one_that_hangs() -> (tempfile::TempDir, Pool, Arc<FaultyMember<FileMem
     let mut ready = Vec::new();
     session.submit(&mut requests, &mut ready);
     until("something has gone to it", &|| sent() > before);
-    pool.take_out(MemberId(1)).unwrap();
+    take_out(&pool);
     let mut all = sink.wait(257 - ready.len());
     all.append(&mut ready);
     assert!(all.iter().all(|completion| completion.result.is_ok()), "the pool goes on without it");
     drop(session);
-    (dir, pool, members[1].clone())
+    (dir, pool, Hanging(members[1].clone()))
 }
 
 fn until(what: &str, is_so: &dyn Fn() -> bool) {
@@ -221,4 +241,76 @@ fn a_pool_that_has_ended_lets_go_of_its_members_though_one_hangs() {
     member.clear();
     drop((member, daemon, pool));
     until("it is free", &|| is_free(1));
+}
+
+fn newcomer(dir: &tempfile::TempDir, name: &str) -> Newcomer {
+    let path = dir.path().join(name);
+    create_file(&path, 32 * MIB, Allocation::Sparse).unwrap();
+    Newcomer { path, overwrite: false }
+}
+
+/// Everybody else waited, for two minutes, with who replaces a member whose device hangs.
+#[test]
+fn others_go_on_while_a_member_that_hangs_is_replaced() {
+    let mut replacing = None;
+    let (dir, pool, member) = while_one_hangs(|pool| {
+        let (pool, dir) = (pool.clone(), tempfile::tempdir().unwrap());
+        let state = pool.clone();
+        let is_out = move || state.status().unwrap().members[1].state == "offline";
+        replacing = Some(std::thread::spawn(move || pool.replace(MemberId(1), &newcomer(&dir, "another"), false)));
+        until("it is taken out", &is_out);
+    });
+    let spare = pool.add_spare(&newcomer(&dir, "spare")).unwrap();
+    pool.remove(spare).unwrap();
+    member.clear();
+    replacing.unwrap().join().unwrap().unwrap();
+    assert_ne!(pool.status().unwrap().members[1].state, "offline");
+    pool.shutdown(false).unwrap();
+}
+
+/// The second one would have thrown out what the first had just put there.
+#[test]
+fn two_that_replace_the_same_member_do_not_replace_one_another() {
+    let (dir, pool, member) = beside_one_that_hangs();
+    let is_labelled = |name: &str| crate::offline::examine(&dir.path().join(name)).unwrap().is_some();
+    let replacing = ["first", "second"].map(|name| {
+        let newcomer = Newcomer { overwrite: true, ..newcomer(&dir, name) };
+        let device = FileMember::open(&newcomer.path, &OpenOptions::default()).unwrap();
+        let status = pool.status().unwrap();
+        crate::offline::label(&device, status.pool, &status.name, MemberId(0), Uuid([7; 16])).unwrap();
+        drop(device);
+        assert!(is_labelled(name));
+        let pool = pool.clone();
+        std::thread::spawn(move || pool.replace(MemberId(1), &newcomer, false))
+    });
+    // What was in the pool before is emptied, so that both are seen to be at it.
+    until("both have begun", &|| !is_labelled("first") && !is_labelled("second"));
+    member.clear();
+    let replaced = replacing.map(|replacing| replacing.join().unwrap());
+    let [first, second] = replaced.each_ref().map(Result::is_ok);
+    assert!(first != second, "one of them has its place: {replaced:?}");
+    assert_eq!([first, second], ["first", "second"].map(is_labelled), "the other one is free");
+    let refusal = replaced.into_iter().find_map(Result::err).unwrap();
+    assert!(refusal.why.contains("meanwhile"), "{refusal:?}");
+    pool.shutdown(false).unwrap();
+}
+
+/// What hangs and is to come back was waited for with the lock of all changes as well.
+#[test]
+fn others_go_on_while_a_device_that_hangs_is_to_come_back() {
+    let (dir, pool, member) = beside_one_that_hangs();
+    let (coming, path) = (pool.clone(), dir.path().join("m1"));
+    let back = std::thread::spawn(move || coming.bring_back(MemberId(1), Some(&path)));
+    for number in 0..8 {
+        let spare = pool.add_spare(&newcomer(&dir, &format!("spare-{number}"))).unwrap();
+        pool.remove(spare).unwrap();
+    }
+    assert!(!back.is_finished(), "the device owes answers");
+    let other = dir.path().join("m2");
+    let refused = pool.bring_back(MemberId(1), Some(&other)).unwrap_err();
+    assert!(refused.why.contains("another device"), "said before anything is waited for: {refused:?}");
+    member.clear();
+    let refused = back.join().unwrap().unwrap_err();
+    assert_eq!(refused.id, crate::failure::id::POOL_BUSY, "it was open here until now: {refused:?}");
+    pool.shutdown(false).unwrap();
 }
