@@ -145,6 +145,7 @@ fn text_rules() {
     finds(&with("docs/a.md", "[x](dependencies.md#no-such)\n"), "no such heading");
     finds(&with("docs/a.md", "```\ncargo xtask fly\n```\n"), "there is no task `cargo xtask fly`");
     finds(&with("CHANGELOG.md", "# Changes\n"), "error[changelog]");
+    finds(&with("s12.log", "what a run printed\n"), "error[leftover] s12.log");
     finds(&with("notes.txt", &format!("see {}me\n", concat!("/ho", "me/"))), "error[machine-path] notes.txt:1");
     assert!(rules(&with("notes.txt", &format!("https://example.org{}me, net{}\n", concat!("/ho", "me/"), "work/")), &good_metadata()).is_empty());
     let mut big = good_tree();

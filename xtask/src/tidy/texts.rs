@@ -27,8 +27,14 @@ pub fn check(tree: &Tree, findings: &mut Findings) {
     }
 }
 
+/// How names of files end that a run leaves behind.
+const LEFTOVERS: [&str; 5] = [".log", ".err", ".out", ".pid", ".tmp"];
+
 fn files(tree: &Tree, findings: &mut Findings) {
     for file in &tree.files {
+        if LEFTOVERS.iter().any(|ending| file.path.ends_with(ending)) {
+            findings.error("leftover", &file.path, 0, "left behind by a run: remove it");
+        }
         let Some(text) = file.text() else {
             if file.bytes.len() > BINARY_BYTES_MOST {
                 findings.error("binary", &file.path, 0, format!("{} bytes, at most {BINARY_BYTES_MOST}", file.bytes.len()));

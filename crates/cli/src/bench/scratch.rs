@@ -27,8 +27,8 @@ pub struct ScratchArguments {
     /// Most bytes a second that each of these files is read and written at, together: for drives that are slower than the disk here.
     #[arg(long, value_name = "RATE", requires = "dir", value_parser = rate)]
     pub member_rate: Option<Size>,
-    /// Bytes of writes that each of these files answers before its rate counts: what the capacitors of a drive protect. With DIR in memory (/dev/shm), where flushes
-    /// take no time either.
+    /// Bytes of writes that each of these files answers before its rate counts: what the capacitors of a drive protect. Best with DIR in memory (/dev/shm), where
+    /// flushes take no time, as those of such a drive.
     #[arg(long, value_name = "SIZE", requires = "member_rate", default_value = "0")]
     pub member_buffer: Size,
     /// Redundancy: 0, 1 (two copies), 5 or 6.

@@ -41,7 +41,8 @@ const LOADS: [Load; 5] = [
 const WAL_BYTES: u64 = 4 << 20;
 
 impl Load {
-    fn of_fio<'a>(&self, socket: &'a Path, (span_bytes, random_percent): (u64, u32), seconds: u64) -> FioLoad<'a> {
+    fn of_fio<'a>(&self, socket: &'a Path, side: &Side, seconds: u64) -> FioLoad<'a> {
+        let (span_bytes, random_percent) = (side.span, side.random_percent);
         let random = FioLoad {
             socket,
             export: EXPORT,
@@ -102,7 +103,7 @@ pub fn measure_all(arguments: &SyncArguments, sides: &[Side; 2]) -> Result<Part,
     let rounds = alternate(&names, arguments.rounds.rounds, &mut |number, step| {
         step.progress().note("");
         let side = &sides[number % 2];
-        measure(side, &LOADS[number / 2].of_fio(&sockets[number % 2], (side.span, side.random_percent), seconds))
+        measure(side, &LOADS[number / 2].of_fio(&sockets[number % 2], side, seconds))
     })?;
     Ok(part(sides, seconds, &rounds))
 }

@@ -184,6 +184,7 @@ fn while_one_hangs(take_out: impl FnOnce(&Pool)) -> (tempfile::TempDir, Pool, Ha
     let session = pool.open("data", sink.clone()).unwrap();
     let sent = || pool.status().unwrap().member_stats[1].written.total();
     let before = sent();
+    let hanging = Hanging(members[1].clone());
     members[1].add(Fault::everywhere(FaultKind::Hang));
     let write = |block: u64| request(block, Op::Write { offset: block * 4096, data: Payload::copy_of(&[3; 4096]), fua: false });
     let mut requests: Vec<_> = (0..256).map(write).chain([request(256, Op::Flush)]).collect();
@@ -195,7 +196,7 @@ fn while_one_hangs(take_out: impl FnOnce(&Pool)) -> (tempfile::TempDir, Pool, Ha
     all.append(&mut ready);
     assert!(all.iter().all(|completion| completion.result.is_ok()), "the pool goes on without it");
     drop(session);
-    (dir, pool, Hanging(members[1].clone()))
+    (dir, pool, hanging)
 }
 
 fn until(what: &str, is_so: &dyn Fn() -> bool) {
@@ -313,4 +314,19 @@ fn others_go_on_while_a_device_that_hangs_is_to_come_back() {
     let refused = back.join().unwrap().unwrap_err();
     assert_eq!(refused.id, crate::failure::id::POOL_BUSY, "it was open here until now: {refused:?}");
     pool.shutdown(false).unwrap();
+}
+
+/// It was held by who asked for it, and so refused as in use; then its place was empty.
+#[test]
+fn a_spare_that_can_not_be_read_any_more_comes_back_from_the_path_that_it_had() {
+    let failing = Failing::new(Duration::from_secs(3600));
+    let spare = failing.add_spare(32);
+    let path = failing.dir.path().join("spare-32");
+    failing.pool.0.driver.exchange(spare, None).unwrap();
+    let device = FaultyMember::new(FileMember::open(&path, &OpenOptions::default()).unwrap());
+    device.add(Fault::everywhere(FaultKind::ReadError(MemberErrorKind::Media)));
+    failing.pool.0.driver.exchange(spare, Some(Arc::new(device))).unwrap();
+    failing.pool.bring_back(spare, Some(&path)).unwrap();
+    assert!(failing.pool.0.driver.device(spare).is_some_and(|device| device.read_at(0, &mut [0; 4096]).is_ok()));
+    failing.pool.shutdown(false).unwrap();
 }
