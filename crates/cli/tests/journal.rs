@@ -3,8 +3,9 @@
 mod support;
 
 use serde_json::Value;
+use std::path::{Path, PathBuf};
 use support::nbd::Client;
-use support::{CREATE, Random, World, both};
+use support::{CREATE, Random, Server, World, both};
 
 const WITH_DEVICE: &str =
     "pool create --redundancy 5 --size 64M --sparse --segment 256K --chunk 64K --journal-device j0 --journal-power-safe --seal-age 60000 tank m0 m1 m2 m3";
@@ -90,4 +91,43 @@ fn a_journal_device_that_is_gone_is_given_up_only_when_somebody_says_so() {
     assert!(world.check().unwrap_err().contains("Repairable member 4: recorded as absent"));
     world.succeeds("pool remove tank 4");
     world.check().expect("everything is whole");
+}
+
+/// How the server has a file open: whether each write is durable when it ends.
+fn is_written_through(world: &World, server: &Server, name: &str) -> bool {
+    const O_DSYNC: u32 = 0o10000;
+    let (path, process) = (world.file(name).canonicalize().expect("the file"), Path::new("/proc").join(server.id().to_string()));
+    let open = std::fs::read_dir(process.join("fd")).expect("its files").map(|entry| entry.expect("a file").path());
+    let open = open.filter(|entry| std::fs::read_link(entry).is_ok_and(|target| target == path)).collect::<Vec<_>>();
+    let flags = |entry: &PathBuf| {
+        let info = std::fs::read_to_string(process.join("fdinfo").join(entry.file_name().expect("a number"))).expect("its flags");
+        let octal = info.lines().find_map(|line| line.strip_prefix("flags:")).expect("flags").trim().to_owned();
+        u32::from_str_radix(&octal, 8).expect("octal")
+    };
+    assert!(!open.is_empty(), "{name} is open");
+    open.iter().all(|entry| flags(entry) & O_DSYNC != 0)
+}
+
+/// Power-safe is the medium; its file system, and the page cache, are not.
+#[test]
+fn a_power_safe_journal_in_a_file_is_written_through_to_its_medium() {
+    let world = World::with_volume(WITH_DEVICE, "16M");
+    let server = world.serve("");
+    assert!(is_written_through(&world, &server, "j0") && !is_written_through(&world, &server, "m0"), "opened with the pool");
+    world.succeeds("pool add tank --journal j1 --sparse --power-safe");
+    assert!(is_written_through(&world, &server, "j1"), "added");
+    world.succeeds("pool offline tank 4");
+    world.succeeds("pool online tank 4");
+    assert!(is_written_through(&world, &server, "j0"), "brought back");
+    world.succeeds("pool replace tank 5 j2 --sparse --power-safe");
+    assert!(is_written_through(&world, &server, "j2"), "replaced");
+    sync(&mut server.client(), 1);
+    assert!(server.stop());
+    let server = world.serve("");
+    assert!(["j0", "j2"].into_iter().all(|name| is_written_through(&world, &server, name)) && !is_written_through(&world, &server, "m3"));
+    assert!(server.stop());
+    let world = World::with_volume(&WITH_DEVICE.replace(" --journal-power-safe", ""), "16M");
+    let server = world.serve("");
+    assert!(!is_written_through(&world, &server, "j0"), "it is flushed");
+    assert!(server.stop());
 }

@@ -89,6 +89,23 @@ pub struct OpenOptions {
     pub direct: DirectMode,
     /// Discards.
     pub discard: DiscardPolicy,
+    /// Every write is durable when it ends, without a flush. For what nobody flushes, as its medium is power-safe: what is written to a file may be in the page cache all
+    /// the same, or where the file system does not know yet that anything is. So such writes are synchronous ones (`O_DSYNC`). A block device is written by
+    /// O_DIRECT then, to its medium itself, and is refused where that is not possible.
+    pub write_through: bool,
+}
+
+impl OpenOptions {
+    /// The use of the page cache for a member of this kind.
+    fn direct_for(&self, kind: MemberKind) -> DirectMode {
+        let to_the_medium = self.write_through && kind == MemberKind::BlockDevice && self.direct == DirectMode::Preferred;
+        if to_the_medium { DirectMode::Required } else { self.direct }
+    }
+
+    /// Whether each write is a synchronous one.
+    fn synchronous(&self, kind: MemberKind) -> bool {
+        self.write_through && (kind != MemberKind::BlockDevice || self.direct == DirectMode::Never)
+    }
 }
 
 impl Default for OpenOptions {
@@ -99,6 +116,7 @@ impl Default for OpenOptions {
             lock_patience: Duration::ZERO,
             direct: DirectMode::Preferred,
             discard: DiscardPolicy::BlockDevicesOnly,
+            write_through: false,
         }
     }
 }
@@ -230,6 +248,10 @@ fn open_and_lock(path: &Path, kind: MemberKind, options: &OpenOptions) -> Result
     let mut flags = OFlags::CLOEXEC | if options.access == Access::ReadOnly { OFlags::RDONLY } else { OFlags::RDWR };
     if kind == MemberKind::BlockDevice && locked {
         flags |= OFlags::EXCL;
+    }
+    if options.synchronous(kind) {
+        // (What rustix calls by this name is O_SYNC, which writes time stamps, too.)
+        flags |= OFlags::from_bits_retain(libc::O_DSYNC as u32);
     }
     let deadline = Instant::now() + options.lock_patience;
     loop {

@@ -15,11 +15,15 @@ use crate::sessions::lock;
 use crate::{ExportTable, NamedExport};
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex};
-use std::time::Duration;
-use windrow_engine::api::{Control, ControlError, ControlReply, ScrubCommand};
+use std::time::{Duration, Instant};
+use windrow_engine::api::{Control, ControlError, ControlReply, ScrubCommand, ScrubState};
 use windrow_engine::{PlacementKind, Reduction, VictimRule};
 use windrow_layout::checkpoint::{Compression, Dedup, SyncMode};
 use windrow_units::MemberId;
+
+/// How long what a stopped scrub has under way is waited for, and the pause between two tries.
+const ENDING: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 #[derive(Default)]
 struct End {
@@ -422,7 +426,8 @@ fn apply(properties: &mut PropertyReport, change: &PropertyChange) -> Result<(),
     Ok(())
 }
 
-/// Begins, pauses, resumes or stops a scrub. Only a start takes a bound of bytes for each second; `None` and 0 are no bound.
+/// Begins, pauses, resumes or stops a scrub. Only a start takes a bound of bytes for each second; `None` and 0 are no bound. What a scrub that was stopped has
+/// under way comes to its end before another one begins: that is waited for, though not for long.
 ///
 /// # Errors
 /// The scrub is not in the state that the action is for, a bound comes with another action, or the pool has stopped.
@@ -437,10 +442,18 @@ pub fn scrub(pool: &Pool, action: ScrubAction, bytes_per_second: Option<u64>) ->
     if bytes_per_second.is_some() && action != ScrubAction::Start {
         return Err(Failure::new(id::POOL_VALUE, what, "a rate can be given to a new scrub only").remedy("stop the scrub and start it with the new rate"));
     }
-    match pool.control(Control::Scrub(command)) {
-        Ok(_) => Ok(()),
-        Err(ControlError::Invalid(why)) => Err(Failure::new(id::SCRUB_STATE, what, why).remedy("see `windrow pool status`")),
-        Err(error) => Err(control_failure(what, &error)),
+    let end = Instant::now() + ENDING;
+    loop {
+        let why = match pool.control(Control::Scrub(command)) {
+            Ok(_) => return Ok(()),
+            Err(ControlError::Invalid(why)) => why,
+            Err(error) => return Err(control_failure(what, &error)),
+        };
+        let is_ending = |now: PoolReport| now.scrub.state == ScrubState::Stopped;
+        if action != ScrubAction::Start || Instant::now() >= end || !pool.report().is_some_and(is_ending) {
+            return Err(Failure::new(id::SCRUB_STATE, what, why).remedy("see `windrow pool status`"));
+        }
+        std::thread::sleep(LOOK_AGAIN);
     }
 }
 

@@ -59,10 +59,10 @@ pub struct CreateArguments {
     /// Bytes of each member for the journal that makes small flushes cheap; 0: none; else 1/256 of the smallest member, 256K to 16M.
     #[arg(long, value_name = "SIZE")]
     journal: Option<Size>,
-    /// A device or file that holds nothing but a journal; several hold copies. Data members then get full rows, as long as the journal has room.
+    /// A device or file that holds nothing but a journal; several hold copies. Data members then get full rows, as long as one fills in time and the journal has room.
     #[arg(long, value_name = "PATH")]
     journal_device: Vec<PathBuf>,
-    /// What is written to the journal devices is durable without a flush (MRAM, NVDIMM, a cache that survives loss of power).
+    /// What is written to the journal devices is durable without a flush (MRAM, NVDIMM, a cache that survives loss of power). A file is written synchronously.
     #[arg(long, requires = "journal_device")]
     journal_power_safe: bool,
     /// Create members that do not exist as files of this size.

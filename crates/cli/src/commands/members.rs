@@ -105,7 +105,7 @@ pub struct AddArguments {
     /// A block device or a file that holds nothing but a journal (a copy, if there are others); a file that does not exist is made.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["devices", "spare"])]
     journal: Option<PathBuf>,
-    /// What is written to the journal device is durable without a flush (MRAM, NVDIMM, a cache that survives loss of power).
+    /// What is written to the journal device is durable without a flush (MRAM, NVDIMM, a cache that survives loss of power). A file is written synchronously.
     #[arg(long, requires = "journal")]
     power_safe: bool,
     /// Block devices or files that the pool grows over; files that do not exist are made.

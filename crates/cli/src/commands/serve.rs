@@ -248,6 +248,7 @@ fn request(arguments: &ServeArguments) -> OpenRequest {
         complete: false,
         limits,
         punch_holes: arguments.punch_holes,
+        power_safe: false,
         back_end,
         lock_patience: LOCK_PATIENCE,
     }

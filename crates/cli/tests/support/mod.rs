@@ -139,6 +139,11 @@ impl Server {
         self.child.wait().expect("it is gone").success()
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("a child").is_none()
     }

@@ -55,6 +55,25 @@ fn what_was_asked_of_the_kernel_is_reported() {
     }
 }
 
+/// A journal device that is declared power-safe is not flushed. Where it was a file nothing had told its file system that what had been allocated only was
+/// written now, and after a loss of power it read as zeroes.
+#[test]
+fn a_file_that_nobody_flushes_is_written_synchronously() {
+    let (_folder, path) = created(Allocation::Preallocate);
+    let is_synchronous = |write_through, direct| {
+        let member = open(&path, &OpenOptions { write_through, direct, ..OpenOptions::default() });
+        rustix::fs::fcntl_getfl(&member.fd).expect("flags").bits() & libc::O_DSYNC as u32 != 0
+    };
+    for direct in [DirectMode::Preferred, DirectMode::Never] {
+        assert!(is_synchronous(true, direct) && !is_synchronous(false, direct));
+    }
+    // The medium of a block device is reached by O_DIRECT, and not through the page cache.
+    let options = |direct| OpenOptions { write_through: true, direct, ..OpenOptions::default() };
+    let of_device = |direct| (options(direct).direct_for(MemberKind::BlockDevice), options(direct).synchronous(MemberKind::BlockDevice));
+    assert_eq!(of_device(DirectMode::Preferred), (DirectMode::Required, false));
+    assert_eq!(of_device(DirectMode::Never), (DirectMode::Never, true));
+}
+
 /// A sparse member file on a device with sectors of 4096 bytes counted as one with sectors of 512 where the kernel tells no alignment: the trial
 /// reads zeroes that are nowhere, and the first write of 512 bytes failed.
 #[test]

@@ -3,8 +3,6 @@
 use super::*;
 use crate::HostOptions;
 use crate::offline::{ScratchSpec, ram_members, scratch_pool};
-use std::time::Instant;
-use windrow_engine::api::ScrubState;
 
 fn pool() -> Pool {
     let opened =

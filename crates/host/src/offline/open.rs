@@ -14,7 +14,7 @@ use windrow_engine::api::{Limits, OpenReport};
 use windrow_engine::{Engine, OpenError, RebuildProgress, RebuildReport, RebuildWork};
 use windrow_io::BufPool;
 use windrow_layout::superblock::{MemberState, PoolState, Superblock};
-use windrow_units::MemberId;
+use windrow_units::{JournalArea, MemberId};
 
 /// What stands between the engine and the members.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +41,8 @@ pub struct OpenRequest {
     pub limits: Limits,
     /// Discards punch holes in file members.
     pub punch_holes: bool,
+    /// Writes are not flushed: the device is, or becomes, a journal device that is declared power-safe. (Of a pool that is opened its superblocks tell that.)
+    pub power_safe: bool,
     /// What stands between.
     pub back_end: MemberBackEnd,
     /// How long to try for the members' locks. A killed daemon releases its members only when the kernel has finished its last I/O.
@@ -78,6 +80,7 @@ fn opening_failed(what: &str, error: &windrow_device::OpenError) -> Failure {
 fn open_device(path: &Path, member: MemberId, request: &OpenRequest) -> Result<Arc<dyn Member>, windrow_device::OpenError> {
     let mut options = if request.read_only { OpenOptions::read_only() } else { OpenOptions::default() };
     options.lock_patience = request.lock_patience;
+    options.write_through = request.power_safe;
     if request.punch_holes {
         options.discard = DiscardPolicy::PunchHoles;
     }
@@ -87,6 +90,7 @@ fn open_device(path: &Path, member: MemberId, request: &OpenRequest) -> Result<A
     }
     Ok(match &request.back_end {
         MemberBackEnd::Plain => Arc::new(opened),
+        MemberBackEnd::VolatileCache(_) if request.power_safe => Arc::new(opened),
         MemberBackEnd::VolatileCache(options) => {
             let seed = options.seed.wrapping_mul(64).wrapping_add(u64::from(member.0));
             Arc::new(VolatileMember::new(opened, VolatileOptions { seed, ..options.clone() }))
@@ -130,7 +134,9 @@ fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<Locked, Fail
     let (mut opened, mut closed) = (FoundPool { members: Vec::new(), ..found.clone() }, Vec::new());
     let what = |slot: MemberId| format!("cannot open member {slot} of pool '{}'", found.name);
     for member in &found.members {
-        match open_device(&member.path, member.slot, request) {
+        let is_power_safe = |area: &JournalArea| area.power_safe && area.members >> member.slot.0 & 1 == 1;
+        let power_safe = found.members.iter().filter_map(|found| found.superblock.as_ref()?.journals.external.as_ref()).any(is_power_safe);
+        match open_device(&member.path, member.slot, &OpenRequest { power_safe, ..request.clone() }) {
             Ok(device) => {
                 table[member.slot.index()] = Some(device);
                 opened.members.push(member.clone());

@@ -30,6 +30,17 @@ pub(super) struct Opened {
     size_bytes: u64,
 }
 
+/// What a place asks of the device that comes there.
+#[derive(Clone, Copy)]
+pub(super) struct Needs {
+    /// How much it has to have, bytes.
+    pub(super) bytes: u64,
+    /// What its logical sectors may have at most, bytes.
+    pub(super) sector_max: u32,
+    /// What is written to it will not be flushed.
+    pub(super) power_safe: bool,
+}
+
 impl Pool {
     /// Takes a member out of service. The pool goes on without it at once; its device is closed as soon as its commands have ended, which is waited for only shortly
     /// ([`Pool::close_left`]).
@@ -109,7 +120,7 @@ impl Pool {
         let superblock = that_left(found, &status)?;
         self.settle(member, &what)?;
         self.put(member, None, &what)?;
-        let device = offline::open_member(&path, member, &self.0.open, &what)?;
+        let device = offline::open_member(&path, member, &self.opened_as(status.power_safe), &what)?;
         let size = device.info().size_bytes;
         if size < status.needed_bytes {
             return Err(not_it(&format!("it has {size} bytes, the pool needs {}", status.needed_bytes)));
@@ -147,7 +158,8 @@ impl Pool {
     pub fn replace(&self, member: MemberId, newcomer: &Newcomer, power_safe: bool) -> Result<(), Failure> {
         let what = format!("cannot replace member {member}");
         let (pool, first) = self.replaceable(member, power_safe, &what)?;
-        self.empty_former(&pool, member, newcomer, (first.needed_bytes, first.sector_bytes_max), &what)?;
+        let needs = |status: &MemberStatus| Needs { bytes: status.needed_bytes, sector_max: status.sector_bytes_max, power_safe: status.power_safe };
+        self.empty_former(&pool, member, newcomer, needs(&first), &what)?;
         loop {
             self.wait_for_answers(member, &what)?;
             let _one = lock(&self.0.exchanging);
@@ -155,7 +167,7 @@ impl Pool {
             if status.uuid != first.uuid {
                 return Err(Failure::new(id::MEMBER_STATE, what, "another device has taken its place meanwhile").remedy("see `windrow pool status`"));
             }
-            let opened = self.open_newcomer(&pool, member, newcomer, (status.needed_bytes, status.sector_bytes_max), &what)?;
+            let opened = self.open_newcomer(&pool, member, newcomer, needs(&status), &what)?;
             // The refusal is the failure to tell. With the label of a pool that it is not in, the device would be refused the next time.
             let give_back = |_: &Failure| _ = offline::erase(&*opened.device);
             if ["online", "rebuilding"].contains(&status.state) {
@@ -197,9 +209,10 @@ impl Pool {
         let what = format!("cannot add {} as a spare", newcomer.path.display());
         // Whose place it will take is not known.
         let sector_max = self.status_now(&what)?.members.iter().map(|member| member.sector_bytes_max).min().unwrap_or(BLOCK_BYTES as u32);
-        self.empty_for_a_slot(newcomer, sector_max, &what)?;
+        let needs = Needs { bytes: 0, sector_max, power_safe: false };
+        self.empty_for_a_slot(newcomer, needs, &what)?;
         let _one = lock(&self.0.exchanging);
-        self.wait_in_a_slot(newcomer, sector_max, &what)
+        self.wait_in_a_slot(newcomer, needs, &what)
     }
 
     /// Adds a journal device; returns its slot. It is used when the log has everything that was written before.
@@ -208,9 +221,10 @@ impl Pool {
     /// The device is in use or holds something, or does not fit the journal that there is, or the pool has no slot left.
     pub fn add_journal_device(&self, newcomer: &Newcomer, power_safe: bool) -> Result<MemberId, Failure> {
         let what = format!("cannot add {} as a journal device", newcomer.path.display());
-        self.empty_for_a_slot(newcomer, BLOCK_BYTES as u32, &what)?;
+        let needs = Needs { bytes: 0, sector_max: BLOCK_BYTES as u32, power_safe };
+        self.empty_for_a_slot(newcomer, needs, &what)?;
         let _one = lock(&self.0.exchanging);
-        let member = self.wait_in_a_slot(newcomer, BLOCK_BYTES as u32, &what)?;
+        let member = self.wait_in_a_slot(newcomer, needs, &what)?;
         let sector = self.0.driver.device(member).map_or(BLOCK_BYTES, |device| device.info().logical_sector.into());
         let granule = if sector <= 512 { 512 } else { BLOCK_BYTES as u32 };
         let served = self.change(member, MemberChange::Serve { granule, power_safe }, &what);
@@ -221,12 +235,12 @@ impl Pool {
     }
 
     /// A device becomes a spare.
-    fn wait_in_a_slot(&self, newcomer: &Newcomer, sector_max: u32, what: &str) -> Result<MemberId, Failure> {
+    fn wait_in_a_slot(&self, newcomer: &Newcomer, needs: Needs, what: &str) -> Result<MemberId, Failure> {
         let pool = self.status_now(what)?;
         let member = slot_for_another(&pool, what)?;
         // The last one in this slot may have left just now.
         self.dismiss(member, what)?;
-        let opened = self.open_newcomer(&pool, member, newcomer, (0, sector_max), what)?;
+        let opened = self.open_newcomer(&pool, member, newcomer, needs, what)?;
         self.put(member, Some(opened.device), what)?;
         self.tell(member, MemberChange::AddSpare { uuid: opened.uuid, size_bytes: opened.size_bytes }, what)?;
         Ok(member)
@@ -366,7 +380,7 @@ impl Pool {
 
     /// What was in this pool before is emptied. That takes as long as writing all of it, and neither a spare nor another command is to wait for it: so it is done
     /// before the lock of all changes is taken, and the device is blank when it is looked at again.
-    fn empty_former(&self, pool: &PoolStatus, member: MemberId, newcomer: &Newcomer, needs: (u64, u32), what: &str) -> Result<(), Failure> {
+    fn empty_former(&self, pool: &PoolStatus, member: MemberId, newcomer: &Newcomer, needs: Needs, what: &str) -> Result<(), Failure> {
         // What cannot be read, or says so by its superblocks alone, is left to the second look.
         let is_former = offline::examine(&newcomer.path).is_ok_and(|found| found.is_some_and(|found| found.label.pool == pool.pool));
         if !is_former {
@@ -378,9 +392,9 @@ impl Pool {
     }
 
     /// The same, for a device that gets a slot of its own.
-    fn empty_for_a_slot(&self, newcomer: &Newcomer, sector_max: u32, what: &str) -> Result<(), Failure> {
+    fn empty_for_a_slot(&self, newcomer: &Newcomer, needs: Needs, what: &str) -> Result<(), Failure> {
         let pool = self.status_now(what)?;
-        self.empty_former(&pool, slot_for_another(&pool, what)?, newcomer, (0, sector_max), what)
+        self.empty_former(&pool, slot_for_another(&pool, what)?, newcomer, needs, what)
     }
 
     fn empty(&self, pool: &PoolStatus, device: &dyn Member, what: &str) -> Result<(), Failure> {
@@ -393,7 +407,7 @@ impl Pool {
     }
 
     /// Nothing is written before everything speaks for the device.
-    fn open_newcomer(&self, pool: &PoolStatus, member: MemberId, newcomer: &Newcomer, needs: (u64, u32), what: &str) -> Result<Opened, Failure> {
+    fn open_newcomer(&self, pool: &PoolStatus, member: MemberId, newcomer: &Newcomer, needs: Needs, what: &str) -> Result<Opened, Failure> {
         let probed = newcomer.examine(what)?;
         self.open_probed(pool, (member, needs), newcomer, probed, what)
     }
@@ -402,7 +416,7 @@ impl Pool {
     pub(super) fn open_probed(
         &self,
         pool: &PoolStatus,
-        (member, needs): (MemberId, (u64, u32)),
+        (member, needs): (MemberId, Needs),
         newcomer: &Newcomer,
         probed: Mark,
         what: &str,
@@ -418,21 +432,20 @@ impl Pool {
         Ok(Opened { device, uuid, size_bytes })
     }
 
+    /// How a device is opened.
+    fn opened_as(&self, power_safe: bool) -> OpenRequest {
+        OpenRequest { power_safe, ..self.0.open.clone() }
+    }
+
     /// Opens and locks a new device, if it fits (so many bytes at least, and sectors of so many at most), and is still what it was when it was examined.
-    fn open_fitting(
-        &self,
-        (member, (needed, sector_max)): (MemberId, (u64, u32)),
-        newcomer: &Newcomer,
-        probed: Mark,
-        what: &str,
-    ) -> Result<Arc<dyn Member>, Failure> {
-        let device = offline::open_member(&newcomer.path, member, &self.0.open, what)?;
+    fn open_fitting(&self, (member, needs): (MemberId, Needs), newcomer: &Newcomer, probed: Mark, what: &str) -> Result<Arc<dyn Member>, Failure> {
+        let device = offline::open_member(&newcomer.path, member, &self.opened_as(needs.power_safe), what)?;
         let size = device.info().size_bytes;
-        if size < needed {
-            let why = format!("{} has {size} bytes, the member's place needs {needed}", newcomer.path.display());
+        if size < needs.bytes {
+            let why = format!("{} has {size} bytes, the member's place needs {}", newcomer.path.display(), needs.bytes);
             return Err(Failure::new(id::MEMBER_OPEN, what, why).remedy("choose a larger device"));
         }
-        check_sector(&*device, sector_max, what)?;
+        check_sector(&*device, needs.sector_max, what)?;
         offline::must_be_as_probed(&*device, member, probed, what)?;
         self.must_not_serve(&*device, newcomer, what)?;
         Ok(device)

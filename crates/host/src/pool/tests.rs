@@ -339,7 +339,8 @@ fn what_others_wrote_since_it_was_examined_is_not_erased() {
     let newcomer = Newcomer { path: path.clone(), overwrite: true };
     let probed = newcomer.examine("").unwrap();
     let status = pool.status().unwrap();
-    let open = || pool.open_probed(&status, (windrow_units::MemberId(6), (0, 4096)), &newcomer, probed, "cannot add it").map(drop);
+    let needs = exchange::Needs { bytes: 0, sector_max: 4096, power_safe: false };
+    let open = || pool.open_probed(&status, (windrow_units::MemberId(6), needs), &newcomer, probed, "cannot add it").map(drop);
     std::fs::copy(&tests::create_pool(other.path())[0], &path).unwrap();
     let before = std::fs::read(&path).unwrap();
     let refused = open().unwrap_err();

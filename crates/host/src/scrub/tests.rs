@@ -3,7 +3,9 @@ use crate::control::ScrubAction;
 use crate::failure::id;
 use crate::offline::{ScratchSpec, ram_members, scratch_pool};
 use crate::{HostOptions, Pool, daemon};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use windrow_device::{Allocation, Fault, FaultKind, FaultyMember, FileMember, Member, OpenOptions, create_file};
 use windrow_engine::api::{Control, VolumeBlock};
 
 fn pool() -> Pool {
@@ -90,4 +92,35 @@ fn commands_reach_the_engine_and_are_refused_by_id() {
     };
     assert_eq!((report.state, report.exit_code(), report.bytes_per_second), (ScrubState::Completed, 0, 1 << 40));
     assert!(report.started_unix_s > 1_700_000_000 && report.segments_done == report.segments_total);
+}
+
+/// A repair at rest stopped the scrub that had been interrupted and began its own at once: refused, if the other's first reads had not been answered.
+#[test]
+fn another_scrub_begins_when_what_the_last_one_has_under_way_has_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    // (Files: what is in memory is answered at once, by the engine's own thread.)
+    let member = |number: usize| {
+        let path = dir.path().join(format!("m{number}"));
+        create_file(&path, 32 << 20, Allocation::Sparse).unwrap();
+        Arc::new(FaultyMember::new(FileMember::open(&path, &OpenOptions::default()).unwrap()))
+    };
+    let members: Vec<_> = (0..4).map(member).collect();
+    let table = members.iter().map(|member| Some(member.clone() as Arc<dyn Member>)).collect();
+    let opened = scratch_pool(table, &ScratchSpec::default()).unwrap();
+    let pool = Pool::start(opened.engine, opened.members, opened.buffers, HostOptions::default()).unwrap();
+    members[1].add(Fault::everywhere(FaultKind::Hang));
+    // (The label of each member is read first.)
+    daemon::scrub(&pool, ScrubAction::Start, None).unwrap();
+    daemon::scrub(&pool, ScrubAction::Stop, None).unwrap();
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        let starting = scope.spawn(|| daemon::scrub(&pool, ScrubAction::Start, None));
+        while !starting.is_finished() && begun.elapsed() < Duration::from_millis(300) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let waits = !starting.is_finished();
+        members[1].clear();
+        starting.join().unwrap().unwrap();
+        assert!(waits, "something of the last one is under way");
+    });
 }
