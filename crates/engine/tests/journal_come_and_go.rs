@@ -284,3 +284,43 @@ fn only_what_is_power_safe_takes_the_place_of_a_power_safe_device() {
     assert_eq!(state(&machine, 5), "online");
     check(&mut machine.crash(), volume, 0..10);
 }
+
+/// Neither the simulator nor any test had a pool with journal devices grow: its members are not the first ones in a row then.
+#[test]
+fn a_pool_with_a_journal_device_grows_and_keeps_what_was_promised() {
+    let mut cuts = 0;
+    for (mut machine, volume) in pools() {
+        if !machine.engine.status().journal.external {
+            let device = spare(&mut machine, 4 * MIB);
+            assert_eq!(change(&mut machine, device, SERVE), DONE);
+            pass(&mut machine, 60);
+        }
+        fill(&mut machine, volume, 0..40);
+        let usable = machine.engine.status().plan.usable_bytes;
+        let joins = spare(&mut machine, 24 * MIB);
+        assert_eq!(machine.command(Control::Grow { members: vec![MemberId(joins as u8)] }), DONE);
+        for round in 0..400 {
+            let lba = 40 + round;
+            sync(&mut machine, volume, lba, lba as u8 + 1);
+            if !machine.engine.status().restripe.active {
+                break;
+            }
+            pass(&mut machine, 3);
+            // What has just been promised, in either layout, is on the device alone.
+            sync(&mut machine, volume, lba, lba as u8 + 1);
+            if round % 5 == 0 {
+                check(&mut Machine::open(machine.memory.clone()), volume, 0..lba + 1);
+                cuts += 1;
+            }
+        }
+        let status = machine.engine.status();
+        assert!(!status.restripe.active && status.plan.usable_bytes > usable, "{:?}", status.restripe);
+        assert!(status.journal.external && state(&machine, joins) == "online");
+        let before = machine.engine.status().member_stats;
+        (0..10).for_each(|lba| sync(&mut machine, volume, lba, lba as u8 + 1));
+        let after = machine.engine.status().member_stats;
+        assert!((0..4).chain([joins]).all(|member| after[member].flushes == before[member].flushes), "small flushes are the device's as before");
+        check(&mut machine.crash(), volume, 0..40);
+    }
+    assert!(cuts > 3, "{cuts} cuts while data moved");
+}

@@ -63,6 +63,26 @@ fn data_members_get_nothing_for_a_flush() {
     }
 }
 
+/// That many flushes share a round was to be seen in benchmarks only.
+#[test]
+fn flushes_that_come_while_a_round_is_under_way_share_the_next_one() {
+    let (mut machine, volume) = pool(false);
+    let before = machine.engine.status();
+    machine.completions.clear();
+    machine.held = Some(Vec::new());
+    for lba in 0..16 {
+        machine.write(volume, lba, lba as u8 + 1);
+        machine.flush(volume);
+    }
+    machine.release();
+    assert!(machine.wait_for(32) && machine.completions.iter().all(|c| c.result.is_ok()));
+    let after = machine.engine.status();
+    assert_eq!(after.journal.rounds - before.journal.rounds, 2, "the first of them, and all others");
+    let flushes = |member: usize| after.member_stats[member].flushes - before.member_stats[member].flushes;
+    assert_eq!([0, 1, 2, 3, 4, 5].map(flushes), [0, 0, 0, 0, 2, 2]);
+    check(&mut machine.crash(), volume, 16);
+}
+
 #[test]
 fn one_device_of_two_is_enough() {
     let (mut machine, volume) = pool(false);
