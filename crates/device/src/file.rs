@@ -21,11 +21,12 @@ mod zero;
 
 use crate::member::{DirectIo, Discard, Member, MemberInfo, MemberKind, write_zeroes};
 use crate::probe::is_reached_by_another_way;
+use crate::sysfs::{DeviceNumber, is_the_medium_itself};
 use crate::{DeviceError, OpenError};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -89,23 +90,10 @@ pub struct OpenOptions {
     pub direct: DirectMode,
     /// Discards.
     pub discard: DiscardPolicy,
-    /// Every write is durable when it ends, without a flush. For what nobody flushes, as its medium is power-safe: what is written to a file may be in the page cache all
-    /// the same, or where the file system does not know yet that anything is. So such writes are synchronous ones (`O_DSYNC`). A block device is written by
-    /// O_DIRECT then, to its medium itself, and is refused where that is not possible.
+    /// Every write is durable when it ends, without a flush. For what nobody flushes, as its medium is power-safe: what is written may be in the page cache all the
+    /// same, or where a file system, a loop device or a device mapper does not know yet that anything is. So writes are synchronous ones (`O_DSYNC`), unless
+    /// they go by O_DIRECT to a block device that is the medium itself.
     pub write_through: bool,
-}
-
-impl OpenOptions {
-    /// The use of the page cache for a member of this kind.
-    fn direct_for(&self, kind: MemberKind) -> DirectMode {
-        let to_the_medium = self.write_through && kind == MemberKind::BlockDevice && self.direct == DirectMode::Preferred;
-        if to_the_medium { DirectMode::Required } else { self.direct }
-    }
-
-    /// Whether each write is a synchronous one.
-    fn synchronous(&self, kind: MemberKind) -> bool {
-        self.write_through && (kind != MemberKind::BlockDevice || self.direct == DirectMode::Never)
-    }
 }
 
 impl Default for OpenOptions {
@@ -161,13 +149,16 @@ impl FileMember {
         } else {
             return Err(OpenError::WrongType { path: path.to_owned() });
         };
-        let fd = open_and_lock(path, kind, options)?;
-        let stat = rustix::fs::fstat(&fd).map_err(|e| system("examine", path, e))?;
-        let expected = if kind == MemberKind::File { rustix::fs::FileType::RegularFile } else { rustix::fs::FileType::BlockDevice };
-        if rustix::fs::FileType::from_raw_mode(stat.st_mode) != expected {
-            return Err(OpenError::WrongType { path: path.to_owned() });
-        }
-        let info = properties::examine(&fd, path, kind, &stat, options)?;
+        let is_the_medium =
+            kind == MemberKind::BlockDevice && DeviceNumber::from_raw(metadata.rdev()).folder().is_some_and(|folder| is_the_medium_itself(&folder));
+        let (fd, info) = match open_as(path, kind, options, options.write_through && !is_the_medium)? {
+            // The page cache is not the medium.
+            (fd, info) if options.write_through && is_the_medium && matches!(info.direct, DirectIo::No { .. }) => {
+                drop(fd);
+                open_as(path, kind, options, true)?
+            }
+            opened => opened,
+        };
         let memory_align = match info.direct {
             DirectIo::Yes { memory_align, .. } => memory_align as usize,
             DirectIo::No { .. } => 1,
@@ -243,13 +234,25 @@ fn unlock(fd: &OwnedFd, kind: MemberKind) {
     }
 }
 
-fn open_and_lock(path: &Path, kind: MemberKind, options: &OpenOptions) -> Result<OwnedFd, OpenError> {
+/// Opens, locks and examines.
+fn open_as(path: &Path, kind: MemberKind, options: &OpenOptions, synchronous: bool) -> Result<(OwnedFd, MemberInfo), OpenError> {
+    let fd = open_and_lock(path, kind, options, synchronous)?;
+    let stat = rustix::fs::fstat(&fd).map_err(|e| system("examine", path, e))?;
+    let expected = if kind == MemberKind::File { rustix::fs::FileType::RegularFile } else { rustix::fs::FileType::BlockDevice };
+    if rustix::fs::FileType::from_raw_mode(stat.st_mode) != expected {
+        return Err(OpenError::WrongType { path: path.to_owned() });
+    }
+    let info = properties::examine(&fd, path, kind, &stat, options)?;
+    Ok((fd, info))
+}
+
+fn open_and_lock(path: &Path, kind: MemberKind, options: &OpenOptions, synchronous: bool) -> Result<OwnedFd, OpenError> {
     let locked = options.lock != LockMode::None;
     let mut flags = OFlags::CLOEXEC | if options.access == Access::ReadOnly { OFlags::RDONLY } else { OFlags::RDWR };
     if kind == MemberKind::BlockDevice && locked {
         flags |= OFlags::EXCL;
     }
-    if options.synchronous(kind) {
+    if synchronous {
         // (What rustix calls by this name is O_SYNC, which writes time stamps, too.)
         flags |= OFlags::from_bits_retain(libc::O_DSYNC as u32);
     }

@@ -27,6 +27,14 @@ impl DeviceNumber {
     }
 }
 
+/// True if nothing in the kernel stands between a device and its medium, by its folder in sysfs: hardware is behind it, and it is not made of other devices. (A loop
+/// device, device mapper, md, or a device of the network may hold back what is written, or what tells where it is, until they are flushed.)
+pub(crate) fn is_the_medium_itself(folder: &Path) -> bool {
+    let disk = if folder.join("partition").exists() { folder.parent().unwrap_or(folder) } else { folder };
+    let is_made_of_others = fs::read_dir(disk.join("slaves")).is_ok_and(|mut others| others.next().is_some());
+    disk.join("device").exists() && !is_made_of_others
+}
+
 /// One short text file, trimmed.
 pub(crate) fn text(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok().map(|t| t.trim().to_owned())
@@ -67,5 +75,21 @@ impl QueueLimits {
     pub(crate) fn erase_block_hint(&self) -> Option<u32> {
         let hint = self.optimal_io_bytes.unwrap_or(0).max(self.discard_granularity_bytes);
         (hint > self.physical_sector.unwrap_or(4096).max(4096)).then_some(hint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_hardware_is_behind_is_the_medium_itself() {
+        let root = tempfile::tempdir().expect("folder");
+        let made = |paths: &[&str]| paths.iter().for_each(|path| fs::create_dir_all(root.path().join(path)).expect("folder"));
+        let is = |disk: &str| is_the_medium_itself(&root.path().join(disk));
+        made(&["nvme0n1/device", "nvme0n1/slaves", "nvme0n1/nvme0n1p1/partition", "pmem0/device", "loop0/loop", "loop0/slaves", "dm-0/slaves/nvme0n1"]);
+        made(&["odd/device", "odd/slaves/sda"]);
+        assert_eq!(["nvme0n1", "nvme0n1/nvme0n1p1", "pmem0"].map(is), [true; 3]);
+        assert_eq!(["loop0", "dm-0", "odd", "not-there"].map(is), [false; 4]);
     }
 }

@@ -449,8 +449,8 @@ pub fn scrub(pool: &Pool, action: ScrubAction, bytes_per_second: Option<u64>) ->
             Err(ControlError::Invalid(why)) => why,
             Err(error) => return Err(control_failure(what, &error)),
         };
-        let is_ending = |now: PoolReport| now.scrub.state == ScrubState::Stopped;
-        if action != ScrubAction::Start || Instant::now() >= end || !pool.report().is_some_and(is_ending) {
+        let is_ending = || !pool.is_read_only() && pool.status().is_some_and(|now| now.scrub.state == ScrubState::Stopped);
+        if action != ScrubAction::Start || Instant::now() >= end || !is_ending() {
             return Err(Failure::new(id::SCRUB_STATE, what, why).remedy("see `windrow pool status`"));
         }
         std::thread::sleep(LOOK_AGAIN);

@@ -250,6 +250,11 @@ impl Pool {
         self.0.driver.status()
     }
 
+    /// True if nothing may be written.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.0.open.read_only
+    }
+
     /// Everything that is shown of the pool.
     pub fn report(&self) -> Option<PoolReport> {
         let status = self.status()?;

@@ -25,12 +25,11 @@ pub(super) fn examine(fd: &OwnedFd, path: &Path, kind: MemberKind, stat: &Stat, 
     let size =
         if is_device { rustix::fs::seek(fd, SeekFrom::End(0)).map_err(|e| system("measure", path, e))? } else { u64::try_from(stat.st_size).unwrap_or(0) };
     let device_sector = if is_device { Some(rustix::fs::ioctl_blksszget(fd).map_err(|e| system("examine", path, e))?) } else { None };
-    let direct_mode = options.direct_for(kind);
-    let direct = match direct_mode {
+    let direct = match options.direct {
         DirectMode::Never => DirectIo::No { reason: "not wanted".to_owned() },
         DirectMode::Preferred | DirectMode::Required => choose_direct(fd, device_sector, limits.logical_sector),
     };
-    if let (DirectMode::Required, DirectIo::No { reason }) = (direct_mode, &direct) {
+    if let (DirectMode::Required, DirectIo::No { reason }) = (options.direct, &direct) {
         return Err(OpenError::NoDirectIo { path: path.to_owned(), reason: reason.clone() });
     }
     let offset_align = match direct {

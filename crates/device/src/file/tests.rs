@@ -67,11 +67,6 @@ fn a_file_that_nobody_flushes_is_written_synchronously() {
     for direct in [DirectMode::Preferred, DirectMode::Never] {
         assert!(is_synchronous(true, direct) && !is_synchronous(false, direct));
     }
-    // The medium of a block device is reached by O_DIRECT, and not through the page cache.
-    let options = |direct| OpenOptions { write_through: true, direct, ..OpenOptions::default() };
-    let of_device = |direct| (options(direct).direct_for(MemberKind::BlockDevice), options(direct).synchronous(MemberKind::BlockDevice));
-    assert_eq!(of_device(DirectMode::Preferred), (DirectMode::Required, false));
-    assert_eq!(of_device(DirectMode::Never), (DirectMode::Never, true));
 }
 
 /// A sparse member file on a device with sectors of 4096 bytes counted as one with sectors of 512 where the kernel tells no alignment: the trial

@@ -14,7 +14,7 @@ use windrow_engine::api::{Limits, OpenReport};
 use windrow_engine::{Engine, OpenError, RebuildProgress, RebuildReport, RebuildWork};
 use windrow_io::BufPool;
 use windrow_layout::superblock::{MemberState, PoolState, Superblock};
-use windrow_units::{JournalArea, MemberId};
+use windrow_units::MemberId;
 
 /// What stands between the engine and the members.
 #[derive(Clone, Debug, Default)]
@@ -122,6 +122,12 @@ struct LeftOut {
     may_be_missed: bool,
 }
 
+/// Members that are not flushed, by any of the superblocks, as a bit mask: journal devices that are declared power-safe.
+fn power_safe(pool: &FoundPool) -> u64 {
+    let areas = pool.members.iter().filter_map(|member| member.superblock.as_ref()?.journals.external.as_ref());
+    areas.filter(|area| area.power_safe).fold(0, |mask, area| mask | area.members)
+}
+
 /// Opens and locks all members. One that fails when it is opened, as a dying drive does that lets itself be read only, is absent: it is for the engine to say
 /// whether the pool can do without. So is whatever cannot be opened in the place of a spare, or of a member that is out of service. But it is an error where
 /// 1. the pool counts on the member, and it is in use or this process may not open it: nothing is wrong with the device;
@@ -134,8 +140,7 @@ fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<Locked, Fail
     let (mut opened, mut closed) = (FoundPool { members: Vec::new(), ..found.clone() }, Vec::new());
     let what = |slot: MemberId| format!("cannot open member {slot} of pool '{}'", found.name);
     for member in &found.members {
-        let is_power_safe = |area: &JournalArea| area.power_safe && area.members >> member.slot.0 & 1 == 1;
-        let power_safe = found.members.iter().filter_map(|found| found.superblock.as_ref()?.journals.external.as_ref()).any(is_power_safe);
+        let power_safe = power_safe(found) >> member.slot.0 & 1 == 1;
         match open_device(&member.path, member.slot, &OpenRequest { power_safe, ..request.clone() }) {
             Ok(device) => {
                 table[member.slot.index()] = Some(device);
@@ -151,6 +156,10 @@ fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<Locked, Fail
     let devices = opened.members.iter().filter_map(|member| table[member.slot.index()].as_deref());
     // A member that cannot be read is the engine's matter.
     let now = look_again(&opened, devices, &format!("cannot open pool '{}'", found.name))?;
+    if power_safe(&now) & !power_safe(found) != 0 {
+        let why = "another command has just made a device a journal that is not flushed";
+        return Err(Failure::new(id::POOL_REFUSED, format!("cannot open pool '{}'", found.name), why).remedy("nothing was written; run it again"));
+    }
     // (The pool may have counted on one only since it was found.)
     if let Some((member, error)) = must_be_there(&now) {
         return Err(opening_failed(&what(member.slot), error));
