@@ -176,7 +176,8 @@ impl Workload {
         if !self.rng.chance(60) {
             return phase;
         }
-        let requests_left = (self.space_blocks / 24).min(400) + self.rng.below(50);
+        // (In a pool of next to nothing both may be none: seed 1034808012.)
+        let requests_left = ((self.space_blocks / 24).min(400) + self.rng.below(50)).max(1);
         Phase { requests_left, depth: 64, burst: 32, weights: [2, 95, 0, 0, 1, 1, 1, 0], blocks_max: 64, fill_per_mille: 0, sequential: true, ..phase }
     }
 
