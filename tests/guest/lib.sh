@@ -27,6 +27,23 @@ guest_command() { # options of run-guest.sh; COMMAND is what runs the inner half
     COMMAND=("$GUEST_DIR/run-guest.sh" --out "$WORK/out" --env WINDROW="$WINDROW" --env PROMISES="$PROMISES" --timeout "${GUEST_TIMEOUT:-1200}" "$@" -- bash "$(realpath "$0")")
 }
 guest() { guest_command "$@"; "${COMMAND[@]}"; }
+# Boots the guest, and takes its power when a command says that it is time. Its end by a signal is SIGKILL for the virtual machine. (Its own option --power-cut
+# counts from the boot, which may take any time.)
+cut_power_when() { # that command, then options of run-guest.sh
+    local is_time=$1 machine status
+    shift
+    guest_command "$@"
+    "${COMMAND[@]}" &
+    machine=$!
+    until $is_time; do
+        kill -0 $machine 2>/dev/null || give_up "the guest ended before its power was to go"
+        sleep 0.1
+    done
+    kill -TERM $machine
+    wait $machine 2>/dev/null
+    status=$?
+    [ $status = 130 ] || give_up "the guest ended with $status instead of a power cut"
+}
 
 # --- the pool, inside or outside --------------------------------------------------------------------------
 POOL=tank

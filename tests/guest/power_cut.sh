@@ -23,29 +23,19 @@ inside() {
 
 outside() {
     mkdir -p "$WORK/out"
-    local disks=() status
+    local disks=()
     for disk in a b c d; do
         truncate -s 64M "$WORK/disk-$disk"
         disks+=(--disk "$WORK/disk-$disk")
     done
+    local before
     promises() { grep -c '^p' "$WORK/out/notes" 2>/dev/null; }
+    # In the middle of the load: after some promises.
+    is_loaded() { [ "$(promises)" -ge $((${before:-0} + 3 + 4 * round)) ] 2>/dev/null; }
     for ((round = 0; round < ROUNDS; round++)); do
         echo $round > "$WORK/out/round"
-        local before
         before=$(promises)
-        guest_command "${disks[@]}" --env ROUNDS="$ROUNDS"
-        "${COMMAND[@]}" &
-        local machine=$!
-        # In the middle of the load: after some promises.
-        until [ "$(promises)" -ge $((${before:-0} + 3 + 4 * round)) ] 2>/dev/null; do
-            kill -0 $machine 2>/dev/null || give_up "round $round ended before the load"
-            sleep 0.1
-        done
-        # Its end by a signal is SIGKILL for the virtual machine. (Its own option --power-cut counts from the boot, which may take any time.)
-        kill -TERM $machine
-        wait $machine 2>/dev/null
-        status=$?
-        [ $status = 130 ] || give_up "round $round ended with $status instead of a power cut"
+        cut_power_when is_loaded "${disks[@]}" --env ROUNDS="$ROUNDS"
         pass "cut $round, after $(wc -l < "$WORK/out/notes") notes, of them $(promises) promises"
     done
     echo "$ROUNDS" > "$WORK/out/round"

@@ -22,6 +22,8 @@ inside() {
         local records
         records=$("$WINDROW" stats $POOL -o json | grep -oE '"records":[0-9]+' | cut -d: -f2)
         [ "${records:-0}" -ge "$WRITES" ] || fail "only ${records:-no} records: what was flushed is elsewhere"
+        # What has failed already is not to be cut off.
+        [ $FAILED = 0 ] || exit 1
         touch /out/flushed
         sleep 600
         fail "the power did not go"
@@ -35,7 +37,7 @@ inside() {
 
 outside() {
     mkdir -p "$WORK/out"
-    local disks=() status
+    local disks=()
     for disk in a b c d e; do
         truncate -s 64M "$WORK/disk-$disk"
         disks+=(--disk "$WORK/disk-$disk")
@@ -48,18 +50,8 @@ outside() {
         cat "$WORK/out/block" >&3
     done > "$WORK/out/commands" 3> "$WORK/out/expected"
     truncate -s 16M "$WORK/out/expected"
-    guest_command "${disks[@]}" --modules ext4
-    "${COMMAND[@]}" &
-    local machine=$!
-    until [ -e "$WORK/out/flushed" ]; do
-        kill -0 $machine 2>/dev/null || give_up "the guest ended before all was written"
-        sleep 0.1
-    done
-    # Its end by a signal is SIGKILL for the virtual machine.
-    kill -TERM $machine
-    wait $machine 2>/dev/null
-    status=$?
-    [ $status = 130 ] || give_up "the guest ended with $status instead of a power cut"
+    is_flushed() { [ -e "$WORK/out/flushed" ]; }
+    cut_power_when is_flushed "${disks[@]}" --modules ext4
     pass "the power went"
     guest "${disks[@]}" --modules ext4
     exit $?

@@ -176,7 +176,7 @@ impl Workload {
         if !self.rng.chance(60) {
             return phase;
         }
-        // (In a pool of next to nothing both may be none: seed 1034808012.)
+        // In a pool of next to nothing both may be none.
         let requests_left = ((self.space_blocks / 24).min(400) + self.rng.below(50)).max(1);
         Phase { requests_left, depth: 64, burst: 32, weights: [2, 95, 0, 0, 1, 1, 1, 0], blocks_max: 64, fill_per_mille: 0, sequential: true, ..phase }
     }
@@ -440,5 +440,19 @@ fn draw_phase(rng: &mut Rng) -> Phase {
         hot_per_mille: rng.pick(&[0, 0, 500, 950]),
         hot_blocks: rng.between(1, 64),
         sequential: rng.chance(150),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seed 1034808012 ended the simulator with an overflow.
+    #[test]
+    fn a_phase_has_requests_in_the_smallest_pool_too() {
+        for seed in 0..500 {
+            let mut workload = Workload::new(seed, 1);
+            assert!((0..100).all(|_| workload.next_phase().requests_left > 0), "seed {seed}");
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::offline::{
 use crate::registry::Registry;
 use std::path::PathBuf;
 use windrow_device::{Allocation, create_file};
+use windrow_engine::api::{Control, MemberChange};
 
 fn found(dir: &tempfile::TempDir) -> FoundPool {
     scan(&[dir.path().to_owned()]).remove(0)
@@ -89,6 +90,27 @@ fn a_pool_that_has_other_members_now_is_looked_for_again() {
     must_say_run_it_again(open(&before, &registry, &OpenRequest::default()).map(drop), id::POOL_REFUSED);
     members[2] = new;
     open_again(&members, &registry).shutdown(false).unwrap();
+}
+
+/// It would have been opened like any other, and written like one that is not flushed: the page cache and the file system have what was promised then.
+#[test]
+fn a_spare_that_became_a_power_safe_journal_device_is_looked_at_again() {
+    let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let registry = Registry::new(state.path());
+    let members = create_pool(dir.path());
+    let path = dir.path().join("spare");
+    create_file(&path, 32 << 20, Allocation::Sparse).unwrap();
+    let pool = open_again(&members, &registry);
+    let spare = pool.add_spare(&Newcomer { path, overwrite: false }).unwrap();
+    pool.shutdown(false).unwrap();
+    drop(pool);
+    let before = found(&dir);
+    let pool = open_again(&before.members.iter().map(|member| member.path.clone()).collect::<Vec<_>>(), &registry);
+    pool.control(Control::Member { member: spare, change: MemberChange::Serve { granule: 512, power_safe: true } }).unwrap();
+    pool.shutdown(false).unwrap();
+    drop(pool);
+    must_say_run_it_again(open(&before, &registry, &OpenRequest::default()).map(drop), id::POOL_REFUSED);
+    open(&found(&dir), &registry, &OpenRequest::default()).map(drop).unwrap();
 }
 
 /// Both said that they had created their pool, and the second had overwritten the first.
