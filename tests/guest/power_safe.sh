@@ -51,7 +51,7 @@ outside() {
     done > "$WORK/out/commands" 3> "$WORK/out/expected"
     truncate -s 16M "$WORK/out/expected"
     is_flushed() { [ -e "$WORK/out/flushed" ]; }
-    cut_power_when is_flushed "${disks[@]}" --modules ext4
+    cut_power_when is_flushed "${disks[@]}" --modules ext4 --env WRITES="$WRITES"
     pass "the power went"
     guest "${disks[@]}" --modules ext4
     exit $?
