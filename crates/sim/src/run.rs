@@ -114,6 +114,8 @@ struct Run {
     /// Block operations done, and how many there may be.
     done: u64,
     bound: u64,
+    /// Block operations of cycles that ended early, as the power had to go at the loss of a journal device: done in cycles of their own.
+    owed: u64,
     power_cuts: u64,
     checkpoints: u64,
     segments_cleaned: u64,
@@ -191,6 +193,7 @@ impl Run {
             workload: None,
             done: 0,
             bound: options.cut_at.unwrap_or(u64::MAX),
+            owed: 0,
             power_cuts: 0,
             checkpoints: 0,
             segments_cleaned: 0,
@@ -240,11 +243,19 @@ impl Run {
             if !self.is_done(|| format!("power cycle {number}")) {
                 continue;
             }
-            self.begin(&cycle)?;
-            self.work(&cycle)?;
-            self.end(&cycle)?;
+            self.live(&cycle)?;
+        }
+        while self.owed > 0 && self.done < self.bound {
+            let rest = Cycle { blocks: std::mem::take(&mut self.owed), turns_to_crash: 10, ..Cycle::idle() };
+            self.live(&rest)?;
         }
         self.finish()
+    }
+
+    fn live(&mut self, cycle: &Cycle) -> Result<(), Violation> {
+        self.begin(cycle)?;
+        self.work(cycle)?;
+        self.end(cycle)
     }
 
     /// Creates the pool. Members too small for the engine's reserve get more room, as a user would do.
@@ -493,6 +504,7 @@ impl Run {
             self.check_full_ring()?;
             ensure!(alive || self.world.unanswered() == 0, Stuck, "nothing under way; {}", self.world.summary());
         }
+        self.owed += end.saturating_sub(self.done);
         self.workload = Some(workload);
         Ok(())
     }
