@@ -117,6 +117,8 @@ pub(crate) struct Fetch {
     since_ns: Option<u64>,
     /// Its own column was read from a member that held the segment, and failed or was not right: that is damage, and not what a rebuild will bring.
     own_is_bad: bool,
+    /// The `came` of that member when it was asked.
+    came: u32,
     /// Reads and jobs on their way. As long as there are any its number is not used again.
     under_way: u32,
     serial: u64,
@@ -137,6 +139,7 @@ impl Engine {
             direct_since_ns: None,
             since_ns: None,
             own_is_bad: false,
+            came: self.members.list[member.index()].came,
             under_way: 0,
             serial,
         });
@@ -175,6 +178,7 @@ impl Engine {
     fn read_own(&mut self, at: u32, out: &mut Outbox) {
         let Some(fetch) = self.fetches.get_mut(at) else { return };
         fetch.direct_since_ns = Some(self.now_ns);
+        fetch.came = self.members.list[fetch.member.index()].came;
         let own = fetch.spec.column;
         self.read_column(at, own, out);
     }

@@ -107,6 +107,8 @@ pub struct Member {
     pub online: bool,
     /// Being rebuilt: counts as lost as long as that lasts.
     pub rebuilding: bool,
+    /// How often a device has come into this place since the start: the same one again, or another.
+    pub came: u32,
     /// Has completed writes that no flush covers yet.
     pub dirty: bool,
     /// Commands that have not ended, those included that are held back.

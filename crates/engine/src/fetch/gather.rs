@@ -249,8 +249,9 @@ impl Engine {
             return self.gather(at, out);
         }
         let (segment, goal, member) = (fetch.spec.segment, fetch.spec.goal, fetch.member);
-        // A column that is only late, or was not asked for, is not known to be wrong.
-        if fetch.own_is_bad && work.rebuilt.is_some() && !work.pieces.is_empty() && self.holds(member, segment) {
+        // A column that is only late, or was not asked for, is not known to be wrong; nor is one of a device that has come since.
+        let is_same = fetch.came == self.members.list[member.index()].came;
+        if fetch.own_is_bad && is_same && work.rebuilt.is_some() && !work.pieces.is_empty() && self.holds(member, segment) {
             self.counters.repaired_reads += 1;
             self.note_repair(member, goal, &work.pieces, work.rebuilt.as_ref(), out);
         }

@@ -185,6 +185,7 @@ impl Engine {
     fn take_part(&mut self, member: MemberId) {
         let slot = &mut self.members.list[member.index()];
         (slot.online, slot.rebuilding, slot.dirty) = (true, true, false);
+        slot.came += 1;
         // A checkpoint that is being written may have copied the segments' records before this.
         self.superblock.members[member.index()].listed_from = self.checkpoint.current() + 1;
         let missed_from = self.superblock.members[member.index()].missed_from;
