@@ -1,6 +1,7 @@
 //! Values of the command line: sizes, shares and names, parsed exactly.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use windrow_host::failure::{Failure, id};
 
@@ -74,6 +75,27 @@ impl fmt::Display for Share {
         match self.0 % 10 {
             0 => write!(f, "{}%", self.0 / 10),
             tenth => write!(f, "{}.{tenth}%", self.0 / 10),
+        }
+    }
+}
+
+/// Where a journal goes: so many bytes of each member, or a device of its own. What begins with a digit is a size; a path that does is written as `./1`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum JournalPlace {
+    /// Bytes of each member.
+    OnMembers(Size),
+    /// A device or file.
+    Device(PathBuf),
+}
+
+impl FromStr for JournalPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.bytes().next() {
+            None => Err("a journal is a size, such as 4M, or a device".to_owned()),
+            Some(byte) if byte.is_ascii_digit() => text.parse().map(Self::OnMembers).map_err(|error| format!("{error}; a device of this name: ./{text}")),
+            Some(_) => Ok(Self::Device(PathBuf::from(text))),
         }
     }
 }

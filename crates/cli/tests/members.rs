@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::time::{Duration, Instant};
 use support::nbd::Client;
 use support::pieces::{PIECE, fill, member_state, piece, status};
-use support::{CREATE, Random, World};
+use support::{CREATE, Random, World, both};
 
 const PIECES: u64 = 64;
 
@@ -305,7 +305,9 @@ fn journal_devices_come_and_go() {
     sync(&mut client, 3);
     assert!(external(&world) && world.succeeds("pool status tank").contains("online (journal)"));
     // One goes while the pool is served, the other one while it is not; what it is named by is its path or its number.
-    world.succeeds("pool remove tank j0");
+    let no_device = world.run("pool remove tank --journal m0");
+    assert!(!no_device.status.success() && both(&no_device).contains("member 0 is no journal device"), "{}", both(&no_device));
+    world.succeeds("pool remove tank --journal j0");
     assert_eq!(member_state(&world, 4), "removed");
     sync(&mut client, 4);
     assert!(external(&world));

@@ -43,8 +43,12 @@ fn a_file_that_the_pool_has_taken_stays_whatever_fails_afterwards() {
 #[test]
 fn a_new_pool_is_found_with_its_journal_devices() {
     let world = World::new();
-    world.succeeds(&CREATE.replace("tank", "--journal-device j0 --journal-device j1 tank"));
+    world.succeeds(&CREATE.replace("tank", "--journal j0,1M --journal-device j1 tank"));
     assert_eq!(states(&world, ""), ["online"; 6]);
+    for (wrong, why) in [("--journal 1M,2M", "several sizes"), ("--journal 1x", "./1x"), ("--journal 1M --journal-power-safe", "there are none")] {
+        let refused = world.run(&CREATE.replace("tank", &format!("{wrong} other")));
+        assert!(!refused.status.success() && both(&refused).contains(why), "{wrong}: {}", both(&refused));
+    }
 }
 
 /// What was away at one start was not looked for at the next one, though it was back where it had been.

@@ -68,34 +68,48 @@ pub struct Scratch {
     /// Their files, if they are files.
     pub paths: Vec<PathBuf>,
     arguments: ScratchArguments,
-    _folder: Option<tempfile::TempDir>,
+    folder: Option<tempfile::TempDir>,
 }
 
 impl Scratch {
     /// Makes the members. Files are written once, so that the steady rate of the medium is there from the first second.
     pub fn make(arguments: &ScratchArguments) -> Result<Self, Failure> {
         let Some(dir) = &arguments.dir else {
-            return Ok(Self { members: ram_members(arguments.members, arguments.size.0)?, paths: Vec::new(), arguments: arguments.clone(), _folder: None });
+            return Ok(Self { members: ram_members(arguments.members, arguments.size.0)?, paths: Vec::new(), arguments: arguments.clone(), folder: None });
         };
-        let failure = |error: &dyn std::fmt::Display| Failure::new(id::MEMBER_OPEN, format!("cannot make members in {}", dir.display()), error);
-        let folder = tempfile::Builder::new().prefix("windrow-bench-").tempdir_in(dir).map_err(|error| failure(&error))?;
-        let mut members: Members = Vec::new();
-        let mut paths = Vec::new();
+        let builder = tempfile::Builder::new().prefix("windrow-bench-").tempdir_in(dir);
+        let folder = builder.map_err(|error| Failure::new(id::MEMBER_OPEN, format!("cannot make members in {}", dir.display()), error))?;
+        let mut scratch = Self { members: Vec::new(), paths: Vec::new(), arguments: arguments.clone(), folder: Some(folder) };
         let mut progress = Progress::new("making members");
         let all = arguments.size.0 * arguments.members as u64;
         for number in 0..arguments.members {
-            let path = folder.path().join(format!("member-{number}"));
             let before = number as u64 * arguments.size.0;
-            create_file_with_progress(&path, arguments.size.0, Allocation::Written, &mut |bytes| progress.bytes(before + bytes, all))
-                .map_err(|error| failure(&error))?;
-            let file = FileMember::open(&path, &OpenOptions::default()).map_err(|error| failure(&error))?;
-            members.push(Some(match arguments.member_rate {
-                Some(rate) => Arc::new(PacedMember::new(file, Pace { bytes_per_second: rate.0, buffer_bytes: arguments.member_buffer.0 })),
-                None => Arc::new(file),
-            }));
-            paths.push(path);
+            let (path, member) = scratch.file(&format!("member-{number}"), arguments.size.0, &mut |bytes| progress.bytes(before + bytes, all))?;
+            scratch.members.extend(member);
+            scratch.paths.push(path);
         }
-        Ok(Self { members, paths, arguments: arguments.clone(), _folder: Some(folder) })
+        Ok(scratch)
+    }
+
+    /// A file in the folder, written once, at the rate of members.
+    fn file(&self, name: &str, bytes: u64, done: &mut dyn FnMut(u64)) -> Result<(PathBuf, Members), Failure> {
+        let path = self.folder.as_ref().map_or_else(PathBuf::new, |folder| folder.path().to_owned()).join(name);
+        let failure = |error: &dyn std::fmt::Display| Failure::new(id::MEMBER_OPEN, format!("cannot make {}", path.display()), error);
+        create_file_with_progress(&path, bytes, Allocation::Written, done).map_err(|error| failure(&error))?;
+        let file = FileMember::open(&path, &OpenOptions::default()).map_err(|error| failure(&error))?;
+        let member: Members = vec![Some(match self.arguments.member_rate {
+            Some(rate) => Arc::new(PacedMember::new(file, Pace { bytes_per_second: rate.0, buffer_bytes: self.arguments.member_buffer.0 })),
+            None => Arc::new(file),
+        })];
+        Ok((path, member))
+    }
+
+    /// A journal device of so many bytes: like the members, or power-safe memory.
+    pub fn journal_device(&self, bytes: u64, power_safe: bool) -> Result<Members, Failure> {
+        match self.is_files() && !power_safe {
+            true => self.file("journal", bytes, &mut |_| ()).map(|(_, member)| member),
+            false => ram_members(1, bytes),
+        }
     }
 
     /// In words: how many members of which size, where, with which redundancy.
@@ -125,21 +139,16 @@ impl Scratch {
 
     /// True if the members are files.
     pub fn is_files(&self) -> bool {
-        self._folder.is_some()
+        self.folder.is_some()
     }
 
     /// Formats the members anew and starts a pool on them, with one volume `data` over this share of the usable space.
     pub fn pool(&self, spare_per_mille: u16, volume_percent: u64) -> Result<Pool, Failure> {
-        self.pool_with_journal(spare_per_mille, volume_percent, None)
+        self.pool_with_journal(spare_per_mille, volume_percent, None, &Vec::new(), false)
     }
 
-    /// The same with so many bytes of journal on each member; `None`: by member size; 0: no journal.
-    pub fn pool_with_journal(&self, spare_per_mille: u16, volume_percent: u64, journal_bytes: Option<u64>) -> Result<Pool, Failure> {
-        self.pool_with_devices(spare_per_mille, volume_percent, journal_bytes, &Vec::new(), false)
-    }
-
-    /// The same with journal devices.
-    pub fn pool_with_devices(
+    /// The same with so many bytes of journal on each member (`None`: by member size; 0: no journal), and with journal devices.
+    pub fn pool_with_journal(
         &self,
         spare_per_mille: u16,
         volume_percent: u64,

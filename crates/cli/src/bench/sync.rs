@@ -1,8 +1,8 @@
-//! `bench sync`: small synchronous writes on two pools that differ in nothing but the journal.
+//! `bench sync`: small synchronous writes on pools that differ in nothing but the journal, against one without (the last of all lists: `padding`).
 //!
 //! 1 Each pool, on members of its own, is filled to the share asked for and overwritten at random until it cleans.
 //! 2 Synchronous writers go on until members were written as often as there was space left: then rows that flushes padded are part of what is cleaned.
-//! 3 Every load runs on both pools in turn, round by round. Rates and latencies are those of the writers; bytes by cause and device flushes are those of the
+//! 3 Every load runs on all pools in turn, round by round. Rates and latencies are those of the writers; bytes by cause and device flushes are those of the
 //!   members' own counters, summed over all rounds, so that a batch that begins in one measurement and ends in the next counts once.
 //! 4 On the same pools: fio over NBD (`nbd.rs`), and what requests at a fixed rate notice of cleaning and of a neighbour that flushes (`latency.rs`).
 
@@ -22,7 +22,7 @@ use crate::output::Output;
 use crate::values::{Share, Size};
 use clap::Args;
 use serde_json::Value;
-use stage::{Sample, Side};
+use stage::{Kind, Sample, Side};
 use std::time::Duration;
 use windrow_host::failure::Failure;
 
@@ -33,6 +33,7 @@ use windrow_host::failure::Failure;
   windrow bench sync --dir /var/tmp --size 1G --threads 1,16
   windrow bench sync --load flush,fua --full 70% --seconds 5 -o json
   windrow bench sync --dir /dev/shm --member-rate 20M --member-buffer 1M --members 12 --load flush
+  windrow bench sync --part writes --pool journal,device,memory --load flush
   windrow bench sync --part latency --per-second 2000 --seconds 20")]
 pub struct SyncArguments {
     #[command(flatten)]
@@ -45,6 +46,9 @@ pub struct SyncArguments {
     /// beside cleaning, and beside a neighbour that flushes).
     #[arg(long = "part", value_delimiter = ',', default_value = "writes,nbd,latency", value_parser = ["writes", "nbd", "latency"])]
     parts: Vec<String>,
+    /// Where the journal is, each in a pool of its own, measured against a pool without any: `journal` (on the members), `device` (one more device like the members), `memory` (a power-safe device in memory).
+    #[arg(long = "pool", value_delimiter = ',', default_value = "journal", value_parser = ["journal", "device", "memory"])]
+    pools: Vec<String>,
     /// Requests each second of the part `latency`.
     #[arg(long, default_value = "4000", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     per_second: u64,
@@ -111,17 +115,19 @@ pub fn run(arguments: &SyncArguments, output: &Output) -> Result<u8, Failure> {
     let meter = Meter::start();
     let time = arguments.rounds.time(SECONDS);
     let has = |part: &str| arguments.parts.iter().any(|name| name == part);
-    let sides = [Side::make(arguments, true)?, Side::make(arguments, false)?];
+    let wanted = |kind: &Kind| *kind == Kind::Padding || arguments.pools.iter().any(|name| name == kind.name());
+    let kinds = Kind::ALL.into_iter().filter(wanted);
+    let sides = kinds.map(|kind| Side::make(arguments, kind)).collect::<Result<Vec<_>, _>>()?;
     let cases = if has("writes") { cases(arguments) } else { Vec::new() };
-    let both = |case: &Case<'_>| sides.each_ref().map(|side| format!("{} x {} on {}", case.load.name, case.threads, side.name));
-    let names: Vec<String> = cases.iter().flat_map(both).collect();
+    let of_case = |case: &Case<'_>| sides.iter().map(|side| format!("{} x {} on {}", case.load.name, case.threads, side.kind.name())).collect::<Vec<_>>();
+    let names: Vec<String> = cases.iter().flat_map(of_case).collect();
     let rounds = alternate(&names, arguments.rounds.rounds, &mut |number, step| {
-        let case = &cases[number / 2];
+        let case = &cases[number / sides.len()];
         step.progress().note("");
-        sides[number % 2].measure(case.threads, case.load.commit, time, step.round as u64 + 1)
+        sides[number % sides.len()].measure(case.threads, case.load.commit, time, step.round as u64 + 1)
     })?;
-    let pairs: Vec<(&Case<'_>, [&[Sample]; 2])> = cases.iter().zip(rounds.chunks(2)).map(|(case, both)| (case, [&both[0][..], &both[1][..]])).collect();
-    let mut findings = findings::make(arguments, &sides, time, &pairs);
+    let results: Vec<(&Case<'_>, &[Vec<Sample>])> = cases.iter().zip(rounds.chunks(sides.len())).collect();
+    let mut findings = findings::make(arguments, &sides, time, &results);
     let mut add = |name: &str, part: Part| {
         findings.value[name] = part.value;
         findings.text.push_str(&part.text);

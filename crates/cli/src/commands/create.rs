@@ -4,7 +4,7 @@ use crate::context;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::table::Table;
-use crate::values::{Share, Size, check_pool_name};
+use crate::values::{JournalPlace, Share, Size, check_pool_name};
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ use windrow_units::{BLOCK_BYTES, Redundancy};
   windrow pool create --redundancy 6 --size 10G tank a.img b.img c.img d.img
   windrow pool create --redundancy 1 --copies 2 --spare 20% tank /dev/sdb /dev/sdc
   windrow pool create --reduction capacity tank /dev/sdb /dev/sdc /dev/sdd /dev/sde
-  windrow pool create --journal-device /dev/nvme0n1 --journal-device /dev/nvme1n1 tank /dev/sdb /dev/sdc /dev/sdd /dev/sde")]
+  windrow pool create --journal /dev/nvme0n1,/dev/nvme1n1 tank /dev/sdb /dev/sdc /dev/sdd /dev/sde")]
 pub struct CreateArguments {
     /// Name of the pool.
     name: String,
@@ -56,14 +56,15 @@ pub struct CreateArguments {
     /// What compression and deduplication save: spare space, so that cleaning moves less, or capacity for more data.
     #[arg(long, value_parser = ["spare", "capacity"], default_value = "spare")]
     reduction: String,
-    /// Bytes of each member for the journal that makes small flushes cheap; 0: none; else 1/256 of the smallest member, 256K to 16M.
-    #[arg(long, value_name = "SIZE")]
-    journal: Option<Size>,
+    /// The journal that makes small flushes cheap. A size: bytes of each member; 0: none; else 1/256 of the smallest member, 256K to 16M. Devices: as with --journal-device, which
+    /// stand in front of the journal on the members.
+    #[arg(long, value_name = "SIZE | DEV[,DEV]", value_delimiter = ',')]
+    journal: Vec<JournalPlace>,
     /// A device or file that holds nothing but a journal; several hold copies. Data members then get full rows, as long as one fills in time and the journal has room.
     #[arg(long, value_name = "PATH")]
     journal_device: Vec<PathBuf>,
     /// What is written to the journal devices is durable without a flush (MRAM, NVDIMM, a cache that survives loss of power). A file is written synchronously.
-    #[arg(long, requires = "journal_device")]
+    #[arg(long)]
     journal_power_safe: bool,
     /// Create members that do not exist as files of this size.
     #[arg(long, value_name = "SIZE")]
@@ -103,6 +104,7 @@ impl CreateArguments {
             _ => Redundancy::Double,
         };
         let segment_rows = rows(self.segment, "segment")?;
+        let (journal_bytes, journal_devices) = self.journals()?;
         Ok(CreateRequest {
             name: self.name.clone(),
             redundancy,
@@ -118,11 +120,33 @@ impl CreateArguments {
                 reduction: Reduction::from_name(&self.reduction).unwrap_or_default(),
                 ..Properties::DEFAULT
             },
-            journal_bytes: self.journal.map(|size| size.0),
-            journal_devices: self.journal_device.clone(),
+            journal_bytes,
+            journal_devices,
             journal_power_safe: self.journal_power_safe,
             force: self.force,
         })
+    }
+}
+
+impl CreateArguments {
+    /// Bytes of the journal on each member, if a size was given, and the devices.
+    fn journals(&self) -> Result<(Option<u64>, Vec<PathBuf>), Failure> {
+        let (mut sizes, mut devices) = (Vec::new(), self.journal_device.clone());
+        for place in &self.journal {
+            match place {
+                JournalPlace::OnMembers(size) => sizes.push(size.0),
+                JournalPlace::Device(path) => devices.push(path.clone()),
+            }
+        }
+        if sizes.len() > 1 {
+            let why = "each member has one journal";
+            return Err(Failure::new(id::USAGE, "--journal was given several sizes", why).remedy("give one size, and devices beside it"));
+        }
+        if self.journal_power_safe && devices.is_empty() {
+            let why = "it speaks of journal devices, and there are none";
+            return Err(Failure::new(id::USAGE, "--journal-power-safe does not fit", why).remedy("name the device with --journal DEV, or leave it out"));
+        }
+        Ok((sizes.first().copied(), devices))
     }
 }
 

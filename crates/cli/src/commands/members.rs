@@ -126,6 +126,7 @@ pub struct AddArguments {
 #[command(after_help = "Examples:
   windrow pool remove tank 8
   windrow pool remove tank /dev/sdc
+  windrow pool remove tank --journal /dev/nvme0n1
   windrow pool status tank
 
 A spare goes at once, a journal device when the log has what it promised. A member that holds data leaves: from now on usable space is what the others will have, what
@@ -136,6 +137,9 @@ pub struct RemoveArguments {
     pool: String,
     /// The spare, journal device or member: its index, identifier or path.
     member: String,
+    /// Only if it is a journal device.
+    #[arg(long)]
+    journal: bool,
     #[command(flatten)]
     place: PoolPlace,
 }
@@ -277,6 +281,10 @@ pub fn remove(arguments: &RemoveArguments, output: &Output) -> Result<u8, Failur
     let report = context::status(&arguments.pool, &arguments.place)?;
     let found = find(&report, &arguments.member, &what)?;
     let (member, kind) = (found.member, if found.journal { "journal device" } else { "spare" });
+    if arguments.journal && !found.journal {
+        let why = format!("member {member} is no journal device, as --journal says");
+        return Err(Failure::new(id::USAGE, what, why).remedy("look at `windrow pool status`, and name another one or leave --journal out"));
+    }
     let member = ask(&arguments.pool, &arguments.place, Command::SpareRemove { member }, false)?;
     if member.leaving {
         let now = context::status(&arguments.pool, &arguments.place)?;

@@ -32,6 +32,15 @@ fn shares_are_thousandths() {
 }
 
 #[test]
+fn a_journal_is_a_size_or_a_device() {
+    let place = |text: &str| text.parse::<JournalPlace>();
+    let device = |path: &str| Ok(JournalPlace::Device(PathBuf::from(path)));
+    assert_eq!((place("0"), place("4M")), (Ok(JournalPlace::OnMembers(Size(0))), Ok(JournalPlace::OnMembers(Size(4 << 20)))));
+    assert_eq!((place("/dev/nvme0n1"), place("j0"), place("./1")), (device("/dev/nvme0n1"), device("j0"), device("./1")));
+    assert!(place("").is_err() && place("4X").is_err());
+}
+
+#[test]
 fn volumes_and_properties() {
     assert_eq!("tank/a/b".parse::<VolumePath>().map(|path| path.volume), Ok("a/b".to_owned()));
     for text in ["tank", "/a", "tank/", ""] {

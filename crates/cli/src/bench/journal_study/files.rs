@@ -8,13 +8,9 @@ use super::super::sync::stage::member_flushes;
 use crate::load::mixed::{MixedSpec, run};
 use crate::progress::Progress;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 use windrow_device::queue::Members;
-use windrow_device::{Allocation, FileMember, OpenOptions, create_file};
-use windrow_host::failure::{Failure, id};
-use windrow_host::offline::ram_members;
-use windrow_host::{Pool, daemon};
+use windrow_host::{Failure, Pool, daemon};
 use windrow_lab::load::{Durability, Outcome};
 use windrow_lab::nand::Counters;
 use windrow_lab::study::{Configuration, FULL_TASKS, Pressure, Row, StudySpec, Workload};
@@ -30,31 +26,22 @@ struct Side {
     pool: Pool,
     span_bytes: u64,
     _scratch: Scratch,
-    _folder: tempfile::TempDir,
 }
 
 impl Side {
     fn make(configuration: Configuration, spec: &StudySpec, dir: &Path) -> Result<Self, Failure> {
-        let failure = |error: &dyn std::fmt::Display| Failure::new(id::MEMBER_OPEN, format!("cannot make a journal device in {}", dir.display()), error);
-        let arguments = ScratchArguments::of_files(spec.members, spec.member_bytes, dir);
-        let scratch = Scratch::make(&arguments)?;
-        let folder = tempfile::Builder::new().prefix("windrow-bench-").tempdir_in(dir).map_err(|error| failure(&error))?;
+        let scratch = Scratch::make(&ScratchArguments::of_files(spec.members, spec.member_bytes, dir))?;
         let devices: Members = match configuration {
-            Configuration::Ssd => {
-                let path = folder.path().join("journal");
-                create_file(&path, DEVICE_BYTES, Allocation::Written).map_err(|error| failure(&error))?;
-                vec![Some(Arc::new(FileMember::open(&path, &OpenOptions::default()).map_err(|error| failure(&error))?))]
-            }
-            Configuration::Memory => ram_members(1, DEVICE_BYTES)?,
+            Configuration::Ssd | Configuration::Memory => scratch.journal_device(DEVICE_BYTES, configuration == Configuration::Memory)?,
             _ => Vec::new(),
         };
         let journal_bytes = if configuration == Configuration::Padding { Some(0) } else { None };
-        let pool = scratch.pool_with_devices(SPARE_PER_MILLE, 100, journal_bytes, &devices, configuration == Configuration::Memory)?;
+        let pool = scratch.pool_with_journal(SPARE_PER_MILLE, 100, journal_bytes, &devices, configuration == Configuration::Memory)?;
         let usable = daemon::report(&pool)?.capacity.usable_bytes;
         let span_bytes = fill(&pool, usable / 100 * spec.live_percent, configuration.name())?;
         let overwrites = Overwrites { span_bytes, bytes: span_bytes, depth: DEPTH, seed: spec.seed };
         window::measure(&pool, &overwrites, &format!("{}: overwriting", configuration.name()))?;
-        Ok(Self { configuration, pool, span_bytes, _scratch: scratch, _folder: folder })
+        Ok(Self { configuration, pool, span_bytes, _scratch: scratch })
     }
 
     fn measure(&self, spec: &StudySpec, workload: Workload, tasks: usize, durability: Durability, time: Duration) -> Result<Outcome, Failure> {

@@ -40,7 +40,10 @@ enum Kind {
     Shared(usize, bool),
 }
 
-const KINDS: [Kind; 6] = [Kind::Room, Kind::Cleaning, Kind::Shared(0, false), Kind::Shared(0, true), Kind::Shared(1, false), Kind::Shared(1, true)];
+fn kinds(sides: &[Side]) -> Vec<Kind> {
+    let shared = (0..sides.len()).flat_map(|side| [false, true].map(|flusher| Kind::Shared(side, flusher)));
+    [Kind::Room, Kind::Cleaning].into_iter().chain(shared).collect()
+}
 
 struct Measured {
     load: PacedResult,
@@ -52,7 +55,7 @@ struct Measured {
 }
 
 /// Measures it.
-pub fn measure_all(arguments: &SyncArguments, sides: &[Side; 2]) -> Result<Part, Failure> {
+pub fn measure_all(arguments: &SyncArguments, sides: &[Side]) -> Result<Part, Failure> {
     for side in sides {
         daemon::create_volume(&side.pool, NEIGHBOUR.0, NEIGHBOUR.1)?;
     }
@@ -62,17 +65,18 @@ pub fn measure_all(arguments: &SyncArguments, sides: &[Side; 2]) -> Result<Part,
     let name = |kind: &Kind| match kind {
         Kind::Room => "writes, nothing cleaned".to_owned(),
         Kind::Cleaning => "writes, cleaning".to_owned(),
-        Kind::Shared(side, flusher) => format!("{}, {}", sides[*side].name, if *flusher { "a flusher beside" } else { "alone" }),
+        Kind::Shared(side, flusher) => format!("{}, {}", sides[*side].kind.name(), if *flusher { "a flusher beside" } else { "alone" }),
     };
-    let names: Vec<String> = KINDS.iter().map(name).collect();
+    let kinds = kinds(sides);
+    let names: Vec<String> = kinds.iter().map(name).collect();
     let rounds = alternate(&names, arguments.rounds.rounds, &mut |number, step| {
         step.progress().note("");
-        measure(arguments, sides, &room, KINDS[number], step)
+        measure(arguments, sides, &room, kinds[number], step)
     })?;
-    Ok(part(arguments, &names, &rounds))
+    Ok(part(arguments, sides, &names, &rounds))
 }
 
-fn measure(arguments: &SyncArguments, sides: &[Side; 2], room: &Scratch, kind: Kind, step: &Step<'_>) -> Result<Measured, Failure> {
+fn measure(arguments: &SyncArguments, sides: &[Side], room: &Scratch, kind: Kind, step: &Step<'_>) -> Result<Measured, Failure> {
     let time = arguments.rounds.time(SECONDS);
     let spec = PacedSpec {
         block_bytes: BLOCK_BYTES as u32,
@@ -123,7 +127,7 @@ fn merged(rounds: &[Measured], of: fn(&PacedResult) -> &Histogram) -> Histogram 
     sum
 }
 
-fn part(arguments: &SyncArguments, names: &[String], rounds: &[Vec<Measured>]) -> Part {
+fn part(arguments: &SyncArguments, sides: &[Side], names: &[String], rounds: &[Vec<Measured>]) -> Part {
     let heading =
         ["LOAD", "READS 50 %", "99 %", "99.9 %", "WRITES 50 %", "99 %", "99.9 %", "99.99 %", "MAX", "CPU", "SEGMENTS CLEANED", "FLUSHES/S OF THE NEIGHBOUR"];
     let mut table = Table::new(&heading);
@@ -156,15 +160,17 @@ fn part(arguments: &SyncArguments, names: &[String], rounds: &[Vec<Measured>]) -
         let ratio = pick(&all[at + 1]).quantile_ns(part) as f64 / pick(&all[at]).quantile_ns(part).max(1) as f64;
         factor(ppm(ratio))
     };
-    let beside = [(2, "journal"), (4, "padding")].map(|(at, name)| {
+    let beside = |(side, at): (&Side, usize)| {
+        let name = side.kind.name();
         let both = [50_000, 99_900].map(|part| [ratio(at, part, |both| &both.0), ratio(at, part, |both| &both.1)]);
         format!("{name}, with the neighbour to without: reads 50 % {}, 99.9 % {}; writes 50 % {}, 99.9 % {}\n", both[0][0], both[1][0], both[0][1], both[1][1])
-    });
+    };
+    let beside: String = sides.iter().zip((2..).step_by(2)).map(beside).collect();
     let (rate, time) = (arguments.per_second, arguments.rounds.time(SECONDS).as_secs_f64());
     let text = format!(
         "latency at a fixed rate of {rate} requests of 4 KiB each second, {time:.1} s each; beside the neighbour half of them are reads\n{}{}",
         table.render(),
-        beside.concat()
+        beside
     );
     let goals = vec![Goal::at_most("99.99 % of writes beside cleaning, to those without:", goal, GOAL_CLEANING)];
     Part { value: Value::Array(rows), text, goals }

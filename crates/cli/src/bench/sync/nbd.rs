@@ -1,4 +1,4 @@
-//! Synchronous writes over NBD: fio with a flush behind every write, against both pools in turn.
+//! Synchronous writes over NBD: fio with a flush behind every write, against all pools in turn.
 //!
 //! `random`: a block of 4 KiB anywhere. `wal`: what a database with a write-ahead log sends, as SQLite does with pages of 4 KiB once its log has its full length: a
 //! frame (page and head) covers two blocks of the log, of which the first is the last one of the commit before, written again. What comes back later to the pages
@@ -8,7 +8,7 @@ use super::super::case::EXPORT;
 use super::super::nbd::serve_here;
 use super::super::report::Goal;
 use super::super::rounds::{alternate, middle, ppm, ratio};
-use super::stage::{Side, member_flushes};
+use super::stage::{Kind, Side, member_flushes};
 use super::{Part, SyncArguments};
 use crate::bench_fio::{FioLoad, FioResult, fio};
 use crate::figures::{factor, nanoseconds};
@@ -94,58 +94,55 @@ fn measure(side: &Side, load: &FioLoad<'_>) -> Result<Measured, Failure> {
 }
 
 /// Measures it.
-pub fn measure_all(arguments: &SyncArguments, sides: &[Side; 2]) -> Result<Part, Failure> {
+pub fn measure_all(arguments: &SyncArguments, sides: &[Side]) -> Result<Part, Failure> {
     let dir = tempfile::tempdir().map_err(|error| Failure::new(id::LOCAL_FILE, "cannot make a folder for sockets", error))?;
-    let sockets = sides.each_ref().map(|side| dir.path().join(format!("{}.sock", side.name)));
-    let _servers = [serve_here(&sides[0].pool, &sockets[0])?, serve_here(&sides[1].pool, &sockets[1])?];
+    let sockets: Vec<_> = sides.iter().map(|side| dir.path().join(format!("{}.sock", side.kind.name()))).collect();
+    let _servers = sides.iter().zip(&sockets).map(|(side, socket)| serve_here(&side.pool, socket)).collect::<Result<Vec<_>, _>>()?;
     let seconds = arguments.rounds.time(SECONDS).as_secs_f64().ceil() as u64;
-    let names: Vec<String> = LOADS.iter().flat_map(|load| sides.each_ref().map(|side| format!("{} on {}", load.title(), side.name))).collect();
+    let names: Vec<String> = LOADS.iter().flat_map(|load| sides.iter().map(|side| format!("{} on {}", load.title(), side.kind.name()))).collect();
     let rounds = alternate(&names, arguments.rounds.rounds, &mut |number, step| {
         step.progress().note("");
-        let side = &sides[number % 2];
-        measure(side, &LOADS[number / 2].of_fio(&sockets[number % 2], side, seconds))
+        let at = number % sides.len();
+        measure(&sides[at], &LOADS[number / sides.len()].of_fio(&sockets[at], &sides[at], seconds))
     })?;
     Ok(part(sides, seconds, &rounds))
 }
 
-fn part(sides: &[Side; 2], seconds: u64, rounds: &[Vec<Measured>]) -> Part {
+fn part(sides: &[Side], seconds: u64, rounds: &[Vec<Measured>]) -> Part {
     let mut table =
         Table::new(&["LOAD", "JOBS", "DEPTH", "POOL", "WRITES/S", "TIMES", "FLUSH 50 %", "FLUSH 99 %", "FLUSH 99.9 %", "BYTES", "SHARE", "DEVICE FLUSHES"]);
     let (mut rows, mut goals) = (Vec::new(), Vec::new());
-    for (load, rounds) in LOADS.iter().zip(rounds.chunks(2)) {
+    for (load, rounds) in LOADS.iter().zip(rounds.chunks(sides.len())) {
         let rate = |measured: &Measured| measured.fio.per_second;
-        let times = ratio(&rounds[0], &rounds[1], rate, rate);
         let sum = |at: usize, of: fn(&Measured) -> u64| rounds[at].iter().map(of).sum::<u64>() as f64;
-        let bytes = [0, 1].map(|at| sum(at, |measured| measured.member_bytes) / sum(at, |measured| measured.user_bytes).max(1.0));
-        let flushes = [0, 1].map(|at| sum(at, |measured| measured.member_flushes) / sum(at, |measured| measured.flushes).max(1.0));
-        let share = bytes[0] / bytes[1].max(1e-9);
+        let bytes = |at: usize| sum(at, |measured| measured.member_bytes) / sum(at, |measured| measured.user_bytes).max(1.0);
+        let padding = sides.len() - 1;
         for (at, side) in sides.iter().enumerate() {
+            let (name, times, share) = (side.kind.name(), ratio(&rounds[at], &rounds[padding], rate, rate), bytes(at) / bytes(padding).max(1e-9));
+            let flushes = sum(at, |measured| measured.member_flushes) / sum(at, |measured| measured.flushes).max(1.0);
             let latency = |of: fn(&FioResult) -> u64| middle(&rounds[at], |measured| of(&measured.fio) as f64) as u64;
             let parts = [latency(|fio| fio.flush_p50_ns), latency(|fio| fio.flush_p99_ns), latency(|fio| fio.flush_p99_9_ns)];
-            let of_other = |value: f64| if at == 0 { factor(ppm(value)) } else { "1.000".to_owned() };
-            let mut cells = vec![
-                load.name.to_owned(),
-                load.jobs.to_string(),
-                load.depth.to_string(),
-                side.name.to_owned(),
-                format!("{:.0}", middle(&rounds[at], rate)),
-                of_other(times),
-            ];
+            let mut cells = vec![load.name.to_owned(), load.jobs.to_string(), load.depth.to_string(), name.to_owned()];
+            cells.extend([format!("{:.0}", middle(&rounds[at], rate)), factor(ppm(times))]);
             cells.extend(parts.map(nanoseconds));
-            cells.extend([factor(ppm(bytes[at])), of_other(share), factor(ppm(flushes[at]))]);
+            cells.extend([factor(ppm(bytes(at))), factor(ppm(share)), factor(ppm(flushes))]);
             table.row(cells);
             rows.push(json!({
-                "load": load.name, "jobs": load.jobs, "depth": load.depth, "pool": side.name, "writes_per_second": middle(&rounds[at], rate) as u64, "flush_p50_ns": parts[0],
-                "flush_p99_ns": parts[1], "flush_p99_9_ns": parts[2], "member_bytes_per_user_byte_ppm": ppm(bytes[at]),
-                "member_flushes_per_flush_ppm": ppm(flushes[at]),
+                "load": load.name, "jobs": load.jobs, "depth": load.depth, "pool": name, "writes_per_second": middle(&rounds[at], rate) as u64, "flush_p50_ns": parts[0],
+                "flush_p99_ns": parts[1], "flush_p99_9_ns": parts[2], "member_bytes_per_user_byte_ppm": ppm(bytes(at)),
+                "member_flushes_per_flush_ppm": ppm(flushes),
                 "rounds": rounds[at].iter().map(|measured| measured.fio.per_second as u64).collect::<Vec<_>>(),
             }));
+            let of = |what: &str| format!("{}, {what}", load.title());
+            if side.kind == Kind::Journal {
+                goals.push(Goal::at_least(of("rate with a journal, of that with padding:"), times, super::findings::GOALS.0));
+                goals.push(Goal::at_most(of("bytes to members with a journal, of those with padding:"), share, super::findings::GOALS.1));
+            }
+            if at < padding {
+                let most = side.kind.most_flushes(side.scratch.tolerance());
+                goals.push(Goal::at_most(of(&format!("device flushes for each flush, {name}:")), flushes, most));
+            }
         }
-        let of = |what: &str| format!("{}, {what}", load.title());
-        goals.push(Goal::at_least(of("rate with a journal, of that with padding:"), times, super::findings::GOALS.0));
-        goals.push(Goal::at_most(of("bytes to members with a journal, of those with padding:"), share, super::findings::GOALS.1));
-        let bound = (sides[0].scratch.tolerance() + 1) as f64;
-        goals.push(Goal::at_most(of("device flushes for each flush:"), flushes[0], bound));
     }
     let text = format!("over NBD: fio, a flush behind each write, {seconds} s each; latencies of flushes alone\n{}", table.render());
     Part { value: Value::Array(rows), text, goals }

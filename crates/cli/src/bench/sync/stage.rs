@@ -20,11 +20,51 @@ const DEPTH: usize = 128;
 const SETTLERS: usize = 16;
 /// Time of each of their stretches.
 const STRETCH: Duration = Duration::from_secs(1);
+/// Bytes of a journal device.
+const DEVICE_BYTES: u64 = 320 << 20;
 
-/// One of the two pools.
+/// Where a pool's journal is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// On the members.
+    Journal,
+    /// On one more device like the members.
+    Device,
+    /// In one power-safe device in memory.
+    Memory,
+    /// Nowhere: flushes pad rows.
+    Padding,
+}
+
+impl Kind {
+    /// All of them; what the others are measured against comes last.
+    pub const ALL: [Self; 4] = [Self::Journal, Self::Device, Self::Memory, Self::Padding];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Journal => "journal",
+            Self::Device => "device",
+            Self::Memory => "memory",
+            Self::Padding => "padding",
+        }
+    }
+
+    /// Most device flushes for each flush of users: a power-safe device needs none, and what frees the ring of a journal flushes members now and then.
+    pub fn most_flushes(self, tolerance: u64) -> f64 {
+        if self == Self::Memory { 0.1 } else { (tolerance + 1) as f64 }
+    }
+
+    /// True if data members are to get full rows and nothing else.
+    pub fn is_on_devices(self) -> bool {
+        matches!(self, Self::Device | Self::Memory)
+    }
+}
+
+/// One of the pools.
 pub struct Side {
-    /// `journal` or `padding`.
-    pub name: &'static str,
+    /// Where its journal is.
+    pub kind: Kind,
     /// It runs.
     pub pool: Pool,
     /// Live bytes.
@@ -60,29 +100,31 @@ pub fn member_flushes(report: &PoolReport) -> u64 {
 
 impl Side {
     /// Steps 1 and 2 of the module's list.
-    pub fn make(arguments: &SyncArguments, journal: bool) -> Result<Self, Failure> {
-        let name = if journal { "journal" } else { "padding" };
+    pub fn make(arguments: &SyncArguments, kind: Kind) -> Result<Self, Failure> {
+        let name = kind.name();
         let scratch = Scratch::make(&arguments.scratch)?;
-        let journal_bytes = if journal { arguments.journal.map(|size| size.0) } else { Some(0) };
-        let pool = scratch.pool_with_journal(SPARE_PER_MILLE, 100, journal_bytes)?;
+        let journal_bytes = if kind == Kind::Padding { Some(0) } else { arguments.journal.map(|size| size.0) };
+        let power_safe = kind == Kind::Memory;
+        let devices = if kind.is_on_devices() { scratch.journal_device(DEVICE_BYTES, power_safe)? } else { Vec::new() };
+        let pool = scratch.pool_with_journal(SPARE_PER_MILLE, 100, journal_bytes, &devices, power_safe)?;
         let usable = daemon::report(&pool)?.capacity.usable_bytes;
         let span = fill(&pool, usable / 1000 * u64::from(arguments.full.0), name)?;
         let overwrites = Overwrites { span_bytes: span, bytes: span * arguments.overwrites as u64, depth: DEPTH, seed: 7 };
         let utilisation = window::measure(&pool, &overwrites, &format!("{name}: overwriting"))?.utilisation;
-        let mut side = Self { name, pool, span, utilisation, settled: 0.0, random_percent: arguments.random, scratch };
+        let mut side = Self { kind, pool, span, utilisation, settled: 0.0, random_percent: arguments.random, scratch };
         side.settle(arguments.settle)?;
         Ok(side)
     }
 
     /// Space of members that holds nothing live, in bytes.
     fn space_left(&self, report: &PoolReport) -> u64 {
-        let all: u64 = report.members.iter().map(|member| member.size_bytes).sum();
+        let all: u64 = report.members.iter().filter(|member| !member.journal).map(|member| member.size_bytes).sum();
         all.saturating_sub((self.span as f64 / self.scratch.data_share()) as u64).max(1)
     }
 
     fn settle(&mut self, time: Duration) -> Result<(), Failure> {
         let left = self.space_left(&daemon::report(&self.pool)?);
-        let (mut progress, mut written, mut spent) = (Progress::new(format!("{}: settling", self.name)), 0, Duration::ZERO);
+        let (mut progress, mut written, mut spent) = (Progress::new(format!("{}: settling", self.kind.name())), 0, Duration::ZERO);
         while written < left && spent < time {
             let sample = self.measure(SETTLERS, Commit::Flush(1), STRETCH.min(time), 1000 + written)?;
             written += sample.written.total();
