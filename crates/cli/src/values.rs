@@ -92,6 +92,10 @@ impl FromStr for JournalPlace {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let text = text.trim();
+        if ["none", "off", "no"].contains(&text) {
+            return Err(format!("'{text}' is no device: without a journal on members it is 0; a device of this name: ./{text}"));
+        }
         match text.bytes().next() {
             None => Err("a journal is a size, such as 4M, or a device".to_owned()),
             Some(byte) if byte.is_ascii_digit() => text.parse().map(Self::OnMembers).map_err(|error| format!("{error}; a device of this name: ./{text}")),

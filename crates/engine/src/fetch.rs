@@ -178,7 +178,9 @@ impl Engine {
     fn read_own(&mut self, at: u32, out: &mut Outbox) {
         let Some(fetch) = self.fetches.get_mut(at) else { return };
         fetch.direct_since_ns = Some(self.now_ns);
-        fetch.came = self.members.list[fetch.member.index()].came;
+        let came = self.members.list[fetch.member.index()].came;
+        // (What another device in its place has done before says nothing of this one.)
+        fetch.own_is_bad &= came == std::mem::replace(&mut fetch.came, came);
         let own = fetch.spec.column;
         self.read_column(at, own, out);
     }

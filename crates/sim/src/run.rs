@@ -246,8 +246,10 @@ impl Run {
             self.live(&cycle)?;
         }
         while self.owed > 0 && self.done < self.bound {
-            let rest = Cycle { blocks: std::mem::take(&mut self.owed), turns_to_crash: 10, ..Cycle::idle() };
-            self.live(&rest)?;
+            let rest = Cycle { blocks: std::mem::take(&mut self.owed), ..Cycle::idle() };
+            if self.is_done(|| "what is left of cycles that ended early".to_owned()) {
+                self.live(&rest)?;
+            }
         }
         self.finish()
     }
@@ -298,8 +300,12 @@ impl Run {
         // (A read-only start may show what has no promise, and puts it on record nowhere: a device that left now could take it along. Seed 9600747.)
         if was_shown {
             self.devices.ambush = None;
-        } else if cycle.blocks > 0 && !self.devices.ids.is_empty() && self.is_done(|| "something happens to journal devices".to_owned()) {
-            self.devices_before_start()?;
+        } else if cycle.blocks > 0 && !self.devices.ids.is_empty() {
+            if self.is_done(|| "something happens to journal devices".to_owned()) {
+                self.devices_before_start()?;
+            } else {
+                self.devices.ambush = None;
+            }
         }
         for count in &cycle.cut_starts {
             if !self.is_done(|| format!("a start is cut off after {count} writes and flushes")) {
@@ -465,7 +471,8 @@ impl Run {
 
     fn work(&mut self, cycle: &Cycle) -> Result<(), Violation> {
         let Some(mut workload) = self.workload.take() else { return Ok(()) };
-        let end = self.bound.min(self.done + cycle.blocks);
+        let planned = self.done + cycle.blocks;
+        let end = self.bound.min(planned);
         if self.exchange.is_none() {
             self.resume_exchange();
         }
@@ -504,7 +511,7 @@ impl Run {
             self.check_full_ring()?;
             ensure!(alive || self.world.unanswered() == 0, Stuck, "nothing under way; {}", self.world.summary());
         }
-        self.owed += end.saturating_sub(self.done);
+        self.owed += if self.done < end { planned - self.done } else { 0 };
         self.workload = Some(workload);
         Ok(())
     }

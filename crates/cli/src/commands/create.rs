@@ -56,11 +56,11 @@ pub struct CreateArguments {
     /// What compression and deduplication save: spare space, so that cleaning moves less, or capacity for more data.
     #[arg(long, value_parser = ["spare", "capacity"], default_value = "spare")]
     reduction: String,
-    /// The journal that makes small flushes cheap. A size: bytes of each member; 0: none; else 1/256 of the smallest member, 256K to 16M. Devices: as with --journal-device, which
+    /// The journal that makes small flushes cheap. A size: bytes of each member; 0: none; else 1/256 of the smallest member, 256K to 16M. Devices: as with --journal-device; they
     /// stand in front of the journal on the members.
     #[arg(long, value_name = "SIZE | DEV[,DEV]", value_delimiter = ',')]
     journal: Vec<JournalPlace>,
-    /// A device or file that holds nothing but a journal; several hold copies. Data members then get full rows, as long as one fills in time and the journal has room.
+    /// A device or file that holds nothing but a journal, whatever its name (with a comma in it, say); several hold copies. Data members then get full rows, as long as one fills in time and the journal has room.
     #[arg(long, value_name = "PATH")]
     journal_device: Vec<PathBuf>,
     /// What is written to the journal devices is durable without a flush (MRAM, NVDIMM, a cache that survives loss of power). A file is written synchronously.

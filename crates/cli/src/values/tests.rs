@@ -37,7 +37,8 @@ fn a_journal_is_a_size_or_a_device() {
     let device = |path: &str| Ok(JournalPlace::Device(PathBuf::from(path)));
     assert_eq!((place("0"), place("4M")), (Ok(JournalPlace::OnMembers(Size(0))), Ok(JournalPlace::OnMembers(Size(4 << 20)))));
     assert_eq!((place("/dev/nvme0n1"), place("j0"), place("./1")), (device("/dev/nvme0n1"), device("j0"), device("./1")));
-    assert!(place("").is_err() && place("4X").is_err());
+    assert_eq!((place(" 4M"), place("./none")), (Ok(JournalPlace::OnMembers(Size(4 << 20))), device("./none")));
+    assert!(["", "4X", "none", "off"].iter().all(|text| place(text).is_err()));
 }
 
 #[test]

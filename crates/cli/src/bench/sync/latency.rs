@@ -64,7 +64,7 @@ pub fn measure_all(arguments: &SyncArguments, sides: &[Side]) -> Result<Part, Fa
     let room = Scratch::make(&ScratchArguments { size, ..arguments.scratch.clone() })?;
     let name = |kind: &Kind| match kind {
         Kind::Room => "writes, nothing cleaned".to_owned(),
-        Kind::Cleaning => "writes, cleaning".to_owned(),
+        Kind::Cleaning => format!("writes, cleaning ({})", sides[0].kind.name()),
         Kind::Shared(side, flusher) => format!("{}, {}", sides[*side].kind.name(), if *flusher { "a flusher beside" } else { "alone" }),
     };
     let kinds = kinds(sides);

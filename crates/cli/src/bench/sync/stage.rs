@@ -50,9 +50,13 @@ impl Kind {
         }
     }
 
-    /// Most device flushes for each flush of users: a power-safe device needs none, and what frees the ring of a journal flushes members now and then.
+    /// Most device flushes for each flush of users: those of its copies. A power-safe device needs none; what frees the ring of a device flushes members now and then.
     pub fn most_flushes(self, tolerance: u64) -> f64 {
-        if self == Self::Memory { 0.1 } else { (tolerance + 1) as f64 }
+        match self {
+            Self::Memory => 0.1,
+            Self::Device => 1.1,
+            Self::Journal | Self::Padding => (tolerance + 1) as f64,
+        }
     }
 
     /// True if data members are to get full rows and nothing else.
@@ -127,7 +131,7 @@ impl Side {
         let (mut progress, mut written, mut spent) = (Progress::new(format!("{}: settling", self.kind.name())), 0, Duration::ZERO);
         while written < left && spent < time {
             let sample = self.measure(SETTLERS, Commit::Flush(1), STRETCH.min(time), 1000 + written)?;
-            written += sample.written.total();
+            written += sample.written.total() - if self.kind.is_on_devices() { sample.written.journal } else { 0 };
             spent += sample.load.elapsed;
             progress.bytes(written.min(left), left);
         }
