@@ -254,6 +254,7 @@ impl Run {
         self.finish()
     }
 
+    /// One cycle.
     fn live(&mut self, cycle: &Cycle) -> Result<(), Violation> {
         self.begin(cycle)?;
         self.work(cycle)?;

@@ -77,38 +77,37 @@ impl Scratch {
         let Some(dir) = &arguments.dir else {
             return Ok(Self { members: ram_members(arguments.members, arguments.size.0)?, paths: Vec::new(), arguments: arguments.clone(), folder: None });
         };
-        let builder = tempfile::Builder::new().prefix("windrow-bench-").tempdir_in(dir);
-        let folder = builder.map_err(|error| Failure::new(id::MEMBER_OPEN, format!("cannot make members in {}", dir.display()), error))?;
-        let mut scratch = Self { members: Vec::new(), paths: Vec::new(), arguments: arguments.clone(), folder: Some(folder) };
+        let made = tempfile::Builder::new().prefix("windrow-bench-").tempdir_in(dir);
+        let folder = made.map_err(|error| Failure::new(id::MEMBER_OPEN, format!("cannot make members in {}", dir.display()), error))?;
+        let mut scratch = Self { members: Vec::new(), paths: Vec::new(), arguments: arguments.clone(), folder: None };
         let mut progress = Progress::new("making members");
         let all = arguments.size.0 * arguments.members as u64;
         for number in 0..arguments.members {
             let before = number as u64 * arguments.size.0;
-            let (path, member) = scratch.file(&format!("member-{number}"), arguments.size.0, &mut |bytes| progress.bytes(before + bytes, all))?;
-            scratch.members.extend(member);
+            let path = folder.path().join(format!("member-{number}"));
+            scratch.members.extend(scratch.file(&path, arguments.size.0, &mut |bytes| progress.bytes(before + bytes, all))?);
             scratch.paths.push(path);
         }
+        scratch.folder = Some(folder);
         Ok(scratch)
     }
 
-    /// A file in the folder, written once, at the rate of members.
-    fn file(&self, name: &str, bytes: u64, done: &mut dyn FnMut(u64)) -> Result<(PathBuf, Members), Failure> {
-        let path = self.folder.as_ref().map_or_else(PathBuf::new, |folder| folder.path().to_owned()).join(name);
+    /// A file that is written once, at the rate of members.
+    fn file(&self, path: &Path, bytes: u64, done: &mut dyn FnMut(u64)) -> Result<Members, Failure> {
         let failure = |error: &dyn std::fmt::Display| Failure::new(id::MEMBER_OPEN, format!("cannot make {}", path.display()), error);
-        create_file_with_progress(&path, bytes, Allocation::Written, done).map_err(|error| failure(&error))?;
-        let file = FileMember::open(&path, &OpenOptions::default()).map_err(|error| failure(&error))?;
-        let member: Members = vec![Some(match self.arguments.member_rate {
+        create_file_with_progress(path, bytes, Allocation::Written, done).map_err(|error| failure(&error))?;
+        let file = FileMember::open(path, &OpenOptions::default()).map_err(|error| failure(&error))?;
+        Ok(vec![Some(match self.arguments.member_rate {
             Some(rate) => Arc::new(PacedMember::new(file, Pace { bytes_per_second: rate.0, buffer_bytes: self.arguments.member_buffer.0 })),
             None => Arc::new(file),
-        })];
-        Ok((path, member))
+        })])
     }
 
     /// A journal device of so many bytes: like the members, or power-safe memory.
     pub fn journal_device(&self, bytes: u64, power_safe: bool) -> Result<Members, Failure> {
-        match self.is_files() && !power_safe {
-            true => self.file("journal", bytes, &mut |_| ()).map(|(_, member)| member),
-            false => ram_members(1, bytes),
+        match &self.folder {
+            Some(folder) if !power_safe => self.file(&folder.path().join("journal"), bytes, &mut |_| ()),
+            _ => ram_members(1, bytes),
         }
     }
 

@@ -33,16 +33,16 @@ const READS: [u64; 3] = [50_000, 99_000, 99_900];
 const WRITES: [u64; 4] = [50_000, 99_000, 99_900, 99_990];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum Load {
     Room,
     Cleaning,
     /// Reads and writes, on the pool of this number, with the neighbour or without.
     Shared(usize, bool),
 }
 
-fn kinds(sides: &[Side]) -> Vec<Kind> {
-    let shared = (0..sides.len()).flat_map(|side| [false, true].map(|flusher| Kind::Shared(side, flusher)));
-    [Kind::Room, Kind::Cleaning].into_iter().chain(shared).collect()
+fn loads(sides: &[Side]) -> Vec<Load> {
+    let shared = (0..sides.len()).flat_map(|side| [false, true].map(|flusher| Load::Shared(side, flusher)));
+    [Load::Room, Load::Cleaning].into_iter().chain(shared).collect()
 }
 
 struct Measured {
@@ -62,32 +62,32 @@ pub fn measure_all(arguments: &SyncArguments, sides: &[Side]) -> Result<Part, Fa
     // Nothing else is on them: a quarter of the size is room enough, and a new pool is soon made.
     let size = Size(arguments.scratch.size.0 / 4);
     let room = Scratch::make(&ScratchArguments { size, ..arguments.scratch.clone() })?;
-    let name = |kind: &Kind| match kind {
-        Kind::Room => "writes, nothing cleaned".to_owned(),
-        Kind::Cleaning => format!("writes, cleaning ({})", sides[0].kind.name()),
-        Kind::Shared(side, flusher) => format!("{}, {}", sides[*side].kind.name(), if *flusher { "a flusher beside" } else { "alone" }),
+    let name = |what: &Load| match what {
+        Load::Room => "writes, nothing cleaned".to_owned(),
+        Load::Cleaning => format!("writes, cleaning ({})", sides[0].kind.name()),
+        Load::Shared(side, flusher) => format!("{}, {}", sides[*side].kind.name(), if *flusher { "a flusher beside" } else { "alone" }),
     };
-    let kinds = kinds(sides);
-    let names: Vec<String> = kinds.iter().map(name).collect();
+    let loads = loads(sides);
+    let names: Vec<String> = loads.iter().map(name).collect();
     let rounds = alternate(&names, arguments.rounds.rounds, &mut |number, step| {
         step.progress().note("");
-        measure(arguments, sides, &room, kinds[number], step)
+        measure(arguments, sides, &room, loads[number], step)
     })?;
     Ok(part(arguments, sides, &names, &rounds))
 }
 
-fn measure(arguments: &SyncArguments, sides: &[Side], room: &Scratch, kind: Kind, step: &Step<'_>) -> Result<Measured, Failure> {
+fn measure(arguments: &SyncArguments, sides: &[Side], room: &Scratch, what: Load, step: &Step<'_>) -> Result<Measured, Failure> {
     let time = arguments.rounds.time(SECONDS);
     let spec = PacedSpec {
         block_bytes: BLOCK_BYTES as u32,
         span_bytes: sides[0].span,
         per_second: arguments.per_second,
-        reads: matches!(kind, Kind::Shared(..)),
+        reads: matches!(what, Load::Shared(..)),
         time,
         seed: step.round as u64 + 1,
     };
-    match kind {
-        Kind::Room => {
+    match what {
+        Load::Room => {
             let pool = room.pool(SPARE_PER_MILLE, 100)?;
             let span = fill(&pool, daemon::report(&pool)?.capacity.usable_bytes / 100 * ROOM_FILLED, &step.label())?;
             let measured = users(&pool, &PacedSpec { span_bytes: span, ..spec }, false)?;
@@ -96,8 +96,8 @@ fn measure(arguments: &SyncArguments, sides: &[Side], room: &Scratch, kind: Kind
                 _ => Err(Failure::new(id::BENCH, "the pool without cleaning cleaned", "its members are too small for this rate and time")),
             }
         }
-        Kind::Cleaning => users(&sides[0].pool, &spec, false),
-        Kind::Shared(side, flusher) => users(&sides[side].pool, &PacedSpec { span_bytes: sides[side].span, ..spec }, flusher),
+        Load::Cleaning => users(&sides[0].pool, &spec, false),
+        Load::Shared(side, flusher) => users(&sides[side].pool, &PacedSpec { span_bytes: sides[side].span, ..spec }, flusher),
     }
 }
 
