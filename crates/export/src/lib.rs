@@ -39,6 +39,10 @@ pub struct ExportInfo {
 pub trait Sink: Send + Sync {
     /// Takes the completions (leaves the vector empty).
     fn complete(&self, completions: &mut Vec<Completion>);
+    /// Asks the front-end to end the connection: requests in flight finish and are answered, later ones are refused.
+    fn leave(&self) {}
+    /// Ends the connection at once, for a client that does not let it end by [`Sink::leave`].
+    fn cut(&self) {}
 }
 
 /// One connection's way to one volume.
@@ -64,8 +68,13 @@ pub trait Session: Send + Sync {
 pub trait ExportSource: Send + Sync {
     /// All exports; the default one (empty name) first, if there is one.
     fn list(&self) -> Vec<ExportInfo>;
-    /// Opens a session; `RequestError::NoVolume` if there is no such export. The empty name means the default export.
+    /// Opens a session of this process itself, which counts as no client. The empty name means the default export, if one was named.
+    /// `RequestError::NoVolume` if there is no such export, `Stopped` while it is taken out of service.
     fn open(&self, name: &str, sink: Arc<dyn Sink>) -> Result<Box<dyn Session>, RequestError>;
+    /// Opens the session of a client. Until it is dropped, commands that would take the export away see the client by `peer`.
+    fn enter(&self, name: &str, _peer: &str, sink: Arc<dyn Sink>) -> Result<Box<dyn Session>, RequestError> {
+        self.open(name, sink)
+    }
     /// Where request buffers come from.
     fn buffers(&self) -> &BufPool;
 }

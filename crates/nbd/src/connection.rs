@@ -48,15 +48,18 @@ pub enum Ending {
     /// The server was shut down.
     #[error("the server was shut down")]
     Stopped,
+    /// An administrator ended the connection.
+    #[error("disconnected by an administrator")]
+    Disconnected,
     /// The system refused to wait.
     #[error("system error")]
     System,
 }
 
 /// Runs a connection from greeting to end; `entered` hears which export was entered.
-pub(crate) fn run(control: &Control, link: &Arc<Link>, entered: impl FnOnce(&str)) -> Ending {
+pub(crate) fn run(control: &Control, link: &Arc<Link>, peer: &str, entered: impl FnOnce(&str)) -> Ending {
     let mut intake = Intake::new();
-    let mut catalog = Catalog { control, link, session: None };
+    let mut catalog = Catalog { control, link, peer, session: None };
     let agreement = match negotiate(link, &mut intake, &mut catalog) {
         Ok(agreement) => agreement,
         Err(ending) => return ending,
@@ -70,12 +73,13 @@ pub(crate) fn run(control: &Control, link: &Arc<Link>, entered: impl FnOnce(&str
 struct Catalog<'a> {
     control: &'a Control,
     link: &'a Arc<Link>,
+    peer: &'a str,
     session: Option<Box<dyn Session>>,
 }
 
 impl Catalog<'_> {
-    fn session(&self, name: &str) -> Result<Box<dyn Session>, RequestError> {
-        if self.control.is_stopping() { Err(RequestError::Stopped) } else { self.control.source.open(name, self.link.clone()) }
+    fn must_serve(&self) -> Result<(), RequestError> {
+        if self.control.is_stopping() { Err(RequestError::Stopped) } else { Ok(()) }
     }
 }
 
@@ -85,11 +89,13 @@ impl Exports for Catalog<'_> {
     }
 
     fn info(&mut self, name: &str) -> Result<ExportInfo, RequestError> {
-        Ok(self.session(name)?.info())
+        self.must_serve()?;
+        Ok(self.control.source.open(name, self.link.clone())?.info())
     }
 
     fn open(&mut self, name: &str) -> Result<ExportInfo, RequestError> {
-        let session = self.session(name)?;
+        self.must_serve()?;
+        let session = self.control.source.enter(name, self.peer, self.link.clone())?;
         let info = session.info();
         self.session = Some(session);
         Ok(info)
@@ -258,9 +264,18 @@ impl<'a> Transmission<'a> {
         several
     }
 
+    /// Why nothing new is taken from this client.
+    fn farewell(&self) -> Option<Ending> {
+        match (self.control.is_stopping(), self.link.is_leaving()) {
+            (true, _) => Some(Ending::Stopped),
+            (false, true) => Some(Ending::Disconnected),
+            (false, false) => None,
+        }
+    }
+
     fn take_group(&mut self) -> Pause {
         let mut held = self.link.held();
-        let stopping = self.control.is_stopping();
+        let stopping = self.farewell().is_some();
         while self.link.has_room(held) {
             // Thousands of requests may lie in the buffer of a client that has gone: nobody is there to take the replies.
             if self.link.is_broken() {
@@ -360,7 +375,8 @@ impl<'a> Transmission<'a> {
     /// Returns when something was received. `eager`: look before waiting.
     fn await_input(&mut self, mut eager: bool) -> Result<(), Ending> {
         loop {
-            let stopping = self.control.is_stopping();
+            let farewell = self.farewell();
+            let stopping = farewell.is_some();
             if (eager || stopping) && self.receive()? {
                 return Ok(());
             }
@@ -369,8 +385,10 @@ impl<'a> Transmission<'a> {
             if self.send() && eager && !stopping && self.receive()? {
                 return Ok(());
             }
-            if stopping && !self.link.wanted(|ledger| !ledger.is_idle()) {
-                return Err(Ending::Stopped);
+            if let Some(ending) = farewell
+                && !self.link.wanted(|ledger| !ledger.is_idle())
+            {
+                return Err(ending);
             }
             let blocked = self.link.is_blocked();
             let pending = blocked || self.is_partial();

@@ -31,6 +31,8 @@ pub(crate) struct Link {
     blocked: AtomicBool,
     /// Replies cannot reach the client any more and are thrown away.
     broken: AtomicBool,
+    /// The connection is to end: nothing new is taken.
+    leaving: AtomicBool,
 }
 
 /// How a connection's own request ends without the volume.
@@ -46,6 +48,7 @@ impl Link {
             queue: Mutex::new(ReplyQueue::new(false)),
             blocked: AtomicBool::new(false),
             broken: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
         })
     }
 
@@ -82,6 +85,10 @@ impl Link {
 
     pub(crate) fn is_broken(&self) -> bool {
         self.broken.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::SeqCst)
     }
 
     /// True if `condition` holds; then the bell rings at the next release.
@@ -184,6 +191,16 @@ impl Link {
 impl Sink for Link {
     fn complete(&self, completions: &mut Vec<Completion>) {
         self.deliver(completions);
+    }
+
+    fn leave(&self) {
+        self.leaving.store(true, Ordering::SeqCst);
+        self.bell.ring();
+    }
+
+    fn cut(&self) {
+        self.leaving.store(true, Ordering::SeqCst);
+        self.socket.cut();
     }
 }
 

@@ -326,7 +326,7 @@ fn welcome(control: &Arc<Control>, socket: OwnedFd, peer: String, id: u64) {
     let thread = std::thread::Builder::new().name(format!("nbd-{id}"));
     let spawned = thread.spawn(move || {
         let control = &registered.control;
-        let ending = connection::run(control, &link, |export| {
+        let ending = connection::run(control, &link, &peer, |export| {
             if let Some(entry) = control.entries().get_mut(&id) {
                 entry.export = Some(export.to_owned());
             }

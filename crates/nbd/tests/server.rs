@@ -6,8 +6,9 @@ use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::{DISCONNECT, FLUSH, Fixture, READ, WRITE, eventually, header};
-use windrow_export::ram::Delivery;
-use windrow_io::RequestError;
+use windrow_export::ram::{Delivery, RamSource};
+use windrow_export::{ExportInfo, ExportSource, Session, Sink};
+use windrow_io::{BufPool, RequestError};
 use windrow_nbd::{Ending, Event, Listen, Server, ServerOptions};
 
 const ESHUTDOWN: u32 = 108;
@@ -244,6 +245,60 @@ fn shutdown_has_a_bound() {
     assert_eq!((report.cut, report.unfinished), (1, 1));
     assert!(client.is_closed());
     fixture.source.release();
+}
+
+/// A source that keeps the way to each client, as one does that disconnects them.
+struct Watched {
+    source: Arc<RamSource>,
+    clients: Mutex<Vec<(String, Arc<dyn Sink>)>>,
+}
+
+impl ExportSource for Watched {
+    fn list(&self) -> Vec<ExportInfo> {
+        self.source.list()
+    }
+
+    fn open(&self, name: &str, sink: Arc<dyn Sink>) -> Result<Box<dyn Session>, RequestError> {
+        self.source.open(name, sink)
+    }
+
+    fn enter(&self, name: &str, peer: &str, sink: Arc<dyn Sink>) -> Result<Box<dyn Session>, RequestError> {
+        self.clients.lock().unwrap().push((peer.to_owned(), sink.clone()));
+        self.open(name, sink)
+    }
+
+    fn buffers(&self) -> &BufPool {
+        self.source.buffers()
+    }
+}
+
+/// What is in flight is answered, later requests are refused, then the connection ends; others stay. One that does not let it end is cut.
+#[test]
+fn a_client_that_is_to_leave_gets_its_answers_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let source = Arc::new(RamSource::single(64 << 20));
+    let watched = Arc::new(Watched { source: source.clone(), clients: Mutex::default() });
+    let (options, endings) = observed(ServerOptions::default());
+    let server = Server::start(watched.clone(), vec![Listen::Unix(path.clone())], options).unwrap();
+    let fixture = Fixture::around(server, path, folder);
+    let (mut client, mut other) = (fixture.client(""), fixture.client(""));
+    eventually("both have entered", || watched.clients.lock().unwrap().len() == 2);
+    assert!(watched.clients.lock().unwrap()[0].0.contains(&format!("pid {}", std::process::id())));
+    source.set_delivery(Delivery::Held);
+    client.send(&[header(WRITE, 1, 0, 512), vec![1; 512]].concat());
+    eventually("a request is held", || source.held() == 1);
+    watched.clients.lock().unwrap()[0].1.leave();
+    client.send(&header(READ, 2, 0, 512));
+    assert_eq!(client.reply(), (2, ESHUTDOWN));
+    source.release();
+    assert_eq!(client.reply(), (1, 0));
+    assert!(client.is_closed());
+    eventually("its connection has ended", || *endings.lock().unwrap() == [Ending::Disconnected]);
+    source.set_delivery(Delivery::AtOnce);
+    assert_eq!(other.write(0, &[2; 512]), 0);
+    watched.clients.lock().unwrap()[1].1.cut();
+    assert!(other.is_closed());
 }
 
 #[test]

@@ -200,7 +200,7 @@ impl Handshake {
         let info = match found {
             Ok(info) => info,
             Err(cause) => {
-                export_error(output, option, cause);
+                export_error(output, option, name, cause);
                 return HandshakeStep::Continue;
             }
         };
@@ -240,7 +240,7 @@ impl Handshake {
             return error(output, option, option_reply::INVALID, "malformed metadata context request");
         };
         if let Err(cause) = exports.info(name) {
-            return export_error(output, option, cause);
+            return export_error(output, option, name, cause);
         }
         let listed = !set && (queries.is_empty() || queries.contains(&"base:"));
         if listed || queries.contains(&BASE_ALLOCATION) {
@@ -303,9 +303,10 @@ fn shortened(text: &str) -> &str {
     &text[..end]
 }
 
-fn export_error(output: &mut Vec<u8>, option: u32, cause: RequestError) {
+fn export_error(output: &mut Vec<u8>, option: u32, name: &str, cause: RequestError) {
     match cause {
-        RequestError::Stopped => error(output, option, option_reply::SHUTDOWN, "the server is shutting down"),
+        RequestError::Stopped => error(output, option, option_reply::SHUTDOWN, "the server, or this export, is being taken out of service"),
+        _ if name.is_empty() => error(output, option, option_reply::UNKNOWN, "no export was named and there is no default export; name one of the list"),
         _ => error(output, option, option_reply::UNKNOWN, "no such export"),
     }
 }

@@ -156,6 +156,34 @@ fn what_is_wrong_or_unknown_is_answered_and_negotiation_goes_on() {
     assert_eq!(step, HandshakeStep::Abort);
 }
 
+/// A client that names no export, where none is the default, learns why it is refused, and can still name one.
+#[test]
+fn without_a_default_a_client_has_to_name_an_export() {
+    struct Named;
+    impl Exports for Named {
+        fn list(&mut self) -> Vec<ExportInfo> {
+            vec![export("second", true)]
+        }
+        fn info(&mut self, name: &str) -> Result<ExportInfo, RequestError> {
+            self.list().into_iter().find(|export| export.name == name).ok_or(RequestError::NoVolume)
+        }
+        fn open(&mut self, name: &str) -> Result<ExportInfo, RequestError> {
+            self.info(name)
+        }
+    }
+    let (mut handshake, mut output) = (Handshake::new(), Vec::new());
+    handshake.advance(&FLAGS, &mut Named, &mut output);
+    for kind in [option::INFO, option::GO] {
+        output.clear();
+        handshake.advance(&option(kind, &info_data("", &[])), &mut Named, &mut output);
+        let (_, reply, text) = replies(&output).remove(0);
+        assert_eq!(reply, option_reply::UNKNOWN);
+        assert!(String::from_utf8_lossy(&text).contains("no export was named"), "{text:?}");
+    }
+    let (_, step) = handshake.advance(&option(option::EXPORT_NAME, b"second"), &mut Named, &mut output);
+    assert!(matches!(step, HandshakeStep::Enter(_)));
+}
+
 #[test]
 fn violations_end_the_connection() {
     let reject = |input: &[u8]| match feed(input, &[], false).1 {
