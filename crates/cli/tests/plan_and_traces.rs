@@ -346,6 +346,42 @@ fn what_is_not_read_of_a_trace_is_said_and_devices_are_told_apart() {
     refused(&world, "sim run --size 15T", "WR-BENCH-001", "--memory");
 }
 
+/// Downloads as they are: a mark in front, a packing that was cut off or padded, one that is not read, a beginning of completions.
+#[test]
+fn traces_are_read_as_they_are_found() {
+    let world = World::new();
+    let text: String = (0..2000u64).map(|at| format!("3,W,{},4096,{}\n", at * 7919 % 65_536 * 4096, 1000 + at)).collect();
+    std::fs::write(world.file("mark.csv"), format!("\u{feff}{text}")).unwrap();
+    assert_eq!(json(&world, "trace info mark.csv")["devices"], serde_json::json!(["3"]));
+    world.succeeds("trace convert mark.csv whole.csv.gz");
+    let packed = std::fs::read(world.file("whole.csv.gz")).unwrap();
+    std::fs::write(world.file("padded.csv.gz"), [&packed[..], &[0; 512]].concat()).unwrap();
+    assert_eq!(json(&world, "trace info padded.csv.gz")["requests"], 2000);
+    std::fs::write(world.file("cut.csv.gz"), &packed[..packed.len() - 300]).unwrap();
+    refused(&world, "trace info cut.csv.gz", "WR-TRACE-003", "--skip-bad");
+    for command in ["trace info", "advise --spare 30% --repeat 3", "replay --spare 30% --segment 64K --policy none"] {
+        let found = json(&world, &format!("{command} cut.csv.gz --skip-bad"));
+        let noticed = if found["trace"].is_object() { &found["trace"] } else { &found };
+        assert!(noticed["end_is_missing"] == true && noticed["damage"].as_str().is_some_and(|why| why.contains("unpacked")), "{command}: {found}");
+    }
+    assert!(world.succeeds("trace convert cut.csv.gz x.wtrc --skip-bad").contains("the rest of the trace was not read: byte "));
+    std::fs::write(world.file("it's.bz2"), b"BZh91AY&SY").unwrap();
+    let output = world.command("trace info").arg("it's.bz2").output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains(r"packed with bzip2; unpack it: bzip2 -dc 'it'\''s.bz2'"), "{}", both(&output));
+    let line = |at: u64, event: &str| format!("8,0 3 {at} {:.9} 697 {event} W {} + 8 [dd]\n", at as f64 * 1e-3, at * 8);
+    let completions: String = (0..60).map(|at| line(at, "C")).collect();
+    let all: String = (60..100).map(|at| line(at, "Q") + &line(at, "D") + &line(at, "C")).collect();
+    std::fs::write(world.file("busy.txt"), completions.clone() + &all).unwrap();
+    std::fs::write(world.file("done.txt"), completions).unwrap();
+    let of = |name: &str| {
+        let found = json(&world, &format!("trace info {name}"));
+        (found["requests"].as_u64(), found["counted_event"].as_str().map(str::to_owned))
+    };
+    assert_eq!(of("busy.txt"), (Some(40), Some("queued".to_owned())));
+    assert_eq!(of("done.txt"), (Some(60), Some("completed".to_owned())));
+    assert!(world.succeeds("trace info done.txt").contains("a request counts when it is completed"));
+}
+
 #[test]
 fn what_is_wrong_is_told_in_one_line() {
     let world = World::new();

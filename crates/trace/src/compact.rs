@@ -251,7 +251,7 @@ impl Decoder {
         let offset = input.offset();
         let damaged = |what: &str| TraceError::Damaged { place: Place::Offset(offset), what: what.to_owned() };
         let Some(granule) = self.granule else {
-            let head = input.peek(HEAD_BYTES)?;
+            let head = input.peek(HEAD_BYTES);
             if head.len() < HEAD_BYTES || !head.starts_with(MAGIC) || head[9..].iter().any(|byte| *byte != 0) {
                 return Err(damaged("no head of a compact trace"));
             }
@@ -259,7 +259,7 @@ impl Decoder {
             input.consume(HEAD_BYTES);
             return Ok(Chunk::More);
         };
-        let head: [u8; CHUNK_HEAD_BYTES] = match input.peek(CHUNK_HEAD_BYTES)?.try_into() {
+        let head: [u8; CHUNK_HEAD_BYTES] = match input.peek(CHUNK_HEAD_BYTES).try_into() {
             // A file system may have kept the length of what was cut and lost its content.
             Ok(head) if head == [0; CHUNK_HEAD_BYTES] => return Ok(Chunk::End { cut: true }),
             Ok(head) => head,
@@ -272,7 +272,7 @@ impl Decoder {
         }
         let whole = CHUNK_HEAD_BYTES + length;
         // One byte more tells whether anything follows.
-        let bytes = input.peek(whole + 1)?;
+        let bytes = input.peek(whole + 1);
         let Some(payload) = bytes.get(CHUNK_HEAD_BYTES..whole) else { return Ok(Chunk::End { cut: true }) };
         let stored = u64::from_le_bytes([head[16], head[17], head[18], head[19], head[20], head[21], head[22], head[23]]);
         let is_last = bytes.len() == whole;

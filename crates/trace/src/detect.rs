@@ -1,17 +1,19 @@
 //! Which format a trace has.
 //!
-//! Binary formats are told by their magic or by the version in each record, texts by trying: a format fits if it understands each of the first
+//! Binary formats are recognised by their magic or by the version in each record, texts by trying: a format fits if it understands each of the first
 //! lines and finds a request in them. The formats of lines differ in where the operation stands, so that at most one fits.
 
 use crate::binary::{self, Vscsi};
 use crate::compact;
 use crate::devices::Devices;
 use crate::error::TraceError;
-use crate::text::{self, Columns, Event, Lines};
+use crate::text::{self, Columns, Lines};
 
 /// Bytes of a trace that are looked at.
-pub const HEAD_BYTES: usize = 64 << 10;
-/// Lines that are tried.
+pub const HEAD_BYTES: usize = 256 << 10;
+/// Of those, the ones in which each binary record must be right.
+const RECORDS_BYTES: usize = 64 << 10;
+/// Lines that are tried, comments and empty ones not counted.
 const LINES_TRIED: usize = 50;
 
 /// A format.
@@ -84,33 +86,31 @@ impl std::str::FromStr for Format {
     }
 }
 
-/// Tells the format of what begins so.
-pub fn detect(head: &[u8]) -> Result<Format, TraceError> {
+/// The binary format of what begins so.
+pub fn detect_binary(head: &[u8]) -> Option<Format> {
     if head.starts_with(compact::MAGIC) {
-        return Ok(Format::Compact);
+        return Some(Format::Compact);
     }
     if binary::is_blktrace(head) {
-        return Ok(Format::Blktrace);
+        return Some(Format::Blktrace);
     }
-    if Vscsi::detect(head).is_some() {
-        return Ok(Format::Vscsi);
+    Vscsi::detect(&head[..head.len().min(RECORDS_BYTES)]).map(|_| Format::Vscsi)
+}
+
+/// Recognises the format of what begins so; `is_whole` if nothing follows.
+pub fn detect(head: &[u8], is_whole: bool) -> Result<Format, TraceError> {
+    if let Some(format) = detect_binary(head) {
+        return Ok(format);
     }
     if head.starts_with(b"fio version ") {
         return Ok(Format::Fio);
     }
-    const TEXTS: [Format; 10] = [
-        Format::Blkparse,
-        Format::Fiu,
-        Format::Msr,
-        Format::Alibaba,
-        Format::Spc,
-        Format::Tencent,
-        Format::Csv,
-        Format::DiskSim,
-        Format::Mqsim,
-        Format::Jesd219,
-    ];
-    let fits = |format: &Format| lines_of(*format, None, head).is_some_and(|lines| fits(lines, head));
+    if is_blkparse(whole_lines(head, is_whole)) {
+        return Ok(Format::Blkparse);
+    }
+    const TEXTS: [Format; 9] =
+        [Format::Fiu, Format::Msr, Format::Alibaba, Format::Spc, Format::Tencent, Format::Csv, Format::DiskSim, Format::Mqsim, Format::Jesd219];
+    let fits = |format: &Format| lines_of(*format).is_some_and(|lines| fits(lines, whole_lines(head, is_whole)));
     TEXTS
         .into_iter()
         .find(fits)
@@ -118,11 +118,11 @@ pub fn detect(head: &[u8]) -> Result<Format, TraceError> {
 }
 
 /// True if each of the first lines is understood, and there is a request in them.
-fn fits(mut lines: Lines, head: &[u8]) -> bool {
+fn fits<'a>(mut decoder: Lines, lines: impl Iterator<Item = &'a [u8]>) -> bool {
     let mut devices = Devices::default();
     let mut found = false;
-    for (index, line) in whole_lines(head).take(LINES_TRIED).enumerate() {
-        match lines.line(line, index as u64 + 1, &mut devices) {
+    for (line, number) in lines.take(LINES_TRIED).zip(1..) {
+        match decoder.line(line, number, &mut devices) {
             Ok(requests) if requests.iter().flatten().all(|request| request.check().is_ok()) => found |= requests[0].is_some() || requests[1].is_some(),
             _ => return false,
         }
@@ -130,16 +130,28 @@ fn fits(mut lines: Lines, head: &[u8]) -> bool {
     found
 }
 
-/// Lines that end within the head; the last one counts only if nothing can follow it.
-fn whole_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let end = if head.len() < HEAD_BYTES { head.len() } else { head.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1) };
-    head[..end].split(|byte| *byte == b'\n')
+/// True if each of the first lines is one that blkparse writes, and there is an event in them. Which one does not matter: it may begin with hundreds of
+/// completions, or messages of the scheduler.
+fn is_blkparse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> bool {
+    let mut found = false;
+    for line in lines.take(LINES_TRIED) {
+        match text::is_blkparse_event(line) {
+            Ok(is_event) => found |= is_event,
+            Err(_) => return false,
+        }
+    }
+    found
 }
 
-/// The decoder of a format of lines; `None` for binary ones. Which event counts is told by the head, unless it is said.
-pub fn lines_of(format: Format, event: Option<Event>, head: &[u8]) -> Option<Lines> {
+/// Lines with content that end within the head; the last one counts only if nothing can follow it.
+fn whole_lines(head: &[u8], is_whole: bool) -> impl Iterator<Item = &[u8]> {
+    let end = if is_whole { head.len() } else { head.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1) };
+    head[..end].split(|byte| *byte == b'\n').filter(|line| text::content(line).is_some())
+}
+
+/// The decoder of a format of lines; `None` for binary ones, and for blkparse, of which the reader says which event counts.
+pub fn lines_of(format: Format) -> Option<Lines> {
     Some(match format {
-        Format::Blkparse => Lines::Blkparse(event.unwrap_or_else(|| earliest(whole_lines(head).filter_map(text::blkparse_event)))),
         Format::Fio => Lines::Fio { version: None, waited_us: 0 },
         Format::Msr => Lines::Msr,
         Format::Alibaba => Lines::Alibaba,
@@ -150,23 +162,6 @@ pub fn lines_of(format: Format, event: Option<Event>, head: &[u8]) -> Option<Lin
         Format::Fiu => Lines::Fiu,
         Format::Jesd219 => Lines::Columns(Columns::jesd219()),
         Format::Csv => Lines::Csv,
-        Format::Compact | Format::Blktrace | Format::Vscsi | Format::Columns => return None,
+        Format::Blkparse | Format::Compact | Format::Blktrace | Format::Vscsi | Format::Columns => return None,
     })
-}
-
-/// The event of a binary trace of the kernel that counts.
-pub fn blktrace_event(head: &[u8]) -> Event {
-    let mut at = 0;
-    let records = std::iter::from_fn(|| {
-        let record = head.get(at..at + binary::BLKTRACE_BYTES)?;
-        // Only the length of what follows matters here, and it is there whatever event counts.
-        at += binary::blktrace(record, Event::Queued, &mut Devices::default()).ok()?.bytes;
-        Some(binary::blktrace_event(record))
-    });
-    earliest(records.flatten())
-}
-
-/// The first kind of event in the life of a request that the trace has: some have no queueing, devices made of others no issuing.
-fn earliest(events: impl Iterator<Item = Event>) -> Event {
-    events.min().unwrap_or(Event::Queued)
 }

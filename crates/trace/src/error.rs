@@ -42,6 +42,17 @@ pub enum TraceError {
         /// Why.
         what: String,
     },
+    /// It is wrapped in a way that is not taken off here.
+    #[error("it is {what}")]
+    Wrapped {
+        /// What it is.
+        what: &'static str,
+        /// How to take it off.
+        remedy: &'static str,
+    },
+    /// Which event of a request counts was decided too early.
+    #[error("{0}")]
+    Event(String),
     /// The device that was asked for is not in it.
     #[error("{0}")]
     Device(String),

@@ -1,12 +1,16 @@
 //! The bytes of a trace: unpacked, with a bounded look ahead.
 //!
 //! gzip and zstd are known by their first bytes. At most one layer is unpacked, in a stream, so that a small file that unpacks to an endless one costs
-//! time and no memory.
+//! time and no memory. Where unpacking fails, the bytes before are handed out first; the failure is kept for the reader, which decides what it means.
+
+mod gzip;
+pub mod wrapping;
+mod zstd;
 
 use crate::error::{Place, TraceError};
-use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
-use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use gzip::Gzip;
 use std::io::{self, BufReader, Read};
+use zstd::Zstd;
 
 /// Longest line, and longest look ahead but for chunks.
 pub const LINE_BYTES_MOST: usize = 64 << 10;
@@ -32,6 +36,8 @@ pub struct Input<'a> {
     start: usize,
     offset: u64,
     ended: bool,
+    /// What ended it early.
+    failure: Option<TraceError>,
 }
 
 impl<'a> Input<'a> {
@@ -47,10 +53,10 @@ impl<'a> Input<'a> {
         let source = io::Cursor::new(head).chain(source);
         let source: Box<dyn Read + 'a> = match packing {
             Packing::Plain => Box::new(source),
-            Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(source)),
+            Packing::Gzip => Box::new(Gzip::new(source)),
             Packing::Zstd => Box::new(Zstd::new(source)),
         };
-        Ok(Self { source, packing, buffer: Vec::new(), start: 0, offset: 0, ended: false })
+        Ok(Self { source, packing, buffer: Vec::new(), start: 0, offset: 0, ended: false, failure: None })
     }
 
     /// How the file is packed.
@@ -63,14 +69,24 @@ impl<'a> Input<'a> {
         self.offset
     }
 
+    /// Why the bytes ended before the trace did. Known once all of them were looked at.
+    pub fn take_failure(&mut self) -> Option<TraceError> {
+        self.failure.take()
+    }
+
+    /// True if the bytes that were looked at are all, and none are missing.
+    pub fn is_whole(&self) -> bool {
+        self.ended && self.failure.is_none()
+    }
+
     /// The next `count` bytes, or what is left of the trace if that is less. `count` is at most half a megabyte.
-    pub fn peek(&mut self, count: usize) -> Result<&[u8], TraceError> {
+    pub fn peek(&mut self, count: usize) -> &[u8] {
         let count = count.min(BUFFER_BYTES);
         while self.buffer.len() - self.start < count && !self.ended {
-            self.fill(count)?;
+            self.fill(count);
         }
         let end = self.buffer.len().min(self.start + count);
-        Ok(&self.buffer[self.start..end])
+        &self.buffer[self.start..end]
     }
 
     /// Gives up the next `count` bytes, which were looked at.
@@ -80,7 +96,8 @@ impl<'a> Input<'a> {
         self.offset += count as u64;
     }
 
-    /// The next line without its end, and how many bytes it takes. `None` at the end; an error if it is too long.
+    /// The next line without its end, and how many bytes it takes. `None` at the end; an error if it is too long. A line that the bytes end in early is none:
+    /// the number at its end may be half of one.
     pub fn line(&mut self) -> Result<Option<(usize, usize)>, TraceError> {
         let mut looked = 0;
         loop {
@@ -94,10 +111,25 @@ impl<'a> Input<'a> {
             }
             self.check_line(have)?;
             if self.ended {
-                return Ok((have > 0).then_some((have, have)));
+                return Ok((have > 0 && self.failure.is_none()).then_some((have, have)));
             }
             looked = have;
-            self.fill(have + 1)?;
+            self.fill(have + 1);
+        }
+    }
+
+    /// Gives up bytes up to the end of the line, however long it is.
+    pub fn skip_line(&mut self) {
+        loop {
+            let have = &self.buffer[self.start..];
+            if let Some(at) = have.iter().position(|byte| *byte == b'\n') {
+                return self.consume(at + 1);
+            }
+            self.consume(have.len());
+            if self.ended {
+                return;
+            }
+            self.fill(1);
         }
     }
 
@@ -113,7 +145,7 @@ impl<'a> Input<'a> {
         &self.buffer[self.start..(self.start + length).min(self.buffer.len())]
     }
 
-    fn fill(&mut self, wanted: usize) -> Result<(), TraceError> {
+    fn fill(&mut self, wanted: usize) {
         if self.start > 0 && self.start + wanted > self.buffer.capacity().max(BUFFER_BYTES / 4) {
             self.buffer.drain(..self.start);
             self.start = 0;
@@ -131,13 +163,15 @@ impl<'a> Input<'a> {
         match read {
             Ok(0) => self.ended = true,
             Ok(_) => {}
-            Err(error) if self.packing == Packing::Plain => return Err(TraceError::Io(error)),
             Err(error) => {
+                self.ended = true;
                 let place = Place::Offset(self.offset + (before - self.start) as u64);
-                return Err(TraceError::Damaged { place, what: format!("what is packed cannot be unpacked: {error}") });
+                self.failure = Some(match self.packing {
+                    Packing::Plain => TraceError::Io(error),
+                    _ => TraceError::Damaged { place, what: format!("what is packed cannot be unpacked: {error}") },
+                });
             }
         }
-        Ok(())
     }
 }
 
@@ -146,83 +180,4 @@ fn head(source: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     source.take(4).read_to_end(&mut head)?;
     Ok(head)
-}
-
-/// zstd, frame after frame: packers that work in parallel write several, and some put frames between that are to be skipped.
-struct Zstd<R> {
-    source: Pushback<R>,
-    decoder: Box<FrameDecoder>,
-    open: bool,
-}
-
-impl<R: Read> Zstd<R> {
-    fn new(source: R) -> Self {
-        Self { source: Pushback { byte: None, source }, decoder: Box::new(FrameDecoder::new()), open: false }
-    }
-
-    /// Begins the next frame; false at the end.
-    fn next_frame(&mut self) -> io::Result<bool> {
-        let mut byte = [0];
-        while self.source.read(&mut byte)? > 0 {
-            self.source.byte = Some(byte[0]);
-            match self.decoder.reset(&mut self.source) {
-                Ok(()) => return Ok(true),
-                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
-                    let skipped = io::copy(&mut (&mut self.source).take(u64::from(length)), &mut io::sink())?;
-                    if skipped < u64::from(length) {
-                        return Err(io::ErrorKind::UnexpectedEof.into());
-                    }
-                }
-                Err(error) => return Err(io::Error::other(error)),
-            }
-        }
-        Ok(false)
-    }
-}
-
-impl<R: Read> Read for Zstd<R> {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        if to.is_empty() {
-            return Ok(0);
-        }
-        loop {
-            if !self.open {
-                if !self.next_frame()? {
-                    return Ok(0);
-                }
-                self.open = true;
-            }
-            while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
-                self.decoder.decode_blocks(&mut self.source, BlockDecodingStrategy::UptoBlocks(1)).map_err(io::Error::other)?;
-            }
-            let count = self.decoder.read(to)?;
-            if count > 0 {
-                return Ok(count);
-            }
-            self.open = false;
-            let stored = self.decoder.get_checksum_from_data();
-            if stored.is_some() && stored != self.decoder.get_calculated_checksum() {
-                return Err(io::Error::other("the checksum of a frame does not fit"));
-            }
-        }
-    }
-}
-
-/// A source to which one byte was given back.
-struct Pushback<R> {
-    byte: Option<u8>,
-    source: R,
-}
-
-impl<R: Read> Read for Pushback<R> {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        match (self.byte, to) {
-            (Some(byte), [first, ..]) => {
-                *first = byte;
-                self.byte = None;
-                Ok(1)
-            }
-            (_, to) => self.source.read(to),
-        }
-    }
 }

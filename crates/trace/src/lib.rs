@@ -3,7 +3,7 @@
 //! Traces come from elsewhere. Every reader is total: any bytes give requests or an error that says where, in bounded memory, and never a panic.
 //! Nothing here opens files or reads a clock.
 //!
-//! 1. [`input`]: gzip and zstd are unpacked in a stream. 2. [`detect`]: the format is told from the first bytes, unless it is named. 3. A decoder
+//! 1. [`input`]: gzip and zstd are unpacked in a stream. 2. [`detect`]: the format is recognised by the first bytes, unless it is named. 3. A decoder
 //!    turns records into [`Request`]s: [`text`] line by line, [`binary`] record by record, [`compact`] chunk by chunk. 4. [`Reader`] checks each, counts
 //!    time from the first one, and remembers the names of devices.
 //!
@@ -18,6 +18,7 @@ pub mod compact;
 pub mod detect;
 pub mod devices;
 pub mod error;
+pub mod events;
 pub mod input;
 pub mod reader;
 pub mod request;

@@ -5,9 +5,11 @@ use crate::compact;
 use crate::detect::{self, Format, HEAD_BYTES};
 use crate::devices::Devices;
 use crate::error::{Place, TraceError};
+use crate::events::{Choice, Events};
+use crate::input::wrapping::{self, UTF_8_MARK};
 use crate::input::{Input, Packing};
 use crate::request::Request;
-use crate::text::{Columns, Event, Lines};
+use crate::text::{self, Columns, Event, Lines};
 use std::collections::VecDeque;
 use std::io::Read;
 
@@ -20,7 +22,7 @@ pub struct Options {
     pub event: Option<Event>,
     /// Columns, for [`Format::Columns`].
     pub columns: Option<Columns>,
-    /// True to leave records out that cannot be understood, and count them.
+    /// True to leave records out that cannot be understood, and count them; and to end where the rest is damaged, with what is before.
     pub skip_bad: bool,
     /// The one device whose requests count: its name, or, where devices have other names than numbers, its number in the order in which the trace names them, from 0.
     pub device: Option<String>,
@@ -66,7 +68,8 @@ impl Wanted {
 
 enum Decoder {
     Lines(Lines),
-    Blktrace(Event),
+    Blkparse,
+    Blktrace,
     Vscsi(Vscsi),
     Compact(compact::Decoder),
 }
@@ -76,14 +79,20 @@ pub struct Reader<'a> {
     input: Input<'a>,
     decoder: Decoder,
     format: Format,
+    events: Events,
     devices: Devices,
     ready: VecDeque<Request>,
+    /// An error behind the last request that is ready.
+    behind: Option<TraceError>,
     lines: u64,
+    /// Lines that are no comments.
+    filled_lines: u64,
     began_ns: Option<u64>,
     skip_bad: bool,
     wanted: Option<Wanted>,
     skipped: u64,
     cut: bool,
+    damage: Option<String>,
     done: bool,
 }
 
@@ -99,26 +108,29 @@ impl<'a> Reader<'a> {
     /// Begins to read.
     pub fn new(source: impl Read + 'a, options: &Options) -> Result<Self, TraceError> {
         let mut input = Input::new(source)?;
-        let head = input.peek(HEAD_BYTES)?;
-        let format = match (options.format, &options.columns) {
-            (Some(format), _) => format,
-            (None, Some(_)) => Format::Columns,
-            (None, None) => detect::detect(head)?,
+        // A source that fails at its beginning has no format; that is not what is wrong with it.
+        let (format, decoder) = match begin(&mut input, options) {
+            Ok(begun) => begun,
+            Err(error) => return Err(input.take_failure().unwrap_or(error)),
         };
-        let decoder = match format {
-            Format::Blktrace => Decoder::Blktrace(options.event.unwrap_or_else(|| detect::blktrace_event(head))),
-            Format::Vscsi => Decoder::Vscsi(Vscsi::first(head).ok_or_else(|| TraceError::Unknown("its first record has no version of vscsi".to_owned()))?),
-            Format::Compact => Decoder::Compact(compact::Decoder::default()),
-            Format::Columns => {
-                let columns = options.columns.clone().ok_or_else(|| TraceError::Unknown("its columns are not named".to_owned()))?;
-                Decoder::Lines(Lines::Columns(columns))
-            }
-            // All others are lines.
-            format => Decoder::Lines(detect::lines_of(format, options.event, head).unwrap_or(Lines::Csv)),
-        };
-        let skip_bad = options.skip_bad;
-        let (devices, wanted) = (Devices::default(), options.device.as_deref().map(Wanted::new));
-        Ok(Self { input, decoder, format, devices, ready: VecDeque::new(), lines: 0, began_ns: None, skip_bad, wanted, skipped: 0, cut: false, done: false })
+        Ok(Self {
+            input,
+            decoder,
+            format,
+            events: Events::new(options.event),
+            devices: Devices::default(),
+            ready: VecDeque::new(),
+            behind: None,
+            lines: 0,
+            filled_lines: 0,
+            began_ns: None,
+            skip_bad: options.skip_bad,
+            wanted: options.device.as_deref().map(Wanted::new),
+            skipped: 0,
+            cut: false,
+            damage: None,
+            done: false,
+        })
     }
 
     /// The format that is read.
@@ -146,6 +158,16 @@ impl<'a> Reader<'a> {
         self.cut
     }
 
+    /// Where the rest could not be read and was left out, and why: known once everything was read.
+    pub fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
+    }
+
+    /// The event of a request that counts, in a trace of the kernel's block layer: known once everything was read.
+    pub fn counted_event(&self) -> Option<Event> {
+        matches!(self.decoder, Decoder::Blkparse | Decoder::Blktrace).then(|| self.events.counted()).flatten()
+    }
+
     /// The next request.
     pub fn next_request(&mut self) -> Result<Option<Request>, TraceError> {
         loop {
@@ -155,37 +177,80 @@ impl<'a> Reader<'a> {
                 }
                 continue;
             }
+            if let Some(error) = self.behind.take() {
+                return Err(self.fail(error));
+            }
             if self.done {
-                return Ok(None);
+                let missed = self.wanted.take().and_then(|wanted| wanted.missed(self.devices.names()));
+                return missed.map_or(Ok(None), Err);
             }
             let step = match &self.decoder {
-                Decoder::Lines(_) => self.line(),
-                Decoder::Blktrace(_) | Decoder::Vscsi(_) => self.record(),
+                Decoder::Lines(_) | Decoder::Blkparse => self.line(),
+                Decoder::Blktrace | Decoder::Vscsi(_) => self.record(),
                 Decoder::Compact(_) => self.chunk(),
             };
-            match step {
+            match step.and_then(|step| self.check_end(step)) {
                 Ok(Step::On) => {}
                 Ok(Step::End) => {
                     self.done = true;
-                    if let Some(missed) = self.wanted.as_ref().and_then(|wanted| wanted.missed(self.devices.names())) {
-                        return Err(missed);
-                    }
+                    self.decide(true);
                 }
-                Err(error) => {
-                    self.done = true;
-                    return Err(error);
-                }
+                Err(error) => return Err(self.fail(error)),
             }
+        }
+    }
+
+    /// Nothing more comes after an error.
+    fn fail(&mut self, error: TraceError) -> TraceError {
+        (self.done, self.wanted) = (true, None);
+        error
+    }
+
+    /// Turns an end that came too early, or a place from which nothing more can be read, into an error, or into an end that is noted.
+    fn check_end(&mut self, step: Step) -> Result<Step, TraceError> {
+        let failure = if matches!(step, Step::End) { self.input.take_failure() } else { None };
+        match failure {
+            None => Ok(step),
+            Some(error) => self.stop(error),
+        }
+    }
+
+    /// Ends at damage if the user wants what is before it.
+    fn stop(&mut self, error: TraceError) -> Result<Step, TraceError> {
+        if !self.skip_bad || !matches!(error, TraceError::Damaged { .. } | TraceError::Record { .. }) {
+            return Err(error);
+        }
+        (self.cut, self.damage) = (true, Some(error.to_string()));
+        Ok(Step::End)
+    }
+
+    /// Decides which event counts, and takes the requests that were held for it.
+    fn decide(&mut self, is_end: bool) {
+        let released = self.events.decide(is_end);
+        let (requests, names) = (released.requests, released.devices);
+        self.ready = requests;
+        if let Some((before, place, what)) = released.first_bad {
+            if self.skip_bad {
+                self.skipped += released.bad;
+            } else {
+                self.ready.truncate(before);
+                self.behind = Some(TraceError::Record { place, what });
+            }
+        }
+        // Each device of a trace of the kernel has a number of its own for a name, so names pass through unchanged.
+        for name in names.names() {
+            // There are no more than before, which was allowed.
+            drop(self.devices.number(name.as_bytes()));
+        }
+        if let Some(first) = self.ready.front() {
+            let began = *self.began_ns.get_or_insert(first.time_ns);
+            self.ready.iter_mut().for_each(|request| request.time_ns = request.time_ns.saturating_sub(began));
         }
     }
 
     /// Takes what a record gave, or its fault.
     fn take(&mut self, found: Result<[Option<Request>; 2], String>, place: Place) -> Result<Step, TraceError> {
-        let checked = found.and_then(|found| {
-            found.iter().flatten().try_for_each(|request| request.check().map_err(str::to_owned))?;
-            Ok(found)
-        });
-        match checked {
+        match checked(found) {
             Ok(found) => {
                 for mut request in found.into_iter().flatten() {
                     let began = *self.began_ns.get_or_insert(request.time_ns);
@@ -203,54 +268,143 @@ impl<'a> Reader<'a> {
     }
 
     fn line(&mut self) -> Result<Step, TraceError> {
-        let Some((length, bytes)) = self.input.line()? else { return Ok(Step::End) };
-        self.lines += 1;
-        let Decoder::Lines(lines) = &mut self.decoder else { return Ok(Step::End) };
-        let found = lines.line(self.input.text(length), self.lines, &mut self.devices);
+        let (length, bytes) = match self.input.line() {
+            Ok(None) => return Ok(Step::End),
+            Ok(Some(found)) => found,
+            Err(error) if !self.skip_bad => return Err(error),
+            Err(_) => {
+                self.input.skip_line();
+                (self.lines, self.filled_lines, self.skipped) = (self.lines + 1, self.filled_lines + 1, self.skipped + 1);
+                return Ok(Step::On);
+            }
+        };
+        let place = Place::Line(self.lines + 1);
+        let line = self.input.text(length);
+        let number = self.filled_lines + u64::from(text::content(line).is_some());
+        let step = match &mut self.decoder {
+            Decoder::Lines(lines) => {
+                let found = lines.line(line, number, &mut self.devices);
+                self.take(found, place)
+            }
+            _ => match self.events.choose(text::blkparse_event(line))? {
+                Choice::Count(event) => {
+                    let found = Lines::Blkparse(event).line(line, number, &mut self.devices);
+                    self.take(found, place)
+                }
+                Choice::Hold(event) => {
+                    let found = Lines::Blkparse(event).line(line, number, self.events.devices(event));
+                    self.hold(event, found, place);
+                    Ok(Step::On)
+                }
+            },
+        };
+        (self.lines, self.filled_lines) = (self.lines + 1, number);
         self.input.consume(bytes);
-        self.take(found, Place::Line(self.lines))
+        step
+    }
+
+    /// Holds what a record gave until it is known which event counts.
+    fn hold(&mut self, event: Event, found: Result<[Option<Request>; 2], String>, place: Place) {
+        if self.events.hold(event, checked(found), place) {
+            self.decide(false);
+        }
     }
 
     fn record(&mut self) -> Result<Step, TraceError> {
-        let offset = self.input.offset();
+        let place = Place::Offset(self.input.offset());
         let most = match &self.decoder {
             Decoder::Vscsi(layout) => layout.bytes(),
             _ => binary::BLKTRACE_BYTES,
         };
-        let record = self.input.peek(most)?;
+        let record = self.input.peek(most);
         if record.len() < most {
             self.cut = !record.is_empty();
             return Ok(Step::End);
         }
-        let decoded: Result<Decoded, String> = match &self.decoder {
-            Decoder::Vscsi(layout) => binary::vscsi(record, *layout, &mut self.devices),
-            Decoder::Blktrace(event) => binary::blktrace(record, *event, &mut self.devices),
+        let choice = match &self.decoder {
+            Decoder::Vscsi(_) => None,
+            _ => Some(self.events.choose(binary::blktrace_event(record))?),
+        };
+        let decoded: Result<Decoded, String> = match (&self.decoder, choice) {
+            (Decoder::Vscsi(layout), _) => binary::vscsi(record, *layout, &mut self.devices),
+            (_, Some(Choice::Count(event))) => binary::blktrace(record, event, &mut self.devices),
+            (_, Some(Choice::Hold(event))) => binary::blktrace(record, event, self.events.devices(event)),
             _ => return Ok(Step::End),
         };
         let bytes = match &decoded {
             Ok(decoded) => decoded.bytes,
-            // Records of a fixed size can be passed over; where the next one of a blktrace begins nobody knows then.
+            // Records of a fixed size can be passed over; where the next one of a blktrace begins is not known then.
             Err(_) if matches!(self.decoder, Decoder::Vscsi(_)) => most,
-            Err(what) => return Err(TraceError::Record { place: Place::Offset(offset), what: what.clone() }),
+            Err(what) => return self.stop(TraceError::Record { place, what: what.clone() }),
         };
-        if bytes > most && self.input.peek(bytes)?.len() < bytes {
+        if bytes > most && self.input.peek(bytes).len() < bytes {
             self.cut = true;
             return Ok(Step::End);
         }
         self.input.consume(bytes);
-        self.take(decoded.map(|decoded| decoded.requests), Place::Offset(offset))
+        let found = decoded.map(|decoded| decoded.requests);
+        match choice {
+            Some(Choice::Hold(event)) => {
+                self.hold(event, found, place);
+                Ok(Step::On)
+            }
+            _ => self.take(found, place),
+        }
     }
 
     fn chunk(&mut self) -> Result<Step, TraceError> {
         let Decoder::Compact(decoder) = &mut self.decoder else { return Ok(Step::End) };
-        match decoder.chunk(&mut self.input, &mut self.devices, &mut self.ready)? {
-            compact::Chunk::More => Ok(Step::On),
-            compact::Chunk::End { cut } => {
+        match decoder.chunk(&mut self.input, &mut self.devices, &mut self.ready) {
+            Ok(compact::Chunk::More) => Ok(Step::On),
+            Ok(compact::Chunk::End { cut }) => {
                 self.cut = cut;
                 Ok(Step::End)
             }
+            Err(error) => self.stop(error),
         }
     }
+}
+
+/// What a record gave, if it can be.
+fn checked(found: Result<[Option<Request>; 2], String>) -> Result<[Option<Request>; 2], String> {
+    let found = found?;
+    found.iter().flatten().try_for_each(|request| request.check().map_err(str::to_owned))?;
+    Ok(found)
+}
+
+/// Looks at the beginning: marks, wrappings, the format.
+fn begin(input: &mut Input<'_>, options: &Options) -> Result<(Format, Decoder), TraceError> {
+    let head = input.peek(HEAD_BYTES);
+    let is_binary = detect::detect_binary(head).is_some() || (options.format == Some(Format::Vscsi) && Vscsi::first(head).is_some());
+    if !is_binary {
+        if let Some(found) = wrapping::find(head) {
+            return Err(TraceError::Wrapped { what: found.name, remedy: found.remedy });
+        }
+        if head.starts_with(UTF_8_MARK) {
+            input.consume(UTF_8_MARK.len());
+        }
+    }
+    input.peek(HEAD_BYTES);
+    let is_whole = input.is_whole();
+    let head = input.peek(HEAD_BYTES);
+    let format = match (options.format, &options.columns) {
+        (Some(format), _) => format,
+        (None, Some(_)) => Format::Columns,
+        (None, None) => detect::detect(head, is_whole)?,
+    };
+    let decoder = match format {
+        Format::Blkparse => Decoder::Blkparse,
+        Format::Blktrace => Decoder::Blktrace,
+        Format::Vscsi => Decoder::Vscsi(Vscsi::first(head).ok_or_else(|| TraceError::Unknown("its first record has no version of vscsi".to_owned()))?),
+        Format::Compact => Decoder::Compact(compact::Decoder::default()),
+        Format::Columns => {
+            let columns = options.columns.clone().ok_or_else(|| TraceError::Unknown("its columns are not named".to_owned()))?;
+            Decoder::Lines(Lines::Columns(columns))
+        }
+        // All others are lines.
+        format => Decoder::Lines(detect::lines_of(format).unwrap_or(Lines::Csv)),
+    };
+    Ok((format, decoder))
 }
 
 impl Iterator for Reader<'_> {

@@ -5,8 +5,10 @@ use crate::compact::Granule;
 use crate::text::{Columns, Event};
 
 mod any_bytes;
+mod beginnings;
 mod samples;
 mod torn;
+mod wrapped;
 
 /// All requests of a trace, or its error.
 fn read(bytes: &[u8], options: &Options) -> Result<Vec<Request>, TraceError> {

@@ -23,6 +23,7 @@ pub mod tracepoint;
 pub use columns::{Column, Columns};
 
 use crate::devices::Devices;
+use crate::input::wrapping::UTF_8_MARK;
 use crate::request::Request;
 use fields::Fields;
 
@@ -35,6 +36,17 @@ pub enum Event {
     Issued,
     /// Done.
     Completed,
+}
+
+impl Event {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Issued => "issued",
+            Self::Completed => "completed",
+        }
+    }
 }
 
 /// A format of lines.
@@ -78,12 +90,9 @@ const NOTHING: Found = [None, None];
 pub type Problem = String;
 
 impl Lines {
-    /// Takes a line apart. `number` counts from 1.
+    /// Takes a line apart. `number` counts lines with content ([`content`]) from 1: names of columns may stand below comments.
     pub fn line(&mut self, line: &[u8], number: u64, devices: &mut Devices) -> Result<Found, Problem> {
-        let line = line.trim_ascii();
-        if line.is_empty() || line.starts_with(b"#") {
-            return Ok(NOTHING);
-        }
+        let Some(line) = content(line) else { return Ok(NOTHING) };
         if number == 1 && !matches!(self, Self::Fio { .. } | Self::Blkparse(_)) && fields::is_heading(line) {
             return Ok(NOTHING);
         }
@@ -104,7 +113,21 @@ impl Lines {
     }
 }
 
+/// A line without the spaces around it and the mark in front of it, which files that were joined have in their middle. `None` for comments and nothing.
+pub fn content(line: &[u8]) -> Option<&[u8]> {
+    let line = line.strip_prefix(UTF_8_MARK).unwrap_or(line).trim_ascii();
+    (!line.is_empty() && !line.starts_with(b"#")).then_some(line)
+}
+
+/// True for a line of blkparse that is an event, of whatever kind; an error if it is neither that nor one that blkparse writes besides.
+pub fn is_blkparse_event(line: &[u8]) -> Result<bool, Problem> {
+    let Some(line) = content(line) else { return Ok(false) };
+    let requests = kernel::blkparse(line, Event::Queued, &mut Devices::default())?;
+    requests.iter().flatten().try_for_each(|request| request.check().map_err(str::to_owned))?;
+    Ok(kernel::begins_with_device(line))
+}
+
 /// The event of a line of blkparse, if it is one of those that count.
 pub fn blkparse_event(line: &[u8]) -> Option<Event> {
-    kernel::event(line)
+    kernel::event(content(line)?)
 }

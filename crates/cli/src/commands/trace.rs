@@ -55,10 +55,10 @@ pub struct TraceForm {
     /// device, skip.
     #[arg(long, value_name = "LIST", value_parser = Columns::parse, conflicts_with = "format")]
     columns: Option<Columns>,
-    /// Which event of a request counts in a trace of the kernel's block layer; else the earliest it has.
+    /// Which event of a request counts in a trace of the kernel's block layer; else the earliest that the whole trace has.
     #[arg(long, value_enum)]
     event: Option<Events>,
-    /// Leave records out that cannot be understood, and count them.
+    /// Leave records out that cannot be understood, and count them; where the rest is cut off or damaged, end with what is before.
     #[arg(long)]
     skip_bad: bool,
     /// The requests of one device only: its name, or, unless names are numbers, its number in the order of the trace, from 0.
@@ -120,6 +120,13 @@ impl TraceSource {
         self.trace.display().to_string()
     }
 
+    /// The name as a shell takes it.
+    fn quoted(&self) -> String {
+        let name = self.name();
+        let is_plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_./+,:@-".contains(&byte));
+        if is_plain { name } else { format!("'{}'", name.replace('\'', "'\\''")) }
+    }
+
     /// The name without its folder, for titles.
     pub fn short_name(&self) -> String {
         self.trace.file_name().map_or_else(|| self.name(), |name| name.to_string_lossy().into_owned())
@@ -133,7 +140,12 @@ impl TraceSource {
             TraceError::Record { .. } => {
                 Failure::new(id::TRACE_RECORD, what, error).remedy("is it of that format (--format)? --skip-bad leaves such records out")
             }
-            TraceError::Damaged { .. } => Failure::new(id::TRACE_DAMAGED, what, error).remedy("get it again; what is before the damage can be read"),
+            TraceError::Damaged { .. } => Failure::new(id::TRACE_DAMAGED, what, error).remedy("get it again, or read what is before the damage: --skip-bad"),
+            TraceError::Wrapped { remedy, .. } => {
+                let remedy = remedy.replace("FILE", &self.quoted());
+                Failure::new(id::TRACE_FORMAT, what, error).remedy(format!("{remedy}; `-` reads standard input"))
+            }
+            TraceError::Event(_) => Failure::new(id::TRACE_FORMAT, what, error).remedy("say which event counts: --event queued"),
             TraceError::Device(_) => Failure::new(id::TRACE_FORMAT, what, error).remedy("`windrow trace info TRACE -o json` lists its devices"),
             TraceError::Io(_) => Failure::new(id::LOCAL_FILE, what, error),
         }
@@ -147,11 +159,22 @@ pub struct Noticed {
     devices: Vec<String>,
     skipped_records: u64,
     end_is_missing: bool,
+    /// Where the rest could not be read, and why.
+    damage: Option<String>,
+    /// The event of a request that counts, in a trace of the kernel's block layer.
+    counted_event: Option<&'static str>,
 }
 
 impl Noticed {
     fn of(reader: &Reader<'_>) -> Self {
-        Self { format: reader.format().name(), devices: reader.devices().to_vec(), skipped_records: reader.skipped(), end_is_missing: reader.is_cut() }
+        Self {
+            format: reader.format().name(),
+            devices: reader.devices().to_vec(),
+            skipped_records: reader.skipped(),
+            end_is_missing: reader.is_cut(),
+            damage: reader.damage().map(str::to_owned),
+            counted_event: reader.counted_event().map(Event::name),
+        }
     }
 
     /// Number of devices that were named.
@@ -165,8 +188,13 @@ impl Noticed {
         if self.skipped_records > 0 {
             text.push_str(&format!("{} records were left out because they could not be understood\n", self.skipped_records));
         }
-        if self.end_is_missing {
-            text.push_str("the end of the trace is missing\n");
+        if let Some(event) = self.counted_event.filter(|event| *event != Event::Queued.name()) {
+            text.push_str(&format!("a request counts when it is {event}: the trace has none that is queued, or --event says so\n"));
+        }
+        match &self.damage {
+            Some(why) => text.push_str(&format!("the rest of the trace was not read: {why}\n")),
+            None if self.end_is_missing => text.push_str("the end of the trace is missing\n"),
+            None => {}
         }
         text
     }

@@ -116,7 +116,7 @@ fn client_trace_and_columns() {
 }
 
 /// One record of the kernel's binary trace.
-fn blktrace_record(big: bool, action: u32, sector: u64, bytes: u32, time: u64, after: &[u8]) -> Vec<u8> {
+pub fn blktrace_record(big: bool, action: u32, sector: u64, bytes: u32, time: u64, after: &[u8]) -> Vec<u8> {
     let fields: [(u64, usize); 11] = [
         (0x6561_7407, 4),
         (1, 4),

@@ -17,6 +17,11 @@ fn is_device(field: &[u8]) -> bool {
     number(major).is_some() && number(minor).is_some()
 }
 
+/// True if the first field is a device: a line of an event.
+pub fn begins_with_device(line: &[u8]) -> bool {
+    Fields::spaces(line).next().is_some_and(is_device)
+}
+
 /// The event of a line, if it is one of those that count.
 pub fn event(line: &[u8]) -> Option<Event> {
     let mut fields = Fields::spaces(line);
