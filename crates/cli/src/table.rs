@@ -40,5 +40,6 @@ impl Table {
 }
 
 fn is_number(cell: &str) -> bool {
-    cell == "-" || cell.is_empty() || cell.starts_with(|first: char| first.is_ascii_digit())
+    let plain = cell.strip_prefix('-').unwrap_or(cell);
+    plain.is_empty() || plain.starts_with(|first: char| first.is_ascii_digit())
 }

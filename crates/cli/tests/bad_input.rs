@@ -96,6 +96,37 @@ fn wrong_names_numbers_and_sizes() {
     world.check().unwrap();
 }
 
+/// A dry run promised what creation then refused; and one file by two names was said to exist already.
+#[test]
+fn a_dry_run_refuses_what_creation_refuses() {
+    let world = World::with_volume(CREATE, "16M");
+    let foreign = std::fs::File::create(world.file("foreign")).unwrap();
+    foreign.set_len(64 << 20).unwrap();
+    foreign.write_all_at(&[0x53, 0xef], 1080).unwrap();
+    std::fs::File::create(world.file("empty")).and_then(|file| file.set_len(64 << 20)).unwrap();
+    std::fs::File::create(world.file("small")).and_then(|file| file.set_len(4096)).unwrap();
+    std::fs::hard_link(world.file("empty"), world.file("hard")).unwrap();
+    std::os::unix::fs::symlink("empty", world.file("soft")).unwrap();
+    for (arguments, id, says) in [
+        ("--size 64M over foreign b c", "WR-MEMBER-002", "ext"),
+        ("--size 64M over m0 b c", "WR-MEMBER-002", "member 0 of the windrow pool 'tank'"),
+        ("--size 64M over small b c", "WR-POOL-002", "the smallest, small, has 4096 bytes"),
+        ("--size 64M tank a b c", "WR-POOL-002", "a pool of this name is known already"),
+        ("--size 64M over empty hard c", "WR-POOL-002", "empty and hard are two names of one file"),
+        ("--size 64M over empty soft c", "WR-POOL-002", "empty and soft are two names of one file"),
+        ("--size 64M over a ./a b", "WR-POOL-002", "./a is named twice"),
+        ("--size 64M over a b none/c", "WR-MEMBER-001", "the folder none does not exist"),
+        ("--size 64M over a b foreign/c", "WR-MEMBER-001", "no file can be made in the folder foreign: not a directory"),
+        ("--size 4096T --segment 64M over a b c", "WR-MEMBER-001", "give a smaller size"),
+        ("over a b c", "WR-MEMBER-001", "--size"),
+    ] {
+        for command in ["pool create -r 5", "pool create -r 5 --dry-run"] {
+            refused(&world, &format!("{command} {arguments}"), id, says);
+        }
+        assert!(!["a", "b", "c"].iter().any(|name| world.file(name).exists()), "{arguments}: made for nothing");
+    }
+}
+
 /// What the parser of the command line refuses: one line as well, with the command whose help says more.
 #[test]
 fn wrong_words_on_the_command_line() {

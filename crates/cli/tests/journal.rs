@@ -114,12 +114,12 @@ fn a_power_safe_journal_in_a_file_is_written_through_to_its_medium() {
     let world = World::with_volume(WITH_DEVICE, "16M");
     let server = world.serve("");
     assert!(is_written_through(&world, &server, "j0") && !is_written_through(&world, &server, "m0"), "opened with the pool");
-    world.succeeds("pool add tank --journal j1 --sparse --power-safe");
+    world.succeeds("pool add tank --journal j1 --create-files --sparse --power-safe");
     assert!(is_written_through(&world, &server, "j1"), "added");
     world.succeeds("pool offline tank 4");
     world.succeeds("pool online tank 4");
     assert!(is_written_through(&world, &server, "j0"), "brought back");
-    world.succeeds("pool replace tank 5 j2 --sparse --power-safe");
+    world.succeeds("pool replace tank 5 j2 --create-files --sparse --power-safe");
     assert!(is_written_through(&world, &server, "j2"), "replaced");
     sync(&mut server.client(), 1);
     assert!(server.stop());

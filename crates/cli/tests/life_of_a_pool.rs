@@ -157,7 +157,7 @@ fn a_look_at_a_pool_at_rest_writes_nothing() {
 fn the_list_counts_members_that_hold_data() {
     let world = World::new();
     world.json(CREATE, "windrow/pool-create/1");
-    world.json("pool add tank --spare spare --sparse", "windrow/pool-add/1");
+    world.json("pool add tank --spare spare --create-files --sparse", "windrow/pool-add/1");
     let listed = |world: &World| {
         let pool = world.json("pool list", "windrow/pool-list/1")["pools"][0].clone();
         let number = |field: &str| pool[field].as_u64().unwrap();
@@ -188,6 +188,32 @@ fn creation_tells_the_bounds_that_a_pool_will_meet() {
     let output = world.run("pool create --dry-run --size 8T --journal 4T tank m0 m1 m2 m3");
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(error.contains("a journal takes at most") && error.contains("4096 GiB given"), "{error}");
+}
+
+/// Where the bytes of the members go was for the reader to guess, and what a larger member has too much went unsaid.
+#[test]
+fn creation_explains_usable_space_and_what_larger_members_leave_unused() {
+    let world = World::new();
+    std::fs::File::create(world.path().join("large")).and_then(|file| file.set_len(128 << 20)).unwrap();
+    let line = "pool create --redundancy 5 --size 64M --sparse --segment 256K --chunk 64K tank m0 m1 m2 large";
+    for line in [line.replace("create", "create --dry-run"), line.to_owned()] {
+        let text = String::from_utf8(world.run(&line).stdout).unwrap();
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("64 MiB of large are not used: 2 more members as large would use it"), "{text}");
+        for row in ["data members 320 MiB", "labels and superblocks -4 MiB", "parity or copies", "checkpoints of the map", "spare factor", "usable"] {
+            assert!(words.contains(row), "{row}: {text}");
+        }
+        if !line.contains("--dry-run") {
+            assert!(words.contains("m0 64 MiB a new file, created"), "{text}");
+        }
+        (0..3).for_each(|number| drop(std::fs::remove_file(world.path().join(format!("m{number}")))));
+    }
+    let shown = world.json(&format!("{line} --force --dry-run"), "windrow/pool-create/1");
+    assert_eq!((shown["unused"][0]["unused_bytes"].as_u64(), shown["created_files"].as_array().map(Vec::len)), (Some(64 << 20), Some(0)), "{shown}");
+    let bytes = |name: &str| shown["capacity"][name].as_u64().unwrap();
+    let taken: u64 =
+        shown["capacity"].as_object().unwrap().keys().filter(|name| !["raw_bytes", "usable_bytes"].contains(&name.as_str())).map(|name| bytes(name)).sum();
+    assert_eq!(bytes("raw_bytes") - taken, bytes("usable_bytes"));
 }
 
 /// The failure spoke of a file only; the members were formatted, and the next try was refused for the data on them.

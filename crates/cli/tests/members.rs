@@ -81,7 +81,7 @@ fn a_dead_drive_is_replaced_and_the_new_one_carries_the_pool() {
     std::fs::write(world.file("small"), vec![0; 4 << 20]).expect("a small file");
     let small = world.run("pool replace tank 1 small");
     assert!(support::both(&small).contains("needs"), "{}", support::both(&small));
-    world.succeeds("pool replace tank 1 new --sparse");
+    world.succeeds("pool replace tank 1 new --create-files --sparse");
     let server = world.serve("");
     wait_for(&world, 1, "online");
     assert!(server.stop());
@@ -169,7 +169,7 @@ fn a_member_is_replaced_while_the_pool_is_served_and_its_old_device_is_a_strange
     std::fs::write(world.file("small"), vec![0; 4 << 20]).expect("a small file");
     let small = world.run("pool replace tank 1 small");
     assert!(support::both(&small).contains("needs") && member_state(&world, 1) == "online", "{}", support::both(&small));
-    world.succeeds("pool replace tank 1 new --sparse");
+    world.succeeds("pool replace tank 1 new --create-files --sparse");
     fill(&mut client, 10, 2);
     wait_for(&world, 1, "online");
     drop(client);
@@ -200,10 +200,10 @@ fn a_pool_grows_while_it_is_served() {
     fill(&mut client, PIECES, 1);
     let usable = |world: &World| status(world)["capacity"]["usable_bytes"].as_u64().expect("bytes");
     let before = usable(&world);
-    let shown: Value = serde_json::from_str(&world.succeeds("pool add tank m4 m5 --sparse -o json")).expect("JSON");
+    let shown: Value = serde_json::from_str(&world.succeeds("pool add tank m4 m5 --create-files --sparse -o json")).expect("JSON");
     assert_eq!((shown["members"][4]["state"].as_str(), shown["members"][5]["state"].as_str()), (Some("online"), Some("online")), "{shown}");
     assert!(usable(&world) >= before);
-    let refused = world.run("pool add tank missing/m6 --sparse");
+    let refused = world.run("pool add tank missing/m6 --create-files --sparse");
     assert!(!refused.status.success());
     // Writes go on, and the old layout is left behind.
     let end = Instant::now() + Duration::from_secs(60);
@@ -248,7 +248,7 @@ fn a_member_that_holds_data_leaves_while_the_pool_is_served() {
         !refused.status.success() && text.contains("WR-MEMBER-004") && (text.contains("2 members would be left") || text.contains("still moves")),
         "{text}"
     );
-    let refused = world.run("pool replace tank 1 other --sparse");
+    let refused = world.run("pool replace tank 1 other --create-files --sparse");
     assert!(support::both(&refused).contains("being removed") || member_state(&world, 1) == "removed", "{}", support::both(&refused));
     let end = Instant::now() + Duration::from_secs(60);
     while member_state(&world, 1) != "removed" || status(&world)["members"][1]["path"].as_str().is_some_and(|path| !path.is_empty()) {
@@ -296,12 +296,12 @@ fn journal_devices_come_and_go() {
     let external = |world: &World| status(world)["journal"]["external"].as_bool().expect("a flag");
     assert!(!external(&world));
     for (device, file) in [(4, "j0"), (5, "j1")] {
-        let shown: Value = serde_json::from_str(&world.succeeds(&format!("pool add tank --journal {file} --sparse -o json"))).expect("JSON");
+        let shown: Value = serde_json::from_str(&world.succeeds(&format!("pool add tank --journal {file} --create-files --sparse -o json"))).expect("JSON");
         assert_eq!((shown["member"].as_u64(), shown["journal"].as_bool()), (Some(device as u64), Some(true)), "{shown}");
         sync(&mut client, 2);
         wait_for(&world, device, "online");
     }
-    assert!(!world.run("pool add tank --journal j2 --sparse --power-safe=yes").status.success());
+    assert!(!world.run("pool add tank --journal j2 --create-files --sparse --power-safe=yes").status.success());
     sync(&mut client, 3);
     assert!(external(&world) && world.succeeds("pool status tank").contains("online (journal)"));
     // One goes while the pool is served, the other one while it is not; what it is named by is its path or its number.
@@ -337,8 +337,8 @@ fn a_spare_takes_the_place_of_a_member_that_is_gone() {
     let mut client = server.client();
     fill(&mut client, PIECES, 1);
     drop(client);
-    world.succeeds("pool add tank --spare s0 --sparse");
-    world.succeeds("pool add tank --spare s1 --sparse");
+    world.succeeds("pool add tank --spare s0 --create-files --sparse");
+    world.succeeds("pool add tank --spare s1 --create-files --sparse");
     assert_eq!((member_state(&world, 4), member_state(&world, 5)), ("spare".to_owned(), "spare".to_owned()));
     world.succeeds("pool remove tank 5");
     assert_eq!(world.run("pool status tank --exit-code").status.code(), Some(0), "spares change nothing");
@@ -365,7 +365,7 @@ fn the_old_drive_in_the_place_of_the_new_one_is_noted_and_not_used() {
     drop(client);
     assert!(server.stop());
     std::fs::rename(world.file("m1"), world.file("old")).expect("unplugged");
-    world.succeeds("pool replace tank 1 new --sparse");
+    world.succeeds("pool replace tank 1 new --create-files --sparse");
     let server = world.serve("");
     wait_for(&world, 1, "online");
     assert!(server.stop());

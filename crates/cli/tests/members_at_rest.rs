@@ -108,10 +108,10 @@ fn a_pool_grows_while_nobody_serves() {
     let world = filled();
     let before = usable(&world);
     // What is refused leaves nothing behind, neither a spare nor a file.
-    refused(&world, "pool add tank m4 m3 --sparse", "WR-MEMBER-002", "m3");
+    refused(&world, "pool add tank m4 m3 --create-files --sparse", "WR-MEMBER-002", "m3");
     assert!(!world.file("m4").exists());
     assert_eq!(states(&world), ["online"; 4]);
-    let said = world.succeeds("pool add tank m4 m5 --sparse");
+    let said = world.succeeds("pool add tank m4 m5 --create-files --sparse");
     assert!(said.contains("2 members more"), "{said}");
     assert_eq!(states(&world), ["online"; 6]);
     assert!(usable(&world) >= before, "{}", status(&world)["capacity"]);
@@ -133,7 +133,7 @@ fn a_member_that_holds_data_leaves_while_nobody_serves() {
     assert!(usable(&world) < before);
     // Data still moves, or, as there is so little, too few members would be left; nothing comes in the place of one that leaves, or has left.
     refused(&world, "pool remove tank 2", "WR-MEMBER-004", "");
-    refused(&world, "pool replace tank 1 other --sparse", "WR-MEMBER-004", "removed");
+    refused(&world, "pool replace tank 1 other --create-files --sparse", "WR-MEMBER-004", "removed");
     assert!(!world.file("other").exists());
     let server = world.serve("");
     let mut client = server.client();
@@ -154,7 +154,7 @@ fn an_empty_member_of_a_terabyte_is_rebuilt_by_what_is_in_use() {
     let world = World::with_volume("pool create --redundancy 5 --size 1T --sparse tank m0 m1 m2", "64M");
     let server = world.serve("");
     fill(&mut server.client(), 16, 1);
-    world.succeeds("pool replace tank 1 new --sparse");
+    world.succeeds("pool replace tank 1 new --create-files --sparse");
     let end = Instant::now() + Duration::from_secs(60);
     while member_state(&world, 1) != "online" {
         assert!(Instant::now() < end, "{}", status(&world)["rebuild"]);

@@ -25,11 +25,11 @@ fn only_a_power_safe_device_replaces_a_power_safe_one() {
     for served in [true, false] {
         let server = served.then(|| world.serve(""));
         if served {
-            world.succeeds("pool add tank --journal j1 --sparse --power-safe");
+            world.succeeds("pool add tank --journal j1 --create-files --sparse --power-safe");
         }
-        refused(&world, "pool replace tank 5 new --sparse", "--power-safe");
+        refused(&world, "pool replace tank 5 new --create-files --sparse", "--power-safe");
         assert!(member_state(&world, 5) != "offline" && !world.file("new").exists(), "made for nothing");
-        world.succeeds(&format!("pool replace tank 5 new{served} --sparse --power-safe"));
+        world.succeeds(&format!("pool replace tank 5 new{served} --create-files --sparse --power-safe"));
         assert!(server.is_none_or(support::Server::stop));
     }
     let server = world.serve("");
@@ -59,7 +59,7 @@ fn a_pool_that_misses_a_member_takes_no_device_to_grow() {
     let world = World::with_volume(CREATE, "16M");
     let server = world.serve("");
     world.succeeds("pool offline tank 1");
-    refused(&world, "pool add tank n0 n1 --sparse", "member 1 is offline");
+    refused(&world, "pool add tank n0 n1 --create-files --sparse", "member 1 is offline");
     assert!(!world.file("n0").exists() && !world.file("n1").exists());
     assert!(server.stop());
 }
@@ -69,7 +69,7 @@ fn a_pool_that_misses_a_member_takes_no_device_to_grow() {
 fn a_spare_that_was_missing_at_the_start_is_brought_back() {
     let world = World::with_volume(CREATE, "16M");
     let server = world.serve("");
-    world.succeeds("pool add tank --spare s0 --sparse");
+    world.succeeds("pool add tank --spare s0 --create-files --sparse");
     refused(&world, "pool online tank 4 s0", "its device is there");
     assert!(server.stop());
     std::fs::rename(world.file("s0"), world.file("elsewhere")).expect("unplugged");
@@ -111,4 +111,63 @@ fn the_status_of_a_folder_is_that_of_the_pools_in_it() {
     assert_eq!((shown["pools"].as_array().map(Vec::len), shown["failed"].as_array().map(Vec::len)), (Some(0), Some(0)), "{shown}");
     let shown: Value = serde_json::from_str(&world.succeeds("pool status --dir . -o json")).expect("JSON");
     assert_eq!(shown["pools"][0]["name"], "tank", "{shown}");
+}
+
+/// A mistyped device was made as a file in devtmpfs, and a healthy member was given up for it.
+#[test]
+fn a_path_that_does_not_exist_is_made_a_file_only_where_that_is_asked_for() {
+    let world = World::with_volume(CREATE, "16M");
+    for served in [false, true] {
+        let server = served.then(|| world.serve(""));
+        for command in ["pool replace tank 1 TYPO", "pool add tank TYPO", "pool add tank --spare TYPO", "pool add tank --journal TYPO"] {
+            refused(&world, &command.replace("TYPO", "typo"), "typo does not exist; check the path, or give --create-files");
+            refused(&world, &command.replace("TYPO", "/dev/windrow-typo"), "/dev/windrow-typo does not exist; check the path (`lsblk`");
+            refused(&world, &format!("{} --create-files", command.replace("TYPO", "/dev/windrow-typo")), "holds device nodes");
+            assert!(!world.file("typo").exists() && !std::path::Path::new("/dev/windrow-typo").exists(), "{command}");
+            assert_eq!(member_state(&world, 1), "online", "{command}");
+        }
+        refused(&world, "pool add tank --spare typo --sparse", "--create-files");
+        assert!(server.is_none_or(support::Server::stop));
+    }
+    for create in ["pool create --redundancy 5 --size 64M other a b /dev/windrow-typo", "pool create --redundancy 5 --size 64M other a b none/c"] {
+        refused(&world, create, "WR-MEMBER-001");
+        refused(&world, &create.replace("create", "create --dry-run"), "WR-MEMBER-001");
+        assert!(!world.file("a").exists() && !world.file("b").exists(), "made for nothing");
+    }
+    std::os::unix::fs::symlink("nowhere", world.file("dangling")).expect("a link");
+    refused(&world, "pool add tank --spare dangling --create-files", "is a link to nowhere, which does not exist");
+    let said: Value = serde_json::from_str(&world.succeeds("pool add tank --spare new --create-files --sparse -o json")).expect("JSON");
+    assert!(said["created_files"][0].as_str().is_some_and(|path| path.ends_with("/new")), "{said}");
+    assert!(world.succeeds("pool replace tank 1 new1 --create-files --sparse").contains("created the file"), "it is said");
+}
+
+/// A file in memory is gone after a restart: good for a trial, never for a pool that has data.
+#[test]
+fn a_file_in_memory_is_only_for_a_new_pool_and_with_a_warning() {
+    let is_memory = |folder: &&str| {
+        let place = windrow_device::place::of_new_file(&std::path::Path::new(folder).join("x"));
+        place.is_ok_and(|place| place.keeps == windrow_device::place::Keeps::Memory && place.free_bytes > 64 << 20)
+    };
+    let Some(folder) = ["/run", "/tmp", "/run/lock"].into_iter().find(is_memory) else { return eprintln!("skipped: no folder in memory to write to") };
+    let dir = tempfile::tempdir_in(folder).expect("a folder");
+    let world = World::with_volume(CREATE, "16M");
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    for command in ["pool replace tank 1", "pool add tank --spare", "pool add tank --journal", "pool add tank"] {
+        refused(&world, &format!("{command} {} --create-files --sparse", at("x")), "is in memory (tmpfs or ramfs)");
+        assert!(!dir.path().join("x").exists());
+    }
+    let made = world.succeeds(&format!("pool create --redundancy 5 --size 16M --sparse --segment 64K --chunk 16K other {} {} {}", at("a"), at("b"), at("c")));
+    assert!(made.contains("is in memory (tmpfs or ramfs)"), "{made}");
+}
+
+/// It waited for the failure of a member whose place it could not take.
+#[test]
+fn a_spare_that_can_never_help_is_refused() {
+    let world = World::with_volume(CREATE, "16M");
+    for (name, bytes) in [("none", 0), ("tiny", 4096), ("small", 32 << 20)] {
+        std::fs::File::create(world.file(name)).and_then(|file| file.set_len(bytes)).expect("a file");
+        refused(&world, &format!("pool add tank --spare {name}"), "it could never help; choose a larger device, or give --force");
+    }
+    refused(&world, "pool add tank --spare tiny --force", "tiny has 4096 bytes, the member's place needs");
+    assert!(world.succeeds("pool add tank --spare small --force").contains("is spare 4"));
 }

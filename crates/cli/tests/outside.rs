@@ -27,7 +27,11 @@ fn a_file_that_the_pool_has_taken_stays_whatever_fails_afterwards() {
     let server = world.serve("");
     std::fs::rename(world.file("state/pools"), world.file("aside")).expect("aside");
     std::fs::write(world.file("state/pools"), "as a full or read-only file system is").expect("no folder");
-    for (line, file) in [("pool replace tank 1 new1", "new1"), ("pool add tank --spare spare", "spare"), ("pool add tank --journal log", "log")] {
+    for (line, file) in [
+        ("pool replace tank 1 new1 --create-files", "new1"),
+        ("pool add tank --spare spare --create-files", "spare"),
+        ("pool add tank --journal log --create-files", "log"),
+    ] {
         fails(&world, line, "WR-CLI-003: the pool has changed, but where member");
         assert!(world.file(file).exists(), "{line}");
     }

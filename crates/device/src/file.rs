@@ -242,6 +242,10 @@ fn open_as(path: &Path, kind: MemberKind, options: &OpenOptions, synchronous: bo
     if rustix::fs::FileType::from_raw_mode(stat.st_mode) != expected {
         return Err(OpenError::WrongType { path: path.to_owned() });
     }
+    // Removed between `open` and the lock, by the command that had made it: it would be gone when it is closed.
+    if kind == MemberKind::File && options.lock != LockMode::None && stat.st_nlink == 0 {
+        return Err(system("open", path, Errno::NOENT));
+    }
     let info = properties::examine(&fd, path, kind, &stat, options)?;
     Ok((fd, info))
 }

@@ -21,6 +21,7 @@ mod file;
 pub mod host;
 mod member;
 mod paced;
+pub mod place;
 pub mod probe;
 pub mod queue;
 mod ram;

@@ -7,13 +7,15 @@
 pub mod signature;
 #[cfg(test)]
 mod tests;
+mod twice;
 mod usage;
 
+pub use twice::{Twice, named_twice};
 pub(crate) use usage::is_reached_by_another_way;
 
 use signature::{Mark, Signature, Window};
 use std::fs;
-use std::io;
+use std::io::{self, Seek};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -116,6 +118,23 @@ impl ProbeReport {
         }
         lines
     }
+}
+
+/// Bytes of a file or block device. Writes nothing.
+///
+/// # Errors
+/// It cannot be opened or measured, or is neither.
+pub fn size_bytes(path: &Path) -> io::Result<u64> {
+    let metadata = fs::metadata(path)?;
+    if metadata.is_file() {
+        return Ok(metadata.len());
+    }
+    if !metadata.file_type().is_block_device() {
+        return Err(rustix::io::Errno::NOTBLK.into());
+    }
+    // NONBLOCK: a drive without a medium is not waited for.
+    let mut file = fs::OpenOptions::new().read(true).custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK).open(path)?;
+    file.seek(io::SeekFrom::End(0))
 }
 
 /// Looks at a file or device that is to become a member.

@@ -621,4 +621,25 @@ pub struct PoolPlan {
     pub ids_bytes: u64,
     /// Pages of the index of deduplication (4 KiB each) for which room is kept.
     pub index_pages: u64,
+    /// What lies between `data_bytes` and `usable_bytes`.
+    pub overhead: Overhead,
+}
+
+/// Bytes of a pool's data columns that user data does not get. Together with the usable bytes they are [`PoolPlan::data_bytes`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Overhead {
+    /// Headers, tables and footers of batches.
+    pub batch_bytes: u64,
+    /// Room for two images of the map and the writing of a third.
+    pub checkpoint_bytes: u64,
+    /// Open segments, segments held ahead, victims of cleaning.
+    pub reserve_bytes: u64,
+    /// Pages of the index of deduplication.
+    pub index_bytes: u64,
+    /// The spare factor.
+    pub spare_bytes: u64,
+    /// Ends of columns, where reduction is capacity.
+    pub column_bytes: u64,
+    /// Bytes of each member that the journal takes. (No part of the data columns.)
+    pub journal_bytes_each: u64,
 }

@@ -11,6 +11,7 @@
 //! checkpoints; live images of two checkpoints; victims being emptied; batch headers; and of the rest the spare factor. Where reduction is capacity (`reduction.rs`), images are larger,
 //! and the ends of columns are left out, too. Why that is enough is in docs/reserve.md and docs/capacity.md.
 
+use crate::api::Overhead;
 use crate::limits::{
     BASE_STREAMS, CAPACITY_MAP_FACTOR, CHECKPOINT_RESERVE, CLEANER_RESERVE, CLEANING_AHEAD_MAX, CLEANING_AHEAD_MIN, DEFAULT_CHUNK_ROWS, INDEX_PAGE_BLOCKS,
     JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN, JOURNAL_CHUNK_DEFAULT, JOURNAL_DEVICE_AREA_MAX, JOURNAL_DEVICES_MAX, MAX_CHUNK_ROWS, MAX_NAME_BYTES,
@@ -111,7 +112,8 @@ pub(crate) fn lay_out(layout: &Layout<'_>) -> Result<Vec<Zone>, FormatError> {
         let extents = size.saturating_sub(start) / extent;
         let shape = match layout.redundancy.shape(members.len(), layout.segment_rows, layout.chunk_rows) {
             Ok(shape) => shape,
-            Err(error) if list.is_empty() => return Err(error.into()),
+            // Fewer are left only because the others are too small.
+            Err(error) if list.is_empty() && members.len() == layout.members.len() => return Err(error.into()),
             Err(_) => break,
         };
         let segments = Zone::segments_for(members.len(), usize::from(shape.width), extents);
@@ -318,14 +320,25 @@ pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mil
     if segments < needed {
         return Err(FormatError::TooSmall { segments, needed });
     }
-    let mut usable = (payload_total - largest_payload(holdings, reserve)).saturating_sub(index_pages) * u64::from(1000 - spare_per_mille) / 1000;
-    if kept.reduction == Reduction::Capacity {
-        usable = without_column_ends(usable, shapes());
-    }
+    let held_back = largest_payload(holdings, reserve);
+    let whole = (payload_total - held_back).saturating_sub(index_pages);
+    let without_spare = whole * u64::from(1000 - spare_per_mille) / 1000;
+    let usable = if kept.reduction == Reduction::Capacity { without_column_ends(without_spare, shapes()) } else { without_spare };
+    let data_blocks: u64 = used().map(|h| h.shape.data_blocks() * u64::from(h.segments)).sum();
+    let working = largest_payload(holdings, reserve - 2 * image_segments - 2 * checkpoint_segments);
+    let overhead = Overhead {
+        batch_bytes: (data_blocks - payload_total) * BLOCK_BYTES,
+        checkpoint_bytes: (held_back - working) * BLOCK_BYTES,
+        reserve_bytes: working * BLOCK_BYTES,
+        index_bytes: (payload_total - held_back - whole) * BLOCK_BYTES,
+        spare_bytes: (whole - without_spare) * BLOCK_BYTES,
+        column_bytes: (without_spare - usable) * BLOCK_BYTES,
+        journal_bytes_each: 0,
+    };
     Ok(PoolPlan {
         zones: zones.current().cloned().collect(),
         segments,
-        data_bytes: used().map(|h| h.shape.data_blocks() * u64::from(h.segments)).sum::<u64>() * BLOCK_BYTES,
+        data_bytes: data_blocks * BLOCK_BYTES,
         usable_bytes: usable * BLOCK_BYTES,
         reserve_segments: reserve,
         checkpoint_segments,
@@ -333,6 +346,7 @@ pub(crate) fn plan_holdings(holdings: &[Holding], zones: &ZoneMap, spare_per_mil
         map_bytes: usable * 16 * kept.map_factor(),
         ids_bytes: crate::dedup::Ids::bytes_for(usable * kept.map_factor()),
         index_pages,
+        overhead,
     })
 }
 
@@ -396,7 +410,9 @@ impl Engine {
         if u64::from(zones.segment_count()) > place_codec(spec.redundancy, &zones).max_segments() {
             return invalid("the pool has more segments than places can name; use larger segments");
         }
-        plan_zones(&zones, spec.properties.spare_per_mille, Kept { shares: Shares::No, reduction: spec.properties.reduction })
+        let mut plan = plan_zones(&zones, spec.properties.spare_per_mille, Kept { shares: Shares::No, reduction: spec.properties.reduction })?;
+        plan.overhead.journal_bytes_each = journal_bytes(spec);
+        Ok(plan)
     }
 
     /// Makes a pool: labels and the first superblock on every member, durable when it returns. Old superblock slots are

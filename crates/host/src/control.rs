@@ -161,6 +161,9 @@ pub enum Command {
         /// Although it holds something.
         #[serde(default)]
         overwrite: bool,
+        /// Although it is too small for the place of any member.
+        #[serde(default)]
+        small: bool,
     },
     /// Use spares for data from now on.
     Grow {

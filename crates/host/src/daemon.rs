@@ -250,8 +250,9 @@ impl ControlHandler for Daemon {
             Command::MemberReplace { member, path, overwrite, power_safe } => {
                 self.change_member(MemberId(member), |pool| pool.replace(MemberId(member), &Newcomer { path, overwrite }, power_safe))
             }
-            Command::SpareAdd { path, overwrite } => {
-                let slot = self.pool.add_spare(&Newcomer { path, overwrite })?;
+            Command::SpareAdd { path, overwrite, small } => {
+                let newcomer = Newcomer { path, overwrite };
+                let slot = if small { self.pool.add_spare(&newcomer) } else { self.pool.add_fitting_spare(&newcomer) }?;
                 self.change_member(slot, |_| Ok(()))
             }
             Command::JournalAdd { path, overwrite, power_safe } => {

@@ -5,8 +5,10 @@
 //! first, and then look again: what was found may be another's by now.
 
 mod again;
+pub mod capacity;
 mod create;
 mod destroy;
+pub mod files;
 mod find;
 mod former;
 mod known;
@@ -14,7 +16,7 @@ mod newcomer;
 mod open;
 mod ram;
 
-pub use again::unmake;
+use again::unmake;
 pub(crate) use again::{borne_by, must_be_as_probed};
 pub use create::{CreatePlan, CreateRequest, MemberTarget, create, must_be_usable, plan};
 pub use destroy::destroy;

@@ -75,12 +75,19 @@ pub enum MemberErrorKind {
     PowerCut,
 }
 
+/// Code of an operation beyond the end of a member, as in `errno.h`.
+const ERANGE: i32 = 34;
+
 impl MemberErrorKind {
     /// What is said of it. A fault that is of no kind of its own is called what the system calls the error number `code`, such as
     /// "No space left on device".
     pub fn name(self, code: i32) -> String {
         if self != Self::Other || code == 0 {
             return format!("{self:?} error");
+        }
+        // What only this program says: nothing of the kind has come from the system.
+        if code == ERANGE {
+            return "the end of the device or file is reached".to_owned();
         }
         let said = std::io::Error::from_raw_os_error(code).to_string();
         said.split(" (os error").next().unwrap_or_default().to_owned()

@@ -12,7 +12,7 @@ use windrow_device::Allocation;
 use windrow_engine::{Limits, PoolPlan};
 use windrow_host::Failure;
 use windrow_host::failure::id;
-use windrow_host::offline::{self, CreatePlan, CreateRequest};
+use windrow_host::offline::{self, CreatePlan, CreateRequest, MemberTarget};
 use windrow_host::registry::PoolEntry;
 use windrow_layout::superblock::{Properties, Reduction};
 use windrow_units::{BLOCK_BYTES, Redundancy};
@@ -156,14 +156,15 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
     let plan = offline::plan(&request)?;
     let registry = context::registry();
     // What is on the members comes first: --force, given for the name alone, would erase it unseen.
-    if !arguments.dry_run {
-        offline::must_be_usable(&request, &plan)?;
-    }
+    let warnings = offline::must_be_usable(&request, &plan)?;
     if let Some(known) = registry.load(&request.name)?.filter(|_| !request.force) {
         let why = format!("a pool of this name is known already ({})", known.pool);
         return Err(Failure::new(id::POOL_CREATE, format!("cannot create pool '{}'", request.name), why)
             .remedy("choose another name, destroy or export that pool, or give --force to forget it"));
     }
+    let unused = plan.unused(&request);
+    let is_made = |member: &&MemberTarget| member.is_new && !arguments.dry_run;
+    let created: Vec<_> = plan.members.iter().filter(is_made).map(|member| offline::absolute(&member.path).to_string_lossy().into_owned()).collect();
     let value = json!({
         "name": request.name,
         "pool": plan.pool(),
@@ -171,6 +172,10 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
         "dry_run": arguments.dry_run,
         "plan": plan.plan,
         "dedup_memory_bytes": dedup_memory(&plan.plan),
+        "capacity": plan.capacity(),
+        "unused": unused,
+        "warnings": warnings,
+        "created_files": created,
         "members": plan.members.iter().map(|member| json!({
             "path": member.path.to_string_lossy(), "size_bytes": member.size_bytes, "new": member.is_new, "in_use": member.in_use,
             "bears_data": member.bears_data, "remarks": member.remarks,
@@ -189,7 +194,11 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
             Failure::new(id::LOCAL_FILE, what, format!("{}: {}", failure.what, failure.why)).remedy(remedy)
         })?;
     }
-    output.result("pool-create", &value, || describe(&request, &plan, arguments.dry_run));
+    let notes = || {
+        let of_unused = unused.iter().map(|unused| format!("{} of {} are not used: {}", Size(unused.unused_bytes), unused.path.display(), unused.remedy));
+        warnings.iter().cloned().chain(of_unused).map(|note| format!("note       {note}\n")).collect::<String>()
+    };
+    output.result("pool-create", &value, || describe(&request, &plan, arguments.dry_run, &notes()));
     Ok(0)
 }
 
@@ -198,14 +207,27 @@ fn dedup_memory(plan: &PoolPlan) -> u64 {
     plan.map_bytes + plan.ids_bytes + Limits::default().index_bytes
 }
 
-fn describe(request: &CreateRequest, plan: &CreatePlan, dry_run: bool) -> String {
+/// From raw to usable, one line for each thing that takes something.
+fn space(plan: &CreatePlan) -> String {
+    let capacity = plan.capacity();
+    let mut table = Table::new(&["SPACE", "BYTES"]);
+    table.row(["data members".to_owned(), Size(capacity.raw_bytes).to_string()]);
+    for (name, bytes) in capacity.rows() {
+        table.row([name.to_owned(), format!("-{}", Size(bytes))]);
+    }
+    table.row(["usable".to_owned(), Size(capacity.usable_bytes).to_string()]);
+    table.render()
+}
+
+fn describe(request: &CreateRequest, plan: &CreatePlan, dry_run: bool, notes: &str) -> String {
     let head =
         if dry_run { format!("pool '{}' would be created; nothing has been written\n", request.name) } else { format!("pool '{}' is created\n", request.name) };
     let figures = &plan.plan;
     let mut table = Table::new(&["MEMBER", "SIZE", "NOW"]);
     for member in &plan.members {
         let now = match (member.is_new, member.remarks.is_empty()) {
-            (true, _) => "a new file".to_owned(),
+            (true, _) if dry_run => "a new file".to_owned(),
+            (true, _) => "a new file, created".to_owned(),
             (false, true) => "empty".to_owned(),
             (false, false) => member.remarks.join("; "),
         };
@@ -237,8 +259,9 @@ fn describe(request: &CreateRequest, plan: &CreatePlan, dry_run: bool) -> String
         format!("next       windrow volume create {0}/data SIZE; windrow serve {0} --nbd unix:/tmp/{0}.nbd{option}\n", request.name)
     };
     format!(
-        "{head}{}identifier {}\nusable     {} of {}\nmap memory {} when full; at most {} more where volumes deduplicate\n{}{warning}{next}",
+        "{head}{}{}identifier {}\nusable     {} of {}\nmap memory {} when full; at most {} more where volumes deduplicate\n{}{notes}{warning}{next}",
         table.render(),
+        space(plan),
         plan.pool(),
         Size(figures.usable_bytes),
         Size(figures.data_bytes),

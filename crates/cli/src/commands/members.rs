@@ -5,23 +5,37 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::values::Size;
 use clap::Args;
+use serde::Serialize;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
-use windrow_device::{Allocation, create_file_with_progress};
+use windrow_device::Allocation;
 use windrow_host::Failure;
 use windrow_host::control::{Command, Reply};
 use windrow_host::failure::id;
 use windrow_host::offline;
+use windrow_host::offline::files::{self, NewFile, Purpose};
 use windrow_host::report::{MemberReport, PoolReport};
 
 /// Bytes of a file that is made for a journal device of a pool that has none: as much as a journal uses at most, and its label and superblocks.
 const JOURNAL_FILE_BYTES: u64 = 257 << 20;
+
+/// Whether files are made, and how.
+#[derive(Args)]
+struct Making {
+    /// Make a file, as large as is needed, where a path does not exist (never below /dev, nor in memory).
+    #[arg(long)]
+    create_files: bool,
+    /// Do not reserve the room of a new file.
+    #[arg(long, requires = "create_files")]
+    sparse: bool,
+}
 
 /// Arguments of `pool replace`.
 #[derive(Args)]
 #[command(after_help = "Examples:
   windrow pool replace tank 2 /dev/sdf
   windrow pool replace tank /dev/sdc /dev/sdf
-  windrow pool replace tank 2 new.img --sparse
+  windrow pool replace tank 2 new.img --create-files
 
 The old device is not used any more from then on, and the new one is rebuilt from the others while the pool is served: `windrow pool status` shows it.")]
 pub struct ReplaceArguments {
@@ -29,14 +43,13 @@ pub struct ReplaceArguments {
     pool: String,
     /// The member: its index, identifier or path.
     member: String,
-    /// What takes its place: a block device or a file; a file that does not exist is made.
+    /// What takes its place: a block device or a file.
     #[arg(value_name = "PATH")]
     new: PathBuf,
     #[command(flatten)]
     place: PoolPlace,
-    /// Do not reserve the room of a new file.
-    #[arg(long)]
-    sparse: bool,
+    #[command(flatten)]
+    making: Making,
     /// Overwrite a device that holds data or bears a signature. What is in use is refused all the same.
     #[arg(long)]
     overwrite: bool,
@@ -90,7 +103,7 @@ pub struct OnlineArguments {
 #[command(after_help = "Examples:
   windrow pool add tank /dev/sdg /dev/sdh
   windrow pool add tank --spare /dev/sdi
-  windrow pool add tank --spare spare.img --sparse
+  windrow pool add tank --spare spare.img --create-files --sparse
   windrow pool add tank --journal /dev/nvme0n1
 
 Devices without --spare hold data from now on: new stripes go over all members at once, cleaning moves the old ones in the background (`windrow pool
@@ -99,26 +112,28 @@ A journal device takes what small flushes ask for, and has a copy of all of it; 
 pub struct AddArguments {
     /// Pool.
     pool: String,
-    /// A block device or a file that waits to take a member's place; a file that does not exist is made.
+    /// A block device or a file that waits to take a member's place.
     #[arg(long, value_name = "PATH", required_unless_present_any = ["devices", "journal"], conflicts_with = "devices")]
     spare: Option<PathBuf>,
-    /// A block device or a file that holds nothing but a journal (a copy, if there are others); a file that does not exist is made.
+    /// A block device or a file that holds nothing but a journal (a copy, if there are others).
     #[arg(long, value_name = "PATH", conflicts_with_all = ["devices", "spare"])]
     journal: Option<PathBuf>,
     /// What is written to the journal device is durable without a flush (MRAM, NVDIMM, a cache that survives loss of power). A file is written synchronously.
     #[arg(long, requires = "journal")]
     power_safe: bool,
-    /// Block devices or files that the pool grows over; files that do not exist are made.
+    /// Block devices or files that the pool grows over.
     #[arg(value_name = "PATH")]
     devices: Vec<PathBuf>,
     #[command(flatten)]
     place: PoolPlace,
-    /// Do not reserve the room of a new file.
-    #[arg(long)]
-    sparse: bool,
+    #[command(flatten)]
+    making: Making,
     /// Overwrite a device that holds data or bears a signature. What is in use is refused all the same.
     #[arg(long)]
     overwrite: bool,
+    /// Add a spare although it is too small for the place of any member.
+    #[arg(long, requires = "spare")]
+    force: bool,
 }
 
 /// Arguments of `pool remove`.
@@ -149,14 +164,16 @@ pub fn replace(arguments: &ReplaceArguments, output: &Output) -> Result<u8, Fail
     let what = format!("cannot replace a member of pool '{}'", arguments.pool);
     let report = context::status(&arguments.pool, &arguments.place)?;
     let member = find(&report, &arguments.member, &what)?;
-    let made = make(&arguments.new, member.size_bytes, arguments.sparse, &what)?;
+    let made = make(&arguments.new, member.size_bytes, &arguments.making, &what)?;
     announce(&report, &arguments.new, arguments.overwrite);
     let path = offline::absolute(&arguments.new);
     let command = Command::MemberReplace { member: member.member, path, overwrite: arguments.overwrite, power_safe: arguments.power_safe };
-    let member = ask(&arguments.pool, &arguments.place, command, arguments.force).inspect_err(|failure| unmake(made, &arguments.new, failure))?;
+    let member = ask(&arguments.pool, &arguments.place, command, arguments.force).map_err(|failure| unmake(made, &arguments.new, failure))?;
     let when = if report.served { "now" } else { "when the pool is served" };
-    output.result("pool-replace", &member, || {
-        format!("{} is member {} of pool '{}' now; it is rebuilt {when}", arguments.new.display(), member.member, arguments.pool)
+    let created: &[&Path] = if made { &[&arguments.new] } else { &[] };
+    output.result("pool-replace", &with_created(&member, created), || {
+        let lines = created_lines(created, member.size_bytes);
+        format!("{} is member {} of pool '{}' now; it is rebuilt {when}{lines}", arguments.new.display(), member.member, arguments.pool)
     });
     Ok(0)
 }
@@ -196,11 +213,12 @@ pub fn add(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
     let what = format!("cannot add a spare to pool '{}'", arguments.pool);
     let report = context::status(&arguments.pool, &arguments.place)?;
     let largest = largest_member(&report);
-    let member = add_one(arguments, spare, &report, &what)?.0;
+    let (member, made) = add_one(arguments, spare, &report, &what)?;
     let small = member.size_bytes < largest;
-    output.result("pool-add", &member, || {
+    let created: &[&Path] = if made { &[spare] } else { &[] };
+    output.result("pool-add", &with_created(&member, created), || {
         let remark = if small { "; it is smaller than the largest member, and cannot take every place" } else { "" };
-        format!("{} is spare {} of pool '{}'{remark}", spare.display(), member.member, arguments.pool)
+        format!("{} is spare {} of pool '{}'{remark}{}", spare.display(), member.member, arguments.pool, created_lines(created, member.size_bytes))
     });
     Ok(0)
 }
@@ -210,12 +228,16 @@ fn add_journal(arguments: &AddArguments, path: &Path, output: &Output) -> Result
     let what = format!("cannot add a journal device to pool '{}'", arguments.pool);
     let report = context::status(&arguments.pool, &arguments.place)?;
     let size = report.members.iter().filter(|member| member.journal).map(|member| member.size_bytes).max().unwrap_or(JOURNAL_FILE_BYTES);
-    let made = make(path, size, arguments.sparse, &what)?;
+    let made = make(path, size, &arguments.making, &what)?;
     announce(&report, path, arguments.overwrite);
     let command = Command::JournalAdd { path: offline::absolute(path), overwrite: arguments.overwrite, power_safe: arguments.power_safe };
-    let member = ask(&arguments.pool, &arguments.place, command, false).inspect_err(|failure| unmake(made, path, failure))?;
+    let member = ask(&arguments.pool, &arguments.place, command, false).map_err(|failure| unmake(made, path, failure))?;
     let when = if report.served { "when the log has what was written before" } else { "when the pool is served" };
-    output.result("pool-add", &member, || format!("{} is journal device {} of pool '{}'; it is used {when}", path.display(), member.member, arguments.pool));
+    let created: &[&Path] = if made { &[path] } else { &[] };
+    output.result("pool-add", &with_created(&member, created), || {
+        let lines = created_lines(created, member.size_bytes);
+        format!("{} is journal device {} of pool '{}'; it is used {when}{lines}", path.display(), member.member, arguments.pool)
+    });
     Ok(0)
 }
 
@@ -226,10 +248,12 @@ fn largest_member(report: &PoolReport) -> u64 {
 
 /// Adds a device as a spare; tells whether its file was made for that.
 fn add_one(arguments: &AddArguments, path: &Path, report: &PoolReport, what: &str) -> Result<(MemberReport, bool), Failure> {
-    let made = make(path, largest_member(report), arguments.sparse, what)?;
+    let made = make(path, largest_member(report), &arguments.making, what)?;
     announce(report, path, arguments.overwrite);
-    let command = Command::SpareAdd { path: offline::absolute(path), overwrite: arguments.overwrite };
-    let member = ask(&arguments.pool, &arguments.place, command, false).inspect_err(|failure| unmake(made, path, failure))?;
+    // What the pool grows over may be of any size.
+    let small = arguments.force || arguments.spare.is_none();
+    let command = Command::SpareAdd { path: offline::absolute(path), overwrite: arguments.overwrite, small };
+    let member = ask(&arguments.pool, &arguments.place, command, false).map_err(|failure| unmake(made, path, failure))?;
     Ok((member, made))
 }
 
@@ -260,17 +284,25 @@ fn grow(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
         Reply::Pool(report) => Ok(report),
         _ => Err(context::unexpected()),
     });
-    let report = grown.inspect_err(|failure| {
+    let report = grown.map_err(|failure| {
         // Best effort: the failure is the one to tell. What a lost daemon may have done stays.
-        for (member, path, made) in added.iter().filter(|_| failure.id != id::NO_DAEMON) {
-            let given_back = ask(&arguments.pool, &arguments.place, Command::SpareRemove { member: member.member }, false);
-            unmake(*made && given_back.is_ok(), path, failure);
-        }
+        let is_lost = failure.id == id::NO_DAEMON;
+        added.iter().fold(failure, |failure, (member, path, made)| {
+            let given_back = || ask(&arguments.pool, &arguments.place, Command::SpareRemove { member: member.member }, false).is_ok();
+            unmake(!is_lost && given_back() && *made, path, failure)
+        })
     })?;
-    output.result("pool-grow", &report, || {
+    let created: Vec<&Path> = added.iter().filter(|(.., made)| *made).map(|(_, path, _)| *path).collect();
+    output.result("pool-grow", &with_created(&report, &created), || {
+        let lines: String = added.iter().filter(|(.., made)| *made).map(|(member, path, _)| created_lines(&[path], member.size_bytes)).collect();
         let now = report.capacity.usable_bytes;
         let (usable, more) = (crate::values::Size(now), crate::values::Size(now.saturating_sub(before)));
-        format!("pool '{}' has {} members more; {usable} usable, {more} more than before\n{}", arguments.pool, added.len(), super::pool::restripe(&report))
+        format!(
+            "pool '{}' has {} members more; {usable} usable, {more} more than before{lines}\n{}",
+            arguments.pool,
+            added.len(),
+            super::pool::restripe(&report)
+        )
     });
     Ok(0)
 }
@@ -318,25 +350,38 @@ fn announce(report: &PoolReport, path: &Path, overwrite: bool) {
     );
 }
 
-/// Makes the file if there is none. True if it did.
-fn make(path: &Path, size_bytes: u64, sparse: bool, what: &str) -> Result<bool, Failure> {
+/// Makes the file if there is none, and that was asked for. True if it did.
+fn make(path: &Path, size_bytes: u64, making: &Making, what: &str) -> Result<bool, Failure> {
     if path.exists() {
         return Ok(false);
     }
-    let allocation = if sparse { Allocation::Sparse } else { Allocation::Preallocate };
+    if !making.create_files {
+        return Err(files::does_not_exist(path, what, "--create-files"));
+    }
+    let allocation = if making.sparse { Allocation::Sparse } else { Allocation::Preallocate };
     let mut progress = Progress::new("making the file");
-    create_file_with_progress(path, size_bytes, allocation, &mut |bytes| progress.note(&Size(bytes).to_string()))
-        .map_err(|error| Failure::new(id::MEMBER_OPEN, what, error))?;
+    let file = NewFile { path, size_bytes, allocation, purpose: Purpose::Device };
+    files::make(&file, what, &mut |bytes| progress.note(&Size(bytes).to_string()))?;
     Ok(true)
 }
 
-/// Removes a file that was made for nothing. One that the pool may have taken stays: the daemon was lost, the pool has stopped, or what came after
-/// that failed (the registry). One that bears a superblock was taken for sure.
-fn unmake(made: bool, path: &Path, failure: &Failure) {
-    let is_unclear = [id::NO_DAEMON, id::POOL_STOPPED, id::LOCAL_FILE].contains(&failure.id.as_str());
-    if made && !is_unclear {
-        offline::unmake(path, |member| member.superblock.is_none());
+/// A failure, after what was made for nothing is removed.
+fn unmake(made: bool, path: &Path, failure: Failure) -> Failure {
+    if made { files::unmake_after(path, failure) } else { failure }
+}
+
+/// A result with the files that were made for it.
+fn with_created(result: &impl Serialize, created: &[&Path]) -> Value {
+    let mut value = serde_json::to_value(result).unwrap_or_default();
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert("created_files".to_owned(), created.iter().map(|path| offline::absolute(path).to_string_lossy().into_owned()).collect());
     }
+    value
+}
+
+/// A line for each file that was made.
+fn created_lines(created: &[&Path], size_bytes: u64) -> String {
+    created.iter().map(|path| format!("\ncreated the file {} ({})", offline::absolute(path).display(), Size(size_bytes))).collect()
 }
 
 /// The member that is meant: by index, identifier or path.

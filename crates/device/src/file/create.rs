@@ -10,6 +10,7 @@
 
 use super::BOUNCE_BYTES;
 use crate::CreateError;
+use crate::place::{exceeds_own_limit, parent};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -44,6 +45,9 @@ pub fn create_file_with_progress(path: &Path, size_bytes: u64, allocation: Alloc
         return Err(CreateError::Size { path: path.to_owned() });
     }
     let system = |action: &'static str, errno: Errno| failure(action, path, size_bytes, errno);
+    if exceeds_own_limit(size_bytes) {
+        return Err(system("allocate", Errno::FBIG));
+    }
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let fd = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|e| system("create", e))?;
     let filled = fill(&fd, size_bytes, allocation, progress)
@@ -112,11 +116,7 @@ fn write_zeroes(fd: &OwnedFd, size_bytes: u64, progress: &mut dyn FnMut(u64)) ->
 }
 
 fn sync_folder(path: &Path) -> Result<(), Errno> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let fd = rustix::fs::open(folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let fd = rustix::fs::open(parent(path), OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     match rustix::fs::fsync(&fd) {
         // Some file systems do not sync folders; there is nothing to be done about it.
         Ok(()) | Err(Errno::INVAL) => Ok(()),

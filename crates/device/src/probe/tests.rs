@@ -278,3 +278,29 @@ fn the_mark_of_a_locked_device_is_that_of_the_probe_until_somebody_writes() {
         }
     }
 }
+
+#[test]
+fn two_names_of_the_same_bytes_are_found() {
+    let dir = tempfile::tempdir().expect("folder");
+    let at = |name: &str| dir.path().join(name);
+    std::fs::write(at("a"), "x").expect("file");
+    std::fs::write(at("b"), "x").expect("file");
+    std::fs::create_dir(at("sub")).expect("folder");
+    std::fs::hard_link(at("a"), at("hard")).expect("link");
+    std::os::unix::fs::symlink(at("a"), at("soft")).expect("link");
+    std::os::unix::fs::symlink(at("sub"), at("other")).expect("link");
+    let why = |names: &[&str]| {
+        let paths: Vec<std::path::PathBuf> = names.iter().map(|name| at(name)).collect();
+        named_twice(paths.iter().map(std::path::PathBuf::as_path))
+            .map(|twice| (twice.first, twice.second, twice.why.replace(&format!("{}/", dir.path().display()), "")))
+    };
+    let said = |first, second, text: &str| Some((first, second, text.to_owned()));
+    assert_eq!(why(&["a", "b", "new", "sub/new"]), None);
+    assert_eq!(why(&["b", "a", "a"]), said(1, 2, "a is named twice"));
+    assert_eq!(why(&["a", "./a"]), said(0, 1, "./a is named twice"));
+    assert_eq!(why(&["a", "hard"]), said(0, 1, "a and hard are two names of one file"));
+    assert_eq!(why(&["b", "soft", "a"]), said(1, 2, "soft and a are two names of one file"));
+    // What does not exist yet was made once, and then said to exist already.
+    assert_eq!(why(&["new", "./new"]), said(0, 1, "new is named twice"));
+    assert_eq!(why(&["sub/new", "other/new"]), said(0, 1, "sub/new is named twice"));
+}

@@ -82,13 +82,13 @@ fn is_held_below(folder: &Path) -> bool {
 }
 
 /// The same file, or the same block device by whatever name.
-fn is_same(path: &Path, file: &fs::Metadata) -> bool {
+pub(super) fn is_same(path: &Path, file: &fs::Metadata) -> bool {
     let identity = |of: &fs::Metadata| if of.file_type().is_block_device() { (true, of.rdev(), 0) } else { (false, of.dev(), of.ino()) };
     fs::metadata(path).is_ok_and(|other| identity(&other) == identity(file))
 }
 
 /// Bytes of what is below it that a loop device stands over.
-fn span(folder: &Path) -> Range<u64> {
+pub(super) fn span(folder: &Path) -> Range<u64> {
     let number = |name: &str| text(&folder.join("loop").join(name)).and_then(|text| text.parse().ok()).unwrap_or(0u64);
     let (start, length) = (number("offset"), number("sizelimit"));
     start..if length == 0 { u64::MAX } else { start.saturating_add(length) }

@@ -137,6 +137,7 @@ impl StateMachine for FakeMachine {
             properties: windrow_layout::superblock::Properties::DEFAULT,
             plan: PoolPlan {
                 index_pages: 0,
+                overhead: Default::default(),
                 zones: Vec::new(),
                 segments: 0,
                 data_bytes: 0,

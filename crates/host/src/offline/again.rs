@@ -84,14 +84,19 @@ pub(crate) fn must_be_as_probed(device: &dyn Member, member: MemberId, probed: M
 
 /// Removes a file that was made for nothing, and that bears nothing or what `is_nothing` knows. For a moment it was there, empty and not locked: if another
 /// command has taken it, it stays.
-pub fn unmake(path: &Path, is_nothing: impl FnOnce(&FoundMember) -> bool) {
+pub(super) fn unmake(path: &Path, is_nothing: impl FnOnce(&FoundMember) -> bool) {
+    // Best effort: why it is not wanted any more is the failure to tell.
+    _ = unmake_if(path, is_nothing);
+}
+
+/// The same; true if it is gone.
+pub(super) fn unmake_if(path: &Path, is_nothing: impl FnOnce(&FoundMember) -> bool) -> bool {
     // Whoever was asked to take it may still be about to close it.
     let options = OpenOptions { lock_patience: Duration::from_secs(1), ..OpenOptions::default() };
-    let Ok(device) = FileMember::open(path, &options) else { return };
-    if borne_by(&device, path).is_ok_and(|borne| borne.is_none_or(|member| is_nothing(&member))) {
-        // Best effort: why it is not wanted any more is the failure to tell.
-        drop(std::fs::remove_file(path));
-    }
+    let Ok(device) = FileMember::open(path, &options) else { return !path.exists() };
+    let is_too_small = device.info().size_bytes < LABEL_OFFSET + LABEL_BYTES as u64;
+    let is_unused = || borne_by(&device, path).is_ok_and(|borne| borne.is_none_or(|member| is_nothing(&member)));
+    (is_too_small || is_unused()) && std::fs::remove_file(path).is_ok()
 }
 
 fn changed(what: &str, why: String) -> Failure {

@@ -6,15 +6,18 @@
 //! 4. Create missing files, lock all members, see that nobody has written them since they were examined, format. Files that were made here are removed again
 //!    if anything fails, unless another command has them by then.
 
+use super::capacity::{self, Capacity, Unused};
+use super::files::{self, NewFile, Purpose};
 use super::{must_be_as_probed, random_uuid, unmake};
 use crate::failure::{Failure, id};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use windrow_device::probe::signature::Mark;
-use windrow_device::probe::{ProbeReport, Target, probe};
+use windrow_device::probe::{ProbeReport, Target, named_twice, probe};
 use windrow_device::queue::Members as MemberTable;
-use windrow_device::{Allocation, FileMember, Member, OpenOptions, SyncMembers, create_file_with_progress};
+use windrow_device::{Allocation, FileMember, Member, OpenOptions, SyncMembers};
 use windrow_engine::api::{JournalSpec, PoolPlan, PoolSpec};
 use windrow_engine::{Engine, FormatError};
 use windrow_layout::superblock::{Label, Properties};
@@ -87,6 +90,18 @@ impl CreatePlan {
     pub fn pool(&self) -> Uuid {
         self.spec.pool
     }
+
+    /// Where the bytes of its data members go.
+    pub fn capacity(&self) -> Capacity {
+        let sizes: Vec<u64> = self.spec.members.iter().map(|member| member.1).collect();
+        Capacity::of(&self.plan, &sizes)
+    }
+
+    /// Data members that are larger than the pool can use.
+    pub fn unused(&self, request: &CreateRequest) -> Vec<Unused> {
+        let members: Vec<(&Path, u64)> = self.members.iter().zip(&self.spec.members).map(|(target, member)| (target.path.as_path(), member.1)).collect();
+        capacity::unused(&self.plan, request.redundancy, &members)
+    }
 }
 
 fn what(request: &CreateRequest) -> String {
@@ -109,8 +124,7 @@ fn target(request: &CreateRequest, path: &Path) -> Result<MemberTarget, Failure>
         (false, _) => report.size_bytes / BLOCK_BYTES * BLOCK_BYTES,
         (true, Some(bytes)) => bytes,
         (true, None) => {
-            let why = format!("{} does not exist", path.display());
-            return Err(Failure::new(id::MEMBER_OPEN, what(request), why).remedy("give --size to create files"));
+            return Err(files::does_not_exist(path, &what(request), "--size"));
         }
     };
     let bears_data = !report.signatures.is_empty() || report.has_data;
@@ -132,13 +146,8 @@ fn target(request: &CreateRequest, path: &Path) -> Result<MemberTarget, Failure>
 /// A member cannot be examined, is named twice, or the engine refuses the geometry.
 pub fn plan(request: &CreateRequest) -> Result<CreatePlan, Failure> {
     let members = request.members.iter().chain(&request.journal_devices).map(|path| target(request, path)).collect::<Result<Vec<_>, _>>()?;
-    let mut seen = std::collections::HashSet::new();
-    for member in &members {
-        let path = std::fs::canonicalize(&member.path).unwrap_or_else(|_| member.path.clone());
-        if !seen.insert(path) {
-            let why = format!("{} is named twice", member.path.display());
-            return Err(Failure::new(id::POOL_CREATE, what(request), why).remedy("name each member once"));
-        }
+    if let Some(twice) = named_twice(members.iter().map(|member| member.path.as_path())) {
+        return Err(Failure::new(id::POOL_CREATE, what(request), twice.why).remedy("name each member once"));
     }
     if let Some(member) = members.iter().find(|member| member.is_unsuitable) {
         return Err(Failure::new(id::MEMBER_OPEN, what(request), member.remarks.join("; ")).remedy("name a block device, a file, or one that is to be made"));
@@ -167,7 +176,15 @@ pub fn plan(request: &CreateRequest) -> Result<CreatePlan, Failure> {
         journal,
         properties: request.properties,
     };
-    let plan = Engine::plan(&spec).map_err(|error| refusal(request, &error))?;
+    let smallest = || members[..request.members.len()].iter().min_by_key(|member| member.size_bytes).filter(|member| !member.is_new);
+    let plan = Engine::plan(&spec).map_err(|error| match (&error, smallest()) {
+        (FormatError::TooSmall { .. }, Some(member)) => {
+            let failure = refusal(request, &error);
+            let why = format!("{} (the smallest, {}, has {} bytes)", failure.why, member.path.display(), member.size_bytes);
+            Failure { why, ..failure }
+        }
+        _ => refusal(request, &error),
+    })?;
     Ok(CreatePlan { members, plan, spec })
 }
 
@@ -196,11 +213,12 @@ pub fn create(request: &CreateRequest, plan: &CreatePlan, progress: &mut dyn FnM
     outcome
 }
 
-/// That no member is in use, nor bears data that is not to be erased.
+/// That no member is in use, nor bears data that is not to be erased; that those that exist can be opened, and the others can be made. Nothing is written. What there
+/// is to warn of is returned.
 ///
 /// # Errors
-/// One is, or does (without `force`).
-pub fn must_be_usable(request: &CreateRequest, plan: &CreatePlan) -> Result<(), Failure> {
+/// One is, or does (without `force`), or cannot.
+pub fn must_be_usable(request: &CreateRequest, plan: &CreatePlan) -> Result<Vec<String>, Failure> {
     for member in &plan.members {
         if member.in_use {
             return Err(Failure::new(id::MEMBER_IN_USE, what(request), member.remarks.join("; ")).remedy("choose another member, or release this one"));
@@ -210,29 +228,52 @@ pub fn must_be_usable(request: &CreateRequest, plan: &CreatePlan) -> Result<(), 
             return Err(Failure::new(id::MEMBER_IN_USE, what(request), member.remarks.join("; ")).remedy(remedy));
         }
     }
-    Ok(())
+    for member in plan.members.iter().filter(|member| !member.is_new) {
+        open(request, member)?;
+    }
+    let mut warnings = Vec::new();
+    let mut room: HashMap<u64, u64> = HashMap::new();
+    for member in plan.members.iter().filter(|member| member.is_new) {
+        let (place, warning) = files::must_be_makeable(&new_file(request, member), &what(request))?;
+        warnings.extend(warning);
+        let wanted = room.entry(place.file_system).or_default();
+        *wanted = wanted.saturating_add(member.size_bytes);
+        if request.allocation != Allocation::Sparse && *wanted > place.free_bytes {
+            let why = format!("no room for {wanted} bytes of new files in {}, where {} bytes are free", place.folder.display(), place.free_bytes);
+            return Err(Failure::new(id::MEMBER_OPEN, what(request), why).remedy("make room, give a smaller --size, or give --sparse"));
+        }
+    }
+    Ok(warnings)
+}
+
+fn new_file<'m>(request: &CreateRequest, member: &'m MemberTarget) -> NewFile<'m> {
+    NewFile { path: &member.path, size_bytes: member.size_bytes, allocation: request.allocation, purpose: Purpose::NewPool }
 }
 
 fn make_files(request: &CreateRequest, plan: &CreatePlan, made: &mut Vec<PathBuf>, progress: &mut dyn FnMut(usize, u64)) -> Result<(), Failure> {
     for (number, member) in plan.members.iter().enumerate().filter(|(_, member)| member.is_new) {
-        create_file_with_progress(&member.path, member.size_bytes, request.allocation, &mut |bytes| progress(number, bytes))
-            .map_err(|error| Failure::new(id::MEMBER_OPEN, what(request), error).remedy("check the folder, its room and its permissions"))?;
+        files::make(&new_file(request, member), &what(request), &mut |bytes| progress(number, bytes))?;
         made.push(member.path.clone());
     }
     Ok(())
 }
 
+/// Opens and locks a member.
+fn open(request: &CreateRequest, member: &MemberTarget) -> Result<FileMember, Failure> {
+    let options = OpenOptions { lock_patience: Duration::from_secs(1), ..OpenOptions::default() };
+    let failure = |why: String| Failure::new(id::MEMBER_OPEN, what(request), why);
+    let opened = FileMember::open(&member.path, &options)
+        .map_err(|error| failure(error.to_string()).remedy("stop the process that uses it, or check its permissions"))?;
+    if opened.info().size_bytes < member.size_bytes {
+        return Err(failure(format!("{} became smaller", member.path.display())).remedy("nothing was written; run it again"));
+    }
+    Ok(opened)
+}
+
 fn format(request: &CreateRequest, plan: &CreatePlan) -> Result<(), Failure> {
     let mut table: MemberTable = Vec::with_capacity(plan.members.len());
     for member in &plan.members {
-        let options = OpenOptions { lock_patience: Duration::from_secs(1), ..OpenOptions::default() };
-        let failure = |why: String| Failure::new(id::MEMBER_OPEN, what(request), why);
-        let opened = FileMember::open(&member.path, &options)
-            .map_err(|error| failure(error.to_string()).remedy("stop the process that uses it, or check its permissions"))?;
-        if opened.info().size_bytes < member.size_bytes {
-            return Err(failure(format!("{} became smaller", member.path.display())).remedy("nothing was written; run it again"));
-        }
-        table.push(Some(Arc::new(opened)));
+        table.push(Some(Arc::new(open(request, member)?)));
     }
     let devices = || table.iter().flatten().enumerate().map(|(index, device)| (MemberId(index as u8), device));
     for ((index, device), member) in devices().zip(&plan.members) {

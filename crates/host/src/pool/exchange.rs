@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use windrow_device::Member;
 use windrow_device::probe::signature::Mark;
 use windrow_engine::api::{Control, ControlError, MemberChange, MemberStatus, PoolStatus};
-use windrow_layout::superblock::Superblock;
+use windrow_layout::superblock::{RESERVED_BYTES, Superblock};
 use windrow_units::{BLOCK_BYTES, MAX_MEMBERS, MemberId, Uuid};
 
 /// A device, opened and locked for the slot that it is to have.
@@ -201,18 +201,38 @@ impl Pool {
         Ok((pool, status))
     }
 
-    /// Adds a spare; returns its slot.
+    /// Adds a spare of any size; returns its slot.
     ///
     /// # Errors
     /// The device is in use or holds something, or the pool has no slot left.
     pub fn add_spare(&self, newcomer: &Newcomer) -> Result<MemberId, Failure> {
-        let what = format!("cannot add {} as a spare", newcomer.path.display());
+        let what = spare_refused(newcomer);
         // Whose place it will take is not known.
         let sector_max = self.status_now(&what)?.members.iter().map(|member| member.sector_bytes_max).min().unwrap_or(BLOCK_BYTES as u32);
         let needs = Needs { bytes: 0, sector_max, power_safe: false };
         self.empty_for_a_slot(newcomer, needs, &what)?;
         let _one = lock(&self.0.exchanging);
         self.wait_in_a_slot(newcomer, needs, &what)
+    }
+
+    /// Adds a spare that can take the place of one member at least; returns its slot.
+    ///
+    /// # Errors
+    /// As [`Pool::add_spare`], or it is too small for the place of any member.
+    pub fn add_fitting_spare(&self, newcomer: &Newcomer) -> Result<MemberId, Failure> {
+        let what = spare_refused(newcomer);
+        // Before anything is written to it. What cannot be looked at is refused in words when it is examined.
+        let size = windrow_device::probe::size_bytes(&newcomer.path).ok().map(|size| size / BLOCK_BYTES * BLOCK_BYTES);
+        let status = self.status_now(&what)?;
+        let places = status.members.iter().filter(|member| !["spare", "removed"].contains(&member.state) && !member.power_safe && !member.leaving);
+        let least = places.map(|member| member.needed_bytes).min().unwrap_or(0);
+        match size.filter(|size| *size < least) {
+            None => self.add_spare(newcomer),
+            Some(size) => {
+                let why = format!("{} has {size} bytes, and the smallest place of a member needs {least}: it could never help", newcomer.path.display());
+                Err(Failure::new(id::MEMBER_OPEN, what, why).remedy("choose a larger device, or give --force to add it all the same"))
+            }
+        }
     }
 
     /// Adds a journal device; returns its slot. It is used when the log has everything that was written before.
@@ -441,8 +461,10 @@ impl Pool {
     fn open_fitting(&self, (member, needs): (MemberId, Needs), newcomer: &Newcomer, probed: Mark, what: &str) -> Result<Arc<dyn Member>, Failure> {
         let device = offline::open_member(&newcomer.path, member, &self.opened_as(needs.power_safe), what)?;
         let size = device.info().size_bytes;
-        if size < needs.bytes {
-            let why = format!("{} has {size} bytes, the member's place needs {}", newcomer.path.display(), needs.bytes);
+        // (Label and superblocks are in every place.)
+        let least = needs.bytes.max(RESERVED_BYTES);
+        if size < least {
+            let why = format!("{} has {size} bytes, the member's place needs {least}", newcomer.path.display());
             return Err(Failure::new(id::MEMBER_OPEN, what, why).remedy("choose a larger device"));
         }
         check_sector(&*device, needs.sector_max, what)?;
@@ -515,6 +537,10 @@ impl Pool {
 pub(super) fn borne_under_lock(device: &dyn Member, path: &Path, before: &Superblock) -> Option<Superblock> {
     let now = offline::borne_by(device, path).ok()??.superblock?;
     ((now.pool, now.member_uuid) == (before.pool, before.member_uuid)).then_some(now)
+}
+
+fn spare_refused(newcomer: &Newcomer) -> String {
+    format!("cannot add {} as a spare", newcomer.path.display())
 }
 
 /// Where a device was opened; empty if it has no path.
