@@ -18,6 +18,14 @@ fn wait_for(world: &World, member: usize, state: &str) {
     }
 }
 
+fn until(is_so: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < end, "it does not come");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn a_drive_that_was_unplugged_is_rebuilt_when_it_is_back() {
     let world = World::with_volume(CREATE, "64M");
@@ -93,6 +101,63 @@ fn a_dead_drive_is_replaced_and_the_new_one_carries_the_pool() {
     assert!(server.stop());
 }
 
+/// At a start of the machine devices appear one after the other. The loss was recorded at once, and the member stayed out.
+#[test]
+fn a_start_waits_for_members_and_records_no_loss_before() {
+    let world = World::with_volume(CREATE, "64M");
+    std::fs::rename(world.file("m2"), world.file("elsewhere")).expect("not there yet");
+    let superblock = || status(&world)["generation"].as_u64().expect("a number");
+    let before = superblock();
+    // More is away than the redundancy covers.
+    std::fs::rename(world.file("m1"), world.file("elsewhere_too")).expect("not there yet");
+    let waiting = world.start("--wait-for-members 600");
+    let told = |what: &str| std::fs::read_to_string(world.file("serve.log")).is_ok_and(|log| log.contains(what));
+    until(|| told("member 1, 2 is not there: waiting up to 600 s"));
+    std::fs::rename(world.file("elsewhere_too"), world.file("m1")).expect("there");
+    std::fs::rename(world.file("elsewhere"), world.file("m2")).expect("there");
+    let server = world.ready(waiting).expect("it is served");
+    assert_eq!((member_state(&world, 1).as_str(), member_state(&world, 2).as_str()), ("online", "online"));
+    assert!(superblock() > before);
+    assert!(server.stop());
+    // The patience ends, and a wait ends with the process.
+    std::fs::rename(world.file("m2"), world.file("elsewhere")).expect("away");
+    let server = world.serve("--wait-for-members 1");
+    assert_eq!(member_state(&world, 2), "missing");
+    assert!(server.stop());
+    // Its loss is on record: no later start waits for it.
+    let server = world.serve("--wait-for-members 600");
+    assert!(server.stop());
+    std::fs::rename(world.file("m1"), world.file("elsewhere_too")).expect("away");
+    let waiting = world.start("--wait-for-members 600");
+    until(|| told("member 1 is not there"));
+    assert!(world.not_ready(waiting).stop());
+}
+
+/// It stayed missing for ever, and with a spare a needless rebuild of all of it followed.
+#[test]
+fn a_member_that_comes_late_is_taken_in_by_itself_and_gets_what_it_missed() {
+    let world = World::with_volume(CREATE, "64M");
+    world.succeeds("pool add tank --spare s --create-files --sparse");
+    let server = world.serve("");
+    fill(&mut server.client(), PIECES, 1);
+    assert!(server.stop());
+    std::fs::rename(world.file("m2"), world.file("elsewhere")).expect("unplugged");
+    let server = world.serve("");
+    fill(&mut server.client(), 10, 2);
+    // What the spare waits for is shown.
+    let left = status(&world)["members"][2]["spare_in_seconds"].as_u64();
+    assert!(left.is_some_and(|left| (200..=300).contains(&left)), "{left:?}");
+    assert!(world.succeeds("pool status tank").contains("missing (a spare takes its place in 2"), "{}", world.succeeds("pool status tank"));
+    std::fs::rename(world.file("elsewhere"), world.file("m2")).expect("plugged in");
+    wait_for(&world, 2, "online");
+    let shown = status(&world);
+    let written = shown["members"][2]["counters"]["written"]["rebuild"].as_u64().expect("a number");
+    assert!(written > 0 && written < PIECES * PIECE as u64 / 6, "{written} bytes: only what it missed");
+    assert_eq!((shown["members"][4]["state"].as_str(), shown["members"][2]["spare_in_seconds"].as_u64()), (Some("spare"), None));
+    assert!(server.stop());
+    world.check().expect("everything is whole, redundancy included");
+}
+
 fn verify(world: &World, rounds: impl Fn(u64) -> u64) {
     let server = world.serve("");
     let all = server.client().read_all().expect("everything");
@@ -143,7 +208,7 @@ fn a_member_that_was_missing_at_the_start_is_found_where_it_was() {
     fill(&mut server.client(), PIECES, 1);
     assert!(server.stop());
     std::fs::rename(world.file("m2"), world.file("elsewhere")).expect("unplugged");
-    let server = world.serve("");
+    let server = world.serve("--no-arrivals");
     assert_eq!(member_state(&world, 2), "missing");
     let wrong = world.run("pool online tank 2");
     assert!(wrong.status.code() == Some(4) && support::both(&wrong).contains("name its path"), "{}", support::both(&wrong));

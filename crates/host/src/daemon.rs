@@ -182,6 +182,14 @@ impl Daemon {
         found.map(|member| Reply::Member(Box::new(member))).ok_or_else(|| Failure::new(id::POOL_STOPPED, "cannot show the member", "it is gone"))
     }
 
+    /// Takes in a member that was away and has shown up at this path, and keeps the path.
+    ///
+    /// # Errors
+    /// It is not brought back, or the path cannot be kept.
+    pub(crate) fn take_in(&self, member: MemberId, path: &Path) -> Result<(), Failure> {
+        self.change_member(member, |pool| pool.bring_back(member, Some(path))).map(drop)
+    }
+
     /// Keeps where the members are, after a change of `member`. One looks with the lock held, for the same reason.
     fn keep_members(&self, member: MemberId, look: impl FnOnce() -> Result<PoolReport, Failure>) -> Result<PoolReport, Failure> {
         self.keep_paths(member, false, look)

@@ -5,6 +5,7 @@
 //! socket), [`metrics`], [`recorder`], `hook`, [`registry`], [`offline`] (finding, creating and opening pools) and [`daemon`].
 
 mod alarm;
+pub mod arrivals;
 pub mod control;
 mod controls;
 pub mod daemon;

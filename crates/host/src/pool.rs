@@ -33,6 +33,9 @@ use windrow_units::{MAX_MEMBERS, MemberId, VolumeId};
 /// How long devices that are not known to hang have for what they have got, discards for the most part, when the pool has ended.
 const LETTING_GO: Duration = Duration::from_secs(60);
 
+/// What no patience goes beyond: a sum with the time now must not overflow.
+const FOR_EVER: Duration = Duration::from_secs(1 << 32);
+
 /// Smallest request that clients may send, bytes.
 const MIN_BLOCK: u32 = 512;
 /// Request size that costs no read-modify-write, bytes.
@@ -128,6 +131,8 @@ struct Inner {
     /// Held while properties are read, changed and set.
     setting: Mutex<()>,
     steward: Arc<Steward>,
+    /// Until when spares wait for members that were missing at the start; `None`: they never come by themselves.
+    spares_wait_until: Option<Instant>,
     threads: Mutex<Option<Threads>>,
 }
 
@@ -182,6 +187,7 @@ impl Pool {
             zeroing: Mutex::default(),
             setting: Mutex::default(),
             steward,
+            spares_wait_until: options.spare_patience.map(|patience| Instant::now() + patience.min(FOR_EVER)),
             threads: Mutex::new(None),
         };
         // Nothing failed, so nobody else would tell that there is less redundancy than there should be.
@@ -190,7 +196,7 @@ impl Pool {
         let missing = status.members.iter().filter(is_missing);
         missing.for_each(|slot| inner.notifier.notify(Notice::MemberMissing { member: slot.member }));
         let pool = Self(Arc::new(inner));
-        pool.start_threads(reaper, options.spare_patience).map_err(failure)?;
+        pool.start_threads(reaper).map_err(failure)?;
         Ok(pool)
     }
 
@@ -199,12 +205,12 @@ impl Pool {
         notes.iter().for_each(|note| self.0.notifier.notify(Notice::StartNote { note: note.clone() }));
     }
 
-    fn start_threads(&self, reaper: Reaper, spare_patience: Option<Duration>) -> std::io::Result<()> {
+    fn start_threads(&self, reaper: Reaper) -> std::io::Result<()> {
         let driver = &self.0.driver;
         start_workers(driver)?;
         let service = alarm::start(driver.clone())?;
         let reaper = ReaperThread::start(driver.clone(), reaper)?;
-        let steward = spare_patience.map(|patience| steward::start(self.0.steward.clone(), Arc::downgrade(&self.0), patience)).transpose()?;
+        let steward = self.0.spares_wait_until.map(|until| steward::start(self.0.steward.clone(), Arc::downgrade(&self.0), until)).transpose()?;
         *lock(&self.0.threads) = Some(Threads { service, reaper, steward });
         // The first tick tells the engine the time, and lets it name the next one.
         driver.alarm.poke();
@@ -259,8 +265,24 @@ impl Pool {
     pub fn report(&self) -> Option<PoolReport> {
         let status = self.status()?;
         let latency = self.0.driver.sessions.latencies().summary();
-        let paths = lock(&self.0.paths).clone();
-        Some(PoolReport { dropped_events: self.0.notifier.dropped(), ..PoolReport::new(status, latency, &paths, self.stop_reason()) })
+        let awaited = self.0.spares_wait_until.map(|until| (exchange::vacancies(&status, true), until.saturating_duration_since(Instant::now())));
+        let mut report = PoolReport { dropped_events: self.0.notifier.dropped(), ..PoolReport::new(status, latency, &self.paths(), self.stop_reason()) };
+        if let Some((vacancies, left)) = awaited {
+            let may_be_replaced = |member: &u8| vacancies.iter().any(|(vacant, _)| vacant.0 == *member);
+            let waited_for = report.members.iter_mut().filter(|member| member.state == "missing" && may_be_replaced(&member.member));
+            waited_for.for_each(|member| member.spare_in_seconds = Some(left.as_secs()));
+        }
+        Some(report)
+    }
+
+    /// Where each member's device was opened last, by member; empty where that is not known.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        lock(&self.0.paths).clone()
+    }
+
+    /// What the file system says of the device that is open for a member.
+    pub(crate) fn device_mark(&self, member: MemberId) -> Option<crate::arrivals::Mark> {
+        crate::arrivals::Mark::of_open(self.0.driver.device(member)?.raw_fd()?)
     }
 
     /// How far a device is that was in this pool before and is zeroed before it comes in again: bytes done, of how many.

@@ -67,6 +67,9 @@ pub struct MemberReport {
     /// Out of service: commands that its device has not answered. Before they have ended nothing can be put in its place.
     #[serde(default)]
     pub unanswered: u32,
+    /// It was missing at the start, and a spare fits: seconds for which it is still waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spare_in_seconds: Option<u64>,
     /// Counters since start.
     pub counters: MemberCounters,
 }
@@ -461,6 +464,7 @@ impl PoolReport {
             slow: member.slow,
             hangs_ms: member.hangs_ms,
             unanswered: member.unanswered,
+            spare_in_seconds: None,
             journal: member.journal,
             leaving: member.leaving,
             counters: status.member_stats.get(index).map(MemberCounters::from).unwrap_or_default(),

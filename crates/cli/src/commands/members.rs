@@ -423,6 +423,7 @@ mod tests {
             size_bytes: 0,
             slow: false,
             unanswered: 0,
+            spare_in_seconds: None,
             hangs_ms: 0,
             journal: false,
             leaving: false,

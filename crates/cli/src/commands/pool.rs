@@ -515,8 +515,13 @@ pub fn describe(report: &PoolReport) -> String {
         let remark = |is: bool, text: &str| if is { format!(" ({text})") } else { String::new() };
         let unanswered = format!("unanswered commands: {}", member.unanswered);
         let hangs = format!("no answer for {} s", member.hangs_ms / 1000);
+        let spare = member.spare_in_seconds.map(|left| format!("a spare takes its place in {left} s"));
         let own = [(member.journal, "journal"), (member.leaving, "leaving"), (member.slow, "slow")];
-        let remarks = own.into_iter().chain([(member.hangs_ms > 0, &*hangs), (member.unanswered > 0, &*unanswered)]);
+        let remarks = own.into_iter().chain([
+            (member.hangs_ms > 0, &*hangs),
+            (member.unanswered > 0, &*unanswered),
+            (spare.is_some(), spare.as_deref().unwrap_or_default()),
+        ]);
         let state = member.state.clone() + &remarks.map(|(is, text)| remark(is, text)).collect::<String>();
         members.row([member.member.to_string(), state, Size(member.size_bytes).to_string(), errors, member.path.clone()]);
     }

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use windrow_device::VolatileOptions;
 use windrow_device::host::{MemoryLock, lock_memory, raise_descriptor_limit};
 use windrow_engine::Plant;
+use windrow_host::arrivals::{self, Places};
 use windrow_host::control::ControlServer;
 use windrow_host::daemon::{self, Daemon};
 use windrow_host::failure::id;
@@ -49,6 +50,7 @@ Configuration file (all fields optional; the command line wins):
   event_command = \"/usr/local/bin/on-windrow-event\"
   pending_bytes = \"64M\"
   map_bytes = \"4G\"
+  wait_for_members = 30        # seconds
   allow_remote = true          # TCP addresses that other hosts can reach
 
 Ends on SIGTERM, SIGINT and SIGHUP (which `nohup` keeps away); a second SIGTERM or SIGINT ends it at once, as a power cut would.")]
@@ -78,9 +80,15 @@ pub struct ServeArguments {
     /// Worker threads; else one less than there are cores.
     #[arg(long)]
     workers: Option<usize>,
+    /// Seconds for which the start waits while a member is away that the pool counts on [default: 5]. It ends as soon as all are there.
+    #[arg(long, value_name = "SECONDS")]
+    wait_for_members: Option<u64>,
     /// Seconds for which a member may be missing at the start before a spare takes its place. One that fails later is replaced at once.
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     spare_patience: u64,
+    /// Test use: members that show up later are left to `pool online`.
+    #[arg(long, hide = true)]
+    no_arrivals: bool,
     /// Write nothing, refuse writes.
     #[arg(long)]
     read_only: bool,
@@ -123,7 +131,7 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
         paths::make_run_dir()?;
     }
     let request = request(&arguments);
-    let (opened, name, exports) = open(&arguments, &request)?;
+    let Some((opened, name, exports)) = open(&arguments, &request, &signal)? else { return Ok(0) };
     let OpenedPool { engine, members, buffers, report, recovery } = opened;
     let options = HostOptions {
         workers: arguments.workers,
@@ -141,6 +149,9 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
     }
     let registry = arguments.ram_members.is_none().then(context::registry);
     let served = Arc::new(Daemon::new(pool.clone(), &name, registry));
+    if !arguments.read_only && !arguments.no_arrivals && arguments.ram_members.is_none() {
+        watch_for_members(&served, &arguments)?;
+    }
     let control = ControlServer::start(&arguments.place.control_socket(&name), served.clone())?;
     let metrics = arguments.metrics.map(|address| {
         let pool = pool.clone();
@@ -254,14 +265,33 @@ fn request(arguments: &ServeArguments) -> OpenRequest {
     }
 }
 
-fn open(arguments: &ServeArguments, request: &OpenRequest) -> Result<(OpenedPool, String, ExportTable), Failure> {
+/// How long the start waits for members.
+const MEMBER_PATIENCE_SECONDS: u64 = 5;
+
+/// Takes in members that show up later. They are looked for where the pool was looked for.
+fn watch_for_members(served: &Arc<Daemon>, arguments: &ServeArguments) -> Result<(), Failure> {
+    let name = daemon::report(served.pool())?.name;
+    let places = Places::of(&arguments.place.target(Some(&name)), &context::registry())?;
+    arrivals::watch(served, places).map_err(|error| Failure::new(id::SERVE, "cannot start a thread", error))
+}
+
+/// `None`: the end was asked for while members were awaited.
+fn open(arguments: &ServeArguments, request: &OpenRequest, signal: &AtomicBool) -> Result<Option<(OpenedPool, String, ExportTable)>, Failure> {
     if let Some(size) = arguments.ram_members {
         let spec = ScratchSpec { limits: request.limits, ..ScratchSpec::default() };
         let opened = offline::scratch_pool(offline::ram_members(8, size.0)?, &spec)?;
-        return Ok((opened, arguments.pool.clone().unwrap_or_else(|| "ram".to_owned()), ExportTable::default()));
+        return Ok(Some((opened, arguments.pool.clone().unwrap_or_else(|| "ram".to_owned()), ExportTable::default())));
     }
     let registry = context::registry();
-    let found = offline::locate(&arguments.place.target(arguments.pool.as_deref()), &registry)?;
+    let patience = Duration::from_secs(arguments.wait_for_members.unwrap_or(MEMBER_PATIENCE_SECONDS));
+    let target = arguments.place.target(arguments.pool.as_deref());
+    let is_ended = || signal.load(Ordering::Relaxed);
+    let mut tell = |what: &str| tracing::warn!("{what} is not there: waiting up to {} s (--wait-for-members)", patience.as_secs());
+    let found = arrivals::locate_patiently(&target, &registry, patience, &is_ended, &mut tell);
+    if is_ended() {
+        return Ok(None);
+    }
+    let found = found?;
     if !arguments.replace_known {
         registry.must_be_free(&format!("cannot serve pool '{}'", found.name), &found.name, found.pool)?;
     }
@@ -274,7 +304,7 @@ fn open(arguments: &ServeArguments, request: &OpenRequest) -> Result<(OpenedPool
         // The pool can be served without it; only the next start has to name the members again.
         tracing::warn!(%failure, "the registry was not written");
     }
-    Ok((opened, found.name, entry.exports))
+    Ok(Some((opened, found.name, entry.exports)))
 }
 
 fn start_nbd(pool: &Pool, arguments: &ServeArguments) -> Result<Option<Server>, Failure> {
@@ -313,6 +343,7 @@ fn merge(mut arguments: ServeArguments) -> Result<ServeArguments, Failure> {
     arguments.event_command = arguments.event_command.or(config.event_command);
     arguments.pending = arguments.pending.or(config.pending);
     arguments.place.map_memory = arguments.place.map_memory.or(config.map_memory);
+    arguments.wait_for_members = arguments.wait_for_members.or(config.wait_for_members);
     arguments.allow_remote |= config.allow_remote;
     if arguments.pool.is_none() && arguments.place.members.is_empty() && arguments.place.dir.is_empty() && arguments.ram_members.is_none() {
         return Err(Failure::new(id::USAGE, "nothing to serve", "neither a pool nor members are given").remedy("see `windrow serve --help`"));

@@ -83,7 +83,17 @@ impl World {
 
     /// The same; what standard error said if it ends before it is ready.
     pub fn try_serve(&self, extra: &str) -> Result<Server, String> {
-        let mut server = Server { child: self.start(extra), socket: self.file("nbd.sock"), ready: Value::Null };
+        self.ready(self.start(extra))
+    }
+
+    /// A daemon that is not waited for.
+    pub fn not_ready(&self, child: Child) -> Server {
+        Server { child, socket: self.file("nbd.sock"), ready: Value::Null }
+    }
+
+    /// Waits until a daemon that was started is ready; what standard error said if it ends before.
+    pub fn ready(&self, child: Child) -> Result<Server, String> {
+        let mut server = self.not_ready(child);
         let mut line = String::new();
         let said = server.child.stdout.take().expect("a pipe");
         BufReader::new(said).read_line(&mut line).map_err(|error| error.to_string())?;
@@ -99,7 +109,9 @@ impl World {
     /// Starts the daemon without waiting. What it says on standard error is in `serve.log`.
     pub fn start(&self, extra: &str) -> Child {
         let log = std::fs::File::create(self.file("serve.log")).expect("a log");
-        let line = format!("serve tank -o json --no-memory-lock --nbd unix:nbd.sock {extra}");
+        // Most tests that start without a member mean it, and none of them is to wait.
+        let patience = if extra.contains("--wait-for-members") { "" } else { "--wait-for-members 0" };
+        let line = format!("serve tank -o json --no-memory-lock --nbd unix:nbd.sock {patience} {extra}");
         self.command(&line).stdout(Stdio::piped()).stderr(log).spawn().expect("the daemon starts")
     }
 }

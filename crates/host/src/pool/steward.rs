@@ -47,9 +47,8 @@ impl Steward {
     }
 }
 
-/// Starts the thread. `patience`: how long a member may be missing after the start.
-pub(super) fn start(steward: Arc<Steward>, pool: Weak<Inner>, patience: Duration) -> std::io::Result<JoinHandle<()>> {
-    let begin = Instant::now();
+/// Starts the thread. `until`: how long a member that was missing at the start is waited for.
+pub(super) fn start(steward: Arc<Steward>, pool: Weak<Inner>, until: Instant) -> std::io::Result<JoinHandle<()>> {
     let body = move || {
         steward.poke();
         while steward.wait() {
@@ -57,7 +56,7 @@ pub(super) fn start(steward: Arc<Steward>, pool: Weak<Inner>, patience: Duration
             let pool = Pool(inner);
             pool.dismiss_removed();
             pool.close_left();
-            fill_vacancies(&pool, begin.elapsed() >= patience);
+            fill_vacancies(&pool, Instant::now() >= until);
         }
     };
     std::thread::Builder::new().name("windrow-steward".to_owned()).spawn(body)

@@ -26,6 +26,7 @@ pub(crate) fn sample() -> PoolReport {
             slow: false,
             hangs_ms: 0,
             unanswered: 0,
+            spare_in_seconds: None,
             leaving: false,
             journal: false,
             counters: MemberCounters { written, ..MemberCounters::default() },

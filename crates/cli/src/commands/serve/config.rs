@@ -33,6 +33,8 @@ pub struct Config {
     pub pending: Option<Size>,
     /// Bound of map memory.
     pub map_memory: Option<Size>,
+    /// Seconds for which the start waits for members.
+    pub wait_for_members: Option<u64>,
 }
 
 #[derive(Deserialize, Default)]
@@ -47,6 +49,7 @@ struct Raw {
     event_command: Option<String>,
     pending_bytes: Option<String>,
     map_bytes: Option<String>,
+    wait_for_members: Option<u64>,
 }
 
 impl Config {
@@ -82,6 +85,7 @@ impl Config {
             event_command: raw.event_command,
             pending: size(raw.pending_bytes)?,
             map_memory: size(raw.map_bytes)?,
+            wait_for_members: raw.wait_for_members,
         })
     }
 }
@@ -98,9 +102,10 @@ mod tests {
 
     #[test]
     fn a_file_is_read_and_mistakes_are_named() {
-        let text = "pool = \"tank\"\nmembers = [\"/dev/sdb\"]\nnbd = [\"unix:/tmp/x\", \"tcp:127.0.0.1:10809\"]\npending_bytes = \"32M\"\nmetrics = \"127.0.0.1:9464\"\n";
+        let text = "pool = \"tank\"\nmembers = [\"/dev/sdb\"]\nnbd = [\"unix:/tmp/x\", \"tcp:127.0.0.1:10809\"]\npending_bytes = \"32M\"\nmetrics = \"127.0.0.1:9464\"\nwait_for_members = 30\n";
         let config = Config::parse(text).unwrap();
         assert_eq!((config.pool.as_deref(), config.nbd.len(), config.pending), (Some("tank"), 2, Some(Size(32 << 20))));
+        assert_eq!(config.wait_for_members, Some(30));
         assert!(Config::parse("pols = \"tank\"").unwrap_err().contains("pols"));
         assert!(Config::parse("nbd = [\"tcp:localhost\"]").unwrap_err().contains("tcp:localhost"));
         assert_eq!(Config::parse("nbd = []\npool = 5").unwrap_err(), "line 2: invalid type: integer `5`, expected a string");
