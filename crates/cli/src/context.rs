@@ -9,10 +9,11 @@ use windrow_engine::api::OpenReport;
 use windrow_host::control::{Command, ControlClient, ControlHandler, Reply};
 use windrow_host::daemon::{Daemon, control_failure};
 use windrow_host::failure::{Failure, id};
-use windrow_host::offline::{self, FoundPool, OpenRequest, PoolTarget};
+use windrow_host::offline::{self, FoundPool, OpenRequest, OpenedPool, PoolTarget};
 use windrow_host::registry::Registry;
 use windrow_host::report::PoolReport;
-use windrow_host::{HostOptions, Pool, paths};
+use windrow_host::{ExportTable, HostOptions, KeptExports, Pool, paths};
+use windrow_units::Uuid;
 
 /// Where a pool is.
 #[derive(Args, Clone, Debug, Default)]
@@ -100,6 +101,32 @@ pub fn is_served(found: &FoundPool, place: &PoolPlace) -> Result<bool, Failure> 
     Ok(daemon.map(|mut daemon| report_of(&mut daemon)).transpose()?.is_some_and(|report| report.pool == found.pool))
 }
 
+/// A choice that gives something up is not made for whatever pool happens to be the only one there.
+///
+/// # Errors
+/// The choice was made, and neither the pool nor its members are named.
+pub fn must_be_named(what: &str, name: Option<&str>, place: &PoolPlace, is_chosen: bool) -> Result<(), Failure> {
+    if !is_chosen || name.is_some() || !place.members.is_empty() {
+        return Ok(());
+    }
+    let why = "--force, --discard-journal and --replace-known give something up, and no pool is named";
+    Err(Failure::new(id::USAGE, what, why).remedy("name the pool, or its members with --members"))
+}
+
+/// That the pool which is known by the name of another one, and is to be forgotten for that, is not in use.
+///
+/// # Errors
+/// A daemon serves it.
+pub fn must_not_replace_served(registry: &Registry, name: &str, pool: Uuid, place: &PoolPlace) -> Result<(), Failure> {
+    let Some(known) = registry.load(name).ok().flatten().filter(|entry| entry.pool != pool) else { return Ok(()) };
+    let Some(mut daemon) = connect(name, place)? else { return Ok(()) };
+    if report_of(&mut daemon).is_ok_and(|report| report.pool != known.pool) {
+        return Ok(());
+    }
+    let why = format!("the pool that is known by this name ({}) is served now", known.pool);
+    Err(Failure::new(id::POOL_BUSY, format!("pool '{name}' does not replace the known one"), why).remedy("stop its daemon first"))
+}
+
 /// The members of a pool that is to be at rest. That a daemon serves another pool of its name is nothing to a pool whose members are named.
 ///
 /// # Errors
@@ -167,12 +194,20 @@ fn watched<T>(pool: &Pool, work: impl FnOnce() -> T) -> T {
     })
 }
 
+/// The exports over the volumes that a pool has, and those volumes that were made elsewhere and are not served by themselves.
+pub fn adopt(kept: KeptExports, opened: &OpenedPool) -> (ExportTable, Vec<String>) {
+    let status = opened.engine.status();
+    kept.adopt(status.volumes.iter().filter(|volume| !volume.deleting).map(|volume| (volume.id, volume.name.as_str())))
+}
+
 /// A pool that is open in this process only, with nobody served.
 pub struct OpenedAtRest {
     /// The pool.
     pub pool: Pool,
     /// What recovery found.
     pub report: OpenReport,
+    /// Volumes that were made elsewhere and are not served by themselves.
+    pub not_served: Vec<String>,
     name: String,
 }
 
@@ -180,12 +215,13 @@ impl OpenedAtRest {
     /// Opens the pool with the exports that are known of it.
     pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Result<Self, Failure> {
         // Behind the start the pool is this host's: nothing but the pool itself may fail there.
-        let exports = registry.load_of(&found.name, found.pool)?.map(|entry| entry.exports).unwrap_or_default();
+        let kept = registry.exports_of(found)?;
         let opened = offline::open(found, registry, request)?;
         opened.report.notes.iter().for_each(|note| tracing::warn!("{note}"));
+        let (exports, not_served) = adopt(kept, &opened);
         let options = HostOptions { exports, ..HostOptions::default() };
         let pool = Pool::start(opened.engine, opened.members, opened.buffers, options)?;
-        Ok(Self { pool, report: opened.report, name: found.name.clone() })
+        Ok(Self { pool, report: opened.report, not_served, name: found.name.clone() })
     }
 
     /// Closes it cleanly.

@@ -124,6 +124,27 @@ impl FromStr for VolumePath {
     }
 }
 
+/// `POOL` or `POOL/EXPORT`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExportPath {
+    /// Pool.
+    pub pool: String,
+    /// Export; `None`: all of them.
+    pub export: Option<String>,
+}
+
+impl FromStr for ExportPath {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (pool, export) = text.split_once('/').map_or((text, None), |(pool, export)| (pool, Some(export)));
+        if pool.is_empty() || export == Some("") {
+            return Err(format!("'{text}' names no pool or export; write it as POOL or POOL/EXPORT"));
+        }
+        Ok(Self { pool: pool.to_owned(), export: export.map(str::to_owned) })
+    }
+}
+
 /// `property=value`.
 pub fn property(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {

@@ -41,6 +41,10 @@ pub trait Sink: Send + Sync {
     fn complete(&self, completions: &mut Vec<Completion>);
     /// Asks the front-end to end the connection: requests in flight finish and are answered, later ones are refused.
     fn leave(&self) {}
+    /// True if the peer has closed the connection: the session ends as soon as its requests are answered.
+    fn is_gone(&self) -> bool {
+        false
+    }
     /// Ends the connection at once, for a client that does not let it end by [`Sink::leave`].
     fn cut(&self) {}
 }

@@ -92,7 +92,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl RamSource {
-    /// A source with these exports; the first is also the default one.
+    /// A source with these exports; the default one is that of the empty name, if there is one.
     pub fn new(exports: &[RamExport]) -> Self {
         let volume = |(index, export): (usize, &RamExport)| Arc::new(Volume::new(VolumeId(index as u32 + 1), export));
         let shared = Shared {
@@ -168,9 +168,7 @@ impl ExportSource for RamSource {
     }
 
     fn open(&self, name: &str, sink: Arc<dyn Sink>) -> Result<Box<dyn Session>, RequestError> {
-        let named = self.exports.iter().find(|volume| volume.name() == name);
-        let default = || if name.is_empty() { self.exports.first() } else { None };
-        let volume = named.or_else(default).ok_or(RequestError::NoVolume)?;
+        let volume = self.exports.iter().find(|volume| volume.name() == name).ok_or(RequestError::NoVolume)?;
         Ok(Box::new(RamSession { volume: volume.clone(), buffers: self.buffers.clone(), shared: self.shared.clone(), sink }))
     }
 

@@ -8,7 +8,7 @@
 //! The socket is for the user who started the daemon only (mode 0600). Lines and connections are bounded. Fewer commands than there are connections may be under
 //! way: where a member hangs they wait, each with its connection, and what shows that and ends it must find one.
 
-use crate::exports::ExportReport;
+use crate::exports::{ClientReport, ExportReport};
 use crate::failure::{Failure, id};
 use crate::listener::AcceptLoop;
 use crate::recorder::Lot;
@@ -54,6 +54,12 @@ pub enum Command {
         name: String,
         /// Its size.
         size_bytes: u64,
+        /// Make it the default export.
+        #[serde(default)]
+        default: bool,
+        /// Although clients are connected by the default that there is: disconnect them.
+        #[serde(default)]
+        force: bool,
     },
     /// A new size.
     VolumeResize {
@@ -64,6 +70,9 @@ pub enum Command {
         /// It may become smaller. Absent, as older clients leave it, which asked before they sent it: it may.
         #[serde(default = "may_shrink")]
         shrink: bool,
+        /// Although clients are connected, if it becomes smaller: disconnect them.
+        #[serde(default)]
+        force: bool,
     },
     /// What flushes of a volume do.
     VolumeSync {
@@ -90,6 +99,9 @@ pub enum Command {
     VolumeDelete {
         /// Which.
         name: String,
+        /// Although clients are connected: disconnect them.
+        #[serde(default)]
+        force: bool,
     },
     /// Count what each volume keeps for itself; looks through the maps of all volumes.
     Sharing,
@@ -112,11 +124,29 @@ pub enum Command {
         /// Make it the default.
         #[serde(default)]
         default: bool,
+        /// Although clients are connected by the default that there is: disconnect them.
+        #[serde(default)]
+        force: bool,
     },
     /// Remove an export.
     ExportRemove {
         /// Which.
         name: String,
+        /// Take the default away from it alone; it stays.
+        #[serde(default)]
+        default: bool,
+        /// Although clients are connected: disconnect them.
+        #[serde(default)]
+        force: bool,
+    },
+    /// Disconnect clients.
+    ExportDisconnect {
+        /// Of this export; of all if there is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        export: Option<String>,
+        /// This one alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        client: Option<u32>,
     },
     /// Write a checkpoint now.
     Checkpoint,
@@ -204,13 +234,17 @@ pub enum Command {
         /// Release the pool for another host.
         #[serde(default)]
         export: bool,
+        /// Release it although clients are connected: disconnect them.
+        #[serde(default)]
+        force: bool,
     },
 }
 
 impl Command {
     /// True if it waits for no member for long.
     fn waits_for_nobody(&self) -> bool {
-        matches!(self, Self::Status | Self::MemberOffline { .. } | Self::ExportList | Self::RecordStart { .. } | Self::RecordTake { .. })
+        let is_bounded = matches!(self, Self::ExportDisconnect { .. });
+        is_bounded || matches!(self, Self::Status | Self::MemberOffline { .. } | Self::ExportList | Self::RecordStart { .. } | Self::RecordTake { .. })
     }
 }
 
@@ -280,8 +314,20 @@ pub enum Reply {
     Member(Box<MemberReport>),
     /// Exports.
     Exports {
-        /// All of them, the default one first.
+        /// All of them, the default one first if there is one.
         exports: Vec<ExportReport>,
+        /// Names of volumes that no export serves.
+        #[serde(default)]
+        not_served: Vec<String>,
+    },
+    /// What became of clients.
+    Disconnected {
+        /// Those that were disconnected.
+        clients: Vec<ClientReport>,
+        /// Of these, those that did not end their connection in time and were cut off.
+        cut: usize,
+        /// Of these, those whose connection ends when the pool has answered their requests.
+        unfinished: usize,
     },
     /// What was recorded.
     Recorded(Lot),

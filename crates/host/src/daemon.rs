@@ -8,6 +8,7 @@ use crate::control::{Command, ControlHandler, PropertyChange, Reply, ScrubAction
 use crate::failure::{Failure, id};
 use crate::offline::{self, Newcomer};
 use crate::pool::Pool;
+use crate::pool::clients::{Disconnected, Target};
 use crate::registry::{PoolEntry, Registry};
 use crate::report::{PoolReport, PropertyReport, VolumeReport};
 use crate::schedule::{Clock, next_scrub, unix_now};
@@ -99,6 +100,7 @@ impl Daemon {
     /// The pool did not end cleanly, or is served read-only and was to be exported.
     pub fn finish(&self, read_only: bool) -> Result<(), Failure> {
         let export = self.decide();
+        let before = (export && !read_only).then(|| self.pool.report()).flatten();
         let result = match (read_only, export) {
             (true, true) => {
                 let why = "it is served read-only, so nothing can be written to release it";
@@ -107,8 +109,18 @@ impl Daemon {
             (true, false) => Ok(()),
             (false, _) => self.pool.end(export).map_err(|error| control_failure("the pool did not end cleanly".to_owned(), &error)),
         };
+        let result = result.and_then(|()| before.map_or(Ok(()), |before| self.keep_for_return(&before)));
         self.announce(result.clone());
         result
+    }
+
+    /// Keeps the exports of a pool that has been released, for its next import on this host.
+    fn keep_for_return(&self, report: &PoolReport) -> Result<(), Failure> {
+        let Some(registry) = &self.registry else { return Ok(()) };
+        registry.keep_exports(&self.name, report.pool, Some(report.last_volume()), self.pool.export_table()).map_err(|failure| {
+            let what = format!("pool '{}' is exported, but its exports could not be kept for its return", self.name);
+            Failure::new(id::LOCAL_FILE, what, format!("{}: {}", failure.what, failure.why)).remedy(failure.remedy)
+        })
     }
 
     /// Settles whether the pool is exported.
@@ -124,7 +136,11 @@ impl Daemon {
         self.changed.notify_all();
     }
 
-    fn end(&self, export: bool) -> Result<Reply, Failure> {
+    fn end(&self, export: bool, force: bool) -> Result<Reply, Failure> {
+        // A daemon that is ending already disconnects its clients anyway.
+        if export && lock(&self.end).requested.is_none() {
+            self.pool.bar("the pool is not exported", &Target::Pool, force)?.keep();
+        }
         self.request_end(export);
         let end = self.changed.wait_while(lock(&self.end), |end| end.result.is_none()).unwrap_or_else(|e| e.into_inner());
         match &end.result {
@@ -214,17 +230,72 @@ impl Daemon {
 
     /// What is known of the pool. Nothing is kept of one that was named by its members while another pool of its name is known.
     fn entry(&self, registry: &Registry, report: &PoolReport) -> Result<Option<PoolEntry>, Failure> {
-        let known = registry.load(&self.name)?.unwrap_or_else(|| PoolEntry::new(&self.name, report.pool, member_paths(report)));
+        let new = || {
+            let mut entry = PoolEntry::new(&self.name, report.pool, member_paths(report));
+            entry.exports = self.pool.export_table();
+            entry
+        };
+        let known = registry.load(&self.name)?.unwrap_or_else(new);
         Ok(Some(known).filter(|entry| entry.pool == report.pool))
     }
 
-    fn delete_volume(&self, name: &str) -> Result<Reply, Failure> {
-        delete_volume(&self.pool, name)?;
+    fn delete_volume(&self, name: &str, force: bool) -> Result<Reply, Failure> {
+        let what = format!("cannot delete volume '{name}'");
+        let id = volume(&self.pool, &what, name)?.id;
+        let _bar = self.pool.bar(&what, &Target::Volume(id), force)?;
+        self.pool.control(Control::VolumeDelete { volume: id }).map_err(|error| control_failure(what, &error))?;
         let _one = lock(&self.keeping);
-        self.keep_exports(self.pool.forget_volume(name)).map_err(|failure| {
+        self.keep_exports(self.pool.forget_volume(id, name)).map_err(|failure| {
             let what = format!("volume '{name}' is deleted, but its exports could not be forgotten");
             Failure::new(id::LOCAL_FILE, what, format!("{}: {}", failure.what, failure.why)).remedy(failure.remedy)
         })
+    }
+
+    fn resize_volume(&self, name: &str, size_bytes: u64, shrink: bool, force: bool) -> Result<Reply, Failure> {
+        let what = format!("cannot resize volume '{name}'");
+        let found = volume(&self.pool, &what, name)?;
+        // Only this makes it smaller: if it grows meanwhile, the engine refuses.
+        let shrink = shrink && size_bytes < found.size_bytes;
+        let _bar = shrink.then(|| self.pool.bar(&what, &Target::Volume(found.id), force)).transpose()?;
+        let resized = self.pool.control(Control::VolumeResize { volume: found.id, size_bytes, shrink });
+        resized.map_err(|error| control_failure(what.clone(), &error))?;
+        volume(&self.pool, &what, name).map(Reply::Volume)
+    }
+
+    fn create_volume(&self, name: &str, size_bytes: u64, default: bool, force: bool) -> Result<Reply, Failure> {
+        let what = format!("cannot create volume '{name}'");
+        // Clients that name the new volume would get the other one.
+        if let Some(export) = self.pool.exports().into_iter().find(|export| export.name == name && export.volume != name) {
+            let why = format!("an export of this name serves volume '{}'", export.volume);
+            return Err(Failure::new(id::EXPORT_EXISTS, what, why).remedy("choose another name, or remove that export first"));
+        }
+        let _bar = default.then(|| self.pool.bar(&what, &Target::Default, force)).transpose()?;
+        let made = create_volume(&self.pool, name, size_bytes)?;
+        if default {
+            self.change_exports(|pool| pool.set_default_volume(name))
+                .map_err(|failure| Failure { what: format!("volume '{name}' is created, but is not the default: {}", failure.what), ..failure })?;
+        }
+        Ok(Reply::Volume(made))
+    }
+
+    /// Of another default clients that came by the one before would get another volume when they come again.
+    fn add_export(&self, name: &str, export: NamedExport, default: bool, force: bool) -> Result<Reply, Failure> {
+        let what = format!("cannot make '{name}' the default export");
+        let _bar = default.then(|| self.pool.bar(&what, &Target::Default, force)).transpose()?;
+        self.change_exports(|pool| pool.add_export(name, export, default))
+    }
+
+    fn remove_export(&self, name: &str, default: bool, force: bool) -> Result<Reply, Failure> {
+        if default {
+            return self.change_exports(|pool| pool.remove_default(name));
+        }
+        let _bar = self.pool.bar(&format!("cannot remove export '{name}'"), &Target::Export(name.to_owned()), force)?;
+        self.change_exports(|pool| pool.remove_export(name))
+    }
+
+    fn disconnect(&self, export: Option<&str>, client: Option<u32>) -> Result<Reply, Failure> {
+        let Disconnected { clients, cut, unfinished } = self.pool.disconnect(export, client)?;
+        Ok(Reply::Disconnected { clients, cut, unfinished })
     }
 }
 
@@ -232,19 +303,20 @@ impl ControlHandler for Daemon {
     fn handle(&self, command: Command) -> Result<Reply, Failure> {
         match command {
             Command::Status => report(&self.pool).map(|report| Reply::Pool(Box::new(report))),
-            Command::VolumeCreate { name, size_bytes } => create_volume(&self.pool, &name, size_bytes).map(Reply::Volume),
+            Command::VolumeCreate { name, size_bytes, default, force } => self.create_volume(&name, size_bytes, default, force),
             Command::VolumeSync { name, sync } => set_sync(&self.pool, &name, sync).map(Reply::Volume),
             Command::VolumeDedup { name, dedup } => set_dedup(&self.pool, &name, dedup).map(Reply::Volume),
             Command::VolumeCompression { name, compression } => set_compression(&self.pool, &name, compression).map(Reply::Volume),
-            Command::VolumeResize { name, size_bytes, shrink } => resize_volume(&self.pool, &name, size_bytes, shrink).map(Reply::Volume),
-            Command::VolumeDelete { name } => self.delete_volume(&name),
+            Command::VolumeResize { name, size_bytes, shrink, force } => self.resize_volume(&name, size_bytes, shrink, force),
+            Command::VolumeDelete { name, force } => self.delete_volume(&name, force),
             Command::Sharing => count_sharing(&self.pool).map(Reply::Sharing),
             Command::PoolSet(change) => set_properties(&self.pool, &change).map(|()| Reply::Done),
-            Command::ExportList => Ok(Reply::Exports { exports: self.pool.exports() }),
-            Command::ExportAdd { name, volume, read_only, description, default } => {
-                self.change_exports(|pool| pool.add_export(&name, NamedExport { volume, read_only, description }, default))
+            Command::ExportList => Ok(Reply::Exports { exports: self.pool.exports(), not_served: self.pool.not_served() }),
+            Command::ExportAdd { name, volume, read_only, description, default, force } => {
+                self.add_export(&name, NamedExport { volume, read_only, description, ..NamedExport::default() }, default, force)
             }
-            Command::ExportRemove { name } => self.change_exports(|pool| pool.remove_export(&name)),
+            Command::ExportRemove { name, default, force } => self.remove_export(&name, default, force),
+            Command::ExportDisconnect { export, client } => self.disconnect(export.as_deref(), client),
             Command::Checkpoint => {
                 self.pool.control(Control::Checkpoint).map_err(|error| control_failure("cannot write a checkpoint".to_owned(), &error))?;
                 Ok(Reply::Done)
@@ -278,7 +350,7 @@ impl ControlHandler for Daemon {
                 let why = "nobody took what was recorded for too long, and it has ended";
                 Failure::new(id::RECORDING, "cannot go on recording", why).remedy("what was taken before is good; start again for more")
             }),
-            Command::Shutdown { export } => self.end(export),
+            Command::Shutdown { export, force } => self.end(export, force),
         }
     }
 }
@@ -332,14 +404,6 @@ pub fn create_volume(pool: &Pool, name: &str, size_bytes: u64) -> Result<VolumeR
     }
 }
 
-/// Resizes a volume; to a smaller size only with `shrink`.
-pub fn resize_volume(pool: &Pool, name: &str, size_bytes: u64, shrink: bool) -> Result<VolumeReport, Failure> {
-    let what = format!("cannot resize volume '{name}'");
-    let id = volume(pool, &what, name)?.id;
-    pool.control(Control::VolumeResize { volume: id, size_bytes, shrink }).map_err(|error| control_failure(what.clone(), &error))?;
-    volume(pool, &what, name)
-}
-
 /// Sets what flushes of a volume do.
 pub fn set_sync(pool: &Pool, name: &str, sync: SyncMode) -> Result<VolumeReport, Failure> {
     let what = format!("cannot set the flushes of volume '{name}'");
@@ -372,14 +436,6 @@ pub fn count_sharing(pool: &Pool) -> Result<windrow_engine::Sharing, Failure> {
         Ok(_) => Err(Failure::new(id::POOL_STOPPED, what(), "the engine answered something else")),
         Err(error) => Err(control_failure(what(), &error)),
     }
-}
-
-/// Deletes a volume.
-pub fn delete_volume(pool: &Pool, name: &str) -> Result<(), Failure> {
-    let what = format!("cannot delete volume '{name}'");
-    let id = volume(pool, &what, name)?.id;
-    pool.control(Control::VolumeDelete { volume: id }).map_err(|error| control_failure(what, &error))?;
-    Ok(())
 }
 
 /// Changes properties; what is absent stays.

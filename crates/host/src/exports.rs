@@ -1,22 +1,45 @@
 //! Which names are served: every volume under its own name by itself, plus names added by hand, minus names withdrawn.
 //!
-//! What was added or withdrawn is kept in the registry file of the pool, so that it holds after a restart.
+//! What was added or withdrawn is kept in the registry file of the pool, so that it holds after a restart. What follows a volume is stored with the volume's
+//! id, which is never used again: an export or the default never moves to another volume, whatever becomes of its own.
+//!
+//! A pool that comes from elsewhere opens nothing by itself: volumes that were made there are withdrawn until they are added by name ([`KeptExports::adopt`]).
 
 use crate::failure::{Failure, id};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use windrow_engine::api::PoolStatus;
+use windrow_units::VolumeId;
 
 /// An export added by hand.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct NamedExport {
-    /// Name of the volume behind it.
+    /// Name of the volume that is served, as it was when the export was added.
     pub volume: String,
+    /// Its id; `None` in tables of older versions, until the pool is opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume_id: Option<VolumeId>,
     /// Writes are refused.
     #[serde(default)]
     pub read_only: bool,
     /// Free text that clients see.
     #[serde(default)]
     pub description: String,
+}
+
+impl NamedExport {
+    fn is_of(&self, volume: &VolumeView<'_>) -> bool {
+        self.volume_id.map_or(self.volume == volume.name, |id| id == volume.id)
+    }
+}
+
+/// The export that clients enter that name none.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DefaultExport {
+    /// Its name.
+    pub export: String,
+    /// The volume that it serves: an export of the same name over another volume is not the default.
+    pub volume: VolumeId,
 }
 
 /// What differs from "every volume under its own name".
@@ -28,9 +51,39 @@ pub struct ExportTable {
     /// Withdrawn names of volumes.
     #[serde(default)]
     pub withdrawn: BTreeSet<String>,
-    /// The export that clients get who ask for the empty name; else the first one.
-    #[serde(default)]
-    pub default: Option<String>,
+    /// The default export, if one was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_export: Option<DefaultExport>,
+    /// Name of the default export in tables of older versions, until the pool is opened.
+    #[serde(default, rename = "default", skip_serializing)]
+    pub(crate) default_name: Option<String>,
+}
+
+/// A client of an export.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ClientReport {
+    /// Number of the client, never used again while the daemon runs.
+    pub client: u32,
+    /// Export that it has entered.
+    pub export: String,
+    /// True if it named none and got the default one.
+    pub by_default: bool,
+    /// Address, or process and user on a unix socket.
+    pub peer: String,
+    /// When it entered, seconds since 1970.
+    pub since_unix_s: u64,
+    /// Answered reads.
+    pub reads: u64,
+    /// Bytes of these.
+    pub read_bytes: u64,
+    /// Answered writes.
+    pub writes: u64,
+    /// Bytes of these.
+    pub written_bytes: u64,
+    /// Requests answered with an error.
+    pub errors: u64,
+    /// Requests that are not answered yet.
+    pub in_flight: u64,
 }
 
 /// One export as it results.
@@ -38,7 +91,7 @@ pub struct ExportTable {
 pub struct ExportReport {
     /// Name that clients ask for.
     pub name: String,
-    /// Volume behind it.
+    /// Volume that is served.
     pub volume: String,
     /// Size in bytes.
     pub size_bytes: u64,
@@ -46,27 +99,32 @@ pub struct ExportReport {
     pub read_only: bool,
     /// Free text.
     pub description: String,
-    /// True for the one that the empty name means.
+    /// True for the one that clients get that name none.
     pub default: bool,
+    /// Its clients, the oldest first.
+    #[serde(default)]
+    pub clients: Vec<ClientReport>,
 }
 
 /// What the table needs of a volume.
 #[derive(Clone, Debug)]
 pub(crate) struct VolumeView<'a> {
+    pub(crate) id: VolumeId,
     pub(crate) name: &'a str,
     pub(crate) size_bytes: u64,
     pub(crate) read_only: bool,
 }
 
 impl ExportTable {
-    /// All exports over these volumes, the default one first.
+    /// All exports over these volumes, the default one first if there is one.
     pub(crate) fn resolve(&self, volumes: &[VolumeView<'_>]) -> Vec<ExportReport> {
         let own = volumes.iter().filter(|volume| !self.withdrawn.contains(volume.name) && !self.added.contains_key(volume.name));
         let own = own.map(|volume| (volume.name, volume, volume.read_only, ""));
         let added = self.added.iter().filter_map(|(name, export)| {
-            let volume = volumes.iter().find(|volume| volume.name == export.volume)?;
+            let volume = volumes.iter().find(|volume| export.is_of(volume))?;
             Some((name.as_str(), volume, export.read_only || volume.read_only, export.description.as_str()))
         });
+        let is_default = |name: &str, volume: &VolumeView<'_>| self.default_export.as_ref().is_some_and(|d| d.export == name && d.volume == volume.id);
         let mut exports: Vec<ExportReport> = own
             .chain(added)
             .map(|(name, volume, read_only, description)| ExportReport {
@@ -75,40 +133,107 @@ impl ExportTable {
                 size_bytes: volume.size_bytes,
                 read_only,
                 description: description.to_owned(),
-                default: false,
+                default: is_default(name, volume),
+                clients: Vec::new(),
             })
             .collect();
-        let chosen = self.default.as_ref().and_then(|default| exports.iter().position(|export| export.name == *default)).unwrap_or(0);
-        if let Some(export) = exports.get_mut(chosen) {
-            export.default = true;
-            exports[..=chosen].rotate_right(1);
+        if let Some(default) = exports.iter().position(|export| export.default) {
+            exports[..=default].rotate_right(1);
         }
         exports
     }
 
-    /// Adds an export, or gives a volume its own name back.
-    pub(crate) fn add(&mut self, name: &str, export: NamedExport, default: bool, volumes: &[VolumeView<'_>]) -> Result<(), Failure> {
+    /// Names of volumes that no export serves.
+    pub(crate) fn not_served(&self, volumes: &[VolumeView<'_>]) -> Vec<String> {
+        let served = self.resolve(volumes);
+        let is_served = |volume: &&VolumeView<'_>| served.iter().any(|export| export.volume == volume.name);
+        volumes.iter().filter(|volume| !is_served(volume)).map(|volume| volume.name.to_owned()).collect()
+    }
+
+    /// Binds what names a volume to its id, and forgets what is left of volumes that were deleted where this table was not at hand.
+    pub(crate) fn bind(&mut self, volumes: &[VolumeView<'_>]) {
+        for export in self.added.values_mut() {
+            let volume = volumes.iter().find(|volume| export.is_of(volume));
+            export.volume_id = export.volume_id.or(volume.map(|volume| volume.id));
+        }
+        self.added.retain(|_, export| volumes.iter().any(|volume| export.is_of(volume)));
+        self.withdrawn.retain(|name| volumes.iter().any(|volume| volume.name == name));
+        if let Some(name) = self.default_name.take()
+            && self.default_export.is_none()
+        {
+            // A name that is no export any more was the default of nothing.
+            self.set_default(&name, volumes).unwrap_or_default();
+        }
+        if !self.resolve(volumes).iter().any(|export| export.default) {
+            self.default_export = None;
+        }
+    }
+
+    /// Adds an export, or gives a volume its own name back. One that is there as it would be added can be made the default.
+    pub(crate) fn add(&mut self, name: &str, mut export: NamedExport, default: bool, volumes: &[VolumeView<'_>]) -> Result<(), Failure> {
         let what = format!("cannot add export '{name}'");
         if name.is_empty() || name.len() > 255 {
             return Err(Failure::new(id::USAGE, what, "a name has 1 to 255 bytes").remedy("choose another name"));
         }
-        if !volumes.iter().any(|volume| volume.name == export.volume) {
+        let Some(volume) = volumes.iter().find(|volume| volume.name == export.volume) else {
             return Err(Failure::new(id::VOLUME_UNKNOWN, what, format!("there is no volume '{}'", export.volume)).remedy("see `windrow volume list`"));
+        };
+        export.volume_id = Some(volume.id);
+        if let Some(existing) = self.resolve(volumes).into_iter().find(|existing| existing.name == name) {
+            let is_same =
+                existing.volume == volume.name && existing.read_only == (export.read_only || volume.read_only) && existing.description == export.description;
+            if !(default && is_same) {
+                return Err(Failure::new(id::EXPORT_EXISTS, what, "an export of this name exists").remedy("remove it first, or choose another name"));
+            }
+        } else {
+            self.withdrawn.remove(name);
+            if export.volume != name || export.read_only || !export.description.is_empty() {
+                self.added.insert(name.to_owned(), export);
+            }
         }
-        if self.resolve(volumes).iter().any(|existing| existing.name == name) {
-            return Err(Failure::new(id::EXPORT_EXISTS, what, "an export of this name exists").remedy("remove it first, or choose another name"));
-        }
-        self.withdrawn.remove(name);
-        if export.volume != name || export.read_only || !export.description.is_empty() {
-            self.added.insert(name.to_owned(), export);
-        }
-        if default {
-            self.default = Some(name.to_owned());
-        }
+        if default { self.set_default(name, volumes) } else { Ok(()) }
+    }
+
+    /// Makes an export that is there the default.
+    pub(crate) fn set_default(&mut self, name: &str, volumes: &[VolumeView<'_>]) -> Result<(), Failure> {
+        let exports = self.resolve(volumes);
+        let export = exports.iter().find(|export| export.name == name);
+        let volume = export.and_then(|export| volumes.iter().find(|volume| volume.name == export.volume));
+        let Some(volume) = volume else {
+            let what = format!("'{name}' cannot be the default export");
+            return Err(Failure::new(id::EXPORT_UNKNOWN, what, "there is no export of this name").remedy("see `windrow export list`"));
+        };
+        self.default_export = Some(DefaultExport { export: name.to_owned(), volume: volume.id });
         Ok(())
     }
 
-    /// Removes an export. Connections that are open stay.
+    /// Makes the export of a volume's own name the default; it is served from now on if it was withdrawn.
+    pub(crate) fn set_default_volume(&mut self, name: &str, volumes: &[VolumeView<'_>]) -> Result<(), Failure> {
+        let what = || format!("volume '{name}' cannot be the default export");
+        if !volumes.iter().any(|volume| volume.name == name) {
+            return Err(Failure::new(id::VOLUME_UNKNOWN, what(), "there is no such volume").remedy("see `windrow volume list`"));
+        }
+        self.withdrawn.remove(name);
+        match self.resolve(volumes).iter().find(|export| export.name == name) {
+            Some(export) if export.volume == name => self.set_default(name, volumes),
+            _ => {
+                let why = "its name is that of an export of another volume";
+                Err(Failure::new(id::EXPORT_EXISTS, what(), why).remedy("remove that export, or give another one with `windrow export add --default`"))
+            }
+        }
+    }
+
+    /// The same before the pool is started: over the volumes that its engine has.
+    ///
+    /// # Errors
+    /// There is no such volume, or its name is that of another one's export.
+    pub fn choose_default(&mut self, name: &str, status: &PoolStatus) -> Result<(), Failure> {
+        let active = status.volumes.iter().filter(|volume| !volume.deleting);
+        let views = active.map(|volume| VolumeView { id: volume.id, name: &volume.name, size_bytes: volume.size_bytes, read_only: volume.read_only });
+        self.set_default_volume(name, &views.collect::<Vec<_>>())
+    }
+
+    /// Removes an export.
     pub(crate) fn remove(&mut self, name: &str, volumes: &[VolumeView<'_>]) -> Result<(), Failure> {
         if !self.resolve(volumes).iter().any(|export| export.name == name) {
             return Err(
@@ -119,20 +244,51 @@ impl ExportTable {
         if volumes.iter().any(|volume| volume.name == name) {
             self.withdrawn.insert(name.to_owned());
         }
-        if self.default.as_deref() == Some(name) {
-            self.default = None;
+        if self.is_default(name) {
+            self.default_export = None;
         }
         Ok(())
     }
 
-    /// Forgets everything about a volume that is gone, so that a later one of the same name begins afresh.
-    pub(crate) fn forget_volume(&mut self, name: &str) {
-        let is_of = |export: &String| self.added.get(export).map_or(export == name, |added| added.volume == name);
-        if self.default.as_ref().is_some_and(is_of) {
-            self.default = None;
+    /// Takes the default away from an export, which stays.
+    pub(crate) fn remove_default(&mut self, name: &str) -> Result<(), Failure> {
+        if !self.is_default(name) {
+            let what = format!("the default is not taken from export '{name}'");
+            return Err(Failure::new(id::EXPORT_UNKNOWN, what, "it is not the default export").remedy("see `windrow export list`"));
         }
+        self.default_export = None;
+        Ok(())
+    }
+
+    fn is_default(&self, name: &str) -> bool {
+        self.default_export.as_ref().is_some_and(|default| default.export == name)
+    }
+
+    /// Forgets everything about a volume that is gone, so that a later one of the same name begins afresh.
+    pub(crate) fn forget_volume(&mut self, volume: VolumeId, name: &str) {
+        self.default_export.take_if(|default| default.volume == volume);
         self.withdrawn.remove(name);
-        self.added.retain(|_, export| export.volume != name);
+        self.added.retain(|_, export| export.volume_id.map_or(export.volume != name, |id| id != volume));
+    }
+}
+
+/// The exports that this host has kept of a pool that it opens, and which volumes it knows.
+#[derive(Clone, Debug, Default)]
+pub struct KeptExports {
+    /// The table.
+    pub exports: ExportTable,
+    /// The pool was elsewhere since: volumes with ids above this one were made there, all of them for 0. `None`: it was not.
+    pub elsewhere_from: Option<VolumeId>,
+}
+
+impl KeptExports {
+    /// The table over the volumes that the pool has now, and the names of those that are not served as they were made elsewhere.
+    pub fn adopt<'a>(self, volumes: impl Iterator<Item = (VolumeId, &'a str)>) -> (ExportTable, Vec<String>) {
+        let mut table = self.exports;
+        let Some(last) = self.elsewhere_from else { return (table, Vec::new()) };
+        let closed: Vec<String> = volumes.filter(|(id, name)| *id > last && !table.added.contains_key(*name)).map(|(_, name)| name.to_owned()).collect();
+        table.withdrawn.extend(closed.iter().cloned());
+        (table, closed)
     }
 }
 

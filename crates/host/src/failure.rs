@@ -59,6 +59,10 @@ pub mod id {
     pub const EXPORT_UNKNOWN: &str = "WR-EXPORT-001";
     /// An export of this name exists.
     pub const EXPORT_EXISTS: &str = "WR-EXPORT-002";
+    /// Clients are connected to what the command would take away.
+    pub const IN_USE: &str = "WR-EXPORT-003";
+    /// No such client is connected.
+    pub const CLIENT_UNKNOWN: &str = "WR-EXPORT-004";
     /// A front-end can not be started.
     pub const SERVE: &str = "WR-SERVE-001";
     /// The scrub is not in the state that the command is for.

@@ -32,7 +32,7 @@ mod sessions;
 pub mod space;
 mod workers;
 
-pub use exports::{ExportReport, ExportTable, NamedExport};
+pub use exports::{ClientReport, DefaultExport, ExportReport, ExportTable, KeptExports, NamedExport};
 pub use failure::Failure;
 pub use histogram::{Histogram, Latencies, LatencyReport, LatencySummary, Operation};
 pub use hook::EVENT_SCHEMA;

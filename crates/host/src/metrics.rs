@@ -171,6 +171,10 @@ pub fn render(report: &PoolReport) -> String {
     for volume in &report.volumes {
         page.sample("volume_stored_bytes", &[("volume", &volume.name)], volume.stored_bytes);
     }
+    page.head("export_clients", "gauge", "Clients that have entered an export.");
+    for export in &report.exports {
+        page.sample("export_clients", &[("export", &export.name)], export.clients.len());
+    }
     let operations = [("read", report.latency.read), ("write", report.latency.write), ("flush", report.latency.flush), ("trim", report.latency.trim)];
     page.head("request_latency_nanoseconds", "summary", "Latency of requests since start.");
     for (operation, summary) in operations {

@@ -1,5 +1,6 @@
 //! A running pool: the driver, its threads, and the handles that front-ends and administrators use.
 
+pub(crate) mod clients;
 mod exchange;
 mod looks;
 mod settle;
@@ -17,7 +18,9 @@ use crate::offline::OpenRequest;
 use crate::reaper::ReaperThread;
 use crate::recorder::Lot;
 use crate::report::{PoolReport, PropertyReport};
-use crate::sessions::{SessionState, lock};
+use crate::schedule::unix_now;
+use crate::sessions::{Client, SessionState, lock};
+use clients::Target;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
@@ -75,6 +78,9 @@ struct Catalogue {
     /// Of the engine's table that they were taken from.
     version: u64,
     exports: ExportTable,
+    /// What commands are taking away: no client enters it.
+    bars: Vec<(u64, Target)>,
+    last_bar: u64,
 }
 
 impl Catalogue {
@@ -87,7 +93,7 @@ impl Catalogue {
     }
 
     fn views(&self) -> Vec<VolumeView<'_>> {
-        self.volumes.iter().map(|volume| VolumeView { name: &volume.name, size_bytes: volume.size_bytes, read_only: volume.read_only }).collect()
+        self.volumes.iter().map(|volume| VolumeView { id: volume.id, name: &volume.name, size_bytes: volume.size_bytes, read_only: volume.read_only }).collect()
     }
 
     fn exports(&self) -> Vec<ExportReport> {
@@ -174,7 +180,10 @@ impl Pool {
         let mut driver = Driver::new(machine, submitter, Members::new(table), workers, Box::new(tell));
         driver.lanes.wanted = has_lanes;
         let driver = Arc::new(driver);
-        let catalogue = Catalogue { volumes: volumes_of(&status), version: status.volumes_version, exports: options.exports };
+        let mut catalogue = Catalogue { volumes: volumes_of(&status), version: status.volumes_version, ..Catalogue::default() };
+        let mut exports = options.exports;
+        exports.bind(&catalogue.views());
+        catalogue.exports = exports;
         let inner = Inner {
             driver,
             buffers,
@@ -266,7 +275,11 @@ impl Pool {
         let status = self.status()?;
         let latency = self.0.driver.sessions.latencies().summary();
         let awaited = self.0.spares_wait_until.map(|until| (exchange::vacancies(&status, true), until.saturating_duration_since(Instant::now())));
-        let mut report = PoolReport { dropped_events: self.0.notifier.dropped(), ..PoolReport::new(status, latency, &self.paths(), self.stop_reason()) };
+        let mut report = PoolReport {
+            dropped_events: self.0.notifier.dropped(),
+            exports: self.exports(),
+            ..PoolReport::new(status, latency, &self.paths(), self.stop_reason())
+        };
         if let Some((vacancies, left)) = awaited {
             let may_be_replaced = |member: &u8| vacancies.iter().any(|(vacant, _)| vacant.0 == *member);
             let waited_for = report.members.iter_mut().filter(|member| member.state == "missing" && may_be_replaced(&member.member));
@@ -295,11 +308,6 @@ impl Pool {
         self.0.driver.stop_reason()
     }
 
-    /// All exports, the default one first.
-    pub fn exports(&self) -> Vec<ExportReport> {
-        self.catalogue().exports()
-    }
-
     /// Adds an export; returns the table to be kept.
     ///
     /// # Errors
@@ -316,15 +324,31 @@ impl Pool {
         self.change_exports(|table, volumes| table.remove(name, volumes))
     }
 
+    /// Makes the export of a volume's own name the default; returns the table to be kept.
+    ///
+    /// # Errors
+    /// There is no such volume, or its name is that of another one's export.
+    pub fn set_default_volume(&self, name: &str) -> Result<ExportTable, Failure> {
+        self.change_exports(|table, volumes| table.set_default_volume(name, volumes))
+    }
+
+    /// Takes the default away from an export, which stays; returns the table to be kept.
+    ///
+    /// # Errors
+    /// It is not the default.
+    pub fn remove_default(&self, name: &str) -> Result<ExportTable, Failure> {
+        self.change_exports(|table, _| table.remove_default(name))
+    }
+
     /// Forgets what was set for the exports of a volume that is gone; returns the table to be kept.
-    pub fn forget_volume(&self, name: &str) -> ExportTable {
+    pub fn forget_volume(&self, volume: VolumeId, name: &str) -> ExportTable {
         let mut catalogue = self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-        catalogue.exports.forget_volume(name);
+        catalogue.exports.forget_volume(volume, name);
         catalogue.exports.clone()
     }
 
     /// What differs from "every volume under its own name".
-    pub(crate) fn export_table(&self) -> ExportTable {
+    pub fn export_table(&self) -> ExportTable {
         self.catalogue().exports.clone()
     }
 
@@ -430,21 +454,41 @@ impl ExportSource for Pool {
     }
 
     fn open(&self, name: &str, sink: Arc<dyn Sink>) -> Result<Box<dyn Session>, RequestError> {
-        if self.0.driver.is_stopped() {
-            return Err(RequestError::Stopped);
-        }
-        let info = {
-            let catalogue = self.catalogue();
-            let exports = catalogue.exports();
-            let export = exports.iter().find(|export| if name.is_empty() { export.default } else { export.name == name });
-            export.and_then(|export| catalogue.info(export)).ok_or(RequestError::NoVolume)?
-        };
-        let state = self.0.driver.sessions.open(sink);
-        Ok(Box::new(PoolSession { pool: self.clone(), state, info, attendance: OnceLock::new() }))
+        self.open_session(name, None, sink)
+    }
+
+    fn enter(&self, name: &str, peer: &str, sink: Arc<dyn Sink>) -> Result<Box<dyn Session>, RequestError> {
+        self.open_session(name, Some(peer), sink)
     }
 
     fn buffers(&self) -> &BufPool {
         &self.0.buffers
+    }
+}
+
+impl Pool {
+    /// `peer`: the client that it is for.
+    fn open_session(&self, name: &str, peer: Option<&str>, sink: Arc<dyn Sink>) -> Result<Box<dyn Session>, RequestError> {
+        if self.0.driver.is_stopped() {
+            return Err(RequestError::Stopped);
+        }
+        // Until the session is in the table: a command that bars the way sees it, or it sees the bar.
+        let catalogue = self.catalogue();
+        let exports = catalogue.exports();
+        let export = exports.iter().find(|export| if name.is_empty() { export.default } else { export.name == name });
+        let info = export.and_then(|export| catalogue.info(export)).ok_or(RequestError::NoVolume)?;
+        let client = Client {
+            peer: peer.unwrap_or_default().to_owned(),
+            export: info.name.clone(),
+            volume: info.volume,
+            by_default: name.is_empty(),
+            since_unix_s: unix_now(),
+        };
+        if catalogue.is_barred(&client) {
+            return Err(RequestError::Stopped);
+        }
+        let state = self.0.driver.sessions.open_for(sink, peer.map(|_| client));
+        Ok(Box::new(PoolSession { pool: self.clone(), state, info, attendance: OnceLock::new() }))
     }
 }
 

@@ -2,15 +2,18 @@
 //!
 //! It is a convenience and never an authority: the labels on the members rule. A file is replaced by rename after `fsync`, so that it
 //! is whole or not there; then its folder is synced, so that what was said to be kept is. The identifier of a host that has none is kept here, too.
+//!
+//! The exports of a pool that leaves this host (`pool export`) are kept in a file of their own under the pool's identifier, for its next import here.
 
-use crate::exports::ExportTable;
+use crate::exports::{ExportTable, KeptExports};
 use crate::failure::{Failure, id};
+use crate::offline::{FoundPool, host_id};
 use crate::paths::file_stem;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use windrow_units::Uuid;
+use windrow_units::{Uuid, VolumeId};
 
 /// Schema of a registry file.
 const SCHEMA: &str = "windrow/registry/1";
@@ -55,16 +58,86 @@ impl PoolEntry {
     }
 }
 
+/// Schema of a file of exports of a pool that has left.
+const EXPORTS_SCHEMA: &str = "windrow/kept-exports/1";
+
+/// The exports of a pool that has left this host.
+#[derive(Serialize, Deserialize)]
+struct SetAside {
+    schema: String,
+    name: String,
+    pool: Uuid,
+    /// The last volume that was made before it left; `None` if that is not known.
+    last_volume: Option<VolumeId>,
+    exports: ExportTable,
+}
+
 /// A folder of entries.
 #[derive(Clone, Debug)]
 pub struct Registry {
     folder: PathBuf,
+    /// Exports of pools that have left.
+    left: PathBuf,
 }
 
 impl Registry {
     /// The registry in a state folder; nothing is created before the first write.
     pub fn new(state_dir: &Path) -> Self {
-        Self { folder: state_dir.join("pools") }
+        Self { folder: state_dir.join("pools"), left: state_dir.join("exports") }
+    }
+
+    fn left_path(&self, pool: Uuid) -> PathBuf {
+        self.left.join(format!("{pool}.json"))
+    }
+
+    /// The exports that this host has of a pool that is about to be opened. Of one that is not known here, and was last opened elsewhere, there are none: what it
+    /// has was made elsewhere.
+    ///
+    /// # Errors
+    /// What was kept cannot be read.
+    pub fn exports_of(&self, found: &FoundPool) -> Result<KeptExports, Failure> {
+        if let Some(entry) = self.load_of(&found.name, found.pool)? {
+            return Ok(KeptExports { exports: entry.exports, elsewhere_from: None });
+        }
+        if let Some(kept) = self.set_aside(found.pool)? {
+            return Ok(KeptExports { exports: kept.exports, elsewhere_from: kept.last_volume });
+        }
+        // The label of a pool that nothing is known of: whether it was this host that had it last is in its superblock.
+        let is_ours = found.superblock().map(|superblock| superblock.host) == Some(host_id(self)?);
+        Ok(KeptExports { exports: ExportTable::default(), elsewhere_from: (!is_ours).then_some(VolumeId(0)) })
+    }
+
+    fn set_aside(&self, pool: Uuid) -> Result<Option<SetAside>, Failure> {
+        let path = self.left_path(pool);
+        let failure = |why: String| Failure::new(id::LOCAL_FILE, format!("cannot read {}", path.display()), why).remedy("correct or remove the file");
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failure(error.to_string())),
+        };
+        let kept: SetAside = serde_json::from_slice(&text).map_err(|error| failure(error.to_string()))?;
+        match (kept.schema == EXPORTS_SCHEMA, kept.pool == pool) {
+            (false, _) => Err(failure(format!("its schema is {}, not {EXPORTS_SCHEMA}", kept.schema))),
+            (true, false) => Err(failure(format!("it is of pool {}", kept.pool))),
+            (true, true) => Ok(Some(kept)),
+        }
+    }
+
+    /// Keeps the exports of a pool that leaves this host, for its return. `last_volume`: volumes with greater ids will have been made elsewhere.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn keep_exports(&self, name: &str, pool: Uuid, last_volume: Option<VolumeId>, exports: ExportTable) -> Result<(), Failure> {
+        let kept = SetAside { schema: EXPORTS_SCHEMA.to_owned(), name: name.to_owned(), pool, last_volume, exports };
+        write_file(&self.left, &self.left_path(pool), &kept)
+    }
+
+    /// Forgets the exports of a pool that is destroyed.
+    ///
+    /// # Errors
+    /// The file cannot be removed.
+    pub fn forget_exports(&self, pool: Uuid) -> Result<(), Failure> {
+        remove_file(&self.left_path(pool))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -123,23 +196,15 @@ impl Registry {
         entries
     }
 
-    /// Writes an entry.
+    /// Writes an entry. If it takes the place of another pool's, that one's exports are kept for its return.
     pub fn save(&self, entry: &PoolEntry) -> Result<(), Failure> {
-        let path = self.path(&entry.name);
-        let sync: Sync<'_> = &|file| file.sync_all();
-        let write = || -> std::io::Result<()> {
-            make_folder(&self.folder, sync)?;
-            let draft = self.folder.join(format!(".{}.{}", file_stem(&entry.name), std::process::id()));
-            let mut file = File::create(&draft)?;
-            file.write_all(serde_json::to_string_pretty(entry)?.as_bytes())?;
-            file.write_all(b"\n")?;
-            file.sync_all()?;
-            std::fs::rename(&draft, &path)?;
-            sync_folder(&self.folder, sync)
-        };
-        write().map_err(|error| {
-            Failure::new(id::LOCAL_FILE, format!("cannot write {}", path.display()), error).remedy("set WINDROW_STATE to a folder that can be written")
-        })
+        // An entry that cannot be read is no pool's.
+        if let Ok(Some(other)) = self.load(&entry.name)
+            && other.pool != entry.pool
+        {
+            self.keep_exports(&other.name, other.pool, None, other.exports)?;
+        }
+        write_file(&self.folder, &self.path(&entry.name), entry)
     }
 
     /// An identifier of this host for systems that have none: random, made at the first call, kept beside the pools. It is durable before anybody hears of
@@ -192,12 +257,34 @@ impl Registry {
     }
 
     fn remove(&self, name: &str) -> Result<(), Failure> {
-        let path = self.path(name);
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Failure::new(id::LOCAL_FILE, format!("cannot remove {}", path.display()), error)),
-            _ => Ok(()),
-        }
+        remove_file(&self.path(name))
     }
+}
+
+fn remove_file(path: &Path) -> Result<(), Failure> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Failure::new(id::LOCAL_FILE, format!("cannot remove {}", path.display()), error)),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a file as a whole, durably.
+fn write_file(folder: &Path, path: &Path, content: &impl Serialize) -> Result<(), Failure> {
+    let sync: Sync<'_> = &|file| file.sync_all();
+    let write = || -> std::io::Result<()> {
+        make_folder(folder, sync)?;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let draft = folder.join(format!(".{stem}.{}", std::process::id()));
+        let mut file = File::create(&draft)?;
+        file.write_all(serde_json::to_string_pretty(content)?.as_bytes())?;
+        file.write_all(b"\n")?;
+        file.sync_all()?;
+        std::fs::rename(&draft, path)?;
+        sync_folder(folder, sync)
+    };
+    write().map_err(|error| {
+        Failure::new(id::LOCAL_FILE, format!("cannot write {}", path.display()), error).remedy("set WINDROW_STATE to a folder that can be written")
+    })
 }
 
 /// How files and folders are made durable.

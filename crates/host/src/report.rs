@@ -2,6 +2,7 @@
 //!
 //! All quantities are exact integers. Ratios are millionths (`_ppm`), so that no reader has to parse fractions.
 
+use crate::exports::ExportReport;
 use crate::histogram::LatencyReport;
 use crate::scrub::ScrubReport;
 use crate::space::{SpaceReport, ratio};
@@ -414,6 +415,9 @@ pub struct PoolReport {
     pub members: Vec<MemberReport>,
     /// Volumes.
     pub volumes: Vec<VolumeReport>,
+    /// Exports, with their clients.
+    #[serde(default)]
+    pub exports: Vec<ExportReport>,
     /// Properties.
     pub properties: PropertyReport,
     /// The policy at work.
@@ -482,6 +486,7 @@ impl PoolReport {
             epoch: status.epoch,
             members: members.collect(),
             volumes: status.volumes.iter().map(VolumeReport::from).collect(),
+            exports: Vec::new(),
             properties: PropertyReport::from(&status.properties),
             placement: PlacementReport::from(&status),
             capacity: CapacityReport::from(&status),
@@ -497,6 +502,11 @@ impl PoolReport {
             latency,
             name: status.name,
         }
+    }
+
+    /// The greatest id of its volumes, 0 if there are none: one that is made later has a greater one.
+    pub fn last_volume(&self) -> VolumeId {
+        self.volumes.iter().map(|volume| volume.id).max().unwrap_or(VolumeId(0))
     }
 
     /// The volume of this name.

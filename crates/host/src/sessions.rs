@@ -9,12 +9,14 @@
 //!    finds no session and is dropped.
 //! 3. No lock of this module is held while a sink is called.
 
+use crate::exports::ClientReport;
 use crate::histogram::{Latencies, Operation};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use windrow_export::Sink;
 use windrow_io::{Completion, Op, Request, RequestError, RequestId};
+use windrow_units::VolumeId;
 
 /// Locks a mutex whose holders never leave it half-changed, so that the poison of a panicking thread may be ignored.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -24,7 +26,44 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Slot {
     id: RequestId,
     operation: Option<Operation>,
+    bytes: u64,
     started_ns: u64,
+}
+
+/// The client at the other end of a session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Client {
+    /// Address, or process and user.
+    pub(crate) peer: String,
+    /// The export that it has entered.
+    pub(crate) export: String,
+    /// The volume that the export served then.
+    pub(crate) volume: VolumeId,
+    /// It named none.
+    pub(crate) by_default: bool,
+    /// When it entered, seconds since 1970.
+    pub(crate) since_unix_s: u64,
+}
+
+/// Answered requests of a session.
+#[derive(Clone, Copy, Default, Debug)]
+struct Traffic {
+    reads: u64,
+    read_bytes: u64,
+    writes: u64,
+    written_bytes: u64,
+    errors: u64,
+}
+
+impl Traffic {
+    fn count(&mut self, slot: &Slot, is_ok: bool) {
+        match slot.operation {
+            _ if !is_ok => self.errors += 1,
+            Some(Operation::Read) => (self.reads, self.read_bytes) = (self.reads + 1, self.read_bytes + slot.bytes),
+            Some(Operation::Write) => (self.writes, self.written_bytes) = (self.writes + 1, self.written_bytes + slot.bytes),
+            _ => {}
+        }
+    }
 }
 
 #[derive(Default)]
@@ -32,6 +71,7 @@ struct Inner {
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     latencies: Latencies,
+    traffic: Traffic,
 }
 
 impl Inner {
@@ -44,6 +84,8 @@ impl Inner {
 pub(crate) struct SessionState {
     number: u32,
     sink: Arc<dyn Sink>,
+    /// `None`: a session of this process itself.
+    client: Option<Client>,
     inner: Mutex<Inner>,
 }
 
@@ -54,6 +96,14 @@ fn operation(op: &Op) -> Option<Operation> {
         Op::Flush => Some(Operation::Flush),
         Op::Trim { .. } | Op::WriteZeroes { .. } => Some(Operation::Trim),
         Op::BlockStatus { .. } => None,
+    }
+}
+
+fn payload_bytes(op: &Op) -> u64 {
+    match op {
+        Op::Read { length, .. } => u64::from(*length),
+        Op::Write { data, .. } => data.len() as u64,
+        _ => 0,
     }
 }
 
@@ -77,7 +127,7 @@ impl SessionState {
     pub(crate) fn register(&self, requests: &mut [Request], now_ns: u64) {
         let mut inner = lock(&self.inner);
         for request in requests {
-            let slot = Slot { id: request.id, operation: operation(&request.op), started_ns: now_ns };
+            let slot = Slot { id: request.id, operation: operation(&request.op), bytes: payload_bytes(&request.op), started_ns: now_ns };
             let index = match inner.free.pop() {
                 Some(index) => {
                     inner.slots[index as usize] = Some(slot);
@@ -99,6 +149,7 @@ impl SessionState {
             let index = completion.id.0 as u32;
             let Some(slot) = inner.take(index) else { continue };
             inner.free.push(index);
+            inner.traffic.count(&slot, completion.result.is_ok());
             if let (Some(operation), Ok(_)) = (slot.operation, &completion.result) {
                 inner.latencies.record(operation, now_ns.saturating_sub(slot.started_ns));
             }
@@ -122,6 +173,33 @@ impl SessionState {
     pub(crate) fn in_flight(&self) -> usize {
         lock(&self.inner).slots.iter().flatten().count()
     }
+
+    /// The client at the other end; `None` for a session of this process itself.
+    pub(crate) fn client(&self) -> Option<&Client> {
+        self.client.as_ref()
+    }
+
+    /// The client with what it has done.
+    pub(crate) fn report(&self) -> Option<ClientReport> {
+        let client = self.client()?;
+        let (traffic, in_flight) = {
+            let inner = lock(&self.inner);
+            (inner.traffic, inner.slots.iter().flatten().count() as u64)
+        };
+        Some(ClientReport {
+            client: self.number,
+            export: client.export.clone(),
+            by_default: client.by_default,
+            peer: client.peer.clone(),
+            since_unix_s: client.since_unix_s,
+            reads: traffic.reads,
+            read_bytes: traffic.read_bytes,
+            writes: traffic.writes,
+            written_bytes: traffic.written_bytes,
+            errors: traffic.errors,
+            in_flight,
+        })
+    }
 }
 
 /// All sessions.
@@ -134,14 +212,20 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// Opens a session.
+    /// Opens a session of this process itself.
+    #[cfg(test)]
     pub(crate) fn open(&self, sink: Arc<dyn Sink>) -> Arc<SessionState> {
+        self.open_for(sink, None)
+    }
+
+    /// Opens a session, for a client if there is one.
+    pub(crate) fn open_for(&self, sink: Arc<dyn Sink>, client: Option<Client>) -> Arc<SessionState> {
         let mut open = self.open.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut number = self.last_number.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         while open.contains_key(&number) {
             number = self.last_number.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         }
-        let session = Arc::new(SessionState { number, sink, inner: Mutex::default() });
+        let session = Arc::new(SessionState { number, sink, client, inner: Mutex::default() });
         open.insert(number, session.clone());
         session
     }

@@ -198,6 +198,10 @@ impl Sink for Link {
         self.bell.ring();
     }
 
+    fn is_gone(&self) -> bool {
+        self.socket.is_hung_up()
+    }
+
     fn cut(&self) {
         self.leaving.store(true, Ordering::SeqCst);
         self.socket.cut();

@@ -48,6 +48,13 @@ impl Socket {
         }
     }
 
+    /// True if the peer has closed its end, or is gone.
+    pub(crate) fn is_hung_up(&self) -> bool {
+        let ends = PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR;
+        let mut fds = [PollFd::new(&self.0, PollFlags::RDHUP)];
+        poll(&mut fds, Some(&timespec(Duration::ZERO))).is_ok() && fds[0].revents().intersects(ends)
+    }
+
     /// Ends both directions, which wakes whoever waits for it.
     pub(crate) fn cut(&self) {
         // It fails only if the peer is gone already.

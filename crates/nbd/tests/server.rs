@@ -299,6 +299,12 @@ fn a_client_that_is_to_leave_gets_its_answers_first() {
     assert_eq!(other.write(0, &[2; 512]), 0);
     watched.clients.lock().unwrap()[1].1.cut();
     assert!(other.is_closed());
+    let third = fixture.client("");
+    eventually("it has entered", || watched.clients.lock().unwrap().len() == 3);
+    let sink = watched.clients.lock().unwrap()[2].1.clone();
+    assert!(!sink.is_gone());
+    drop(third);
+    assert!(sink.is_gone());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `pool create`.
 
-use crate::context;
+use crate::context::{self, PoolPlace};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::table::Table;
@@ -165,6 +165,9 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
     let unused = plan.unused(&request);
     let is_made = |member: &&MemberTarget| member.is_new && !arguments.dry_run;
     let created: Vec<_> = plan.members.iter().filter(is_made).map(|member| offline::absolute(&member.path).to_string_lossy().into_owned()).collect();
+    if !arguments.dry_run {
+        context::must_not_replace_served(&registry, &request.name, plan.pool(), &PoolPlace::default())?;
+    }
     let value = json!({
         "name": request.name,
         "pool": plan.pool(),

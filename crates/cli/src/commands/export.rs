@@ -1,19 +1,21 @@
-//! `export`: the names that a daemon serves.
+//! `export`: the names that a daemon serves, and the clients that use them.
 
 use crate::context::{self, PoolPlace, unexpected};
+use crate::figures::clock;
 use crate::output::Output;
 use crate::table::Table;
-use crate::values::{Size, VolumePath};
+use crate::values::{ExportPath, Size, VolumePath};
 use clap::Subcommand;
-use windrow_host::Failure;
 use windrow_host::control::{Command, Reply};
+use windrow_host::schedule::unix_now;
+use windrow_host::{ClientReport, ExportReport, Failure};
 
-/// What can be done with exports. Every volume is served under its own name unless that is removed.
+/// What can be done with exports. Every volume is served under its own name unless that is removed, or the pool comes from another host.
 #[derive(Subcommand)]
 pub enum ExportCommand {
     /// Serve a volume under a further name, or again under its own.
     #[command(
-        after_help = "Examples:\n  windrow export add tank/data --name backup --read-only\n  windrow export add tank/data --name main --default\n\nA volume has its own name already: to give that another description, remove it first (export rm)."
+        after_help = "Examples:\n  windrow export add tank/data --name backup --read-only\n  windrow export add tank/data --default\n\nA volume has its own name already: to give that another description, remove it first (export rm).\nThere is no default export unless one is named: a client that names none is refused then."
     )]
     Add {
         /// POOL/VOLUME.
@@ -27,13 +29,16 @@ pub enum ExportCommand {
         /// Text that clients see.
         #[arg(long, default_value = "")]
         description: String,
-        /// Give it to clients that ask for no name.
+        /// Give it to clients that name no export. An export that is there can be made the default so.
         #[arg(long)]
         default: bool,
+        /// Give clients another default although some are connected by the present one: they are disconnected.
+        #[arg(long, requires = "default")]
+        force: bool,
         #[command(flatten)]
         place: PoolPlace,
     },
-    /// Show the exports of a pool.
+    /// Show the exports of a pool and their clients.
     #[command(after_help = "Examples:\n  windrow export list tank\n  windrow export list tank -o json")]
     List {
         /// Pool.
@@ -41,11 +46,34 @@ pub enum ExportCommand {
         #[command(flatten)]
         place: PoolPlace,
     },
-    /// Stop serving a name. Connections that are open stay.
-    #[command(name = "rm", after_help = "Examples:\n  windrow export rm tank/backup")]
+    /// Stop serving a name. Refused while clients are connected to it.
+    #[command(
+        name = "rm",
+        after_help = "Examples:\n  windrow export rm tank/backup\n  windrow export rm tank/backup --force\n  windrow export rm tank/data --default"
+    )]
     Remove {
         /// POOL/NAME.
         export: VolumePath,
+        /// Go on serving it, but not to clients that name no export.
+        #[arg(long)]
+        default: bool,
+        /// Although clients are connected: they are disconnected.
+        #[arg(long, conflicts_with = "default")]
+        force: bool,
+        #[command(flatten)]
+        place: PoolPlace,
+    },
+    /// Disconnect clients: their requests in flight are answered, then the connection ends. They may connect again.
+    #[command(
+        after_help = "Examples:\n  windrow export disconnect tank/data\n  windrow export disconnect tank --client 7\n  windrow export disconnect tank\n\nA client that does not end its connection within five seconds is cut off. What keeps clients out is `windrow export rm`."
+    )]
+    Disconnect {
+        /// POOL, for the clients of all its exports, or POOL/EXPORT.
+        #[arg(value_name = "POOL[/EXPORT]")]
+        export: ExportPath,
+        /// This client alone, by its number in `windrow export list`.
+        #[arg(long, value_name = "ID")]
+        client: Option<u32>,
         #[command(flatten)]
         place: PoolPlace,
     },
@@ -54,32 +82,94 @@ pub enum ExportCommand {
 /// Runs it.
 pub fn run(command: ExportCommand, output: &Output) -> Result<u8, Failure> {
     match command {
-        ExportCommand::Add { volume, name, read_only, description, default, place } => {
+        ExportCommand::Add { volume, name, read_only, description, default, force, place } => {
             let name = name.unwrap_or_else(|| volume.volume.clone());
-            let command = Command::ExportAdd { name: name.clone(), volume: volume.volume.clone(), read_only, description, default };
+            let command = Command::ExportAdd { name: name.clone(), volume: volume.volume.clone(), read_only, description, default, force };
             context::ask(&volume.pool, &place, command)?;
-            output.result("export-add", &serde_json::json!({ "pool": volume.pool, "volume": volume.volume, "export": name }), || {
-                format!("volume {} is served as '{name}'", volume.volume)
+            let value = serde_json::json!({ "pool": volume.pool, "volume": volume.volume, "export": name, "default": default });
+            output.result("export-add", &value, || {
+                let also = if default { ", and to clients that name no export" } else { "" };
+                format!("volume {} is served as '{name}'{also}", volume.volume)
             });
         }
         ExportCommand::List { pool, place } => {
-            let Reply::Exports { exports } = context::ask(&pool, &place, Command::ExportList)? else { return Err(unexpected()) };
-            output.result("export-list", &serde_json::json!({ "pool": pool, "exports": exports }), || {
-                let mut table = Table::new(&["EXPORT", "VOLUME", "SIZE", "MODE", "DEFAULT"]);
-                for export in &exports {
-                    let mode = if export.read_only { "read-only" } else { "read-write" };
-                    let default = if export.default { "yes" } else { "" };
-                    table.row([export.name.clone(), export.volume.clone(), Size(export.size_bytes).to_string(), mode.to_owned(), default.to_owned()]);
-                }
-                table.render()
+            let Reply::Exports { exports, not_served } = context::ask(&pool, &place, Command::ExportList)? else { return Err(unexpected()) };
+            let value = serde_json::json!({ "pool": pool, "exports": exports, "not_served": not_served });
+            output.result("export-list", &value, || describe(&exports, &not_served));
+        }
+        ExportCommand::Remove { export, default, force, place } => {
+            context::ask(&export.pool, &place, Command::ExportRemove { name: export.volume.clone(), default, force })?;
+            let value = serde_json::json!({ "pool": export.pool, "export": export.volume, "served": default });
+            output.result("export-rm", &value, || match default {
+                true => format!("'{}' is not the default export any more", export.volume),
+                false => format!("'{}' is not served any more", export.volume),
             });
         }
-        ExportCommand::Remove { export, place } => {
-            context::ask(&export.pool, &place, Command::ExportRemove { name: export.volume.clone() })?;
-            output.result("export-rm", &serde_json::json!({ "pool": export.pool, "export": export.volume }), || {
-                format!("'{}' is not served any more", export.volume)
-            });
+        ExportCommand::Disconnect { export, client, place } => {
+            let command = Command::ExportDisconnect { export: export.export.clone(), client };
+            let reply = context::ask(&export.pool, &place, command)?;
+            let Reply::Disconnected { clients, cut, unfinished } = reply else { return Err(unexpected()) };
+            let value = serde_json::json!({ "pool": export.pool, "export": export.export, "clients": clients, "cut": cut, "unfinished": unfinished });
+            output.result("export-disconnect", &value, || disconnected(&clients, cut, unfinished));
         }
     }
     Ok(0)
+}
+
+fn describe(exports: &[ExportReport], not_served: &[String]) -> String {
+    let mut table = Table::new(&["EXPORT", "VOLUME", "SIZE", "MODE", "DEFAULT", "CLIENTS"]);
+    for export in exports {
+        let mode = if export.read_only { "read-only" } else { "read-write" };
+        let default = if export.default { "yes" } else { "" };
+        table.row([
+            export.name.clone(),
+            export.volume.clone(),
+            Size(export.size_bytes).to_string(),
+            mode.to_owned(),
+            default.to_owned(),
+            export.clients.len().to_string(),
+        ]);
+    }
+    let mut text = table.render();
+    if !not_served.is_empty() {
+        text += &format!("not served: {}\n", not_served.join(", "));
+    }
+    let clients: Vec<&ClientReport> = exports.iter().flat_map(|export| &export.clients).collect();
+    if !clients.is_empty() {
+        text += &format!("\n{}", table_of(&clients));
+    }
+    text
+}
+
+fn table_of(clients: &[&ClientReport]) -> String {
+    let mut table = Table::new(&["CLIENT", "EXPORT", "PEER", "CONNECTED", "READS", "READ", "WRITES", "WRITTEN", "ERRORS", "IN FLIGHT"]);
+    let now = unix_now();
+    for client in clients {
+        let export = if client.by_default { format!("{} (by default)", client.export) } else { client.export.clone() };
+        table.row([
+            client.client.to_string(),
+            export,
+            client.peer.clone(),
+            clock(now.saturating_sub(client.since_unix_s)),
+            client.reads.to_string(),
+            Size(client.read_bytes).to_string(),
+            client.writes.to_string(),
+            Size(client.written_bytes).to_string(),
+            client.errors.to_string(),
+            client.in_flight.to_string(),
+        ]);
+    }
+    table.render()
+}
+
+fn disconnected(clients: &[ClientReport], cut: usize, unfinished: usize) -> String {
+    let mut text = format!("{} {} disconnected", clients.len(), if clients.len() == 1 { "client" } else { "clients" });
+    if cut > 0 {
+        text += &format!(", {cut} cut off");
+    }
+    if unfinished > 0 {
+        text += &format!("; {unfinished} of them end when the pool has answered their requests");
+    }
+    clients.iter().for_each(|client| text += &format!("\n{} at '{}'", client.peer, client.export));
+    text
 }

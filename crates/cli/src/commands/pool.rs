@@ -30,9 +30,8 @@ pub enum PoolCommand {
     Create(CreateArguments),
     /// Take over a pool whose members are found here.
     Import(ImportArguments),
-    /// Release a pool for another host: finish everything, forget it here.
-    #[command(after_help = "Examples:\n  windrow pool export tank")]
-    Export(NamedPool),
+    /// Release a pool for another host: finish everything, forget where its members are. Its exports are kept for its next import here.
+    Export(ExportArguments),
     /// Mark a pool as destroyed. Its volumes are lost.
     Destroy(DestroyArguments),
     /// Show the pools that are served, known or found.
@@ -72,6 +71,19 @@ pub struct NamedPool {
     place: PoolPlace,
 }
 
+/// Arguments of `pool export`.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  windrow pool export tank\n  windrow pool export tank --force\n\nRefused while clients are connected (`windrow export list`)."
+)]
+pub struct ExportArguments {
+    #[command(flatten)]
+    pool: NamedPool,
+    /// Although clients are connected: they are disconnected.
+    #[arg(long)]
+    force: bool,
+}
+
 /// Arguments of `pool import`.
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -90,7 +102,7 @@ pub struct ImportArguments {
     /// Members that are missing are out of the pool for good.
     #[arg(long)]
     force: bool,
-    /// Also if another pool of this name is known here: where that one's members are, and its exports, are forgotten.
+    /// Also if another pool of this name is known here: where that one's members are is forgotten; its exports are kept for its return.
     #[arg(long)]
     replace_known: bool,
     /// Start without the journal devices although what was promised to be durable may be on them alone: it is lost then.
@@ -162,7 +174,7 @@ pub fn run(command: PoolCommand, output: &Output) -> Result<u8, Failure> {
     match command {
         PoolCommand::Create(arguments) => create::run(&arguments, output),
         PoolCommand::Import(arguments) => import(&arguments, output),
-        PoolCommand::Export(named) => export(&named, output),
+        PoolCommand::Export(arguments) => export(&arguments, output),
         PoolCommand::Destroy(arguments) => destroy(&arguments, output),
         PoolCommand::List(arguments) => list(&arguments, output),
         PoolCommand::Status(arguments) => status(&arguments, output),
@@ -195,6 +207,8 @@ fn get(named: &NamedPool, name: &str, output: &Output) -> Result<u8, Failure> {
 
 fn import(arguments: &ImportArguments, output: &Output) -> Result<u8, Failure> {
     let registry = context::registry();
+    let chosen = arguments.force || arguments.discard_journal || arguments.replace_known;
+    context::must_be_named("cannot import a pool", arguments.pool.as_deref(), &arguments.place, chosen)?;
     let found = offline::locate(&arguments.place.target(arguments.pool.as_deref()), &registry)?;
     if context::is_served(&found, &arguments.place)? {
         let failure = Failure::new(id::POOL_BUSY, format!("cannot import pool '{}'", found.name), "a daemon serves it already");
@@ -203,21 +217,28 @@ fn import(arguments: &ImportArguments, output: &Output) -> Result<u8, Failure> {
     if !arguments.replace_known {
         registry.must_be_free(&format!("cannot import pool '{}'", found.name), &found.name, found.pool)?;
     }
+    if arguments.replace_known {
+        context::must_not_replace_served(&registry, &found.name, found.pool, &arguments.place)?;
+    }
     let request = OpenRequest { read_only: arguments.dry_run, force: arguments.force, discard_journal: arguments.discard_journal, ..arguments.place.request() };
     let opened = OpenedAtRest::open(&found, &registry, &request)?;
+    let (exports, not_served) = (opened.pool.export_table(), opened.not_served.clone());
     let (recovery, mut report) = (opened.report.clone(), windrow_host::daemon::report(&opened.pool)?);
     report.served = false;
     if !arguments.dry_run {
         opened.close(false)?;
-        registry.save(&entry(&found, registry.load_of(&found.name, found.pool)?))?;
+        let mut entry = entry(&found, registry.load_of(&found.name, found.pool)?);
+        entry.exports = exports;
+        registry.save(&entry)?;
     }
-    let value = json!({ "dry_run": arguments.dry_run, "recovery": recovery, "pool": report });
+    let value = json!({ "dry_run": arguments.dry_run, "recovery": recovery, "pool": report, "not_served": not_served });
     output.result("pool-import", &value, || {
         let notes: String = recovery.notes.iter().map(|note| format!("\nnote: {note}")).collect();
         let head = if arguments.dry_run { "could be imported; nothing has been written" } else { "is imported" };
         format!(
-            "pool '{}' {head}\nrecovery from checkpoint {}: {} batches ({}), {} entries, {} batches completed{notes}\n{}",
+            "pool '{}' {head}{}\nrecovery from checkpoint {}: {} batches ({}), {} entries, {} batches completed{notes}\n{}",
             found.name,
+            made_elsewhere(&not_served),
             recovery.checkpoint,
             recovery.batches,
             Size(recovery.batch_bytes),
@@ -227,6 +248,15 @@ fn import(arguments: &ImportArguments, output: &Output) -> Result<u8, Failure> {
         )
     });
     Ok(0)
+}
+
+/// That volumes which were made on another host are not served by themselves, as a line for people; empty if there are none.
+pub fn made_elsewhere(not_served: &[String]) -> String {
+    match not_served {
+        [] => String::new(),
+        [one] => format!("\nnote: volume '{one}' was made elsewhere and is not served: `windrow export add` serves it"),
+        many => format!("\nnote: volumes '{}' were made elsewhere and are not served: `windrow export add` serves them", many.join("', '")),
+    }
 }
 
 /// What the registry keeps of a pool that was found; its exports stay, and while a member is away, what was known of its place.
@@ -241,22 +271,28 @@ pub fn entry(found: &FoundPool, known: Option<PoolEntry>) -> PoolEntry {
     entry
 }
 
-fn export(named: &NamedPool, output: &Output) -> Result<u8, Failure> {
+fn export(arguments: &ExportArguments, output: &Output) -> Result<u8, Failure> {
+    let (named, force) = (&arguments.pool, arguments.force);
     let registry = context::registry();
     match context::daemon_of(&named.pool, &named.place)? {
         Some(mut client) => {
             // One that has stopped may not be able to say who it is, and ends all the same.
             let served = context::report_of(&mut client).ok();
-            client.ask(Command::Shutdown { export: true })?;
+            client.ask(Command::Shutdown { export: true, force })?;
             served.map_or(Ok(()), |served| registry.forget(&served.name, served.pool))?;
         }
         None => {
             let found = offline::locate(&named.place.target(Some(&named.pool)), &registry)?;
-            OpenedAtRest::open(&found, &registry, &named.place.request())?.close(true)?;
+            let opened = OpenedAtRest::open(&found, &registry, &named.place.request())?;
+            let (exports, report) = (opened.pool.export_table(), windrow_host::daemon::report(&opened.pool));
+            opened.close(true)?;
+            registry.keep_exports(&found.name, found.pool, Some(report?.last_volume()), exports)?;
             registry.forget(&found.name, found.pool)?;
         }
     }
-    output.result("pool-export", &json!({ "pool": named.pool }), || format!("pool '{}' is exported: any host may import it", named.pool));
+    output.result("pool-export", &json!({ "pool": named.pool }), || {
+        format!("pool '{}' is exported: any host may import it; its exports are kept for its return", named.pool)
+    });
     Ok(0)
 }
 
@@ -276,6 +312,7 @@ fn destroy(arguments: &DestroyArguments, output: &Output) -> Result<u8, Failure>
     let host = if arguments.force { None } else { Some(offline::host_id(&registry)?) };
     offline::destroy(&found, arguments.wipe, host)?;
     registry.forget(&found.name, found.pool)?;
+    registry.forget_exports(found.pool)?;
     output.result("pool-destroy", &json!({ "pool": pool, "members": found.members.len(), "missing": missing, "wiped": arguments.wipe }), || {
         let rest = if missing.is_empty() { String::new() } else { format!("; members {missing:?} were not found and still bear it") };
         format!("pool '{pool}' is destroyed on {} members{rest}", found.members.len())

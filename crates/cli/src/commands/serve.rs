@@ -45,6 +45,7 @@ Configuration file (all fields optional; the command line wins):
   pool = \"tank\"
   members = [\"/dev/sdb\", \"/dev/sdc\"]
   nbd = [\"unix:/run/windrow/tank.nbd\"]
+  default = \"data\"           # volume for clients that name no export
   metrics = \"127.0.0.1:9464\"
   control = \"/run/windrow/tank.control\"
   event_command = \"/usr/local/bin/on-windrow-event\"
@@ -62,6 +63,9 @@ pub struct ServeArguments {
     /// Where NBD clients connect: unix:PATH or tcp:ADDRESS:PORT (may be repeated).
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<Listen>,
+    /// Serve this volume to clients that name no export, too; kept for later starts. Without it the default is what was named before, if anything was.
+    #[arg(long, value_name = "VOLUME")]
+    default: Option<String>,
     /// Allow TCP addresses that other hosts can reach, for NBD and metrics. There is no encryption and no authentication.
     #[arg(long)]
     allow_remote: bool,
@@ -96,7 +100,7 @@ pub struct ServeArguments {
     /// Members that are missing are out of the pool for good.
     #[arg(long)]
     force: bool,
-    /// Also if another pool of this name is known here: where that one's members are, and its exports, are forgotten.
+    /// Also if another pool of this name is known here: where that one's members are is forgotten; its exports are kept for its return.
     #[arg(long)]
     replace_known: bool,
     /// Start without the journal devices although what was promised to be durable may be on them alone: it is lost then.
@@ -131,7 +135,7 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
         paths::make_run_dir()?;
     }
     let request = request(&arguments);
-    let Some((opened, name, exports)) = open(&arguments, &request, &signal)? else { return Ok(0) };
+    let Some(Opened { opened, name, exports, not_served }) = open(&arguments, &request, &signal)? else { return Ok(0) };
     let OpenedPool { engine, members, buffers, report, recovery } = opened;
     let options = HostOptions {
         workers: arguments.workers,
@@ -167,7 +171,7 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
     let ready = json!({
         "event": "ready", "pool": name, "nbd": addresses, "control": control.path(), "metrics": metrics.as_ref().map(|server| server.address().to_string()),
         "recovery": report, "recovery_us": u64::try_from(recovery.as_micros()).unwrap_or(u64::MAX),
-        "memory_locked": locked == MemoryLock::Locked, "process": std::process::id(),
+        "not_served": not_served, "memory_locked": locked == MemoryLock::Locked, "process": std::process::id(),
     });
     output.result("serve", &ready, || {
         let memory = match &locked {
@@ -180,7 +184,8 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
             0 => String::new(),
             _ => format!("\nnote: without member {}: see `windrow pool status {name}`", missing.join(", ")),
         };
-        format!("pool '{name}' is served at {place} (recovery {} ms; {memory}){missing}{notes}", recovery.as_millis())
+        let elsewhere = super::pool::made_elsewhere(&not_served);
+        format!("pool '{name}' is served at {place} (recovery {} ms; {memory}){missing}{elsewhere}{notes}", recovery.as_millis())
     });
     wait(&served, &signal, arguments.read_only);
     if let Some(server) = nbd {
@@ -275,13 +280,25 @@ fn watch_for_members(served: &Arc<Daemon>, arguments: &ServeArguments) -> Result
     arrivals::watch(served, places).map_err(|error| Failure::new(id::SERVE, "cannot start a thread", error))
 }
 
+/// A pool that is open and about to be served.
+struct Opened {
+    opened: OpenedPool,
+    name: String,
+    exports: ExportTable,
+    /// Volumes that were made elsewhere and are not served by themselves.
+    not_served: Vec<String>,
+}
+
 /// `None`: the end was asked for while members were awaited.
-fn open(arguments: &ServeArguments, request: &OpenRequest, signal: &AtomicBool) -> Result<Option<(OpenedPool, String, ExportTable)>, Failure> {
+fn open(arguments: &ServeArguments, request: &OpenRequest, signal: &AtomicBool) -> Result<Option<Opened>, Failure> {
     if let Some(size) = arguments.ram_members {
         let spec = ScratchSpec { limits: request.limits, ..ScratchSpec::default() };
         let opened = offline::scratch_pool(offline::ram_members(8, size.0)?, &spec)?;
-        return Ok(Some((opened, arguments.pool.clone().unwrap_or_else(|| "ram".to_owned()), ExportTable::default())));
+        let name = arguments.pool.clone().unwrap_or_else(|| "ram".to_owned());
+        return Ok(Some(Opened { opened, name, exports: ExportTable::default(), not_served: Vec::new() }));
     }
+    let chosen = arguments.force || arguments.discard_journal || arguments.replace_known;
+    context::must_be_named("cannot serve a pool", arguments.pool.as_deref(), &arguments.place, chosen)?;
     let registry = context::registry();
     let patience = Duration::from_secs(arguments.wait_for_members.unwrap_or(MEMBER_PATIENCE_SECONDS));
     let target = arguments.place.target(arguments.pool.as_deref());
@@ -292,19 +309,28 @@ fn open(arguments: &ServeArguments, request: &OpenRequest, signal: &AtomicBool) 
         return Ok(None);
     }
     let found = found?;
-    if !arguments.replace_known {
+    if arguments.replace_known {
+        context::must_not_replace_served(&registry, &found.name, found.pool, &arguments.place)?;
+    } else {
         registry.must_be_free(&format!("cannot serve pool '{}'", found.name), &found.name, found.pool)?;
     }
+    let kept = registry.exports_of(&found)?;
     let mut opened = offline::open(&found, &registry, request)?;
     if arguments.early_reuse {
         opened.engine.plant(Plant::EarlyReuse);
     }
-    let entry = super::pool::entry(&found, registry.load_of(&found.name, found.pool)?);
+    let (mut exports, mut not_served) = context::adopt(kept, &opened);
+    if let Some(default) = &arguments.default {
+        exports.choose_default(default, &opened.engine.status())?;
+        not_served.retain(|volume| volume != default);
+    }
+    let mut entry = super::pool::entry(&found, registry.load_of(&found.name, found.pool)?);
+    entry.exports = exports;
     if let Err(failure) = registry.save(&entry) {
         // The pool can be served without it; only the next start has to name the members again.
         tracing::warn!(%failure, "the registry was not written");
     }
-    Ok(Some((opened, found.name, entry.exports)))
+    Ok(Some(Opened { opened, name: found.name, exports: entry.exports, not_served }))
 }
 
 fn start_nbd(pool: &Pool, arguments: &ServeArguments) -> Result<Option<Server>, Failure> {
@@ -338,6 +364,7 @@ fn merge(mut arguments: ServeArguments) -> Result<ServeArguments, Failure> {
     if arguments.nbd.is_empty() {
         arguments.nbd = config.nbd;
     }
+    arguments.default = arguments.default.or(config.default);
     arguments.metrics = arguments.metrics.or(config.metrics);
     arguments.place.control = arguments.place.control.or(config.control);
     arguments.event_command = arguments.event_command.or(config.event_command);

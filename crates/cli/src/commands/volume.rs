@@ -15,7 +15,7 @@ use windrow_layout::checkpoint::{Compression, Dedup, SyncMode};
 pub enum VolumeCommand {
     /// Make a thin volume.
     #[command(
-        after_help = "Examples:\n  windrow volume create tank/data 10G\n  windrow volume create tank/vm-7 512M --compression lz4-then-zstd --dedup hash\n  windrow volume create tank/vm-8 512M -o json"
+        after_help = "Examples:\n  windrow volume create tank/data 10G\n  windrow volume create tank/vm-7 512M --compression lz4-then-zstd --dedup hash\n  windrow volume create tank/vm-8 512M --default -o json"
     )]
     Create {
         /// POOL/VOLUME.
@@ -30,6 +30,12 @@ pub enum VolumeCommand {
         /// by a fast one, and compares their bytes.
         #[arg(long, value_parser = ["off", "verify", "hash"], default_value = "off")]
         dedup: String,
+        /// Serve it to clients that name no export, too. Without this there is no default export.
+        #[arg(long)]
+        default: bool,
+        /// Give clients another default although some are connected by the present one: they are disconnected.
+        #[arg(long, requires = "default")]
+        force: bool,
         #[command(flatten)]
         place: PoolPlace,
     },
@@ -55,6 +61,9 @@ pub enum VolumeCommand {
         /// Allow a smaller size, which loses what lies beyond it.
         #[arg(long)]
         shrink: bool,
+        /// Make it smaller although clients are connected: they are disconnected.
+        #[arg(long, requires = "shrink")]
+        force: bool,
         #[command(flatten)]
         place: PoolPlace,
     },
@@ -94,14 +103,17 @@ pub enum VolumeCommand {
     },
     /// Estimate what compression and deduplication would make of files, devices, trees or volumes. Reads, and writes nothing.
     Estimate(super::estimate::EstimateArguments),
-    /// Delete a volume with all its data.
-    #[command(after_help = "Examples:\n  windrow volume delete tank/data --yes")]
+    /// Delete a volume with all its data. Refused while clients are connected to it.
+    #[command(after_help = "Examples:\n  windrow volume delete tank/data --yes\n  windrow volume delete tank/data --yes --force")]
     Delete {
         /// POOL/VOLUME.
         volume: VolumePath,
         /// Yes, lose its data.
         #[arg(long)]
         yes: bool,
+        /// Although clients are connected: they are disconnected.
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         place: PoolPlace,
     },
@@ -110,8 +122,9 @@ pub enum VolumeCommand {
 /// Runs it.
 pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
     match command {
-        VolumeCommand::Create { volume, size, compression, dedup, place } => {
-            let mut reply = context::ask(&volume.pool, &place, Command::VolumeCreate { name: volume.volume.clone(), size_bytes: size.0 })?;
+        VolumeCommand::Create { volume, size, compression, dedup, default, force, place } => {
+            let create = Command::VolumeCreate { name: volume.volume.clone(), size_bytes: size.0, default, force };
+            let mut reply = context::ask(&volume.pool, &place, create)?;
             let set = |command, what: String| {
                 context::ask(&volume.pool, &place, command).map_err(|failure| {
                     let what = format!("volume '{}' is created, but without {what}: {}", volume.volume, failure.what);
@@ -127,7 +140,7 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
             }
             show("volume-create", &volume, reply, output)
         }
-        VolumeCommand::Resize { volume, size, shrink, place } => {
+        VolumeCommand::Resize { volume, size, shrink, force, place } => {
             // An older daemon does not ask for `shrink`.
             let now = context::status(&volume.pool, &place)?;
             if !shrink && now.volume(&volume.volume).is_some_and(|found| found.size_bytes > size.0) {
@@ -138,7 +151,8 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
                 )
                 .remedy("give --shrink to lose what lies beyond the new size"));
             }
-            let reply = context::ask(&volume.pool, &place, Command::VolumeResize { name: volume.volume.clone(), size_bytes: size.0, shrink })?;
+            let resize = Command::VolumeResize { name: volume.volume.clone(), size_bytes: size.0, shrink, force };
+            let reply = context::ask(&volume.pool, &place, resize)?;
             show("volume-resize", &volume, reply, output)
         }
         VolumeCommand::Estimate(arguments) => super::estimate::run(&arguments, output),
@@ -167,12 +181,12 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
             output.result("volume-set", &report, || format!("{}/{}: {}", volume.pool, volume.volume, said.join(", ")));
             Ok(0)
         }
-        VolumeCommand::Delete { volume, yes, place } => {
+        VolumeCommand::Delete { volume, yes, force, place } => {
             if !yes {
                 return Err(Failure::new(windrow_host::failure::id::USAGE, format!("volume '{}' is not deleted", volume.volume), "its data would be lost")
                     .remedy("give --yes if that is meant"));
             }
-            context::ask(&volume.pool, &place, Command::VolumeDelete { name: volume.volume.clone() })?;
+            context::ask(&volume.pool, &place, Command::VolumeDelete { name: volume.volume.clone(), force })?;
             output.result("volume-delete", &serde_json::json!({ "pool": volume.pool, "volume": volume.volume }), || {
                 format!("deleted {}/{}; its space comes back step by step", volume.pool, volume.volume)
             });

@@ -51,3 +51,11 @@ fn volumes_and_properties() {
     assert!(property("spare").is_err() && property("=1").is_err());
     assert!(check_pool_name("tank").is_ok() && check_pool_name("a/b").is_err() && check_pool_name("").is_err());
 }
+
+#[test]
+fn an_export_may_be_left_out_but_not_empty() {
+    let parse = |text: &str| text.parse::<ExportPath>();
+    assert_eq!(parse("tank").unwrap().export, None);
+    assert_eq!(parse("tank/a/b").unwrap().export.as_deref(), Some("a/b"));
+    assert!(["", "/", "tank/", "/a"].iter().all(|text| parse(text).is_err()));
+}

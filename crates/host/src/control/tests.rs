@@ -7,7 +7,9 @@ impl ControlHandler for Fixed {
     fn handle(&self, command: Command) -> Result<Reply, Failure> {
         match command {
             Command::Status => Ok(Reply::Pool(Box::new(sample()))),
-            Command::VolumeDelete { name } => Err(Failure::new(id::VOLUME_UNKNOWN, format!("cannot delete '{name}'"), "there is none").remedy("look again")),
+            Command::VolumeDelete { name, .. } => {
+                Err(Failure::new(id::VOLUME_UNKNOWN, format!("cannot delete '{name}'"), "there is none").remedy("look again"))
+            }
             _ => Ok(Reply::Done),
         }
     }
@@ -25,7 +27,7 @@ fn questions_and_answers() {
     assert_eq!(report.name, "ta\"nk");
     let change = PropertyChange { seal_age_ms: Some(5), ..PropertyChange::default() };
     assert!(matches!(client.ask(Command::PoolSet(change)).unwrap(), Reply::Done));
-    let failure = client.ask(Command::VolumeDelete { name: "x".to_owned() }).unwrap_err();
+    let failure = client.ask(Command::VolumeDelete { name: "x".to_owned(), force: false }).unwrap_err();
     assert_eq!(failure.to_string(), "WR-VOLUME-001: cannot delete 'x': there is none; look again");
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     server.stop();
@@ -151,7 +153,7 @@ fn a_scrub_command_on_the_wire() {
 #[test]
 fn a_resize_of_an_older_client_may_make_a_volume_smaller() {
     let read = |text: &str| serde_json::from_str::<Question>(text).map(|question| question.command).unwrap();
-    let resize = |shrink| Command::VolumeResize { name: "data".to_owned(), size_bytes: 4096, shrink };
+    let resize = |shrink| Command::VolumeResize { name: "data".to_owned(), size_bytes: 4096, shrink, force: false };
     assert_eq!(read(r#"{"version":1,"command":"volume-resize","name":"data","size_bytes":4096}"#), resize(true));
     let text = serde_json::to_string(&Question { version: CONTROL_VERSION, command: resize(false) }).unwrap();
     assert_eq!(read(&text), resize(false));

@@ -45,7 +45,7 @@ fn of_two_changes_of_properties_none_is_undone() {
 fn of_two_changes_of_exports_the_newer_table_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let daemon = daemon(Registry::new(dir.path()));
-    let export = || NamedExport { volume: "data".to_owned(), read_only: true, description: String::new() };
+    let export = || NamedExport { volume: "data".to_owned(), read_only: true, ..NamedExport::default() };
     std::thread::scope(|scope| {
         let kept = daemon.change_exports(|pool| {
             let table = pool.add_export("one", export(), false);
@@ -63,14 +63,25 @@ fn of_two_changes_of_exports_the_newer_table_is_kept() {
 fn changes_of_exports_that_cannot_be_kept_are_undone() {
     let dir = tempfile::tempdir().unwrap();
     let daemon = daemon(Registry::new(dir.path()));
-    let add = |name: &str| Command::ExportAdd { name: name.to_owned(), volume: "data".to_owned(), read_only: true, description: String::new(), default: true };
+    let add = |name: &str| Command::ExportAdd {
+        name: name.to_owned(),
+        volume: "data".to_owned(),
+        read_only: true,
+        description: String::new(),
+        default: true,
+        force: false,
+    };
     daemon.handle(add("one")).unwrap();
     let before = daemon.pool.exports();
     // Nothing can be made behind a link to nowhere, whoever tries.
     let (folder, aside) = (dir.path().join("pools"), dir.path().join("aside"));
     std::fs::rename(&folder, &aside).unwrap();
     std::os::unix::fs::symlink("nowhere", &folder).unwrap();
-    for command in [add("two"), Command::ExportRemove { name: "one".to_owned() }, Command::ExportRemove { name: "data".to_owned() }] {
+    for command in [
+        add("two"),
+        Command::ExportRemove { name: "one".to_owned(), default: false, force: false },
+        Command::ExportRemove { name: "data".to_owned(), default: false, force: false },
+    ] {
         assert_eq!(daemon.handle(command).unwrap_err().id, id::LOCAL_FILE);
         assert_eq!(daemon.pool.exports(), before);
     }
@@ -108,7 +119,7 @@ fn of_two_changes_of_members_the_newer_places_are_kept() {
 fn a_volume_becomes_smaller_only_if_that_is_meant_when_it_is_changed() {
     let dir = tempfile::tempdir().unwrap();
     let daemon = daemon(Registry::new(dir.path()));
-    let resize = |mib: u64, shrink| daemon.handle(Command::VolumeResize { name: "data".to_owned(), size_bytes: mib << 20, shrink });
+    let resize = |mib: u64, shrink| daemon.handle(Command::VolumeResize { name: "data".to_owned(), size_bytes: mib << 20, shrink, force: false });
     let size = || report(daemon.pool()).unwrap().volume("data").unwrap().size_bytes >> 20;
     resize(30, false).unwrap();
     let refused = resize(20, false).unwrap_err();
@@ -121,7 +132,7 @@ fn a_volume_becomes_smaller_only_if_that_is_meant_when_it_is_changed() {
 
 /// Another thread asks for an export of a pool that is ending already.
 fn ask_late<'scope>(daemon: &'scope Daemon, scope: &'scope std::thread::Scope<'scope, '_>) -> std::thread::ScopedJoinHandle<'scope, Result<Reply, Failure>> {
-    let asking = scope.spawn(|| daemon.handle(Command::Shutdown { export: true }));
+    let asking = scope.spawn(|| daemon.handle(Command::Shutdown { export: true, force: false }));
     while lock(&daemon.end).requested != Some(true) && !asking.is_finished() {
         std::thread::yield_now();
     }
@@ -152,8 +163,8 @@ fn an_export_that_comes_too_late_fails() {
         daemon.announce(daemon.pool.shutdown(false).map_err(|error| control_failure(String::new(), &error)));
         assert_eq!(asking.join().unwrap().unwrap_err().what, "the pool is not exported");
     });
-    assert!(daemon.handle(Command::Shutdown { export: true }).is_err(), "nor when it is over");
-    assert!(matches!(daemon.handle(Command::Shutdown { export: false }), Ok(Reply::Done)));
+    assert!(daemon.handle(Command::Shutdown { export: true, force: false }).is_err(), "nor when it is over");
+    assert!(matches!(daemon.handle(Command::Shutdown { export: false, force: false }), Ok(Reply::Done)));
 }
 
 /// That a scrub is due was reckoned, and nothing had shown that it begins.

@@ -1,15 +1,25 @@
 use super::*;
 
+fn of(volumes: &[(u32, &'static str)]) -> Vec<VolumeView<'static>> {
+    volumes.iter().map(|&(id, name)| VolumeView { id: VolumeId(id), name, size_bytes: 4096, read_only: false }).collect()
+}
+
 fn volumes() -> Vec<VolumeView<'static>> {
-    ["a", "b"].map(|name| VolumeView { name, size_bytes: 4096, read_only: false }).to_vec()
+    of(&[(1, "a"), (2, "b")])
 }
 
 fn names(table: &ExportTable) -> Vec<String> {
     table.resolve(&volumes()).into_iter().map(|export| export.name).collect()
 }
 
+fn default(table: &ExportTable, volumes: &[VolumeView<'_>]) -> Option<String> {
+    let mut defaults: Vec<_> = table.resolve(volumes).into_iter().filter(|export| export.default).collect();
+    assert!(defaults.len() <= 1);
+    defaults.pop().map(|export| export.name)
+}
+
 fn export(volume: &str, read_only: bool) -> NamedExport {
-    NamedExport { volume: volume.to_owned(), read_only, description: String::new() }
+    NamedExport { volume: volume.to_owned(), read_only, ..NamedExport::default() }
 }
 
 #[test]
@@ -17,10 +27,36 @@ fn volumes_are_served_under_their_names_unless_withdrawn() {
     let mut table = ExportTable::default();
     assert_eq!(names(&table), ["a", "b"]);
     table.remove("a", &volumes()).unwrap();
-    assert_eq!(names(&table), ["b"]);
+    assert_eq!((names(&table), table.not_served(&volumes())), (vec!["b".to_owned()], vec!["a".to_owned()]));
     assert_eq!(table.remove("a", &volumes()).unwrap_err().id, id::EXPORT_UNKNOWN);
     table.add("a", export("a", false), false, &volumes()).unwrap();
     assert_eq!(table, ExportTable::default(), "added again as it was");
+}
+
+/// The first volume was the default, and the next one as soon as the first was withdrawn or deleted: a client that named none wrote to another volume.
+#[test]
+fn there_is_no_default_unless_one_is_named_and_it_never_moves() {
+    let mut table = ExportTable::default();
+    assert_eq!(default(&table, &volumes()), None);
+    table.add("a", export("a", false), true, &volumes()).unwrap();
+    assert_eq!(default(&table, &volumes()).as_deref(), Some("a"));
+    assert_eq!(table.add("a", export("a", true), true, &volumes()).unwrap_err().id, id::EXPORT_EXISTS, "it is there, and not as that");
+    table.remove("a", &volumes()).unwrap();
+    assert_eq!(default(&table, &volumes()), None);
+    table.set_default_volume("b", &volumes()).unwrap();
+    // Deleted and made again where this table was not at hand.
+    assert_eq!(default(&table, &of(&[(1, "a"), (3, "b")])), None);
+    table.bind(&of(&[(1, "a"), (3, "b")]));
+    assert_eq!(table.default_export, None);
+    table.set_default_volume("a", &volumes()).unwrap();
+    assert_eq!((default(&table, &volumes()).as_deref(), table.not_served(&volumes()).len()), (Some("a"), 0), "named, so it is served again");
+    table.remove_default("a").unwrap();
+    assert_eq!((default(&table, &volumes()), names(&table).len()), (None, 2));
+    assert_eq!(table.remove_default("a").unwrap_err().id, id::EXPORT_UNKNOWN);
+    assert_eq!(table.set_default_volume("c", &volumes()).unwrap_err().id, id::VOLUME_UNKNOWN);
+    table.add("c", export("a", false), false, &volumes()).unwrap();
+    let three = of(&[(1, "a"), (2, "b"), (3, "c")]);
+    assert_eq!(table.set_default_volume("c", &three).unwrap_err().id, id::EXPORT_EXISTS, "the export of that name is another volume's");
 }
 
 #[test]
@@ -29,27 +65,50 @@ fn the_default_comes_first_and_names_can_be_added() {
     table.add("look", export("b", true), true, &volumes()).unwrap();
     let exports = table.resolve(&volumes());
     assert_eq!((exports[0].name.as_str(), exports[0].read_only, exports[0].default), ("look", true, true));
-    assert_eq!(exports.iter().filter(|export| export.default).count(), 1);
     assert_eq!(names(&table), ["look", "a", "b"]);
     assert_eq!(table.add("a", export("b", false), false, &volumes()).unwrap_err().id, id::EXPORT_EXISTS);
     assert_eq!(table.add("c", export("c", false), false, &volumes()).unwrap_err().id, id::VOLUME_UNKNOWN);
-    table.forget_volume("b");
-    assert_eq!(names(&table), ["a", "b"]);
+    table.forget_volume(VolumeId(2), "b");
+    assert_eq!(table, ExportTable::default(), "an export of a volume that is gone is no default");
 }
 
-/// A later volume of the name of a deleted one became what clients get who ask for no name.
+/// A name that was added for a deleted volume served a later volume of that name.
 #[test]
-fn an_export_of_a_volume_that_is_gone_is_no_default() {
+fn an_export_stays_with_its_volume() {
     let mut table = ExportTable::default();
-    table.add("look", export("b", true), true, &volumes()).unwrap();
-    table.forget_volume("a");
-    assert_eq!(table.default.as_deref(), Some("look"));
-    table.forget_volume("b");
+    table.add("look", export("b", true), false, &volumes()).unwrap();
+    let renamed = table.resolve(&of(&[(1, "a"), (2, "c")]));
+    assert_eq!(renamed.iter().find(|export| export.name == "look").map(|export| export.volume.as_str()), Some("c"));
+    let made_again = of(&[(1, "a"), (3, "b")]);
+    assert!(!table.resolve(&made_again).iter().any(|export| export.name == "look"));
+    table.bind(&made_again);
     assert_eq!(table, ExportTable::default());
-    table.default = Some("b".to_owned());
-    table.added.insert("b".to_owned(), export("a", false));
-    table.forget_volume("b");
-    assert_eq!(table.default.as_deref(), Some("b"), "that one is of the other volume");
-    table.forget_volume("a");
+}
+
+/// Of a default that was named in an older version's file the volume is not known before the pool is opened.
+#[test]
+fn tables_of_older_versions_are_understood() {
+    let text = r#"{ "added": { "look": { "volume": "b", "read_only": true } }, "withdrawn": ["a", "gone"], "default": "look" }"#;
+    let mut table: ExportTable = serde_json::from_str(text).unwrap();
+    table.bind(&volumes());
+    assert_eq!(default(&table, &volumes()).as_deref(), Some("look"));
+    assert_eq!((table.added["look"].volume_id, table.withdrawn.len()), (Some(VolumeId(2)), 1));
+    let kept: ExportTable = serde_json::from_str(&serde_json::to_string(&table).unwrap()).unwrap();
+    assert_eq!(kept, table);
+    let mut table: ExportTable = serde_json::from_str(r#"{ "default": "gone" }"#).unwrap();
+    table.bind(&volumes());
     assert_eq!(table, ExportTable::default());
+}
+
+#[test]
+fn what_was_made_elsewhere_is_not_served_by_itself() {
+    let adopt = |kept: KeptExports| kept.adopt([(VolumeId(1), "a"), (VolumeId(4), "b")].into_iter());
+    let (table, closed) = adopt(KeptExports::default());
+    assert_eq!((names(&table).len(), closed.len()), (2, 0), "it was never away");
+    let (mut table, closed) = adopt(KeptExports { elsewhere_from: Some(VolumeId(0)), ..KeptExports::default() });
+    assert_eq!((names(&table).len(), closed), (0, vec!["a".to_owned(), "b".to_owned()]));
+    table.add("b", export("b", false), false, &volumes()).unwrap();
+    assert_eq!(names(&table), ["b"]);
+    let (table, closed) = adopt(KeptExports { elsewhere_from: Some(VolumeId(3)), ..KeptExports::default() });
+    assert_eq!((names(&table), closed), (vec!["a".to_owned()], vec!["b".to_owned()]), "one was made there");
 }

@@ -19,6 +19,7 @@ fn serves_one_page_and_refuses_the_rest() {
     assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
     assert!(page.contains("windrow_pool_state{pool=\"ta\\\"nk\",state=\"degraded\"} 1\n"));
     assert!(page.contains("windrow_written_bytes_total{pool=\"ta\\\"nk\",cause=\"parity\"} 30\n"));
+    assert!(page.contains("windrow_export_clients{pool=\"ta\\\"nk\",export=\"da\\\"ta\"} 1\n"));
     assert!(page.contains("windrow_request_latency_nanoseconds_count{pool=\"ta\\\"nk\",operation=\"write\"} 0\n"));
     assert!(page.contains("windrow_stage_latency_nanoseconds{pool=\"ta\\\"nk\",stage=\"write_admission\",quantile=\"0.9\"} 8\n"));
     assert!(page.contains("windrow_stage_latency_nanoseconds_sum{pool=\"ta\\\"nk\",stage=\"write_admission\"} 21\n"));

@@ -102,7 +102,7 @@ fn a_pool_is_created_served_closed_and_opened_again() {
     pool.shutdown(false).unwrap();
     drop(pool);
     let pool = open_again(&members, &registry);
-    let client = Client::new(&pool, "");
+    let client = Client::new(&pool, "data");
     for block in 0..300 {
         assert_eq!(client.read(block), [block as u8 | 1; 4096]);
     }

@@ -21,7 +21,7 @@ fn ram() -> MemberTable {
 
 fn read_everything(pool: &Pool) {
     let sink = Arc::new(Collector::default());
-    let session = pool.open("", sink.clone()).unwrap();
+    let session = pool.open("data", sink.clone()).unwrap();
     let (mut requests, mut ready) = (Vec::new(), Vec::new());
     for id in 0..64 {
         requests.push(request(id, Op::Read { offset: id * 4096, length: 4096 }));
@@ -75,7 +75,7 @@ fn a_thread_that_attends_to_its_session_gets_its_reads_itself() {
     let dir = tempfile::tempdir().unwrap();
     let pool = on_file(&dir.path().join("member"), FakeMachine::new());
     let sink = Arc::new(Collector::default());
-    let session = pool.open("", sink.clone()).unwrap();
+    let session = pool.open("data", sink.clone()).unwrap();
     let Some(fd) = session.attend() else {
         eprintln!("SKIPPED: no io_uring here");
         return;
@@ -108,7 +108,7 @@ fn a_session_does_not_go_before_the_engine_has_heard_of_its_reads() {
     let machine = FakeMachine::new();
     let ended = machine.ended.clone();
     let pool = on_file(&dir.path().join("member"), machine);
-    let session = pool.open("", Arc::new(Collector::default())).unwrap();
+    let session = pool.open("data", Arc::new(Collector::default())).unwrap();
     if session.attend().is_none() {
         eprintln!("SKIPPED: no io_uring here");
         return;
@@ -164,7 +164,7 @@ fn a_session_goes_although_a_member_never_answers() {
         let (pipe, other_end) = std::io::pipe().unwrap();
         let mute: Arc<dyn Member> = Arc::new(Mute { info, pipe });
         let pool = start_with(FakeMachine::new(), vec![Some(mute)], QueueKind::Automatic);
-        let session = pool.open("", Arc::new(Collector::default())).unwrap();
+        let session = pool.open("data", Arc::new(Collector::default())).unwrap();
         if session.attend().is_none() {
             eprintln!("SKIPPED: no io_uring here");
             return;
@@ -219,7 +219,7 @@ fn sessions_that_go_while_devices_are_exchanged_lose_no_read() {
             }
         });
         for round in 1..=200 {
-            let session = pool.open("", Arc::new(Collector::default())).unwrap();
+            let session = pool.open("data", Arc::new(Collector::default())).unwrap();
             if session.attend().is_none() {
                 break;
             }
@@ -246,7 +246,7 @@ fn requests_from_another_thread_than_the_one_that_attends_go_the_common_way() {
     let dir = tempfile::tempdir().unwrap();
     let pool = on_file(&dir.path().join("member"), FakeMachine::new());
     let sink = Arc::new(Collector::default());
-    let session = pool.open("", sink.clone()).unwrap();
+    let session = pool.open("data", sink.clone()).unwrap();
     session.attend();
     let mut ready = Vec::new();
     std::thread::scope(|scope| {
@@ -282,7 +282,8 @@ fn exports_follow_the_volumes() {
     let session = pool.open("other", Arc::new(Collector::default())).unwrap();
     assert_eq!((session.info().size_bytes, session.info().volume), (8192, VolumeId(2)));
     assert_eq!(pool.list().iter().map(|info| info.name.as_str()).collect::<Vec<_>>(), ["data", "other"]);
-    pool.add_export("look", NamedExport { volume: "data".to_owned(), read_only: true, description: "to look at".to_owned() }, false).unwrap();
+    pool.add_export("look", NamedExport { volume: "data".to_owned(), read_only: true, description: "to look at".to_owned(), ..NamedExport::default() }, false)
+        .unwrap();
     let session = pool.open("look", Arc::new(Collector::default())).unwrap();
     let mut ready = Vec::new();
     session.submit(&mut vec![write(5)], &mut ready);
@@ -304,12 +305,12 @@ fn an_older_look_at_the_volumes_does_not_win() {
 #[test]
 fn after_shutdown_clients_are_told() {
     let pool = start(ram(), QueueKind::Automatic);
-    let session = pool.open("", Arc::new(Collector::default())).unwrap();
+    let session = pool.open("data", Arc::new(Collector::default())).unwrap();
     pool.shutdown(true).unwrap();
     let mut ready = Vec::new();
     session.submit(&mut vec![write(1)], &mut ready);
     assert!(matches!(ready[0].result, Err(RequestError::Stopped)));
-    assert!(pool.open("", Arc::new(Collector::default())).is_err());
+    assert!(pool.open("data", Arc::new(Collector::default())).is_err());
     assert_eq!(pool.stop_reason(), None, "an orderly end is no fault");
     assert_eq!(pool.control(Control::Checkpoint), Err(ControlError::Stopped));
 }

@@ -18,6 +18,25 @@ fn entries_are_kept_and_names_stay_inside_the_folder() {
     assert_eq!(registry.load("tank").unwrap(), None);
 }
 
+/// The file of the other pool was overwritten, and its exports with it.
+#[test]
+fn exports_of_a_pool_that_gives_way_to_another_of_its_name_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = Registry::new(dir.path());
+    let (first, second) = (Uuid([1; 16]), Uuid([2; 16]));
+    let mut entry = PoolEntry::new("tank", first, Vec::new());
+    entry.exports.withdrawn.insert("secret".to_owned());
+    registry.save(&entry).unwrap();
+    registry.save(&PoolEntry::new("tank", second, Vec::new())).unwrap();
+    let kept = registry.set_aside(first).unwrap().unwrap();
+    assert_eq!((kept.exports, kept.last_volume), (entry.exports, None));
+    assert!(registry.set_aside(second).unwrap().is_none());
+    registry.forget_exports(first).unwrap();
+    assert!(registry.set_aside(first).unwrap().is_none());
+    std::fs::write(registry.left_path(second), "{").unwrap();
+    assert!(registry.set_aside(second).is_err_and(|failure| failure.id == id::LOCAL_FILE));
+}
+
 #[test]
 fn a_broken_file_is_an_error_with_its_path_and_not_a_missing_pool() {
     let dir = tempfile::tempdir().unwrap();

@@ -3,7 +3,7 @@
 //! What is dropped undoes what was done, in the opposite order, also after a failure. Each step is a process of its own or a mount; nothing of the machine is changed that is not undone.
 
 use super::system::System;
-use super::watch::Disk;
+use super::watch::{self, Disk};
 use super::{cannot, tools};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -119,7 +119,7 @@ fn not_here(failure: Failure) -> Failure {
 /// Shows what the server has as a file.
 fn show(socket: &Path, file: PathBuf) -> Result<Fuse, Failure> {
     std::fs::write(&file, []).map_err(|error| cannot("make the file", file.display(), error))?;
-    let uri = format!("nbd+unix:///?socket={}", socket.display());
+    let uri = format!("nbd+unix:///{}?socket={}", watch::NAME, socket.display());
     // In a group of its own: what is typed to end this process must not end it before the file system is unmounted.
     let child = tools::command("nbdfuse").arg(&file).arg(uri).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn();
     let child = child.map_err(|error| Failure::new(id::NOT_AVAILABLE, "cannot run nbdfuse", error))?;

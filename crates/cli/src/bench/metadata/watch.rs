@@ -10,6 +10,9 @@ use windrow_export::{ExportInfo, ExportSource, Session, Sink};
 use windrow_io::{BufPool, Completion, Extent, ExtentState, Op, Reply, Request, RequestError};
 use windrow_units::{BLOCK_BYTES, BLOCK_SIZE, VolumeId};
 
+/// Name of the export.
+pub const NAME: &str = "disk";
+
 const SECTOR_BYTES: u64 = 512;
 /// Largest request that is announced.
 const MAX_REQUEST_BYTES: u32 = 32 << 20;
@@ -67,7 +70,7 @@ impl Disk {
 
     fn info(&self) -> ExportInfo {
         ExportInfo {
-            name: String::new(),
+            name: NAME.to_owned(),
             description: "a disk in memory that is watched".to_owned(),
             volume: VolumeId(1),
             size_bytes: self.bytes,
@@ -146,7 +149,7 @@ impl ExportSource for Disk {
     }
 
     fn open(&self, name: &str, _: Arc<dyn Sink>) -> Result<Box<dyn Session>, RequestError> {
-        if name.is_empty() { Ok(Box::new(self.clone())) } else { Err(RequestError::NoVolume) }
+        if name == NAME { Ok(Box::new(self.clone())) } else { Err(RequestError::NoVolume) }
     }
 
     fn buffers(&self) -> &BufPool {

@@ -67,7 +67,7 @@ impl ChildServer {
 
     /// Ends it cleanly.
     pub fn stop(mut self) -> Result<(), Failure> {
-        self.ask(ControlCommand::Shutdown { export: false })?;
+        self.ask(ControlCommand::Shutdown { export: false, force: false })?;
         drop(self.child.wait());
         Ok(())
     }

@@ -21,6 +21,8 @@ pub struct Config {
     pub members: Vec<PathBuf>,
     /// NBD addresses.
     pub nbd: Vec<Listen>,
+    /// Volume of the default export.
+    pub default: Option<String>,
     /// TCP addresses that others can reach are allowed.
     pub allow_remote: bool,
     /// Metrics address.
@@ -43,6 +45,7 @@ struct Raw {
     pool: Option<String>,
     members: Vec<PathBuf>,
     nbd: Vec<String>,
+    default: Option<String>,
     allow_remote: bool,
     metrics: Option<SocketAddr>,
     control: Option<PathBuf>,
@@ -79,6 +82,7 @@ impl Config {
             pool: raw.pool,
             members: raw.members,
             nbd,
+            default: raw.default,
             allow_remote: raw.allow_remote,
             metrics: raw.metrics,
             control: raw.control,
@@ -102,10 +106,11 @@ mod tests {
 
     #[test]
     fn a_file_is_read_and_mistakes_are_named() {
-        let text = "pool = \"tank\"\nmembers = [\"/dev/sdb\"]\nnbd = [\"unix:/tmp/x\", \"tcp:127.0.0.1:10809\"]\npending_bytes = \"32M\"\nmetrics = \"127.0.0.1:9464\"\nwait_for_members = 30\n";
+        let text = "pool = \"tank\"\nmembers = [\"/dev/sdb\"]\nnbd = [\"unix:/tmp/x\", \"tcp:127.0.0.1:10809\"]\npending_bytes = \"32M\"\nmetrics = \"127.0.0.1:9464\"\nwait_for_members = 30\ndefault = \"data\"\n";
         let config = Config::parse(text).unwrap();
         assert_eq!((config.pool.as_deref(), config.nbd.len(), config.pending), (Some("tank"), 2, Some(Size(32 << 20))));
         assert_eq!(config.wait_for_members, Some(30));
+        assert_eq!(config.default.as_deref(), Some("data"));
         assert!(Config::parse("pols = \"tank\"").unwrap_err().contains("pols"));
         assert!(Config::parse("nbd = [\"tcp:localhost\"]").unwrap_err().contains("tcp:localhost"));
         assert_eq!(Config::parse("nbd = []\npool = 5").unwrap_err(), "line 2: invalid type: integer `5`, expected a string");

@@ -231,7 +231,7 @@ fn a_pool_that_has_ended_lets_go_of_its_members_though_one_hangs() {
     let (dir, pool, member) = beside_one_that_hangs();
     let daemon = Arc::new(Daemon::new(pool.clone(), "data", None));
     let asking = daemon.clone();
-    let asked = std::thread::spawn(move || asking.handle(Command::Shutdown { export: false }));
+    let asked = std::thread::spawn(move || asking.handle(Command::Shutdown { export: false, force: false }));
     until("the end is asked for", &|| daemon.wait_for_end(Duration::from_secs(1)));
     daemon.finish(false).unwrap();
     assert!(asked.join().unwrap().is_ok(), "who asked for it is answered");
