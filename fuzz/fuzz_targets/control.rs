@@ -9,11 +9,15 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use windrow_host::Failure;
-use windrow_host::control::{CONTROL_VERSION, Command, ControlHandler, ControlServer, Reply};
+use windrow_host::control::{CONTROL_VERSION, Command, ControlHandler, ControlServer, Reply, ServedPool};
 
 struct Counting(AtomicUsize);
 
 impl ControlHandler for Counting {
+    fn serves(&self) -> ServedPool {
+        ServedPool { name: "tank".to_owned(), pool: windrow_units::Uuid([7; 16]) }
+    }
+
     fn handle(&self, command: Command) -> Result<Reply, Failure> {
         self.0.fetch_add(1, Ordering::SeqCst);
         // What was understood can be said again.
@@ -40,6 +44,8 @@ fuzz_target!(|input: &[u8]| {
     }
     let answers: Vec<serde_json::Value> =
         BufReader::new(&stream).lines().map_while(Result::ok).map(|line| serde_json::from_str(&line).expect("an object")).collect();
+    // On a slow machine a line may say that a command runs.
+    let answers: Vec<serde_json::Value> = answers.into_iter().filter(|answer| answer["working"].is_null()).collect();
     let lines = input.iter().filter(|byte| **byte == b'\n').count();
     assert_eq!(answers.len(), lines, "one answer to each line");
     assert!(answers.iter().all(|answer| answer["version"] == CONTROL_VERSION && answer["ok"].is_null() != answer["error"].is_null()));

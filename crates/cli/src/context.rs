@@ -64,12 +64,29 @@ pub fn registry() -> Registry {
     Registry::new(&paths::state_dir())
 }
 
-/// Whoever listens at the socket of this name.
-fn connect(name: &str, place: &PoolPlace) -> Result<Option<ControlClient>, Failure> {
+/// The control socket of a pool; `None` if no daemon can have one, as there is no folder for them.
+fn socket(name: &str, place: &PoolPlace) -> Result<Option<PathBuf>, Failure> {
     if place.control.is_none() && paths::trusted_run_dir()?.is_none() {
         return Ok(None);
     }
-    Ok(ControlClient::connect(&place.control_socket(name)))
+    // Sockets are named after pools: that of a pool whose identifier is given is known by its entry.
+    let known = || registry().all().into_iter().find(|entry| entry.pool.to_string() == name).map(|entry| entry.name);
+    let by_identifier = place.control.is_none().then(known).flatten();
+    Ok(Some(place.control_socket(by_identifier.as_deref().unwrap_or(name))))
+}
+
+/// The daemon that answers for this pool.
+fn connect(name: &str, place: &PoolPlace) -> Result<Option<ControlClient>, Failure> {
+    socket(name, place)?.map_or(Ok(None), |socket| ControlClient::connect(&socket, Some(name)))
+}
+
+/// The pool that the daemon at the socket of this name serves.
+fn served_at(name: &str, place: &PoolPlace) -> Result<Option<Uuid>, Failure> {
+    let Some(mut daemon) = socket(name, place)?.map_or(Ok(None), |socket| ControlClient::connect(&socket, None))? else { return Ok(None) };
+    match daemon.ask(Command::Identify)? {
+        Reply::Daemon { pool, .. } => Ok(Some(pool)),
+        _ => Err(unexpected()),
+    }
 }
 
 /// The report of the pool that a daemon serves.
@@ -97,8 +114,7 @@ pub fn daemon_of(name: &str, place: &PoolPlace) -> Result<Option<ControlClient>,
 
 /// True if a daemon serves this very pool.
 pub fn is_served(found: &FoundPool, place: &PoolPlace) -> Result<bool, Failure> {
-    let daemon = connect(&found.name, place)?;
-    Ok(daemon.map(|mut daemon| report_of(&mut daemon)).transpose()?.is_some_and(|report| report.pool == found.pool))
+    Ok(served_at(&found.name, place)? == Some(found.pool))
 }
 
 /// A choice that gives something up is not made for whatever pool happens to be the only one there.
@@ -130,10 +146,16 @@ pub fn must_not_replace_served(registry: &Registry, name: &str, pool: Uuid, plac
 /// The members of a pool that is to be at rest. That a daemon serves another pool of its name is nothing to a pool whose members are named.
 ///
 /// # Errors
-/// A daemon serves it (`what` is said then), or it is not found.
+/// A daemon serves it (`what` is said then), the socket that is named is that of another pool's daemon, or the pool is not found.
 pub fn at_rest(what: &str, name: &str, place: &PoolPlace) -> Result<FoundPool, Failure> {
     let busy = || Failure::new(id::POOL_BUSY, what, "a daemon serves it").remedy("stop the daemon first");
-    if !place.is_named() && connect(name, place)?.is_some() {
+    if !place.is_named()
+        && let Some(mut daemon) = connect(name, place)?
+    {
+        if place.control.is_some() {
+            // That it is the daemon of this pool.
+            daemon.ask(Command::Identify)?;
+        }
         return Err(busy());
     }
     let found = offline::locate(&place.target(Some(name)), &registry())?;
@@ -171,8 +193,17 @@ fn ask_members(name: &str, place: &PoolPlace, command: Command, force: bool) -> 
     closed?;
     if let Reply::Pool(report) = &mut reply {
         report.served = false;
+        // The pool was opened so to look at it; its volumes are not.
+        report.volumes.iter_mut().for_each(|volume| volume.read_only = false);
     }
     Ok(reply)
+}
+
+/// The report of a pool at rest that was found; nothing is written.
+pub fn look_at_rest(found: &FoundPool, registry: &Registry, place: &PoolPlace) -> Result<PoolReport, Failure> {
+    let opened = OpenedAtRest::open(found, registry, &OpenRequest { read_only: true, ..place.request() })?;
+    let report = windrow_host::daemon::report(&opened.pool)?;
+    Ok(PoolReport { served: false, ..report })
 }
 
 /// Does something with a pool, and shows how far a device is that is zeroed before it comes in.

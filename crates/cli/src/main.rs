@@ -4,10 +4,14 @@
 //! A result that cannot be written is a failure; 141 if its reader went away.
 //! `pool status --exit-code`: 0 online, 3 online and filled beyond a warning, 1 degraded, 2 stopped, 4 error. `check`: 0 sound, 1 rebuilt, 4 errors found, 8 could not be made.
 
+// These macros panic where the reader has gone: `output` has what does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod bench;
 mod bench_fio;
 mod commands;
 mod context;
+mod daemons;
 mod demo;
 mod drawing;
 mod estimate;
@@ -97,7 +101,8 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return usage::tell(&error),
     };
-    start_log();
+    let is_daemon = matches!(arguments.command, Command::Serve(_));
+    start_log(is_daemon);
     let output = Output::new(arguments.output);
     // Of a check, 4 says that something is damaged.
     let is_check = matches!(arguments.command, Command::Check(_) | Command::Pool(commands::pool::PoolCommand::Scrub(_)));
@@ -122,16 +127,27 @@ fn main() -> ExitCode {
         output.failure(&failure);
         FAILED
     });
-    ExitCode::from(output::end(code, if is_check { windrow_inspect::exit::OPERATIONAL } else { FAILED }))
+    let code = output::end(code, if is_check { windrow_inspect::exit::OPERATIONAL } else { FAILED });
+    output::flush_log();
+    ExitCode::from(code)
 }
 
 /// The log goes to standard error. Errors: something was lost or stopped; warnings: it goes on, but somebody should look; info: changes
 /// of state. Nothing is logged for single requests.
-fn start_log() {
+/// That of a daemon goes through a queue: no thread of it may ever wait for the reader of standard error. The message of a panic goes there too, as it comes from
+/// any thread, also from the one that has the engine.
+fn start_log(is_daemon: bool) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("WINDROW_LOG").unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    // Who reads the log may be gone; to complain of that on standard error would end the thread that had something to log.
-    let log = tracing_subscriber::fmt().log_internal_errors(false);
-    log.with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    // The reader of the log may be gone; to complain of that on standard error would end the thread that had something to log.
+    let log = tracing_subscriber::fmt().log_internal_errors(false).with_env_filter(filter).with_target(false);
+    let queue = is_daemon.then(output::queue_log).flatten();
+    match queue {
+        Some(queue) => {
+            log.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).with_writer(move || queue.clone()).init();
+            std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
+        }
+        None => log.with_writer(std::io::stderr).init(),
+    }
 }
 
 #[cfg(test)]

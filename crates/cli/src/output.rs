@@ -4,9 +4,11 @@ use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::Value;
 use std::io::Write;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
 use windrow_host::Failure;
 use windrow_host::failure::id;
+use windrow_host::log::LogQueue;
 
 /// Exit code if the reader of the result went away: what shells show of a program that SIGPIPE ended, as most do then.
 pub const PIPE: u8 = 128 + 13;
@@ -69,7 +71,33 @@ impl Output {
 
     /// Prints a failure beside a result: to standard error only.
     pub fn remark(&self, failure: &Failure) {
-        drop(writeln!(std::io::stderr(), "windrow: {failure}"));
+        error_text(&format!("windrow: {failure}\n"));
+    }
+}
+
+/// The queue to standard error, in a daemon.
+static LOG: OnceLock<LogQueue> = OnceLock::new();
+/// Time that the lines of a daemon have at its end.
+const LOG_END: Duration = Duration::from_secs(2);
+
+/// From now on what goes to standard error goes through a queue. `None` if there is no thread for it.
+pub fn queue_log() -> Option<LogQueue> {
+    let queue = LogQueue::start(std::io::stderr()).ok()?;
+    Some(LOG.get_or_init(|| queue).clone())
+}
+
+/// Gives what is queued a bounded time.
+pub fn flush_log() {
+    if let Some(queue) = LOG.get() {
+        queue.flush(LOG_END);
+    }
+}
+
+/// Writes to standard error. It may be closed, or its reader gone: nothing is left to say so then.
+pub fn error_text(text: &str) {
+    match LOG.get() {
+        Some(queue) => queue.push(text.as_bytes()),
+        None => drop(std::io::stderr().write_all(text.as_bytes())),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Progress of long work: one line on standard error that is written over, with rate and time to go. Silent if nobody watches.
 
 use crate::values::Size;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_millis(200);
@@ -76,15 +76,14 @@ impl Progress {
     }
 
     fn line(&self, text: &str) {
-        eprint!("\r\x1b[K{}: {text}", self.what);
-        drop(std::io::stderr().flush());
+        crate::output::error_text(&format!("\r\x1b[K{}: {text}", self.what));
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.terminal && self.shown.is_some() {
-            eprint!("\r\x1b[K");
+            crate::output::error_text("\r\x1b[K");
         }
     }
 }

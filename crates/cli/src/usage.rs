@@ -35,7 +35,7 @@ pub fn tell(error: &clap::Error) -> ExitCode {
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             // The help is the answer to a command that is not finished.
-            eprint!("{}", error.render());
+            crate::output::error_text(&error.render().to_string());
             return ExitCode::from(code(&words));
         }
         _ => {}

@@ -100,3 +100,129 @@ fn half_of_a_pool_is_destroyed_only_if_that_is_meant() {
     assert!(said.contains("destroyed") && said.contains("name them with --members"), "{said}");
     here.succeeds("pool import tank --members m0,m1,m2");
 }
+
+/// With the socket of the one named, `volume delete pond/data` deleted in `tank` and reported `pond`.
+#[test]
+fn a_socket_of_another_pool_is_refused_by_every_command() {
+    let world = World::with_volume(CREATE, "16M");
+    world.succeeds("pool create --redundancy 0 --size 64M --sparse pond p0");
+    world.succeeds("volume create pond/data 16M");
+    let server = world.serve("--control tank.socket");
+    let tank = id_of_served(&world);
+    for line in [
+        "pool status pond",
+        "pool get pond",
+        "pool set pond spare=20%",
+        "pool export pond",
+        "pool destroy pond --yes",
+        "pool replace pond 0 new --create-files",
+        "pool offline pond 0",
+        "pool online pond 0",
+        "pool add pond new --create-files",
+        "pool add pond --spare new --create-files",
+        "pool add pond --journal new --create-files",
+        "pool remove pond 0",
+        "pool scrub pond",
+        "volume create pond/more 16M",
+        "volume list pond",
+        "volume resize pond/data 8M --shrink",
+        "volume sync pond/data always",
+        "volume set pond/data --compression lz4",
+        "volume delete pond/data --yes",
+        "export add pond/data --name more",
+        "export list pond",
+        "export rm pond/data",
+        "stats pond",
+        "check pond",
+        "trace record pond/data t.wtrc --for 1s",
+    ] {
+        let refused = world.run(&format!("{line} --control tank.socket"));
+        let text = both(&refused);
+        assert!(!refused.status.success() && text.contains("'pond'") && text.contains("'tank'") && text.contains(&tank), "{line}: {text}");
+    }
+    assert!(!world.file("new").exists(), "nothing was made for a command that was refused");
+    for line in ["volume list tank --control tank.socket", &format!("volume list {tank} --control tank.socket"), "volume list pond"] {
+        assert!(world.succeeds(line).contains("data"), "{line}");
+    }
+    assert!(server.stop());
+}
+
+fn id_of_served(world: &World) -> String {
+    let status: serde_json::Value = serde_json::from_str(&world.succeeds("pool status tank -o json --control tank.socket")).expect("JSON");
+    status["pool"].as_str().expect("an identifier").to_owned()
+}
+
+/// Sockets have the names of pools: by its identifier a served pool was looked for at rest, and found in use.
+#[test]
+fn a_served_pool_is_found_by_its_identifier() {
+    let world = World::with_volume(CREATE, "16M");
+    let id = id_of(&world);
+    let server = world.serve("");
+    assert!(world.succeeds(&format!("volume list {id}")).contains("data"));
+    assert!(server.stop());
+}
+
+#[test]
+fn a_pool_has_another_name() {
+    let world = World::with_volume(CREATE, "16M");
+    world.succeeds("pool create --redundancy 0 --size 64M --sparse pond p0");
+    world.succeeds("export add tank/data --name kept --read-only");
+    let id = id_of(&world);
+    for (line, code) in [("pool rename tank pond", "WR-POOL-006"), ("pool rename tank a/b", "WR-CLI-001"), ("pool rename nothing x", "WR-POOL-001")] {
+        let said = both(&world.run(line));
+        assert!(said.contains(code), "{line}: {said}");
+    }
+    let server = world.serve("");
+    let said = both(&world.run("pool rename tank archive"));
+    assert!(said.contains("WR-POOL-005"), "{said}");
+    assert!(server.stop());
+    let before = std::fs::read(world.file("state/pools/tank.json")).expect("an entry");
+    world.succeeds("pool rename tank archive");
+    assert!(both(&world.run("pool status tank")).contains("WR-POOL-001"));
+    assert!(world.succeeds("export list archive").contains("kept") && world.succeeds("pool status archive").contains(&id));
+    world.succeeds("check archive --payload");
+    // The entry of the old name, as a crash leaves it: the pool is shown once, and found by both.
+    std::fs::write(world.file("state/pools/tank.json"), before).expect("an entry");
+    let all = world.succeeds("pool status");
+    assert_eq!(all.matches(&id).count(), 1, "{all}");
+    assert!(world.succeeds("pool status tank").contains("archive"));
+    world.succeeds("pool rename tank archive");
+    assert!(!world.file("state/pools/tank.json").exists());
+}
+
+/// A record in the log: in effect after a kill, in a rebuild of the map, and for an inspection.
+#[test]
+fn a_volume_has_another_name() {
+    let world = World::with_volume(CREATE, "16M");
+    world.succeeds("volume create tank/other 16M");
+    let server = world.serve("");
+    world.succeeds("export add tank/data --name look --read-only");
+    for (line, id) in [
+        ("volume rename tank/data other", "WR-VOLUME-002"),
+        ("volume rename tank/nothing x", "WR-VOLUME-001"),
+        ("volume rename tank/data a/b", "WR-POOL-006"),
+        ("volume rename tank/other look", "WR-EXPORT-002"),
+    ] {
+        let said = both(&world.run(line));
+        assert!(said.contains(id), "{line}: {said}");
+    }
+    world.succeeds("volume rename tank/data archive");
+    let exports = world.succeeds("export list tank");
+    assert!(!exports.contains("data") && exports.matches("archive").count() == 3, "{exports}");
+    let mut client = support::nbd::Client::connect(&server.socket, "archive").expect("it has the new name");
+    client.write(1, 0, &[7; 4096], true);
+    assert_eq!(client.finish().expect("an answer").0, 0);
+    drop(client);
+    server.kill();
+    world.check().expect("sound");
+    assert!(world.succeeds("check tank --rebuild-map").contains("archive"));
+    for _ in 0..2 {
+        let volumes = world.succeeds("volume list tank");
+        assert!(volumes.contains("archive") && !volumes.contains("data"), "{volumes}");
+        assert!(world.serve("").stop());
+    }
+    // Its old name is free.
+    world.succeeds("volume create tank/data 16M");
+    world.succeeds("volume rename tank/other third");
+    assert!(world.succeeds("export list tank").contains("third"));
+}

@@ -106,6 +106,18 @@ pub enum Control {
         /// How.
         dedup: windrow_layout::checkpoint::Dedup,
     },
+    /// Another name for a volume. Durable when answered.
+    VolumeRename {
+        /// Which.
+        volume: VolumeId,
+        /// 1 to 63 bytes, unique in the pool.
+        name: String,
+    },
+    /// Another name for the pool. Durable when answered. Labels keep the name of the creation: the superblock rules.
+    PoolRename {
+        /// 1 to 63 bytes.
+        name: String,
+    },
     /// Count what each volume keeps for itself, and what it shares with others ([`ControlReply::Sharing`]). Changes nothing, also where nothing may be written.
     /// Answered when the maps of all volumes have been looked through, a bounded part in each step.
     CountSharing,

@@ -125,6 +125,8 @@ impl Engine {
             Control::VolumeSync { volume, sync } => self.volume_sync(id, volume, sync, out),
             Control::VolumeCompression { volume, compression } => self.volume_compression(id, volume, compression, out),
             Control::VolumeDedup { volume, dedup } => self.volume_dedup(id, volume, dedup, out),
+            Control::VolumeRename { volume, name } => self.volume_rename(id, volume, name, out),
+            Control::PoolRename { name } => self.pool_rename(id, name, out),
             Control::CountSharing => {
                 self.count_sharing(id);
                 Ok(())
@@ -223,6 +225,32 @@ impl Engine {
         Ok(())
     }
 
+    fn volume_rename(&mut self, id: ControlId, volume: VolumeId, name: String, out: &mut Outbox) -> Result<(), ControlError> {
+        check_name(&name)?;
+        self.volumes.active(volume).ok_or(ControlError::NoVolume)?;
+        if self.volumes.by_name(&name).is_some() {
+            return Err(ControlError::NameTaken);
+        }
+        if !self.may_pack(Features::RENAMED, out) {
+            // The format has the operation only with a durable flag.
+            self.control.waiting.push_back(ControlRequest { id, command: Control::VolumeRename { volume, name } });
+            return Ok(());
+        }
+        self.volumes.change(volume, |record| record.name.clone_from(&name));
+        self.log_change(id, volume, VolumeChange::Rename { name }, out);
+        Ok(())
+    }
+
+    /// In force with one superblock: a crash leaves the pool with the one name or the other.
+    fn pool_rename(&mut self, id: ControlId, name: String, out: &mut Outbox) -> Result<(), ControlError> {
+        check_name(&name)?;
+        self.superblock.pool_name = name;
+        self.superblock_writer.wanted += 1;
+        self.control.when_recorded(id, self.superblock_writer.wanted);
+        self.superblock_step(out);
+        Ok(())
+    }
+
     /// Logs a change of a volume that the table of volumes shows already; it is answered when it is durable.
     fn log_change(&mut self, id: ControlId, volume: VolumeId, change: VolumeChange, out: &mut Outbox) {
         let order = self.orders.take(1);
@@ -244,7 +272,7 @@ impl Engine {
         Ok(())
     }
 
-    /// True if the superblock that is in force says that there may be packed payload, of these kinds; else it is made to.
+    /// True if the superblock that is in force has these flags, such as those of packed payload; else it is made to.
     fn may_pack(&mut self, flags: u64, out: &mut Outbox) -> bool {
         let features = &mut self.superblock.features.incompatible;
         if *features & flags != flags {
@@ -455,6 +483,7 @@ impl Control {
                 | Self::VolumeSync { .. }
                 | Self::VolumeCompression { .. }
                 | Self::VolumeDedup { .. }
+                | Self::VolumeRename { .. }
         )
     }
 }

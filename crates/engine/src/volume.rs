@@ -55,6 +55,8 @@ pub struct Volumes {
     pub version: u64,
     /// Counts volumes that were made smaller.
     pub cuts: u64,
+    /// The log may have records of new names.
+    pub renamed: bool,
     /// Map pages dropped since the last checkpoint began, with the pointers of their images.
     pub dropped: Vec<(VolumeId, u32, PagePointer)>,
 }
@@ -75,6 +77,7 @@ impl Volumes {
             dirty_pages: Vec::new(),
             version: 0,
             cuts: 0,
+            renamed: false,
             dropped: Vec::new(),
         }
     }

@@ -1,42 +1,40 @@
 //! The control socket: newline-delimited JSON over a unix socket, one request and one answer at a time on each connection.
 //!
 //! ```text
-//! -> {"version":1,"command":"volume-create","name":"data","size_bytes":1073741824}
-//! <- {"version":1,"ok":{"kind":"volume","id":1,"name":"data",...}}
-//! <- {"version":1,"error":{"id":"WR-VOLUME-002","what":"...","why":"...","remedy":"..."}}
+//! -> {"version":2,"pool":"tank","command":"volume-create","name":"data","size_bytes":1073741824}
+//! <- {"version":2,"working":true}
+//! <- {"version":2,"ok":{"kind":"volume","id":1,"name":"data",...}}
+//! <- {"version":2,"error":{"id":"WR-VOLUME-002","what":"...","why":"...","remedy":"..."}}
 //! ```
-//! The socket is for the user who started the daemon only (mode 0600). Lines and connections are bounded. Fewer commands than there are connections may be under
-//! way: where a member hangs they wait, each with its connection, and what shows that and ends it must find one.
+//! 1. `pool` is the name or the identifier of the pool that is meant. The daemon refuses a command for another pool, and any command without
+//!    `pool` except `identify` and `status`: a socket that is named by mistake must not change a pool that was not named.
+//! 2. While a command runs, the daemon writes `working` each second. A client that gets neither that nor an answer knows that the process
+//!    stands, and one that gets it can wait for a long command as long as that takes.
+//! 3. Lines and connections are bounded. Fewer commands than there are connections may run: with an unresponsive member they wait, each with
+//!    its connection, and the command that shows or ends that must find one. Idle connections are closed after a while, or when room is needed.
+//!
+//! The socket is for the user who started the daemon only (mode 0600) unless the administrator sets another mode.
+
+mod client;
+mod server;
+
+pub use client::{ControlClient, Patience};
+pub use server::ControlServer;
 
 use crate::exports::{ClientReport, ExportReport};
 use crate::failure::{Failure, id};
-use crate::listener::AcceptLoop;
 use crate::recorder::Lot;
 use crate::report::{MemberReport, PoolReport, VolumeReport};
-use crate::sessions::lock;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::path::PathBuf;
 use std::time::Duration;
 use windrow_engine::Sharing;
+use windrow_units::Uuid;
 
-/// Version of the protocol.
-pub const CONTROL_VERSION: u32 = 1;
-const LINE_MAX: u64 = 1 << 20;
-const CONNECTIONS_MAX: usize = 32;
-/// Commands that may be under way, but for those that never wait for members.
-const COMMANDS_MAX: usize = 24;
-/// Connections that may wait to be accepted.
-const BACKLOG: i32 = 128;
-/// How long a daemon that ends waits for answers to leave.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Version of the protocol. Since 2 each command names its pool: a daemon that does not look at the name must refuse the command.
+pub const CONTROL_VERSION: u32 = 2;
+/// Time between two lines that say that a command runs.
+const PULSE: Duration = Duration::from_secs(1);
 
 fn may_shrink() -> bool {
     true
@@ -46,6 +44,8 @@ fn may_shrink() -> bool {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub enum Command {
+    /// Which pool the daemon serves, and whether it is about to end. Answered without the pool, which may not answer any more.
+    Identify,
     /// Everything about the pool.
     Status,
     /// A new volume.
@@ -94,6 +94,13 @@ pub enum Command {
         name: String,
         /// `off`, `verify` or `hash`.
         dedup: windrow_layout::checkpoint::Dedup,
+    },
+    /// Another name for a volume; its exports follow.
+    VolumeRename {
+        /// Which.
+        name: String,
+        /// The name that it gets.
+        new_name: String,
     },
     /// Delete a volume.
     VolumeDelete {
@@ -244,7 +251,22 @@ impl Command {
     /// True if it waits for no member for long.
     fn waits_for_nobody(&self) -> bool {
         let is_bounded = matches!(self, Self::ExportDisconnect { .. });
-        is_bounded || matches!(self, Self::Status | Self::MemberOffline { .. } | Self::ExportList | Self::RecordStart { .. } | Self::RecordTake { .. })
+        let is_look = matches!(self, Self::Identify | Self::Status | Self::ExportList);
+        is_bounded || is_look || matches!(self, Self::MemberOffline { .. } | Self::RecordStart { .. } | Self::RecordTake { .. })
+    }
+
+    /// True if it may come without the name of a pool: it changes nothing, and the answer says which pool it is about.
+    fn is_for_any_pool(&self) -> bool {
+        matches!(self, Self::Identify | Self::Status)
+    }
+
+    /// `Some(true)` if more is to come on this connection, which is not idle then; `Some(false)` if that is over.
+    fn subscribes(&self) -> Option<bool> {
+        match self {
+            Self::RecordStart { .. } | Self::RecordTake { end: false, .. } => Some(true),
+            Self::RecordTake { end: true, .. } => Some(false),
+            _ => None,
+        }
     }
 }
 
@@ -306,6 +328,17 @@ pub struct PropertyChange {
 pub enum Reply {
     /// Done.
     Done,
+    /// The daemon.
+    Daemon {
+        /// Name of its pool.
+        name: String,
+        /// Identifier of its pool.
+        pool: Uuid,
+        /// Its process.
+        process: u32,
+        /// Its end has been asked for.
+        ending: bool,
+    },
     /// The pool.
     Pool(Box<PoolReport>),
     /// A volume.
@@ -335,8 +368,34 @@ pub enum Reply {
     Sharing(Sharing),
 }
 
+/// The pool of a daemon.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServedPool {
+    /// Its name.
+    pub name: String,
+    /// Its identifier.
+    pub pool: Uuid,
+}
+
+impl ServedPool {
+    /// That this pool is meant; `meant` is a name or an identifier.
+    ///
+    /// # Errors
+    /// Another one is.
+    pub fn must_be(&self, meant: &str) -> Result<(), Failure> {
+        if meant == self.name || meant == self.pool.to_string() {
+            return Ok(());
+        }
+        let (what, why) = (format!("nothing is done with pool '{meant}'"), format!("the daemon that was asked serves pool '{}' ({})", self.name, self.pool));
+        Err(Failure::new(id::POOL_UNKNOWN, what, why).remedy("leave --control out, or give the socket of the daemon that serves the pool"))
+    }
+}
+
 /// Carries out commands.
 pub trait ControlHandler: Send + Sync {
+    /// The pool that commands are carried out on. Waits for nothing.
+    fn serves(&self) -> ServedPool;
+
     /// Carries out one command; may take as long as it needs.
     fn handle(&self, command: Command) -> Result<Reply, Failure>;
 }
@@ -344,235 +403,41 @@ pub trait ControlHandler: Send + Sync {
 #[derive(Serialize, Deserialize)]
 struct Question {
     version: u32,
+    /// Name or identifier of the pool that is meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pool: Option<String>,
     #[serde(flatten)]
     command: Command,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Answer {
     version: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ok: Option<Reply>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<Failure>,
+    /// Not the answer yet: the command runs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    working: bool,
+    /// Not carried out, as there are too many connections; it may be sent again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    full: bool,
 }
 
-/// A running control socket. Dropping it stops it and removes the socket.
-pub struct ControlServer {
-    path: PathBuf,
-    accepting: AcceptLoop,
-    open: Arc<Connections>,
-}
-
-/// Those that are open, by number.
-#[derive(Default)]
-struct Connections {
-    open: Mutex<BTreeMap<u64, Arc<UnixStream>>>,
-    next: AtomicU64,
-    /// Commands under way that may have to wait.
-    commands: AtomicUsize,
-}
-
-impl Connections {
-    /// `None` if there are as many as there may be.
-    fn add(self: &Arc<Self>, stream: UnixStream) -> Option<Connection> {
-        let (number, stream) = (self.next.fetch_add(1, Ordering::Relaxed), Arc::new(stream));
-        let mut open = lock(&self.open);
-        if open.len() >= CONNECTIONS_MAX {
-            return None;
-        }
-        open.insert(number, stream.clone());
-        Some(Connection { of: self.clone(), number, stream })
-    }
-
-    fn count(&self) -> usize {
-        lock(&self.open).len()
-    }
-
-    /// Carries out a command, unless too many are under way.
-    fn carry_out(&self, command: Command, handler: &dyn ControlHandler) -> Result<Reply, Failure> {
-        if command.waits_for_nobody() {
-            return handler.handle(command);
-        }
-        let under_way = Counted::of(&self.commands);
-        if under_way.before >= COMMANDS_MAX {
-            let why = format!("{COMMANDS_MAX} commands are under way already, and wait for the pool or for each other");
-            let remedy = "see `windrow pool status`: a member that does not answer keeps them waiting until `windrow pool offline`";
-            return Err(Failure::new(id::POOL_BUSY, "the daemon takes no further command", why).remedy(remedy));
-        }
-        handler.handle(command)
-    }
-}
-
-/// Counts until it goes.
-struct Counted<'a> {
-    counter: &'a AtomicUsize,
-    before: usize,
-}
-
-impl<'a> Counted<'a> {
-    fn of(counter: &'a AtomicUsize) -> Self {
-        Self { counter, before: counter.fetch_add(1, Ordering::Relaxed) }
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.counter.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// An open one. It is closed when this goes, whichever way that comes.
-struct Connection {
-    of: Arc<Connections>,
-    number: u64,
-    stream: Arc<UnixStream>,
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        lock(&self.of.open).remove(&self.number);
-    }
-}
-
-impl ControlServer {
-    /// Listens at `path`. A socket that nobody serves any more is replaced.
-    pub fn start(path: &Path, handler: Arc<dyn ControlHandler>) -> Result<Self, Failure> {
-        let what = format!("cannot open the control socket {}", path.display());
-        if UnixStream::connect(path).is_ok() {
-            return Err(Failure::new(id::POOL_BUSY, what, "another daemon serves it").remedy("stop that daemon, or choose another socket with --control"));
-        }
-        let failure = |error: std::io::Error| Failure::new(id::LOCAL_FILE, what.clone(), error).remedy("choose another socket with --control");
-        if let Some(folder) = path.parent() {
-            crate::paths::make_socket_folder(folder).map_err(failure)?;
-        }
-        remove_stale(path).map_err(failure)?;
-        let bound = bind_private(path).map_err(failure)?;
-        listen(&bound, BACKLOG).map_err(|error| failure(error.into()))?;
-        let listener = UnixListener::from(bound);
-        let open = Arc::new(Connections::default());
-        let connections = open.clone();
-        let accepting = AcceptLoop::start("windrow-control", listener, move |stream| admit(stream, &handler, &connections)).map_err(failure)?;
-        Ok(Self { path: path.to_owned(), accepting, open })
-    }
-
-    /// The socket.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Stops accepting, lets running commands answer (for at most two seconds), closes all connections.
-    pub fn stop(&self) {
-        self.accepting.stop();
-        for stream in lock(&self.open.open).values() {
-            drop(stream.shutdown(std::net::Shutdown::Read));
-        }
-        let end = std::time::Instant::now() + FAREWELL;
-        while self.open.count() > 0 && std::time::Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        drop(std::fs::remove_file(&self.path));
-    }
-}
-
-impl Drop for ControlServer {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-/// A socket for its user only, at which nobody listens yet: until then nobody can connect, so that its rights hold from the first moment.
-fn bind_private(path: &Path) -> std::io::Result<OwnedFd> {
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
-    bind(&socket, &SocketAddrUnix::new(path)?)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-    Ok(socket)
-}
-
-/// A socket that nobody serves any more goes. Anything else that has the name is not ours to remove.
-fn remove_stale(path: &Path) -> std::io::Result<()> {
-    match std::fs::symlink_metadata(path) {
-        Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path),
-        Ok(_) => Err(std::io::Error::new(std::io::ErrorKind::AlreadyExists, "it exists and is not a socket")),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-fn admit(stream: UnixStream, handler: &Arc<dyn ControlHandler>, connections: &Arc<Connections>) {
-    // Beyond the bound, or where there is no thread for it, a connection is closed at once; the client sees the end of the stream.
-    let Some(connection) = connections.add(stream) else { return };
-    let handler = handler.clone();
-    // What goes wrong on a connection ends that connection only.
-    let body = move || drop(converse(&connection, &*handler));
-    drop(std::thread::Builder::new().name("windrow-control".to_owned()).spawn(body));
-}
-
-fn converse(connection: &Connection, handler: &dyn ControlHandler) -> std::io::Result<()> {
-    let mut reader = BufReader::new(&*connection.stream);
-    loop {
-        let mut line = Vec::new();
-        (&mut reader).take(LINE_MAX).read_until(b'\n', &mut line)?;
-        if line.last() != Some(&b'\n') {
-            return Ok(());
-        }
-        let result = match serde_json::from_slice::<Question>(&line) {
-            Ok(question) if question.version == CONTROL_VERSION => connection.of.carry_out(question.command, handler),
-            Ok(question) => Err(not_understood(format!("it speaks version {CONTROL_VERSION}, the request version {}", question.version))),
-            Err(error) => Err(not_understood(error.to_string())),
-        };
+impl Answer {
+    fn of(result: Result<Reply, Failure>) -> Self {
         let (ok, error) = match result {
             Ok(reply) => (Some(reply), None),
             Err(failure) => (None, Some(failure)),
         };
-        let mut text = serde_json::to_vec(&Answer { version: CONTROL_VERSION, ok, error })?;
+        Self { version: CONTROL_VERSION, ok, error, ..Self::default() }
+    }
+
+    fn to_line(&self) -> std::io::Result<Vec<u8>> {
+        let mut text = serde_json::to_vec(self)?;
         text.push(b'\n');
-        let mut writer = &*connection.stream;
-        writer.write_all(&text)?;
-    }
-}
-
-fn not_understood(why: String) -> Failure {
-    Failure::new(id::NO_DAEMON, "the daemon did not understand the request", why).remedy("use the windrow command of the same version as the daemon")
-}
-
-/// A connection to a daemon.
-pub struct ControlClient {
-    reader: BufReader<UnixStream>,
-    path: PathBuf,
-}
-
-impl ControlClient {
-    /// Connects. `None` if nobody listens at `path`.
-    pub fn connect(path: &Path) -> Option<Self> {
-        UnixStream::connect(path).ok().map(|stream| Self::over(stream, path))
-    }
-
-    /// Talks to whoever is at the other end (fuzz target `answers`); `path` is for messages only.
-    #[doc(hidden)]
-    pub fn over(stream: UnixStream, path: &Path) -> Self {
-        Self { reader: BufReader::new(stream), path: path.to_owned() }
-    }
-
-    /// Asks, and waits for the answer as long as it takes.
-    pub fn ask(&mut self, command: Command) -> Result<Reply, Failure> {
-        let lost = |path: &Path, why: String| {
-            Failure::new(id::NO_DAEMON, format!("lost the daemon at {}", path.display()), why).remedy("see its log; it may have stopped")
-        };
-        let mut text = serde_json::to_vec(&Question { version: CONTROL_VERSION, command }).map_err(|error| lost(&self.path, error.to_string()))?;
-        text.push(b'\n');
-        self.reader.get_mut().write_all(&text).map_err(|error| lost(&self.path, error.to_string()))?;
-        let mut line = String::new();
-        self.reader.read_line(&mut line).map_err(|error| lost(&self.path, error.to_string()))?;
-        if line.is_empty() {
-            return Err(lost(&self.path, "it closed the connection".to_owned()));
-        }
-        match serde_json::from_str::<Answer>(&line) {
-            Ok(Answer { error: Some(failure), .. }) => Err(failure),
-            Ok(Answer { ok: Some(reply), .. }) => Ok(reply),
-            Ok(_) => Err(lost(&self.path, "its answer is empty".to_owned())),
-            Err(error) => Err(lost(&self.path, error.to_string())),
-        }
+        Ok(text)
     }
 }
 

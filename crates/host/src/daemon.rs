@@ -4,7 +4,7 @@
 //! drains its front-ends and *finishes*: it decides by what was asked for up to then, shuts the pool down and announces the result, and the
 //! commands that asked are answered.
 
-use crate::control::{Command, ControlHandler, PropertyChange, Reply, ScrubAction};
+use crate::control::{Command, ControlHandler, PropertyChange, Reply, ScrubAction, ServedPool};
 use crate::failure::{Failure, id};
 use crate::offline::{self, Newcomer};
 use crate::pool::Pool;
@@ -251,6 +251,30 @@ impl Daemon {
         })
     }
 
+    fn rename_volume(&self, name: &str, new_name: &str) -> Result<Reply, Failure> {
+        let what = format!("cannot rename volume '{name}'");
+        let id = volume(&self.pool, &what, name)?.id;
+        let _one = lock(&self.keeping);
+        let before = self.pool.export_table();
+        if before.added.get(new_name).is_some_and(|export| export.volume_id.map_or(export.volume != name, |of| of != id)) {
+            let why = format!("an export of another volume has the name '{new_name}'");
+            return Err(Failure::new(id::EXPORT_EXISTS, what, why).remedy("remove it first, or choose another name"));
+        }
+        if before.withdrawn.contains(name) {
+            // First, or it would be served under its new name for a moment.
+            let mut table = before.clone();
+            table.withdrawn.insert(new_name.to_owned());
+            self.pool.put_export_table(table);
+        }
+        let renamed = self.pool.control(Control::VolumeRename { volume: id, name: new_name.to_owned() });
+        renamed.inspect_err(|_| self.pool.put_export_table(before)).map_err(|error| control_failure(what, &error))?;
+        self.keep_exports(self.pool.rename_in_exports(id, name, new_name)).map_err(|failure| {
+            let what = format!("volume '{name}' is '{new_name}' now, but its exports could not be kept");
+            Failure::new(id::LOCAL_FILE, what, format!("{}: {}", failure.what, failure.why)).remedy(failure.remedy)
+        })?;
+        volume(&self.pool, "cannot show the volume", new_name).map(Reply::Volume)
+    }
+
     fn resize_volume(&self, name: &str, size_bytes: u64, shrink: bool, force: bool) -> Result<Reply, Failure> {
         let what = format!("cannot resize volume '{name}'");
         let found = volume(&self.pool, &what, name)?;
@@ -300,8 +324,16 @@ impl Daemon {
 }
 
 impl ControlHandler for Daemon {
+    fn serves(&self) -> ServedPool {
+        ServedPool { name: self.name.clone(), pool: self.pool.uuid() }
+    }
+
     fn handle(&self, command: Command) -> Result<Reply, Failure> {
         match command {
+            Command::Identify => {
+                let ServedPool { name, pool } = self.serves();
+                Ok(Reply::Daemon { name, pool, process: std::process::id(), ending: lock(&self.end).requested.is_some() })
+            }
             Command::Status => report(&self.pool).map(|report| Reply::Pool(Box::new(report))),
             Command::VolumeCreate { name, size_bytes, default, force } => self.create_volume(&name, size_bytes, default, force),
             Command::VolumeSync { name, sync } => set_sync(&self.pool, &name, sync).map(Reply::Volume),
@@ -309,6 +341,7 @@ impl ControlHandler for Daemon {
             Command::VolumeCompression { name, compression } => set_compression(&self.pool, &name, compression).map(Reply::Volume),
             Command::VolumeResize { name, size_bytes, shrink, force } => self.resize_volume(&name, size_bytes, shrink, force),
             Command::VolumeDelete { name, force } => self.delete_volume(&name, force),
+            Command::VolumeRename { name, new_name } => self.rename_volume(&name, &new_name),
             Command::Sharing => count_sharing(&self.pool).map(Reply::Sharing),
             Command::PoolSet(change) => set_properties(&self.pool, &change).map(|()| Reply::Done),
             Command::ExportList => Ok(Reply::Exports { exports: self.pool.exports(), not_served: self.pool.not_served() }),

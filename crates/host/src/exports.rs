@@ -250,6 +250,19 @@ impl ExportTable {
         Ok(())
     }
 
+    /// A volume has another name. Its own export has that name too, also where it is withdrawn or the default; names that were added stay.
+    pub(crate) fn rename_volume(&mut self, volume: VolumeId, name: &str, new_name: &str) {
+        let is_own = !self.added.contains_key(name);
+        if self.withdrawn.remove(name) {
+            self.withdrawn.insert(new_name.to_owned());
+        }
+        if let Some(default) = self.default_export.as_mut().filter(|default| is_own && default.export == name && default.volume == volume) {
+            new_name.clone_into(&mut default.export);
+        }
+        let of_it = |export: &&mut NamedExport| export.volume_id.map_or(export.volume == name, |of| of == volume);
+        self.added.values_mut().filter(of_it).for_each(|export| new_name.clone_into(&mut export.volume));
+    }
+
     /// Takes the default away from an export, which stays.
     pub(crate) fn remove_default(&mut self, name: &str) -> Result<(), Failure> {
         if !self.is_default(name) {

@@ -5,6 +5,7 @@
 //! `FAREWELL` in all.
 
 use crate::sessions::lock;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -142,17 +143,46 @@ fn run(hook: &Hook, notice: &Notice) -> std::io::Result<()> {
     let mut command = Command::new("/bin/sh");
     // A group of its own: what the shell has started goes with it.
     let mut child = command.arg("-c").arg(&hook.command).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0).spawn()?;
-    if let Some(mut input) = child.stdin.take() {
-        // The event is smaller than a pipe's buffer, so this does not wait for the command; that it does not read it is its own affair.
-        drop(writeln!(input, "{event}"));
-    }
-    wait(&mut child, hook)
+    let input = child.stdin.take().map(|input| Input::new(input, &event)).transpose();
+    wait(&mut child, input.unwrap_or_default(), hook)
 }
 
-fn wait(child: &mut Child, hook: &Hook) -> std::io::Result<()> {
+/// What the command has not taken of its event yet. Most events fit into the buffer of a pipe; of a long one a command that reads nothing must not keep this
+/// thread in a write, where no patience ends it.
+struct Input {
+    pipe: std::process::ChildStdin,
+    rest: Vec<u8>,
+}
+
+impl Input {
+    fn new(pipe: std::process::ChildStdin, event: &serde_json::Value) -> std::io::Result<Self> {
+        fcntl_setfl(&pipe, fcntl_getfl(&pipe)? | OFlags::NONBLOCK)?;
+        Ok(Self { pipe, rest: format!("{event}\n").into_bytes() })
+    }
+
+    /// Gives what the pipe takes; false when there is nothing more to give. That a command does not read its event is its own affair.
+    fn give(&mut self) -> bool {
+        while !self.rest.is_empty() {
+            match self.pipe.write(&self.rest) {
+                Ok(length) => drop(self.rest.drain(..length)),
+                Err(error) => return error.kind() == std::io::ErrorKind::WouldBlock,
+            }
+        }
+        false
+    }
+}
+
+fn wait(child: &mut Child, mut input: Option<Input>, hook: &Hook) -> std::io::Result<()> {
     let end = Instant::now() + PATIENCE;
     let mut pause = Duration::from_millis(1);
-    while child.try_wait()?.is_none() {
+    loop {
+        // The end of the event is the end of its pipe.
+        if input.as_mut().is_some_and(|input| !input.give()) {
+            input = None;
+        }
+        if child.try_wait()?.is_some() {
+            return Ok(());
+        }
         if Instant::now() >= end || hook.is_over() {
             // It fails only if all of it has ended just now.
             kill_process_group(Pid::from_child(child), Signal::KILL).unwrap_or_default();
@@ -162,7 +192,6 @@ fn wait(child: &mut Child, hook: &Hook) -> std::io::Result<()> {
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(100));
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -15,15 +15,19 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Folder of sockets: `$WINDROW_RUN`, else `$XDG_RUNTIME_DIR/windrow`, else `/run/windrow` for root, else `/tmp/windrow-UID`.
+/// Folder of sockets: `$WINDROW_RUN`, else `/run/windrow` for root, else `$XDG_RUNTIME_DIR/windrow`, else `/tmp/windrow-UID`.
 pub fn run_dir() -> PathBuf {
     if let Some(dir) = from_environment("WINDROW_RUN") {
         return dir;
     }
-    if let Some(dir) = from_environment("XDG_RUNTIME_DIR") {
-        return dir.join("windrow");
+    // A root shell may have the folder of a session, and the daemon that the system started has none.
+    if is_root() {
+        return PathBuf::from("/run/windrow");
     }
-    if is_root() { PathBuf::from("/run/windrow") } else { PathBuf::from(format!("/tmp/windrow-{}", rustix::process::geteuid().as_raw())) }
+    match from_environment("XDG_RUNTIME_DIR") {
+        Some(dir) => dir.join("windrow"),
+        None => PathBuf::from(format!("/tmp/windrow-{}", rustix::process::geteuid().as_raw())),
+    }
 }
 
 /// The folder of sockets, if it is there. Nobody else can have put anything into it.
@@ -68,7 +72,8 @@ fn trust(folder: &Path, user: u32) -> Result<bool, Failure> {
     if !found.is_dir() {
         return refused("it is not a folder".to_owned(), "remove it");
     }
-    if found.uid() != user {
+    // Root can answer as any daemon anyway.
+    if found.uid() != user && found.uid() != 0 {
         return refused(format!("it belongs to user {}, not to user {user}: who can write to it can answer as a daemon", found.uid()), "remove it");
     }
     if found.mode() & 0o022 != 0 {
@@ -103,6 +108,22 @@ pub fn control_socket(run_dir: &Path, pool: &str) -> PathBuf {
     run_dir.join(format!("{}.control", file_stem(pool)))
 }
 
+/// The pool whose control socket this is, by the name of the file; the path itself if it is named otherwise.
+pub fn pool_of_socket(path: &Path) -> String {
+    let stem = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".control"));
+    stem.and_then(name_of_stem).unwrap_or_else(|| path.display().to_string())
+}
+
+/// The opposite of [`file_stem`]; `None` if that makes no such stem.
+pub(crate) fn name_of_stem(stem: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::with_capacity(stem.len()), stem.bytes());
+    while let Some(byte) = rest.next() {
+        let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+        bytes.push(if byte == b'%' { (digit(rest.next())? * 16 + digit(rest.next())?) as u8 } else { byte });
+    }
+    String::from_utf8(bytes).ok().filter(|name| file_stem(name) == stem)
+}
+
 /// A pool's name as the stem of a file name: everything but letters, digits, `-` and `_` is escaped, so that no name leaves the folder and
 /// no two names meet.
 pub(crate) fn file_stem(name: &str) -> String {
@@ -121,6 +142,16 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
+    #[test]
+    fn a_socket_names_its_pool() {
+        for name in ["tank", "a b/c%d", "größe", "%41"] {
+            assert_eq!(pool_of_socket(&control_socket(Path::new("/run"), name)), name);
+        }
+        for path in ["/x/tank.sock", "/x/a%zz.control", "/x/%41.control", "/x/%f.control"] {
+            assert_eq!(pool_of_socket(Path::new(path)), path);
+        }
+    }
+
     /// Another user could make /tmp/windrow-UID first, and answer as the daemon.
     #[test]
     fn a_folder_of_sockets_that_others_could_write_to_is_refused() {
@@ -130,8 +161,13 @@ mod tests {
         assert_eq!(refused(&folder, me), None, "it is made when it is needed");
         make_socket_folder(&folder).unwrap();
         assert_eq!(refused(&folder, me), None);
-        let (id, why) = refused(&folder, me + 1).unwrap();
+        // Only root can give it to another user; a folder of root is one that any user may use.
+        let other = if me == 0 { 4711 } else { me };
+        std::os::unix::fs::chown(&folder, Some(other), None).unwrap();
+        let (id, why) = refused(&folder, other + 1).unwrap();
         assert!(id == id::LOCAL_FILE && why.contains("belongs to user"), "{why}");
+        std::os::unix::fs::chown(&folder, Some(me), None).unwrap();
+        assert_eq!(refused(Path::new("/"), 4711), None);
         for mode in [0o775, 0o757, 0o1777] {
             std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
             assert!(refused(&folder, me).unwrap().1.contains("others may write"), "{mode:o}");

@@ -31,7 +31,7 @@ use windrow_engine::Engine;
 use windrow_engine::api::{Control, ControlError, ControlReply, Notice, PoolStatus};
 use windrow_export::{ExportInfo, ExportSource, Session, Sink};
 use windrow_io::{BufPool, Completion, Op, Request, RequestError};
-use windrow_units::{MAX_MEMBERS, MemberId, VolumeId};
+use windrow_units::{MAX_MEMBERS, MemberId, Uuid, VolumeId};
 
 /// How long devices that are not known to hang have for what they have got, discards for the most part, when the pool has ended.
 const LETTING_GO: Duration = Duration::from_secs(60);
@@ -123,6 +123,7 @@ struct Threads {
 
 struct Inner {
     driver: Arc<Driver>,
+    uuid: Uuid,
     buffers: BufPool,
     notifier: Arc<Notifier>,
     catalogue: RwLock<Catalogue>,
@@ -186,6 +187,7 @@ impl Pool {
         catalogue.exports = exports;
         let inner = Inner {
             driver,
+            uuid: status.pool,
             buffers,
             notifier,
             catalogue: RwLock::new(catalogue),
@@ -263,6 +265,11 @@ impl Pool {
     /// The engine's status; `None` once the engine itself has failed.
     pub fn status(&self) -> Option<PoolStatus> {
         self.0.driver.status()
+    }
+
+    /// The pool's identifier; known also when the engine has failed.
+    pub fn uuid(&self) -> Uuid {
+        self.0.uuid
     }
 
     /// True if nothing may be written.
@@ -344,6 +351,13 @@ impl Pool {
     pub fn forget_volume(&self, volume: VolumeId, name: &str) -> ExportTable {
         let mut catalogue = self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         catalogue.exports.forget_volume(volume, name);
+        catalogue.exports.clone()
+    }
+
+    /// Has what was set for the exports of a volume follow its new name; returns the table to be kept.
+    pub(crate) fn rename_in_exports(&self, volume: VolumeId, name: &str, new_name: &str) -> ExportTable {
+        let mut catalogue = self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        catalogue.exports.rename_volume(volume, name, new_name);
         catalogue.exports.clone()
     }
 

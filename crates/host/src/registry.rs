@@ -8,7 +8,7 @@
 use crate::exports::{ExportTable, KeptExports};
 use crate::failure::{Failure, id};
 use crate::offline::{FoundPool, host_id};
-use crate::paths::file_stem;
+use crate::paths::{file_stem, name_of_stem};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Write;
@@ -70,6 +70,15 @@ struct SetAside {
     /// The last volume that was made before it left; `None` if that is not known.
     last_volume: Option<VolumeId>,
     exports: ExportTable,
+}
+
+/// What a registry holds.
+#[derive(Clone, Debug, Default)]
+pub struct Content {
+    /// Entries that can be read, by name.
+    pub entries: Vec<PoolEntry>,
+    /// Names of pools whose entries cannot, and why.
+    pub unreadable: Vec<(String, Failure)>,
 }
 
 /// A folder of entries.
@@ -147,7 +156,9 @@ impl Registry {
     /// The entry of a pool.
     pub fn load(&self, name: &str) -> Result<Option<PoolEntry>, Failure> {
         let path = self.path(name);
-        let failure = |why: String| Failure::new(id::LOCAL_FILE, format!("cannot read {}", path.display()), why).remedy("correct or remove the file");
+        let failure = |why: String| {
+            Failure::new(id::LOCAL_FILE, format!("cannot read {}", path.display()), why).remedy("correct the file; or remove it, and import the pool again")
+        };
         let text = match std::fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -185,15 +196,34 @@ impl Registry {
 
     /// All entries that can be read, by name.
     pub fn all(&self) -> Vec<PoolEntry> {
-        let Ok(files) = std::fs::read_dir(&self.folder) else { return Vec::new() };
-        let paths = files.flatten().map(|file| file.path()).filter(|path| path.extension().is_some_and(|e| e == "json"));
-        let read = |path: PathBuf| {
-            let entry: PoolEntry = serde_json::from_slice(&std::fs::read(&path).ok()?).ok()?;
-            (entry.schema == SCHEMA && self.path(&entry.name) == path).then_some(entry)
+        self.read_all().map(|content| content.entries).unwrap_or_default()
+    }
+
+    /// All of it.
+    ///
+    /// # Errors
+    /// The folder is there and cannot be read.
+    pub fn read_all(&self) -> Result<Content, Failure> {
+        let failure = |error| Failure::new(id::LOCAL_FILE, format!("cannot read the registry {}", self.folder.display()), error);
+        let files = match std::fs::read_dir(&self.folder) {
+            Ok(files) => files,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Content::default()),
+            Err(error) => return Err(failure(error).remedy("check your rights to it, or set WINDROW_STATE")),
         };
-        let mut entries: Vec<PoolEntry> = paths.filter_map(read).collect();
+        let (mut entries, mut unreadable) = (Vec::new(), Vec::new());
+        let paths = files.flatten().map(|file| file.path()).filter(|path| path.extension().is_some_and(|e| e == "json"));
+        for path in paths {
+            let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+            // A file of another name is not one that this registry has written.
+            let Some(name) = name_of_stem(stem) else { continue };
+            match self.load(&name) {
+                Ok(entry) => entries.extend(entry),
+                Err(failure) => unreadable.push((name, failure)),
+            }
+        }
         entries.sort_by(|a, b| a.name.cmp(&b.name));
-        entries
+        unreadable.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(Content { entries, unreadable })
     }
 
     /// Writes an entry. If it takes the place of another pool's, that one's exports are kept for its return.

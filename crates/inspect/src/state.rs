@@ -180,6 +180,11 @@ impl Tables {
                     volume.dedup = *dedup;
                 }
             }
+            VolumeChange::Rename { name } => {
+                if let Some(volume) = self.volumes.get_mut(&id) {
+                    volume.name.clone_from(name);
+                }
+            }
             VolumeChange::SetSync(sync) => {
                 if let Some(volume) = self.volumes.get_mut(&id) {
                     volume.sync = *sync;

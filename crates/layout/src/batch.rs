@@ -136,6 +136,11 @@ pub enum VolumeChange {
     SetCompression(Compression),
     /// Whether blocks are shared from now on.
     SetDedup(Dedup),
+    /// A new name (at most 63 bytes of UTF-8); only with [`Features::RENAMED`](crate::superblock::Features::RENAMED).
+    Rename {
+        /// It.
+        name: String,
+    },
 }
 
 /// State of all blocks of a range entry.

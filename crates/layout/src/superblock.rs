@@ -115,11 +115,21 @@ impl Features {
     pub const LEAVING: u64 = 128;
     /// Incompatible: what reduction saves may be, or have been, room for more data ([`Reduction::Capacity`]), so maps and ids may be more than the blocks of the pool.
     pub const CAPACITY: u64 = 256;
+    /// Incompatible: volumes may have been renamed, so there may be records of that in the log.
+    pub const RENAMED: u64 = 512;
     /// The flags that this version knows.
     pub const KNOWN: Self = Self {
         compatible: Self::GROWING,
         read_only: 0,
-        incompatible: Self::JOURNAL | Self::PACKED | Self::STREAMS | Self::SHARED | Self::ZSTD | Self::DEDUP_INDEX | Self::LEAVING | Self::CAPACITY,
+        incompatible: Self::JOURNAL
+            | Self::PACKED
+            | Self::STREAMS
+            | Self::SHARED
+            | Self::ZSTD
+            | Self::DEDUP_INDEX
+            | Self::LEAVING
+            | Self::CAPACITY
+            | Self::RENAMED,
     };
 
     /// The flags that this version does not know.

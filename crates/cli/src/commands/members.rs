@@ -342,12 +342,12 @@ fn ask(pool: &str, place: &PoolPlace, command: Command, force: bool) -> Result<M
 /// Says why it will take so long before a device comes in that was in this pool before. (Without leave to overwrite it is refused.)
 fn announce(report: &PoolReport, path: &Path, overwrite: bool) {
     let Some(bytes) = offline::zeroed_first(path, report.pool).filter(|_| overwrite) else { return };
-    eprintln!(
-        "{} was in pool '{}' before: all of its {} are zeroed first, so that nothing it got apart from the pool is ever taken for the pool's; that takes as long as writing it once",
+    crate::output::error_text(&format!(
+        "{} was in pool '{}' before: all of its {} are zeroed first, so that nothing it got apart from the pool is ever taken for the pool's; that takes as long as writing it once\n",
         path.display(),
         report.name,
         Size(bytes)
-    );
+    ));
 }
 
 /// Makes the file if there is none, and that was asked for. True if it did.

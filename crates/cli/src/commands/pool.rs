@@ -1,10 +1,13 @@
 //! `pool`: everything about whole pools.
 
 use super::create::{self, CreateArguments};
+use super::list::{self, ListArguments};
 use super::members::{self, AddArguments, OfflineArguments, OnlineArguments, RemoveArguments, ReplaceArguments};
 use super::properties;
+use super::rename::{self, RenameArguments};
 use super::scrub::{self, ScrubArguments};
 use crate::context::{self, OpenedAtRest, PoolPlace};
+use crate::daemons;
 use crate::figures::{clock, megabytes};
 use crate::output::Output;
 use crate::table::Table;
@@ -15,13 +18,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use windrow_engine::Reduction;
 use windrow_host::Failure;
-use windrow_host::control::{Command, ControlClient, Reply};
+use windrow_host::control::Command;
 use windrow_host::failure::id;
 use windrow_host::offline::{self, FoundPool, OpenRequest};
-use windrow_host::paths;
-use windrow_host::registry::PoolEntry;
+use windrow_host::registry::{Content, PoolEntry};
 use windrow_host::report::{PoolReport, RebuildReport};
-use windrow_layout::superblock::MemberState;
+use windrow_units::Uuid;
 
 /// What can be done with pools.
 #[derive(Subcommand)]
@@ -34,6 +36,8 @@ pub enum PoolCommand {
     Export(ExportArguments),
     /// Mark a pool as destroyed. Its volumes are lost.
     Destroy(DestroyArguments),
+    /// Give a pool at rest another name.
+    Rename(RenameArguments),
     /// Show the pools that are served, known or found.
     List(ListArguments),
     /// Show the state of pools.
@@ -54,8 +58,8 @@ pub enum PoolCommand {
     #[command(after_help = properties_help("set", "windrow pool set tank spare=15% seal-age=20\n  windrow pool set tank reduction=capacity"))]
     Set(SetArguments),
     /// Show properties.
-    #[command(after_help = properties_help("get", "windrow pool get tank"))]
-    Get(NamedPool),
+    #[command(after_help = properties_help("get", "windrow pool get tank\n  windrow pool get tank spare"))]
+    Get(GetArguments),
 }
 
 fn properties_help(_command: &str, example: &str) -> String {
@@ -82,6 +86,17 @@ pub struct ExportArguments {
     /// Although clients are connected: they are disconnected.
     #[arg(long)]
     force: bool,
+}
+
+/// Arguments of `pool get`.
+#[derive(Args)]
+pub struct GetArguments {
+    /// Pool.
+    pool: String,
+    /// Only this property.
+    property: Option<String>,
+    #[command(flatten)]
+    place: PoolPlace,
 }
 
 /// Arguments of `pool import`.
@@ -130,14 +145,6 @@ pub struct DestroyArguments {
     partial: bool,
 }
 
-/// Arguments of `pool list`.
-#[derive(Args)]
-#[command(after_help = "Examples:\n  windrow pool list\n  windrow pool list --dir /srv/members -o json")]
-pub struct ListArguments {
-    #[command(flatten)]
-    place: PoolPlace,
-}
-
 /// Arguments of `pool status`.
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -176,7 +183,8 @@ pub fn run(command: PoolCommand, output: &Output) -> Result<u8, Failure> {
         PoolCommand::Import(arguments) => import(&arguments, output),
         PoolCommand::Export(arguments) => export(&arguments, output),
         PoolCommand::Destroy(arguments) => destroy(&arguments, output),
-        PoolCommand::List(arguments) => list(&arguments, output),
+        PoolCommand::Rename(arguments) => rename::run(&arguments, output),
+        PoolCommand::List(arguments) => list::run(&arguments, output),
         PoolCommand::Status(arguments) => status(&arguments, output),
         PoolCommand::Replace(arguments) => members::replace(&arguments, output),
         PoolCommand::Offline(arguments) => members::offline(&arguments, output),
@@ -187,21 +195,22 @@ pub fn run(command: PoolCommand, output: &Output) -> Result<u8, Failure> {
         PoolCommand::Set(arguments) => {
             let change = properties::parse(&arguments.properties)?;
             context::ask(&arguments.pool, &arguments.place, Command::PoolSet(change))?;
-            get(&NamedPool { pool: arguments.pool, place: arguments.place }, "pool-set", output)
+            get(&GetArguments { pool: arguments.pool, property: None, place: arguments.place }, "pool-set", output)
         }
-        PoolCommand::Get(named) => get(&named, "pool-get", output),
+        PoolCommand::Get(arguments) => get(&arguments, "pool-get", output),
     }
 }
 
-fn get(named: &NamedPool, name: &str, output: &Output) -> Result<u8, Failure> {
-    let report = context::status(&named.pool, &named.place)?;
-    output.result(name, &json!({ "pool": report.name, "properties": report.properties }), || {
-        let mut table = Table::new(&["PROPERTY", "VALUE"]);
-        for (name, value) in properties::list(&report.properties) {
-            table.row([name.to_owned(), format!(" {value}")]);
-        }
-        table.render()
-    });
+fn get(arguments: &GetArguments, name: &str, output: &Output) -> Result<u8, Failure> {
+    let report = context::status(&arguments.pool, &arguments.place)?;
+    let mut list = properties::list(&report.properties);
+    if let Some(property) = &arguments.property {
+        list.push(("policy", format!("{}+{}", report.properties.placement, report.properties.victim_policy)));
+        let value = properties::one_of(list, property, &format!("cannot show property '{property}' of pool '{}'", report.name), "windrow pool get")?;
+        output.result(name, &json!({ "pool": report.name, "property": property, "value": value }), || value.clone());
+        return Ok(0);
+    }
+    output.result(name, &json!({ "pool": report.name, "properties": report.properties }), || properties::table(list));
     Ok(0)
 }
 
@@ -320,89 +329,27 @@ fn destroy(arguments: &DestroyArguments, output: &Output) -> Result<u8, Failure>
     Ok(0)
 }
 
-/// Daemons that answer in the run folder, by pool name.
-fn served(place: &PoolPlace) -> Result<BTreeMap<String, PoolReport>, Failure> {
-    let folder = paths::trusted_run_dir()?;
-    let files = folder.and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten().flatten().map(|file| file.path());
-    let sockets = files.filter(|path| path.extension().is_some_and(|extension| extension == "control")).chain(place.control.clone());
-    let mut pools = BTreeMap::new();
-    for socket in sockets {
-        let Some(mut client) = ControlClient::connect(&socket) else { continue };
-        if let Ok(Reply::Pool(report)) = client.ask(Command::Status) {
-            pools.insert(report.name.clone(), *report);
-        }
-    }
-    Ok(pools)
-}
-
-/// A pool at rest in the list. Spares and slots that members have left count nowhere.
-fn row_at_rest(found: &FoundPool) -> serde_json::Value {
-    let superblock = found.superblock();
-    let state = superblock.map_or("unreadable".to_owned(), |s| format!("{:?}", s.state).to_lowercase());
-    let is_member =
-        |slot: usize| superblock.is_none_or(|s| s.members.get(slot).is_some_and(|m| ![MemberState::Spare, MemberState::Removed].contains(&m.state)));
-    let here = found.members.iter().filter(|member| is_member(member.slot.index())).count();
-    let wanted = superblock.map_or(here, |s| (0..s.members.len()).filter(|slot| is_member(*slot)).count());
-    json!({
-        "name": found.name, "pool": found.pool, "served": false, "state": state, "redundancy": superblock.map_or("?", |s| s.redundancy.name()),
-        "members": wanted, "members_found": here, "missing": found.missing(),
-        "paths": found.members.iter().map(|member| member.path.to_string_lossy()).collect::<Vec<_>>(),
-    })
-}
-
-/// The same of a pool that is served.
-fn row_served(report: &PoolReport) -> serde_json::Value {
-    let members = || report.members.iter().filter(|member| !["spare", "removed"].contains(&member.state.as_str()));
-    let missing: Vec<u8> = members().filter(|member| ["missing", "faulted", "offline"].contains(&member.state.as_str())).map(|member| member.member).collect();
-    json!({
-        "name": report.name, "pool": report.pool, "served": true, "state": report.state, "redundancy": report.redundancy,
-        "members": members().count(), "members_found": members().count() - missing.len(), "missing": missing,
-        "paths": report.members.iter().filter(|member| member.state != "removed" && !member.path.is_empty()).map(|member| &member.path).collect::<Vec<_>>(),
-    })
-}
-
 /// The members and folders that were named. Each folder must be there, and one of the members: others may be what the pool has lost.
-fn named_places(place: &PoolPlace) -> Result<Vec<PathBuf>, Failure> {
-    let missing = |path: &&PathBuf| std::fs::metadata(path).is_err();
-    let none_is_there = place.members.iter().all(|path| missing(&path));
-    let wrong = place.dir.iter().find(missing).or(place.members.first().filter(|_| none_is_there));
+pub(super) fn named_places(place: &PoolPlace) -> Result<Vec<PathBuf>, Failure> {
+    let missing = |path: &PathBuf| std::fs::metadata(path).err().map(|error| (path.clone(), error));
+    // A folder is read; whether a member can be is seen later.
+    let dir = place.dir.iter().find_map(|path| std::fs::read_dir(path).err().map(|error| (path.clone(), error)));
+    let none_is_there = place.members.iter().all(|path| missing(path).is_some());
+    let wrong = dir.or_else(|| place.members.first().filter(|_| none_is_there).and_then(missing));
     match wrong {
-        Some(path) => Err(Failure::new(id::MEMBER_OPEN, "cannot look for pools", format!("{} is not there", path.display())).remedy("check the path")),
+        Some((path, error)) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(Failure::new(id::MEMBER_OPEN, "cannot look for pools", format!("{} is not there", path.display())).remedy("check the path"))
+        }
+        Some((path, error)) => {
+            Err(Failure::new(id::MEMBER_OPEN, "cannot look for pools", format!("{}: {error}", path.display())).remedy("check the path, and your rights to it"))
+        }
         None => Ok(place.members.iter().chain(&place.dir).cloned().collect()),
     }
 }
 
-fn list(arguments: &ListArguments, output: &Output) -> Result<u8, Failure> {
-    let served = served(&arguments.place)?;
-    let mut rows: BTreeMap<String, serde_json::Value> = BTreeMap::new();
-    let places = named_places(&arguments.place)?;
-    for found in offline::list(&context::registry(), &places).into_iter().filter(|found| !served.values().any(|report| report.pool == found.pool)) {
-        rows.insert(format!("{} {}", found.name, found.pool), row_at_rest(&found));
-    }
-    for report in served.values() {
-        rows.insert(format!("{} {}", report.name, report.pool), row_served(report));
-    }
-    let rows: Vec<_> = rows.into_values().collect();
-    output.result("pool-list", &json!({ "pools": rows }), || {
-        if rows.is_empty() {
-            return "no pools are served, known or found; look in folders with --dir\n".to_owned();
-        }
-        let mut table = Table::new(&["POOL", "STATE", "SERVED", "REDUNDANCY", "MEMBERS", "IDENTIFIER"]);
-        for row in &rows {
-            let text = |field: &str| row[field].as_str().unwrap_or_default().to_owned();
-            let served = if row["served"] == true { "yes" } else { "no" };
-            table.row([
-                text("name"),
-                text("state"),
-                served.to_owned(),
-                text("redundancy"),
-                format!("{}/{}", row["members_found"], row["members"]),
-                text("pool"),
-            ]);
-        }
-        table.render()
-    });
-    Ok(0)
+/// One pool that cannot be shown beside others.
+pub(super) fn not_shown(pool: &str, failure: &Failure, output: &Output) {
+    output.remark(&Failure { what: format!("pool '{pool}' is not shown: {}", failure.what), ..failure.clone() });
 }
 
 fn status(arguments: &StatusArguments, output: &Output) -> Result<u8, Failure> {
@@ -416,14 +363,20 @@ fn status(arguments: &StatusArguments, output: &Output) -> Result<u8, Failure> {
 fn status_of_all(arguments: &StatusArguments, output: &Output) -> Result<u8, Failure> {
     let places = named_places(&arguments.place)?;
     let (mut reports, mut failed) = (BTreeMap::new(), Vec::new());
-    let known: Vec<String> = if places.is_empty() {
-        reports = served(&arguments.place)?;
-        context::registry().all().into_iter().map(|entry| entry.name).collect()
+    let known: Vec<(String, Uuid)> = if places.is_empty() {
+        let daemons = daemons::ask_all(&arguments.place)?;
+        reports = daemons.pools;
+        failed.extend(daemons.silent);
+        let Content { entries, unreadable } = context::registry().read_all()?;
+        failed.extend(unreadable.into_iter().filter(|(name, _)| !reports.contains_key(name)));
+        entries.into_iter().map(|entry| (entry.name, entry.pool)).collect()
     } else {
-        offline::list_in(&places).into_iter().map(|found| found.name).collect()
+        offline::list_in(&places).into_iter().map(|found| (found.name, found.pool)).collect()
     };
-    for name in known {
-        if reports.contains_key(&name) {
+    for (name, pool) in known {
+        // A pool with two entries (a crash in a rename) is shown once.
+        let is_shown = reports.values().any(|report| report.pool == pool);
+        if is_shown || reports.contains_key(&name) || failed.iter().any(|(silent, _)| *silent == name) {
             continue;
         }
         match context::status(&name, &arguments.place) {
@@ -439,7 +392,7 @@ fn status_of_all(arguments: &StatusArguments, output: &Output) -> Result<u8, Fai
         _ => reports.iter().map(describe).collect::<Vec<_>>().join("\n"),
     });
     for (pool, failure) in &failed {
-        output.remark(&Failure { what: format!("pool '{pool}' is not shown: {}", failure.what), ..failure.clone() });
+        not_shown(pool, failure, output);
     }
     // Stopped is worse than degraded, and that is worse than filled.
     let worst = reports.iter().map(PoolReport::exit_code).max_by_key(|code| [0, 2, 3, 1][usize::from(*code).min(3)]).unwrap_or(0);
@@ -584,7 +537,7 @@ pub fn describe(report: &PoolReport) -> String {
         scrub::lost(&report.scrub),
         rebuild(&report.rebuild) + &restripe(report),
         members.render(),
-        super::volume::table(&report.volumes),
+        super::volume::table(&report.volumes, report.served),
     )
 }
 

@@ -1,5 +1,6 @@
 //! `pool set` and `pool get`: properties by name.
 
+use crate::table::Table;
 use crate::values::{Share, Size};
 use windrow_host::Failure;
 use windrow_host::control::PropertyChange;
@@ -22,6 +23,25 @@ Properties:
   read-latency-bound  a read that takes longer, and much longer than usual, is answered from redundancy, e.g. 50ms, or off
   warn-at        per cent of use at which it is told that the pool fills, four at most, e.g. 80,90,95, or off
   reduction      what compression and deduplication save: spare (cleaning moves less, the pool takes no more blocks) or capacity (it takes what fits as it is stored)";
+
+/// Names and values as text.
+pub fn table(list: Vec<(&'static str, String)>) -> String {
+    let mut table = Table::new(&["PROPERTY", "VALUE"]);
+    for (name, value) in list {
+        table.row([name.to_owned(), format!(" {value}")]);
+    }
+    table.render()
+}
+
+/// The value of one property.
+///
+/// # Errors
+/// There is none of this name; `what` fails then, and the help of `command` is the next step.
+pub fn one_of(list: Vec<(&'static str, String)>, property: &str, what: &str, command: &str) -> Result<String, Failure> {
+    let names = list.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    let found = list.into_iter().find(|(name, _)| *name == property).map(|(_, value)| value);
+    found.ok_or_else(|| Failure::new(id::POOL_VALUE, what, format!("there is none of this name: there are {names}")).remedy(format!("see `{command} --help`")))
+}
 
 /// Reads `NAME=VALUE` pairs.
 pub fn parse(pairs: &[(String, String)]) -> Result<PropertyChange, Failure> {

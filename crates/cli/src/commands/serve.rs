@@ -3,8 +3,10 @@
 //! Order of the start: members locked and recovered, control socket, metrics, NBD listeners, then the line that says it is ready. Order of
 //! the end: NBD drains, the pool finishes and writes a checkpoint, whoever asked hears of it, the sockets go.
 
+mod alone;
 mod child;
 mod config;
+mod rights;
 
 pub use child::ChildServer;
 
@@ -13,6 +15,7 @@ use crate::output::Output;
 use crate::values::Size;
 use clap::Args;
 use config::Config;
+use rights::{Rights, SocketMode};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -48,6 +51,8 @@ Configuration file (all fields optional; the command line wins):
   default = \"data\"           # volume for clients that name no export
   metrics = \"127.0.0.1:9464\"
   control = \"/run/windrow/tank.control\"
+  socket_mode = \"0660\"
+  socket_group = \"windrow\"
   event_command = \"/usr/local/bin/on-windrow-event\"
   pending_bytes = \"64M\"
   map_bytes = \"4G\"
@@ -66,6 +71,12 @@ pub struct ServeArguments {
     /// Serve this volume to clients that name no export, too; kept for later starts. Without it the default is what was named before, if anything was.
     #[arg(long, value_name = "VOLUME")]
     default: Option<String>,
+    /// Mode of the control socket and of unix sockets for NBD: 0600, 0660 or 0666; else 0600, or 0660 with --socket-group.
+    #[arg(long, value_name = "MODE")]
+    socket_mode: Option<SocketMode>,
+    /// Group of these sockets, by name or number. Its members can do all that the user of the daemon can do with the pool.
+    #[arg(long, value_name = "GROUP")]
+    socket_group: Option<String>,
     /// Allow TCP addresses that other hosts can reach, for NBD and metrics. There is no encryption and no authentication.
     #[arg(long)]
     allow_remote: bool,
@@ -129,6 +140,7 @@ pub struct ServeArguments {
 /// Runs it.
 pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
     let arguments = merge(arguments)?;
+    let rights = Rights::new(arguments.socket_mode, arguments.socket_group.as_deref())?;
     let signal = signals()?;
     raise_descriptor_limit();
     if arguments.place.control.is_none() {
@@ -157,12 +169,18 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
         watch_for_members(&served, &arguments)?;
     }
     let control = ControlServer::start(&arguments.place.control_socket(&name), served.clone())?;
+    rights.apply(control.path())?;
     let metrics = arguments.metrics.map(|address| {
         let pool = pool.clone();
         MetricsServer::start(address, arguments.allow_remote, move || pool.report())
     });
     let metrics = metrics.transpose()?;
     let nbd = start_nbd(&pool, &arguments)?;
+    for address in &arguments.nbd {
+        if let Listen::Unix(path) = address {
+            rights.apply(path)?;
+        }
+    }
     let locked = if arguments.no_memory_lock { MemoryLock::NotLocked { reason: "not wanted".to_owned() } } else { lock_memory() };
     let addresses: Vec<String> = nbd.as_ref().map(|server| server.addresses().iter().map(ToString::to_string).collect()).unwrap_or_default();
     let is_out = |member: &MemberReport| ["missing", "faulted", "offline"].contains(&member.state.as_str());
@@ -309,6 +327,7 @@ fn open(arguments: &ServeArguments, request: &OpenRequest, signal: &AtomicBool) 
         return Ok(None);
     }
     let found = found?;
+    alone::must_be_alone(&found, &arguments.place)?;
     if arguments.replace_known {
         context::must_not_replace_served(&registry, &found.name, found.pool, &arguments.place)?;
     } else {
@@ -367,6 +386,8 @@ fn merge(mut arguments: ServeArguments) -> Result<ServeArguments, Failure> {
     arguments.default = arguments.default.or(config.default);
     arguments.metrics = arguments.metrics.or(config.metrics);
     arguments.place.control = arguments.place.control.or(config.control);
+    arguments.socket_mode = arguments.socket_mode.or(config.socket_mode);
+    arguments.socket_group = arguments.socket_group.or(config.socket_group);
     arguments.event_command = arguments.event_command.or(config.event_command);
     arguments.pending = arguments.pending.or(config.pending);
     arguments.place.map_memory = arguments.place.map_memory.or(config.map_memory);

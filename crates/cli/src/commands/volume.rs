@@ -1,5 +1,7 @@
 //! `volume`: thin volumes of a pool, served or at rest.
 
+mod get;
+
 use crate::context::{self, PoolPlace, unexpected};
 use crate::output::Output;
 use crate::table::Table;
@@ -101,6 +103,28 @@ pub enum VolumeCommand {
         #[command(flatten)]
         place: PoolPlace,
     },
+    /// Show properties of a volume.
+    #[command(
+        after_help = "Examples:\n  windrow volume get tank/data\n  windrow volume get tank/data compression\n  windrow volume get tank/data size -o json"
+    )]
+    Get {
+        /// POOL/VOLUME.
+        volume: VolumePath,
+        /// Only this property.
+        property: Option<String>,
+        #[command(flatten)]
+        place: PoolPlace,
+    },
+    /// Give a volume another name. Its export has that name, too: clients that ask for the old one are refused from then on, and those that are connected stay.
+    #[command(after_help = "Examples:\n  windrow volume rename tank/data archive")]
+    Rename {
+        /// POOL/VOLUME.
+        volume: VolumePath,
+        /// The name that it gets, 1 to 63 bytes.
+        name: String,
+        #[command(flatten)]
+        place: PoolPlace,
+    },
     /// Estimate what compression and deduplication would make of files, devices, trees or volumes. Reads, and writes nothing.
     Estimate(super::estimate::EstimateArguments),
     /// Delete a volume with all its data. Refused while clients are connected to it.
@@ -181,6 +205,8 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
             output.result("volume-set", &report, || format!("{}/{}: {}", volume.pool, volume.volume, said.join(", ")));
             Ok(0)
         }
+        VolumeCommand::Rename { volume, name, place } => rename(&volume, name, &place, output),
+        VolumeCommand::Get { volume, property, place } => get::run(&volume, property.as_deref(), &place, output),
         VolumeCommand::Delete { volume, yes, force, place } => {
             if !yes {
                 return Err(Failure::new(windrow_host::failure::id::USAGE, format!("volume '{}' is not deleted", volume.volume), "its data would be lost")
@@ -197,7 +223,8 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
 }
 
 fn list(pool: &str, quick: bool, place: &PoolPlace, output: &Output) -> Result<u8, Failure> {
-    let mut volumes = context::status(pool, place)?.volumes;
+    let report = context::status(pool, place)?;
+    let (served, mut volumes) = (report.served, report.volumes);
     let mut exact = true;
     let counts = if quick {
         None
@@ -221,8 +248,15 @@ fn list(pool: &str, quick: bool, place: &PoolPlace, output: &Output) -> Result<u
     let value = serde_json::json!({ "pool": pool, "volumes": volumes, "exact": exact });
     output.result("volume-list", &value, || {
         let note = if exact { "" } else { "ALONE is not exact: blocks were shared, or ceased to be, while it was counted\n" };
-        table(&volumes) + note
+        table(&volumes, served) + note
     });
+    Ok(0)
+}
+
+fn rename(path: &VolumePath, new_name: String, place: &PoolPlace, output: &Output) -> Result<u8, Failure> {
+    let reply = context::ask(&path.pool, place, Command::VolumeRename { name: path.volume.clone(), new_name })?;
+    let Reply::Volume(report) = reply else { return Err(unexpected()) };
+    output.result("volume-rename", &report, || format!("{}/{} is {}/{} now", path.pool, path.volume, path.pool, report.name));
     Ok(0)
 }
 
@@ -244,8 +278,8 @@ fn show(name: &str, path: &VolumePath, reply: Reply, output: &Output) -> Result<
     Ok(0)
 }
 
-/// The volumes as text.
-pub fn table(volumes: &[VolumeReport]) -> String {
+/// The volumes as text. `served`: by a daemon.
+pub fn table(volumes: &[VolumeReport], served: bool) -> String {
     if volumes.is_empty() {
         return "no volumes\n".to_owned();
     }
@@ -254,6 +288,7 @@ pub fn table(volumes: &[VolumeReport]) -> String {
     for volume in volumes {
         let state = match (volume.deleting, volume.read_only) {
             (true, _) => "deleting",
+            _ if !served => "at rest",
             (false, true) => "read-only",
             (false, false) => "active",
         };

@@ -102,6 +102,10 @@ fn apply_volume(tables: &mut Tables, volume: VolumeId, change: &VolumeChange) ->
         VolumeChange::SetSync(sync) => tables.volumes.change(volume, |r| r.sync = *sync),
         VolumeChange::SetCompression(compression) => tables.volumes.change(volume, |r| r.compression = *compression),
         VolumeChange::SetDedup(dedup) => tables.volumes.change(volume, |r| r.dedup = *dedup),
+        VolumeChange::Rename { name } => {
+            tables.volumes.renamed = true;
+            tables.volumes.change(volume, |r| r.name.clone_from(name));
+        }
     }
     Ok(())
 }
@@ -117,7 +121,8 @@ pub(super) fn features(tables: &Tables) -> u64 {
         let flags = [(shares || is_index, Features::SHARED), (is_index, Features::DEDUP_INDEX), (packs, Features::PACKED)];
         volume.record.compression.features() | flags.iter().filter(|(is_there, _)| *is_there).fold(0, |all, (_, flag)| all | flag)
     };
-    tables.volumes.with_hidden().fold(0, |flags, volume| flags | of_volume(volume))
+    let renamed = if tables.volumes.renamed { Features::RENAMED } else { 0 };
+    tables.volumes.with_hidden().fold(renamed, |flags, volume| flags | of_volume(volume))
 }
 
 /// Enters a stream's batches behind a checkpoint into the segment table. Of a `broken` chain the table may know more than the chain leads to.

@@ -112,3 +112,18 @@ fn what_was_made_elsewhere_is_not_served_by_itself() {
     let (table, closed) = adopt(KeptExports { elsewhere_from: Some(VolumeId(3)), ..KeptExports::default() });
     assert_eq!((names(&table), closed), (vec!["a".to_owned()], vec!["b".to_owned()]), "one was made there");
 }
+
+#[test]
+fn exports_follow_the_new_name_of_a_volume() {
+    let mut table = ExportTable::default();
+    table.add("look", export("a", true), false, &volumes()).unwrap();
+    table.remove("a", &volumes()).unwrap();
+    table.set_default("b", &volumes()).unwrap();
+    let ids = volumes().iter().map(|volume| volume.id).collect::<Vec<_>>();
+    table.rename_volume(ids[0], "a", "x");
+    table.rename_volume(ids[1], "b", "y");
+    let renamed = [(ids[0], "x"), (ids[1], "y")].map(|(id, name)| VolumeView { id, name, size_bytes: 4096, read_only: false });
+    let exports: Vec<_> = table.resolve(&renamed).into_iter().map(|export| (export.name, export.volume, export.default)).collect();
+    let served = |name: &str, volume: &str, default| (name.to_owned(), volume.to_owned(), default);
+    assert_eq!(exports, [served("y", "y", true), served("look", "x", false)], "x is withdrawn, as a was");
+}

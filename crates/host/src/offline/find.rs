@@ -5,6 +5,7 @@ use crate::failure::{Failure, id};
 use crate::registry::Registry;
 use rustix::fs::OFlags;
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -183,6 +184,8 @@ pub(super) struct Seen {
     pub members: Vec<FoundMember>,
     /// Those that it cannot.
     pub newer: Vec<Newer>,
+    /// What this user may not read. It may bear a label: that is no absence.
+    pub denied: Vec<PathBuf>,
 }
 
 impl Seen {
@@ -193,7 +196,7 @@ impl Seen {
             match examine(&path) {
                 Ok(member) => seen.members.extend(member),
                 Err(failure) if failure.id == id::POOL_NEWER => seen.newer.push(Newer { path, why: failure.why }),
-                // It has gone since.
+                // It has gone since, or its mode has changed.
                 Err(_) => {}
             }
         }
@@ -202,7 +205,13 @@ impl Seen {
 
     /// The same in these places (files, devices, or folders of them).
     pub fn in_places(places: &[PathBuf]) -> Self {
-        Self::of(windrow_device::scan::scan(places, is_label).members.into_iter().map(|(path, ())| path))
+        Self::found(windrow_device::scan::scan(places, is_label))
+    }
+
+    /// The same of a search that has ended.
+    pub fn found(found: windrow_device::scan::Found<()>) -> Self {
+        let denied = found.unreadable.into_iter().filter(|(_, error)| error.kind() == ErrorKind::PermissionDenied).map(|(path, _)| path);
+        Self { denied: denied.collect(), ..Self::of(found.members.into_iter().map(|(path, ())| path)) }
     }
 
     /// Says what was left out.
@@ -302,17 +311,22 @@ pub(super) fn locate_beside(target: &PoolTarget, registry: &Registry, others: Ot
             .map_err(|error| Failure::new(id::MEMBER_OPEN, what.clone(), format!("{}: {error}", dir.display())).remedy("check the folder given with --dir"))?;
     }
     if !target.dirs.is_empty() {
-        return choose_seen(&Seen::in_places(&target.dirs), name, what);
+        let seen = Seen::in_places(&target.dirs);
+        let found = choose_seen(&seen, name, what.clone());
+        // In a folder that was named: what may not be read there would seem to be lost.
+        let is_short = found.as_ref().map_or_else(|failure| failure.id == id::POOL_UNKNOWN, FoundPool::is_away);
+        return if is_short && !seen.denied.is_empty() { Err(denied_failure(&seen.denied, what)) } else { found };
     }
     match name.map(|name| registry.load(name)).transpose()?.flatten() {
-        Some(entry) => choose(known::search(&entry, others, &what)?, &[], name, what),
+        // By its identifier: it may have been renamed elsewhere, or a crash may have cut a rename off.
+        Some(entry) => choose(known::search(&entry, others, &what)?, &Seen::default(), Some(&entry.pool.to_string()), what),
         None => choose_seen(&Seen::in_places(&others()), name, what),
     }
 }
 
 /// The pool that is meant among all that was seen.
 fn choose_seen(seen: &Seen, name: Option<&str>, what: String) -> Result<FoundPool, Failure> {
-    let found = choose(group(seen.members.iter().cloned()), &seen.newer, name, what)?;
+    let found = choose(group(seen.members.iter().cloned()), seen, name, what)?;
     // A member that is away may be among these.
     if found.is_away() {
         seen.tell_newer();
@@ -320,10 +334,26 @@ fn choose_seen(seen: &Seen, name: Option<&str>, what: String) -> Result<FoundPoo
     Ok(found)
 }
 
+/// The first of some paths, and how many more there are.
+fn some_of(paths: &[PathBuf]) -> String {
+    let first = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
+    if paths.len() > 1 { format!("{first} (and {} more)", paths.len() - 1) } else { first }
+}
+
+/// This user may not read what may be a member.
+pub(super) fn denied_failure(denied: &[PathBuf], what: String) -> Failure {
+    let failure = Failure::new(id::MEMBER_OPEN, what, format!("this user may not read {}, which may be a member: permission denied", some_of(denied)));
+    failure.remedy("run the command as root, or as a user who may read and write the members")
+}
+
 /// Nothing that can be read is of the pool. What newer software made may be: then it is neither gone nor in another place.
-pub(super) fn not_found(newer: &[Newer], what: String) -> Failure {
+pub(super) fn not_found(newer: &[Newer], denied: &[PathBuf], what: String) -> Failure {
     let elsewhere = "name its members with --members, or a folder with --dir";
     match newer {
+        [] if !denied.is_empty() => {
+            let why = format!("no member of it was found, and this user may not read {}", some_of(denied));
+            Failure::new(id::POOL_UNKNOWN, what, why).remedy(format!("{elsewhere}; or run the command as a user who may read all devices"))
+        }
         [] => Failure::new(id::POOL_UNKNOWN, what, "no member of it was found").remedy(elsewhere),
         [first, more @ ..] => {
             let more = if more.is_empty() { String::new() } else { format!(" (and {} more)", more.len()) };
@@ -343,7 +373,7 @@ fn of_members(target: &PoolTarget, what: String) -> Result<FoundPool, Failure> {
             Failure::new(id::POOL_UNKNOWN, what.clone(), why).remedy("name the right path in its place, or leave it out")
         })?);
     }
-    let found = choose(group(members.iter().cloned()), &[], target.name.as_deref(), what.clone())?;
+    let found = choose(group(members.iter().cloned()), &Seen::default(), target.name.as_deref(), what.clone())?;
     // Left out in silence, it would leave the pool degraded for one wrong word.
     if let Some(stray) = members.iter().find(|member| member.label.pool != found.pool) {
         let why = format!("{} belongs to another pool, '{}'", stray.path.display(), stray.label.pool_name);
@@ -359,12 +389,12 @@ fn of_members(target: &PoolTarget, what: String) -> Result<FoundPool, Failure> {
     Ok(found)
 }
 
-fn choose(mut pools: Vec<FoundPool>, newer: &[Newer], name: Option<&str>, what: String) -> Result<FoundPool, Failure> {
+fn choose(mut pools: Vec<FoundPool>, seen: &Seen, name: Option<&str>, what: String) -> Result<FoundPool, Failure> {
     if let Some(name) = name {
         pools.retain(|pool| pool.name == name || pool.pool.to_string() == name);
     }
     match pools.len() {
-        0 => Err(not_found(newer, what)),
+        0 => Err(not_found(&seen.newer, &seen.denied, what)),
         1 => match &pools[0].twins {
             None => Ok(pools.remove(0)),
             Some((one, other, member)) => {

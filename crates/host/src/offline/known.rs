@@ -8,7 +8,7 @@
 //! Step 3 reads one block of each block device and writes nothing. It comes before any device is opened for use: a member that has a new name only is
 //! not to be recorded as missing, nor a spare to take its place.
 
-use super::find::{FoundMember, FoundPool, Seen, group, is_label, not_found, scan};
+use super::find::{FoundMember, FoundPool, Seen, denied_failure, group, is_label, not_found, scan};
 use crate::failure::{Failure, id};
 use crate::registry::{PoolEntry, Registry};
 use std::path::PathBuf;
@@ -22,12 +22,12 @@ fn is_whole(pool: &FoundPool) -> bool {
 }
 
 /// The known places that bear a label, of this version or a newer one. A device that does not answer in time is left out: it would hold up the start for ever.
-fn answering(entry: &PoolEntry) -> Vec<PathBuf> {
+fn answering(entry: &PoolEntry) -> Seen {
     let found = windrow_device::scan::scan(&entry.members, is_label);
     for (path, error) in found.unreadable.iter().filter(|(_, error)| error.kind() == std::io::ErrorKind::TimedOut) {
         tracing::warn!("{}, where a member of pool '{}' was, is left out: {error}", path.display(), entry.name);
     }
-    found.members.into_iter().map(|(path, ())| path).collect()
+    Seen::found(found)
 }
 
 /// The pool of an entry, as far as it is found.
@@ -36,15 +36,19 @@ fn answering(entry: &PoolEntry) -> Vec<PathBuf> {
 /// Nothing of it is found that this version can read; perhaps another pool of the same name is.
 pub(super) fn search(entry: &PoolEntry, others: Others<'_>, what: &str) -> Result<Vec<FoundPool>, Failure> {
     let is_ours = |member: &FoundMember| member.label.pool == entry.pool;
-    let seen = Seen::of(answering(entry));
+    let seen = answering(entry);
     let (known, mut foreign): (Vec<_>, Vec<_>) = seen.members.iter().cloned().partition(is_ours);
     let pools = group(known.iter().cloned());
     if pools.iter().any(is_whole) {
         return Ok(pools);
     }
+    // Without them the pool would seem to have lost members that are there.
+    if !seen.denied.is_empty() {
+        return Err(denied_failure(&seen.denied, what.to_owned()));
+    }
     // What was just looked at, perhaps a dying disk that takes its time, is not read again.
     let beside = windrow_device::scan::scan_except(&others(), &entry.members, is_label);
-    let beside = Seen::of(beside.members.into_iter().map(|(path, ())| path));
+    let beside = Seen::found(beside);
     let (more, others): (Vec<_>, Vec<_>) = beside.members.into_iter().partition(is_ours);
     foreign.extend(others);
     if known.is_empty() && more.is_empty() {
@@ -53,7 +57,7 @@ pub(super) fn search(entry: &PoolEntry, others: Others<'_>, what: &str) -> Resul
                 let why = format!("no member of it was found, but those of another pool of that name ({})", other.pool);
                 Err(Failure::new(id::POOL_UNKNOWN, what, why).remedy("name that one by its identifier, or its members with --members, if it is meant"))
             }
-            None => Err(not_found(&[seen.newer, beside.newer].concat(), what.to_owned())),
+            None => Err(not_found(&[seen.newer, beside.newer].concat(), &beside.denied, what.to_owned())),
         };
     }
     // Not those of other places: nothing says that they have to do with this pool.

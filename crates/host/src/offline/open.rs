@@ -74,7 +74,12 @@ pub(crate) fn open_member(path: &Path, member: MemberId, request: &OpenRequest, 
 fn opening_failed(what: &str, error: &windrow_device::OpenError) -> Failure {
     let in_use = matches!(error, windrow_device::OpenError::InUse { .. });
     let (id, remedy) = if in_use { (id::POOL_BUSY, "stop the process that uses it") } else { (id::MEMBER_OPEN, "check the path and its permissions") };
-    Failure::new(id, what, error).remedy(remedy)
+    let holders = match error {
+        windrow_device::OpenError::InUse { path } => crate::process::holders(path),
+        _ => Vec::new(),
+    };
+    let why = if holders.is_empty() { error.to_string() } else { format!("{error}: {} has it", crate::process::names(&holders)) };
+    Failure::new(id, what, why).remedy(remedy)
 }
 
 fn open_device(path: &Path, member: MemberId, request: &OpenRequest) -> Result<Arc<dyn Member>, windrow_device::OpenError> {
@@ -139,9 +144,12 @@ fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<Locked, Fail
     let mut table: MemberTable = vec![None; slots.max(highest)];
     let (mut opened, mut closed) = (FoundPool { members: Vec::new(), ..found.clone() }, Vec::new());
     let what = |slot: MemberId| format!("cannot open member {slot} of pool '{}'", found.name);
+    // One time for all of them: a daemon that has them has all of them.
+    let end = Instant::now() + request.lock_patience;
     for member in &found.members {
+        let lock_patience = end.saturating_duration_since(Instant::now());
         let power_safe = power_safe(found) >> member.slot.0 & 1 == 1;
-        match open_device(&member.path, member.slot, &OpenRequest { power_safe, ..request.clone() }) {
+        match open_device(&member.path, member.slot, &OpenRequest { power_safe, lock_patience, ..request.clone() }) {
             Ok(device) => {
                 table[member.slot.index()] = Some(device);
                 opened.members.push(member.clone());

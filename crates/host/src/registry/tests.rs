@@ -47,6 +47,12 @@ fn a_broken_file_is_an_error_with_its_path_and_not_a_missing_pool() {
     let failure = registry.load("tank").unwrap_err();
     assert!(failure.id == id::LOCAL_FILE && failure.what.contains("tank.json"), "{failure}");
     assert!(registry.all().is_empty());
+    // It was passed over, and the pool was in no list.
+    let unreadable = registry.read_all().unwrap().unreadable;
+    assert_eq!(unreadable, [("tank".to_owned(), failure)]);
+    std::fs::write(dir.path().join("pools/notes.txt"), "x").unwrap();
+    std::fs::write(dir.path().join("pools/%zz.json"), "x").unwrap();
+    assert_eq!(registry.read_all().unwrap().unreadable.len(), 1, "what is not of the registry");
 }
 
 #[test]

@@ -52,6 +52,7 @@ const CHANGE_READ_ONLY: u8 = 4;
 const CHANGE_SYNC: u8 = 5;
 const CHANGE_COMPRESSION: u8 = 6;
 const CHANGE_DEDUP: u8 = 7;
+const CHANGE_RENAME: u8 = 8;
 
 /// What the next entry is encoded against.
 #[derive(Clone, Copy, Default, Debug)]
@@ -389,6 +390,11 @@ fn push_change(pen: &mut Pen<'_>, change: &VolumeChange) {
             pen.byte(CHANGE_DEDUP);
             pen.byte(dedup.to_u8());
         }
+        VolumeChange::Rename { name } => {
+            assert!(crate::name_is_valid(name), "a new name of {} bytes", name.len());
+            pen.byte(CHANGE_RENAME);
+            pen.text(name);
+        }
     }
 }
 
@@ -592,16 +598,18 @@ impl<'a> TableReader<'a> {
         Ok(Entry::Page { object, index })
     }
 
+    fn name(&mut self) -> Result<String, BatchError> {
+        let length = usize::from(self.byte()?);
+        let text = self.bytes.get(self.at..self.at + length).ok_or(TRUNCATED)?;
+        self.at += length;
+        let name = std::str::from_utf8(text).ok().filter(|name| crate::name_is_valid(name));
+        Ok(name.ok_or(BatchError::Malformed("a volume name that is not allowed"))?.to_owned())
+    }
+
     fn change(&mut self) -> Result<VolumeChange, BatchError> {
         Ok(match self.byte()? {
-            CHANGE_CREATE => {
-                let length = usize::from(self.byte()?);
-                let text = self.bytes.get(self.at..self.at + length).ok_or(TRUNCATED)?;
-                self.at += length;
-                let name = std::str::from_utf8(text).ok().filter(|name| crate::name_is_valid(name));
-                let name = name.ok_or(BatchError::Malformed("a volume name that is not allowed"))?.to_owned();
-                VolumeChange::Create { name, size_bytes: self.size_bytes()? }
-            }
+            CHANGE_CREATE => VolumeChange::Create { name: self.name()?, size_bytes: self.size_bytes()? },
+            CHANGE_RENAME => VolumeChange::Rename { name: self.name()? },
             CHANGE_RESIZE => VolumeChange::Resize { size_bytes: self.size_bytes()? },
             CHANGE_DELETE => VolumeChange::Delete,
             CHANGE_READ_ONLY => match self.byte()? {

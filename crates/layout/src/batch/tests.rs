@@ -65,6 +65,7 @@ pub(super) fn any_entry() -> impl Strategy<Value = Entry> {
         Just(VolumeChange::Delete),
         any::<bool>().prop_map(VolumeChange::SetReadOnly),
         (0u8..3).prop_map(|mode| VolumeChange::SetSync(SyncMode::from_u8(mode).unwrap())),
+        "[a-zA-Z0-9._ é-]{1,20}".prop_map(|name| VolumeChange::Rename { name }),
         (0u8..3).prop_map(|dedup| VolumeChange::SetDedup(Dedup::from_u8(dedup).unwrap())),
     ];
     prop_oneof![

@@ -11,6 +11,7 @@ use windrow_host::report::PoolReport;
 /// A running daemon. Dropping it kills it.
 pub struct ChildServer {
     child: Child,
+    name: String,
     socket: PathBuf,
     control: PathBuf,
     ready: Value,
@@ -38,7 +39,7 @@ impl ChildServer {
             let reported: Option<Failure> = serde_json::from_value(ready["error"].clone()).ok();
             return Err(reported.unwrap_or_else(|| failure("it ended before it was ready".to_owned())));
         }
-        Ok(Self { child, socket, control, ready })
+        Ok(Self { child, name: name.to_owned(), socket, control, ready })
     }
 
     /// The unix socket of its NBD server.
@@ -53,7 +54,7 @@ impl ChildServer {
 
     /// Asks it.
     pub fn ask(&self, command: ControlCommand) -> Result<Reply, Failure> {
-        let client = ControlClient::connect(&self.control);
+        let client = ControlClient::connect(&self.control, Some(&self.name))?;
         client.ok_or_else(|| Failure::new(id::NO_DAEMON, "cannot reach the server process", "it is gone"))?.ask(command)
     }
 

@@ -1,5 +1,6 @@
 //! The configuration file of `serve`.
 
+use super::rights::SocketMode;
 use crate::values::Size;
 use serde::Deserialize;
 use std::io::Read;
@@ -29,6 +30,10 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
     /// Control socket.
     pub control: Option<PathBuf>,
+    /// Mode of the sockets.
+    pub socket_mode: Option<SocketMode>,
+    /// Group of the sockets.
+    pub socket_group: Option<String>,
     /// Event hook.
     pub event_command: Option<String>,
     /// Bound of pending bytes.
@@ -49,6 +54,8 @@ struct Raw {
     allow_remote: bool,
     metrics: Option<SocketAddr>,
     control: Option<PathBuf>,
+    socket_mode: Option<String>,
+    socket_group: Option<String>,
     event_command: Option<String>,
     pending_bytes: Option<String>,
     map_bytes: Option<String>,
@@ -86,6 +93,8 @@ impl Config {
             allow_remote: raw.allow_remote,
             metrics: raw.metrics,
             control: raw.control,
+            socket_mode: raw.socket_mode.map(|text| text.parse()).transpose()?,
+            socket_group: raw.socket_group,
             event_command: raw.event_command,
             pending: size(raw.pending_bytes)?,
             map_memory: size(raw.map_bytes)?,
@@ -111,6 +120,9 @@ mod tests {
         assert_eq!((config.pool.as_deref(), config.nbd.len(), config.pending), (Some("tank"), 2, Some(Size(32 << 20))));
         assert_eq!(config.wait_for_members, Some(30));
         assert_eq!(config.default.as_deref(), Some("data"));
+        let rights = Config::parse("socket_mode = \"0660\"\nsocket_group = \"disk\"").unwrap();
+        assert_eq!((rights.socket_mode, rights.socket_group.as_deref()), ("0660".parse().ok(), Some("disk")));
+        assert!(Config::parse("socket_mode = \"0777\"").unwrap_err().contains("0777"));
         assert!(Config::parse("pols = \"tank\"").unwrap_err().contains("pols"));
         assert!(Config::parse("nbd = [\"tcp:localhost\"]").unwrap_err().contains("tcp:localhost"));
         assert_eq!(Config::parse("nbd = []\npool = 5").unwrap_err(), "line 2: invalid type: integer `5`, expected a string");

@@ -107,7 +107,7 @@ pub fn carry_out(arguments: &RecordArguments) -> Result<Report, Failure> {
         false => Box::new(volume::VolumeTap::open(&arguments.source, &arguments.place)?),
     };
     // Whoever waits for the beginning can wait for this line.
-    eprintln!("recording {}", arguments.source);
+    crate::output::error_text(&format!("recording {}\n", arguments.source));
     let (begin, mut missed, mut cut) = (Instant::now(), 0, None);
     let (target, gzip) = target_of(&arguments.out, arguments.to, Granules::Byte);
     let (written, bytes) = write_trace(&arguments.out, target, gzip, |writer| {

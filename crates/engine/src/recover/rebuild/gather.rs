@@ -304,6 +304,7 @@ impl<'g> Gather<'g> {
             VolumeChange::SetSync(sync) => known.sync = *sync,
             VolumeChange::SetCompression(compression) => known.compression = *compression,
             VolumeChange::SetDedup(dedup) => known.dedup = *dedup,
+            VolumeChange::Rename { name } => known.name = Some(name.clone()),
         }
     }
 

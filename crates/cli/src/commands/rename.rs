@@ -1,0 +1,60 @@
+//! `pool rename`: another name for a pool at rest.
+//!
+//! The name is in the superblock, so one superblock puts the new one in force. What this host knows of the pool is kept under both names meanwhile: a crash on the
+//! way leaves a pool that is found under either.
+
+use crate::context::{self, OpenedAtRest, PoolPlace};
+use crate::output::Output;
+use crate::values::check_pool_name;
+use clap::Args;
+use serde_json::json;
+use windrow_engine::api::Control;
+use windrow_host::Failure;
+use windrow_host::daemon::control_failure;
+use windrow_host::failure::id;
+use windrow_units::Uuid;
+
+/// Arguments of `pool rename`.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  windrow pool rename tank archive
+
+The pool must be at rest. Its identifier stays, and so do its exports. Services and configuration files that name the pool have to follow.")]
+pub struct RenameArguments {
+    /// Pool.
+    pool: String,
+    /// The name that it gets, 1 to 63 bytes.
+    name: String,
+    #[command(flatten)]
+    place: PoolPlace,
+}
+
+/// Runs it.
+pub fn run(arguments: &RenameArguments, output: &Output) -> Result<u8, Failure> {
+    let (name, place) = (&arguments.name, &arguments.place);
+    check_pool_name(name)?;
+    let what = format!("cannot rename pool '{}'", arguments.pool);
+    let found = context::at_rest(&what, &arguments.pool, place)?;
+    let registry = context::registry();
+    if let Some(other) = registry.load(name)?.filter(|entry| entry.pool != found.pool) {
+        let why = format!("another pool of the name '{name}' is known here ({})", other.pool);
+        return Err(Failure::new(id::POOL_VALUE, what, why).remedy("choose another name, or export that pool"));
+    }
+    let was_exported = found.superblock().is_some_and(|superblock| superblock.host == Uuid::default());
+    let opened = OpenedAtRest::open(&found, &registry, &place.request())?;
+    let known = registry.load_of(&found.name, found.pool)?;
+    if let Some(entry) = &known {
+        let mut entry = entry.clone();
+        entry.name.clone_from(name);
+        registry.save(&entry)?;
+    }
+    let renamed = opened.pool.control(Control::PoolRename { name: name.clone() }).map_err(|error| control_failure(what, &error));
+    opened.close(was_exported)?;
+    renamed?;
+    // Under the old name, and under one that a rename before this one has left behind.
+    for old in [&found.name, &arguments.pool].into_iter().filter(|old| *old != name) {
+        registry.forget(old, found.pool)?;
+    }
+    output.result("pool-rename", &json!({ "pool": found.pool, "old_name": found.name, "name": name }), || format!("pool '{}' is '{name}' now", found.name));
+    Ok(0)
+}

@@ -1,0 +1,50 @@
+//! A second daemon of a pool: refused at once, with the process of the first one.
+
+use crate::context::PoolPlace;
+use std::time::{Duration, Instant};
+use windrow_host::Failure;
+use windrow_host::control::{Command, ControlClient, Patience, Reply};
+use windrow_host::failure::id;
+use windrow_host::offline::FoundPool;
+
+/// How long a daemon that is about to end is waited for: its clients have some seconds to finish, and it writes a checkpoint.
+const ENDING: Duration = Duration::from_secs(30);
+/// How long one is asked again that closes the connection: it has just ended, or is about to listen.
+const CLOSING: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// That no daemon listens at the socket. Without this question the members' locks would be waited for in silence.
+///
+/// # Errors
+/// One does, whether it answers or not.
+pub fn must_be_alone(found: &FoundPool, place: &PoolPlace) -> Result<(), Failure> {
+    let (socket, begin) = (place.control_socket(&found.name), Instant::now());
+    let what = format!("cannot serve pool '{}'", found.name);
+    let refused = |why: String, remedy: &str| Err(Failure::new(id::POOL_BUSY, what.clone(), why).remedy(remedy));
+    let mut is_said = false;
+    loop {
+        let Some(mut daemon) = ControlClient::connect_within(&socket, None, Patience::ONE_OF_ALL)? else { return Ok(()) };
+        let process = daemon.process().map(|process| process.id().to_string()).unwrap_or_default();
+        match daemon.ask(Command::Identify) {
+            Ok(Reply::Daemon { ending: true, .. }) if begin.elapsed() < ENDING => {
+                if !is_said {
+                    tracing::warn!("process {process}, which serves the pool, is about to end: its end is waited for");
+                }
+                is_said = true;
+            }
+            Ok(Reply::Daemon { pool, process, ending, .. }) if pool == found.pool => {
+                let about = if ending { ", and has been about to end for 30 s" } else { " already" };
+                return refused(format!("process {process} serves it{about}"), &format!("stop that one first: `kill {process}`"));
+            }
+            Ok(Reply::Daemon { name, pool, process, .. }) => {
+                let why = format!("process {process} serves another pool, '{name}' ({pool}), with the socket {}", socket.display());
+                return refused(why, "choose another socket with --control");
+            }
+            Ok(_) => return Err(crate::context::unexpected()),
+            // It has just ended.
+            Err(failure) if failure.what.starts_with("lost the daemon") && begin.elapsed() < CLOSING => {}
+            Err(failure) => return refused(format!("{}: {}", failure.what, failure.why), &failure.remedy),
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
