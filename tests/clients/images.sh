@@ -17,7 +17,7 @@ python3 - <<'PYTHON'
 import json
 export = json.load(open("info.json"))["exports"][0]
 assert export["export-size"] == 64 << 20 and export["contexts"] == ["base:allocation"], export
-assert (export["block_size_minimum"], export["block_size_preferred"], export["block_size_maximum"]) == (512, 4096, 32 << 20), export
+assert (export["block_size_minimum"], export["block_size_preferred"], export["block_size_maximum"]) == (1, 4096, 32 << 20), export
 assert all(export["can_" + name] for name in ["flush", "fua", "trim", "zero", "fast_zero", "df", "cache", "multi_conn"]), export
 PYTHON
 

@@ -47,6 +47,23 @@ impl fmt::Display for Size {
     }
 }
 
+/// A parser of sizes between two bounds.
+pub fn size_within(min: u64, max: u64) -> impl Fn(&str) -> Result<Size, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let size: Size = text.parse()?;
+        if (min..=max).contains(&size.0) { Ok(size) } else { Err(format!("it must be between {} and {}", Size(min), Size(max))) }
+    }
+}
+
+/// A parser of whole numbers between two bounds.
+pub fn number_within(min: u64, max: u64) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = text.parse().ok().filter(|number| is_number && (min..=max).contains(number));
+        number.ok_or_else(|| format!("it must be a whole number between {min} and {max}"))
+    }
+}
+
 /// A share in thousandths, written as `10%`, `12.5%` or `0.1`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share(pub u16);

@@ -157,3 +157,86 @@ fn a_pool_that_could_not_be_released_is_not_called_exported() {
     }
     world.succeeds("pool export tank");
 }
+
+fn served(world: &World) -> Value {
+    serde_json::from_str::<Value>(&world.succeeds("pool status tank -o json")).expect("JSON")["nbd"].clone()
+}
+
+fn resident_peak_mib(server: &support::Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).expect("a process");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("its memory");
+    line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).expect("a number") >> 10
+}
+
+/// Sixty of them took four GiB, and nothing closed them for five minutes.
+#[test]
+fn clients_that_read_nothing_cost_a_known_amount_and_are_closed() {
+    const GREEDY: usize = 20;
+    let world = World::with_volume(CREATE, "48M");
+    let server = world.serve("--request-memory 128M --stall-timeout 1 --connections 64");
+    let mut good = server.client();
+    for piece in 0..40u64 {
+        good.write(piece, piece << 20, &support::Random(piece + 1).bytes(1 << 20), false);
+        assert_eq!(good.finish().expect("written").0, 0);
+    }
+    let before = resident_peak_mib(&server);
+    let mut greedy: Vec<support::nbd::Client> = (0..GREEDY).map(|_| server.client()).collect();
+    for client in &mut greedy {
+        (0..64).for_each(|cookie| client.read(cookie, 0, 32 << 20));
+        client.push().expect("sent");
+    }
+    // One gets memory after the other, and is closed for what it leaves.
+    let mut most = 0;
+    loop {
+        good.read(0, 0, 4096);
+        assert_eq!(good.finish().expect("an answer").0, 0);
+        let nbd = served(&world);
+        most = most.max(nbd["memory_bytes"].as_u64().expect("a number"));
+        if nbd["stalled"].as_u64() >= Some(2) {
+            break;
+        }
+    }
+    drop(greedy);
+    let nbd = served(&world);
+    assert_eq!((&nbd["memory_bytes_max"], &nbd["connections_max"], &nbd["stall_seconds"]), (&(128 << 20).into(), &64.into(), &1.into()), "{nbd}");
+    assert!(most >= 32 << 20 && nbd["memory_peak_bytes"].as_u64() <= Some(128 << 20), "{most} of {nbd}");
+    assert!(nbd["memory_waits"].as_u64() >= Some(GREEDY as u64 - 2), "{nbd}");
+    let grown = resident_peak_mib(&server) - before;
+    assert!(grown < 256, "{grown} MiB");
+    assert!(server.stop());
+    let log = std::fs::read_to_string(world.file("serve.log")).expect("a log");
+    assert!(log.contains("the client took nothing of its replies for too long"), "{log}");
+    assert_eq!(log.matches("took nothing of its replies").count(), 1, "one line for all of them: {log}");
+}
+
+/// There were 64 places, nothing said so, and nothing was logged when they were taken.
+#[test]
+fn a_client_beyond_a_bound_is_refused_and_counted() {
+    let world = World::with_volume(CREATE, "16M");
+    std::fs::write(world.file("c.toml"), "connections = 3\nhandshakes = 2\n").expect("a file");
+    let server = world.serve("--config c.toml --connections-per-client 1 --metrics 127.0.0.1:0");
+    let _client = server.client();
+    for _ in 0..5 {
+        assert!(support::nbd::Client::connect(&server.socket, "data").is_err());
+    }
+    let nbd = served(&world);
+    let numbers =
+        ["connections", "connections_max", "connections_per_peer", "connections_per_export", "handshakes_max", "refused"].map(|name| nbd[name].as_u64());
+    assert_eq!(numbers, [1, 3, 1, 3, 2, 5].map(Some), "{nbd}");
+    assert_eq!(
+        (nbd["peers"][0]["connections"].as_u64(), nbd["peers"][0]["peer"].as_str()),
+        (Some(1), Some(&*format!("process {}", std::process::id()))),
+        "{nbd}"
+    );
+    let text = world.succeeds("pool status tank");
+    assert!(text.contains("clients    1 of 3, ") && text.contains("; 5 refused since the start"), "{text}");
+    let text = world.succeeds("stats tank");
+    assert!(text.contains("memory for requests and replies") && text.contains("256 MiB") && text.contains("5 clients refused"), "{text}");
+    let page = world.succeeds("stats tank --prometheus");
+    assert!(
+        page.contains("windrow_connections_refused_total{pool=\"tank\"} 5\n") && page.contains("windrow_request_memory_limit_bytes{pool=\"tank\"} 268435456\n")
+    );
+    assert!(server.stop());
+    let log = std::fs::read_to_string(world.file("serve.log")).expect("a log");
+    assert_eq!(log.matches("a client was refused: this client has 1 connections, the limit for one client").count(), 1, "{log}");
+}

@@ -443,3 +443,94 @@ fn a_pool_is_released_when_its_discards_have_ended_and_sends_no_further_ones() {
     pool.ask(Control::Shutdown { export: true });
     assert!(pool.is_released() && pool.machine.control.len() == 1 && pool.discards.is_empty(), "{} discards", pool.discards.len());
 }
+
+/// One operation at any byte, carried out by the engine and by a row of bytes.
+fn operate_at_bytes(machine: &mut Machine, volume: VolumeId, model: &mut [u8], numbers: &mut Numbers) {
+    let size = model.len() as u64;
+    let length = [1 + numbers.below(7), 1 + numbers.below(600), 4090 + numbers.below(12), 1 + numbers.below(5 * 4096)][numbers.below(4) as usize];
+    // Half of them begin or end near the border of a block.
+    let near = (1 + numbers.below(size / 4096 - 6)) * 4096;
+    let offset = [numbers.below(size - length), near.saturating_sub(length) + numbers.below(3), near + numbers.below(3), near - 1][numbers.below(4) as usize];
+    let range = offset as usize..(offset + length) as usize;
+    let fua = numbers.below(8) == 0;
+    let kind = numbers.below(6);
+    let op = match kind {
+        0 => Op::Trim { offset, length, fua },
+        1 => Op::WriteZeroes { offset, length, no_hole: numbers.below(2) == 0, fua },
+        2 => Op::BlockStatus { offset, length, max_extents: 64 },
+        _ => {
+            let mut data = vec![[0, 0xff, 7][numbers.below(3) as usize]; length as usize];
+            if numbers.below(2) == 0 {
+                numbers.fill(&mut data);
+            }
+            Op::Write { offset, data: Payload::copy_of(&data), fua }
+        }
+    };
+    match &op {
+        Op::Write { data, .. } => model[range.clone()].copy_from_slice(data),
+        Op::BlockStatus { .. } => {}
+        _ => model[range.clone()].fill(0),
+    }
+    machine.completions.clear();
+    machine.request(volume, op);
+    assert!(machine.wait_for(1), "no answer");
+    match machine.completions.pop().map(|completion| completion.result) {
+        Some(Ok(Reply::Done)) => {}
+        Some(Ok(Reply::Extents(extents))) => {
+            let mut at = offset;
+            for extent in extents {
+                let end = at + extent.length;
+                assert!(extent.length > 0 && (end == offset + length || end.is_multiple_of(4096)), "states are those of blocks: {at} to {end}");
+                let is_zero = model[at as usize..end as usize].iter().all(|byte| *byte == 0);
+                assert!(is_zero || extent.state == ExtentState::Data, "{at} to {end} is {:?}", extent.state);
+                at = end;
+            }
+            assert_eq!(at, offset + length);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(machine.read(volume, offset, length as u32) == model[range], "operation {kind} at {offset}, {length} bytes");
+}
+
+/// Requests had to be multiples of 512 bytes; `e2fsck` writes two.
+#[test]
+fn operations_at_any_byte_do_what_they_do_to_a_row_of_bytes() {
+    const SIZE: usize = 40 * 4096;
+    for (seed, mut machine) in [Machine::new(3, 64, 100), Machine::journalled(Redundancy::Single, 4, 64, 1 << 20)].into_iter().enumerate() {
+        let (volume, mut model, mut numbers) = (machine.volume(1 << 20), vec![0; SIZE], Numbers::of(seed as u64 + 1));
+        for round in 0..4 {
+            (0..150).for_each(|_| operate_at_bytes(&mut machine, volume, &mut model, &mut numbers));
+            assert!(machine.read(volume, 0, SIZE as u32) == model, "round {round}");
+            machine.flush(volume);
+            machine = machine.crash();
+            assert!(machine.read(volume, 0, SIZE as u32) == model, "after the crash of round {round}");
+        }
+        // At the last byte, and beyond.
+        machine.request(volume, Op::Write { offset: (1 << 20) - 1, data: Payload::copy_of(&[9]), fua: false });
+        machine.settle();
+        assert_eq!(machine.read(volume, (1 << 20) - 2, 2), [0, 9]);
+        machine.completions.clear();
+        machine.request(volume, Op::Write { offset: (1 << 20) - 1, data: Payload::copy_of(&[9, 9]), fua: false });
+        machine.settle();
+        assert_eq!(machine.completions.pop().map(|completion| completion.result.map(drop)), Some(Err(RequestError::OutOfRange)));
+    }
+}
+
+/// Several at once in one block: none may undo what another one wrote.
+#[test]
+fn small_writes_to_one_block_at_the_same_time_are_all_there() {
+    let mut machine = Machine::new(3, 64, 100);
+    let volume = machine.volume(1 << 20);
+    let mut expected = vec![0; 2 * 4096];
+    for round in 0..20u64 {
+        machine.completions.clear();
+        for number in 0..64u64 {
+            let (offset, byte) = (number * 127 + round % 5, 1 + ((round + number) % 255) as u8);
+            expected[offset as usize..offset as usize + 2].fill(byte);
+            machine.request(volume, Op::Write { offset, data: Payload::copy_of(&[byte; 2]), fua: false });
+        }
+        assert!(machine.wait_for(64));
+        assert!(machine.completions.iter().all(|completion| completion.result.is_ok()));
+        assert!(machine.read(volume, 0, 2 * 4096) == expected, "round {round}");
+    }
+}

@@ -26,7 +26,7 @@ pub struct ExportInfo {
     pub size_bytes: u64,
     /// True if writes are refused.
     pub read_only: bool,
-    /// Smallest request in bytes (512).
+    /// Smallest request in bytes (1).
     pub min_block: u32,
     /// Preferred request in bytes (4096).
     pub preferred_block: u32,

@@ -56,7 +56,7 @@ pub struct RamCounters {
 pub struct RamExport {
     /// Name; empty for the default export.
     pub name: String,
-    /// Size in bytes, a multiple of 512.
+    /// Size in bytes.
     pub size_bytes: u64,
     /// Refuse writes.
     pub read_only: bool,

@@ -6,6 +6,7 @@
 
 mod alarm;
 pub mod arrivals;
+mod connections;
 pub mod control;
 mod controls;
 pub mod daemon;
@@ -34,6 +35,7 @@ mod sessions;
 pub mod space;
 mod workers;
 
+pub use connections::{ConnectionReport, PeerReport};
 pub use exports::{ClientReport, DefaultExport, ExportReport, ExportTable, KeptExports, NamedExport};
 pub use failure::Failure;
 pub use histogram::{Histogram, Latencies, LatencyReport, LatencySummary, Operation};

@@ -151,6 +151,7 @@ pub fn render(report: &PoolReport) -> String {
         page.sample("pool_state", &[("state", state)], u8::from(report.state == state));
     }
     gauges(&mut page, report);
+    connections(&mut page, report);
     counters(&mut page, report);
     scrub(&mut page, report);
     rebuild(&mut page, report);
@@ -218,6 +219,23 @@ fn gauges(page: &mut Page, report: &PoolReport) {
     page.single("at_risk_bytes", "gauge", "Acknowledged bytes that are not durable yet.", report.bounds.at_risk_bytes);
     page.single("pending_limit_bytes", "gauge", "Bound of pending bytes.", report.bounds.limits.pending_bytes);
     page.single("held_commands", "gauge", "Member commands held back now.", report.bounds.held_commands);
+}
+
+fn connections(page: &mut Page, report: &PoolReport) {
+    let Some(nbd) = &report.nbd else { return };
+    page.single("connections", "gauge", "Clients that have entered an export.", nbd.connections);
+    page.single("connections_limit", "gauge", "Most of them.", nbd.connections_max);
+    page.single("handshakes", "gauge", "Connections that have not entered an export yet.", nbd.handshakes);
+    page.single("handshakes_limit", "gauge", "Most of them.", nbd.handshakes_max);
+    page.single("connections_refused_total", "counter", "Clients refused because a bound was reached.", nbd.refused);
+    page.single("connections_displaced_total", "counter", "Connections that gave way to newer ones before they entered an export.", nbd.displaced);
+    page.single("connections_timed_out_total", "counter", "Connections that did not enter an export in time.", nbd.timed_out);
+    page.single("connections_stalled_total", "counter", "Connections closed because the client stalled.", nbd.stalled);
+    page.single("request_memory_bytes", "gauge", "Memory that requests and replies of clients hold.", nbd.memory_bytes);
+    page.single("request_memory_limit_bytes", "gauge", "Most such memory.", nbd.memory_bytes_max);
+    page.single("request_memory_peak_bytes", "gauge", "Most that was held at one time since the start.", nbd.memory_peak_bytes);
+    page.single("request_memory_waiting", "gauge", "Connections that wait for such memory.", nbd.memory_waiting);
+    page.single("request_memory_waits_total", "counter", "Requests that waited for such memory.", nbd.memory_waits);
 }
 
 fn counters(page: &mut Page, report: &PoolReport) {

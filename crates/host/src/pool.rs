@@ -6,6 +6,7 @@ mod looks;
 mod settle;
 mod steward;
 
+use crate::ConnectionReport;
 use crate::alarm;
 use crate::daemon;
 use crate::driver::{Driver, Own, StateMachine, start_workers};
@@ -39,8 +40,8 @@ const LETTING_GO: Duration = Duration::from_secs(60);
 /// What no patience goes beyond: a sum with the time now must not overflow.
 const FOR_EVER: Duration = Duration::from_secs(1 << 32);
 
-/// Smallest request that clients may send, bytes.
-const MIN_BLOCK: u32 = 512;
+/// Smallest request that clients may send, bytes: parts of blocks are changed by read-modify-write.
+const MIN_BLOCK: u32 = 1;
 /// Request size that costs no read-modify-write, bytes.
 const PREFERRED_BLOCK: u32 = 4096;
 /// Largest request, bytes.
@@ -140,6 +141,7 @@ struct Inner {
     steward: Arc<Steward>,
     /// Until when spares wait for members that were missing at the start; `None`: they never come by themselves.
     spares_wait_until: Option<Instant>,
+    connections: OnceLock<Box<dyn Fn() -> Option<ConnectionReport> + Send + Sync>>,
     threads: Mutex<Option<Threads>>,
 }
 
@@ -199,6 +201,7 @@ impl Pool {
             setting: Mutex::default(),
             steward,
             spares_wait_until: options.spare_patience.map(|patience| Instant::now() + patience.min(FOR_EVER)),
+            connections: OnceLock::new(),
             threads: Mutex::new(None),
         };
         // Nothing failed, so nobody else would tell that there is less redundancy than there should be.
@@ -285,6 +288,7 @@ impl Pool {
         let mut report = PoolReport {
             dropped_events: self.0.notifier.dropped(),
             exports: self.exports(),
+            nbd: self.0.connections.get().and_then(|look| look()),
             ..PoolReport::new(status, latency, &self.paths(), self.stop_reason())
         };
         if let Some((vacancies, left)) = awaited {
@@ -303,6 +307,11 @@ impl Pool {
     /// What the file system says of the device that is open for a member.
     pub(crate) fn device_mark(&self, member: MemberId) -> Option<crate::arrivals::Mark> {
         crate::arrivals::Mark::of_open(self.0.driver.device(member)?.raw_fd()?)
+    }
+
+    /// What the front-end shows of its connections from now on. The first one counts.
+    pub fn show_connections(&self, look: impl Fn() -> Option<ConnectionReport> + Send + Sync + 'static) {
+        self.0.connections.get_or_init(|| Box::new(look));
     }
 
     /// How far a device is that was in this pool before and is zeroed before it comes in again: bytes done, of how many.

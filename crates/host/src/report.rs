@@ -449,6 +449,9 @@ pub struct PoolReport {
     /// Events since start that the event command was not told, as too many waited.
     #[serde(default)]
     pub dropped_events: u64,
+    /// Connections of clients over NBD, and the memory that they hold; none where no address is served.
+    #[serde(default)]
+    pub nbd: Option<crate::ConnectionReport>,
     /// What the stages of requests took since start.
     #[serde(default)]
     pub stages: Vec<windrow_engine::StageTimes>,
@@ -482,6 +485,7 @@ impl PoolReport {
             stop_reason,
             served: true,
             dropped_events: 0,
+            nbd: None,
             generation: status.generation,
             epoch: status.epoch,
             members: members.collect(),

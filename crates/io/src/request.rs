@@ -7,8 +7,8 @@ use windrow_units::{Order, VolumeId};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RequestId(pub u64);
 
-/// One request to a volume. Offsets and lengths are bytes and multiples of 512; anything else is refused as
-/// [`RequestError::Invalid`].
+/// One request to a volume. Offsets and lengths are bytes; what is not aligned to blocks costs a read-modify-write. A length of zero is
+/// refused as [`RequestError::Invalid`].
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Given back in the completion.
@@ -105,8 +105,8 @@ pub enum Reply {
 /// Why a request failed. One function of each front-end maps these to its protocol's errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RequestError {
-    /// Offset or length not a multiple of 512, or zero where that makes no sense.
-    #[error("the request is malformed (offset and length must be multiples of 512)")]
+    /// A length of zero, or an alignment that the volume does not serve.
+    #[error("the request is malformed")]
     Invalid,
     /// Beyond the end of the volume.
     #[error("the request reaches beyond the end of the volume")]

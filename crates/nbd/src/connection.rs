@@ -8,10 +8,12 @@
 //!    a full socket found by another thread, shutdown).
 //! 5. At the end wait until nothing is in flight: a session is never dropped with requests under way.
 
+use crate::budget::Charges;
 use crate::intake::Intake;
 use crate::link::Link;
 use crate::protocol::{
-    Action, Agreement, COPY_BYTES, Command, Exports, Handshake, HandshakeStep, Incoming, Question, Refusal, RequestParser, RequestStep, Rules, Violation,
+    Action, Agreement, COPY_BYTES, Command, Denied, Exports, Handshake, HandshakeStep, Incoming, Question, Refusal, RequestParser, RequestStep, Rules,
+    Violation,
 };
 use crate::server::Control;
 use crate::socket::{Readiness, Received, wait};
@@ -30,6 +32,9 @@ const GROUP_REQUESTS: usize = 8;
 /// After this many groups of one request a client counts as one that sends a single request at a time.
 const LONE_GROUPS: u32 = 16;
 
+/// All of negotiation may take this many times the silence that a client may keep.
+const NEGOTIATION_TIMES: u32 = 12;
+
 /// How a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Ending {
@@ -42,9 +47,15 @@ pub enum Ending {
     /// No export was entered in time.
     #[error("the client did not finish negotiation in time")]
     HandshakeTimeout,
-    /// The client did not send the rest of a request, or did not take its replies, in time.
-    #[error("the client stalled in the middle of a message")]
+    /// The client did not send the rest of a request in time.
+    #[error("the client stalled in the middle of a request")]
     Stalled,
+    /// The client took none of the bytes of its replies in time.
+    #[error("the client took nothing of its replies for too long")]
+    Unread,
+    /// The connection gave way to newer ones before an export was entered.
+    #[error("negotiation was not finished, and newer clients needed the place")]
+    Displaced,
     /// The server was shut down.
     #[error("the server was shut down")]
     Stopped,
@@ -57,9 +68,9 @@ pub enum Ending {
 }
 
 /// Runs a connection from greeting to end; `entered` hears which export was entered.
-pub(crate) fn run(control: &Control, link: &Arc<Link>, peer: &str, entered: impl FnOnce(&str)) -> Ending {
+pub(crate) fn run(control: &Control, link: &Arc<Link>, (id, peer): (u64, &str), entered: impl FnOnce(&str)) -> Ending {
     let mut intake = Intake::new();
-    let mut catalog = Catalog { control, link, peer, session: None };
+    let mut catalog = Catalog { control, link, id, peer, session: None };
     let agreement = match negotiate(link, &mut intake, &mut catalog) {
         Ok(agreement) => agreement,
         Err(ending) => return ending,
@@ -73,6 +84,7 @@ pub(crate) fn run(control: &Control, link: &Arc<Link>, peer: &str, entered: impl
 struct Catalog<'a> {
     control: &'a Control,
     link: &'a Arc<Link>,
+    id: u64,
     peer: &'a str,
     session: Option<Box<dyn Session>>,
 }
@@ -93,17 +105,20 @@ impl Exports for Catalog<'_> {
         Ok(self.control.source.open(name, self.link.clone())?.info())
     }
 
-    fn open(&mut self, name: &str) -> Result<ExportInfo, RequestError> {
+    fn open(&mut self, name: &str) -> Result<ExportInfo, Denied> {
         self.must_serve()?;
         let session = self.control.source.enter(name, self.peer, self.link.clone())?;
         let info = session.info();
+        self.control.enter(self.id, &info.name).map_err(Denied::Limit)?;
         self.session = Some(session);
         Ok(info)
     }
 }
 
 fn negotiate(link: &Link, intake: &mut Intake, catalog: &mut Catalog<'_>) -> Result<Agreement, Ending> {
-    let deadline = Instant::now() + catalog.control.options.handshake_timeout;
+    let patience = catalog.control.options.handshake_timeout;
+    let end = Instant::now() + patience * NEGOTIATION_TIMES;
+    let mut deadline = Instant::now() + patience;
     let mut handshake = Handshake::new();
     let mut output = Vec::new();
     Handshake::greeting(&mut output);
@@ -113,7 +128,8 @@ fn negotiate(link: &Link, intake: &mut Intake, catalog: &mut Catalog<'_>) -> Res
         intake.consume(used);
         send_all(link, &mut output, deadline)?;
         match step {
-            HandshakeStep::Continue => {}
+            // A client that looks at thousands of exports has thousands of questions.
+            HandshakeStep::Continue => deadline = (Instant::now() + patience).min(end),
             HandshakeStep::Enter(agreement) => return Ok(*agreement),
             HandshakeStep::Abort => return Err(Ending::Closed),
             HandshakeStep::Reject(violation) => return Err(violation.into()),
@@ -158,6 +174,8 @@ enum Pause {
     Input,
     /// The bounds are reached.
     Room,
+    /// There is no memory for the next request.
+    Memory,
     /// The group is long enough.
     Group,
     /// This was the last request.
@@ -182,8 +200,12 @@ struct Transmission<'a> {
     ready: Vec<Completion>,
     /// The session does its work on this thread as far as it can.
     is_attended: bool,
-    /// Since when the client has had to move on.
-    pending_since: Option<Instant>,
+    /// Charge of the next request, which is not registered yet.
+    reserved: u32,
+    /// Since when the rest of a request has been missing.
+    partial_since: Option<Instant>,
+    /// Since when the client has taken nothing of its replies, and how much it had taken by then.
+    blocked_since: Option<(Instant, u64)>,
 }
 
 impl<'a> Transmission<'a> {
@@ -213,7 +235,9 @@ impl<'a> Transmission<'a> {
             requests: Vec::new(),
             ready: Vec::new(),
             is_attended,
-            pending_since: None,
+            reserved: 0,
+            partial_since: None,
+            blocked_since: None,
         }
     }
 
@@ -223,6 +247,7 @@ impl<'a> Transmission<'a> {
                 break ending;
             }
         };
+        self.link.account.leave();
         let ending = self.drain(ending);
         // The session may have more to carry on with, for others: the client need not wait for that.
         self.link.socket.cut();
@@ -247,6 +272,7 @@ impl<'a> Transmission<'a> {
         match pause {
             Pause::Group => Ok(()),
             Pause::Room => self.await_room(),
+            Pause::Memory => self.await_memory(),
             Pause::End(ending) => Err(ending),
             // The rest of a request is likely there by now, and a client that sends many at once has sent more; one with a single
             // request at a time has sent nothing, and looking would only cost it time.
@@ -284,6 +310,9 @@ impl<'a> Transmission<'a> {
             if self.group.len() == GROUP_REQUESTS {
                 return Pause::Group;
             }
+            if !self.reserve() {
+                return Pause::Memory;
+            }
             let (used, step) = self.parser.next(self.intake.bytes());
             self.intake.consume(used);
             let mut incoming = match step {
@@ -296,12 +325,35 @@ impl<'a> Transmission<'a> {
                 incoming.action = Action::Refuse(Refusal::ShuttingDown);
             }
             let question = Question::from(&incoming);
+            self.give_back_unused(&question);
             self.large = question.cost_bytes() > COPY_BYTES && incoming.command == Command::Write;
             held.requests += 1;
             held.bytes += u64::from(question.cost_bytes());
             self.group.push(incoming);
         }
         Pause::Room
+    }
+
+    /// Charges the next request before it takes memory; false if there is none for it now.
+    fn reserve(&mut self) -> bool {
+        let charge = self.parser.next_charge(self.intake.bytes());
+        if self.reserved > 0 || charge == 0 {
+            return true;
+        }
+        let is_taken = self.link.account.take(charge);
+        if is_taken {
+            self.reserved = charge;
+        }
+        is_taken
+    }
+
+    /// A request that is refused holds nothing.
+    fn give_back_unused(&mut self, question: &Question) {
+        let reserved = std::mem::take(&mut self.reserved);
+        match question.charge() {
+            0 => self.link.account.give(Charges::of(reserved)),
+            charge => assert_eq!(charge, reserved, "a request takes memory that it was not charged for"),
+        }
     }
 
     fn submit_group(&mut self) {
@@ -340,7 +392,7 @@ impl<'a> Transmission<'a> {
     fn receive(&mut self) -> Result<bool, Ending> {
         let received = self.receive_some()?;
         if received {
-            self.pending_since = None;
+            self.partial_since = None;
         }
         Ok(received)
     }
@@ -391,9 +443,8 @@ impl<'a> Transmission<'a> {
                 return Err(ending);
             }
             let blocked = self.link.is_blocked();
-            let pending = blocked || self.is_partial();
             let wanted = Readiness { readable: true, writable: blocked, ..Readiness::default() };
-            let came = self.wait(Some(wanted), pending)?;
+            let came = self.wait(Some(wanted), self.is_partial())?;
             if came.writable {
                 self.link.flush();
             }
@@ -409,14 +460,37 @@ impl<'a> Transmission<'a> {
     fn await_room(&mut self) -> Result<(), Ending> {
         self.send();
         while self.link.wanted(|ledger| !self.link.has_room(ledger.held())) {
-            let blocked = self.link.is_blocked();
-            let came = self.wait(Some(Readiness { writable: blocked, ..Readiness::default() }), blocked)?;
-            if came.hung_up {
-                return Err(Ending::Closed);
+            self.await_release()?;
+        }
+        Ok(())
+    }
+
+    /// Returns when there is memory for the next request. The client need not move on for that, unless it leaves replies unread.
+    fn await_memory(&mut self) -> Result<(), Ending> {
+        self.send();
+        loop {
+            // Less is needed when something of its own is released meanwhile.
+            self.link.wanted(|_| true);
+            if self.reserve() {
+                self.link.wanted(|_| false);
+                return Ok(());
             }
-            if came.writable {
-                self.link.flush();
+            if let Some(ending) = self.farewell() {
+                return Err(ending);
             }
+            self.await_release()?;
+        }
+    }
+
+    /// Waits until something of the bounds may have been released.
+    fn await_release(&mut self) -> Result<(), Ending> {
+        let writable = self.link.is_blocked();
+        let came = self.wait(Some(Readiness { writable, ..Readiness::default() }), false)?;
+        if came.hung_up {
+            return Err(Ending::Closed);
+        }
+        if came.writable {
+            self.link.flush();
         }
         Ok(())
     }
@@ -431,7 +505,7 @@ impl<'a> Transmission<'a> {
                 continue;
             }
             let blocked = self.link.is_blocked();
-            match self.wait(Some(Readiness { writable: blocked, ..Readiness::default() }), blocked) {
+            match self.wait(Some(Readiness { writable: blocked, ..Readiness::default() }), false) {
                 Ok(came) if came.hung_up => self.link.give_up(),
                 Ok(came) if came.writable => self.link.flush(),
                 Ok(_) => {}
@@ -444,21 +518,33 @@ impl<'a> Transmission<'a> {
         ending
     }
 
-    /// Waits; with `pending`, the client must move on within the stall time.
-    fn wait(&mut self, wanted: Option<Readiness>, pending: bool) -> Result<Readiness, Ending> {
+    /// Waits. With `partial` the client must send more within the stall time, and take something of its replies if the socket is full.
+    fn wait(&mut self, wanted: Option<Readiness>, partial: bool) -> Result<Readiness, Ending> {
+        let stall = self.control.options.stall_timeout;
         // Others' reads that end here, and bells, give the client no more time.
-        let begun = pending.then(|| *self.pending_since.get_or_insert_with(Instant::now));
-        let time = begun.map(|begun| self.control.options.stall_timeout.saturating_sub(begun.elapsed()));
+        let partial_since = partial.then(|| *self.partial_since.get_or_insert_with(Instant::now));
+        let sent = self.link.sent_bytes();
+        self.blocked_since = self.blocked_since.filter(|(_, before)| *before == sent && self.link.is_blocked() && wanted.is_some());
+        if self.link.is_blocked() && wanted.is_some() {
+            self.blocked_since.get_or_insert_with(|| (Instant::now(), sent));
+        }
+        let since = partial_since.into_iter().chain(self.blocked_since.map(|(since, _)| since)).min();
+        let time = since.map(|since| stall.saturating_sub(since.elapsed()));
         let session = self.is_attended.then(|| self.session.attend()).flatten();
         let came = wait(&self.link.socket, &self.link.bell, session, wanted, time).map_err(|_| Ending::System)?;
         if came.attended {
             self.progress();
         }
-        if !pending || came.readable || came.writable {
-            self.pending_since = None;
-        } else if begun.is_some_and(|begun| begun.elapsed() >= self.control.options.stall_timeout) && !came.hung_up {
-            return Err(Ending::Stalled);
+        if !partial || came.readable {
+            self.partial_since = None;
         }
-        Ok(came)
+        if came.hung_up {
+            return Ok(came);
+        }
+        let is_over = |since: Instant| since.elapsed() >= stall;
+        if self.blocked_since.is_some_and(|(since, before)| before == self.link.sent_bytes() && !came.writable && is_over(since)) {
+            return Err(Ending::Unread);
+        }
+        if self.partial_since.is_some_and(is_over) { Err(Ending::Stalled) } else { Ok(came) }
     }
 }

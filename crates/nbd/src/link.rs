@@ -8,12 +8,13 @@
 //! until nothing new has come. Others only leave theirs and go; so completions that come in bursts share system calls. What the
 //! socket does not take stays queued for the connection's thread, which waits for the socket anyway.
 
+use crate::budget::Account;
 use crate::ledger::{Answer, Bounds, Ledger, Totals};
 use crate::protocol::{Action, Incoming, MAX_REQUEST_BYTES, Question, Refusal, Released, ReplyQueue};
 use crate::socket::{Bell, Socket};
 use std::io::{self, IoSlice};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use windrow_export::Sink;
 use windrow_io::{Completion, Reply, Request};
 use windrow_units::VolumeId;
@@ -23,7 +24,9 @@ const SEND_SLICES: usize = 128;
 
 pub(crate) struct Link {
     pub(crate) socket: Socket,
-    pub(crate) bell: Bell,
+    pub(crate) bell: Arc<Bell>,
+    /// What requests and unsent replies hold of the server's memory.
+    pub(crate) account: Account,
     bounds: Bounds,
     ledger: Mutex<Ledger>,
     queue: Mutex<ReplyQueue>,
@@ -33,22 +36,27 @@ pub(crate) struct Link {
     broken: AtomicBool,
     /// The connection is to end: nothing new is taken.
     leaving: AtomicBool,
+    /// Bytes that the socket has taken.
+    sent_bytes: AtomicU64,
 }
 
 /// How a connection's own request ends without the volume.
 pub(crate) type Outcome = Result<Reply, Refusal>;
 
 impl Link {
-    pub(crate) fn new(socket: Socket, bounds: Bounds) -> io::Result<Self> {
+    pub(crate) fn new(socket: Socket, bounds: Bounds, account: impl FnOnce(Arc<Bell>) -> Account) -> io::Result<Self> {
+        let bell = Arc::new(Bell::new()?);
         Ok(Self {
             socket,
-            bell: Bell::new()?,
+            account: account(bell.clone()),
+            bell,
             bounds,
             ledger: Mutex::new(Ledger::new(bounds)),
             queue: Mutex::new(ReplyQueue::new(false)),
             blocked: AtomicBool::new(false),
             broken: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
+            sent_bytes: AtomicU64::new(0),
         })
     }
 
@@ -81,6 +89,11 @@ impl Link {
 
     pub(crate) fn is_blocked(&self) -> bool {
         self.blocked.load(Ordering::SeqCst)
+    }
+
+    /// Bytes that the socket has taken: a measure of the client's progress.
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.sent_bytes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_broken(&self) -> bool {
@@ -125,6 +138,7 @@ impl Link {
             let mut batch = std::mem::replace(&mut ledger.arrived, spare);
             drop(ledger);
             let released = self.encode_and_send(&mut batch);
+            self.account.give(released.charges);
             ledger = self.ledger();
             ledger.spare = batch;
             ledger.release(released);
@@ -147,6 +161,7 @@ impl Link {
     /// Sends what is queued as far as the socket takes it. For the connection's own thread.
     pub(crate) fn flush(&self) {
         let released = self.send(&mut self.queue());
+        self.account.give(released.charges);
         self.ledger().release(released);
     }
 
@@ -161,6 +176,7 @@ impl Link {
         let mut add = |part: Released| {
             released.requests += part.requests;
             released.bytes += part.bytes;
+            released.charges.add(part.charges);
         };
         while !queue.is_empty() {
             if self.is_broken() {
@@ -170,7 +186,10 @@ impl Link {
             let mut slices = [IoSlice::new(&[]); SEND_SLICES];
             let count = queue.slices(&mut slices);
             match self.socket.send(&slices[..count]) {
-                Ok(Some(length)) => add(queue.sent(length)),
+                Ok(Some(length)) => {
+                    self.sent_bytes.fetch_add(length as u64, Ordering::Relaxed);
+                    add(queue.sent(length));
+                }
                 Ok(None) => {
                     queue.settle();
                     self.blocked.store(true, Ordering::SeqCst);

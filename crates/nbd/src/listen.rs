@@ -4,9 +4,10 @@
 //! neither is any other kind of file. Looking, replacing and listening are one step for servers that start at the same moment: the folder is
 //! locked meanwhile if it can be, as a socket that does not listen yet looks like one that is left over. At the end the file is removed only if it is still the one that was made here.
 
+use crate::budget::Peer;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with, sockopt};
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
@@ -17,6 +18,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+/// Probes without an answer after which a silent TCP peer counts as dead.
+const KEEPALIVE_PROBES: u32 = 3;
 /// Connections that wait for being accepted.
 const BACKLOG: i32 = 128;
 /// How long another server may take to begin to listen in the same folder.
@@ -106,22 +109,26 @@ impl Listener {
         }
     }
 
-    /// The next client and a text that says who it is; `WouldBlock` if there is none.
-    pub(crate) fn accept(&self) -> io::Result<(OwnedFd, String)> {
+    /// The next client, whose bounds it shares, and its name; `WouldBlock` if there is none. A TCP peer that is silent for `keepalive` is
+    /// probed, and is dead if it answers none of [`KEEPALIVE_PROBES`] probes.
+    pub(crate) fn accept(&self, keepalive: Duration) -> io::Result<(OwnedFd, Peer, String)> {
         match &self.socket {
             Listening::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
-                let peer = match rustix::net::sockopt::socket_peercred(&stream) {
-                    Ok(who) => format!("unix pid {} uid {}", who.pid.as_raw_nonzero(), who.uid.as_raw()),
-                    Err(_) => "unix".to_owned(),
+                let (peer, name) = match sockopt::socket_peercred(&stream) {
+                    Ok(who) => (Peer::Process(who.pid.as_raw_nonzero().get()), format!("unix pid {} uid {}", who.pid.as_raw_nonzero(), who.uid.as_raw())),
+                    Err(_) => (Peer::Unknown, "unix".to_owned()),
                 };
-                Ok((stream.into(), peer))
+                Ok((stream.into(), peer, name))
             }
             Listening::Tcp(listener) => {
                 let (stream, peer) = listener.accept()?;
                 stream.set_nodelay(true)?;
-                rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
-                Ok((stream.into(), format!("tcp {peer}")))
+                sockopt::set_socket_keepalive(&stream, true)?;
+                sockopt::set_tcp_keepidle(&stream, keepalive)?;
+                sockopt::set_tcp_keepintvl(&stream, (keepalive / 6).max(Duration::from_secs(1)))?;
+                sockopt::set_tcp_keepcnt(&stream, KEEPALIVE_PROBES)?;
+                Ok((stream.into(), Peer::Address(peer.ip().to_canonical()), format!("tcp {peer}")))
             }
         }
     }

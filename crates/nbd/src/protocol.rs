@@ -14,7 +14,7 @@ mod refusal;
 mod request;
 pub(crate) mod wire;
 
-pub use handshake::{Agreement, Exports, Handshake, HandshakeStep};
+pub use handshake::{Agreement, Denied, Exports, Handshake, HandshakeStep};
 pub(crate) use queue::{HELD_TIMES, Question};
 pub use queue::{Released, ReplyQueue};
 pub use refusal::{ErrorCode, Refusal};

@@ -3,19 +3,20 @@
 //! Threads: one that accepts, one for each connection. Shutdown: 1 the accepting thread ends and its sockets close; 2 all bells
 //! ring, connections refuse what comes now and end when nothing is in flight; 3 what is left at the deadline is cut off.
 
+use crate::budget::{Account, Budget, Peer};
 use crate::connection::{self, Ending};
-use crate::intake::INTAKE_BYTES;
 use crate::ledger::Bounds;
 use crate::link::Link;
 use crate::listen::{Listen, Listener};
-use crate::protocol::{HELD_TIMES, MAX_REQUEST_BYTES};
+use crate::options::ServerOptions;
 use crate::socket::{Bell, Socket, timespec};
 use rustix::event::{PollFd, PollFlags, poll};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use windrow_export::ExportSource;
@@ -49,10 +50,12 @@ pub enum Event {
         /// Why.
         ending: Ending,
     },
-    /// A client was turned away because there are too many.
+    /// A client was refused because there are too many.
     TurnedAway {
         /// Who.
         peer: String,
+        /// The bound that is reached.
+        limit: Limit,
     },
     /// A client could not be accepted.
     AcceptFailed {
@@ -61,63 +64,21 @@ pub enum Event {
     },
 }
 
-/// Bounds and habits of a server.
-#[derive(Clone)]
-pub struct ServerOptions {
-    /// Listen on addresses that other hosts can reach too.
-    pub allow_remote: bool,
-    /// Permissions of unix socket files.
-    pub unix_mode: u32,
-    /// Most connections at a time; further clients are turned away.
-    pub connections_max: usize,
-    /// Most requests in flight of one connection, unsent replies included (1 to 65536).
-    pub requests_in_flight_max: u32,
-    /// Most bytes of payload in flight of one connection, unsent replies included; at least 32 MiB.
-    pub bytes_in_flight_max: u64,
-    /// Time a client has to enter an export.
-    pub handshake_timeout: Duration,
-    /// Time a client may stop in the middle of a message, or leave its replies unread.
-    pub stall_timeout: Duration,
-    /// Hears of connections.
-    pub observer: Option<Observer>,
-}
-
-impl Default for ServerOptions {
-    fn default() -> Self {
-        Self {
-            allow_remote: false,
-            unix_mode: 0o600,
-            connections_max: 64,
-            requests_in_flight_max: 128,
-            bytes_in_flight_max: 64 << 20,
-            handshake_timeout: Duration::from_secs(15),
-            stall_timeout: Duration::from_secs(300),
-            observer: None,
-        }
-    }
-}
-
-impl ServerOptions {
-    /// The most memory in bytes that clients can make the server hold.
-    pub fn memory_bytes_max(&self) -> u64 {
-        let buffers = INTAKE_BYTES as u64 + u64::from(self.requests_in_flight_max) * (64 << 10);
-        // Buffers come in powers of two.
-        self.connections_max as u64 * (HELD_TIMES as u64 * self.bytes_in_flight_max + buffers)
-    }
-
-    fn check(&self) -> io::Result<()> {
-        let wrong = |text| Err(io::Error::new(ErrorKind::InvalidInput, text));
-        if !(1..=65536).contains(&self.requests_in_flight_max) {
-            return wrong("requests in flight must be between 1 and 65536");
-        }
-        if self.bytes_in_flight_max < u64::from(MAX_REQUEST_BYTES) {
-            return wrong("bytes in flight must be at least 32 MiB, one largest request");
-        }
-        if self.connections_max == 0 || self.handshake_timeout.is_zero() || self.stall_timeout.is_zero() {
-            return wrong("connections and times must not be zero");
-        }
-        Ok(())
-    }
+/// A bound that keeps a client out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Limit {
+    /// Of the server.
+    #[error("the server has {0} clients, its limit")]
+    Connections(usize),
+    /// Of the peer.
+    #[error("this client has {0} connections, the limit for one client")]
+    PerPeer(usize),
+    /// Of the export.
+    #[error("the export has {0} clients, the limit for one export")]
+    PerExport(usize),
+    /// Of connections that have not entered an export.
+    #[error("too many connections arrive at once")]
+    Handshakes,
 }
 
 /// A connection as it is now.
@@ -150,16 +111,79 @@ pub struct ShutdownReport {
     pub unfinished: usize,
 }
 
+/// What one peer holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PeerUsage {
+    /// An address, or a process.
+    pub peer: Peer,
+    /// Connections, those in negotiation included.
+    pub connections: usize,
+    /// Bytes of the memory for requests and replies.
+    pub memory_bytes: u64,
+}
+
+/// Use of a server's bounds.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ServerUsage {
+    /// Clients that have entered an export.
+    pub connections: usize,
+    /// Connections that have not.
+    pub handshakes: usize,
+    /// Clients refused since the start because a bound was reached.
+    pub refused: u64,
+    /// Connections that gave way to newer ones during negotiation.
+    pub displaced: u64,
+    /// Connections that did not finish negotiation in time.
+    pub timed_out: u64,
+    /// Connections closed because the client stalled: in the middle of a request, or with replies that it did not take.
+    pub stalled: u64,
+    /// Memory for requests and replies: in use.
+    pub memory_bytes: u64,
+    /// The most since the start.
+    pub memory_peak_bytes: u64,
+    /// Connections that wait for such memory now.
+    pub waiting: usize,
+    /// Requests that had to wait for it since the start.
+    pub waits: u64,
+    /// The peers, those that hold most memory first.
+    pub peers: Vec<PeerUsage>,
+}
+
+/// A view of a server that does not keep it alive.
+#[derive(Clone)]
+pub struct Watch(Weak<Control>);
+
+impl Watch {
+    /// Use of its bounds; `None` once the server has ended.
+    pub fn usage(&self) -> Option<ServerUsage> {
+        self.0.upgrade().map(|control| control.usage())
+    }
+}
+
 struct Entry {
     link: Arc<Link>,
-    peer: String,
+    peer: Peer,
+    name: String,
     export: Option<String>,
+    /// It had to give way before it entered an export.
+    is_displaced: bool,
+}
+
+/// Sums since the start.
+#[derive(Default)]
+struct Counts {
+    refused: AtomicU64,
+    displaced: AtomicU64,
+    timed_out: AtomicU64,
+    stalled: AtomicU64,
 }
 
 /// What all threads of a server share.
 pub(crate) struct Control {
     pub(crate) source: Arc<dyn ExportSource>,
     pub(crate) options: ServerOptions,
+    budget: Arc<Budget>,
+    counts: Counts,
     stopping: AtomicBool,
     bell: Bell,
     entries: Mutex<BTreeMap<u64, Entry>>,
@@ -179,6 +203,85 @@ impl Control {
         if let Some(observer) = &self.options.observer {
             observer(&event());
         }
+    }
+
+    fn count(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn turn_away(&self, peer: &str, limit: Limit) {
+        Self::count(&self.counts.refused);
+        self.tell(|| Event::TurnedAway { peer: peer.to_owned(), limit });
+    }
+
+    fn usage(&self) -> ServerUsage {
+        let (memory, held) = (self.budget.usage(), self.budget.held_by());
+        let mut usage =
+            ServerUsage { memory_bytes: memory.bytes, memory_peak_bytes: memory.peak, waiting: memory.waiting, waits: memory.waits, ..Default::default() };
+        let mut peers: BTreeMap<Peer, usize> = BTreeMap::new();
+        for entry in self.entries().values() {
+            *(if entry.export.is_some() { &mut usage.connections } else { &mut usage.handshakes }) += 1;
+            *peers.entry(entry.peer).or_default() += 1;
+        }
+        let peer = |(peer, connections)| PeerUsage { peer, connections, memory_bytes: held.get(&peer).copied().unwrap_or(0) };
+        usage.peers = peers.into_iter().map(peer).collect();
+        usage.peers.sort_by_key(|peer| Reverse((peer.memory_bytes, peer.connections)));
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (usage.refused, usage.displaced) = (count(&self.counts.refused), count(&self.counts.displaced));
+        (usage.timed_out, usage.stalled) = (count(&self.counts.timed_out), count(&self.counts.stalled));
+        usage
+    }
+
+    /// Gives a connection its place among those that have entered an export, if there is one.
+    pub(crate) fn enter(&self, id: u64, export: &str) -> Result<(), Limit> {
+        let mut entries = self.entries();
+        let Some(peer) = entries.get(&id).map(|entry| entry.peer) else { return Ok(()) };
+        let entered = || entries.iter().filter(|(other, entry)| **other != id && entry.export.is_some()).map(|(_, entry)| entry);
+        let ServerOptions { connections_max, connections_per_peer, connections_per_export, .. } = self.options;
+        let of_export = || entered().filter(|entry| entry.export.as_deref() == Some(export)).count();
+        let limit = if entered().count() >= connections_max {
+            Some(Limit::Connections(connections_max))
+        } else if entered().filter(|entry| entry.peer == peer).count() >= connections_per_peer {
+            Some(Limit::PerPeer(connections_per_peer))
+        } else {
+            (of_export() >= connections_per_export).then_some(Limit::PerExport(connections_per_export))
+        };
+        if let Some(entry) = entries.get_mut(&id) {
+            match limit {
+                None => entry.export = Some(export.to_owned()),
+                Some(limit) => {
+                    let name = entry.name.clone();
+                    drop(entries);
+                    self.turn_away(&name, limit);
+                    return Err(limit);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes room among the connections that have not entered an export: the oldest one of the peer with most of them goes.
+    fn displace(&self) {
+        let mut entries = self.entries();
+        // For each peer: how many it has, and its oldest one.
+        let mut unfinished: BTreeMap<Peer, (usize, u64)> = BTreeMap::new();
+        for (id, entry) in entries.iter().filter(|(_, entry)| entry.export.is_none() && !entry.is_displaced) {
+            unfinished.entry(entry.peer).or_insert((0, *id)).0 += 1;
+        }
+        if unfinished.values().map(|(count, _)| count).sum::<usize>() <= self.options.handshakes_max {
+            return;
+        }
+        let oldest = unfinished.into_values().max_by_key(|(count, oldest)| (*count, Reverse(*oldest))).map(|(_, oldest)| oldest);
+        if let Some(entry) = oldest.and_then(|oldest| entries.get_mut(&oldest)) {
+            entry.is_displaced = true;
+            entry.link.socket.cut();
+            Self::count(&self.counts.displaced);
+        }
+    }
+
+    /// Why a connection ended, as far as its thread cannot know.
+    fn ending(&self, id: u64, ending: Ending) -> Ending {
+        if self.entries().get(&id).is_some_and(|entry| entry.is_displaced && entry.export.is_none()) { Ending::Displaced } else { ending }
     }
 
     /// Waits until no connection is left; the number left at the deadline.
@@ -211,6 +314,8 @@ impl Server {
         let listeners = listen.iter().map(open).collect::<io::Result<Vec<Listener>>>()?;
         let addresses = listeners.iter().map(Listener::address).collect::<io::Result<Vec<Listen>>>()?;
         let control = Arc::new(Control {
+            budget: Budget::new(options.memory_bytes),
+            counts: Counts::default(),
             source,
             options,
             stopping: AtomicBool::new(false),
@@ -234,7 +339,7 @@ impl Server {
             let (totals, in_flight) = entry.link.totals();
             ConnectionInfo {
                 id: *id,
-                peer: entry.peer.clone(),
+                peer: entry.name.clone(),
                 export: entry.export.clone(),
                 requests: totals.requests,
                 read_bytes: totals.read_bytes,
@@ -244,6 +349,11 @@ impl Server {
             }
         };
         self.control.entries().iter().map(info).collect()
+    }
+
+    /// A view of it for others.
+    pub fn watch(&self) -> Watch {
+        Watch(Arc::downgrade(&self.control))
     }
 
     /// Stops accepting, lets requests in flight finish within `time`, refuses later ones, closes everything.
@@ -282,9 +392,9 @@ fn accept_all(control: &Arc<Control>, listeners: &[Listener]) {
         poll(&mut fds, None).unwrap_or_default();
         for listener in listeners {
             while !control.is_stopping() {
-                match listener.accept() {
-                    Ok((socket, peer)) => {
-                        welcome(control, socket, peer, next_id);
+                match listener.accept(control.options.keepalive) {
+                    Ok((socket, peer, name)) => {
+                        welcome(control, socket, (peer, name), next_id);
                         next_id += 1;
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -312,29 +422,35 @@ impl Drop for Registered {
     }
 }
 
-fn welcome(control: &Arc<Control>, socket: OwnedFd, peer: String, id: u64) {
-    if control.entries().len() >= control.options.connections_max {
-        return control.tell(|| Event::TurnedAway { peer });
+fn welcome(control: &Arc<Control>, socket: OwnedFd, (peer, name): (Peer, String), id: u64) {
+    // Those that were displaced go by themselves, but each of them has a thread until it has gone.
+    let unfinished = control.entries().values().filter(|entry| entry.export.is_none()).count();
+    if unfinished >= 2 * control.options.handshakes_max {
+        return control.turn_away(&name, Limit::Handshakes);
     }
     let bounds = Bounds { requests: control.options.requests_in_flight_max, bytes: control.options.bytes_in_flight_max };
-    let link = match Link::new(Socket::new(socket), bounds) {
+    let link = match Link::new(Socket::new(socket), bounds, |bell| Account::new(control.budget.clone(), id, peer, bell)) {
         Ok(link) => Arc::new(link),
         Err(error) => return control.tell(|| Event::AcceptFailed { kind: error.kind() }),
     };
-    control.entries().insert(id, Entry { link: link.clone(), peer: peer.clone(), export: None });
+    let entry = Entry { link: link.clone(), peer, name: name.clone(), export: None, is_displaced: false };
+    control.entries().insert(id, entry);
+    control.displace();
     let registered = Registered { control: control.clone(), id };
     let thread = std::thread::Builder::new().name(format!("nbd-{id}"));
     let spawned = thread.spawn(move || {
         let control = &registered.control;
-        let ending = connection::run(control, &link, &peer, |export| {
-            if let Some(entry) = control.entries().get_mut(&id) {
-                entry.export = Some(export.to_owned());
-            }
-            control.tell(|| Event::Entered { id, peer: peer.clone(), export: export.to_owned() });
-        });
+        let entered = |export: &str| control.tell(|| Event::Entered { id, peer: name.clone(), export: export.to_owned() });
+        let ending = connection::run(control, &link, (id, &name), entered);
         // The client sees the end when the connection leaves the table, not when the last completion lets go of the link.
         link.socket.cut();
-        control.tell(|| Event::Ended { id, peer, ending });
+        let ending = control.ending(id, ending);
+        match ending {
+            Ending::HandshakeTimeout => Control::count(&control.counts.timed_out),
+            Ending::Stalled | Ending::Unread => Control::count(&control.counts.stalled),
+            _ => {}
+        }
+        control.tell(|| Event::Ended { id, peer: name, ending });
     });
     if let Err(error) = spawned {
         control.tell(|| Event::AcceptFailed { kind: error.kind() });

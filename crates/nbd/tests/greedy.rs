@@ -6,8 +6,9 @@ mod support;
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use support::{Client, Fixture, READ, WRITE, eventually, header};
+use windrow_export::ram::RamSource;
 use windrow_export::{ExportInfo, ExportSource, Session, Sink};
 use windrow_io::{Buf, BufPool, Completion, Op, Payload, Reply, Request, RequestError};
 use windrow_nbd::{Listen, Server, ServerOptions};
@@ -18,8 +19,6 @@ const BLOCK: u32 = 4096;
 /// Of which each read gets a small part.
 const LARGE_BYTES: usize = 1 << 20;
 const LARGEST: u32 = 32 << 20;
-/// Where nobody but the decent client writes.
-const OWN: u64 = 48 << 20;
 
 /// Answers every read with a slice of a large buffer of its own, as a volume does for blocks of a large write that is on its way.
 struct Slices {
@@ -132,46 +131,80 @@ fn replies_that_nobody_reads_do_not_keep_the_buffers_that_they_were_cut_from() {
     assert_eq!(source.large.handles(), 1);
 }
 
+/// A client over TCP: another peer than those on the unix socket of this process.
+fn other_peer(address: std::net::SocketAddr) -> std::net::TcpStream {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+    stream.read_exact(&mut [0; 18]).unwrap();
+    stream.write_all(&[&[0, 0, 0, 3][..], b"IHAVEOPT", &1u32.to_be_bytes(), &0u32.to_be_bytes()].concat()).unwrap();
+    stream.read_exact(&mut [0; 10]).unwrap();
+    stream
+}
+
+/// Each connection had bounds of its own: sixty clients that read the largest pieces and took nothing held four GiB.
 #[test]
-fn the_largest_requests_of_greedy_clients_stay_within_the_bound_and_others_get_their_share() {
-    let options = ServerOptions { connections_max: GREEDY + 1, ..ServerOptions::default() };
-    let (bytes_max, memory_max) = (options.bytes_in_flight_max, options.memory_bytes_max());
-    let fixture = Fixture::new(options);
-    // Half of them read and take nothing; the others begin to write and stop in the middle.
-    let greedy: Vec<Client> = (0..GREEDY).map(|_| fixture.client("")).collect();
+fn greedy_clients_share_one_budget_and_another_peer_is_served_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let source = Arc::new(RamSource::single(64 << 20));
+    let options = ServerOptions::default();
+    let (memory_max, per_peer) = (options.memory_bytes, options.connections_per_peer);
+    let listen = vec![Listen::Unix(path.clone()), "tcp:127.0.0.1:0".parse().unwrap()];
+    let fixture = Fixture::around(Server::start(source.clone(), listen, options).unwrap(), path, folder);
+    let Listen::Tcp(address) = fixture.server().addresses()[1] else { panic!() };
+    // All that one peer can get. A third reads and takes nothing, a third begins to write and stops in the middle, a third has many small requests.
+    let greedy: Vec<Client> = (0..per_peer).map(|_| fixture.client("")).collect();
     let floods: Vec<_> = greedy
         .iter()
         .enumerate()
         .map(|(index, client)| {
-            let reads = || (0..1000).flat_map(|cookie| header(READ, cookie, 0, LARGEST)).collect();
-            let writes = || [header(WRITE, 1, 0, LARGEST), vec![1; LARGEST as usize], header(WRITE, 2, 0, LARGEST), vec![2; LARGEST as usize / 2]].concat();
-            flood(&client.stream, if index % 2 == 0 { reads() } else { writes() })
+            let reads = |length| (0..1000).flat_map(|cookie| header(READ, cookie, 0, length)).collect();
+            let half = || [header(WRITE, 1, 0, LARGEST), vec![1; LARGEST as usize / 64]].concat();
+            flood(&client.stream, [reads(LARGEST), half(), reads(1 << 20)][index % 3].clone())
         })
         .collect();
-    let full = (bytes_max / u64::from(LARGEST)) as u32;
-    eventually("the readers have all they get", || fixture.server().connections().iter().filter(|info| info.in_flight == full).count() == GREEDY.div_ceil(2));
-    let peak = Mutex::new(0);
-    let mut decent = fixture.client("");
-    for round in 0..200u64 {
-        assert_eq!(decent.write(OWN + round * 4096, &[round as u8; 4096]), 0);
-        let infos = fixture.server().connections();
-        let held: u64 = infos.iter().map(|info| u64::from(info.in_flight) * u64::from(LARGEST)).sum();
-        assert!(infos.iter().all(|info| info.in_flight <= full), "{infos:?}");
-        let mut peak = peak.lock().unwrap();
-        *peak = held.max(*peak);
+    let usage = || fixture.server().watch().usage().unwrap();
+    eventually("they have all they get", || {
+        let usage = usage();
+        usage.memory_bytes > memory_max / 3 && usage.waiting > per_peer / 2
+    });
+    let mut decent = other_peer(address);
+    for round in 0..50u64 {
+        for length in [4096, 1 << 20, 8 << 20] {
+            decent.write_all(&header(READ, round, 0, length)).unwrap();
+            decent.read_exact(&mut vec![0; 16 + length as usize]).unwrap();
+        }
     }
-    assert!(*peak.lock().unwrap() <= memory_max);
-    // Nobody else is let in, and those who are in are not thrown out for it.
-    let mut turned_away = fixture.dial();
-    assert_eq!(turned_away.read(&mut [0; 18]).unwrap_or(0), 0);
-    assert_eq!(decent.write(OWN, &[7; 4096]), 0);
+    let usage = usage();
+    assert!(usage.memory_peak_bytes <= memory_max, "{usage:?}");
+    assert_eq!(usage.peers.len(), 2);
+    assert!(usage.peers[0].connections == per_peer && usage.peers[0].memory_bytes >= usage.peers[1].memory_bytes);
+    assert!(source.counters().reads < 1000, "what has no room for its reply is not read");
     drop(greedy);
     floods.into_iter().for_each(|flood| flood.join().unwrap());
-    // What they had asked for beyond the bound is not worked off for nobody: a thousand of the largest reads each.
-    while fixture.server().connections().len() > 1 {
-        assert_eq!(decent.write(OWN, &[7; 4096]), 0);
-    }
-    let reads = fixture.source.counters().reads;
-    assert!(reads < 100, "{reads} reads for clients that took no reply");
-    assert_eq!(decent.read(OWN, 4096), [7; 4096]);
+    drop(decent);
+    fixture.wait_empty();
+    assert_eq!(fixture.server().watch().usage().unwrap().memory_bytes, 0);
+}
+
+/// With memory for two of the largest requests only, every client with such requests gets its turn.
+#[test]
+fn the_smallest_budget_serves_the_largest_requests_of_all() {
+    let options = ServerOptions { memory_bytes: *ServerOptions::MEMORY_BYTES.start(), ..ServerOptions::default() };
+    let fixture = Fixture::with_size(options, 32 << 20);
+    std::thread::scope(|scope| {
+        for number in 0..4u8 {
+            let mut client = fixture.client("");
+            scope.spawn(move || {
+                client.send(&[header(READ, 1, 0, LARGEST), header(READ, 2, 0, LARGEST)].concat());
+                for _ in 0..2 {
+                    assert_eq!(client.reply().1, 0);
+                    client.data(LARGEST as usize);
+                }
+                assert_eq!(client.write(0, &vec![number; LARGEST as usize]), 0);
+            });
+        }
+    });
+    let usage = fixture.server().watch().usage().unwrap();
+    assert!(usage.memory_peak_bytes <= *ServerOptions::MEMORY_BYTES.start(), "{usage:?}");
 }

@@ -5,9 +5,10 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use support::Fixture;
-use windrow_export::ram::Delivery;
-use windrow_nbd::ServerOptions;
+use windrow_export::ram::{Delivery, RamExport, RamSource};
+use windrow_nbd::{Listen, Server, ServerOptions};
 
 const SKIPPED: i32 = 77;
 
@@ -82,4 +83,36 @@ fn nbdinfo_lists_all_exports() {
     assert_eq!(names, ["", "fixed"]);
     assert_eq!(info["exports"][1]["is_read_only"], true);
     assert_eq!(info["exports"][0]["description"], "volume in memory");
+}
+
+/// `qemu-nbd --list` asks twice about each export, and was sent away after 512 of them.
+#[test]
+fn as_many_exports_as_there_can_be_are_listed() {
+    const COUNT: usize = 4096;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let name = |number: usize| format!("{number:0255}");
+    let exports: Vec<RamExport> = (0..COUNT).map(|number| RamExport::new(&name(number), 4096)).collect();
+    let server = Server::start(Arc::new(RamSource::new(&exports)), vec![Listen::Unix(path.clone())], ServerOptions::default()).unwrap();
+    let fixture = Fixture::around(server, path, folder);
+    match Command::new("qemu-nbd").args(["--list", "-k"]).arg(&fixture.path).output() {
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && text.contains("exports available: 4096"), "{}", String::from_utf8_lossy(&output.stderr));
+            let names: Vec<&str> = text.lines().filter_map(|line| line.split_once("export: '")?.1.strip_suffix('\'')).collect();
+            assert!(names.iter().enumerate().all(|(number, found)| **found == *name(number)) && names.len() == COUNT, "{} names", names.len());
+        }
+        Err(_) => eprintln!("skipped: qemu-nbd is missing"),
+    }
+    match Command::new("nbdinfo").args(["--list", "--json", &fixture.uri("")]).output() {
+        Ok(output) => {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let info: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            let exports = info["exports"].as_array().unwrap();
+            assert!(exports.iter().enumerate().all(|(number, export)| export["export-name"] == name(number)) && exports.len() == COUNT);
+        }
+        Err(_) => eprintln!("skipped: nbdinfo is missing"),
+    }
+    fixture.wait_empty();
+    assert_eq!(fixture.server().watch().usage().unwrap().refused, 0);
 }

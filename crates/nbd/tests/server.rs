@@ -88,7 +88,8 @@ fn one_burst_is_one_group_and_every_request_is_answered_once() {
 fn errors_keep_the_connection() {
     let fixture = Fixture::new(ServerOptions::default());
     let mut client = fixture.client("");
-    assert_eq!(client.write(1, &[0; 512]), 22);
+    assert_eq!(client.write(1, &[]), 22);
+    assert_eq!((client.write(4095, b"ab"), client.read(4094, 4)), (0, b"\0ab\0".to_vec()), "any byte");
     assert_eq!(client.write(64 << 20, &[0; 512]), 28);
     for (offset, length, expected) in [(64 << 20, 512, 22), (0, 0, 22), (0, 64 << 20, 22), (u64::MAX - 511, 512, 22)] {
         client.send(&header(READ, 5, offset, length));
@@ -147,7 +148,9 @@ fn time_is_up_for_clients_that_do_not_move_on() {
     silent.read_to_end(&mut Vec::new()).unwrap();
     eventually("four connections end", || endings.lock().unwrap().len() == 4);
     let count = |wanted| endings.lock().unwrap().iter().filter(|ending| **ending == wanted).count();
-    assert_eq!((count(Ending::HandshakeTimeout), count(Ending::Stalled)), (1, 3));
+    assert_eq!((count(Ending::HandshakeTimeout), count(Ending::Stalled), count(Ending::Unread)), (1, 2, 1));
+    let usage = fixture.server().watch().usage().unwrap();
+    assert_eq!((usage.timed_out, usage.stalled, usage.memory_bytes), (1, 3, 0), "and what they held is free again");
     assert_eq!(idle.write(0, &[1; 512]), 0, "a client that has nothing to say may stay");
 }
 
@@ -202,14 +205,76 @@ fn a_client_that_vanishes_with_requests_in_flight_is_waited_out() {
     fixture.wait_empty();
 }
 
+/// The message with which GO for an export is refused; `None` if it was entered.
+fn refusal(fixture: &Fixture, export: &str) -> Option<String> {
+    const POLICY: u32 = 1 << 31 | 2;
+    let mut stream = fixture.dial();
+    stream.read_exact(&mut [0; 18]).unwrap();
+    let data = [&(export.len() as u32).to_be_bytes()[..], export.as_bytes(), &[0, 0]].concat();
+    stream.write_all(&[&[0, 0, 0, 3][..], b"IHAVEOPT", &7u32.to_be_bytes(), &(data.len() as u32).to_be_bytes(), &data].concat()).unwrap();
+    let mut head = [0; 20];
+    stream.read_exact(&mut head).unwrap();
+    let number = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().unwrap());
+    if number(12) != POLICY {
+        return None;
+    }
+    let mut message = vec![0; number(16) as usize];
+    stream.read_exact(&mut message).unwrap();
+    Some(String::from_utf8(message).unwrap())
+}
+
 #[test]
-fn clients_beyond_the_limit_are_turned_away() {
-    let fixture = Fixture::new(ServerOptions { connections_max: 2, ..ServerOptions::default() });
-    let (_first, second) = (fixture.client(""), fixture.client(""));
-    assert_eq!(fixture.dial().read(&mut [0; 18]).unwrap_or(0), 0);
-    drop(second);
-    eventually("a place is free", || fixture.server().connections().len() == 1);
-    fixture.client("");
+fn clients_beyond_each_limit_are_refused_with_its_name() {
+    let default = ServerOptions::default;
+    let cases = [
+        (3, ServerOptions { connections_max: 3, ..default() }, "the server has 3 clients, its limit"),
+        (2, ServerOptions { connections_per_peer: 2, ..default() }, "this client has 2 connections, the limit for one client"),
+        (3, ServerOptions { connections_per_export: 2, ..default() }, "the export has 2 clients, the limit for one export"),
+    ];
+    for (count, options, message) in cases {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let heard = seen.clone();
+        let observer = move |event: &Event| {
+            if let Event::TurnedAway { limit, .. } = event {
+                heard.lock().unwrap().push(limit.to_string());
+            }
+        };
+        let fixture = Fixture::new(ServerOptions { observer: Some(Arc::new(observer)), ..options });
+        let mut clients: Vec<_> = ["fixed", "", ""][..count].iter().map(|export| fixture.client(export)).collect();
+        assert_eq!(refusal(&fixture, "").as_deref(), Some(message));
+        assert_eq!(seen.lock().unwrap().last().map(String::as_str), Some(message));
+        assert!(fixture.server().watch().usage().unwrap().refused > 0);
+        // A client of the old kind sees the end of the connection only.
+        let mut old = fixture.dial();
+        old.write_all(&[&[0, 0, 0, 3][..], b"IHAVEOPT", &1u32.to_be_bytes(), &0u32.to_be_bytes()].concat()).unwrap();
+        old.read_exact(&mut [0; 18]).unwrap();
+        assert_eq!(old.read(&mut [0; 1]).unwrap_or(0), 0);
+        assert_eq!(clients[1].write(0, &[1; 512]), 0, "clients in an export stay");
+        clients.clear();
+        fixture.wait_empty();
+        assert_eq!(refusal(&fixture, ""), None);
+    }
+}
+
+/// 64 of them kept all others out for 15 seconds, again and again.
+#[test]
+fn silent_connections_keep_no_other_out() {
+    let (options, endings) = observed(ServerOptions { handshakes_max: 4, handshake_timeout: Duration::from_secs(600), ..ServerOptions::default() });
+    let fixture = Fixture::new(options);
+    let mut silent = Vec::new();
+    for round in 0..12usize {
+        let mut stream = fixture.dial();
+        stream.read_exact(&mut [0; 18]).unwrap();
+        silent.push(stream);
+        let displaced = (round + 1).saturating_sub(4);
+        eventually("the oldest one goes", || endings.lock().unwrap().len() == displaced);
+        assert_eq!(fixture.server().watch().usage().unwrap().handshakes, silent.len() - displaced);
+    }
+    let mut client = fixture.client("");
+    assert_eq!(client.write(0, &[1; 512]), 0);
+    assert!(endings.lock().unwrap().iter().all(|ending| *ending == Ending::Displaced));
+    assert_eq!(silent[0].read(&mut [0; 1]).unwrap(), 0, "the oldest one");
+    assert_eq!(fixture.server().watch().usage().unwrap().displaced, 9);
 }
 
 #[test]
@@ -330,5 +395,8 @@ fn tcp_serves_as_well_and_options_are_checked() {
     assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
     assert!(start(ServerOptions { requests_in_flight_max: 0, ..ServerOptions::default() }).is_err());
     assert!(start(ServerOptions { bytes_in_flight_max: 1 << 20, ..ServerOptions::default() }).is_err());
-    assert!(ServerOptions::default().memory_bytes_max() < 9 << 30);
+    assert!(start(ServerOptions { memory_bytes: *ServerOptions::MEMORY_BYTES.start() - 1, ..ServerOptions::default() }).is_err());
+    assert!(start(ServerOptions { handshakes_max: 0, ..ServerOptions::default() }).is_err());
+    assert!(start(ServerOptions { keepalive: Duration::from_millis(10), ..ServerOptions::default() }).is_err());
+    assert!(ServerOptions::default().memory_bytes_max() < 512 << 20);
 }

@@ -457,6 +457,15 @@ pub fn journal(report: &PoolReport) -> String {
     format!("{} in {} copies, {} of {} chunks in use{done}", Size(journal.bytes), journal.copies, journal.chunks_used, journal.chunks)
 }
 
+/// How many clients there are, and the memory that they hold, as a line; nothing where no address is served.
+fn clients(report: &PoolReport) -> String {
+    let Some(nbd) = &report.nbd else { return String::new() };
+    let waiting = if nbd.memory_waiting > 0 { format!("; {} wait for memory", nbd.memory_waiting) } else { String::new() };
+    let refused = if nbd.refused > 0 { format!("; {} refused since the start", nbd.refused) } else { String::new() };
+    let (memory, most) = (Size(nbd.memory_bytes), Size(nbd.memory_bytes_max));
+    format!("clients    {} of {}, {memory} of {most} for requests and replies{waiting}{refused}\n", nbd.connections, nbd.connections_max)
+}
+
 /// What the blocks of all volumes take, and what sharing and compression made of them.
 fn stored(report: &PoolReport) -> String {
     let (space, dedup) = (&report.space, &report.counters.dedup);
@@ -516,7 +525,7 @@ pub fn describe(report: &PoolReport) -> String {
         members.row([member.member.to_string(), state, Size(member.size_bytes).to_string(), errors, member.path.clone()]);
     }
     format!(
-        "pool       {} ({})\nstate      {}{reason}{served}\nredundancy {}\nused       {} of {} ({}.{} %{warned}){as_stored}\npromised   {}\nstored     {}\nsegments   {} free of {}; the others take {} of all members, and hold {} of garbage\nat risk    {} not durable yet\njournal    {}\nscrub      {}\n{}{}{}{}",
+        "pool       {} ({})\nstate      {}{reason}{served}\nredundancy {}\nused       {} of {} ({}.{} %{warned}){as_stored}\npromised   {}\nstored     {}\nsegments   {} free of {}; the others take {} of all members, and hold {} of garbage\nat risk    {} not durable yet\njournal    {}\n{}scrub      {}\n{}{}{}{}",
         report.name,
         report.pool,
         report.state,
@@ -533,6 +542,7 @@ pub fn describe(report: &PoolReport) -> String {
         Size(report.space.garbage_bytes),
         Size(report.bounds.at_risk_bytes),
         journal(report),
+        clients(report),
         scrub::line(&report.scrub, report.served, None),
         scrub::lost(&report.scrub),
         rebuild(&report.rebuild) + &restripe(report),

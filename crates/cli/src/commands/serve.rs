@@ -6,15 +6,17 @@
 mod alone;
 mod child;
 mod config;
+mod connections;
 mod rights;
 
 pub use child::ChildServer;
 
 use crate::context::{self, PoolPlace};
 use crate::output::Output;
-use crate::values::Size;
+use crate::values::{Size, number_within, size_within};
 use clap::Args;
 use config::Config;
+use connections::ConnectionArguments;
 use rights::{Rights, SocketMode};
 use serde_json::json;
 use std::net::SocketAddr;
@@ -55,6 +57,9 @@ Configuration file (all fields optional; the command line wins):
   socket_group = \"windrow\"
   event_command = \"/usr/local/bin/on-windrow-event\"
   pending_bytes = \"64M\"
+  request_memory_bytes = \"256M\"
+  connections = 256            # also: connections_per_client, connections_per_export, handshakes
+  stall_seconds = 60           # also: handshake_seconds, keepalive_seconds
   map_bytes = \"4G\"
   wait_for_members = 30        # seconds
   allow_remote = true          # TCP addresses that other hosts can reach
@@ -89,17 +94,19 @@ pub struct ServeArguments {
     /// Run this command for each event, with the event as JSON on its standard input.
     #[arg(long, value_name = "COMMAND")]
     event_command: Option<String>,
-    /// Most bytes of acknowledged or waiting writes in memory.
-    #[arg(long, value_name = "SIZE")]
+    /// Most bytes of acknowledged or waiting writes in memory; else 64M. 4M to 64G.
+    #[arg(long, value_name = "SIZE", value_parser = size_within(PENDING_MIN, PENDING_MAX))]
     pending: Option<Size>,
-    /// Worker threads; else one less than there are cores.
-    #[arg(long)]
-    workers: Option<usize>,
+    #[command(flatten)]
+    connections: ConnectionArguments,
+    /// Worker threads; else one less than there are cores. 1 to 512.
+    #[arg(long, value_name = "N", value_parser = number_within(1, WORKERS_MAX))]
+    workers: Option<u64>,
     /// Seconds for which the start waits while a member is away that the pool counts on [default: 5]. It ends as soon as all are there.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = number_within(0, PATIENCE_MAX_S))]
     wait_for_members: Option<u64>,
     /// Seconds for which a member may be missing at the start before a spare takes its place. One that fails later is replaced at once.
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = number_within(0, PATIENCE_MAX_S))]
     spare_patience: u64,
     /// Test use: members that show up later are left to `pool online`.
     #[arg(long, hide = true)]
@@ -150,7 +157,7 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
     let Some(Opened { opened, name, exports, not_served }) = open(&arguments, &request, &signal)? else { return Ok(0) };
     let OpenedPool { engine, members, buffers, report, recovery } = opened;
     let options = HostOptions {
-        workers: arguments.workers,
+        workers: arguments.workers.map(|count| count as usize),
         event_command: arguments.event_command.clone(),
         exports,
         open: request,
@@ -215,6 +222,14 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
     pool.let_go();
     ended.map(|()| 0)
 }
+
+/// Bounds of `--pending`: below, hardly a batch fits; above, what a start replays takes too long.
+const PENDING_MIN: u64 = 4 << 20;
+const PENDING_MAX: u64 = 64 << 30;
+/// Most worker threads.
+const WORKERS_MAX: u64 = 512;
+/// Most of `--spare-patience` and `--wait-for-members`: ten years.
+const PATIENCE_MAX_S: u64 = 10 * 366 * 86400;
 
 /// How long to wait for members that a daemon before this one still holds.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
@@ -363,11 +378,15 @@ fn start_nbd(pool: &Pool, arguments: &ServeArguments) -> Result<Option<Server>, 
             paths::make_socket_folder(folder).map_err(|error| Failure::new(id::LOCAL_FILE, format!("cannot make the folder {}", folder.display()), error))?;
         }
     }
-    let options = ServerOptions { allow_remote: arguments.allow_remote, ..ServerOptions::default() };
-    Server::start(Arc::new(pool.clone()), arguments.nbd.clone(), options).map(Some).map_err(|error| {
+    let pending = request(arguments).limits.pending_bytes;
+    let options = ServerOptions { allow_remote: arguments.allow_remote, ..arguments.connections.options(pending) };
+    let server = Server::start(Arc::new(pool.clone()), arguments.nbd.clone(), options.clone()).map_err(|error| {
         let addresses: Vec<String> = arguments.nbd.iter().map(ToString::to_string).collect();
         Failure::new(id::SERVE, format!("cannot serve NBD at {}", addresses.join(", ")), error).remedy("choose another address with --nbd")
-    })
+    })?;
+    let watch = server.watch();
+    pool.show_connections(move || connections::report(&watch, &options));
+    Ok(Some(server))
 }
 
 /// Fills what the command line leaves open from the configuration file.
@@ -376,6 +395,8 @@ fn merge(mut arguments: ServeArguments) -> Result<ServeArguments, Failure> {
         Some(path) => Config::read(path)?,
         None => Config::default(),
     };
+    arguments.connections = arguments.connections.or(&config);
+    arguments.workers = arguments.workers.or(config.workers);
     arguments.pool = arguments.pool.or(config.pool);
     if arguments.place.members.is_empty() && arguments.place.dir.is_empty() {
         arguments.place.members = config.members;

@@ -8,7 +8,7 @@ use crate::values::Size;
 use clap::Args;
 use windrow_host::metrics::written_by_cause;
 use windrow_host::report::{BoundsReport, CapacityReport, PlacementReport, PoolReport};
-use windrow_host::{Failure, LatencySummary};
+use windrow_host::{ConnectionReport, Failure, LatencySummary};
 
 /// Arguments of `stats`.
 #[derive(Args)]
@@ -44,6 +44,7 @@ pub fn describe(report: &PoolReport) -> String {
         latencies(report),
         stages(report),
         bounds(&report.bounds),
+        connections(report.nbd.as_ref()),
     ]
     .join("\n")
         + &super::pool::rebuild(&report.rebuild)
@@ -163,6 +164,32 @@ fn bounds(bounds: &BoundsReport) -> String {
     let pace = bounds.users_per_1024_gained.map_or("no limit".to_owned(), |blocks| blocks.to_string());
     row("blocks admitted for 1024 that cleaning gains", pace, "-".to_owned());
     table.render()
+}
+
+/// Connections of clients, and the memory that they hold.
+fn connections(nbd: Option<&ConnectionReport>) -> String {
+    let Some(nbd) = nbd else { return String::new() };
+    let mut table = Table::new(&["CONNECTIONS", "NOW", "MOST"]);
+    let mut row = |name: &str, now: String, most: String| table.row([name.to_owned(), now, most]);
+    row("clients in exports", nbd.connections.to_string(), nbd.connections_max.to_string());
+    row("of one client", "-".to_owned(), nbd.connections_per_peer.to_string());
+    row("of one export", "-".to_owned(), nbd.connections_per_export.to_string());
+    row("not in an export yet", nbd.handshakes.to_string(), nbd.handshakes_max.to_string());
+    row("memory for requests and replies", Size(nbd.memory_bytes).to_string(), Size(nbd.memory_bytes_max).to_string());
+    row("connections that wait for it", nbd.memory_waiting.to_string(), "-".to_owned());
+    let mut text = table.render();
+    text += &format!(
+        "since the start: {} clients refused, {} displaced before they named an export, {} too late for that, {} closed as stalled; {} requests waited for memory\n",
+        nbd.refused, nbd.displaced, nbd.timed_out, nbd.stalled, nbd.memory_waits
+    );
+    if !nbd.peers.is_empty() {
+        let mut peers = Table::new(&["CLIENT", "CONNECTIONS", "MEMORY"]);
+        for peer in &nbd.peers {
+            peers.row([peer.peer.clone(), peer.connections.to_string(), Size(peer.memory_bytes).to_string()]);
+        }
+        text += &format!("\n{}", peers.render());
+    }
+    text
 }
 
 #[cfg(test)]

@@ -251,7 +251,7 @@ impl Engine {
     /// Checks offset and length against the volume.
     pub(crate) fn check_range(&self, volume: VolumeId, offset: u64, length: u64) -> Result<&VolumeRecord, RequestError> {
         let v = self.volumes.active(volume).ok_or(RequestError::NoVolume)?;
-        if length == 0 || !offset.is_multiple_of(512) || !length.is_multiple_of(512) {
+        if length == 0 {
             return Err(RequestError::Invalid);
         }
         match offset.checked_add(length) {

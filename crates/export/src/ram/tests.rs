@@ -46,7 +46,7 @@ fn what_was_written_is_read_across_shards_and_states_follow() {
 fn illegal_ranges_and_set_faults_are_answered_as_errors() {
     let source = RamSource::single(1 << 20);
     let session = source.open("", sink()).unwrap();
-    assert_eq!(ask(&*session, Op::Read { offset: 1, length: 512 }).unwrap_err(), RequestError::Invalid);
+    assert_eq!(ask(&*session, Op::Read { offset: 1, length: 0 }).unwrap_err(), RequestError::Invalid);
     assert_eq!(ask(&*session, Op::Read { offset: 1 << 20, length: 512 }).unwrap_err(), RequestError::OutOfRange);
     assert!(source.resize("", 2 << 20));
     assert_eq!(read(&*session, 1 << 20, 512), [0; 512]);

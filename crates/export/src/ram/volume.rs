@@ -9,7 +9,6 @@ use windrow_units::{BLOCK_SIZE, VolumeId};
 
 const SHARD_BYTES: usize = 1 << 20;
 const SHARD_BLOCKS: usize = SHARD_BYTES / BLOCK_SIZE;
-const SECTOR_BYTES: u64 = 512;
 
 struct Shard {
     bytes: Option<Box<[u8]>>,
@@ -68,7 +67,7 @@ impl Volume {
             volume: self.id,
             size_bytes: self.size_bytes.load(Ordering::SeqCst),
             read_only: self.read_only,
-            min_block: SECTOR_BYTES as u32,
+            min_block: 1,
             preferred_block: BLOCK_SIZE as u32,
             max_block: MAX_REQUEST_BYTES,
         }
@@ -86,7 +85,7 @@ impl Volume {
 
     /// Checked with the shards locked for reading, so that a resize cannot come between.
     fn check(&self, offset: u64, length: u64) -> Result<(), RequestError> {
-        if length == 0 || !offset.is_multiple_of(SECTOR_BYTES) || !length.is_multiple_of(SECTOR_BYTES) {
+        if length == 0 {
             return Err(RequestError::Invalid);
         }
         match offset.checked_add(length) {

@@ -85,6 +85,23 @@ fn a_rebuild_shows_what_is_done_and_what_is_left() {
 }
 
 #[test]
+fn connections_and_their_memory_come_with_their_bounds() {
+    let mut report = sample();
+    let page = render(&report);
+    for (name, expected) in [
+        ("connections", "2"),
+        ("connections_limit", "256"),
+        ("connections_refused_total", "3"),
+        ("request_memory_bytes", "4096"),
+        ("request_memory_limit_bytes", "268435456"),
+    ] {
+        assert_eq!(value(&page, name), Some(expected), "{name}");
+    }
+    report.nbd = None;
+    assert_eq!(value(&render(&report), "connections"), None, "no address is served");
+}
+
+#[test]
 fn a_scrub_has_one_state_and_its_sums() {
     let page = render(&sample());
     let states: Vec<&str> = page.lines().filter(|line| line.starts_with("windrow_scrub_state{") && line.ends_with(" 1")).collect();

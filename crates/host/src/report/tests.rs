@@ -13,6 +13,14 @@ pub(crate) fn sample() -> PoolReport {
         redundancy: "6".to_owned(),
         state: "degraded".to_owned(),
         stop_reason: None,
+        nbd: Some(crate::ConnectionReport {
+            connections: 2,
+            connections_max: 256,
+            refused: 3,
+            memory_bytes: 4096,
+            memory_bytes_max: 1 << 28,
+            ..Default::default()
+        }),
         dropped_events: 0,
         served: true,
         generation: 3,

@@ -13,11 +13,14 @@ use super::wire::{
     BASE_ALLOCATION, BASE_ALLOCATION_ID, GREETING_MAGIC, MAX_OPTION_BYTES, MAX_REQUEST_BYTES, MAX_STRING_BYTES, OPTION_HEADER_BYTES, OPTION_MAGIC,
     OPTION_REPLY_MAGIC, Reader, SKIP_OPTION_BYTES, handshake_flag, info, option, option_reply, transmission_flag as flag,
 };
+use crate::server::Limit;
 use windrow_export::ExportInfo;
 use windrow_io::RequestError;
 
-/// Options that one client may send; beyond, it is not a client.
-const MAX_OPTIONS: u32 = 1024;
+/// Options that one client may send; beyond, it is not a client. (`qemu-nbd --list` sends two for each export.)
+const MAX_OPTIONS: u32 = 32768;
+/// A list of exports is sent in pieces of about this many bytes.
+const LIST_PIECE_BYTES: usize = 64 << 10;
 /// Zeroes after the answer to EXPORT_NAME, for clients that did not decline them.
 const TAIL_ZEROES: usize = 124;
 
@@ -28,7 +31,18 @@ pub trait Exports {
     /// One export as it is now; `RequestError::Stopped` while shutting down.
     fn info(&mut self, name: &str) -> Result<ExportInfo, RequestError>;
     /// Opens an export for transmission.
-    fn open(&mut self, name: &str) -> Result<ExportInfo, RequestError>;
+    fn open(&mut self, name: &str) -> Result<ExportInfo, Denied>;
+}
+
+/// Why an export is not opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Denied {
+    /// The volume's answer.
+    #[error(transparent)]
+    Volume(#[from] RequestError),
+    /// There are too many clients.
+    #[error(transparent)]
+    Limit(Limit),
 }
 
 /// What was agreed on.
@@ -61,7 +75,12 @@ pub enum HandshakeStep {
 enum Phase {
     ClientFlags,
     Option,
-    Skip { option: u32, remaining: u32 },
+    Skip {
+        option: u32,
+        remaining: u32,
+    },
+    /// Exports that are still to be listed.
+    List(std::vec::IntoIter<ExportInfo>),
 }
 
 /// Negotiation with one client.
@@ -96,14 +115,21 @@ impl Handshake {
     }
 
     /// Takes at most one message from `input`, appends its answer to `output`; returns how many bytes were used. An
-    /// option is taken when all of it (at most [`MAX_OPTION_BYTES`] of data) is there.
+    /// option is taken when all of it (at most [`MAX_OPTION_BYTES`] of data) is there. A long answer comes in several steps.
     pub fn advance(&mut self, input: &[u8], exports: &mut dyn Exports, output: &mut Vec<u8>) -> (usize, HandshakeStep) {
-        match self.phase {
+        match &mut self.phase {
             Phase::ClientFlags => self.client_flags(input),
             Phase::Option => self.option(input, exports, output),
+            Phase::List(exports) => {
+                if list_piece(exports, output) {
+                    self.phase = Phase::Option;
+                }
+                (0, HandshakeStep::Continue)
+            }
             Phase::Skip { option, remaining } => {
-                let used = input.len().min(remaining as usize);
-                let remaining = remaining - used as u32;
+                let option = *option;
+                let used = input.len().min(*remaining as usize);
+                let remaining = *remaining - used as u32;
                 if remaining > 0 {
                     self.phase = Phase::Skip { option, remaining };
                     return (used, HandshakeStep::More);
@@ -162,7 +188,7 @@ impl Handshake {
                 return HandshakeStep::Abort;
             }
             option::INFO | option::GO => return self.info_or_go(option, data, exports, output),
-            option::LIST if data.is_empty() => list(exports, output),
+            option::LIST if data.is_empty() => self.phase = Phase::List(exports.list().into_iter()),
             option::STRUCTURED_REPLY if data.is_empty() => {
                 self.structured = true;
                 reply(output, option, option_reply::ACK, &[]);
@@ -196,11 +222,15 @@ impl Handshake {
             error(output, option, option_reply::INVALID, "malformed information request");
             return HandshakeStep::Continue;
         };
-        let found = if option == option::GO { exports.open(name) } else { exports.info(name) };
+        let found = if option == option::GO { exports.open(name) } else { exports.info(name).map_err(Denied::Volume) };
         let info = match found {
             Ok(info) => info,
-            Err(cause) => {
+            Err(Denied::Volume(cause)) => {
                 export_error(output, option, name, cause);
+                return HandshakeStep::Continue;
+            }
+            Err(denied @ Denied::Limit(_)) => {
+                error(output, option, option_reply::POLICY, &denied.to_string());
                 return HandshakeStep::Continue;
             }
         };
@@ -282,8 +312,13 @@ fn parse_queries(data: &[u8]) -> Option<(&str, Vec<&str>)> {
     reader.0.is_empty().then_some((name, queries))
 }
 
-fn list(exports: &mut dyn Exports, output: &mut Vec<u8>) {
-    for export in exports.list() {
+/// Lists some exports; true if none is left.
+fn list_piece(exports: &mut std::vec::IntoIter<ExportInfo>, output: &mut Vec<u8>) -> bool {
+    while output.len() < LIST_PIECE_BYTES {
+        let Some(export) = exports.next() else {
+            reply(output, option::LIST, option_reply::ACK, &[]);
+            return true;
+        };
         // A name that no client could ask for is not worth listing.
         if export.name.len() <= MAX_STRING_BYTES {
             let length = (export.name.len() as u32).to_be_bytes();
@@ -291,7 +326,7 @@ fn list(exports: &mut dyn Exports, output: &mut Vec<u8>) {
             reply(output, option::LIST, option_reply::SERVER, &[&length, export.name.as_bytes(), description]);
         }
     }
-    reply(output, option::LIST, option_reply::ACK, &[]);
+    false
 }
 
 /// The part of a text that fits into a string of the protocol.

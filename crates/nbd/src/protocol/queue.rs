@@ -10,8 +10,9 @@
 //! of everything else stays a simple reply, as the protocol allows: clients receive it with one call instead of two.
 
 use super::refusal::Refusal;
-use super::request::{Command, Incoming};
+use super::request::{Command, Incoming, MAX_EXTENTS};
 use super::wire::{BASE_ALLOCATION_ID, SIMPLE_REPLY_MAGIC, STATE_HOLE, STATE_ZERO, STRUCTURED_REPLY_MAGIC, chunk};
+use crate::budget::Charges;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use windrow_io::{Extent, ExtentState, Payload, Reply, RequestError};
@@ -22,6 +23,8 @@ const COMPACT_BYTES: usize = 64 << 10;
 pub(crate) const HELD_TIMES: usize = 2;
 /// The smallest buffer.
 const BUFFER_BYTES_MIN: usize = 4096;
+/// Charge of an answer about the status of blocks: its extents as the volume gives them, and as they are sent.
+const STATUS_CHARGE: u32 = MAX_EXTENTS * (size_of::<Extent>() as u32 + 8);
 
 enum Piece {
     Head(usize),
@@ -44,11 +47,14 @@ pub struct Released {
     pub requests: u32,
     /// Payload bytes of these requests.
     pub bytes: u64,
+    /// Memory that they were charged.
+    pub(crate) charges: Charges,
 }
 
 struct End {
     position: u64,
     bytes: u32,
+    charge: u32,
 }
 
 /// What of a request is needed to answer it.
@@ -61,12 +67,28 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// Bytes of memory that the request and its reply can hold.
+    /// Bytes of its payload.
     pub(crate) fn cost_bytes(&self) -> u32 {
         match self.command {
             Command::Read | Command::Write => self.length,
             _ => 0,
         }
+    }
+
+    /// Bytes of memory that the request and its reply can hold.
+    pub(crate) fn charge(&self) -> u32 {
+        charge(self.command, self.length)
+    }
+}
+
+/// Most bytes of memory that a request, or its reply while it waits, can hold.
+pub(crate) fn charge(command: Command, length: u32) -> u32 {
+    match command {
+        _ if length == 0 => 0,
+        Command::Read => HELD_TIMES as u32 * length.next_multiple_of(BUFFER_BYTES_MIN as u32),
+        Command::Write => length.next_power_of_two().max(BUFFER_BYTES_MIN as u32),
+        Command::BlockStatus => STATUS_CHARGE,
+        _ => 0,
     }
 }
 
@@ -128,7 +150,7 @@ impl ReplyQueue {
             (Command::Read | Command::BlockStatus, Ok(_)) => self.error(question, fault),
             (_, Ok(_)) => self.simple(question, 0),
         }
-        self.ends.push_back(End { position: self.queued, bytes: question.cost_bytes() });
+        self.ends.push_back(End { position: self.queued, bytes: question.cost_bytes(), charge: question.charge() });
     }
 
     fn head(&mut self, parts: &[&[u8]]) {
@@ -288,6 +310,7 @@ impl ReplyQueue {
         while let Some(end) = self.ends.front().filter(|end| end.position <= self.sent) {
             released.requests += 1;
             released.bytes += u64::from(end.bytes);
+            released.charges.add(Charges::of(end.charge));
             self.ends.pop_front();
         }
         released

@@ -6,6 +6,7 @@
 //!    buffer ([`RequestParser::payload_space`]), so that it is copied once only.
 //! 4. The payload of a refused write is skipped, however long it takes, without memory; one beyond reason ends the connection.
 
+use super::queue::charge;
 use super::wire::{MAX_REQUEST_BYTES, REQUEST_HEADER_BYTES, REQUEST_MAGIC, Reader, SKIP_PAYLOAD_BYTES, command as number, command_flag as flag};
 use super::{Refusal, Violation};
 use windrow_io::{Buf, BufPool, Op, RequestError};
@@ -13,7 +14,7 @@ use windrow_io::{Buf, BufPool, Op, RequestError};
 /// Payloads up to this length are copied from the input.
 pub(crate) const COPY_BYTES: u32 = 64 << 10;
 /// Extents in one answer to block status.
-const MAX_EXTENTS: u32 = 4096;
+pub(crate) const MAX_EXTENTS: u32 = 4096;
 
 /// Commands of the protocol that are understood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,6 +119,16 @@ impl RequestParser {
     /// A parser at the start of a request.
     pub fn new(rules: Rules, buffers: BufPool) -> Self {
         Self { rules, buffers, state: State::Header }
+    }
+
+    /// Memory that the next request needs before it is taken from `input`; 0 while that is not known, or if it needs none.
+    pub(crate) fn next_charge(&self, input: &[u8]) -> u32 {
+        let State::Header = self.state else { return 0 };
+        let Some(header) = input.first_chunk::<REQUEST_HEADER_BYTES>().and_then(Header::decode) else { return 0 };
+        let command = header.command();
+        let is_whole = command != Command::Write || header.length > COPY_BYTES || input.len() >= REQUEST_HEADER_BYTES + header.length as usize;
+        let is_bounded = command == Command::BlockStatus || header.length <= self.rules.max_block.min(MAX_REQUEST_BYTES);
+        if is_whole && is_bounded { charge(command, header.length) } else { 0 }
     }
 
     /// True if part of a request was taken already.

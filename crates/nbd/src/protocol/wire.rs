@@ -57,6 +57,7 @@ pub(crate) mod option_reply {
     pub(crate) const INFO: u32 = 3;
     pub(crate) const META_CONTEXT: u32 = 4;
     pub(crate) const UNSUPPORTED: u32 = 1 << 31 | 1;
+    pub(crate) const POLICY: u32 = 1 << 31 | 2;
     pub(crate) const INVALID: u32 = 1 << 31 | 3;
     pub(crate) const UNKNOWN: u32 = 1 << 31 | 6;
     pub(crate) const SHUTDOWN: u32 = 1 << 31 | 7;

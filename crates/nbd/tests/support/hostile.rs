@@ -14,7 +14,8 @@ use windrow_export::ExportInfo;
 use windrow_export::ram::{RamExport, RamSource};
 use windrow_io::{BufPool, Extent, ExtentState, Op, Reply, RequestError};
 use windrow_nbd::protocol::{
-    Action, Command, Exports, Handshake, HandshakeStep, Incoming, MAX_OPTION_BYTES, MAX_REQUEST_BYTES, Refusal, ReplyQueue, RequestParser, RequestStep, Rules,
+    Action, Command, Denied, Exports, Handshake, HandshakeStep, Incoming, MAX_OPTION_BYTES, MAX_REQUEST_BYTES, Refusal, ReplyQueue, RequestParser, RequestStep,
+    Rules,
 };
 use windrow_nbd::{Event, Listen, Server, ServerOptions};
 use windrow_units::VolumeId;
@@ -155,8 +156,8 @@ impl Exports for Two {
         self.list().into_iter().find(|export| export.name == name).ok_or(RequestError::NoVolume)
     }
 
-    fn open(&mut self, name: &str) -> Result<ExportInfo, RequestError> {
-        self.info(name)
+    fn open(&mut self, name: &str) -> Result<ExportInfo, Denied> {
+        self.info(name).map_err(Denied::from)
     }
 }
 
@@ -170,7 +171,7 @@ fn negotiate(input: &[u8], piece: usize) -> (Vec<u8>, usize, String) {
         assert!(used <= there, "more was used than was there");
         assert!(output.len() - before <= ANSWER_BYTES_MAX, "an answer of {} bytes", output.len() - before);
         match step {
-            HandshakeStep::Continue => assert!(step_used > 0, "a step without progress"),
+            HandshakeStep::Continue => assert!(step_used > 0 || output.len() > before, "a step without progress"),
             HandshakeStep::More if there == input.len() => return (output, used, "more".to_owned()),
             HandshakeStep::More => {
                 // A connection's buffer holds one option and no more.

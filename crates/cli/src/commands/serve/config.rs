@@ -1,14 +1,16 @@
 //! The configuration file of `serve`.
 
+use super::connections::ConnectionArguments;
 use super::rights::SocketMode;
-use crate::values::Size;
+use super::{PATIENCE_MAX_S, PENDING_MAX, PENDING_MIN, WORKERS_MAX};
+use crate::values::{Size, number_within, size_within};
 use serde::Deserialize;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use windrow_host::Failure;
 use windrow_host::failure::id;
-use windrow_nbd::Listen;
+use windrow_nbd::{Listen, ServerOptions};
 
 /// Largest file that is read, in bytes.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
@@ -42,6 +44,10 @@ pub struct Config {
     pub map_memory: Option<Size>,
     /// Seconds for which the start waits for members.
     pub wait_for_members: Option<u64>,
+    /// Worker threads.
+    pub workers: Option<u64>,
+    /// Bounds of connections.
+    pub connections: ConnectionArguments,
 }
 
 #[derive(Deserialize, Default)]
@@ -60,6 +66,40 @@ struct Raw {
     pending_bytes: Option<String>,
     map_bytes: Option<String>,
     wait_for_members: Option<u64>,
+    workers: Option<u64>,
+    request_memory_bytes: Option<String>,
+    connections: Option<u64>,
+    connections_per_client: Option<u64>,
+    connections_per_export: Option<u64>,
+    handshakes: Option<u64>,
+    handshake_seconds: Option<u64>,
+    stall_seconds: Option<u64>,
+    keepalive_seconds: Option<u64>,
+}
+
+impl Raw {
+    fn connections(&self) -> Result<ConnectionArguments, String> {
+        let count = |name: &str, value: Option<u64>, most: u64| {
+            let parse = number_within(1, most);
+            value.map(|value| parse(&value.to_string()).map_err(|why| format!("{name} = {value}: {why}"))).transpose()
+        };
+        let (most, seconds) = (*ServerOptions::CONNECTIONS.end() as u64, *ServerOptions::SECONDS.end());
+        let memory = self.request_memory_bytes.as_deref().map(|text| bounded("request_memory_bytes", text, &ServerOptions::MEMORY_BYTES));
+        Ok(ConnectionArguments {
+            request_memory: memory.transpose()?,
+            connections: count("connections", self.connections, most)?,
+            connections_per_client: count("connections_per_client", self.connections_per_client, most)?,
+            connections_per_export: count("connections_per_export", self.connections_per_export, most)?,
+            handshakes: count("handshakes", self.handshakes, most)?,
+            handshake_timeout: count("handshake_seconds", self.handshake_seconds, seconds)?,
+            stall_timeout: count("stall_seconds", self.stall_seconds, seconds)?,
+            keepalive: count("keepalive_seconds", self.keepalive_seconds, seconds)?,
+        })
+    }
+}
+
+fn bounded(name: &str, text: &str, bounds: &std::ops::RangeInclusive<u64>) -> Result<Size, String> {
+    size_within(*bounds.start(), *bounds.end())(text).map_err(|why| format!("{name} = \"{text}\": {why}"))
 }
 
 impl Config {
@@ -84,6 +124,12 @@ impl Config {
             format!("line {line}: {}", error.message().trim().replace('\n', ", "))
         })?;
         let size = |text: Option<String>| text.map(|text| text.parse::<Size>()).transpose();
+        let connections = raw.connections()?;
+        let workers =
+            raw.workers.map(|count| number_within(1, WORKERS_MAX)(&count.to_string()).map_err(|why| format!("workers = {count}: {why}"))).transpose()?;
+        let pending = raw.pending_bytes.as_deref().map(|text| bounded("pending_bytes", text, &(PENDING_MIN..=PENDING_MAX))).transpose()?;
+        let seconds = |seconds: u64| number_within(0, PATIENCE_MAX_S)(&seconds.to_string()).map_err(|why| format!("wait_for_members = {seconds}: {why}"));
+        let wait_for_members = raw.wait_for_members.map(seconds).transpose()?;
         let nbd = raw.nbd.iter().map(|text| text.parse().map_err(|error: &str| format!("'{text}': {error}"))).collect::<Result<_, _>>()?;
         Ok(Self {
             pool: raw.pool,
@@ -96,9 +142,11 @@ impl Config {
             socket_mode: raw.socket_mode.map(|text| text.parse()).transpose()?,
             socket_group: raw.socket_group,
             event_command: raw.event_command,
-            pending: size(raw.pending_bytes)?,
+            pending,
             map_memory: size(raw.map_bytes)?,
-            wait_for_members: raw.wait_for_members,
+            wait_for_members,
+            workers,
+            connections,
         })
     }
 }
@@ -127,5 +175,12 @@ mod tests {
         assert!(Config::parse("nbd = [\"tcp:localhost\"]").unwrap_err().contains("tcp:localhost"));
         assert_eq!(Config::parse("nbd = []\npool = 5").unwrap_err(), "line 2: invalid type: integer `5`, expected a string");
         assert!(Config::parse("map_bytes = \"much\"").unwrap_err().contains("much"));
+        let config = Config::parse("connections = 9\nhandshakes = 3\nstall_seconds = 7\nrequest_memory_bytes = \"1G\"\nworkers = 2").unwrap();
+        let ConnectionArguments { connections, handshakes, stall_timeout, request_memory, .. } = config.connections;
+        assert_eq!((connections, handshakes, stall_timeout, request_memory, config.workers), (Some(9), Some(3), Some(7), Some(Size(1 << 30)), Some(2)));
+        assert_eq!(Config::parse("connections = 0").unwrap_err(), "connections = 0: it must be a whole number between 1 and 16384");
+        assert!(Config::parse("workers = 100000").unwrap_err().contains("between 1 and 512"));
+        assert!(Config::parse("pending_bytes = \"1\"").unwrap_err().contains("between 4 MiB and 64 GiB"));
+        assert!(Config::parse("request_memory_bytes = \"1M\"").unwrap_err().contains("between 128 MiB and 1 TiB"));
     }
 }

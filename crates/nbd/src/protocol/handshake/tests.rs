@@ -29,8 +29,8 @@ impl Exports for Two {
         }
         self.list().into_iter().find(|export| export.name == name).ok_or(RequestError::NoVolume)
     }
-    fn open(&mut self, name: &str) -> Result<ExportInfo, RequestError> {
-        self.info(name)
+    fn open(&mut self, name: &str) -> Result<ExportInfo, Denied> {
+        self.info(name).map_err(Denied::from)
     }
 }
 
@@ -167,8 +167,8 @@ fn without_a_default_a_client_has_to_name_an_export() {
         fn info(&mut self, name: &str) -> Result<ExportInfo, RequestError> {
             self.list().into_iter().find(|export| export.name == name).ok_or(RequestError::NoVolume)
         }
-        fn open(&mut self, name: &str) -> Result<ExportInfo, RequestError> {
-            self.info(name)
+        fn open(&mut self, name: &str) -> Result<ExportInfo, Denied> {
+            self.info(name).map_err(Denied::from)
         }
     }
     let (mut handshake, mut output) = (Handshake::new(), Vec::new());
@@ -229,5 +229,46 @@ proptest! {
     #[test]
     fn cuts_change_nothing(input in prop_oneof![plausible(), prop::collection::vec(any::<u8>(), 0..100)], cuts in prop::collection::vec(any::<usize>(), 0..12)) {
         prop_assert_eq!(feed(&input, &[], false), feed(&input, &cuts, false));
+    }
+}
+
+/// A list of thousands of exports is longer than what one step may keep in memory.
+#[test]
+fn a_long_list_goes_out_in_pieces() {
+    struct Many;
+    const COUNT: usize = 4096;
+    fn name(number: usize) -> String {
+        format!("{number:0255}")
+    }
+    impl Exports for Many {
+        fn list(&mut self) -> Vec<ExportInfo> {
+            (0..COUNT).map(|number| ExportInfo { description: "d".repeat(5000), ..export(&name(number), false) }).collect()
+        }
+        fn info(&mut self, _: &str) -> Result<ExportInfo, RequestError> {
+            Ok(export("", false))
+        }
+        fn open(&mut self, _: &str) -> Result<ExportInfo, Denied> {
+            Ok(export("", false))
+        }
+    }
+    let (mut handshake, mut output, mut listed) = (Handshake::new(), Vec::new(), Vec::new());
+    handshake.advance(&FLAGS, &mut Many, &mut output);
+    let ask = option(option::LIST, &[]);
+    let (used, mut step) = handshake.advance(&ask, &mut Many, &mut output);
+    assert_eq!(used, ask.len());
+    while step == HandshakeStep::Continue {
+        output.clear();
+        step = handshake.advance(&[], &mut Many, &mut output).1;
+        assert!(output.len() < 128 << 10, "{} bytes at once", output.len());
+        listed.extend(replies(&output));
+    }
+    assert_eq!(step, HandshakeStep::More);
+    assert_eq!(listed.pop().map(|(_, kind, _)| kind), Some(option_reply::ACK));
+    assert!(listed.iter().enumerate().all(|(number, (_, _, data))| data[4..259] == *name(number).as_bytes()) && listed.len() == COUNT);
+    // `qemu-nbd --list` asks twice about each of them.
+    for number in 0..2 * COUNT {
+        let (_, step) = handshake.advance(&option(option::INFO, &info_data(&name(number), &[])), &mut Many, &mut output);
+        assert_eq!(step, HandshakeStep::Continue, "option {number}");
+        output.clear();
     }
 }

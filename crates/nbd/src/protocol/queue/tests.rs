@@ -90,10 +90,14 @@ proptest! {
             bytes.extend(part);
             released.requests += freed.requests;
             released.bytes += freed.bytes;
+            released.charges.add(freed.charges);
         }
         prop_assert_eq!(bytes, expected);
         prop_assert_eq!(released, sum);
         prop_assert_eq!(sum.requests as usize, lengths.len());
+        let mut charged = Charges::default();
+        lengths.iter().for_each(|length| charged.add(Charges::of(if *length == 0 { 4096 } else { 8192 })));
+        prop_assert_eq!(sum.charges, charged, "a reply of less than a block may hold two");
     }
 }
 
