@@ -10,6 +10,7 @@
 
 use crate::budget::Charges;
 use crate::intake::Intake;
+use crate::ledger::PIECE_BYTES;
 use crate::link::Link;
 use crate::protocol::{
     Action, Agreement, COPY_BYTES, Command, Denied, Exports, Handshake, HandshakeStep, Incoming, Question, Refusal, RequestParser, RequestStep, Rules,
@@ -21,7 +22,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Instant;
 use windrow_export::{ExportInfo, Session};
-use windrow_io::{Completion, Reply, Request, RequestError};
+use windrow_io::{Completion, Op, Reply, Request, RequestError};
 use windrow_units::VolumeId;
 
 /// After a large write the next header is received with little of what follows it, as that is likely the next payload.
@@ -180,6 +181,16 @@ enum Pause {
     Group,
     /// This was the last request.
     End(Ending),
+}
+
+/// How many requests go to the volume together: reads of [`PIECE_BYTES`] at most, or one.
+fn first_part(requests: &[Request]) -> usize {
+    let mut bytes = 0;
+    let fits = |request: &&Request| {
+        bytes += if let Op::Read { length, .. } = request.op { u64::from(length) } else { 0 };
+        bytes <= u64::from(PIECE_BYTES)
+    };
+    requests.iter().take_while(fits).count().max(1)
 }
 
 struct Transmission<'a> {
@@ -364,8 +375,13 @@ impl<'a> Transmission<'a> {
             if inside { Ok(Reply::Done) } else { Err(Refusal::Volume(RequestError::OutOfRange)) }
         };
         self.link.register(&mut self.group, self.volume, cache, &mut self.requests);
-        if !self.requests.is_empty() {
-            session.submit(&mut self.requests, &mut self.ready);
+        while !self.requests.is_empty() {
+            let rest = self.requests.split_off(first_part(&self.requests));
+            self.session.submit(&mut self.requests, &mut self.ready);
+            if !rest.is_empty() {
+                self.requests = rest;
+                self.progress();
+            }
         }
     }
 

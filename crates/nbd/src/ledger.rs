@@ -3,9 +3,16 @@
 //! A request takes a slot and its share of the bounds when it is registered. Its slot is free again when it is completed; its
 //! share only when its reply has left, so that one bound covers requests, completions and the reply queue together.
 //! The id given to the volume holds slot and generation: a completion that comes twice finds no question and is dropped.
+//!
+//! A read of more than [`PIECE_BYTES`] goes to the volume in pieces, each with a slot of its own, and is answered when all of them are there: the volume
+//! takes buffers for a whole request at once, and other clients would wait for that.
 
 use crate::protocol::{Question, Refusal, Released};
-use windrow_io::{Completion, Reply, RequestId};
+use windrow_io::{Completion, Op, Payload, Reply, Request, RequestId};
+use windrow_units::VolumeId;
+
+/// Largest read that the volume gets as one request.
+pub(crate) const PIECE_BYTES: u32 = 1 << 20;
 
 /// A completed request whose reply is not encoded yet.
 pub(crate) struct Answer {
@@ -29,15 +36,37 @@ pub(crate) struct Totals {
     pub(crate) errors: u64,
 }
 
+/// What the volume is asked for in one slot.
+#[derive(Clone, Copy)]
+enum Asked {
+    Whole(Question),
+    /// Piece `number` of a read in pieces.
+    Piece {
+        read: u32,
+        number: u32,
+    },
+}
+
 #[derive(Clone, Copy, Default)]
 struct Slot {
     generation: u32,
-    question: Option<Question>,
+    asked: Option<Asked>,
+}
+
+/// A read in pieces.
+struct Pieces {
+    question: Question,
+    data: Vec<Vec<Payload>>,
+    left: u32,
+    failed: Option<Refusal>,
 }
 
 pub(crate) struct Ledger {
     slots: Vec<Slot>,
     free: Vec<u32>,
+    slots_max: usize,
+    /// Reads in pieces; `None` is a place to be used again.
+    reads: Vec<Option<Pieces>>,
     held: Released,
     /// Completions that no thread has begun to send.
     pub(crate) arrived: Vec<Answer>,
@@ -55,6 +84,9 @@ impl Ledger {
         Self {
             slots: vec![Slot::default(); bounds.requests as usize],
             free: (0..bounds.requests).rev().collect(),
+            // A read that is just too long for one piece has two.
+            slots_max: bounds.requests as usize + 2 * (bounds.bytes / u64::from(PIECE_BYTES)) as usize,
+            reads: Vec::new(),
             held: Released::default(),
             arrived: Vec::new(),
             spare: Vec::new(),
@@ -76,25 +108,74 @@ impl Ledger {
         self.totals.requests += 1;
     }
 
-    /// Takes a slot for a request that goes to the volume.
+    /// Registers a request that goes to the volume, as one or in pieces.
     ///
     /// # Panics
-    /// If there is none: the caller reads no more requests than the bounds allow.
-    pub(crate) fn register(&mut self, question: Question) -> RequestId {
-        let Some(index) = self.free.pop() else { panic!("more requests than slots") };
+    /// If there is no slot: the caller reads no more requests than the bounds allow.
+    pub(crate) fn register(&mut self, question: Question, volume: VolumeId, op: Op, requests: &mut Vec<Request>) {
+        let Op::Read { offset, length } = op else { return requests.push(Request { id: self.take_slot(Asked::Whole(question)), volume, op }) };
+        if length <= PIECE_BYTES {
+            return requests.push(Request { id: self.take_slot(Asked::Whole(question)), volume, op });
+        }
+        let count = length.div_ceil(PIECE_BYTES);
+        let pieces = Pieces { question, data: vec![Vec::new(); count as usize], left: count, failed: None };
+        let read = match self.reads.iter().position(Option::is_none) {
+            Some(vacant) => {
+                self.reads[vacant] = Some(pieces);
+                vacant
+            }
+            None => {
+                self.reads.push(Some(pieces));
+                self.reads.len() - 1
+            }
+        };
+        for number in 0..count {
+            let from = number * PIECE_BYTES;
+            let op = Op::Read { offset: offset + u64::from(from), length: PIECE_BYTES.min(length - from) };
+            requests.push(Request { id: self.take_slot(Asked::Piece { read: read as u32, number }), volume, op });
+        }
+    }
+
+    fn take_slot(&mut self, asked: Asked) -> RequestId {
+        let index = self.free.pop().unwrap_or_else(|| {
+            assert!(self.slots.len() < self.slots_max, "more requests than slots");
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u32
+        });
         let slot = &mut self.slots[index as usize];
         slot.generation = slot.generation.wrapping_add(1);
-        slot.question = Some(question);
+        slot.asked = Some(asked);
         RequestId(u64::from(slot.generation) << 32 | u64::from(index))
     }
 
-    /// Frees the slot of a completed request and puts its answer up for sending.
+    /// Frees the slot of a completed request and puts its answer up for sending, if nothing else of it is missing.
     pub(crate) fn arrive(&mut self, completion: Completion) {
         let (index, generation) = (completion.id.0 as u32, (completion.id.0 >> 32) as u32);
         let Some(slot) = self.slots.get_mut(index as usize).filter(|slot| slot.generation == generation) else { return };
-        let Some(question) = slot.question.take() else { return };
+        let Some(asked) = slot.asked.take() else { return };
         self.free.push(index);
-        self.answer(Answer { question, result: completion.result.map_err(Refusal::Volume) });
+        let result = completion.result.map_err(Refusal::Volume);
+        match asked {
+            Asked::Whole(question) => self.answer(Answer { question, result }),
+            Asked::Piece { read, number } => self.piece_arrived(read as usize, number as usize, result),
+        }
+    }
+
+    fn piece_arrived(&mut self, read: usize, number: usize, result: Result<Reply, Refusal>) {
+        let Some(pieces) = &mut self.reads[read] else { panic!("a piece of a read that is answered") };
+        match result {
+            Ok(Reply::Data(data)) => pieces.data[number] = data,
+            // An answer without data makes the whole too short, which is an error.
+            Ok(_) => {}
+            Err(refusal) => pieces.failed = pieces.failed.or(Some(refusal)),
+        }
+        pieces.left -= 1;
+        if pieces.left == 0
+            && let Some(Pieces { question, data, failed, .. }) = self.reads[read].take()
+        {
+            let result = failed.map_or_else(|| Ok(Reply::Data(data.into_iter().flatten().collect())), Err);
+            self.answer(Answer { question, result });
+        }
     }
 
     /// Puts an answer up for sending.

@@ -118,7 +118,7 @@ impl Link {
             let question = Question::from(&incoming);
             ledger.take(&question);
             match incoming.action {
-                Action::Submit(op) => requests.push(Request { id: ledger.register(question), volume, op }),
+                Action::Submit(op) => ledger.register(question, volume, op, requests),
                 Action::Refuse(refusal) => ledger.answer(Answer { question, result: Err(refusal) }),
                 Action::Cache => ledger.answer(Answer { question, result: cache(&incoming) }),
             }

@@ -108,6 +108,29 @@ fn errors_keep_the_connection() {
     assert_eq!(fixed.write(0, &[0; 512]), 1);
 }
 
+/// A read of the largest size took all its buffers while the volume served no other client.
+#[test]
+fn a_large_read_goes_to_the_volume_in_pieces_and_is_answered_as_a_whole() {
+    for delivery in [Delivery::AtOnce, Delivery::Later] {
+        let fixture = Fixture::with_size(ServerOptions::default(), 40 << 20);
+        fixture.source.set_delivery(delivery);
+        let mut client = fixture.client("");
+        let data: Vec<u8> = (0..32u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        assert_eq!(client.write(777, &data), 0);
+        let before = fixture.source.counters();
+        for length in [1 << 20, (1 << 20) + 1, (32 << 20) - 1, 32 << 20] {
+            assert!(client.read(777, length) == data[..length as usize], "{length} bytes, {delivery:?}");
+        }
+        let after = fixture.source.counters();
+        assert_eq!(after.reads - before.reads, 1 + 2 + 32 + 32);
+        assert!(after.groups - before.groups >= 1 + 2 + 32 + 32, "each piece by itself");
+        fixture.source.fail(5 << 20..(5 << 20) + 1, RequestError::Io);
+        client.send(&header(READ, 5, 0, 8 << 20));
+        assert_eq!(client.reply(), (5, 5));
+        assert!(client.read(6 << 20, 8 << 20) == data[(6 << 20) - 777..][..8 << 20], "and the connection stays in step");
+    }
+}
+
 #[test]
 fn a_client_that_breaks_the_protocol_loses_only_its_own_connection() {
     let (options, endings) = observed(ServerOptions::default());
