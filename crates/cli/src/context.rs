@@ -247,10 +247,11 @@ impl OpenedAtRest {
     pub fn open(found: &FoundPool, registry: &Registry, request: &OpenRequest) -> Result<Self, Failure> {
         // Behind the start the pool is this host's: nothing but the pool itself may fail there.
         let kept = registry.exports_of(found)?;
+        let known = registry.load_of(&found.name, found.pool)?.map(|entry| entry.known).unwrap_or_default();
         let opened = offline::open(found, registry, request)?;
-        opened.report.notes.iter().for_each(|note| tracing::warn!("{note}"));
+        opened.report.notes.iter().for_each(|note| tracing::warn!("pool '{}': {note}", found.name));
         let (exports, not_served) = adopt(kept, &opened);
-        let options = HostOptions { exports, ..HostOptions::default() };
+        let options = HostOptions { exports, known, ..HostOptions::default() };
         let pool = Pool::start(opened.engine, opened.members, opened.buffers, options)?;
         Ok(Self { pool, report: opened.report, not_served, name: found.name.clone() })
     }

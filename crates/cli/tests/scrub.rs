@@ -340,3 +340,92 @@ fn a_repair_ends_where_a_member_can_not_be_brought_up_to_date() {
         repaired["after"]["findings"]["list"].as_array().expect("a list").iter().filter_map(|finding| finding["severity"].as_str()).collect();
     assert!(named.contains(&"error"), "{repaired}");
 }
+
+fn exit_code(world: &World) -> Option<i32> {
+    world.run("pool status tank --exit-code").status.code()
+}
+
+fn status(world: &World) -> Value {
+    serde_json::from_str(&world.succeeds("pool status tank -o json")).expect("JSON")
+}
+
+/// Lost data was `online`, with exit code 0 and no error; each repetition of a read wrote a line for each lost block into the log.
+#[test]
+fn lost_data_shows_in_the_state_and_is_reported_once() {
+    let world = World::with_volume("pool create --redundancy 0 --size 64M --sparse --segment 256K --chunk 64K tank m0 m1", "32M");
+    std::fs::write(world.file("hook"), "#!/bin/sh\ncat >> events\n").expect("a hook");
+    std::fs::set_permissions(world.file("hook"), std::fs::Permissions::from_mode(0o700)).expect("a hook");
+    let server = world.serve("--event-command ./hook");
+    fill(&server);
+    assert_eq!((exit_code(&world), status(&world)["data"]["state"].as_str()), (Some(0), Some("intact")));
+    let member = std::fs::File::options().write(true).open(world.file("m1")).expect("a member");
+    (2..14).for_each(|mib| member.write_all_at(&Random(mib).bytes(1 << 20), mib << 20).expect("a write"));
+    let read_all = || {
+        let mut client = server.client();
+        for piece in 0..PIECES {
+            client.read(piece, piece * PIECE as u64, PIECE);
+            client.finish().expect("an answer");
+        }
+    };
+    read_all();
+    let first = status(&world);
+    let lost = first["data"]["lost_blocks"].as_u64().expect("a number");
+    let log = std::fs::metadata(world.file("serve.log")).expect("a log").len();
+    (0..3).for_each(|_| read_all());
+    assert_eq!(status(&world)["data"], first["data"], "the same reads find the same blocks");
+    assert_eq!(std::fs::metadata(world.file("serve.log")).expect("a log").len(), log, "a repetition is not logged");
+    assert!(log < 20_000, "{log} bytes of log");
+    let listed: u64 = first["data"]["lost"].as_array().expect("ranges").iter().filter_map(|range| range["blocks"].as_u64()).sum();
+    assert!(lost >= 2000 && listed == lost, "{first}");
+    assert_eq!((first["state"].as_str(), first["data"]["state"].as_str(), exit_code(&world)), (Some("online"), Some("damaged"), Some(5)));
+    assert!(first["members"][1]["counters"]["wrong_blocks"].as_u64() >= Some(lost) && first["members"][0]["counters"]["wrong_blocks"] == 0, "{first}");
+    let text = world.succeeds("pool status tank");
+    assert!(text.contains(&format!("state      online, data damaged: {lost} blocks lost")) && text.contains("lost       volume 'data', blocks "), "{text}");
+    let metrics = world.succeeds("stats tank --prometheus");
+    assert!(metrics.contains("windrow_data_state{pool=\"tank\",state=\"damaged\"} 1\n"), "{metrics}");
+    assert!(metrics.contains(&format!("windrow_lost_blocks{{pool=\"tank\"}} {lost}\n")), "{metrics}");
+    server.kill();
+
+    // Without a clean end.
+    let server = world.serve("");
+    let after = status(&world);
+    assert_eq!((after["data"]["state"].as_str(), exit_code(&world)), (Some("unknown"), Some(5)));
+    assert!(after["data"]["unverified_blocks"].as_u64() > Some(0), "{after}");
+    let found = scrub(&world, "--wait", 4);
+    assert!(count(&found, "lost_blocks") >= lost && count(&found, "wrong_blocks") >= count(&found, "lost_blocks"), "{found}");
+    assert_eq!((status(&world)["data"]["state"].as_str(), status(&world)["data"]["lost_blocks"].as_u64()), (Some("damaged"), Some(count(&found, "lost_blocks"))));
+    world.succeeds("volume delete tank/data");
+    assert_eq!((status(&world)["data"]["state"].as_str(), exit_code(&world)), (Some("intact"), Some(0)));
+    assert!(server.stop());
+    let events = std::fs::read_to_string(world.file("events")).expect("events");
+    let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let named = events.iter().filter(|event| event["event"] == "unrecoverable").count();
+    assert!((1..=10).contains(&named), "{named} events");
+    assert!(events.iter().all(|event| event["severity"] == "error" && event["volume_name"] == "data" && event["time"].is_string()), "{events:?}");
+}
+
+/// A missing member was a number without a place; its reason was nowhere, and the log had the form of Rust's debugging.
+#[test]
+fn a_missing_member_is_named_by_its_last_place() {
+    let world = World::with_volume(CREATE, "32M");
+    assert!(world.serve("").stop());
+    std::fs::rename(world.file("m2"), world.file("elsewhere")).expect("moved");
+    let server = world.serve("");
+    let (before, path) = (status(&world), world.file("m2").display().to_string());
+    let member = &before["members"][2];
+    assert_eq!((member["state"].as_str(), member["path"].as_str(), member["last_path"].as_str()), (Some("missing"), Some(""), Some(&*path)));
+    assert!(member["reason"].as_str().is_some_and(|reason| reason.contains("not found")) && member["seen_unix_s"].as_u64() > Some(1_700_000_000), "{member}");
+    let text = world.succeeds("pool status tank");
+    assert!(text.lines().any(|line| line.starts_with('2') && line.contains("missing") && line.contains(&format!("last seen at {path}"))), "{text}");
+    let log = std::fs::read_to_string(world.file("serve.log")).expect("a log");
+    assert!(log.contains("pool 'tank': member 2 (") && log.contains(&path) && !log.contains("MemberId("), "{log}");
+    let metrics = world.succeeds("stats tank --prometheus");
+    assert!(metrics.contains(&format!("windrow_member_online{{pool=\"tank\",member=\"2\",path=\"{path}\"}} 0\n")), "{metrics}");
+    assert!(metrics.lines().any(|line| line.contains("member=\"2\"") && line.ends_with("state=\"missing\"} 1")), "{metrics}");
+    std::fs::File::create(world.file("spare")).and_then(|file| file.set_len(64 << 20)).expect("a file");
+    world.succeeds("pool add tank spare --spare");
+    let metrics = world.succeeds("stats tank --prometheus");
+    assert!(metrics.lines().any(|line| line.contains("member=\"4\"") && line.ends_with("state=\"spare\"} 1")), "{metrics}");
+    assert!(!metrics.contains("windrow_member_online{pool=\"tank\",member=\"4\""), "a spare that waits is not a member that is down");
+    assert!(server.stop());
+}

@@ -335,12 +335,14 @@ pub enum Notice {
         /// Which.
         member: MemberId,
     },
-    /// A block can not be read and not be rebuilt.
+    /// Blocks can neither be read nor be reconstructed. Reported once until they are written, trimmed or read well, and once more by each scrub.
     Unrecoverable {
         /// Volume.
         volume: VolumeId,
-        /// Block.
+        /// First block.
         lba: u64,
+        /// Number of blocks.
+        blocks: u64,
     },
     /// A block refers to shared content that can not be read and not be rebuilt: it is lost with it. Follows on [`Notice::Unrecoverable`] for volume 0, whose
     /// blocks are the shared contents, once in a start for each content.

@@ -516,6 +516,9 @@ pub(crate) fn check_properties(properties: &Properties) -> Result<(), String> {
     if !(1..=3_600_000).contains(&properties.seal_age_ms) {
         return Err(format!("the age bound lies between 1 ms and 1 hour, {} ms given", properties.seal_age_ms));
     }
+    if properties.flush_age_ms > 3_600_000 {
+        return Err(format!("the age at which data is flushed is 0 (off) or at most 1 hour, {} ms given", properties.flush_age_ms));
+    }
     let (rate, least) = (properties.rebuild_rate, properties.rebuild_rate_min);
     if !(REBUILD_RATE_MIN..=RATE_MAX).contains(&least) || rate > RATE_MAX {
         return Err(format!("the guaranteed rate of a rebuild lies between {REBUILD_RATE_MIN} and {RATE_MAX} bytes per second, {least} given"));

@@ -12,7 +12,7 @@ use crate::member::Purpose;
 use crate::piece::Piece;
 use crate::slow::Watch;
 use crate::stages::Stage as Times;
-use crate::{Engine, Notice, Outbox};
+use crate::{Engine, Outbox};
 use gather::Gathered;
 use windrow_io::{Buf, MemberOp, Payload};
 use windrow_units::{BLOCK_SIZE, Column, MemberId, SegmentId};
@@ -329,15 +329,5 @@ impl Engine {
             FetchGoal::Doubt { doubt } => self.doubt_read(doubt, fetched.ok(), out),
             FetchGoal::Row { split, row } => self.row_fetched(split, row, fetched.ok(), out),
         }
-    }
-
-    /// A block can not be read and not be rebuilt.
-    pub(crate) fn note_lost(&mut self, key: crate::pending::BlockKey, out: &mut Outbox) {
-        if key.volume() == windrow_units::VolumeId::INDEX {
-            // Nobody's data.
-            return;
-        }
-        out.notices.push(Notice::Unrecoverable { volume: key.volume(), lba: key.lba().0 });
-        self.note_lost_content(key);
     }
 }

@@ -8,6 +8,8 @@
 //! 3 When all its member flushes have ended, what the round noted is durable, and the waiters up to it are answered. A
 //!   failed member flush latches the member; the answer waits until that loss is on record on the others.
 //!
+//! Data that no flush has covered for the pool's `flush_age_ms` is flushed as if a user had asked for it: a pool at rest has nothing at risk.
+//!
 //! Rounds also begin without waiters when dead segments or a checkpoint wait for durability, and when the log has grown by
 //! [`UNFLUSHED_LOG_BYTES`] since the last one.
 
@@ -27,6 +29,8 @@ pub(crate) enum Waiter {
     Request { id: RequestId, orders: Option<(Order, Order)> },
     /// A control request.
     Control { id: ControlId, reply: ControlReply },
+    /// Data at risk has reached the age bound.
+    Age,
 }
 
 /// A waiter and its horizon.
@@ -43,6 +47,7 @@ impl Waiting {
         match self.waiter {
             Waiter::Request { id, orders } => out.completions.push(Completion { id, result: Ok(Reply::Done), orders }),
             Waiter::Control { id, reply } => out.control.push(ControlCompletion { id, result: Ok(reply) }),
+            Waiter::Age => {}
         }
     }
 
@@ -50,6 +55,7 @@ impl Waiting {
         match self.waiter {
             Waiter::Request { id, .. } => out.completions.push(Completion { id, result: Err(RequestError::Stopped), orders: None }),
             Waiter::Control { id, .. } => out.control.push(ControlCompletion { id, result: Err(crate::ControlError::Stopped) }),
+            Waiter::Age => {}
         }
     }
 }
@@ -79,6 +85,8 @@ pub(crate) struct FlushState {
     pub(crate) wanted: bool,
     /// Bytes of log when the last round began.
     log_bytes_at_round: u64,
+    /// Orders up to this one are at risk since this time, or are durable.
+    aging: Option<(Order, u64)>,
 }
 
 impl FlushState {
@@ -122,6 +130,27 @@ impl Engine {
         self.flush.waiters.insert(at, waiting);
         self.place(out);
         self.flush_round_check(out);
+    }
+
+    /// Flushes what has been at risk for as long as the pool allows.
+    pub(crate) fn flush_aged(&mut self, out: &mut Outbox) {
+        let (newest, promised) = (self.orders.last(), self.promised());
+        if newest <= promised || self.read_only {
+            self.flush.aging = None;
+            return;
+        }
+        let (through, since_ns) = self.flush.aging.filter(|(through, _)| *through > promised).unwrap_or((newest, self.now_ns));
+        self.flush.aging = Some((through, since_ns));
+        if self.aged_flush_ns().is_some_and(|due| self.now_ns >= due) {
+            self.flush.aging = Some((newest, self.now_ns));
+            self.flush_through(newest, Waiter::Age, out);
+        }
+    }
+
+    /// When data at risk is flushed, if no flush comes before.
+    pub(crate) fn aged_flush_ns(&self) -> Option<u64> {
+        let age_ms = u64::from(self.superblock.properties.flush_age_ms);
+        self.flush.aging.filter(|_| age_ms > 0).map(|(_, since_ns)| since_ns + age_ms * 1_000_000)
     }
 
     /// Seals the open user batch if a waiter needs it, begins a round if one is due.

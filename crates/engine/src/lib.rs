@@ -17,6 +17,7 @@ mod background;
 mod checkpoint;
 mod clean;
 mod control;
+mod damage;
 mod dedup;
 mod ends;
 mod examination;
@@ -138,6 +139,7 @@ pub struct Engine {
     counters: status::Counters,
     warmth: warm::Warmth,
     survey: survey::Survey,
+    damage: damage::Damage,
     planted: Plant,
 }
 
@@ -202,7 +204,9 @@ impl Engine {
                 break;
             }
         }
+        self.flush_aged(out);
         self.survey_step(out);
+        self.damage_step();
         self.control_step(out);
         self.hang_step(out);
         self.report_filling(out);
@@ -230,16 +234,25 @@ impl Engine {
             return;
         }
         if reason != StopReason::Shutdown {
-            let text = match &reason {
-                StopReason::TooManyLost => "more members are lost than the redundancy covers".to_string(),
-                StopReason::Internal(what) => format!("internal fault: {what}"),
-                StopReason::Shutdown => String::new(),
-            };
-            out.notices.push(Notice::Stopped { reason: text });
+            out.notices.push(Notice::Stopped { reason: self.stop_text(&reason) });
         }
         self.stopped = Some(reason);
         self.cancel_all_held();
         self.refuse_waiting(out);
+    }
+
+    /// A reason to stop in words.
+    pub(crate) fn stop_text(&self, reason: &StopReason) -> String {
+        match reason {
+            StopReason::TooManyLost => {
+                let has_data = |at: &usize| self.zones.zones().iter().any(|zone| zone.members >> at & 1 == 1);
+                let is_lost = |at: &usize| !self.members.list[*at].online || self.members.list[*at].rebuilding;
+                let lost: Vec<String> = (0..self.members.list.len()).filter(|at| has_data(at) && is_lost(at)).map(|at| at.to_string()).collect();
+                format!("more members are lost than the redundancy covers (member {})", lost.join(", "))
+            }
+            StopReason::Internal(what) => format!("internal fault: {what}"),
+            StopReason::Shutdown => "it was shut down".to_owned(),
+        }
     }
 
     /// True after a fault or a completed shutdown.
@@ -307,6 +320,7 @@ impl Engine {
             .chain(self.slow_wake_ns())
             .chain(self.hang_wake_ns())
             .chain(self.journal.wake_at_ns())
+            .chain(self.aged_flush_ns())
             .min()
     }
 }

@@ -170,6 +170,12 @@ pub const MAP_READS: usize = 64;
 pub const FILLING_HYSTERESIS: u64 = 2;
 /// Lost blocks that a scrub lists; all are counted.
 pub const SCRUB_LOST_MAX: usize = 1024;
+/// Ranges of lost blocks that are kept; blocks without room are counted.
+pub const DAMAGE_RANGES_MAX: usize = 4096;
+/// Those that the status shows.
+pub const DAMAGE_SHOWN_RANGES: usize = 256;
+/// Those that a checkpoint keeps.
+pub const DAMAGE_SAVED_RANGES: usize = 8;
 /// Map pages touched by one step of a range walk.
 pub const WALK_PAGES_PER_STEP: usize = 64;
 /// Map pages that a survey looks at in one step: 16 384 entries, some tens of microseconds.

@@ -119,6 +119,8 @@ pub struct Member {
     pub hangs: bool,
     /// The wish of the superblock writer that puts its loss on record.
     pub lost_wish: u64,
+    /// Why and when (seconds since 1970) it went out of service in this run.
+    pub left: Option<(String, u64)>,
     /// Counters.
     pub stats: MemberStats,
 }
@@ -207,6 +209,8 @@ impl Engine {
         }
         self.members.list[member.index()].online = false;
         self.members.list[member.index()].rebuilding = false;
+        let why = if change == Change::Fault { error.clone() } else { "taken out of service by the administrator".to_owned() };
+        self.members.list[member.index()].left = Some((why, self.wall.unix_s(self.now_ns)));
         self.cancel_held(member);
         out.notices.push(if change == Change::Fault { Notice::MemberFailed { member, error } } else { Notice::MemberOffline { member } });
         match self.after_loss(member, out) {

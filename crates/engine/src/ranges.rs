@@ -80,6 +80,7 @@ impl Engine {
         if first >= end {
             return;
         }
+        self.damage.clear(volume, first, end);
         self.checkpoint.applied = self.checkpoint.applied.max(order);
         let mut freed = 0;
         let mut in_flight = Vec::new();

@@ -125,7 +125,11 @@ impl Engine {
         for lba in first..end {
             match self.read_block(volume, Lba(lba), &mut parts) {
                 Ok(()) => {}
-                Err(error) => return self.fail(id, error, out),
+                Err(error) => {
+                    // It has no place to read: an emergency rebuild, or the loss of shared content, left it behind.
+                    self.note_lost(BlockKey::new(volume, Lba(lba)), out);
+                    return self.fail(id, error, out);
+                }
             }
         }
         let skip = (offset - first * BLOCK_BYTES) as usize;
@@ -251,7 +255,11 @@ impl Engine {
         read.left -= 1;
         let ended = read.left == 0;
         match fetched {
-            Ok(bytes) => read.parts[part as usize] = Some(bytes),
+            Ok(bytes) => {
+                let end = Lba(first.0 + (bytes.len() / BLOCK_SIZE) as u64);
+                read.parts[part as usize] = Some(bytes);
+                self.damage.clear(volume, first, end);
+            }
             Err(lost) => {
                 let places: Vec<(BlockKey, Place)> =
                     lost.into_iter().map(|number| (BlockKey::new(volume, Lba(first.0 + u64::from(number))), info.place(&self.codec, number))).collect();

@@ -29,7 +29,7 @@ use labels::Labels;
 use std::collections::VecDeque;
 use windrow_io::Payload;
 use windrow_layout::batch::Entry;
-use windrow_units::{FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, VolumeId};
+use windrow_units::{Column, FULL_BLOCK_UNITS, Lba, Order, Place, SegmentId, VolumeId};
 
 /// A live block of a damaged row.
 #[derive(Debug)]
@@ -162,6 +162,11 @@ impl Scrub {
         self.active_ns + if is_running { now_ns.saturating_sub(self.running_since_ns) } else { 0 }
     }
 
+    /// True if a block that is read by itself belongs to a batch whose tables are unreadable.
+    pub(crate) fn is_found_by_map(&self, doubt: u32) -> bool {
+        self.doubts.is_found_by_map(doubt)
+    }
+
     /// True if none of its reads, jobs or repairs is under way.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.throttle.is_at_rest() && self.repairs.is_empty() && !self.doubts.has_reads() && !self.labels.is_under_way()
@@ -208,6 +213,7 @@ impl Engine {
                 self.scrub = Scrub { sums, ..Scrub::default() };
                 // Its list is a new one, with all names.
                 self.survey.forget_named();
+                self.damage.scrub_begins();
             }
             ScrubCommand::Pause if state != ScrubState::Running => return refuse("no scrub is running"),
             ScrubCommand::Resume if state != ScrubState::Paused => return refuse("no scrub is paused"),
@@ -313,7 +319,10 @@ impl Engine {
         tally.into_iter().for_each(|tally| (tally.live, tally.open) = (tally.live + work.live, tally.open - 1));
         match work.found {
             Some(found) if found.is_whole() => {}
-            Some(found) => self.take_damage(segment, row, &found, out),
+            Some(found) => {
+                let read = (0..).zip(&work.columns).filter(|(_, column)| column.is_some()).fold(0, |read, (c, _)| read | 1 << c);
+                self.take_damage((segment, row), &found, read, out);
+            }
             // Only the map can tell what lives there.
             None => {
                 self.scrub.tallies.iter_mut().filter(|tally| tally.segment == segment).for_each(|tally| tally.doubted = true);
@@ -354,8 +363,8 @@ impl Engine {
         }
     }
 
-    /// Has the live blocks of damaged rows moved, and notes those that are lost.
-    fn take_damage(&mut self, segment: SegmentId, row: u32, found: &Examined, out: &mut Outbox) {
+    /// Has the live blocks of damaged rows moved, and notes those that are lost. `read`: the columns that could be read, as a bit mask.
+    fn take_damage(&mut self, (segment, row): (SegmentId, u32), found: &Examined, read: u64, out: &mut Outbox) {
         let shape = *self.zones.shape(segment);
         let rows = found.batch.frame.header.rows;
         let weak_ends = found.ends_are_weak();
@@ -396,9 +405,21 @@ impl Engine {
             (payload.block()..=payload.last_block()).for_each(|block| concerned[(block % rows) as usize] |= live);
             any |= live;
         }
-        // What is wrong beside blocks that nobody needs is not worth a word.
-        let counted = found.wrong.iter().zip(concerned).filter(|(_, concerned)| *concerned || (weak_ends && any));
-        self.scrub.sums.wrong_blocks += counted.map(|(wrong, _)| u64::from(wrong.count_ones())).sum::<u64>();
+        // What is wrong beside dead blocks is not counted.
+        for (at, (wrong, concerned)) in (row..).zip(found.wrong.iter().zip(concerned)) {
+            if concerned || (weak_ends && any) {
+                self.count_wrong((segment, at), *wrong, read);
+            }
+        }
+    }
+
+    /// Counts the wrong blocks of a row, and those of them that could be read for their members as well.
+    fn count_wrong(&mut self, (segment, row): (SegmentId, u32), wrong: u64, read: u64) {
+        self.scrub.sums.wrong_blocks += u64::from(wrong.count_ones());
+        for column in (0..64).filter(|column| (wrong & read) >> column & 1 == 1) {
+            let (member, _) = self.zones.locate(segment).address(row, Column(column));
+            self.members.list[member.index()].stats.wrong_blocks += 1;
+        }
     }
 
     /// A page of the checkpoint lies in a damaged row; one that is under way may have taken its list of pages before that was known.
@@ -460,6 +481,7 @@ impl Engine {
             self.scrub.later = true;
             return;
         }
+        self.damage.scrub_completed();
         self.scrub.pause_clock(self.now_ns);
         let ended_unix_s = self.wall.unix_s(self.now_ns);
         let sums = &mut self.scrub.sums;

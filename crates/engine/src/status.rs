@@ -1,6 +1,6 @@
 //! What `status` and `stats` show, and the counters behind it.
 
-use crate::limits::{FILLING_HYSTERESIS, STREAM_USER};
+use crate::limits::{DAMAGE_SHOWN_RANGES, FILLING_HYSTERESIS, STREAM_USER};
 use crate::member::{add, life};
 use crate::pending::BlockKey;
 use crate::weight::weight;
@@ -11,8 +11,12 @@ use windrow_units::{BLOCK_BYTES, FULL_BLOCK_UNITS, MemberId, PLACE_UNIT};
 
 /// Where the sums of compression begin among the counters that a checkpoint keeps. What lies before is of users' bytes and scrubs.
 const SAVED_SUMS: usize = 64;
+/// Where what is known to be lost begins.
+const SAVED_DAMAGE: usize = 32;
 /// Where those of deduplication begin.
 const SAVED_DEDUP_SUMS: usize = 96;
+
+const _: () = assert!(SAVED_DAMAGE + crate::damage::SAVED_WORDS <= SAVED_SUMS);
 
 /// Counters since start, and the lifetime totals they began with.
 #[derive(Debug, Default)]
@@ -63,6 +67,8 @@ impl Engine {
     /// The counters that a checkpoint keeps; their order is part of the format.
     pub(crate) fn saved_counters(&self) -> Vec<u64> {
         let mut saved: Vec<u64> = self.lifetime_counters().into_iter().chain(self.scrub.saved(self.now_ns)).collect();
+        saved.resize(SAVED_DAMAGE, 0);
+        saved.extend(self.damage.saved());
         saved.resize(SAVED_SUMS, 0);
         let (reduction, dedup) = self.lifetime_sums();
         saved.extend(reduction.to_words());
@@ -79,6 +85,8 @@ impl Engine {
         self.counters.lifetime_reduction = ReductionSums::from_words(std::array::from_fn(|at| counter(SAVED_SUMS + at)));
         self.counters.lifetime_dedup = DedupSums::from_words(std::array::from_fn(|at| counter(SAVED_DEDUP_SUMS + at)));
         self.scrub = crate::scrub::Scrub::restored(saved.get(2..).unwrap_or_default());
+        let words = saved.get(SAVED_DAMAGE..SAVED_SUMS.min(saved.len())).unwrap_or_default();
+        self.damage = crate::damage::Damage::restored(words);
     }
 
     /// The pool as it is now.
@@ -103,6 +111,7 @@ impl Engine {
             name: self.superblock.pool_name.clone(),
             redundancy: self.superblock.redundancy.name(),
             state,
+            stop_reason: self.stopped.as_ref().filter(|reason| **reason != StopReason::Shutdown).map(|reason| self.stop_text(reason)),
             created_unix_s: self.superblock.created_unix_s,
             generation: self.superblock.generation.0,
             epoch: self.superblock.epoch.0,
@@ -152,6 +161,7 @@ impl Engine {
             segments_cleaned: self.counters.segments_cleaned,
             users_per_1024_gained: self.admission.pace.per_1024(),
             scrub: self.scrub.status(self.segments.count(), self.now_ns),
+            damage: self.damage.status(DAMAGE_SHOWN_RANGES),
             rebuild: self.rebuild.status(self.now_ns),
             restripe: self.restripe_status(),
             journal: self.journal_status(),
@@ -194,8 +204,28 @@ impl Engine {
                 leaving: self.zones.leaving() >> i & 1 == 1,
                 hangs_ms: hangs_ns[i] / 1_000_000,
                 unanswered: if self.members.list[i].online { 0 } else { self.members.list[i].in_flight },
+                reason: self.why_out(i).0,
+                since_unix_s: self.why_out(i).1,
             })
             .collect()
+    }
+
+    /// Why a member is out of service, and since when: from this run, or from the superblock.
+    fn why_out(&self, member: usize) -> (String, u64) {
+        let record = &self.superblock.members[member];
+        if self.members.list[member].online || matches!(record.state, MemberState::Removed | MemberState::Spare) {
+            return (String::new(), 0);
+        }
+        if let Some(left) = &self.members.list[member].left {
+            return left.clone();
+        }
+        let why = match life::name(life::life(record)) {
+            "missing" => "not found when the pool was opened",
+            "faulted" => "failed in an earlier run of the pool",
+            "offline" => "taken out of service by the administrator",
+            _ => "",
+        };
+        (why.to_owned(), 0)
     }
 
     fn volume_status(&self) -> Vec<VolumeStatus> {

@@ -16,6 +16,7 @@
 use crate::control::control_answer;
 use crate::limits::{SURVEY_IDS, SURVEY_LOST_MAX, SURVEY_NAMED_MAX, SURVEY_PAGES_PER_STEP};
 use crate::map::PageSlot;
+use crate::pending::BlockKey;
 use crate::{ControlError, ControlId, ControlReply, Engine, Notice, Outbox, Sharing, VolumeSharing};
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_layout::checkpoint::MAP_PAGE_ENTRIES;
@@ -163,6 +164,7 @@ impl Engine {
     fn survey_page(&mut self, walk: &mut Walk, slot: PageSlot, out: &mut Outbox) {
         let Some(meta) = self.volumes.arena.meta(slot).filter(|meta| meta.volume != VolumeId::SHARED) else { return };
         let (volume, first) = (meta.volume, u64::from(meta.index) * MAP_PAGE_ENTRIES as u64);
+        let mut lost = Vec::new();
         for (lba, entry) in (first..).zip(self.volumes.arena.page(slot)) {
             let Some(id) = entry.shared_id() else { continue };
             if let Some(count) = &mut walk.count
@@ -176,7 +178,12 @@ impl Engine {
                     out.notices.push(Notice::UnrecoverableReference { volume, lba, content: id.0 });
                 }
                 self.scrub.note_reference(volume, lba, id);
+                lost.push(Lba(lba));
             }
+        }
+        // The notices above name them.
+        for lba in lost {
+            self.note_damage(BlockKey::new(volume, lba));
         }
     }
 

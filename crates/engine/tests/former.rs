@@ -126,7 +126,7 @@ fn what_more_members_lost_than_the_redundancy_covers_is_named() {
             let scrub = machine.engine.status().scrub;
             assert_eq!(scrub.state, ScrubState::Completed, "{redundancy:?}: {}", machine.engine.describe());
             let told: BTreeSet<u64> =
-                machine.out.notices.iter().filter_map(|n| if let Notice::Unrecoverable { lba, .. } = n { Some(*lba) } else { None }).collect();
+                machine.out.notices.iter().flat_map(|n| if let Notice::Unrecoverable { lba, blocks, .. } = n { *lba..lba + blocks } else { 0..0 }).collect();
             assert_eq!(told.len() as u64, scrub.lost_blocks, "{redundancy:?}");
             let all = unreadable(&mut machine, volume, 0..blocks, |lba| if lba < blocks / 4 { round(lba) } else { 2 });
             assert_eq!(told, all, "{redundancy:?}, other blocks: {other_blocks}, cleaned {victims}");

@@ -17,7 +17,10 @@ fn scrub(machine: &mut Machine) -> ScrubStatus {
 
 fn named(machine: &mut Machine) -> Vec<(VolumeId, u64)> {
     let notices = std::mem::take(&mut machine.out.notices);
-    notices.into_iter().filter_map(|notice| if let Notice::Unrecoverable { volume, lba } = notice { Some((volume, lba)) } else { None }).collect()
+    let lost = notices
+        .into_iter()
+        .filter_map(|notice| if let Notice::Unrecoverable { volume, lba, blocks } = notice { Some((volume, lba..lba + blocks)) } else { None });
+    lost.flat_map(|(volume, blocks)| blocks.map(move |lba| (volume, lba))).collect()
 }
 
 /// The second rebuild counted nothing: it stands on a checkpoint in which these blocks are lost already.

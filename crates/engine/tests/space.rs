@@ -203,8 +203,8 @@ fn damaged_victims_do_not_end_cleaning() {
     }
     (0..2 * usable).for_each(|_| overwrite(&mut machine));
     for notice in &machine.out.notices {
-        let Notice::Unrecoverable { lba, .. } = notice else { continue };
-        assert!((0..damaged).any(|number| lost(number) == *lba), "block {lba} is not damaged");
+        let Notice::Unrecoverable { lba, blocks, .. } = notice else { continue };
+        assert!(*blocks == 1 && (0..damaged).any(|number| lost(number) == *lba), "block {lba} is not damaged");
     }
     machine.request(volume, Op::Trim { offset: lost(0) * 4096, length: 4096, fua: true });
     assert!(machine.wait_for(1), "{}", machine.engine.describe());

@@ -305,7 +305,7 @@ fn noted(machine: &mut Machine) -> (Vec<u64>, Vec<u64>) {
     for notice in std::mem::take(&mut machine.out.notices) {
         match notice {
             Notice::Repaired { lba, .. } => repaired.push(lba),
-            Notice::Unrecoverable { lba, .. } => lost.push(lba),
+            Notice::Unrecoverable { lba, blocks, .. } => lost.extend(lba..lba + blocks),
             _ => {}
         }
     }

@@ -92,6 +92,7 @@ pub(crate) fn start(driver: Arc<Driver>) -> std::io::Result<JoinHandle<()>> {
             driver.alarm.armed_ns.store(u64::MAX, Ordering::Release);
             driver.post(Event::Tick(driver.clock.now_ns()));
             driver.drive(Caller::Service, None);
+            driver.look_at_notices();
             std::thread::sleep(PAUSE);
         }
     };

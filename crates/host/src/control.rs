@@ -293,6 +293,9 @@ pub struct PropertyChange {
     /// Age bound of data that is not sealed, milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal_age_ms: Option<u32>,
+    /// Age at which data that no flush covers is flushed, milliseconds; 0: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flush_age_ms: Option<u32>,
     /// A victim rule by its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub victim_policy: Option<String>,

@@ -5,6 +5,7 @@
 //! commands that asked are answered.
 
 use crate::control::{Command, ControlHandler, PropertyChange, Reply, ScrubAction, ServedPool};
+use crate::directory::KnownMember;
 use crate::failure::{Failure, id};
 use crate::offline::{self, Newcomer};
 use crate::pool::Pool;
@@ -76,8 +77,8 @@ impl Daemon {
             return;
         }
         match self.pool.control(Control::Scrub(ScrubCommand::Start { unix_s: now_unix_s, bytes_per_second: 0 })) {
-            Ok(_) => tracing::info!(days = status.properties.scrub_interval_days, "a scrub was due and has begun"),
-            Err(error) => tracing::warn!(%error, "a scrub was due and could not begin"),
+            Ok(_) => tracing::info!("pool '{}': a scrub was due and has begun (every {} days)", self.name, status.properties.scrub_interval_days),
+            Err(error) => self.pool.warn_once(&format!("a scrub was due and could not begin: {error}")),
         }
     }
 
@@ -190,7 +191,7 @@ impl Daemon {
         change(&self.pool).inspect_err(|_| {
             // It may have been carried out in part: what is known now is kept, and nothing of before is forgotten. The failure of the change is the one to tell.
             if let Err(failure) = self.keep_paths(member, true, || report(&self.pool)) {
-                tracing::warn!(%failure, "where the members are");
+                tracing::warn!("pool '{}': {failure}", self.name);
             }
         })?;
         let report = self.keep_members(member, || report(&self.pool))?;
@@ -220,6 +221,8 @@ impl Daemon {
             let Some(mut entry) = entry else { return Ok(()) };
             let is_away = all || report.members.iter().any(|member| member.path.is_empty() && member.state != "removed");
             entry.set_members(member_paths(&report), is_away);
+            let here = report.members.iter().filter(|member| !member.path.is_empty() && member.state != "removed");
+            KnownMember::merge(&mut entry.known, here.map(|member| KnownMember::seen(member.uuid, &offline::absolute(member.path.as_ref()), unix_now())));
             registry.save(&entry)
         });
         kept.map(|()| report).map_err(|failure| {
@@ -329,6 +332,15 @@ impl ControlHandler for Daemon {
     }
 
     fn handle(&self, command: Command) -> Result<Reply, Failure> {
+        self.carry_out(command).map_err(|failure| match self.pool.why_stopped().filter(|_| failure.id == id::POOL_STOPPED) {
+            Some(reason) => Failure::new(id::POOL_STOPPED, failure.what, format!("the pool has stopped: {reason}")).remedy(crate::wording::next_step(&reason)),
+            None => failure,
+        })
+    }
+}
+
+impl Daemon {
+    fn carry_out(&self, command: Command) -> Result<Reply, Failure> {
         match command {
             Command::Identify => {
                 let ServedPool { name, pool } = self.serves();
@@ -487,6 +499,7 @@ fn apply(properties: &mut PropertyReport, change: &PropertyChange) -> Result<(),
     if let Some(age) = change.seal_age_ms {
         properties.seal_age_ms = age;
     }
+    properties.flush_age_ms = change.flush_age_ms.unwrap_or(properties.flush_age_ms);
     if let Some(policy) = &change.victim_policy {
         let Some(rule) = VictimRule::from_name(policy) else {
             let remedy = "use greedy, cost-benefit, age-root, fifo, choices:N, window:N (N from 1 to 65535) or gain";

@@ -139,7 +139,8 @@ pub(crate) struct Driver {
     pub(crate) recorder: Recorder,
     stopped: AtomicBool,
     stop_reason: Mutex<Option<String>>,
-    notify: Box<dyn Fn(Notice) + Send + Sync>,
+    /// Takes notices; without one, that time has passed.
+    notify: Box<dyn Fn(Option<Notice>) + Send + Sync>,
 }
 
 impl Driver {
@@ -149,7 +150,7 @@ impl Driver {
         submitter: Option<Box<dyn Queue>>,
         members: Members,
         workers: usize,
-        notify: Box<dyn Fn(Notice) + Send + Sync>,
+        notify: Box<dyn Fn(Option<Notice>) + Send + Sync>,
     ) -> Self {
         let core = Core { machine, events: Vec::new(), outbox: Outbox::default() };
         Self {
@@ -386,7 +387,7 @@ impl Driver {
     /// Without a lock: answers to sessions, administrators and hooks.
     fn deliver(&self, scratch: &mut Scratch, own: &mut Option<Own<'_>>) {
         for notice in scratch.notices.drain(..) {
-            (self.notify)(notice);
+            (self.notify)(Some(notice));
         }
         if !scratch.controls.is_empty() {
             self.controls.complete(scratch.controls.drain(..));
@@ -434,6 +435,11 @@ impl Driver {
         self.drive(Caller::Worker, None);
     }
 
+    /// Time has passed: what was held back may be due.
+    pub(crate) fn look_at_notices(&self) {
+        (self.notify)(None);
+    }
+
     /// True once the pool has been latched.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
@@ -453,7 +459,7 @@ impl Driver {
             }
         }
         if !self.stopped.swap(true, Ordering::SeqCst) {
-            (self.notify)(Notice::Stopped { reason: reason.to_owned() });
+            (self.notify)(Some(Notice::Stopped { reason: reason.to_owned() }));
         }
         self.fail_all();
     }

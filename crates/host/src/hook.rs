@@ -2,20 +2,25 @@
 //!
 //! One run at a time, in order; at most `QUEUE` notices wait, further ones are dropped and counted, because nothing in the pool may ever wait
 //! for a script. A run that takes longer than `PATIENCE` is killed, with all that it has started. At the end what is running or waiting has
-//! `FAREWELL` in all.
+//! `FAREWELL` in all. A bounded number of each kind of notice reaches the log and the command in a minute, and then the number of the others (`limiter.rs`).
 
+use crate::directory::Directory;
+use crate::limiter::{Held, Limiter};
 use crate::sessions::lock;
+use crate::wording::{Level, kind, level, member_of, rfc3339, sentence, volume_of};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::{Map, Value};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use windrow_engine::api::Notice;
+use windrow_units::Uuid;
 
 const QUEUE: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -26,7 +31,11 @@ pub const EVENT_SCHEMA: &str = "windrow/event/1";
 
 /// Where notices go: the log, and the hook if there is one.
 pub(crate) struct Notifier {
-    sender: Mutex<Option<SyncSender<Notice>>>,
+    names: Arc<Directory>,
+    limiter: Mutex<Limiter>,
+    /// The limiter holds something back.
+    holds: AtomicBool,
+    sender: Mutex<Option<SyncSender<String>>>,
     dropped: Arc<AtomicU64>,
     /// When the last run has to be over; none as long as the pool runs.
     end: Arc<Mutex<Option<Instant>>>,
@@ -34,28 +43,93 @@ pub(crate) struct Notifier {
 }
 
 impl Notifier {
-    /// Starts the thread of the hook, if there is a command. `pool` is named in every event.
-    pub(crate) fn start(command: Option<String>, pool: String) -> std::io::Result<Self> {
-        let notifier = Self { sender: Mutex::default(), dropped: Arc::default(), end: Arc::default(), thread: Mutex::default() };
+    /// Starts the thread of the hook, if there is a command.
+    pub(crate) fn start(command: Option<String>, names: Arc<Directory>) -> std::io::Result<Self> {
+        let notifier = Self {
+            names,
+            limiter: Mutex::default(),
+            holds: AtomicBool::new(false),
+            sender: Mutex::default(),
+            dropped: Arc::default(),
+            end: Arc::default(),
+            thread: Mutex::default(),
+        };
         let Some(command) = command else { return Ok(notifier) };
         let (sender, receiver) = sync_channel(QUEUE);
         let (dropped, end) = (notifier.dropped.clone(), notifier.end.clone());
-        let body = move || serve(&receiver, &Hook { command, pool, end }, &dropped);
+        let body = move || serve(&receiver, &Hook { command, end }, &dropped);
         *lock(&notifier.thread) = Some(std::thread::Builder::new().name("windrow-hook".to_owned()).spawn(body)?);
         *lock(&notifier.sender) = Some(sender);
         Ok(notifier)
     }
 
     /// Takes a notice; never waits.
-    pub(crate) fn notify(&self, notice: Notice) {
-        match level(&notice) {
-            Level::Info => tracing::info!(?notice, "notice"),
-            Level::Warning => tracing::warn!(?notice, "notice"),
-            Level::Error => tracing::error!(?notice, "notice"),
+    pub(crate) fn notify(&self, notice: &Notice) {
+        let (kind, burst) = kind(notice);
+        let now = Instant::now();
+        self.summarise(now, false);
+        if !lock(&self.limiter).passes(kind, burst, now) {
+            self.holds.store(true, Ordering::Relaxed);
+            return;
         }
-        if let Some(sender) = &*lock(&self.sender)
-            && sender.try_send(notice).is_err()
-        {
+        let text = sentence(notice, &self.names);
+        let mut event = serde_json::to_value(notice).unwrap_or_default();
+        if let Some(fields) = event.as_object_mut() {
+            self.add_names(fields, notice);
+        }
+        self.publish(level(notice), &text, event);
+    }
+
+    /// To be called every now and then: messages that were held back are counted in one when their time is over.
+    pub(crate) fn look(&self) {
+        if self.holds.load(Ordering::Relaxed) {
+            self.summarise(Instant::now(), false);
+        }
+    }
+
+    fn summarise(&self, now: Instant, all: bool) {
+        let held = {
+            let mut limiter = lock(&self.limiter);
+            let held = limiter.take_held(now, all);
+            self.holds.store(limiter.holds(), Ordering::Relaxed);
+            held
+        };
+        for Held { kind, count } in held {
+            let text = format!("{count} more messages like this in the last minute: {}", kind.replace('_', " "));
+            self.publish(Level::Warning, &text, serde_json::json!({ "event": "more", "of": kind, "count": count }));
+        }
+    }
+
+    /// What the numbers in a notice stand for.
+    fn add_names(&self, fields: &mut Map<String, Value>, notice: &Notice) {
+        if let Some(member) = member_of(notice) {
+            let place = self.names.place(member);
+            let known = [("path", place.last_path), ("model", place.model), ("serial", place.serial)];
+            fields.extend(known.into_iter().filter(|(_, text)| !text.is_empty()).map(|(key, text)| (key.to_owned(), text.into())));
+            if place.uuid != Uuid::default() {
+                fields.entry("member_uuid").or_insert_with(|| place.uuid.to_string().into());
+            }
+        }
+        if let Some(volume) = volume_of(notice) {
+            fields.insert("volume_name".to_owned(), self.names.volume(volume).into());
+        }
+    }
+
+    fn publish(&self, level: Level, text: &str, mut event: Value) {
+        let name = &self.names.name;
+        match level {
+            Level::Info => tracing::info!("pool '{name}': {text}"),
+            Level::Warning => tracing::warn!("pool '{name}': {text}"),
+            Level::Error => tracing::error!("pool '{name}': {text}"),
+        }
+        let Some(sender) = &*lock(&self.sender) else { return };
+        if let Some(fields) = event.as_object_mut() {
+            let time = rfc3339(SystemTime::now());
+            let common = [("schema", EVENT_SCHEMA), ("time", &time), ("severity", level.name()), ("pool", name), ("message", text)];
+            fields.extend(common.into_iter().map(|(key, value)| (key.to_owned(), value.into())));
+            fields.insert("pool_uuid".to_owned(), self.names.pool.to_string().into());
+        }
+        if sender.try_send(event.to_string()).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -71,6 +145,7 @@ impl Notifier {
     }
 
     fn close_within(&self, time: Duration) {
+        self.summarise(Instant::now(), true);
         *lock(&self.end) = Some(Instant::now() + time);
         drop(lock(&self.sender).take());
         if let Some(thread) = lock(&self.thread).take() {
@@ -79,42 +154,9 @@ impl Notifier {
     }
 }
 
-/// How loud a notice is in the log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Level {
-    /// A change of state.
-    Info,
-    /// It goes on, but somebody should look.
-    Warning,
-    /// Something is lost or has stopped.
-    Error,
-}
-
-fn level(notice: &Notice) -> Level {
-    match notice {
-        Notice::Grown { .. } | Notice::Leaving { .. } | Notice::Removed { .. } | Notice::Restriped | Notice::MemberNotSlow { .. } => Level::Info,
-        Notice::MemberAnswers { .. } => Level::Info,
-        Notice::MemberRebuilt { .. } | Notice::ScrubEnded { wrong_blocks: 0, lost_blocks: 0, damaged_batches: 0, unmoved_blocks: 0 } => Level::Info,
-        Notice::ScrubEnded { lost_blocks: 0, damaged_batches: 0, unmoved_blocks: 0, .. } => Level::Warning,
-        Notice::LabelWritten { .. }
-        | Notice::SpareFailed { .. }
-        | Notice::StartNote { .. }
-        | Notice::Repaired { .. }
-        | Notice::MemberSlow { .. }
-        | Notice::MemberHangs { .. }
-        | Notice::MemberRebuilding { .. }
-        | Notice::MemberOffline { .. } => Level::Warning,
-        Notice::MemberMissing { .. } | Notice::Filling { .. } | Notice::Overcommitted { .. } | Notice::MapFull { .. } => Level::Warning,
-        Notice::Exhausted { .. } => Level::Error,
-        Notice::ScrubEnded { .. } | Notice::MemberFailed { .. } | Notice::Stopped { .. } => Level::Error,
-        Notice::Unrecoverable { .. } | Notice::UnrecoverableReference { .. } | Notice::UnnamedReferences { .. } => Level::Error,
-    }
-}
-
 /// What is run.
 struct Hook {
     command: String,
-    pool: String,
     end: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -124,22 +166,17 @@ impl Hook {
     }
 }
 
-fn serve(receiver: &Receiver<Notice>, hook: &Hook, dropped: &AtomicU64) {
-    while let Ok(notice) = receiver.recv() {
+fn serve(receiver: &Receiver<String>, hook: &Hook, dropped: &AtomicU64) {
+    while let Ok(event) = receiver.recv() {
         if hook.is_over() {
             dropped.fetch_add(1, Ordering::Relaxed);
-        } else if let Err(error) = run(hook, &notice) {
+        } else if let Err(error) = run(hook, &event) {
             tracing::warn!(%error, "the event hook failed");
         }
     }
 }
 
-fn run(hook: &Hook, notice: &Notice) -> std::io::Result<()> {
-    let mut event = serde_json::to_value(notice)?;
-    if let Some(fields) = event.as_object_mut() {
-        fields.insert("schema".to_owned(), EVENT_SCHEMA.into());
-        fields.insert("pool".to_owned(), hook.pool.as_str().into());
-    }
+fn run(hook: &Hook, event: &str) -> std::io::Result<()> {
     let mut command = Command::new("/bin/sh");
     // A group of its own: what the shell has started goes with it.
     let mut child = command.arg("-c").arg(&hook.command).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0).spawn()?;

@@ -3,6 +3,7 @@
 //! Requests are bounded in size and time; a client that misbehaves loses its connection. It is meant for the loopback: there is no
 //! authentication, and nothing can be changed through it.
 
+use crate::data::DataState;
 use crate::failure::{Failure, id};
 use crate::histogram::LatencySummary;
 use crate::listener::AcceptLoop;
@@ -150,6 +151,17 @@ pub fn render(report: &PoolReport) -> String {
     for state in ["online", "degraded", "stopped"] {
         page.sample("pool_state", &[("state", state)], u8::from(report.state == state));
     }
+    page.head("data_state", "gauge", "State of data: 1 for the current one. Unknown: blocks were lost before the start, and no scrub has completed since.");
+    for state in DataState::ALL {
+        page.sample("data_state", &[("state", state.name())], u8::from(report.data.state == state));
+    }
+    page.single(
+        "lost_blocks",
+        "gauge",
+        "Blocks that can neither be read nor be reconstructed, as far as they were found since the start.",
+        report.data.lost_blocks,
+    );
+    page.single("unverified_lost_blocks", "gauge", "Blocks that were lost before the start and have not been verified since.", report.data.unverified_blocks);
     gauges(&mut page, report);
     connections(&mut page, report);
     counters(&mut page, report);
@@ -335,11 +347,21 @@ fn scrub(page: &mut Page, report: &PoolReport) {
     page.single("scrub_damaged_batches_total", "counter", "Batches whose tables can neither be read nor be rebuilt.", scrub.damaged_batches);
 }
 
+/// States of slots of the member table.
+const MEMBER_STATES: [&str; 7] = ["online", "missing", "faulted", "offline", "rebuilding", "spare", "removed"];
+
 fn members(page: &mut Page, report: &PoolReport) {
     let numbers: Vec<String> = report.members.iter().map(|member| member.member.to_string()).collect();
-    page.head("member_online", "gauge", "1 if the member is online.");
+    page.head("member_online", "gauge", "1 if the member is online, 0 if it is not. Spares and slots without a member have none.");
+    for (member, number) in report.members.iter().zip(&numbers).filter(|(member, _)| !["spare", "removed"].contains(&member.state.as_str())) {
+        page.sample("member_online", &[("member", number), ("path", &member.last_path)], u8::from(member.state == "online"));
+    }
+    page.head("member_state", "gauge", "State of a slot of the member table: 1 for the current one.");
     for (member, number) in report.members.iter().zip(&numbers) {
-        page.sample("member_online", &[("member", number), ("path", &member.path)], u8::from(member.state == "online"));
+        for state in MEMBER_STATES {
+            let labels = [("member", number.as_str()), ("path", &member.last_path), ("serial", &member.serial), ("state", state)];
+            page.sample("member_state", &labels, u8::from(member.state == state));
+        }
     }
     page.head("member_slow", "gauge", "1 if many reads of the member have been late for a while.");
     for (member, number) in report.members.iter().zip(&numbers) {
@@ -356,11 +378,12 @@ fn members(page: &mut Page, report: &PoolReport) {
         }
     }
     type Column = (&'static str, &'static str, fn(&crate::report::MemberCounters) -> u64);
-    let columns: [Column; 5] = [
+    let columns: [Column; 6] = [
         ("member_read_bytes_total", "Bytes read from a member.", |counters| counters.read_bytes),
         ("member_flushes_total", "Flushes of a member.", |counters| counters.flushes),
         ("member_discarded_bytes_total", "Bytes discarded on a member.", |counters| counters.discarded_bytes),
         ("member_errors_total", "Failed operations of a member.", |counters| counters.errors),
+        ("member_wrong_blocks_total", "Blocks that a member returned with a wrong checksum.", |counters| counters.wrong_blocks),
         ("member_slow_reads_total", "Reads of users that a member answered late.", |counters| counters.slow_reads),
     ];
     for (name, help, value) in columns {

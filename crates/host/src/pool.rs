@@ -9,6 +9,7 @@ mod steward;
 use crate::ConnectionReport;
 use crate::alarm;
 use crate::daemon;
+use crate::directory::{Directory, KnownMember};
 use crate::driver::{Driver, Own, StateMachine, start_workers};
 use crate::exports::{ExportReport, ExportTable, NamedExport, VolumeView};
 use crate::failure::{Failure, id};
@@ -60,6 +61,8 @@ pub struct HostOptions {
     pub exports: ExportTable,
     /// How members were opened; devices that come in later are opened in the same way.
     pub open: OpenRequest,
+    /// What is known of members from earlier runs.
+    pub known: Vec<KnownMember>,
     /// Spares take the places of members that failed at once, of members that were missing at the start after this time. `None`: never.
     pub spare_patience: Option<Duration>,
 }
@@ -128,8 +131,7 @@ struct Inner {
     buffers: BufPool,
     notifier: Arc<Notifier>,
     catalogue: RwLock<Catalogue>,
-    /// Where each member's device was opened last.
-    paths: Mutex<Vec<String>>,
+    names: Arc<Directory>,
     open: OpenRequest,
     /// Held while a member changes.
     exchanging: Mutex<()>,
@@ -165,7 +167,8 @@ impl Pool {
         let paths = table.iter().map(|member| member.as_ref().map(|member| exchange::path_of(&**member)).unwrap_or_default()).collect();
         let steward = Arc::new(Steward::default());
         let poked = steward.clone();
-        let notifier = Arc::new(Notifier::start(options.event_command, status.name.clone()).map_err(failure)?);
+        let names = Arc::new(Directory::new(&status, paths, options.known));
+        let notifier = Arc::new(Notifier::start(options.event_command, names.clone()).map_err(failure)?);
         // Memory is copied by whoever is there; a queue would only cost a hand-over.
         let inline = Members::are_memory(&table);
         let (submitter, reaper) = windrow_device::queue::open(table.clone(), &options.queue).map_err(failure)?;
@@ -174,11 +177,12 @@ impl Pool {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = options.workers.unwrap_or(cores.saturating_sub(1)).max(1);
         let told = notifier.clone();
-        let tell = move |notice| {
+        let tell = move |notice: Option<Notice>| {
+            let Some(notice) = notice else { return told.look() };
             if matches!(notice, Notice::MemberFailed { .. } | Notice::Removed { .. }) {
                 poked.poke();
             }
-            told.notify(notice);
+            told.notify(&notice);
         };
         let mut driver = Driver::new(machine, submitter, Members::new(table), workers, Box::new(tell));
         driver.lanes.wanted = has_lanes;
@@ -193,7 +197,7 @@ impl Pool {
             buffers,
             notifier,
             catalogue: RwLock::new(catalogue),
-            paths: Mutex::new(paths),
+            names,
             open: exchange::opening(&options.open),
             exchanging: Mutex::default(),
             looks: looks::Looks::default(),
@@ -208,7 +212,7 @@ impl Pool {
         // (And before a spare is needed nobody would tell that it is not there.)
         let is_missing = |slot: &&windrow_engine::MemberStatus| slot.state == "missing" || slot.state == "spare" && inner.driver.device(slot.member).is_none();
         let missing = status.members.iter().filter(is_missing);
-        missing.for_each(|slot| inner.notifier.notify(Notice::MemberMissing { member: slot.member }));
+        missing.for_each(|slot| inner.notifier.notify(&Notice::MemberMissing { member: slot.member }));
         let pool = Self(Arc::new(inner));
         pool.start_threads(reaper).map_err(failure)?;
         Ok(pool)
@@ -216,7 +220,7 @@ impl Pool {
 
     /// Tells of what the start found, as of what happens later.
     pub fn tell_start(&self, notes: &[String]) {
-        notes.iter().for_each(|note| self.0.notifier.notify(Notice::StartNote { note: note.clone() }));
+        notes.iter().for_each(|note| self.0.notifier.notify(&Notice::StartNote { note: note.clone() }));
     }
 
     fn start_threads(&self, reaper: Reaper) -> std::io::Result<()> {
@@ -285,11 +289,12 @@ impl Pool {
         let status = self.status()?;
         let latency = self.0.driver.sessions.latencies().summary();
         let awaited = self.0.spares_wait_until.map(|until| (exchange::vacancies(&status, true), until.saturating_duration_since(Instant::now())));
+        self.0.names.refresh(&status);
         let mut report = PoolReport {
             dropped_events: self.0.notifier.dropped(),
             exports: self.exports(),
             nbd: self.0.connections.get().and_then(|look| look()),
-            ..PoolReport::new(status, latency, &self.paths(), self.stop_reason())
+            ..PoolReport::new(status, latency, &self.0.names.places(), self.stop_reason())
         };
         if let Some((vacancies, left)) = awaited {
             let may_be_replaced = |member: &u8| vacancies.iter().any(|(vacant, _)| vacant.0 == *member);
@@ -301,7 +306,17 @@ impl Pool {
 
     /// Where each member's device was opened last, by member; empty where that is not known.
     pub(crate) fn paths(&self) -> Vec<String> {
-        lock(&self.0.paths).clone()
+        self.0.names.places().into_iter().map(|place| place.path).collect()
+    }
+
+    /// A member with its path, for messages.
+    pub(crate) fn member_text(&self, member: MemberId) -> String {
+        crate::wording::member_text(member, &self.0.names)
+    }
+
+    /// Name of the pool.
+    pub(crate) fn name(&self) -> &str {
+        &self.0.names.name
     }
 
     /// What the file system says of the device that is open for a member.
@@ -322,6 +337,11 @@ impl Pool {
     /// Why the pool stopped; `None` while it runs.
     pub fn stop_reason(&self) -> Option<String> {
         self.0.driver.stop_reason()
+    }
+
+    /// Why the driver or the engine has stopped; `None` while the pool runs.
+    pub fn why_stopped(&self) -> Option<String> {
+        self.stop_reason().or_else(|| self.status()?.stop_reason)
     }
 
     /// Adds an export; returns the table to be kept.
@@ -395,6 +415,7 @@ impl Pool {
     /// Takes over the volumes as the engine knows them.
     fn refresh(&self) {
         if let Some(status) = self.status() {
+            self.0.names.refresh(&status);
             self.0.catalogue.write().unwrap_or_else(|poisoned| poisoned.into_inner()).take_over(&status);
         }
     }
@@ -428,8 +449,9 @@ impl Pool {
             let open = (0..MAX_MEMBERS as u8).map(MemberId).filter(|slot| driver.device(*slot).is_some());
             let left: Vec<MemberId> = open.filter(|slot| driver.exchange(*slot, None).is_err()).collect();
             if left.iter().all(|slot| hangs.contains(slot)) || Instant::now() >= end {
-                left.iter()
-                    .for_each(|slot| tracing::warn!("the pool has ended, and the device of member {slot} stays open until it has answered what it has got"));
+                left.iter().for_each(|slot| {
+                    tracing::warn!("pool '{}': it has ended, but {} stays open until its device has answered", self.0.names.name, self.member_text(*slot))
+                });
                 return;
             }
             std::thread::sleep(Duration::from_millis(5));

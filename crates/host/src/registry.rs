@@ -5,6 +5,7 @@
 //!
 //! The exports of a pool that leaves this host (`pool export`) are kept in a file of their own under the pool's identifier, for its next import here.
 
+use crate::directory::KnownMember;
 use crate::exports::{ExportTable, KeptExports};
 use crate::failure::{Failure, id};
 use crate::offline::{FoundPool, host_id};
@@ -31,12 +32,15 @@ pub struct PoolEntry {
     /// Exports that differ from the volumes.
     #[serde(default)]
     pub exports: ExportTable,
+    /// Members as they were last seen: a missing one is named by them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub known: Vec<KnownMember>,
 }
 
 impl PoolEntry {
     /// An entry with the usual exports.
     pub fn new(name: &str, pool: Uuid, members: Vec<PathBuf>) -> Self {
-        Self { schema: SCHEMA.to_owned(), name: name.to_owned(), pool, members, exports: ExportTable::default() }
+        Self { schema: SCHEMA.to_owned(), name: name.to_owned(), pool, members, exports: ExportTable::default(), known: Vec::new() }
     }
 
     /// Takes over where the members are. While one of them is away, the places that were known before stay known: it may come back to its own.

@@ -2,6 +2,8 @@
 //!
 //! All quantities are exact integers. Ratios are millionths (`_ppm`), so that no reader has to parse fractions.
 
+use crate::data::{DataReport, DataState};
+use crate::directory::MemberPlace;
 use crate::exports::ExportReport;
 use crate::histogram::LatencyReport;
 use crate::scrub::ScrubReport;
@@ -28,6 +30,9 @@ pub struct MemberCounters {
     pub discarded_bytes: u64,
     /// Failed operations.
     pub errors: u64,
+    /// Blocks that it returned with a wrong checksum.
+    #[serde(default)]
+    pub wrong_blocks: u64,
     /// Reads of users that it answered late, or not yet.
     #[serde(default)]
     pub slow_reads: u64,
@@ -35,8 +40,8 @@ pub struct MemberCounters {
 
 impl From<&MemberStats> for MemberCounters {
     fn from(stats: &MemberStats) -> Self {
-        let MemberStats { written, read_bytes, flushes, discarded_bytes, errors, slow_reads } = *stats;
-        Self { written, read_bytes, flushes, discarded_bytes, errors, slow_reads }
+        let MemberStats { written, read_bytes, flushes, discarded_bytes, errors, wrong_blocks, slow_reads } = *stats;
+        Self { written, read_bytes, flushes, discarded_bytes, errors, wrong_blocks, slow_reads }
     }
 }
 
@@ -49,6 +54,18 @@ pub struct MemberReport {
     pub uuid: Uuid,
     /// Where it was opened; empty if it is absent.
     pub path: String,
+    /// Where it was opened, or was last seen in an earlier run; empty: not known.
+    #[serde(default)]
+    pub last_path: String,
+    /// Model of the drive; empty: not known.
+    #[serde(default)]
+    pub model: String,
+    /// Serial number of the drive; empty: not known.
+    #[serde(default)]
+    pub serial: String,
+    /// Of a member that has not been there since the start: when it was last seen, seconds since 1970; 0: not known.
+    #[serde(default)]
+    pub seen_unix_s: u64,
     /// `online`, `missing`, `faulted`, `offline`, `rebuilding`, `spare` or `removed` (docs/members.md).
     pub state: String,
     /// Usable bytes.
@@ -71,6 +88,12 @@ pub struct MemberReport {
     /// It was missing at the start, and a spare fits: seconds for which it is still waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spare_in_seconds: Option<u64>,
+    /// Why it is out of service, as far as that is known; empty if it is in service.
+    #[serde(default)]
+    pub reason: String,
+    /// Since when, seconds since 1970; 0: not known, or it is in service.
+    #[serde(default)]
+    pub since_unix_s: u64,
     /// Counters since start.
     pub counters: MemberCounters,
 }
@@ -117,6 +140,9 @@ pub struct PropertyReport {
     pub spare_per_mille: u16,
     /// Most milliseconds that acknowledged data waits before it is sealed.
     pub seal_age_ms: u32,
+    /// Milliseconds after which acknowledged data that no flush covers is flushed; 0: never.
+    #[serde(default)]
+    pub flush_age_ms: u32,
     /// Which segments are cleaned: a victim rule by its name.
     pub victim_policy: String,
     /// Which streams blocks are written to: a placement by its name.
@@ -144,6 +170,7 @@ impl From<&Properties> for PropertyReport {
         Self {
             spare_per_mille: properties.spare_per_mille,
             seal_age_ms: properties.seal_age_ms,
+            flush_age_ms: properties.flush_age_ms,
             victim_policy: Rule::from_code(properties.victim_policy, properties.victim_number).unwrap_or(Rule::Greedy).name(),
             placement: PlacementKind::from_code(properties.placement).unwrap_or(PlacementKind::Separate).name().to_owned(),
             discard: properties.discard,
@@ -164,6 +191,7 @@ impl PropertyReport {
         Properties {
             spare_per_mille: self.spare_per_mille,
             seal_age_ms: self.seal_age_ms,
+            flush_age_ms: self.flush_age_ms,
             victim_policy,
             victim_number,
             placement: PlacementKind::from_name(&self.placement).and_then(PlacementKind::code).unwrap_or(0),
@@ -405,6 +433,12 @@ pub struct PoolReport {
     pub state: String,
     /// Why it stopped, if it did.
     pub stop_reason: Option<String>,
+    /// What to do then.
+    #[serde(default)]
+    pub next_step: Option<String>,
+    /// The state of data, apart from that of members.
+    #[serde(default)]
+    pub data: DataReport,
     /// True if it is served by a daemon now.
     pub served: bool,
     /// Superblock generation.
@@ -460,12 +494,20 @@ pub struct PoolReport {
 }
 
 impl PoolReport {
-    /// From the engine's status; `paths` by member index.
-    pub fn new(status: PoolStatus, latency: LatencyReport, paths: &[String], stop_reason: Option<String>) -> Self {
+    /// From the engine's status; `places` by member index. `stop_reason`: why the driver has stopped, if it has.
+    pub fn new(status: PoolStatus, latency: LatencyReport, places: &[MemberPlace], stop_reason: Option<String>) -> Self {
+        let place = |index: usize| places.get(index).cloned().unwrap_or_default();
+        let stop_reason = stop_reason.or_else(|| status.stop_reason.clone());
         let members = status.members.iter().enumerate().map(|(index, member)| MemberReport {
             member: member.member.0,
             uuid: member.uuid,
-            path: paths.get(member.member.index()).cloned().unwrap_or_default(),
+            path: place(index).path,
+            last_path: place(index).last_path,
+            model: place(index).model,
+            serial: place(index).serial,
+            seen_unix_s: place(index).seen_unix_s,
+            reason: member.reason.clone(),
+            since_unix_s: member.since_unix_s,
             state: member.state.to_owned(),
             size_bytes: member.size_bytes,
             slow: member.slow,
@@ -476,13 +518,16 @@ impl PoolReport {
             leaving: member.leaving,
             counters: status.member_stats.get(index).map(MemberCounters::from).unwrap_or_default(),
         });
-        let (scrub, space) = (ScrubReport::new(&status), SpaceReport::new(&status));
+        let (scrub, space, data) = (ScrubReport::new(&status), SpaceReport::new(&status), DataReport::new(&status));
+        let next_step = stop_reason.as_deref().map(|reason| crate::wording::next_step(reason).to_owned());
         Self {
             schema: POOL_SCHEMA.to_owned(),
             pool: status.pool,
             redundancy: status.redundancy.to_owned(),
             state: if stop_reason.is_some() { "stopped".to_owned() } else { status.state.to_owned() },
             stop_reason,
+            next_step,
+            data,
             served: true,
             dropped_events: 0,
             nbd: None,
@@ -518,9 +563,11 @@ impl PoolReport {
         self.volumes.iter().find(|volume| volume.name == name && !volume.deleting)
     }
 
-    /// Exit code of `pool status --exit-code`: 0 online, 1 degraded, 2 stopped, 3 online and filled beyond one of its warnings.
+    /// Exit code of `pool status --exit-code`: 0 online, 1 degraded, 2 stopped, 3 online and filled beyond one of its warnings, 5 data is damaged, or was before the start
+    /// and has not been verified since.
     pub fn exit_code(&self) -> u8 {
         match self.state.as_str() {
+            "online" | "degraded" if self.data.state != DataState::Intact => 5,
             "online" if self.space.warned_percent > 0 => 3,
             "online" => 0,
             "degraded" => 1,

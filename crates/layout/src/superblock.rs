@@ -314,6 +314,8 @@ pub struct Properties {
     pub spare_per_mille: u16,
     /// Most milliseconds that acknowledged data may wait before it is sealed.
     pub seal_age_ms: u32,
+    /// Milliseconds after which acknowledged data that no flush covers is flushed; 0: never.
+    pub flush_age_ms: u32,
     /// Victim selection: 0 greedy, 1 cost-benefit, 2 age-root, 3 FIFO, 4 choices, 5 window, 6 expected gain.
     pub victim_policy: u8,
     /// The number that choices and window have; 0: theirs by default.
@@ -351,6 +353,7 @@ impl Properties {
     pub const DEFAULT: Self = Self {
         spare_per_mille: 100,
         seal_age_ms: 50,
+        flush_age_ms: 5000,
         victim_policy: 0,
         victim_number: 0,
         placement: 0,

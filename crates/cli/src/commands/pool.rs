@@ -8,7 +8,7 @@ use super::rename::{self, RenameArguments};
 use super::scrub::{self, ScrubArguments};
 use crate::context::{self, OpenedAtRest, PoolPlace};
 use crate::daemons;
-use crate::figures::{clock, megabytes};
+use crate::figures::{clock, megabytes, utc};
 use crate::output::Output;
 use crate::table::Table;
 use crate::values::{Size, property};
@@ -17,12 +17,13 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use windrow_engine::Reduction;
-use windrow_host::Failure;
 use windrow_host::control::Command;
 use windrow_host::failure::id;
 use windrow_host::offline::{self, FoundPool, OpenRequest};
 use windrow_host::registry::{Content, PoolEntry};
-use windrow_host::report::{PoolReport, RebuildReport};
+use windrow_host::report::{MemberReport, PoolReport, RebuildReport};
+use windrow_host::schedule::unix_now;
+use windrow_host::{Failure, KnownMember};
 use windrow_units::Uuid;
 
 /// What can be done with pools.
@@ -153,7 +154,8 @@ pub struct DestroyArguments {
   windrow pool status tank --exit-code
 
 Without a pool all are shown that can be; the others are named on standard error (`failed` in JSON), and the exit code is 4.
-Exit codes with --exit-code: 0 online, 3 online and filled beyond a warning, 1 degraded, 2 stopped, 4 error (the worst of all pools).")]
+Exit codes with --exit-code: 0 online, 3 online and filled beyond a warning, 1 degraded, 5 data is damaged or not verified since it was, 2 stopped, 4 error (the worst of
+all pools).")]
 pub struct StatusArguments {
     /// Pool; else all that are known.
     pool: Option<String>,
@@ -277,6 +279,8 @@ pub fn entry(found: &FoundPool, known: Option<PoolEntry>) -> PoolEntry {
     } else {
         entry.set_members(members, found.is_away());
     }
+    let here = found.members.iter().map(|member| KnownMember::seen(member.label.member_uuid, &offline::absolute(&member.path), unix_now()));
+    KnownMember::merge(&mut entry.known, here);
     entry
 }
 
@@ -394,8 +398,8 @@ fn status_of_all(arguments: &StatusArguments, output: &Output) -> Result<u8, Fai
     for (pool, failure) in &failed {
         not_shown(pool, failure, output);
     }
-    // Stopped is worse than degraded, and that is worse than filled.
-    let worst = reports.iter().map(PoolReport::exit_code).max_by_key(|code| [0, 2, 3, 1][usize::from(*code).min(3)]).unwrap_or(0);
+    // Stopped is worse than damaged data, that is worse than degraded, and that is worse than filled.
+    let worst = reports.iter().map(PoolReport::exit_code).max_by_key(|code| [0, 2, 4, 1, 0, 3][usize::from(*code).min(5)]).unwrap_or(0);
     Ok(match (failed.is_empty(), arguments.exit_code) {
         (false, _) => crate::FAILED,
         (true, true) => worst,
@@ -507,28 +511,19 @@ pub fn describe(report: &PoolReport) -> String {
     };
     let percent = (u128::from(capacity.used_bytes) * 1000).checked_div(u128::from(capacity.usable_bytes)).unwrap_or(0);
     let reason = report.stop_reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let next_step = report.next_step.as_ref().map(|step| format!("next step  {step}\n")).unwrap_or_default();
     let served = if report.served { "" } else { " (not served)" };
-    let mut members = Table::new(&["MEMBER", "STATE", "SIZE", "ERRORS", "PATH"]);
-    for member in report.members.iter().filter(|member| member.state != "removed") {
-        let errors = member.counters.errors.to_string();
-        let remark = |is: bool, text: &str| if is { format!(" ({text})") } else { String::new() };
-        let unanswered = format!("unanswered commands: {}", member.unanswered);
-        let hangs = format!("no answer for {} s", member.hangs_ms / 1000);
-        let spare = member.spare_in_seconds.map(|left| format!("a spare takes its place in {left} s"));
-        let own = [(member.journal, "journal"), (member.leaving, "leaving"), (member.slow, "slow")];
-        let remarks = own.into_iter().chain([
-            (member.hangs_ms > 0, &*hangs),
-            (member.unanswered > 0, &*unanswered),
-            (spare.is_some(), spare.as_deref().unwrap_or_default()),
-        ]);
-        let state = member.state.clone() + &remarks.map(|(is, text)| remark(is, text)).collect::<String>();
-        members.row([member.member.to_string(), state, Size(member.size_bytes).to_string(), errors, member.path.clone()]);
-    }
+    let members = members(report);
+    let flushed = match report.properties.flush_age_ms {
+        0 => String::new(),
+        age_ms => format!(" (flushed after {} s)", f64::from(age_ms) / 1000.0),
+    };
     format!(
-        "pool       {} ({})\nstate      {}{reason}{served}\nredundancy {}\nused       {} of {} ({}.{} %{warned}){as_stored}\npromised   {}\nstored     {}\nsegments   {} free of {}; the others take {} of all members, and hold {} of garbage\nat risk    {} not durable yet\njournal    {}\n{}scrub      {}\n{}{}{}{}",
+        "pool       {} ({})\nstate      {}{reason}{}{served}\n{next_step}redundancy {}\nused       {} of {} ({}.{} %{warned}){as_stored}\npromised   {}\nstored     {}\nsegments   {} free of {}; the others take {} of all members, and hold {} of garbage\nat risk    {} not durable yet{flushed}\njournal    {}\n{}scrub      {}\n{}{}{}{}",
         report.name,
         report.pool,
         report.state,
+        report.data.remark(),
         report.redundancy,
         Size(capacity.used_bytes),
         Size(capacity.usable_bytes),
@@ -544,11 +539,48 @@ pub fn describe(report: &PoolReport) -> String {
         journal(report),
         clients(report),
         scrub::line(&report.scrub, report.served, None),
-        scrub::lost(&report.scrub),
+        scrub::lost_ranges(&report.data),
         rebuild(&report.rebuild) + &restripe(report),
         members.render(),
         super::volume::table(&report.volumes, report.served),
     )
+}
+
+/// The members: state, reason if one is out of service, and place.
+fn members(report: &PoolReport) -> Table {
+    let mut members = Table::new(&["MEMBER", "STATE", "SIZE", "ERRORS", "WRONG", "PATH"]);
+    for member in report.members.iter().filter(|member| member.state != "removed") {
+        let counters = &member.counters;
+        let remark = |is: bool, text: &str| if is { format!(" ({text})") } else { String::new() };
+        let unanswered = format!("unanswered commands: {}", member.unanswered);
+        let hangs = format!("no answer for {} s", member.hangs_ms / 1000);
+        let spare = member.spare_in_seconds.map(|left| format!("a spare takes its place in {left} s"));
+        let own = [(member.journal, "journal"), (member.leaving, "leaving"), (member.slow, "slow")];
+        let remarks = own.into_iter().chain([
+            (member.hangs_ms > 0, &*hangs),
+            (member.unanswered > 0, &*unanswered),
+            (spare.is_some(), spare.as_deref().unwrap_or_default()),
+        ]);
+        let state = member.state.clone() + &remarks.map(|(is, text)| remark(is, text)).collect::<String>();
+        let (errors, wrong) = (counters.errors.to_string(), counters.wrong_blocks.to_string());
+        members.row([member.member.to_string(), state, Size(member.size_bytes).to_string(), errors, wrong, place(member)]);
+    }
+    members
+}
+
+/// Where a member is or was last seen, and why it is out of service.
+fn place(member: &MemberReport) -> String {
+    let mut text = member.path.clone();
+    if text.is_empty() && !member.last_path.is_empty() {
+        let serial = if member.serial.is_empty() { String::new() } else { format!(", serial {}", member.serial) };
+        let seen = if member.seen_unix_s == 0 { String::new() } else { format!(" on {}", utc(member.seen_unix_s)) };
+        text = format!("(last seen at {}{seen}{serial})", member.last_path);
+    }
+    if !member.reason.is_empty() {
+        let since = if member.since_unix_s == 0 { String::new() } else { format!(" since {}", utc(member.since_unix_s)) };
+        text = format!("{text}{}{}{since}", if text.is_empty() { "" } else { "; " }, member.reason);
+    }
+    text
 }
 
 #[cfg(test)]

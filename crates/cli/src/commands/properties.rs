@@ -13,6 +13,7 @@ pub const HELP: &str = "\
 Properties:
   spare          share of the space that data may not fill, e.g. 10%
   seal-age       most milliseconds that acknowledged data waits in memory, e.g. 50
+  flush-age      milliseconds after which data that no flush covers is flushed, so that an idle pool has nothing at risk, e.g. 5000, or off
   policy         placement and victim policy together, e.g. learned, sepbit or separate+greedy; a placement alone brings the victim policy that goes with it
   placement      which streams blocks are written to: separate, dac, sfs, fadac, sepbit, generations, midas or learned
   victim-policy  which segments are cleaned: greedy, cost-benefit, age-root, fifo, choices:N, window:N or gain
@@ -53,6 +54,8 @@ pub fn parse(pairs: &[(String, String)]) -> Result<PropertyChange, Failure> {
             "seal-age" => {
                 change.seal_age_ms = Some(milliseconds(value).map_err(wrong)?);
             }
+            "flush-age" if value == "off" => change.flush_age_ms = Some(0),
+            "flush-age" => change.flush_age_ms = Some(milliseconds(value).map_err(wrong)?),
             "scrub-interval" if value == "off" => change.scrub_interval_days = Some(0),
             "scrub-interval" => {
                 let digits = value.strip_suffix('d').unwrap_or(value);
@@ -117,6 +120,7 @@ pub fn list(properties: &PropertyReport) -> Vec<(&'static str, String)> {
     vec![
         ("spare", Share(properties.spare_per_mille).to_string()),
         ("seal-age", format!("{}ms", properties.seal_age_ms)),
+        ("flush-age", if properties.flush_age_ms == 0 { "off".to_owned() } else { format!("{}ms", properties.flush_age_ms) }),
         ("placement", properties.placement.clone()),
         ("victim-policy", properties.victim_policy.clone()),
         ("discard", if properties.discard { "on" } else { "off" }.to_owned()),
@@ -138,6 +142,7 @@ mod tests {
         let properties = PropertyReport {
             spare_per_mille: 125,
             seal_age_ms: 20,
+            flush_age_ms: 300,
             victim_policy: "window:9".to_owned(),
             placement: "sepbit".to_owned(),
             discard: true,

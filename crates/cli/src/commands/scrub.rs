@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use windrow_engine::api::ScrubState;
 use windrow_host::Failure;
 use windrow_host::control::{Command, ControlClient, Reply, ScrubAction};
+use windrow_host::data::DataReport;
 use windrow_host::failure::id;
 use windrow_host::report::PoolReport;
 use windrow_host::scrub::ScrubReport;
@@ -195,8 +196,29 @@ pub fn lost(scrub: &ScrubReport) -> String {
     }
     let more = scrub.lost_blocks.saturating_sub(scrub.lost.len().min(LOST_SHOWN) as u64);
     if more > 0 {
-        let place = if scrub.lost.len() > LOST_SHOWN { "-o json lists more of them" } else { "the log of the daemon names them" };
+        let place = if scrub.lost.len() > LOST_SHOWN { "-o json lists more of them" } else { "`windrow pool status` shows their ranges" };
         _ = writeln!(text, "lost       {more} more blocks; {place}");
+    }
+    text
+}
+
+/// The first ranges of lost blocks, a line each.
+pub fn lost_ranges(data: &DataReport) -> String {
+    let mut text = String::new();
+    for (word, ranges, blocks) in [("lost      ", &data.lost, data.lost_blocks), ("unverified", &data.unverified, data.unverified_blocks)] {
+        let shown = ranges.iter().take(LOST_SHOWN);
+        let more = blocks.saturating_sub(shown.clone().map(|range| range.blocks).sum());
+        for range in shown {
+            let last = if range.blocks == 1 { String::new() } else { format!(" to {}", range.block + range.blocks - 1) };
+            let plural = if range.blocks == 1 { "" } else { "s" };
+            let (bytes, at) = (u128::from(range.blocks) * 4096, u128::from(range.block) * 4096);
+            // Writing to a string does not fail.
+            _ = writeln!(text, "{word} volume '{}', block{plural} {}{last} ({bytes} bytes at {at})", range.volume, range.block);
+        }
+        if more > 0 {
+            let place = if ranges.len() > LOST_SHOWN { "-o json lists more ranges" } else { "`windrow pool scrub` finds them" };
+            _ = writeln!(text, "{word} {more} more blocks; {place}");
+        }
     }
     text
 }

@@ -35,7 +35,7 @@ use windrow_host::metrics::MetricsServer;
 use windrow_host::offline::{self, MemberBackEnd, OpenRequest, OpenedPool, ScratchSpec};
 use windrow_host::report::MemberReport;
 use windrow_host::schedule::unix_now;
-use windrow_host::{ExportTable, Failure, HostOptions, Pool, paths};
+use windrow_host::{ExportTable, Failure, HostOptions, KnownMember, Pool, paths};
 use windrow_nbd::{Listen, Server, ServerOptions};
 
 /// Arguments of `serve`.
@@ -154,12 +154,13 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
         paths::make_run_dir()?;
     }
     let request = request(&arguments);
-    let Some(Opened { opened, name, exports, not_served }) = open(&arguments, &request, &signal)? else { return Ok(0) };
+    let Some(Opened { opened, name, exports, known, not_served }) = open(&arguments, &request, &signal)? else { return Ok(0) };
     let OpenedPool { engine, members, buffers, report, recovery } = opened;
     let options = HostOptions {
         workers: arguments.workers.map(|count| count as usize),
         event_command: arguments.event_command.clone(),
         exports,
+        known,
         open: request,
         spare_patience: (!arguments.read_only).then_some(Duration::from_secs(arguments.spare_patience)),
         ..HostOptions::default()
@@ -318,6 +319,7 @@ struct Opened {
     opened: OpenedPool,
     name: String,
     exports: ExportTable,
+    known: Vec<KnownMember>,
     /// Volumes that were made elsewhere and are not served by themselves.
     not_served: Vec<String>,
 }
@@ -328,7 +330,7 @@ fn open(arguments: &ServeArguments, request: &OpenRequest, signal: &AtomicBool) 
         let spec = ScratchSpec { limits: request.limits, ..ScratchSpec::default() };
         let opened = offline::scratch_pool(offline::ram_members(8, size.0)?, &spec)?;
         let name = arguments.pool.clone().unwrap_or_else(|| "ram".to_owned());
-        return Ok(Some(Opened { opened, name, exports: ExportTable::default(), not_served: Vec::new() }));
+        return Ok(Some(Opened { opened, name, exports: ExportTable::default(), known: Vec::new(), not_served: Vec::new() }));
     }
     let chosen = arguments.force || arguments.discard_journal || arguments.replace_known;
     context::must_be_named("cannot serve a pool", arguments.pool.as_deref(), &arguments.place, chosen)?;
@@ -364,7 +366,7 @@ fn open(arguments: &ServeArguments, request: &OpenRequest, signal: &AtomicBool) 
         // The pool can be served without it; only the next start has to name the members again.
         tracing::warn!(%failure, "the registry was not written");
     }
-    Ok(Some(Opened { opened, name: found.name, exports: entry.exports, not_served }))
+    Ok(Some(Opened { opened, name: found.name, exports: entry.exports, known: entry.known, not_served }))
 }
 
 fn start_nbd(pool: &Pool, arguments: &ServeArguments) -> Result<Option<Server>, Failure> {

@@ -6,6 +6,7 @@ use crate::output::Output;
 use crate::table::Table;
 use crate::values::Size;
 use clap::Args;
+use windrow_engine::limits::UNFLUSHED_LOG_BYTES;
 use windrow_host::metrics::written_by_cause;
 use windrow_host::report::{BoundsReport, CapacityReport, PlacementReport, PoolReport};
 use windrow_host::{ConnectionReport, Failure, LatencySummary};
@@ -113,7 +114,7 @@ fn placement(report: &PlacementReport) -> String {
 }
 
 fn members(report: &PoolReport) -> String {
-    let mut table = Table::new(&["MEMBER", "WRITTEN", "READ", "DISCARDED", "FLUSHES", "ERRORS", "SLOW READS"]);
+    let mut table = Table::new(&["MEMBER", "WRITTEN", "READ", "DISCARDED", "FLUSHES", "ERRORS", "WRONG BLOCKS", "SLOW READS"]);
     for member in &report.members {
         let counters = &member.counters;
         table.row([
@@ -123,6 +124,7 @@ fn members(report: &PoolReport) -> String {
             Size(counters.discarded_bytes).to_string(),
             counters.flushes.to_string(),
             counters.errors.to_string(),
+            counters.wrong_blocks.to_string(),
             counters.slow_reads.to_string(),
         ]);
     }
@@ -159,7 +161,8 @@ fn bounds(bounds: &BoundsReport) -> String {
     row("map pages", bounds.map_pages.to_string(), bounds.map_pages_max.to_string());
     row("requests waiting for admission", "-".to_owned(), bounds.limits.waiting_requests.to_string());
     row("batches of a stream in flight", "-".to_owned(), bounds.limits.batches_in_flight.to_string());
-    row("acknowledged but not durable", Size(bounds.at_risk_bytes).to_string(), Size(bounds.limits.pending_bytes).to_string());
+    // No bound: a flush begins at this much, and more is written while the members flush.
+    row("acknowledged but not durable", Size(bounds.at_risk_bytes).to_string(), format!("flushed from {} on", Size(UNFLUSHED_LOG_BYTES)));
     row("member commands held back", bounds.held_commands.to_string(), "-".to_owned());
     let pace = bounds.users_per_1024_gained.map_or("no limit".to_owned(), |blocks| blocks.to_string());
     row("blocks admitted for 1024 that cleaning gains", pace, "-".to_owned());

@@ -63,6 +63,8 @@ pub struct MemberStats {
     pub discarded_bytes: u64,
     /// Failed operations.
     pub errors: u64,
+    /// Blocks that it returned with a wrong checksum, to reads, cleaning and scrubs.
+    pub wrong_blocks: u64,
     /// Reads of users that it answered late, or not yet, or was not asked for as it owes too many.
     pub slow_reads: u64,
 }
@@ -152,6 +154,10 @@ pub struct MemberStatus {
     pub hangs_ms: u64,
     /// Out of service: commands that its device has not answered. Before they have ended nothing can be put in its place.
     pub unanswered: u32,
+    /// Why it is out of service, as far as that is known; empty if it is in service.
+    pub reason: String,
+    /// Since when, seconds since 1970; 0: not known, or it is in service.
+    pub since_unix_s: u64,
 }
 
 /// State of a scrub.
@@ -178,6 +184,34 @@ pub struct VolumeBlock {
     pub volume: VolumeId,
     /// Block of 4 KiB.
     pub lba: u64,
+}
+
+/// A range of blocks of a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeRange {
+    /// Volume.
+    pub volume: VolumeId,
+    /// First block of 4 KiB.
+    pub lba: u64,
+    /// Number of blocks.
+    pub blocks: u64,
+}
+
+/// Blocks that are known to be lost.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct DamageStatus {
+    /// Blocks of volumes found lost since the start, and not written, trimmed or read well since.
+    pub lost_blocks: u64,
+    /// Shared contents found lost; the blocks that refer to them are among `lost_blocks` as soon as they are found.
+    pub lost_contents: u64,
+    /// The first ranges of them.
+    pub lost: Vec<VolumeRange>,
+    /// Blocks that were found lost before the start, and have been neither written, trimmed nor read since, nor has a scrub completed.
+    pub recalled_blocks: u64,
+    /// The first ranges of them, as far as the last checkpoint named them.
+    pub recalled: Vec<VolumeRange>,
+    /// When the oldest of them was found, seconds since 1970; 0: there are none, or the time is not known.
+    pub since_unix_s: u64,
 }
 
 /// The rebuild that runs, or the last one since start.
@@ -249,6 +283,8 @@ pub struct PoolStatus {
     pub redundancy: &'static str,
     /// `online`, `degraded` or `stopped`.
     pub state: &'static str,
+    /// Why it stopped, if it did.
+    pub stop_reason: Option<String>,
     /// When the pool was created, seconds since 1970; 0: not known.
     pub created_unix_s: u64,
     /// Superblock generation.
@@ -347,6 +383,8 @@ pub struct PoolStatus {
     pub users_per_1024_gained: Option<u64>,
     /// The scrub that runs, or the last one.
     pub scrub: ScrubStatus,
+    /// Blocks that are known to be lost.
+    pub damage: DamageStatus,
     /// The rebuild that runs, or the last one since start.
     pub rebuild: RebuildStatus,
     /// How far data has moved to the layout in force.

@@ -7,8 +7,9 @@
 //!
 //! A member that owes too many reads is asked only if nothing else is on its way: it may be the only one that has the bytes.
 
-use super::{Fetch, Stage};
+use super::{Fetch, FetchGoal, Stage};
 use crate::jobs::{Job, RebuildWork, Work};
+use crate::piece::Piece;
 use crate::slow::Watch;
 use crate::{Engine, Outbox};
 use windrow_io::{Buf, Payload};
@@ -92,6 +93,13 @@ fn needed(shape: &Shape) -> usize {
     }
 }
 
+/// Blocks of a column with a piece whose checksum is wrong.
+fn count_wrong(bytes: &[u8], pieces: &[Piece]) -> u64 {
+    let wrong = pieces.iter().filter(|piece| !piece.is_in(bytes));
+    let rows: std::collections::BTreeSet<u32> = wrong.flat_map(|piece| piece.rows().0..=piece.rows().1).collect();
+    rows.len() as u64
+}
+
 /// True if a column says something of another one.
 pub(super) fn is_related(shape: &Shape, column: u8, wanted: u8) -> bool {
     match shape.code {
@@ -151,6 +159,16 @@ impl Engine {
     pub(super) fn own_is_bad(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) {
         let Some(fetch) = self.fetches.get_mut(at) else { return };
         fetch.own_is_bad = true;
+        if let Some(bytes) = &bytes {
+            // (Rows that are read again, and blocks of a batch that a scrub has examined, are counted already.)
+            let is_again = match fetch.spec.goal {
+                FetchGoal::Row { .. } => true,
+                FetchGoal::Doubt { doubt } => !self.scrub.is_found_by_map(doubt),
+                _ => fetch.spec.singly,
+            };
+            let wrong = if is_again { 0 } else { count_wrong(bytes, &fetch.spec.pieces) };
+            self.members.list[fetch.member.index()].stats.wrong_blocks += wrong;
+        }
         fetch.gathered.is_new |= bytes.is_some();
         fetch.gathered.own = bytes;
         self.gather(at, out);

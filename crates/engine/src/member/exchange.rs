@@ -186,6 +186,7 @@ impl Engine {
         let slot = &mut self.members.list[member.index()];
         (slot.online, slot.rebuilding, slot.dirty) = (true, true, false);
         slot.came += 1;
+        slot.left = None;
         // A checkpoint that is being written may have copied the segments' records before this.
         self.superblock.members[member.index()].listed_from = self.checkpoint.current() + 1;
         let missed_from = self.superblock.members[member.index()].missed_from;

@@ -447,6 +447,7 @@ fn build(
         counters: Default::default(),
         warmth: Default::default(),
         survey: Default::default(),
+        damage: Default::default(),
         planted: Default::default(),
         superblock,
         zones: tables.zones,

@@ -16,6 +16,7 @@ use crate::fetch::{FetchGoal, FetchSpec};
 use crate::limits::{MAP_PAGES_PER_STEP, MAP_READS, SCRUB_DOUBTS_MAX, SCRUB_PAUSE_NS, STREAM_CHECKPOINT};
 use crate::map::PageSlot;
 use crate::pending::BlockKey;
+use crate::piece::Piece;
 use crate::slab::Slab;
 use crate::{Engine, Outbox};
 use std::collections::{BTreeSet, VecDeque};
@@ -77,6 +78,10 @@ impl Doubts {
     /// True if blocks are being read.
     pub(super) fn has_reads(&self) -> bool {
         !self.reads.is_empty()
+    }
+
+    pub(super) fn is_found_by_map(&self, at: u32) -> bool {
+        self.reads.get(at).is_some_and(|reading| reading.by_map)
     }
 
     /// True if they have to be settled before there may be more.
@@ -226,6 +231,16 @@ impl Engine {
         self.start_fetch(FetchSpec { segment, column, row, rows, pieces, goal, singly: false }, out);
     }
 
+    /// A lost block of a batch without tables: what its member returned is wrong, or could not be read. The member is absent: then it is neither.
+    fn count_lost_rows(&mut self, place: Place, piece: Piece) {
+        let (segment, number) = (self.codec.segment(place), self.codec.block(place));
+        let (column, row, _) = self.locate_block(segment, number);
+        let (member, _) = self.zones.locate(segment).address(row, column);
+        if self.holds(member, segment) {
+            self.scrub.sums.wrong_blocks += u64::from(piece.rows().1 - piece.rows().0 + 1);
+        }
+    }
+
     /// A block in doubt has been read, or can not be had.
     pub(crate) fn doubt_read(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) {
         let Some(Reading { block, birth, by_map }) = self.scrub.doubts.reads.remove(at) else { return };
@@ -243,6 +258,9 @@ impl Engine {
             None => {
                 let doubt = self.doubt_at(&self.scrub.doubts.list, place).map(|at| &self.scrub.doubts.list[at]);
                 if !by_map || !doubt.is_some_and(|doubt| doubt.told.contains(&key)) {
+                    if by_map {
+                        self.count_lost_rows(place, piece);
+                    }
                     self.note_scrub_loss(key, out);
                 }
             }

@@ -4,7 +4,7 @@
 use crate::limits::{SCRUB_LOST_MAX, SURVEY_PAGES_PER_STEP};
 use crate::map::PageSlot;
 use crate::pending::BlockKey;
-use crate::{Engine, Notice, Outbox, VolumeBlock};
+use crate::{Engine, Outbox, VolumeBlock};
 use windrow_layout::checkpoint::{MAP_PAGE_ENTRIES, VolumeState};
 use windrow_layout::map_entry::MapEntry;
 use windrow_units::{Lba, VolumeId};
@@ -28,7 +28,7 @@ impl Engine {
             return false;
         }
         let GivenUp { blocks, first, .. } = std::mem::take(&mut self.scrub.given_up);
-        out.notices.extend(first.iter().map(|block| Notice::Unrecoverable { volume: block.volume, lba: block.lba }));
+        first.iter().for_each(|block| self.note_lost(BlockKey::new(block.volume, Lba(block.lba)), out));
         let sums = &mut self.scrub.sums;
         sums.lost_blocks += blocks;
         let room = SCRUB_LOST_MAX.saturating_sub(sums.lost.len());

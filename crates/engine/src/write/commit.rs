@@ -166,6 +166,9 @@ impl Engine {
 
     /// Puts an entry into the map and keeps the live counters. `by`/`moved_by`: what supersedes the old one.
     fn install(&mut self, volume: VolumeId, lba: Lba, entry: MapEntry, by: Order, moved_by: Seq) {
+        if !self.damage.is_empty() {
+            self.damage.clear(volume, lba, Lba(lba.0 + 1));
+        }
         let Some((v, arena)) = self.volumes.get_mut(volume) else { return };
         let old = v.map.replace(arena, lba, entry);
         if volume == VolumeId::SHARED {

@@ -114,6 +114,8 @@ impl StateMachine for FakeMachine {
 
     fn status(&self) -> PoolStatus {
         PoolStatus {
+            damage: Default::default(),
+            stop_reason: None,
             pool: Uuid([1; 16]),
             name: "fake".to_owned(),
             redundancy: "0",

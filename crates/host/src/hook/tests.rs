@@ -1,13 +1,58 @@
 use super::*;
-use windrow_units::MemberId;
+use windrow_units::{MemberId, VolumeId};
+
+fn names() -> Arc<Directory> {
+    let names = Directory::named("tank", Uuid([5; 16]));
+    names.set_path(MemberId(3), "/srv/member".to_owned());
+    Arc::new(names)
+}
+
+fn read(file: &std::path::Path) -> Vec<Value> {
+    std::fs::read_to_string(file).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Events had neither time nor severity, and called a member by its number alone.
+#[test]
+fn an_event_says_when_how_bad_and_where() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("events");
+    let notifier = Notifier::start(Some(format!("cat >> {}", file.display())), names()).unwrap();
+    notifier.notify(&Notice::MemberFailed { member: MemberId(3), error: "I/O error".to_owned() });
+    notifier.close();
+    let event = &read(&file)[0];
+    assert_eq!((event["severity"].as_str(), event["path"].as_str(), event["pool"].as_str()), (Some("error"), Some("/srv/member"), Some("tank")));
+    assert_eq!(event["pool_uuid"].as_str(), Some(&*Uuid([5; 16]).to_string()));
+    let (time, message) = (event["time"].as_str().unwrap(), event["message"].as_str().unwrap());
+    assert!(time.len() == 24 && time.starts_with("20") && time.ends_with('Z') && time.as_bytes()[10] == b'T', "{time}");
+    assert!(message.starts_with("member 3 (/srv/member) has failed") && message.contains("I/O error"), "{message}");
+}
+
+/// A client that reads lost blocks again and again, or a drive that repairs without end, filled the log and the queue of events.
+#[test]
+fn a_flood_of_one_kind_is_counted_and_others_pass() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("events");
+    let notifier = Notifier::start(Some(format!("cat >> {}", file.display())), names()).unwrap();
+    for lba in 0..10_000 {
+        notifier.notify(&Notice::Repaired { volume: VolumeId(1), lba, member: MemberId(3) });
+    }
+    notifier.notify(&Notice::MemberRebuilt { member: MemberId(3) });
+    notifier.close();
+    let events = read(&file);
+    let of = |kind: &str| events.iter().filter(|event| event["event"] == kind).count();
+    assert_eq!((of("repaired"), of("member_rebuilt"), of("more"), events.len()), (10, 1, 1, 12));
+    let more = events.iter().find(|event| event["event"] == "more").unwrap();
+    assert_eq!((more["of"].as_str(), more["count"].as_u64(), more["severity"].as_str()), (Some("repaired"), Some(9990), Some("warning")));
+    assert_eq!(notifier.dropped(), 0);
+}
 
 #[test]
 fn each_notice_reaches_the_command_as_one_line_in_order() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("events");
-    let notifier = Notifier::start(Some(format!("cat >> {}", file.display())), "tank".to_owned()).unwrap();
-    notifier.notify(Notice::Filling { percent: 80 });
-    notifier.notify(Notice::MemberFailed { member: MemberId(3), error: "gone".to_owned() });
+    let notifier = Notifier::start(Some(format!("cat >> {}", file.display())), names()).unwrap();
+    notifier.notify(&Notice::Filling { percent: 80 });
+    notifier.notify(&Notice::MemberFailed { member: MemberId(3), error: "gone".to_owned() });
     notifier.close();
     let text = std::fs::read_to_string(file).unwrap();
     let events: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -19,10 +64,10 @@ fn each_notice_reaches_the_command_as_one_line_in_order() {
 
 #[test]
 fn a_hook_that_does_not_keep_up_never_holds_the_pool() {
-    let notifier = Notifier::start(Some("sleep 0.3".to_owned()), "tank".to_owned()).unwrap();
+    let notifier = Notifier::start(Some("sleep 0.3".to_owned()), names()).unwrap();
     let begin = Instant::now();
     for _ in 0..QUEUE + 10 {
-        notifier.notify(Notice::Filling { percent: 90 });
+        notifier.notify(&Notice::LabelWritten { member: MemberId(1) });
     }
     assert!(begin.elapsed() < Duration::from_secs(2));
     assert!(notifier.dropped() >= 8, "one may be running, the queue holds the rest");
@@ -33,9 +78,9 @@ fn a_hook_that_does_not_keep_up_never_holds_the_pool() {
 /// The end of the pool waited half a minute for each notice that had come together while a script hung: two hours, with the members locked.
 #[test]
 fn a_hook_that_hangs_does_not_hold_up_the_end() {
-    let notifier = Notifier::start(Some("sleep 1000; true".to_owned()), "tank".to_owned()).unwrap();
+    let notifier = Notifier::start(Some("sleep 1000; true".to_owned()), names()).unwrap();
     for _ in 0..5 {
-        notifier.notify(Notice::Filling { percent: 90 });
+        notifier.notify(&Notice::LabelWritten { member: MemberId(1) });
     }
     // Ends at all, and the four that were waiting are counted; without a bound each of them takes its patience.
     notifier.close_within(Duration::from_millis(100));
@@ -51,8 +96,8 @@ fn the_end_of_a_scrub_is_as_loud_as_what_it_found() {
     assert_eq!(level(&ended(0, 0, 1)), Level::Error);
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("events");
-    let notifier = Notifier::start(Some(format!("cat >> {}", file.display())), "tank".to_owned()).unwrap();
-    notifier.notify(ended(3, 1, 0));
+    let notifier = Notifier::start(Some(format!("cat >> {}", file.display())), names()).unwrap();
+    notifier.notify(&ended(3, 1, 0));
     notifier.close();
     let event: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     assert_eq!((event["event"].as_str(), event["wrong_blocks"].as_u64(), event["lost_blocks"].as_u64()), (Some("scrub_ended"), Some(3), Some(1)));

@@ -79,7 +79,7 @@ impl Pool {
         for member in left.filter(|member| self.0.driver.device(*member).is_some()) {
             let what = format!("the device of member {member}, which was taken out of service, stays open");
             if let Err(failure) = self.settle_within(member, CLOSING, &what).and_then(|()| self.put(member, None, &what)) {
-                tracing::warn!(%failure, "member {member} is out of service");
+                self.warn_once(&failure.to_string());
             }
         }
     }
@@ -90,7 +90,7 @@ impl Pool {
     /// The device is not there or is another one, was used without the pool, or the member is in use.
     pub fn bring_back(&self, member: MemberId, path: Option<&Path>) -> Result<(), Failure> {
         let what = format!("cannot bring member {member} back");
-        let known = || lock(&self.0.paths).get(member.index()).cloned().unwrap_or_default();
+        let known = || self.0.names.place(member).path;
         let path = path.map_or_else(|| PathBuf::from(known()), Path::to_owned);
         if path.as_os_str().is_empty() {
             return Err(Failure::new(id::MEMBER_OPEN, what, "nobody knows where its device is").remedy("name its path"));
@@ -304,7 +304,7 @@ impl Pool {
             // The refusal is the failure to tell; the device serves as before, if it can.
             let back = borne.filter(|_| serves).map(|superblock| MemberChange::BringBack { superblock: Box::new(superblock) });
             if let Some(Err(failure)) = back.map(|back| self.change(member, back, &what)) {
-                tracing::warn!(%failure, "member {member} stays out of service");
+                tracing::warn!("pool '{}': {} stays out of service: {failure}", self.name(), self.member_text(member));
             }
         })?;
         self.erase_removed(member)
@@ -334,8 +334,8 @@ impl Pool {
             let what = format!("cannot erase the label of member {member}, which is none any more");
             match self.dismiss(member, &what) {
                 Ok(false) => {}
-                Ok(true) => tracing::info!("member {member} has left the pool; its label is erased"),
-                Err(failure) => tracing::warn!(%failure, "a removed member"),
+                Ok(true) => tracing::info!("pool '{}': member {member} has left; its label is erased", self.name()),
+                Err(failure) => self.warn_once(&failure.to_string()),
             }
         }
     }
@@ -343,7 +343,7 @@ impl Pool {
     /// The device in a slot that is not in use, if there is one, is erased and closed.
     fn dismiss(&self, member: MemberId, what: &str) -> Result<bool, Failure> {
         // Nobody is to look for it there at the next start.
-        let forget = || lock(&self.0.paths).get_mut(member.index()).into_iter().for_each(String::clear);
+        let forget = || self.0.names.forget_path(member);
         let Some(device) = self.0.driver.device(member) else {
             forget();
             return Ok(false);
@@ -502,10 +502,7 @@ impl Pool {
             return Err(control_failure(what.to_owned(), &ControlError::Stopped));
         }
         if let Some(path) = path {
-            let mut paths = lock(&self.0.paths);
-            let slots = paths.len().max(member.index() + 1);
-            paths.resize(slots, String::new());
-            paths[member.index()] = path;
+            self.0.names.set_path(member, path);
         }
         Ok(())
     }

@@ -7,16 +7,21 @@
 use super::exchange::vacancies;
 use super::{Inner, Pool};
 use crate::sessions::lock;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const INTERVAL: Duration = Duration::from_secs(10);
+/// Failures that are remembered.
+const LOGGED_MAX: usize = 64;
 
 #[derive(Default)]
 struct State {
     poked: bool,
     closed: bool,
+    /// Failures that have been logged: they come again with each look.
+    logged: BTreeSet<String>,
 }
 
 /// What the thread waits for.
@@ -38,12 +43,30 @@ impl Steward {
         self.changed.notify_all();
     }
 
+    /// True the first time that a failure is seen.
+    fn is_new(&self, text: &str) -> bool {
+        let logged = &mut lock(&self.state).logged;
+        if logged.len() >= LOGGED_MAX {
+            logged.clear();
+        }
+        logged.insert(text.to_owned())
+    }
+
     /// False: the end.
     fn wait(&self) -> bool {
         let (mut state, _) =
             self.changed.wait_timeout_while(lock(&self.state), INTERVAL, |state| !state.poked && !state.closed).unwrap_or_else(|e| e.into_inner());
         state.poked = false;
         !state.closed
+    }
+}
+
+impl Pool {
+    /// Logs a failure that comes again as long as its cause lasts.
+    pub(crate) fn warn_once(&self, text: &str) {
+        if self.0.steward.is_new(text) {
+            tracing::warn!("pool '{}': {text}", self.name());
+        }
     }
 }
 
@@ -68,11 +91,11 @@ fn fill_vacancies(pool: &Pool, patient: bool) {
         for spare in spares {
             match pool.take_over(member, spare) {
                 Ok(()) => {
-                    tracing::warn!("spare {spare} has taken the place of member {member}");
+                    tracing::warn!("pool '{}': spare {spare} has taken the place of {}", pool.name(), pool.member_text(member));
                     // What is vacant and what is spare is another now.
                     return pool.0.steward.poke();
                 }
-                Err(failure) => tracing::warn!(%failure, "no take-over"),
+                Err(failure) => pool.warn_once(&failure.to_string()),
             }
         }
     }

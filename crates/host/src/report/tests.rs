@@ -21,6 +21,8 @@ pub(crate) fn sample() -> PoolReport {
             memory_bytes_max: 1 << 28,
             ..Default::default()
         }),
+        next_step: None,
+        data: DataReport { state: DataState::Damaged, lost_blocks: 7, ..DataReport::default() },
         dropped_events: 0,
         served: true,
         generation: 3,
@@ -29,6 +31,12 @@ pub(crate) fn sample() -> PoolReport {
             member: MemberId(0).0,
             uuid: Uuid([9; 16]),
             path: "/dev/x".to_owned(),
+            last_path: "/dev/x".to_owned(),
+            model: "M".to_owned(),
+            serial: "S".to_owned(),
+            seen_unix_s: 0,
+            reason: String::new(),
+            since_unix_s: 0,
             state: "online".to_owned(),
             size_bytes: 1 << 30,
             slow: false,
@@ -209,15 +217,17 @@ fn a_report_survives_json() {
     let back: PoolReport = serde_json::from_str(&text).unwrap();
     assert_eq!(serde_json::to_string(&back).unwrap(), text);
     assert_eq!(back.bounds.users_per_1024_gained, Some(512));
-    assert_eq!((back.exit_code(), back.volume("data").map(|volume| volume.id)), (1, Some(VolumeId(1))));
+    assert_eq!((back.exit_code(), back.volume("data").map(|volume| volume.id)), (5, Some(VolumeId(1))));
 }
 
 #[test]
 fn a_pool_that_fills_has_an_exit_code_of_its_own_while_it_is_online() {
     let mut report = sample();
-    for (state, warned, code) in [("online", 0, 0), ("online", 80, 3), ("degraded", 80, 1), ("stopped", 80, 2)] {
-        (report.state, report.space.warned_percent) = (state.to_owned(), warned);
-        assert_eq!(report.exit_code(), code, "{state} {warned}");
+    for (data, codes) in [(DataState::Intact, [0, 3, 1, 2]), (DataState::Damaged, [5, 5, 5, 2]), (DataState::Unknown, [5, 5, 5, 2])] {
+        for ((state, warned), code) in [("online", 0), ("online", 80), ("degraded", 80), ("stopped", 80)].into_iter().zip(codes) {
+            (report.state, report.space.warned_percent, report.data.state) = (state.to_owned(), warned, data);
+            assert_eq!(report.exit_code(), code, "{state} {warned} {data:?}");
+        }
     }
 }
 

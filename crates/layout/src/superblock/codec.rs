@@ -246,6 +246,8 @@ fn put_properties(out: &mut [u8], properties: &Properties) {
     put(out, 16, &or_default(properties.rebuild_rate_min, default.rebuild_rate_min).to_le_bytes());
     let bound = or_default(properties.read_latency_bound_ms.into(), default.read_latency_bound_ms.into());
     put(out, 24, &bound.to_le_bytes());
+    let age = u32::try_from(or_default(properties.flush_age_ms.into(), default.flush_age_ms.into())).unwrap_or(u32::MAX);
+    put(out, 52, &age.to_le_bytes());
     let days = or_default(properties.scrub_interval_days.into(), default.scrub_interval_days.into());
     put(out, 32, &days.to_le_bytes());
 }
@@ -289,6 +291,7 @@ fn decode_properties(bytes: &[u8]) -> Result<Properties, SuperblockError> {
     Ok(Properties {
         spare_per_mille,
         seal_age_ms: u32_at(bytes, 0),
+        flush_age_ms: value_or(u32_at(bytes, 52).into(), default.flush_age_ms.into()) as u32,
         victim_policy: victim_policy.max(later),
         victim_number: u16_at(bytes, 42),
         placement,

@@ -72,6 +72,7 @@ fn full() -> Superblock {
         properties: Properties {
             spare_per_mille: 1000,
             seal_age_ms: u32::MAX,
+            flush_age_ms: u32::MAX - 1,
             victim_policy: 6,
             victim_number: u16::MAX,
             placement: 6,

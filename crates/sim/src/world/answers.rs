@@ -98,7 +98,7 @@ impl World {
             Notice::MemberFailed { member, .. } | Notice::Repaired { member, .. } | Notice::LabelWritten { member } => {
                 ensure!(self.ailing.contains(member), Error, "member {member} is healthy, but: {notice:?}");
             }
-            Notice::Unrecoverable { volume, lba } if self.model.lenient => _ = self.told_lost.insert((*volume, *lba)),
+            Notice::Unrecoverable { volume, lba, blocks } if self.model.lenient => self.told_lost.extend((*lba..lba + blocks).map(|lba| (*volume, lba))),
             Notice::UnrecoverableReference { .. } | Notice::UnnamedReferences { .. } if self.model.lenient => {}
             Notice::Unrecoverable { .. } | Notice::UnrecoverableReference { .. } | Notice::UnnamedReferences { .. } | Notice::Stopped { .. } => {
                 ensure!(self.stopping || self.model.lenient, Error, "within redundancy, but: {notice:?}");

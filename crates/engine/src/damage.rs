@@ -1,0 +1,229 @@
+//! Blocks of volumes that are known to be lost: the state of data, apart from the state of members.
+//!
+//! 1 Reads, cleaning and scrubs report each block that can neither be read nor be reconstructed. It joins a set of ranges. 2 A notice names it when it
+//! is new, and once more in each scrub: a client that repeats a read causes no second notice. 3 A block leaves the set when it is written, trimmed, moved,
+//! or read well. 4 A completed scrub has seen everything: what it has not found again is not lost. 5 Checkpoints keep the number and the first
+//! ranges. After a start these are *recalled*: the pool neither calls them lost nor the data intact before they are written or a scrub has completed.
+//!
+//! The sets are bounded. A block without room is counted, not named.
+
+use crate::limits::{DAMAGE_RANGES_MAX, DAMAGE_SAVED_RANGES};
+use crate::pending::BlockKey;
+use crate::{DamageStatus, Engine, Notice, Outbox, VolumeRange};
+use std::collections::BTreeMap;
+use windrow_units::{Lba, VolumeId};
+
+/// Words that a checkpoint keeps of it: the number, when it was found, the number of ranges, and the ranges.
+pub(crate) const SAVED_WORDS: usize = 3 + 3 * DAMAGE_SAVED_RANGES;
+
+/// Disjoint ranges of blocks, by volume.
+#[derive(Debug, Default)]
+struct RangeSet {
+    /// Volume and first block -> end.
+    ranges: BTreeMap<(VolumeId, u64), u64>,
+    blocks: u64,
+}
+
+impl RangeSet {
+    fn contains(&self, volume: VolumeId, lba: u64) -> bool {
+        let before = self.ranges.range(..=(volume, lba)).next_back();
+        before.is_some_and(|((of, _), end)| *of == volume && lba < *end)
+    }
+
+    /// Adds blocks that are not in the set; false: there is no room for another range.
+    fn add(&mut self, volume: VolumeId, first: u64, blocks: u64) -> bool {
+        let before = self.ranges.range_mut(..(volume, first)).next_back().filter(|((of, _), end)| *of == volume && **end == first);
+        let mut end = first + blocks;
+        let (start, joins) = before.map_or((first, false), |((_, start), _)| (*start, true));
+        match self.ranges.remove(&(volume, end)) {
+            Some(of_next) => end = of_next,
+            None if !joins && self.ranges.len() >= DAMAGE_RANGES_MAX => return false,
+            None => {}
+        }
+        self.ranges.insert((volume, start), end);
+        self.blocks += blocks;
+        true
+    }
+
+    /// Removes blocks `first .. end`.
+    fn remove(&mut self, volume: VolumeId, first: u64, end: u64) {
+        while let Some((start, stop)) = self.last_before(volume, end).filter(|(_, stop)| *stop > first) {
+            self.ranges.remove(&(volume, start));
+            self.blocks -= stop.min(end) - start.max(first);
+            if start < first {
+                self.ranges.insert((volume, start), first);
+            }
+            if end < stop {
+                self.ranges.insert((volume, end), stop);
+            }
+        }
+    }
+
+    fn last_before(&self, volume: VolumeId, end: u64) -> Option<(u64, u64)> {
+        let found = self.ranges.range(..(volume, end)).next_back().filter(|((of, _), _)| *of == volume);
+        found.map(|((_, start), stop)| (*start, *stop))
+    }
+
+    fn first(&self, most: usize) -> Vec<VolumeRange> {
+        let ranges = self.ranges.iter().map(|((volume, first), end)| VolumeRange { volume: *volume, lba: *first, blocks: end - first });
+        ranges.take(most).collect()
+    }
+}
+
+/// What is known to be lost.
+#[derive(Debug, Default)]
+pub(crate) struct Damage {
+    known: RangeSet,
+    /// What a notice has named since the last scrub began.
+    named: RangeSet,
+    /// From before the start.
+    recalled: RangeSet,
+    /// The number of recalled blocks that the checkpoint does not name.
+    recalled_more: u64,
+    /// Blocks without room in the sets.
+    unlisted: u64,
+    /// When the oldest of them was found, seconds since 1970; 0: not known.
+    since_unix_s: u64,
+    /// A scrub has completed, and references to lost content are still being named.
+    completing: bool,
+    /// The number when a checkpoint was last asked to keep it.
+    kept: u64,
+}
+
+impl Damage {
+    /// From the counters of a checkpoint.
+    pub(crate) fn restored(saved: &[u64]) -> Self {
+        let word = |at: usize| saved.get(at).copied().unwrap_or(0);
+        let mut damage = Self { since_unix_s: word(1), ..Self::default() };
+        for at in (0..(word(2) as usize).min(DAMAGE_SAVED_RANGES)).map(|range| 3 + 3 * range) {
+            let (volume, first, blocks) = (VolumeId(word(at) as u32), word(at + 1), word(at + 2));
+            if first.checked_add(blocks).is_some() && damage.recalled.last_before(volume, first.saturating_add(blocks)).is_none_or(|(_, end)| end <= first) {
+                damage.recalled.add(volume, first, blocks);
+            }
+        }
+        damage.recalled_more = word(0).saturating_sub(damage.recalled.blocks);
+        damage
+    }
+
+    /// For the counters of a checkpoint; their order is part of the format.
+    pub(crate) fn saved(&self) -> Vec<u64> {
+        let blocks = self.known.blocks + self.unlisted + self.recalled.blocks + self.recalled_more;
+        let mut ranges = self.known.first(DAMAGE_SAVED_RANGES);
+        ranges.extend(self.recalled.first(DAMAGE_SAVED_RANGES - ranges.len()));
+        let head = [blocks, self.since_unix_s, ranges.len() as u64];
+        let ranges = ranges.iter().flat_map(|range| [u64::from(range.volume.0), range.lba, range.blocks]);
+        head.into_iter().chain(ranges).collect()
+    }
+
+    /// True if nothing is known to be lost, or recalled.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.known.blocks + self.recalled.blocks + self.recalled_more + self.unlisted == 0
+    }
+
+    /// For `status`. Shared content is counted by the blocks that refer to it.
+    pub(crate) fn status(&self, most: usize) -> DamageStatus {
+        let of_content = |set: &RangeSet| {
+            let content = set.ranges.range((VolumeId::SHARED, 0)..=(VolumeId::SHARED, u64::MAX));
+            content.map(|((_, first), end)| end - first).sum::<u64>()
+        };
+        let of_users = |set: &RangeSet| {
+            let mut ranges = set.first(most.saturating_add(set.ranges.len().min(DAMAGE_RANGES_MAX)));
+            ranges.retain(|range| range.volume != VolumeId::SHARED);
+            ranges.truncate(most);
+            ranges
+        };
+        DamageStatus {
+            lost_blocks: self.known.blocks - of_content(&self.known) + self.unlisted,
+            lost_contents: of_content(&self.known),
+            lost: of_users(&self.known),
+            recalled_blocks: self.recalled.blocks - of_content(&self.recalled) + self.recalled_more,
+            recalled: of_users(&self.recalled),
+            since_unix_s: if self.is_empty() { 0 } else { self.since_unix_s },
+        }
+    }
+
+    /// A block is lost. True if it is to be named.
+    fn note(&mut self, key: BlockKey, unix_s: u64) -> bool {
+        let (volume, lba) = (key.volume(), key.lba().0);
+        if self.is_empty() {
+            self.since_unix_s = unix_s;
+        }
+        self.recalled.remove(volume, lba, lba + 1);
+        let is_known = self.known.contains(volume, lba);
+        let has_room = is_known || self.known.add(volume, lba, 1);
+        let is_named = self.named.contains(volume, lba) || !self.named.add(volume, lba, 1);
+        if !has_room {
+            // It may be counted twice: then the number says no more than that there are many.
+            self.unlisted += 1;
+        }
+        !is_named
+    }
+
+    /// Blocks `first .. end` are written, trimmed or well.
+    pub(crate) fn clear(&mut self, volume: VolumeId, first: Lba, end: Lba) {
+        if self.is_empty() {
+            return;
+        }
+        for set in [&mut self.known, &mut self.named, &mut self.recalled] {
+            set.remove(volume, first.0, end.0);
+        }
+        if self.known.blocks == 0 && self.recalled.blocks == 0 && self.unlisted == 0 && self.recalled_more == 0 {
+            self.since_unix_s = 0;
+        }
+    }
+
+    /// A scrub begins: what it finds is named again.
+    pub(crate) fn scrub_begins(&mut self) {
+        (self.named, self.completing) = (RangeSet::default(), false);
+    }
+
+    /// A scrub has completed.
+    pub(crate) fn scrub_completed(&mut self) {
+        self.completing = true;
+    }
+}
+
+impl Engine {
+    /// A block can neither be read nor be reconstructed.
+    pub(crate) fn note_lost(&mut self, key: BlockKey, out: &mut Outbox) {
+        if key.volume() == VolumeId::INDEX {
+            // No user's data.
+            return;
+        }
+        if self.note_damage(key) {
+            let (volume, lba) = (key.volume(), key.lba().0);
+            match out.notices.last_mut() {
+                Some(Notice::Unrecoverable { volume: of, lba: first, blocks }) if *of == volume && *first + *blocks == lba => *blocks += 1,
+                _ => out.notices.push(Notice::Unrecoverable { volume, lba, blocks: 1 }),
+            }
+        }
+        self.note_lost_content(key);
+    }
+
+    /// Adds a lost block to what is known. True if it is to be named. The first one, and each doubling, is worth a checkpoint: a daemon that is killed must not
+    /// forget that data is damaged.
+    pub(crate) fn note_damage(&mut self, key: BlockKey) -> bool {
+        let is_new = self.damage.note(key, self.wall.unix_s(self.now_ns));
+        let known = self.damage.known.blocks;
+        if is_new && known > 2 * self.damage.kept && !self.read_only && !self.control.shutting_down() {
+            self.damage.kept = known;
+            self.checkpoint.request();
+        }
+        is_new
+    }
+
+    /// Forgets what a completed scrub has not found again, when the references to lost content are named.
+    pub(crate) fn damage_step(&mut self) {
+        if self.damage.completing && self.survey.is_idle() {
+            let named = &mut self.damage.named;
+            let found = RangeSet { ranges: named.ranges.clone(), blocks: named.blocks };
+            let unlisted = if found.ranges.len() < DAMAGE_RANGES_MAX { 0 } else { self.damage.unlisted };
+            let since_unix_s = if found.blocks == 0 { 0 } else { self.damage.since_unix_s };
+            let named = std::mem::take(named);
+            self.damage = Damage { known: found, named, unlisted, since_unix_s, kept: self.damage.kept, ..Damage::default() };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
