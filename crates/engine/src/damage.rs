@@ -17,7 +17,7 @@ use windrow_units::{Lba, VolumeId};
 pub(crate) const SAVED_WORDS: usize = 3 + 3 * DAMAGE_SAVED_RANGES;
 
 /// Disjoint ranges of blocks, by volume.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct RangeSet {
     /// Volume and first block -> end.
     ranges: BTreeMap<(VolumeId, u64), u64>,
@@ -76,6 +76,8 @@ pub(crate) struct Damage {
     known: RangeSet,
     /// What a notice has named since the last scrub began.
     named: RangeSet,
+    /// Found since the last scrub began, named or not.
+    seen: RangeSet,
     /// From before the start.
     recalled: RangeSet,
     /// The number of recalled blocks that the checkpoint does not name.
@@ -144,19 +146,25 @@ impl Damage {
 
     /// A block is lost. True if it is to be named.
     fn note(&mut self, key: BlockKey, unix_s: u64) -> bool {
+        self.note_named(key, unix_s);
+        let (volume, lba) = (key.volume(), key.lba().0);
+        !self.named.contains(volume, lba) && self.named.add(volume, lba, 1)
+    }
+
+    /// A block is lost, and another notice names it.
+    fn note_named(&mut self, key: BlockKey, unix_s: u64) {
         let (volume, lba) = (key.volume(), key.lba().0);
         if self.is_empty() {
             self.since_unix_s = unix_s;
         }
         self.recalled.remove(volume, lba, lba + 1);
-        let is_known = self.known.contains(volume, lba);
-        let has_room = is_known || self.known.add(volume, lba, 1);
-        let is_named = self.named.contains(volume, lba) || !self.named.add(volume, lba, 1);
-        if !has_room {
+        if !self.seen.contains(volume, lba) {
+            self.seen.add(volume, lba, 1);
+        }
+        if !self.known.contains(volume, lba) && !self.known.add(volume, lba, 1) {
             // It may be counted twice: then the number says no more than that there are many.
             self.unlisted += 1;
         }
-        !is_named
     }
 
     /// Blocks `first .. end` are written, trimmed or well.
@@ -164,7 +172,7 @@ impl Damage {
         if self.is_empty() {
             return;
         }
-        for set in [&mut self.known, &mut self.named, &mut self.recalled] {
+        for set in [&mut self.known, &mut self.named, &mut self.seen, &mut self.recalled] {
             set.remove(volume, first.0, end.0);
         }
         if self.known.blocks == 0 && self.recalled.blocks == 0 && self.unlisted == 0 && self.recalled_more == 0 {
@@ -174,7 +182,7 @@ impl Damage {
 
     /// A scrub begins: what it finds is named again.
     pub(crate) fn scrub_begins(&mut self) {
-        (self.named, self.completing) = (RangeSet::default(), false);
+        (self.named, self.seen, self.completing) = (RangeSet::default(), RangeSet::default(), false);
     }
 
     /// A scrub has completed.
@@ -204,23 +212,32 @@ impl Engine {
     /// forget that data is damaged.
     pub(crate) fn note_damage(&mut self, key: BlockKey) -> bool {
         let is_new = self.damage.note(key, self.wall.unix_s(self.now_ns));
+        self.keep_damage();
+        is_new
+    }
+
+    /// Adds a block that is lost with shared content: a notice of its own names it.
+    pub(crate) fn note_reference_lost(&mut self, key: BlockKey) {
+        self.damage.note_named(key, self.wall.unix_s(self.now_ns));
+        self.keep_damage();
+    }
+
+    fn keep_damage(&mut self) {
         let known = self.damage.known.blocks;
-        if is_new && known > 2 * self.damage.kept && !self.read_only && !self.control.shutting_down() {
+        if known > 2 * self.damage.kept && !self.read_only && !self.control.shutting_down() {
             self.damage.kept = known;
             self.checkpoint.request();
         }
-        is_new
     }
 
     /// Forgets what a completed scrub has not found again, when the references to lost content are named.
     pub(crate) fn damage_step(&mut self) {
         if self.damage.completing && self.survey.is_idle() {
-            let named = &mut self.damage.named;
-            let found = RangeSet { ranges: named.ranges.clone(), blocks: named.blocks };
-            let unlisted = if found.ranges.len() < DAMAGE_RANGES_MAX { 0 } else { self.damage.unlisted };
-            let since_unix_s = if found.blocks == 0 { 0 } else { self.damage.since_unix_s };
-            let named = std::mem::take(named);
-            self.damage = Damage { known: found, named, unlisted, since_unix_s, kept: self.damage.kept, ..Damage::default() };
+            let before = std::mem::take(&mut self.damage);
+            let unlisted = if before.seen.ranges.len() < DAMAGE_RANGES_MAX { 0 } else { before.unlisted };
+            let since_unix_s = if before.seen.blocks == 0 { 0 } else { before.since_unix_s };
+            let known = before.seen.clone();
+            self.damage = Damage { known, named: before.named, seen: before.seen, unlisted, since_unix_s, kept: before.kept, ..Damage::default() };
         }
     }
 }

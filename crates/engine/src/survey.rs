@@ -183,7 +183,7 @@ impl Engine {
         }
         // The notices above name them.
         for lba in lost {
-            self.note_damage(BlockKey::new(volume, lba));
+            self.note_reference_lost(BlockKey::new(volume, lba));
         }
     }
 
