@@ -393,7 +393,10 @@ fn lost_data_shows_in_the_state_and_is_reported_once() {
     assert!(after["data"]["unverified_blocks"].as_u64() > Some(0), "{after}");
     let found = scrub(&world, "--wait", 4);
     assert!(count(&found, "lost_blocks") >= lost && count(&found, "wrong_blocks") >= count(&found, "lost_blocks"), "{found}");
-    assert_eq!((status(&world)["data"]["state"].as_str(), status(&world)["data"]["lost_blocks"].as_u64()), (Some("damaged"), Some(count(&found, "lost_blocks"))));
+    assert_eq!(
+        (status(&world)["data"]["state"].as_str(), status(&world)["data"]["lost_blocks"].as_u64()),
+        (Some("damaged"), Some(count(&found, "lost_blocks")))
+    );
     world.succeeds("volume delete tank/data");
     assert_eq!((status(&world)["data"]["state"].as_str(), exit_code(&world)), (Some("intact"), Some(0)));
     assert!(server.stop());

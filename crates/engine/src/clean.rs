@@ -478,7 +478,8 @@ impl Engine {
             self.cleaner.gains.spend(1);
         }
         self.cleaner.victims.remove(at);
-        self.restripe.victim_ended(segment, self.now_ns);
+        let left_bytes = self.live_bytes(segment);
+        self.restripe.victim_ended(segment, left_bytes, self.now_ns);
         let clock = self.counters.log_bytes / BLOCK_BYTES;
         if is_left {
             // Checkpoint pages leave with the next two checkpoints; blocks that can not be had stay until they are overwritten.

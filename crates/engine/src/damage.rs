@@ -176,7 +176,7 @@ impl Damage {
             set.remove(volume, first.0, end.0);
         }
         if self.known.blocks == 0 && self.recalled.blocks == 0 && self.unlisted == 0 && self.recalled_more == 0 {
-            self.since_unix_s = 0;
+            (self.since_unix_s, self.kept) = (0, 0);
         }
     }
 

@@ -64,7 +64,7 @@ pub use recover::{
     Loss, Losses, LostBlocks, LostOrders, OpenError, RebuildPhase, RebuildProgress, RebuildReport, RebuildWork, RebuiltVolume, UnreadCheckpoint,
 };
 pub use reduction::ReductionUse;
-pub use restripe::RestripeStatus;
+pub use restripe::{RestripeStatus, RestripeWait};
 pub use stages::StageTimes;
 pub use windrow_layout::superblock::Reduction;
 pub use windrow_policy::kind::PlacementKind;

@@ -154,6 +154,10 @@ pub const REBUILD_FLUSH_SEGMENTS: usize = 16;
 pub const REBUILD_FLUSH_NS: u64 = 10_000_000_000;
 /// A rebuild tries what it could not have again after this time.
 pub const REBUILD_RETRY_NS: u64 = 60_000_000_000;
+/// While dead segments that could not be rebuilt wait to be free, they are looked at this often.
+pub const REBUILD_LOOK_NS: u64 = 500_000_000;
+/// Checkpoints that a rebuild asks for between two tries.
+pub const REBUILD_CHECKPOINTS: u32 = 6;
 /// Segments without live data that a scrub passes over in one step.
 pub const SCRUB_SEGMENTS_PER_STEP: usize = 4096;
 /// Batches that a scrub can not have, above which it looks them up in the map at once, and not at its end.

@@ -12,12 +12,13 @@ mod columns;
 use crate::background::{Meter, Throttle, time_at};
 use crate::examination::ExamineGoal;
 use crate::examine::Examined;
-use crate::limits::{REBUILD_FLUSH_NS, REBUILD_FLUSH_SEGMENTS, REBUILD_RETRY_NS, RESTRIPE_VICTIMS};
+use crate::limits::{REBUILD_CHECKPOINTS, REBUILD_FLUSH_NS, REBUILD_FLUSH_SEGMENTS, REBUILD_LOOK_NS, REBUILD_RETRY_NS, RESTRIPE_VICTIMS};
 use crate::member::life::Change;
 use crate::segment::{Segment, SegmentState};
 use crate::slab::Slab;
 use crate::{Engine, Notice, Outbox, Plant, RebuildStatus};
 use columns::ColumnWrite;
+use std::collections::BTreeMap;
 use windrow_layout::superblock::MemberState;
 use windrow_units::{BLOCK_BYTES, Column, MemberId, SegmentId};
 
@@ -37,6 +38,8 @@ struct Current {
     writes: usize,
     /// Something of it could not be had.
     damaged: bool,
+    /// It was tried before: what of it was written then is counted already.
+    again: bool,
 }
 
 /// State of rebuilding.
@@ -54,6 +57,11 @@ pub(crate) struct Rebuild {
     /// Segments with something that could not be had: they stay stale, and are tried again later.
     failed: Vec<SegmentId>,
     failed_bytes: u64,
+    /// Bytes of each of them that were never written.
+    remaining: BTreeMap<SegmentId, u64>,
+    /// Dead ones among them wait for checkpoints; the number asked for since the last try.
+    hurries: bool,
+    hurried: u32,
     /// Those of them that are to be emptied: what can not be had in them may be dead, and the others get whole redundancy elsewhere.
     to_empty: Vec<SegmentId>,
     /// When they are tried again.
@@ -77,8 +85,10 @@ impl Rebuild {
     /// For `status`.
     pub(crate) fn status(&self, now_ns: u64) -> RebuildStatus {
         let current: u64 = self.current.iter().map(|current| current.left_bytes).sum();
-        let bytes_per_second = if self.sums.members.is_empty() { 0 } else { self.meter.rate(now_ns, self.sums.written_bytes) };
-        RebuildStatus { left_bytes: self.queued_bytes + current + self.failed_bytes, bytes_per_second, ..self.sums.clone() }
+        let waits_ms = if self.sums.members.is_empty() { 0 } else { self.retry_at_ns.saturating_sub(now_ns).div_ceil(1_000_000) };
+        let is_moving = waits_ms == 0 && !self.sums.members.is_empty();
+        let bytes_per_second = if is_moving { self.meter.rate(now_ns, self.sums.written_bytes) } else { 0 };
+        RebuildStatus { left_bytes: self.queued_bytes + current + self.failed_bytes, bytes_per_second, waits_ms, ..self.sums.clone() }
     }
 
     /// True if none of its reads, jobs and writes is under way.
@@ -93,7 +103,8 @@ impl Rebuild {
 
     /// When it tries again what it could not have, or goes on after a pause.
     pub(crate) fn wake_at_ns(&self, now_ns: u64) -> Option<u64> {
-        let retry = (self.retry_at_ns > now_ns).then_some(self.retry_at_ns);
+        let waits = self.retry_at_ns > now_ns;
+        let retry = waits.then_some(if self.hurries { self.retry_at_ns.min(now_ns + REBUILD_LOOK_NS) } else { self.retry_at_ns });
         retry.into_iter().chain(self.throttle.wake_at_ns(now_ns)).min().filter(|_| self.active)
     }
 }
@@ -206,6 +217,7 @@ impl Engine {
         self.rebuild.sums.members.extend(&new);
         self.rebuild.retry_at_ns = 0;
         self.rebuild.failed.clear();
+        self.rebuild.remaining.clear();
         self.fill_queue();
         for member in new {
             let stale = |(s, _): &&(SegmentId, u64)| self.segments.get(*s).stale >> member.0 & 1 == 1;
@@ -223,8 +235,10 @@ impl Engine {
             self.rebuild.queued_bytes -= bytes;
             if self.is_stale(segment) {
                 self.segments.get_mut(segment).pins += 1;
-                let (end, left_bytes) = (self.committed_rows(segment), self.stale_bytes(segment));
-                self.rebuild.current.push(Current { segment, row: 0, end, left_bytes, members: self.rebuilding(), examinations: 0, writes: 0, damaged: false });
+                let (end, remaining) = (self.committed_rows(segment), self.rebuild.remaining.get(&segment).copied());
+                let left_bytes = remaining.unwrap_or_else(|| self.stale_bytes(segment));
+                let (members, again) = (self.rebuilding(), remaining.is_some());
+                self.rebuild.current.push(Current { segment, row: 0, end, left_bytes, members, examinations: 0, writes: 0, damaged: false, again });
                 return Some(self.rebuild.current.len() - 1);
             }
         }
@@ -270,7 +284,11 @@ impl Engine {
             if current.damaged {
                 self.rebuild.failed.push(current.segment);
                 self.rebuild.failed_bytes += current.left_bytes;
+                self.rebuild.remaining.insert(current.segment, current.left_bytes);
             } else if current.row >= current.end && !stop {
+                if self.rebuild.remaining.remove(&current.segment).is_some() {
+                    self.rebuild.sums.written_bytes += current.left_bytes;
+                }
                 self.rebuild.unflushed.push((current.segment, current.members));
             }
         }
@@ -311,13 +329,15 @@ impl Engine {
                 }
             }
         }
-        self.rebuild.sums.written_bytes += written_bytes;
         self.rebuild.throttle.end(self.now_ns, self.batch_bytes(segment, rows));
         if let Some(current) = self.rebuild.current.iter_mut().find(|current| current.segment == segment) {
             current.examinations -= 1;
             current.writes += writes;
             current.damaged |= damaged;
-            current.left_bytes = current.left_bytes.saturating_sub(written_bytes);
+            if !current.again {
+                self.rebuild.sums.written_bytes += written_bytes;
+                current.left_bytes = current.left_bytes.saturating_sub(written_bytes);
+            }
         }
     }
 
@@ -377,7 +397,9 @@ impl Engine {
             stale.push((lost, u64::MAX - self.segments.get(segment).last_checkpoint, segment));
         }
         stale.sort_unstable_by_key(|(lost, age, segment)| (*lost, *age, std::cmp::Reverse(segment.0)));
-        self.rebuild.queue = stale.into_iter().map(|(_, _, segment)| (segment, self.stale_bytes(segment))).collect();
+        self.rebuild.remaining.retain(|segment, _| stale.iter().any(|(_, _, other)| other == segment));
+        let bytes = |segment| self.rebuild.remaining.get(&segment).copied().unwrap_or_else(|| self.stale_bytes(segment));
+        self.rebuild.queue = stale.into_iter().map(|(_, _, segment)| (segment, bytes(segment))).collect();
         self.rebuild.queued_bytes = self.rebuild.queue.iter().map(|(_, bytes)| bytes).sum();
         self.rebuild.failed_bytes = 0;
         self.rebuild.sums.segments_total = self.rebuild.sums.segments_done + self.rebuild.queue.len() as u32;
@@ -389,9 +411,11 @@ impl Engine {
         if self.rebuild.flushing.is_some() || !self.rebuild.unflushed.is_empty() {
             return true;
         }
-        if !self.rebuild.failed.is_empty() && self.now_ns < self.rebuild.retry_at_ns {
+        let is_left = self.rebuild.failed.iter().any(|segment| self.is_stale(*segment));
+        if is_left && self.now_ns < self.rebuild.retry_at_ns {
             self.empty_failed();
             self.leave_failed(out);
+            self.hurry_failed();
             return true;
         }
         self.fill_queue();
@@ -401,16 +425,13 @@ impl Engine {
             self.rebuild.retry_at_ns = self.now_ns + REBUILD_RETRY_NS;
             self.rebuild.failed_bytes = std::mem::take(&mut self.rebuild.queued_bytes);
             self.rebuild.queue.clear();
-            // What is dead need not be had, but waits for checkpoints before it is free: it may have been free already, and written again by what a start did not accept.
-            let waits = |segment: &SegmentId| self.segments.get(*segment).state == SegmentState::Dead || self.segments.waits_for_checkpoint(*segment);
-            if self.rebuild.failed.iter().any(waits) && self.checkpoint.is_idle() {
-                self.checkpoint.request();
-            }
+            self.rebuild.hurried = 0;
+            self.hurry_failed();
             self.rebuild.to_empty = self.rebuild.failed.clone();
             self.empty_failed();
             return true;
         }
-        self.rebuild.retry_at_ns = 0;
+        (self.rebuild.retry_at_ns, self.rebuild.hurries) = (0, false);
         self.rebuild.failed.clear();
         if !self.rebuild.queue.is_empty() {
             return false;
@@ -441,6 +462,23 @@ impl Engine {
         }
     }
 
+    /// Asks for the flushes and checkpoints that what is dead waits for before it is free: it need not be had then, and the members are whole without another try. (It may have been free
+    /// already, and written again by what a start did not accept.) At most [`REBUILD_CHECKPOINTS`] between two tries: damage that stays must not cause checkpoints without end.
+    fn hurry_failed(&mut self) {
+        let waits = |segment: &&SegmentId| {
+            self.is_stale(**segment) && (self.segments.get(**segment).state == SegmentState::Dead || self.segments.waits_for_checkpoint(**segment))
+        };
+        self.rebuild.hurries = self.rebuild.failed.iter().any(|segment| waits(&segment));
+        if !self.rebuild.hurries {
+            return;
+        }
+        self.flush.wanted |= self.flush_would_free();
+        if self.checkpoint.is_idle() && self.rebuild.hurried < REBUILD_CHECKPOINTS {
+            self.rebuild.hurried += 1;
+            self.checkpoint.request();
+        }
+    }
+
     /// Has streams leave segments of which something could not be had. Nobody empties a segment that is written, and where users write nothing it would never be full: the members
     /// would not be whole before that (simulator, seed 9971860).
     fn leave_failed(&mut self, out: &mut Outbox) {
@@ -466,6 +504,7 @@ impl Engine {
                 self.look_again_at_aside();
             }
             self.rebuild.active = self.rebuilding() != 0;
+            self.rebuild.remaining.clear();
         }
         self.rebuild.active
     }

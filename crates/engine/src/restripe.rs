@@ -15,7 +15,7 @@ mod removal;
 
 pub(crate) use coming::AfterLoss;
 
-use crate::background::{Throttle, time_at};
+use crate::background::{Meter, Throttle, time_at};
 use crate::clean::force::Rest;
 use crate::format::{Holding, plan_holdings, plan_zones};
 use crate::limits::{RESTRIPE_VICTIMS, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
@@ -42,12 +42,47 @@ pub struct RestripeStatus {
     pub segments_since: u32,
     /// Milliseconds since then.
     pub active_ms: u64,
-    /// Bytes of live blocks in the segments that were cleaned only to be striped anew, since the start of the engine.
+    /// Bytes of live blocks that were moved only to be striped over other members, since the start of the engine.
     pub moved_bytes: u64,
+    /// Bytes of live blocks in older layouts: what is left to be moved.
+    #[serde(default)]
+    pub left_bytes: u64,
+    /// Bytes of them that are moved each second now.
+    #[serde(default)]
+    pub bytes_per_second: u64,
+    /// Why nothing moves, if that is so.
+    #[serde(default)]
+    pub waits_for: RestripeWait,
+}
+
+/// What the move to another layout waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RestripeWait {
+    /// It moves, or is not active.
+    #[default]
+    Nothing,
+    /// The rebuild of a member.
+    Rebuild,
+    /// Free segments.
+    Room,
+    /// Flushes or checkpoints that free what was moved.
+    Checkpoint,
+    /// Blocks that cannot be read are overwritten or trimmed, or become readable.
+    Damage,
 }
 
 /// What a look for victims depends on.
 type Seen = (u32, u64, u64, u32);
+
+/// A segment that is emptied for restriping alone.
+#[derive(Debug)]
+struct Victim {
+    segment: SegmentId,
+    /// What is read of each member for it.
+    of_each: u64,
+    live_bytes: u64,
+}
 
 /// State of restriping.
 #[derive(Debug, Default)]
@@ -62,7 +97,7 @@ pub(crate) struct Restripe {
     /// As it was when nothing was found.
     looked: Option<Seen>,
     /// Segments being emptied for restriping alone, with what is read of each member for it.
-    victims: Vec<(SegmentId, u64)>,
+    victims: Vec<Victim>,
     throttle: Throttle,
     /// Segments of older layouts in use when usable space was last reckoned, and when this began.
     planned_for: u32,
@@ -72,6 +107,7 @@ pub(crate) struct Restripe {
     /// The checkpoint that was current when the last of them had come free.
     emptied_at: Option<u64>,
     moved_bytes: u64,
+    meter: Meter,
     total: u32,
     /// Bytes that maps may use if the pool is large enough.
     map_bytes_wanted: u64,
@@ -99,11 +135,12 @@ impl Restripe {
         self.throttle.wake_at_ns(now_ns).filter(|_| self.active)
     }
 
-    /// A victim has been emptied, or could not be.
-    pub(crate) fn victim_ended(&mut self, segment: SegmentId, now_ns: u64) {
-        if let Some(at) = self.victims.iter().position(|(victim, _)| *victim == segment) {
-            let (_, bytes) = self.victims.swap_remove(at);
-            self.throttle.end(now_ns, bytes);
+    /// A victim has been emptied, or what is left of it could not be.
+    pub(crate) fn victim_ended(&mut self, segment: SegmentId, left_bytes: u64, now_ns: u64) {
+        if let Some(at) = self.victims.iter().position(|victim| victim.segment == segment) {
+            let victim = self.victims.swap_remove(at);
+            self.throttle.end(now_ns, victim.of_each);
+            self.moved_bytes += victim.live_bytes.saturating_sub(left_bytes);
         }
     }
 
@@ -160,6 +197,30 @@ impl Engine {
             segments_since: state.left_at_begin.saturating_sub(left),
             active_ms: until.saturating_sub(state.began_ns) / 1_000_000,
             moved_bytes: state.moved_bytes,
+            left_bytes: self.segments.older().map(|id| self.live_bytes(id)).sum(),
+            bytes_per_second: if state.active { state.meter.rate(self.now_ns, state.moved_bytes) } else { 0 },
+            waits_for: if state.active { self.restripe_waits_for() } else { RestripeWait::Nothing },
+        }
+    }
+
+    pub(crate) fn live_bytes(&self, segment: SegmentId) -> u64 {
+        u64::from(self.segments.get(segment).live_units) / u64::from(FULL_BLOCK_UNITS) * BLOCK_BYTES
+    }
+
+    fn restripe_waits_for(&self) -> RestripeWait {
+        let (state, mut older) = (&self.restripe, self.segments.older());
+        let is_dead = |id: SegmentId| matches!(self.segments.get(id).state, SegmentState::Dead) || self.segments.waits_for_checkpoint(id);
+        let is_damaged = |id: SegmentId| self.segments.get(id).state == SegmentState::Aside;
+        if !self.rebuild.is_idle() {
+            RestripeWait::Rebuild
+        } else if !state.victims.is_empty() || state.throttle.wake_at_ns(self.now_ns).is_some() {
+            RestripeWait::Nothing
+        } else if self.segments.older().all(|id| is_dead(id) || is_damaged(id)) {
+            if older.any(is_dead) || self.segments.older_count() == 0 { RestripeWait::Checkpoint } else { RestripeWait::Damage }
+        } else if state.short_of > 0 || !self.has_room_to_restripe() || !self.is_clean_enough() {
+            RestripeWait::Room
+        } else {
+            RestripeWait::Nothing
         }
     }
 
@@ -248,6 +309,7 @@ impl Engine {
         if !self.restripe.active || self.read_only || self.stopped.is_some() {
             return;
         }
+        self.restripe.meter.note(self.now_ns, self.restripe.moved_bytes);
         let left = self.segments.older_count();
         if left != self.restripe.planned_for {
             self.restripe.planned_for = left;
@@ -339,13 +401,12 @@ impl Engine {
             self.restripe.queue.pop();
             let taken = self.segments.take_candidate(segment);
             debug_assert!(taken);
-            let bytes = u64::from(self.segments.get(segment).live_units / u32::from(FULL_BLOCK_UNITS)) * BLOCK_BYTES;
-            self.restripe.moved_bytes += bytes;
+            let bytes = self.live_bytes(segment);
             let of_each = bytes / u64::from(self.zones.shape(segment).data);
             let properties = &self.superblock.properties;
             let (bound, floor) = (time_at(of_each, properties.rebuild_rate), time_at(of_each, properties.rebuild_rate_min));
             self.restripe.throttle.begin(self.now_ns, of_each, bound, floor);
-            self.restripe.victims.push((segment, of_each));
+            self.restripe.victims.push(Victim { segment, of_each, live_bytes: bytes });
             self.begin_victim(segment);
         }
     }

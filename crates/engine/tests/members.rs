@@ -217,8 +217,9 @@ fn rebuilt_beside(machine: Machine, segment: SegmentId, rows: std::ops::Range<u3
     machine.memory.bad = bad;
     let mut machine = without(machine, &[]);
     pass(&mut machine, 50);
-    assert!(state(&machine, 2) == "rebuilding" && machine.engine.status().rebuild.damaged_batches > 0);
-    for _ in 0..400 {
+    assert!(machine.engine.status().rebuild.damaged_batches > 0);
+    // Dead data does not hold it up until the next try, after a minute.
+    for _ in 0..40 {
         machine.now_ns += 1_000_000_000;
         machine.events.push(Event::Tick(machine.now_ns));
         machine.settle();

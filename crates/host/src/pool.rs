@@ -138,6 +138,7 @@ struct Inner {
     looks: looks::Looks,
     /// Of a device that is emptied before it comes in: bytes done, of how many.
     zeroing: Mutex<Option<(u64, u64)>>,
+    progress: Mutex<crate::scrub::Progress>,
     /// Held while properties are read, changed and set.
     setting: Mutex<()>,
     steward: Arc<Steward>,
@@ -202,6 +203,7 @@ impl Pool {
             exchanging: Mutex::default(),
             looks: looks::Looks::default(),
             zeroing: Mutex::default(),
+            progress: Mutex::default(),
             setting: Mutex::default(),
             steward,
             spares_wait_until: options.spare_patience.map(|patience| Instant::now() + patience.min(FOR_EVER)),
@@ -301,6 +303,7 @@ impl Pool {
             let waited_for = report.members.iter_mut().filter(|member| member.state == "missing" && may_be_replaced(&member.member));
             waited_for.for_each(|member| member.spare_in_seconds = Some(left.as_secs()));
         }
+        lock(&self.0.progress).keep(&mut report.scrub);
         Some(report)
     }
 

@@ -389,13 +389,17 @@ pub struct RebuildReport {
     pub bytes_per_second: u64,
     /// Seconds that it will take at this rate; none if nothing is rebuilt, or nothing moves.
     pub left_seconds: Option<u64>,
+    /// All that is left could not be read: seconds until it is tried again; 0: it does not wait.
+    #[serde(default)]
+    pub waits_seconds: u64,
     /// Batches that could not be rebuilt: their tables can neither be read nor be rebuilt.
     pub damaged_batches: u64,
 }
 
 impl From<&RebuildStatus> for RebuildReport {
     fn from(status: &RebuildStatus) -> Self {
-        let RebuildStatus { members, segments_done, segments_total, read_bytes, written_bytes, left_bytes, bytes_per_second, damaged_batches } = status;
+        let RebuildStatus { members, segments_done, segments_total, read_bytes, written_bytes, left_bytes, bytes_per_second, waits_ms, damaged_batches } =
+            status;
         Self {
             members: members.iter().map(|member| member.0).collect(),
             segments_done: *segments_done,
@@ -405,6 +409,7 @@ impl From<&RebuildStatus> for RebuildReport {
             total_bytes: written_bytes + left_bytes,
             bytes_per_second: *bytes_per_second,
             left_seconds: left_bytes.checked_div(*bytes_per_second),
+            waits_seconds: waits_ms.div_ceil(1000),
             damaged_batches: *damaged_batches,
         }
     }

@@ -44,6 +44,9 @@ pub struct ScrubReport {
     pub read_bytes: u64,
     /// Bytes still to be read from members: an estimate, because segments are filled and emptied meanwhile. 0 if it has ended.
     pub left_bytes: u64,
+    /// Thousandths that are done, as the daemon has shown them: never less than before.
+    #[serde(default)]
+    pub shown_per_mille: u64,
     /// Blocks of members that were not what they must be, or could not be read.
     pub wrong_blocks: u64,
     /// Live blocks that were logged anew because something in their rows was wrong.
@@ -77,6 +80,7 @@ impl ScrubReport {
             batches: scrub.batches,
             read_bytes: scrub.read_bytes,
             left_bytes: 0,
+            shown_per_mille: 0,
             wrong_blocks: scrub.wrong_blocks,
             moved_blocks: scrub.moved_blocks,
             unmoved_blocks: scrub.unmoved_blocks,
@@ -115,7 +119,7 @@ impl ScrubReport {
             ScrubState::Running | ScrubState::Paused => {
                 let all = u128::from(self.read_bytes) + u128::from(self.left_bytes);
                 let share = (u128::from(self.read_bytes) * 1000).checked_div(all).unwrap_or(0);
-                share.min(999) as u64
+                (share as u64).max(self.shown_per_mille).min(999)
             }
         }
     }
@@ -136,6 +140,24 @@ impl ScrubReport {
             (ScrubState::Completed, false, false) => 0,
             _ => 8,
         }
+    }
+}
+
+/// How far a scrub was when it was last looked at: its end moves away while the pool is filled, but what is shown does not go back.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    started_unix_s: u64,
+    per_mille: u64,
+}
+
+impl Progress {
+    pub(crate) fn keep(&mut self, scrub: &mut ScrubReport) {
+        if !scrub.is_under_way() || scrub.started_unix_s != self.started_unix_s {
+            *self = Self { started_unix_s: scrub.started_unix_s, per_mille: 0 };
+        }
+        scrub.shown_per_mille = self.per_mille;
+        self.per_mille = scrub.done_per_mille();
+        scrub.shown_per_mille = self.per_mille;
     }
 }
 

@@ -16,7 +16,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use windrow_engine::Reduction;
+use windrow_engine::{Reduction, RestripeWait};
 use windrow_host::control::Command;
 use windrow_host::failure::id;
 use windrow_host::offline::{self, FoundPool, OpenRequest};
@@ -415,7 +415,11 @@ pub fn rebuild(rebuild: &RebuildReport) -> String {
 /// How far a rebuild is.
 pub fn rebuild_line(rebuild: &RebuildReport) -> String {
     let members = rebuild.members.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
-    let left = rebuild.left_seconds.map_or_else(|| "time left unknown".to_owned(), |seconds| format!("{} left", clock(seconds)));
+    let left = match (rebuild.left_seconds, rebuild.waits_seconds) {
+        (Some(seconds), _) => format!("{} left", clock(seconds)),
+        (None, 0) => "time left unknown".to_owned(),
+        (None, seconds) => format!("waits: the rest cannot be read, {} damaged batches, tried again in {seconds} s", rebuild.damaged_batches),
+    };
     format!(
         "member {members}: {} % done, {} of {}, {}, {left}, {} of {} segments",
         rebuild.done_per_mille() / 10,
@@ -433,15 +437,19 @@ pub fn restripe(report: &PoolReport) -> String {
     if !restripe.active {
         return String::new();
     }
-    let left = u64::from(restripe.segments_total.saturating_sub(restripe.segments_done));
-    let time = match (u64::from(restripe.segments_since), left) {
-        (0, _) => "time left unknown".to_owned(),
-        (since, left) => format!("{} left", clock(restripe.active_ms.saturating_mul(left) / since / 1000)),
+    let time = match restripe.waits_for {
+        RestripeWait::Rebuild => "waits for a rebuild".to_owned(),
+        RestripeWait::Room => "waits for free segments: delete or trim something".to_owned(),
+        RestripeWait::Checkpoint => "waits for a checkpoint".to_owned(),
+        RestripeWait::Damage => "waits: blocks that cannot be read must be overwritten or trimmed".to_owned(),
+        RestripeWait::Nothing => {
+            restripe.left_bytes.checked_div(restripe.bytes_per_second).map_or_else(|| "time left unknown".to_owned(), |s| format!("{} left", clock(s)))
+        }
     };
     let damaged = if restripe.segments_damaged > 0 { format!(", {} hold blocks that cannot be read", restripe.segments_damaged) } else { String::new() };
     let leaving: Vec<String> = report.members.iter().filter(|member| member.leaving).map(|member| member.member.to_string()).collect();
     if !leaving.is_empty() {
-        let rate = megabytes(restripe.moved_bytes as f64 * 1000.0 / restripe.active_ms.max(1) as f64);
+        let rate = megabytes(restripe.bytes_per_second as f64);
         let (members, done, total) = (leaving.join(", "), restripe.segments_done, restripe.segments_total);
         return format!("removal    member {members}: {done} of {total} segments moved to the others, {rate}, {time}{damaged}\n");
     }

@@ -231,6 +231,9 @@ pub struct RebuildStatus {
     pub left_bytes: u64,
     /// Bytes written each second now.
     pub bytes_per_second: u64,
+    /// All that is left could not be read: milliseconds until it is tried again. It ends before that if what is left dies.
+    #[serde(default)]
+    pub waits_ms: u64,
     /// Batches that could not be rebuilt because their tables can neither be read nor be rebuilt. Their blocks may still be readable one by one.
     pub damaged_batches: u64,
 }

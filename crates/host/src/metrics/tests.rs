@@ -53,6 +53,7 @@ fn value<'a>(page: &'a str, name: &str) -> Option<&'a str> {
 fn a_rebuild_shows_what_is_done_and_what_is_left() {
     let mut report = sample();
     report.rebuild = (&RebuildStatus {
+        waits_ms: 0,
         members: vec![MemberId(1), MemberId(4)],
         segments_done: 2,
         segments_total: 5,

@@ -165,6 +165,7 @@ pub(crate) fn sample() -> PoolReport {
             batches: 11,
             read_bytes: 300,
             left_bytes: 700,
+            shown_per_mille: 0,
             wrong_blocks: 12,
             moved_blocks: 13,
             unmoved_blocks: 15,
@@ -197,7 +198,7 @@ fn a_rebuild_tells_its_share_and_when_it_ends() {
     };
     let expected = serde_json::json!({
         "members": [1, 4], "segments_done": 2, "segments_total": 5, "read_bytes": 160, "written_bytes": 40, "total_bytes": 131,
-        "bytes_per_second": 9, "left_seconds": 10, "damaged_batches": 3,
+        "bytes_per_second": 9, "left_seconds": 10, "waits_seconds": 0, "damaged_batches": 3,
     });
     assert_eq!(serde_json::to_value(of(40, 91, 9)).unwrap(), expected);
     assert_eq!(serde_json::to_value(of(40, 91, 0)).unwrap()["left_seconds"], serde_json::Value::Null, "it does not move");
