@@ -30,7 +30,7 @@ fn lost_blocks_are_listed_up_to_a_bound() {
     assert_eq!(lost(&ScrubReport::default()), "");
     let block = |block| LostBlock { volume: "data".to_owned(), block };
     let few = ScrubReport { lost_blocks: 3, lost: vec![block(2)], ..ScrubReport::default() };
-    assert_eq!(lost(&few), "lost       volume 'data', block 2 (4096 bytes at 8192)\nlost       2 more blocks; the log of the daemon names them\n");
+    assert_eq!(lost(&few), "lost       volume 'data', block 2 (4096 bytes at 8192)\nlost       2 more blocks; `windrow pool status` shows their ranges\n");
     let many = ScrubReport { lost_blocks: 100, lost: (0..100).map(block).collect(), ..ScrubReport::default() };
     assert_eq!(lost(&many).lines().count(), LOST_SHOWN + 1);
     assert!(lost(&many).ends_with("80 more blocks; -o json lists more of them\n"));
