@@ -180,7 +180,7 @@ fn run(hook: &Hook, event: &str) -> std::io::Result<()> {
     let mut command = Command::new("/bin/sh");
     // A group of its own: what the shell has started goes with it.
     let mut child = command.arg("-c").arg(&hook.command).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0).spawn()?;
-    let input = child.stdin.take().map(|input| Input::new(input, &event)).transpose();
+    let input = child.stdin.take().map(|input| Input::new(input, event)).transpose();
     wait(&mut child, input.unwrap_or_default(), hook)
 }
 
@@ -192,7 +192,7 @@ struct Input {
 }
 
 impl Input {
-    fn new(pipe: std::process::ChildStdin, event: &serde_json::Value) -> std::io::Result<Self> {
+    fn new(pipe: std::process::ChildStdin, event: &str) -> std::io::Result<Self> {
         fcntl_setfl(&pipe, fcntl_getfl(&pipe)? | OFlags::NONBLOCK)?;
         Ok(Self { pipe, rest: format!("{event}\n").into_bytes() })
     }

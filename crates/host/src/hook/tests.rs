@@ -108,13 +108,13 @@ fn the_end_of_a_scrub_is_as_loud_as_what_it_found() {
 #[test]
 fn a_long_event_is_given_step_by_step() {
     let note = "x".repeat(1 << 20);
-    let notifier = Notifier::start(Some("sleep 1000; true".to_owned()), "tank".to_owned()).unwrap();
-    notifier.notify(Notice::StartNote { note: note.clone() });
+    let notifier = Notifier::start(Some("sleep 1000; true".to_owned()), names()).unwrap();
+    notifier.notify(&Notice::StartNote { note: note.clone() });
     notifier.close_within(Duration::from_millis(100));
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("events");
-    let notifier = Notifier::start(Some(format!("cat >> {}", file.display())), "tank".to_owned()).unwrap();
-    notifier.notify(Notice::StartNote { note });
+    let notifier = Notifier::start(Some(format!("cat >> {}", file.display())), names()).unwrap();
+    notifier.notify(&Notice::StartNote { note });
     notifier.close();
     assert!(std::fs::read_to_string(file).unwrap().len() > 1 << 20);
 }
